@@ -1,0 +1,2 @@
+//! The quorate binary.
+fn main() {}

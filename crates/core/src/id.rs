@@ -1,0 +1,272 @@
+//! Who is who: replicas, proxies, requests.
+
+use std::fmt;
+
+use crate::wire::{Decoder, Encoder, Wire, WireError};
+
+/// A replica of a group, numbered 1 to 63 by the operator (`--node-id`), so that sets fit in one word.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(u8);
+
+impl NodeId {
+    /// The largest id.
+    pub const MAX: u8 = 63;
+
+    /// An id from what an operator or a peer wrote; `None` when it is outside 1 to 63.
+    pub fn new(id: u64) -> Option<NodeId> {
+        (1..=u64::from(Self::MAX)).contains(&id).then_some(NodeId(id as u8))
+    }
+
+    /// The number.
+    pub fn get(self) -> u8 {
+        self.0
+    }
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+impl fmt::Debug for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "n{}", self.0)
+    }
+}
+
+impl Wire for NodeId {
+    fn encode(&self, out: &mut Encoder) {
+        out.put_u8(self.0);
+    }
+    fn decode(input: &mut Decoder) -> Result<Self, WireError> {
+        let id = input.u8()?;
+        NodeId::new(id.into()).ok_or(WireError::Value { what: "node id", found: id.into() })
+    }
+}
+
+/// A client side. Ids up to [`NodeId::MAX`] are the proxies that live inside the node of that number (and are
+/// reached through it); larger ones are drawn at random by processes that run a proxy alone.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProxyId(pub u64);
+
+impl ProxyId {
+    /// The proxy inside a node.
+    pub fn of(node: NodeId) -> ProxyId {
+        ProxyId(node.0.into())
+    }
+
+    /// The node that hosts this proxy, if one does.
+    pub fn host(self) -> Option<NodeId> {
+        NodeId::new(self.0)
+    }
+}
+
+/// One end of a message.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ProcessId {
+    /// A member of the group.
+    Replica(NodeId),
+    /// A client side.
+    Proxy(ProxyId),
+}
+
+impl ProcessId {
+    /// The replica's id, if this is one.
+    pub fn replica(self) -> Option<NodeId> {
+        match self {
+            ProcessId::Replica(node) => Some(node),
+            ProcessId::Proxy(_) => None,
+        }
+    }
+}
+
+impl From<NodeId> for ProcessId {
+    fn from(node: NodeId) -> Self {
+        ProcessId::Replica(node)
+    }
+}
+
+impl From<ProxyId> for ProcessId {
+    fn from(proxy: ProxyId) -> Self {
+        ProcessId::Proxy(proxy)
+    }
+}
+
+impl fmt::Debug for ProcessId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ProcessId::Replica(node) => write!(f, "r{}", node.0),
+            ProcessId::Proxy(proxy) => write!(f, "p{}", proxy.0),
+        }
+    }
+}
+
+impl fmt::Display for ProcessId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+impl Wire for ProcessId {
+    fn encode(&self, out: &mut Encoder) {
+        match self {
+            ProcessId::Replica(node) => {
+                out.put_u8(0);
+                out.put_u64(node.0.into());
+            }
+            ProcessId::Proxy(proxy) => {
+                out.put_u8(1);
+                out.put_u64(proxy.0);
+            }
+        }
+    }
+    fn decode(input: &mut Decoder) -> Result<Self, WireError> {
+        match (input.u8()?, input.u64()?) {
+            (0, id) => {
+                NodeId::new(id).map(ProcessId::Replica).ok_or(WireError::Value { what: "node id", found: id })
+            }
+            (1, id) => Ok(ProcessId::Proxy(ProxyId(id))),
+            (tag, _) => Err(WireError::Value { what: "process kind", found: tag.into() }),
+        }
+    }
+}
+
+/// A request as its driver knows it: what `reply` answers. Local to one proxy incarnation, never on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+/// A set of replicas, as one word.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeSet(u64);
+
+impl NodeSet {
+    /// No replica.
+    pub const EMPTY: NodeSet = NodeSet(0);
+
+    /// Adds a replica; false if it was in already.
+    pub fn insert(&mut self, node: NodeId) -> bool {
+        let fresh = !self.contains(node);
+        self.0 |= 1 << node.0;
+        fresh
+    }
+
+    /// Takes a replica out; false if it was not in.
+    pub fn remove(&mut self, node: NodeId) -> bool {
+        let was = self.contains(node);
+        self.0 &= !(1 << node.0);
+        was
+    }
+
+    /// Whether the replica is in.
+    pub fn contains(self, node: NodeId) -> bool {
+        self.0 & (1 << node.0) != 0
+    }
+
+    /// How many are in.
+    pub fn len(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
+    /// Whether none is in.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// In ascending order.
+    pub fn iter(self) -> impl Iterator<Item = NodeId> + Clone {
+        let mut rest = self.0;
+        std::iter::from_fn(move || {
+            if rest == 0 {
+                return None;
+            }
+            let id = rest.trailing_zeros() as u8;
+            rest &= rest - 1;
+            Some(NodeId(id))
+        })
+    }
+
+    /// Those in both.
+    pub fn intersection(self, other: NodeSet) -> NodeSet {
+        NodeSet(self.0 & other.0)
+    }
+
+    /// Those in either.
+    pub fn union(self, other: NodeSet) -> NodeSet {
+        NodeSet(self.0 | other.0)
+    }
+
+    /// All but one.
+    pub fn without(mut self, node: NodeId) -> NodeSet {
+        self.remove(node);
+        self
+    }
+
+    /// How many make a majority of this set: ⌊n/2⌋ + 1.
+    pub fn majority(self) -> usize {
+        self.len() / 2 + 1
+    }
+}
+
+impl FromIterator<NodeId> for NodeSet {
+    fn from_iter<I: IntoIterator<Item = NodeId>>(nodes: I) -> Self {
+        let mut set = NodeSet::EMPTY;
+        for node in nodes {
+            set.insert(node);
+        }
+        set
+    }
+}
+
+impl fmt::Debug for NodeSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter()).finish()
+    }
+}
+
+impl Wire for NodeSet {
+    fn encode(&self, out: &mut Encoder) {
+        out.put_u64(self.0);
+    }
+    fn decode(input: &mut Decoder) -> Result<Self, WireError> {
+        let bits = input.u64()?;
+        if bits & 1 != 0 {
+            return Err(WireError::Value { what: "node set", found: bits });
+        }
+        Ok(NodeSet(bits))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(id: u64) -> NodeId {
+        NodeId::new(id).unwrap()
+    }
+
+    #[test]
+    fn ids_outside_1_to_63_are_refused() {
+        assert_eq!(NodeId::new(0), None);
+        assert_eq!(NodeId::new(64), None);
+        assert_eq!(NodeId::new(63).map(NodeId::get), Some(63));
+    }
+
+    #[test]
+    fn a_set_holds_each_node_once_and_in_order() {
+        let mut set: NodeSet = [node(63), node(1), node(7)].into_iter().collect();
+        assert!(!set.insert(node(7)));
+        assert_eq!(set.iter().map(NodeId::get).collect::<Vec<_>>(), [1, 7, 63]);
+        assert!(set.remove(node(1)) && !set.remove(node(1)));
+        assert_eq!(set.len(), 2);
+    }
+
+    #[test]
+    fn two_majorities_of_one_set_always_meet() {
+        for n in 1..=63 {
+            let all: NodeSet = (1..=n).map(node).collect();
+            assert!(2 * all.majority() > all.len(), "{n}");
+            assert!(2 * (all.majority() - 1) <= all.len(), "{n}: larger than needed");
+        }
+    }
+}

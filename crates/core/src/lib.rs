@@ -1,0 +1,46 @@
+//! The contract between protocols and drivers. No IO, no clock, no entropy.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`machine`] | `Machine`, `Replica`, `Proxy`, `Protocol`: what a protocol implements |
+//! | [`context`] | what a machine may ask for, and where a driver finds it |
+//! | [`request`] | commands and outcomes between clients and proxies |
+//! | [`id`] | replicas, proxies, sets of them |
+//! | [`time`] | monotonic time, wall time, intervals of true time |
+//! | [`wire`] | encoding for the network and the log |
+//! | [`settings`] | `--set key=value` |
+//! | [`fact`] | what machines state for checkers |
+//! | [`mutation`] | rules weakened on purpose, in tests only |
+//! | [`timers`], [`random`] | what every driver needs |
+
+pub mod context;
+pub mod fact;
+pub mod id;
+pub mod machine;
+pub mod mutation;
+pub mod random;
+pub mod request;
+pub mod settings;
+pub mod time;
+pub mod timers;
+pub mod wire;
+
+pub use context::{Context, Instant, Outbox, Outgoing, Recipients};
+pub use fact::Fact;
+pub use id::{NodeId, NodeSet, ProcessId, ProxyId, RequestId};
+pub use machine::{
+    Capabilities, Configs, Group, Image, Machine, Message, Never, PeerStatus, Piece, Protocol, Proxy,
+    Release, Replica, Saved, Snapshot, Status,
+};
+pub use random::Random;
+pub use request::{Access, Failure, Outcome, Request};
+pub use settings::{Settings, SettingsError};
+pub use time::{Interval, Time, Wall};
+pub use timers::Timers;
+pub use wire::{Decoder, Encoder, Wire, WireError};
+
+/// A 64-bit digest for comparing values and settings: fast and stable across versions and machines, no protection
+/// against forgery.
+pub fn digest(bytes: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(bytes)
+}

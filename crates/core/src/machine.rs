@@ -1,0 +1,217 @@
+//! The contract between protocols and drivers. See DESIGN in ARCHITECTURE.md for why each piece is there.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::context::Context;
+use crate::id::{NodeId, NodeSet, ProcessId, RequestId};
+use crate::request::Request;
+use crate::settings::{Settings, SettingsError};
+use crate::time::Time;
+use crate::wire::{Decoder, Encoder, Wire, WireError};
+
+/// When a message may leave its sender. Declared once per message type, by an exhaustive `match`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// At once: it promises nothing that a crash could undo.
+    Now,
+    /// When every record persisted before it was sent is durable.
+    AfterSync,
+}
+
+/// What the machines of a protocol say to each other.
+pub trait Message: Wire + Clone + Debug + Send + 'static {
+    /// When a message of this type may leave.
+    fn release(&self) -> Release;
+
+    /// The name of its type, for traces, metrics and mutations.
+    fn kind(&self) -> &'static str;
+}
+
+/// A deterministic state machine that a driver steps. Equal inputs give equal outputs.
+///
+/// Inputs may come in any order, late, twice or never. A machine never blocks, never asks a clock, and says what
+/// it wants through its [`Context`].
+pub trait Machine: Sized {
+    /// Everything it is told at its creation; valid by construction.
+    type Config: Clone + Debug;
+    /// What it says and hears.
+    type Message: Message;
+    /// What must survive a crash ([`Never`] if nothing).
+    type Record: Wire + Clone + Debug + Send;
+    /// The wake-ups it can ask for, one sentence each where they are declared.
+    type Timer: Copy + Ord + Debug;
+
+    /// Starts from nothing, or resumes after a crash from what was durable.
+    fn recover(config: Self::Config, saved: Saved<Self::Record>, cx: &mut Context<'_, Self>) -> Self;
+
+    /// A message has come in. `from` is authenticated by the driver.
+    fn on_message(&mut self, from: ProcessId, message: Self::Message, cx: &mut Context<'_, Self>);
+
+    /// A timer that was set and not cancelled since is due.
+    fn on_timer(&mut self, timer: Self::Timer, cx: &mut Context<'_, Self>);
+
+    /// All inputs that were waiting are processed: propose what gathered, acknowledge once.
+    fn on_batch_end(&mut self, _cx: &mut Context<'_, Self>) {}
+
+    /// Asserts what must always hold locally. The simulator calls it after every step.
+    fn check(&self) {}
+}
+
+/// A machine that holds a share of the replicated state.
+pub trait Replica: Machine {
+    /// Everything `recover` needs to become this machine again (inverse of `recover`). Once it is durable, all
+    /// records persisted before may be dropped. Must be cheap: the snapshot is a frozen image, encoded elsewhere.
+    fn save(&self) -> Saved<Self::Record>;
+
+    /// The process is going to stop soon: hand over what others would have to wait for.
+    fn on_drain(&mut self, _cx: &mut Context<'_, Self>) {}
+
+    /// The last slot the state machine has executed and a digest of its whole state there: equal slots must mean
+    /// equal digests at every replica. Slow; for checkers.
+    fn fingerprint(&self) -> (u64, u64);
+
+    /// For people and tools; `now` is the present on this process's clock.
+    fn status(&self, now: Time) -> Status;
+}
+
+/// A protocol's client side. It keeps nothing on disk: a restarted proxy is a new one.
+pub trait Proxy: Machine<Record = Never> {
+    /// A client asks. Must be answered by `Context::reply` no later than the request's deadline.
+    fn on_request(&mut self, id: RequestId, request: Request, cx: &mut Context<'_, Self>);
+}
+
+/// A replication protocol: two machines that speak one language, the replica and its client side.
+pub trait Protocol: 'static {
+    /// As the command line and the peer handshake spell it.
+    const NAME: &'static str;
+    /// Where it comes from, for `quorate protocols`.
+    const PAPER: &'static str;
+    /// What it gives and needs.
+    const CAPABILITIES: Capabilities;
+    /// What its machines say to each other.
+    type Message: Message;
+    /// A member of the group.
+    type Replica: Replica<Message = Self::Message>;
+    /// The client side.
+    type Proxy: Proxy<Message = Self::Message>;
+
+    /// The configurations of one member's replica and of any proxy of a group. Takes the settings it knows;
+    /// the caller refuses what is left over.
+    fn configure(group: &Group, settings: &mut Settings) -> Result<Configs<Self>, SettingsError>
+    where
+        Self: Sized;
+}
+
+/// What [`Protocol::configure`] makes: the replica's configuration and the proxy's.
+pub type Configs<P> =
+    (<<P as Protocol>::Replica as Machine>::Config, <<P as Protocol>::Proxy as Machine>::Config);
+
+/// Who replicates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// The initial members.
+    pub members: NodeSet,
+}
+
+/// What a protocol gives and needs: decides at start-up which combinations are refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// All commands are executed in one order everywhere.
+    pub total_order: bool,
+    /// A command may touch several keys atomically.
+    pub multi_key: bool,
+    /// Needs bounded clock uncertainty to be fast (never to be safe).
+    pub clocks: bool,
+    /// Safe with `--durability none`: a restarted replica does not rely on what it had written.
+    pub diskless: bool,
+    /// How reads are served by default, in a few words.
+    pub reads: &'static str,
+    /// The smallest group that makes sense.
+    pub min_nodes: usize,
+    /// The largest group that makes sense.
+    pub max_nodes: usize,
+}
+
+/// What a replica starts from.
+#[derive(Debug, Clone)]
+pub struct Saved<R> {
+    /// Whether this replica ran before: a rebooted grantor must wait out promises it cannot remember.
+    pub restarted: bool,
+    /// The state machine up to some point, if one was saved.
+    pub snapshot: Option<Snapshot>,
+    /// What was persisted since, oldest first.
+    pub records: Vec<R>,
+}
+
+impl<R> Saved<R> {
+    /// A first boot.
+    pub fn nothing() -> Saved<R> {
+        Saved { restarted: false, snapshot: None, records: Vec::new() }
+    }
+}
+
+/// A frozen state-machine image that is read piece by piece, so that encoding, writing and sending it never
+/// needs a second copy of the state in memory.
+pub trait Image: Send + Sync + Debug {
+    /// The piece at a cursor: the empty cursor is the first, `next` of a piece leads to the one after it.
+    /// Pieces are about `limit` bytes; equal cursors and limits give equal pieces.
+    fn piece(&self, cursor: &Bytes, limit: usize) -> Piece;
+}
+
+/// A part of an image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Its bytes.
+    pub bytes: Bytes,
+    /// Where the next piece begins; `None` after the last.
+    pub next: Option<Bytes>,
+}
+
+/// A shared image.
+pub type Snapshot = Arc<dyn Image>;
+
+/// The record type of machines that keep nothing on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Never {}
+
+impl Wire for Never {
+    fn encode(&self, _: &mut Encoder) {
+        match *self {}
+    }
+    fn decode(_: &mut Decoder) -> Result<Self, WireError> {
+        Err(WireError::Value { what: "record of a machine that keeps none", found: 0 })
+    }
+}
+
+/// A replica's state in the terms all protocols share, for `quorate status` and metrics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// What it is now: `"leader"`, `"follower"`, `"candidate"`, …
+    pub role: &'static str,
+    /// Whom it believes to lead, in protocols with a leader.
+    pub leader: Option<NodeId>,
+    /// Its ballot, term or view, as the protocol writes it.
+    pub ballot: String,
+    /// The last slot up to which it knows everything to be decided.
+    pub committed: u64,
+    /// The last slot its state machine has executed.
+    pub applied: u64,
+    /// Whether it could answer a linearizable read from its own state right now.
+    pub lease: bool,
+    /// The other members as it sees them; empty where it does not track them.
+    pub peers: Vec<PeerStatus>,
+}
+
+/// Another member, seen from here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerStatus {
+    /// Who.
+    pub node: NodeId,
+    /// How many slots it is behind what is committed here.
+    pub lag: u64,
+    /// How long ago it was last heard, in milliseconds; `None` if never.
+    pub heard_ms: Option<u64>,
+}

@@ -1,0 +1,73 @@
+//! How a client protocol plugs into a node's event loop. `api` implements it; the loop knows no protocol.
+
+use bytes::BytesMut;
+use quorate_core::{Outcome, Request, Status, Time};
+
+/// A client protocol: makes one session for each connection, and serves it.
+pub trait Frontend {
+    /// What is remembered of one connection.
+    type Session;
+
+    /// A client has connected; `connection` numbers it, uniquely in this process.
+    fn open(&mut self, connection: u64, desk: &mut Desk<'_>) -> Self::Session;
+
+    /// Bytes have come in. `input` holds everything not consumed yet: take whole requests off its front, leave the
+    /// rest. Called again without new bytes when replies have made room (see [`Desk::is_full`]).
+    fn on_input(&mut self, session: &mut Self::Session, input: &mut BytesMut, desk: &mut Desk<'_>);
+
+    /// A request of this session has ended. Replies go out in the order in which requests came in: keep those that
+    /// arrive early.
+    fn on_outcome(
+        &mut self,
+        session: &mut Self::Session,
+        ticket: Ticket,
+        outcome: Outcome,
+        desk: &mut Desk<'_>,
+    );
+
+    /// The connection is gone; outcomes of its requests will not be delivered.
+    fn close(&mut self, _session: Self::Session) {}
+}
+
+/// A request of a session: the session's count of asks so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ticket(pub u64);
+
+/// What the loop offers to a session during a call.
+pub struct Desk<'a> {
+    /// The present.
+    pub now: Time,
+    /// Bytes for this client; the loop writes them once per turn.
+    pub output: &'a mut BytesMut,
+    /// Set to close the connection after the output is written.
+    pub close: &'a mut bool,
+    /// Requests to hand to the proxy, in order, with their tickets.
+    pub asked: &'a mut Vec<(Ticket, Request)>,
+    /// How many requests of this session are under way, `asked` included.
+    pub under_way: usize,
+    /// How many may be.
+    pub limit: usize,
+    /// The node itself.
+    pub node: &'a dyn NodeView,
+}
+
+impl Desk<'_> {
+    /// Whether the session must stop taking requests off its input until some have ended.
+    pub fn is_full(&self) -> bool {
+        self.under_way >= self.limit
+    }
+
+    /// Hands a request to the proxy.
+    pub fn ask(&mut self, ticket: Ticket, request: Request) {
+        self.under_way += 1;
+        self.asked.push((ticket, request));
+    }
+}
+
+/// What a client protocol may know of its node, for INFO, status and the like.
+pub trait NodeView {
+    /// The replica's state.
+    fn status(&self) -> Status;
+    /// Facts in words, in order: name, value. For instance `("protocol", "multipaxos")`, `("clients", "3")`.
+    fn facts(&self) -> Vec<(&'static str, String)>;
+}

@@ -1,0 +1,3 @@
+//! The real driver: sockets, log, timers, metrics.
+
+pub mod frontend;

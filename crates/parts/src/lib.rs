@@ -1,0 +1,1 @@
+//! What protocols are composed of: pure values with text-table tests.

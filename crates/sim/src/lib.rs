@@ -1,0 +1,1 @@
+//! Whole clusters in one thread: virtual time, faults, checkers.

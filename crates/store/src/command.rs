@@ -1,0 +1,102 @@
+//! What clients can ask of the store. RESP, and later etcd's API, translate to these.
+
+use bytes::Bytes;
+use quorate_core::wire_enum;
+
+/// A key: any bytes, empty included.
+pub type Key = Bytes;
+
+/// One command. It is executed whole: no other command sees it half done, and an error changes nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields are what the variants name")]
+pub enum Command {
+    /// The string at a key. → [`Reply::Value`](crate::Reply::Value)
+    Get { key: Key },
+    /// The strings at several keys; absent for keys of another kind. → `Values`
+    GetMany { keys: Vec<Key> },
+    /// Bytes `start..=end` of a string, negative numbers from its end, as Redis GETRANGE. → `Value` (never absent)
+    GetRange { key: Key, start: i64, end: i64 },
+    /// The length of a string, 0 if absent. → `Integer`
+    Length { key: Key },
+    /// How many of the keys exist, counting repeats. → `Integer`
+    Exists { keys: Vec<Key> },
+    /// The kind of value at a key. → `Kind`
+    KindOf { key: Key },
+    /// When a key expires. → `Expires`
+    ExpiryOf { key: Key },
+    /// The version of each key: the revision of its last change, 0 if absent. → `Versions`
+    VersionsOf { keys: Vec<Key> },
+    /// Sets a key to a string, whatever it was. → `Done` or `Skipped`; with `old`, the string before as `Value`
+    /// either way (an error if it is no string).
+    Put { key: Key, value: Bytes, condition: Condition, expiry: Expiry, old: bool },
+    /// Sets several keys, without expiry; with `if_none` only when none exists. → `Done` or `Skipped`
+    PutMany { pairs: Vec<(Key, Bytes)>, if_none: bool },
+    /// Removes keys. → `Integer`, how many there were
+    Delete { keys: Vec<Key> },
+    /// Removes a string and returns it. → `Value`
+    Take { key: Key },
+    /// Adds to an integer, absent as 0. → `Integer`
+    Increment { key: Key, by: i64 },
+    /// Adds to a number, absent as 0; `by` is the decimal text the client sent. → `Value`
+    IncrementFloat { key: Key, by: Bytes },
+    /// Appends to a string, absent as empty. → `Integer`, the new length
+    Append { key: Key, value: Bytes },
+    /// Changes when an existing key expires. → `Integer`, 1 if it changed something
+    SetExpiry { key: Key, expiry: Expiry },
+    /// Sets fields of a hash; with `if_absent` only those that are not there. → `Integer`, how many are new
+    HashPut { key: Key, fields: Vec<(Bytes, Bytes)>, if_absent: bool },
+    /// Fields of a hash. → `Values`
+    HashGet { key: Key, fields: Vec<Bytes> },
+    /// All of a hash, in order of field. → `Pairs`
+    HashAll { key: Key },
+    /// How many fields a hash has. → `Integer`
+    HashLength { key: Key },
+    /// Removes fields, and the key with its last field. → `Integer`, how many there were
+    HashDelete { key: Key, fields: Vec<Bytes> },
+    /// Adds to an integer field. → `Integer`
+    HashIncrement { key: Key, field: Bytes, by: i64 },
+    /// Keys after `after` (all if absent) in order, that match a Redis glob if one is given. At most `limit` keys are
+    /// looked at. → `Keys`
+    Scan { after: Option<Key>, limit: u32, pattern: Option<Bytes> },
+    /// How many keys there are. → `Integer`
+    Count,
+    /// A key chosen by a number, absent if there is none. → `Value`
+    RandomKey { seed: u64 },
+    /// Removes all keys. → `Done`
+    Clear,
+    /// Several commands (no batches) as one, if every watched key still has its version. → `Batch`
+    Batch { watched: Vec<(Key, u64)>, commands: Vec<Single> },
+}
+
+/// When a put happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// Always.
+    Always,
+    /// Only if the key does not exist.
+    IfAbsent,
+    /// Only if the key exists.
+    IfPresent,
+    /// Only if the key has this version (0: does not exist).
+    IfVersion(u64),
+}
+wire_enum!(Condition { 0 => Always, 1 => IfAbsent, 2 => IfPresent, 3 => IfVersion(version) });
+
+/// What becomes of a key's expiry. Decided by replicated time when the command is executed, so that every replica
+/// expires the key at the same position of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expiry {
+    /// None from now on.
+    Never,
+    /// As it was.
+    Keep,
+    /// In this many milliseconds; at once if that is not in the future.
+    In(i64),
+    /// At this many milliseconds since the Unix epoch; at once if that is not in the future.
+    At(i64),
+}
+wire_enum!(Expiry { 0 => Never, 1 => Keep, 2 => In(millis), 3 => At(millis) });
+
+/// A command that is no batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Single(pub Command);
