@@ -19,6 +19,9 @@ pub enum Access {
 /// A client's command, as it reaches a proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
+    /// Requests of one stream (a client connection) take effect in the order in which they are made, even if they
+    /// are made without waiting for each other.
+    pub stream: u64,
     /// The encoded command.
     pub command: Bytes,
     /// What the command does, from its footprint.
