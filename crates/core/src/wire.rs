@@ -74,6 +74,11 @@ impl Encoder {
         Encoder::default()
     }
 
+    /// Nothing written yet, with room for this many bytes of small fields: a hot path allocates once.
+    pub fn with_capacity(capacity: usize) -> Encoder {
+        Encoder { tail: BytesMut::with_capacity(capacity), ..Encoder::default() }
+    }
+
     /// Bytes written so far.
     pub fn len(&self) -> usize {
         self.done_bytes + self.tail.len()
