@@ -1,0 +1,380 @@
+//! Leases, judged in true time, which no machine knows. (Gray and Cheriton, *Leases*, 1989; PROTOCOLS.md A, *Lease
+//! primitive*.)
+//!
+//! 1. *Cover*: while a grantee believes in a promise, the grantor's promise of the same number holds.
+//! 2. *Constancy*: a grantor that has promised one replica its support promises no other under another number before
+//!    the first promise ends.
+//! 3. *Exclusion*: the times in which different replicas read from their own state never overlap.
+//!
+//! A promise ends early only when its grantor restates it with an earlier end. A crash of the grantor does not end it:
+//! the restarted grantor remembers nothing and is bound all the same. A crash of the grantee ends its beliefs and
+//! reads, since nobody is left who would act on them. What a replica promises itself does not count: it forgets both
+//! halves at once.
+//!
+//! Clocks are asked again each time, so a clock whose rate changes moves the ends of its running leases.
+
+use std::collections::BTreeMap;
+
+use quorate_core::{Fact, NodeId, Time};
+
+use super::{Checker, Clocks, Process, Violation};
+
+const NAME: &str = "leases";
+
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub struct Leases {
+    /// By grantor, grantee and number.
+    promises: BTreeMap<(NodeId, NodeId, u64), End>,
+    /// By grantor, grantee and number.
+    beliefs: BTreeMap<(NodeId, NodeId, u64), End>,
+    reads: BTreeMap<NodeId, (u64, End)>,
+}
+
+/// When something ends.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    /// On the clock of the replica that said so.
+    Local(Time),
+    /// In true time: its clock is gone.
+    True(u64),
+}
+
+impl End {
+    fn at(self, node: NodeId, clocks: &dyn Clocks) -> u64 {
+        match self {
+            End::Local(time) => clocks.true_time(node, time),
+            End::True(at) => at,
+        }
+    }
+}
+
+impl Checker for Leases {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn on_fact(&mut self, at: u64, who: Process, fact: &Fact, clocks: &dyn Clocks) -> Result<(), Violation> {
+        match *fact {
+            Fact::Promised { to, .. } if to == who.node => Ok(()),
+            Fact::Believes { from, .. } if from == who.node => Ok(()),
+            Fact::Promised { to, number, until } => self.promise(at, (who.node, to, number), until, clocks),
+            Fact::Believes { from, number, until } => {
+                self.beliefs.retain(|(_, grantee, _), end| end.at(*grantee, clocks) > at);
+                self.beliefs.insert((from, who.node, number), End::Local(until));
+                self.covered(at, (from, who.node, number), clocks)
+            }
+            Fact::ReadsLocally { number, until } => self.read(at, who.node, number, until, clocks),
+            Fact::Chosen { .. }
+            | Fact::Applied { .. }
+            | Fact::Executed { .. }
+            | Fact::Installed { .. }
+            | Fact::Leads { .. }
+            | Fact::Follows => Ok(()),
+        }
+    }
+
+    fn on_crash(&mut self, _: u64, who: Process, clocks: &dyn Clocks) -> Result<(), Violation> {
+        for ((grantor, _, _), end) in &mut self.promises {
+            if *grantor == who.node {
+                *end = End::True(end.at(*grantor, clocks));
+            }
+        }
+        self.beliefs.retain(|(_, grantee, _), _| *grantee != who.node);
+        self.reads.remove(&who.node);
+        Ok(())
+    }
+}
+
+impl Leases {
+    fn promise(
+        &mut self,
+        at: u64,
+        key: (NodeId, NodeId, u64),
+        until: Time,
+        clocks: &dyn Clocks,
+    ) -> Result<(), Violation> {
+        let (grantor, to, number) = key;
+        self.promises.retain(|(grantor, _, _), end| end.at(*grantor, clocks) > at);
+        let end = clocks.true_time(grantor, until);
+        if end > at {
+            // Restating the same promise after a restart is no way to shorten it.
+            let other = self
+                .promises
+                .iter()
+                .find(|((by, grantee, under), _)| *by == grantor && *grantee != to && *under != number);
+            if let Some(((_, first, under), held)) = other {
+                let what = format!(
+                    "{grantor:?} promises {to:?} its support under {number} until {end}, but is bound to \
+                     {first:?} under {under} until {}",
+                    held.at(grantor, clocks)
+                );
+                return Err(Violation { checker: NAME, at, what });
+            }
+        }
+        let end = match self.promises.get(&key) {
+            Some(&End::True(bound)) if end > at && bound > end => End::True(bound),
+            _ => End::Local(until),
+        };
+        self.promises.insert(key, end);
+        self.covered(at, key, clocks)
+    }
+
+    /// Rule 1, for one promise.
+    fn covered(&self, at: u64, key: (NodeId, NodeId, u64), clocks: &dyn Clocks) -> Result<(), Violation> {
+        let (grantor, grantee, number) = key;
+        let Some(belief) = self.beliefs.get(&key).map(|end| end.at(grantee, clocks)) else {
+            return Ok(());
+        };
+        let promise = self.promises.get(&key).map_or(0, |end| end.at(grantor, clocks));
+        if belief <= at || belief <= promise {
+            return Ok(());
+        }
+        let what = format!(
+            "{grantee:?} believes in {grantor:?} under {number} until {belief}, but its promise ends at {promise}"
+        );
+        Err(Violation { checker: NAME, at, what })
+    }
+
+    /// Rule 3.
+    fn read(
+        &mut self,
+        at: u64,
+        node: NodeId,
+        number: u64,
+        until: Time,
+        clocks: &dyn Clocks,
+    ) -> Result<(), Violation> {
+        self.reads.retain(|reader, (_, end)| end.at(*reader, clocks) > at);
+        let end = clocks.true_time(node, until);
+        if end <= at {
+            self.reads.remove(&node);
+            return Ok(());
+        }
+        if let Some((reader, (under, held))) = self.reads.iter().find(|(reader, _)| **reader != node) {
+            let what = format!(
+                "{node:?} reads from its own state under {number} until {end}, but so does {reader:?} under \
+                 {under} until {}",
+                held.at(*reader, clocks)
+            );
+            return Err(Violation { checker: NAME, at, what });
+        }
+        self.reads.insert(node, (number, End::Local(until)));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{node, true_clocks, who};
+    use super::*;
+
+    /// What one replica says or suffers, and when.
+    type Step = (u64, Process, Event);
+
+    enum Event {
+        Promises(u64, u64, u64),
+        Believes(u64, u64, u64),
+        Reads(u64, u64),
+        Crashes,
+    }
+    use Event::{Believes, Crashes, Promises, Reads};
+
+    fn run(steps: &[Step], clocks: &dyn Clocks) -> Result<(), Violation> {
+        let mut checker = Leases::default();
+        for (at, who, event) in steps {
+            let time = Time::from_nanos;
+            let fact = match *event {
+                Promises(to, number, until) => Fact::Promised { to: node(to), number, until: time(until) },
+                Believes(from, number, until) => {
+                    Fact::Believes { from: node(from), number, until: time(until) }
+                }
+                Reads(number, until) => Fact::ReadsLocally { number, until: time(until) },
+                Crashes => {
+                    checker.on_crash(*at, *who, clocks)?;
+                    continue;
+                }
+            };
+            checker.on_fact(*at, *who, &fact, clocks)?;
+        }
+        Ok(())
+    }
+
+    fn judge(name: &str, steps: &[Step], clocks: &dyn Clocks, found: Option<(u64, &str)>) {
+        match (run(steps, clocks), found) {
+            (Ok(()), None) => {}
+            (Err(violation), Some((at, what))) => {
+                assert_eq!(violation.at, at, "{name}: {violation}");
+                assert!(violation.what.contains(what), "{name}: {violation}");
+            }
+            (result, found) => panic!("{name}: {result:?} instead of {found:?}"),
+        }
+    }
+
+    #[test]
+    fn promises_outlast_beliefs_and_readers_take_turns() {
+        let (a, b, c, a2, c2) = (who(1, 0), who(2, 0), who(3, 0), who(1, 1), who(3, 1));
+        for (name, steps, found) in [
+            (
+                "a belief inside its promise, extended",
+                vec![
+                    (0, c, Promises(1, 7, 100)),
+                    (1, a, Believes(3, 7, 90)),
+                    (50, c, Promises(1, 7, 150)),
+                    (51, a, Believes(3, 7, 140)),
+                ],
+                None,
+            ),
+            ("no promise", vec![(1, a, Believes(3, 7, 90))], Some((1, "its promise ends at 0"))),
+            (
+                "a promise of another number",
+                vec![(0, c, Promises(1, 6, 100)), (1, a, Believes(3, 7, 90))],
+                Some((1, "ends at 0")),
+            ),
+            (
+                "a belief past the promise",
+                vec![(0, c, Promises(1, 7, 100)), (1, a, Believes(3, 7, 101))],
+                Some((1, "until 101, but its promise ends at 100")),
+            ),
+            (
+                "a promise taken back under a believer",
+                vec![(0, c, Promises(1, 7, 100)), (1, a, Believes(3, 7, 90)), (50, c, Promises(1, 7, 50))],
+                Some((50, "its promise ends at 50")),
+            ),
+            (
+                "a promise taken back after the belief was given up",
+                vec![
+                    (0, c, Promises(1, 7, 100)),
+                    (1, a, Believes(3, 7, 90)),
+                    (40, a, Believes(3, 7, 40)),
+                    (50, c, Promises(1, 7, 50)),
+                    (50, c, Promises(2, 8, 150)),
+                ],
+                None,
+            ),
+            (
+                "a promise taken back after the believer crashed",
+                vec![
+                    (0, c, Promises(1, 7, 100)),
+                    (1, a, Believes(3, 7, 90)),
+                    (40, a, Crashes),
+                    (50, c, Promises(1, 7, 50)),
+                ],
+                None,
+            ),
+            (
+                "a restarted believer still believes",
+                vec![
+                    (0, c, Promises(1, 7, 100)),
+                    (40, a, Crashes),
+                    (50, c, Promises(1, 7, 50)),
+                    (60, a2, Believes(3, 7, 90)),
+                ],
+                Some((60, "n1 believes in n3")),
+            ),
+            (
+                "two promises at a time",
+                vec![(0, c, Promises(1, 7, 100)), (99, c, Promises(2, 8, 150))],
+                Some((99, "bound to n1 under 7 until 100")),
+            ),
+            (
+                "one promise after the other",
+                vec![(0, c, Promises(1, 7, 100)), (100, c, Promises(2, 8, 150))],
+                None,
+            ),
+            (
+                "one replica under two numbers, several replicas under one",
+                vec![(0, c, Promises(1, 7, 100)), (1, c, Promises(1, 8, 100)), (2, b, Promises(3, 8, 100))],
+                None,
+            ),
+            (
+                "a restarted grantor that forgot",
+                vec![(0, c, Promises(1, 7, 100)), (10, c, Crashes), (20, c2, Promises(2, 8, 150))],
+                Some((20, "bound to n1 under 7 until 100")),
+            ),
+            (
+                "a restarted grantor shortens what it cannot remember",
+                vec![
+                    (0, c, Promises(1, 7, 100)),
+                    (10, c, Crashes),
+                    (20, c2, Promises(1, 7, 60)),
+                    (70, c2, Promises(2, 8, 150)),
+                ],
+                Some((70, "until 100")),
+            ),
+            (
+                "a promise to oneself",
+                vec![(0, a, Believes(1, 7, 100)), (0, b, Promises(2, 6, 100)), (0, b, Promises(1, 7, 100))],
+                None,
+            ),
+            (
+                "readers in turn",
+                vec![(0, a, Reads(7, 100)), (50, a, Reads(7, 120)), (120, b, Reads(8, 200))],
+                None,
+            ),
+            (
+                "two readers",
+                vec![(0, a, Reads(7, 100)), (99, b, Reads(8, 200))],
+                Some((99, "so does n1 under 7 until 100")),
+            ),
+            (
+                "two readers of one number",
+                vec![(0, a, Reads(7, 100)), (99, b, Reads(7, 200))],
+                Some((99, "so does n1")),
+            ),
+            (
+                "a reader that stopped, one that crashed",
+                vec![
+                    (0, a, Reads(7, 100)),
+                    (10, a, Reads(7, 10)),
+                    (20, b, Reads(8, 100)),
+                    (30, b, Crashes),
+                    (40, a, Reads(9, 100)),
+                ],
+                None,
+            ),
+            (
+                "the crash of a grantor does not end a read lease",
+                vec![
+                    (0, c, Promises(1, 7, 100)),
+                    (1, a, Believes(3, 7, 90)),
+                    (1, a, Reads(7, 90)),
+                    (10, c, Crashes),
+                    (20, b, Reads(8, 80)),
+                ],
+                Some((20, "so does n1")),
+            ),
+        ] {
+            judge(name, &steps, &true_clocks, found);
+        }
+    }
+
+    #[test]
+    fn leases_are_compared_in_true_time() {
+        let (a, b) = (who(1, 0), who(2, 0));
+        // The second replica's clock runs at double speed, and 1000 ahead.
+        let clocks = |node: NodeId, local: Time| match node.get() {
+            2 => (local.nanos() - 1000) / 2,
+            _ => local.nanos(),
+        };
+        let promise = (0, b, Promises(1, 7, 1200));
+        judge("inside", &[promise, (1, a, Believes(2, 7, 100))], &clocks, None);
+        let promise = (0, b, Promises(1, 7, 1200));
+        let late = (1, a, Believes(2, 7, 101));
+        judge("past", &[promise, late], &clocks, Some((1, "its promise ends at 100")));
+        let reads = [(0, b, Reads(7, 1200)), (100, a, Reads(8, 200))];
+        judge("in turn", &reads, &clocks, None);
+        let reads = [(0, b, Reads(7, 1202)), (100, a, Reads(8, 200))];
+        judge("overlapping", &reads, &clocks, Some((100, "until 101")));
+    }
+
+    #[test]
+    fn ended_promises_are_forgotten() {
+        let mut checker = Leases::default();
+        for at in 0..1000 {
+            let fact = Fact::Promised { to: node(1), number: at, until: Time::from_nanos(at + 10) };
+            checker.on_fact(at, who(2, 0), &fact, &true_clocks).unwrap();
+        }
+        assert!(checker.promises.len() <= 11);
+    }
+}

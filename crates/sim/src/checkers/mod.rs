@@ -1,0 +1,174 @@
+//! What must hold of a whole cluster, whatever happens to its parts. One file for each invariant.
+//!
+//! | checker | invariant | source |
+//! |---|---|---|
+//! | [`agreement`] | one value per slot, executed in order without gaps | Lamport, *Paxos Made Simple* §2.1; TLA+ `Consistency` |
+//! | [`durability`] | an acknowledged write is in every replica's final state | TLA+ `Linearizability`, its durable half |
+//! | [`exactly_once`] | a command is executed at one slot only | PROTOCOLS.md F, *Sessions* |
+//! | [`leases`] | promises outlast beliefs; one reader from its own state at a time | Gray and Cheriton 1989; PROTOCOLS.md A, *Lease primitive* |
+//!
+//! They listen to the facts that machines state and run after every step of the simulator, so each spends at most
+//! some hundred nanoseconds on a fact.
+
+pub mod agreement;
+pub mod durability;
+pub mod exactly_once;
+pub mod leases;
+
+use std::fmt;
+
+use quorate_core::{Fact, NodeId, Time};
+
+/// One life of a replica: `incarnation` grows with every restart.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Process {
+    /// Which replica.
+    pub node: NodeId,
+    /// Which of its lives.
+    pub incarnation: u64,
+}
+
+impl fmt::Debug for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}.{}", self.node, self.incarnation)
+    }
+}
+
+impl fmt::Display for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// What the driver knows and machines do not: how their clocks run.
+pub trait Clocks {
+    /// When the clock of the current incarnation of this replica shows `local`, in nanoseconds of true time.
+    fn true_time(&self, node: NodeId, local: Time) -> u64;
+}
+
+impl<F: Fn(NodeId, Time) -> u64> Clocks for F {
+    fn true_time(&self, node: NodeId, local: Time) -> u64 {
+        self(node, local)
+    }
+}
+
+/// An invariant does not hold.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{checker} at {at} ns: {what}")]
+pub struct Violation {
+    /// Which invariant.
+    pub checker: &'static str,
+    /// When it was noticed, in nanoseconds of true time.
+    pub at: u64,
+    /// What was seen, for people.
+    pub what: String,
+}
+
+/// Watches one invariant. All times are true time in nanoseconds, and never go back from call to call.
+pub trait Checker {
+    /// The invariant's name.
+    fn name(&self) -> &'static str;
+
+    /// A replica states a fact.
+    fn on_fact(&mut self, at: u64, who: Process, fact: &Fact, clocks: &dyn Clocks) -> Result<(), Violation>;
+
+    /// A replica crashes; `clocks` still knows the clock it had.
+    fn on_crash(&mut self, _at: u64, _who: Process, _clocks: &dyn Clocks) -> Result<(), Violation> {
+        Ok(())
+    }
+
+    /// A client is told that its write was done; `command` is the digest of the encoded command.
+    fn on_acknowledged(&mut self, _at: u64, _command: u64) -> Result<(), Violation> {
+        Ok(())
+    }
+
+    /// The healing phase is over; `applied` is how far each member has executed, from
+    /// [`fingerprint`](quorate_core::Replica::fingerprint).
+    fn finish(&mut self, _at: u64, _applied: &[(NodeId, u64)]) -> Result<(), Violation> {
+        Ok(())
+    }
+}
+
+/// Several checkers as one: the first violation counts.
+pub struct Panel(Vec<Box<dyn Checker>>);
+
+impl Panel {
+    /// The four that listen to facts, for a group that orders all commands and has at most one leader at a time.
+    pub fn standard() -> Panel {
+        Panel(vec![
+            Box::new(agreement::Agreement::default()),
+            Box::new(durability::Durability::default()),
+            Box::new(exactly_once::ExactlyOnce::default()),
+            Box::new(leases::Leases::default()),
+        ])
+    }
+
+    /// These.
+    pub fn of(checkers: Vec<Box<dyn Checker>>) -> Panel {
+        Panel(checkers)
+    }
+}
+
+impl Checker for Panel {
+    fn name(&self) -> &'static str {
+        "panel"
+    }
+
+    fn on_fact(&mut self, at: u64, who: Process, fact: &Fact, clocks: &dyn Clocks) -> Result<(), Violation> {
+        self.0.iter_mut().try_for_each(|checker| checker.on_fact(at, who, fact, clocks))
+    }
+
+    fn on_crash(&mut self, at: u64, who: Process, clocks: &dyn Clocks) -> Result<(), Violation> {
+        self.0.iter_mut().try_for_each(|checker| checker.on_crash(at, who, clocks))
+    }
+
+    fn on_acknowledged(&mut self, at: u64, command: u64) -> Result<(), Violation> {
+        self.0.iter_mut().try_for_each(|checker| checker.on_acknowledged(at, command))
+    }
+
+    fn finish(&mut self, at: u64, applied: &[(NodeId, u64)]) -> Result<(), Violation> {
+        self.0.iter_mut().try_for_each(|checker| checker.finish(at, applied))
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    //! Tables of facts for the checkers' tests.
+
+    use super::*;
+
+    pub(crate) fn node(id: u64) -> NodeId {
+        NodeId::new(id).unwrap()
+    }
+
+    /// The process `node.incarnation`.
+    pub(crate) fn who(node_id: u64, incarnation: u64) -> Process {
+        Process { node: node(node_id), incarnation }
+    }
+
+    /// All clocks show true time.
+    pub(crate) fn true_clocks(_: NodeId, local: Time) -> u64 {
+        local.nanos()
+    }
+
+    /// Feeds facts one nanosecond apart; the index of the fact that was rejected.
+    pub(crate) fn first_rejected(checker: &mut dyn Checker, facts: &[(Process, Fact)]) -> Option<usize> {
+        facts
+            .iter()
+            .enumerate()
+            .position(|(index, (who, fact))| checker.on_fact(index as u64, *who, fact, &true_clocks).is_err())
+    }
+
+    #[test]
+    fn a_panel_reports_what_any_of_its_checkers_finds() {
+        let chosen = |digest| Fact::Chosen { slot: 1, digest };
+        let mut panel = Panel::standard();
+        assert_eq!(panel.on_fact(5, who(1, 0), &chosen(1), &true_clocks), Ok(()));
+        let found = panel.on_fact(6, who(2, 0), &chosen(2), &true_clocks).unwrap_err();
+        assert_eq!((found.checker, found.at), ("agreement", 6));
+
+        let mut panel = Panel::standard();
+        assert_eq!(panel.on_acknowledged(7, 99), Ok(()));
+        assert_eq!(panel.finish(8, &[(node(1), 9)]).unwrap_err().checker, "durability");
+    }
+}
