@@ -1,3 +1,46 @@
 //! The real driver: sockets, log, timers, metrics.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`config`] | what an operator says, checked |
+//! | [`limits`] | every bound, in one place |
+//! | [`node`] | the event loop: turns, start, drain |
+//! | `machines` | the replica and the proxy, stepped |
+//! | `journal` | the log as the loop sees it |
+//! | [`transport`] | messages between processes |
+//! | `clients` | client connections |
+//! | [`frontend`] | what a client protocol implements |
+//! | [`metrics`] | counters and gauges |
+//! | `clock`, `signals`, `quiet`, `view` | the clocks; SIGTERM; repeated log lines; facts for client protocols |
 
+mod clients;
+mod clock;
+pub mod config;
+pub mod error;
 pub mod frontend;
+mod journal;
+pub mod limits;
+mod machines;
+pub mod metrics;
+pub mod node;
+mod quiet;
+mod signals;
+pub mod transport;
+mod view;
+
+pub use config::{Durability, NodeConfig, NodeOptions, cluster_id, parse_cluster};
+pub use error::{ConfigError, Exit, NodeError};
+pub use limits::Limits;
+pub use node::{Listeners, Node, Stopper};
+
+use frontend::Frontend;
+use quorate_core::Protocol;
+
+/// Runs a node until SIGTERM or SIGINT (which drain it; a second one stops it at once) or a failure. The process
+/// stays: what to exit with is the caller's business.
+pub fn serve<P: Protocol, F: Frontend>(config: NodeConfig<P>, frontend: F) -> Result<Exit, NodeError> {
+    let node = Node::bind(config)?;
+    let _watch = signals::Watch::new(node.stopper())
+        .map_err(|source| NodeError::System { what: "to watch for signals", source })?;
+    node.run(frontend)
+}

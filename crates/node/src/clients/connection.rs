@@ -1,0 +1,154 @@
+//! One client's connection: its buffers, and what may be done with it now.
+
+use std::io::{self, ErrorKind, Write};
+
+use bytes::{Buf, BytesMut};
+use mio::net::TcpStream;
+
+use crate::limits::{KEEP_IDLE, Limits, READ_PER_TURN};
+use crate::metrics::Metrics;
+use crate::transport::socket::{Heard, hear};
+
+/// See the file comment.
+#[derive(Debug)]
+pub(super) struct Connection<S> {
+    stream: TcpStream,
+    /// Unique in this process.
+    pub(super) number: u64,
+    pub(super) session: S,
+    pub(super) input: BytesMut,
+    pub(super) output: BytesMut,
+    pub(super) under_way: usize,
+    /// The session wants the connection closed when its output is written.
+    pub(super) close: bool,
+    /// The session may have whole requests left in its input.
+    pub(super) backlog: bool,
+    readable: bool,
+    writable: bool,
+    /// An event has announced the end already.
+    closed: bool,
+    /// The client has finished sending; it may still wait for replies.
+    ended: bool,
+    /// Whether it is in the list of those to be served, or to be written.
+    pub(super) listed: bool,
+    pub(super) dirty: bool,
+}
+
+/// What reading led to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Read {
+    /// The input has grown.
+    Some,
+    /// It has not.
+    Nothing,
+    /// The connection is broken.
+    Broken,
+}
+
+impl<S> Connection<S> {
+    pub(super) fn new(stream: TcpStream, number: u64, session: S) -> Self {
+        Connection {
+            stream,
+            number,
+            session,
+            input: BytesMut::new(),
+            output: BytesMut::new(),
+            under_way: 0,
+            close: false,
+            backlog: false,
+            readable: true,
+            writable: true,
+            closed: false,
+            ended: false,
+            listed: false,
+            dirty: false,
+        }
+    }
+
+    /// Notes an event.
+    pub(super) fn on_ready(&mut self, readable: bool, writable: bool, closed: bool) {
+        self.readable |= readable || closed;
+        self.writable |= writable;
+        self.closed |= closed;
+    }
+
+    /// Whether the session may get more input now.
+    fn takes_input(&self, limits: &Limits) -> bool {
+        !self.close
+            && self.under_way < limits.client_requests
+            && self.output.len() < limits.client_output_pause
+    }
+
+    /// Whether there is something to serve now.
+    pub(super) fn is_ready(&self, limits: &Limits) -> bool {
+        (self.readable && !self.ended || self.backlog) && self.takes_input(limits)
+    }
+
+    /// Reads as much as one turn may, if the session may get more.
+    pub(super) fn read(&mut self, scratch: &mut [u8], limits: &Limits, metrics: &Metrics) -> Read {
+        let mut total = 0;
+        while self.readable && !self.ended && total < READ_PER_TURN && self.takes_input(limits) {
+            let count = match hear(&mut self.stream, scratch, self.closed) {
+                Ok(Heard::Bytes(count)) => count,
+                Ok(Heard::Last(count)) => {
+                    self.readable = false;
+                    count
+                }
+                Ok(Heard::Nothing) => {
+                    self.readable = false;
+                    0
+                }
+                Ok(Heard::End) => {
+                    self.ended = true;
+                    0
+                }
+                Err(_) => return Read::Broken,
+            };
+            self.input.extend_from_slice(&scratch[..count]);
+            total += count;
+        }
+        metrics.client_bytes_in_total.add(total as u64);
+        if total > 0 { Read::Some } else { Read::Nothing }
+    }
+
+    /// Writes as much as the client takes; false if the connection is broken.
+    pub(super) fn write(&mut self, metrics: &Metrics) -> bool {
+        while self.writable && !self.output.is_empty() {
+            match self.stream.write(&self.output) {
+                Ok(0) => return false,
+                Ok(count) => {
+                    metrics.client_bytes_out_total.add(count as u64);
+                    // Emptied, the buffer is used again from its beginning.
+                    if count == self.output.len() {
+                        self.output.clear();
+                    } else {
+                        self.output.advance(count);
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.writable = false,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+
+    /// Whether nothing remains to be done for this client.
+    pub(super) fn is_over(&self) -> bool {
+        self.output.is_empty() && (self.close || self.ended && self.under_way == 0 && !self.backlog)
+    }
+
+    /// Gives large buffers back that are empty.
+    pub(super) fn release_buffers(&mut self) {
+        for buffer in [&mut self.input, &mut self.output] {
+            if buffer.is_empty() && buffer.capacity() > KEEP_IDLE {
+                *buffer = BytesMut::new();
+            }
+        }
+    }
+
+    /// Where the client is.
+    pub(super) fn address(&self) -> io::Result<std::net::SocketAddr> {
+        self.stream.peer_addr()
+    }
+}

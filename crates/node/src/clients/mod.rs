@@ -1,0 +1,379 @@
+//! The clients of a node: accepts them, feeds their input to the [`Frontend`], and brings them the outcomes.
+//!
+//! | file | what |
+//! |---|---|
+//! | `connection` | one client's socket and buffers |
+//! | `requests` | which client waits for which request |
+
+mod connection;
+mod requests;
+
+use std::io::{self, ErrorKind};
+use std::rc::Rc;
+use std::time::Duration;
+
+use mio::net::TcpListener;
+use mio::{Interest, Registry, Token};
+use quorate_core::{Failure, Outcome, Request, RequestId, Time};
+use slab::Slab;
+use tracing::warn;
+
+use crate::clock;
+use crate::frontend::{Desk, Frontend, NodeView, Ticket};
+use crate::limits::{ACCEPTS_PER_TURN, Limits};
+use crate::metrics::Metrics;
+use crate::quiet::Quiet;
+use crate::transport::socket::tune;
+use connection::{Connection, Read};
+use requests::Requests;
+
+/// After the system refused to accept (no descriptors, usually).
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+
+/// All client connections of a node.
+pub(crate) struct Clients<F: Frontend> {
+    frontend: F,
+    limits: Limits,
+    metrics: Rc<Metrics>,
+    registry: Registry,
+    /// Plus an index: the token of a connection.
+    token: usize,
+    listener: Option<TcpListener>,
+    accept_at: Option<Time>,
+    connections: Slab<Connection<F::Session>>,
+    opened: u64,
+    requests: Requests,
+    to_serve: Vec<usize>,
+    to_write: Vec<usize>,
+    quiet: Quiet,
+    asked: Vec<(Ticket, Request)>,
+    draining: bool,
+}
+
+impl<F: Frontend> Clients<F> {
+    /// Registers the listener.
+    pub(crate) fn new(
+        frontend: F,
+        mut listener: TcpListener,
+        listener_token: Token,
+        token: usize,
+        registry: Registry,
+        limits: Limits,
+        metrics: Rc<Metrics>,
+    ) -> io::Result<Self> {
+        registry.register(&mut listener, listener_token, Interest::READABLE)?;
+        let requests = Requests::new(limits.requests);
+        metrics.clients_limit.set(limits.clients as u64);
+        metrics.requests_limit.set(requests.limit() as u64);
+        Ok(Clients {
+            frontend,
+            limits,
+            metrics,
+            registry,
+            token,
+            listener: Some(listener),
+            accept_at: None,
+            connections: Slab::new(),
+            opened: 0,
+            requests,
+            to_serve: Vec::new(),
+            to_write: Vec::new(),
+            quiet: Quiet::default(),
+            asked: Vec::new(),
+            draining: false,
+        })
+    }
+
+    /// Somebody waits to be accepted.
+    pub(crate) fn on_listener(&mut self) {
+        self.accept_at.get_or_insert(Time::ZERO);
+    }
+
+    /// A connection is ready for something.
+    pub(crate) fn on_ready(&mut self, index: usize, readable: bool, writable: bool, closed: bool) {
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        connection.on_ready(readable, writable, closed);
+        self.list(index);
+        if writable {
+            self.mark_dirty(index);
+        }
+    }
+
+    /// When [`accept`](Self::accept) is needed if nothing happens.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        self.accept_at
+    }
+
+    /// Whether clients wait to be served that no event will announce.
+    pub(crate) fn has_input(&self) -> bool {
+        !self.to_serve.is_empty()
+    }
+
+    /// Requests under way.
+    pub(crate) fn under_way(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Lets in those who wait.
+    pub(crate) fn accept(&mut self, now: Time, node: &dyn NodeView) {
+        if self.accept_at.is_none_or(|at| at > now) {
+            return;
+        }
+        for _ in 0..ACCEPTS_PER_TURN {
+            let Some(listener) = &self.listener else { break };
+            let mut stream = match listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.accept_at = None;
+                    return;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                // That client is gone already.
+                Err(error) if error.kind() == ErrorKind::ConnectionAborted => continue,
+                Err(error) => {
+                    if let Some(unsaid) = self.quiet.ask("accept", now) {
+                        warn!(unsaid, "cannot accept a client: {error}; clients wait");
+                    }
+                    self.accept_at = Some(now + ACCEPT_AGAIN);
+                    return;
+                }
+            };
+            if self.connections.len() >= self.limits.clients {
+                self.metrics.clients_refused_total.one();
+                if let Some(unsaid) = self.quiet.ask("clients", now) {
+                    warn!(unsaid, limit = self.limits.clients, "refused a client: too many are connected");
+                }
+                continue;
+            }
+            let index = self.connections.vacant_key();
+            let interest = Interest::READABLE | Interest::WRITABLE;
+            let token = Token(self.token + index);
+            // A client may pause for as long as it likes; only its kernel must stay there.
+            let silence = self.limits.silence.max(Duration::from_secs(60));
+            if tune(&stream, silence)
+                .and_then(|()| self.registry.register(&mut stream, token, interest))
+                .is_err()
+            {
+                // It is gone already.
+                continue;
+            }
+            self.opened += 1;
+            let number = self.opened;
+            let mut output = bytes::BytesMut::new();
+            let mut close = false;
+            let mut desk = Desk {
+                now,
+                output: &mut output,
+                close: &mut close,
+                asked: &mut self.asked,
+                under_way: 0,
+                limit: self.limits.client_requests,
+                node,
+            };
+            let session = self.frontend.open(number, &mut desk);
+            // There is no input yet that a request could have come from.
+            self.asked.clear();
+            let mut connection = Connection::new(stream, number, session);
+            (connection.output, connection.close) = (output, close);
+            self.connections.insert(connection);
+            self.metrics.clients_accepted_total.one();
+            self.metrics.clients.set(self.connections.len() as u64);
+            self.list(index);
+            self.mark_dirty(index);
+        }
+    }
+
+    /// Reads from every client that has sent something and hands its requests to `step`, which passes them on.
+    pub(crate) fn serve(
+        &mut self,
+        scratch: &mut [u8],
+        node: &dyn NodeView,
+        ready: &mut Vec<(RequestId, Request)>,
+    ) {
+        let mut to_serve = std::mem::take(&mut self.to_serve);
+        for index in to_serve.drain(..) {
+            let Some(connection) = self.connections.get_mut(index) else { continue };
+            connection.listed = false;
+            let heard = connection.read(scratch, &self.limits, &self.metrics);
+            if heard == Read::Broken {
+                self.close(index);
+                continue;
+            }
+            let backlog = std::mem::take(&mut connection.backlog);
+            if heard == Read::Some || backlog {
+                self.with_session(index, node, ready, |frontend, session, input, desk| {
+                    frontend.on_input(session, input, desk);
+                });
+            }
+            let Some(connection) = self.connections.get_mut(index) else { continue };
+            if connection.input.len() > self.limits.client_input {
+                self.evict(index, "sent a request that is too long");
+                continue;
+            }
+            connection.release_buffers();
+            self.list(index);
+            self.mark_dirty(index);
+        }
+        // Those that are listed again wait for the next turn; the list keeps its memory.
+        to_serve.append(&mut self.to_serve);
+        self.to_serve = to_serve;
+    }
+
+    /// Brings outcomes to those who wait for them.
+    pub(crate) fn deliver(
+        &mut self,
+        outcomes: &mut Vec<(RequestId, Outcome)>,
+        node: &dyn NodeView,
+        ready: &mut Vec<(RequestId, Request)>,
+    ) {
+        for (id, outcome) in outcomes.drain(..) {
+            let Some(waiting) = self.requests.remove(id) else { continue };
+            match outcome {
+                Outcome::Done(_) => self.metrics.replies_total.one(),
+                Outcome::Failed(_) => self.metrics.failures_total.one(),
+            }
+            let Some(connection) = self.connections.get_mut(waiting.index) else { continue };
+            if connection.number != waiting.connection {
+                continue;
+            }
+            connection.under_way -= 1;
+            self.with_session(waiting.index, node, ready, |frontend, session, _, desk| {
+                frontend.on_outcome(session, waiting.ticket, outcome, desk);
+            });
+            self.list(waiting.index);
+            self.mark_dirty(waiting.index);
+        }
+        self.metrics.requests_under_way.set(self.requests.len() as u64);
+    }
+
+    /// Writes to every client that has something coming, and closes those that are done.
+    pub(crate) fn flush(&mut self) {
+        let mut to_write = std::mem::take(&mut self.to_write);
+        for index in to_write.drain(..) {
+            let Some(connection) = self.connections.get_mut(index) else { continue };
+            connection.dirty = false;
+            if !connection.write(&self.metrics) {
+                self.close(index);
+            } else if connection.output.len() > self.limits.client_output {
+                self.evict(index, "does not take its replies");
+            } else if connection.is_over() || self.draining && is_idle(connection) {
+                self.close(index);
+            } else {
+                connection.release_buffers();
+                // Room in its output may let it go on.
+                self.list(index);
+            }
+        }
+        self.to_write = to_write;
+    }
+
+    /// Stops accepting and reading. Clients are closed when their requests have ended.
+    pub(crate) fn drain(&mut self) {
+        self.draining = true;
+        self.listener = None;
+        self.accept_at = None;
+        self.to_serve.clear();
+        let idle: Vec<_> =
+            self.connections.iter().filter(|(_, c)| is_idle(c)).map(|(index, _)| index).collect();
+        for index in idle {
+            self.close(index);
+        }
+    }
+
+    /// Whether nobody is connected any more.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.connections.is_empty()
+    }
+
+    /// Calls the session, then takes over what it asked.
+    fn with_session(
+        &mut self,
+        index: usize,
+        node: &dyn NodeView,
+        ready: &mut Vec<(RequestId, Request)>,
+        call: impl FnOnce(&mut F, &mut F::Session, &mut bytes::BytesMut, &mut Desk<'_>),
+    ) {
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        let mut desk = Desk {
+            now: clock::now(),
+            output: &mut connection.output,
+            close: &mut connection.close,
+            asked: &mut self.asked,
+            under_way: connection.under_way,
+            limit: self.limits.client_requests,
+            node,
+        };
+        call(&mut self.frontend, &mut connection.session, &mut connection.input, &mut desk);
+        // A session that stopped because it was full has to be called again when it is not. One that was called with
+        // an outcome has not seen its input at all.
+        if desk.is_full() && !connection.input.is_empty() {
+            connection.backlog = true;
+        }
+        let mut refused = Vec::new();
+        for (ticket, request) in self.asked.drain(..) {
+            match self.requests.insert(index, connection.number, ticket) {
+                Some(id) => {
+                    connection.under_way += 1;
+                    ready.push((id, request));
+                }
+                None => refused.push(ticket),
+            }
+        }
+        for ticket in refused {
+            self.metrics.overloads_total.one();
+            // What a session asks for in reply to this one fails again; it gives up or its connection ends here.
+            let mut desk = Desk {
+                now: clock::now(),
+                output: &mut connection.output,
+                close: &mut connection.close,
+                asked: &mut self.asked,
+                under_way: connection.under_way,
+                limit: self.limits.client_requests,
+                node,
+            };
+            let outcome = Outcome::Failed(Failure::Overloaded);
+            self.frontend.on_outcome(&mut connection.session, ticket, outcome, &mut desk);
+            if !self.asked.is_empty() {
+                self.asked.clear();
+                connection.close = true;
+            }
+        }
+    }
+
+    fn list(&mut self, index: usize) {
+        let connection = &mut self.connections[index];
+        if !connection.listed && !self.draining && connection.is_ready(&self.limits) {
+            connection.listed = true;
+            self.to_serve.push(index);
+        }
+    }
+
+    fn mark_dirty(&mut self, index: usize) {
+        let connection = &mut self.connections[index];
+        if !connection.dirty {
+            connection.dirty = true;
+            self.to_write.push(index);
+        }
+    }
+
+    fn evict(&mut self, index: usize, why: &str) {
+        self.metrics.clients_evicted_total.one();
+        let connection = &self.connections[index];
+        if let Some(unsaid) = self.quiet.ask(why, clock::now()) {
+            let address = connection.address().map_or_else(|_| "?".to_owned(), |address| address.to_string());
+            warn!(address, unsaid, "closed a client's connection: it {why}");
+        }
+        self.close(index);
+    }
+
+    fn close(&mut self, index: usize) {
+        let connection = self.connections.remove(index);
+        self.frontend.close(connection.session);
+        self.metrics.clients.set(self.connections.len() as u64);
+    }
+}
+
+/// Whether a client waits for nothing.
+fn is_idle<S>(connection: &Connection<S>) -> bool {
+    connection.under_way == 0 && connection.output.is_empty()
+}

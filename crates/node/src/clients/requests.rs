@@ -1,0 +1,81 @@
+//! Which client waits for which request.
+
+use quorate_core::RequestId;
+use slab::Slab;
+
+use crate::frontend::Ticket;
+
+/// Low bits of a request's id: its place here. The bits above count requests, so ids grow and do not recur.
+const PLACE_BITS: u32 = 20;
+
+/// The requests under way, at most so many.
+#[derive(Debug)]
+pub(super) struct Requests {
+    waiting: Slab<Waiting>,
+    count: u64,
+    limit: usize,
+}
+
+/// Who waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Waiting {
+    id: RequestId,
+    /// The client's place, and its number, which tells it from a later one at that place.
+    pub(super) index: usize,
+    pub(super) connection: u64,
+    pub(super) ticket: Ticket,
+}
+
+impl Requests {
+    pub(super) fn new(limit: usize) -> Requests {
+        Requests { waiting: Slab::new(), count: 0, limit: limit.min(1 << PLACE_BITS) }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    pub(super) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// A new request; `None` if too many are under way.
+    pub(super) fn insert(&mut self, index: usize, connection: u64, ticket: Ticket) -> Option<RequestId> {
+        if self.waiting.len() >= self.limit {
+            return None;
+        }
+        self.count += 1;
+        let id = RequestId((self.count << PLACE_BITS) | self.waiting.vacant_key() as u64);
+        self.waiting.insert(Waiting { id, index, connection, ticket });
+        Some(id)
+    }
+
+    /// The request has ended; `None` if it had before.
+    pub(super) fn remove(&mut self, id: RequestId) -> Option<Waiting> {
+        let place = (id.0 & ((1 << PLACE_BITS) - 1)) as usize;
+        if self.waiting.get(place)?.id != id {
+            return None;
+        }
+        Some(self.waiting.remove(place))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_names_one_request_and_never_another() {
+        let mut requests = Requests::new(3);
+        let mut ids: Vec<_> = (0..3).map(|t| requests.insert(7, 1, Ticket(t)).unwrap()).collect();
+        assert_eq!(requests.insert(7, 1, Ticket(3)), None, "the bound holds");
+        assert_eq!(requests.remove(ids[1]).map(|waiting| waiting.ticket), Some(Ticket(1)));
+        assert_eq!(requests.remove(ids[1]), None, "ended once");
+        ids.push(requests.insert(8, 2, Ticket(9)).unwrap());
+        assert_eq!(requests.remove(ids[1]), None, "its place has another one now");
+        assert!(ids.is_sorted(), "ids grow");
+        assert_eq!(requests.remove(ids[3]).map(|waiting| (waiting.index, waiting.connection)), Some((8, 2)));
+        assert_eq!(requests.len(), 2);
+        assert_eq!(requests.remove(RequestId(u64::MAX)), None);
+    }
+}

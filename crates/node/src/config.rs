@@ -1,0 +1,200 @@
+//! What a node is told at its start, checked before anything else happens.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use quorate_core::{Configs, Group, Machine, NodeId, Protocol, Settings, digest};
+
+use crate::error::ConfigError;
+use crate::limits::Limits;
+
+/// When a record counts as durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// When the disk has it: survives loss of power.
+    #[default]
+    Fsync,
+    /// When the operating system has it: survives a crash of the process.
+    Os,
+    /// At once, and nothing is written: only for protocols that do not rely on a disk.
+    None,
+}
+
+impl fmt::Display for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Durability::Fsync => "fsync",
+            Durability::Os => "os",
+            Durability::None => "none",
+        })
+    }
+}
+
+impl FromStr for Durability {
+    type Err = ConfigError;
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        match text {
+            "fsync" => Ok(Durability::Fsync),
+            "os" => Ok(Durability::Os),
+            "none" => Ok(Durability::None),
+            other => Err(ConfigError::Durability(other.to_owned())),
+        }
+    }
+}
+
+/// What an operator says of a node, whatever its protocol.
+#[derive(Clone, Debug)]
+pub struct NodeOptions {
+    /// `--node-id`.
+    pub node: NodeId,
+    /// `--listen-peer`: `HOST:PORT`.
+    pub listen_peer: String,
+    /// `--listen-resp`: `HOST:PORT`.
+    pub listen_resp: String,
+    /// `--initial-cluster`: each member's peer address; see [`parse_cluster`].
+    pub initial_cluster: BTreeMap<NodeId, String>,
+    /// What tells clusters apart; by default made from `initial_cluster`.
+    pub cluster_id: Option<u64>,
+    /// `--data-dir`.
+    pub data_dir: PathBuf,
+    /// `--durability`.
+    pub durability: Durability,
+    /// Bounds.
+    pub limits: Limits,
+}
+
+/// Everything a node of one protocol needs; valid by construction.
+pub struct NodeConfig<P: Protocol> {
+    pub(crate) options: NodeOptions,
+    pub(crate) cluster: u64,
+    pub(crate) replica: <P::Replica as Machine>::Config,
+    pub(crate) proxy: <P::Proxy as Machine>::Config,
+    pub(crate) settings: Settings,
+}
+
+impl<P: Protocol> NodeConfig<P> {
+    /// Checks the options and configures the protocol. `settings` must hold nothing but the protocol's.
+    pub fn new(options: NodeOptions, mut settings: Settings) -> Result<Self, ConfigError> {
+        let members = &options.initial_cluster;
+        if !members.contains_key(&options.node) {
+            let members: Vec<_> = members.keys().map(NodeId::to_string).collect();
+            return Err(ConfigError::NotAMember {
+                node: options.node.get(),
+                members: if members.is_empty() { "no members".to_owned() } else { members.join(", ") },
+            });
+        }
+        check_cluster(members)?;
+        for address in [&options.listen_peer, &options.listen_resp] {
+            check_address(address)?;
+        }
+        let (min, max) = (P::CAPABILITIES.min_nodes, P::CAPABILITIES.max_nodes);
+        if !(min..=max).contains(&members.len()) {
+            return Err(ConfigError::GroupSize { protocol: P::NAME, min, max, found: members.len() });
+        }
+        if options.durability == Durability::None && !P::CAPABILITIES.diskless {
+            return Err(ConfigError::NeedsDisk { protocol: P::NAME });
+        }
+        let group = Group { members: members.keys().copied().collect() };
+        let (replica, proxy): Configs<P> = P::configure(&group, &mut settings)?;
+        settings.finish()?;
+        let cluster = options.cluster_id.unwrap_or_else(|| cluster_id(members));
+        Ok(NodeConfig { options, cluster, replica, proxy, settings })
+    }
+
+    /// What tells this cluster from others.
+    pub fn cluster_id(&self) -> u64 {
+        self.cluster
+    }
+}
+
+/// Reads `1=HOST:PORT,2=HOST:PORT,…`.
+pub fn parse_cluster(text: &str) -> Result<BTreeMap<NodeId, String>, ConfigError> {
+    let mut members = BTreeMap::new();
+    for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+        let (id, address) = word.split_once('=').ok_or_else(|| ConfigError::Member(word.to_owned()))?;
+        let (id, address) = (id.trim(), address.trim());
+        let node = id.parse().ok().and_then(NodeId::new);
+        let node = node.ok_or_else(|| ConfigError::Id { found: id.to_owned() })?;
+        if members.insert(node, address.to_owned()).is_some() {
+            return Err(ConfigError::DuplicateId(node.get()));
+        }
+    }
+    check_cluster(&members)?;
+    Ok(members)
+}
+
+/// The default cluster id: a digest of the members and their addresses.
+pub fn cluster_id(members: &BTreeMap<NodeId, String>) -> u64 {
+    let words: Vec<_> = members.iter().map(|(node, address)| format!("{node}={address}")).collect();
+    digest(words.join(",").as_bytes())
+}
+
+fn check_cluster(members: &BTreeMap<NodeId, String>) -> Result<(), ConfigError> {
+    let mut seen: BTreeMap<&str, NodeId> = BTreeMap::new();
+    for (&node, address) in members {
+        check_address(address)?;
+        if let Some(first) = seen.insert(address, node) {
+            return Err(ConfigError::DuplicateAddress {
+                first: first.get(),
+                second: node.get(),
+                address: address.clone(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Host names are looked up when they are needed; here only the shape counts.
+fn check_address(address: &str) -> Result<(), ConfigError> {
+    let fits = address.rsplit_once(':').is_some_and(|(host, port)| {
+        let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
+        !bare.is_empty() && (bare.len() != host.len() || !host.contains(':')) && port.parse::<u16>().is_ok()
+    });
+    if fits { Ok(()) } else { Err(ConfigError::Address { found: address.to_owned() }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_is_read_or_refused_with_what_would_be_right() {
+        let members = parse_cluster(" 2=db2:7001, 1=127.0.0.1:7001,3=[::1]:7001").unwrap();
+        let read: Vec<_> = members.iter().map(|(node, address)| (node.get(), address.as_str())).collect();
+        assert_eq!(read, [(1, "127.0.0.1:7001"), (2, "db2:7001"), (3, "[::1]:7001")]);
+
+        for (text, message) in [
+            ("1", "`1` in --initial-cluster is not a member"),
+            ("0=a:1", "`0` in --initial-cluster is not a node id"),
+            ("64=a:1", "`64` in --initial-cluster is not a node id"),
+            ("x=a:1", "`x` in --initial-cluster is not a node id"),
+            ("1=a:1,1=b:1", "node 1 is in --initial-cluster twice"),
+            ("1=a:1,2=a:1", "nodes 1 and 2 have the same address a:1"),
+            ("1=a", "`a` is not an address"),
+            ("1=:7", "`:7` is not an address"),
+            ("1=a:70000", "`a:70000` is not an address"),
+            ("1=::1:7", "`::1:7` is not an address"),
+        ] {
+            let error = parse_cluster(text).unwrap_err().to_string();
+            assert!(error.starts_with(message), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_cluster_id_depends_on_members_and_addresses_but_not_on_their_order() {
+        let id = |text| cluster_id(&parse_cluster(text).unwrap());
+        assert_eq!(id("1=a:1,2=b:1"), id("2=b:1,1=a:1"));
+        assert_ne!(id("1=a:1,2=b:1"), id("1=b:1,2=a:1"));
+        assert_ne!(id("1=a:1,2=b:1"), id("1=a:1,2=b:1,3=c:1"));
+    }
+
+    #[test]
+    fn a_durability_is_one_of_three_words() {
+        for word in ["fsync", "os", "none"] {
+            assert_eq!(word.parse::<Durability>().unwrap().to_string(), word);
+        }
+        assert!("sync".parse::<Durability>().unwrap_err().to_string().contains("fsync, os or none"));
+    }
+}

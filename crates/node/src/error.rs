@@ -1,0 +1,83 @@
+//! Why a node does not start, or why it stopped.
+
+use std::io;
+
+use quorate_core::{SettingsError, WireError};
+use thiserror::Error;
+
+/// How a node ended in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// It was asked to stop; so many requests were still under way when its time was up.
+    Drained {
+        /// Requests whose clients got no answer.
+        unfinished: usize,
+    },
+    /// It was asked a second time, and stopped where it was.
+    Hurried,
+}
+
+/// What is wrong with a configuration, and what would be right.
+#[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
+pub enum ConfigError {
+    #[error("`{0}` in --initial-cluster is not a member: write ID=HOST:PORT, such as 1=10.0.0.1:7001")]
+    Member(String),
+    #[error("`{found}` in --initial-cluster is not a node id: ids are whole numbers from 1 to 63")]
+    Id { found: String },
+    #[error("`{found}` is not an address: write HOST:PORT, such as 127.0.0.1:7001 or db1.example.org:7001")]
+    Address { found: String },
+    #[error("node {0} is in --initial-cluster twice: give each member one address")]
+    DuplicateId(u8),
+    #[error(
+        "nodes {first} and {second} have the same address {address} in --initial-cluster: each needs its own"
+    )]
+    DuplicateAddress { first: u8, second: u8, address: String },
+    #[error(
+        "node {node} is not in --initial-cluster, which has {members}: give it this node's id and peer address"
+    )]
+    NotAMember { node: u8, members: String },
+    #[error("{protocol} runs on {min} to {max} nodes, but --initial-cluster has {found}")]
+    GroupSize { protocol: &'static str, min: usize, max: usize, found: usize },
+    #[error(
+        "{protocol} relies on what it has written after a restart, so --durability none would lose acknowledged \
+         writes: use fsync, or os if machines never lose power together"
+    )]
+    NeedsDisk { protocol: &'static str },
+    #[error("`{0}` is not a durability: use fsync, os or none")]
+    Durability(String),
+    #[error(transparent)]
+    Setting(#[from] SettingsError),
+}
+
+/// Why a node did not start, or stopped without being asked to.
+#[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
+pub enum NodeError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error("cannot resolve {what} address {address}: {source}; give an address of this machine")]
+    Resolve { what: &'static str, address: String, source: io::Error },
+    #[error("cannot listen for {what} on {address}: {source}{}", hint(source))]
+    Listen { what: &'static str, address: String, source: io::Error },
+    #[error(
+        "record {index} of the log cannot be read: {source}; it was written by another version, or by another protocol \
+         under this name"
+    )]
+    Record { index: usize, source: WireError },
+    #[error("the log failed: {0}; stopped, because nothing can be promised without it")]
+    LogFailed(String),
+    #[error("the system refused {what}: {source}")]
+    System { what: &'static str, source: io::Error },
+}
+
+fn hint(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::AddrInUse => {
+            " (another process has it: another node with these flags, perhaps? choose another port or stop that one)"
+        }
+        io::ErrorKind::AddrNotAvailable => " (it is no address of this machine)",
+        io::ErrorKind::PermissionDenied => " (ports below 1024 need privileges: choose a higher one)",
+        _ => "",
+    }
+}

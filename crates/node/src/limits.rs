@@ -1,0 +1,80 @@
+//! Every bound of a node, in one place. Whatever grows with what others do has its limit here, and its current
+//! length in [`metrics`](crate::metrics).
+
+use std::time::Duration;
+
+/// Bounds on what a node keeps, and on how long it waits. Sizes are in bytes.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Client connections; the next one is closed at once.
+    pub clients: usize,
+    /// Requests under way on one client connection; its input waits meanwhile.
+    pub client_requests: usize,
+    /// Requests under way in all; further ones fail as overloaded at once.
+    pub requests: usize,
+    /// Input of one client that is no whole request yet; beyond, the connection is closed.
+    pub client_input: usize,
+    /// Output that one client has not taken yet, from which on nothing more is read from it.
+    pub client_output_pause: usize,
+    /// Output that one client has not taken yet, beyond which its connection is closed.
+    pub client_output: usize,
+    /// One message between processes; a longer one is refused before memory is reserved for it.
+    pub frame: usize,
+    /// Messages waiting to be written to one process; further ones are dropped and counted.
+    pub peer_output: usize,
+    /// Incoming connections of standalone proxies.
+    pub proxies: usize,
+    /// Incoming connections that have not said who they are.
+    pub strangers: usize,
+    /// Records handed to the log that are not durable yet, from which on no input is read.
+    pub unsynced: usize,
+    /// Log since the last snapshot, from which on the next one is due (or the last snapshot's size, if larger).
+    pub snapshot_after: u64,
+    /// From connecting to the end of the handshake.
+    pub handshake: Duration,
+    /// Data that a peer does not acknowledge, or silence of its kernel: then it counts as gone.
+    pub silence: Duration,
+    /// From the request to stop until what is under way is given up.
+    pub drain: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        const MIB: usize = 1 << 20;
+        Limits {
+            clients: 10_000,
+            client_requests: 1024,
+            requests: 1 << 16,
+            client_input: 80 * MIB,
+            client_output_pause: MIB,
+            client_output: 128 * MIB,
+            frame: 80 * MIB,
+            peer_output: 96 * MIB,
+            proxies: 1024,
+            strangers: 64,
+            unsynced: 128 * MIB,
+            snapshot_after: 64 << 20,
+            handshake: Duration::from_secs(5),
+            silence: Duration::from_secs(5),
+            drain: Duration::from_secs(5),
+        }
+    }
+}
+
+/// What one socket may bring into one turn of the loop, so that a fast one does not starve the others.
+pub(crate) const READ_PER_TURN: usize = 1 << 20;
+
+/// The buffer that sockets are read into, shared by all.
+pub(crate) const READ_AT_ONCE: usize = 256 << 10;
+
+/// Rounds of messages between the local machines in one turn; what is left goes on in the next.
+pub(crate) const LOCAL_ROUNDS: usize = 16;
+
+/// Timers that may fire in one turn.
+pub(crate) const TIMERS_PER_TURN: usize = 1024;
+
+/// Connections accepted in one turn, per listener.
+pub(crate) const ACCEPTS_PER_TURN: usize = 256;
+
+/// Buffers of an idle connection that are larger than this are given back.
+pub(crate) const KEEP_IDLE: usize = 4096;

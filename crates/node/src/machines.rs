@@ -1,0 +1,253 @@
+//! The two machines of a node, its replica and its proxy: stepped one input at a time, with what they ask for sorted
+//! into what stays here and what leaves.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use quorate_core::{
+    Context, Machine, Message, NodeId, Outbox, Outcome, Outgoing, ProcessId, Protocol, Proxy, ProxyId,
+    Random, Recipients, Replica, Request, RequestId, Saved, Status, Time, Timers, Wire, WireError,
+};
+
+use crate::clock;
+use crate::limits::{LOCAL_ROUNDS, TIMERS_PER_TURN};
+
+/// A machine with everything a driver keeps for it.
+struct Host<M: Machine> {
+    me: ProcessId,
+    machine: M,
+    out: Outbox<M>,
+    timers: Timers<M::Timer>,
+    /// Whether it had an input since its last end of a batch.
+    stirred: bool,
+}
+
+impl<M: Machine> Host<M> {
+    fn new(me: ProcessId, config: M::Config, saved: Saved<M::Record>, random: &mut Random) -> Self {
+        let mut out = Outbox::new(false);
+        let mut cx = Context::new(me, clock::instant(), random, &mut out);
+        let machine = M::recover(config, saved, &mut cx);
+        let mut host = Host { me, machine, out, timers: Timers::default(), stirred: true };
+        host.apply_timers();
+        host
+    }
+
+    /// One step, at the present: the clock is read when the input is at hand.
+    fn step(&mut self, random: &mut Random, act: impl FnOnce(&mut M, &mut Context<'_, M>)) {
+        act(&mut self.machine, &mut Context::new(self.me, clock::instant(), random, &mut self.out));
+        self.stirred = true;
+        self.apply_timers();
+    }
+
+    fn apply_timers(&mut self) {
+        for (timer, at) in self.out.timers.drain(..) {
+            self.timers.apply(timer, at);
+        }
+    }
+
+    fn fire(&mut self, now: Time, random: &mut Random) {
+        for _ in 0..TIMERS_PER_TURN {
+            let Some(timer) = self.timers.pop_due(now) else { return };
+            self.step(random, |machine, cx| machine.on_timer(timer, cx));
+        }
+    }
+
+    fn end_batch(&mut self, random: &mut Random) {
+        if self.stirred {
+            self.step(random, |machine, cx| machine.on_batch_end(cx));
+            self.stirred = false;
+        }
+    }
+}
+
+/// See the file comment.
+pub(crate) struct Machines<P: Protocol> {
+    node: NodeId,
+    random: Random,
+    replica: Host<P::Replica>,
+    proxy: Host<P::Proxy>,
+    /// Between the two, or to itself.
+    local: VecDeque<(ProcessId, ProcessId, P::Message)>,
+    /// The replica's, waiting for the disk; `after` never decreases.
+    held: VecDeque<Outgoing<P::Message>>,
+    /// For others.
+    pub(crate) remote: Vec<(ProcessId, Recipients, P::Message)>,
+    /// For the log, encoded, in order.
+    pub(crate) records: Vec<Bytes>,
+    /// For clients.
+    pub(crate) replies: Vec<(RequestId, Outcome)>,
+}
+
+impl<P: Protocol> Machines<P> {
+    /// Starts both.
+    pub(crate) fn new(
+        node: NodeId,
+        (replica, proxy): quorate_core::Configs<P>,
+        saved: Saved<<P::Replica as Machine>::Record>,
+        mut random: Random,
+    ) -> Self {
+        let replica = Host::new(node.into(), replica, saved, &mut random);
+        let proxy = Host::new(ProxyId::of(node).into(), proxy, Saved::nothing(), &mut random);
+        let mut machines = Machines {
+            node,
+            random,
+            replica,
+            proxy,
+            local: VecDeque::new(),
+            held: VecDeque::new(),
+            remote: Vec::new(),
+            records: Vec::new(),
+            replies: Vec::new(),
+        };
+        machines.sort();
+        machines
+    }
+
+    /// A message from another process. The error says why its bytes are refused.
+    pub(crate) fn on_message(
+        &mut self,
+        from: ProcessId,
+        to: ProcessId,
+        payload: Bytes,
+    ) -> Result<&'static str, WireError> {
+        let message = P::Message::from_bytes(payload)?;
+        let kind = message.kind();
+        self.deliver(from, to, message);
+        self.sort();
+        Ok(kind)
+    }
+
+    /// A client's request.
+    pub(crate) fn on_request(&mut self, id: RequestId, request: Request) {
+        self.proxy.step(&mut self.random, |proxy, cx| proxy.on_request(id, request, cx));
+        self.sort();
+    }
+
+    /// The process is going to stop.
+    pub(crate) fn drain(&mut self) {
+        self.replica.step(&mut self.random, |replica, cx| replica.on_drain(cx));
+        self.sort();
+    }
+
+    /// Fires the timers that are due.
+    pub(crate) fn fire(&mut self) {
+        let now = clock::now();
+        self.replica.fire(now, &mut self.random);
+        self.proxy.fire(now, &mut self.random);
+        self.sort();
+    }
+
+    /// When the next timer is due.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        [self.replica.timers.next(), self.proxy.timers.next()].into_iter().flatten().min()
+    }
+
+    /// Lets the messages go that waited for records up to this one.
+    pub(crate) fn release(&mut self, durable: u64) {
+        while self.held.front().is_some_and(|message| message.after <= durable) {
+            let Some(message) = self.held.pop_front() else { return };
+            self.route(self.replica.me, message);
+        }
+    }
+
+    /// Passes messages between the two and ends batches until both are at rest, or for as many rounds as a turn may
+    /// take; the proxy first, because its requests are the replica's input. False if they are not at rest.
+    pub(crate) fn settle(&mut self) -> bool {
+        for _ in 0..LOCAL_ROUNDS {
+            while let Some((from, to, message)) = self.local.pop_front() {
+                self.deliver(from, to, message);
+            }
+            self.sort();
+            if self.local.is_empty() {
+                self.proxy.end_batch(&mut self.random);
+                self.sort();
+            }
+            if self.local.is_empty() {
+                self.replica.end_batch(&mut self.random);
+                self.sort();
+            }
+            if self.local.is_empty() && !self.proxy.stirred && !self.replica.stirred {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Records persisted since the start.
+    pub(crate) fn persisted(&self) -> u64 {
+        self.replica.out.persisted
+    }
+
+    /// Messages that wait for the disk.
+    pub(crate) fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    pub(crate) fn save(&self) -> Saved<<P::Replica as Machine>::Record> {
+        self.replica.machine.save()
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        self.replica.machine.status(clock::now())
+    }
+
+    fn deliver(&mut self, from: ProcessId, to: ProcessId, message: P::Message) {
+        match to {
+            ProcessId::Replica(_) => {
+                self.replica.step(&mut self.random, |replica, cx| replica.on_message(from, message, cx));
+            }
+            ProcessId::Proxy(_) => {
+                self.proxy.step(&mut self.random, |proxy, cx| proxy.on_message(from, message, cx));
+            }
+        }
+    }
+
+    /// Sorts what the machines asked for.
+    fn sort(&mut self) {
+        self.records.extend(self.replica.out.records.drain(..).map(|record| record.to_bytes()));
+        let mut messages = std::mem::take(&mut self.replica.out.messages);
+        for message in messages.drain(..) {
+            // Also those whose records are durable already: the next release lets them go, in order.
+            if message.after == 0 {
+                self.route(self.replica.me, message);
+            } else {
+                self.held.push_back(message);
+            }
+        }
+        self.replica.out.messages = messages;
+        let mut messages = std::mem::take(&mut self.proxy.out.messages);
+        for message in messages.drain(..) {
+            // A proxy keeps nothing on disk.
+            self.route(self.proxy.me, message);
+        }
+        self.proxy.out.messages = messages;
+        self.replies.append(&mut self.proxy.out.replies);
+        assert!(self.replica.out.replies.is_empty(), "only proxies answer clients");
+    }
+
+    fn route(&mut self, from: ProcessId, Outgoing { to, message, .. }: Outgoing<P::Message>) {
+        let (here, there) = match to {
+            Recipients::One(process) if self.is_here(process) => (Some(process), None),
+            Recipients::One(_) => (None, Some(to)),
+            Recipients::Replicas(nodes) if nodes.contains(self.node) => {
+                let others = nodes.without(self.node);
+                let there = (!others.is_empty()).then_some(Recipients::Replicas(others));
+                (Some(ProcessId::Replica(self.node)), there)
+            }
+            Recipients::Replicas(_) => (None, Some(to)),
+        };
+        match (here, there) {
+            (Some(here), Some(there)) => {
+                self.local.push_back((from, here, message.clone()));
+                self.remote.push((from, there, message));
+            }
+            (Some(here), None) => self.local.push_back((from, here, message)),
+            (None, Some(there)) => self.remote.push((from, there, message)),
+            (None, None) => {}
+        }
+    }
+
+    fn is_here(&self, process: ProcessId) -> bool {
+        process == self.replica.me || process == self.proxy.me
+    }
+}

@@ -1,0 +1,198 @@
+//! Counters and gauges of a node. One thread writes and reads them, so they are plain cells.
+
+use std::cell::{Cell, RefCell};
+
+/// A number that only grows.
+#[derive(Debug, Default)]
+pub struct Counter(Cell<u64>);
+
+impl Counter {
+    /// Counts some more.
+    pub fn add(&self, count: u64) {
+        self.0.set(self.0.get().wrapping_add(count));
+    }
+    /// Counts one more.
+    pub fn one(&self) {
+        self.add(1);
+    }
+    /// So far.
+    pub fn get(&self) -> u64 {
+        self.0.get()
+    }
+}
+
+/// A number that goes up and down.
+#[derive(Debug, Default)]
+pub struct Gauge(Cell<u64>);
+
+impl Gauge {
+    /// Is now.
+    pub fn set(&self, value: u64) {
+        self.0.set(value);
+    }
+    /// Now.
+    pub fn get(&self) -> u64 {
+        self.0.get()
+    }
+}
+
+/// Counts by the kind of message. There are few kinds, and they are constants: a list searched by address is
+/// faster than any map.
+#[derive(Debug, Default)]
+pub struct ByKind(RefCell<Vec<(&'static str, u64)>>);
+
+impl ByKind {
+    /// Counts some of a kind.
+    pub fn add(&self, kind: &'static str, count: u64) {
+        let mut kinds = self.0.borrow_mut();
+        match kinds.iter_mut().find(|(name, _)| std::ptr::eq(*name, kind) || *name == kind) {
+            Some((_, total)) => *total += count,
+            None => kinds.push((kind, count)),
+        }
+    }
+    /// So far, of every kind that was seen.
+    pub fn get(&self) -> Vec<(&'static str, u64)> {
+        self.0.borrow().clone()
+    }
+    fn total(&self) -> u64 {
+        self.0.borrow().iter().map(|(_, count)| count).sum()
+    }
+}
+
+/// How a metric's values relate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+}
+
+/// One metric as an exporter shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// Its name, in the style of Prometheus without a prefix.
+    pub name: &'static str,
+    /// The kind of message, where it counts those.
+    pub label: Option<&'static str>,
+    /// How its values relate.
+    pub kind: Kind,
+    /// In one sentence.
+    pub help: &'static str,
+    /// Now.
+    pub value: u64,
+}
+
+macro_rules! metrics {
+    ($($name:ident: $type:ident, $help:literal;)*) => {
+        /// Everything a node counts.
+        #[derive(Debug, Default)]
+        pub struct Metrics {
+            $(#[doc = $help] pub $name: $type,)*
+        }
+
+        impl Metrics {
+            /// All of them, in the order of their declaration.
+            pub fn samples(&self) -> Vec<Sample> {
+                let mut samples = Vec::new();
+                $(self.$name.sample(stringify!($name), $help, &mut samples);)*
+                samples
+            }
+
+            /// All of them in words: name, value; those by kind in one total.
+            pub fn facts(&self) -> Vec<(&'static str, String)> {
+                vec![$((stringify!($name), self.$name.word())),*]
+            }
+        }
+    };
+}
+
+metrics! {
+    clients: Gauge, "Client connections that are open.";
+    clients_limit: Gauge, "Client connections that may be open.";
+    clients_accepted_total: Counter, "Client connections accepted.";
+    clients_refused_total: Counter, "Client connections closed at once because there were too many.";
+    clients_evicted_total: Counter, "Client connections closed because a buffer passed its bound.";
+    requests_under_way: Gauge, "Requests handed to the proxy and not answered yet.";
+    requests_limit: Gauge, "Requests that may be under way.";
+    requests_total: Counter, "Requests handed to the proxy.";
+    replies_total: Counter, "Requests that were executed and answered.";
+    failures_total: Counter, "Requests that failed: timed out or refused by the protocol.";
+    overloads_total: Counter, "Requests refused because too many were under way.";
+    client_bytes_in_total: Counter, "Bytes read from clients.";
+    client_bytes_out_total: Counter, "Bytes written to clients.";
+    messages_in_total: ByKind, "Messages received from other processes, by kind.";
+    messages_out_total: ByKind, "Messages queued for other processes, by kind.";
+    messages_dropped_total: ByKind, "Messages dropped: no connection, or its queue was full. By kind.";
+    messages_refused_total: Counter, "Incoming frames that could not be read; each closed its connection.";
+    peer_bytes_in_total: Counter, "Bytes read from other processes.";
+    peer_bytes_out_total: Counter, "Bytes written to other processes.";
+    peer_output_bytes: Gauge, "Bytes waiting to be written to other processes.";
+    peer_output_limit: Gauge, "Bytes that may wait for one process.";
+    peers_up: Gauge, "Members this node can send to.";
+    peer_connects_total: Counter, "Connections to members that were established.";
+    peer_disconnects_total: Counter, "Connections to members that were lost.";
+    handshakes_refused_total: Counter, "Incoming connections refused at the handshake.";
+    messages_held: Gauge, "Messages waiting for the disk.";
+    log_records_total: Counter, "Records handed to the log.";
+    log_bytes_total: Counter, "Bytes of records handed to the log.";
+    log_batches_total: Counter, "Batches handed to the log: at most so many syncs.";
+    log_unsynced_bytes: Gauge, "Bytes handed to the log that are not durable yet.";
+    log_unsynced_limit: Gauge, "Unsynced bytes from which on no input is read.";
+    snapshots_total: Counter, "Snapshots written.";
+    turns_total: Counter, "Turns of the event loop.";
+}
+
+trait Metric {
+    fn sample(&self, name: &'static str, help: &'static str, out: &mut Vec<Sample>);
+    fn word(&self) -> String;
+}
+
+impl Metric for Counter {
+    fn sample(&self, name: &'static str, help: &'static str, out: &mut Vec<Sample>) {
+        out.push(Sample { name, label: None, kind: Kind::Counter, help, value: self.get() });
+    }
+    fn word(&self) -> String {
+        self.get().to_string()
+    }
+}
+
+impl Metric for Gauge {
+    fn sample(&self, name: &'static str, help: &'static str, out: &mut Vec<Sample>) {
+        out.push(Sample { name, label: None, kind: Kind::Gauge, help, value: self.get() });
+    }
+    fn word(&self) -> String {
+        self.get().to_string()
+    }
+}
+
+impl Metric for ByKind {
+    fn sample(&self, name: &'static str, help: &'static str, out: &mut Vec<Sample>) {
+        for (label, value) in self.get() {
+            out.push(Sample { name, label: Some(label), kind: Kind::Counter, help, value });
+        }
+    }
+    fn word(&self) -> String {
+        self.total().to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_counted_apart_and_shown_in_one_total() {
+        let metrics = Metrics::default();
+        metrics.messages_in_total.add("Accept", 2);
+        metrics.messages_in_total.add("Commit", 1);
+        metrics.messages_in_total.add(String::from("Accept").leak(), 1);
+        let samples = metrics.samples();
+        let of = |label| {
+            let found = samples.iter().find(|s| s.name == "messages_in_total" && s.label == Some(label));
+            found.map(|s| s.value)
+        };
+        assert_eq!((of("Accept"), of("Commit"), of("Prepare")), (Some(3), Some(1), None));
+        assert!(metrics.facts().contains(&("messages_in_total", "4".to_owned())));
+    }
+}

@@ -1,0 +1,459 @@
+//! The event loop: one thread that steps a node's machines and owns its sockets.
+//!
+//! A turn reads every socket that has something, steps the machines through all of it, lets messages go whose records
+//! are durable, ends the batch, hands one batch of records to the log, and writes every socket once. A hop between
+//! threads costs more than all of that per message; the disk is the only thing waited for elsewhere.
+
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use mio::{Events, Poll, Token, Waker};
+use quorate_core::{ProcessId, Protocol, Random, Request, RequestId, Status, Time};
+use tracing::{error, info, warn};
+
+use crate::clients::Clients;
+use crate::clock;
+use crate::config::NodeConfig;
+use crate::error::{Exit, NodeError};
+use crate::frontend::Frontend;
+use crate::journal::Journal;
+use crate::limits::{Limits, READ_AT_ONCE};
+use crate::machines::Machines;
+use crate::metrics::Metrics;
+use crate::quiet::Quiet;
+use crate::transport::handshake::{self, Identity};
+use crate::transport::{Start, Tokens, Transport};
+use crate::view::{Constants, View};
+
+const WAKER: Token = Token(0);
+const PEER_LISTENER: Token = Token(1);
+const RESP_LISTENER: Token = Token(2);
+/// The kind of a socket is in the high half of its token, its place in the low half.
+const LINK: usize = 1 << 32;
+const INBOUND: usize = 2 << 32;
+const CLIENT: usize = 3 << 32;
+
+/// How often slow things are looked after: status changes, gauges.
+const HOUSEKEEPING: Duration = Duration::from_millis(250);
+
+/// The two sockets a node listens on.
+#[derive(Debug)]
+pub struct Listeners {
+    peer: TcpListener,
+    resp: TcpListener,
+}
+
+impl Listeners {
+    /// Binds both addresses, `HOST:PORT` each; port 0 takes any free one.
+    pub fn bind(listen_peer: &str, listen_resp: &str) -> Result<Listeners, NodeError> {
+        Ok(Listeners { peer: listen("peers", listen_peer)?, resp: listen("clients", listen_resp)? })
+    }
+
+    /// Where peers connect.
+    pub fn peer_address(&self) -> io::Result<SocketAddr> {
+        self.peer.local_addr()
+    }
+
+    /// Where clients connect.
+    pub fn resp_address(&self) -> io::Result<SocketAddr> {
+        self.resp.local_addr()
+    }
+}
+
+fn listen(what: &'static str, address: &str) -> Result<TcpListener, NodeError> {
+    let failed = |source| NodeError::Listen { what, address: address.to_owned(), source };
+    let mut found = address.to_socket_addrs().map_err(|source| NodeError::Resolve {
+        what,
+        address: address.to_owned(),
+        source,
+    })?;
+    let found = found.next().ok_or_else(|| failed(ErrorKind::AddrNotAvailable.into()))?;
+    let bind = || {
+        let domain = socket2::Domain::for_address(found);
+        let socket = socket2::Socket::new(domain, socket2::Type::STREAM, Some(socket2::Protocol::TCP))?;
+        // A restarted node takes its port back although old connections linger.
+        socket.set_reuse_address(true)?;
+        socket.bind(&found.into())?;
+        socket.listen(1024)?;
+        socket.set_nonblocking(true)?;
+        Ok(TcpListener::from(socket))
+    };
+    bind().map_err(failed)
+}
+
+/// Asks a node to stop, from any thread.
+#[derive(Clone, Debug)]
+pub struct Stopper {
+    asked: Arc<AtomicU32>,
+    waker: Arc<Waker>,
+}
+
+impl Stopper {
+    /// Once: drain, then stop. Twice: stop at once.
+    pub fn stop(&self) {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        if let Err(source) = self.waker.wake() {
+            error!("the event loop cannot be woken: {source}");
+        }
+    }
+}
+
+/// A node that is ready to run: its sockets are bound, nothing is recovered yet.
+pub struct Node<P: Protocol> {
+    config: NodeConfig<P>,
+    listeners: Listeners,
+    poll: Poll,
+    stopper: Stopper,
+}
+
+impl<P: Protocol> Node<P> {
+    /// Binds the configured addresses.
+    pub fn bind(config: NodeConfig<P>) -> Result<Node<P>, NodeError> {
+        let listeners = Listeners::bind(&config.options.listen_peer, &config.options.listen_resp)?;
+        Node::new(config, listeners)
+    }
+
+    /// With sockets that are bound already, whatever the configuration says.
+    pub fn new(config: NodeConfig<P>, listeners: Listeners) -> Result<Node<P>, NodeError> {
+        let poll = Poll::new().map_err(|source| NodeError::System { what: "an event queue", source })?;
+        let waker = Waker::new(poll.registry(), WAKER)
+            .map_err(|source| NodeError::System { what: "an event", source })?;
+        let stopper = Stopper { asked: Arc::default(), waker: Arc::new(waker) };
+        Ok(Node { config, listeners, poll, stopper })
+    }
+
+    /// What stops it.
+    pub fn stopper(&self) -> Stopper {
+        self.stopper.clone()
+    }
+
+    /// Recovers, then serves until it is stopped or fails.
+    pub fn run<F: Frontend>(self, frontend: F) -> Result<Exit, NodeError> {
+        let Node { config, listeners, poll, stopper } = self;
+        Loop::start(config, listeners, poll, stopper, frontend)?.run()
+    }
+}
+
+struct Loop<P: Protocol, F: Frontend> {
+    poll: Poll,
+    stopper: Stopper,
+    limits: Limits,
+    metrics: Rc<Metrics>,
+    constants: Constants,
+    machines: Machines<P>,
+    transport: Transport,
+    clients: Clients<F>,
+    journal: Journal,
+    scratch: Vec<u8>,
+    ready: Vec<(RequestId, Request)>,
+    quiet: Quiet,
+    housekeeping: Time,
+    shown: Option<Status>,
+    /// When draining ends.
+    drain_until: Option<Time>,
+}
+
+impl<P: Protocol, F: Frontend> Loop<P, F> {
+    fn start(
+        config: NodeConfig<P>,
+        listeners: Listeners,
+        poll: Poll,
+        stopper: Stopper,
+        frontend: F,
+    ) -> Result<Self, NodeError> {
+        let NodeConfig { options, cluster, replica, proxy, settings } = config;
+        let system = |what| move |source| NodeError::System { what, source };
+        let seed = || getrandom::u64().map_err(|error| system("random numbers")(io::Error::other(error)));
+        let incarnation = seed()?;
+        let mut random = Random::new(seed()?);
+        let metrics = Rc::new(Metrics::default());
+        let started = clock::now();
+        let opened = Journal::open::<P>(&options, cluster, stopper.waker.clone(), metrics.clone())?;
+        let (recovered, restarted) = (opened.saved.records.len(), opened.saved.restarted);
+        let machines = Machines::new(options.node, (replica, proxy), opened.saved, random.fork());
+
+        let addresses = listeners.peer_address().and_then(|peer| Ok((peer, listeners.resp_address()?)));
+        let (peer_address, resp_address) = addresses.map_err(system("a socket's address"))?;
+        let members: Vec<_> =
+            options.initial_cluster.iter().map(|(node, address)| format!("{node}={address}")).collect();
+        let settings_in_force: Vec<_> =
+            settings.effective().iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let facts = vec![
+            ("protocol", P::NAME.to_owned()),
+            ("version", env!("CARGO_PKG_VERSION").to_owned()),
+            ("node_id", options.node.to_string()),
+            ("cluster_id", format!("{cluster:016x}")),
+            ("members", members.join(",")),
+            ("peer_address", peer_address.to_string()),
+            ("resp_address", resp_address.to_string()),
+            ("data_dir", options.data_dir.display().to_string()),
+            ("durability", options.durability.to_string()),
+            ("settings", settings_in_force.join(" ")),
+            ("incarnation", format!("{incarnation:016x}")),
+            ("process_id", std::process::id().to_string()),
+        ];
+        info!(
+            node = %options.node,
+            protocol = P::NAME,
+            version = env!("CARGO_PKG_VERSION"),
+            cluster = format!("{cluster:016x}"),
+            members = members.join(","),
+            peer = %peer_address,
+            resp = %resp_address,
+            data_dir = %options.data_dir.display(),
+            durability = %options.durability,
+            settings = settings_in_force.join(" "),
+            restarted,
+            records = recovered,
+            recovery_ms = clock::now().since(started).as_millis() as u64,
+            "node {} serves clients on {resp_address} and peers on {peer_address}",
+            options.node
+        );
+
+        let registry = || poll.registry().try_clone().map_err(system("an event queue"));
+        let me = ProcessId::Replica(options.node);
+        let transport = Transport::new(Start {
+            me: options.node,
+            identity: Identity::new(cluster, me, incarnation, P::NAME, &settings),
+            members: options.initial_cluster,
+            limits: options.limits.clone(),
+            metrics: metrics.clone(),
+            registry: registry()?,
+            tokens: Tokens { listener: PEER_LISTENER, links: LINK, inbound: INBOUND },
+            random: random.fork(),
+            waker: stopper.waker.clone(),
+            listener: mio::net::TcpListener::from_std(listeners.peer),
+        })
+        .map_err(system("to watch the peers' socket"))?;
+        let clients = Clients::new(
+            frontend,
+            mio::net::TcpListener::from_std(listeners.resp),
+            RESP_LISTENER,
+            CLIENT,
+            registry()?,
+            options.limits.clone(),
+            metrics.clone(),
+        )
+        .map_err(system("to watch the clients' socket"))?;
+        metrics.log_unsynced_limit.set(options.limits.unsynced as u64);
+        Ok(Loop {
+            poll,
+            stopper,
+            limits: options.limits,
+            constants: Constants { facts, started, metrics: metrics.clone() },
+            metrics,
+            machines,
+            transport,
+            clients,
+            journal: opened.journal,
+            scratch: vec![0; READ_AT_ONCE],
+            ready: Vec::new(),
+            quiet: Quiet::default(),
+            housekeeping: Time::ZERO,
+            shown: None,
+            drain_until: None,
+        })
+    }
+
+    fn run(mut self) -> Result<Exit, NodeError> {
+        let mut events = Events::with_capacity(1024);
+        let mut at_rest = false;
+        loop {
+            let timeout = self.timeout(at_rest);
+            match self.poll.poll(&mut events, timeout) {
+                Ok(()) => {}
+                Err(source) if source.kind() == ErrorKind::Interrupted => {}
+                Err(source) => return Err(NodeError::System { what: "to wait for events", source }),
+            }
+            self.metrics.turns_total.one();
+            for event in &events {
+                self.on_event(event);
+            }
+            self.begin_drain_if_asked();
+            at_rest = self.turn()?;
+            if let Some(exit) = self.exit(at_rest) {
+                return Ok(exit);
+            }
+        }
+    }
+
+    /// How long nothing needs to be done.
+    fn timeout(&self, at_rest: bool) -> Option<Duration> {
+        let input = self.takes_input() && (self.clients.has_input() || self.transport.has_input());
+        if !at_rest || input {
+            return Some(Duration::ZERO);
+        }
+        let deadlines = [
+            self.machines.deadline(),
+            self.transport.deadline(),
+            self.clients.deadline(),
+            Some(self.housekeeping),
+            self.drain_until,
+        ];
+        let next = deadlines.into_iter().flatten().min()?;
+        let left = next.since(clock::now());
+        // The system counts in milliseconds and rounds up by itself only from whole microseconds on.
+        Some(if left.is_zero() { left } else { left.max(Duration::from_micros(1)) })
+    }
+
+    fn on_event(&mut self, event: &mio::event::Event) {
+        let place = event.token().0 & (LINK - 1);
+        let closed = event.is_read_closed() || event.is_error();
+        let (readable, writable) = (event.is_readable() || closed, event.is_writable() || event.is_error());
+        match event.token() {
+            WAKER => {}
+            PEER_LISTENER => self.transport.on_listener(),
+            RESP_LISTENER => self.clients.on_listener(),
+            Token(token) => match token - place {
+                LINK => {
+                    let node = u8::try_from(place).expect("links are numbered by node id");
+                    self.transport.on_link(node, writable, &mut self.scratch, clock::now());
+                }
+                INBOUND => self.transport.on_inbound(place, readable, writable, closed),
+                CLIENT => self.clients.on_ready(place, readable, writable, closed),
+                kind => unreachable!("no socket is registered as {kind:#x}"),
+            },
+        }
+    }
+
+    /// One turn after events were noted. True if nothing is left that no event or deadline will bring up.
+    fn turn(&mut self) -> Result<bool, NodeError> {
+        let now = clock::now();
+        self.transport.tick(now);
+        let view = View { machines: &self.machines, constants: &self.constants };
+        self.clients.accept(now, &view);
+        if self.takes_input() {
+            self.read(now);
+        }
+        self.machines.fire();
+        self.machines.release(self.journal.durable()?);
+        let mut at_rest = self.step();
+        let persisted = self.machines.persisted();
+        if self.journal.append(&mut self.machines.records, persisted)? {
+            // What needs no disk is durable by now.
+            self.machines.release(self.journal.durable()?);
+            at_rest &= self.step();
+        }
+        self.transport.flush(now);
+        self.clients.flush();
+        if self.housekeeping <= now {
+            self.keep_house(now)?;
+        }
+        Ok(at_rest)
+    }
+
+    /// Steps the machines through everything that has been read.
+    fn read(&mut self, now: Time) {
+        let (machines, metrics) = (&mut self.machines, &self.metrics);
+        self.transport.read(&mut self.scratch, now, |frame| {
+            match machines.on_message(frame.from, frame.to, frame.payload) {
+                Ok(kind) => {
+                    metrics.messages_in_total.add(kind, 1);
+                    Ok(())
+                }
+                Err(error) => {
+                    Err(format!("a message of {} cannot be read: {error}", handshake::name(frame.from)))
+                }
+            }
+        });
+        let view = View { machines: &self.machines, constants: &self.constants };
+        self.clients.serve(&mut self.scratch, &view, &mut self.ready);
+    }
+
+    /// Brings requests to the proxy, lets the machines come to rest, brings replies to clients and messages to the
+    /// transport, and again for what comes of that. False if the machines have more to say to each other.
+    fn step(&mut self) -> bool {
+        let mut at_rest = false;
+        while !at_rest || !self.ready.is_empty() || !self.machines.replies.is_empty() {
+            for (id, request) in self.ready.drain(..) {
+                self.metrics.requests_total.one();
+                self.machines.on_request(id, request);
+            }
+            let settled = self.machines.settle();
+            for (from, to, message) in self.machines.remote.drain(..) {
+                self.transport.send(from, to, &message);
+            }
+            let mut replies = std::mem::take(&mut self.machines.replies);
+            let view = View { machines: &self.machines, constants: &self.constants };
+            self.clients.deliver(&mut replies, &view, &mut self.ready);
+            self.machines.replies = replies;
+            if !settled {
+                return false;
+            }
+            at_rest = true;
+        }
+        true
+    }
+
+    /// Whether there is room for what input may cause.
+    fn takes_input(&self) -> bool {
+        self.journal.unsynced() < self.limits.unsynced
+    }
+
+    fn keep_house(&mut self, now: Time) -> Result<(), NodeError> {
+        self.housekeeping = now + HOUSEKEEPING;
+        self.metrics.messages_held.set(self.machines.held() as u64);
+        if !self.takes_input()
+            && let Some(unsaid) = self.quiet.ask("disk", now)
+        {
+            let bytes = self.journal.unsynced();
+            warn!(bytes, unsaid, "the disk is slower than what comes in: reading waits for it");
+        }
+        let machines = &self.machines;
+        self.journal.snapshot_if_due(self.limits.snapshot_after, || machines.save())?;
+        self.show_status();
+        Ok(())
+    }
+
+    /// Logs changes of role, leader and ballot.
+    fn show_status(&mut self) {
+        let status = self.machines.status();
+        let key = |status: &Status| (status.role, status.leader, status.ballot.clone());
+        if self.shown.as_ref().map(key) != Some(key(&status)) {
+            info!(
+                role = status.role,
+                leader = status.leader.map(|node| node.get()),
+                ballot = status.ballot,
+                committed = status.committed,
+                applied = status.applied,
+                "{}",
+                match status.leader {
+                    Some(leader) => format!("{} under node {leader}", status.role),
+                    None => format!("{}, no leader", status.role),
+                }
+            );
+        }
+        self.shown = Some(status);
+    }
+
+    fn begin_drain_if_asked(&mut self) {
+        if self.drain_until.is_none() && self.stopper.asked.load(Ordering::Relaxed) > 0 {
+            info!(under_way = self.clients.under_way(), "asked to stop: finishing what is under way");
+            self.drain_until = Some(clock::now() + self.limits.drain);
+            self.clients.drain();
+            self.machines.drain();
+        }
+    }
+
+    /// Whether to stop, and how.
+    fn exit(&self, at_rest: bool) -> Option<Exit> {
+        let until = self.drain_until?;
+        let unfinished = self.clients.under_way();
+        if self.stopper.asked.load(Ordering::Relaxed) > 1 {
+            warn!(unfinished, "asked to stop twice: stopping at once");
+            return Some(Exit::Hurried);
+        }
+        if at_rest && self.clients.is_empty() && self.journal.is_synced() && self.transport.is_flushed() {
+            info!("stopped: everything under way is finished");
+        } else if clock::now() >= until {
+            warn!(unfinished, "stopped: some requests or replies could not be finished in time");
+        } else {
+            return None;
+        }
+        Some(Exit::Drained { unfinished })
+    }
+}

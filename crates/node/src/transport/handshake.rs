@@ -1,0 +1,329 @@
+//! What two processes say before the first message: who they are, and that they mean the same cluster, protocol
+//! and settings. Whoever finds a difference says what differs, on both sides, and closes.
+//!
+//! ```text
+//! dialer:   magic "QRTE" · version u16 · length u32 · crc u32 · Hello
+//! acceptor: magic "QRTE" · version u16 · length u32 · crc u32 · Answer
+//! ```
+//!
+//! These fourteen bytes, and an answer that begins with 0 and holds a text, are the same in all versions, so that a
+//! dialer of another version can read why it was refused.
+
+use std::collections::BTreeMap;
+
+use bytes::{Buf, Bytes, BytesMut};
+use quorate_core::{NodeId, ProcessId, Settings, Wire, wire_enum, wire_struct};
+
+/// The first bytes of every connection between processes.
+pub const MAGIC: [u8; 4] = *b"QRTE";
+/// Of the handshake and the frames.
+pub const VERSION: u16 = 1;
+/// Nothing longer is read before the handshake is done.
+pub const LIMIT: usize = 64 << 10;
+/// What is wrong with a connection that does not begin with [`MAGIC`].
+pub const NOT_OURS: &str = "what it says is not Quorate's peer protocol";
+const HEADER: usize = 14;
+
+/// How a process presents itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// Which cluster. A standalone proxy may say 0: any.
+    pub cluster: u64,
+    /// Who is speaking: a replica stands for its node.
+    pub me: ProcessId,
+    /// Whom it expects on the other side.
+    pub expected: ProcessId,
+    /// Drawn at each start: tells a reconnect from a second process of the same id.
+    pub incarnation: u64,
+    /// The protocol's name.
+    pub protocol: Bytes,
+    /// Of the settings in force. A standalone proxy may say 0: any.
+    pub settings_digest: u64,
+    /// The settings in force, to say what differs.
+    pub settings: BTreeMap<Bytes, Bytes>,
+}
+wire_struct!(Hello { cluster, me, expected, incarnation, protocol, settings_digest, settings });
+
+/// What an acceptor says to a [`Hello`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// No, and why. Forever the same in all versions.
+    Refused(Bytes),
+    /// Yes, and who speaks.
+    Welcome(Hello),
+}
+wire_enum!(Answer { 0 => Refused(reason), 1 => Welcome(hello) });
+
+/// Who this process is, and with whom it may speak.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    hello: Hello,
+}
+
+impl Identity {
+    /// Of a node, or of a standalone proxy.
+    pub fn new(
+        cluster: u64,
+        me: ProcessId,
+        incarnation: u64,
+        protocol: &str,
+        settings: &Settings,
+    ) -> Identity {
+        let bytes = |text: &str| Bytes::copy_from_slice(text.as_bytes());
+        let effective = settings.effective().iter().map(|(key, value)| (bytes(key), bytes(value)));
+        Identity {
+            hello: Hello {
+                cluster,
+                me,
+                expected: me,
+                incarnation,
+                protocol: bytes(protocol),
+                settings_digest: settings.digest(),
+                settings: effective.collect(),
+            },
+        }
+    }
+
+    /// How this process presents itself to another.
+    pub fn hello(&self, expected: ProcessId) -> Hello {
+        Hello { expected, ..self.hello.clone() }
+    }
+
+    /// What keeps the two from speaking, in words from this side; `None` if nothing does.
+    pub fn difference(&self, other: &Hello) -> Option<String> {
+        let mine = &self.hello;
+        let standalone = matches!(other.me, ProcessId::Proxy(proxy) if proxy.host().is_none());
+        if other.expected != mine.me {
+            return Some(format!(
+                "it looks for {}, but this is {}: check the addresses in --initial-cluster",
+                name(other.expected),
+                name(mine.me)
+            ));
+        }
+        if other.me == mine.me && other.incarnation != mine.incarnation {
+            return Some(format!(
+                "it says that it is {}, which is this process: ids must differ",
+                name(mine.me)
+            ));
+        }
+        if other.protocol != mine.protocol {
+            return Some(format!(
+                "its protocol is {}, here it is {}",
+                text(&other.protocol),
+                text(&mine.protocol)
+            ));
+        }
+        if other.cluster != mine.cluster && !(standalone && other.cluster == 0) {
+            return Some(format!(
+                "its cluster is {:016x}, here it is {:016x}: --initial-cluster must be the same everywhere",
+                other.cluster, mine.cluster
+            ));
+        }
+        if other.settings_digest != mine.settings_digest && !(standalone && other.settings_digest == 0) {
+            return Some(format!(
+                "its settings differ: {}",
+                settings_difference(&other.settings, &mine.settings)
+            ));
+        }
+        None
+    }
+}
+
+/// Appends a [`Hello`] or an [`Answer`] with its header.
+pub fn put(message: &impl Wire, out: &mut Vec<u8>) {
+    let body = message.to_bytes();
+    out.extend_from_slice(&MAGIC);
+    out.extend_from_slice(&VERSION.to_le_bytes());
+    out.extend_from_slice(&u32::try_from(body.len()).expect("handshakes are short").to_le_bytes());
+    out.extend_from_slice(&crc32c::crc32c(&body).to_le_bytes());
+    out.extend_from_slice(&body);
+}
+
+/// Takes a handshake message off the front of what has come in; `None` if it is not whole yet. The error says what
+/// is wrong.
+pub fn take<T: Wire>(input: &mut BytesMut) -> Result<Option<T>, String> {
+    let start = input.len().min(MAGIC.len());
+    if input[..start] != MAGIC[..start] {
+        return Err(NOT_OURS.to_owned());
+    }
+    if input.len() < HEADER {
+        return Ok(None);
+    }
+    let mut header = &input[MAGIC.len()..HEADER];
+    let (version, length, crc) = (header.get_u16_le(), header.get_u32_le() as usize, header.get_u32_le());
+    if length > LIMIT {
+        return Err(format!("its handshake announces {length} bytes, more than {LIMIT}"));
+    }
+    // The start of a refusal is the same in all versions; anything else of another version stays unread.
+    if input.len() < HEADER + length {
+        return if version == VERSION || input.len() <= HEADER || input[HEADER] == 0 {
+            Ok(None)
+        } else {
+            Err(version_difference(version))
+        };
+    }
+    input.advance(HEADER);
+    let body = input.split_to(length).freeze();
+    if crc32c::crc32c(&body) != crc {
+        return Err("its handshake is damaged".to_owned());
+    }
+    if version != VERSION {
+        return Err(match Answer::from_bytes(body) {
+            Ok(Answer::Refused(reason)) => text(&reason),
+            _ => version_difference(version),
+        });
+    }
+    T::from_bytes(body).map(Some).map_err(|error| format!("its handshake cannot be read: {error}"))
+}
+
+/// Text from outside, for a log line: short and printable.
+pub fn text(bytes: &[u8]) -> String {
+    let lossy = String::from_utf8_lossy(&bytes[..bytes.len().min(500)]);
+    lossy.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+/// A process as operators know it.
+pub fn name(process: ProcessId) -> String {
+    match process {
+        ProcessId::Replica(node) => format!("node {node}"),
+        ProcessId::Proxy(proxy) => match proxy.host() {
+            Some(node) => format!("the proxy of node {node}"),
+            None => format!("proxy {:x}", proxy.0),
+        },
+    }
+}
+
+/// The node that a process is or lives in; `None` for a standalone proxy.
+pub fn node_of(process: ProcessId) -> Option<NodeId> {
+    match process {
+        ProcessId::Replica(node) => Some(node),
+        ProcessId::Proxy(proxy) => proxy.host(),
+    }
+}
+
+fn version_difference(version: u16) -> String {
+    format!("its peer protocol has version {version}, here it is {VERSION}: run the same release")
+}
+
+fn settings_difference(theirs: &BTreeMap<Bytes, Bytes>, mine: &BTreeMap<Bytes, Bytes>) -> String {
+    let show = |value: Option<&Bytes>| value.map_or("unset".to_owned(), |value| text(value));
+    let keys: std::collections::BTreeSet<_> = theirs.keys().chain(mine.keys()).collect();
+    let mut words: Vec<_> = keys
+        .into_iter()
+        .filter(|key| theirs.get(*key) != mine.get(*key))
+        .map(|key| format!("{} is {} there, {} here", text(key), show(theirs.get(key)), show(mine.get(key))))
+        .collect();
+    if words.is_empty() {
+        words.push("by digest only".to_owned());
+    }
+    words.truncate(5);
+    words.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quorate_core::{ProxyId, Random};
+
+    fn node(id: u64) -> ProcessId {
+        NodeId::new(id).unwrap().into()
+    }
+
+    fn identity(cluster: u64, me: ProcessId, protocol: &str, set: &str) -> Identity {
+        let mut settings = Settings::parse([set]).unwrap();
+        settings.duration("lease", "2s").unwrap();
+        Identity::new(cluster, me, 7, protocol, &settings)
+    }
+
+    #[test]
+    fn every_difference_is_named_and_none_is_overlooked() {
+        let me = identity(1, node(1), "multipaxos", "lease=2s");
+        for (other, expected, message) in [
+            (identity(1, node(2), "multipaxos", "lease=2s"), node(1), None),
+            (
+                identity(1, node(2), "multipaxos", "lease=2s"),
+                node(3),
+                Some("it looks for node 3, but this is node 1"),
+            ),
+            (
+                identity(9, node(2), "multipaxos", "lease=2s"),
+                node(1),
+                Some("its cluster is 0000000000000009"),
+            ),
+            (
+                identity(1, node(2), "raft", "lease=2s"),
+                node(1),
+                Some("its protocol is raft, here it is multipaxos"),
+            ),
+            (identity(1, node(2), "multipaxos", "lease=3s"), node(1), Some("lease is 3s there, 2s here")),
+        ] {
+            let found = me.difference(&other.hello(expected));
+            match message {
+                None => assert_eq!(found, None),
+                Some(part) => {
+                    assert!(found.clone().is_some_and(|text| text.contains(part)), "{found:?}: {part}")
+                }
+            }
+        }
+        let twin = Hello { incarnation: 8, ..me.hello(node(1)) };
+        assert!(me.difference(&twin).unwrap().contains("ids must differ"));
+    }
+
+    #[test]
+    fn only_a_standalone_proxy_may_leave_cluster_and_settings_open() {
+        let me = identity(1, node(1), "multipaxos", "lease=2s");
+        for (who, open) in [(ProxyId(1 << 40), true), (ProxyId(2), false)] {
+            let hello = Hello { cluster: 0, settings_digest: 0, me: who.into(), ..me.hello(node(1)) };
+            assert_eq!(me.difference(&hello).is_none(), open);
+        }
+    }
+
+    #[test]
+    fn a_handshake_is_taken_whole_and_anything_else_is_refused_early() {
+        let hello = identity(1, node(2), "multipaxos", "lease=2s").hello(node(1));
+        let mut bytes = Vec::new();
+        put(&hello, &mut bytes);
+        for cut in 0..bytes.len() {
+            assert_eq!(take::<Hello>(&mut BytesMut::from(&bytes[..cut])), Ok(None), "{cut}");
+        }
+        assert_eq!(take(&mut BytesMut::from(&bytes[..])), Ok(Some(hello)));
+
+        for garbage in [&b"G"[..], b"*1\r\n$4\r\nPING\r\n", b"QRTX", b"\0\0\0\0\0"] {
+            assert!(take::<Hello>(&mut BytesMut::from(garbage)).is_err());
+        }
+        let mut long = bytes.clone();
+        long[6..10].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert!(take::<Hello>(&mut BytesMut::from(&long[..])).unwrap_err().contains("announces"));
+        let mut damaged = bytes.clone();
+        *damaged.last_mut().unwrap() ^= 1;
+        assert!(take::<Hello>(&mut BytesMut::from(&damaged[..])).unwrap_err().contains("damaged"));
+    }
+
+    #[test]
+    fn another_version_is_named_and_its_refusal_is_readable() {
+        let mut bytes = Vec::new();
+        put(&Answer::Refused(Bytes::from_static(b"only version 9 here")), &mut bytes);
+        bytes[4] = 9;
+        assert_eq!(take::<Answer>(&mut BytesMut::from(&bytes[..])), Err("only version 9 here".to_owned()));
+        let mut bytes = Vec::new();
+        put(&identity(1, node(2), "multipaxos", "lease=2s").hello(node(1)), &mut bytes);
+        bytes[4] = 9;
+        assert!(take::<Hello>(&mut BytesMut::from(&bytes[..])).unwrap_err().contains("version 9"));
+    }
+
+    #[test]
+    fn arbitrary_bytes_never_panic() {
+        let mut random = Random::new(1);
+        for _ in 0..10_000 {
+            let body: Vec<u8> = (0..random.range(0..60)).map(|_| random.u64() as u8).collect();
+            let mut bytes = Vec::new();
+            bytes.extend_from_slice(&MAGIC);
+            bytes.extend_from_slice(&VERSION.to_le_bytes());
+            bytes.extend_from_slice(&(body.len() as u32).to_le_bytes());
+            bytes.extend_from_slice(&crc32c::crc32c(&body).to_le_bytes());
+            bytes.extend_from_slice(&body);
+            let _ = take::<Hello>(&mut BytesMut::from(&bytes[..]));
+            let _ = take::<Answer>(&mut BytesMut::from(&bytes[4..]));
+        }
+    }
+}

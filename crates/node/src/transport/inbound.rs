@@ -1,0 +1,251 @@
+//! A connection that another process dialed: it greets, is let in or refused, and then sends its messages. Only
+//! standalone proxies, which cannot be dialed, are answered on it.
+
+use std::net::SocketAddr;
+
+use bytes::{Bytes, BytesMut};
+use mio::net::TcpStream;
+use quorate_core::{NodeId, ProcessId, Time};
+
+use super::frame::{self, Frame};
+use super::handshake::{self, Answer, Hello, name, node_of};
+use super::queue::{SendQueue, Wrote};
+use super::socket::{Heard, hear};
+use crate::limits::{KEEP_IDLE, READ_PER_TURN};
+use crate::metrics::Metrics;
+
+/// See the file comment.
+#[derive(Debug)]
+pub(super) struct Inbound {
+    stream: TcpStream,
+    pub(super) address: SocketAddr,
+    pub(super) stage: Stage,
+    input: BytesMut,
+    pub(super) queue: SendQueue,
+    writable: bool,
+    /// Events that were not acted on yet.
+    pub(super) readable: bool,
+    closed: bool,
+    /// Whether it is in the list of those to be read, or to be written.
+    pub(super) listed: bool,
+    pub(super) dirty: bool,
+}
+
+/// How far a connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// It has not said who it is, and is given up then.
+    Stranger { until: Time },
+    /// It is let in.
+    Known { peer: ProcessId, incarnation: u64 },
+    /// It is told why it is not let in, and given up then.
+    Leaving { until: Time },
+}
+
+/// What reading a connection led to.
+pub(super) enum Read {
+    /// Nothing more for now.
+    Dry,
+    /// There is more, for the next turn.
+    More,
+    /// It said who it is.
+    Hello(Hello),
+    /// It is over, and why; `None` if it just ended.
+    Over(Option<String>),
+}
+
+impl Inbound {
+    pub(super) fn new(stream: TcpStream, address: SocketAddr, until: Time) -> Inbound {
+        Inbound {
+            stream,
+            address,
+            stage: Stage::Stranger { until },
+            input: BytesMut::new(),
+            queue: SendQueue::default(),
+            writable: true,
+            readable: false,
+            closed: false,
+            listed: false,
+            dirty: false,
+        }
+    }
+
+    /// Notes an event.
+    pub(super) fn on_ready(&mut self, readable: bool, writable: bool, closed: bool) {
+        self.readable |= readable || closed;
+        self.writable |= writable;
+        self.closed |= closed;
+    }
+
+    pub(super) fn peer(&self) -> Option<ProcessId> {
+        match self.stage {
+            Stage::Known { peer, .. } => Some(peer),
+            Stage::Stranger { .. } | Stage::Leaving { .. } => None,
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Option<Time> {
+        match self.stage {
+            Stage::Stranger { until } | Stage::Leaving { until } => Some(until),
+            Stage::Known { .. } => None,
+        }
+    }
+
+    /// Queues the answer to a greeting.
+    pub(super) fn answer(&mut self, answer: &Answer) {
+        let mut bytes = Vec::new();
+        handshake::put(answer, &mut bytes);
+        self.queue.push(&Bytes::from(bytes));
+    }
+
+    /// Reads as much as one turn may, and gives whole frames to `sink` (whose error says why a payload is refused).
+    pub(super) fn read(
+        &mut self,
+        me: NodeId,
+        limit: usize,
+        scratch: &mut [u8],
+        metrics: &Metrics,
+        sink: &mut impl FnMut(Frame) -> Result<(), String>,
+    ) -> Read {
+        let mut total = 0;
+        loop {
+            // A greeting may be followed by frames in the same read.
+            match self.consume(me, limit, metrics, sink) {
+                Ok(None) => {}
+                Ok(Some(hello)) => return Read::Hello(hello),
+                Err(why) => return Read::Over(Some(why)),
+            }
+            if total >= READ_PER_TURN {
+                return Read::More;
+            }
+            match hear(&mut self.stream, scratch, self.closed) {
+                Ok(Heard::Bytes(count)) => {
+                    total += count;
+                    metrics.peer_bytes_in_total.add(count as u64);
+                    self.input.extend_from_slice(&scratch[..count]);
+                }
+                Ok(Heard::Last(count)) => {
+                    metrics.peer_bytes_in_total.add(count as u64);
+                    self.input.extend_from_slice(&scratch[..count]);
+                    self.readable = false;
+                    return match self.consume(me, limit, metrics, sink) {
+                        Ok(None) => {
+                            self.release_input();
+                            Read::Dry
+                        }
+                        Ok(Some(hello)) => Read::Hello(hello),
+                        Err(why) => Read::Over(Some(why)),
+                    };
+                }
+                Ok(Heard::Nothing) => {
+                    self.readable = false;
+                    self.release_input();
+                    return Read::Dry;
+                }
+                Ok(Heard::End) => return Read::Over(None),
+                Err(error) => return Read::Over(Some(error.to_string())),
+            }
+        }
+    }
+
+    fn consume(
+        &mut self,
+        me: NodeId,
+        limit: usize,
+        metrics: &Metrics,
+        sink: &mut impl FnMut(Frame) -> Result<(), String>,
+    ) -> Result<Option<Hello>, String> {
+        match self.stage {
+            Stage::Stranger { .. } => {
+                let taken = handshake::take(&mut self.input);
+                // Whoever speaks our language, if another dialect of it, is told.
+                if let Err(why) = &taken
+                    && why != handshake::NOT_OURS
+                {
+                    self.answer(&Answer::Refused(Bytes::copy_from_slice(why.as_bytes())));
+                }
+                taken
+            }
+            Stage::Leaving { .. } => {
+                self.input.clear();
+                Ok(None)
+            }
+            Stage::Known { peer, .. } => {
+                while let Some(frame) = frame::take(&mut self.input, limit).map_err(|error| {
+                    metrics.messages_refused_total.one();
+                    error.to_string()
+                })? {
+                    check_ends(&frame, peer, me)
+                        .and_then(|()| sink(frame))
+                        .inspect_err(|_| metrics.messages_refused_total.one())?;
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    fn release_input(&mut self) {
+        if self.input.is_empty() && self.input.capacity() > KEEP_IDLE {
+            self.input = BytesMut::new();
+        }
+    }
+
+    /// Writes what waits; false when the connection is over.
+    pub(super) fn flush(&mut self, metrics: &Metrics) -> bool {
+        if !self.writable || self.queue.is_empty() {
+            return true;
+        }
+        match self.queue.write_to(&mut self.stream) {
+            Ok((wrote, bytes)) => {
+                metrics.peer_bytes_out_total.add(bytes as u64);
+                self.writable = wrote == Wrote::All;
+                !(self.queue.is_empty() && matches!(self.stage, Stage::Leaving { .. }))
+            }
+            Err(_) => false,
+        }
+    }
+}
+
+/// A process speaks only for itself, and only to who is here.
+fn check_ends(frame: &Frame, peer: ProcessId, me: NodeId) -> Result<(), String> {
+    let own = match node_of(peer) {
+        Some(node) => node_of(frame.from) == Some(node),
+        None => frame.from == peer,
+    };
+    if !own {
+        return Err(format!("{} spoke for {}", name(peer), name(frame.from)));
+    }
+    if node_of(frame.to) != Some(me) {
+        return Err(format!("a message for {} came to node {me}", name(frame.to)));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quorate_core::ProxyId;
+
+    #[test]
+    fn a_process_speaks_only_for_itself_and_only_to_who_is_here() {
+        let node = |id| NodeId::new(id).unwrap();
+        let (r1, r2, p2) =
+            (ProcessId::Replica(node(1)), ProcessId::Replica(node(2)), ProxyId::of(node(2)).into());
+        let (standalone, other) = (ProxyId(1 << 40).into(), ProxyId(2 << 40).into());
+        for (peer, from, to, allowed) in [
+            (r2, r2, r1, true),
+            (r2, p2, r1, true),
+            (r2, r2, ProxyId::of(node(1)).into(), true),
+            (r2, r1, r1, false),
+            (r2, standalone, r1, false),
+            (r2, r2, ProcessId::Replica(node(3)), false),
+            (r2, r2, standalone, false),
+            (standalone, standalone, r1, true),
+            (standalone, other, r1, false),
+            (standalone, r2, r1, false),
+        ] {
+            let frame = Frame { from, to, payload: Bytes::new() };
+            assert_eq!(check_ends(&frame, peer, node(1)).is_ok(), allowed, "{peer} as {from} to {to}");
+        }
+    }
+}

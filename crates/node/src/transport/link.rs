@@ -1,0 +1,262 @@
+//! The way to one member: a connection that this node dials, greets on, sends on, and dials again when it is lost.
+//! Nothing but the answer to the greeting comes back on it; the member sends on a connection of its own.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use mio::net::TcpStream;
+use mio::{Interest, Registry, Token};
+use quorate_core::{NodeId, Random, Time};
+use tracing::{info, warn};
+
+use super::handshake::{self, Answer, Identity, name, node_of};
+use super::queue::{SendQueue, Wrote};
+use super::socket::{Heard, hear, tune};
+use crate::limits::Limits;
+use crate::metrics::Metrics;
+use crate::quiet::Quiet;
+
+/// The first wait after a failure; doubles with each further one.
+const FIRST_WAIT: Duration = Duration::from_millis(50);
+/// The longest wait after failures to connect.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// The wait after a refusal: somebody has to change something first.
+const REFUSED_WAIT: Duration = Duration::from_secs(2);
+/// A connection that lasted this long starts over with the first wait.
+const STABLE: Duration = Duration::from_secs(5);
+
+/// See the file comment.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) node: NodeId,
+    address: String,
+    token: Token,
+    state: State,
+    /// Failures in a row: chooses the wait, and which of several addresses is next.
+    failures: u32,
+    quiet: Quiet,
+}
+
+#[derive(Debug)]
+enum State {
+    Waiting { until: Time },
+    Resolving,
+    Greeting { stream: TcpStream, hello: SendQueue, input: BytesMut, until: Time },
+    Up { stream: TcpStream, queue: SendQueue, writable: bool, since: Time },
+}
+
+/// What a link needs from around it.
+pub(super) struct Around<'a> {
+    pub(super) registry: &'a Registry,
+    pub(super) identity: &'a Identity,
+    pub(super) limits: &'a Limits,
+    pub(super) metrics: &'a Metrics,
+    pub(super) random: &'a mut Random,
+    pub(super) now: Time,
+}
+
+impl Link {
+    pub(super) fn new(node: NodeId, address: String, token: Token) -> Link {
+        let state = State::Waiting { until: Time::ZERO };
+        Link { node, address, token, state, failures: 0, quiet: Quiet::default() }
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        matches!(self.state, State::Up { .. })
+    }
+
+    /// The queue, while there is a connection that takes messages.
+    pub(super) fn queue(&mut self) -> Option<&mut SendQueue> {
+        match &mut self.state {
+            State::Up { queue, .. } => Some(queue),
+            _ => None,
+        }
+    }
+
+    /// Bytes that wait.
+    pub(super) fn waiting(&self) -> usize {
+        match &self.state {
+            State::Up { queue, .. } => queue.len(),
+            _ => 0,
+        }
+    }
+
+    /// When something is due if nothing happens.
+    pub(super) fn deadline(&self) -> Option<Time> {
+        match self.state {
+            State::Waiting { until } | State::Greeting { until, .. } => Some(until),
+            State::Resolving | State::Up { .. } => None,
+        }
+    }
+
+    /// Whether it is time to dial; the answer is yes once.
+    pub(super) fn wants_dial(&mut self, around: &mut Around<'_>) -> bool {
+        match self.state {
+            State::Waiting { until } if until <= around.now => {
+                self.state = State::Resolving;
+                true
+            }
+            State::Greeting { until, .. } if until <= around.now => {
+                let within = around.limits.handshake;
+                self.fail(&format!("no answer within {within:?}"), LONGEST_WAIT, around);
+                false
+            }
+            _ => false,
+        }
+    }
+
+    /// The member has just been heard of: do not wait any longer.
+    pub(super) fn hurry(&mut self, now: Time) {
+        if let State::Waiting { until } = &mut self.state {
+            *until = now;
+        }
+    }
+
+    pub(super) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Connects to one of the addresses, another one after each failure.
+    pub(super) fn dial(&mut self, found: io::Result<Vec<SocketAddr>>, around: &mut Around<'_>) {
+        let addresses = match found {
+            Ok(addresses) if !addresses.is_empty() => addresses,
+            Ok(_) => return self.fail("its name has no address", LONGEST_WAIT, around),
+            Err(error) => return self.fail(&format!("its name is not known: {error}"), LONGEST_WAIT, around),
+        };
+        let address = addresses[self.failures as usize % addresses.len()];
+        let connected = TcpStream::connect(address).and_then(|mut stream| {
+            tune(&stream, around.limits.silence)?;
+            around.registry.register(&mut stream, self.token, Interest::READABLE | Interest::WRITABLE)?;
+            Ok(stream)
+        });
+        match connected {
+            Ok(stream) => {
+                let mut bytes = Vec::new();
+                handshake::put(&around.identity.hello(self.node.into()), &mut bytes);
+                let mut hello = SendQueue::default();
+                hello.push(&Bytes::from(bytes));
+                let until = around.now + around.limits.handshake;
+                self.state = State::Greeting { stream, hello, input: BytesMut::new(), until };
+            }
+            Err(error) => self.fail(&error.to_string(), LONGEST_WAIT, around),
+        }
+    }
+
+    /// The socket is ready for something.
+    pub(super) fn on_ready(&mut self, writable_now: bool, scratch: &mut [u8], around: &mut Around<'_>) {
+        match &mut self.state {
+            State::Waiting { .. } | State::Resolving => {}
+            State::Greeting { .. } => self.greet(scratch, around),
+            State::Up { stream, writable, .. } => {
+                *writable |= writable_now;
+                match hear(stream, scratch, true) {
+                    Ok(Heard::Nothing) => {}
+                    Ok(Heard::End) => self.fail("it closed the connection", LONGEST_WAIT, around),
+                    Ok(_) => {
+                        self.fail("it spoke on a connection that is ours to speak on", LONGEST_WAIT, around)
+                    }
+                    Err(error) => self.fail(&error.to_string(), LONGEST_WAIT, around),
+                }
+            }
+        }
+    }
+
+    fn greet(&mut self, scratch: &mut [u8], around: &mut Around<'_>) {
+        let State::Greeting { stream, hello, input, .. } = &mut self.state else { return };
+        match stream.take_error() {
+            Ok(None) => {}
+            Ok(Some(error)) | Err(error) => return self.fail(&error.to_string(), LONGEST_WAIT, around),
+        }
+        match hello.write_to(stream) {
+            Ok(_) => {}
+            // Still connecting.
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => return,
+            Err(error) => return self.fail(&error.to_string(), LONGEST_WAIT, around),
+        }
+        loop {
+            let count = match hear(stream, scratch, true) {
+                Ok(Heard::Bytes(count) | Heard::Last(count)) => count,
+                Ok(Heard::Nothing) => return,
+                Ok(Heard::End) => {
+                    return self.fail("it closed the connection unanswered", LONGEST_WAIT, around);
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotConnected => return,
+                Err(error) => return self.fail(&error.to_string(), LONGEST_WAIT, around),
+            };
+            input.extend_from_slice(&scratch[..count]);
+            match handshake::take::<Answer>(input) {
+                Ok(None) => {}
+                Ok(Some(answer)) => return self.on_answer(answer, around),
+                Err(reason) => return self.refuse(&reason, around),
+            }
+        }
+    }
+
+    fn on_answer(&mut self, answer: Answer, around: &mut Around<'_>) {
+        let other = match answer {
+            Answer::Refused(reason) => {
+                return self.refuse(&format!("it refused this node: {}", handshake::text(&reason)), around);
+            }
+            Answer::Welcome(other) => other,
+        };
+        if node_of(other.me) != Some(self.node) {
+            return self.refuse(&format!("the address is that of {}", name(other.me)), around);
+        }
+        if let Some(difference) = around.identity.difference(&other) {
+            return self.refuse(&difference, around);
+        }
+        let State::Greeting { stream, .. } =
+            std::mem::replace(&mut self.state, State::Waiting { until: around.now })
+        else {
+            unreachable!("an answer is read only while greeting");
+        };
+        info!(peer = %self.node, address = %self.address, "connected to node {}", self.node);
+        around.metrics.peer_connects_total.one();
+        self.state = State::Up { stream, queue: SendQueue::default(), writable: true, since: around.now };
+    }
+
+    /// Writes what waits, as far as the socket takes it.
+    pub(super) fn flush(&mut self, around: &mut Around<'_>) {
+        let State::Up { stream, queue, writable, .. } = &mut self.state else { return };
+        if !*writable || queue.is_empty() {
+            return;
+        }
+        match queue.write_to(stream) {
+            Ok((wrote, bytes)) => {
+                *writable = wrote == Wrote::All;
+                around.metrics.peer_bytes_out_total.add(bytes as u64);
+            }
+            Err(error) => self.fail(&error.to_string(), LONGEST_WAIT, around),
+        }
+    }
+
+    fn refuse(&mut self, reason: &str, around: &mut Around<'_>) {
+        self.fail(reason, REFUSED_WAIT, around);
+    }
+
+    /// The connection is lost or was none: wait, then try again.
+    fn fail(&mut self, why: &str, longest: Duration, around: &mut Around<'_>) {
+        let was = std::mem::replace(&mut self.state, State::Resolving);
+        if let State::Up { since, .. } = was {
+            around.metrics.peer_disconnects_total.one();
+            warn!(peer = %self.node, address = %self.address, "lost the connection to node {}: {why}", self.node);
+            if around.now.since(since) >= STABLE {
+                self.failures = 0;
+            }
+        } else if let Some(unsaid) = self.quiet.ask(why, around.now) {
+            warn!(
+                peer = %self.node, address = %self.address, unsaid,
+                "no connection to node {}: {why}; trying again", self.node
+            );
+        }
+        let wait = if longest == REFUSED_WAIT {
+            REFUSED_WAIT
+        } else {
+            FIRST_WAIT.saturating_mul(1 << self.failures.min(10)).min(longest)
+        };
+        self.failures = self.failures.saturating_add(1);
+        self.state = State::Waiting { until: around.now + around.random.between(wait / 2, wait) };
+    }
+}

@@ -1,0 +1,467 @@
+//! Messages between processes, over TCP.
+//!
+//! Each node dials every member and sends on the connection it dialed; a pair of nodes has two connections, one for
+//! each direction, so neither has to decide whose survives. Standalone proxies dial too, and are answered on their
+//! own connection.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`frame`] | a message on the wire |
+//! | [`handshake`] | who is there, and whether the two may speak |
+//! | [`queue`] | bytes on their way to a socket |
+//! | `link` | the connection this node dials to a member |
+//! | `inbound` | a connection that was dialed to this node |
+//! | `resolve` | host names |
+//! | `socket` | socket options, reads |
+
+pub mod frame;
+pub mod handshake;
+mod inbound;
+mod link;
+pub mod queue;
+mod resolve;
+pub(crate) mod socket;
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use mio::net::TcpListener;
+use mio::{Interest, Registry, Token, Waker};
+use quorate_core::{Message, NodeId, ProcessId, Random, Recipients, Time};
+use slab::Slab;
+use tracing::{info, warn};
+
+use crate::limits::{ACCEPTS_PER_TURN, Limits};
+use crate::metrics::Metrics;
+use crate::quiet::Quiet;
+use frame::{Encoded, Frame};
+use handshake::{Answer, Hello, Identity, name, node_of};
+use inbound::{Inbound, Read, Stage};
+use link::{Around, Link};
+use queue::SendQueue;
+use resolve::Resolver;
+
+/// After the system refused to accept (no descriptors, usually).
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+
+/// All connections between this node and other processes.
+pub(crate) struct Transport {
+    me: NodeId,
+    identity: Identity,
+    limits: Limits,
+    metrics: Rc<Metrics>,
+    registry: Registry,
+    tokens: Tokens,
+    random: Random,
+    quiet: Quiet,
+    resolver: Resolver,
+    links: BTreeMap<NodeId, Link>,
+    listener: TcpListener,
+    /// When to accept; none while nobody is waiting.
+    accept_at: Option<Time>,
+    inbound: Slab<Inbound>,
+    /// Which incoming connection a process has: one each.
+    known: BTreeMap<ProcessId, usize>,
+    strangers: usize,
+    proxies: usize,
+    to_read: Vec<usize>,
+    to_write: Vec<usize>,
+}
+
+/// The tokens under which the transport's sockets are registered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tokens {
+    /// Of the listener.
+    pub(crate) listener: Token,
+    /// Plus a node id: of the link to it.
+    pub(crate) links: usize,
+    /// Plus an index: of an incoming connection.
+    pub(crate) inbound: usize,
+}
+
+/// What the transport starts from.
+pub(crate) struct Start {
+    pub(crate) me: NodeId,
+    pub(crate) identity: Identity,
+    pub(crate) members: BTreeMap<NodeId, String>,
+    pub(crate) limits: Limits,
+    pub(crate) metrics: Rc<Metrics>,
+    pub(crate) registry: Registry,
+    pub(crate) tokens: Tokens,
+    pub(crate) random: Random,
+    pub(crate) waker: Arc<Waker>,
+    pub(crate) listener: TcpListener,
+}
+
+impl Transport {
+    /// Registers the listener; dialing begins at the first [`tick`](Self::tick).
+    pub(crate) fn new(start: Start) -> std::io::Result<Transport> {
+        let Start { me, identity, members, limits, metrics, registry, tokens, random, waker, mut listener } =
+            start;
+        registry.register(&mut listener, tokens.listener, Interest::READABLE)?;
+        let links = members.into_iter().filter(|&(node, _)| node != me).map(|(node, address)| {
+            (node, Link::new(node, address, Token(tokens.links + usize::from(node.get()))))
+        });
+        metrics.peer_output_limit.set(limits.peer_output as u64);
+        Ok(Transport {
+            me,
+            identity,
+            limits,
+            metrics,
+            registry,
+            tokens,
+            random,
+            quiet: Quiet::default(),
+            resolver: Resolver::new(waker),
+            links: links.collect(),
+            listener,
+            accept_at: None,
+            inbound: Slab::new(),
+            known: BTreeMap::new(),
+            strangers: 0,
+            proxies: 0,
+            to_read: Vec::new(),
+            to_write: Vec::new(),
+        })
+    }
+
+    /// Somebody waits to be accepted.
+    pub(crate) fn on_listener(&mut self) {
+        self.accept_at.get_or_insert(Time::ZERO);
+    }
+
+    /// The link to a member is ready for something.
+    pub(crate) fn on_link(&mut self, node: u8, writable: bool, scratch: &mut [u8], now: Time) {
+        if let Some(node) = NodeId::new(node.into()) {
+            self.with_link(node, now, |link, around| link.on_ready(writable, scratch, around));
+        }
+    }
+
+    /// An incoming connection is ready for something.
+    pub(crate) fn on_inbound(&mut self, index: usize, readable: bool, writable: bool, closed: bool) {
+        let Some(inbound) = self.inbound.get_mut(index) else { return };
+        inbound.on_ready(readable, writable, closed);
+        if inbound.readable && !inbound.listed {
+            inbound.listed = true;
+            self.to_read.push(index);
+        }
+        if writable && !inbound.queue.is_empty() && !inbound.dirty {
+            inbound.dirty = true;
+            self.to_write.push(index);
+        }
+    }
+
+    /// Whether there is input left that no event will announce.
+    pub(crate) fn has_input(&self) -> bool {
+        !self.to_read.is_empty()
+    }
+
+    /// Reads every connection that has something, and hands over whole frames. The sink's error says why it refuses a
+    /// payload; that closes the connection.
+    pub(crate) fn read(
+        &mut self,
+        scratch: &mut [u8],
+        now: Time,
+        mut sink: impl FnMut(Frame) -> Result<(), String>,
+    ) {
+        for index in std::mem::take(&mut self.to_read) {
+            let Some(inbound) = self.inbound.get_mut(index) else { continue };
+            inbound.listed = false;
+            loop {
+                let inbound = &mut self.inbound[index];
+                match inbound.read(self.me, self.limits.frame, scratch, &self.metrics, &mut sink) {
+                    Read::Dry => break,
+                    Read::More => {
+                        inbound.listed = true;
+                        self.to_read.push(index);
+                        break;
+                    }
+                    Read::Hello(hello) => self.on_hello(index, hello, now),
+                    Read::Over(why) => {
+                        self.over(index, why, now);
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Queues a message for others; what cannot be queued is dropped and counted. This node's own processes are not
+    /// reached this way.
+    pub(crate) fn send<M: Message>(&mut self, from: ProcessId, to: Recipients, message: &M) {
+        let mut encoded: Option<Encoded> = None;
+        for process in to.iter() {
+            let queue = match node_of(process) {
+                Some(node) if node == self.me => continue,
+                Some(node) => self.links.get_mut(&node).and_then(Link::queue),
+                None => match self.known.get(&process) {
+                    Some(&index) => {
+                        let inbound = &mut self.inbound[index];
+                        if !inbound.dirty {
+                            inbound.dirty = true;
+                            self.to_write.push(index);
+                        }
+                        Some(&mut inbound.queue)
+                    }
+                    None => None,
+                },
+            };
+            let Some(queue) = queue else {
+                self.metrics.messages_dropped_total.add(message.kind(), 1);
+                continue;
+            };
+            let encoded = encoded.get_or_insert_with(|| Encoded::new(message));
+            if encoded.length() > self.limits.frame || !has_room(queue, encoded, self.limits.peer_output) {
+                self.metrics.messages_dropped_total.add(message.kind(), 1);
+                continue;
+            }
+            encoded.queue(from, process, queue);
+            self.metrics.messages_out_total.add(message.kind(), 1);
+        }
+    }
+
+    /// Writes every queue once.
+    pub(crate) fn flush(&mut self, now: Time) {
+        let mut waiting = 0;
+        let (links, mut around) = self.split(now);
+        for link in links.values_mut() {
+            link.flush(&mut around);
+            waiting += link.waiting();
+        }
+        for index in std::mem::take(&mut self.to_write) {
+            let Some(inbound) = self.inbound.get_mut(index) else { continue };
+            inbound.dirty = false;
+            if !inbound.flush(&self.metrics) {
+                self.over(index, None, now);
+            }
+        }
+        self.metrics.peer_output_bytes.set(waiting as u64);
+    }
+
+    /// Whether everything queued for members has been written.
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.links.values().all(|link| link.waiting() == 0)
+    }
+
+    /// Does what is due: accepts, dials, gives up.
+    pub(crate) fn tick(&mut self, now: Time) {
+        if self.accept_at.is_some_and(|at| at <= now) {
+            self.accept(now);
+        }
+        while let Some((node, found)) = self.resolver.take() {
+            self.with_link(node, now, |link, around| link.dial(found, around));
+        }
+        let mut to_dial = Vec::new();
+        let (links, mut around) = self.split(now);
+        for link in links.values_mut() {
+            if link.wants_dial(&mut around) {
+                to_dial.push(link.node);
+            }
+        }
+        for node in to_dial {
+            self.dial(node, now);
+        }
+        if self.strangers > 0 {
+            let due = |inbound: &Inbound| inbound.deadline().is_some_and(|until| until <= now);
+            let late: Vec<_> = self.inbound.iter().filter(|(_, i)| due(i)).map(|(index, _)| index).collect();
+            for index in late {
+                let stranger = matches!(self.inbound[index].stage, Stage::Stranger { .. });
+                let within = self.limits.handshake;
+                self.over(
+                    index,
+                    stranger.then(|| format!("it did not say who it is within {within:?}")),
+                    now,
+                );
+            }
+        }
+        self.metrics.peers_up.set(self.links.values().filter(|link| link.is_up()).count() as u64);
+    }
+
+    /// When [`tick`](Self::tick) is needed if nothing happens.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        let links = self.links.values().filter_map(Link::deadline);
+        // Known connections have no deadline; strangers are few.
+        let strangers = if self.strangers > 0 { Some(&self.inbound) } else { None };
+        let strangers = strangers.into_iter().flat_map(Slab::iter).filter_map(|(_, i)| i.deadline());
+        links.chain(strangers).chain(self.accept_at).min()
+    }
+
+    fn split(&mut self, now: Time) -> (&mut BTreeMap<NodeId, Link>, Around<'_>) {
+        let around = Around {
+            registry: &self.registry,
+            identity: &self.identity,
+            limits: &self.limits,
+            metrics: &self.metrics,
+            random: &mut self.random,
+            now,
+        };
+        (&mut self.links, around)
+    }
+
+    fn with_link(&mut self, node: NodeId, now: Time, act: impl FnOnce(&mut Link, &mut Around<'_>)) {
+        let (links, mut around) = self.split(now);
+        if let Some(link) = links.get_mut(&node) {
+            act(link, &mut around);
+        }
+    }
+
+    fn dial(&mut self, node: NodeId, now: Time) {
+        let address = self.links[&node].address().to_owned();
+        let found = match address.parse::<SocketAddr>() {
+            Ok(address) => Ok(vec![address]),
+            Err(_) => match self.resolver.begin(node, address) {
+                Ok(()) => return,
+                Err(error) => Err(error),
+            },
+        };
+        self.with_link(node, now, |link, around| link.dial(found, around));
+    }
+
+    fn accept(&mut self, now: Time) {
+        self.accept_at = Some(now);
+        for _ in 0..ACCEPTS_PER_TURN {
+            let (mut stream, address) = match self.listener.accept() {
+                Ok(accepted) => accepted,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.accept_at = None;
+                    return;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                // That connection is gone already.
+                Err(error) if error.kind() == ErrorKind::ConnectionAborted => continue,
+                Err(error) => {
+                    if let Some(unsaid) = self.quiet.ask("accept", now) {
+                        warn!(unsaid, "cannot accept a connection from a peer: {error}");
+                    }
+                    self.accept_at = Some(now + ACCEPT_AGAIN);
+                    return;
+                }
+            };
+            if self.strangers >= self.limits.strangers {
+                if let Some(unsaid) = self.quiet.ask("strangers", now) {
+                    let limit = self.limits.strangers;
+                    warn!(%address, unsaid, "closed a connection: {limit} others have not said who they are");
+                }
+                continue;
+            }
+            let index = self.inbound.vacant_key();
+            let token = Token(self.tokens.inbound + index);
+            let interest = Interest::READABLE | Interest::WRITABLE;
+            if let Err(error) = socket::tune(&stream, self.limits.silence)
+                .and_then(|()| self.registry.register(&mut stream, token, interest))
+            {
+                if let Some(unsaid) = self.quiet.ask("register", now) {
+                    warn!(%address, unsaid, "closed a connection: {error}");
+                }
+                continue;
+            }
+            self.strangers += 1;
+            self.inbound.insert(Inbound::new(stream, address, now + self.limits.handshake));
+        }
+    }
+
+    fn on_hello(&mut self, index: usize, hello: Hello, now: Time) {
+        let address = self.inbound[index].address;
+        if let Some(reason) = self.objection(&hello) {
+            self.metrics.handshakes_refused_total.one();
+            let what = format!("refused {}: {reason}", name(hello.me));
+            if let Some(unsaid) = self.quiet.ask(&format!("{} {what}", address.ip()), now) {
+                warn!(%address, unsaid, "{what}");
+            }
+            let inbound = &mut self.inbound[index];
+            inbound.answer(&Answer::Refused(Bytes::from(reason.into_bytes())));
+            inbound.stage = Stage::Leaving { until: now + self.limits.handshake };
+        } else {
+            if let Some(&old) = self.known.get(&hello.me) {
+                // The same process again: it has given up the other connection, whether we noticed or not.
+                self.over(old, None, now);
+            }
+            let inbound = &mut self.inbound[index];
+            inbound.answer(&Answer::Welcome(self.identity.hello(hello.me)));
+            inbound.stage = Stage::Known { peer: hello.me, incarnation: hello.incarnation };
+            self.strangers -= 1;
+            self.known.insert(hello.me, index);
+            match node_of(hello.me) {
+                Some(node) => {
+                    info!(peer = %node, %address, "node {node} has connected");
+                    self.with_link(node, now, |link, _| link.hurry(now));
+                }
+                None => self.proxies += 1,
+            }
+        }
+        let inbound = &mut self.inbound[index];
+        if !inbound.dirty {
+            inbound.dirty = true;
+            self.to_write.push(index);
+        }
+    }
+
+    /// Why a process is not let in, from this side.
+    fn objection(&self, hello: &Hello) -> Option<String> {
+        if let Some(difference) = self.identity.difference(hello) {
+            return Some(difference);
+        }
+        match hello.me {
+            ProcessId::Replica(node) if !self.links.contains_key(&node) => {
+                let members: Vec<_> = self.links.keys().chain([&self.me]).map(NodeId::to_string).collect();
+                return Some(format!(
+                    "it is not in --initial-cluster here, which has {}",
+                    members.join(", ")
+                ));
+            }
+            ProcessId::Proxy(proxy) if proxy.host().is_some() => {
+                return Some("a node's own proxy speaks through its node".to_owned());
+            }
+            ProcessId::Proxy(_) if self.proxies >= self.limits.proxies => {
+                return Some(format!("{} proxies are connected already", self.proxies));
+            }
+            ProcessId::Replica(_) | ProcessId::Proxy(_) => {}
+        }
+        let twin = &self.inbound[*self.known.get(&hello.me)?];
+        match twin.stage {
+            Stage::Known { incarnation, .. } if incarnation != hello.incarnation => Some(format!(
+                "another process that is {} is connected from {}: ids must differ",
+                name(hello.me),
+                twin.address
+            )),
+            _ => None,
+        }
+    }
+
+    /// Closes an incoming connection.
+    fn over(&mut self, index: usize, why: Option<String>, now: Time) {
+        let mut inbound = self.inbound.remove(index);
+        match inbound.peer() {
+            Some(peer) => {
+                self.known.remove(&peer);
+                if node_of(peer).is_none() {
+                    self.proxies -= 1;
+                }
+                let why = why.unwrap_or_else(|| "it closed the connection".to_owned());
+                if node_of(peer).is_some() {
+                    info!(address = %inbound.address, "{} has disconnected: {why}", name(peer));
+                }
+            }
+            None => {
+                self.strangers -= 1;
+                // A refusal of another version's greeting may wait.
+                inbound.flush(&self.metrics);
+                if let Some(why) = why
+                    && let Some(unsaid) = self.quiet.ask(&format!("{} {why}", inbound.address.ip()), now)
+                {
+                    warn!(address = %inbound.address, unsaid, "closed a connection from a peer: {why}");
+                }
+            }
+        }
+    }
+}
+
+/// A queue takes a message within its bound, and any one message when it is empty.
+fn has_room(queue: &SendQueue, message: &Encoded, limit: usize) -> bool {
+    queue.is_empty() || queue.len() + message.bytes() <= limit
+}

@@ -1,0 +1,38 @@
+//! What client protocols may know of their node.
+
+use std::rc::Rc;
+
+use quorate_core::{Protocol, Status};
+
+use crate::clock;
+use crate::frontend::NodeView;
+use crate::machines::Machines;
+use crate::metrics::Metrics;
+
+/// What does not change while a node runs, in words.
+#[derive(Debug)]
+pub(crate) struct Constants {
+    pub(crate) facts: Vec<(&'static str, String)>,
+    pub(crate) started: quorate_core::Time,
+    pub(crate) metrics: Rc<Metrics>,
+}
+
+/// The node at this moment.
+pub(crate) struct View<'a, P: Protocol> {
+    pub(crate) machines: &'a Machines<P>,
+    pub(crate) constants: &'a Constants,
+}
+
+impl<P: Protocol> NodeView for View<'_, P> {
+    fn status(&self) -> Status {
+        self.machines.status()
+    }
+
+    fn facts(&self) -> Vec<(&'static str, String)> {
+        let mut facts = self.constants.facts.clone();
+        let uptime = clock::now().since(self.constants.started).as_secs();
+        facts.push(("uptime_seconds", uptime.to_string()));
+        facts.extend(self.constants.metrics.facts());
+        facts
+    }
+}
