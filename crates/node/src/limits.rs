@@ -1,6 +1,7 @@
 //! Every bound of a node, in one place. Whatever grows with what others do has its limit here, and its current
 //! length in [`metrics`](crate::metrics).
 
+use std::ops::Range;
 use std::time::Duration;
 
 /// Bounds on what a node keeps, and on how long it waits. Sizes are in bytes.
@@ -32,6 +33,10 @@ pub struct Limits {
     pub snapshot_after: u64,
     /// From connecting to the end of the handshake.
     pub handshake: Duration,
+    /// Between attempts to connect to a member: the first wait doubles up to the longest.
+    pub redial: Range<Duration>,
+    /// Until the next attempt after a refusal: somebody has to change something first.
+    pub redial_refused: Duration,
     /// Data that a peer does not acknowledge, or silence of its kernel: then it counts as gone.
     pub silence: Duration,
     /// From the request to stop until what is under way is given up.
@@ -55,6 +60,8 @@ impl Default for Limits {
             unsynced: 128 * MIB,
             snapshot_after: 64 << 20,
             handshake: Duration::from_secs(5),
+            redial: Duration::from_millis(50)..Duration::from_secs(1),
+            redial_refused: Duration::from_secs(2),
             silence: Duration::from_secs(5),
             drain: Duration::from_secs(5),
         }

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -18,12 +19,6 @@ use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::quiet::Quiet;
 
-/// The first wait after a failure; doubles with each further one.
-const FIRST_WAIT: Duration = Duration::from_millis(50);
-/// The longest wait after failures to connect.
-const LONGEST_WAIT: Duration = Duration::from_secs(1);
-/// The wait after a refusal: somebody has to change something first.
-const REFUSED_WAIT: Duration = Duration::from_secs(2);
 /// A connection that lasted this long starts over with the first wait.
 const STABLE: Duration = Duration::from_secs(5);
 
@@ -100,7 +95,7 @@ impl Link {
             }
             State::Greeting { until, .. } if until <= around.now => {
                 let within = around.limits.handshake;
-                self.fail(&format!("no answer within {within:?}"), LONGEST_WAIT, around);
+                self.fail(&format!("no answer within {within:?}"), around);
                 false
             }
             _ => false,
@@ -122,8 +117,8 @@ impl Link {
     pub(super) fn dial(&mut self, found: io::Result<Vec<SocketAddr>>, around: &mut Around<'_>) {
         let addresses = match found {
             Ok(addresses) if !addresses.is_empty() => addresses,
-            Ok(_) => return self.fail("its name has no address", LONGEST_WAIT, around),
-            Err(error) => return self.fail(&format!("its name is not known: {error}"), LONGEST_WAIT, around),
+            Ok(_) => return self.fail("its name has no address", around),
+            Err(error) => return self.fail(&format!("its name is not known: {error}"), around),
         };
         let address = addresses[self.failures as usize % addresses.len()];
         let connected = TcpStream::connect(address).and_then(|mut stream| {
@@ -140,7 +135,7 @@ impl Link {
                 let until = around.now + around.limits.handshake;
                 self.state = State::Greeting { stream, hello, input: BytesMut::new(), until };
             }
-            Err(error) => self.fail(&error.to_string(), LONGEST_WAIT, around),
+            Err(error) => self.fail(&error.to_string(), around),
         }
     }
 
@@ -153,11 +148,9 @@ impl Link {
                 *writable |= writable_now;
                 match hear(stream, scratch, true) {
                     Ok(Heard::Nothing) => {}
-                    Ok(Heard::End) => self.fail("it closed the connection", LONGEST_WAIT, around),
-                    Ok(_) => {
-                        self.fail("it spoke on a connection that is ours to speak on", LONGEST_WAIT, around)
-                    }
-                    Err(error) => self.fail(&error.to_string(), LONGEST_WAIT, around),
+                    Ok(Heard::End) => self.fail("it closed the connection", around),
+                    Ok(_) => self.fail("it spoke on a connection that is ours to speak on", around),
+                    Err(error) => self.fail(&error.to_string(), around),
                 }
             }
         }
@@ -167,23 +160,23 @@ impl Link {
         let State::Greeting { stream, hello, input, .. } = &mut self.state else { return };
         match stream.take_error() {
             Ok(None) => {}
-            Ok(Some(error)) | Err(error) => return self.fail(&error.to_string(), LONGEST_WAIT, around),
+            Ok(Some(error)) | Err(error) => return self.fail(&error.to_string(), around),
         }
         match hello.write_to(stream) {
             Ok(_) => {}
             // Still connecting.
             Err(error) if error.kind() == io::ErrorKind::NotConnected => return,
-            Err(error) => return self.fail(&error.to_string(), LONGEST_WAIT, around),
+            Err(error) => return self.fail(&error.to_string(), around),
         }
         loop {
             let count = match hear(stream, scratch, true) {
                 Ok(Heard::Bytes(count) | Heard::Last(count)) => count,
                 Ok(Heard::Nothing) => return,
                 Ok(Heard::End) => {
-                    return self.fail("it closed the connection unanswered", LONGEST_WAIT, around);
+                    return self.fail("it closed the connection unanswered", around);
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotConnected => return,
-                Err(error) => return self.fail(&error.to_string(), LONGEST_WAIT, around),
+                Err(error) => return self.fail(&error.to_string(), around),
             };
             input.extend_from_slice(&scratch[..count]);
             match handshake::take::<Answer>(input) {
@@ -228,35 +221,37 @@ impl Link {
                 *writable = wrote == Wrote::All;
                 around.metrics.peer_bytes_out_total.add(bytes as u64);
             }
-            Err(error) => self.fail(&error.to_string(), LONGEST_WAIT, around),
+            Err(error) => self.fail(&error.to_string(), around),
         }
     }
 
     fn refuse(&mut self, reason: &str, around: &mut Around<'_>) {
-        self.fail(reason, REFUSED_WAIT, around);
+        self.wait(reason, around.limits.redial_refused, around);
     }
 
-    /// The connection is lost or was none: wait, then try again.
-    fn fail(&mut self, why: &str, longest: Duration, around: &mut Around<'_>) {
-        let was = std::mem::replace(&mut self.state, State::Resolving);
-        if let State::Up { since, .. } = was {
+    /// The connection is lost or was none: wait longer each time, then try again.
+    fn fail(&mut self, why: &str, around: &mut Around<'_>) {
+        if let State::Up { since, .. } = self.state
+            && around.now.since(since) >= STABLE
+        {
+            self.failures = 0;
+        }
+        let Range { start, end } = around.limits.redial;
+        self.wait(why, start.saturating_mul(1 << self.failures.min(10)).min(end), around);
+    }
+
+    fn wait(&mut self, why: &str, wait: Duration, around: &mut Around<'_>) {
+        if self.is_up() {
             around.metrics.peer_disconnects_total.one();
             warn!(peer = %self.node, address = %self.address, "lost the connection to node {}: {why}", self.node);
-            if around.now.since(since) >= STABLE {
-                self.failures = 0;
-            }
         } else if let Some(unsaid) = self.quiet.ask(why, around.now) {
             warn!(
                 peer = %self.node, address = %self.address, unsaid,
                 "no connection to node {}: {why}; trying again", self.node
             );
         }
-        let wait = if longest == REFUSED_WAIT {
-            REFUSED_WAIT
-        } else {
-            FIRST_WAIT.saturating_mul(1 << self.failures.min(10)).min(longest)
-        };
         self.failures = self.failures.saturating_add(1);
+        // Spread, so that nodes that failed together do not return together.
         self.state = State::Waiting { until: around.now + around.random.between(wait / 2, wait) };
     }
 }

@@ -1,0 +1,96 @@
+//! How a node starts and how it ends.
+
+use std::net::TcpStream;
+use std::time::Duration;
+
+use quorate_core::Settings;
+use quorate_node::{ConfigError, Exit, Limits, Listeners, NodeConfig, NodeError};
+
+use crate::harness::{cluster, id, listeners, members, options};
+use crate::toy::Toy;
+
+#[test]
+fn what_is_under_way_is_finished_before_the_end() {
+    let mut nodes = cluster(2, &Limits::default());
+    let mut client = nodes[0].client();
+    client.ask_until("/50/2 say ready", |answer| answer == "ready");
+    let before = client.fact("requests_total");
+    client.send("2 later done\n");
+    // Seen by the other node before this one is stopped: it is under way.
+    let mut other = nodes[1].client();
+    let mut idle = nodes[0].client();
+    idle.ask_until("facts requests_total", |total| total == (before + 1).to_string());
+    other.ask("2 say x");
+    nodes[0].stopper.stop();
+    // An idle client is let go, and nobody else is let in.
+    assert_eq!(idle.line(), None);
+    assert!(TcpStream::connect(nodes[0].resp).is_err());
+    other.ask("2 go");
+    assert_eq!((client.line(), client.line()), (Some("done".to_owned()), None));
+    assert_eq!(nodes.remove(0).join().unwrap(), Exit::Drained { unfinished: 0 });
+}
+
+#[test]
+fn a_drain_ends_at_its_bound_and_says_what_was_left() {
+    let mut nodes = cluster(1, &Limits { drain: Duration::from_millis(100), ..Limits::default() });
+    let mut client = nodes[0].client();
+    client.send("1 never\n");
+    nodes[0].client().ask_until("facts requests_under_way", |count| count == "1");
+    nodes[0].stopper.stop();
+    assert_eq!(nodes.remove(0).join().unwrap(), Exit::Drained { unfinished: 1 });
+}
+
+#[test]
+fn asked_twice_a_node_stops_at_once() {
+    let mut nodes = cluster(1, &Limits { drain: Duration::from_secs(3600), ..Limits::default() });
+    let mut client = nodes[0].client();
+    client.send("1 never\n");
+    nodes[0].client().ask_until("facts requests_under_way", |count| count == "1");
+    nodes[0].stopper.stop();
+    nodes[0].stopper.stop();
+    assert_eq!(nodes.remove(0).join().unwrap(), Exit::Hurried);
+}
+
+#[test]
+fn an_address_that_is_taken_is_named_with_what_to_do() {
+    let first = listeners();
+    let taken = first.peer_address().unwrap().to_string();
+    let Err(error @ NodeError::Listen { .. }) = Listeners::bind(&taken, "127.0.0.1:0") else {
+        panic!("bound twice");
+    };
+    let text = error.to_string();
+    assert!(text.contains(&taken) && text.contains("another process has it"), "{text}");
+}
+
+#[test]
+fn a_configuration_that_cannot_work_is_refused_before_anything_happens() {
+    let all: Vec<_> = (0..6).map(|_| listeners()).collect();
+    let refused = |node, count: usize, change: &dyn Fn(&mut quorate_node::NodeOptions), set: &[&str]| {
+        let mut options = options(node, members(&all[..count]), Limits::default());
+        change(&mut options);
+        NodeConfig::<Toy>::new(options, Settings::parse(set).unwrap()).err().map(|error| error.to_string())
+    };
+    for (found, part) in [
+        (refused(3, 2, &|_| (), &[]), "node 3 is not in --initial-cluster, which has 1, 2"),
+        (refused(1, 6, &|_| (), &[]), "toy runs on 1 to 5 nodes, but --initial-cluster has 6"),
+        (refused(1, 2, &|o| o.listen_resp = "x".to_owned(), &[]), "`x` is not an address"),
+        (
+            refused(
+                1,
+                2,
+                &|o| {
+                    o.initial_cluster.insert(id(2), o.initial_cluster[&id(1)].clone());
+                },
+                &[],
+            ),
+            "nodes 1 and 2 have the same address",
+        ),
+        (refused(1, 2, &|_| (), &["colour=red"]), "unknown setting `colour`"),
+        (refused(1, 2, &|_| (), &["lease=red"]), "expected a duration"),
+    ] {
+        assert!(found.clone().is_some_and(|text| text.contains(part)), "{found:?}: {part}");
+    }
+    assert_eq!(refused(1, 2, &|_| (), &[]), None);
+    let error = ConfigError::NeedsDisk { protocol: "x" }.to_string();
+    assert!(error.contains("use fsync"), "{error}");
+}

@@ -1,0 +1,7 @@
+//! Nodes over real sockets on loopback.
+
+mod clients;
+mod harness;
+mod lifecycle;
+mod peers;
+mod toy;

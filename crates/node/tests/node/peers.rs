@@ -1,0 +1,290 @@
+//! How nodes meet, and whom they refuse.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::net::TcpListener;
+use std::time::Duration;
+
+use bytes::Bytes;
+use quorate_core::{NodeId, ProxyId, Wire};
+use quorate_node::transport::frame::{self, Encoded};
+use quorate_node::transport::handshake::{Answer, Hello};
+use quorate_node::transport::queue::SendQueue;
+use quorate_node::{Limits, Listeners};
+
+use crate::harness::{Peer, Running, cluster, hello, id, listeners, members, options, until};
+use crate::toy::Message;
+
+/// Node 1 of a cluster whose node 2 is a listener of the test's.
+fn node_beside(limits: Limits) -> (Running, TcpListener, BTreeMap<NodeId, String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let own = listeners();
+    let mut members = members(std::slice::from_ref(&own));
+    members.insert(id(2), listener.local_addr().unwrap().to_string());
+    (Running::start(options(1, members.clone(), limits), own), listener, members)
+}
+
+fn refusal(node: &Running, hello: &Hello) -> String {
+    let mut peer = Peer::to(node.peer);
+    peer.say(hello);
+    match peer.hear() {
+        Answer::Refused(reason) => {
+            peer.expect_end();
+            String::from_utf8(reason.to_vec()).unwrap()
+        }
+        Answer::Welcome(_) => panic!("{hello:?} was let in"),
+    }
+}
+
+fn welcome(node: &Running, hello: &Hello) -> Peer {
+    let mut peer = Peer::to(node.peer);
+    peer.say(hello);
+    match peer.hear() {
+        Answer::Welcome(other) => assert_eq!(other.me, id(1).into()),
+        Answer::Refused(reason) => panic!("refused: {reason:?}"),
+    }
+    peer
+}
+
+fn frame(from: impl Into<quorate_core::ProcessId>, to: NodeId, message: &Message) -> Vec<u8> {
+    let (mut queue, mut bytes) = (SendQueue::default(), Vec::new());
+    Encoded::new(message).queue(from.into(), to.into(), &mut queue);
+    queue.write_to(&mut bytes).unwrap();
+    bytes
+}
+
+fn ask(command: &'static str) -> Message {
+    Message::Ask { id: 7, command: Bytes::from_static(command.as_bytes()) }
+}
+
+#[test]
+fn whoever_differs_is_refused_and_told_what_differs() {
+    let (node, _listener, members) = node_beside(Limits::default());
+    let right = hello(id(2), 1, &members, 5);
+    for (wrong, reason) in [
+        (Hello { cluster: 9, ..right.clone() }, "its cluster is 0000000000000009"),
+        (Hello { protocol: "raft".into(), ..right.clone() }, "its protocol is raft, here it is toy"),
+        (Hello { expected: id(3).into(), ..right.clone() }, "it looks for node 3, but this is node 1"),
+        (Hello { me: id(1).into(), ..right.clone() }, "ids must differ"),
+        (Hello { me: id(9).into(), ..right.clone() }, "not in --initial-cluster here, which has 2, 1"),
+        (Hello { me: ProxyId(2).into(), ..right.clone() }, "speaks through its node"),
+        (
+            Hello {
+                settings_digest: 1,
+                settings: [(Bytes::from("lease"), Bytes::from("3s"))].into(),
+                ..right.clone()
+            },
+            "lease is 3s there, 2s here",
+        ),
+    ] {
+        let found = refusal(&node, &wrong);
+        assert!(found.contains(reason), "{found}");
+    }
+    welcome(&node, &right);
+}
+
+#[test]
+fn a_second_process_of_the_same_id_is_refused_while_the_first_is_there() {
+    let (node, _listener, members) = node_beside(Limits::default());
+    let first = welcome(&node, &hello(id(2), 1, &members, 5));
+    assert!(refusal(&node, &hello(id(2), 1, &members, 6)).contains("ids must differ"));
+    // The same process has lost its connection, which the node has not noticed: the new one replaces it.
+    let second = welcome(&node, &hello(id(2), 1, &members, 5));
+    first.expect_end();
+    drop(second);
+    // When it is gone, a restarted one is let in.
+    until("the restarted one is let in", || {
+        let mut peer = Peer::to(node.peer);
+        peer.say(&hello(id(2), 1, &members, 6));
+        match peer.hear() {
+            Answer::Welcome(_) => Ok(()),
+            Answer::Refused(reason) => Err(format!("{reason:?}")),
+        }
+    });
+}
+
+#[test]
+fn random_bytes_end_the_connection_and_nothing_else() {
+    let (node, _listener, members) = node_beside(Limits::default());
+    for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"\0\0\0\0", b"*1\r\n$4\r\nPING\r\n", &[0xff; 5000]] {
+        let mut peer = Peer::to(node.peer);
+        peer.stream.write_all(garbage).unwrap();
+        peer.expect_end();
+    }
+    for garbage in [&[0xff; 8][..], &[1, 0, 0, 0], &[30, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3]] {
+        let mut peer = welcome(&node, &hello(id(2), 1, &members, 5));
+        let mut bytes = garbage.to_vec();
+        bytes.resize(64, 0);
+        peer.stream.write_all(&bytes).unwrap();
+        peer.expect_end();
+    }
+    // A whole frame with an unreadable message.
+    let (mut queue, mut bytes) = (SendQueue::default(), Vec::new());
+    Encoded::new(&99u8).queue(id(2).into(), id(1).into(), &mut queue);
+    queue.write_to(&mut bytes).unwrap();
+    let mut peer = welcome(&node, &hello(id(2), 1, &members, 5));
+    peer.stream.write_all(&bytes).unwrap();
+    peer.expect_end();
+
+    let mut client = node.client();
+    assert_eq!(client.fact("messages_refused_total"), 4);
+    assert_eq!(client.ask("1 say still here"), "still here");
+}
+
+#[test]
+fn a_node_speaks_for_itself_only() {
+    let (node, _listener, members) = node_beside(Limits::default());
+    let mut peer = welcome(&node, &hello(id(2), 1, &members, 5));
+    peer.stream.write_all(&frame(id(1), id(1), &ask("1 say forged"))).unwrap();
+    peer.expect_end();
+    assert_eq!(node.client().fact("messages_refused_total"), 1);
+}
+
+#[test]
+fn a_connection_that_says_nothing_is_given_up_and_they_are_limited() {
+    let limits = Limits { strangers: 2, handshake: Duration::from_millis(200), ..Limits::default() };
+    let (node, _listener, members) = node_beside(limits);
+    let (one, two) = (Peer::to(node.peer), Peer::to(node.peer));
+    Peer::to(node.peer).expect_end();
+    one.expect_end();
+    two.expect_end();
+    welcome(&node, &hello(id(2), 1, &members, 5));
+}
+
+#[test]
+fn a_dialer_checks_who_answers_and_tries_again() {
+    let limits = Limits { redial_refused: Duration::from_millis(20), ..Limits::default() };
+    let (node, listener, members) = node_beside(limits);
+    let accept = || {
+        let mut peer = Peer::over(listener.accept().unwrap().0);
+        let hello: Hello = peer.hear();
+        assert_eq!((hello.me, hello.expected), (id(1).into(), id(2).into()));
+        peer
+    };
+    let right = hello(id(2), 1, &members, 5);
+    for wrong in [
+        Answer::Refused(Bytes::from_static(b"not today")),
+        Answer::Welcome(Hello { me: id(3).into(), ..right.clone() }),
+        Answer::Welcome(Hello { cluster: 1, ..right.clone() }),
+    ] {
+        let mut peer = accept();
+        peer.say(&wrong);
+        peer.expect_end();
+    }
+    accept().stream.write_all(b"HTTP/1.1 400 Bad Request\r\n").unwrap();
+
+    // Let in at last, it sends what its proxy asks, and takes the answer from a connection of ours.
+    let mut there = accept();
+    there.say(&Answer::Welcome(right.clone()));
+    let mut client = node.client();
+    client.ask_until("facts peers_up", |up| up == "1");
+    client.send("2 say hello\n");
+    let asked = there.take(|input| frame::take(input, 1000).unwrap());
+    assert_eq!((asked.from, asked.to), (ProxyId::of(id(1)).into(), id(2).into()));
+    let Message::Ask { id: number, command } = Message::from_bytes(asked.payload).unwrap() else { panic!() };
+    assert_eq!(command, "2 say hello");
+    let mut back = welcome(&node, &right);
+    let answer = Message::Answer { id: number, text: Bytes::from_static(b"hello") };
+    let (mut queue, mut bytes) = (SendQueue::default(), Vec::new());
+    Encoded::new(&answer).queue(id(2).into(), ProxyId::of(id(1)).into(), &mut queue);
+    queue.write_to(&mut bytes).unwrap();
+    // However it is cut.
+    for byte in bytes {
+        back.stream.write_all(&[byte]).unwrap();
+    }
+    assert_eq!(client.line(), Some("hello".to_owned()));
+
+    // Lost, it is dialed again.
+    drop(there);
+    accept().say(&Answer::Welcome(right));
+    client.ask_until("facts peer_connects_total", |count| count == "2");
+}
+
+#[test]
+fn messages_to_a_member_that_does_not_read_are_dropped_at_the_bound() {
+    let (node, listener, members) = node_beside(Limits { peer_output: 1 << 20, ..Limits::default() });
+    let mut peer = Peer::over(listener.accept().unwrap().0);
+    peer.hear::<Hello>();
+    peer.say(&Answer::Welcome(hello(id(2), 1, &members, 5)));
+    let mut client = node.client();
+    client.ask_until("facts peers_up", |up| up == "1");
+    let large = format!("/10/2 say {}\n", "x".repeat(1 << 19));
+    let mut dropped = 0;
+    for _ in 0..200 {
+        client.send(&large);
+        assert!(client.line().unwrap().starts_with('!'));
+        dropped = client.fact("messages_dropped_total");
+        if dropped > 0 {
+            break;
+        }
+    }
+    assert!(dropped > 0, "the queue has no bound");
+    assert!(client.fact("peer_output_bytes") <= 1 << 20);
+    assert_eq!(client.ask("1 say unimpressed"), "unimpressed");
+    // What was queued arrives whole when it reads again.
+    let asked = peer.take(|input| frame::take(input, 1 << 20).unwrap());
+    assert!(matches!(Message::from_bytes(asked.payload), Ok(Message::Ask { .. })));
+}
+
+#[test]
+fn a_message_to_a_member_without_connection_is_dropped_and_counted() {
+    let own = listeners();
+    let mut members = members(std::slice::from_ref(&own));
+    // Nobody listens there: the port was free a moment ago, and a listener that takes it speaks no toy.
+    members.insert(id(2), TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string());
+    let node = Running::start(options(1, members, Limits::default()), own);
+    let mut client = node.client();
+    assert!(client.ask("/20/2 say hello").starts_with('!'));
+    assert_eq!(client.fact("messages_dropped_total"), 1);
+}
+
+#[test]
+fn a_standalone_proxy_is_answered_on_its_own_connection() {
+    let (node, _listener, members) = node_beside(Limits::default());
+    let me = ProxyId(1 << 40);
+    let open = Hello { cluster: 0, settings_digest: 0, ..hello(me, 1, &members, 5) };
+    let mut peer = welcome(&node, &open);
+    peer.stream.write_all(&frame(me, id(1), &ask("1 say hello"))).unwrap();
+    let answer = peer.take(|input| frame::take(input, 1000).unwrap());
+    assert_eq!((answer.from, answer.to), (id(1).into(), me.into()));
+    let text = Bytes::from_static(b"hello");
+    assert_eq!(Message::from_bytes(answer.payload), Ok(Message::Answer { id: 7, text }));
+}
+
+#[test]
+fn a_member_is_found_by_its_host_name() {
+    let both = [listeners(), listeners()];
+    let mut members = members(&both);
+    for address in members.values_mut() {
+        *address = address.replace("127.0.0.1", "localhost");
+    }
+    let start = |(index, own): (usize, Listeners)| {
+        Running::start(options(index as u64 + 1, members.clone(), Limits::default()), own)
+    };
+    let nodes: Vec<_> = both.into_iter().enumerate().map(start).collect();
+    nodes[0].client().ask_until("/50/2 say hello", |answer| answer == "hello");
+}
+
+#[test]
+fn a_restarted_member_is_reached_again() {
+    let both = [listeners(), listeners()];
+    let members = members(&both);
+    let [one, two] = both;
+    let peer = two.peer_address().unwrap().to_string();
+    let one = Running::start(options(1, members.clone(), Limits::default()), one);
+    let two = Running::start(options(2, members.clone(), Limits::default()), two);
+    let mut client = one.client();
+    client.ask_until("/50/2 say hello", |answer| answer == "hello");
+    drop(two);
+    client.ask_until("facts peers_up", |up| up == "0");
+    let again = Listeners::bind(&peer, "127.0.0.1:0").unwrap();
+    let _two = Running::start(options(2, members, Limits::default()), again);
+    client.ask_until("/50/2 say hello", |answer| answer == "hello");
+}
+
+#[test]
+fn nodes_of_different_clusters_never_meet() {
+    let nodes = [cluster(1, &Limits::default()), cluster(1, &Limits::default())];
+    let stranger = hello(id(2), 1, &BTreeMap::from([(id(1), nodes[0][0].peer.to_string())]), 5);
+    assert!(refusal(&nodes[1][0], &stranger).contains("--initial-cluster must be the same everywhere"));
+}

@@ -1,0 +1,235 @@
+//! A protocol that replicates nothing: a proxy asks the replica that the command names. And a client protocol of
+//! lines. Enough to see every path through a node.
+//!
+//! A command is `NODE VERB …`: `say TEXT` answers the text, `big BYTES` so many of them, `later TEXT` the text when the
+//! replica hears `go`, `never` nothing, `keep TEXT` how many texts that replica has kept on disk.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use quorate_core::*;
+use quorate_node::frontend::{Desk, Frontend, Ticket};
+
+pub struct Toy;
+
+impl Protocol for Toy {
+    const NAME: &'static str = "toy";
+    const PAPER: &'static str = "none";
+    const CAPABILITIES: Capabilities = Capabilities {
+        total_order: false,
+        multi_key: false,
+        clocks: false,
+        diskless: true,
+        reads: "none",
+        min_nodes: 1,
+        max_nodes: 5,
+    };
+    type Message = Message;
+    type Replica = Replica;
+    type Proxy = Proxy;
+
+    fn configure(_: &Group, settings: &mut Settings) -> Result<((), ()), SettingsError> {
+        settings.duration("lease", "2s")?;
+        Ok(((), ()))
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    Ask { id: u64, command: Bytes },
+    Answer { id: u64, text: Bytes },
+}
+wire_enum!(Message { 0 => Ask { id, command }, 1 => Answer { id, text } });
+
+impl quorate_core::Message for Message {
+    fn release(&self) -> Release {
+        match self {
+            Message::Ask { .. } => Release::Now,
+            Message::Answer { .. } => Release::AfterSync,
+        }
+    }
+    fn kind(&self) -> &'static str {
+        match self {
+            Message::Ask { .. } => "Ask",
+            Message::Answer { .. } => "Answer",
+        }
+    }
+}
+
+pub struct Replica {
+    kept: Vec<Bytes>,
+    later: Vec<(ProcessId, u64, Bytes)>,
+}
+
+impl Machine for Replica {
+    type Config = ();
+    type Message = Message;
+    type Record = Bytes;
+    type Timer = ();
+
+    fn recover(_: (), saved: Saved<Bytes>, _: &mut Context<'_, Self>) -> Self {
+        Replica { kept: saved.records, later: Vec::new() }
+    }
+
+    fn on_message(&mut self, from: ProcessId, message: Message, cx: &mut Context<'_, Self>) {
+        let Message::Ask { id, command } = message else { return };
+        let line = String::from_utf8_lossy(&command).into_owned();
+        let mut words = line.splitn(3, ' ').skip(1);
+        let (verb, rest) = (words.next().unwrap_or(""), words.next().unwrap_or("").to_owned());
+        let text = match verb {
+            "say" => rest.into(),
+            "big" => vec![b'x'; rest.parse().unwrap()].into(),
+            "later" => return self.later.push((from, id, rest.into())),
+            "go" => {
+                for (to, id, text) in self.later.drain(..) {
+                    cx.send(to, Message::Answer { id, text });
+                }
+                "gone".into()
+            }
+            "keep" => {
+                self.kept.push(rest.clone().into());
+                cx.persist(rest.into());
+                self.kept.len().to_string().into()
+            }
+            _ => return,
+        };
+        cx.send(from, Message::Answer { id, text });
+    }
+
+    fn on_timer(&mut self, (): (), _: &mut Context<'_, Self>) {}
+}
+
+impl quorate_core::Replica for Replica {
+    fn save(&self) -> Saved<Bytes> {
+        Saved { restarted: true, snapshot: None, records: self.kept.clone() }
+    }
+    fn fingerprint(&self) -> (u64, u64) {
+        (0, 0)
+    }
+    fn status(&self, _: Time) -> Status {
+        Status {
+            role: "toy",
+            leader: None,
+            ballot: "-".to_owned(),
+            committed: 0,
+            applied: self.kept.len() as u64,
+            lease: false,
+            peers: Vec::new(),
+        }
+    }
+}
+
+#[derive(Default)]
+pub struct Proxy {
+    asked: BTreeMap<u64, RequestId>,
+    deadlines: VecDeque<(Time, u64)>,
+}
+
+impl Machine for Proxy {
+    type Config = ();
+    type Message = Message;
+    type Record = Never;
+    type Timer = ();
+
+    fn recover(_: (), _: Saved<Never>, _: &mut Context<'_, Self>) -> Self {
+        Proxy::default()
+    }
+
+    fn on_message(&mut self, _: ProcessId, message: Message, cx: &mut Context<'_, Self>) {
+        if let Message::Answer { id, text } = message
+            && let Some(request) = self.asked.remove(&id)
+        {
+            cx.reply(request, Outcome::Done(text));
+        }
+    }
+
+    fn on_timer(&mut self, (): (), cx: &mut Context<'_, Self>) {
+        while let Some(&(at, id)) = self.deadlines.front() {
+            if at > cx.now() {
+                return cx.set_timer((), at - cx.now());
+            }
+            self.deadlines.pop_front();
+            if let Some(request) = self.asked.remove(&id) {
+                cx.reply(request, Outcome::Failed(Failure::TimedOut));
+            }
+        }
+    }
+}
+
+impl quorate_core::Proxy for Proxy {
+    fn on_request(&mut self, id: RequestId, request: Request, cx: &mut Context<'_, Self>) {
+        let node = NodeId::new(u64::from(request.command[0] - b'0')).expect("a command begins with a node");
+        self.asked.insert(id.0, id);
+        self.deadlines.push_back((request.deadline, id.0));
+        cx.set_timer((), self.deadlines[0].0 - cx.now());
+        cx.send(node, Message::Ask { id: id.0, command: request.command });
+    }
+}
+
+/// Lines in, lines out. `facts NAME` and `quit` are answered here; `/MILLIS/COMMAND` has that deadline instead of
+/// a minute.
+pub struct Lines;
+
+#[derive(Default)]
+pub struct Session {
+    next: u64,
+    first: u64,
+    answers: VecDeque<Option<String>>,
+}
+
+impl Session {
+    fn flush(&mut self, desk: &mut Desk<'_>) {
+        while let Some(Some(_)) = self.answers.front() {
+            let line = self.answers.pop_front().flatten().unwrap();
+            self.first += 1;
+            desk.output.extend_from_slice(line.as_bytes());
+            desk.output.extend_from_slice(b"\n");
+        }
+    }
+}
+
+impl Frontend for Lines {
+    type Session = Session;
+
+    fn open(&mut self, _: u64, _: &mut Desk<'_>) -> Session {
+        Session::default()
+    }
+
+    fn on_input(&mut self, session: &mut Session, input: &mut BytesMut, desk: &mut Desk<'_>) {
+        while !desk.is_full() {
+            let Some(end) = input.iter().position(|&byte| byte == b'\n') else { break };
+            let line = String::from_utf8(input.split_to(end + 1)[..end].to_vec()).unwrap();
+            let ticket = Ticket(session.next);
+            session.next += 1;
+            if line == "quit" {
+                session.answers.push_back(Some("bye".to_owned()));
+                *desk.close = true;
+                break;
+            }
+            if let Some(name) = line.strip_prefix("facts ") {
+                let facts = desk.node.facts();
+                let fact = facts.into_iter().find(|(fact, _)| *fact == name).map(|(_, value)| value);
+                session.answers.push_back(Some(fact.unwrap_or_default()));
+                continue;
+            }
+            let (millis, command) = match line.strip_prefix('/').and_then(|rest| rest.split_once('/')) {
+                Some((millis, command)) => (millis.parse().unwrap(), command.to_owned()),
+                None => (60_000, line),
+            };
+            session.answers.push_back(None);
+            let deadline = desk.now + Duration::from_millis(millis);
+            desk.ask(ticket, Request { stream: 0, command: command.into(), access: Access::Write, deadline });
+        }
+        session.flush(desk);
+    }
+
+    fn on_outcome(&mut self, session: &mut Session, ticket: Ticket, outcome: Outcome, desk: &mut Desk<'_>) {
+        let line = match outcome {
+            Outcome::Done(text) => String::from_utf8(text.to_vec()).unwrap(),
+            Outcome::Failed(failure) => format!("! {failure}"),
+        };
+        session.answers[(ticket.0 - session.first) as usize] = Some(line);
+        session.flush(desk);
+    }
+}
