@@ -36,6 +36,10 @@ pub use node::{Listeners, Node, Stopper};
 use frontend::Frontend;
 use quorate_core::Protocol;
 
+#[cfg(test)]
+#[path = "../tests/node/toy.rs"]
+mod toy;
+
 /// Runs a node until SIGTERM or SIGINT (which drain it; a second one stops it at once) or a failure. The process
 /// stays: what to exit with is the caller's business.
 pub fn serve<P: Protocol, F: Frontend>(config: NodeConfig<P>, frontend: F) -> Result<Exit, NodeError> {

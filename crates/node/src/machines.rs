@@ -251,3 +251,86 @@ impl<P: Protocol> Machines<P> {
         process == self.replica.me || process == self.proxy.me
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use quorate_core::{Access, Failure};
+
+    use super::*;
+    use crate::toy::{Message as Say, Toy};
+
+    fn machines() -> Machines<Toy> {
+        let node = NodeId::new(1).unwrap();
+        Machines::new(node, ((), ()), Saved::nothing(), Random::new(1))
+    }
+
+    fn ask(machines: &mut Machines<Toy>, id: u64, command: &'static str) {
+        let (from, to) = (ProcessId::Proxy(ProxyId(1 << 40)), ProcessId::Replica(machines.node));
+        let say = Say::Ask { id, command: Bytes::from_static(command.as_bytes()) };
+        assert_eq!(machines.on_message(from, to, say.to_bytes()), Ok("Ask"));
+        assert!(machines.settle());
+    }
+
+    fn answered(machines: &mut Machines<Toy>) -> Vec<u64> {
+        let id = |say| match say {
+            Say::Answer { id, .. } | Say::Ask { id, .. } => id,
+        };
+        machines.remote.drain(..).map(|(_, _, say)| id(say)).collect()
+    }
+
+    fn request(machines: &mut Machines<Toy>, id: u64, command: &'static str, timeout: Duration) {
+        let deadline = clock::now() + timeout;
+        let command = Bytes::from_static(command.as_bytes());
+        machines.on_request(RequestId(id), Request { stream: 0, command, access: Access::Write, deadline });
+        assert!(machines.settle());
+    }
+
+    #[test]
+    fn a_promise_leaves_only_when_what_it_promises_is_durable_and_in_order() {
+        let mut machines = machines();
+        ask(&mut machines, 1, "1 say before");
+        assert_eq!(answered(&mut machines), [1], "nothing is promised yet");
+        ask(&mut machines, 2, "1 keep a");
+        ask(&mut machines, 3, "1 say after");
+        ask(&mut machines, 4, "1 keep b");
+        assert_eq!((machines.records.len(), machines.persisted(), machines.held()), (2, 2, 3));
+        assert_eq!(answered(&mut machines), [0; 0]);
+        machines.release(0);
+        assert_eq!(answered(&mut machines), [0; 0]);
+        machines.release(1);
+        assert_eq!(answered(&mut machines), [2, 3]);
+        machines.release(2);
+        assert_eq!(answered(&mut machines), [4]);
+    }
+
+    #[test]
+    fn what_the_two_say_to_each_other_stays_here() {
+        let mut machines = machines();
+        request(&mut machines, 7, "1 say hello", Duration::MAX);
+        assert_eq!(machines.replies, [(RequestId(7), Outcome::Done(Bytes::from_static(b"hello")))]);
+        request(&mut machines, 8, "2 say hello", Duration::MAX);
+        assert_eq!(answered(&mut machines), [8], "another node's replica is not here");
+    }
+
+    #[test]
+    fn a_timer_fires_when_it_is_due_and_not_before() {
+        let mut machines = machines();
+        assert_eq!(machines.deadline(), None);
+        request(&mut machines, 7, "1 never", Duration::from_secs(3600));
+        machines.fire();
+        assert!(machines.replies.is_empty() && machines.deadline().is_some());
+        let mut machines = self::machines();
+        request(&mut machines, 9, "1 never", Duration::ZERO);
+        machines.fire();
+        assert_eq!(machines.replies, [(RequestId(9), Outcome::Failed(Failure::TimedOut))]);
+    }
+
+    #[test]
+    fn bytes_that_are_no_message_are_refused() {
+        let mut machines = machines();
+        let (from, to) = (ProcessId::Proxy(ProxyId(1 << 40)), ProcessId::Replica(machines.node));
+        assert!(machines.on_message(from, to, Bytes::from_static(b"\xff")).is_err());
+    }
+}

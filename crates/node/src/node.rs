@@ -260,6 +260,10 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
     }
 
     fn run(mut self) -> Result<Exit, NodeError> {
+        self.serve().inspect_err(|why| error!("stopped: {why}"))
+    }
+
+    fn serve(&mut self) -> Result<Exit, NodeError> {
         let mut events = Events::with_capacity(1024);
         let mut at_rest = false;
         loop {
@@ -295,9 +299,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
             self.drain_until,
         ];
         let next = deadlines.into_iter().flatten().min()?;
-        let left = next.since(clock::now());
-        // The system counts in milliseconds and rounds up by itself only from whole microseconds on.
-        Some(if left.is_zero() { left } else { left.max(Duration::from_micros(1)) })
+        Some(next.since(clock::now()))
     }
 
     fn on_event(&mut self, event: &mio::event::Event) {

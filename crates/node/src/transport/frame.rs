@@ -18,6 +18,9 @@ const HEADER: usize = 8;
 /// `from` and `to`.
 const ENDS: usize = 18;
 
+/// Room for most messages, but those with many or large values.
+const USUAL: usize = 512;
+
 /// Why a connection's bytes are no frames.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub enum FrameError {
@@ -95,7 +98,7 @@ pub struct Encoded {
 impl Encoded {
     /// Encodes a message.
     pub fn new(message: &impl Wire) -> Encoded {
-        let mut out = Encoder::new();
+        let mut out = Encoder::with_capacity(USUAL);
         message.encode(&mut out);
         let length = out.len();
         let parts = out.into_parts();

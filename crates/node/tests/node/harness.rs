@@ -12,7 +12,8 @@ use quorate_core::{NodeId, ProcessId, Settings, Wire};
 use quorate_node::transport::handshake::{self, Hello, Identity};
 use quorate_node::{Durability, Exit, Limits, Listeners, Node, NodeConfig, NodeError, NodeOptions, Stopper};
 
-use crate::toy::{Lines, Toy};
+use crate::lines::Lines;
+use crate::toy::Toy;
 
 pub const PATIENCE: Duration = Duration::from_secs(20);
 

@@ -3,5 +3,6 @@
 mod clients;
 mod harness;
 mod lifecycle;
+mod lines;
 mod peers;
 mod toy;

@@ -1,15 +1,13 @@
-//! A protocol that replicates nothing: a proxy asks the replica that the command names. And a client protocol of
-//! lines. Enough to see every path through a node.
+//! A protocol that replicates nothing: a proxy asks the replica that the command names. Enough to see every path
+//! through a node.
 //!
 //! A command is `NODE VERB …`: `say TEXT` answers the text, `big BYTES` so many of them, `later TEXT` the text when the
 //! replica hears `go`, `never` nothing, `keep TEXT` how many texts that replica has kept on disk.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use quorate_core::*;
-use quorate_node::frontend::{Desk, Frontend, Ticket};
 
 pub struct Toy;
 
@@ -164,72 +162,5 @@ impl quorate_core::Proxy for Proxy {
         self.deadlines.push_back((request.deadline, id.0));
         cx.set_timer((), self.deadlines[0].0 - cx.now());
         cx.send(node, Message::Ask { id: id.0, command: request.command });
-    }
-}
-
-/// Lines in, lines out. `facts NAME` and `quit` are answered here; `/MILLIS/COMMAND` has that deadline instead of
-/// a minute.
-pub struct Lines;
-
-#[derive(Default)]
-pub struct Session {
-    next: u64,
-    first: u64,
-    answers: VecDeque<Option<String>>,
-}
-
-impl Session {
-    fn flush(&mut self, desk: &mut Desk<'_>) {
-        while let Some(Some(_)) = self.answers.front() {
-            let line = self.answers.pop_front().flatten().unwrap();
-            self.first += 1;
-            desk.output.extend_from_slice(line.as_bytes());
-            desk.output.extend_from_slice(b"\n");
-        }
-    }
-}
-
-impl Frontend for Lines {
-    type Session = Session;
-
-    fn open(&mut self, _: u64, _: &mut Desk<'_>) -> Session {
-        Session::default()
-    }
-
-    fn on_input(&mut self, session: &mut Session, input: &mut BytesMut, desk: &mut Desk<'_>) {
-        while !desk.is_full() {
-            let Some(end) = input.iter().position(|&byte| byte == b'\n') else { break };
-            let line = String::from_utf8(input.split_to(end + 1)[..end].to_vec()).unwrap();
-            let ticket = Ticket(session.next);
-            session.next += 1;
-            if line == "quit" {
-                session.answers.push_back(Some("bye".to_owned()));
-                *desk.close = true;
-                break;
-            }
-            if let Some(name) = line.strip_prefix("facts ") {
-                let facts = desk.node.facts();
-                let fact = facts.into_iter().find(|(fact, _)| *fact == name).map(|(_, value)| value);
-                session.answers.push_back(Some(fact.unwrap_or_default()));
-                continue;
-            }
-            let (millis, command) = match line.strip_prefix('/').and_then(|rest| rest.split_once('/')) {
-                Some((millis, command)) => (millis.parse().unwrap(), command.to_owned()),
-                None => (60_000, line),
-            };
-            session.answers.push_back(None);
-            let deadline = desk.now + Duration::from_millis(millis);
-            desk.ask(ticket, Request { stream: 0, command: command.into(), access: Access::Write, deadline });
-        }
-        session.flush(desk);
-    }
-
-    fn on_outcome(&mut self, session: &mut Session, ticket: Ticket, outcome: Outcome, desk: &mut Desk<'_>) {
-        let line = match outcome {
-            Outcome::Done(text) => String::from_utf8(text.to_vec()).unwrap(),
-            Outcome::Failed(failure) => format!("! {failure}"),
-        };
-        session.answers[(ticket.0 - session.first) as usize] = Some(line);
-        session.flush(desk);
     }
 }
