@@ -1,0 +1,254 @@
+//! The connection itself: greetings, its name, its version of the protocol, its end.
+
+use super::super::Client;
+use super::*;
+
+const CLIENT: &[&str] = &["noscript", "loading", "stale"];
+
+pub(super) const SPECS: &[Spec] = &[
+    command("auth", -2, STATELESS, NO_KEY, "There are no passwords.", auth),
+    Spec {
+        name: "client",
+        arity: -2,
+        flags: CLIENT,
+        keys: NO_KEY,
+        summary: "Tells and sets what is known of connections.",
+        run: needs_subcommand,
+        subcommands: &[
+            command("client|getname", 2, CLIENT, NO_KEY, "Returns this connection's name.", get_name),
+            command("client|id", 2, CLIENT, NO_KEY, "Returns this connection's number.", id),
+            command("client|info", 2, CLIENT, NO_KEY, "Returns what is known of this connection.", info),
+            command("client|list", -2, CLIENT, NO_KEY, "Returns what is known of all connections.", list),
+            command("client|no-evict", 3, CLIENT, NO_KEY, "Accepted: nothing is evicted.", switch),
+            command("client|no-touch", 3, CLIENT, NO_KEY, "Accepted: nothing is ordered by use.", switch),
+            command("client|setinfo", 4, CLIENT, NO_KEY, "Names the client library or its version.", set_info),
+            command("client|setname", 3, CLIENT, NO_KEY, "Names this connection.", set_name),
+        ],
+    },
+    command("echo", 2, STATELESS, NO_KEY, "Returns its argument.", echo),
+    command("hello", -1, STATELESS, NO_KEY, "Chooses the version of the protocol.", hello),
+    command("ping", -1, STATELESS, NO_KEY, "Answers.", ping),
+    command("quit", -1, STATELESS, NO_KEY, "Closes the connection.", quit),
+    command("reset", 1, STATELESS, NO_KEY, "Makes the connection as if it were new.", reset),
+    command("select", 2, STATELESS, NO_KEY, "Accepts 0, the one database.", select),
+];
+
+fn ping(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    match args.len() {
+        1 => call.reply.simple("PONG"),
+        2 => call.reply.bulk(args.get(1)),
+        _ => return Err(call.wrong_arity()),
+    }
+    Ok(Step::Answered)
+}
+
+fn echo(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    call.reply.bulk(args.get(1));
+    Ok(Step::Answered)
+}
+
+fn quit(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    call.reply.ok();
+    Ok(Step::Close)
+}
+
+fn select(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    match number(&args, 1)? {
+        0 => call.reply.ok(),
+        index if i32::try_from(index).is_err() => return Err(NOT_INTEGER.into()),
+        _ => return Err("ERR DB index is out of range".into()),
+    }
+    Ok(Step::Answered)
+}
+
+fn auth(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    match args.len() {
+        2 => Err("ERR AUTH <password> called without any password configured for the default user. Are you sure \
+                  your configuration is correct?"
+            .into()),
+        3 => {
+            check_user(args.get(1))?;
+            call.reply.ok();
+            Ok(Step::Answered)
+        }
+        _ => Err(SYNTAX.into()),
+    }
+}
+
+/// There is one user, and any password is hers.
+fn check_user(user: &[u8]) -> Result<(), Fault> {
+    match user {
+        b"default" => Ok(()),
+        _ => Err("WRONGPASS invalid username-password pair or user is disabled.".into()),
+    }
+}
+
+fn hello(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    let mut resp3 = call.state.resp3;
+    if args.len() > 1 {
+        resp3 = match integer(args.get(1)) {
+            None => return Err("ERR Protocol version is not an integer or out of range".into()),
+            Some(2) => false,
+            Some(3) => true,
+            Some(_) => return Err("NOPROTO unsupported protocol version".into()),
+        };
+    }
+    let mut index = 2;
+    while index < args.len() {
+        let (word, more) = (args.get(index), args.len() - 1 - index);
+        if is(word, "AUTH") && more >= 2 {
+            check_user(args.get(index + 1))?;
+            index += 3;
+        } else if is(word, "SETNAME") && more >= 1 {
+            rename(args.get(index + 1), call)?;
+            index += 2;
+        } else {
+            return Err(Fault([b"ERR Syntax error in HELLO option '", word, b"'"].concat().into()));
+        }
+    }
+    call.state.resp3 = resp3;
+    client(call).resp3 = resp3;
+    let id = call.state.connection as i64;
+    let reply = &mut *call.reply;
+    reply.resp3 = resp3;
+    reply.map(7);
+    // Clients decide by these words which commands they may use: what they name is the surface, not the program.
+    reply.bulk(b"server");
+    reply.bulk(b"redis");
+    reply.bulk(b"version");
+    reply.bulk(REDIS_VERSION.as_bytes());
+    reply.bulk(b"proto");
+    reply.integer(if resp3 { 3 } else { 2 });
+    reply.bulk(b"id");
+    reply.integer(id);
+    reply.bulk(b"mode");
+    reply.bulk(b"standalone");
+    reply.bulk(b"role");
+    reply.bulk(b"master");
+    reply.bulk(b"modules");
+    reply.array(0);
+    Ok(Step::Answered)
+}
+
+/// The version of Redis whose replies ours are.
+pub(super) const REDIS_VERSION: &str = "7.0.15";
+
+fn reset(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    call.state.queue = None;
+    call.state.watch.forget();
+    call.state.resp3 = false;
+    let client = client(call);
+    *client = Client { opened: client.opened, ..Client::default() };
+    call.reply.resp3 = false;
+    call.reply.simple("RESET");
+    Ok(Step::Answered)
+}
+
+/// What is known of this connection.
+fn client<'a>(call: &'a mut Call<'_, '_>) -> &'a mut Client {
+    call.shared.clients.entry(call.state.connection).or_default()
+}
+
+fn id(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    call.reply.integer(call.state.connection as i64);
+    Ok(Step::Answered)
+}
+
+fn get_name(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    let name = client(call).name.clone();
+    call.reply.optional(Some(name).filter(|name| !name.is_empty()));
+    Ok(Step::Answered)
+}
+
+fn set_name(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    rename(args.get(2), call)?;
+    call.reply.ok();
+    Ok(Step::Answered)
+}
+
+fn rename(name: &[u8], call: &mut Call<'_, '_>) -> Result<(), Fault> {
+    if !is_printable(name) {
+        return Err("ERR Client names cannot contain spaces, newlines or special characters.".into());
+    }
+    if name.len() > LONGEST_NAME {
+        return Err(too_long());
+    }
+    client(call).name = name.to_vec();
+    Ok(())
+}
+
+/// Names are kept for as long as the connection is: a bound of ours.
+const LONGEST_NAME: usize = 1024;
+
+fn too_long() -> Fault {
+    format!("ERR names of clients and libraries are limited to {LONGEST_NAME} bytes").into()
+}
+
+fn is_printable(name: &[u8]) -> bool {
+    name.iter().all(|byte| (b'!'..=b'~').contains(byte))
+}
+
+fn set_info(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    let (attribute, value) = (args.get(2), args.get(3));
+    let is_library = is(attribute, "LIB-NAME");
+    if !is_library && !is(attribute, "LIB-VER") {
+        return Err(Fault([b"ERR Unrecognized option '", attribute, b"'"].concat().into()));
+    }
+    if !is_printable(value) {
+        let name = if is_library { "lib-name" } else { "lib-ver" };
+        return Err(format!("ERR {name} cannot contain spaces, newlines or special characters.").into());
+    }
+    if value.len() > LONGEST_NAME {
+        return Err(too_long());
+    }
+    let client = client(call);
+    let place = if is_library { &mut client.library } else { &mut client.library_version };
+    *place = value.to_vec();
+    call.reply.ok();
+    Ok(Step::Answered)
+}
+
+fn switch(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    if !is(args.get(2), "ON") && !is(args.get(2), "OFF") {
+        return Err(SYNTAX.into());
+    }
+    call.reply.ok();
+    Ok(Step::Answered)
+}
+
+fn info(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    let now = (call.shared.clock)();
+    let id = call.state.connection;
+    let text = line(id, client(call), now);
+    call.reply.verbatim(&text);
+    Ok(Step::Answered)
+}
+
+fn list(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    let now = (call.shared.clock)();
+    let clients = &call.shared.clients;
+    let text: String = if args.len() == 2 {
+        clients.iter().map(|(id, client)| line(*id, client, now)).collect()
+    } else if args.len() > 3 && is(args.get(2), "ID") {
+        let ids = args.from(3).map(|word| integer(word).filter(|id| *id > 0).ok_or("ERR Invalid client ID"));
+        let ids = ids.collect::<Result<Vec<_>, _>>()?;
+        let found = ids.iter().filter_map(|id| clients.get_key_value(&(*id as u64)));
+        found.map(|(id, client)| line(*id, client, now)).collect()
+    } else {
+        return Err(SYNTAX.into());
+    };
+    call.reply.verbatim(&text);
+    Ok(Step::Answered)
+}
+
+fn line(id: u64, client: &Client, now: std::time::Duration) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    format!(
+        "id={id} name={} age={} flags=N db=0 user=default lib-name={} lib-ver={} resp={}\n",
+        text(&client.name),
+        now.saturating_sub(client.opened).as_secs(),
+        text(&client.library),
+        text(&client.library_version),
+        if client.resp3 { 3 } else { 2 },
+    )
+}

@@ -1,0 +1,244 @@
+//! The node: what it is, what it can, how it is.
+
+use std::fmt::Write as _;
+
+use serde_json::json;
+
+use super::super::glob;
+use super::connection::REDIS_VERSION;
+use super::*;
+
+pub(super) const SPECS: &[Spec] = &[
+    Spec {
+        name: "command",
+        arity: -1,
+        flags: &["loading", "stale"],
+        keys: NO_KEY,
+        summary: "Tells which commands there are.",
+        run: list_all,
+        subcommands: &[
+            command("command|count", 2, &["loading", "stale"], NO_KEY, "Returns how many commands there are.", count),
+            command("command|docs", -2, &["loading", "stale"], NO_KEY, "Returns what commands do.", docs),
+            command("command|info", -2, &["loading", "stale"], NO_KEY, "Returns the shapes of commands.", info),
+            command("command|list", 2, &["loading", "stale"], NO_KEY, "Returns the names of all commands.", names),
+        ],
+    },
+    Spec {
+        name: "config",
+        arity: -2,
+        flags: ADMIN,
+        keys: NO_KEY,
+        summary: "Tells the configuration as far as clients ask for it.",
+        run: needs_subcommand,
+        subcommands: &[command("config|get", -3, ADMIN, NO_KEY, "Returns parameters.", config_get)],
+    },
+    command("info", -1, &["loading", "stale"], NO_KEY, "Tells how the node is, for people and tools.", node_info),
+    Spec {
+        name: "quorate",
+        arity: -2,
+        flags: ADMIN,
+        keys: NO_KEY,
+        summary: "What Redis has no command for.",
+        run: needs_subcommand,
+        subcommands: &[command("quorate|status", 2, ADMIN, NO_KEY, "Returns the node's state as JSON.", status)],
+    },
+    command("time", 1, STATELESS, NO_KEY, "Returns the node's wall clock.", time),
+];
+
+fn list_all(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    call.reply.array(all().len());
+    for spec in all() {
+        describe(spec, call.reply);
+    }
+    Ok(Step::Answered)
+}
+
+fn count(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    call.reply.integer(all().len() as i64);
+    Ok(Step::Answered)
+}
+
+fn names(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    call.reply.array(all().len());
+    for spec in all() {
+        call.reply.bulk(spec.name.as_bytes());
+    }
+    Ok(Step::Answered)
+}
+
+/// The command or subcommand (`client|id`) of this name.
+fn lookup(name: &[u8]) -> Option<&'static Spec> {
+    match name.iter().position(|byte| *byte == b'|') {
+        Some(bar) => named(&name[..bar])?.subcommand(&name[bar + 1..]),
+        None => named(name),
+    }
+}
+
+fn info(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    if args.len() == 2 {
+        return list_all(args, call);
+    }
+    call.reply.array(args.len() - 2);
+    for name in args.from(2) {
+        match lookup(name) {
+            Some(spec) => describe(spec, call.reply),
+            None => call.reply.null_array(),
+        }
+    }
+    Ok(Step::Answered)
+}
+
+/// A command as COMMAND shows it: ten fields, of which categories, tips and key specifications are empty.
+fn describe(spec: &Spec, reply: &mut Writer<'_>) {
+    let (first, last, step) = spec.keys;
+    reply.array(10);
+    reply.bulk(spec.name.as_bytes());
+    reply.integer(spec.arity.into());
+    reply.set(spec.flags.len());
+    for flag in spec.flags {
+        reply.simple(flag);
+    }
+    reply.integer(first.into());
+    reply.integer(last.into());
+    reply.integer(step.into());
+    reply.set(0);
+    reply.array(0);
+    reply.array(0);
+    reply.array(spec.subcommands.len());
+    for sub in spec.subcommands {
+        describe(sub, reply);
+    }
+}
+
+fn docs(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    let specs: Vec<&Spec> = match args.len() {
+        2 => all().to_vec(),
+        _ => args.from(2).filter_map(lookup).collect(),
+    };
+    document(specs.into_iter(), call.reply);
+    Ok(Step::Answered)
+}
+
+fn document<'a>(specs: impl ExactSizeIterator<Item = &'a Spec>, reply: &mut Writer<'_>) {
+    reply.map(specs.len());
+    for spec in specs {
+        reply.bulk(spec.name.as_bytes());
+        reply.map(if spec.subcommands.is_empty() { 3 } else { 4 });
+        reply.bulk(b"summary");
+        reply.bulk(spec.summary.as_bytes());
+        reply.bulk(b"since");
+        reply.bulk(b"1.0.0");
+        reply.bulk(b"group");
+        reply.bulk(group(spec).as_bytes());
+        if !spec.subcommands.is_empty() {
+            reply.bulk(b"subcommands");
+            document(spec.subcommands.iter(), reply);
+        }
+    }
+}
+
+fn group(spec: &Spec) -> &'static str {
+    let groups = [
+        ("connection", super::connection::SPECS),
+        ("hash", super::hashes::SPECS),
+        ("generic", super::keys::SPECS),
+        ("string", super::strings::SPECS),
+        ("transactions", super::transactions::SPECS),
+    ];
+    let command = spec.name.split('|').next().unwrap_or_default();
+    let found = groups.iter().find(|(_, specs)| specs.iter().any(|other| other.name == command));
+    found.map_or("server", |(group, _)| group)
+}
+
+fn config_get(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    let value = call.limits().value.to_string();
+    let parameters = [
+        ("appendonly", "yes"),
+        ("databases", "1"),
+        ("maxmemory", "0"),
+        ("maxmemory-policy", "noeviction"),
+        ("proto-max-bulk-len", &value),
+        ("save", ""),
+        ("timeout", "0"),
+    ];
+    let asked = |name: &str| args.from(2).any(|pattern| glob::matches(pattern, name.as_bytes(), true));
+    let found: Vec<_> = parameters.into_iter().filter(|(name, _)| asked(name)).collect();
+    call.reply.map(found.len());
+    for (name, value) in found {
+        call.reply.bulk(name.as_bytes());
+        call.reply.bulk(value.as_bytes());
+    }
+    Ok(Step::Answered)
+}
+
+fn time(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    let now = (call.shared.clock)();
+    call.reply.array(2);
+    call.reply.bulk(now.as_secs().to_string().as_bytes());
+    call.reply.bulk(now.subsec_micros().to_string().as_bytes());
+    Ok(Step::Answered)
+}
+
+fn node_info(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    let (status, facts) = (call.node.status(), call.node.facts());
+    let mut quorate = String::new();
+    let _ = writeln!(quorate, "role:{}\r", status.role);
+    let _ = writeln!(quorate, "leader:{}\r", status.leader.map_or("none".to_owned(), |id| id.to_string()));
+    let _ = writeln!(quorate, "ballot:{}\r", status.ballot);
+    let _ = writeln!(quorate, "committed:{}\r", status.committed);
+    let _ = writeln!(quorate, "applied:{}\r", status.applied);
+    let _ = writeln!(quorate, "lease:{}\r", u8::from(status.lease));
+    for (name, value) in &facts {
+        let _ = writeln!(quorate, "{name}:{value}\r");
+    }
+    let sections = [
+        (
+            "Server",
+            format!(
+                "redis_version:{REDIS_VERSION}\r\nredis_mode:standalone\r\nquorate_version:{}\r\nos:{}\r\n\
+                 arch_bits:{}\r\nprocess_id:{}\r\n",
+                env!("CARGO_PKG_VERSION"),
+                std::env::consts::OS,
+                usize::BITS,
+                std::process::id(),
+            ),
+        ),
+        ("Clients", format!("connected_clients:{}\r\n", call.shared.clients.len())),
+        ("Persistence", "loading:0\r\naof_enabled:1\r\n".to_owned()),
+        // Every node takes writes: to a client each is the one there is.
+        ("Replication", "role:master\r\nconnected_slaves:0\r\n".to_owned()),
+        ("Quorate", quorate),
+    ];
+    let everything = args.len() == 1
+        || args.from(1).any(|word| ["default", "all", "everything"].iter().any(|name| is(word, name)));
+    let mut text = String::new();
+    for (name, body) in sections {
+        if everything || args.from(1).any(|word| is(word, name)) {
+            let separator = if text.is_empty() { "" } else { "\r\n" };
+            let _ = write!(text, "{separator}# {name}\r\n{body}");
+        }
+    }
+    call.reply.verbatim(&text);
+    Ok(Step::Answered)
+}
+
+/// One JSON object: what `quorate status` shows.
+fn status(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    let (status, facts) = (call.node.status(), call.node.facts());
+    let peers = status.peers.iter().map(|peer| {
+        json!({ "node": peer.node.get(), "lag": peer.lag, "heard_ms": peer.heard_ms })
+    });
+    let facts = facts.into_iter().map(|(name, value)| (name.to_owned(), value.into()));
+    let text = json!({
+        "role": status.role,
+        "leader": status.leader.map(|node| node.get()),
+        "ballot": status.ballot,
+        "committed": status.committed,
+        "applied": status.applied,
+        "lease": status.lease,
+        "peers": peers.collect::<Vec<_>>(),
+        "facts": facts.collect::<serde_json::Map<_, _>>(),
+    });
+    call.reply.bulk(text.to_string().as_bytes());
+    Ok(Step::Answered)
+}

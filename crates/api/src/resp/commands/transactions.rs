@@ -1,0 +1,106 @@
+//! Transactions: MULTI queues commands, EXEC hands them to the store as one, if nothing watched has changed.
+
+use quorate_store::{Command, Single};
+
+use super::super::session::Queued;
+use super::super::shape::Part;
+use super::*;
+use bytes::BytesMut;
+
+const FLAGS: &[&str] = &["noscript", "loading", "stale", "fast"];
+
+pub(super) const SPECS: &[Spec] = &[
+    command("discard", 1, FLAGS, NO_KEY, "Forgets the commands queued since MULTI.", discard),
+    command(EXEC, 1, FLAGS, NO_KEY, "Executes the commands queued since MULTI as one.", exec),
+    command("multi", 1, FLAGS, NO_KEY, "Queues the commands that follow.", multi),
+    command("unwatch", 1, FLAGS, NO_KEY, "Forgets the watched keys.", unwatch),
+    command("watch", -2, FLAGS, ALL_KEYS, "Lets the next EXEC fail if a key changes.", watch),
+];
+
+/// The command that must know what WATCH found before it can be handed on.
+pub(in super::super) const EXEC: &str = "exec";
+
+/// Whether a command is executed inside MULTI instead of being queued.
+pub(in super::super) fn is_immediate(spec: &Spec) -> bool {
+    matches!(spec.name, EXEC | "discard" | "multi" | "watch" | "quit" | "reset")
+}
+
+fn multi(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    let queue = &mut call.state.queue;
+    if queue.is_some() {
+        return Err("ERR MULTI calls can not be nested".into());
+    }
+    *queue = Some(Default::default());
+    call.reply.ok();
+    Ok(Step::Answered)
+}
+
+fn discard(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    call.state.queue.take().ok_or("ERR DISCARD without MULTI")?;
+    call.state.watch.forget();
+    call.reply.ok();
+    Ok(Step::Answered)
+}
+
+fn watch(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    if call.state.queue.is_some() {
+        return Err("ERR WATCH inside MULTI is not allowed".into());
+    }
+    let limit = call.limits().request;
+    let keys = call.keys(&args, 1, 1)?;
+    // Kept until EXEC: they must not keep the request alive.
+    let keys: Vec<Key> = keys.iter().map(|key| Key::copy_from_slice(key)).collect();
+    let watch = &mut call.state.watch;
+    let id = watch.begin(&keys, limit).ok_or_else(|| {
+        Fault::from(format!("ERR the keys watched so far and these are larger than the limit of {limit} bytes"))
+    })?;
+    Ok(Step::Ask(Command::VersionsOf { keys: keys.clone() }, Shape::Watch { keys, watch: id }))
+}
+
+fn unwatch(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    call.state.watch.forget();
+    call.reply.ok();
+    Ok(Step::Answered)
+}
+
+fn exec(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    let queue = call.state.queue.take().ok_or("ERR EXEC without MULTI")?;
+    let (watched, lost) = call.state.watch.end();
+    if queue.spoiled || lost {
+        return Err("EXECABORT Transaction discarded because of previous errors.".into());
+    }
+    let (mut commands, mut parts) = (Vec::new(), Vec::with_capacity(queue.commands.len()));
+    for Queued { spec, frame, words } in &queue.commands {
+        let mut out = BytesMut::new();
+        let mut reply = Writer { out: &mut out, resp3: call.state.resp3 };
+        let mut inner = Call {
+            spec,
+            reply: &mut reply,
+            state: &mut *call.state,
+            shared: &mut *call.shared,
+            node: call.node,
+        };
+        match (spec.run)(Args::new(frame, words), &mut inner) {
+            Ok(Step::Ask(command, shape)) => {
+                commands.push(Single(command));
+                parts.push(Part::Store(shape));
+            }
+            Ok(Step::Answered | Step::Close) => parts.push(Part::Ready(out)),
+            Err(Fault(text)) => {
+                reply.error(text);
+                parts.push(Part::Ready(out));
+            }
+        }
+    }
+    call.reply.resp3 = call.state.resp3;
+    if commands.is_empty() && watched.is_empty() {
+        call.reply.array(parts.len());
+        for part in parts {
+            if let Part::Ready(bytes) = part {
+                call.reply.out.extend_from_slice(&bytes);
+            }
+        }
+        return Ok(Step::Answered);
+    }
+    Ok(Step::Ask(Command::Batch { watched, commands }, Shape::Exec(parts)))
+}

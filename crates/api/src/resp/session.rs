@@ -1,0 +1,379 @@
+//! One connection: its requests, their replies in order, its transaction.
+//!
+//! Requests go to the store as they are read, without waiting for earlier ones (their stream keeps them in order), and
+//! replies go out as they were asked for. One command has to wait: EXEC, for what WATCH found.
+
+use std::collections::VecDeque;
+
+use bytes::{Bytes, BytesMut};
+use quorate_core::{Access, Encoder, Outcome, Request, Wire};
+use quorate_node::frontend::{Desk, Ticket};
+use quorate_store::{Command, Key, Reply};
+
+use super::commands::transactions::{EXEC, is_immediate};
+use super::commands::{Call, Fault, Spec, Step, find};
+use super::reply::Writer;
+use super::request::{Args, Parser, Refusal, Taken, Word};
+use super::shape::{Shape, Surroundings};
+use super::{Limits, Resp};
+
+/// What is remembered of one connection.
+#[derive(Debug)]
+pub struct Session {
+    parser: Parser,
+    state: State,
+    replies: Replies,
+    /// A request that waits for what WATCH found; nothing is read meanwhile.
+    held: Option<(Bytes, Vec<Word>)>,
+    /// No more requests are read; the connection ends with the last reply.
+    closing: bool,
+}
+
+/// What commands may change of a connection.
+#[derive(Debug)]
+pub(super) struct State {
+    /// Its number.
+    pub(super) connection: u64,
+    /// Whether it has asked for RESP3.
+    pub(super) resp3: bool,
+    /// What was queued since MULTI.
+    pub(super) queue: Option<Queue>,
+    /// What the next EXEC depends on.
+    pub(super) watch: Watch,
+}
+
+/// A transaction before EXEC.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    /// In order.
+    pub(super) commands: Vec<Queued>,
+    /// A request was refused: EXEC will be, too.
+    pub(super) spoiled: bool,
+    bytes: usize,
+}
+
+/// A command of a transaction, in a buffer of its own.
+#[derive(Debug)]
+pub(super) struct Queued {
+    pub(super) spec: &'static Spec,
+    pub(super) frame: Bytes,
+    pub(super) words: Box<[Word]>,
+}
+
+/// Keys whose change lets EXEC fail, with the versions they had.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    /// Counts UNWATCH and its like: what was found for an earlier watch is of no use.
+    id: u64,
+    keys: Vec<(Key, u64)>,
+    /// Requests for versions that are under way.
+    pending: usize,
+    /// One of them failed: nobody knows what was watched.
+    lost: bool,
+    bytes: usize,
+}
+
+impl Watch {
+    /// Watches more keys; the number must come back with their versions. `None` if they are too many.
+    pub(super) fn begin(&mut self, keys: &[Key], limit: usize) -> Option<u64> {
+        let bytes = self.bytes + keys.iter().map(|key| key.len() + 64).sum::<usize>();
+        if bytes > limit {
+            return None;
+        }
+        self.bytes = bytes;
+        self.pending += 1;
+        Some(self.id)
+    }
+
+    /// Watches nothing.
+    pub(super) fn forget(&mut self) {
+        *self = Watch { id: self.id + 1, ..Watch::default() };
+    }
+
+    /// Hands over what is watched, and whether some of it is lost; watches nothing from now on.
+    pub(super) fn end(&mut self) -> (Vec<(Key, u64)>, bool) {
+        assert_eq!(self.pending, 0, "EXEC waits for the versions");
+        let (keys, lost) = (std::mem::take(&mut self.keys), self.lost);
+        self.forget();
+        (keys, lost)
+    }
+
+    fn found(&mut self, id: u64, keys: Vec<Key>, outcome: &Outcome) {
+        if id != self.id {
+            return;
+        }
+        self.pending -= 1;
+        let reply = match outcome {
+            Outcome::Done(bytes) => Reply::from_bytes(bytes.clone()).ok(),
+            Outcome::Failed(_) => None,
+        };
+        match reply {
+            Some(Reply::Versions(versions)) if versions.len() == keys.len() => {
+                for (key, version) in keys.into_iter().zip(versions) {
+                    // The first version counts: between it and the second the key may have changed.
+                    if !self.keys.iter().any(|(known, _)| *known == key) {
+                        self.keys.push((key, version));
+                    }
+                }
+            }
+            _ => self.lost = true,
+        }
+    }
+}
+
+/// Requests under way, and what is to be sent once they have ended.
+#[derive(Debug, Default)]
+struct Replies {
+    asks: VecDeque<Ask>,
+    /// The ticket of the next ask; those in `asks` are the last ones, without a gap.
+    next: u64,
+    /// Bytes of replies that wait for earlier ones.
+    waiting: usize,
+}
+
+#[derive(Debug)]
+struct Ask {
+    shape: Shape,
+    access: Access,
+    resp3: bool,
+    outcome: Option<Outcome>,
+    /// Replies that were known at once to requests that came after this one.
+    after: BytesMut,
+}
+
+impl Session {
+    pub(super) fn new(connection: u64) -> Session {
+        Session {
+            parser: Parser::default(),
+            state: State { connection, resp3: false, queue: None, watch: Watch::default() },
+            replies: Replies::default(),
+            held: None,
+            closing: false,
+        }
+    }
+
+    pub(super) fn connection(&self) -> u64 {
+        self.state.connection
+    }
+
+    pub(super) fn on_input(&mut self, input: &mut BytesMut, shared: &mut Resp, desk: &mut Desk<'_>) {
+        while self.may_read(&shared.limits, desk) {
+            match self.parser.next(input, &shared.limits) {
+                Ok(None) => break,
+                Ok(Some(Taken::Request(frame))) => {
+                    let words = std::mem::take(&mut self.parser.words);
+                    self.serve(&frame, &words, shared, desk);
+                    self.parser.words = words;
+                }
+                Ok(Some(Taken::Refused(refusal))) => self.refuse(refusal, &shared.limits, desk),
+                Err(malformed) => {
+                    self.error(malformed.text(), desk);
+                    self.closing = true;
+                }
+            }
+        }
+        if self.closing {
+            input.clear();
+            self.close_if_done(desk);
+        }
+        self.parser.rest();
+    }
+
+    pub(super) fn on_outcome(
+        &mut self,
+        ticket: Ticket,
+        outcome: Outcome,
+        shared: &mut Resp,
+        desk: &mut Desk<'_>,
+    ) {
+        self.replies.arrive(ticket, outcome);
+        while let Some((ask, outcome)) = self.replies.pop() {
+            if let Shape::Watch { keys, watch } = &ask.shape {
+                self.state.watch.found(*watch, keys.clone(), &outcome);
+            }
+            let mut writer = Writer { out: desk.output, resp3: ask.resp3 };
+            let mut around = Surroundings {
+                cursors: &mut shared.cursors,
+                wall: (shared.clock)().as_millis() as u64,
+                timeout: shared.limits.timeout.as_millis(),
+            };
+            ask.shape.outcome(outcome, ask.access, &mut writer, &mut around);
+            desk.output.extend_from_slice(&ask.after);
+        }
+        if self.state.watch.pending == 0
+            && let Some((frame, words)) = self.held.take()
+        {
+            self.serve(&frame, &words, shared, desk);
+        }
+        if self.replies.waiting > shared.limits.early_replies {
+            *desk.close = true;
+        }
+        self.close_if_done(desk);
+    }
+
+    fn may_read(&self, limits: &Limits, desk: &Desk<'_>) -> bool {
+        !self.closing
+            && self.held.is_none()
+            && !desk.is_full()
+            && desk.output.len() + self.replies.waiting < limits.replies
+    }
+
+    fn close_if_done(&self, desk: &mut Desk<'_>) {
+        if self.closing && self.replies.asks.is_empty() {
+            *desk.close = true;
+        }
+    }
+
+    fn serve(&mut self, frame: &Bytes, words: &[Word], shared: &mut Resp, desk: &mut Desk<'_>) {
+        let args = Args::new(frame, words);
+        // A browser that was led here by a hostile page: as Redis, end it before its body is read as commands.
+        if args.get(0).eq_ignore_ascii_case(b"post") || args.get(0).eq_ignore_ascii_case(b"host:") {
+            self.closing = true;
+            return;
+        }
+        let spec = match find(&args) {
+            Ok(spec) => spec,
+            Err(Fault(text)) => {
+                self.spoil();
+                return self.error(text, desk);
+            }
+        };
+        if self.state.queue.is_some() && !is_immediate(spec) {
+            return self.enqueue(spec, &args, words, &shared.limits, desk);
+        }
+        if spec.name == EXEC && self.state.watch.pending > 0 {
+            self.held = Some((Bytes::copy_from_slice(frame), words.to_vec()));
+            return;
+        }
+        let mut writer = self.replies.writer(self.state.resp3, desk.output);
+        let before = writer.out.len();
+        let mut call = Call { spec, reply: &mut writer, state: &mut self.state, shared, node: desk.node };
+        let step = (spec.run)(args, &mut call);
+        if let Err(Fault(text)) = &step {
+            writer.error(text);
+        }
+        let written = writer.out.len() - before;
+        self.replies.note(written);
+        match step {
+            Ok(Step::Ask(command, shape)) => self.ask(&command, shape, args.size(), &shared.limits, desk),
+            Ok(Step::Close) => self.closing = true,
+            Ok(Step::Answered) | Err(_) => {}
+        }
+    }
+
+    fn ask(
+        &mut self,
+        command: &Command,
+        shape: Shape,
+        size: usize,
+        limits: &Limits,
+        desk: &mut Desk<'_>,
+    ) {
+        let access = if command.is_read_only() { Access::Read } else { Access::Write };
+        // Large values keep their own buffers until the end: only small commands need room at once.
+        let mut encoder = Encoder::with_capacity(size.min(4096) + 32);
+        command.encode(&mut encoder);
+        let deadline = desk.now + limits.timeout;
+        let stream = self.state.connection;
+        let ticket = self.replies.push(shape, access, self.state.resp3);
+        desk.ask(ticket, Request { stream, command: encoder.into_bytes(), access, deadline });
+    }
+
+    fn enqueue(
+        &mut self,
+        spec: &'static Spec,
+        args: &Args<'_>,
+        words: &[Word],
+        limits: &Limits,
+        desk: &mut Desk<'_>,
+    ) {
+        let Some(queue) = &mut self.state.queue else { return };
+        queue.bytes += args.size() + size_of_val(words) + size_of::<Queued>();
+        if queue.bytes > limits.request {
+            queue.spoiled = true;
+            queue.commands = Vec::new();
+            let limit = limits.request;
+            return self.error(format!("ERR the transaction is larger than the limit of {limit} bytes"), desk);
+        }
+        // Once spoiled it will not be executed: only its errors count.
+        if !queue.spoiled {
+            queue.commands.push(Queued { spec, frame: args.copy(), words: words.into() });
+        }
+        self.reply(desk, |writer| writer.simple("QUEUED"));
+    }
+
+    fn refuse(&mut self, refusal: Refusal, limits: &Limits, desk: &mut Desk<'_>) {
+        self.spoil();
+        let text = match refusal {
+            Refusal::Word => format!("ERR a value is larger than the limit of {} bytes", limits.value),
+            Refusal::Request => format!("ERR the request is larger than the limit of {} bytes", limits.request),
+        };
+        self.error(text, desk);
+    }
+
+    fn spoil(&mut self) {
+        if let Some(queue) = &mut self.state.queue {
+            queue.spoiled = true;
+        }
+    }
+
+    fn error(&mut self, text: impl AsRef<[u8]>, desk: &mut Desk<'_>) {
+        self.reply(desk, |writer| writer.error(text));
+    }
+
+    /// Writes a reply that is known at once.
+    fn reply(&mut self, desk: &mut Desk<'_>, write: impl FnOnce(&mut Writer<'_>)) {
+        let mut writer = self.replies.writer(self.state.resp3, desk.output);
+        let before = writer.out.len();
+        write(&mut writer);
+        let written = writer.out.len() - before;
+        self.replies.note(written);
+    }
+}
+
+impl Replies {
+    /// Where a reply goes that is known now: behind the last request under way, or straight out.
+    fn writer<'a>(&'a mut self, resp3: bool, output: &'a mut BytesMut) -> Writer<'a> {
+        match self.asks.back_mut() {
+            Some(ask) => Writer { out: &mut ask.after, resp3 },
+            None => Writer { out: output, resp3 },
+        }
+    }
+
+    /// Counts what such a writer wrote.
+    fn note(&mut self, written: usize) {
+        if !self.asks.is_empty() {
+            self.waiting += written;
+        }
+    }
+
+    fn push(&mut self, shape: Shape, access: Access, resp3: bool) -> Ticket {
+        self.asks.push_back(Ask { shape, access, resp3, outcome: None, after: BytesMut::new() });
+        self.next += 1;
+        Ticket(self.next - 1)
+    }
+
+    fn arrive(&mut self, ticket: Ticket, outcome: Outcome) {
+        let first = self.next - self.asks.len() as u64;
+        let index = ticket.0.checked_sub(first).and_then(|index| usize::try_from(index).ok());
+        let ask = index.and_then(|index| self.asks.get_mut(index));
+        let ask = ask.filter(|ask| ask.outcome.is_none()).expect("a request ends once, after it was asked");
+        self.waiting += weight(&outcome);
+        ask.outcome = Some(outcome);
+    }
+
+    /// The first request under way, if it has ended.
+    fn pop(&mut self) -> Option<(Ask, Outcome)> {
+        let outcome = self.asks.front_mut()?.outcome.take()?;
+        let ask = self.asks.pop_front()?;
+        self.waiting -= weight(&outcome) + ask.after.len();
+        Some((ask, outcome))
+    }
+}
+
+fn weight(outcome: &Outcome) -> usize {
+    match outcome {
+        Outcome::Done(bytes) => bytes.len(),
+        Outcome::Failed(_) => 0,
+    }
+}

@@ -1,0 +1,219 @@
+//! What a command makes of the store's reply.
+
+use bytes::{Bytes, BytesMut};
+use quorate_core::{Access, Failure, Outcome, Wire};
+use quorate_store::{CommandError, Expires, Key, Kind, Reply};
+
+use super::cursors::Cursors;
+use super::glob;
+use super::reply::Writer;
+
+/// How a reply is shown.
+#[derive(Debug)]
+pub(super) enum Shape {
+    /// By its kind: OK or nothing, a string or nothing, a number, an array, a map, a word.
+    Plain,
+    /// 1 if it was done, 0 if not.
+    Flag,
+    /// OK, whatever number it is.
+    Ok,
+    /// The first of several strings.
+    First,
+    /// 1 if the first of several strings is there, 0 if not.
+    HasFirst,
+    /// The length of the first of several strings.
+    FirstLength,
+    /// The first or the second of each pair.
+    Half { second: bool },
+    /// Time to live or moment of expiry.
+    Expiry { seconds: bool, relative: bool },
+    /// Keys, and where to go on.
+    Scan,
+    /// All pairs of a hash whose field matches, as the last part of a scan.
+    HashScan { pattern: Option<Bytes> },
+    /// OK; the versions are for the session to keep, if it still has this watch.
+    Watch { keys: Vec<Key>, watch: u64 },
+    /// The replies of a transaction.
+    Exec(Vec<Part>),
+}
+
+/// One reply of a transaction.
+#[derive(Debug)]
+pub(super) enum Part {
+    /// Known already.
+    Ready(BytesMut),
+    /// The store's next.
+    Store(Shape),
+}
+
+/// What showing a reply may need.
+pub(super) struct Surroundings<'a> {
+    pub(super) cursors: &'a mut Cursors,
+    /// Milliseconds since the Unix epoch.
+    pub(super) wall: u64,
+    /// How long commands wait for a majority, in milliseconds.
+    pub(super) timeout: u128,
+}
+
+impl Shape {
+    /// Shows how a request ended.
+    pub(super) fn outcome(
+        self,
+        outcome: Outcome,
+        access: Access,
+        writer: &mut Writer<'_>,
+        around: &mut Surroundings<'_>,
+    ) {
+        match outcome {
+            Outcome::Done(bytes) => match Reply::from_bytes(bytes) {
+                Ok(reply) => self.reply(reply, writer, around),
+                Err(error) => writer.error(format!("ERR the cluster's reply cannot be read: {error}")),
+            },
+            Outcome::Failed(Failure::Overloaded) => {
+                writer.error("BUSY too many requests are waiting; try again");
+            }
+            Outcome::Failed(Failure::TimedOut) => {
+                let unknown = match access {
+                    Access::Read => "",
+                    Access::Write => "; the outcome is unknown: the write may take effect now, later or never",
+                };
+                writer.error(format!(
+                    "CLUSTERDOWN no majority answered within {} ms{unknown}",
+                    around.timeout
+                ));
+            }
+        }
+    }
+
+    /// Shows a reply of the store.
+    pub(super) fn reply(self, reply: Reply, writer: &mut Writer<'_>, around: &mut Surroundings<'_>) {
+        match (self, reply) {
+            (_, Reply::Error(error)) => writer.error(error_text(error)),
+            (Shape::Plain, reply) => plain(reply, writer),
+            (Shape::Flag, Reply::Done) => writer.integer(1),
+            (Shape::Flag, Reply::Skipped) => writer.integer(0),
+            (Shape::Ok, Reply::Integer(_)) => writer.ok(),
+            (Shape::First, Reply::Values(values)) => writer.optional(values.into_iter().next().flatten()),
+            (Shape::HasFirst, Reply::Values(values)) => {
+                writer.integer(values.first().is_some_and(Option::is_some).into());
+            }
+            (Shape::FirstLength, Reply::Values(values)) => {
+                writer.integer(values.first().and_then(Option::as_ref).map_or(0, |value| value.len() as i64));
+            }
+            (Shape::Half { second }, Reply::Pairs(pairs)) => {
+                writer.array(pairs.len());
+                for (field, value) in &pairs {
+                    writer.bulk(if second { value } else { field });
+                }
+            }
+            (Shape::Expiry { seconds, relative }, Reply::Expires(expires)) => {
+                writer.integer(expiry(expires, seconds, relative.then_some(around.wall)));
+            }
+            (Shape::Scan, Reply::Keys { keys, next }) => {
+                writer.array(2);
+                let cursor = next.map_or(0, |key| around.cursors.put(&key));
+                writer.bulk(itoa::Buffer::new().format(cursor).as_bytes());
+                bulks(&keys, writer);
+            }
+            (Shape::HashScan { pattern }, Reply::Pairs(pairs)) => {
+                let shown = |field: &Bytes| {
+                    pattern.as_ref().is_none_or(|pattern| glob::matches(pattern, field, false))
+                };
+                let pairs: Vec<_> = pairs.iter().filter(|(field, _)| shown(field)).collect();
+                writer.array(2);
+                writer.bulk(b"0");
+                writer.array(2 * pairs.len());
+                for (field, value) in pairs {
+                    writer.bulk(field);
+                    writer.bulk(value);
+                }
+            }
+            (Shape::Watch { .. }, Reply::Versions(_)) => writer.ok(),
+            (Shape::Exec(_), Reply::Batch(None)) => writer.null_array(),
+            (Shape::Exec(parts), Reply::Batch(Some(replies))) => exec(parts, replies, writer, around),
+            // Replies come over the network: another version's store might answer so.
+            _ => writer.error(UNEXPECTED),
+        }
+    }
+}
+
+fn plain(reply: Reply, writer: &mut Writer<'_>) {
+    match reply {
+        Reply::Done => writer.ok(),
+        Reply::Skipped => writer.null(),
+        Reply::Value(value) => writer.optional(value),
+        Reply::Values(values) => {
+            writer.array(values.len());
+            for value in values {
+                writer.optional(value);
+            }
+        }
+        Reply::Integer(value) => writer.integer(value),
+        Reply::Kind(kind) => writer.simple(match kind {
+            None => "none",
+            Some(Kind::String) => "string",
+            Some(Kind::Hash) => "hash",
+        }),
+        Reply::Pairs(pairs) => {
+            writer.map(pairs.len());
+            for (field, value) in &pairs {
+                writer.bulk(field);
+                writer.bulk(value);
+            }
+        }
+        Reply::Keys { keys, .. } => bulks(&keys, writer),
+        Reply::Expires(_) | Reply::Versions(_) | Reply::Batch(_) => {
+            writer.error(UNEXPECTED);
+        }
+        Reply::Error(error) => writer.error(error_text(error)),
+    }
+}
+
+fn bulks(items: &[Bytes], writer: &mut Writer<'_>) {
+    writer.array(items.len());
+    for item in items {
+        writer.bulk(item);
+    }
+}
+
+fn exec(parts: Vec<Part>, replies: Vec<Reply>, writer: &mut Writer<'_>, around: &mut Surroundings<'_>) {
+    let mut replies = replies.into_iter();
+    writer.array(parts.len());
+    for part in parts {
+        match part {
+            Part::Ready(bytes) => writer.out.extend_from_slice(&bytes),
+            Part::Store(shape) => match replies.next() {
+                Some(reply) => shape.reply(reply, writer, around),
+                None => writer.error(UNEXPECTED),
+            },
+        }
+    }
+}
+
+fn expiry(expires: Expires, seconds: bool, now: Option<u64>) -> i64 {
+    let millis = match (expires, now) {
+        (Expires::Missing, _) => return -2,
+        (Expires::Never, _) => return -1,
+        // Past its time, and not yet removed by the log: it has nothing left.
+        (Expires::At(at), Some(now)) => at.saturating_sub(now),
+        (Expires::At(at), None) => at,
+    };
+    let millis = i64::try_from(millis).unwrap_or(i64::MAX);
+    if seconds { millis.saturating_add(500) / 1000 } else { millis }
+}
+
+const UNEXPECTED: &str = "ERR the cluster's reply is none that this command has";
+
+/// As Redis words it.
+fn error_text(error: CommandError) -> &'static str {
+    match error {
+        CommandError::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
+        CommandError::NotInteger => "ERR value is not an integer or out of range",
+        CommandError::FieldNotInteger => "ERR hash value is not an integer",
+        CommandError::NotFloat => "ERR value is not a valid float",
+        CommandError::Overflow => "ERR increment or decrement would overflow",
+        CommandError::NotFinite => "ERR increment would produce NaN or Infinity",
+        CommandError::TooLarge => "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
+        CommandError::Malformed => "ERR the nodes of this cluster do not all know this command yet",
+    }
+}
