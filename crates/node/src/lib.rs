@@ -43,8 +43,5 @@ mod toy;
 /// Runs a node until SIGTERM or SIGINT (which drain it; a second one stops it at once) or a failure. The process
 /// stays: what to exit with is the caller's business.
 pub fn serve<P: Protocol, F: Frontend>(config: NodeConfig<P>, frontend: F) -> Result<Exit, NodeError> {
-    let node = Node::bind(config)?;
-    let _watch = signals::Watch::new(node.stopper())
-        .map_err(|source| NodeError::System { what: "to watch for signals", source })?;
-    node.run(frontend)
+    Node::bind(config)?.run_until_signalled(frontend)
 }

@@ -25,6 +25,7 @@ use crate::limits::{Limits, READ_AT_ONCE};
 use crate::machines::Machines;
 use crate::metrics::Metrics;
 use crate::quiet::Quiet;
+use crate::signals::Watch;
 use crate::transport::handshake::{self, Identity};
 use crate::transport::{Start, Tokens, Transport};
 use crate::view::{Constants, View};
@@ -135,6 +136,13 @@ impl<P: Protocol> Node<P> {
     pub fn run<F: Frontend>(self, frontend: F) -> Result<Exit, NodeError> {
         let Node { config, listeners, poll, stopper } = self;
         Loop::start(config, listeners, poll, stopper, frontend)?.run()
+    }
+
+    /// As [`run`](Self::run); SIGTERM and SIGINT ask it to stop.
+    pub fn run_until_signalled<F: Frontend>(self, frontend: F) -> Result<Exit, NodeError> {
+        let _watch = Watch::new(self.stopper())
+            .map_err(|source| NodeError::System { what: "to watch for signals", source })?;
+        self.run(frontend)
     }
 }
 

@@ -1,0 +1,45 @@
+//! SIGTERM, alone in its process.
+
+#[path = "node/harness.rs"]
+#[allow(dead_code, reason = "shared with tests that use more of it")]
+mod harness;
+#[path = "node/lines.rs"]
+mod lines;
+#[path = "node/toy.rs"]
+mod toy;
+
+use std::thread;
+
+use quorate_core::Settings;
+use quorate_node::{Exit, Limits, Node, NodeConfig};
+use signal_hook::consts::SIGTERM;
+
+use harness::{Client, listeners, members, options};
+
+#[test]
+fn sigterm_drains_and_a_second_one_stops_at_once() {
+    for (signals, command, exit) in
+        [(1, "1 later done", Exit::Drained { unfinished: 0 }), (2, "1 never", Exit::Hurried)]
+    {
+        let own = listeners();
+        let address = own.resp_address().unwrap();
+        let members = members(std::slice::from_ref(&own));
+        let config = NodeConfig::<toy::Toy>::new(options(1, members, Limits::default()), Settings::default());
+        let node = Node::new(config.unwrap(), own).unwrap();
+        let thread = thread::spawn(move || node.run_until_signalled(lines::Lines));
+        let (mut client, mut idle) = (Client::to(address), Client::to(address));
+        // Served, so signals are watched.
+        client.send(&format!("{command}\n"));
+        idle.ask_until("facts requests_under_way", |count| count == "1");
+        if signals == 1 {
+            idle.ask("1 go");
+            assert_eq!(client.line(), Some("done".to_owned()));
+        }
+        for _ in 0..signals {
+            signal_hook::low_level::raise(SIGTERM).unwrap();
+            // The next one counts only once this one is seen: the node lets idle clients go.
+            assert_eq!(idle.line(), None);
+        }
+        assert_eq!(thread.join().unwrap().unwrap(), exit);
+    }
+}
