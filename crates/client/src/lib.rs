@@ -1,1 +1,201 @@
-//! The Rust client.
+//! The Rust client: synchronous, small, over RESP. The command line and the tests use it.
+//!
+//! Any node serves any request, so a client needs no leader: it stays with one endpoint and goes to the next when that
+//! fails. What it may repeat, it repeats there: a read, and whatever was never sent. A write whose connection broke
+//! after it was sent may have happened or not, or may happen yet: that is [`Error::Unknown`], and the caller's to
+//! decide.
+
+mod connection;
+mod value;
+
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+use thiserror::Error;
+
+use connection::Connection;
+pub use value::Value;
+
+/// Why there is no reply.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// Not one endpoint was given.
+    #[error("no endpoint to talk to: give at least one HOST:PORT")]
+    NoEndpoint,
+    /// No endpoint took the request; nothing was executed.
+    #[error("no node could answer: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Unreachable(Vec<Attempt>),
+    /// The write was sent, and the connection broke before the reply.
+    #[error(
+        "the outcome is unknown: the connection to {endpoint} broke after the request was sent ({source}); the write may \
+         take effect now, later or never: read the key before you try again"
+    )]
+    Unknown {
+        /// Where it was sent.
+        endpoint: String,
+        /// What broke.
+        source: io::Error,
+    },
+    /// The node answered with an error. Its first word is a code: `ERR`, `WRONGTYPE`, `CLUSTERDOWN`, …
+    #[error("{endpoint} answered: {message}")]
+    Refused {
+        /// Which node.
+        endpoint: String,
+        /// Its words.
+        message: String,
+    },
+    /// The node's reply is of a kind that the request does not have.
+    #[error("{endpoint} answered with {found}: is it a Quorate node?")]
+    Unexpected {
+        /// Which node.
+        endpoint: String,
+        /// What came.
+        found: String,
+    },
+}
+
+/// An endpoint that did not do.
+#[derive(Debug, Error)]
+#[error("{endpoint}: {source}")]
+pub struct Attempt {
+    /// `HOST:PORT`.
+    pub endpoint: String,
+    /// Why not.
+    pub source: io::Error,
+}
+
+/// A client of one cluster. Keeps one connection.
+#[derive(Debug)]
+pub struct Client {
+    endpoints: Vec<String>,
+    /// The endpoint in use, or to be tried first.
+    current: usize,
+    connection: Option<Connection>,
+    timeout: Duration,
+}
+
+impl Client {
+    /// Connects to the first of the endpoints (`HOST:PORT` each) that can be reached. `timeout` bounds each connection
+    /// attempt and each wait for a reply; more than a node's own (5 s) lets its explanation come through.
+    pub fn connect<S: Into<String>>(
+        endpoints: impl IntoIterator<Item = S>,
+        timeout: Duration,
+    ) -> Result<Client, Error> {
+        let endpoints: Vec<String> = endpoints.into_iter().map(Into::into).collect();
+        if endpoints.is_empty() {
+            return Err(Error::NoEndpoint);
+        }
+        let mut client = Client { endpoints, current: 0, connection: None, timeout };
+        client.establish(&mut Vec::new())?;
+        Ok(client)
+    }
+
+    /// The endpoint in use.
+    pub fn endpoint(&self) -> &str {
+        &self.endpoints[self.current]
+    }
+
+    /// The string at a key.
+    pub fn get(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>, Error> {
+        match self.read(&[&b"GET"[..], key.as_ref()])? {
+            Value::Bytes(bytes) => Ok(Some(bytes)),
+            Value::Nil => Ok(None),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Sets a key to a string.
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), Error> {
+        match self.command(&[&b"SET"[..], key.as_ref(), value.as_ref()])? {
+            Value::Status(word) if word == "OK" => Ok(()),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Removes keys; how many there were.
+    pub fn del<K: AsRef<[u8]>>(&mut self, keys: &[K]) -> Result<u64, Error> {
+        let words: Vec<&[u8]> = std::iter::once(&b"DEL"[..]).chain(keys.iter().map(K::as_ref)).collect();
+        match self.command(&words)? {
+            Value::Integer(count) if count >= 0 => Ok(count as u64),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// The state of the node in use, as one JSON object.
+    pub fn status(&mut self) -> Result<String, Error> {
+        match self.read(&["QUORATE", "STATUS"])? {
+            Value::Bytes(text) => Ok(String::from_utf8_lossy(&text).into_owned()),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Any command, sent at most once.
+    pub fn command<A: AsRef<[u8]>>(&mut self, words: &[A]) -> Result<Value, Error> {
+        let connection = self.establish(&mut Vec::new())?;
+        // If sending fails, part of it may have left, and the rest may yet arrive from a buffer.
+        match connection.send(words).and_then(|()| connection.receive()) {
+            Ok(value) => self.answer(value),
+            Err(source) => Err(self.lost(source)),
+        }
+    }
+
+    /// A command that changes nothing: it is repeated at the next endpoint if one breaks, or cannot reach a majority.
+    pub fn read<A: AsRef<[u8]>>(&mut self, words: &[A]) -> Result<Value, Error> {
+        let mut tried = Vec::new();
+        loop {
+            let connection = self.establish(&mut tried)?;
+            let source = match connection.send(words).and_then(|()| connection.receive()) {
+                Ok(Value::Error(message)) if message.starts_with("CLUSTERDOWN") => io::Error::other(message),
+                Ok(value) => return self.answer(value),
+                Err(source) => source,
+            };
+            tried.push(Attempt { endpoint: self.endpoint().to_owned(), source });
+            self.next();
+        }
+    }
+
+    fn answer(&self, value: Value) -> Result<Value, Error> {
+        match value {
+            Value::Error(message) => Err(Error::Refused { endpoint: self.endpoint().to_owned(), message }),
+            value => Ok(value),
+        }
+    }
+
+    fn lost(&mut self, source: io::Error) -> Error {
+        let endpoint = self.endpoint().to_owned();
+        self.next();
+        Error::Unknown { endpoint, source }
+    }
+
+    fn unexpected(&self, found: &Value) -> Error {
+        Error::Unexpected { endpoint: self.endpoint().to_owned(), found: found.kind().to_owned() }
+    }
+
+    /// Leaves the endpoint in use for the next one.
+    fn next(&mut self) {
+        self.connection = None;
+        self.current = (self.current + 1) % self.endpoints.len();
+    }
+
+    /// A connection that is open as far as this side can tell, so that what is sent on it has a chance. `tried` collects
+    /// the endpoints that failed; once all have, so does this.
+    fn establish(&mut self, tried: &mut Vec<Attempt>) -> Result<&mut Connection, Error> {
+        if self.connection.as_ref().is_some_and(|connection| !connection.is_open()) {
+            self.connection = None;
+        }
+        while self.connection.is_none() {
+            if tried.len() >= self.endpoints.len() {
+                return Err(Error::Unreachable(std::mem::take(tried)));
+            }
+            match Connection::open(self.endpoint(), self.timeout) {
+                Ok(connection) => self.connection = Some(connection),
+                Err(source) => {
+                    tried.push(Attempt { endpoint: self.endpoint().to_owned(), source });
+                    self.next();
+                }
+            }
+        }
+        Ok(self.connection.as_mut().expect("it was opened above"))
+    }
+}
