@@ -1,12 +1,13 @@
 //! What clients can ask of the store. RESP, and later etcd's API, translate to these.
 
 use bytes::Bytes;
-use quorate_core::wire_enum;
+use quorate_core::{Access, Decoder, Encoder, Wire, WireError, wire_enum};
 
 /// A key: any bytes, empty included.
 pub type Key = Bytes;
 
-/// One command. It is executed whole: no other command sees it half done, and an error changes nothing.
+/// One command. It is executed whole: no other command sees it half done, and an error changes nothing. (In a
+/// [`Batch`](Command::Batch), as in Redis's MULTI, each command fails alone: those around it stay done.)
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields are what the variants name")]
 pub enum Command {
@@ -41,7 +42,8 @@ pub enum Command {
     IncrementFloat { key: Key, by: Bytes },
     /// Appends to a string, absent as empty. → `Integer`, the new length
     Append { key: Key, value: Bytes },
-    /// Changes when an existing key expires. → `Integer`, 1 if it changed something
+    /// Changes when an existing key expires. → `Integer`, 1 if it did (also to the same time), 0 for an absent key
+    /// and for `Never` where none was set
     SetExpiry { key: Key, expiry: Expiry },
     /// Sets fields of a hash; with `if_absent` only those that are not there. → `Integer`, how many are new
     HashPut { key: Key, fields: Vec<(Bytes, Bytes)>, if_absent: bool },
@@ -56,16 +58,93 @@ pub enum Command {
     /// Adds to an integer field. → `Integer`
     HashIncrement { key: Key, field: Bytes, by: i64 },
     /// Keys after `after` (all if absent) in order, that match a Redis glob if one is given. At most `limit` keys are
-    /// looked at. → `Keys`
+    /// looked at, at least one. → `Keys`
     Scan { after: Option<Key>, limit: u32, pattern: Option<Bytes> },
     /// How many keys there are. → `Integer`
     Count,
-    /// A key chosen by a number, absent if there is none. → `Value`
+    /// A key chosen by a number, absent if there is none. Any key may be chosen, not all equally often. → `Value`
     RandomKey { seed: u64 },
     /// Removes all keys. → `Done`
     Clear,
     /// Several commands (no batches) as one, if every watched key still has its version. → `Batch`
     Batch { watched: Vec<(Key, u64)>, commands: Vec<Single> },
+}
+
+wire_enum!(Command {
+    0 => Get { key },
+    1 => GetMany { keys },
+    2 => GetRange { key, start, end },
+    3 => Length { key },
+    4 => Exists { keys },
+    5 => KindOf { key },
+    6 => ExpiryOf { key },
+    7 => VersionsOf { keys },
+    8 => Put { key, value, condition, expiry, old },
+    9 => PutMany { pairs, if_none },
+    10 => Delete { keys },
+    11 => Take { key },
+    12 => Increment { key, by },
+    13 => IncrementFloat { key, by },
+    14 => Append { key, value },
+    15 => SetExpiry { key, expiry },
+    16 => HashPut { key, fields, if_absent },
+    17 => HashGet { key, fields },
+    18 => HashAll { key },
+    19 => HashLength { key },
+    20 => HashDelete { key, fields },
+    21 => HashIncrement { key, field, by },
+    22 => Scan { after, limit, pattern },
+    23 => Count,
+    24 => RandomKey { seed },
+    25 => Clear,
+    26 => Batch { watched, commands },
+});
+
+/// The tag of [`Command::Batch`] on the wire.
+const BATCH: u8 = 26;
+
+impl Command {
+    /// Whether it may change the store. A batch reads if all its commands do.
+    pub fn access(&self) -> Access {
+        if self.is_read_only() { Access::Read } else { Access::Write }
+    }
+
+    /// Whether it changes nothing, whatever is stored.
+    pub fn is_read_only(&self) -> bool {
+        match self {
+            Command::Get { .. }
+            | Command::GetMany { .. }
+            | Command::GetRange { .. }
+            | Command::Length { .. }
+            | Command::Exists { .. }
+            | Command::KindOf { .. }
+            | Command::ExpiryOf { .. }
+            | Command::VersionsOf { .. }
+            | Command::HashGet { .. }
+            | Command::HashAll { .. }
+            | Command::HashLength { .. }
+            | Command::Scan { .. }
+            | Command::Count
+            | Command::RandomKey { .. } => true,
+            Command::Put { .. }
+            | Command::PutMany { .. }
+            | Command::Delete { .. }
+            | Command::Take { .. }
+            | Command::Increment { .. }
+            | Command::IncrementFloat { .. }
+            | Command::Append { .. }
+            | Command::SetExpiry { .. }
+            | Command::HashPut { .. }
+            | Command::HashDelete { .. }
+            | Command::HashIncrement { .. }
+            | Command::Clear => false,
+            // Not by recursion: a batch in a batch, which only a program can build, is refused when executed.
+            Command::Batch { commands, .. } => commands.iter().all(|Single(command)| match command {
+                Command::Batch { .. } => true,
+                command => command.is_read_only(),
+            }),
+        }
+    }
 }
 
 /// When a put happens.
@@ -100,3 +179,18 @@ wire_enum!(Expiry { 0 => Never, 1 => Keep, 2 => In(millis), 3 => At(millis) });
 /// A command that is no batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Single(pub Command);
+
+impl Wire for Single {
+    fn encode(&self, out: &mut Encoder) {
+        self.0.encode(out);
+    }
+    /// Refuses a batch before it reads on, so that forged bytes cannot recurse.
+    fn decode(input: &mut Decoder) -> Result<Self, WireError> {
+        let rest = input.slice(input.remaining())?;
+        if rest.first() == Some(&BATCH) {
+            return Err(WireError::Value { what: "command in a batch", found: BATCH.into() });
+        }
+        *input = Decoder::new(rest);
+        Command::decode(input).map(Single)
+    }
+}

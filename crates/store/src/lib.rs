@@ -1,7 +1,29 @@
 //! The key-value state machine: commands, footprints, versions, snapshots.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`command`] | what clients can ask |
+//! | [`reply`] | what they are told |
+//! | [`footprint`] | which keys a command reads and writes |
+//! | [`store`] | the state, replicated time and expiry; `read` and `write` execute commands on it |
+//! | [`snapshot`] | the state as a sequence of pieces, and back |
+//!
+//! Everything is a function of the commands, their positions and their times: equal logs give equal stores.
 
 pub mod command;
+mod entry;
+mod float;
+pub mod footprint;
+mod glob;
+mod integer;
+mod read;
 pub mod reply;
+pub mod snapshot;
+pub mod store;
+mod write;
 
 pub use command::{Command, Condition, Expiry, Key, Single};
+pub use footprint::{Extent, Footprint, Keys};
 pub use reply::{CommandError, Expires, Kind, Reply};
+pub use snapshot::{Frozen, LoadError, Loader};
+pub use store::{REPLY_LIMIT, Store, VALUE_LIMIT};

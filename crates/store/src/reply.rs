@@ -1,7 +1,7 @@
 //! What the store answers.
 
 use bytes::Bytes;
-use quorate_core::wire_enum;
+use quorate_core::{Decoder, Encoder, Wire, WireError, wire_enum};
 use thiserror::Error;
 
 use crate::command::Key;
@@ -38,6 +38,80 @@ pub enum Reply {
     Batch(Option<Vec<Reply>>),
     /// It was refused; nothing changed.
     Error(CommandError),
+}
+
+const BATCH: u8 = 10;
+
+impl Wire for Reply {
+    fn encode(&self, out: &mut Encoder) {
+        match self {
+            Reply::Done => out.put_u8(0),
+            Reply::Skipped => out.put_u8(1),
+            Reply::Value(value) => tagged(2, value, out),
+            Reply::Values(values) => tagged(3, values, out),
+            Reply::Integer(number) => tagged(4, number, out),
+            Reply::Kind(kind) => tagged(5, kind, out),
+            Reply::Expires(expires) => tagged(6, expires, out),
+            Reply::Versions(versions) => tagged(7, versions, out),
+            Reply::Pairs(pairs) => tagged(8, pairs, out),
+            Reply::Keys { keys, next } => {
+                tagged(9, keys, out);
+                next.encode(out);
+            }
+            Reply::Batch(None) => tagged(BATCH, &false, out),
+            Reply::Batch(Some(replies)) => {
+                tagged(BATCH, &true, out);
+                replies.encode(out);
+            }
+            Reply::Error(error) => tagged(11, error, out),
+        }
+    }
+
+    fn decode(input: &mut Decoder) -> Result<Self, WireError> {
+        match input.u8()? {
+            BATCH if bool::decode(input)? => {
+                let members: Vec<Member> = Wire::decode(input)?;
+                Ok(Reply::Batch(Some(members.into_iter().map(|Member(reply)| reply).collect())))
+            }
+            BATCH => Ok(Reply::Batch(None)),
+            tag => decode_single(tag, input),
+        }
+    }
+}
+
+fn tagged(tag: u8, value: &impl Wire, out: &mut Encoder) {
+    out.put_u8(tag);
+    value.encode(out);
+}
+
+fn decode_single(tag: u8, input: &mut Decoder) -> Result<Reply, WireError> {
+    Ok(match tag {
+        0 => Reply::Done,
+        1 => Reply::Skipped,
+        2 => Reply::Value(Wire::decode(input)?),
+        3 => Reply::Values(Wire::decode(input)?),
+        4 => Reply::Integer(Wire::decode(input)?),
+        5 => Reply::Kind(Wire::decode(input)?),
+        6 => Reply::Expires(Wire::decode(input)?),
+        7 => Reply::Versions(Wire::decode(input)?),
+        8 => Reply::Pairs(Wire::decode(input)?),
+        9 => Reply::Keys { keys: Wire::decode(input)?, next: Wire::decode(input)? },
+        11 => Reply::Error(Wire::decode(input)?),
+        tag => return Err(WireError::Value { what: "Reply tag", found: tag.into() }),
+    })
+}
+
+/// A reply of a batch, which is no batch: forged bytes cannot recurse.
+struct Member(Reply);
+
+impl Wire for Member {
+    fn encode(&self, out: &mut Encoder) {
+        self.0.encode(out);
+    }
+    fn decode(input: &mut Decoder) -> Result<Self, WireError> {
+        let tag = input.u8()?;
+        decode_single(tag, input).map(Member)
+    }
 }
 
 /// The kinds of values.

@@ -1,0 +1,214 @@
+//! The state and its clock.
+//!
+//! **Time** is replicated: it comes with log positions and never goes back. A key whose deadline is not after the
+//! present is removed before anything else happens at that position, so that all replicas remove it at the same one.
+//! A read between two positions sees the state as of the last; [`Store::is_current`] tells whether the reader's own
+//! clock says that something it touches is overdue, and then the log must be asked.
+//!
+//! **Versions**: a key's version is the revision of its last change. Revisions grow with every write, so a key that is
+//! removed and made again never has a version twice.
+
+use std::fmt;
+
+use imbl::{OrdMap, OrdSet};
+use quorate_core::{Image, Wall, digest};
+
+use crate::command::{Command, Key};
+use crate::entry::{Entry, Value, detach};
+use crate::footprint::Extent;
+use crate::reply::{CommandError, Reply};
+use crate::snapshot::Frozen;
+
+/// The largest string, in bytes. The same at all replicas: whether a command is refused is part of its result.
+pub const VALUE_LIMIT: usize = 512 << 20;
+
+/// What the reads of one command may return together, in bytes: a short command that names a large value a thousand
+/// times must not become a reply that no replica can hold.
+pub const REPLY_LIMIT: usize = 1 << 30;
+
+/// The key-value state machine. A clone is a snapshot and costs the same for any size.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Store {
+    pub(crate) keys: OrdMap<Key, Entry>,
+    /// The deadline of each key that has one.
+    pub(crate) deadlines: OrdSet<(Wall, Key)>,
+    /// The latest time seen.
+    pub(crate) time: Wall,
+    /// The revision of the last write.
+    pub(crate) revision: u64,
+    /// The sum of [`Entry::bytes`].
+    pub(crate) bytes: usize,
+}
+
+impl Store {
+    /// An empty store, before anything happened.
+    pub fn new() -> Store {
+        Store::default()
+    }
+
+    /// Executes one command at a log position: first time moves on to `now` (a time in the past counts as the latest
+    /// one seen) and what is due expires, then the command happens.
+    ///
+    /// `revision` becomes the version of what it changes. Each write must have a larger one than all before; a read's
+    /// is ignored.
+    pub fn apply(&mut self, command: &Command, revision: u64, now: Wall) -> Reply {
+        self.advance(now);
+        match self.answer(command, &mut REPLY_LIMIT.clone()) {
+            Some(reply) => reply,
+            None => {
+                assert!(revision > self.revision, "revision {revision} comes after {}", self.revision);
+                self.revision = revision;
+                self.execute(command)
+            }
+        }
+    }
+
+    /// Answers a read from the present state. A write is refused as malformed.
+    pub fn read(&self, command: &Command) -> Reply {
+        self.answer(command, &mut REPLY_LIMIT.clone()).unwrap_or(Reply::Error(CommandError::Malformed))
+    }
+
+    /// Whether no key that the command touches is overdue on this wall clock. If one is, the log has to decide whether
+    /// it has expired; the present state cannot.
+    pub fn is_current(&self, command: &Command, wall: Wall) -> bool {
+        let Some(next) = self.next_expiry() else { return true };
+        if next > wall {
+            return true;
+        }
+        let footprint = command.footprint();
+        [footprint.reads(), footprint.writes()].into_iter().all(|extent| match extent {
+            Extent::Everything => false,
+            Extent::Keys(keys) => keys.as_slice().iter().all(|key| {
+                let deadline = self.keys.get(key).and_then(|entry| entry.deadline);
+                deadline.is_none_or(|deadline| deadline > wall)
+            }),
+        })
+    }
+
+    /// Moves time on, at a log position, and removes what is due. How many keys that were.
+    pub fn advance(&mut self, now: Wall) -> usize {
+        self.time = self.time.max(now);
+        let mut expired = 0;
+        while let Some((deadline, key)) = self.deadlines.get_min()
+            && *deadline <= self.time
+        {
+            let key = key.clone();
+            self.remove(&key);
+            expired += 1;
+        }
+        expired
+    }
+
+    /// When the next key expires, if one ever does.
+    pub fn next_expiry(&self) -> Option<Wall> {
+        self.deadlines.get_min().map(|(deadline, _)| *deadline)
+    }
+
+    /// The latest time seen.
+    pub fn time(&self) -> Wall {
+        self.time
+    }
+
+    /// The revision of the last write, 0 before the first.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// How many keys there are.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Whether there is no key.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// About how much memory the keys and values take, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// An image of the present, which later writes leave as it is. Costs the same for any size.
+    pub fn freeze(&self) -> Frozen {
+        Frozen::new(self)
+    }
+
+    /// A digest of the whole state: keys, values, versions, deadlines, the revision and the time. Reads everything.
+    pub fn digest(&self) -> u64 {
+        let image = self.freeze();
+        let mut cursor = bytes::Bytes::new();
+        let mut all = 0u64;
+        loop {
+            let piece = image.piece(&cursor, 1 << 20);
+            all = digest(&[all, digest(&piece.bytes)].map(u64::to_le_bytes).concat());
+            match piece.next {
+                Some(next) => cursor = next,
+                None => return all,
+            }
+        }
+    }
+
+    /// The version of a key, 0 if it is absent.
+    pub(crate) fn version(&self, key: &Key) -> u64 {
+        self.keys.get(key).map_or(0, |entry| entry.version)
+    }
+
+    /// Gives a key a value, at the present revision. A deadline that is not in the future removes the key.
+    pub(crate) fn set(&mut self, key: &Key, value: Value, deadline: Option<Wall>) {
+        if deadline.is_some_and(|deadline| deadline <= self.time) {
+            self.remove(key);
+            return;
+        }
+        let Some((key, entry)) = self.keys.get_key_value_mut(key) else {
+            let revision = self.revision;
+            self.insert(detach(key), Entry { value, created: revision, version: revision, deadline });
+            return;
+        };
+        self.bytes -= entry.bytes(key);
+        entry.value = value;
+        entry.version = self.revision;
+        if entry.deadline != deadline {
+            if let Some(old) = entry.deadline {
+                self.deadlines.remove(&(old, key.clone()));
+            }
+            if let Some(new) = deadline {
+                self.deadlines.insert((new, key.clone()));
+            }
+            entry.deadline = deadline;
+        }
+        self.bytes += entry.bytes(key);
+    }
+
+    /// Adds a key that is not there. The key must not share a large buffer.
+    pub(crate) fn insert(&mut self, key: Key, entry: Entry) {
+        self.bytes += entry.bytes(&key);
+        if let Some(deadline) = entry.deadline {
+            self.deadlines.insert((deadline, key.clone()));
+        }
+        let before = self.keys.insert(key, entry);
+        assert!(before.is_none(), "a key is inserted where none is");
+    }
+
+    /// Removes a key, if it is there.
+    pub(crate) fn remove(&mut self, key: &Key) -> Option<Entry> {
+        let entry = self.keys.remove(key)?;
+        self.bytes -= entry.bytes(key);
+        if let Some(deadline) = entry.deadline {
+            self.deadlines.remove(&(deadline, key.clone()));
+        }
+        Some(entry)
+    }
+}
+
+impl fmt::Debug for Store {
+    /// A summary: the state may be large.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store")
+            .field("keys", &self.keys.len())
+            .field("bytes", &self.bytes)
+            .field("revision", &self.revision)
+            .field("time", &self.time)
+            .finish_non_exhaustive()
+    }
+}

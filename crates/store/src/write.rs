@@ -1,0 +1,250 @@
+//! Commands that change something.
+
+use bytes::{Bytes, BytesMut};
+use quorate_core::Wall;
+
+use crate::command::{Command, Condition, Expiry, Key, Single};
+use crate::entry::{Entry, Hash, Value, detach};
+use crate::float;
+use crate::integer;
+use crate::read::count;
+use crate::reply::{CommandError, Reply};
+use crate::store::{REPLY_LIMIT, Store, VALUE_LIMIT};
+
+type Answer = Result<Reply, CommandError>;
+
+impl Store {
+    /// Executes a write at the present revision and time. An error changes nothing.
+    pub(crate) fn execute(&mut self, command: &Command) -> Reply {
+        match command {
+            Command::Batch { watched, commands } => self.batch(watched, commands),
+            command => self.execute_single(command).unwrap_or_else(Reply::Error),
+        }
+    }
+
+    fn execute_single(&mut self, command: &Command) -> Answer {
+        match command {
+            Command::Put { key, value, condition, expiry, old } => {
+                self.put(key, value, *condition, *expiry, *old)
+            }
+            Command::PutMany { pairs, if_none } => self.put_many(pairs, *if_none),
+            Command::Delete { keys } => {
+                Ok(count(keys.iter().filter(|key| self.remove(key).is_some()).count()))
+            }
+            Command::Take { key } => {
+                let value = self.get_string(key)?.cloned();
+                self.remove(key);
+                Ok(Reply::Value(value))
+            }
+            Command::Increment { key, by } => self.increment(key, *by),
+            Command::IncrementFloat { key, by } => self.increment_float(key, by),
+            Command::Append { key, value } => self.append(key, value),
+            Command::SetExpiry { key, expiry } => Ok(self.set_expiry(key, *expiry)),
+            Command::HashPut { key, fields, if_absent } => self.hash_put(key, fields, *if_absent),
+            Command::HashDelete { key, fields } => self.edit_hash(key, |hash| {
+                let removed = fields.iter().filter(|field| hash.remove(field)).count();
+                Ok((count(removed), removed > 0))
+            }),
+            Command::HashIncrement { key, field, by } => self.edit_hash(key, |hash| {
+                let sum = add(hash.get(field), *by, CommandError::FieldNotInteger)?;
+                hash.insert(field, Bytes::from(sum.to_string()));
+                Ok((Reply::Integer(sum), true))
+            }),
+            Command::Clear => {
+                self.keys.clear();
+                self.deadlines.clear();
+                self.bytes = 0;
+                Ok(Reply::Done)
+            }
+            // What reads does not come here, and a batch is no single command.
+            Command::Get { .. }
+            | Command::GetMany { .. }
+            | Command::GetRange { .. }
+            | Command::Length { .. }
+            | Command::Exists { .. }
+            | Command::KindOf { .. }
+            | Command::ExpiryOf { .. }
+            | Command::VersionsOf { .. }
+            | Command::HashGet { .. }
+            | Command::HashAll { .. }
+            | Command::HashLength { .. }
+            | Command::Scan { .. }
+            | Command::Count
+            | Command::RandomKey { .. }
+            | Command::Batch { .. } => Err(CommandError::Malformed),
+        }
+    }
+
+    fn batch(&mut self, watched: &[(Key, u64)], commands: &[Single]) -> Reply {
+        if !self.is_unchanged(watched) {
+            return Reply::Batch(None);
+        }
+        let mut budget = REPLY_LIMIT;
+        let reply = |Single(command): &Single| match command {
+            Command::Batch { .. } => Reply::Error(CommandError::Malformed),
+            command => match self.answer(command, &mut budget) {
+                Some(reply) => reply,
+                None => self.execute_single(command).unwrap_or_else(Reply::Error),
+            },
+        };
+        Reply::Batch(Some(commands.iter().map(reply).collect()))
+    }
+
+    fn put(&mut self, key: &Key, value: &Bytes, condition: Condition, expiry: Expiry, old: bool) -> Answer {
+        fits(value.len())?;
+        // The common put is one descent into the map; only these need to know what is there.
+        let looks = old || condition != Condition::Always || expiry == Expiry::Keep;
+        let entry = if looks { self.keys.get(key) } else { None };
+        let before = match entry {
+            Some(entry) if old => Some(entry.string()?.clone()),
+            _ => None,
+        };
+        let holds = match condition {
+            Condition::Always => true,
+            Condition::IfAbsent => entry.is_none(),
+            Condition::IfPresent => entry.is_some(),
+            Condition::IfVersion(version) => entry.map_or(0, |entry| entry.version) == version,
+        };
+        if holds {
+            let deadline = self.deadline(expiry, entry.and_then(|entry| entry.deadline));
+            self.set(key, Value::String(detach(value)), deadline);
+        }
+        Ok(match (old, holds) {
+            (true, _) => Reply::Value(before),
+            (false, true) => Reply::Done,
+            (false, false) => Reply::Skipped,
+        })
+    }
+
+    fn put_many(&mut self, pairs: &[(Key, Bytes)], if_none: bool) -> Answer {
+        pairs.iter().try_for_each(|(_, value)| fits(value.len()))?;
+        if if_none && pairs.iter().any(|(key, _)| self.keys.contains_key(key)) {
+            return Ok(Reply::Skipped);
+        }
+        for (key, value) in pairs {
+            self.set(key, Value::String(detach(value)), None);
+        }
+        Ok(Reply::Done)
+    }
+
+    fn increment(&mut self, key: &Key, by: i64) -> Answer {
+        let sum = add(self.get_string(key)?, by, CommandError::NotInteger)?;
+        self.replace(key, Bytes::from(sum.to_string()));
+        Ok(Reply::Integer(sum))
+    }
+
+    fn increment_float(&mut self, key: &Key, by: &Bytes) -> Answer {
+        let sum = Bytes::from(float::sum(self.get_string(key)?.map_or(b"0", |value| &value[..]), by)?);
+        self.replace(key, sum.clone());
+        Ok(Reply::Value(Some(sum)))
+    }
+
+    fn append(&mut self, key: &Key, value: &Bytes) -> Answer {
+        let len = self.get_string(key)?.map_or(0, Bytes::len) + value.len();
+        fits(len)?;
+        match self.keys.get_mut(key) {
+            Some(Entry { value: Value::String(string), version, .. }) => {
+                *string = joined(std::mem::take(string), value);
+                *version = self.revision;
+                self.bytes += value.len();
+            }
+            Some(Entry { value: Value::Hash(_), .. }) => return Err(CommandError::WrongType),
+            None => self.set(key, Value::String(detach(value)), None),
+        }
+        Ok(count(len))
+    }
+
+    fn set_expiry(&mut self, key: &Key, expiry: Expiry) -> Reply {
+        let Some(Entry { value, deadline: before, .. }) = self.keys.get(key) else { return count(0) };
+        let changes = match expiry {
+            Expiry::Never => before.is_some(),
+            Expiry::Keep => false,
+            Expiry::In(_) | Expiry::At(_) => true,
+        };
+        if changes {
+            let (value, deadline) = (value.clone(), self.deadline(expiry, *before));
+            self.set(key, value, deadline);
+        }
+        count(changes.into())
+    }
+
+    fn hash_put(&mut self, key: &Key, fields: &[(Bytes, Bytes)], if_absent: bool) -> Answer {
+        fields.iter().try_for_each(|(field, value)| fits(field.len().max(value.len())))?;
+        self.edit_hash(key, |hash| {
+            let (mut new, mut changed) = (0, false);
+            for (field, value) in fields {
+                if !(if_absent && hash.get(field).is_some()) {
+                    new += usize::from(hash.insert(field, detach(value)));
+                    changed = true;
+                }
+            }
+            Ok((count(new), changed))
+        })
+    }
+
+    /// Lets `edit` change the hash at a key, an empty one if it is absent; a hash without fields is none. `edit` tells
+    /// its reply and whether it changed anything, which it must not if it fails.
+    fn edit_hash(
+        &mut self,
+        key: &Key,
+        edit: impl FnOnce(&mut Hash) -> Result<(Reply, bool), CommandError>,
+    ) -> Answer {
+        let Some(entry) = self.keys.get_mut(key) else {
+            let mut hash = Hash::default();
+            let (reply, _) = edit(&mut hash)?;
+            if !hash.is_empty() {
+                self.set(key, Value::Hash(hash), None);
+            }
+            return Ok(reply);
+        };
+        let Value::Hash(hash) = &mut entry.value else { return Err(CommandError::WrongType) };
+        let before = hash.bytes();
+        let (reply, changed) = edit(hash)?;
+        self.bytes = self.bytes - before + hash.bytes();
+        let empty = hash.is_empty();
+        if changed {
+            entry.version = self.revision;
+        }
+        if empty {
+            self.remove(key);
+        }
+        Ok(reply)
+    }
+
+    /// Sets a string and leaves its deadline.
+    fn replace(&mut self, key: &Key, value: Bytes) {
+        let deadline = self.keys.get(key).and_then(|entry| entry.deadline);
+        self.set(key, Value::String(value), deadline);
+    }
+
+    /// When a key expires from now on.
+    fn deadline(&self, expiry: Expiry, before: Option<Wall>) -> Option<Wall> {
+        match expiry {
+            Expiry::Never => None,
+            Expiry::Keep => before,
+            Expiry::In(millis) => Some(Wall::from_millis(self.time.millis().saturating_add_signed(millis))),
+            Expiry::At(millis) => Some(Wall::from_millis(millis.max(0) as u64)),
+        }
+    }
+}
+
+fn fits(len: usize) -> Result<(), CommandError> {
+    if len > VALUE_LIMIT { Err(CommandError::TooLarge) } else { Ok(()) }
+}
+
+/// An integer in text plus another, absent as 0.
+fn add(text: Option<&Bytes>, by: i64, unreadable: CommandError) -> Result<i64, CommandError> {
+    let value = text.map_or(Some(0), |text| integer::parse(text)).ok_or(unreadable)?;
+    value.checked_add(by).ok_or(CommandError::Overflow)
+}
+
+/// One string after the other. In place if nobody else holds the first: appending byte by byte is not quadratic.
+fn joined(first: Bytes, second: &[u8]) -> Bytes {
+    let mut buffer = first.try_into_mut().unwrap_or_else(|shared| {
+        let mut copy = BytesMut::with_capacity(shared.len() + second.len());
+        copy.extend_from_slice(&shared);
+        copy
+    });
+    buffer.extend_from_slice(second);
+    buffer.freeze()
+}
