@@ -1,1 +1,26 @@
-//! What protocols are composed of: pure values with text-table tests.
+//! What protocols are composed of: pure values that take and return values. Only a protocol (or a whole machine
+//! such as [`clients::LeaderProxy`]) touches `Context`; parts that converse own a message enum that a protocol embeds.
+//!
+//! | part | what |
+//! |---|---|
+//! | [`ballot`], [`quorum`] | numbers with an owner; counting votes |
+//! | [`slots`] | the slot log of the MultiPaxos family: acceptor, learner, proposer |
+//! | [`lease`] | promises that outlive the belief in them |
+//! | [`election`] | when to suspect a leader |
+//! | [`batch`] | what a slot carries |
+//! | [`sessions`], [`state`] | exactly-once execution; store and sessions as one replicated state |
+//! | [`clients`] | the conversation between proxies and a leader, both sides |
+//! | [`catchup`] | missed decisions and snapshots |
+//! | [`settings`] | settings that protocols share |
+
+pub mod ballot;
+pub mod batch;
+pub mod catchup;
+pub mod clients;
+pub mod election;
+pub mod lease;
+pub mod quorum;
+pub mod sessions;
+pub mod settings;
+pub mod slots;
+pub mod state;

@@ -1,1 +1,5 @@
-//! One folder per replication protocol.
+//! One folder per replication protocol; [`registry`] holds one line each.
+
+pub mod multipaxos;
+pub mod registry;
+pub mod unreplicated;

@@ -241,3 +241,67 @@ impl Big {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::sum;
+    use crate::reply::CommandError;
+
+    #[test]
+    fn sums_are_those_of_long_double() {
+        let table = include_str!("../tests/tables/float.txt");
+        for line in table.lines().filter(|line| !line.starts_with('#')) {
+            let [a, b, expected] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+            let found = match sum(a.as_bytes(), b.as_bytes()) {
+                Err(CommandError::NotFinite) => "inf".to_owned(),
+                other => other.unwrap_or_else(|error| panic!("{line}: {error}")),
+            };
+            assert_eq!(found, expected, "{a} + {b}");
+        }
+    }
+
+    #[test]
+    fn large_sums_have_all_their_digits() {
+        let text = sum(b"1e4900", b"1e4900").unwrap();
+        assert_eq!(text.len(), 4901);
+        assert!(text.starts_with("20000000000000000000541662446138069966644810500815766869300586"));
+    }
+
+    #[test]
+    fn what_is_no_number_is_refused() {
+        let long = "1".repeat(super::LONGEST);
+        for text in [
+            "",
+            "-",
+            "+",
+            ".",
+            "e5",
+            ".e5",
+            "1e",
+            "1e+",
+            "1.2.3",
+            " 1",
+            "1 ",
+            "1a",
+            "--1",
+            "nan",
+            "NaN",
+            "1e5000",
+            "0x10",
+            "1e-5000",
+            "1e99999999999999999999",
+            "1\0",
+            &long,
+        ] {
+            assert_eq!(sum(text.as_bytes(), b"0"), Err(CommandError::NotFloat), "{text:?}");
+        }
+        assert_eq!(sum(b"0e99999999999999999999", b"0"), Ok("0".to_owned()));
+    }
+
+    #[test]
+    fn infinity_is_a_number_but_no_result() {
+        for text in ["inf", "-Infinity", "+INF"] {
+            assert_eq!(sum(text.as_bytes(), b"1"), Err(CommandError::NotFinite), "{text}");
+        }
+    }
+}

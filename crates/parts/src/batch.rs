@@ -1,0 +1,176 @@
+//! What one slot of a log carries: client entries that are executed together, under one time.
+
+use bytes::Bytes;
+use quorate_core::{Decoder, Encoder, ProcessId, Wall, Wire, WireError, wire_enum};
+
+/// One client's share of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// Opens a session for a proxy incarnation; repeating it while that session lives gives the same one.
+    Open {
+        /// Who asks.
+        proxy: ProcessId,
+        /// Drawn by this incarnation of the proxy.
+        nonce: u64,
+    },
+    /// A command under a session.
+    Write {
+        /// The session.
+        session: u64,
+        /// Its number in the session.
+        seq: u64,
+        /// Replies below this number need not be kept.
+        low: u64,
+        /// The encoded command; empty for none.
+        command: Bytes,
+    },
+}
+wire_enum!(Entry { 1 => Open { proxy, nonce }, 2 => Write { session, seq, low, command } });
+
+/// An encoded batch: `time (8) · entry · entry …`. An empty one (no bytes at all) is a **no-op**, which fills a slot
+/// without executing anything, not even the passing of time.
+#[derive(Debug)]
+pub struct Batch {
+    /// The leader's wall clock when it was proposed.
+    pub time: Wall,
+    /// What to execute, in order.
+    pub entries: Vec<Entry>,
+}
+
+impl Batch {
+    /// The value of a no-op.
+    pub fn noop() -> Bytes {
+        Bytes::new()
+    }
+
+    /// Reads a value; `None` for a no-op.
+    pub fn decode(value: &Bytes) -> Result<Option<Batch>, WireError> {
+        if value.is_empty() {
+            return Ok(None);
+        }
+        let mut input = Decoder::new(value.clone());
+        let time = Wall::decode(&mut input)?;
+        let mut entries = Vec::new();
+        while input.remaining() > 0 {
+            entries.push(Entry::decode(&mut input)?);
+        }
+        Ok(Some(Batch { time, entries }))
+    }
+}
+
+/// Collects entries until they are proposed.
+#[derive(Debug)]
+pub struct Builder {
+    entries: std::collections::VecDeque<Entry>,
+    bytes: usize,
+}
+
+/// How much one slot may carry. A single larger entry still goes, alone.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Entries in a batch.
+    pub entries: usize,
+    /// Bytes in a batch.
+    pub bytes: usize,
+}
+
+/// What an entry adds to a batch besides its command.
+const ENTRY_OVERHEAD: usize = 32;
+
+impl Builder {
+    /// Empty.
+    pub fn new() -> Builder {
+        Builder { entries: Default::default(), bytes: 0 }
+    }
+
+    /// Adds an entry.
+    pub fn push(&mut self, entry: Entry) {
+        self.bytes += size(&entry);
+        self.entries.push_back(entry);
+    }
+
+    /// Bytes waiting, about.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Takes as much as one slot may carry, stamped with a time. With nothing waiting, a batch that only tells time.
+    pub fn take(&mut self, limits: Limits, time: Wall) -> Bytes {
+        let mut out = Encoder::new();
+        time.encode(&mut out);
+        let mut taken = 0;
+        while let Some(entry) = self.entries.front() {
+            if taken > 0 && (taken == limits.entries || out.len() + size(entry) > limits.bytes) {
+                break;
+            }
+            entry.encode(&mut out);
+            self.bytes -= size(entry);
+            self.entries.pop_front();
+            taken += 1;
+        }
+        out.into_bytes()
+    }
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn size(entry: &Entry) -> usize {
+    match entry {
+        Entry::Open { .. } => ENTRY_OVERHEAD,
+        Entry::Write { command, .. } => ENTRY_OVERHEAD + command.len(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(seq: u64, len: usize) -> Entry {
+        Entry::Write { session: 1, seq, low: 1, command: vec![b'x'; len].into() }
+    }
+
+    #[test]
+    #[allow(clippy::type_complexity, reason = "a table")]
+    fn batches_respect_their_limits_and_keep_the_order() {
+        // entries waiting (command bytes) | limits (entries, bytes) | entries per batch
+        let table: [(&[usize], (usize, usize), &[usize]); 5] = [
+            (&[], (10, 1000), &[0]),
+            (&[10, 10, 10], (10, 1000), &[3]),
+            (&[10, 10, 10], (2, 1000), &[2, 1]),
+            (&[100, 100, 100], (10, 250), &[1, 1, 1]),
+            (&[5000, 10], (10, 1000), &[1, 1]),
+        ];
+        for (waiting, (entries, bytes), expected) in table {
+            let mut builder = Builder::new();
+            for (seq, len) in waiting.iter().enumerate() {
+                builder.push(write(seq as u64, *len));
+            }
+            let mut seen = Vec::new();
+            for count in expected {
+                let value = builder.take(Limits { entries, bytes }, Wall::from_millis(5));
+                let batch = Batch::decode(&value).unwrap().unwrap();
+                assert_eq!((batch.time, batch.entries.len()), (Wall::from_millis(5), *count), "{waiting:?}");
+                seen.extend(batch.entries);
+            }
+            assert!(builder.is_empty() && builder.bytes() == 0);
+            let all: Vec<_> = waiting.iter().enumerate().map(|(seq, len)| write(seq as u64, *len)).collect();
+            assert_eq!(seen, all);
+        }
+    }
+
+    #[test]
+    fn a_noop_is_not_a_batch_that_tells_time() {
+        assert!(Batch::decode(&Batch::noop()).unwrap().is_none());
+        let idle = Builder::new().take(Limits { entries: 1, bytes: 1 }, Wall::from_millis(1));
+        assert!(Batch::decode(&idle).unwrap().is_some());
+    }
+}

@@ -1,0 +1,175 @@
+//! The leader's side of the client conversation: admits each write once and in order, gathers them into batches,
+//! keeps reads until they can be served, and sends answers together.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use quorate_core::{NodeId, ProcessId, Wall};
+
+use crate::batch::{Builder, Entry, Limits};
+use crate::clients::message::{Ask, Message};
+use crate::sessions::Verdict;
+use crate::state::{Effect, Replicated};
+
+/// A read that has to be answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PendingRead {
+    /// Who asked.
+    pub proxy: ProcessId,
+    /// Of that incarnation.
+    pub nonce: u64,
+    /// As the proxy numbers it.
+    pub id: u64,
+    /// The encoded command.
+    pub command: Bytes,
+}
+
+/// What clients have asked of a leader. Volatile: whoever leads next is asked again.
+#[derive(Debug)]
+pub struct Intake {
+    me: NodeId,
+    builder: Builder,
+    /// Reads to serve at the next opportunity.
+    reads: Vec<PendingRead>,
+    read_bytes: usize,
+    /// Sessions with writes under way here: the next number to admit.
+    admitted: BTreeMap<u64, u64>,
+    /// Where a session's answers go.
+    routes: BTreeMap<u64, (ProcessId, u64)>,
+    answers: BTreeMap<(ProcessId, u64), Answer>,
+    notices: Vec<(ProcessId, Message)>,
+    max_bytes: usize,
+}
+
+#[derive(Debug, Default)]
+struct Answer {
+    writes: Vec<(u64, Bytes)>,
+    reads: Vec<(u64, Bytes)>,
+}
+
+impl Intake {
+    /// Holds about this many bytes; beyond, asks are dropped, and proxies repeat them later.
+    pub fn new(me: ProcessId, max_bytes: usize) -> Intake {
+        Intake {
+            me: me.replica().expect("a replica takes requests in"),
+            builder: Builder::new(),
+            reads: Vec::new(),
+            read_bytes: 0,
+            admitted: BTreeMap::new(),
+            routes: BTreeMap::new(),
+            answers: BTreeMap::new(),
+            notices: Vec::new(),
+            max_bytes,
+        }
+    }
+
+    /// A proxy asks the leader, whose state includes everything that was decided under earlier leaders.
+    pub fn on_ask(&mut self, proxy: ProcessId, ask: Ask, state: &Replicated) {
+        if ask.is_probe() {
+            self.redirect(proxy, ask.nonce, Some(self.me));
+            return;
+        }
+        let Ask { nonce, session, open, low, writes, reads } = ask;
+        for (id, command) in reads {
+            if self.read_bytes + command.len() <= self.max_bytes {
+                self.read_bytes += command.len();
+                self.reads.push(PendingRead { proxy, nonce, id, command });
+            }
+        }
+        if open {
+            self.builder.push(Entry::Open { proxy, nonce });
+        }
+        if session == 0 {
+            return;
+        }
+        let Some(executed) = state.sessions().next(session) else {
+            self.notices.push((proxy, Message::Expired { nonce, session }));
+            return;
+        };
+        self.routes.insert(session, (proxy, nonce));
+        let mut next = self.admitted.get(&session).copied().unwrap_or(0).max(executed);
+        for (seq, command) in writes {
+            if seq < next {
+                // In the log already; if executed, the answer was lost.
+                if let Verdict::Duplicate(reply) = state.sessions().check(session, seq) {
+                    self.answer(proxy, nonce).writes.push((seq, reply));
+                }
+            } else if seq == next && self.builder.bytes() + command.len() <= self.max_bytes {
+                self.builder.push(Entry::Write { session, seq, low, command });
+                next += 1;
+            } else {
+                // A gap (the proxy repeats from there), or too much is waiting.
+                break;
+            }
+        }
+        self.admitted.insert(session, next);
+    }
+
+    /// A proxy asks a replica that does not lead.
+    pub fn redirect(&mut self, proxy: ProcessId, nonce: u64, leader: Option<NodeId>) {
+        self.notices.push((proxy, Message::Leader { nonce, leader }));
+    }
+
+    /// Whether writes wait to be proposed.
+    pub fn has_writes(&self) -> bool {
+        !self.builder.is_empty()
+    }
+
+    /// A value for the next slot.
+    pub fn take_batch(&mut self, limits: Limits, time: Wall) -> Bytes {
+        self.builder.take(limits, time)
+    }
+
+    /// The reads that have come in since the last call.
+    pub fn take_reads(&mut self) -> Vec<PendingRead> {
+        self.read_bytes = 0;
+        std::mem::take(&mut self.reads)
+    }
+
+    /// What came of an entry of a slot that was executed here.
+    pub fn on_effect(&mut self, effect: Effect) {
+        match effect {
+            Effect::Opened { proxy, nonce, session } => {
+                self.notices.push((proxy, Message::Opened { nonce, session }));
+            }
+            Effect::Executed { session, seq, reply } => {
+                if let Some(&(proxy, nonce)) = self.routes.get(&session) {
+                    self.answer(proxy, nonce).writes.push((seq, reply));
+                }
+            }
+            Effect::NoSession { session } => {
+                self.admitted.remove(&session);
+                if let Some((proxy, nonce)) = self.routes.remove(&session) {
+                    self.notices.push((proxy, Message::Expired { nonce, session }));
+                }
+            }
+        }
+    }
+
+    /// A read is served.
+    pub fn on_read(&mut self, read: PendingRead, reply: Bytes) {
+        self.answer(read.proxy, read.nonce).reads.push((read.id, reply));
+    }
+
+    fn answer(&mut self, proxy: ProcessId, nonce: u64) -> &mut Answer {
+        self.answers.entry((proxy, nonce)).or_default()
+    }
+
+    /// Everything to send, one answer a proxy. Also forgets sessions that the state no longer has.
+    pub fn flush(&mut self, state: &Replicated) -> Vec<(ProcessId, Message)> {
+        if self.routes.len() > 2 * state.sessions().len() + 16 {
+            self.routes.retain(|session, _| state.sessions().next(*session).is_some());
+            self.admitted.retain(|session, _| state.sessions().next(*session).is_some());
+        }
+        let mut out = std::mem::take(&mut self.notices);
+        while let Some(((proxy, nonce), answer)) = self.answers.pop_first() {
+            out.push((proxy, Message::Answer { nonce, writes: answer.writes, reads: answer.reads }));
+        }
+        out
+    }
+
+    /// No longer leading: what waits will be asked again elsewhere.
+    pub fn clear(&mut self) {
+        *self = Intake::new(self.me.into(), self.max_bytes);
+    }
+}

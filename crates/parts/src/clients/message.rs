@@ -1,0 +1,95 @@
+//! What a proxy and a leader say to each other.
+
+use bytes::Bytes;
+use quorate_core::{NodeId, wire_enum, wire_struct};
+
+/// The client conversation; protocols embed it in their own messages.
+///
+/// `nonce` is drawn by each incarnation of a proxy: an answer to an earlier one is recognised and dropped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// Proxy → replica: do this.
+    Ask(Ask),
+    /// Replica → proxy: done. Each pair is a number from an [`Ask`] and the encoded reply.
+    Answer {
+        /// Of the ask.
+        nonce: u64,
+        /// Replies to writes, by their number in the session.
+        writes: Vec<(u64, Bytes)>,
+        /// Replies to reads, by the id the proxy gave them.
+        reads: Vec<(u64, Bytes)>,
+    },
+    /// Replica → proxy: the session is open.
+    Opened {
+        /// Of the ask.
+        nonce: u64,
+        /// The session's number, unique in the life of the group.
+        session: u64,
+    },
+    /// Replica → proxy: no such session exists (any more).
+    Expired {
+        /// Of the ask.
+        nonce: u64,
+        /// The session that was asked for.
+        session: u64,
+    },
+    /// Replica → proxy: I do not lead; try this one, if any.
+    Leader {
+        /// Of the ask.
+        nonce: u64,
+        /// Who leads, as far as the replica knows.
+        leader: Option<NodeId>,
+    },
+}
+
+/// A proxy's requests to the replica that it takes for the leader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// Of this incarnation of the proxy.
+    pub nonce: u64,
+    /// Its session; 0 if it has none yet, and then there are no writes.
+    pub session: u64,
+    /// Whether it wants a session to be opened.
+    pub open: bool,
+    /// Writes below this number are answered: their replies need not be kept.
+    pub low: u64,
+    /// Number in the session, and encoded command (empty: takes the number and does nothing).
+    pub writes: Vec<(u64, Bytes)>,
+    /// Id, and encoded command.
+    pub reads: Vec<(u64, Bytes)>,
+}
+
+impl Ask {
+    /// Whether it only wants to know who leads.
+    pub fn is_probe(&self) -> bool {
+        !self.open && self.writes.is_empty() && self.reads.is_empty()
+    }
+}
+
+wire_struct!(Ask { nonce, session, open, low, writes, reads });
+wire_enum!(Message {
+    1 => Ask(ask),
+    2 => Answer { nonce, writes, reads },
+    3 => Opened { nonce, session },
+    4 => Expired { nonce, session },
+    5 => Leader { nonce, leader },
+});
+
+/// A protocol's messages, of which some are the client conversation.
+pub trait Embeds: quorate_core::Message + From<Message> {
+    /// The client conversation's part, if this is one.
+    fn into_client(self) -> Option<Message>;
+}
+
+impl Message {
+    /// The name of its type.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Message::Ask(_) => "Ask",
+            Message::Answer { .. } => "Answer",
+            Message::Opened { .. } => "Opened",
+            Message::Expired { .. } => "Expired",
+            Message::Leader { .. } => "Leader",
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! The conversation between clients and the replica that serves them, for every protocol that has a leader.
+//!
+//! A proxy opens a *session* through the log, numbers its writes in it, and repeats them until they are answered.
+//! The session table is replicated state, so a write takes effect exactly once, in the order of its numbers,
+//! whoever leads. Reads need no session: they may be repeated freely.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`message`] | what proxy and leader say |
+//! | [`proxy`] | the client side: a whole machine, [`LeaderProxy`] |
+//! | [`streams`] | program order of each client connection, inside the proxy |
+//! | [`intake`] | the leader's side: admits, batches, answers |
+
+pub mod intake;
+pub mod message;
+pub mod proxy;
+pub mod streams;
+
+pub use intake::{Intake, PendingRead};
+pub use message::{Ask, Embeds, Message};
+pub use proxy::{LeaderProxy, ProxyConfig, ProxyTimer};

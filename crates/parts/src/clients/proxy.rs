@@ -1,0 +1,489 @@
+//! The client side of every protocol with a leader, as a machine: finds the leader, keeps a session, numbers writes,
+//! repeats what is not answered, keeps each client's program order, and gives up at the deadline.
+//!
+//! While the target answers, requests go to it. When it falls silent, or says that it does not lead and knows nobody
+//! else, the proxy *searches*: it holds requests back and asks one replica after the other who leads, in short
+//! intervals, until one says that it does.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use bytes::Bytes;
+use quorate_core::{
+    Access, Context, Failure, Machine, Never, NodeId, NodeSet, Outcome, ProcessId, Proxy, Request, RequestId,
+    Saved, Time,
+};
+
+use crate::clients::message::{Ask, Embeds, Message};
+use crate::clients::streams::Streams;
+use crate::sessions::{REFRESH, WINDOW};
+
+/// One message carries about this many bytes of commands, unless a single one is larger.
+const ASK_BYTES: usize = 1 << 20;
+/// The longest wait between repetitions.
+const MAX_PATIENCE: Duration = Duration::from_secs(2);
+
+/// What a proxy is told at its creation.
+#[derive(Clone, Debug)]
+pub struct ProxyConfig {
+    /// The replicas.
+    pub members: NodeSet,
+    /// Without an answer for this long, requests are repeated, to another replica if this one is silent.
+    pub patience: Duration,
+    /// Requests that may be under way; further ones are refused.
+    pub max_requests: usize,
+}
+
+/// A proxy's wake-ups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ProxyTimer {
+    /// Something may have to be repeated or given up.
+    Tick,
+    /// The session must not be forgotten although there is nothing to write.
+    Refresh,
+}
+
+/// See the file comment.
+#[derive(Debug)]
+pub struct LeaderProxy<M> {
+    config: ProxyConfig,
+    nonce: u64,
+    /// Whom it takes for the leader.
+    target: NodeId,
+    /// When the target was last heard, or chosen.
+    heard: Time,
+    /// Redirections since the last answer: two replicas may point at each other for a while.
+    redirects: usize,
+    /// Whether it is looking for a leader.
+    searching: bool,
+    patience: Duration,
+    /// When the next tick is due, if one is set.
+    tick: Option<Time>,
+    calls: BTreeMap<RequestId, Call>,
+    streams: Streams,
+    session: u64,
+    /// When an `open` was last sent, while there is no session.
+    opening: Option<Time>,
+    wrote: bool,
+    /// Writes without a number yet.
+    queue: VecDeque<RequestId>,
+    /// Writes under way; the first has number `low`.
+    writes: VecDeque<WriteCall>,
+    low: u64,
+    reads: BTreeMap<u64, ReadCall>,
+    next_read: u64,
+    /// Whether anything below has not been sent to the target.
+    unsent: bool,
+    _message: std::marker::PhantomData<fn() -> M>,
+}
+
+#[derive(Debug)]
+struct Call {
+    stream: u64,
+    access: Access,
+    deadline: Time,
+    command: Bytes,
+    place: Place,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Behind earlier requests of its stream.
+    Stream,
+    /// A write without a number.
+    Queue,
+    /// A write with this number.
+    Write(u64),
+    /// A read with this id.
+    Read(u64),
+}
+
+#[derive(Debug)]
+struct WriteCall {
+    /// Whom to answer; nobody any more once it was given up.
+    request: Option<RequestId>,
+    command: Bytes,
+    /// When it last went to the target.
+    sent: Option<Time>,
+    /// Whether any replica may have got it.
+    exposed: bool,
+    answered: bool,
+}
+
+#[derive(Debug)]
+struct ReadCall {
+    request: RequestId,
+    command: Bytes,
+    sent: Option<Time>,
+}
+
+impl<M: Embeds> LeaderProxy<M> {
+    fn start(&mut self, id: RequestId) {
+        let call = self.calls.get_mut(&id).expect("a call that starts is known");
+        match call.access {
+            Access::Read => {
+                let read = self.next_read;
+                self.next_read += 1;
+                call.place = Place::Read(read);
+                self.reads.insert(read, ReadCall { request: id, command: call.command.clone(), sent: None });
+            }
+            Access::Write => {
+                call.place = Place::Queue;
+                self.queue.push_back(id);
+            }
+        }
+        self.unsent = true;
+    }
+
+    fn finish(&mut self, id: RequestId, outcome: Outcome, cx: &mut Context<'_, Self>) {
+        let call = self.calls.remove(&id).expect("a call ends once");
+        cx.reply(id, outcome);
+        if call.place == Place::Stream {
+            self.streams.abandon(call.stream, id);
+        } else {
+            for ready in self.streams.ended(call.stream) {
+                self.start(ready);
+            }
+        }
+    }
+
+    fn give_up(&mut self, id: RequestId, cx: &mut Context<'_, Self>) {
+        match self.calls[&id].place {
+            Place::Stream => {}
+            Place::Queue => self.queue.retain(|queued| *queued != id),
+            Place::Read(read) => {
+                self.reads.remove(&read);
+            }
+            Place::Write(seq) => {
+                // Its number must be used, or the writes behind it would wait for ever. If the command itself has
+                // not been decided yet, nothing is decided in its place.
+                let write = &mut self.writes[(seq - self.low) as usize];
+                write.request = None;
+                write.command = Bytes::new();
+            }
+        }
+        self.finish(id, Outcome::Failed(Failure::TimedOut), cx);
+    }
+
+    fn on_write_reply(&mut self, seq: u64, reply: Bytes, cx: &mut Context<'_, Self>) {
+        let Some(index) = seq.checked_sub(self.low).map(|index| index as usize) else { return };
+        let Some(write) = self.writes.get_mut(index).filter(|write| !write.answered) else { return };
+        write.answered = true;
+        write.command = Bytes::new();
+        if let Some(request) = write.request.take() {
+            self.finish(request, Outcome::Done(reply), cx);
+        }
+        while self.writes.pop_front_if(|write| write.answered).is_some() {
+            self.low += 1;
+        }
+    }
+
+    fn on_expired(&mut self, cx: &mut Context<'_, Self>) {
+        self.session = 0;
+        self.opening = None;
+        self.low = 1;
+        let mut unexposed = VecDeque::new();
+        for write in std::mem::take(&mut self.writes) {
+            let Some(request) = write.request else { continue };
+            if write.exposed {
+                // It may have been executed under the session that is gone: repeating it could do it twice.
+                self.finish(request, Outcome::Failed(Failure::TimedOut), cx);
+            } else {
+                self.calls.get_mut(&request).expect("unanswered").place = Place::Queue;
+                unexposed.push_back(request);
+            }
+        }
+        unexposed.append(&mut self.queue);
+        self.queue = unexposed;
+        self.unsent = true;
+    }
+
+    fn retarget(&mut self, target: NodeId, now: Time) {
+        self.target = target;
+        self.heard = now;
+        self.searching = false;
+        self.patience = self.config.patience;
+        self.unsend();
+    }
+
+    /// Everything under way has to be sent (again).
+    fn unsend(&mut self) {
+        self.opening = None;
+        self.writes.iter_mut().for_each(|write| write.sent = None);
+        self.reads.values_mut().for_each(|read| read.sent = None);
+        self.unsent = true;
+    }
+
+    /// Gives numbers to queued writes and sends whatever the target has not got.
+    fn pump(&mut self, cx: &mut Context<'_, Self>) {
+        if !std::mem::take(&mut self.unsent) {
+            return;
+        }
+        if self.searching {
+            return;
+        }
+        let now = cx.now();
+        let mut open = false;
+        if self.session != 0 {
+            while (self.writes.len() as u64) < WINDOW {
+                let Some(id) = self.queue.pop_front() else { break };
+                let call = self.calls.get_mut(&id).expect("queued");
+                call.place = Place::Write(self.low + self.writes.len() as u64);
+                let command = std::mem::take(&mut call.command);
+                self.writes.push_back(WriteCall {
+                    request: Some(id),
+                    command,
+                    sent: None,
+                    exposed: false,
+                    answered: false,
+                });
+                self.wrote = true;
+            }
+        } else if !self.queue.is_empty() && self.opening.is_none() {
+            self.opening = Some(now);
+            open = true;
+        }
+        let mut ask = self.ask(open);
+        let mut bytes = 0;
+        for (index, write) in self.writes.iter_mut().enumerate() {
+            if write.sent.is_some() || write.answered {
+                continue;
+            }
+            write.sent = Some(now);
+            write.exposed = true;
+            bytes += write.command.len();
+            ask.writes.push((self.low + index as u64, write.command.clone()));
+            if bytes >= ASK_BYTES {
+                let next = Ask { open: false, writes: Vec::new(), reads: Vec::new(), ..ask };
+                cx.send(self.target, M::from(Message::Ask(std::mem::replace(&mut ask, next))));
+                bytes = 0;
+            }
+        }
+        // Reads are unsent only at the end of the map, except after a repetition: walk back from there.
+        for (id, read) in self.reads.iter_mut().rev() {
+            if read.sent.is_some() {
+                break;
+            }
+            read.sent = Some(now);
+            ask.reads.push((*id, read.command.clone()));
+        }
+        ask.reads.reverse();
+        if ask.open || !ask.writes.is_empty() || !ask.reads.is_empty() {
+            cx.send(self.target, M::from(Message::Ask(ask)));
+        }
+        self.wake_by(now + self.patience, cx);
+    }
+
+    fn ask(&self, open: bool) -> Ask {
+        Ask {
+            nonce: self.nonce,
+            session: self.session,
+            open,
+            low: self.low,
+            writes: Vec::new(),
+            reads: Vec::new(),
+        }
+    }
+
+    fn wake_by(&mut self, at: Time, cx: &mut Context<'_, Self>) {
+        if self.tick.is_none_or(|tick| at < tick) {
+            self.tick = Some(at);
+            cx.set_timer(ProxyTimer::Tick, at.since(cx.now()));
+        }
+    }
+
+    fn on_tick(&mut self, cx: &mut Context<'_, Self>) {
+        let now = cx.now();
+        self.tick = None;
+        let late: Vec<_> =
+            self.calls.iter().filter(|(_, call)| call.deadline <= now).map(|(&id, _)| id).collect();
+        for id in late {
+            self.give_up(id, cx);
+        }
+        if self.searching {
+            self.redirects = 0;
+            self.probe(next_after(self.config.members, self.target), cx);
+        } else if self.oldest_sent().is_some_and(|oldest| now.since(oldest) >= self.patience) {
+            self.redirects = 0;
+            if now.since(self.heard) >= self.config.patience {
+                self.searching = true;
+                self.probe(next_after(self.config.members, self.target), cx);
+            } else {
+                // The target lives: what is missing was lost, or waits long. Repeat, ever more patiently.
+                self.patience = (self.patience * 2).min(MAX_PATIENCE);
+                self.unsend();
+            }
+        }
+        self.pump(cx);
+        if self.calls.is_empty() && self.writes.is_empty() {
+            self.searching = false;
+            return;
+        }
+        let pace = if self.searching { self.config.patience / 4 } else { self.patience };
+        let deadline = self.calls.values().map(|call| call.deadline).min();
+        self.wake_by(deadline.unwrap_or(now + pace).min(now + pace), cx);
+    }
+
+    /// When the oldest of what is under way was last sent.
+    fn oldest_sent(&self) -> Option<Time> {
+        let write = self.writes.iter().find(|write| !write.answered).and_then(|write| write.sent);
+        let read = self.reads.values().filter_map(|read| read.sent).min();
+        [write, read, self.opening].into_iter().flatten().min()
+    }
+
+    fn probe(&mut self, target: NodeId, cx: &mut Context<'_, Self>) {
+        self.target = target;
+        let ask = self.ask(false);
+        cx.send(target, M::from(Message::Ask(ask)));
+    }
+
+    fn on_leader(&mut self, from: NodeId, leader: Option<NodeId>, cx: &mut Context<'_, Self>) {
+        let now = cx.now();
+        self.redirects += 1;
+        let known = leader.filter(|leader| self.config.members.contains(*leader));
+        match known {
+            Some(leader) if leader == from => self.retarget(leader, now),
+            Some(_) if self.redirects > self.config.members.len() => self.searching = true,
+            Some(leader) if self.searching => self.probe(leader, cx),
+            Some(leader) => self.retarget(leader, now),
+            None => self.searching = true,
+        }
+        if self.searching {
+            self.wake_by(now + self.config.patience / 4, cx);
+        }
+    }
+}
+
+fn next_after(members: NodeSet, node: NodeId) -> NodeId {
+    members.iter().find(|next| *next > node).or(members.iter().next()).expect("a group has members")
+}
+
+impl<M: Embeds> Machine for LeaderProxy<M> {
+    type Config = ProxyConfig;
+    type Message = M;
+    type Record = Never;
+    type Timer = ProxyTimer;
+
+    fn recover(config: ProxyConfig, _: Saved<Never>, cx: &mut Context<'_, Self>) -> Self {
+        let host = match cx.me() {
+            ProcessId::Proxy(proxy) => proxy.host(),
+            ProcessId::Replica(_) => None,
+        };
+        let target = host.filter(|host| config.members.contains(*host));
+        let nonce = cx.random().u64();
+        cx.set_timer(ProxyTimer::Refresh, REFRESH);
+        LeaderProxy {
+            target: target.or(config.members.iter().next()).expect("a group has members"),
+            patience: config.patience,
+            config,
+            nonce,
+            heard: cx.now(),
+            redirects: 0,
+            searching: false,
+            tick: None,
+            calls: BTreeMap::new(),
+            streams: Streams::default(),
+            session: 0,
+            opening: None,
+            wrote: false,
+            queue: VecDeque::new(),
+            writes: VecDeque::new(),
+            low: 1,
+            reads: BTreeMap::new(),
+            next_read: 1,
+            unsent: false,
+            _message: std::marker::PhantomData,
+        }
+    }
+
+    fn on_message(&mut self, from: ProcessId, message: M, cx: &mut Context<'_, Self>) {
+        let (Some(from), Some(message)) = (from.replica(), message.into_client()) else { return };
+        let now = cx.now();
+        match message {
+            Message::Answer { nonce, writes, reads } if nonce == self.nonce => {
+                if from == self.target {
+                    self.heard = now;
+                    self.redirects = 0;
+                    self.patience = self.config.patience;
+                }
+                for (seq, reply) in writes {
+                    self.on_write_reply(seq, reply, cx);
+                }
+                for (id, reply) in reads {
+                    if let Some(read) = self.reads.remove(&id) {
+                        self.finish(read.request, Outcome::Done(reply), cx);
+                    }
+                }
+            }
+            Message::Opened { nonce, session } if nonce == self.nonce && self.session == 0 => {
+                self.session = session;
+                self.opening = None;
+                self.heard = now;
+                self.unsent = true;
+            }
+            Message::Expired { nonce, session } if nonce == self.nonce && session == self.session => {
+                self.on_expired(cx);
+            }
+            Message::Leader { nonce, leader } if nonce == self.nonce && from == self.target => {
+                self.on_leader(from, leader, cx);
+            }
+            Message::Ask(_)
+            | Message::Answer { .. }
+            | Message::Opened { .. }
+            | Message::Expired { .. }
+            | Message::Leader { .. } => {}
+        }
+    }
+
+    fn on_timer(&mut self, timer: ProxyTimer, cx: &mut Context<'_, Self>) {
+        match timer {
+            ProxyTimer::Tick => self.on_tick(cx),
+            ProxyTimer::Refresh => {
+                if self.session != 0 && !std::mem::take(&mut self.wrote) && self.writes.is_empty() {
+                    self.writes.push_back(WriteCall {
+                        request: None,
+                        command: Bytes::new(),
+                        sent: None,
+                        exposed: false,
+                        answered: false,
+                    });
+                    self.unsent = true;
+                }
+                cx.set_timer(ProxyTimer::Refresh, REFRESH);
+            }
+        }
+    }
+
+    fn on_batch_end(&mut self, cx: &mut Context<'_, Self>) {
+        self.pump(cx);
+    }
+
+    fn check(&self) {
+        assert!(self.writes.len() as u64 <= WINDOW);
+        assert!(self.calls.len() <= self.config.max_requests);
+        assert!(self.session != 0 || self.writes.is_empty(), "numbers belong to a session");
+        assert!(self.reads.len() + self.queue.len() <= self.calls.len());
+    }
+}
+
+impl<M: Embeds> Proxy for LeaderProxy<M> {
+    fn on_request(&mut self, id: RequestId, request: Request, cx: &mut Context<'_, Self>) {
+        if self.calls.len() >= self.config.max_requests {
+            cx.reply(id, Outcome::Failed(Failure::Overloaded));
+            return;
+        }
+        let Request { stream, command, access, deadline } = request;
+        if self.calls.is_empty() {
+            // Nothing was outstanding: silence until now means nothing.
+            self.heard = cx.now();
+            self.patience = self.config.patience;
+        }
+        let call = Call { stream, access, deadline, command, place: Place::Stream };
+        let earlier = self.calls.insert(id, call);
+        assert!(earlier.is_none(), "request ids are unique");
+        if self.streams.begin(stream, id, access) {
+            self.start(id);
+        }
+        self.wake_by(deadline, cx);
+    }
+}

@@ -1,0 +1,106 @@
+//! When to suspect a leader. Timeouts are drawn anew each time, so that two replicas seldom stand at once, and whoever
+//! has heard a leader lately refuses to help replace it (Ongaro's thesis §4.2.3, §9.6).
+
+use std::time::Duration;
+
+use quorate_core::{Random, Settings, SettingsError, Time};
+
+/// Durations, equal at all replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// A leader speaks at least this often.
+    pub heartbeat: Duration,
+    /// The shortest silence that makes a follower suspicious; the longest is twice as much.
+    pub timeout: Duration,
+}
+
+impl Pace {
+    /// `heartbeat`, `election.timeout`.
+    pub fn from_settings(settings: &mut Settings) -> Result<Pace, SettingsError> {
+        let pace = Pace {
+            heartbeat: settings.duration("heartbeat", "100ms")?,
+            timeout: settings.duration("election.timeout", "500ms")?,
+        };
+        if pace.heartbeat < Duration::from_millis(1) || pace.timeout < 3 * pace.heartbeat {
+            let text =
+                "heartbeat must be at least 1ms, and election.timeout at least three times the heartbeat";
+            return Err(SettingsError::Conflict(text.to_owned()));
+        }
+        Ok(pace)
+    }
+}
+
+/// A follower's watch on its leader.
+#[derive(Clone, Debug)]
+pub struct Watch {
+    pace: Pace,
+    heard: Option<Time>,
+    /// Since when it has been waiting, and for how long it will.
+    since: Time,
+    patience: Duration,
+}
+
+impl Watch {
+    /// Nothing heard yet. At a first boot there is most likely no leader: it does not wait long for one.
+    pub fn new(pace: Pace, restarted: bool, now: Time, random: &mut Random) -> Watch {
+        let least = if restarted { pace.timeout } else { pace.heartbeat };
+        let patience = random.between(least, 2 * least);
+        Watch { pace, heard: None, since: now, patience }
+    }
+
+    /// The leader, or a candidate that this replica supports, has spoken.
+    pub fn heard(&mut self, now: Time) {
+        self.heard = Some(now);
+        self.since = now;
+    }
+
+    /// Whether a leader was heard so lately that nobody else should be helped.
+    pub fn has_leader(&self, now: Time) -> bool {
+        self.heard_within(self.pace.timeout, now)
+    }
+
+    /// Whether a leader was heard in the last while.
+    pub fn heard_within(&self, limit: Duration, now: Time) -> bool {
+        self.heard.is_some_and(|heard| now.since(heard) < limit)
+    }
+
+    /// How much longer to wait; `None` if it has been too long.
+    pub fn remaining(&self, now: Time) -> Option<Duration> {
+        self.patience.checked_sub(now.since(self.since)).filter(|rest| !rest.is_zero())
+    }
+
+    /// Waits anew, for another random while.
+    pub fn restart(&mut self, now: Time, random: &mut Random) -> Duration {
+        self.since = now;
+        self.patience = random.between(self.pace.timeout, 2 * self.pace.timeout);
+        self.patience
+    }
+
+    /// Forgets the leader: it has said that it stops.
+    pub fn forget(&mut self) {
+        self.heard = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn suspicion_comes_after_silence_and_goes_with_a_word() {
+        let ms = |millis: u64| Time::from_nanos(millis * 1_000_000);
+        let pace = Pace { heartbeat: Duration::from_millis(100), timeout: Duration::from_millis(500) };
+        let mut random = Random::new(1);
+        let mut watch = Watch::new(pace, true, ms(0), &mut random);
+        assert!(!watch.has_leader(ms(0)), "nobody was heard yet");
+        assert!(watch.remaining(ms(499)).is_some());
+        assert!(watch.remaining(ms(1000)).is_none());
+        watch.heard(ms(1000));
+        assert!(watch.has_leader(ms(1499)) && !watch.has_leader(ms(1500)));
+        assert!(watch.remaining(ms(1499)).is_some());
+        for _ in 0..100 {
+            let patience = watch.restart(ms(2000), &mut random);
+            assert!(patience >= pace.timeout && patience < 2 * pace.timeout);
+        }
+    }
+}

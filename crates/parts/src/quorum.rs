@@ -1,0 +1,106 @@
+//! Counting votes.
+
+use quorate_core::{NodeId, NodeSet};
+
+/// What a vote changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Not enough yet.
+    Pending,
+    /// Enough with this vote.
+    Reached,
+    /// There were enough before.
+    Already,
+}
+
+/// Votes of distinct voters towards a majority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tally {
+    voters: NodeSet,
+    votes: NodeSet,
+}
+
+impl Tally {
+    /// No vote yet, among these voters.
+    pub fn new(voters: NodeSet) -> Tally {
+        Tally { voters, votes: NodeSet::EMPTY }
+    }
+
+    /// Counts a vote; strangers and repetitions do not count.
+    pub fn add(&mut self, voter: NodeId) -> Verdict {
+        let before = self.reached();
+        if self.voters.contains(voter) {
+            self.votes.insert(voter);
+        }
+        match (before, self.reached()) {
+            (true, _) => Verdict::Already,
+            (false, true) => Verdict::Reached,
+            (false, false) => Verdict::Pending,
+        }
+    }
+
+    /// Whether a majority has voted.
+    pub fn reached(&self) -> bool {
+        self.votes.len() >= self.voters.majority()
+    }
+
+    /// Who has not voted.
+    pub fn missing(&self) -> NodeSet {
+        self.voters.iter().filter(|voter| !self.votes.contains(*voter)).collect()
+    }
+}
+
+/// The largest value that a majority of the voters has reached, given each one's; `None` for a voter is nothing.
+/// (The m-th largest.)
+pub fn majority_reached<T: Ord + Copy>(values: impl IntoIterator<Item = Option<T>>) -> Option<T> {
+    let mut values: Vec<_> = values.into_iter().collect();
+    let majority = values.len() / 2 + 1;
+    values.sort_unstable_by(|a, b| b.cmp(a));
+    values.get(majority - 1).copied().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each line: voters | votes in order | verdicts. `x` is a stranger.
+    const TABLE: &str = "
+        1      | 1         | R
+        12     | 1 1 2     | P P R
+        123    | 1 3 2     | P R A
+        123    | x 2 2 1   | P P P R
+        12345  | 5 4 5 1 2 | P P P R A
+    ";
+
+    #[test]
+    fn a_majority_of_distinct_voters_decides_once() {
+        let node = |c: char| NodeId::new(c.to_digit(36).unwrap().into()).unwrap();
+        for line in TABLE.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            let mut columns = line.split('|').map(str::trim);
+            let mut tally = Tally::new(columns.next().unwrap().chars().map(node).collect());
+            let votes = columns.next().unwrap().split(' ').map(|vote| node(vote.chars().next().unwrap()));
+            let verdicts: Vec<_> = votes
+                .map(|voter| match tally.add(voter) {
+                    Verdict::Pending => "P",
+                    Verdict::Reached => "R",
+                    Verdict::Already => "A",
+                })
+                .collect();
+            assert_eq!(verdicts.join(" "), columns.next().unwrap(), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_value_a_majority_has_reached() {
+        let table: [(&[Option<u8>], Option<u8>); 5] = [
+            (&[Some(5)], Some(5)),
+            (&[Some(5), None], None),
+            (&[Some(5), Some(3)], Some(3)),
+            (&[Some(5), None, Some(3)], Some(3)),
+            (&[Some(1), Some(2), Some(3), Some(4), None], Some(2)),
+        ];
+        for (values, expected) in table {
+            assert_eq!(majority_reached(values.iter().copied()), expected, "{values:?}");
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! The proposer's two phases, as values.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use quorate_core::{NodeId, NodeSet, Time, mutation};
+
+use crate::ballot::Ballot;
+use crate::batch::Batch;
+use crate::quorum::{Tally, Verdict};
+use crate::slots::log::Vote;
+
+/// Phase 1: collects what a majority has voted for, and says what must be proposed again.
+#[derive(Debug)]
+pub struct Preparation {
+    tally: Tally,
+    /// The highest vote of each slot.
+    votes: BTreeMap<u64, Vote>,
+    /// The longest prefix that a replier knows to be chosen, and which replier.
+    committed: (u64, Option<NodeId>),
+}
+
+/// What phase 1 found.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Prepared {
+    /// Slots up to here are known to be chosen, by `holder`.
+    pub committed: u64,
+    /// Who can be asked for them.
+    pub holder: NodeId,
+    /// Every slot above `committed` that may have been chosen, and the holes between them: propose these.
+    pub proposals: Vec<(u64, Bytes)>,
+}
+
+impl Preparation {
+    /// Nobody has replied.
+    pub fn new(members: NodeSet) -> Preparation {
+        Preparation { tally: Tally::new(members), votes: BTreeMap::new(), committed: (0, None) }
+    }
+
+    /// Who has not replied.
+    pub fn missing(&self) -> NodeSet {
+        self.tally.missing()
+    }
+
+    /// A replica has promised: it knows the slots up to `committed` to be chosen, and has these votes above. The result
+    /// comes with the reply that completes the majority.
+    pub fn on_reply(
+        &mut self,
+        from: NodeId,
+        committed: u64,
+        votes: impl IntoIterator<Item = (u64, Vote)>,
+    ) -> Option<Prepared> {
+        if self.committed.1.is_none() || committed > self.committed.0 {
+            self.committed = (committed, Some(from));
+        }
+        for (slot, vote) in votes {
+            let best = self.votes.entry(slot).or_insert_with(|| vote.clone());
+            if (vote.chosen, vote.ballot) > (best.chosen, best.ballot) {
+                *best = vote;
+            }
+        }
+        if self.tally.add(from) != Verdict::Reached {
+            return None;
+        }
+        let (committed, holder) = self.committed;
+        let mut votes = std::mem::take(&mut self.votes).split_off(&(committed + 1));
+        let last = votes.last_key_value().map_or(committed, |(&slot, _)| slot);
+        let proposals = (committed + 1..=last)
+            .filter_map(|slot| match votes.remove(&slot) {
+                Some(vote) => Some((slot, vote.value)),
+                None if mutation::active("slots/no-noop") => None,
+                None => Some((slot, Batch::noop())),
+            })
+            .collect();
+        Some(Prepared { committed, holder: holder.expect("a majority has replied"), proposals })
+    }
+}
+
+/// Phase 2: proposals of one ballot that are not chosen yet.
+#[derive(Debug)]
+pub struct Proposals {
+    ballot: Ballot,
+    members: NodeSet,
+    /// The slot of the first of `open`.
+    start: u64,
+    open: VecDeque<Option<Proposal>>,
+    count: usize,
+    bytes: usize,
+}
+
+/// A proposal under way.
+#[derive(Debug)]
+pub struct Proposal {
+    /// What is proposed.
+    pub value: Bytes,
+    tally: Tally,
+    /// When it was last sent.
+    pub sent: Time,
+}
+
+impl Proposal {
+    /// Who has not voted for it, as far as known.
+    pub fn missing(&self) -> NodeSet {
+        self.tally.missing()
+    }
+}
+
+impl Proposals {
+    /// None yet; the next free slot is `next`.
+    pub fn new(ballot: Ballot, members: NodeSet, next: u64) -> Proposals {
+        Proposals { ballot, members, start: next, open: VecDeque::new(), count: 0, bytes: 0 }
+    }
+
+    /// No slot below is under way.
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// The next free slot.
+    pub fn next(&self) -> u64 {
+        self.start + self.open.len() as u64
+    }
+
+    /// How many are under way.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Bytes under way.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Proposes a value for a slot at or above [`next`](Self::next); slots that are skipped stay empty.
+    pub fn propose(&mut self, slot: u64, value: Bytes, now: Time) {
+        assert!(slot >= self.next(), "one value a slot and ballot");
+        let skipped = (slot - self.next()) as usize;
+        self.open.extend(std::iter::repeat_with(|| None).take(skipped));
+        self.count += 1;
+        self.bytes += value.len();
+        self.open.push_back(Some(Proposal { value, tally: Tally::new(self.members), sent: now }));
+    }
+
+    /// A replica has voted for this ballot's proposal of a slot; the value, if it is chosen with this vote.
+    pub fn on_vote(&mut self, from: NodeId, ballot: Ballot, slot: u64) -> Option<Bytes> {
+        if ballot != self.ballot && !mutation::active("slots/count-across-ballots") {
+            return None;
+        }
+        let index = usize::try_from(slot.checked_sub(self.start)?).ok()?;
+        let open = self.open.get_mut(index)?;
+        if open.as_mut()?.tally.add(from) != Verdict::Reached {
+            return None;
+        }
+        let value = open.take().expect("present").value;
+        self.count -= 1;
+        self.bytes -= value.len();
+        while self.open.pop_front_if(|open| open.is_none()).is_some() {
+            self.start += 1;
+        }
+        Some(value)
+    }
+
+    /// Those under way, oldest first.
+    pub fn open(&mut self) -> impl Iterator<Item = (u64, &mut Proposal)> {
+        let start = self.start;
+        let open = self.open.iter_mut().enumerate();
+        open.filter_map(move |(index, proposal)| Some((start + index as u64, proposal.as_mut()?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(id: u64) -> NodeId {
+        NodeId::new(id).unwrap()
+    }
+
+    fn members() -> NodeSet {
+        (1..=3).map(node).collect()
+    }
+
+    fn ballot(counter: u64, id: u64) -> Ballot {
+        (0..counter).fold(Ballot::ZERO, |ballot, _| ballot.next(node(id)))
+    }
+
+    /// Replies as `node committed votes`, a vote as `slot:ballot:value` with `!` if it is known to be chosen; then what must
+    /// be proposed.
+    #[test]
+    fn phase_one_proposes_the_highest_votes_and_fills_holes() {
+        let table = "
+            1 0              / 2 0                      → 0@1
+            1 0 1:1:a        / 2 0                      → 0@1 1=a
+            1 0 1:1:a        / 3 0 1:2:b                → 0@1 1=b
+            1 0 1:2:a        / 3 0 1:1:b                → 0@1 1=a
+            1 0 3:1:c        / 2 0 1:1:a                → 0@1 1=a 2= 3=c
+            1 0 1:9:a 2:9:b  / 2 1 2:1:x                → 1@2 2=b
+            1 4              / 2 1 2:1:x 4:1:y          → 4@1
+            1 0 2:9:a        / 2 0 2:1:b!               → 0@1 1= 2=b
+        ";
+        for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            let (replies, expected) = line.split_once('→').unwrap();
+            let mut preparation = Preparation::new(members());
+            let mut result = None;
+            for reply in replies.split('/') {
+                let words: Vec<_> = reply.split_whitespace().collect();
+                let votes = words[2..].iter().map(|word| {
+                    let parts: Vec<_> = word.trim_end_matches('!').split(':').collect();
+                    let vote = Vote {
+                        ballot: ballot(parts[1].parse().unwrap(), 1),
+                        value: Bytes::copy_from_slice(parts[2].as_bytes()),
+                        chosen: word.ends_with('!'),
+                    };
+                    (parts[0].parse().unwrap(), vote)
+                });
+                let from = node(words[0].parse().unwrap());
+                assert!(result.is_none());
+                result = preparation.on_reply(from, words[1].parse().unwrap(), votes);
+            }
+            let result = result.expect("two of three have replied");
+            let proposals = result
+                .proposals
+                .iter()
+                .map(|(slot, value)| format!(" {slot}={}", String::from_utf8_lossy(value)));
+            let drawn = format!("{}@{}{}", result.committed, result.holder, proposals.collect::<String>());
+            assert_eq!(drawn, expected.trim(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_proposal_is_chosen_once_by_a_majority_of_its_own_ballot() {
+        let (mine, other) = (ballot(2, 1), ballot(1, 2));
+        let mut proposals = Proposals::new(mine, members(), 5);
+        let value = Bytes::from_static(b"v");
+        proposals.propose(5, value.clone(), Time::ZERO);
+        proposals.propose(7, value.clone(), Time::ZERO);
+        assert_eq!((proposals.next(), proposals.count(), proposals.bytes()), (8, 2, 2));
+        assert_eq!(proposals.on_vote(node(1), mine, 5), None);
+        assert_eq!(proposals.on_vote(node(2), other, 5), None, "another ballot's vote");
+        assert_eq!(proposals.on_vote(node(1), mine, 5), None, "the same voter again");
+        assert_eq!(proposals.on_vote(node(9), mine, 5), None, "a stranger");
+        assert_eq!(proposals.on_vote(node(3), mine, 5), Some(value));
+        assert_eq!(proposals.on_vote(node(2), mine, 5), None, "chosen before");
+        assert_eq!(proposals.on_vote(node(2), mine, 6), None, "nothing was proposed there");
+        assert_eq!((proposals.next(), proposals.count(), proposals.bytes()), (8, 1, 1));
+    }
+}

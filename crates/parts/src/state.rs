@@ -1,0 +1,350 @@
+//! The replicated state: the store and the client sessions, executed together, one log slot at a time.
+
+use std::fmt;
+
+use bytes::Bytes;
+use quorate_core::{
+    Decoder, Fact, Image, Piece, ProcessId, Snapshot, Wall, Wire, WireError, digest, mutation,
+};
+use quorate_store::{Command, CommandError, Loader, Reply, Store};
+
+use crate::batch::{Batch, Entry};
+use crate::sessions::{Sessions, SessionsImage, Verdict};
+
+/// Store and sessions as they are after the slots up to [`applied`](Replicated::applied).
+#[derive(Debug, Default)]
+pub struct Replicated {
+    store: Store,
+    sessions: Sessions,
+    applied: u64,
+    /// Counts executed commands: the revision that keys get as their version.
+    revision: u64,
+    time: Wall,
+}
+
+/// What came of one entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// A session is open.
+    Opened {
+        /// For whom.
+        proxy: ProcessId,
+        /// Of that incarnation.
+        nonce: u64,
+        /// Its number.
+        session: u64,
+    },
+    /// A command was executed, now or when it was here before.
+    Executed {
+        /// Its session.
+        session: u64,
+        /// Its number.
+        seq: u64,
+        /// The encoded reply.
+        reply: Bytes,
+    },
+    /// A command was not executed: its session is gone.
+    NoSession {
+        /// The session.
+        session: u64,
+    },
+}
+
+impl Replicated {
+    /// Executes the next slot and tells what came of each entry. With `facts`, also what checkers want to know.
+    ///
+    /// A value that does not decode is executed as a no-op: every replica has the same bytes and does the same.
+    pub fn apply(
+        &mut self,
+        slot: u64,
+        value: &Bytes,
+        mut each: impl FnMut(Effect),
+        mut note: impl FnMut(&dyn Fn() -> Fact),
+    ) {
+        assert_eq!(slot, self.applied + 1, "slots are executed in order, each once");
+        self.applied = slot;
+        note(&|| Fact::Applied { slot, digest: digest(value) });
+        let Ok(Some(batch)) = Batch::decode(value) else { return };
+        self.time = self.time.max(batch.time);
+        self.store.advance(self.time);
+        self.sessions.sweep(self.time);
+        for entry in batch.entries {
+            match entry {
+                Entry::Open { proxy, nonce } => {
+                    let session = self.sessions.open(proxy, nonce, self.time);
+                    each(Effect::Opened { proxy, nonce, session });
+                }
+                Entry::Write { session, seq, low, command } => match self.sessions.check(session, seq) {
+                    Verdict::Next => {
+                        let reply = self.execute(&command);
+                        if !command.is_empty() {
+                            note(&|| Fact::Executed { slot, command: digest(&command) });
+                        }
+                        self.sessions.record(session, low, reply.clone(), self.time);
+                        each(Effect::Executed { session, seq, reply });
+                    }
+                    Verdict::Duplicate(reply) => each(Effect::Executed { session, seq, reply }),
+                    Verdict::NoSession => each(Effect::NoSession { session }),
+                    // A gap cannot take effect before what it follows; its proxy repeats it.
+                    Verdict::Forgotten | Verdict::Gap => {}
+                },
+            }
+        }
+    }
+
+    fn execute(&mut self, command: &Bytes) -> Bytes {
+        if command.is_empty() {
+            return Bytes::new();
+        }
+        self.revision += 1;
+        let reply = match Command::from_bytes(command.clone()) {
+            Ok(command) => self.store.apply(&command, self.revision, self.time),
+            Err(_) => Reply::Error(CommandError::Malformed),
+        };
+        reply.to_bytes()
+    }
+
+    /// The reply to a read of the present state. `None` if a key it touches has outlived its time on this wall clock:
+    /// then the log must decide first whether it has expired.
+    pub fn read(&self, command: &Bytes, wall: Wall) -> Option<Bytes> {
+        let reply = match Command::from_bytes(command.clone()) {
+            Ok(command) if command.is_read_only() => {
+                if !self.store.is_current(&command, wall) {
+                    return None;
+                }
+                self.store.read(&command)
+            }
+            Ok(_) | Err(_) => Reply::Error(CommandError::Malformed),
+        };
+        Some(reply.to_bytes())
+    }
+
+    /// The reply to a read at a log position that came after it was asked.
+    pub fn read_now(&self, command: &Bytes) -> Bytes {
+        self.read(command, Wall::ZERO).expect("nothing expires before the epoch")
+    }
+
+    /// The last slot executed.
+    pub fn applied(&self) -> u64 {
+        self.applied
+    }
+
+    /// The sessions.
+    pub fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    /// When the next key expires, if one does.
+    pub fn next_expiry(&self) -> Option<Wall> {
+        self.store.next_expiry()
+    }
+
+    /// The slot and a digest of everything: equal slots mean equal digests at all replicas.
+    pub fn fingerprint(&self) -> (u64, u64) {
+        let sessions = digest(&self.sessions.image().to_bytes());
+        let words = [self.store.digest(), sessions, self.revision, self.time.millis()];
+        (self.applied, digest(&words.map(u64::to_le_bytes).concat()))
+    }
+
+    /// A frozen image of the present; cheap.
+    pub fn freeze(&self) -> Snapshot {
+        let sessions = match mutation::active("snapshot/no-sessions") {
+            true => Sessions::default().image(),
+            false => self.sessions.image(),
+        };
+        let head = (self.applied, self.revision, self.time, sessions);
+        std::sync::Arc::new(StateImage { head: head.to_bytes(), store: self.store.freeze() })
+    }
+
+    /// Back from an image that this program wrote.
+    pub fn load(image: &Snapshot) -> Result<Replicated, LoadError> {
+        let mut loading = Loading::default();
+        let mut cursor = Bytes::new();
+        loop {
+            let piece = image.piece(&cursor, PIECE);
+            loading.push(piece.bytes)?;
+            match piece.next {
+                Some(next) => cursor = next,
+                None => return loading.finish(),
+            }
+        }
+    }
+}
+
+/// Bytes in a piece, about, where the reader chooses.
+pub const PIECE: usize = 256 << 10;
+
+/// Why an image was refused.
+#[derive(Debug)]
+pub struct LoadError(String);
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+impl From<WireError> for LoadError {
+    fn from(error: WireError) -> Self {
+        LoadError(format!("the image's head cannot be read: {error}"))
+    }
+}
+
+/// Head first, then the store's own pieces; a cursor is one byte that says which, then the store's cursor.
+#[derive(Debug)]
+struct StateImage {
+    head: Bytes,
+    store: quorate_store::Frozen,
+}
+
+impl Image for StateImage {
+    fn piece(&self, cursor: &Bytes, limit: usize) -> Piece {
+        if cursor.is_empty() {
+            return Piece { bytes: self.head.clone(), next: Some(Bytes::from_static(b"s")) };
+        }
+        let piece = self.store.piece(&cursor.slice(1..), limit);
+        let next = piece.next.map(|next| [b"s", &next[..]].concat().into());
+        Piece { bytes: piece.bytes, next }
+    }
+}
+
+/// An image that is coming in piece by piece.
+#[derive(Debug, Default)]
+pub struct Loading {
+    head: Option<(u64, u64, Wall, SessionsImage)>,
+    store: Loader,
+}
+
+impl Loading {
+    /// The next piece.
+    pub fn push(&mut self, piece: Bytes) -> Result<(), LoadError> {
+        if self.head.is_some() {
+            return self.store.push(piece).map_err(|error| LoadError(error.to_string()));
+        }
+        let mut input = Decoder::new(piece);
+        self.head = Some((
+            Wire::decode(&mut input)?,
+            Wire::decode(&mut input)?,
+            Wire::decode(&mut input)?,
+            Wire::decode(&mut input)?,
+        ));
+        Ok(())
+    }
+
+    /// After the last piece.
+    pub fn finish(self) -> Result<Replicated, LoadError> {
+        let (applied, revision, time, sessions) =
+            self.head.ok_or_else(|| LoadError("the image is empty".to_owned()))?;
+        let store = self.store.finish().map_err(|error| LoadError(error.to_string()))?;
+        Ok(Replicated { store, sessions: Sessions::from_image(sessions), applied, revision, time })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quorate_core::ProxyId;
+    use quorate_store::{Condition, Expiry};
+
+    use super::*;
+    use crate::batch::{Builder, Limits};
+
+    const LIMITS: Limits = Limits { entries: 100, bytes: 1 << 20 };
+
+    fn put(key: &str, value: &str, expiry: Expiry) -> Bytes {
+        let (key, value) = (Bytes::copy_from_slice(key.as_bytes()), Bytes::copy_from_slice(value.as_bytes()));
+        Command::Put { key, value, condition: Condition::Always, expiry, old: false }.to_bytes()
+    }
+
+    fn get(key: &str) -> Bytes {
+        Command::Get { key: Bytes::copy_from_slice(key.as_bytes()) }.to_bytes()
+    }
+
+    fn value(text: &str) -> Bytes {
+        Reply::Value(Some(Bytes::copy_from_slice(text.as_bytes()))).to_bytes()
+    }
+
+    fn batch(entries: Vec<Entry>, millis: u64) -> Bytes {
+        let mut builder = Builder::new();
+        entries.into_iter().for_each(|entry| builder.push(entry));
+        builder.take(LIMITS, Wall::from_millis(millis))
+    }
+
+    fn open() -> Entry {
+        Entry::Open { proxy: ProxyId(1).into(), nonce: 5 }
+    }
+
+    fn write(seq: u64, command: Bytes) -> Entry {
+        Entry::Write { session: 1, seq, low: 1, command }
+    }
+
+    /// Applies batches to a fresh state; the effects of all of them.
+    fn run(values: &[Bytes]) -> (Replicated, Vec<Effect>) {
+        let (mut state, mut effects) = (Replicated::default(), Vec::new());
+        for (slot, value) in (1..).zip(values) {
+            state.apply(slot, value, |effect| effects.push(effect), |_| {});
+        }
+        (state, effects)
+    }
+
+    #[test]
+    fn a_repeated_write_gets_its_old_reply_and_does_nothing() {
+        let increment = Command::Increment { key: Bytes::from_static(b"n"), by: 1 }.to_bytes();
+        let value_of = |slot: u64| batch(vec![write(1, increment.clone())], slot);
+        let (state, effects) = run(&[batch(vec![open()], 1), value_of(2), value_of(3)]);
+        let reply = Reply::Integer(1).to_bytes();
+        let executed = Effect::Executed { session: 1, seq: 1, reply };
+        assert_eq!(effects[1..], [executed.clone(), executed]);
+        assert_eq!(state.read_now(&get("n")), value("1"));
+    }
+
+    #[test]
+    fn a_write_after_a_gap_or_without_a_session_does_nothing() {
+        let put = put("k", "v", Expiry::Never);
+        let (state, effects) =
+            run(&[batch(vec![write(1, put.clone())], 1), batch(vec![open(), write(2, put)], 2)]);
+        assert_eq!(effects[0], Effect::NoSession { session: 1 });
+        assert_eq!(effects.len(), 2, "a gap has no effect: {effects:?}");
+        assert_eq!(state.read_now(&get("k")), Reply::Value(None).to_bytes());
+    }
+
+    #[test]
+    fn keys_expire_at_log_positions_and_reads_near_the_end_are_left_to_the_log() {
+        let mut values = vec![batch(vec![open(), write(1, put("k", "v", Expiry::In(100)))], 1000)];
+        let (state, _) = run(&values);
+        assert_eq!(state.read(&get("k"), Wall::from_millis(1099)), Some(value("v")));
+        assert_eq!(state.read(&get("k"), Wall::from_millis(1100)), None, "the log must decide");
+        assert_eq!(state.read_now(&get("k")), value("v"), "until it has");
+        values.push(Batch::noop());
+        assert_eq!(run(&values).0.read_now(&get("k")), value("v"), "a no-op tells no time");
+        values.push(batch(vec![], 1100));
+        assert_eq!(run(&values).0.read_now(&get("k")), Reply::Value(None).to_bytes());
+    }
+
+    #[test]
+    fn replicated_time_never_goes_back() {
+        let expiring = put("k", "v", Expiry::In(100));
+        let (state, _) = run(&[batch(vec![open()], 5000), batch(vec![write(1, expiring)], 10)]);
+        assert_eq!(state.next_expiry(), Some(Wall::from_millis(5100)));
+    }
+
+    #[test]
+    fn a_snapshot_is_the_whole_state() {
+        let values: Vec<_> = std::iter::once(batch(vec![open()], 1))
+            .chain(
+                (1..200).map(|seq| batch(vec![write(seq, put(&format!("k{seq}"), "v", Expiry::In(9)))], 2)),
+            )
+            .collect();
+        let (mut state, _) = run(&values);
+        let image = state.freeze();
+        let print = state.fingerprint();
+        let mut back = Replicated::load(&image).unwrap();
+        assert_eq!(back.fingerprint(), print);
+        let more =
+            batch(vec![write(200, put("x", "y", Expiry::Never)), write(7, put("x", "z", Expiry::Never))], 3);
+        state.apply(201, &more, |_| {}, |_| {});
+        back.apply(201, &more, |_| {}, |_| {});
+        assert_eq!(back.fingerprint(), state.fingerprint(), "and goes on alike");
+    }
+}

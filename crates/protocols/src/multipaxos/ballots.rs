@@ -1,0 +1,195 @@
+//! How a ballot comes to be promised: polls, candidates, phase 1.
+
+use quorate_core::{Context, Fact, NodeId, NodeSet};
+use quorate_parts::ballot::Ballot;
+use quorate_parts::quorum::{Tally, Verdict};
+use quorate_parts::slots::{Preparation, Vote};
+
+use super::replica::{Replica, Role, Timer};
+use super::{Message, RETRANSMIT, Record};
+
+/// A poll under way.
+#[derive(Debug)]
+pub struct Polling {
+    ballot: Ballot,
+    tally: Tally,
+}
+
+impl Replica {
+    /// Somebody is in this ballot. A higher one than the promised is to be promised; what this replica led or stood for
+    /// is over.
+    pub(super) fn see(&mut self, ballot: Ballot, cx: &mut Context<'_, Self>) {
+        self.highest = self.highest.max(ballot);
+        // An own ballot is taken by `step_up` alone, once.
+        if ballot > self.wanted && ballot.node() != Some(self.me) {
+            self.wanted = ballot;
+            self.prepare_from = None;
+            self.stop_leading(cx);
+            self.adopt(cx);
+        }
+    }
+
+    /// Promises the wanted ballot, unless a lease to another still binds: then asks for it back, and tries again later.
+    pub(super) fn adopt(&mut self, cx: &mut Context<'_, Self>) {
+        if self.wanted <= self.promised {
+            return;
+        }
+        let now = cx.now();
+        if now < self.bound_until {
+            cx.set_timer(Timer::Lease, self.bound_until.since(now));
+            return;
+        }
+        if let Some(until) = self.release_lease(cx) {
+            cx.set_timer(Timer::Lease, until.since(now).min(RETRANSMIT));
+            return;
+        }
+        self.forget_votes();
+        self.promised = self.wanted;
+        self.persist(Record::Promise(self.promised), cx);
+        self.watch.heard(now);
+        let ballot = self.promised;
+        if ballot.node() == Some(self.me) {
+            self.role = Role::Candidate(Preparation::new(self.config.members));
+            self.send_prepare(self.config.members, cx);
+            cx.set_timer(Timer::Retransmit, RETRANSMIT);
+        } else {
+            self.role = Role::Follower;
+            if let Some(from) = self.prepare_from.take() {
+                self.reply_to_prepare(from, cx);
+            }
+        }
+    }
+
+    /// Takes a ballot above any seen.
+    pub(super) fn step_up(&mut self, cx: &mut Context<'_, Self>) {
+        if self.draining {
+            return;
+        }
+        self.stop_leading(cx);
+        self.wanted = self.highest.max(self.wanted).next(self.me);
+        self.highest = self.wanted;
+        self.prepare_from = None;
+        self.adopt(cx);
+    }
+
+    pub(super) fn on_election_timer(&mut self, cx: &mut Context<'_, Self>) {
+        let now = cx.now();
+        let leads = matches!(self.role, Role::Leader(_));
+        if let Some(rest) = self.watch.remaining(now).filter(|_| self.config.members.len() > 1) {
+            cx.set_timer(Timer::Election, rest);
+            return;
+        }
+        let patience = self.watch.restart(now, cx.random());
+        cx.set_timer(Timer::Election, patience);
+        if leads || self.draining {
+            return;
+        }
+        let mut tally = Tally::new(self.config.members);
+        let ballot = self.highest.max(self.wanted).next(self.me);
+        if tally.add(self.me) == Verdict::Reached {
+            self.step_up(cx);
+            return;
+        }
+        self.role = Role::Polling(Polling { ballot, tally });
+        cx.send_all(self.config.members.without(self.me), Message::Poll { ballot });
+    }
+
+    pub(super) fn on_poll(&mut self, from: NodeId, ballot: Ballot, cx: &mut Context<'_, Self>) {
+        let leads = matches!(self.role, Role::Leader(_));
+        let granted = !leads && !self.watch.has_leader(cx.now());
+        cx.send(from, Message::PollReply { ballot, granted, highest: self.highest });
+    }
+
+    pub(super) fn on_poll_reply(
+        &mut self,
+        from: NodeId,
+        ballot: Ballot,
+        granted: bool,
+        highest: Ballot,
+        cx: &mut Context<'_, Self>,
+    ) {
+        self.highest = self.highest.max(highest);
+        if let Role::Polling(polling) = &mut self.role
+            && polling.ballot == ballot
+            && granted
+            && polling.tally.add(from) == Verdict::Reached
+        {
+            self.role = Role::Follower;
+            self.step_up(cx);
+        }
+    }
+
+    // Phase 1 ----------------------------------------------------------------------------------------------------
+
+    fn send_prepare(&self, to: NodeSet, cx: &mut Context<'_, Self>) {
+        let from = self.log.committed() + 1;
+        cx.send_all(to, Message::Prepare { ballot: self.promised, from });
+    }
+
+    /// Phase 1a again, to those who have not replied.
+    pub(super) fn repeat_prepare(&mut self, cx: &mut Context<'_, Self>) {
+        if let Role::Candidate(preparation) = &self.role {
+            let missing = preparation.missing();
+            self.send_prepare(missing, cx);
+        }
+    }
+
+    /// Phase 1b.
+    pub(super) fn on_prepare(&mut self, from: NodeId, ballot: Ballot, slot: u64, cx: &mut Context<'_, Self>) {
+        if ballot.node() != Some(from) {
+            return;
+        }
+        if ballot < self.promised || ballot < self.wanted {
+            cx.send(from, Message::Reject { promised: self.promised.max(self.wanted) });
+            return;
+        }
+        self.see(ballot, cx);
+        if ballot == self.promised {
+            self.watch.heard(cx.now());
+            self.reply_to_prepare(slot, cx);
+        } else if ballot == self.wanted {
+            self.prepare_from = Some(slot);
+        }
+    }
+
+    /// Everything that a later ballot must respect.
+    fn reply_to_prepare(&mut self, from: u64, cx: &mut Context<'_, Self>) {
+        let candidate = self.promised.node().expect("a promised ballot has an owner");
+        let committed = self.log.committed();
+        let votes =
+            self.log.votes(from.max(committed + 1)).map(|(slot, vote)| (slot, vote.clone())).collect();
+        cx.send(candidate, Message::PrepareReply { ballot: self.promised, committed, votes });
+    }
+
+    pub(super) fn on_prepare_reply(
+        &mut self,
+        from: NodeId,
+        ballot: Ballot,
+        committed: u64,
+        votes: Vec<(u64, Vote)>,
+        cx: &mut Context<'_, Self>,
+    ) {
+        if ballot != self.promised || self.wanted > self.promised {
+            return;
+        }
+        if let Role::Candidate(preparation) = &mut self.role
+            && let Some(prepared) = preparation.on_reply(from, committed, votes)
+        {
+            self.begin_to_lead(prepared, cx);
+        }
+    }
+
+    /// No longer leads or stands.
+    pub(super) fn stop_leading(&mut self, cx: &mut Context<'_, Self>) {
+        if let Role::Leader(leading) = &self.role {
+            let had_lease = leading.reads_until.is_some();
+            self.intake.clear();
+            cx.cancel_timer(Timer::Heartbeat);
+            cx.cancel_timer(Timer::Retransmit);
+            cx.cancel_timer(Timer::Announce);
+            cx.note(|| Fact::Follows);
+            self.note_beliefs_ended(had_lease, cx);
+        }
+        self.role = Role::Follower;
+    }
+}

@@ -1,0 +1,24 @@
+//! What must always hold at one replica, asserted after every step of the simulator.
+
+use super::replica::{Replica, Role};
+
+pub(super) fn check(replica: &Replica) {
+    replica.log.check();
+    let Replica { promised, wanted, highest, log, state, role, me, .. } = replica;
+    assert!(wanted <= highest && promised <= highest, "the highest ballot seen is at least those in use");
+    assert!(state.applied() == log.committed(), "what is chosen without holes is executed");
+    assert!(state.applied() + 1 >= log.start(), "only what is executed is cut off");
+    for (slot, vote) in log.votes(log.committed() + 1) {
+        assert!(vote.ballot <= *promised, "slot {slot}: a vote above the promise");
+    }
+    match role {
+        Role::Follower | Role::Polling(_) => {}
+        Role::Candidate(_) | Role::Leader(_) => {
+            assert!(promised.node() == Some(*me), "leads or stands in its own ballot only");
+            assert!(wanted <= promised, "stops when it sees a higher ballot");
+        }
+    }
+    if let Role::Leader(leading) = role {
+        assert!(leading.proposals.next() > leading.recovered, "new values go above what phase 1 found");
+    }
+}

@@ -1,0 +1,273 @@
+//! What MultiPaxos replicas and proxies say, and what must be durable before they say it.
+
+use bytes::Bytes;
+use quorate_core::{Release, wire_enum};
+use quorate_parts::ballot::Ballot;
+use quorate_parts::clients::Embeds;
+use quorate_parts::slots::Vote;
+use quorate_parts::{catchup, clients, lease};
+
+/// A message. Numbers are slots unless they say otherwise.
+#[derive(Clone, Debug)]
+pub enum Message {
+    /// Between proxies and replicas.
+    Client(clients::Message),
+    /// Between a follower that grants and the leader that holds a lease.
+    Lease(lease::Message),
+    /// Between a replica that is behind and one that is not.
+    Catchup(catchup::Message),
+    /// Would you support me in this ballot? Binds nobody.
+    Poll {
+        /// That I would take.
+        ballot: Ballot,
+    },
+    /// Answer to `Poll`.
+    PollReply {
+        /// Of the poll.
+        ballot: Ballot,
+        /// Yes: I have not heard a leader lately.
+        granted: bool,
+        /// The highest I have seen.
+        highest: Ballot,
+    },
+    /// Phase 1a.
+    Prepare {
+        /// To promise.
+        ballot: Ballot,
+        /// Votes below this slot are of no interest.
+        from: u64,
+    },
+    /// Phase 1b: I vote in no lower ballot any more.
+    PrepareReply {
+        /// That is promised.
+        ballot: Ballot,
+        /// All slots up to here are chosen; I can tell their values.
+        committed: u64,
+        /// My votes above.
+        votes: Vec<(u64, Vote)>,
+    },
+    /// Phase 2a.
+    Accept {
+        /// Of the leader.
+        ballot: Ballot,
+        /// Where.
+        slot: u64,
+        /// What.
+        value: Bytes,
+        /// All slots up to here are chosen.
+        committed: u64,
+    },
+    /// Phase 2b: my votes in these ranges of slots (inclusive).
+    AcceptReply {
+        /// In which they were cast.
+        ballot: Ballot,
+        /// First and last.
+        slots: Vec<(u64, u64)>,
+    },
+    /// I have promised a higher ballot.
+    Reject {
+        /// That one.
+        promised: Ballot,
+    },
+    /// All slots up to here are chosen, soon after it became so.
+    Commit {
+        /// Of the leader.
+        ballot: Ballot,
+        /// The last.
+        committed: u64,
+    },
+    /// I still lead; and as `Commit`.
+    Heartbeat {
+        /// Of the leader.
+        ballot: Ballot,
+        /// The last.
+        committed: u64,
+    },
+    /// Answer to `Heartbeat`.
+    HeartbeatReply {
+        /// Of the leader.
+        ballot: Ballot,
+        /// How far I have got.
+        committed: u64,
+    },
+    /// The leader stops; you are the furthest: take over.
+    StepUp {
+        /// Of the leader.
+        ballot: Ballot,
+    },
+}
+
+wire_enum!(Message {
+    1 => Client(message),
+    2 => Lease(message),
+    3 => Catchup(message),
+    4 => Poll { ballot },
+    5 => PollReply { ballot, granted, highest },
+    6 => Prepare { ballot, from },
+    7 => PrepareReply { ballot, committed, votes },
+    8 => Accept { ballot, slot, value, committed },
+    9 => AcceptReply { ballot, slots },
+    10 => Reject { promised },
+    11 => Commit { ballot, committed },
+    12 => Heartbeat { ballot, committed },
+    13 => HeartbeatReply { ballot, committed },
+    14 => StepUp { ballot },
+});
+
+impl quorate_core::Message for Message {
+    fn release(&self) -> Release {
+        match self {
+            // The candidate's own promise: a restarted leader must take a fresh ballot.
+            Message::Prepare { .. } => Release::AfterSync,
+            // The promise, and every vote it reports.
+            Message::PrepareReply { .. } => Release::AfterSync,
+            // The votes.
+            Message::AcceptReply { .. } => Release::AfterSync,
+            // Shows only what a majority has on disk.
+            Message::Client(_) => Release::Now,
+            // A restarted grantor waits out every promise it can have made.
+            Message::Lease(_) => Release::Now,
+            // Only what is chosen; durable at a majority.
+            Message::Catchup(_)
+            | Message::Commit { .. }
+            | Message::Heartbeat { .. }
+            | Message::HeartbeatReply { .. } => Release::Now,
+            // The proposal's ballot is durable at its owner since `Prepare`.
+            Message::Accept { .. } => Release::Now,
+            // Bind nobody.
+            Message::Poll { .. }
+            | Message::PollReply { .. }
+            | Message::Reject { .. }
+            | Message::StepUp { .. } => Release::Now,
+        }
+    }
+
+    fn kind(&self) -> &'static str {
+        match self {
+            Message::Client(message) => message.kind(),
+            Message::Lease(message) => message.kind(),
+            Message::Catchup(message) => message.kind(),
+            Message::Poll { .. } => "Poll",
+            Message::PollReply { .. } => "PollReply",
+            Message::Prepare { .. } => "Prepare",
+            Message::PrepareReply { .. } => "PrepareReply",
+            Message::Accept { .. } => "Accept",
+            Message::AcceptReply { .. } => "AcceptReply",
+            Message::Reject { .. } => "Reject",
+            Message::Commit { .. } => "Commit",
+            Message::Heartbeat { .. } => "Heartbeat",
+            Message::HeartbeatReply { .. } => "HeartbeatReply",
+            Message::StepUp { .. } => "StepUp",
+        }
+    }
+}
+
+impl From<clients::Message> for Message {
+    fn from(message: clients::Message) -> Self {
+        Message::Client(message)
+    }
+}
+
+impl Embeds for Message {
+    fn into_client(self) -> Option<clients::Message> {
+        match self {
+            Message::Client(message) => Some(message),
+            _ => None,
+        }
+    }
+}
+
+/// What an acceptor must remember.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// No vote below this ballot any more.
+    Promise(Ballot),
+    /// A vote.
+    Vote {
+        /// Where.
+        slot: u64,
+        /// In which ballot.
+        ballot: Ballot,
+        /// For what.
+        value: Bytes,
+    },
+    /// A decision that differs from the own vote, or there was none.
+    Learned {
+        /// Where.
+        slot: u64,
+        /// The ballot promised at the time.
+        ballot: Ballot,
+        /// What was chosen.
+        value: Bytes,
+    },
+    /// All slots up to here are chosen, as recorded before. Saves work after a restart; safety does not need it.
+    Committed(u64),
+    /// A snapshot up to this slot came from a peer and is not on this disk: what is recorded for slots up to
+    /// there are votes, not decisions.
+    Installed(u64),
+}
+wire_enum!(Record {
+    1 => Promise(ballot),
+    2 => Vote { slot, ballot, value },
+    3 => Learned { slot, ballot, value },
+    4 => Committed(slot),
+    5 => Installed(slot),
+});
+
+#[cfg(test)]
+mod tests {
+    use quorate_core::{Decoder, Message as _, NodeId, Random, Wire};
+
+    use super::*;
+
+    fn samples() -> Vec<Message> {
+        let ballot = Ballot::ZERO.next(NodeId::new(2).unwrap());
+        let value = Bytes::from_static(b"value");
+        let vote = Vote { ballot, value: value.clone(), chosen: true };
+        let reads = vec![(9, value.clone())];
+        let ask = clients::Ask { nonce: 1, session: 2, open: true, low: 3, writes: vec![], reads };
+        vec![
+            Message::Client(clients::Message::Ask(ask)),
+            Message::Lease(lease::Message::Renew { number: 1, guard: 2, nonce: 3, seq: 4 }),
+            Message::Catchup(catchup::Message::Values { from: 1, values: vec![value.clone(), Bytes::new()] }),
+            Message::Poll { ballot },
+            Message::PollReply { ballot, granted: true, highest: ballot },
+            Message::Prepare { ballot, from: 7 },
+            Message::PrepareReply { ballot, committed: 6, votes: vec![(7, vote)] },
+            Message::Accept { ballot, slot: 8, value, committed: 6 },
+            Message::AcceptReply { ballot, slots: vec![(8, 9), (11, 11)] },
+            Message::Reject { promised: ballot },
+            Message::Commit { ballot, committed: 8 },
+            Message::Heartbeat { ballot, committed: 8 },
+            Message::HeartbeatReply { ballot, committed: 8 },
+            Message::StepUp { ballot },
+        ]
+    }
+
+    #[test]
+    fn every_message_survives_the_wire_and_no_cut_of_it_does() {
+        for message in samples() {
+            let bytes = message.to_bytes();
+            let back = Message::from_bytes(bytes.clone()).unwrap();
+            assert_eq!(format!("{back:?}"), format!("{message:?}"));
+            for cut in 0..bytes.len() {
+                assert!(Message::from_bytes(bytes.slice(..cut)).is_err(), "{} cut at {cut}", message.kind());
+            }
+        }
+    }
+
+    #[test]
+    fn arbitrary_and_damaged_bytes_give_errors_not_panics() {
+        let mut random = Random::new(3);
+        for round in 0..20_000 {
+            let samples = samples();
+            let mut bytes = samples[round % samples.len()].to_bytes().to_vec();
+            for _ in 0..random.range(1..4) {
+                let at = random.range(0..bytes.len() as u64) as usize;
+                bytes[at] = random.u64() as u8;
+            }
+            let _ = Message::from_bytes(bytes.clone().into());
+            let _ = Record::decode(&mut Decoder::new(bytes.into()));
+        }
+    }
+}
