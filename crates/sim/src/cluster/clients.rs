@@ -1,0 +1,120 @@
+//! Clients ask, are answered, or give up.
+
+use std::time::Duration;
+
+use quorate_core::{Access, Outcome, Protocol, Request, RequestId, Wire, digest};
+use quorate_store::Reply;
+
+use super::{Cluster, Event};
+use crate::checkers::Checker;
+use crate::host::Input;
+use crate::queue::{MILLISECOND, SECOND};
+use crate::workload::{Ask, Pending};
+
+impl<P: Protocol> Cluster<P> {
+    pub(super) fn ask(&mut self, lane: usize) {
+        if self.work.lanes[lane].pending.is_some() {
+            return;
+        }
+        let host = self.work.lanes[lane].host;
+        if self.hosts[host].life.as_ref().is_none_or(|life| life.draining) {
+            // Nobody listens: somewhere else, or later.
+            self.work.reconnect(lane, self.hosts.len());
+            let pause = self.work.pause(lane) + MILLISECOND;
+            self.queue.push(self.now + pause, Event::Ask(lane));
+            return;
+        }
+        let Some(Ask { command, recorded }) = self.work.next(lane) else { return };
+        let id = self.work.next_id(lane);
+        let patience = match self.healed {
+            true => self.bound.saturating_sub(self.now),
+            false => self.work.patience(lane),
+        };
+        let at = &self.hosts[host];
+        let deadline = at.instant(self.now).now + Duration::from_nanos(patience);
+        let bytes = command.to_bytes();
+        let access = command.access();
+        let write = (access == Access::Write).then(|| digest(&bytes));
+        let give_up = at.clock.true_time(at.incarnation, deadline);
+        let invocation = recorded.then(|| self.work.recorder.invoke(lane as u64, command, self.now));
+        let stream = self.work.lanes[lane].stream;
+        self.work.lanes[lane].pending =
+            Some(Pending { id, invocation, write, asked: self.now, epoch: at.epoch, deadline: give_up });
+        self.queue.push(give_up + SECOND, Event::GiveUp { lane, id });
+        let request = Request { stream, command: bytes, access, deadline };
+        let life = self.hosts[host].life.as_mut().expect("somebody listens");
+        life.inbox.push_back(Input::Request(id, request));
+        self.wake(host);
+    }
+
+    /// Hands a proxy's replies to its clients.
+    pub(super) fn answer(&mut self, host: usize) {
+        let Some(life) = &mut self.hosts[host].life else { return };
+        let mut replies = std::mem::take(&mut life.proxy.out.replies);
+        for (id, outcome) in replies.drain(..) {
+            self.trace.mix(id.0);
+            self.trace.line(self.now, self.hosts[host].proxy_name(), || {
+                let outcome = match &outcome {
+                    Outcome::Done(bytes) => format!("{:?}", Reply::from_bytes(bytes.clone())),
+                    Outcome::Failed(failure) => format!("{failure:?}"),
+                };
+                format!("reply {:x} {outcome}", id.0)
+            });
+            // Whoever gave up does not hear the answer.
+            let Some(lane) = self.work.lane_of(id) else { continue };
+            self.conclude(lane, outcome);
+        }
+        if let Some(life) = &mut self.hosts[host].life {
+            life.proxy.out.replies = replies;
+        }
+    }
+
+    pub(super) fn conclude(&mut self, lane: usize, outcome: Outcome) {
+        let pending = self.work.lanes[lane].pending.take().expect("a request is under way");
+        match outcome {
+            Outcome::Done(bytes) => {
+                let reply = match Reply::from_bytes(bytes) {
+                    Ok(reply) => reply,
+                    Err(error) => return self.fail("reply", format!("a reply cannot be read: {error}")),
+                };
+                if let Some(invocation) = pending.invocation {
+                    self.work.recorder.returned(invocation, reply, self.now);
+                }
+                if let Some(write) = pending.write {
+                    let result = self.panel.on_acknowledged(self.now, write);
+                    self.found(result);
+                }
+                self.work.succeeded(lane);
+            }
+            Outcome::Failed(failure) => {
+                let healed_before = self.healed && pending.asked >= self.heal_at;
+                if healed_before && self.work.failed_after_healing(lane) {
+                    let asked = pending.asked / MILLISECOND;
+                    self.fail(
+                        "liveness",
+                        format!(
+                            "a request asked at {asked} ms, after all faults were over, failed: {failure}"
+                        ),
+                    );
+                }
+            }
+        }
+        let pause = self.work.pause(lane);
+        self.queue.push(self.now + pause, Event::Ask(lane));
+    }
+
+    pub(super) fn give_up(&mut self, lane: usize, id: RequestId) {
+        if self.work.lane_of(id) != Some(lane) {
+            return;
+        }
+        let pending = self.work.lanes[lane].pending.take().expect("lane_of found it");
+        let host = &self.hosts[self.work.lanes[lane].host];
+        let ran = host.frozen_until + SECOND / 2 < self.now && host.epoch == pending.epoch;
+        if ran && pending.deadline + SECOND <= self.now {
+            self.fail("deadline", format!("request {:x} was not answered by its deadline", id.0));
+            return;
+        }
+        let pause = self.work.pause(lane);
+        self.queue.push(self.now + pause, Event::Ask(lane));
+    }
+}

@@ -1,0 +1,176 @@
+//! Lives begin and end; what outlasts them is on disk.
+
+use quorate_core::{NodeId, Protocol, Replica, Saved, Snapshot, Wire, digest};
+
+use super::{Cluster, Event, LAW_SAMPLE};
+use crate::checkers::{Checker, Process};
+use crate::disk::{Progress, StoredImage};
+use crate::faults::Kind;
+use crate::host::{Host, Running};
+use crate::queue::{MILLISECOND, Nanos};
+
+impl<P: Protocol> Cluster<P> {
+    pub(super) fn start(&mut self, host: usize) {
+        let at = &mut self.hosts[host];
+        if at.life.is_some() {
+            return;
+        }
+        self.trace.mix(self.now ^ host as u64);
+        if let Err(what) = at.start(self.now, &self.configs) {
+            self.fail("disk", what);
+            return;
+        }
+        let at = &self.hosts[host];
+        self.trace
+            .line(self.now, at, || format!("starts, life {}, proxy {}", at.incarnation, at.proxy_name()));
+        self.hear(host);
+        self.wake(host);
+        self.set_wake(host);
+    }
+
+    pub(super) fn crash(&mut self, host: usize) {
+        self.trace.line(self.now, &self.hosts[host], || "crashes".to_owned());
+        self.end_life(host);
+    }
+
+    /// The process is gone, with everything that was not durable (or a part of it).
+    pub(super) fn end_life(&mut self, host: usize) {
+        let tears = self.plan.kinds.contains(Kind::TornWrites) && !self.healed;
+        let at = &mut self.hosts[host];
+        if at.life.take().is_none() {
+            return;
+        }
+        at.epoch += 1;
+        self.trace.mix(self.now ^ at.epoch << 32);
+        at.paused_until = 0;
+        if at.disk.crash(tears) {
+            self.counts.add(Kind::TornWrites);
+        }
+        if let Some(node) = at.node {
+            let who = Process { node, incarnation: at.incarnation };
+            let hosts = &self.hosts;
+            let clocks = |node: NodeId, local| {
+                let host = &hosts[usize::from(node.get()) - 1];
+                host.clock.true_time(host.incarnation, local)
+            };
+            let result = self.panel.on_crash(self.now, who, &clocks);
+            self.found(result);
+        }
+        for lane in 0..self.work.lanes.len() {
+            if self.work.lanes[lane].host == host && self.work.lanes[lane].pending.take().is_some() {
+                let pause = self.work.pause(lane) + MILLISECOND;
+                self.queue.push(self.now + pause, Event::Ask(lane));
+            }
+        }
+    }
+
+    pub(super) fn stop_drained(&mut self, host: usize, down: Nanos) {
+        self.trace.line(self.now, &self.hosts[host], || "stops, drained".to_owned());
+        let disk = &mut self.hosts[host].disk;
+        if disk.start_sync(self.now).is_some() {
+            disk.finish_sync();
+        }
+        self.end_life(host);
+        self.queue.push(self.now + down, Event::Start { host });
+    }
+
+    pub(super) fn consider_checkpoint(&mut self, host: usize) {
+        let Host { life: Some(life), disk, since_checkpoint, epoch, .. } = &mut self.hosts[host] else {
+            return;
+        };
+        if *since_checkpoint < self.knobs.checkpoint || disk.is_checkpointing() {
+            return;
+        }
+        *since_checkpoint = 0;
+        let replica = &life.replica.as_ref().expect("a node").machine;
+        let Saved { snapshot, records, .. } = replica.save();
+        let records: Vec<_> = records.iter().map(Wire::to_bytes).collect();
+        for record in &records {
+            self.trace.mix(digest(record));
+        }
+        disk.start_checkpoint(snapshot, records, self.knobs.piece);
+        self.queue.push(self.now + 1000, Event::Checkpoint { host, epoch: *epoch });
+        self.trace.line(self.now, &self.hosts[host], || "saves a checkpoint".to_owned());
+        self.checkpoints += 1;
+        if self.checkpoints.is_multiple_of(LAW_SAMPLE) {
+            self.check_law(host);
+        }
+    }
+
+    pub(super) fn write_checkpoint(&mut self, host: usize) {
+        let at = &mut self.hosts[host];
+        if self.now < at.paused_until {
+            self.queue.push(at.paused_until, Event::Checkpoint { host, epoch: at.epoch });
+            return;
+        }
+        match at.disk.write_checkpoint(self.now) {
+            Ok(Progress::At(next)) => self.queue.push(next, Event::Checkpoint { host, epoch: at.epoch }),
+            Ok(Progress::Done) => {
+                let left = at.disk.log_len() as u64;
+                self.trace.mix(left);
+                self.trace.line(self.now, &self.hosts[host], || {
+                    format!("checkpoint is durable, {left} records follow it")
+                });
+            }
+            Err(_) => self.run_full(host),
+        }
+    }
+
+    /// `recover(save(r))` is `r`, through the encoding of its image and records.
+    pub(super) fn check_law(&mut self, host: usize) {
+        let at = &self.hosts[host];
+        let (Some(replica), Some(node)) = (at.replica(), at.node) else { return };
+        let Saved { snapshot, records, .. } = replica.save();
+        let snapshot = snapshot.map(|image| copy(&image, self.knobs.piece));
+        let records = records.iter().map(|record| Wire::from_bytes(record.to_bytes())).collect();
+        let records = match records {
+            Ok(records) => records,
+            Err(error) => {
+                return self.fail("recover-save", format!("a saved record cannot be read back: {error}"));
+            }
+        };
+        let saved = Saved { restarted: true, snapshot, records };
+        let config = self.configs.0.clone();
+        let again = Running::<P::Replica>::start(node.into(), config, saved, at.instant(self.now), 1);
+        let (before, after) = (replica.fingerprint(), again.machine.fingerprint());
+        if before != after {
+            self.fail("recover-save", format!("{node:?} had state {before:x?}, recovered {after:x?}"));
+        }
+    }
+
+    /// A node that finds its disk full stops.
+    pub(super) fn run_full(&mut self, host: usize) {
+        self.counts.add(Kind::FullDisks);
+        let until = self.hosts[host].disk.full_until();
+        self.trace.line(self.now, &self.hosts[host], || "stops: its disk is full".to_owned());
+        self.end_life(host);
+        let wait = self.random.range(0..500 * MILLISECOND);
+        self.queue.push(until.max(self.now) + wait, Event::Start { host });
+    }
+
+    /// Compares the state of a replica with what others had at the same slot.
+    pub fn compare_states(&mut self, host: usize) -> Option<(u64, u64)> {
+        let (slot, state) = self.hosts[host].replica()?.fingerprint();
+        let known = *self.states.entry(slot).or_insert(state);
+        if known != state {
+            let at = &self.hosts[host];
+            let what = format!("{at} has state {state:x} after slot {slot}, another had {known:x}");
+            self.fail("convergence", what);
+        }
+        Some((slot, state))
+    }
+}
+
+/// An image, read out.
+fn copy(image: &Snapshot, limit: usize) -> Snapshot {
+    let mut pieces = Vec::new();
+    let mut cursor = bytes::Bytes::new();
+    loop {
+        let piece = image.piece(&cursor, limit);
+        pieces.push(piece.bytes);
+        match piece.next {
+            Some(next) => cursor = next,
+            None => return std::sync::Arc::new(StoredImage(pieces)),
+        }
+    }
+}

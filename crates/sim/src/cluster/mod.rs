@@ -1,0 +1,196 @@
+//! The driver: steps every machine of a cluster in virtual time, and makes its troubles happen.
+//!
+//! One turn of a process is what one turn of a real node's loop is: take inputs, step the machines, end the batch,
+//! write records, send what may go, start a sync. Time passes between turns, in stalls, and on the links and disks.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`turn`] | turns, and the messages they send |
+//! | [`clients`] | requests and replies |
+//! | [`lives`] | starts, crashes, checkpoints |
+//! | [`strike`] | faults, and their end |
+
+mod clients;
+mod lives;
+mod strike;
+mod turn;
+
+use std::collections::BTreeMap;
+
+use quorate_core::{Configs, ProcessId, Protocol, Random, RequestId};
+
+use crate::checkers::{Panel, Violation};
+use crate::faults::{Counts, Plan};
+use crate::host::Host;
+use crate::network::Network;
+use crate::queue::{Nanos, Queue};
+use crate::trace::Trace;
+use crate::workload::Workload;
+
+/// What a seed has drawn about the driver itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Knobs {
+    /// The most inputs a process takes in one turn.
+    pub batch: usize,
+    /// A checkpoint is due after so many records.
+    pub checkpoint: usize,
+    /// Bytes in a piece of an image, about.
+    pub piece: usize,
+    /// The longest time from an input's arrival to the turn that takes it.
+    pub wake: Nanos,
+}
+
+impl Knobs {
+    pub fn draw(random: &mut Random) -> Knobs {
+        Knobs {
+            batch: *random.pick(&[1, 4, 16, 256]),
+            checkpoint: *random.pick(&[5, 20, 60, 200]),
+            piece: *random.pick(&[1, 100, 1000, 65536]),
+            wake: *random.pick(&[2_000, 20_000, 200_000]),
+        }
+    }
+}
+
+/// What is going to happen.
+pub(crate) enum Event<P: Protocol> {
+    Deliver {
+        from: ProcessId,
+        to: ProcessId,
+        message: P::Message,
+    },
+    /// A turn of the loop of a life.
+    Turn {
+        host: usize,
+        epoch: u64,
+    },
+    /// A timer is due.
+    Wake {
+        host: usize,
+        epoch: u64,
+    },
+    Synced {
+        host: usize,
+        epoch: u64,
+    },
+    Checkpoint {
+        host: usize,
+        epoch: u64,
+    },
+    Start {
+        host: usize,
+    },
+    /// A drained node stops.
+    Stop {
+        host: usize,
+        epoch: u64,
+        down: Nanos,
+    },
+    Fault(usize),
+    /// A lane asks its next request.
+    Ask(usize),
+    /// A client has waited long enough.
+    GiveUp {
+        lane: usize,
+        id: RequestId,
+    },
+    /// The fault phase ends.
+    Heal,
+    /// Look how far the run is, and compare replicas.
+    Poll,
+}
+
+/// Every this many messages, one goes through its encoding.
+const WIRE_SAMPLE: u64 = 16;
+/// Every this many checkpoints, one is read back at once and compared.
+const LAW_SAMPLE: u64 = 4;
+
+/// A cluster with everything around it.
+pub(crate) struct Cluster<P: Protocol> {
+    pub now: Nanos,
+    pub queue: Queue<Event<P>>,
+    pub hosts: Vec<Host<P>>,
+    /// The first so many hosts are nodes.
+    pub nodes: usize,
+    pub configs: Configs<P>,
+    pub network: Network,
+    pub plan: Plan,
+    pub knobs: Knobs,
+    pub counts: Counts,
+    pub panel: Panel,
+    pub work: Workload,
+    pub trace: Trace,
+    pub random: Random,
+    pub violation: Option<Violation>,
+    pub healed: bool,
+    /// When faults end.
+    pub heal_at: Nanos,
+    /// When requests asked after healing give up.
+    pub bound: Nanos,
+    pub checkpoints: u64,
+    /// Digests of replicas' states by slot.
+    pub states: BTreeMap<u64, u64>,
+    pub posts: u64,
+}
+
+impl<P: Protocol> Cluster<P> {
+    /// Reports a violation; the first one counts.
+    pub fn fail(&mut self, checker: &'static str, what: impl Into<String>) {
+        self.found(Err(Violation { checker, at: self.now, what: what.into() }));
+    }
+
+    fn found(&mut self, result: Result<(), Violation>) {
+        if let Err(violation) = result
+            && self.violation.is_none()
+        {
+            self.trace.line(violation.at, "!", || violation.to_string());
+            self.violation = Some(violation);
+        }
+    }
+
+    /// Lets one event happen.
+    pub fn handle(&mut self, event: Event<P>) {
+        match event {
+            Event::Deliver { from, to, message } => self.deliver(from, to, message),
+            Event::Turn { host, epoch } => {
+                if self.hosts[host].epoch == epoch {
+                    self.turn(host);
+                }
+            }
+            Event::Wake { host, epoch } => {
+                let (now, at) = (self.now, &mut self.hosts[host]);
+                if at.epoch == epoch
+                    && let Some(life) = &mut at.life
+                    && life.wake_at == Some(now)
+                {
+                    life.wake_at = None;
+                    self.wake(host);
+                }
+            }
+            Event::Synced { host, epoch } => {
+                if self.hosts[host].epoch == epoch {
+                    self.hosts[host].disk.finish_sync();
+                    let synced = self.hosts[host].disk.synced();
+                    self.trace.line(self.now, &self.hosts[host], || format!("synced {synced}"));
+                    self.trace.mix(synced);
+                    self.wake(host);
+                }
+            }
+            Event::Checkpoint { host, epoch } => {
+                if self.hosts[host].epoch == epoch {
+                    self.write_checkpoint(host);
+                }
+            }
+            Event::Start { host } => self.start(host),
+            Event::Stop { host, epoch, down } => {
+                if self.hosts[host].epoch == epoch {
+                    self.stop_drained(host, down);
+                }
+            }
+            Event::Fault(index) => self.strike(index),
+            Event::Ask(lane) => self.ask(lane),
+            Event::GiveUp { lane, id } => self.give_up(lane, id),
+            Event::Heal => self.heal(),
+            Event::Poll => unreachable!("the run looks after itself"),
+        }
+    }
+}

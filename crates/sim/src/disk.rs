@@ -1,0 +1,419 @@
+//! One node's durable state: a log of encoded records and the last checkpoint (an image and the records kept with it).
+//!
+//! Written is not durable. One sync runs at a time and covers what was written before it started; records that gather
+//! meanwhile share the next one (group commit). A crash keeps everything synced, a random prefix of the rest, and may
+//! leave a torn record behind it. Recovery cuts the log at the first record whose checksum is wrong.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use quorate_core::{Image, Piece, Random, Saved, Snapshot, Wire, WireError, digest, mutation};
+
+use crate::network::Latency;
+use crate::queue::{MILLISECOND, Nanos};
+
+/// No space is left: the node stops, as the real one does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// How long a disk without faults takes.
+#[derive(Clone, Copy, Debug)]
+pub struct Speed {
+    /// To write a piece of an image.
+    pub write: Latency,
+    /// To make what was written durable.
+    pub sync: Latency,
+}
+
+/// See the file comment. Records are numbered from 0 in the order of their appending, through the node's whole life.
+#[derive(Debug)]
+pub struct Disk {
+    speed: Speed,
+    random: Random,
+    image: Option<Snapshot>,
+    /// Records that the checkpoint keeps from before [`base`](Self::base).
+    kept: Vec<Entry>,
+    log: Vec<Entry>,
+    /// The number of the first record in `log`.
+    base: u64,
+    /// Records below this are durable.
+    synced: u64,
+    /// The sync that runs covers records below this.
+    syncing: Option<u64>,
+    checkpoint: Option<Checkpoint>,
+    slowness: u64,
+    slow_until: Nanos,
+    full_until: Nanos,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    bytes: Bytes,
+    checksum: u64,
+}
+
+impl Entry {
+    fn new(bytes: Bytes) -> Entry {
+        Entry { checksum: digest(&bytes), bytes }
+    }
+
+    fn is_intact(&self) -> bool {
+        digest(&self.bytes) == self.checksum
+    }
+}
+
+/// A checkpoint that is being written.
+#[derive(Debug)]
+struct Checkpoint {
+    image: Option<Snapshot>,
+    /// Where to go on; `None` when all pieces are written.
+    cursor: Option<Bytes>,
+    limit: usize,
+    pieces: Vec<Bytes>,
+    kept: Vec<Entry>,
+    /// Records below this are dropped once it is durable.
+    upto: u64,
+    last_sync: bool,
+}
+
+/// An image as it was written: its pieces, at the cursors they were read with.
+#[derive(Debug)]
+pub struct StoredImage(pub Vec<Bytes>);
+
+impl Image for StoredImage {
+    fn piece(&self, cursor: &Bytes, _limit: usize) -> Piece {
+        let index = if cursor.is_empty() {
+            0
+        } else {
+            u32::from_bytes(cursor.clone()).expect("a cursor that this image gave") as usize
+        };
+        let next = (index + 1 < self.0.len()).then(|| (index as u32 + 1).to_bytes());
+        Piece { bytes: self.0[index].clone(), next }
+    }
+}
+
+/// What writing a piece of a checkpoint came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Go on at this instant.
+    At(Nanos),
+    /// It is durable, and the log is cut.
+    Done,
+}
+
+impl Disk {
+    /// An empty disk.
+    pub fn new(speed: Speed, random: Random) -> Disk {
+        Disk {
+            speed,
+            random,
+            image: None,
+            kept: Vec::new(),
+            log: Vec::new(),
+            base: 0,
+            synced: 0,
+            syncing: None,
+            checkpoint: None,
+            slowness: 1,
+            slow_until: 0,
+            full_until: 0,
+        }
+    }
+
+    /// Multiplies latencies for a while.
+    pub fn slow(&mut self, until: Nanos, slowness: u64) {
+        (self.slowness, self.slow_until) = (slowness, until);
+    }
+
+    /// Has no space for a while.
+    pub fn fill(&mut self, until: Nanos) {
+        self.full_until = until;
+    }
+
+    /// When there is space again.
+    pub fn full_until(&self) -> Nanos {
+        self.full_until
+    }
+
+    /// Ends all faults.
+    pub fn heal(&mut self) {
+        (self.slow_until, self.full_until) = (0, 0);
+    }
+
+    /// How many records were written so far.
+    pub fn written(&self) -> u64 {
+        self.base + self.log.len() as u64
+    }
+
+    /// Records below this are durable.
+    pub fn synced(&self) -> u64 {
+        self.synced
+    }
+
+    /// Records written since the last checkpoint that are still in the log.
+    pub fn log_len(&self) -> usize {
+        self.log.len()
+    }
+
+    /// Writes a record.
+    pub fn append(&mut self, record: Bytes, now: Nanos) -> Result<(), Full> {
+        if now < self.full_until {
+            return Err(Full);
+        }
+        self.log.push(Entry::new(record));
+        Ok(())
+    }
+
+    /// Starts a sync if one is needed and none runs; tells when it ends.
+    pub fn start_sync(&mut self, now: Nanos) -> Option<Nanos> {
+        if self.syncing.is_some() || self.synced == self.written() {
+            return None;
+        }
+        self.syncing = Some(self.written());
+        Some(now + self.latency(self.speed.sync, now))
+    }
+
+    /// The sync that runs has ended.
+    pub fn finish_sync(&mut self) {
+        self.synced = self.syncing.take().expect("a sync runs");
+    }
+
+    fn latency(&mut self, latency: Latency, now: Nanos) -> Nanos {
+        latency.draw(&mut self.random) * if now < self.slow_until { self.slowness } else { 1 }
+    }
+
+    /// Whether a checkpoint is being written.
+    pub fn is_checkpointing(&self) -> bool {
+        self.checkpoint.is_some()
+    }
+
+    /// Starts to write a checkpoint in pieces of about `limit` bytes; [`write_checkpoint`](Disk::write_checkpoint)
+    /// goes on with it.
+    pub fn start_checkpoint(&mut self, image: Option<Snapshot>, kept: Vec<Bytes>, limit: usize) {
+        assert!(self.checkpoint.is_none(), "one checkpoint at a time");
+        self.checkpoint = Some(Checkpoint {
+            cursor: image.is_some().then(Bytes::new),
+            image,
+            limit,
+            pieces: Vec::new(),
+            kept: kept.into_iter().map(Entry::new).collect(),
+            upto: self.written(),
+            last_sync: false,
+        });
+    }
+
+    /// Writes the next piece. The last one is followed by a sync; only then does the checkpoint replace the old one,
+    /// at once.
+    pub fn write_checkpoint(&mut self, now: Nanos) -> Result<Progress, Full> {
+        if now < self.full_until {
+            return Err(Full);
+        }
+        let write = self.latency(self.speed.write, now);
+        let sync = self.latency(self.speed.sync, now);
+        let checkpoint = self.checkpoint.as_mut().expect("a checkpoint is being written");
+        if let (Some(image), Some(cursor)) = (&checkpoint.image, &checkpoint.cursor) {
+            let Piece { bytes, next } = image.piece(cursor, checkpoint.limit);
+            checkpoint.pieces.push(bytes);
+            checkpoint.cursor = next;
+            return Ok(Progress::At(now + write));
+        }
+        if !checkpoint.last_sync {
+            checkpoint.last_sync = true;
+            return Ok(Progress::At(now + sync));
+        }
+        if self.synced < checkpoint.upto {
+            // The log is only cut where it is durable.
+            return Ok(Progress::At(now + MILLISECOND));
+        }
+        let Checkpoint { image, pieces, kept, upto, .. } = self.checkpoint.take().expect("it is there");
+        self.image = image.map(|_| Arc::new(StoredImage(pieces)) as Snapshot);
+        self.kept = kept;
+        self.log.drain(..(upto - self.base) as usize);
+        self.base = upto;
+        Ok(Progress::Done)
+    }
+
+    /// The node dies. True if it leaves a torn record behind; only `may_tear` allows that.
+    pub fn crash(&mut self, may_tear: bool) -> bool {
+        self.checkpoint = None;
+        self.syncing = None;
+        let unsynced = self.written() - self.synced;
+        let kept = self.random.range(0..unsynced + 1);
+        let end = (self.synced + kept - self.base) as usize;
+        let tears = may_tear && kept < unsynced && self.random.chance(0.7);
+        self.log.truncate(end + usize::from(tears));
+        if tears {
+            let entry = self.log.last_mut().expect("the torn one");
+            entry.bytes = damage(&entry.bytes, &mut self.random);
+            return !entry.is_intact();
+        }
+        false
+    }
+
+    /// What is left after a crash, checked and cut; durable from now on.
+    pub fn recover<R: Wire>(&mut self) -> Result<Saved<R>, WireError> {
+        let mut records = Vec::with_capacity(self.kept.len() + self.log.len());
+        for entry in &self.kept {
+            records.push(R::from_bytes(entry.bytes.clone())?);
+        }
+        let mut intact = 0;
+        for entry in &mut self.log {
+            if entry.is_intact() {
+                records.push(R::from_bytes(entry.bytes.clone())?);
+            } else {
+                if !mutation::active("disk/torn-record-accepted") {
+                    break;
+                }
+                let Ok(record) = R::from_bytes(entry.bytes.clone()) else { break };
+                records.push(record);
+                entry.checksum = digest(&entry.bytes);
+            }
+            intact += 1;
+        }
+        self.log.truncate(intact);
+        self.synced = self.written();
+        Ok(Saved { restarted: true, snapshot: self.image.clone(), records })
+    }
+}
+
+/// What a write that was cut short leaves: a part, a part with zeros after it, or a flipped bit.
+fn damage(bytes: &Bytes, random: &mut Random) -> Bytes {
+    if bytes.is_empty() {
+        return Bytes::from_static(b"?");
+    }
+    let at = random.range(0..bytes.len() as u64) as usize;
+    let mut damaged = bytes.to_vec();
+    match random.range(0..4) {
+        0 => damaged.truncate(at),
+        1 => damaged[at] ^= 1 << random.range(0..8),
+        _ => damaged[at..].fill(0),
+    }
+    damaged.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPEED: Speed = Speed {
+        write: Latency::Uniform { low: 10, high: 20 },
+        sync: Latency::Uniform { low: 1000, high: 2000 },
+    };
+
+    fn disk(seed: u64) -> Disk {
+        Disk::new(SPEED, Random::new(seed))
+    }
+
+    fn append(disk: &mut Disk, records: std::ops::Range<u64>) {
+        for record in records {
+            // Large, so that damage shows.
+            disk.append((record, Bytes::from(vec![record as u8 + 1; 100])).to_bytes(), 0).unwrap();
+        }
+    }
+
+    fn records(disk: &mut Disk) -> Vec<u64> {
+        let saved = disk.recover::<(u64, Bytes)>().unwrap();
+        for (number, payload) in &saved.records {
+            assert!(payload.iter().all(|byte| u64::from(*byte) == number + 1), "damage came through");
+        }
+        saved.records.into_iter().map(|(number, _)| number).collect()
+    }
+
+    #[test]
+    fn a_crash_keeps_what_is_synced_and_some_prefix_of_the_rest() {
+        let (mut seen, mut torn) = (std::collections::BTreeSet::new(), 0);
+        for seed in 0..200 {
+            let mut disk = disk(seed);
+            append(&mut disk, 0..3);
+            assert!(disk.start_sync(0).is_some_and(|at| (1000..2000).contains(&at)));
+            append(&mut disk, 3..6);
+            assert_eq!(disk.start_sync(500), None, "one at a time");
+            disk.finish_sync();
+            assert_eq!((disk.synced(), disk.written()), (3, 6));
+            torn += u64::from(disk.crash(true));
+            let left = records(&mut disk);
+            assert!(left.len() >= 3 && left.iter().copied().eq(0..left.len() as u64), "{left:?}");
+            assert_eq!(disk.synced(), disk.written(), "what was recovered stays");
+            seen.insert(left.len());
+            append(&mut disk, left.len() as u64..10);
+        }
+        assert_eq!(seen.into_iter().collect::<Vec<_>>(), [3, 4, 5, 6]);
+        assert!(torn > 50, "{torn}");
+    }
+
+    #[test]
+    fn a_checkpoint_replaces_the_records_before_it_at_once_or_not_at_all() {
+        for crash_after in 0..6 {
+            let mut disk = disk(crash_after);
+            append(&mut disk, 0..4);
+            disk.start_sync(0).unwrap();
+            disk.finish_sync();
+            let image: Snapshot = Arc::new(StoredImage(vec!["ab".into(), "cd".into()]));
+            let kept = (2u64, Bytes::from(vec![3; 100])).to_bytes();
+            disk.start_checkpoint(Some(image), vec![kept], 2);
+            append(&mut disk, 4..5);
+            disk.start_sync(0).unwrap();
+            disk.finish_sync();
+            let mut done = false;
+            for now in 0..crash_after {
+                if !done {
+                    done = disk.write_checkpoint(now) == Ok(Progress::Done);
+                }
+            }
+            disk.crash(true);
+            let expected: &[u64] = if done { &[2, 4] } else { &[0, 1, 2, 3, 4] };
+            assert_eq!(records(&mut disk), expected, "crash after {crash_after} steps");
+            assert_eq!(done, crash_after >= 4);
+            if let Some(image) = disk.recover::<(u64, Bytes)>().unwrap().snapshot {
+                let first = image.piece(&Bytes::new(), 1);
+                let second = image.piece(&first.next.expect("two pieces"), 1);
+                assert_eq!(
+                    (&first.bytes[..], &second.bytes[..], second.next),
+                    (&b"ab"[..], &b"cd"[..], None)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_log_is_not_cut_before_it_is_durable() {
+        let mut disk = disk(1);
+        append(&mut disk, 0..2);
+        disk.start_checkpoint(None, Vec::new(), 1);
+        for now in 0..10 {
+            assert!(matches!(disk.write_checkpoint(now), Ok(Progress::At(_))));
+        }
+        disk.start_sync(10).unwrap();
+        disk.finish_sync();
+        assert_eq!(disk.write_checkpoint(11), Ok(Progress::Done));
+        assert_eq!(disk.log_len(), 0);
+    }
+
+    #[test]
+    fn a_full_disk_takes_nothing_until_there_is_space_and_a_slow_one_takes_longer() {
+        let mut disk = disk(1);
+        disk.fill(100);
+        assert_eq!(disk.append(Bytes::new(), 99), Err(Full));
+        assert_eq!(disk.append(Bytes::new(), 100), Ok(()));
+        disk.slow(10_000, 50);
+        assert!(disk.start_sync(0).is_some_and(|at| at >= 50_000));
+    }
+
+    #[cfg(feature = "mutations")]
+    #[test]
+    fn the_mutation_lets_damage_through() {
+        let damaged = |mutation: &str| {
+            mutation::with(mutation, || {
+                (0..200).any(|seed| {
+                    let mut disk = disk(seed);
+                    append(&mut disk, 0..3);
+                    disk.crash(true);
+                    let saved = disk.recover::<(u64, Bytes)>().unwrap();
+                    saved.records.iter().any(|(n, bytes)| bytes.iter().any(|b| u64::from(*b) != n + 1))
+                })
+            })
+        };
+        assert!(damaged("disk/torn-record-accepted"));
+        assert!(!damaged("none"));
+    }
+}

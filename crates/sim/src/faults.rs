@@ -1,0 +1,480 @@
+//! Swarm testing: each seed draws which kinds of faults are on, how strong they are, and when they strike. A run in
+//! which everything happens at once explores less than many runs that each have their own few troubles.
+//!
+//! Each kind draws from a generator of its own. Leaving one out does not change the others, which is what makes a
+//! failing run shrinkable.
+
+use std::fmt;
+use std::str::FromStr;
+
+use quorate_core::Random;
+
+use crate::network::Noise;
+use crate::queue::{MILLISECOND, Nanos, SECOND};
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident = $name:literal),* $(,)?) => {
+        /// The kinds of faults.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Kind {
+            $($(#[$doc])* $kind),*
+        }
+
+        impl Kind {
+            /// Every kind, in the order of the table.
+            pub const ALL: &[Kind] = &[$(Kind::$kind),*];
+
+            /// As `--faults` spells it.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Kind::$kind => $name),*
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// Messages vanish.
+    Loss = "loss",
+    /// Messages arrive twice.
+    Duplication = "duplication",
+    /// Messages overtake each other.
+    Reordering = "reordering",
+    /// Links break in both directions: groups, single nodes, single pairs.
+    Partitions = "partitions",
+    /// Links break in one direction.
+    OneWayPartitions = "one-way-partitions",
+    /// Links become many times slower.
+    SlowLinks = "slow-links",
+    /// Links carry few bytes per second.
+    Bandwidth = "bandwidth",
+    /// A host dies and comes back.
+    Crashes = "crashes",
+    /// All nodes die at once and come back.
+    ClusterCrashes = "cluster-crashes",
+    /// A process stands still (SIGSTOP).
+    Pauses = "pauses",
+    /// A process stands still between taking an input and acting on it.
+    Stalls = "stalls",
+    /// Writes and syncs take many times longer.
+    SlowDisks = "slow-disks",
+    /// A crash leaves a damaged record behind.
+    TornWrites = "torn-writes",
+    /// No space: the node stops, and comes back when there is some.
+    FullDisks = "full-disks",
+    /// Monotonic clocks run at wrong rates, within the declared bound.
+    Drift = "drift",
+    /// Wall clocks jump.
+    WallJumps = "wall-jumps",
+    /// A node is told to hand over, and stops a little later.
+    Drains = "drains",
+    /// Clocks that break every promise. Only on demand: leases cannot survive it.
+    ClocksBeyondBound = "clocks-beyond-bound",
+}
+
+/// How often each kind really happened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts([u64; Kind::ALL.len()]);
+
+impl Counts {
+    /// Once more.
+    pub fn add(&mut self, kind: Kind) {
+        self.0[kind as usize] += 1;
+    }
+
+    /// How often so far.
+    pub fn of(&self, kind: Kind) -> u64 {
+        self.0[kind as usize]
+    }
+
+    /// Adds those of another run.
+    pub fn merge(&mut self, other: &Counts) {
+        self.0.iter_mut().zip(other.0).for_each(|(mine, theirs)| *mine += theirs);
+    }
+}
+
+/// Which kinds may happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Faults {
+    /// Each seed draws from all kinds (but those on demand).
+    Swarm,
+    /// Exactly these are on.
+    Only(KindSet),
+}
+
+/// A set of kinds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KindSet(u32);
+
+impl KindSet {
+    /// Whether it is in.
+    pub fn contains(self, kind: Kind) -> bool {
+        self.0 & 1 << kind as u32 != 0
+    }
+
+    /// This and one more.
+    pub fn with(self, kind: Kind) -> KindSet {
+        KindSet(self.0 | 1 << kind as u32)
+    }
+
+    /// This but one.
+    pub fn without(self, kind: Kind) -> KindSet {
+        KindSet(self.0 & !(1 << kind as u32))
+    }
+
+    /// Those in it.
+    pub fn iter(self) -> impl Iterator<Item = Kind> {
+        Kind::ALL.iter().copied().filter(move |kind| self.contains(*kind))
+    }
+}
+
+impl FromIterator<Kind> for KindSet {
+    fn from_iter<I: IntoIterator<Item = Kind>>(kinds: I) -> Self {
+        kinds.into_iter().fold(KindSet::default(), KindSet::with)
+    }
+}
+
+/// A word that names no kind of fault.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownFault(String);
+
+impl fmt::Display for UnknownFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known: Vec<_> = Kind::ALL.iter().map(|kind| kind.name()).collect();
+        write!(
+            f,
+            "`{}` is no kind of fault: write all, none, or a comma list of {}",
+            self.0,
+            known.join(", ")
+        )
+    }
+}
+
+impl std::error::Error for UnknownFault {}
+
+impl FromStr for Faults {
+    type Err = UnknownFault;
+
+    fn from_str(text: &str) -> Result<Faults, UnknownFault> {
+        match text {
+            "all" => Ok(Faults::Swarm),
+            "none" => Ok(Faults::Only(KindSet::default())),
+            list => list
+                .split(',')
+                .map(|word| {
+                    let kind = Kind::ALL.iter().find(|kind| kind.name() == word.trim());
+                    kind.copied().ok_or_else(|| UnknownFault(word.trim().to_owned()))
+                })
+                .collect::<Result<KindSet, _>>()
+                .map(Faults::Only),
+        }
+    }
+}
+
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Faults::Swarm => f.write_str("all"),
+            Faults::Only(kinds) if *kinds == KindSet::default() => f.write_str("none"),
+            Faults::Only(kinds) => {
+                let names: Vec<_> = kinds.iter().map(Kind::name).collect();
+                f.write_str(&names.join(","))
+            }
+        }
+    }
+}
+
+/// Whom a fault strikes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// This host.
+    Host(usize),
+    /// Whichever node leads when it strikes; the given one if none does.
+    Leader(usize),
+}
+
+/// A fault that strikes at one instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Cuts links.
+    Cut {
+        /// Which.
+        shape: Shape,
+        /// For how long.
+        length: Nanos,
+        /// Whether messages are held back instead of lost.
+        holds: bool,
+    },
+    /// Slows the links of a host down, in both directions.
+    SlowLinks {
+        /// Whose.
+        target: Target,
+        /// How much.
+        slowness: u64,
+        /// For how long.
+        length: Nanos,
+    },
+    /// Limits the links that leave a host.
+    Bandwidth {
+        /// Whose.
+        target: Target,
+        /// In bytes per second.
+        rate: u64,
+        /// For how long.
+        length: Nanos,
+    },
+    /// Kills a host.
+    Crash {
+        /// Which.
+        target: Target,
+        /// For how long.
+        down: Nanos,
+    },
+    /// Kills all nodes.
+    CrashAll {
+        /// For at least so long; each node stays down up to twice as long.
+        down: Nanos,
+    },
+    /// Stops a process.
+    Pause {
+        /// Which.
+        target: Target,
+        /// For how long.
+        length: Nanos,
+    },
+    /// Slows a disk down.
+    SlowDisk {
+        /// Whose.
+        target: Target,
+        /// How much.
+        slowness: u64,
+        /// For how long.
+        length: Nanos,
+    },
+    /// Fills a disk.
+    FullDisk {
+        /// Whose.
+        target: Target,
+        /// For how long.
+        length: Nanos,
+    },
+    /// Tells a node to hand over, stops it, and starts it again.
+    Drain {
+        /// Which.
+        target: Target,
+        /// From the word to the stop.
+        grace: Nanos,
+        /// For how long it is down.
+        down: Nanos,
+    },
+}
+
+/// Which links a partition cuts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Between the hosts in this mask and all others, both ways.
+    Split(u64),
+    /// Between one host and all others, both ways.
+    Isolate(Target),
+    /// Between two hosts, both ways.
+    Pair(usize, usize),
+    /// Nothing leaves this host.
+    Mute(Target),
+    /// Nothing reaches this host.
+    Deaf(Target),
+    /// From the first to the second only.
+    OneWay(usize, usize),
+}
+
+/// Everything a seed has drawn.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The kinds that are on.
+    pub kinds: KindSet,
+    /// What may happen to messages.
+    pub noise: Noise,
+    /// The chance that a process stalls before it acts on an input.
+    pub stall: f64,
+    /// Faults with their instants, in order of time.
+    pub schedule: Vec<(Nanos, Kind, Action)>,
+}
+
+impl Plan {
+    /// Draws for a cluster whose first `nodes` of `hosts` hosts are nodes, and a fault phase until `end`.
+    pub fn draw(faults: Faults, nodes: usize, hosts: usize, end: Nanos, seed: u64) -> Plan {
+        let mut root = Random::new(seed);
+        let mut plan =
+            Plan { kinds: KindSet::default(), noise: Noise::default(), stall: 0.0, schedule: Vec::new() };
+        for &kind in Kind::ALL {
+            let mut random = root.fork();
+            // Drawn in any case, so that `all` and the list of what it drew give the same run.
+            let drawn = random.chance(0.45);
+            let on = match faults {
+                Faults::Swarm => drawn && kind != Kind::ClocksBeyondBound,
+                Faults::Only(kinds) => kinds.contains(kind),
+            };
+            if on {
+                plan.kinds = plan.kinds.with(kind);
+                plan.add(kind, Draw { random, nodes: nodes as u64, hosts: hosts as u64, end });
+            }
+        }
+        // A stable sort: equal instants keep the order of the kinds.
+        plan.schedule.sort_by_key(|(at, _, _)| *at);
+        plan
+    }
+
+    fn add(&mut self, kind: Kind, mut draw: Draw) {
+        let chance = |draw: &mut Draw, choices: &[f64]| *draw.random.pick(choices);
+        match kind {
+            Kind::Loss => self.noise.loss = chance(&mut draw, &[0.001, 0.01, 0.05, 0.2]),
+            Kind::Duplication => self.noise.duplication = chance(&mut draw, &[0.001, 0.01, 0.05, 0.2]),
+            Kind::Reordering => self.noise.reordering = chance(&mut draw, &[0.01, 0.1, 0.5]),
+            Kind::Stalls => self.stall = chance(&mut draw, &[0.0002, 0.001, 0.004]),
+            Kind::TornWrites | Kind::Drift | Kind::WallJumps | Kind::ClocksBeyondBound => {}
+            Kind::Partitions
+            | Kind::OneWayPartitions
+            | Kind::SlowLinks
+            | Kind::Bandwidth
+            | Kind::Crashes
+            | Kind::ClusterCrashes
+            | Kind::Pauses
+            | Kind::SlowDisks
+            | Kind::FullDisks
+            | Kind::Drains => {
+                let shortest = if kind == Kind::ClusterCrashes { 2 * SECOND } else { SECOND / 3 };
+                let interval = shortest << draw.random.range(0..4);
+                let mut at = draw.random.range(0..interval);
+                while at < draw.end {
+                    let action = draw.action(kind);
+                    self.schedule.push((at, kind, action));
+                    at += draw.random.range(interval / 4..interval * 7 / 4);
+                }
+            }
+        }
+    }
+}
+
+struct Draw {
+    random: Random,
+    nodes: u64,
+    hosts: u64,
+    end: Nanos,
+}
+
+impl Draw {
+    fn host(&mut self) -> usize {
+        // Nodes more often than what only hosts a proxy.
+        let below = if self.random.chance(0.8) { self.nodes } else { self.hosts };
+        self.random.range(0..below) as usize
+    }
+
+    fn target(&mut self) -> Target {
+        let host = self.host();
+        if self.random.chance(0.4) { Target::Leader(host) } else { Target::Host(host) }
+    }
+
+    fn node(&mut self) -> Target {
+        let node = self.random.range(0..self.nodes) as usize;
+        if self.random.chance(0.4) { Target::Leader(node) } else { Target::Host(node) }
+    }
+
+    /// From a few milliseconds to a few seconds, every order of magnitude alike.
+    fn length(&mut self) -> Nanos {
+        let scale = *self.random.pick(&[5, 50, 200, 600, 1200, 3000]) * MILLISECOND;
+        self.random.range(scale / 2..scale * 3 / 2)
+    }
+
+    fn action(&mut self, kind: Kind) -> Action {
+        let length = self.length();
+        let holds = self.random.chance(0.3);
+        match kind {
+            Kind::Partitions => {
+                let shape = match self.random.range(0..4) {
+                    0 | 1 => Shape::Isolate(self.target()),
+                    2 => Shape::Split(self.random.range(1..1 << self.hosts)),
+                    _ => Shape::Pair(self.host(), self.host()),
+                };
+                Action::Cut { shape, length, holds }
+            }
+            Kind::OneWayPartitions => {
+                let shape = match self.random.range(0..3) {
+                    0 => Shape::Mute(self.target()),
+                    1 => Shape::Deaf(self.target()),
+                    _ => Shape::OneWay(self.host(), self.host()),
+                };
+                Action::Cut { shape, length, holds }
+            }
+            Kind::SlowLinks => {
+                let slowness = *self.random.pick(&[5, 30, 200, 1000]);
+                Action::SlowLinks { target: self.target(), slowness, length }
+            }
+            Kind::Bandwidth => {
+                let rate = *self.random.pick(&[2_000, 20_000, 200_000]);
+                Action::Bandwidth { target: self.target(), rate, length }
+            }
+            Kind::Crashes => Action::Crash { target: self.target(), down: length },
+            Kind::ClusterCrashes => Action::CrashAll { down: length },
+            Kind::Pauses => Action::Pause { target: self.target(), length },
+            Kind::SlowDisks => {
+                let slowness = *self.random.pick(&[10, 100, 1000]);
+                Action::SlowDisk { target: self.node(), slowness, length }
+            }
+            Kind::FullDisks => Action::FullDisk { target: self.node(), length },
+            Kind::Drains => {
+                let grace = self.random.range(0..SECOND);
+                Action::Drain { target: self.node(), grace, down: length }
+            }
+            Kind::Loss
+            | Kind::Duplication
+            | Kind::Reordering
+            | Kind::Stalls
+            | Kind::TornWrites
+            | Kind::Drift
+            | Kind::WallJumps
+            | Kind::ClocksBeyondBound => unreachable!("{} strikes at no instant", kind.name()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_is_drawn_by_some_seeds_and_left_out_by_others() {
+        let mut drawn = Counts::default();
+        for seed in 0..1000 {
+            Plan::draw(Faults::Swarm, 3, 5, SECOND, seed).kinds.iter().for_each(|kind| drawn.add(kind));
+        }
+        for &kind in Kind::ALL {
+            let times = drawn.of(kind);
+            match kind {
+                Kind::ClocksBeyondBound => assert_eq!(times, 0, "only on demand"),
+                _ => assert!((300..600).contains(&times), "{} in {times} of 1000", kind.name()),
+            }
+        }
+    }
+
+    #[test]
+    fn leaving_one_kind_out_leaves_the_others_as_they_were() {
+        for seed in 0..100 {
+            let all = Plan::draw(Faults::Swarm, 3, 5, 10 * SECOND, seed);
+            let same = Plan::draw(Faults::Only(all.kinds), 3, 5, 10 * SECOND, seed);
+            assert_eq!((&same.schedule, same.kinds), (&all.schedule, all.kinds));
+            let fewer = Plan::draw(Faults::Only(all.kinds.without(Kind::Crashes)), 3, 5, 10 * SECOND, seed);
+            let mut rest = all.schedule.clone();
+            rest.retain(|(_, kind, _)| *kind != Kind::Crashes);
+            assert_eq!(fewer.schedule, rest);
+            assert!(rest.iter().all(|(at, _, _)| *at < 10 * SECOND));
+        }
+    }
+
+    #[test]
+    fn faults_are_read_as_they_are_written() {
+        for text in ["all", "none", "loss,crashes", "clocks-beyond-bound"] {
+            assert_eq!(text.parse::<Faults>().unwrap().to_string(), text);
+        }
+        assert!("loss,rust".parse::<Faults>().unwrap_err().to_string().starts_with("`rust` is no kind"));
+    }
+}

@@ -1,0 +1,263 @@
+//! An operating system process of the cluster: a node (a replica, and the proxy for its own clients), or a proxy alone.
+//! It has a disk and clocks, which survive it, and one life at a time.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use quorate_core::{
+    Configs, Context, Instant, Machine, NodeId, Outbox, Outgoing, ProcessId, Protocol, Proxy, ProxyId,
+    Random, Replica, Request, RequestId, Saved, Timers,
+};
+
+use crate::clock::Clock;
+use crate::disk::Disk;
+use crate::queue::Nanos;
+
+/// A machine with what its driver keeps for it.
+pub(crate) struct Running<M: Machine> {
+    pub me: ProcessId,
+    pub machine: M,
+    pub out: Outbox<M>,
+    pub timers: Timers<M::Timer>,
+    random: Random,
+    /// Stepped since its last `on_batch_end`.
+    pub stepped: bool,
+}
+
+impl<M: Machine> Running<M> {
+    pub fn start(me: ProcessId, config: M::Config, saved: Saved<M::Record>, at: Instant, seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let mut out = Outbox::new(true);
+        let machine = M::recover(config, saved, &mut Context::new(me, at, &mut random, &mut out));
+        let mut running = Running { me, machine, out, timers: Timers::default(), random, stepped: true };
+        running.settle();
+        running
+    }
+
+    pub fn step(&mut self, at: Instant, input: impl FnOnce(&mut M, &mut Context<'_, M>)) {
+        input(&mut self.machine, &mut Context::new(self.me, at, &mut self.random, &mut self.out));
+        self.stepped = true;
+        self.settle();
+    }
+
+    pub fn end_batch(&mut self, at: Instant) {
+        if self.stepped {
+            self.step(at, |machine, cx| machine.on_batch_end(cx));
+            self.stepped = false;
+        }
+    }
+
+    fn settle(&mut self) {
+        for (timer, deadline) in self.out.timers.drain(..) {
+            self.timers.apply(timer, deadline);
+        }
+        self.machine.check();
+    }
+}
+
+/// What can happen to a live process.
+pub(crate) enum Input<P: Protocol> {
+    ToReplica(ProcessId, P::Message),
+    ToProxy(ProcessId, P::Message),
+    Request(RequestId, Request),
+    Drain,
+    ReplicaTimer(<P::Replica as Machine>::Timer),
+    ProxyTimer(<P::Proxy as Machine>::Timer),
+}
+
+/// What exists only while the process lives.
+pub(crate) struct Life<P: Protocol> {
+    /// `None` where a proxy runs alone.
+    pub replica: Option<Running<P::Replica>>,
+    pub proxy: Running<P::Proxy>,
+    pub inbox: VecDeque<Input<P>>,
+    /// Messages of the replica that wait for the disk, with the number of the record (on the disk) they wait for.
+    pub unreleased: VecDeque<Outgoing<P::Message>>,
+    /// How many records the disk had when this life began.
+    pub born_at_record: u64,
+    /// Whether a turn of the loop is scheduled, or stalled.
+    pub turning: bool,
+    /// An input that was taken but not acted on, and what the clocks showed when it was taken.
+    pub held: Option<(Input<P>, Instant)>,
+    /// What the clocks showed when the last input of this turn was taken.
+    pub sampled: Option<Instant>,
+    /// Stalled between the last input and the end of the batch.
+    pub ending: bool,
+    /// Inputs that this turn may still take.
+    pub budget: usize,
+    pub busy_until: Nanos,
+    /// When a wake-up for timers is scheduled.
+    pub wake_at: Option<Nanos>,
+    pub draining: bool,
+}
+
+impl<P: Protocol> Life<P> {
+    /// The next input of this turn: due timers first, then what has come in.
+    pub fn next_input(&mut self, at: Instant) -> Option<Input<P>> {
+        self.budget = self.budget.checked_sub(1)?;
+        if let Some(replica) = &mut self.replica
+            && let Some(timer) = replica.timers.pop_due(at.now)
+        {
+            return Some(Input::ReplicaTimer(timer));
+        }
+        if let Some(timer) = self.proxy.timers.pop_due(at.now) {
+            return Some(Input::ProxyTimer(timer));
+        }
+        self.inbox.pop_front()
+    }
+
+    pub fn step(&mut self, input: Input<P>, at: Instant) {
+        let Life { replica, proxy, .. } = self;
+        match (input, replica) {
+            (Input::ToReplica(from, message), Some(replica)) => {
+                replica.step(at, |machine, cx| machine.on_message(from, message, cx));
+            }
+            (Input::ReplicaTimer(timer), Some(replica)) => {
+                replica.step(at, |machine, cx| machine.on_timer(timer, cx));
+            }
+            (Input::Drain, Some(replica)) => replica.step(at, |machine, cx| machine.on_drain(cx)),
+            (Input::ToReplica(..) | Input::ReplicaTimer(_) | Input::Drain, None) => {
+                unreachable!("only nodes are given inputs of a replica")
+            }
+            (Input::ToProxy(from, message), _) => {
+                proxy.step(at, |machine, cx| machine.on_message(from, message, cx));
+            }
+            (Input::Request(id, request), _) => {
+                proxy.step(at, |machine, cx| machine.on_request(id, request, cx));
+            }
+            (Input::ProxyTimer(timer), _) => proxy.step(at, |machine, cx| machine.on_timer(timer, cx)),
+        }
+    }
+
+    pub fn end_batch(&mut self, at: Instant) {
+        if let Some(replica) = &mut self.replica {
+            replica.end_batch(at);
+        }
+        self.proxy.end_batch(at);
+    }
+
+    /// Whether a message that waits for `after` records of this life may go.
+    pub fn is_released(&self, after: u64, disk: &Disk) -> bool {
+        self.born_at_record + after <= disk.synced()
+    }
+}
+
+/// A process, alive or not.
+pub(crate) struct Host<P: Protocol> {
+    /// Which node it is; `None` for a proxy alone.
+    pub node: Option<NodeId>,
+    /// Its proxy's present id.
+    pub proxy: ProxyId,
+    pub disk: Disk,
+    pub clock: Clock,
+    pub random: Random,
+    pub life: Option<Life<P>>,
+    /// Counts lives from 0; the present or last one.
+    pub incarnation: u64,
+    pub starts: u64,
+    /// Grows at each start and end of a life: what was scheduled for another life is void.
+    pub epoch: u64,
+    pub paused_until: Nanos,
+    /// When it last stood still, for whatever reason.
+    pub frozen_until: Nanos,
+    /// Records written since the last checkpoint began.
+    pub since_checkpoint: usize,
+}
+
+impl<P: Protocol> Host<P> {
+    pub fn new(node: Option<NodeId>, disk: Disk, clock: Clock, random: Random) -> Self {
+        Host {
+            node,
+            proxy: ProxyId(0),
+            disk,
+            clock,
+            random,
+            life: None,
+            incarnation: 0,
+            starts: 0,
+            epoch: 0,
+            paused_until: 0,
+            frozen_until: 0,
+            since_checkpoint: 0,
+        }
+    }
+
+    /// Begins a life at a true instant, from what the disk has.
+    pub fn start(&mut self, now: Nanos, configs: &Configs<P>) -> Result<(), String> {
+        self.clock.restart(&mut self.random);
+        self.incarnation = self.starts;
+        self.starts += 1;
+        self.epoch += 1;
+        self.since_checkpoint = 0;
+        self.proxy = match self.node {
+            Some(node) => ProxyId::of(node),
+            // A process that runs a proxy alone draws its id when it starts.
+            None => ProxyId(self.random.range(1000..1_000_000)),
+        };
+        let at = self.instant(now);
+        let replica = match self.node {
+            None => None,
+            Some(node) => {
+                let saved = match self.incarnation {
+                    0 => Saved::nothing(),
+                    _ => self
+                        .disk
+                        .recover()
+                        .map_err(|error| format!("an intact record cannot be read back: {error}"))?,
+                };
+                let config = configs.0.clone();
+                Some(Running::start(node.into(), config, saved, at, self.random.u64()))
+            }
+        };
+        let config = configs.1.clone();
+        let proxy = Running::start(self.proxy.into(), config, Saved::nothing(), at, self.random.u64());
+        self.life = Some(Life {
+            replica,
+            proxy,
+            inbox: VecDeque::new(),
+            unreleased: VecDeque::new(),
+            born_at_record: self.disk.written(),
+            turning: false,
+            held: None,
+            sampled: None,
+            ending: false,
+            budget: 0,
+            busy_until: now,
+            wake_at: None,
+            draining: false,
+        });
+        Ok(())
+    }
+
+    /// What its clocks show.
+    pub fn instant(&self, now: Nanos) -> Instant {
+        self.clock.read(self.incarnation, now)
+    }
+
+    /// When its next timer is due, in true time.
+    pub fn next_timer(&self) -> Option<Nanos> {
+        let life = self.life.as_ref()?;
+        let replica = life.replica.as_ref().and_then(|replica| replica.timers.next());
+        let next = [replica, life.proxy.timers.next()].into_iter().flatten().min()?;
+        Some(self.clock.true_time(self.incarnation, next))
+    }
+
+    /// Its proxy, as traces name it.
+    pub fn proxy_name(&self) -> ProcessId {
+        self.proxy.into()
+    }
+
+    /// The replica, while it lives.
+    pub fn replica(&self) -> Option<&P::Replica> {
+        Some(&self.life.as_ref()?.replica.as_ref()?.machine)
+    }
+}
+
+impl<P: Protocol> fmt::Display for Host<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.node {
+            Some(node) => write!(f, "{node:?}"),
+            None => write!(f, "{}", self.proxy_name()),
+        }
+    }
+}

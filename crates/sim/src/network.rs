@@ -1,0 +1,280 @@
+//! The links between hosts: when a message arrives, how often, and whether at all.
+//!
+//! A link delivers in order unless reordering is on. A partition loses what is sent, or holds it back until the
+//! partition ends, as a connection that retransmits does. Time and chance only; the messages stay outside.
+
+use quorate_core::Random;
+
+use crate::faults::{Counts, Kind};
+use crate::queue::{MILLISECOND, Nanos, SECOND};
+
+/// How long a message takes on a link without faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Latency {
+    /// Evenly between two bounds.
+    Uniform {
+        /// At least.
+        low: Nanos,
+        /// Less than, or equal to `low` if that is not smaller.
+        high: Nanos,
+    },
+    /// Log-normal with σ = ½: mostly near the median, at times five times as long.
+    LogNormal {
+        /// Half of the messages are faster.
+        median: Nanos,
+    },
+}
+
+/// Quantiles of the log-normal distribution with median 1 and σ = ½, in 1024ths, at 0, 1/32 … 1. A table, because
+/// `exp` and `ln` are not equal to the last bit on every machine.
+const LOG_NORMAL: [u64; 33] = [
+    218, 403, 476, 530, 576, 618, 657, 695, 731, 767, 802, 837, 873, 909, 947, 985, 1024, 1065, 1108, 1153,
+    1201, 1252, 1307, 1368, 1435, 1510, 1596, 1697, 1820, 1979, 2205, 2599, 5307,
+];
+
+impl Latency {
+    /// A draw.
+    pub fn draw(self, random: &mut Random) -> Nanos {
+        match self {
+            Latency::Uniform { low, high } if low < high => random.range(low..high),
+            Latency::Uniform { low, .. } => low,
+            Latency::LogNormal { median } => {
+                let word = random.u64() >> 48;
+                let (index, rest) = ((word >> 11) as usize, word & 0x7ff);
+                let (low, high) = (LOG_NORMAL[index], LOG_NORMAL[index + 1]);
+                median * (low * 2048 + (high - low) * rest) / (1024 * 2048)
+            }
+        }
+    }
+}
+
+/// Chances of what may happen to each message.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Noise {
+    /// It is lost.
+    pub loss: f64,
+    /// It arrives twice, the second time perhaps much later.
+    pub duplication: f64,
+    /// It is overtaken.
+    pub reordering: f64,
+}
+
+/// When a message arrives: never, once or twice.
+pub type Arrivals = [Option<Nanos>; 2];
+
+/// All links between `hosts` hosts.
+#[derive(Debug)]
+pub struct Network {
+    hosts: usize,
+    links: Vec<Link>,
+    noise: Noise,
+    random: Random,
+}
+
+#[derive(Clone, Debug)]
+struct Link {
+    latency: Latency,
+    /// Latency is multiplied by this …
+    slowness: u64,
+    /// … until then.
+    slow_until: Nanos,
+    /// Bytes per second …
+    bandwidth: u64,
+    /// … until then; no limit afterwards.
+    limited_until: Nanos,
+    /// When a limited link has sent everything it was given.
+    free_at: Nanos,
+    blocked_until: Nanos,
+    /// Whether a block holds messages back instead of losing them.
+    holds: bool,
+    /// Arrivals before this would overtake.
+    last_arrival: Nanos,
+}
+
+impl Network {
+    /// `latency(from, to)` of each link.
+    pub fn new(
+        hosts: usize,
+        latency: impl Fn(usize, usize) -> Latency,
+        noise: Noise,
+        random: Random,
+    ) -> Network {
+        let link = |index: usize| Link {
+            latency: latency(index / hosts, index % hosts),
+            slowness: 1,
+            slow_until: 0,
+            bandwidth: 0,
+            limited_until: 0,
+            free_at: 0,
+            blocked_until: 0,
+            holds: false,
+            last_arrival: 0,
+        };
+        Network { hosts, links: (0..hosts * hosts).map(link).collect(), noise, random }
+    }
+
+    fn link(&mut self, from: usize, to: usize) -> &mut Link {
+        &mut self.links[from * self.hosts + to]
+    }
+
+    /// Blocks a link in one direction; with `holds`, what is sent meanwhile arrives afterwards.
+    pub fn block(&mut self, from: usize, to: usize, until: Nanos, holds: bool) {
+        let link = self.link(from, to);
+        link.blocked_until = link.blocked_until.max(until);
+        link.holds = holds;
+    }
+
+    /// Multiplies a link's latency.
+    pub fn slow(&mut self, from: usize, to: usize, until: Nanos, slowness: u64) {
+        let link = self.link(from, to);
+        (link.slowness, link.slow_until) = (slowness, until);
+    }
+
+    /// Limits a link to so many bytes per second.
+    pub fn limit(&mut self, from: usize, to: usize, until: Nanos, bandwidth: u64) {
+        let link = self.link(from, to);
+        (link.bandwidth, link.limited_until) = (bandwidth.max(1), until);
+    }
+
+    /// Ends all faults. What is on its way stays on its way.
+    pub fn heal(&mut self) {
+        self.noise = Noise::default();
+        for link in &mut self.links {
+            (link.slow_until, link.limited_until, link.blocked_until) = (0, 0, 0);
+        }
+    }
+
+    /// Sends a message now. `bytes` is asked only where bandwidth is limited.
+    pub fn send(
+        &mut self,
+        from: usize,
+        to: usize,
+        now: Nanos,
+        bytes: impl FnOnce() -> usize,
+        counts: &mut Counts,
+    ) -> Arrivals {
+        let Network { hosts, links, noise, random } = self;
+        let link = &mut links[from * *hosts + to];
+        if noise.loss > 0.0 && random.chance(noise.loss) {
+            counts.add(Kind::Loss);
+            return [None, None];
+        }
+        let mut start = now;
+        if link.blocked_until > now {
+            if !link.holds {
+                return [None, None];
+            }
+            start = link.blocked_until;
+        }
+        if link.limited_until > now {
+            start = start.max(link.free_at) + bytes() as u64 * SECOND / link.bandwidth;
+            link.free_at = start;
+            if start - now > 10 * SECOND {
+                // A bounded send buffer is full.
+                return [None, None];
+            }
+        }
+        let slowness = if link.slow_until > now { link.slowness } else { 1 };
+        let mut arrival = start + link.latency.draw(random) * slowness;
+        if noise.reordering > 0.0 && random.chance(noise.reordering) {
+            if arrival < link.last_arrival || random.chance(0.5) {
+                arrival = start + link.latency.draw(random) * slowness * random.range(1..20);
+            }
+            counts.add(Kind::Reordering);
+        } else {
+            arrival = arrival.max(link.last_arrival);
+            link.last_arrival = arrival;
+        }
+        let mut again = None;
+        if noise.duplication > 0.0 && random.chance(noise.duplication) {
+            // Mostly soon; sometimes from another epoch.
+            let reach = *random.pick(&[MILLISECOND, 20 * MILLISECOND, 20 * MILLISECOND, 5 * SECOND]);
+            again = Some(arrival + random.range(0..reach));
+            counts.add(Kind::Duplication);
+        }
+        [Some(arrival), again]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FAST: Latency = Latency::LogNormal { median: 100_000 };
+
+    fn network(noise: Noise) -> Network {
+        Network::new(3, |_, _| FAST, noise, Random::new(3))
+    }
+
+    fn send(network: &mut Network, from: usize, to: usize, now: Nanos) -> Arrivals {
+        network.send(from, to, now, || 1000, &mut Counts::default())
+    }
+
+    #[test]
+    fn the_log_normal_table_has_its_median_and_a_tail() {
+        let mut random = Random::new(1);
+        let mut draws: Vec<_> = (0..10_000).map(|_| FAST.draw(&mut random)).collect();
+        draws.sort_unstable();
+        assert!((97_000..103_000).contains(&draws[5000]), "{}", draws[5000]);
+        assert!((160_000..215_000).contains(&draws[9000]), "{}", draws[9000]);
+        assert!(draws[9990] > 300_000);
+    }
+
+    #[test]
+    fn a_quiet_link_delivers_everything_once_and_in_order() {
+        let mut network = network(Noise::default());
+        let mut before = 0;
+        for now in (0..1_000_000).step_by(1000) {
+            let [Some(arrival), None] = send(&mut network, 0, 1, now) else { panic!("lost or doubled") };
+            assert!(arrival >= before && arrival > now);
+            before = arrival;
+        }
+    }
+
+    #[test]
+    fn noise_loses_doubles_and_reorders_about_as_often_as_asked() {
+        let mut network = network(Noise { loss: 0.2, duplication: 0.2, reordering: 0.2 });
+        let mut counts = Counts::default();
+        let (mut lost, mut doubled, mut overtaken, mut before) = (0, 0, 0, 0);
+        for now in (0..1_000_000).step_by(1000) {
+            match network.send(1, 2, now, || 1, &mut counts) {
+                [None, _] => lost += 1,
+                [Some(arrival), again] => {
+                    doubled += u64::from(again.is_some());
+                    overtaken += u64::from(arrival < before);
+                    before = before.max(arrival);
+                }
+            }
+        }
+        for (what, times) in [("lost", lost), ("doubled", doubled)] {
+            assert!((120..280).contains(&times), "{what} {times}");
+        }
+        assert!(overtaken > 20, "overtaken {overtaken}");
+        assert_eq!((counts.of(Kind::Loss), counts.of(Kind::Duplication)), (lost, doubled));
+    }
+
+    #[test]
+    fn a_block_has_a_direction_and_an_end_and_loses_or_holds() {
+        let mut network = network(Noise::default());
+        network.block(0, 1, SECOND, false);
+        network.block(0, 2, SECOND, true);
+        assert_eq!(send(&mut network, 0, 1, 0), [None, None]);
+        assert!(send(&mut network, 1, 0, 0)[0].is_some(), "the other direction is open");
+        assert!(send(&mut network, 0, 2, 0)[0].is_some_and(|at| at > SECOND), "held back");
+        assert!(send(&mut network, 0, 1, SECOND)[0].is_some(), "it ends");
+        network.block(0, 1, 9 * SECOND, false);
+        network.heal();
+        assert!(send(&mut network, 0, 1, 2 * SECOND)[0].is_some(), "healed");
+    }
+
+    #[test]
+    fn bandwidth_queues_and_slowness_multiplies() {
+        let mut network = network(Noise::default());
+        network.limit(0, 1, SECOND, 1_000_000);
+        network.slow(0, 2, SECOND, 100);
+        let arrivals: Vec<_> = (0..10).map(|_| send(&mut network, 0, 1, 0)[0].unwrap()).collect();
+        assert!(arrivals[9] >= 10 * MILLISECOND, "ten times 1000 bytes at 1 MB/s");
+        assert!(send(&mut network, 0, 2, 0)[0].unwrap() > 2 * MILLISECOND);
+        assert!(send(&mut network, 0, 2, SECOND)[0].unwrap() < SECOND + MILLISECOND);
+    }
+}

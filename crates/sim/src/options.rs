@@ -1,0 +1,125 @@
+//! What a campaign is told.
+
+use std::time::Duration;
+
+use quorate_core::{Capabilities, SettingsError};
+use thiserror::Error;
+
+use crate::faults::Faults;
+use crate::queue::Nanos;
+
+/// What to simulate. [`Options::default`] is the size at which ten thousand runs take minutes.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Replicas.
+    pub nodes: usize,
+    /// Processes that run a proxy alone.
+    pub proxies: usize,
+    /// What the protocol is told (`--set`), as `key=value` words.
+    pub settings: Vec<String>,
+    /// Which faults may happen (`--faults`).
+    pub faults: Faults,
+    /// The first seed.
+    pub seed: u64,
+    /// How many seeds.
+    pub runs: u64,
+    /// Clients, all together; up to 1000.
+    pub clients: usize,
+    /// How long the fault phase is, in virtual time.
+    pub duration: Duration,
+    /// Ends the fault phase earlier than that, with everything before as it would have been.
+    pub until: Option<Duration>,
+    /// Leaves these strikes of the schedule out; the trace numbers them.
+    pub skip: Vec<usize>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            nodes: 3,
+            proxies: 1,
+            settings: Vec::new(),
+            faults: Faults::Swarm,
+            seed: 0,
+            runs: 1000,
+            clients: 8,
+            duration: Duration::from_secs(8),
+            until: None,
+            skip: Vec::new(),
+        }
+    }
+}
+
+/// Why a campaign cannot start.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum OptionsError {
+    /// A setting is wrong.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// The protocol cannot run on so many nodes.
+    #[error("{protocol} runs on {min} to {max} nodes, not on {nodes}")]
+    Nodes {
+        /// The protocol.
+        protocol: &'static str,
+        /// At least.
+        min: usize,
+        /// At most.
+        max: usize,
+        /// Asked for.
+        nodes: usize,
+    },
+    /// More or fewer clients than can be simulated.
+    #[error("{0} clients: choose 1 to 1000")]
+    Clients(usize),
+}
+
+/// The largest group that is simulated: host masks are one word, proxies alone included.
+const MAX_HOSTS: usize = 48;
+
+impl Options {
+    /// Refuses what a protocol cannot do.
+    pub(crate) fn check(&self, protocol: &'static str, can: Capabilities) -> Result<(), OptionsError> {
+        let (min, max) = (can.min_nodes, can.max_nodes.min(MAX_HOSTS - self.proxies.min(MAX_HOSTS - 1)));
+        if !(min..=max).contains(&self.nodes) {
+            return Err(OptionsError::Nodes { protocol, min, max, nodes: self.nodes });
+        }
+        if !(1..=1000).contains(&self.clients) {
+            return Err(OptionsError::Clients(self.clients));
+        }
+        Ok(())
+    }
+
+    /// When the fault phase ends.
+    pub(crate) fn end(&self) -> Nanos {
+        self.until.unwrap_or(self.duration).min(self.duration).as_nanos() as Nanos
+    }
+
+    /// The flags of `quorate sim` and `quorate replay` that differ from the defaults, settings included.
+    pub fn flags(&self) -> String {
+        let default = Options::default();
+        let mut flags = String::new();
+        let mut flag = |differs: bool, name: &str, value: String| {
+            if differs {
+                flags.push_str(&format!(" --{name} {value}"));
+            }
+        };
+        flag(self.nodes != default.nodes, "nodes", self.nodes.to_string());
+        flag(self.proxies != default.proxies, "proxies", self.proxies.to_string());
+        flag(self.faults != default.faults, "faults", self.faults.to_string());
+        flag(self.clients != default.clients, "clients", self.clients.to_string());
+        flag(self.duration != default.duration, "duration", milliseconds(self.duration));
+        if let Some(until) = self.until {
+            flag(true, "until", milliseconds(until));
+        }
+        let skip: Vec<_> = self.skip.iter().map(ToString::to_string).collect();
+        flag(!skip.is_empty(), "skip", skip.join(","));
+        for setting in &self.settings {
+            flag(true, "set", setting.clone());
+        }
+        flags
+    }
+}
+
+fn milliseconds(duration: Duration) -> String {
+    format!("{}ms", duration.as_millis())
+}

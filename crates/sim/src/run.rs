@@ -1,0 +1,307 @@
+//! One run: a fault phase, in which nothing wrong may happen, then a healing phase, in which everything must be well.
+
+use std::time::Duration;
+
+use quorate_core::{Configs, Group, NodeId, NodeSet, Protocol, Random, Replica, Settings, SettingsError};
+
+use crate::checkers::{Checker, Panel, Violation};
+use crate::clock::{Clock, Quality};
+use crate::cluster::{Cluster, Event, Knobs};
+use crate::disk::{Disk, Speed};
+use crate::faults::{Counts, Kind, Plan};
+use crate::history::History;
+use crate::host::Host;
+use crate::network::{Latency, Network};
+use crate::options::{Options, OptionsError};
+use crate::panics;
+use crate::queue::{MILLISECOND, Nanos, Queue, SECOND};
+use crate::trace::Trace;
+use crate::workload::Workload;
+
+/// How long healing may take: elections, waits of restarted grantors, catching up, and every client's last requests.
+pub(crate) const HEALING: Nanos = 30 * SECOND;
+/// How often the run looks after itself.
+const POLL: Nanos = 50 * MILLISECOND;
+/// More events than this are no run but an endless conversation.
+const MOST_EVENTS: u64 = 20_000_000;
+/// Clock rates stay within 1±this where a protocol has no lease to derive it from.
+const DEFAULT_DRIFT: f64 = 0.02;
+
+/// What became of a run.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Its seed.
+    pub seed: u64,
+    /// How long it took in virtual time, in nanoseconds.
+    pub virtual_time: Nanos,
+    /// Events that happened.
+    pub events: u64,
+    /// Client requests that were answered.
+    pub operations: u64,
+    /// Checkpoints that were begun.
+    pub checkpoints: u64,
+    /// Faults that happened.
+    pub faults: Counts,
+    /// The faults that were on.
+    pub plan: Plan,
+    /// The digest of everything that happened.
+    pub digest: u64,
+    /// What went wrong.
+    pub violation: Option<Violation>,
+    /// What the clients saw, as far as the run got.
+    pub history: History,
+}
+
+/// Where a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Faults,
+    /// Every client completes some more requests.
+    Healing,
+    /// Every key is read through every proxy.
+    Reading,
+    /// All replicas reach one state.
+    Converging,
+    Done,
+}
+
+/// Runs one seed.
+pub fn run<P: Protocol>(options: &Options, seed: u64, trace: Trace) -> Result<Run, OptionsError> {
+    options.check(P::NAME, P::CAPABILITIES)?;
+    let (configs, drift) = configure::<P>(options)?;
+    let end = options.end();
+    let mut cluster = build::<P>(options, seed, trace, configs, drift);
+    if let Err(panic) = panics::catch(|| drive(&mut cluster, end)) {
+        cluster.fail("assertion", panic);
+    }
+    let history = std::mem::take(&mut cluster.work.recorder).finish();
+    Ok(Run {
+        seed,
+        virtual_time: cluster.now,
+        events: cluster.queue.scheduled(),
+        operations: cluster.work.completed,
+        checkpoints: cluster.checkpoints,
+        faults: cluster.counts.clone(),
+        plan: cluster.plan.clone(),
+        digest: cluster.trace.digest(),
+        violation: cluster.violation.take(),
+        history,
+    })
+}
+
+fn members(nodes: usize) -> NodeSet {
+    (1..=nodes as u64).map(|id| NodeId::new(id).expect("few nodes")).collect()
+}
+
+/// The machines' configurations, and the drift that they promise to survive.
+fn configure<P: Protocol>(options: &Options) -> Result<(Configs<P>, f64), SettingsError> {
+    let mut settings = Settings::parse(&options.settings)?;
+    let configs = P::configure(&Group { members: members(options.nodes) }, &mut settings)?;
+    settings.finish()?;
+    Ok((configs, declared_drift(&settings)))
+}
+
+/// The bound ρ on clock rates for which the lease settings in force suffice: with rates within 1±ρ, the margin Δ must
+/// be at least ρ·lease, and 3Δ at least 2ρ·(guard + lease).
+fn declared_drift(settings: &Settings) -> f64 {
+    let take = |name: &str| {
+        let text = settings.effective().get(name)?;
+        let mut one = Settings::parse([format!("value={text}")]).ok()?;
+        Some(one.duration("value", "0ms").ok()?.as_secs_f64())
+    };
+    match (take("lease.drift"), take("lease.guard"), take("lease.duration")) {
+        (Some(margin), Some(guard), Some(lease)) if guard + lease > 0.0 => {
+            // A little less, for what is rounded.
+            0.99 * (margin / lease).min(1.5 * margin / (guard + lease))
+        }
+        _ => DEFAULT_DRIFT,
+    }
+}
+
+fn build<P: Protocol>(
+    options: &Options,
+    seed: u64,
+    trace: Trace,
+    configs: Configs<P>,
+    drift: f64,
+) -> Cluster<P> {
+    let (nodes, hosts) = (options.nodes, options.nodes + options.proxies);
+    let duration = options.duration.as_nanos() as Nanos;
+    let mut root = Random::new(seed);
+    let plan = Plan::draw(options.faults, nodes, hosts, duration, root.u64());
+    let mut knobs = root.fork();
+    let mut workload = root.fork();
+    let mut counts = Counts::default();
+    let on = |kind| plan.kinds.contains(kind);
+    let quality = Quality {
+        drift: if on(Kind::Drift) { drift } else { 0.0 },
+        wall_jumps: on(Kind::WallJumps),
+        beyond_bound: on(Kind::ClocksBeyondBound),
+    };
+    let latencies = latencies(hosts, &mut root.fork());
+    let network = Network::new(hosts, |from, to| latencies[from][to], plan.noise, root.fork());
+    let sync = Latency::LogNormal { median: *knobs.pick(&[50_000, 500_000, 5_000_000]) };
+    let speed = Speed { write: Latency::LogNormal { median: 20_000 }, sync };
+    let hosts: Vec<_> = (0..hosts)
+        .map(|host| {
+            let mut random = root.fork();
+            let clock = Clock::draw(quality, duration, &mut random.fork());
+            if quality.beyond_bound {
+                counts.add(Kind::ClocksBeyondBound);
+            } else if clock.drifts() {
+                counts.add(Kind::Drift);
+            }
+            clock.wall_jumps().filter(|at| *at < options.end()).for_each(|_| counts.add(Kind::WallJumps));
+            let node = (host < nodes).then(|| NodeId::new(host as u64 + 1).expect("few nodes"));
+            Host::new(node, Disk::new(speed, random.fork()), clock, random)
+        })
+        .collect();
+    let mut cluster = Cluster {
+        now: 0,
+        queue: Queue::default(),
+        nodes,
+        configs,
+        network,
+        knobs: Knobs::draw(&mut knobs),
+        counts,
+        panel: Panel::standard(),
+        work: Workload::new(options.clients, hosts.len(), duration, &mut workload),
+        trace,
+        random: root.fork(),
+        violation: None,
+        healed: false,
+        heal_at: options.end(),
+        bound: options.end() + HEALING,
+        checkpoints: 0,
+        states: Default::default(),
+        posts: 0,
+        hosts,
+        plan,
+    };
+    schedule(&mut cluster, options);
+    cluster
+}
+
+fn latencies(hosts: usize, random: &mut Random) -> Vec<Vec<Latency>> {
+    let far = random.chance(0.15);
+    let scale = if far { 10 * MILLISECOND } else { *random.pick(&[30_000, 100_000, 500_000]) };
+    let mut draw = |from: usize, to: usize| {
+        let median = random.range(scale / 2..scale * 2);
+        match from == to || !far {
+            true => Latency::LogNormal { median },
+            // Long lines are steadier.
+            false => Latency::Uniform { low: median, high: median * 5 / 4 },
+        }
+    };
+    (0..hosts).map(|from| (0..hosts).map(|to| draw(from, to)).collect()).collect()
+}
+
+fn schedule<P: Protocol>(cluster: &mut Cluster<P>, options: &Options) {
+    for host in 0..cluster.hosts.len() {
+        let at = cluster.random.range(0..20 * MILLISECOND);
+        cluster.queue.push(at, Event::Start { host });
+    }
+    for (index, (at, _, _)) in cluster.plan.schedule.iter().enumerate() {
+        if *at < options.end() && !options.skip.contains(&index) {
+            cluster.queue.push(*at, Event::Fault(index));
+        }
+    }
+    for lane in 0..cluster.work.lanes.len() {
+        let at = cluster.random.range(0..SECOND);
+        cluster.queue.push(at, Event::Ask(lane));
+    }
+    cluster.queue.push(options.end(), Event::Heal);
+    cluster.queue.push(POLL, Event::Poll);
+}
+
+fn drive<P: Protocol>(cluster: &mut Cluster<P>, end: Nanos) {
+    let mut stage = Stage::Faults;
+    while cluster.violation.is_none() && stage != Stage::Done {
+        let (at, event) = cluster.queue.pop().expect("a poll is always scheduled");
+        cluster.now = at;
+        if cluster.queue.scheduled() > MOST_EVENTS {
+            cluster.fail("liveness", "an endless conversation: too many events for one run");
+        }
+        match event {
+            Event::Poll => {
+                stage = poll(cluster, stage, end);
+                cluster.queue.push(at + POLL, Event::Poll);
+            }
+            event => cluster.handle(event),
+        }
+    }
+    if cluster.violation.is_none() {
+        let applied = |host: &Host<P>| Some((host.node?, host.replica()?.fingerprint().0));
+        let applied: Vec<_> = cluster.hosts.iter().filter_map(applied).collect();
+        if let Err(violation) = cluster.panel.finish(cluster.now, &applied) {
+            cluster.fail(violation.checker, violation.what);
+        }
+    }
+}
+
+fn poll<P: Protocol>(cluster: &mut Cluster<P>, stage: Stage, end: Nanos) -> Stage {
+    if cluster.now > end + HEALING {
+        let what = format!(
+            "{:?} after all faults were over, {}",
+            Duration::from_nanos(HEALING),
+            unfinished(cluster, stage)
+        );
+        cluster.fail("liveness", what);
+        return stage;
+    }
+    match stage {
+        Stage::Faults if !cluster.healed => {
+            if cluster.random.chance(0.1) {
+                let host = cluster.random.range(0..cluster.nodes as u64) as usize;
+                cluster.compare_states(host);
+            }
+            Stage::Faults
+        }
+        Stage::Faults => Stage::Healing,
+        Stage::Healing if cluster.work.is_done() => {
+            for lane in cluster.work.add_readers(cluster.hosts.len()) {
+                cluster.queue.push(cluster.now, Event::Ask(lane));
+            }
+            Stage::Reading
+        }
+        Stage::Reading if cluster.work.is_done() => Stage::Converging,
+        Stage::Healing | Stage::Reading => stage,
+        Stage::Converging => {
+            let states: Vec<_> = (0..cluster.nodes).map(|host| cluster.compare_states(host)).collect();
+            match states[0].is_some() && states.iter().all(|state| *state == states[0]) {
+                true => Stage::Done,
+                false => Stage::Converging,
+            }
+        }
+        Stage::Done => Stage::Done,
+    }
+}
+
+/// What a run that does not end is waiting for.
+fn unfinished<P: Protocol>(cluster: &Cluster<P>, stage: Stage) -> String {
+    let lanes = cluster.work.lanes.iter().enumerate().filter(|(_, lane)| lane.pending.is_some());
+    let waiting: Vec<_> =
+        lanes.map(|(index, lane)| format!("{index} at {}", cluster.hosts[lane.host])).collect();
+    let states = cluster.hosts[..cluster.nodes].iter().map(|host| match host.replica() {
+        Some(replica) => {
+            let status = replica.status(host.instant(cluster.now).now);
+            format!(
+                "{host} {} {} committed {} applied {}",
+                status.role, status.ballot, status.committed, status.applied
+            )
+        }
+        None => format!("{host} down"),
+    });
+    let states: Vec<_> = states.collect();
+    match stage {
+        Stage::Converging => format!("the replicas have not converged: {}", states.join("; ")),
+        _ => format!("clients {} still wait for replies: {}", waiting.join(", "), states.join("; ")),
+    }
+}
+
+impl Run {
+    /// Whether nothing went wrong.
+    pub fn is_fine(&self) -> bool {
+        self.violation.is_none()
+    }
+}

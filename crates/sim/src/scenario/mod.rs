@@ -1,0 +1,91 @@
+//! Golden conversations: a small cluster that a text file drives step by step. The file holds what was said and, indented
+//! below each line, what came of it; a change of behaviour is a reviewable change of the file.
+//!
+//! ```text
+//! # Comments and empty lines stay where they are.
+//! nodes 3
+//! put p1 color blue
+//!   p1 -> r1 Ask(…)
+//! deliver p1>r1
+//!   r1 <- p1 Ask(…)
+//!   r1 persist …
+//! ```
+//!
+//! | command | what happens |
+//! |---|---|
+//! | `nodes 3 [key=value …]` | replicas `r1`… and their nodes' proxies `p1`… start, with these settings |
+//! | `put p1 KEY VALUE`, `get p1 KEY`, `del p1 KEY`, `incr p1 KEY` | a client asks a proxy; requests are numbered |
+//! | `deliver [FROM>TO] [KIND]` | what is in flight and matches arrives, in the order in which it was sent; `*` is anybody |
+//! | `drop [FROM>TO] [KIND]`, `duplicate [FROM>TO] [KIND]` | it is lost; it will arrive twice |
+//! | `settle` | everything arrives, and what is sent on that too |
+//! | `cut r1 r2`, `mend` | nothing passes between two nodes; everything passes again |
+//! | `fire r1 TIMER` | time moves to this timer's deadline if that is later, and it goes off, alone |
+//! | `tick 100ms` | time moves, and every timer that is due goes off |
+//! | `disk r1 manual`, `disk r1 auto` | records become durable by `sync` only; at once (as in the beginning) |
+//! | `sync r1` | what was persisted is durable |
+//! | `checkpoint r1` | the replica's state is saved, and its log cut |
+//! | `crash r1`, `restart r1` | a node dies with its proxy and what was not durable; it comes back |
+//! | `status` | how each replica sees itself |
+//!
+//! Clocks show the same time everywhere. Only one input is handled in a batch.
+
+mod harness;
+mod stage;
+
+use std::fmt;
+
+use quorate_core::Protocol;
+
+pub use harness::run_traces;
+
+use stage::Stage;
+
+/// A line that cannot be carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScenarioError {
+    /// Its number, from 1.
+    pub line: usize,
+    /// What is wrong, and what would be right.
+    pub what: String,
+}
+
+impl fmt::Display for ScenarioError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.what)
+    }
+}
+
+impl std::error::Error for ScenarioError {}
+
+/// Plays a scenario; gives the same text with what really came of each command.
+pub fn play<P: Protocol>(text: &str) -> Result<String, ScenarioError> {
+    let mut stage: Option<Stage<P>> = None;
+    let mut out = String::new();
+    for (index, line) in text.lines().enumerate() {
+        if line.starts_with(' ') {
+            continue;
+        }
+        out.push_str(line);
+        out.push('\n');
+        let words: Vec<_> = line.split_whitespace().collect();
+        if words.is_empty() || words[0].starts_with('#') {
+            continue;
+        }
+        let failed = |what: String| ScenarioError { line: index + 1, what };
+        let lines = match (words[0], &mut stage) {
+            ("nodes", _) => {
+                let (fresh, lines) = Stage::open(&words[1..]).map_err(failed)?;
+                stage = Some(fresh);
+                lines
+            }
+            (_, None) => return Err(failed("begin with `nodes N`".to_owned())),
+            (_, Some(stage)) => stage.play(&words).map_err(failed)?,
+        };
+        for line in lines {
+            out.push_str("  ");
+            out.push_str(&line);
+            out.push('\n');
+        }
+    }
+    Ok(out)
+}

@@ -1,0 +1,338 @@
+//! The clients: closed loops on few hot keys, each attached to a host's proxy.
+//!
+//! Every write has bytes of its own, so that checkers can tell writes apart by their digest alone. Keys with expiry
+//! are kept apart: when they expire is the cluster's choice, so their operations are executed and compared between
+//! replicas, but not recorded in the history.
+
+use bytes::Bytes;
+use quorate_core::{Random, RequestId};
+use quorate_store::{Command, Condition, Expiry, Single};
+
+use crate::history::{Invocation, Recorder};
+use crate::queue::{MILLISECOND, Nanos, SECOND};
+
+/// Operations that each client must complete after everything has healed.
+const QUOTA: u32 = 3;
+/// Failed requests after healing that are excused per client: a session that was lost before shows only now.
+const EXCUSED: u32 = 2;
+
+const STRINGS: [&str; 3] = ["s0", "s1", "s2"];
+const COUNTERS: [&str; 2] = ["n0", "n1"];
+const LISTS: [&str; 1] = ["a0"];
+const HASHES: [&str; 2] = ["h0", "h1"];
+const EXPIRING: [&str; 2] = ["x0", "x1"];
+const FIELDS: [&str; 3] = ["f0", "f1", "f2"];
+
+/// What a client does next.
+pub(crate) struct Ask {
+    pub command: Command,
+    /// Whether it belongs into the history.
+    pub recorded: bool,
+}
+
+/// A request under way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pending {
+    pub id: RequestId,
+    /// Where in the history, if recorded.
+    pub invocation: Option<Invocation>,
+    /// The digest of a write's bytes.
+    pub write: Option<u64>,
+    /// In true time.
+    pub asked: Nanos,
+    /// The host's epoch when it was asked.
+    pub epoch: u64,
+    /// The deadline on the clock of the host, in true time.
+    pub deadline: Nanos,
+}
+
+/// One sequence of requests.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    /// The host it is connected to.
+    pub host: usize,
+    /// Its connection, as the proxy knows it.
+    pub stream: u64,
+    pub pending: Option<Pending>,
+    random: Random,
+    done_since_heal: u32,
+    failed_since_heal: u32,
+    /// The last reads of all: these keys and no others.
+    script: Option<Vec<Command>>,
+}
+
+/// All clients of a run, and what they saw.
+#[derive(Debug)]
+pub(crate) struct Workload {
+    pub lanes: Vec<Lane>,
+    pub recorder: Recorder,
+    pub completed: u64,
+    healed: bool,
+    unique: u64,
+    think: Nanos,
+    reads: f64,
+    requests: u64,
+}
+
+impl Workload {
+    /// `clients` clients over `hosts` hosts; together they ask about `operations` times in `duration`.
+    pub fn new(clients: usize, hosts: usize, duration: Nanos, random: &mut Random) -> Workload {
+        let operations = random.range(100..500);
+        let think = duration * clients as u64 / operations;
+        let reads = *random.pick(&[0.1, 0.5, 0.5, 0.9]);
+        // A client may have several requests under way on one connection.
+        let window = *random.pick(&[1, 1, 2, 3]);
+        let lanes = (0..clients).map(|client| {
+            let mut random = random.fork();
+            let host = random.range(0..hosts as u64) as usize;
+            Lane {
+                // Lanes that share a host and this quotient share a connection.
+                stream: (client / window) as u64,
+                host: if client % window == 0 { host } else { usize::MAX },
+                pending: None,
+                random,
+                done_since_heal: 0,
+                failed_since_heal: 0,
+                script: None,
+            }
+        });
+        let mut lanes: Vec<_> = lanes.collect();
+        for index in 1..lanes.len() {
+            if lanes[index].host == usize::MAX {
+                lanes[index].host = lanes[index - 1].host;
+            }
+        }
+        Workload {
+            lanes,
+            recorder: Recorder::default(),
+            completed: 0,
+            healed: false,
+            unique: 0,
+            think,
+            reads,
+            requests: 0,
+        }
+    }
+
+    /// The next request's id; tells its lane too.
+    pub fn next_id(&mut self, lane: usize) -> RequestId {
+        self.requests += 1;
+        RequestId(self.requests << 16 | lane as u64)
+    }
+
+    /// The lane whose pending request has this id.
+    pub fn lane_of(&self, id: RequestId) -> Option<usize> {
+        let lane = (id.0 & 0xffff) as usize;
+        self.lanes.get(lane)?.pending.filter(|pending| pending.id == id)?;
+        Some(lane)
+    }
+
+    /// How long a lane waits before its next request.
+    pub fn pause(&mut self, lane: usize) -> Nanos {
+        let think = if self.healed { self.think.min(50 * MILLISECOND) } else { self.think };
+        let random = &mut self.lanes[lane].random;
+        // Bursts and silences.
+        if random.chance(0.6) { random.range(0..MILLISECOND) } else { random.range(0..think * 5 + 1) }
+    }
+
+    /// How long a client waits for a reply.
+    pub fn patience(&mut self, lane: usize) -> Nanos {
+        let random = &mut self.lanes[lane].random;
+        *random.pick(&[300 * MILLISECOND, SECOND, 2 * SECOND, 4 * SECOND])
+    }
+
+    /// Connects a lane to another host, perhaps.
+    pub fn reconnect(&mut self, lane: usize, hosts: usize) {
+        let lane = &mut self.lanes[lane];
+        if lane.random.chance(0.5) {
+            lane.host = lane.random.range(0..hosts as u64) as usize;
+        }
+    }
+
+    /// What a lane asks next; `None` when it has done its share.
+    pub fn next(&mut self, lane: usize) -> Option<Ask> {
+        let Workload { lanes, healed, unique, reads, .. } = self;
+        let lane = &mut lanes[lane];
+        if let Some(script) = &mut lane.script {
+            return script.pop().map(|command| Ask { command, recorded: true });
+        }
+        if *healed && lane.done_since_heal >= QUOTA {
+            return None;
+        }
+        *unique += 1;
+        Some(draw(&mut lane.random, *unique, *reads))
+    }
+
+    /// All faults are over.
+    pub fn heal(&mut self) {
+        self.healed = true;
+    }
+
+    /// A request of a lane has succeeded.
+    pub fn succeeded(&mut self, lane: usize) {
+        self.completed += 1;
+        self.lanes[lane].done_since_heal += u32::from(self.healed);
+    }
+
+    /// A request that was asked after healing has failed; true if that cannot be excused.
+    pub fn failed_after_healing(&mut self, lane: usize) -> bool {
+        let lane = &mut self.lanes[lane];
+        lane.failed_since_heal += 1;
+        lane.failed_since_heal > EXCUSED || lane.script.is_some()
+    }
+
+    /// Whether every lane has done its share.
+    pub fn is_done(&self) -> bool {
+        self.healed
+            && self.lanes.iter().all(|lane| {
+                lane.pending.is_none()
+                    && match &lane.script {
+                        Some(script) => script.is_empty(),
+                        None => lane.done_since_heal >= QUOTA,
+                    }
+            })
+    }
+
+    /// Adds a lane at each host that reads every key; gives their numbers.
+    pub fn add_readers(&mut self, hosts: usize) -> std::ops::Range<usize> {
+        let first = self.lanes.len();
+        for host in 0..hosts {
+            self.lanes.push(Lane {
+                host,
+                stream: 1 << 32 | host as u64,
+                pending: None,
+                random: Random::new(host as u64),
+                done_since_heal: 0,
+                failed_since_heal: 0,
+                script: Some(every_key()),
+            });
+        }
+        first..self.lanes.len()
+    }
+}
+
+fn every_key() -> Vec<Command> {
+    let strings = STRINGS.iter().chain(&COUNTERS).chain(&LISTS);
+    let gets = strings.map(|key| Command::Get { key: text(key) });
+    gets.chain(HASHES.iter().map(|key| Command::HashAll { key: text(key) })).collect()
+}
+
+fn text(key: &'static str) -> Bytes {
+    Bytes::from_static(key.as_bytes())
+}
+
+fn draw(random: &mut Random, unique: u64, reads: f64) -> Ask {
+    let pick = |random: &mut Random, keys: &[&'static str]| text(*random.pick(keys));
+    if random.chance(0.05) {
+        let command = expiring(random, unique);
+        return Ask { command, recorded: false };
+    }
+    let value = Bytes::from(format!("v{unique}"));
+    let command = if random.chance(reads) {
+        match random.range(0..20) {
+            0..10 => Command::Get { key: pick(random, &STRINGS) },
+            10..13 => Command::Get { key: pick(random, &COUNTERS) },
+            13..15 => Command::Get { key: pick(random, &LISTS) },
+            15 => Command::HashAll { key: pick(random, &HASHES) },
+            16 => Command::HashGet { key: pick(random, &HASHES), fields: FIELDS.map(text).into() },
+            17 => Command::GetMany { keys: vec![pick(random, &STRINGS), pick(random, &COUNTERS)] },
+            18 => Command::Length { key: pick(random, &LISTS) },
+            _ => Command::Exists { keys: vec![pick(random, &STRINGS)] },
+        }
+    } else {
+        match random.range(0..24) {
+            0..7 => put(pick(random, &STRINGS), value, Condition::Always, false),
+            7 => put(pick(random, &STRINGS), value, Condition::IfAbsent, false),
+            8 => put(pick(random, &STRINGS), value, Condition::IfPresent, true),
+            9..11 => delete(pick(random, &STRINGS), unique),
+            11..15 => Command::Increment { key: pick(random, &COUNTERS), by: unique as i64 },
+            15..18 => Command::Append { key: pick(random, &LISTS), value: format!("{unique},").into() },
+            18 => {
+                let fields = vec![(pick(random, &FIELDS), value)];
+                Command::HashPut { key: pick(random, &HASHES), fields, if_absent: random.chance(0.3) }
+            }
+            19 => {
+                let field = Bytes::from_static(b"count");
+                Command::HashIncrement { key: pick(random, &HASHES), field, by: unique as i64 }
+            }
+            20 => {
+                let fields = vec![pick(random, &FIELDS), format!("!{unique}").into()];
+                Command::HashDelete { key: pick(random, &HASHES), fields }
+            }
+            21 => {
+                let pairs = vec![(text(STRINGS[0]), value.clone()), (text(STRINGS[1]), value)];
+                Command::PutMany { pairs, if_none: random.chance(0.2) }
+            }
+            22 => {
+                let read = Single(Command::Get { key: text(STRINGS[1]) });
+                let write = Single(put(text(STRINGS[2]), value, Condition::Always, true));
+                Command::Batch { watched: Vec::new(), commands: vec![read, write] }
+            }
+            // Of the wrong kind: refused, everywhere alike.
+            _ => Command::Append { key: pick(random, &HASHES), value },
+        }
+    };
+    Ask { command, recorded: true }
+}
+
+fn put(key: Bytes, value: Bytes, condition: Condition, old: bool) -> Command {
+    Command::Put { key, value, condition, expiry: Expiry::Never, old }
+}
+
+/// Unique bytes: a key that never exists goes with it.
+fn delete(key: Bytes, unique: u64) -> Command {
+    Command::Delete { keys: vec![key, format!("!{unique}").into()] }
+}
+
+fn expiring(random: &mut Random, unique: u64) -> Command {
+    let key = text(*random.pick(&EXPIRING));
+    match random.range(0..6) {
+        0..3 => Command::Put {
+            key,
+            value: format!("v{unique}").into(),
+            condition: Condition::Always,
+            expiry: Expiry::In(random.range(1..2000) as i64),
+            old: false,
+        },
+        3 => Command::Get { key },
+        4 => Command::ExpiryOf { key },
+        _ => delete(key, unique),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use quorate_core::{Access, Wire};
+
+    use super::*;
+
+    #[test]
+    fn every_write_has_bytes_of_its_own() {
+        let mut random = Random::new(1);
+        let mut seen = BTreeSet::new();
+        let (mut writes, mut reads) = (0, 0);
+        for unique in 1..5000 {
+            let Ask { command, .. } = draw(&mut random, unique, 0.5);
+            match command.access() {
+                Access::Read => reads += 1,
+                Access::Write => {
+                    writes += 1;
+                    assert!(seen.insert(command.to_bytes()), "{command:?} twice");
+                }
+            }
+        }
+        assert!(writes > 2000 && reads > 2000);
+    }
+
+    #[test]
+    fn only_keys_without_expiry_are_recorded() {
+        let mut random = Random::new(2);
+        for unique in 1..2000 {
+            let Ask { command, recorded } = draw(&mut random, unique, 0.5);
+            let expiring = format!("{command:?}").contains("b\"x");
+            assert_eq!(expiring, !recorded, "{command:?}");
+        }
+    }
+}
