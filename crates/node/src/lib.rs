@@ -11,6 +11,7 @@
 //! | `clients` | client connections |
 //! | [`frontend`] | what a client protocol implements |
 //! | [`metrics`] | counters and gauges |
+//! | [`storage`] | the disk: log, checkpoints, recovery |
 //! | `clock`, `signals`, `quiet`, `view` | the clocks; SIGTERM; repeated log lines; facts for client protocols |
 
 mod clients;
@@ -25,6 +26,7 @@ pub mod metrics;
 pub mod node;
 mod quiet;
 mod signals;
+pub mod storage;
 pub mod transport;
 mod view;
 

@@ -1,0 +1,99 @@
+//! Why a data directory is refused, and why a log stopped. Both say what to do.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use thiserror::Error;
+
+/// The system failed to read or write a file. For a log that runs this is final: after a failed write or sync
+/// nobody knows what is on the disk, and asking again would only hide it.
+#[derive(Clone, Debug, Error)]
+#[error("cannot {doing} {}: {source}{}", .path.display(), advice(.source, .path))]
+pub struct Failure {
+    /// What was tried, as a verb: `"write"`, `"sync"`, …
+    pub doing: &'static str,
+    /// On which file.
+    pub path: PathBuf,
+    /// What the system said.
+    pub source: Arc<io::Error>,
+}
+
+impl Failure {
+    pub(super) fn new(doing: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Failure {
+        Failure { doing, path: path.into(), source: Arc::new(source) }
+    }
+
+    /// Whether the disk (or a quota) is full.
+    pub fn is_full(&self) -> bool {
+        matches!(self.source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    }
+}
+
+fn advice(source: &io::Error, path: &std::path::Path) -> String {
+    let home = path.parent().unwrap_or(path).display();
+    match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            format!("; free space on the file system of {home}, then start the node again: nothing is lost")
+        }
+        io::ErrorKind::PermissionDenied => {
+            format!("; let this user read and write {home}, or choose another --data-dir")
+        }
+        io::ErrorKind::ReadOnlyFilesystem => {
+            format!("; remount the file system of {home} writable (its kernel log says why it is not)")
+        }
+        io::ErrorKind::NotADirectory => "; choose another --data-dir".to_owned(),
+        _ => {
+            "; look for disk errors in the kernel log; if the disk is sound, start the node again".to_owned()
+        }
+    }
+}
+
+/// Why a data directory was not opened.
+#[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
+pub enum StorageError {
+    #[error(transparent)]
+    Failed(#[from] Failure),
+    #[error(
+        "{} is in use by another process{holder}: stop that one, or choose another --data-dir",
+        .path.display()
+    )]
+    Locked { path: PathBuf, holder: String },
+    #[error(
+        "{} holds {found}, which Quorate did not put there, and no identity file: choose an empty or a new \
+         --data-dir, or restore the file `identity` if this was a data directory",
+        .path.display()
+    )]
+    Foreign { path: PathBuf, found: String },
+    #[error(
+        "{} belongs to {what} {found}, but this node is started with {what} {expected}: {}",
+        .path.display(), .advice
+    )]
+    Mismatch { path: PathBuf, what: &'static str, found: String, expected: String, advice: &'static str },
+    #[error(
+        "{} has format {found}; this version of Quorate reads format {supported}: start the version that wrote it, \
+         or a newer one",
+        .path.display()
+    )]
+    Format { path: PathBuf, found: String, supported: u32 },
+    #[error(
+        "{} is damaged at offset {offset}: {what}. Records that were acknowledged are lost here, so this node must not \
+         take part with what is left. Restore the file from a copy, or replace this node by a new one with an empty \
+         --data-dir; the file is left as it is",
+        .path.display()
+    )]
+    Corrupt { path: PathBuf, offset: u64, what: String },
+    #[error(
+        "{} is missing, although {evidence}: acknowledged records are lost. Restore the file from a copy, or \
+         replace this node by a new one with an empty --data-dir",
+        .path.display()
+    )]
+    Missing { path: PathBuf, evidence: String },
+}
+
+impl StorageError {
+    pub(super) fn corrupt(path: impl Into<PathBuf>, offset: u64, what: impl Into<String>) -> StorageError {
+        StorageError::Corrupt { path: path.into(), offset, what: what.into() }
+    }
+}

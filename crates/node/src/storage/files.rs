@@ -1,0 +1,253 @@
+//! The few things that storage asks of a file system, so that tests can put a failing or crashing one in its place.
+//!
+//! [`Files`] and [`File`] are what an implementation offers; [`Dir`] and [`Handle`] are what the rest of storage
+//! uses: they finish short writes and turn errors into a [`Failure`] that names the file.
+//!
+//! What is assumed of the file system, and no more: bytes written are durable after `sync` of the file; names created,
+//! renamed and removed are durable after `sync_names`; a rename is atomic; a crash leaves each 512-byte sector of a file
+//! as one of its writes left it (new, old, or one between), whatever happened to its neighbours.
+
+use std::fs::OpenOptions;
+use std::io::{self, IoSlice};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::FallocateFlags;
+
+use super::error::Failure;
+
+/// One flat directory.
+pub(super) trait Files: Send + Sync {
+    /// Names, in any order.
+    fn list(&self) -> io::Result<Vec<String>>;
+    /// An empty file, in place of one that is there.
+    fn create(&self, name: &str) -> io::Result<Arc<dyn File>>;
+    /// A file that is there, for reading and writing.
+    fn open(&self, name: &str) -> io::Result<Arc<dyn File>>;
+    /// Gives a file another name, in place of a file that has it.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// Takes a file's name away.
+    fn remove(&self, name: &str) -> io::Result<()>;
+    /// Makes names durable.
+    fn sync_names(&self) -> io::Result<()>;
+}
+
+/// One open file.
+pub(super) trait File: Send + Sync {
+    /// Bytes.
+    fn len(&self) -> io::Result<u64>;
+    /// Reads some; 0 at the end.
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// Writes some of the parts, one behind the other.
+    fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize>;
+    /// Takes space for this many bytes, so that a full disk shows now.
+    fn reserve(&self, len: u64) -> io::Result<()>;
+    /// Makes bytes and length durable.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// How many parts one write may have (Linux: `IOV_MAX`).
+const PARTS: usize = 1024;
+
+/// A directory whose errors say which file.
+#[derive(Clone)]
+pub(super) struct Dir {
+    path: Arc<Path>,
+    files: Arc<dyn Files>,
+}
+
+impl Dir {
+    pub(super) fn new(path: &Path, files: Arc<dyn Files>) -> Dir {
+        Dir { path: path.into(), files }
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Names in ascending order.
+    pub(super) fn list(&self) -> Result<Vec<String>, Failure> {
+        let mut names = self.files.list().map_err(|error| Failure::new("list", &*self.path, error))?;
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    pub(super) fn create(&self, name: &str) -> Result<Handle, Failure> {
+        self.handle(name, "create", self.files.create(name))
+    }
+
+    pub(super) fn open(&self, name: &str) -> Result<Handle, Failure> {
+        self.handle(name, "open", self.files.open(name))
+    }
+
+    fn handle(
+        &self,
+        name: &str,
+        doing: &'static str,
+        file: io::Result<Arc<dyn File>>,
+    ) -> Result<Handle, Failure> {
+        let path: Arc<Path> = self.path.join(name).into();
+        let file = file.map_err(|error| Failure::new(doing, &*path, error))?;
+        Ok(Handle { file, path })
+    }
+
+    /// A file is there as a whole or not at all: it is written under another name, synced, then renamed.
+    pub(super) fn publish(&self, from: &str, to: &str) -> Result<(), Failure> {
+        let renamed = self.files.rename(from, to);
+        renamed.map_err(|error| Failure::new("rename another file to", self.path(to), error))?;
+        self.sync_names()
+    }
+
+    pub(super) fn remove(&self, name: &str) -> Result<(), Failure> {
+        self.files.remove(name).map_err(|error| Failure::new("remove", self.path(name), error))
+    }
+
+    pub(super) fn sync_names(&self) -> Result<(), Failure> {
+        self.files.sync_names().map_err(|error| Failure::new("sync", &*self.path, error))
+    }
+}
+
+/// A file whose errors say which.
+#[derive(Clone)]
+pub(super) struct Handle {
+    file: Arc<dyn File>,
+    path: Arc<Path>,
+}
+
+impl Handle {
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn failure(&self, doing: &'static str, error: io::Error) -> Failure {
+        Failure::new(doing, &*self.path, error)
+    }
+
+    pub(super) fn len(&self) -> Result<u64, Failure> {
+        self.file.len().map_err(|error| self.failure("measure", error))
+    }
+
+    /// Reads up to `len` bytes; fewer only at the end of the file.
+    pub(super) fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>, Failure> {
+        let mut bytes = vec![0; len];
+        let mut filled = 0;
+        while filled < len {
+            match self.file.read_at(&mut bytes[filled..], offset + filled as u64) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.failure("read", error)),
+            }
+        }
+        bytes.truncate(filled);
+        Ok(bytes)
+    }
+
+    /// Reads all of it.
+    pub(super) fn read_all(&self) -> Result<Vec<u8>, Failure> {
+        let len = usize::try_from(self.len()?).map_err(|_| {
+            self.failure("read", io::Error::new(io::ErrorKind::FileTooLarge, "longer than the address space"))
+        })?;
+        self.read(0, len)
+    }
+
+    /// Writes all parts, one behind the other.
+    pub(super) fn write(&self, mut parts: &mut [IoSlice<'_>], mut offset: u64) -> Result<(), Failure> {
+        IoSlice::advance_slices(&mut parts, 0);
+        while !parts.is_empty() {
+            match self.file.write_at(&parts[..parts.len().min(PARTS)], offset) {
+                Ok(0) => return Err(self.failure("write", io::ErrorKind::WriteZero.into())),
+                Ok(count) => {
+                    offset += count as u64;
+                    IoSlice::advance_slices(&mut parts, count);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.failure("write", error)),
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn write_slice(&self, bytes: &[u8], offset: u64) -> Result<(), Failure> {
+        self.write(&mut [IoSlice::new(bytes)], offset)
+    }
+
+    pub(super) fn reserve(&self, len: u64) -> Result<(), Failure> {
+        self.file.reserve(len).map_err(|error| self.failure("reserve space for", error))
+    }
+
+    /// Never retried: after a failure the system may have forgotten which bytes it did not write.
+    pub(super) fn sync(&self) -> Result<(), Failure> {
+        self.file.sync().map_err(|error| self.failure("sync", error))
+    }
+}
+
+/// The real file system.
+pub(super) struct Disk {
+    path: PathBuf,
+    handle: std::fs::File,
+}
+
+impl Disk {
+    /// A directory that is there.
+    pub(super) fn new(path: &Path) -> io::Result<Disk> {
+        Ok(Disk { path: path.to_owned(), handle: std::fs::File::open(path)? })
+    }
+}
+
+impl Files for Disk {
+    fn list(&self) -> io::Result<Vec<String>> {
+        std::fs::read_dir(&self.path)?
+            .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+            .collect()
+    }
+
+    fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create(true).truncate(true).open(self.path.join(name))?;
+        Ok(Arc::new(file))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        Ok(Arc::new(OpenOptions::new().read(true).write(true).open(self.path.join(name))?))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        std::fs::rename(self.path.join(from), self.path.join(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        std::fs::remove_file(self.path.join(name))
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        self.handle.sync_all()
+    }
+}
+
+impl File for std::fs::File {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        FileExt::read_at(self, into, offset)
+    }
+
+    fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
+        Ok(rustix::io::pwritev(self, parts, offset)?)
+    }
+
+    fn reserve(&self, len: u64) -> io::Result<()> {
+        match rustix::fs::fallocate(self, FallocateFlags::empty(), 0, len) {
+            // A file system that cannot reserve finds out when it is written to, a little later.
+            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+}

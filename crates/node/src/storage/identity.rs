@@ -1,0 +1,195 @@
+//! Whose data directory this is. A node that opened another's would answer for promises it never made.
+//!
+//! ```text
+//! data-dir/
+//!   lock                             held by the process that has the directory open
+//!   identity                         a few lines of text, written last when the directory is made
+//!   wal-…                            segments of the log
+//!   snapshot-…                       the last checkpoint
+//!   *.tmp                            unfinished files of a process that died; removed at the next opening
+//! ```
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Write};
+use std::path::Path;
+
+use quorate_core::{NodeId, digest};
+
+use super::error::{Failure, StorageError};
+use super::files::Dir;
+use super::{segment, snapshot};
+
+const NAME: &str = "identity";
+const FORMAT: u32 = 1;
+
+/// What a data directory belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    pub(super) cluster: u64,
+    pub(super) node: NodeId,
+    pub(super) protocol: String,
+    /// Whether a log is kept here; not with `--durability none`.
+    pub(super) log: bool,
+    /// Nanoseconds since 1970 when the directory was made: tells it from others of the same node.
+    pub(super) created: u64,
+}
+
+impl Identity {
+    /// What the checksums of all files of the directory depend on.
+    pub(super) fn digest(&self) -> u64 {
+        digest(self.lines().as_bytes())
+    }
+
+    /// Writes the file: the directory is complete from then on.
+    pub(super) fn publish(&self, dir: &Dir) -> Result<(), Failure> {
+        let text = self.text();
+        let unfinished = format!("{NAME}.tmp");
+        let file = dir.create(&unfinished)?;
+        file.write_slice(text.as_bytes(), 0)?;
+        file.sync()?;
+        dir.publish(&unfinished, NAME)
+    }
+
+    /// Reads the file; `None` if there is none and the directory is new or was never completed.
+    pub(super) fn read(dir: &Dir) -> Result<Option<Identity>, StorageError> {
+        let names = dir.list()?;
+        if !names.iter().any(|name| name == NAME) {
+            return match names.iter().find(|name| !is_leftover(dir, name)) {
+                Some(found) => Err(StorageError::Foreign { path: dir.path(""), found: found.clone() }),
+                None => Ok(None),
+            };
+        }
+        let file = dir.open(NAME)?;
+        let bytes = file.read_all()?;
+        let text = String::from_utf8_lossy(&bytes);
+        let mut format = text.lines().filter_map(|line| line.strip_prefix("format = "));
+        if let Some(found) = format.next()
+            && found.parse().is_ok_and(|found: u32| found > FORMAT)
+        {
+            let (path, found) = (file.path().to_owned(), found.to_owned());
+            return Err(StorageError::Format { path, found, supported: FORMAT });
+        }
+        let identity = Identity::parse(&text).filter(|identity| identity.text().as_bytes() == bytes);
+        identity
+            .map(Some)
+            .ok_or_else(|| StorageError::corrupt(file.path(), 0, "its checksum or a line of it is wrong"))
+    }
+
+    /// Refuses another node's directory.
+    pub(super) fn check(&self, dir: &Dir, expected: &Identity) -> Result<(), StorageError> {
+        let words = |log| if log { "--durability fsync or os" } else { "--durability none" }.to_owned();
+        let rows = [
+            (
+                "cluster",
+                format!("{:016x}", self.cluster),
+                format!("{:016x}", expected.cluster),
+                "give the --data-dir of this cluster (the cluster id comes from --initial-cluster unless it is set)",
+            ),
+            (
+                "node",
+                self.node.to_string(),
+                expected.node.to_string(),
+                "give this node's own --data-dir, or the --node-id that the directory was made with",
+            ),
+            (
+                "protocol",
+                self.protocol.clone(),
+                expected.protocol.clone(),
+                "one protocol cannot read another's log: choose a new --data-dir, or the protocol it was made with",
+            ),
+            (
+                "a log written with",
+                words(self.log),
+                words(expected.log),
+                "choose a new --data-dir, or the durability it was made with",
+            ),
+        ];
+        for (what, found, expected, advice) in rows {
+            if found != expected {
+                return Err(StorageError::Mismatch { path: dir.path(NAME), what, found, expected, advice });
+            }
+        }
+        Ok(())
+    }
+
+    fn lines(&self) -> String {
+        format!(
+            "quorate data directory\nformat = {FORMAT}\ncluster = {:016x}\nnode = {}\nprotocol = {}\nlog = {}\ncreated \
+             = {}\n",
+            self.cluster, self.node, self.protocol, self.log, self.created
+        )
+    }
+
+    fn text(&self) -> String {
+        let lines = self.lines();
+        format!("{lines}crc32c = {:08x}\n", crc32c::crc32c(lines.as_bytes()))
+    }
+
+    fn parse(text: &str) -> Option<Identity> {
+        let field = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = "));
+        Some(Identity {
+            cluster: u64::from_str_radix(field("cluster")?, 16).ok()?,
+            node: NodeId::new(field("node")?.parse().ok()?)?,
+            protocol: field("protocol")?.to_owned(),
+            log: field("log")?.parse().ok()?,
+            created: field("created")?.parse().ok()?,
+        })
+    }
+}
+
+/// Whether a file may be in a directory whose making was interrupted, or that is otherwise as good as empty.
+fn is_leftover(dir: &Dir, name: &str) -> bool {
+    match name {
+        "lock" | "lost+found" => true,
+        name if name.ends_with(".tmp") => true,
+        name if segment::index_of(name) == Some(1) => segment_is_blank(dir, name),
+        _ => false,
+    }
+}
+
+fn segment_is_blank(dir: &Dir, name: &str) -> bool {
+    let bytes = dir.open(name).and_then(|file| file.read_all());
+    bytes.is_ok_and(|bytes| bytes.iter().skip(segment::HEADER).all(|&byte| byte == 0))
+}
+
+/// Removes what a process left behind that died while writing it.
+pub(super) fn remove_unfinished(dir: &Dir) -> Result<(), Failure> {
+    for name in dir.list()? {
+        let stem = name.strip_suffix(".tmp").unwrap_or("");
+        let ours = stem == NAME || segment::index_of(stem).is_some() || snapshot::sequence_of(stem).is_some();
+        if ours {
+            dir.remove(&name)?;
+        }
+    }
+    Ok(())
+}
+
+/// The right to use a directory, until it is dropped or the process ends, however it ends.
+pub(super) struct Lock {
+    _file: File,
+}
+
+impl Lock {
+    /// Refused while another process has it.
+    pub(super) fn take(directory: &Path) -> Result<Lock, StorageError> {
+        let path = directory.join("lock");
+        let failed = |error| Failure::new("lock", &path, error);
+        let mut options = OpenOptions::new();
+        let mut file =
+            options.read(true).write(true).create(true).truncate(false).open(&path).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut holder = String::new();
+                // Who holds it is a courtesy: the file may hold anything.
+                let known = (&file).take(20).read_to_string(&mut holder).is_ok();
+                let id = holder.trim().parse::<u32>().ok().filter(|_| known);
+                let holder = id.map(|id| format!(" (process {id})")).unwrap_or_default();
+                return Err(StorageError::Locked { path: directory.to_owned(), holder });
+            }
+            Err(TryLockError::Error(error)) => return Err(failed(error).into()),
+        }
+        file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(failed)?;
+        Ok(Lock { _file: file })
+    }
+}

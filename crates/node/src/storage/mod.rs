@@ -1,0 +1,192 @@
+//! The disk of one replica: a log of opaque records and the last checkpoint, in a directory of its own.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`log`] | the log as its owner sees it; group commit by one thread |
+//! | `writer` | one group of records: one write, one sync; segments one after the other |
+//! | `segment` | how records lie in files |
+//! | `recovery` | what is left after a crash: the argument why a torn tail is cut and a loss is refused |
+//! | `snapshot` | checkpoints: written piece by piece, read piece by piece |
+//! | `identity` | whose directory it is, and that one process has it |
+//! | [`error`] | why it is refused, or why it stopped |
+//! | `files`, `background` | what is asked of the file system; how work gives way to the log |
+
+mod background;
+pub mod error;
+mod files;
+mod identity;
+pub mod log;
+mod recovery;
+mod segment;
+mod snapshot;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use quorate_core::{NodeId, Snapshot};
+use tracing::{info, warn};
+
+use crate::config::Durability;
+use background::Background;
+use files::{Dir, Disk};
+use identity::{Identity, Lock};
+use log::Kept;
+use recovery::Start;
+use writer::{Mode, Writer};
+
+pub use error::{Failure, StorageError};
+pub use log::{Log, LogStatus, Waker};
+pub use segment::Record;
+
+/// Bytes of a segment unless told otherwise.
+pub const SEGMENT_BYTES: u64 = 64 << 20;
+
+/// A segment is not smaller than this, whatever is asked for.
+const SMALLEST_SEGMENT: u64 = 16 << 10;
+
+/// The first segment is not larger than this: a new node waits for it.
+const FIRST_SEGMENT: u64 = 4 << 20;
+
+/// Whose log, where, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The data directory; made if it is not there.
+    pub directory: PathBuf,
+    /// What tells clusters apart.
+    pub cluster: u64,
+    /// The replica.
+    pub node: NodeId,
+    /// The protocol that understands the records.
+    pub protocol: &'static str,
+    /// When a record counts as durable.
+    pub durability: Durability,
+    /// Bytes of a segment; see [`SEGMENT_BYTES`].
+    pub segment_bytes: u64,
+    /// Bytes that may wait for the disk before [`Log::is_full`].
+    pub queue_bytes: usize,
+}
+
+/// A log that is open, and what was in it.
+#[derive(Debug)]
+pub struct Opened {
+    /// Whether the replica ran before, whether or not it had written anything.
+    pub restarted: bool,
+    /// The last checkpoint's image; its pieces stay on disk until they are asked for.
+    pub snapshot: Option<Snapshot>,
+    /// The records kept with the checkpoint, then those written since, oldest first.
+    pub records: Vec<Bytes>,
+    /// To go on with.
+    pub log: Log,
+}
+
+/// Opens a replica's log, after a crash too: everything durable is in it, and nothing is cut but a torn tail.
+pub fn open(options: &Options, waker: Waker) -> Result<Opened, StorageError> {
+    let path = &options.directory;
+    make_directory(path)?;
+    let disk = Disk::new(path).map_err(|error| Failure::new("open", path, error))?;
+    let lock = Lock::take(path)?;
+    let dir = Dir::new(path, Arc::new(disk));
+    let since = SystemTime::UNIX_EPOCH.elapsed();
+    let now = since.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
+    let Found { restarted, snapshot, records, kept } = find(&dir, options, now, true)?;
+    let log = Log::start(kept, Some(lock), options.queue_bytes, waker)?;
+    Ok(Opened { restarted, snapshot, records, log })
+}
+
+/// Makes a directory and makes its name durable; those above it, too, if they are new.
+fn make_directory(path: &std::path::Path) -> Result<(), Failure> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.unwrap_or(std::path::Path::new("."));
+    make_directory(parent)?;
+    let made = match std::fs::create_dir(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        made => made.and_then(|()| std::fs::File::open(parent)?.sync_all()),
+    };
+    made.map_err(|error| Failure::new("make directory", path, error))
+}
+
+/// What opening found, before threads are started.
+struct Found {
+    restarted: bool,
+    snapshot: Option<Snapshot>,
+    records: Vec<Bytes>,
+    kept: Option<Kept>,
+}
+
+/// Opens a directory that this process has locked.
+fn find(dir: &Dir, options: &Options, now: u64, background: bool) -> Result<Found, StorageError> {
+    let expected = Identity {
+        cluster: options.cluster,
+        node: options.node,
+        protocol: options.protocol.to_owned(),
+        log: options.durability != Durability::None,
+        created: now,
+    };
+    let mode = Mode {
+        sync: options.durability == Durability::Fsync,
+        segment_bytes: options.segment_bytes.max(SMALLEST_SEGMENT),
+        background,
+    };
+    let found = Identity::read(dir)?;
+    identity::remove_unfinished(dir)?;
+    let restarted = found.is_some();
+    let identity = match found {
+        Some(found) => {
+            found.check(dir, &expected)?;
+            found
+        }
+        None => {
+            create(dir, &expected, mode)?;
+            expected
+        }
+    };
+    if !identity.log {
+        return Ok(Found { restarted, snapshot: None, records: Vec::new(), kept: None });
+    }
+    let digest = identity.digest();
+    let newest = dir.list()?.iter().filter_map(|name| snapshot::sequence_of(name)).max();
+    let checkpoint = newest.map(|sequence| snapshot::read(dir, digest, sequence)).transpose()?;
+    let start = checkpoint.as_ref().map_or(Start { segment: 1, sequence: 1 }, |checkpoint| checkpoint.start);
+    let mut recovered = recovery::recover(dir, digest, start)?;
+    if recovered.cut > 0 {
+        warn!(
+            bytes = recovered.cut,
+            segment = %recovered.segment.file.path().display(),
+            offset = recovered.offset,
+            "cut what an unfinished write left at the end of the log"
+        );
+    }
+    // The checkpoint's name may not have been durable yet when the process died.
+    dir.sync_names()?;
+    snapshot::drop_before(dir, start)?;
+    let logged = std::mem::take(&mut recovered.records);
+    let bytes = logged.iter().map(|record| record.len() as u64).sum();
+    let mut records = Vec::new();
+    let mut image = None;
+    if let Some(checkpoint) = checkpoint {
+        info!(sequence = checkpoint.start.sequence, bytes = checkpoint.bytes, "read the last checkpoint");
+        (records, image) = (checkpoint.records, checkpoint.image);
+    }
+    records.extend(logged);
+    let writer = Writer::new(dir.clone(), digest, mode, recovered)?;
+    let kept = Some(Kept { dir: dir.clone(), identity: digest, writer, bytes });
+    Ok(Found { restarted, snapshot: image, records, kept })
+}
+
+/// Makes a directory's first files; the identity comes last, so that a directory without one holds nothing yet.
+fn create(dir: &Dir, identity: &Identity, mode: Mode) -> Result<(), StorageError> {
+    if identity.log {
+        let capacity = mode.segment_bytes.min(FIRST_SEGMENT);
+        segment::prepare(dir, identity.digest(), 1, capacity, &Background::hurried())?;
+    }
+    identity.publish(dir)?;
+    Ok(())
+}

@@ -1,0 +1,317 @@
+//! Checkpoints: a frozen image of the state machine and the records that must survive with it, in one file. Once it is
+//! there, the log before it is dropped.
+//!
+//! ```text
+//! snapshot-00000000000000001234     a checkpoint; the log goes on with record 1234
+//! header  magic 8 · version 4 · crc 4 · identity 8 · sequence 8 · segment 8 · has an image 8
+//! frame   crc 4 · kind 4 · length 8 · payload                      as many as there are records and pieces
+//! footer  a frame whose payload is: records 8 · pieces 8 · checksum 4
+//! ```
+//!
+//! A frame's `crc` (CRC32C) covers the identity, the sequence, the frame's offset, its other fields and its payload;
+//! the footer's `checksum` covers the other frames' `crc`s. The file ends with the footer.
+//!
+//! It is written under another name, synced and renamed: a crash leaves the checkpoint before it and the whole log, or
+//! this one. An unfinished file is removed at the next opening; a finished one that cannot be read is refused,
+//! because the log it stands for is gone.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use bytes::Bytes;
+use quorate_core::{Image, Piece, Snapshot, Wire};
+
+use super::background::Background;
+use super::error::{Failure, StorageError};
+use super::files::{Dir, Handle};
+use super::recovery::Start;
+use super::segment::{self, MAX_RECORD, Record, u32_at, u64_at};
+
+const MAGIC: [u8; 8] = *b"quorSNP\n";
+const VERSION: u32 = 1;
+const HEADER: usize = 48;
+const FRAME: usize = 16;
+const FOOTER: usize = 20;
+
+/// Pieces of the image are about so large.
+const PIECE: usize = 1 << 20;
+
+/// So much is written between two syncs, so that the log's own syncs find short queues.
+const STEP: usize = 4 << 20;
+
+const RECORD_KIND: u32 = 1;
+const PIECE_KIND: u32 = 2;
+const FOOTER_KIND: u32 = 3;
+
+pub(super) fn name(sequence: u64) -> String {
+    format!("snapshot-{sequence:020}")
+}
+
+/// The sequence in a snapshot's name.
+pub(super) fn sequence_of(name: &str) -> Option<u64> {
+    let sequence = name.strip_prefix("snapshot-")?.parse().ok()?;
+    (self::name(sequence) == name).then_some(sequence)
+}
+
+/// Writes a checkpoint and drops the log before it. False if `background` was told to stop meanwhile.
+pub(super) fn write(
+    dir: &Dir,
+    identity: u64,
+    start: Start,
+    (image, records): (Option<Snapshot>, Vec<Record>),
+    background: &Background,
+    written: &AtomicU64,
+) -> Result<bool, Failure> {
+    let name = name(start.sequence);
+    let unfinished = format!("{name}.tmp");
+    let file = dir.create(&unfinished)?;
+    let mut output = Output {
+        seed: seed(identity, start.sequence),
+        file,
+        buffer: encode_header(identity, start, image.is_some()).to_vec(),
+        flushed: 0,
+        checksum: 0,
+        since: Instant::now(),
+        background,
+        written,
+    };
+    for record in &records {
+        output.frame(RECORD_KIND, record.parts());
+        if !output.step()? {
+            return Ok(false);
+        }
+    }
+    let mut pieces = 0u64;
+    let mut cursor = image.is_some().then(Bytes::new);
+    while let (Some(image), Some(at)) = (&image, &cursor) {
+        let Piece { bytes, next } = image.piece(at, PIECE);
+        output.frame(PIECE_KIND, &[bytes]);
+        pieces += 1;
+        cursor = next;
+        if !output.step()? {
+            return Ok(false);
+        }
+    }
+    let mut footer = [0; FOOTER];
+    footer[..8].copy_from_slice(&(records.len() as u64).to_le_bytes());
+    footer[8..16].copy_from_slice(&pieces.to_le_bytes());
+    footer[16..].copy_from_slice(&output.checksum.to_le_bytes());
+    output.frame(FOOTER_KIND, &[Bytes::copy_from_slice(&footer)]);
+    output.flush()?;
+    dir.publish(&unfinished, &name)?;
+    drop_before(dir, start)?;
+    Ok(true)
+}
+
+/// Removes what a checkpoint makes superfluous. The checkpoint's own name must be durable.
+pub(super) fn drop_before(dir: &Dir, start: Start) -> Result<(), Failure> {
+    for name in dir.list()? {
+        let segment = segment::index_of(&name).is_some_and(|index| index < start.segment);
+        let snapshot = sequence_of(&name).is_some_and(|sequence| sequence < start.sequence);
+        if segment || snapshot {
+            dir.remove(&name)?;
+        }
+    }
+    Ok(())
+}
+
+struct Output<'a> {
+    file: Handle,
+    seed: u32,
+    buffer: Vec<u8>,
+    flushed: u64,
+    checksum: u32,
+    since: Instant,
+    background: &'a Background,
+    written: &'a AtomicU64,
+}
+
+impl Output<'_> {
+    fn frame(&mut self, kind: u32, payload: &[Bytes]) {
+        let len: usize = payload.iter().map(Bytes::len).sum();
+        let start = self.buffer.len();
+        let offset = self.flushed + start as u64;
+        self.buffer.extend_from_slice(&[0; 4]);
+        self.buffer.extend_from_slice(&kind.to_le_bytes());
+        self.buffer.extend_from_slice(&(len as u64).to_le_bytes());
+        for part in payload {
+            self.buffer.extend_from_slice(part);
+        }
+        let crc = frame_crc(self.seed, offset, &self.buffer[start + 4..]);
+        self.buffer[start..start + 4].copy_from_slice(&crc.to_le_bytes());
+        self.checksum = crc32c::crc32c_append(self.checksum, &crc.to_le_bytes());
+    }
+
+    fn step(&mut self) -> Result<bool, Failure> {
+        if self.buffer.len() < STEP {
+            return Ok(true);
+        }
+        self.flush()?;
+        let goes_on = self.background.rest(self.since.elapsed());
+        self.since = Instant::now();
+        Ok(goes_on)
+    }
+
+    fn flush(&mut self) -> Result<(), Failure> {
+        self.file.write_slice(&self.buffer, self.flushed)?;
+        self.file.sync()?;
+        self.flushed += self.buffer.len() as u64;
+        self.buffer.clear();
+        self.written.store(self.flushed, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// A checkpoint that was read and found intact.
+pub(super) struct Checkpoint {
+    pub(super) start: Start,
+    pub(super) image: Option<Snapshot>,
+    pub(super) records: Vec<Bytes>,
+    /// Of its file.
+    pub(super) bytes: u64,
+}
+
+/// Reads a checkpoint through to its end. The image stays in the file.
+pub(super) fn read(dir: &Dir, identity: u64, sequence: u64) -> Result<Checkpoint, StorageError> {
+    let file = dir.open(&name(sequence))?;
+    let corrupt = |offset: u64, what: &str| StorageError::corrupt(file.path(), offset, what);
+    let end = file.len()?;
+    let header = file.read(0, HEADER)?;
+    let (start, has_image) = check_header(&file, &header, identity, sequence)?;
+    let seed = seed(identity, sequence);
+    let mut offset = HEADER as u64;
+    let (mut records, mut pieces, mut checksum) = (Vec::new(), Vec::new(), 0);
+    loop {
+        let head = file.read(offset, FRAME)?;
+        if head.len() < FRAME {
+            return Err(corrupt(offset, "the file ends without its footer"));
+        }
+        let (crc, kind, len) = (u32_at(&head, 0), u32_at(&head, 4), u64_at(&head, 8));
+        if len > (end - offset - FRAME as u64).min(MAX_RECORD as u64) {
+            return Err(corrupt(offset, "a frame is longer than it can be"));
+        }
+        let frame = file.read(offset, FRAME + len as usize)?;
+        if frame.len() as u64 != FRAME as u64 + len || frame_crc(seed, offset, &frame[4..]) != crc {
+            return Err(corrupt(offset, "a frame's checksum is wrong"));
+        }
+        let payload = &frame[FRAME..];
+        match kind {
+            RECORD_KIND => records.push(Bytes::copy_from_slice(payload)),
+            PIECE_KIND => pieces.push(Place { offset, len: frame.len(), crc }),
+            FOOTER_KIND if payload.len() == FOOTER => {
+                let counted = (records.len() as u64, pieces.len() as u64, checksum);
+                if (u64_at(payload, 0), u64_at(payload, 8), u32_at(payload, 16)) != counted {
+                    return Err(corrupt(offset, "frames are missing"));
+                }
+                if offset + FRAME as u64 + len != end {
+                    return Err(corrupt(offset + FRAME as u64 + len, "something follows the footer"));
+                }
+                break;
+            }
+            _ => return Err(corrupt(offset, "a frame is of no known kind")),
+        }
+        checksum = crc32c::crc32c_append(checksum, &crc.to_le_bytes());
+        offset += FRAME as u64 + len;
+    }
+    if has_image == pieces.is_empty() {
+        return Err(corrupt(0, "the header and the number of pieces disagree"));
+    }
+    let image = has_image.then(|| Arc::new(StoredImage { file, seed, pieces }) as Snapshot);
+    Ok(Checkpoint { start, image, records, bytes: end })
+}
+
+fn encode_header(identity: u64, start: Start, has_image: bool) -> [u8; HEADER] {
+    let mut header = [0; HEADER];
+    header[..8].copy_from_slice(&MAGIC);
+    header[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    header[16..24].copy_from_slice(&identity.to_le_bytes());
+    header[24..32].copy_from_slice(&start.sequence.to_le_bytes());
+    header[32..40].copy_from_slice(&start.segment.to_le_bytes());
+    header[40..48].copy_from_slice(&u64::from(has_image).to_le_bytes());
+    let crc = header_crc(&header);
+    header[12..16].copy_from_slice(&crc.to_le_bytes());
+    header
+}
+
+fn header_crc(header: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&header[..12]), &header[16..])
+}
+
+fn check_header(
+    file: &Handle,
+    header: &[u8],
+    identity: u64,
+    sequence: u64,
+) -> Result<(Start, bool), StorageError> {
+    let corrupt = |offset: u64, what: &str| Err(StorageError::corrupt(file.path(), offset, what));
+    if header.len() < HEADER {
+        return corrupt(header.len() as u64, "the file ends within its header");
+    }
+    let version = u32_at(header, 8);
+    if header[..8] == MAGIC && version > VERSION {
+        let path = file.path().to_owned();
+        return Err(StorageError::Format { path, found: version.to_string(), supported: VERSION });
+    }
+    if header[..8] != MAGIC || header_crc(header) != u32_at(header, 12) {
+        return corrupt(0, "the snapshot's header has a wrong checksum");
+    }
+    if u64_at(header, 16) != identity {
+        return corrupt(16, "the snapshot belongs to another data directory");
+    }
+    if u64_at(header, 24) != sequence {
+        return corrupt(24, "this is another snapshot under this one's name");
+    }
+    Ok((Start { segment: u64_at(header, 32), sequence }, u64_at(header, 40) == 1))
+}
+
+fn seed(identity: u64, sequence: u64) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&identity.to_le_bytes()), &sequence.to_le_bytes())
+}
+
+fn frame_crc(seed: u32, offset: u64, rest: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c_append(seed, &offset.to_le_bytes()), rest)
+}
+
+/// An image in a file, verified when the file was opened: pieces come as they were written, whatever the limit. The
+/// file stays readable after its name is gone.
+struct StoredImage {
+    file: Handle,
+    seed: u32,
+    pieces: Vec<Place>,
+}
+
+struct Place {
+    offset: u64,
+    len: usize,
+    crc: u32,
+}
+
+impl Image for StoredImage {
+    /// # Panics
+    /// If the disk no longer gives what it gave when the image was verified: there is no state to go on with.
+    fn piece(&self, cursor: &Bytes, _limit: usize) -> Piece {
+        let index = match cursor.is_empty() {
+            true => 0,
+            false => u64::from_bytes(cursor.clone()).expect("a cursor that this image gave") as usize,
+        };
+        let Place { offset, len, crc } = self.pieces[index];
+        let frame = match self.file.read(offset, len) {
+            Ok(frame) => frame,
+            Err(failure) => panic!("a snapshot can no longer be read: {failure}"),
+        };
+        assert!(
+            frame.len() == len && frame_crc(self.seed, offset, &frame[4..]) == crc,
+            "{} changed at offset {offset} after it was verified: look for disk errors in the kernel log",
+            self.file.path().display()
+        );
+        let next = (index + 1 < self.pieces.len()).then(|| (index as u64 + 1).to_bytes());
+        Piece { bytes: Bytes::from(frame).slice(FRAME..), next }
+    }
+}
+
+impl std::fmt::Debug for StoredImage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "StoredImage({}, {} pieces)", self.file.path().display(), self.pieces.len())
+    }
+}

@@ -1,0 +1,250 @@
+//! Appends to the log, one group of records at a time: one write, one sync. Knows no threads but the one that makes the
+//! next segment meanwhile.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::ops::Range;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use bytes::Bytes;
+
+use super::background::Background;
+use super::error::Failure;
+use super::files::Dir;
+use super::recovery::{Recovered, Start};
+use super::segment::{self, FRAME, HEADER, Place, Record, Segment};
+
+/// Parts of records from this size on are written from where they are; smaller ones are gathered in one buffer.
+const SPLICE: usize = 4096;
+
+/// A group is no larger (but for a single record), so that waiting for the disk stays short.
+const GROUP: u64 = 16 << 20;
+
+/// How a [`Writer`] works.
+#[derive(Clone, Copy)]
+pub(super) struct Mode {
+    /// Whether groups are synced, or only written.
+    pub(super) sync: bool,
+    /// Bytes of a new segment.
+    pub(super) segment_bytes: u64,
+    /// Whether segments are made in a thread of their own.
+    pub(super) background: bool,
+}
+
+/// See the file comment.
+pub(super) struct Writer {
+    dir: Dir,
+    identity: u64,
+    mode: Mode,
+    segment: Segment,
+    place: Place,
+    offset: u64,
+    /// Whether a record is in the segment.
+    begun: bool,
+    spares: VecDeque<Segment>,
+    coming: Option<Coming>,
+    /// The number of the next record.
+    next: u64,
+    /// Records before this one are covered by a mark.
+    marked: u64,
+    buffer: Vec<u8>,
+}
+
+struct Coming {
+    background: Arc<Background>,
+    thread: JoinHandle<Result<Option<Segment>, Failure>>,
+}
+
+impl Writer {
+    /// Goes on where recovery ended.
+    pub(super) fn new(dir: Dir, identity: u64, mode: Mode, recovered: Recovered) -> Result<Writer, Failure> {
+        let Recovered { next, segment, offset, begun, spares, .. } = recovered;
+        let mut writer = Writer {
+            place: Place::new(identity, segment.index),
+            dir,
+            identity,
+            mode,
+            segment,
+            offset,
+            begun,
+            spares: spares.into(),
+            coming: None,
+            next,
+            marked: 0,
+            buffer: Vec::new(),
+        };
+        writer.order_spare()?;
+        Ok(writer)
+    }
+
+    /// The last record that was written; durable, too, as far as this log's durability goes.
+    pub(super) fn last(&self) -> u64 {
+        self.next - 1
+    }
+
+    /// Writes the first of some records, as many as make a good group, and syncs them. Gives their number.
+    pub(super) fn write(&mut self, records: &[Record]) -> Result<usize, Failure> {
+        if !self.has_room(self.offset, &records[0]) {
+            self.roll()?;
+        }
+        let synced = self.last();
+        let mut group = Group { buffer: std::mem::take(&mut self.buffer), pieces: Vec::new() };
+        let (mut end, mut count) = (self.offset, 0);
+        for record in records {
+            let len = record.frame_len();
+            if count > 0 && (end - self.offset + len > GROUP || !self.has_room(end, record)) {
+                break;
+            }
+            let head = self.place.record(end, self.next + count as u64, synced, record);
+            group.push(&head, record, len as usize);
+            (end, count) = (end + len, count + 1);
+        }
+        group.write(&self.segment, self.offset)?;
+        if self.mode.sync {
+            self.segment.file.sync()?;
+        }
+        self.buffer = group.buffer;
+        (self.offset, self.begun, self.next) = (end, true, self.next + count as u64);
+        Ok(count)
+    }
+
+    /// Whether a mark would say something that no frame says yet.
+    pub(super) fn wants_mark(&self) -> bool {
+        self.marked < self.next
+    }
+
+    /// Writes evidence that everything so far is durable. It need not be durable itself.
+    pub(super) fn mark(&mut self) -> Result<(), Failure> {
+        self.marked = self.next;
+        if self.offset + FRAME as u64 <= self.segment.capacity {
+            self.segment.file.write_slice(&self.place.mark(self.offset, self.next), self.offset)?;
+            self.offset += FRAME as u64;
+        }
+        Ok(())
+    }
+
+    /// Lets the next record begin a segment, so that everything before it can be dropped.
+    pub(super) fn cut(&mut self) -> Result<Start, Failure> {
+        if self.begun {
+            self.roll()?;
+        }
+        Ok(Start { segment: self.segment.index, sequence: self.next })
+    }
+
+    fn has_room(&self, offset: u64, record: &Record) -> bool {
+        offset + record.frame_len() <= self.segment.capacity || offset == HEADER as u64
+    }
+
+    fn roll(&mut self) -> Result<(), Failure> {
+        // Everything in the old segment is synced: frames in the new one are evidence for it.
+        self.segment = self.take_spare()?;
+        self.place = Place::new(self.identity, self.segment.index);
+        (self.offset, self.begun) = (HEADER as u64, false);
+        self.order_spare()
+    }
+
+    fn take_spare(&mut self) -> Result<Segment, Failure> {
+        if let Some(spare) = self.spares.pop_front() {
+            return Ok(spare);
+        }
+        let Coming { background, thread } =
+            self.coming.take().expect("a spare segment is ready or on its way");
+        background.hurry();
+        let made = thread.join().unwrap_or_else(|_| Err(self.stopped("its thread panicked")))?;
+        made.ok_or_else(|| self.stopped("it was given up"))
+    }
+
+    /// Sees to it that one more segment is there, or will be.
+    fn order_spare(&mut self) -> Result<(), Failure> {
+        if !self.spares.is_empty() || self.coming.is_some() {
+            return Ok(());
+        }
+        let (dir, identity, capacity) = (self.dir.clone(), self.identity, self.mode.segment_bytes);
+        let index = self.segment.index + 1;
+        if !self.mode.background {
+            let made = segment::prepare(&dir, identity, index, capacity, &Background::hurried())?;
+            self.spares.extend(made);
+            return Ok(());
+        }
+        let background = Arc::new(Background::default());
+        let pace = background.clone();
+        let spawned = thread::Builder::new()
+            .name("wal-segment".to_owned())
+            .spawn(move || segment::prepare(&dir, identity, index, capacity, &pace));
+        let thread = spawned.map_err(|error| {
+            Failure::new("start a thread to make", self.dir.path(&segment::name(index)), error)
+        })?;
+        self.coming = Some(Coming { background, thread });
+        Ok(())
+    }
+
+    fn stopped(&self, why: &'static str) -> Failure {
+        let path = self.dir.path(&segment::name(self.segment.index + 1));
+        Failure::new("make", path, std::io::Error::other(why))
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if let Some(Coming { background, thread }) = self.coming.take() {
+            background.stop();
+            // What it says no longer matters: an unfinished segment is removed at the next opening.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What goes into one write.
+struct Group {
+    buffer: Vec<u8>,
+    pieces: Vec<Part>,
+}
+
+enum Part {
+    Gathered(Range<usize>),
+    Spliced(Bytes),
+}
+
+impl Group {
+    fn push(&mut self, head: &[u8], record: &Record, len: usize) {
+        self.gather(head);
+        let mut written = head.len();
+        for part in record.parts() {
+            written += part.len();
+            if part.len() < SPLICE {
+                self.gather(part);
+            } else {
+                self.pieces.push(Part::Spliced(part.clone()));
+            }
+        }
+        self.gather(&[0; segment::ALIGN][..len - written]);
+    }
+
+    fn gather(&mut self, bytes: &[u8]) {
+        let start = self.buffer.len();
+        self.buffer.extend_from_slice(bytes);
+        let end = self.buffer.len();
+        match self.pieces.last_mut() {
+            Some(Part::Gathered(range)) => range.end = end,
+            Some(Part::Spliced(_)) | None => self.pieces.push(Part::Gathered(start..end)),
+        }
+    }
+
+    fn write(&mut self, segment: &Segment, offset: u64) -> Result<(), Failure> {
+        let mut parts: Vec<IoSlice<'_>> = self.pieces.iter().map(|piece| self.slice(piece)).collect();
+        segment.file.write(&mut parts, offset)?;
+        drop(parts);
+        self.pieces.clear();
+        self.buffer.clear();
+        self.buffer.shrink_to(1 << 20);
+        Ok(())
+    }
+
+    fn slice<'a>(&'a self, piece: &'a Part) -> IoSlice<'a> {
+        IoSlice::new(match piece {
+            Part::Gathered(range) => &self.buffer[range.clone()],
+            Part::Spliced(bytes) => bytes,
+        })
+    }
+}
