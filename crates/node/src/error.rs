@@ -5,6 +5,8 @@ use std::io;
 use quorate_core::{SettingsError, WireError};
 use thiserror::Error;
 
+use crate::storage::{Failure, StorageError};
+
 /// How a node ended in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
@@ -66,7 +68,9 @@ pub enum NodeError {
     )]
     Record { index: usize, source: WireError },
     #[error("the log failed: {0}; stopped, because nothing can be promised without it")]
-    LogFailed(String),
+    LogFailed(#[source] Failure),
+    #[error(transparent)]
+    Storage(#[from] StorageError),
     #[error("the system refused {what}: {source}")]
     System { what: &'static str, source: io::Error },
 }

@@ -12,7 +12,8 @@ pub trait Frontend {
     fn open(&mut self, connection: u64, desk: &mut Desk<'_>) -> Self::Session;
 
     /// Bytes have come in. `input` holds everything not consumed yet: take whole requests off its front, leave the
-    /// rest. Called again without new bytes when replies have made room (see [`Desk::is_full`]).
+    /// rest. While some input is left, called again without new bytes after each outcome and whenever output has been
+    /// written: a session may stop for want of room of any kind.
     fn on_input(&mut self, session: &mut Self::Session, input: &mut BytesMut, desk: &mut Desk<'_>);
 
     /// A request of this session has ended. Replies go out in the order in which requests came in: keep those that

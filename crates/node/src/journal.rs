@@ -1,16 +1,20 @@
-//! The replica's log as the event loop sees it: batches go in, a count of durable records comes out.
+//! The replica's log as the event loop sees it: records in, a count of durable ones out, both counted since the start
+//! as machines count them.
 
-use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use mio::Waker;
-use quorate_core::{Machine, Protocol, Saved};
+use quorate_core::{Encoder, Machine, Protocol, Saved, Wire};
+use tracing::{error, info};
 
-use crate::config::{Durability, NodeOptions};
+use crate::config::NodeOptions;
 use crate::error::NodeError;
 use crate::metrics::Metrics;
+use crate::storage::{self, Log, Options, Record, SEGMENT_BYTES};
+
+/// Room for most records, but those with many or large values.
+const USUAL: usize = 512;
 
 /// A log that is open, and what was in it.
 pub(crate) struct Opened<R> {
@@ -20,74 +24,112 @@ pub(crate) struct Opened<R> {
 
 /// See the file comment.
 pub(crate) struct Journal {
+    log: Log,
     metrics: Rc<Metrics>,
-    /// Records handed over and durable, counted since the start as machines count them.
-    appended: u64,
-    durable: u64,
-    /// The last record and the bytes of each batch that is not durable yet.
-    under_way: VecDeque<(u64, usize)>,
-    unsynced: usize,
+    /// The log's number of the last record of earlier starts.
+    before: u64,
+    /// Bytes of the last snapshot: the next one is due when the log has grown as much again.
+    last_snapshot: u64,
+    /// Whether one is being written.
+    snapshotting: bool,
 }
 
 impl Journal {
     /// Opens the log, and decodes what the replica had written.
     pub(crate) fn open<P: Protocol>(
         options: &NodeOptions,
-        _cluster: u64,
-        _waker: Arc<Waker>,
+        cluster: u64,
+        waker: Arc<Waker>,
         metrics: Rc<Metrics>,
     ) -> Result<Opened<<P::Replica as Machine>::Record>, NodeError> {
-        if options.durability != Durability::None {
-            return Err(NodeError::LogFailed(
-                "storage is not wired in yet: use --durability none".to_owned(),
-            ));
-        }
-        let journal = Journal { metrics, appended: 0, durable: 0, under_way: VecDeque::new(), unsynced: 0 };
-        Ok(Opened { journal, saved: Saved::nothing() })
+        let wake = move || {
+            if let Err(source) = waker.wake() {
+                error!("the event loop cannot be woken: {source}");
+            }
+        };
+        let options = Options {
+            directory: options.data_dir.clone(),
+            cluster,
+            node: options.node,
+            protocol: P::NAME,
+            durability: options.durability,
+            segment_bytes: SEGMENT_BYTES,
+            queue_bytes: options.limits.unsynced,
+        };
+        let storage::Opened { restarted, snapshot, records, log } = storage::open(&options, Box::new(wake))?;
+        let decode =
+            |(index, bytes)| Wire::from_bytes(bytes).map_err(|source| NodeError::Record { index, source });
+        let records = records.into_iter().enumerate().map(decode).collect::<Result<_, _>>()?;
+        metrics.log_unsynced_limit.set(options.queue_bytes as u64);
+        let journal = Journal { before: log.appended(), log, metrics, last_snapshot: 0, snapshotting: false };
+        Ok(Opened { journal, saved: Saved { restarted, snapshot, records } })
     }
 
-    /// Hands over a batch, of which the last record is number `last`. True if it is durable already.
-    pub(crate) fn append(&mut self, records: &mut Vec<Bytes>, last: u64) -> Result<bool, NodeError> {
+    /// Hands over a batch, of which the last record is number `last`. True if all of it is durable already.
+    pub(crate) fn append(&mut self, records: &mut Vec<Record>, last: u64) -> Result<bool, NodeError> {
         if records.is_empty() {
             return Ok(false);
         }
-        let bytes = records.iter().map(Bytes::len).sum();
         self.metrics.log_records_total.add(records.len() as u64);
-        self.metrics.log_bytes_total.add(bytes as u64);
-        self.metrics.log_batches_total.one();
-        self.appended = last;
-        self.under_way.push_back((last, bytes));
-        self.unsynced += bytes;
-        self.durable = last;
-        records.clear();
-        Ok(true)
+        self.metrics.log_bytes_total.add(records.iter().map(|record| record.len() as u64).sum());
+        let appended = self.log.append(records.drain(..)) - self.before;
+        assert_eq!(appended, last, "the log and the machine count the same records");
+        Ok(self.durable()? == last)
     }
 
     /// The last record that is durable. The error says why none will be any more.
-    pub(crate) fn durable(&mut self) -> Result<u64, NodeError> {
-        while self.under_way.front().is_some_and(|&(last, _)| last <= self.durable) {
-            self.unsynced -= self.under_way.pop_front().map_or(0, |(_, bytes)| bytes);
-        }
-        self.metrics.log_unsynced_bytes.set(self.unsynced as u64);
-        Ok(self.durable)
+    pub(crate) fn durable(&self) -> Result<u64, NodeError> {
+        let durable = self.log.durable().map_err(NodeError::LogFailed)?;
+        Ok(durable - self.before)
+    }
+
+    /// Whether reading has to wait for the disk.
+    pub(crate) fn is_full(&self) -> bool {
+        self.log.is_full()
     }
 
     /// Bytes handed over that are not durable yet.
     pub(crate) fn unsynced(&self) -> usize {
-        self.unsynced
+        self.log.unsynced()
     }
 
     /// Whether everything handed over is durable.
     pub(crate) fn is_synced(&self) -> bool {
-        self.durable == self.appended
+        self.durable().is_ok_and(|durable| durable + self.before == self.log.appended())
     }
 
-    /// Begins a snapshot if the log has grown enough since the last.
-    pub(crate) fn snapshot_if_due<R>(
-        &mut self,
-        _after: u64,
-        _save: impl FnOnce() -> Saved<R>,
-    ) -> Result<(), NodeError> {
-        Ok(())
+    /// Begins a snapshot if the log has grown by `after` bytes since the last one, and by that one's size. Everything
+    /// persisted so far must have been handed over.
+    pub(crate) fn snapshot_if_due<R: Wire>(&mut self, after: u64, save: impl FnOnce() -> Saved<R>) {
+        let status = self.log.status();
+        self.metrics.log_syncs_total.set(status.syncs);
+        self.metrics.log_bytes.set(status.log_bytes);
+        self.metrics.log_unsynced_bytes.set(self.log.unsynced() as u64);
+        self.metrics.snapshots_total.set(status.checkpoints);
+        match status.checkpoint_bytes {
+            Some(bytes) => self.last_snapshot = bytes,
+            None if self.snapshotting => {
+                self.snapshotting = false;
+                info!(bytes = self.last_snapshot, "a snapshot is written, and the log before it dropped");
+            }
+            None if status.log_bytes > after.max(self.last_snapshot) => {
+                self.snapshotting = true;
+                let Saved { snapshot, records, .. } = save();
+                info!(log_bytes = status.log_bytes, records = records.len(), "writing a snapshot");
+                self.log.checkpoint(snapshot, records.iter().map(encode));
+            }
+            None => {}
+        }
+    }
+}
+
+/// A record as it lies in the log; large values in it are not copied.
+pub(crate) fn encode(record: &impl Wire) -> Record {
+    let mut out = Encoder::with_capacity(USUAL);
+    record.encode(&mut out);
+    let mut parts = out.into_parts();
+    match parts.len() {
+        1 => Record::Whole(parts.swap_remove(0)),
+        _ => Record::Parts(parts),
     }
 }

@@ -6,12 +6,12 @@
 //! | [`limits`] | every bound, in one place |
 //! | [`node`] | the event loop: turns, start, drain |
 //! | `machines` | the replica and the proxy, stepped |
+//! | [`storage`] | the disk: log, checkpoints, recovery |
 //! | `journal` | the log as the loop sees it |
 //! | [`transport`] | messages between processes |
 //! | `clients` | client connections |
 //! | [`frontend`] | what a client protocol implements |
 //! | [`metrics`] | counters and gauges |
-//! | [`storage`] | the disk: log, checkpoints, recovery |
 //! | `clock`, `signals`, `quiet`, `view` | the clocks; SIGTERM; repeated log lines; facts for client protocols |
 
 mod clients;

@@ -10,7 +10,9 @@ use quorate_core::{
 };
 
 use crate::clock;
+use crate::journal::encode;
 use crate::limits::{LOCAL_ROUNDS, TIMERS_PER_TURN};
+use crate::storage::Record;
 
 /// A machine with everything a driver keeps for it.
 struct Host<M: Machine> {
@@ -73,7 +75,7 @@ pub(crate) struct Machines<P: Protocol> {
     /// For others.
     pub(crate) remote: Vec<(ProcessId, Recipients, P::Message)>,
     /// For the log, encoded, in order.
-    pub(crate) records: Vec<Bytes>,
+    pub(crate) records: Vec<Record>,
     /// For clients.
     pub(crate) replies: Vec<(RequestId, Outcome)>,
 }
@@ -204,7 +206,7 @@ impl<P: Protocol> Machines<P> {
 
     /// Sorts what the machines asked for.
     fn sort(&mut self) {
-        self.records.extend(self.replica.out.records.drain(..).map(|record| record.to_bytes()));
+        self.records.extend(self.replica.out.records.drain(..).map(|record| encode(&record)));
         let mut messages = std::mem::take(&mut self.replica.out.messages);
         for message in messages.drain(..) {
             // Also those whose records are durable already: the next release lets them go, in order.

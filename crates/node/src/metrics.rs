@@ -136,10 +136,11 @@ metrics! {
     messages_held: Gauge, "Messages waiting for the disk.";
     log_records_total: Counter, "Records handed to the log.";
     log_bytes_total: Counter, "Bytes of records handed to the log.";
-    log_batches_total: Counter, "Batches handed to the log: at most so many syncs.";
+    log_syncs_total: Gauge, "Groups of records written since the start; each took one sync with fsync.";
+    log_bytes: Gauge, "Bytes of records since the last snapshot began.";
     log_unsynced_bytes: Gauge, "Bytes handed to the log that are not durable yet.";
     log_unsynced_limit: Gauge, "Unsynced bytes from which on no input is read.";
-    snapshots_total: Counter, "Snapshots written.";
+    snapshots_total: Gauge, "Snapshots written.";
     turns_total: Counter, "Turns of the event loop.";
 }
 

@@ -247,7 +247,6 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
             metrics.clone(),
         )
         .map_err(system("to watch the clients' socket"))?;
-        metrics.log_unsynced_limit.set(options.limits.unsynced as u64);
         Ok(Loop {
             poll,
             stopper,
@@ -348,10 +347,11 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
             self.machines.release(self.journal.durable()?);
             at_rest &= self.step();
         }
+        at_rest &= self.machines.records.is_empty();
         self.transport.flush(now);
         self.clients.flush();
         if self.housekeeping <= now {
-            self.keep_house(now)?;
+            self.keep_house(now);
         }
         Ok(at_rest)
     }
@@ -401,10 +401,10 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
 
     /// Whether there is room for what input may cause.
     fn takes_input(&self) -> bool {
-        self.journal.unsynced() < self.limits.unsynced
+        !self.journal.is_full()
     }
 
-    fn keep_house(&mut self, now: Time) -> Result<(), NodeError> {
+    fn keep_house(&mut self, now: Time) {
         self.housekeeping = now + HOUSEKEEPING;
         self.metrics.messages_held.set(self.machines.held() as u64);
         if !self.takes_input()
@@ -414,9 +414,11 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
             warn!(bytes, unsaid, "the disk is slower than what comes in: reading waits for it");
         }
         let machines = &self.machines;
-        self.journal.snapshot_if_due(self.limits.snapshot_after, || machines.save())?;
+        // A snapshot stands for the records before it: none of them may come behind it.
+        if machines.records.is_empty() {
+            self.journal.snapshot_if_due(self.limits.snapshot_after, || machines.save());
+        }
         self.show_status();
-        Ok(())
     }
 
     /// Logs changes of role, leader and ballot.

@@ -24,7 +24,10 @@ fn sigterm_drains_and_a_second_one_stops_at_once() {
         let own = listeners();
         let address = own.resp_address().unwrap();
         let members = members(std::slice::from_ref(&own));
-        let config = NodeConfig::<toy::Toy>::new(options(1, members, Limits::default()), Settings::default());
+        let directory = tempfile::TempDir::new().unwrap();
+        let mut options = options(1, members, Limits::default());
+        options.data_dir = directory.path().to_owned();
+        let config = NodeConfig::<toy::Toy>::new(options, Settings::default());
         let node = Node::new(config.unwrap(), own).unwrap();
         let thread = thread::spawn(move || node.run_until_signalled(lines::Lines));
         let (mut client, mut idle) = (Client::to(address), Client::to(address));

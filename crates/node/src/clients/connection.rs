@@ -21,7 +21,7 @@ pub(super) struct Connection<S> {
     pub(super) under_way: usize,
     /// The session wants the connection closed when its output is written.
     pub(super) close: bool,
-    /// The session may have whole requests left in its input.
+    /// Something has made room, so the session may go on with what is left of its input.
     pub(super) backlog: bool,
     readable: bool,
     writable: bool,
@@ -118,6 +118,7 @@ impl<S> Connection<S> {
                 Ok(0) => return false,
                 Ok(count) => {
                     metrics.client_bytes_out_total.add(count as u64);
+                    self.backlog = !self.input.is_empty();
                     // Emptied, the buffer is used again from its beginning.
                     if count == self.output.len() {
                         self.output.clear();

@@ -237,6 +237,7 @@ impl<F: Frontend> Clients<F> {
                 continue;
             }
             connection.under_way -= 1;
+            connection.backlog = !connection.input.is_empty();
             self.with_session(waiting.index, node, ready, |frontend, session, _, desk| {
                 frontend.on_outcome(session, waiting.ticket, outcome, desk);
             });
@@ -304,11 +305,6 @@ impl<F: Frontend> Clients<F> {
             node,
         };
         call(&mut self.frontend, &mut connection.session, &mut connection.input, &mut desk);
-        // A session that stopped because it was full has to be called again when it is not. One that was called with
-        // an outcome has not seen its input at all.
-        if desk.is_full() && !connection.input.is_empty() {
-            connection.backlog = true;
-        }
         let mut refused = Vec::new();
         for (ticket, request) in self.asked.drain(..) {
             match self.requests.insert(index, connection.number, ticket) {
@@ -337,6 +333,7 @@ impl<F: Frontend> Clients<F> {
                 self.asked.clear();
                 connection.close = true;
             }
+            connection.backlog = !connection.input.is_empty();
         }
     }
 

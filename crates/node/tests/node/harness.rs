@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,8 @@ use bytes::BytesMut;
 use quorate_core::{NodeId, ProcessId, Settings, Wire};
 use quorate_node::transport::handshake::{self, Hello, Identity};
 use quorate_node::{Durability, Exit, Limits, Listeners, Node, NodeConfig, NodeError, NodeOptions, Stopper};
+
+use tempfile::TempDir;
 
 use crate::lines::Lines;
 use crate::toy::Toy;
@@ -27,15 +30,29 @@ pub struct Running {
     pub resp: SocketAddr,
     pub stopper: Stopper,
     thread: Option<JoinHandle<Result<Exit, NodeError>>>,
+    /// Removed at the end.
+    _directory: Option<TempDir>,
 }
 
 impl Running {
-    pub fn start(options: NodeOptions, listeners: Listeners) -> Running {
+    /// Runs a node; without a data directory of the test's, in one of its own.
+    pub fn start(mut options: NodeOptions, listeners: Listeners) -> Running {
+        let mut directory = None;
+        if options.data_dir.as_os_str().is_empty() {
+            let own = directory.insert(TempDir::new().unwrap());
+            options.data_dir = own.path().to_owned();
+        }
         let (peer, resp) = (listeners.peer_address().unwrap(), listeners.resp_address().unwrap());
         let config = NodeConfig::<Toy>::new(options, Settings::default()).unwrap();
         let node = Node::new(config, listeners).unwrap();
         let stopper = node.stopper();
-        Running { peer, resp, stopper, thread: Some(thread::spawn(move || node.run(Lines))) }
+        Running {
+            peer,
+            resp,
+            stopper,
+            thread: Some(thread::spawn(move || node.run(Lines))),
+            _directory: directory,
+        }
     }
 
     /// Waits for its end.
@@ -72,7 +89,7 @@ pub fn options(node: u64, members: BTreeMap<NodeId, String>, limits: Limits) -> 
         listen_resp: "127.0.0.1:0".to_owned(),
         initial_cluster: members,
         cluster_id: None,
-        data_dir: "/nonexistent".into(),
+        data_dir: PathBuf::new(),
         durability: Durability::None,
         limits,
     }

@@ -1,6 +1,7 @@
 //! Nodes over real sockets on loopback.
 
 mod clients;
+mod disk;
 mod harness;
 mod lifecycle;
 mod lines;

@@ -1,0 +1,367 @@
+//! A file system in memory that fails where it is told to, and shows what a crash would leave.
+//!
+//! Writes go into a cache and, until the file is synced, into a list of pending writes. A crash leaves of each 512-byte
+//! sector what some prefix of the pending writes to it made of it, each sector for itself; a length that some pending
+//! write gave; and some of the names that changed since names were synced. That is harsher than any real file system.
+
+use std::collections::BTreeMap;
+use std::io::{self, IoSlice};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+use quorate_core::Random;
+
+use crate::storage::files::{File, Files};
+
+const SECTOR: usize = 512;
+
+/// See the file comment. Clones share one disk.
+#[derive(Clone, Default)]
+pub(super) struct Memory {
+    state: Arc<Mutex<State>>,
+    gate: Arc<Gate>,
+}
+
+/// What goes wrong.
+#[derive(Default)]
+pub(super) struct Faults {
+    /// After so many more changes the process dies: everything fails, and the last write is partly done.
+    pub(super) dies_after: Option<u64>,
+    /// So many more bytes can be written.
+    pub(super) space: Option<u64>,
+    /// So many more syncs succeed; one that fails drops what it should have written, as real systems do.
+    pub(super) syncs: Option<u64>,
+    /// Writes are cut short.
+    pub(super) short: bool,
+}
+
+/// Holds syncs up while it is closed.
+#[derive(Default)]
+struct Gate {
+    closed: Mutex<bool>,
+    opened: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    files: Vec<Content>,
+    names: BTreeMap<String, usize>,
+    durable_names: BTreeMap<String, usize>,
+    pending_names: Vec<Naming>,
+    faults: Faults,
+    changes: u64,
+    random: Option<Random>,
+}
+
+#[derive(Clone, Default)]
+struct Content {
+    cached: Vec<u8>,
+    durable: Vec<u8>,
+    pending: Vec<(usize, Vec<u8>)>,
+}
+
+#[derive(Clone)]
+enum Naming {
+    Put(String, usize),
+    Rename(String, String),
+    Remove(String),
+}
+
+impl Naming {
+    fn apply(&self, names: &mut BTreeMap<String, usize>) {
+        match self {
+            Naming::Put(name, file) => {
+                names.insert(name.clone(), *file);
+            }
+            Naming::Rename(from, to) => {
+                if let Some(file) = names.remove(from) {
+                    names.insert(to.clone(), file);
+                }
+            }
+            Naming::Remove(name) => {
+                names.remove(name);
+            }
+        }
+    }
+}
+
+impl Memory {
+    pub(super) fn new(seed: u64) -> Memory {
+        let memory = Memory::default();
+        memory.state().random = Some(Random::new(seed));
+        memory
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    pub(super) fn fail(&self, faults: Faults) {
+        self.state().faults = faults;
+    }
+
+    /// How many changes were made so far.
+    pub(super) fn changes(&self) -> u64 {
+        self.state().changes
+    }
+
+    /// Lets syncs wait until [`Memory::open_gate`].
+    pub(super) fn close_gate(&self) {
+        *self.gate.closed.lock().unwrap() = true;
+    }
+
+    pub(super) fn open_gate(&self) {
+        *self.gate.closed.lock().unwrap() = false;
+        self.gate.opened.notify_all();
+    }
+
+    /// What is there after the process was killed: all that it wrote.
+    pub(super) fn after_kill(&self) -> Memory {
+        let state = self.state();
+        let memory = Memory::new(0);
+        *memory.state() = State {
+            files: state.files.clone(),
+            names: state.names.clone(),
+            durable_names: state.durable_names.clone(),
+            pending_names: state.pending_names.clone(),
+            random: state.random.clone(),
+            ..State::default()
+        };
+        memory
+    }
+
+    /// What is there after the machine lost power.
+    pub(super) fn after_power_loss(&self, random: &mut Random) -> Memory {
+        let state = self.state();
+        let memory = Memory::new(random.u64());
+        let mut names = state.durable_names.clone();
+        let likely = random.unit();
+        for naming in &state.pending_names {
+            if random.chance(likely) {
+                naming.apply(&mut names);
+            }
+        }
+        let files = state.files.iter().map(|content| content.after_power_loss(random)).collect();
+        *memory.state() = State {
+            files,
+            durable_names: names.clone(),
+            names,
+            random: Some(random.fork()),
+            ..State::default()
+        };
+        memory
+    }
+
+    /// A file's bytes, as processes see them.
+    pub(super) fn read(&self, name: &str) -> Vec<u8> {
+        let state = self.state();
+        state.files[state.names[name]].cached.clone()
+    }
+
+    /// Changes a file's bytes, durably, as no process did.
+    pub(super) fn edit(&self, name: &str, change: impl FnOnce(&mut Vec<u8>)) {
+        let mut state = self.state();
+        let file = state.names[name];
+        let content = &mut state.files[file];
+        change(&mut content.cached);
+        content.durable = content.cached.clone();
+        content.pending.clear();
+    }
+
+    /// Gives names to files, durably: `(from, to)`.
+    pub(super) fn rearrange(&self, renames: &[(&str, &str)]) {
+        let mut state = self.state();
+        let moved: Vec<_> = renames.iter().map(|(from, to)| (to.to_string(), state.names[*from])).collect();
+        for (from, _) in renames {
+            state.names.remove(*from);
+        }
+        state.names.extend(moved);
+        state.durable_names = state.names.clone();
+    }
+
+    pub(super) fn names(&self) -> Vec<String> {
+        self.state().names.keys().cloned().collect()
+    }
+
+    fn name(&self, naming: Naming) -> io::Result<()> {
+        let mut state = self.state();
+        state.change()?;
+        naming.apply(&mut state.names);
+        state.pending_names.push(naming);
+        Ok(())
+    }
+
+    fn file(&self, index: usize) -> Arc<dyn File> {
+        Arc::new(MemoryFile { memory: self.clone(), index })
+    }
+}
+
+impl State {
+    /// Counts a change. An error if the process is dead.
+    fn change(&mut self) -> io::Result<()> {
+        self.changes += 1;
+        match &mut self.faults.dies_after {
+            Some(0) => Err(io::Error::other("dead")),
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn some_of(&mut self, len: usize) -> usize {
+        self.random.as_mut().expect("a generator").range(0..len as u64 + 1) as usize
+    }
+}
+
+impl Content {
+    fn write(&mut self, offset: usize, bytes: &[u8]) {
+        let end = offset + bytes.len();
+        if self.cached.len() < end {
+            self.cached.resize(end, 0);
+        }
+        self.cached[offset..end].copy_from_slice(bytes);
+        self.pending.push((offset, bytes.to_vec()));
+    }
+
+    fn after_power_loss(&self, random: &mut Random) -> Content {
+        let mut bytes = self.durable.clone();
+        let mut len = bytes.len();
+        let mut frozen = BTreeMap::new();
+        let likely = random.unit();
+        for (offset, written) in &self.pending {
+            if random.chance(0.5) {
+                len = len.max(offset + written.len());
+            }
+            bytes.resize(bytes.len().max(offset + written.len()), 0);
+            let mut at = *offset;
+            while at < offset + written.len() {
+                let end = (at / SECTOR + 1) * SECTOR;
+                let end = end.min(offset + written.len());
+                let frozen = frozen.entry(at / SECTOR).or_insert(false);
+                *frozen |= !random.chance(likely);
+                if !*frozen {
+                    bytes[at..end].copy_from_slice(&written[at - offset..end - offset]);
+                }
+                at = end;
+            }
+        }
+        bytes.truncate(len);
+        Content { cached: bytes.clone(), durable: bytes, pending: Vec::new() }
+    }
+}
+
+impl Files for Memory {
+    fn list(&self) -> io::Result<Vec<String>> {
+        Ok(self.names())
+    }
+
+    fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        let index = {
+            let mut state = self.state();
+            state.files.push(Content::default());
+            state.files.len() - 1
+        };
+        self.name(Naming::Put(name.to_owned(), index))?;
+        Ok(self.file(index))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        let index = self.state().names.get(name).copied();
+        index.map(|index| self.file(index)).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.name(Naming::Rename(from.to_owned(), to.to_owned()))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.name(Naming::Remove(name.to_owned()))
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        let mut state = self.state();
+        state.change()?;
+        state.durable_names = state.names.clone();
+        state.pending_names.clear();
+        Ok(())
+    }
+}
+
+struct MemoryFile {
+    memory: Memory,
+    index: usize,
+}
+
+impl File for MemoryFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.memory.state().files[self.index].cached.len() as u64)
+    }
+
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        let state = self.memory.state();
+        let cached = &state.files[self.index].cached;
+        let from = cached.get(offset as usize..).unwrap_or_default();
+        let count = from.len().min(into.len());
+        into[..count].copy_from_slice(&from[..count]);
+        Ok(count)
+    }
+
+    fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
+        let mut state = self.memory.state();
+        let mut bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
+        let alive = state.faults.dies_after != Some(0);
+        if let Err(dead) = state.change() {
+            if alive {
+                return Err(dead);
+            }
+            let count = state.some_of(bytes.len());
+            // Only the write that death interrupts: those after it do nothing.
+            if state.faults.space != Some(0) {
+                state.files[self.index].write(offset as usize, &bytes[..count]);
+                state.faults.space = Some(0);
+            }
+            return Err(dead);
+        }
+        if state.faults.short && bytes.len() > 1 {
+            let count = 1 + state.some_of(bytes.len() - 1);
+            bytes.truncate(count);
+        }
+        if let Some(space) = state.faults.space {
+            if space == 0 {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            bytes.truncate(space as usize);
+            state.faults.space = Some(space - bytes.len() as u64);
+        }
+        state.files[self.index].write(offset as usize, &bytes);
+        Ok(bytes.len())
+    }
+
+    fn reserve(&self, _len: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let gate = &self.memory.gate;
+        drop(gate.opened.wait_while(gate.closed.lock().unwrap(), |closed| *closed).unwrap());
+        let mut state = self.memory.state();
+        state.change()?;
+        let failed = match &mut state.faults.syncs {
+            Some(0) => true,
+            Some(left) => {
+                *left -= 1;
+                false
+            }
+            None => false,
+        };
+        let content = &mut state.files[self.index];
+        content.pending.clear();
+        if failed {
+            // The cache keeps the bytes and calls them clean.
+            return Err(io::Error::other("input/output error"));
+        }
+        content.durable = content.cached.clone();
+        Ok(())
+    }
+}

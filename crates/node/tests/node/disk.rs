@@ -1,0 +1,130 @@
+//! What a node keeps on its disk, and what it does when it cannot.
+
+use std::path::Path;
+
+use quorate_core::Settings;
+use quorate_node::{Durability, Exit, Limits, Node, NodeConfig, NodeError};
+use tempfile::TempDir;
+
+use crate::harness::{Running, id, listeners, options};
+use crate::lines::Lines;
+use crate::toy::Toy;
+
+fn start(directory: &Path, durability: Durability, limits: Limits) -> Running {
+    // The cluster id comes from the addresses, which must be the same each time.
+    let members = [(id(1), "127.0.0.1:7001".to_owned())].into();
+    let mut options = options(1, members, limits);
+    options.data_dir = directory.to_owned();
+    options.durability = durability;
+    Running::start(options, listeners())
+}
+
+#[test]
+fn what_was_kept_is_there_after_a_restart() {
+    for durability in [Durability::Fsync, Durability::Os] {
+        let directory = TempDir::new().unwrap();
+        let mut kept = 0;
+        for _ in 0..3 {
+            let node = start(directory.path(), durability, Limits::default());
+            let mut client = node.client();
+            for _ in 0..20 {
+                kept += 1;
+                assert_eq!(client.ask(&format!("1 keep {}", "x".repeat(kept * 500))), kept.to_string());
+            }
+            node.stopper.stop();
+            node.stopper.stop();
+            assert!(node.join().is_ok());
+        }
+    }
+}
+
+#[test]
+fn many_wait_for_one_sync() {
+    let directory = TempDir::new().unwrap();
+    let node = start(directory.path(), Durability::Fsync, Limits::default());
+    let mut client = node.client();
+    client.send(&"1 keep x\n".repeat(1000));
+    for kept in 1..=1000 {
+        assert_eq!(client.line(), Some(kept.to_string()));
+    }
+    // The gauges are looked after now and then.
+    client.ask_until("facts log_syncs_total", |syncs| syncs != "0");
+    let syncs = client.fact("log_syncs_total");
+    assert!(syncs < 200, "{syncs} syncs for 1000 records");
+}
+
+#[test]
+fn the_log_is_replaced_by_snapshots_and_nothing_is_lost() {
+    let directory = TempDir::new().unwrap();
+    let limits = Limits { snapshot_after: 10_000, ..Limits::default() };
+    let node = start(directory.path(), Durability::Fsync, limits.clone());
+    let mut client = node.client();
+    let mut kept = 0;
+    let mut keep = |client: &mut crate::harness::Client| {
+        kept += 1;
+        assert_eq!(client.ask(&format!("1 keep {}", "x".repeat(1000))), kept.to_string());
+    };
+    for snapshots in 1..=2 {
+        for _ in 0..30 {
+            keep(&mut client);
+        }
+        client.ask_until("facts snapshots_total", |total| total == snapshots.to_string());
+    }
+    keep(&mut client);
+    drop(node);
+    let node = start(directory.path(), Durability::Fsync, limits);
+    keep(&mut node.client());
+}
+
+#[test]
+fn nothing_waits_for_a_disk_that_is_not_used() {
+    let directory = TempDir::new().unwrap();
+    let node = start(directory.path(), Durability::None, Limits::default());
+    assert_eq!(node.client().ask("1 keep a"), "1");
+    drop(node);
+    let node = start(directory.path(), Durability::None, Limits::default());
+    assert_eq!(node.client().ask("1 keep a"), "1");
+}
+
+#[test]
+fn a_node_whose_log_fails_stops_and_says_why() {
+    let directory = TempDir::new().unwrap();
+    let home = directory.path().join("data");
+    let node = start(&home, Durability::Fsync, Limits::default());
+    let mut client = node.client();
+    assert_eq!(client.ask("1 keep a"), "1");
+    // Files that are open stay; the next one cannot be made.
+    std::fs::remove_dir_all(&home).unwrap();
+    let large = format!("1 keep {}\n", "x".repeat(1 << 20));
+    let mut kept = 1;
+    loop {
+        client.send(&large);
+        match client.line() {
+            Some(count) => {
+                kept += 1;
+                assert_eq!(count, kept.to_string());
+            }
+            None => break,
+        }
+        assert!(kept < 1000, "the log has no next segment");
+    }
+    let error = node.join().unwrap_err();
+    assert!(matches!(error, NodeError::LogFailed(_)), "{error}");
+    assert!(error.to_string().contains("nothing can be promised"), "{error}");
+}
+
+#[test]
+fn a_data_directory_of_another_cluster_is_refused() {
+    let directory = TempDir::new().unwrap();
+    let first = start(directory.path(), Durability::Fsync, Limits::default());
+    assert_eq!(first.client().ask("1 keep a"), "1");
+    first.stopper.stop();
+    assert_eq!(first.join().unwrap(), Exit::Drained { unfinished: 0 });
+    let members = [(id(1), "127.0.0.1:9999".to_owned())].into();
+    let mut options = options(1, members, Limits::default());
+    options.data_dir = directory.path().to_owned();
+    options.durability = Durability::Fsync;
+    let node = Node::new(NodeConfig::<Toy>::new(options, Settings::default()).unwrap(), listeners()).unwrap();
+    let error = node.run(Lines).unwrap_err();
+    assert!(matches!(error, NodeError::Storage(_)) && error.to_string().contains("cluster"), "{error}");
+}
