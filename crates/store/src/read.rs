@@ -125,23 +125,40 @@ impl Store {
     /// Walks down the tree of common prefixes and takes a random branch at each fork.
     fn random_key(&self, seed: u64) -> Option<Key> {
         let mut random = Random::new(seed);
+        // The first and the last key of the branch taken so far.
         let (mut low, mut high) = (&self.keys.get_min()?.0, &self.keys.get_max()?.0);
         while low != high {
             let fork = low.iter().zip(high.iter()).take_while(|(a, b)| a == b).count();
-            // A branch is the byte at the fork plus one, or 0 for the key that ends there, which can only be the lowest.
-            let branch = |key: &Key| key.get(fork).map_or(0, |byte| u64::from(*byte) + 1);
-            let chosen = random.range(branch(low)..branch(high) + 1);
-            if chosen == 0 {
-                break;
-            }
-            // Where no key has the chosen byte, the next branch is taken; there is one, up to that of `high`.
-            let probe = [&low[..fork], &[(chosen - 1) as u8]].concat();
-            low = self.keys.get_next(&probe[..]).map_or(high, |(key, _)| key);
-            if branch(low) < branch(high) {
-                let beyond = [&low[..fork], &[low[fork] + 1]].concat();
+            let Some(first) = low.get(fork) else {
+                // `low` ends at the fork: it is a branch of its own.
+                if random.chance(0.1) {
+                    break;
+                }
+                low = self
+                    .keys
+                    .range::<_, Key>((Bound::Excluded(low), Bound::Unbounded))
+                    .next()
+                    .map_or(high, |(key, _)| key);
+                continue;
+            };
+            let (first, last) = (u64::from(*first), u64::from(high[fork]));
+            let prefix = |byte: u64| [&low[..fork], &[byte as u8]].concat();
+            // Most bytes lead nowhere: try some, so that a branch after a gap is not taken more often than others.
+            let taken = (0..16).map(|_| random.range(first..last + 1)).find(|byte| {
+                *byte == first
+                    || *byte == last
+                    || self
+                        .keys
+                        .get_next(&prefix(*byte)[..])
+                        .is_some_and(|(key, _)| u64::from(key[fork]) == *byte)
+            });
+            let taken = taken.unwrap_or_else(|| *random.pick(&[first, last]));
+            let (from, beyond) = (prefix(taken), prefix(taken + 1));
+            if taken < last {
                 let below = (Bound::Unbounded, Bound::Excluded(&beyond[..]));
-                high = self.keys.range::<_, [u8]>(below).next_back().map_or(low, |(key, _)| key);
+                high = self.keys.range::<_, [u8]>(below).next_back().map_or(high, |(key, _)| key);
             }
+            low = self.keys.get_next(&from[..]).map_or(low, |(key, _)| key);
         }
         Some(low.clone())
     }
