@@ -84,7 +84,8 @@ pub(super) fn recover(dir: &Dir, identity: u64, start: Start) -> Result<Recovere
         synced: start.sequence - 1,
         segments: Vec::new(),
         tail: None,
-        broken: None,
+        end: None,
+        broken: false,
     };
     for index in start.segment..expected {
         reading.segment(dir.open(&segment::name(index))?, index)?;
@@ -106,8 +107,10 @@ struct Reading {
     segments: Vec<Read>,
     /// Where the valid frames end.
     tail: Option<Tail>,
-    /// Where `next` cannot be read although a frame is behind it.
-    broken: Option<(Handle, usize, Flaw)>,
+    /// Where `next` should begin, and what is there instead.
+    end: Option<(Handle, usize, Flaw)>,
+    /// Whether a frame is behind that.
+    broken: bool,
 }
 
 struct Read {
@@ -120,7 +123,6 @@ struct Tail {
     /// Which of `segments`.
     segment: usize,
     offset: usize,
-    flaw: Flaw,
     /// Whether a record is in the segment before.
     begun: bool,
     /// The bytes before `offset` that are not known to be durable.
@@ -132,7 +134,7 @@ impl Reading {
         let bytes = file.read_all()?;
         let capacity = segment::check_header(&file, &bytes, self.identity, index)?;
         let place = Place::new(self.identity, index);
-        let offset = if self.broken.is_none() { self.chain(&file, &bytes, place) } else { HEADER };
+        let offset = if self.broken { HEADER } else { self.chain(&file, &bytes, place) };
         let rest = rest(&bytes, offset);
         for frame in place.search(&bytes, rest.clone()) {
             if frame.sequence < self.next {
@@ -141,10 +143,7 @@ impl Reading {
                 return Err(StorageError::corrupt(file.path(), frame.start() as u64, what));
             }
             self.synced = self.synced.max(frame.synced);
-            if self.broken.is_none() {
-                let tail = self.tail.as_ref().expect("a chain ends somewhere");
-                self.broken = Some((file.clone(), offset, tail.flaw));
-            }
+            self.broken = true;
         }
         self.segments.push(Read { segment: Segment { file, index, capacity }, rest });
         Ok(())
@@ -171,17 +170,14 @@ impl Reading {
                 Err(flaw) => break flaw,
             }
         };
-        if offset == HEADER
-            && let Some(tail) = &self.tail
+        let begins_nothing = offset == HEADER && self.tail.is_some();
+        // A segment is left when the next record does not fit: then that one begins the next segment.
+        if !begins_nothing
+            || self.end.as_ref().is_some_and(|(_, _, before)| *before == Flaw::Blank && flaw != Flaw::Blank)
         {
-            // The log ends in a segment before. If frames are in this one, what they follow on is missing: there, if
-            // something unreadable is there.
-            if matches!(flaw, Flaw::Order { .. }) {
-                self.broken = Some(match tail.flaw {
-                    Flaw::Blank => (file.clone(), HEADER, flaw),
-                    damage => (self.segments[tail.segment].segment.file.clone(), tail.offset, damage),
-                });
-            }
+            self.end = Some((file.clone(), offset, flaw));
+        }
+        if begins_nothing {
             return offset;
         }
         let known = starts.partition_point(|&(sequence, _)| sequence <= self.synced);
@@ -189,7 +185,6 @@ impl Reading {
         self.tail = Some(Tail {
             segment: self.segments.len(),
             offset,
-            flaw,
             begun,
             unsure: bytes[unsure..offset].to_vec(),
         });
@@ -197,7 +192,8 @@ impl Reading {
     }
 
     fn finish(self) -> Result<Recovered, StorageError> {
-        if let Some((file, offset, flaw)) = self.broken
+        if let Some((file, offset, flaw)) = self.end
+            && self.broken
             && self.synced >= self.next
         {
             let what = meaning(flaw, self.next, self.synced);

@@ -48,7 +48,7 @@ struct State {
     durable_names: BTreeMap<String, usize>,
     pending_names: Vec<Naming>,
     faults: Faults,
-    changes: u64,
+    dead: bool,
     random: Option<Random>,
 }
 
@@ -97,11 +97,6 @@ impl Memory {
 
     pub(super) fn fail(&self, faults: Faults) {
         self.state().faults = faults;
-    }
-
-    /// How many changes were made so far.
-    pub(super) fn changes(&self) -> u64 {
-        self.state().changes
     }
 
     /// Lets syncs wait until [`Memory::open_gate`].
@@ -198,15 +193,12 @@ impl Memory {
 impl State {
     /// Counts a change. An error if the process is dead.
     fn change(&mut self) -> io::Result<()> {
-        self.changes += 1;
         match &mut self.faults.dies_after {
-            Some(0) => Err(io::Error::other("dead")),
-            Some(left) => {
-                *left -= 1;
-                Ok(())
-            }
-            None => Ok(()),
+            Some(0) => self.dead = true,
+            Some(left) => *left -= 1,
+            None => {}
         }
+        if self.dead { Err(io::Error::other("dead")) } else { Ok(()) }
     }
 
     fn some_of(&mut self, len: usize) -> usize {
@@ -236,8 +228,7 @@ impl Content {
             bytes.resize(bytes.len().max(offset + written.len()), 0);
             let mut at = *offset;
             while at < offset + written.len() {
-                let end = (at / SECTOR + 1) * SECTOR;
-                let end = end.min(offset + written.len());
+                let end = ((at / SECTOR + 1) * SECTOR).min(offset + written.len());
                 let frozen = frozen.entry(at / SECTOR).or_insert(false);
                 *frozen |= !random.chance(likely);
                 if !*frozen {
@@ -310,16 +301,11 @@ impl File for MemoryFile {
     fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
         let mut state = self.memory.state();
         let mut bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
-        let alive = state.faults.dies_after != Some(0);
+        let was_dead = state.dead;
         if let Err(dead) = state.change() {
-            if alive {
-                return Err(dead);
-            }
-            let count = state.some_of(bytes.len());
-            // Only the write that death interrupts: those after it do nothing.
-            if state.faults.space != Some(0) {
+            if !was_dead {
+                let count = state.some_of(bytes.len());
                 state.files[self.index].write(offset as usize, &bytes[..count]);
-                state.faults.space = Some(0);
             }
             return Err(dead);
         }
@@ -356,12 +342,17 @@ impl File for MemoryFile {
             None => false,
         };
         let content = &mut state.files[self.index];
-        content.pending.clear();
+        let pending = std::mem::take(&mut content.pending);
         if failed {
-            // The cache keeps the bytes and calls them clean.
+            // The cache keeps the bytes and calls them clean: no later sync writes them.
             return Err(io::Error::other("input/output error"));
         }
-        content.durable = content.cached.clone();
+        for (offset, bytes) in pending {
+            let end = offset + bytes.len();
+            let len = content.durable.len().max(end);
+            content.durable.resize(len, 0);
+            content.durable[offset..end].copy_from_slice(&bytes);
+        }
         Ok(())
     }
 }

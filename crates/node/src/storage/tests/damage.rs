@@ -1,0 +1,140 @@
+//! What was durable and is not there any more is refused, or was of no importance.
+
+use super::*;
+
+/// A disk with everything on it: a checkpoint, several segments, one larger than others, and a mark at the end.
+fn full_disk() -> (Memory, Remains) {
+    let memory = Memory::new(1);
+    let mut random = Random::new(1);
+    let mut replica = Replica::open(&memory, &options(), &Remains::none()).unwrap();
+    replica.append(&draw_group(&mut random)).unwrap();
+    replica.checkpoint(4).unwrap();
+    for len in [100, 5000, 3000, 4500, 200, 20_000, 900, 700, 10] {
+        replica.append(&[vec![len as u8; len].into(), vec![1; len / 3].into()]).unwrap();
+    }
+    replica.kept.writer.mark().unwrap();
+    (memory, replica.remains())
+}
+
+#[test]
+fn every_flipped_bit_in_what_was_synced_is_refused_or_harmless() {
+    let (memory, remains) = full_disk();
+    let mut random = Random::new(2);
+    let (mut refused, mut harmless) = (0, 0);
+    for name in memory.names() {
+        let bytes = memory.read(&name);
+        let mut at = 0;
+        while at < bytes.len() {
+            let left = memory.after_kill();
+            left.edit(&name, |bytes| bytes[at] ^= 1 << random.range(0..8));
+            match Replica::open(&left, &options(), &remains) {
+                // Opening has compared what is there with what was written.
+                Ok(_) => harmless += 1,
+                Err(StorageError::Corrupt { path, offset, .. }) => {
+                    assert_eq!(path, Path::new("/data").join(&name), "byte {at}");
+                    assert!(offset <= at as u64 + 24, "{name}: byte {at} reported at {offset}");
+                    refused += 1;
+                }
+                Err(StorageError::Format { .. }) => refused += 1,
+                Err(error) => panic!("{name}: byte {at}: {error}"),
+            }
+            // All bytes of heads; some of long payloads and of zeros.
+            let boring = at > 200 && bytes[at..].iter().take(64).all(|&byte| byte == bytes[at]);
+            at += if boring { random.range(1..64) as usize } else { 1 };
+        }
+    }
+    assert!(refused > 3000 && harmless > 100, "{refused} {harmless}");
+}
+
+#[test]
+fn every_frame_that_later_ones_vouch_for_is_needed() {
+    let (memory, remains) = full_disk();
+    let mut frames = 0;
+    for name in memory.names().iter().filter(|name| name.starts_with("wal")) {
+        let bytes = memory.read(name);
+        let index = segment::index_of(name).unwrap();
+        let identity = Identity::read(&dir(&memory)).unwrap().unwrap().digest();
+        let found: Vec<_> =
+            segment::Place::new(identity, index).search(&bytes, segment::HEADER..bytes.len()).collect();
+        for frame in found.into_iter().filter(|frame| frame.payload.is_some()) {
+            let left = memory.after_kill();
+            left.edit(name, |bytes| bytes[frame.start()..frame.end].fill(0));
+            let error = Replica::open(&left, &options(), &remains).err().expect("refused");
+            let StorageError::Corrupt { path, .. } = error else { panic!("{name}: {frame:?}: {error}") };
+            assert!(
+                path.ends_with(name)
+                    || frame.start() == segment::HEADER
+                    || frame.end + 24 > bytes.len()
+                    || bytes[frame.end..].iter().all(|&byte| byte == 0),
+                "{path:?} for {name}"
+            );
+            frames += 1;
+        }
+    }
+    assert_eq!(frames, 18);
+}
+
+#[test]
+fn a_segment_or_snapshot_that_is_gone_or_not_itself_is_refused() {
+    let (memory, remains) = full_disk();
+    let segments: Vec<_> = memory.names().into_iter().filter(|name| name.starts_with("wal")).collect();
+    let snapshot = memory.names().into_iter().find(|name| name.starts_with("snapshot")).unwrap();
+    assert!(segments.len() > 4, "{segments:?}");
+    let elsewhere = Memory::new(3);
+    find(&dir(&elsewhere), &options(), 8, false).unwrap();
+    let foreign = elsewhere.read("wal-0000000002");
+    type Edit<'a> = Box<dyn Fn(&Memory) + 'a>;
+    let mut edits: Vec<(String, Edit<'_>)> = Vec::new();
+    // All but the spare one at the end: that one never held anything.
+    for name in &segments[..segments.len() - 1] {
+        edits.push((format!("{name} removed"), Box::new(|left| left.rearrange(&[(name, "aside")]))));
+    }
+    for pair in segments.windows(2) {
+        let (a, b) = (&pair[0], &pair[1]);
+        edits.push((
+            format!("{a} and {b} exchanged"),
+            Box::new(move |left| left.rearrange(&[(a, b), (b, a)])),
+        ));
+    }
+    for name in segments.iter().chain([&snapshot]) {
+        let cut = memory.read(name).len() - 1;
+        edits.push((
+            format!("{name} cut short"),
+            Box::new(move |left| left.edit(name, |bytes| bytes.truncate(cut))),
+        ));
+        edits.push((format!("{name} empty"), Box::new(|left| left.edit(name, Vec::clear))));
+    }
+    let second = &segments[1];
+    edits.push((
+        "another directory's".into(),
+        Box::new(|left| left.edit(second, |bytes| *bytes = foreign.clone())),
+    ));
+    edits.push(("longer".into(), Box::new(|left| left.edit(&snapshot, |bytes| bytes.push(0)))));
+    edits.push(("no snapshot".into(), Box::new(|left| left.rearrange(&[(&snapshot, "aside")]))));
+    edits.push(("no identity".into(), Box::new(|left| left.rearrange(&[("identity", "aside")]))));
+    for (what, edit) in &edits {
+        let left = memory.after_kill();
+        edit(&left);
+        let before: Vec<_> = left.names().iter().map(|name| left.read(name)).collect();
+        let error = Replica::open(&left, &options(), &remains).err();
+        let error = error.unwrap_or_else(|| panic!("{what}: accepted"));
+        assert!(!matches!(error, StorageError::Failed(_)), "{what}: {error}");
+        let after: Vec<_> = left.names().iter().map(|name| left.read(name)).collect();
+        assert!(before == after, "{what}: refused, but changed");
+    }
+}
+
+#[test]
+fn a_refusal_names_the_file_the_offset_and_what_to_do() {
+    let (memory, remains) = full_disk();
+    let name = memory.names().into_iter().find(|name| name.starts_with("wal")).unwrap();
+    memory.edit(&name, |bytes| bytes[segment::HEADER + segment::FRAME] ^= 1);
+    let error = Replica::open(&memory, &options(), &remains).err().unwrap().to_string();
+    for part in [&format!("/data/{name}"), "offset 4096", "checksum is wrong", "replace this node"] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+}
+
+fn dir(memory: &Memory) -> Dir {
+    Dir::new(Path::new("/data"), Arc::new(memory.clone()))
+}

@@ -1,0 +1,139 @@
+//! Whose directory it is; and the whole over real files and threads.
+
+use std::sync::mpsc;
+
+use tempfile::TempDir;
+
+use super::*;
+
+fn options_in(scratch: &TempDir) -> Options {
+    Options { directory: scratch.path().join("made").join("here"), ..options() }
+}
+
+fn waker() -> (Waker, mpsc::Receiver<()>) {
+    let (woken, wakes) = mpsc::channel();
+    (Box::new(move || _ = woken.send(())), wakes)
+}
+
+fn open_quietly(options: &Options) -> Result<Opened, StorageError> {
+    open(options, Box::new(|| {}))
+}
+
+#[test]
+fn what_is_written_to_real_files_is_there_after_a_restart() {
+    for durability in [Durability::Fsync, Durability::Os] {
+        let scratch = tempfile::tempdir().unwrap();
+        let options = Options { durability, ..options_in(&scratch) };
+        let (wake, wakes) = waker();
+        let Opened { restarted, snapshot, records, mut log } = open(&options, wake).unwrap();
+        assert!(!restarted && snapshot.is_none() && records.is_empty());
+        let payload = |number: u64| Bytes::from(vec![number as u8; 1 + 97 * number as usize % 9000]);
+        for number in 0..40 {
+            log.append([payload(number)]);
+        }
+        log.checkpoint(Some(Arc::new(TestImage { executed: 40, pieces: 3 })), [Bytes::from("kept")]);
+        for number in 40..60 {
+            log.append([payload(number)]);
+        }
+        while log.status().checkpoints == 0 || log.durable().unwrap() < 60 {
+            wakes.recv().unwrap();
+        }
+        assert_eq!(log.status().checkpoint_bytes, None);
+        drop(log);
+        let reopened = open_quietly(&options).unwrap();
+        assert!(reopened.restarted);
+        let pieces = pieces(&reopened.snapshot.unwrap());
+        assert_eq!((pieces.len(), &pieces[0]), (3, &40u64.to_bytes()));
+        assert_eq!(reopened.records[0], "kept");
+        assert!(reopened.records[1..].iter().cloned().eq((40..60).map(payload)));
+        assert_eq!(reopened.log.appended(), 60);
+        assert!(!options.directory.join(segment::name(1)).exists(), "the log before is dropped");
+    }
+}
+
+#[test]
+fn a_directory_has_one_process_at_a_time() {
+    let scratch = tempfile::tempdir().unwrap();
+    let options = options_in(&scratch);
+    let first = open_quietly(&options).unwrap();
+    let error = open_quietly(&options).unwrap_err();
+    let me = format!("process {}", std::process::id());
+    assert!(matches!(error, StorageError::Locked { .. }) && error.to_string().contains(&me), "{error}");
+    drop(first);
+    open_quietly(&options).unwrap();
+}
+
+#[test]
+fn a_directory_of_another_cluster_node_protocol_or_durability_is_refused() {
+    let scratch = tempfile::tempdir().unwrap();
+    let right = options_in(&scratch);
+    drop(open_quietly(&right).unwrap());
+    for (wrong, parts) in [
+        (Options { cluster: 0xc2, ..right.clone() }, ["cluster 00000000000000c1", "00000000000000c2"]),
+        (Options { node: NodeId::new(2).unwrap(), ..right.clone() }, ["node 1", "started with node 2"]),
+        (Options { protocol: "other", ..right.clone() }, ["protocol test", "started with protocol other"]),
+        (
+            Options { durability: Durability::None, ..right.clone() },
+            ["--durability fsync or os", "--durability none"],
+        ),
+    ] {
+        let error = open_quietly(&wrong).unwrap_err().to_string();
+        assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+    }
+    // How often the disk is asked is nobody's business but this run's.
+    drop(open_quietly(&Options { durability: Durability::Os, ..right.clone() }).unwrap());
+    let path = right.directory.join("identity");
+    let identity = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, identity.replace("format = 1", "format = 2")).unwrap();
+    let error = open_quietly(&right).unwrap_err().to_string();
+    assert!(error.contains("has format 2; this version of Quorate reads format 1"), "{error}");
+    std::fs::write(&path, identity.replace("node = 1", "node = 3")).unwrap();
+    assert!(matches!(open_quietly(&right), Err(StorageError::Corrupt { .. })));
+}
+
+#[test]
+fn a_directory_with_somebody_elses_files_is_refused_and_left_alone() {
+    let scratch = tempfile::tempdir().unwrap();
+    let options = options_in(&scratch);
+    std::fs::create_dir_all(&options.directory).unwrap();
+    std::fs::write(options.directory.join("holiday.jpg"), "x").unwrap();
+    let error = open_quietly(&options).unwrap_err().to_string();
+    assert!(error.contains("holiday.jpg") && error.contains("choose an empty"), "{error}");
+    let mut left: Vec<_> =
+        std::fs::read_dir(&options.directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["holiday.jpg", "lock"]);
+}
+
+#[test]
+fn without_durability_nothing_is_written_and_a_restart_is_still_known() {
+    let scratch = tempfile::tempdir().unwrap();
+    let options = Options { durability: Durability::None, ..options_in(&scratch) };
+    let Opened { restarted, mut log, .. } = open_quietly(&options).unwrap();
+    assert!(!restarted);
+    assert_eq!(log.append([Bytes::from("gone"), Bytes::from("too")]), 2);
+    assert_eq!(log.durable().unwrap(), 2);
+    log.checkpoint(None, [Bytes::from("kept")]);
+    assert_eq!(log.status().checkpoints, 1);
+    drop(log);
+    let reopened = open_quietly(&options).unwrap();
+    assert!(reopened.restarted && reopened.records.is_empty() && reopened.snapshot.is_none());
+    assert!(open_quietly(&Options { durability: Durability::Fsync, ..options }).is_err());
+}
+
+#[test]
+fn the_checkpoint_of_a_state_machine_that_has_no_image_keeps_its_records() {
+    let scratch = tempfile::tempdir().unwrap();
+    let options = options_in(&scratch);
+    let (wake, wakes) = waker();
+    let mut log = open(&options, wake).unwrap().log;
+    log.append([Bytes::from("dropped")]);
+    log.checkpoint(None, [Bytes::from("kept")]);
+    while log.status().checkpoints == 0 {
+        wakes.recv().unwrap();
+    }
+    drop(log);
+    let reopened = open_quietly(&options).unwrap();
+    assert!(reopened.snapshot.is_none());
+    assert_eq!(reopened.records, ["kept"]);
+}

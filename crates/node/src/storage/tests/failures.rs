@@ -1,0 +1,146 @@
+//! A failure is final: nothing becomes durable after it, and what was durable stays.
+
+use super::memory::Faults;
+use super::*;
+use std::sync::mpsc;
+
+#[test]
+fn a_full_disk_stops_the_log_and_loses_nothing() {
+    let mut stopped = 0;
+    for space in (0..200_000).step_by(1777) {
+        let memory = Memory::new(space);
+        let mut random = Random::new(space);
+        let mut replica = Replica::open(&memory, &options(), &Remains::none()).unwrap();
+        memory.fail(Faults { space: Some(space), ..Faults::default() });
+        let failure = loop {
+            let step = match random.range(0..6) {
+                0 => replica.checkpoint(3),
+                _ => replica.append(&draw_group(&mut random)),
+            };
+            if let Err(failure) = step {
+                break failure;
+            }
+        };
+        assert!(failure.is_full(), "{failure}");
+        assert!(failure.to_string().contains("free space on the file system of /data"), "{failure}");
+        stopped += usize::from(replica.acknowledged > 0);
+        let left = memory.after_power_loss(&mut random);
+        Replica::open(&left, &options(), &replica.remains()).unwrap();
+    }
+    assert!(stopped > 50, "{stopped}");
+}
+
+#[test]
+fn a_failed_sync_is_not_followed_by_an_acknowledgement() {
+    for syncs in 0..40 {
+        let memory = Memory::new(syncs);
+        let mut random = Random::new(syncs);
+        let mut replica = Replica::open(&memory, &options(), &Remains::none()).unwrap();
+        memory.fail(Faults { syncs: Some(syncs), ..Faults::default() });
+        let failure = loop {
+            if let Err(failure) = replica.append(&draw_group(&mut random)) {
+                break failure;
+            }
+        };
+        assert_eq!(failure.doing, "sync");
+        let left = memory.after_power_loss(&mut random);
+        Replica::open(&left, &options(), &replica.remains()).unwrap();
+    }
+}
+
+#[test]
+fn writes_that_the_system_cuts_short_are_finished() {
+    for seed in 0..20 {
+        let memory = Memory::new(seed);
+        memory.fail(Faults { short: true, ..Faults::default() });
+        let mut random = Random::new(seed);
+        let mut replica = Replica::open(&memory, &options(), &Remains::none()).unwrap();
+        for _ in 0..5 {
+            replica.append(&draw_group(&mut random)).unwrap();
+        }
+        replica.checkpoint(3).unwrap();
+        replica.append(&draw_group(&mut random)).unwrap();
+        let left = memory.after_power_loss(&mut random);
+        Replica::open(&left, &options(), &replica.remains()).unwrap();
+    }
+}
+
+/// A log with its threads, over memory.
+fn start(memory: &Memory, options: &Options) -> (Log, mpsc::Receiver<()>) {
+    let dir = Dir::new(Path::new("/data"), Arc::new(memory.clone()));
+    let found = find(&dir, options, 7, true).unwrap();
+    let (woken, wakes) = mpsc::channel();
+    let log =
+        Log::start(found.kept, None, options.queue_bytes, Box::new(move || _ = woken.send(()))).unwrap();
+    (log, wakes)
+}
+
+#[test]
+fn a_log_that_failed_wakes_its_owner_says_why_and_acknowledges_nothing_more() {
+    let memory = Memory::new(1);
+    let (mut log, wakes) = start(&memory, &options());
+    log.append(["one".into()] as [Bytes; 1]);
+    wakes.recv().unwrap();
+    assert_eq!(log.durable().unwrap(), 1);
+    memory.fail(Faults { syncs: Some(0), ..Faults::default() });
+    log.append(["two".into()] as [Bytes; 1]);
+    wakes.recv().unwrap();
+    let failure = log.durable().unwrap_err();
+    assert_eq!((failure.doing, failure.is_full()), ("sync", false));
+    memory.fail(Faults::default());
+    log.append(["three".into()] as [Bytes; 1]);
+    drop(log);
+    let records =
+        find(&Dir::new(Path::new("/data"), Arc::new(memory)), &options(), 7, false).unwrap().records;
+    assert_eq!(records, ["one", "two"], "nothing was written after the failure");
+}
+
+#[test]
+fn what_gathers_during_a_sync_shares_the_next_one() {
+    let memory = Memory::new(1);
+    let (mut log, wakes) = start(&memory, &options());
+    memory.close_gate();
+    let mut last = 0;
+    for number in 0..100 {
+        last = log.append([Bytes::from(vec![number; 20]), Bytes::new()]);
+    }
+    assert_eq!(last, 200);
+    assert_eq!(log.durable().unwrap(), 0, "not before the disk has it");
+    assert_eq!(log.unsynced(), 2000);
+    memory.open_gate();
+    while log.durable().unwrap() < last {
+        wakes.recv().unwrap();
+    }
+    // The first may have begun with what was there by then.
+    assert!(log.status().syncs <= 2, "{:?}", log.status());
+    assert_eq!(log.unsynced(), 0);
+}
+
+#[test]
+fn a_log_is_full_when_its_bound_waits_for_the_disk() {
+    let memory = Memory::new(1);
+    let (mut log, wakes) = start(&memory, &Options { queue_bytes: 1000, ..options() });
+    memory.close_gate();
+    log.append([Bytes::from(vec![1; 999])]);
+    assert!(!log.is_full());
+    let last = log.append([Bytes::from(vec![1; 1])]);
+    assert!(log.is_full());
+    memory.open_gate();
+    while log.durable().unwrap() < last {
+        wakes.recv().unwrap();
+    }
+    assert!(!log.is_full());
+}
+
+#[test]
+fn a_log_that_is_dropped_writes_what_it_was_given() {
+    let memory = Memory::new(1);
+    let (mut log, _wakes) = start(&memory, &options());
+    for number in 0..50u8 {
+        log.append([Bytes::from(vec![number; 500])]);
+    }
+    drop(log);
+    let left = memory.after_kill();
+    let found = find(&Dir::new(Path::new("/data"), Arc::new(left)), &options(), 7, false).unwrap();
+    assert!(found.records.iter().map(|record| record[0]).eq(0..50));
+}
