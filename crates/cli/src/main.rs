@@ -1,2 +1,44 @@
-//! The quorate binary.
-fn main() {}
+//! The `quorate` binary: `up`, `serve`, `get`, `put`, `del`, `status`, `protocols`, `sim`, `replay`.
+//!
+//! Exit codes: 0 fine, 1 the thing asked about failed, 2 the command line or configuration is wrong.
+
+mod args;
+mod client;
+mod failure;
+mod protocols;
+mod serve;
+mod simulate;
+mod up;
+
+use std::process::ExitCode;
+
+use args::{Args, Command};
+use clap::Parser;
+use failure::Failure;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    // clap prints help and usage errors itself, and exits with 0 or 2.
+    let result = match Args::parse().command {
+        Command::Up(args) => up::up(args),
+        Command::Serve(args) => serve::serve(args),
+        Command::Get(args) => client::get(args),
+        Command::Put(args) => client::put(args),
+        Command::Del(args) => client::del(args),
+        Command::Status(args) => client::status(args),
+        Command::Protocols => protocols::list(),
+        Command::Sim(args) => simulate::sim(args),
+        Command::Replay(args) => simulate::replay(args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure { code, message }) => {
+            if !message.is_empty() {
+                eprintln!("quorate: {message}");
+            }
+            ExitCode::from(code)
+        }
+    }
+}

@@ -54,8 +54,12 @@ fn client(id: u64, address: String, load: Arc<Load>) {
         let (words, command): (Vec<&[u8]>, Command) = match random.range(0..10) {
             0..=4 => (vec![b"GET", &key], Command::Get { key: key.clone() }),
             5..=6 => (vec![b"SET", &key, &unique], put(&key, &unique)),
-            7 => (vec![b"APPEND", &key, &unique], Command::Append { key: key.clone(), value: unique.clone() }),
-            8 => (vec![b"INCR", b"counter"], Command::Increment { key: Bytes::from_static(b"counter"), by: 1 }),
+            7 => {
+                (vec![b"APPEND", &key, &unique], Command::Append { key: key.clone(), value: unique.clone() })
+            }
+            8 => {
+                (vec![b"INCR", b"counter"], Command::Increment { key: Bytes::from_static(b"counter"), by: 1 })
+            }
             _ => (vec![b"SET", once.as_bytes(), &unique], put(&Bytes::from(once.clone()), &unique)),
         };
         let invocation = load.recorder.lock().unwrap().invoke(id, command.clone(), load.now());

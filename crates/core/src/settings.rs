@@ -46,14 +46,23 @@ impl Settings {
     /// From `key=value` words; a later one wins.
     pub fn parse<S: AsRef<str>>(words: impl IntoIterator<Item = S>) -> Result<Settings, SettingsError> {
         let mut settings = Settings::default();
+        settings.put_all(words)?;
+        Ok(settings)
+    }
+
+    /// Gives settings as `key=value` words; a later one wins.
+    pub fn put_all<S: AsRef<str>>(
+        &mut self,
+        words: impl IntoIterator<Item = S>,
+    ) -> Result<(), SettingsError> {
         for word in words {
             let word = word.as_ref();
             match word.split_once('=') {
-                Some((key, value)) if !key.trim().is_empty() => settings.put(key.trim(), value.trim()),
+                Some((key, value)) if !key.trim().is_empty() => self.put(key.trim(), value.trim()),
                 _ => return Err(SettingsError::Form(word.to_owned())),
             }
         }
-        Ok(settings)
+        Ok(())
     }
 
     /// Gives a setting; a later value wins.
@@ -145,7 +154,8 @@ impl Settings {
     }
 }
 
-fn parse_duration(text: &str) -> Option<Duration> {
+/// Reads a duration such as `250ms`, `2s` or `100us`.
+pub fn parse_duration(text: &str) -> Option<Duration> {
     let digits = text.find(|c: char| !c.is_ascii_digit())?;
     let count: u64 = text[..digits].parse().ok()?;
     match &text[digits..] {

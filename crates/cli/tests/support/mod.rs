@@ -54,7 +54,9 @@ impl Cluster {
 
     /// Which node says that it leads, once one does.
     pub fn leader(&self) -> usize {
-        wait_for("a leader", || self.nodes.iter().position(|node| node.running() && node.role() == Some("leader".into())))
+        wait_for("a leader", || {
+            self.nodes.iter().position(|node| node.running() && node.role() == Some("leader".into()))
+        })
     }
 }
 

@@ -111,7 +111,8 @@ impl Replica {
         let now = cx.now();
         if let Some(to) = self.grantee {
             let number = self.promised.number();
-            let until = self.grantor.bound(now).unwrap_or(now);
+            // What an earlier incarnation promised still binds for a while.
+            let until = self.grantor.bound(now).unwrap_or(now).max(self.bound_until).max(now);
             cx.note(|| Fact::Promised { to, number, until });
         }
     }

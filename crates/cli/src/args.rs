@@ -1,0 +1,230 @@
+//! The command line, a contract that tools rely on (DESIGN.md, *The command line*).
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+use quorate_node::Durability;
+use quorate_sim::Faults;
+
+/// A strongly consistent, replicated key-value store in which the replication protocol is a choice.
+#[derive(Debug, Parser)]
+#[command(name = "quorate", version, arg_required_else_help = true)]
+pub struct Args {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Start a local cluster in one command
+    #[command(after_help = UP_EXAMPLES)]
+    Up(Up),
+    /// Run one node
+    #[command(after_help = SERVE_EXAMPLES)]
+    Serve(Serve),
+    /// Print the value of a key; exit 1 if there is none
+    Get(Get),
+    /// Set a key to a value
+    Put(Put),
+    /// Remove keys, and print how many there were
+    Del(Del),
+    /// Show every node: leader, ballot, positions, lease, lag
+    Status(Status),
+    /// List the protocols
+    Protocols,
+    /// Simulate clusters under faults; exit 1 and a replay line on a violation
+    #[command(after_help = SIM_EXAMPLES)]
+    Sim(Sim),
+    /// Show one simulated run, one line per event
+    Replay(Replay),
+}
+
+const UP_EXAMPLES: &str = "Examples:
+  quorate up                                       three nodes, MultiPaxos, a temporary directory
+  quorate up --nodes 5 --data-dir ./quorate-data   five nodes whose data stays
+  quorate up --set reads=log                       every read through the log";
+
+const SERVE_EXAMPLES: &str = "Example, the first of three machines:
+  quorate serve --node-id 1 --listen-peer 10.0.0.1:7201 --listen-resp 10.0.0.1:7101 \\
+      --initial-cluster 1=10.0.0.1:7201,2=10.0.0.2:7201,3=10.0.0.3:7201 --data-dir /var/lib/quorate
+
+The configuration file is TOML; its keys are the flags, and the command line wins:
+  node-id = 1
+  listen-peer = \"10.0.0.1:7201\"
+  initial-cluster = \"1=10.0.0.1:7201,2=10.0.0.2:7201,3=10.0.0.3:7201\"
+  [set]
+  reads = \"lease\"";
+
+const SIM_EXAMPLES: &str = "Examples:
+  quorate sim --protocol multipaxos --runs 10000
+  quorate sim --protocol multipaxos --faults crashes,partitions --nodes 5
+  quorate sim --protocol multipaxos --faults clocks-beyond-bound      must find a violation";
+
+#[derive(Debug, clap::Args)]
+pub struct Up {
+    /// How many nodes
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=63))]
+    pub nodes: u8,
+    /// Replication protocol
+    #[arg(long, default_value = "multipaxos")]
+    pub protocol: String,
+    /// A setting of the protocol; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Print one line of JSON first: {"nodes":[{"id":1,"peer":"…","resp":"…","site":"…"}, …]}
+    #[arg(long)]
+    pub json: bool,
+    /// Keep data here; otherwise in a temporary directory that is removed at the end
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// When a write counts as durable: fsync, os or none
+    #[arg(long, default_value = "fsync")]
+    pub durability: Durability,
+    /// The first client port; the peers' are 100 higher. By default 7101, or others if those are taken
+    #[arg(long, value_name = "PORT")]
+    pub base_port: Option<u16>,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Serve {
+    /// This node's id: 1 to 63
+    #[arg(long, value_name = "ID")]
+    pub node_id: Option<u64>,
+    /// Where other nodes reach this one
+    #[arg(long, value_name = "HOST:PORT")]
+    pub listen_peer: Option<String>,
+    /// Where clients reach this node
+    #[arg(long, value_name = "HOST:PORT")]
+    pub listen_resp: Option<String>,
+    /// Every member with its peer address, this node included
+    #[arg(long, value_name = "1=HOST:PORT,2=…")]
+    pub initial_cluster: Option<String>,
+    /// Where this node keeps its log and snapshots
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// Replication protocol [default: multipaxos]
+    #[arg(long)]
+    pub protocol: Option<String>,
+    /// A TOML file with any of these flags
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// A setting of the protocol; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// When a write counts as durable: fsync, os or none [default: fsync]
+    #[arg(long)]
+    pub durability: Option<Durability>,
+    /// The site this node is in, for display
+    #[arg(long, value_name = "NAME")]
+    pub site: Option<String>,
+    /// Logs as one JSON object a line
+    #[arg(long)]
+    pub log_json: bool,
+    /// Stop when the standard input closes: so that nodes end with whoever started them
+    #[arg(long, hide = true)]
+    pub exit_with_stdin: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Endpoints {
+    /// Nodes to talk to: any of them serves any request
+    #[arg(
+        long,
+        value_name = "HOST:PORT,…",
+        value_delimiter = ',',
+        env = "QUORATE_ENDPOINTS",
+        default_value = "127.0.0.1:7101,127.0.0.1:7102,127.0.0.1:7103"
+    )]
+    pub endpoints: Vec<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Get {
+    pub key: String,
+    #[command(flatten)]
+    pub endpoints: Endpoints,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Put {
+    pub key: String,
+    pub value: String,
+    #[command(flatten)]
+    pub endpoints: Endpoints,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Del {
+    #[arg(required = true)]
+    pub keys: Vec<String>,
+    #[command(flatten)]
+    pub endpoints: Endpoints,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Status {
+    /// One JSON object instead of a table
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub endpoints: Endpoints,
+}
+
+/// What a simulated run is.
+#[derive(Debug, clap::Args)]
+pub struct Simulated {
+    /// Replication protocol
+    #[arg(long, default_value = "multipaxos")]
+    pub protocol: String,
+    /// The seed, or the first of them
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// Which faults may happen: all, none, or a comma list of kinds (an unknown one lists them)
+    #[arg(long, default_value = "all")]
+    pub faults: Faults,
+    /// Replicas [default: 3, or what the protocol needs]
+    #[arg(long)]
+    pub nodes: Option<usize>,
+    /// Processes that run a proxy alone
+    #[arg(long)]
+    pub proxies: Option<usize>,
+    /// Clients, all together
+    #[arg(long)]
+    pub clients: Option<usize>,
+    /// How long the fault phase is, such as 8s or 500ms
+    #[arg(long, value_parser = duration)]
+    pub duration: Option<Duration>,
+    /// End the fault phase earlier, with everything before as it would have been
+    #[arg(long, value_parser = duration)]
+    pub until: Option<Duration>,
+    /// Leave these faults of the schedule out (numbers from a replay)
+    #[arg(long, value_delimiter = ',')]
+    pub skip: Vec<usize>,
+    /// A setting of the protocol; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Sim {
+    #[command(flatten)]
+    pub run: Simulated,
+    /// How many seeds
+    #[arg(long, default_value_t = 1000)]
+    pub runs: u64,
+    /// Threads; the outcome does not depend on them [default: all cores]
+    #[arg(long)]
+    pub jobs: Option<usize>,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Replay {
+    #[command(flatten)]
+    pub run: Simulated,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    quorate_core::settings::parse_duration(text)
+        .ok_or_else(|| "write a duration such as 8s, 500ms or 100us".to_owned())
+}

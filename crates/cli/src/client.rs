@@ -1,0 +1,129 @@
+//! `quorate get`, `put`, `del` and `status`: against the endpoints of a cluster.
+
+use std::io::{Write, stdout};
+use std::time::Duration;
+
+use quorate_client::Client;
+use serde::{Deserialize, Serialize};
+
+use crate::args::{Del, Endpoints, Get, Put, Status};
+use crate::failure::Failure;
+use crate::protocols;
+
+/// Longer than a node takes to explain that no majority answers.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// For the state of one node, which it knows by itself.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
+
+fn connect(endpoints: Endpoints) -> Result<Client, Failure> {
+    Client::connect(endpoints.endpoints, TIMEOUT).map_err(|error| {
+        Failure::failed(format!(
+            "{error}; is the cluster running? (`quorate up`, or --endpoints HOST:PORT,…)"
+        ))
+    })
+}
+
+pub fn get(args: Get) -> Result<(), Failure> {
+    match connect(args.endpoints)?.get(&args.key).map_err(Failure::failed)? {
+        Some(value) => {
+            let mut out = stdout().lock();
+            out.write_all(&value)?;
+            out.write_all(b"\n")?;
+            Ok(())
+        }
+        None => Err(Failure::failed(format!("there is no key `{}`", args.key))),
+    }
+}
+
+pub fn put(args: Put) -> Result<(), Failure> {
+    connect(args.endpoints)?.put(&args.key, &args.value).map_err(Failure::failed)?;
+    writeln!(stdout(), "OK")?;
+    Ok(())
+}
+
+pub fn del(args: Del) -> Result<(), Failure> {
+    let count = connect(args.endpoints)?.del(&args.keys).map_err(Failure::failed)?;
+    writeln!(stdout(), "{count}")?;
+    Ok(())
+}
+
+/// What a node says of itself (`QUORATE STATUS`).
+#[derive(Debug, Serialize, Deserialize)]
+struct NodeStatus {
+    #[serde(default)]
+    endpoint: String,
+    #[serde(default)]
+    node: String,
+    role: String,
+    leader: Option<u64>,
+    ballot: String,
+    committed: u64,
+    applied: u64,
+    lease: bool,
+    #[serde(default)]
+    peers: Vec<Peer>,
+    #[serde(flatten)]
+    rest: serde_json::Map<String, serde_json::Value>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Peer {
+    node: u64,
+    lag: u64,
+    heard_ms: Option<u64>,
+}
+
+fn ask(endpoint: &str) -> Result<NodeStatus, String> {
+    let mut client = Client::connect([endpoint], STATUS_TIMEOUT).map_err(|error| error.to_string())?;
+    let text = client.status().map_err(|error| error.to_string())?;
+    let mut status: NodeStatus = serde_json::from_str(&text)
+        .map_err(|error| format!("{endpoint} answered something else than a status: {error}"))?;
+    status.endpoint = endpoint.to_owned();
+    let fact = |name: &str| status.rest.get("facts")?.get(name)?.as_str().map(str::to_owned);
+    status.node = fact("node_id").unwrap_or_else(|| "?".to_owned());
+    Ok(status)
+}
+
+pub fn status(args: Status) -> Result<(), Failure> {
+    let endpoints = args.endpoints.endpoints;
+    let answers: Vec<_> = endpoints.iter().map(|endpoint| (endpoint, ask(endpoint))).collect();
+    let answered = answers.iter().any(|(_, answer)| answer.is_ok());
+    if args.json {
+        let nodes: Vec<_> = answers
+            .into_iter()
+            .map(|(endpoint, answer)| match answer {
+                Ok(status) => serde_json::to_value(status).expect("a status is JSON"),
+                Err(error) => serde_json::json!({ "endpoint": endpoint, "error": error }),
+            })
+            .collect();
+        writeln!(stdout(), "{}", serde_json::json!({ "nodes": nodes }))?;
+    } else {
+        let mut rows = vec![
+            ["endpoint", "node", "role", "leader", "ballot", "committed", "applied", "lease", "lag of peers"]
+                .map(str::to_owned),
+        ];
+        for (endpoint, answer) in &answers {
+            rows.push(match answer {
+                Ok(status) => row(status),
+                Err(_) => [endpoint, "-", "unreachable", "-", "-", "-", "-", "-", ""].map(str::to_owned),
+            });
+        }
+        protocols::print(&rows)?;
+    }
+    if answered { Ok(()) } else { Err(Failure::failed("no node answered; is the cluster running?")) }
+}
+
+fn row(status: &NodeStatus) -> [String; 9] {
+    let lag = status.peers.iter().map(|peer| format!("{}:{}", peer.node, peer.lag));
+    [
+        status.endpoint.clone(),
+        status.node.clone(),
+        status.role.clone(),
+        status.leader.map_or("-".to_owned(), |leader| leader.to_string()),
+        status.ballot.clone(),
+        status.committed.to_string(),
+        status.applied.to_string(),
+        if status.lease { "held" } else { "-" }.to_owned(),
+        lag.collect::<Vec<_>>().join(" "),
+    ]
+}

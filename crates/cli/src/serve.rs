@@ -1,0 +1,135 @@
+//! `quorate serve`: one node.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use quorate_api::resp::{self, Resp};
+use quorate_core::{NodeId, Protocol, Settings};
+use quorate_node::{Durability, Exit, Limits, NodeConfig, NodeError, NodeOptions, parse_cluster};
+use quorate_protocols::registry::Visitor;
+use rustix::process::{Signal, getpid, kill_process};
+use serde::Deserialize;
+use tracing_subscriber::EnvFilter;
+
+use crate::args::Serve;
+use crate::failure::Failure;
+use crate::protocols;
+
+/// The configuration file: any of the flags.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct File {
+    node_id: Option<u64>,
+    listen_peer: Option<String>,
+    listen_resp: Option<String>,
+    initial_cluster: Option<String>,
+    data_dir: Option<PathBuf>,
+    protocol: Option<String>,
+    durability: Option<String>,
+    site: Option<String>,
+    #[serde(default)]
+    set: BTreeMap<String, toml::Value>,
+}
+
+pub fn serve(args: Serve) -> Result<(), Failure> {
+    let file = match &args.config {
+        Some(path) => read(path)?,
+        None => File::default(),
+    };
+    let required = |flag: &str| {
+        Failure::wrong(format!("--{flag} is missing, on the command line and in a --config file"))
+    };
+    let node_id = args.node_id.or(file.node_id).ok_or_else(|| required("node-id"))?;
+    let node = NodeId::new(node_id)
+        .ok_or_else(|| Failure::wrong(format!("--node-id {node_id}: ids are whole numbers from 1 to 63")))?;
+    let cluster = args.initial_cluster.or(file.initial_cluster).ok_or_else(|| required("initial-cluster"))?;
+    let durability = match (args.durability, &file.durability) {
+        (Some(durability), _) => durability,
+        (None, Some(word)) => word.parse().map_err(Failure::wrong)?,
+        (None, None) => Durability::default(),
+    };
+    let options = NodeOptions {
+        node,
+        listen_peer: args.listen_peer.or(file.listen_peer).ok_or_else(|| required("listen-peer"))?,
+        listen_resp: args.listen_resp.or(file.listen_resp).ok_or_else(|| required("listen-resp"))?,
+        initial_cluster: parse_cluster(&cluster).map_err(Failure::wrong)?,
+        cluster_id: None,
+        data_dir: args.data_dir.or(file.data_dir).ok_or_else(|| required("data-dir"))?,
+        durability,
+        limits: Limits::default(),
+    };
+    let mut settings = Settings::default();
+    for (key, value) in &file.set {
+        let text = match value {
+            toml::Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        settings.put(key, &text);
+    }
+    settings.put_all(&args.set).map_err(Failure::wrong)?;
+    let protocol = args.protocol.or(file.protocol).unwrap_or_else(|| "multipaxos".to_owned());
+    let node = Node { options, settings, log_json: args.log_json, exit_with_stdin: args.exit_with_stdin };
+    let _site = args.site.or(file.site);
+    protocols::with(&protocol, node)?
+}
+
+fn read(path: &Path) -> Result<File, Failure> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::wrong(format!("cannot read --config {}: {error}", path.display())))?;
+    toml::from_str(&text).map_err(|error| Failure::wrong(format!("--config {}: {error}", path.display())))
+}
+
+struct Node {
+    options: NodeOptions,
+    settings: Settings,
+    log_json: bool,
+    exit_with_stdin: bool,
+}
+
+impl Visitor for Node {
+    type Out = Result<(), Failure>;
+
+    fn visit<P: Protocol>(self) -> Self::Out {
+        let config = NodeConfig::<P>::new(self.options, self.settings).map_err(Failure::wrong)?;
+        log_to_stderr(self.log_json);
+        if self.exit_with_stdin {
+            std::thread::spawn(stop_with_stdin);
+        }
+        match quorate_node::serve(config, Resp::new(resp::Limits::default())) {
+            Ok(Exit::Drained { unfinished: 0 }) => Ok(()),
+            Ok(Exit::Drained { unfinished }) => {
+                tracing::warn!(unfinished, "stopped with requests under way");
+                Ok(())
+            }
+            Ok(Exit::Hurried) => Err(Failure::failed("stopped at the second signal, without draining")),
+            Err(NodeError::Config(error)) => Err(Failure::wrong(error)),
+            Err(error) => Err(Failure { code: code(&error), message: error.to_string() }),
+        }
+    }
+}
+
+/// What an operator must change before the next start is a matter of configuration; the rest has failed.
+fn code(error: &NodeError) -> u8 {
+    match error {
+        NodeError::Config(_) | NodeError::Resolve { .. } | NodeError::Listen { .. } => 2,
+        _ => 1,
+    }
+}
+
+fn log_to_stderr(json: bool) {
+    let filter = EnvFilter::try_from_env("QUORATE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    if json {
+        subscriber.json().init();
+    } else {
+        subscriber.with_ansi(false).with_target(false).init();
+    }
+}
+
+fn stop_with_stdin() {
+    let mut stdin = std::io::stdin().lock();
+    let mut buffer = [0; 256];
+    while stdin.read(&mut buffer).is_ok_and(|read| read > 0) {}
+    let _ = kill_process(getpid(), Signal::TERM);
+}

@@ -1,0 +1,129 @@
+//! `quorate sim` and `quorate replay`.
+
+use std::io::{IsTerminal, Write, stderr, stdout};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use quorate_core::Protocol;
+use quorate_protocols::registry::Visitor;
+use quorate_sim::{Options, OptionsError, Summary};
+
+use crate::args::{Replay, Sim, Simulated};
+use crate::failure::Failure;
+use crate::protocols;
+
+fn options<P: Protocol>(args: Simulated, runs: u64) -> Options {
+    let default = Options::default();
+    let can = P::CAPABILITIES;
+    Options {
+        nodes: args.nodes.unwrap_or(default.nodes.clamp(can.min_nodes, can.max_nodes)),
+        proxies: args.proxies.unwrap_or(default.proxies),
+        settings: args.set,
+        faults: args.faults,
+        seed: args.seed,
+        runs,
+        clients: args.clients.unwrap_or(default.clients),
+        duration: args.duration.unwrap_or(default.duration),
+        until: args.until,
+        skip: args.skip,
+    }
+}
+
+pub fn sim(args: Sim) -> Result<(), Failure> {
+    struct Campaign(Sim);
+    impl Visitor for Campaign {
+        type Out = Result<(), Failure>;
+        fn visit<P: Protocol>(self) -> Self::Out {
+            let jobs = self.0.jobs.or_else(|| std::thread::available_parallelism().ok().map(usize::from));
+            let options = options::<P>(self.0.run, self.0.runs);
+            let summary = campaign::<P>(&options, jobs.unwrap_or(1).max(1)).map_err(Failure::wrong)?;
+            write!(stdout(), "{summary}")?;
+            if summary.is_fine() { Ok(()) } else { Err(Failure::failed("")) }
+        }
+    }
+    protocols::with(&args.run.protocol.clone(), Campaign(args))?
+}
+
+/// Seeds that one thread takes at a time.
+const CHUNK: u64 = 8;
+
+/// Runs all seeds on some threads. Each takes the next few seeds until a violation is found; of several violations the
+/// one with the lowest seed counts, and every lower seed has been run: the outcome does not depend on the threads.
+fn campaign<P: Protocol>(options: &Options, jobs: usize) -> Result<Summary, OptionsError> {
+    let start = Instant::now();
+    let bar = ProgressBar::with_draw_target(
+        Some(options.runs),
+        match stderr().is_terminal() {
+            true => ProgressDrawTarget::stderr(),
+            false => ProgressDrawTarget::hidden(),
+        },
+    );
+    bar.set_style(
+        ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {per_sec}, {eta} left {msg}")
+            .expect("a template"),
+    );
+    let next = AtomicU64::new(0);
+    let stop = AtomicU64::new(u64::MAX);
+    let chunks = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        let work = || -> Result<(), OptionsError> {
+            loop {
+                let first = next.fetch_add(CHUNK, Ordering::Relaxed);
+                if first >= options.runs || first > stop.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
+                let runs = CHUNK.min(options.runs - first);
+                let options = Options { seed: options.seed.wrapping_add(first), runs, ..options.clone() };
+                let mut done = 0;
+                let summary = quorate_sim::sim::<P>(&options, &mut |progress| {
+                    bar.inc(progress.done - done);
+                    done = progress.done;
+                    if progress.shrinking {
+                        bar.set_message("(shrinking a violation)");
+                    }
+                })?;
+                if !summary.is_fine() {
+                    stop.fetch_min(first, Ordering::Relaxed);
+                }
+                chunks.lock().expect("no thread panics with it").push((first, summary));
+            }
+        };
+        let threads: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().expect("a run does not panic"))
+    })?;
+    bar.finish_and_clear();
+    let mut chunks = chunks.into_inner().expect("no thread panics with it");
+    chunks.sort_by_key(|(first, _)| *first);
+    let mut whole = Summary::default();
+    for (first, summary) in chunks {
+        if first <= stop.load(Ordering::Relaxed) {
+            whole.merge(summary);
+        }
+    }
+    whole.real_time = Some(start.elapsed());
+    Ok(whole)
+}
+
+pub fn replay(args: Replay) -> Result<(), Failure> {
+    struct One(Replay);
+    impl Visitor for One {
+        type Out = Result<(), Failure>;
+        fn visit<P: Protocol>(self) -> Self::Out {
+            let options = options::<P>(self.0.run, 1);
+            let run = quorate_sim::replay::<P>(&options, |line| {
+                // A reader that has seen enough, such as `head`, ends the replay.
+                if writeln!(stdout(), "{line}").is_err() {
+                    std::process::exit(1);
+                }
+            })
+            .map_err(Failure::wrong)?;
+            match &run.violation {
+                None => Ok(()),
+                Some(violation) => Err(Failure::failed(format!("violation: {violation}"))),
+            }
+        }
+    }
+    protocols::with(&args.run.protocol.clone(), One(args))?
+}

@@ -1,0 +1,279 @@
+//! `quorate up`: a local cluster in one command. Its nodes are `quorate serve` processes, which end when it ends.
+
+use std::fs::File;
+use std::io::{Write, stdout};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use quorate_client::Client;
+use quorate_core::Protocol;
+use quorate_protocols::registry::Visitor;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+
+use crate::args::Up;
+use crate::failure::Failure;
+use crate::protocols;
+
+/// The first client port, unless it is taken.
+const BASE_PORT: u16 = 7101;
+/// Peers listen this much higher.
+const PEER_OFFSET: u16 = 100;
+/// A cluster that does not serve by then has failed to start.
+const START_LIMIT: Duration = Duration::from_secs(60);
+/// Nodes that have not stopped by then are killed.
+const STOP_LIMIT: Duration = Duration::from_secs(10);
+/// How often children and signals are looked at.
+const POLL: Duration = Duration::from_millis(50);
+
+struct Node {
+    id: u8,
+    peer: String,
+    resp: String,
+    data: PathBuf,
+    log: PathBuf,
+    args: Vec<String>,
+    child: Child,
+    /// How it ended, once that is reported.
+    ended: bool,
+}
+
+pub fn up(args: Up) -> Result<(), Failure> {
+    protocols::with(&args.protocol, Check { protocol: &args.protocol, nodes: args.nodes.into() })??;
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+        signal_hook::flag::register(signal, stop.clone())
+            .map_err(|error| Failure::failed(format!("cannot handle signals: {error}")))?;
+    }
+    let temporary = match args.data_dir {
+        Some(_) => None,
+        None => Some(tempfile::Builder::new().prefix("quorate-").tempdir()?),
+    };
+    let data = match (&args.data_dir, &temporary) {
+        (Some(dir), _) => std::path::absolute(dir)?,
+        (None, Some(dir)) => dir.path().to_owned(),
+        (None, None) => unreachable!("one of them is there"),
+    };
+    let mut nodes = start(&args, &data)?;
+    let result = wait_until_serving(&mut nodes, &stop)
+        .and_then(|()| announce(&args, &nodes, temporary.is_some()))
+        .map(|()| watch(&mut nodes, &stop));
+    end(nodes);
+    result
+}
+
+/// Refuses what cannot run before anything is started.
+struct Check<'a> {
+    protocol: &'a str,
+    nodes: usize,
+}
+
+impl Visitor for Check<'_> {
+    type Out = Result<(), Failure>;
+    fn visit<P: Protocol>(self) -> Self::Out {
+        let (min, max) = (P::CAPABILITIES.min_nodes, P::CAPABILITIES.max_nodes);
+        if (min..=max).contains(&self.nodes) {
+            return Ok(());
+        }
+        let Check { protocol, nodes } = self;
+        let right = if min == max { format!("--nodes {min}") } else { format!("--nodes {min} to {max}") };
+        Err(Failure::wrong(format!("{protocol} does not run on {nodes} nodes: use {right}")))
+    }
+}
+
+fn start(args: &Up, data: &Path) -> Result<Vec<Node>, Failure> {
+    let exe = std::env::current_exe()?;
+    let ports = ports(args.nodes.into(), args.base_port)?;
+    let members: Vec<_> = (1..).zip(&ports).map(|(id, (_, peer))| format!("{id}=127.0.0.1:{peer}")).collect();
+    let mut nodes: Vec<Node> = Vec::new();
+    for (id, (resp, peer)) in (1..).zip(ports) {
+        let (resp, peer) = (format!("127.0.0.1:{resp}"), format!("127.0.0.1:{peer}"));
+        let data = data.join(format!("node-{id}"));
+        std::fs::create_dir_all(&data)
+            .map_err(|error| Failure::wrong(format!("cannot create {}: {error}", data.display())))?;
+        let log = data.with_extension("log");
+        let mut words: Vec<String> = [
+            ("--node-id", id.to_string()),
+            ("--listen-peer", peer.clone()),
+            ("--listen-resp", resp.clone()),
+            ("--initial-cluster", members.join(",")),
+            ("--data-dir", data.display().to_string()),
+            ("--protocol", args.protocol.clone()),
+            ("--durability", args.durability.to_string()),
+        ]
+        .into_iter()
+        .flat_map(|(flag, value)| [flag.to_owned(), value])
+        .collect();
+        for setting in &args.set {
+            words.extend(["--set".to_owned(), setting.clone()]);
+        }
+        let out = File::options().create(true).append(true).open(&log)?;
+        let child = Command::new(&exe)
+            .arg("serve")
+            .args(&words)
+            .arg("--exit-with-stdin")
+            .stdin(Stdio::piped())
+            .stdout(out.try_clone()?)
+            .stderr(out)
+            .spawn()
+            .map_err(|error| Failure::failed(format!("cannot start {}: {error}", exe.display())))?;
+        nodes.push(Node { id, peer, resp, data, log, args: words, child, ended: false });
+    }
+    Ok(nodes)
+}
+
+/// A client port and a peer port for each node.
+fn ports(count: u16, base: Option<u16>) -> Result<Vec<(u16, u16)>, Failure> {
+    let block = |base: u16| -> Option<Vec<(u16, u16)>> {
+        let ports: Vec<_> = (0..count)
+            .map(|index| Some((base.checked_add(index)?, base.checked_add(index)?.checked_add(PEER_OFFSET)?)))
+            .collect::<Option<_>>()?;
+        let free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+        ports.iter().all(|(resp, peer)| free(resp) && free(peer)).then_some(ports)
+    };
+    match base {
+        Some(base) => block(base).ok_or_else(|| {
+            let (last, peers) = (u32::from(base) + u32::from(count) - 1, u32::from(base) + u32::from(PEER_OFFSET));
+            Failure::wrong(format!(
+                "--base-port {base}: some of the ports {base} to {last} and {peers} up are taken; choose another"
+            ))
+        }),
+        None => (0..20)
+            .find_map(|step| block(BASE_PORT + step * 1000))
+            .ok_or_else(|| Failure::failed("no free block of ports found; choose one with --base-port")),
+    }
+}
+
+fn wait_until_serving(nodes: &mut [Node], stop: &AtomicBool) -> Result<(), Failure> {
+    let start = Instant::now();
+    let mut waiting: Vec<usize> = (0..nodes.len()).collect();
+    while let Some(&index) = waiting.first() {
+        for node in nodes.iter_mut() {
+            if let Some(status) = node.child.try_wait()? {
+                let (id, log) = (node.id, last_lines(&node.log));
+                return Err(Failure::failed(format!(
+                    "node {id} did not start ({}):\n{log}",
+                    describe(status)
+                )));
+            }
+        }
+        if stop.load(Ordering::Relaxed) {
+            return Err(Failure::failed("stopped before the cluster was ready"));
+        }
+        if start.elapsed() > START_LIMIT {
+            let (id, log) = (nodes[index].id, last_lines(&nodes[index].log));
+            return Err(Failure::failed(format!("node {id} does not serve after {START_LIMIT:?}:\n{log}")));
+        }
+        let serves = Client::connect([nodes[index].resp.as_str()], Duration::from_secs(6))
+            .and_then(|mut client| client.get("quorate:ready"));
+        match serves {
+            Ok(_) => drop(waiting.remove(0)),
+            Err(_) => std::thread::sleep(POLL),
+        }
+    }
+    Ok(())
+}
+
+fn announce(args: &Up, nodes: &[Node], temporary: bool) -> Result<(), Failure> {
+    let mut out = stdout().lock();
+    if args.json {
+        let nodes: Vec<_> = nodes
+            .iter()
+            .map(|node| {
+                json!({
+                    "id": node.id, "peer": node.peer, "resp": node.resp, "site": "local",
+                    "pid": node.child.id(), "data_dir": node.data, "log": node.log,
+                })
+            })
+            .collect();
+        writeln!(out, "{}", json!({ "nodes": nodes }))?;
+        out.flush()?;
+        return Ok(());
+    }
+    writeln!(out, "{} on {} nodes, durability {}:\n", args.protocol, nodes.len(), args.durability)?;
+    writeln!(out, "  node  clients            peers              pid      log")?;
+    for Node { id, resp, peer, child, log, .. } in nodes {
+        writeln!(out, "  {id:<4}  {resp:<17}  {peer:<17}  {:<7}  {}", child.id(), log.display())?;
+    }
+    let (first, last) = (&nodes[0], &nodes[nodes.len() - 1]);
+    let port = |node: &Node| node.resp.rsplit(':').next().unwrap_or_default().to_owned();
+    let endpoints: Vec<_> = nodes.iter().map(|node| node.resp.clone()).collect();
+    let endpoints = match first.resp == format!("127.0.0.1:{BASE_PORT}") && nodes.len() == 3 {
+        true => String::new(),
+        false => format!(" --endpoints {}", endpoints.join(",")),
+    };
+    writeln!(out, "\nTry, in another terminal:\n")?;
+    writeln!(out, "  redis-cli -p {} set greeting hello", port(first))?;
+    writeln!(out, "  redis-cli -p {} get greeting", port(last))?;
+    writeln!(out, "  quorate status{endpoints}")?;
+    writeln!(out, "  kill -9 {}       # any node, at any moment", first.child.id())?;
+    match temporary {
+        true => writeln!(
+            out,
+            "\nData is in a temporary directory and goes when this ends; --data-dir DIR keeps it."
+        )?,
+        false => writeln!(out, "\nData stays in the data directory.")?,
+    }
+    writeln!(out, "Ctrl-C stops the cluster.")?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Reports nodes that end, until it is time to stop or none is left.
+fn watch(nodes: &mut [Node], stop: &AtomicBool) {
+    let exe = std::env::current_exe().unwrap_or_else(|_| "quorate".into());
+    while !stop.load(Ordering::Relaxed) {
+        for node in nodes.iter_mut().filter(|node| !node.ended) {
+            if let Ok(Some(status)) = node.child.try_wait() {
+                node.ended = true;
+                eprintln!("node {} has ended ({}). To start it again:", node.id, describe(status));
+                let words: Vec<_> = node.args.iter().map(|word| quoted(word)).collect();
+                eprintln!("  {} serve {}", quoted(&exe.display().to_string()), words.join(" "));
+            }
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,".contains(c);
+    if word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+}
+
+fn end(mut nodes: Vec<Node>) {
+    for node in &nodes {
+        if let Some(pid) = Pid::from_raw(node.child.id() as i32).filter(|_| !node.ended) {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+    }
+    let start = Instant::now();
+    for node in &mut nodes {
+        while matches!(node.child.try_wait(), Ok(None)) {
+            if start.elapsed() > STOP_LIMIT {
+                let _ = node.child.kill();
+                let _ = node.child.wait();
+                break;
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+}
+
+fn describe(status: ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt;
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit code {code}"),
+        (None, Some(signal)) => format!("signal {signal}"),
+        (None, None) => "unknown end".to_owned(),
+    }
+}
+
+fn last_lines(log: &Path) -> String {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<_> = text.lines().collect();
+    lines[lines.len().saturating_sub(10)..].join("\n")
+}
