@@ -1,10 +1,9 @@
 //! What is stored at a key.
 
 use bytes::Bytes;
-use imbl::OrdMap;
 use quorate_core::Wall;
 
-use crate::command::Key;
+use crate::hash::Hash;
 use crate::reply::{CommandError, Kind};
 
 /// What is shorter than this is copied out of the buffer it came in, which may be much larger.
@@ -12,8 +11,6 @@ const DETACH: usize = 64 << 10;
 
 /// Memory that a key takes apart from its own bytes: its place in the map and the heads of its allocations.
 const ENTRY_BYTES: usize = 160;
-/// The same for a field of a hash.
-const FIELD_BYTES: usize = 112;
 /// The same for a place in the index of deadlines.
 const DEADLINE_BYTES: usize = 64;
 
@@ -34,13 +31,6 @@ pub(crate) enum Value {
     String(Bytes),
     /// Never empty in a store: a key goes with its last field.
     Hash(Hash),
-}
-
-/// Fields and their values; knows how much memory they take.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Hash {
-    fields: OrdMap<Bytes, Bytes>,
-    bytes: usize,
 }
 
 impl Entry {
@@ -68,58 +58,13 @@ impl Entry {
     }
 
     /// About how much memory it takes, the key included.
-    pub fn bytes(&self, key: &Key) -> usize {
+    pub fn bytes(&self, key: &[u8]) -> usize {
         let value = match &self.value {
             Value::String(value) => value.len(),
-            Value::Hash(hash) => hash.bytes,
+            Value::Hash(hash) => hash.bytes(),
         };
         let index = if self.deadline.is_some() { DEADLINE_BYTES } else { 0 };
         ENTRY_BYTES + key.len() + value + index
-    }
-}
-
-impl Hash {
-    pub fn len(&self) -> usize {
-        self.fields.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.fields.is_empty()
-    }
-
-    /// About how much memory it takes.
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    pub fn get(&self, field: &Bytes) -> Option<&Bytes> {
-        self.fields.get(field)
-    }
-
-    pub fn fields(&self) -> &OrdMap<Bytes, Bytes> {
-        &self.fields
-    }
-
-    /// Whether the field is new.
-    pub fn insert(&mut self, field: &Bytes, value: Bytes) -> bool {
-        self.bytes += value.len();
-        if let Some(old) = self.fields.get_mut(field) {
-            self.bytes -= old.len();
-            *old = value;
-            return false;
-        }
-        self.bytes += FIELD_BYTES + field.len();
-        self.fields.insert(detach(field), value);
-        true
-    }
-
-    /// Whether it was there.
-    pub fn remove(&mut self, field: &Bytes) -> bool {
-        let removed = self.fields.remove(field);
-        if let Some(value) = &removed {
-            self.bytes -= FIELD_BYTES + field.len() + value.len();
-        }
-        removed.is_some()
     }
 }
 

@@ -11,10 +11,12 @@
 //! Everything is a function of the commands, their positions and their times: equal logs give equal stores.
 
 pub mod command;
+mod compact;
 mod entry;
 mod float;
 pub mod footprint;
 mod glob;
+mod hash;
 mod integer;
 mod read;
 pub mod reply;

@@ -6,8 +6,9 @@ use bytes::Bytes;
 use quorate_core::Random;
 
 use crate::command::{Command, Key, Single};
-use crate::entry::{Entry, Hash};
+use crate::entry::Entry;
 use crate::glob;
+use crate::hash::Hash;
 use crate::reply::{CommandError, Expires, Reply};
 use crate::store::Store;
 
@@ -26,10 +27,10 @@ impl Store {
             Command::GetRange { key, start, end } => self.get_range(key, *start, *end),
             Command::Length { key } => self.get_string(key).map(|value| count(value.map_or(0, Bytes::len))),
             Command::Exists { keys } => {
-                Ok(count(keys.iter().filter(|key| self.keys.contains_key(*key)).count()))
+                Ok(count(keys.iter().filter(|key| self.keys.contains_key(&key[..])).count()))
             }
-            Command::KindOf { key } => Ok(Reply::Kind(self.keys.get(key).map(Entry::kind))),
-            Command::ExpiryOf { key } => Ok(Reply::Expires(match self.keys.get(key) {
+            Command::KindOf { key } => Ok(Reply::Kind(self.keys.get(&key[..]).map(Entry::kind))),
+            Command::ExpiryOf { key } => Ok(Reply::Expires(match self.keys.get(&key[..]) {
                 None => Expires::Missing,
                 Some(Entry { deadline: None, .. }) => Expires::Never,
                 Some(Entry { deadline: Some(deadline), .. }) => Expires::At(deadline.millis()),
@@ -38,7 +39,7 @@ impl Store {
                 Ok(Reply::Versions(keys.iter().map(|key| self.version(key)).collect()))
             }
             Command::HashGet { key, fields } => self.get_hash(key).map(|hash| {
-                let value = |field| hash.and_then(|hash| hash.get(field)).cloned();
+                let value = |field: &Bytes| hash.and_then(|hash| hash.get(field)).cloned();
                 Reply::Values(fields.iter().map(value).collect())
             }),
             Command::HashAll { key } => self.get_hash(key).and_then(|hash| pairs(hash, *budget)),
@@ -76,15 +77,15 @@ impl Store {
 
     /// The string at a key, if there is one; an error for another kind.
     pub(crate) fn get_string(&self, key: &Key) -> Result<Option<&Bytes>, CommandError> {
-        self.keys.get(key).map(Entry::string).transpose()
+        self.keys.get(&key[..]).map(Entry::string).transpose()
     }
 
     fn get_hash(&self, key: &Key) -> Result<Option<&Hash>, CommandError> {
-        self.keys.get(key).map(Entry::hash).transpose()
+        self.keys.get(&key[..]).map(Entry::hash).transpose()
     }
 
     fn get_many(&self, keys: &[Key]) -> Reply {
-        let string = |key| self.keys.get(key).and_then(|entry| entry.string().ok()).cloned();
+        let string = |key: &Key| self.keys.get(&key[..]).and_then(|entry| entry.string().ok()).cloned();
         Reply::Values(keys.iter().map(string).collect())
     }
 
@@ -105,18 +106,18 @@ impl Store {
     }
 
     fn scan(&self, after: Option<&Key>, limit: u32, pattern: Option<&Bytes>, budget: usize) -> Answer {
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let mut rest = self.keys.range::<_, Key>((from, Bound::Unbounded)).peekable();
+        let from = after.map_or(Bound::Unbounded, |after| Bound::Excluded(&after[..]));
+        let mut rest = self.keys.range::<_, [u8]>((from, Bound::Unbounded)).peekable();
         let mut keys = Vec::new();
         let (mut looked, mut room) = (0, budget);
         while let Some((key, _)) = rest.next() {
             if pattern.is_none_or(|pattern| glob::matches(pattern, key)) {
                 room = room.checked_sub(ITEM_BYTES + key.len()).ok_or(CommandError::TooLarge)?;
-                keys.push(key.clone());
+                keys.push(key.to_bytes());
             }
             looked += 1;
             if looked >= limit && rest.peek().is_some() {
-                return Ok(Reply::Keys { keys, next: Some(key.clone()) });
+                return Ok(Reply::Keys { keys, next: Some(key.to_bytes()) });
             }
         }
         Ok(Reply::Keys { keys, next: None })
@@ -136,7 +137,7 @@ impl Store {
                 }
                 low = self
                     .keys
-                    .range::<_, Key>((Bound::Excluded(low), Bound::Unbounded))
+                    .range::<_, [u8]>((Bound::Excluded(&low[..]), Bound::Unbounded))
                     .next()
                     .map_or(high, |(key, _)| key);
                 continue;
@@ -160,7 +161,7 @@ impl Store {
             }
             low = self.keys.get_next(&from[..]).map_or(low, |(key, _)| key);
         }
-        Some(low.clone())
+        Some(low.to_bytes())
     }
 
     fn read_batch(&self, watched: &[(Key, u64)], commands: &[Single], budget: &mut usize) -> Reply {
@@ -191,7 +192,7 @@ fn pairs(hash: Option<&Hash>, budget: usize) -> Answer {
     if hash.bytes() > budget {
         return Err(CommandError::TooLarge);
     }
-    Ok(Reply::Pairs(hash.fields().iter().map(|(field, value)| (field.clone(), value.clone())).collect()))
+    Ok(Reply::Pairs(hash.after(None).map(|(field, value)| (field.to_bytes(), value.clone())).collect()))
 }
 
 /// What a reply takes off the budget.

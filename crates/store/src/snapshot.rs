@@ -15,7 +15,9 @@ use quorate_core::{Decoder, Encoder, Image, Piece, Wall, Wire, WireError, wire_e
 use thiserror::Error;
 
 use crate::command::Key;
-use crate::entry::{Entry, Hash, Value, detach};
+use crate::compact::Compact;
+use crate::entry::{Entry, Value, detach};
+use crate::hash::Hash;
 use crate::store::{Store, VALUE_LIMIT};
 
 /// The first bytes of an image.
@@ -29,7 +31,7 @@ const RECORD_BYTES: usize = 48;
 /// A store as it was at one moment, to be read in pieces, from any thread.
 #[derive(Clone)]
 pub struct Frozen {
-    keys: OrdMap<Key, Entry>,
+    keys: OrdMap<Compact, Entry>,
     time: Wall,
     revision: u64,
 }
@@ -79,28 +81,28 @@ impl Frozen {
     /// Appends records from a place on until the limit. Gives the place to go on from, `None` at the end.
     fn fill(&self, from: Cursor, out: &mut Encoder, limit: usize) -> Option<Cursor> {
         if let Cursor::Within(key, field) = &from
-            && let Some(Entry { value: Value::Hash(hash), .. }) = self.keys.get(key)
-            && let Some(next) = fill_hash(key, hash, field.clone(), out, limit)
+            && let Some(Entry { value: Value::Hash(hash), .. }) = self.keys.get(&key[..])
+            && let Some(next) = fill_hash(key, hash, field.as_deref(), out, limit)
         {
             return Some(next);
         }
         let bound = match &from {
             Cursor::Start => Bound::Unbounded,
-            Cursor::After(key) | Cursor::Within(key, _) => Bound::Excluded(key),
+            Cursor::After(key) | Cursor::Within(key, _) => Bound::Excluded(&key[..]),
         };
         let mut last = None;
-        for (key, entry) in self.keys.range::<_, Key>((bound, Bound::Unbounded)) {
+        for (key, entry) in self.keys.range::<_, [u8]>((bound, Bound::Unbounded)) {
             let value_len = entry.string().map_or(0, Bytes::len);
             if is_full(out, key.len() + value_len, limit) {
                 // Before the first key of this piece the place is after what came before it.
                 return Some(match (last, from) {
-                    (Some(key), _) => Cursor::After(key),
+                    (Some(key), _) => Cursor::After(Compact::to_bytes(key)),
                     (None, Cursor::Within(key, _)) => Cursor::After(key),
                     (None, from) => from,
                 });
             }
             let head = Head {
-                key: key.clone(),
+                key: key.to_bytes(),
                 created: entry.created,
                 version: entry.version,
                 deadline: entry.deadline,
@@ -114,7 +116,7 @@ impl Frozen {
                     }
                 }
             }
-            last = Some(key.clone());
+            last = Some(key);
         }
         None
     }
@@ -152,20 +154,19 @@ impl fmt::Debug for Frozen {
 
 /// Appends the fields after one, or all; gives the place where the piece was full.
 fn fill_hash(
-    key: &Key,
+    key: &[u8],
     hash: &Hash,
-    mut last: Option<Bytes>,
+    after: Option<&[u8]>,
     out: &mut Encoder,
     limit: usize,
 ) -> Option<Cursor> {
-    let from = last.clone();
-    let bound = from.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
-    for (field, value) in hash.fields().range::<_, Bytes>((bound, Bound::Unbounded)) {
+    let mut last = after;
+    for (field, value) in hash.after(after) {
         if is_full(out, field.len() + value.len(), limit) {
-            return Some(Cursor::Within(key.clone(), last));
+            return Some(Cursor::Within(Bytes::copy_from_slice(key), last.map(Bytes::copy_from_slice)));
         }
-        Record::Field(field.clone(), value.clone()).encode(out);
-        last = Some(field.clone());
+        Record::Field(field.to_bytes(), value.clone()).encode(out);
+        last = Some(field);
     }
     None
 }
@@ -182,7 +183,7 @@ pub struct Loader {
     header: Option<Header>,
     store: Store,
     /// The hash whose fields are coming in, and how many are missing.
-    open: Option<(Key, Entry, u64)>,
+    open: Option<(Compact, Entry, u64)>,
     /// Whether a piece was refused.
     refused: bool,
 }
@@ -286,10 +287,10 @@ impl Loader {
     }
 
     /// Checks the head of the next key.
-    fn next(&self, head: Head, value: Value) -> Result<(Key, Entry), LoadError> {
+    fn next(&self, head: Head, value: Value) -> Result<(Compact, Entry), LoadError> {
         let Head { key, created, version, deadline } = head;
         let last = self.store.keys.get_max().map(|(key, _)| key);
-        if self.open.is_some() || last.is_some_and(|last| *last >= key) {
+        if self.open.is_some() || last.is_some_and(|last| last[..] >= key[..]) {
             return Err(LoadError::Order);
         }
         if self.header.as_ref().is_none_or(|header| self.store.keys.len() as u64 >= header.keys) {
@@ -301,14 +302,14 @@ impl Loader {
         if deadline.is_some_and(|deadline| deadline <= self.store.time) {
             return Err(LoadError::Impossible("deadline"));
         }
-        Ok((detach(&key), Entry { value, created, version, deadline }))
+        Ok((Compact::new(&key), Entry { value, created, version, deadline }))
     }
 
     fn field(&mut self, field: &Bytes, value: &Bytes) -> Result<(), LoadError> {
         let Some((_, Entry { value: Value::Hash(hash), .. }, missing)) = &mut self.open else {
             return Err(LoadError::Order);
         };
-        if hash.fields().get_max().is_some_and(|(last, _)| last >= field) {
+        if hash.last().is_some_and(|last| last >= &field[..]) {
             return Err(LoadError::Order);
         }
         if field.len().max(value.len()) > VALUE_LIMIT {

@@ -14,7 +14,8 @@ use imbl::{OrdMap, OrdSet};
 use quorate_core::{Image, Wall, digest};
 
 use crate::command::{Command, Key};
-use crate::entry::{Entry, Value, detach};
+use crate::compact::Compact;
+use crate::entry::{Entry, Value};
 use crate::footprint::Extent;
 use crate::reply::{CommandError, Reply};
 use crate::snapshot::Frozen;
@@ -29,9 +30,9 @@ pub const REPLY_LIMIT: usize = 1 << 30;
 /// The key-value state machine. A clone is a snapshot and costs the same for any size.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Store {
-    pub(crate) keys: OrdMap<Key, Entry>,
+    pub(crate) keys: OrdMap<Compact, Entry>,
     /// The deadline of each key that has one.
-    pub(crate) deadlines: OrdSet<(Wall, Key)>,
+    pub(crate) deadlines: OrdSet<(Wall, Compact)>,
     /// The latest time seen.
     pub(crate) time: Wall,
     /// The revision of the last write.
@@ -79,7 +80,7 @@ impl Store {
         [footprint.reads(), footprint.writes()].into_iter().all(|extent| match extent {
             Extent::Everything => false,
             Extent::Keys(keys) => keys.as_slice().iter().all(|key| {
-                let deadline = self.keys.get(key).and_then(|entry| entry.deadline);
+                let deadline = self.keys.get(&key[..]).and_then(|entry| entry.deadline);
                 deadline.is_none_or(|deadline| deadline > wall)
             }),
         })
@@ -151,7 +152,7 @@ impl Store {
 
     /// The version of a key, 0 if it is absent.
     pub(crate) fn version(&self, key: &Key) -> u64 {
-        self.keys.get(key).map_or(0, |entry| entry.version)
+        self.keys.get(&key[..]).map_or(0, |entry| entry.version)
     }
 
     /// Gives a key a value, at the present revision. A deadline that is not in the future removes the key.
@@ -160,9 +161,9 @@ impl Store {
             self.remove(key);
             return;
         }
-        let Some((key, entry)) = self.keys.get_key_value_mut(key) else {
+        let Some((key, entry)) = self.keys.get_key_value_mut(&key[..]) else {
             let revision = self.revision;
-            self.insert(detach(key), Entry { value, created: revision, version: revision, deadline });
+            self.insert(Compact::new(key), Entry { value, created: revision, version: revision, deadline });
             return;
         };
         self.bytes -= entry.bytes(key);
@@ -180,8 +181,8 @@ impl Store {
         self.bytes += entry.bytes(key);
     }
 
-    /// Adds a key that is not there. The key must not share a large buffer.
-    pub(crate) fn insert(&mut self, key: Key, entry: Entry) {
+    /// Adds a key that is not there.
+    pub(crate) fn insert(&mut self, key: Compact, entry: Entry) {
         self.bytes += entry.bytes(&key);
         if let Some(deadline) = entry.deadline {
             self.deadlines.insert((deadline, key.clone()));
@@ -191,11 +192,11 @@ impl Store {
     }
 
     /// Removes a key, if it is there.
-    pub(crate) fn remove(&mut self, key: &Key) -> Option<Entry> {
-        let entry = self.keys.remove(key)?;
-        self.bytes -= entry.bytes(key);
+    pub(crate) fn remove(&mut self, key: &[u8]) -> Option<Entry> {
+        let (key, entry) = self.keys.remove_with_key(key)?;
+        self.bytes -= entry.bytes(&key);
         if let Some(deadline) = entry.deadline {
-            self.deadlines.remove(&(deadline, key.clone()));
+            self.deadlines.remove(&(deadline, key));
         }
         Some(entry)
     }

@@ -4,8 +4,9 @@ use bytes::{Bytes, BytesMut};
 use quorate_core::Wall;
 
 use crate::command::{Command, Condition, Expiry, Key, Single};
-use crate::entry::{Entry, Hash, Value, detach};
+use crate::entry::{Entry, Value, detach};
 use crate::float;
+use crate::hash::Hash;
 use crate::integer;
 use crate::read::count;
 use crate::reply::{CommandError, Reply};
@@ -94,7 +95,7 @@ impl Store {
         fits(value.len())?;
         // The common put is one descent into the map; only these need to know what is there.
         let looks = old || condition != Condition::Always || expiry == Expiry::Keep;
-        let entry = if looks { self.keys.get(key) } else { None };
+        let entry = if looks { self.keys.get(&key[..]) } else { None };
         let before = match entry {
             Some(entry) if old => Some(entry.string()?.clone()),
             _ => None,
@@ -118,7 +119,7 @@ impl Store {
 
     fn put_many(&mut self, pairs: &[(Key, Bytes)], if_none: bool) -> Answer {
         pairs.iter().try_for_each(|(_, value)| fits(value.len()))?;
-        if if_none && pairs.iter().any(|(key, _)| self.keys.contains_key(key)) {
+        if if_none && pairs.iter().any(|(key, _)| self.keys.contains_key(&key[..])) {
             return Ok(Reply::Skipped);
         }
         for (key, value) in pairs {
@@ -142,7 +143,7 @@ impl Store {
     fn append(&mut self, key: &Key, value: &Bytes) -> Answer {
         let len = self.get_string(key)?.map_or(0, Bytes::len) + value.len();
         fits(len)?;
-        match self.keys.get_mut(key) {
+        match self.keys.get_mut(&key[..]) {
             Some(Entry { value: Value::String(string), version, .. }) => {
                 *string = joined(std::mem::take(string), value);
                 *version = self.revision;
@@ -155,7 +156,7 @@ impl Store {
     }
 
     fn set_expiry(&mut self, key: &Key, expiry: Expiry) -> Reply {
-        let Some(Entry { value, deadline: before, .. }) = self.keys.get(key) else { return count(0) };
+        let Some(Entry { value, deadline: before, .. }) = self.keys.get(&key[..]) else { return count(0) };
         let changes = match expiry {
             Expiry::Never => before.is_some(),
             Expiry::Keep => false,
@@ -189,7 +190,7 @@ impl Store {
         key: &Key,
         edit: impl FnOnce(&mut Hash) -> Result<(Reply, bool), CommandError>,
     ) -> Answer {
-        let Some(entry) = self.keys.get_mut(key) else {
+        let Some(entry) = self.keys.get_mut(&key[..]) else {
             let mut hash = Hash::default();
             let (reply, _) = edit(&mut hash)?;
             if !hash.is_empty() {
@@ -213,7 +214,7 @@ impl Store {
 
     /// Sets a string and leaves its deadline.
     fn replace(&mut self, key: &Key, value: Bytes) {
-        let deadline = self.keys.get(key).and_then(|entry| entry.deadline);
+        let deadline = self.keys.get(&key[..]).and_then(|entry| entry.deadline);
         self.set(key, Value::String(value), deadline);
     }
 

@@ -50,7 +50,11 @@ pub fn single(random: &mut Random, now: Wall) -> Command {
         26..29 => Command::SetExpiry { key, expiry: expiry(random, now) },
         29..32 => Command::HashPut {
             key,
-            fields: (0..random.range(0..4)).map(|_| (field(random), value(random))).collect(),
+            fields: {
+                // Sometimes many: a large hash has another form.
+                let count = if random.chance(0.3) { random.range(0..150) } else { random.range(0..4) };
+                (0..count).map(|_| (field(random), value(random))).collect()
+            },
             if_absent: random.chance(0.3),
         },
         32 => Command::HashGet { key, fields: vec![field(random), field(random)] },
@@ -112,7 +116,19 @@ pub fn load(pieces: impl IntoIterator<Item = Bytes>) -> Result<Store, LoadError>
 }
 
 pub fn key(random: &mut Random) -> Bytes {
-    Bytes::from(format!("k{}", random.range(0..9)))
+    name(random.range(0..KEYS))
+}
+
+/// All keys that there may be.
+pub fn all_keys() -> impl Iterator<Item = Bytes> {
+    (0..KEYS).map(name)
+}
+
+const KEYS: u64 = 9;
+
+/// Every third is too long to be stored in place.
+fn name(n: u64) -> Bytes {
+    Bytes::from(if n % 3 == 0 { format!("k{n} with a long name, over 23 bytes") } else { format!("k{n}") })
 }
 
 fn keys(random: &mut Random) -> Vec<Bytes> {
@@ -120,7 +136,8 @@ fn keys(random: &mut Random) -> Vec<Bytes> {
 }
 
 fn field(random: &mut Random) -> Bytes {
-    Bytes::from(format!("f{}", random.range(0..4)))
+    let fields = if random.chance(0.5) { 4 } else { 60 };
+    Bytes::from(format!("f{}", random.range(0..fields)))
 }
 
 fn value(random: &mut Random) -> Bytes {
