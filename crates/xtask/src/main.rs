@@ -1,3 +1,41 @@
-//! Chores.
+//! Chores of the repository: `cargo xtask tidy`.
 
-fn main() {}
+mod tidy;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["tidy"] => show(tidy::check(root())),
+        _ => {
+            eprintln!("usage: cargo xtask tidy     check the style that no compiler checks");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// The repository.
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+fn show(findings: std::io::Result<Vec<tidy::Finding>>) -> ExitCode {
+    match findings {
+        Ok(findings) => {
+            for finding in &findings {
+                println!("{finding}");
+            }
+            match findings.len() {
+                0 => println!("tidy: {} rules hold", tidy::RULES.len()),
+                count => println!("tidy: {count} findings"),
+            }
+            ExitCode::from(u8::from(!findings.is_empty()))
+        }
+        Err(error) => {
+            eprintln!("cannot read the repository: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Rules about where files are.
+
+use super::{Finding, Tree};
+
+/// Crates whose behaviour is a function of their inputs.
+const DETERMINISTIC: [&str; 5] = ["core", "parts", "store", "protocols", "sim"];
+
+/// Their lints.
+const LINTS: &str = "../../clippy-deterministic.toml";
+
+const PROTOCOLS: &str = "crates/protocols/src";
+
+/// Every source file is compiled: it is where a crate begins, or its parent names it.
+pub fn dead_files(tree: &Tree) -> Vec<Finding> {
+    let dead = tree.ending(".rs").filter(|(path, _)| !is_crate_root(path) && !is_named(tree, path));
+    dead.map(|(path, _)| Finding::new(path, 0, "no `mod` names this file: nothing compiles it")).collect()
+}
+
+fn is_crate_root(path: &str) -> bool {
+    let parts: Vec<&str> = path.split('/').skip(2).collect();
+    matches!(
+        parts[..],
+        ["build.rs"]
+            | ["src", "lib.rs" | "main.rs"]
+            | ["src", "bin", _]
+            | ["tests" | "examples" | "benches", _]
+            | ["tests" | "examples" | "benches", _, "main.rs"]
+    )
+}
+
+fn is_named(tree: &Tree, path: &str) -> bool {
+    let module = path.strip_suffix("/mod.rs").or_else(|| path.strip_suffix(".rs")).unwrap_or(path);
+    let Some((folder, name)) = module.rsplit_once('/') else { return false };
+    let parents = ["mod.rs", "lib.rs", "main.rs"].map(|file| format!("{folder}/{file}"));
+    let parents = parents.into_iter().chain([format!("{folder}.rs")]);
+    let file = path.rsplit('/').next().unwrap_or(path);
+    let named = |text: &str| {
+        text.lines().map(str::trim).filter(|line| !line.starts_with("//")).any(|line| {
+            let declared = line.strip_suffix(';').and_then(|line| line.rsplit_once("mod "));
+            declared.is_some_and(|(before, module)| {
+                module == name && (before.is_empty() || before.ends_with(' '))
+            }) || line.starts_with("#[path") && line.contains(file)
+        })
+    };
+    // A test or an example is a crate of its own, and names the files in the folder beside it.
+    let beside = ["/tests", "/examples", "/benches"].iter().any(|kind| folder.ends_with(kind));
+    let siblings = tree.ending(".rs").filter(|(other, _)| {
+        beside && *other != path && other.rsplit_once('/').is_some_and(|(home, _)| home == folder)
+    });
+    parents.filter_map(|parent| tree.texts.get(&parent).map(String::as_str)).any(named)
+        || siblings.map(|(_, text)| text).any(named)
+}
+
+/// Crates that must be deterministic are linked to the lints that see to it.
+pub fn deterministic_lints(tree: &Tree) -> Vec<Finding> {
+    let links = DETERMINISTIC.map(|name| format!("crates/{name}/clippy.toml"));
+    let bare = links.iter().filter(|path| tree.links.get(*path).is_none_or(|target| target != LINTS));
+    bare.map(|path| Finding::new(path, 0, format!("make it a link: ln -s {LINTS} {path}"))).collect()
+}
+
+/// Every protocol's folder has a floor plan and is in the registry.
+pub fn registry(tree: &Tree) -> Vec<Finding> {
+    let path = format!("{PROTOCOLS}/registry.rs");
+    let Some(registry) = tree.texts.get(&path) else {
+        return vec![Finding::new(&path, 0, "the registry is missing")];
+    };
+    let inside = tree.texts.keys().filter_map(|path| path.strip_prefix(PROTOCOLS)?.strip_prefix('/'));
+    let mut folders: Vec<&str> =
+        inside.filter_map(|path| path.split_once('/')).map(|(folder, _)| folder).collect();
+    folders.dedup();
+    let mut findings = Vec::new();
+    for folder in folders {
+        if !tree.has(&format!("{PROTOCOLS}/{folder}/mod.rs")) {
+            findings.push(Finding::new(&format!("{PROTOCOLS}/{folder}"), 0, "give the protocol a mod.rs"));
+        }
+        if !registry.contains(&format!("crate::{folder}::")) {
+            findings.push(Finding::new(&path, 0, format!("the protocol {folder} is not in the registry")));
+        }
+    }
+    findings
+}
+
+/// Paths that the architecture names are there.
+pub fn documented_paths(tree: &Tree) -> Vec<Finding> {
+    const PAGE: &str = "ARCHITECTURE.md";
+    let Some(page) = tree.texts.get(PAGE) else {
+        return vec![Finding::new(PAGE, 0, "the floor plan is missing")];
+    };
+    let mut findings = Vec::new();
+    for (line, text) in (1..).zip(page.lines()) {
+        let quoted = text.split('`').skip(1).step_by(2);
+        for path in quoted.filter(|word| word.starts_with("crates/") && !word.contains(['*', '…', '<', ' ']))
+        {
+            if !tree.has(path) {
+                findings.push(Finding::new(PAGE, line, format!("`{path}` does not exist")));
+            }
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{places, tree};
+    use super::*;
+
+    #[test]
+    fn a_file_that_nothing_names_is_found() {
+        let tree = tree(&[
+            ("crates/a/build.rs", ""),
+            (
+                "crates/a/src/lib.rs",
+                "mod used;\n// mod dead;\npub mod folder;\npub(crate) mod beside;\nsubmod shadow;",
+            ),
+            ("crates/a/src/used.rs", ""),
+            ("crates/a/src/dead.rs", ""),
+            ("crates/a/src/shadow.rs", ""),
+            ("crates/a/src/folder/mod.rs", "mod inner;\n#[path = \"renamed.rs\"]\nmod other;"),
+            ("crates/a/src/folder/inner.rs", ""),
+            ("crates/a/src/folder/used.rs", ""),
+            ("crates/a/src/folder/renamed.rs", ""),
+            ("crates/a/src/beside.rs", "mod below;"),
+            ("crates/a/src/beside/below.rs", ""),
+            ("crates/a/src/lost/mod.rs", ""),
+            ("crates/a/tests/one.rs", "mod common;"),
+            ("crates/a/tests/common/mod.rs", ""),
+            ("crates/a/tests/unused/mod.rs", ""),
+            ("crates/a/tests/big/main.rs", "mod part;"),
+            ("crates/a/tests/big/part.rs", ""),
+            ("crates/a/examples/show.rs", ""),
+        ]);
+        let expected = [
+            "crates/a/src/dead.rs:0",
+            "crates/a/src/folder/used.rs:0",
+            "crates/a/src/lost/mod.rs:0",
+            "crates/a/src/shadow.rs:0",
+            "crates/a/tests/unused/mod.rs:0",
+        ];
+        assert_eq!(places(dead_files, &tree), expected);
+    }
+
+    #[test]
+    fn a_deterministic_crate_without_its_lints_is_found() {
+        let mut tree = tree(&[("crates/store/clippy.toml", "# a copy")]);
+        for name in ["core", "parts", "protocols"] {
+            tree.links.insert(format!("crates/{name}/clippy.toml"), LINTS.to_owned());
+        }
+        tree.links.insert("crates/sim/clippy.toml".to_owned(), "../../elsewhere.toml".to_owned());
+        let expected = ["crates/store/clippy.toml:0", "crates/sim/clippy.toml:0"];
+        assert_eq!(places(deterministic_lints, &tree), expected);
+    }
+
+    #[test]
+    fn a_protocol_without_a_floor_plan_or_a_registration_is_found() {
+        let registered = "registry! { crate::good::Good, crate::plain::Plain }";
+        let tree = tree(&[
+            ("crates/protocols/src/registry.rs", registered),
+            ("crates/protocols/src/good/mod.rs", ""),
+            ("crates/protocols/src/good/replica.rs", ""),
+            ("crates/protocols/src/plain/replica.rs", ""),
+            ("crates/protocols/src/lonely/mod.rs", ""),
+        ]);
+        let expected = ["crates/protocols/src/registry.rs:0", "crates/protocols/src/plain:0"];
+        assert_eq!(places(registry, &tree), expected);
+        assert_eq!(places(registry, &super::super::tests::tree(&[])), ["crates/protocols/src/registry.rs:0"]);
+    }
+
+    #[test]
+    fn a_path_that_the_architecture_invents_is_found() {
+        let page =
+            "`crates/a` `crates/a/src/lib.rs`\n`crates/b/` `crates/a/src/li`\n`crates/*/src` crates/c `x`";
+        let tree = tree(&[("ARCHITECTURE.md", page), ("crates/a/src/lib.rs", "")]);
+        assert_eq!(places(documented_paths, &tree), ["ARCHITECTURE.md:2", "ARCHITECTURE.md:2"]);
+        assert_eq!(places(documented_paths, &super::super::tests::tree(&[])), ["ARCHITECTURE.md:0"]);
+    }
+}
