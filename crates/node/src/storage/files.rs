@@ -3,9 +3,9 @@
 //! [`Files`] and [`File`] are what an implementation offers; [`Dir`] and [`Handle`] are what the rest of storage
 //! uses: they finish short writes and turn errors into a [`Failure`] that names the file.
 //!
-//! What is assumed of the file system, and no more: bytes written are durable after `sync` of the file; names created,
-//! renamed and removed are durable after `sync_names`; a rename is atomic; a crash leaves each 512-byte sector of a file
-//! as one of its writes left it (new, old, or one between), whatever happened to its neighbours.
+//! What is assumed of the file system, and no more: bytes written are durable after `sync` of the file; names
+//! created, renamed and removed are durable after `sync_names`; a rename is atomic; a crash leaves each 512-byte
+//! sector of a file as one of its writes left it (new, old, or one between), whatever happened to its neighbours.
 
 use std::fs::OpenOptions;
 use std::io::{self, IoSlice};

@@ -75,6 +75,29 @@ fn every_frame_that_later_ones_vouch_for_is_needed() {
 }
 
 #[test]
+fn a_frame_vouches_for_what_was_synced_before_it_was_written_and_no_more() {
+    let memory = Memory::new(1);
+    let mut replica = Replica::open(&memory, &options(), &Remains::none()).unwrap();
+    let group = vec![Bytes::from(vec![5; 40]); 3];
+    replica.append(&group).unwrap();
+    replica.append(&group).unwrap();
+    for record in 0..6 {
+        let left = memory.after_kill();
+        let at = segment::HEADER + record * (segment::FRAME + 40);
+        left.edit("wal-0000000001", |bytes| bytes[at + 30] ^= 1);
+        // Nothing was written after the second group: that its sync had ended is known to nobody.
+        let remains = Remains { history: replica.history.clone(), acknowledged: 3 };
+        match Replica::open(&left, &options(), &remains) {
+            Err(StorageError::Corrupt { offset, .. }) => {
+                assert!(record < 3 && offset == at as u64, "{record}")
+            }
+            Err(error) => panic!("{record}: {error}"),
+            Ok(reopened) => assert!(record >= 3 && reopened.history.len() == record, "{record}"),
+        }
+    }
+}
+
+#[test]
 fn a_segment_or_snapshot_that_is_gone_or_not_itself_is_refused() {
     let (memory, remains) = full_disk();
     let segments: Vec<_> = memory.names().into_iter().filter(|name| name.starts_with("wal")).collect();
