@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use mio::Waker;
-use quorate_core::{Encoder, Machine, Protocol, Saved, Wire};
+use quorate_core::{Encoder, Machine, Protocol, Random, Saved, Wire};
 use tracing::{error, info};
 
 use crate::config::NodeOptions;
@@ -28,8 +28,12 @@ pub(crate) struct Journal {
     metrics: Rc<Metrics>,
     /// The log's number of the last record of earlier starts.
     before: u64,
-    /// Bytes of the last snapshot: the next one is due when the log has grown as much again.
+    /// Bytes of the last snapshot, as last seen: the next one is due when the log has grown as much again.
     last_snapshot: u64,
+    /// How much later than at the bound the next one is due, as a factor from 1 to 1.5. Members' logs grow alike:
+    /// without it, all would write their snapshots at the same moment.
+    patience: f64,
+    random: Random,
     /// Whether one is being written.
     snapshotting: bool,
 }
@@ -41,6 +45,7 @@ impl Journal {
         cluster: u64,
         waker: Arc<Waker>,
         metrics: Rc<Metrics>,
+        mut random: Random,
     ) -> Result<Opened<<P::Replica as Machine>::Record>, NodeError> {
         let wake = move || {
             if let Err(source) = waker.wake() {
@@ -61,7 +66,15 @@ impl Journal {
             |(index, bytes)| Wire::from_bytes(bytes).map_err(|source| NodeError::Record { index, source });
         let records = records.into_iter().enumerate().map(decode).collect::<Result<_, _>>()?;
         metrics.log_unsynced_limit.set(options.queue_bytes as u64);
-        let journal = Journal { before: log.appended(), log, metrics, last_snapshot: 0, snapshotting: false };
+        let journal = Journal {
+            before: log.appended(),
+            log,
+            metrics,
+            last_snapshot: 0,
+            patience: 1.0 + random.unit() / 2.0,
+            random,
+            snapshotting: false,
+        };
         Ok(Opened { journal, saved: Saved { restarted, snapshot, records } })
     }
 
@@ -98,8 +111,8 @@ impl Journal {
         self.durable().is_ok_and(|durable| durable + self.before == self.log.appended())
     }
 
-    /// Begins a snapshot if the log has grown by `after` bytes since the last one, and by that one's size. Everything
-    /// persisted so far must have been handed over.
+    /// Begins a snapshot if the log has grown by `after` bytes since the last one, by that one's size, and a bit more.
+    /// Everything persisted so far must have been handed over.
     pub(crate) fn snapshot_if_due<R: Wire>(&mut self, after: u64, save: impl FnOnce() -> Saved<R>) {
         let status = self.log.status();
         self.metrics.log_syncs_total.set(status.syncs);
@@ -110,9 +123,10 @@ impl Journal {
             Some(bytes) => self.last_snapshot = bytes,
             None if self.snapshotting => {
                 self.snapshotting = false;
-                info!(bytes = self.last_snapshot, "a snapshot is written, and the log before it dropped");
+                self.patience = 1.0 + self.random.unit() / 2.0;
+                info!("a snapshot is written, and the log before it dropped");
             }
-            None if status.log_bytes > after.max(self.last_snapshot) => {
+            None if status.log_bytes as f64 > after.max(self.last_snapshot) as f64 * self.patience => {
                 self.snapshotting = true;
                 let Saved { snapshot, records, .. } = save();
                 info!(log_bytes = status.log_bytes, records = records.len(), "writing a snapshot");

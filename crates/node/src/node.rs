@@ -180,7 +180,8 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
         let mut random = Random::new(seed()?);
         let metrics = Rc::new(Metrics::default());
         let started = clock::now();
-        let opened = Journal::open::<P>(&options, cluster, stopper.waker.clone(), metrics.clone())?;
+        let opened =
+            Journal::open::<P>(&options, cluster, stopper.waker.clone(), metrics.clone(), random.fork())?;
         let (recovered, restarted) = (opened.saved.records.len(), opened.saved.restarted);
         let machines = Machines::new(options.node, (replica, proxy), opened.saved, random.fork());
 
