@@ -11,6 +11,7 @@
 mod text;
 
 pub use text::ParseError;
+pub(crate) use text::reply_text;
 
 use quorate_store::{Command, Reply};
 

@@ -6,14 +6,16 @@
 //! | [`durability`] | an acknowledged write is in every replica's final state | TLA+ `Linearizability`, its durable half |
 //! | [`exactly_once`] | a command is executed at one slot only | PROTOCOLS.md F, *Sessions* |
 //! | [`leases`] | promises outlast beliefs; one reader from its own state at a time | Gray and Cheriton 1989; PROTOCOLS.md A, *Lease primitive* |
+//! | [`linearizability`] | replies are those of one store | Herlihy and Wing 1990; Lowe, *Testing for Linearizability*, 2017 |
 //!
-//! They listen to the facts that machines state and run after every step of the simulator, so each spends at most
-//! some hundred nanoseconds on a fact.
+//! The first four listen to the facts that machines state and run after every step of the simulator, so each
+//! spends at most some hundred nanoseconds on a fact. The last takes the finished history of all clients.
 
 pub mod agreement;
 pub mod durability;
 pub mod exactly_once;
 pub mod leases;
+pub mod linearizability;
 
 use std::fmt;
 

@@ -42,6 +42,13 @@ impl Display for Operation {
     }
 }
 
+/// A reply alone, as in a history.
+pub(crate) fn reply_text(reply: &Reply) -> String {
+    let mut out = Writer::default();
+    reply.write(&mut out);
+    out.text
+}
+
 pub(super) fn parse(text: &str) -> Result<History, ParseError> {
     let mut operations = Vec::new();
     for (index, line) in text.lines().enumerate() {

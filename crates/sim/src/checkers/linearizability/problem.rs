@@ -1,0 +1,776 @@
+//! One partition of a history, made ready for the search: operations with numbered keys, events in order, and what
+//! can be known of each operation before the search begins.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use bytes::Bytes;
+use quorate_store::{Command, CommandError, Expiry, Key, Reply};
+
+use super::Unsupported;
+use super::model::{Action, Cell, KeyId, Model, Overlay, Value, ValueId, When, integer};
+use crate::history::Operation;
+
+/// An operation of a [`Problem`], by the rank of its call.
+pub type OpId = u32;
+
+/// A position among the calls and returns of a partition.
+pub type EventId = u32;
+
+/// The return of an operation whose outcome is unknown.
+pub const NEVER: EventId = EventId::MAX;
+
+#[derive(Debug)]
+pub struct Op {
+    /// Its place in the history.
+    pub origin: usize,
+    pub call: EventId,
+    /// [`NEVER`] if the outcome is unknown.
+    pub ret: EventId,
+    pub action: Action,
+    pub reply: Option<Reply>,
+    /// All keys that it reads or writes, in order.
+    pub keys: Rc<[KeyId]>,
+    /// It cannot have changed a value: it is a read, or its reply says so.
+    pub pure: bool,
+    /// It sets its keys to the same values in every state, with the same reply.
+    pub blind: bool,
+    /// It sets its only key to the same value in every state in which that key is present, and needs that.
+    pub semiblind: bool,
+    /// Its outcome or its reply depends on versions.
+    pub asks: bool,
+    /// Its bit in a configuration: among the known operations that are open at a time, or among all unknown ones.
+    pub slot: u32,
+    /// Operations of a class have the same effects and replies, and so differ only in when they may happen.
+    pub class: u32,
+    /// No other operation is in its class.
+    pub unique: bool,
+    /// Strings that its keys must hold when it happens, in the order of its keys.
+    pub needs: Vec<WatchId>,
+    /// Strings that its keys may hold once it has happened.
+    pub makes: Vec<WatchId>,
+}
+
+impl Op {
+    pub fn known(&self) -> bool {
+        self.ret != NEVER
+    }
+
+    /// Its key, if it has exactly one.
+    pub fn single(&self) -> Option<KeyId> {
+        match self.keys[..] {
+            [key] => Some(key),
+            _ => None,
+        }
+    }
+
+    pub fn touches(&self, key: KeyId) -> bool {
+        self.keys.binary_search(&key).is_ok()
+    }
+}
+
+pub type WatchId = u32;
+
+/// A string that some reply shows to have been at a key.
+#[derive(Debug)]
+pub struct Watch {
+    pub key: KeyId,
+    pub value: ValueId,
+    /// Those that need it there, in order of their calls.
+    pub needed_by: Vec<OpId>,
+    /// Those that may put it there, in order of their calls; useless if `anyone`.
+    pub made_by: Vec<OpId>,
+    /// There may be makers that `made_by` does not list.
+    pub anyone: bool,
+    /// The last return of an operation whose reply shows it.
+    pub last_seen: EventId,
+}
+
+/// What replies can tell of the strings at a key.
+///
+/// If no reply that is still to come shows a string or any string that begins with it, then its bytes do not matter:
+/// appending leaves it at the beginning, everything else replaces it whole. Its length, and whether it is an integer,
+/// may still matter. Such strings are replaced by opaque ones, which are all alike. That is what keeps the
+/// number of states small: among the writes of fifty clients on one key, most are never read.
+#[derive(Clone, Debug, Default)]
+pub struct Facets {
+    /// Parts of strings are shown (GETRANGE): no string is opaque.
+    ranges: bool,
+    /// Lengths matter.
+    lengths: bool,
+    /// Strings grow, so a string is also seen through longer ones.
+    grows: bool,
+    /// Some operation treats integers differently.
+    counts: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Event {
+    Call(OpId),
+    Return(OpId),
+}
+
+/// Whether strings that no reply shows are replaced by opaque ones.
+#[derive(Clone, Copy, Debug)]
+pub enum Strings {
+    /// They are: faster.
+    Blurred,
+    /// They are not, for explanations.
+    Shown,
+}
+
+/// A partition.
+#[derive(Debug)]
+pub struct Problem {
+    pub model: Model,
+    /// In order of their calls.
+    pub ops: Vec<Op>,
+    pub events: Vec<Event>,
+    /// Operations of unknown outcome, in order of their calls.
+    pub unknown: Vec<OpId>,
+    /// For each event, the call of the oldest operation that is open there and whose outcome is known.
+    pub oldest: Vec<EventId>,
+    pub watches: Vec<Watch>,
+    /// How many known operations are open at once, at most.
+    pub slots: usize,
+    watched: Vec<BTreeMap<Bytes, WatchId>>,
+    facets: Vec<Facets>,
+    /// For each return, the known operations that are open there; indexed by `open_at`.
+    open: Vec<OpId>,
+    open_at: Vec<(u32, u32)>,
+}
+
+impl Problem {
+    /// From the operations of a partition, with their positions in the history.
+    pub fn new(operations: &[(usize, &Operation)], strings: Strings) -> Result<Problem, Unsupported> {
+        let mut keys = BTreeSet::new();
+        for (_, operation) in operations {
+            each_key(&operation.command, &mut |key| {
+                keys.insert(key.clone());
+            });
+        }
+        let keys: Vec<Bytes> = keys.into_iter().collect();
+        let ids: BTreeMap<Bytes, KeyId> = keys.iter().cloned().zip(0..).collect();
+        let all: Rc<[KeyId]> = (0..keys.len() as KeyId).collect();
+        let versioned = operations.iter().any(|(_, operation)| asks_for_versions(&operation.command));
+        let mut model = Model::new(keys, versioned);
+
+        let (events, order) = order_events(operations);
+        let mut ops = Vec::with_capacity(operations.len());
+        for (rank, index) in order.iter().enumerate() {
+            let (origin, operation) = operations[*index];
+            let reply = operation.returned.as_ref().map(|(_, reply)| reply.clone());
+            let refuse = |what| Unsupported { operation: origin, what };
+            let action = compile(&operation.command, &ids, &mut model).map_err(refuse)?;
+            check_reply(&action, reply.as_ref()).map_err(refuse)?;
+            let mut mine = BTreeSet::new();
+            each_key(&operation.command, &mut |key| {
+                mine.insert(ids[key]);
+            });
+            let keys = if is_global(&operation.command) { all.clone() } else { mine.into_iter().collect() };
+            let pure = is_pure(&action, reply.as_ref());
+            ops.push(Op {
+                origin,
+                call: 0,
+                ret: NEVER,
+                pure,
+                blind: !pure && is_blind(&action),
+                semiblind: !pure && reply.is_some() && keys.len() == 1 && matches!(action, Action::Delete(_)),
+                action,
+                reply,
+                keys,
+                slot: 0,
+                class: rank as u32,
+                unique: true,
+                asks: asks_for_versions(&operation.command),
+                needs: Vec::new(),
+                makes: Vec::new(),
+            });
+        }
+        for (event, id) in (0..).zip(&events) {
+            match id {
+                Event::Call(op) => ops[*op as usize].call = event,
+                Event::Return(op) => ops[*op as usize].ret = event,
+            }
+        }
+        let keys = model.keys().len();
+        let mut problem = Problem {
+            model,
+            ops,
+            events,
+            unknown: Vec::new(),
+            oldest: Vec::new(),
+            watches: Vec::new(),
+            slots: 0,
+            watched: vec![BTreeMap::new(); keys],
+            facets: vec![Facets::default(); keys],
+            open: Vec::new(),
+            open_at: Vec::new(),
+        };
+        problem.assign_slots();
+        problem.find_facets(strings);
+        problem.find_watches();
+        problem.find_makers();
+        problem.find_classes();
+        Ok(problem)
+    }
+
+    pub fn op(&self, id: OpId) -> &Op {
+        &self.ops[id as usize]
+    }
+
+    pub fn watch(&self, id: WatchId) -> &Watch {
+        &self.watches[id as usize]
+    }
+
+    /// The known operations that are open when the operation of this event returns, itself included.
+    pub fn open(&self, event: EventId) -> &[OpId] {
+        let (start, end) = self.open_at[event as usize];
+        &self.open[start as usize..end as usize]
+    }
+
+    /// The unknown operations that were called before an event.
+    pub fn unknown_before(&self, event: EventId) -> &[OpId] {
+        let end = self.unknown.partition_point(|id| self.op(*id).call < event);
+        &self.unknown[..end]
+    }
+
+    /// The watch of a value at a key, if any reply shows it.
+    pub fn watch_of(&self, key: KeyId, value: ValueId) -> Option<WatchId> {
+        match self.model.value(value) {
+            Value::String(bytes) => self.watched[key as usize].get(bytes).copied(),
+            Value::Absent | Value::Opaque(_) | Value::Hash(_) => None,
+        }
+    }
+
+    /// The value that stands for `value` at a key as far as replies from this event on can tell: see [`Facets`].
+    pub fn canonical(&mut self, key: KeyId, value: ValueId, from: EventId) -> ValueId {
+        let facets = &self.facets[key as usize];
+        let Value::String(bytes) = self.model.value(value) else { return value };
+        let may_count = facets.counts && bytes.iter().all(|byte| byte.is_ascii_digit() || *byte == b'-');
+        if facets.ranges || may_count {
+            return value;
+        }
+        let seen = |watch: &WatchId| self.watches[*watch as usize].last_seen >= from;
+        let watched = &self.watched[key as usize];
+        let shown = if facets.grows {
+            let longer = watched.range(bytes.clone()..).take_while(|(other, _)| other.starts_with(bytes));
+            longer.into_iter().any(|(_, watch)| seen(watch))
+        } else {
+            watched.get(bytes).is_some_and(seen)
+        };
+        if shown {
+            return value;
+        }
+        let len = if facets.lengths { bytes.len() } else { 0 };
+        self.model.intern(Value::Opaque(len))
+    }
+
+    /// Executes an operation in a state; the changed cells are left in `changes`. `None` if its reply cannot be.
+    pub fn apply(&mut self, id: OpId, cells: &[Cell], changes: &mut Vec<(KeyId, Cell)>) -> Option<Effect> {
+        let op = &self.ops[id as usize];
+        let mut overlay = Overlay::new(cells, changes);
+        let found = self.model.execute(&op.action, op.reply.as_ref(), &mut overlay);
+        if op.reply.is_some() && found != op.reply {
+            return None;
+        }
+        Some(if overlay.settle() { Effect::Changes } else { Effect::Nothing })
+    }
+
+    /// What an operation would reply in a state, whatever it did reply.
+    pub fn reply(&mut self, id: OpId, cells: &[Cell], changes: &mut Vec<(KeyId, Cell)>) -> Option<Reply> {
+        let op = &self.ops[id as usize];
+        self.model.execute(&op.action, None, &mut Overlay::new(cells, changes))
+    }
+
+    fn assign_slots(&mut self) {
+        let mut free: Vec<u32> = Vec::new();
+        let mut open: Vec<OpId> = Vec::new();
+        for (event, id) in (0..).zip(&self.events) {
+            let oldest = open.first().map_or(event, |id| self.ops[*id as usize].call);
+            self.oldest.push(oldest);
+            self.open_at.push((0, 0));
+            match *id {
+                Event::Call(id) => {
+                    let op = &mut self.ops[id as usize];
+                    if op.ret == NEVER {
+                        op.slot = self.unknown.len() as u32;
+                        self.unknown.push(id);
+                    } else {
+                        op.slot = free.pop().unwrap_or(open.len() as u32);
+                        open.push(id);
+                        self.slots = self.slots.max(open.len());
+                    }
+                }
+                Event::Return(id) => {
+                    let start = self.open.len() as u32;
+                    self.open.extend(&open);
+                    self.open_at[event as usize] = (start, self.open.len() as u32);
+                    open.retain(|other| *other != id);
+                    free.push(self.ops[id as usize].slot);
+                }
+            }
+        }
+    }
+
+    fn find_facets(&mut self, strings: Strings) {
+        for facets in &mut self.facets {
+            facets.ranges = matches!(strings, Strings::Shown);
+        }
+        for op in &self.ops {
+            each_single(&op.action, &mut |action| {
+                let mut at = |key: KeyId, mark: fn(&mut Facets)| mark(&mut self.facets[key as usize]);
+                match action {
+                    Action::GetRange(key, ..) => at(*key, |facets| facets.ranges = true),
+                    Action::Length(key) => at(*key, |facets| facets.lengths = true),
+                    Action::Append(key, _) => {
+                        at(*key, |facets| (facets.lengths, facets.grows) = (true, true));
+                    }
+                    Action::Increment(key, _) => at(*key, |facets| facets.counts = true),
+                    _ => {}
+                }
+            });
+        }
+    }
+
+    /// Collects the strings that replies show.
+    fn find_watches(&mut self) {
+        for id in 0..self.ops.len() {
+            let op = &self.ops[id];
+            let (Some(reply), ret) = (op.reply.clone(), op.ret) else { continue };
+            let action = op.action.clone();
+            let mut shown = Vec::new();
+            shows(&action, &reply, &mut shown);
+            let alone = !matches!(action, Action::Batch { .. });
+            for (key, bytes) in shown {
+                let watch = self.watch_for(key, bytes);
+                self.watches[watch as usize].last_seen = self.watches[watch as usize].last_seen.max(ret);
+                // Inside a batch, an earlier command may have put it there.
+                if alone {
+                    self.watches[watch as usize].needed_by.push(id as OpId);
+                    self.ops[id].needs.push(watch);
+                }
+            }
+        }
+    }
+
+    fn watch_for(&mut self, key: KeyId, bytes: Bytes) -> WatchId {
+        if let Some(watch) = self.watched[key as usize].get(&bytes) {
+            return *watch;
+        }
+        let value = self.model.intern(Value::String(bytes.clone()));
+        let watch = self.watches.len() as WatchId;
+        self.watches.push(Watch {
+            key,
+            value,
+            needed_by: Vec::new(),
+            made_by: Vec::new(),
+            anyone: false,
+            last_seen: 0,
+        });
+        self.watched[key as usize].insert(bytes, watch);
+        watch
+    }
+
+    /// Finds for each watched string who may have put it there.
+    fn find_makers(&mut self) {
+        let mut appended = Suffixes::default();
+        for op in &self.ops {
+            each_single(&op.action, &mut |action| {
+                if let Action::Append(key, suffix) = action {
+                    appended.add_len(*key, suffix.len());
+                }
+            });
+        }
+        for (id, watch) in (0..).zip(&self.watches) {
+            if let Value::String(bytes) = self.model.value(watch.value) {
+                appended.add_watch(watch.key, bytes, id);
+            }
+        }
+        let mut any_integer = BTreeSet::new();
+        for id in 0..self.ops.len() {
+            let op = &self.ops[id];
+            if op.pure {
+                continue;
+            }
+            let mut made = Vec::new();
+            let alone = !matches!(op.action, Action::Batch { .. });
+            let reply = op.reply.as_ref().filter(|_| alone);
+            each_single(&op.action, &mut |action| match action {
+                Action::Put { key, value, .. } => made.extend(self.watch_of(*key, *value)),
+                Action::PutMany { pairs, .. } => {
+                    made.extend(pairs.iter().filter_map(|(key, value)| self.watch_of(*key, *value)));
+                }
+                Action::Increment(key, _) => match reply {
+                    Some(Reply::Integer(number)) => {
+                        let text = Bytes::from(number.to_string());
+                        made.extend(self.watched[*key as usize].get(&text));
+                    }
+                    Some(_) => {}
+                    None => {
+                        any_integer.insert(*key);
+                    }
+                },
+                Action::Append(key, suffix) => {
+                    let len = match reply {
+                        Some(Reply::Integer(len)) => Some(*len as usize),
+                        Some(_) | None => None,
+                    };
+                    appended.ending_with(*key, suffix, len, &mut made);
+                }
+                _ => {}
+            });
+            made.sort_unstable();
+            made.dedup();
+            for watch in &made {
+                self.watches[*watch as usize].made_by.push(id as OpId);
+            }
+            self.ops[id].makes = made;
+        }
+        for watch in &mut self.watches {
+            if let Value::String(bytes) = self.model.value(watch.value) {
+                watch.anyone = any_integer.contains(&watch.key) && integer(bytes).is_some();
+            }
+        }
+    }
+
+    /// Puts operations into classes; strings that no reply shows make no difference.
+    fn find_classes(&mut self) {
+        let mut classes: BTreeMap<_, u32> = BTreeMap::new();
+        for id in 0..self.ops.len() {
+            if self.ops[id].pure {
+                continue;
+            }
+            let mut action = self.ops[id].action.clone();
+            self.blur(&mut action);
+            let name = (action.clone(), format!("{:?}", self.ops[id].reply));
+            let first = *classes.entry(name).or_insert(id as u32);
+            if first != id as u32 {
+                self.ops[first as usize].unique = false;
+                self.ops[id].unique = false;
+            }
+            self.ops[id].class = first;
+            self.ops[id].action = action;
+        }
+    }
+
+    fn blur(&mut self, action: &mut Action) {
+        match action {
+            Action::Put { key, value, .. } => *value = self.canonical(*key, *value, 0),
+            Action::PutMany { pairs, .. } => {
+                for (key, value) in pairs {
+                    *value = self.canonical(*key, *value, 0);
+                }
+            }
+            Action::Batch { actions, .. } => actions.iter_mut().for_each(|action| self.blur(action)),
+            _ => {}
+        }
+    }
+}
+
+/// What an operation does to a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    Nothing,
+    Changes,
+}
+
+/// Watched strings by their ends, for the lengths that are appended.
+#[derive(Default)]
+struct Suffixes {
+    lens: BTreeMap<KeyId, BTreeSet<usize>>,
+    ends: BTreeMap<(KeyId, Bytes), Vec<(usize, WatchId)>>,
+}
+
+impl Suffixes {
+    fn add_len(&mut self, key: KeyId, len: usize) {
+        self.lens.entry(key).or_default().insert(len);
+    }
+
+    fn add_watch(&mut self, key: KeyId, bytes: &Bytes, watch: WatchId) {
+        for len in self.lens.get(&key).into_iter().flatten().filter(|len| **len <= bytes.len()) {
+            let end = bytes.slice(bytes.len() - len..);
+            self.ends.entry((key, end)).or_default().push((bytes.len(), watch));
+        }
+    }
+
+    fn ending_with(&self, key: KeyId, suffix: &Bytes, len: Option<usize>, out: &mut Vec<WatchId>) {
+        let found = self.ends.get(&(key, suffix.clone())).into_iter().flatten();
+        out.extend(found.filter(|(whole, _)| len.is_none_or(|len| *whole == len)).map(|(_, watch)| *watch));
+    }
+}
+
+/// Sorts calls and returns by time, and operations by their calls. An operation comes before another if it returned
+/// before the other was invoked. Where a return and a call fall on one nanosecond, they count as concurrent; but those
+/// of one client keep the order of the history.
+fn order_events(operations: &[(usize, &Operation)]) -> (Vec<Event>, Vec<usize>) {
+    // Within an instant: the calls, the returns, the calls of clients that have just returned, their returns, …
+    let mut points = Vec::with_capacity(2 * operations.len());
+    let mut last: BTreeMap<u64, (u64, u32)> = BTreeMap::new();
+    for (index, (_, operation)) in operations.iter().enumerate() {
+        let after = last.get(&operation.client).filter(|(time, _)| *time == operation.invoked);
+        let call = after.map_or(0, |(_, rank)| rank + 1);
+        points.push((operation.invoked, call, false, index));
+        if let Some((at, _)) = operation.returned {
+            let rank = if at == operation.invoked { call + 1 } else { 1 };
+            points.push((at, rank, true, index));
+            last.insert(operation.client, (at, rank));
+        }
+    }
+    points.sort_unstable();
+    let mut order = Vec::with_capacity(operations.len());
+    let mut ranks = vec![0; operations.len()];
+    let events = points
+        .into_iter()
+        .map(|(_, _, returns, index)| {
+            if returns {
+                return Event::Return(ranks[index]);
+            }
+            ranks[index] = order.len() as OpId;
+            order.push(index);
+            Event::Call(ranks[index])
+        })
+        .collect();
+    (events, order)
+}
+
+/// Calls `with` for each key that a command names.
+pub fn each_key<'a>(command: &'a Command, with: &mut dyn FnMut(&'a Key)) {
+    match command {
+        Command::Get { key }
+        | Command::GetRange { key, .. }
+        | Command::Length { key }
+        | Command::KindOf { key }
+        | Command::ExpiryOf { key }
+        | Command::Put { key, .. }
+        | Command::Take { key }
+        | Command::Increment { key, .. }
+        | Command::IncrementFloat { key, .. }
+        | Command::Append { key, .. }
+        | Command::SetExpiry { key, .. }
+        | Command::HashPut { key, .. }
+        | Command::HashGet { key, .. }
+        | Command::HashAll { key }
+        | Command::HashLength { key }
+        | Command::HashDelete { key, .. }
+        | Command::HashIncrement { key, .. } => with(key),
+        Command::GetMany { keys }
+        | Command::Exists { keys }
+        | Command::VersionsOf { keys }
+        | Command::Delete { keys } => keys.iter().for_each(with),
+        Command::PutMany { pairs, .. } => pairs.iter().for_each(|(key, _)| with(key)),
+        Command::Scan { .. } | Command::Count | Command::RandomKey { .. } | Command::Clear => {}
+        Command::Batch { watched, commands } => {
+            watched.iter().for_each(|(key, _)| with(key));
+            commands.iter().for_each(|single| each_key(&single.0, with));
+        }
+    }
+}
+
+/// Whether a command reads or writes all keys there are.
+pub fn is_global(command: &Command) -> bool {
+    match command {
+        Command::Scan { .. } | Command::Count | Command::RandomKey { .. } | Command::Clear => true,
+        Command::Batch { commands, .. } => commands.iter().any(|single| is_global(&single.0)),
+        _ => false,
+    }
+}
+
+/// Whether a command never changes anything.
+pub fn is_read(command: &Command) -> bool {
+    match command {
+        Command::Get { .. }
+        | Command::GetMany { .. }
+        | Command::GetRange { .. }
+        | Command::Length { .. }
+        | Command::Exists { .. }
+        | Command::KindOf { .. }
+        | Command::ExpiryOf { .. }
+        | Command::VersionsOf { .. }
+        | Command::HashGet { .. }
+        | Command::HashAll { .. }
+        | Command::HashLength { .. }
+        | Command::Scan { .. }
+        | Command::Count
+        | Command::RandomKey { .. } => true,
+        Command::Put { .. }
+        | Command::PutMany { .. }
+        | Command::Delete { .. }
+        | Command::Take { .. }
+        | Command::Increment { .. }
+        | Command::IncrementFloat { .. }
+        | Command::Append { .. }
+        | Command::SetExpiry { .. }
+        | Command::HashPut { .. }
+        | Command::HashDelete { .. }
+        | Command::HashIncrement { .. }
+        | Command::Clear => false,
+        Command::Batch { commands, .. } => commands.iter().all(|single| is_read(&single.0)),
+    }
+}
+
+fn asks_for_versions(command: &Command) -> bool {
+    use quorate_store::Condition::IfVersion;
+    match command {
+        Command::VersionsOf { .. } | Command::Put { condition: IfVersion(_), .. } => true,
+        Command::Batch { watched, commands } => {
+            !watched.is_empty() || commands.iter().any(|single| asks_for_versions(&single.0))
+        }
+        _ => false,
+    }
+}
+
+pub fn compile(
+    command: &Command,
+    ids: &BTreeMap<Bytes, KeyId>,
+    model: &mut Model,
+) -> Result<Action, &'static str> {
+    let all = |keys: &[Key]| keys.iter().map(|key| ids[key]).collect();
+    Ok(match command {
+        Command::Get { key } => Action::Get(ids[key]),
+        Command::GetMany { keys } => Action::GetMany(all(keys)),
+        Command::GetRange { key, start, end } => Action::GetRange(ids[key], *start, *end),
+        Command::Length { key } => Action::Length(ids[key]),
+        Command::Exists { keys } => Action::Exists(all(keys)),
+        Command::KindOf { key } => Action::KindOf(ids[key]),
+        Command::ExpiryOf { key } => Action::ExpiryOf(ids[key]),
+        Command::VersionsOf { keys } => Action::VersionsOf(all(keys)),
+        Command::Put { expiry: Expiry::In(_) | Expiry::At(_), .. } | Command::SetExpiry { .. } => {
+            return Err("keys that expire are not modelled");
+        }
+        Command::Put { key, value, condition, expiry: Expiry::Never | Expiry::Keep, old } => {
+            let when = When::from(*condition);
+            if *old && matches!(when, When::IfVersion(_)) {
+                return Err(
+                    "a put on a version that asks for the old value does not say whether it happened",
+                );
+            }
+            let value = model.intern(Value::String(value.clone()));
+            Action::Put { key: ids[key], value, when, old: *old }
+        }
+        Command::PutMany { pairs, if_none } => {
+            let mut intern = |value: &Bytes| model.intern(Value::String(value.clone()));
+            let pairs = pairs.iter().map(|(key, value)| (ids[key], intern(value))).collect();
+            Action::PutMany { pairs, if_none: *if_none }
+        }
+        Command::Delete { keys } => Action::Delete(all(keys)),
+        Command::Take { key } => Action::Take(ids[key]),
+        Command::Increment { key, by } => Action::Increment(ids[key], *by),
+        Command::IncrementFloat { .. } => return Err("the text of floating-point sums is not modelled"),
+        Command::Append { key, value } => Action::Append(ids[key], value.clone()),
+        Command::HashPut { key, fields, if_absent } => {
+            Action::HashPut { key: ids[key], fields: fields.clone(), if_absent: *if_absent }
+        }
+        Command::HashGet { key, fields } => Action::HashGet(ids[key], fields.clone()),
+        Command::HashAll { key } => Action::HashAll(ids[key]),
+        Command::HashLength { key } => Action::HashLength(ids[key]),
+        Command::HashDelete { key, fields } => Action::HashDelete(ids[key], fields.clone()),
+        Command::HashIncrement { key, field, by } => Action::HashIncrement(ids[key], field.clone(), *by),
+        Command::Scan { pattern: Some(_), .. } => return Err("patterns are not modelled"),
+        Command::Scan { after, limit, pattern: None } => Action::Scan { after: after.clone(), limit: *limit },
+        Command::Count => Action::Count,
+        Command::RandomKey { .. } => Action::RandomKey,
+        Command::Clear => Action::Clear,
+        Command::Batch { watched, commands } => {
+            let watched = watched.iter().map(|(key, version)| (ids[key], *version)).collect();
+            let actions = commands.iter().map(|single| match &single.0 {
+                Command::Batch { .. } => Err("a batch inside a batch"),
+                command => compile(command, ids, model),
+            });
+            Action::Batch { watched, actions: actions.collect::<Result<_, _>>()? }
+        }
+    })
+}
+
+/// Replies whose reasons the model does not know, and conditions whose outcome nobody knows.
+fn check_reply(action: &Action, reply: Option<&Reply>) -> Result<(), &'static str> {
+    match (action, reply) {
+        (_, Some(Reply::Error(CommandError::TooLarge | CommandError::Malformed))) => {
+            Err("limits of size are not modelled")
+        }
+        (Action::Batch { actions, .. }, Some(Reply::Batch(Some(replies)))) => {
+            actions.iter().zip(replies).try_for_each(|(action, reply)| check_reply(action, Some(reply)))
+        }
+        (Action::Batch { actions, .. }, None)
+            if actions
+                .iter()
+                .any(|action| matches!(action, Action::Put { when: When::IfVersion(_), .. })) =>
+        {
+            Err("a batch of unknown outcome that compares a version has more than one outcome")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Calls `with` for the action, or for each action of a batch.
+fn each_single(action: &Action, with: &mut dyn FnMut(&Action)) {
+    match action {
+        Action::Batch { actions, .. } => actions.iter().for_each(with),
+        action => with(action),
+    }
+}
+
+/// Whether an action with this reply leaves every value as it is, in every state in which it can have this reply.
+fn is_pure(action: &Action, reply: Option<&Reply>) -> bool {
+    let Some(reply) = reply else { return false };
+    match (action, reply) {
+        (_, Reply::Error(_) | Reply::Skipped) => true,
+        (
+            Action::Get(_)
+            | Action::GetMany(_)
+            | Action::GetRange(..)
+            | Action::Length(_)
+            | Action::Exists(_)
+            | Action::KindOf(_)
+            | Action::ExpiryOf(_)
+            | Action::VersionsOf(_)
+            | Action::HashGet(..)
+            | Action::HashAll(_)
+            | Action::HashLength(_)
+            | Action::Scan { .. }
+            | Action::Count
+            | Action::RandomKey,
+            _,
+        ) => true,
+        (Action::Put { when: When::IfAbsent, old: true, .. }, Reply::Value(old)) => old.is_some(),
+        (Action::Put { when: When::IfPresent, old: true, .. }, Reply::Value(old)) => old.is_none(),
+        (Action::Delete(_) | Action::HashDelete(..), Reply::Integer(0)) => true,
+        (Action::HashPut { if_absent: true, .. }, Reply::Integer(0)) => true,
+        (Action::Take(_), Reply::Value(None)) => true,
+        (Action::Batch { .. }, Reply::Batch(None)) => true,
+        (Action::Batch { actions, .. }, Reply::Batch(Some(replies))) => {
+            actions.len() == replies.len()
+                && actions.iter().zip(replies).all(|(action, reply)| is_pure(action, Some(reply)))
+        }
+        _ => false,
+    }
+}
+
+fn is_blind(action: &Action) -> bool {
+    match action {
+        Action::Put { when: When::Always, old: false, .. }
+        | Action::PutMany { if_none: false, .. }
+        | Action::Clear => true,
+        Action::Batch { watched, actions } => watched.is_empty() && actions.iter().all(is_blind),
+        _ => false,
+    }
+}
+
+/// The strings that a reply shows to have been at keys at some moment of the action.
+fn shows(action: &Action, reply: &Reply, out: &mut Vec<(KeyId, Bytes)>) {
+    match (action, reply) {
+        (
+            Action::Get(key) | Action::Take(key) | Action::Put { key, old: true, .. },
+            Reply::Value(Some(bytes)),
+        ) => out.push((*key, bytes.clone())),
+        (Action::GetMany(keys), Reply::Values(values)) => {
+            for (key, value) in keys.iter().zip(values) {
+                out.extend(value.iter().map(|bytes| (*key, bytes.clone())));
+            }
+        }
+        (Action::Batch { actions, .. }, Reply::Batch(Some(replies))) => {
+            actions.iter().zip(replies).for_each(|(action, reply)| shows(action, reply, out));
+        }
+        _ => {}
+    }
+}
