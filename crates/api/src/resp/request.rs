@@ -139,11 +139,7 @@ const WORD: usize = 16;
 
 impl Parser {
     /// The next request off the front of the input; `None` if it has not come in whole.
-    pub(super) fn next(
-        &mut self,
-        input: &mut BytesMut,
-        limits: &Limits,
-    ) -> Result<Option<Taken>, Malformed> {
+    pub(super) fn next(&mut self, input: &mut BytesMut, limits: &Limits) -> Result<Option<Taken>, Malformed> {
         loop {
             if self.missing == 0 {
                 match input.first() {
@@ -273,9 +269,7 @@ impl Parser {
 /// number is `None` if it is none; the whole is, if the line is not there yet.
 fn header(input: &[u8], too_long: Malformed) -> Result<Option<(Option<i64>, usize)>, Malformed> {
     match input.iter().position(|byte| *byte == b'\r') {
-        Some(end) if end + 2 <= input.len() => {
-            Ok(Some((input.get(1..end).and_then(integer), end + 2)))
-        }
+        Some(end) if end + 2 <= input.len() => Ok(Some((input.get(1..end).and_then(integer), end + 2))),
         Some(_) => Ok(None),
         None if input.len() > LINE => Err(too_long),
         None => Ok(None),
@@ -362,8 +356,11 @@ pub(super) fn integer(text: &[u8]) -> Option<i64> {
 mod tests {
     use super::*;
 
-    /// Every request that comes off the input, as lists of words, and how it ends.
-    fn parse(chunks: &[&[u8]], limits: &Limits) -> (Vec<Result<Vec<Vec<u8>>, Refusal>>, Option<Malformed>) {
+    /// A request as a list of words.
+    type Found = Result<Vec<Vec<u8>>, Refusal>;
+
+    /// Every request that comes off the input, and how it ends.
+    fn parse(chunks: &[&[u8]], limits: &Limits) -> (Vec<Found>, Option<Malformed>) {
         let (mut parser, mut input, mut found) = (Parser::default(), BytesMut::new(), Vec::new());
         for chunk in chunks {
             input.extend_from_slice(chunk);
@@ -371,7 +368,8 @@ mod tests {
                 match parser.next(&mut input, limits) {
                     Ok(None) => break,
                     Ok(Some(Taken::Request(frame))) => {
-                        found.push(Ok(Args::new(&frame, &parser.words).from(0).map(<[u8]>::to_vec).collect()));
+                        found
+                            .push(Ok(Args::new(&frame, &parser.words).from(0).map(<[u8]>::to_vec).collect()));
                     }
                     Ok(Some(Taken::Refused(refusal))) => found.push(Err(refusal)),
                     Err(malformed) => return (found, Some(malformed)),
@@ -381,7 +379,7 @@ mod tests {
         (found, None)
     }
 
-    fn words(words: &[&str]) -> Result<Vec<Vec<u8>>, Refusal> {
+    fn words(words: &[&str]) -> Found {
         Ok(words.iter().map(|word| word.as_bytes().to_vec()).collect())
     }
 
@@ -450,9 +448,19 @@ mod tests {
         for text in ["0", "-1", "10", "9223372036854775807", "-9223372036854775808"] {
             assert_eq!(integer(text.as_bytes()), text.parse().ok(), "{text}");
         }
-        for text in
-            ["", "-", "-0", "+1", "01", "1 ", " 1", "1.0", "9223372036854775808", "-9223372036854775809", "1e3"]
-        {
+        for text in [
+            "",
+            "-",
+            "-0",
+            "+1",
+            "01",
+            "1 ",
+            " 1",
+            "1.0",
+            "9223372036854775808",
+            "-9223372036854775809",
+            "1e3",
+        ] {
             assert_eq!(integer(text.as_bytes()), None, "{text}");
         }
     }

@@ -10,8 +10,8 @@ use quorate_core::{Access, Encoder, Outcome, Request, Wire};
 use quorate_node::frontend::{Desk, Ticket};
 use quorate_store::{Command, Key, Reply};
 
-use super::commands::transactions::{EXEC, is_immediate};
-use super::commands::{Call, Fault, Spec, Step, find};
+use super::commands::transactions::{EXEC, abort, is_immediate};
+use super::commands::{Call, Fault, Spec, Step, find, named};
 use super::reply::Writer;
 use super::request::{Args, Parser, Refusal, Taken, Word};
 use super::shape::{Shape, Surroundings};
@@ -25,6 +25,8 @@ pub struct Session {
     replies: Replies,
     /// A request that waits for what WATCH found; nothing is read meanwhile.
     held: Option<(Bytes, Vec<Word>)>,
+    /// Input is left that was not looked at, for want of room or because a request is held.
+    stopped: bool,
     /// No more requests are read; the connection ends with the last reply.
     closing: bool,
 }
@@ -148,6 +150,7 @@ impl Session {
             state: State { connection, resp3: false, queue: None, watch: Watch::default() },
             replies: Replies::default(),
             held: None,
+            stopped: false,
             closing: false,
         }
     }
@@ -157,7 +160,17 @@ impl Session {
     }
 
     pub(super) fn on_input(&mut self, input: &mut BytesMut, shared: &mut Resp, desk: &mut Desk<'_>) {
-        while self.may_read(&shared.limits, desk) {
+        self.stopped = false;
+        loop {
+            if !self.may_read(&shared.limits, desk) {
+                self.stopped = true;
+                // Until it is written there is no room in the output, and no outcome will tell when there is. And what
+                // was asked in this very call may be refused before the loop looks at this session again.
+                if desk.output.len() >= shared.limits.replies || !desk.asked.is_empty() {
+                    call_again(desk);
+                }
+                break;
+            }
             match self.parser.next(input, &shared.limits) {
                 Ok(None) => break,
                 Ok(Some(Taken::Request(frame))) => {
@@ -169,10 +182,12 @@ impl Session {
                 Err(malformed) => {
                     self.error(malformed.text(), desk);
                     self.closing = true;
+                    break;
                 }
             }
         }
         if self.closing {
+            self.stopped = false;
             input.clear();
             self.close_if_done(desk);
         }
@@ -194,8 +209,8 @@ impl Session {
             let mut writer = Writer { out: desk.output, resp3: ask.resp3 };
             let mut around = Surroundings {
                 cursors: &mut shared.cursors,
-                wall: (shared.clock)().as_millis() as u64,
-                timeout: shared.limits.timeout.as_millis(),
+                clock: shared.clock,
+                timeout: shared.limits.timeout,
             };
             ask.shape.outcome(outcome, ask.access, &mut writer, &mut around);
             desk.output.extend_from_slice(&ask.after);
@@ -207,6 +222,11 @@ impl Session {
         }
         if self.replies.waiting > shared.limits.early_replies {
             *desk.close = true;
+        }
+        // Either there is room now, or there will be when the output is written.
+        let full = desk.output.len() >= shared.limits.replies;
+        if self.stopped && (full || self.may_read(&shared.limits, desk)) {
+            call_again(desk);
         }
         self.close_if_done(desk);
     }
@@ -233,6 +253,11 @@ impl Session {
         }
         let spec = match find(&args) {
             Ok(spec) => spec,
+            Err(fault) if named(args.get(0)).is_some_and(|spec| spec.name == EXEC) => {
+                self.state.queue = None;
+                self.state.watch.forget();
+                return self.error(abort(&fault), desk);
+            }
             Err(Fault(text)) => {
                 self.spoil();
                 return self.error(text, desk);
@@ -261,14 +286,7 @@ impl Session {
         }
     }
 
-    fn ask(
-        &mut self,
-        command: &Command,
-        shape: Shape,
-        size: usize,
-        limits: &Limits,
-        desk: &mut Desk<'_>,
-    ) {
+    fn ask(&mut self, command: &Command, shape: Shape, size: usize, limits: &Limits, desk: &mut Desk<'_>) {
         let access = if command.is_read_only() { Access::Read } else { Access::Write };
         // Large values keep their own buffers until the end: only small commands need room at once.
         let mut encoder = Encoder::with_capacity(size.min(4096) + 32);
@@ -293,7 +311,8 @@ impl Session {
             queue.spoiled = true;
             queue.commands = Vec::new();
             let limit = limits.request;
-            return self.error(format!("ERR the transaction is larger than the limit of {limit} bytes"), desk);
+            return self
+                .error(format!("ERR the transaction is larger than the limit of {limit} bytes"), desk);
         }
         // Once spoiled it will not be executed: only its errors count.
         if !queue.spoiled {
@@ -306,7 +325,9 @@ impl Session {
         self.spoil();
         let text = match refusal {
             Refusal::Word => format!("ERR a value is larger than the limit of {} bytes", limits.value),
-            Refusal::Request => format!("ERR the request is larger than the limit of {} bytes", limits.request),
+            Refusal::Request => {
+                format!("ERR the request is larger than the limit of {} bytes", limits.request)
+            }
         };
         self.error(text, desk);
     }
@@ -369,6 +390,11 @@ impl Replies {
         self.waiting -= weight(&outcome) + ask.after.len();
         Some((ask, outcome))
     }
+}
+
+/// Has the loop call the session again although no new bytes have come: that is what it does for one that is full.
+fn call_again(desk: &mut Desk<'_>) {
+    desk.under_way = desk.under_way.max(desk.limit);
 }
 
 fn weight(outcome: &Outcome) -> usize {

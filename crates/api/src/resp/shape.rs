@@ -1,5 +1,7 @@
 //! What a command makes of the store's reply.
 
+use std::time::Duration;
+
 use bytes::{Bytes, BytesMut};
 use quorate_core::{Access, Failure, Outcome, Wire};
 use quorate_store::{CommandError, Expires, Key, Kind, Reply};
@@ -49,10 +51,10 @@ pub(super) enum Part {
 /// What showing a reply may need.
 pub(super) struct Surroundings<'a> {
     pub(super) cursors: &'a mut Cursors,
-    /// Milliseconds since the Unix epoch.
-    pub(super) wall: u64,
-    /// How long commands wait for a majority, in milliseconds.
-    pub(super) timeout: u128,
+    /// Tells the time since the Unix epoch.
+    pub(super) clock: fn() -> Duration,
+    /// How long commands wait for a majority.
+    pub(super) timeout: Duration,
 }
 
 impl Shape {
@@ -75,11 +77,13 @@ impl Shape {
             Outcome::Failed(Failure::TimedOut) => {
                 let unknown = match access {
                     Access::Read => "",
-                    Access::Write => "; the outcome is unknown: the write may take effect now, later or never",
+                    Access::Write => {
+                        "; the outcome is unknown: the write may take effect now, later or never"
+                    }
                 };
                 writer.error(format!(
                     "CLUSTERDOWN no majority answered within {} ms{unknown}",
-                    around.timeout
+                    around.timeout.as_millis()
                 ));
             }
         }
@@ -107,7 +111,8 @@ impl Shape {
                 }
             }
             (Shape::Expiry { seconds, relative }, Reply::Expires(expires)) => {
-                writer.integer(expiry(expires, seconds, relative.then_some(around.wall)));
+                let now = relative.then(|| (around.clock)().as_millis() as u64);
+                writer.integer(expiry(expires, seconds, now));
             }
             (Shape::Scan, Reply::Keys { keys, next }) => {
                 writer.array(2);

@@ -21,7 +21,14 @@ pub(super) const SPECS: &[Spec] = &[
             command("client|list", -2, CLIENT, NO_KEY, "Returns what is known of all connections.", list),
             command("client|no-evict", 3, CLIENT, NO_KEY, "Accepted: nothing is evicted.", switch),
             command("client|no-touch", 3, CLIENT, NO_KEY, "Accepted: nothing is ordered by use.", switch),
-            command("client|setinfo", 4, CLIENT, NO_KEY, "Names the client library or its version.", set_info),
+            command(
+                "client|setinfo",
+                4,
+                CLIENT,
+                NO_KEY,
+                "Names the client library or its version.",
+                set_info,
+            ),
             command("client|setname", 3, CLIENT, NO_KEY, "Names this connection.", set_name),
         ],
     },
@@ -63,9 +70,11 @@ fn select(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
 
 fn auth(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     match args.len() {
-        2 => Err("ERR AUTH <password> called without any password configured for the default user. Are you sure \
+        2 => Err(
+            "ERR AUTH <password> called without any password configured for the default user. Are you sure \
                   your configuration is correct?"
-            .into()),
+                .into(),
+        ),
         3 => {
             check_user(args.get(1))?;
             call.reply.ok();

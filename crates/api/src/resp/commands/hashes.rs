@@ -13,7 +13,9 @@ pub(super) const SPECS: &[Spec] = &[
     command("hget", 3, READ_FAST, ONE_KEY, "Returns a field of a hash.", |args, call| {
         get(args, call, Shape::First)
     }),
-    command("hgetall", 2, READ, ONE_KEY, "Returns all of a hash.", |args, call| all(args, call, Shape::Plain)),
+    command("hgetall", 2, READ, ONE_KEY, "Returns all of a hash.", |args, call| {
+        all(args, call, Shape::Plain)
+    }),
     command("hincrby", 4, WRITE_FAST, ONE_KEY, "Adds to an integer field of a hash.", increment),
     command("hkeys", 2, READ, ONE_KEY, "Returns the fields of a hash.", |args, call| {
         all(args, call, Shape::Half { second: false })
@@ -22,7 +24,9 @@ pub(super) const SPECS: &[Spec] = &[
     command("hmget", -3, READ_FAST, ONE_KEY, "Returns several fields of a hash.", |args, call| {
         get(args, call, Shape::Plain)
     }),
-    command("hmset", -4, WRITE_FAST, ONE_KEY, "Sets fields of a hash.", |args, call| put(args, call, Shape::Ok)),
+    command("hmset", -4, WRITE_FAST, ONE_KEY, "Sets fields of a hash.", |args, call| {
+        put(args, call, Shape::Ok)
+    }),
     command("hscan", -3, READ, ONE_KEY, "Returns all of a hash, in the form of a scan.", scan),
     command("hset", -4, WRITE_FAST, ONE_KEY, "Sets fields of a hash.", |args, call| {
         put(args, call, Shape::Plain)

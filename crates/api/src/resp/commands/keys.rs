@@ -15,9 +15,14 @@ pub(super) const SPECS: &[Spec] = &[
     command("expire", -3, REMOVE_FAST, ONE_KEY, "Lets a key live some seconds.", |args, call| {
         expire(args, call, Unit::Seconds, false)
     }),
-    command("expireat", -3, REMOVE_FAST, ONE_KEY, "Lets a key live until a second of Unix time.", |args, call| {
-        expire(args, call, Unit::Seconds, true)
-    }),
+    command(
+        "expireat",
+        -3,
+        REMOVE_FAST,
+        ONE_KEY,
+        "Lets a key live until a second of Unix time.",
+        |args, call| expire(args, call, Unit::Seconds, true),
+    ),
     command("expiretime", 2, READ_FAST, ONE_KEY, "Returns until which second a key lives.", |args, call| {
         expiry(args, call, true, false)
     }),
@@ -36,9 +41,14 @@ pub(super) const SPECS: &[Spec] = &[
         "Lets a key live until a millisecond of Unix time.",
         |args, call| expire(args, call, Unit::Milliseconds, true),
     ),
-    command("pexpiretime", 2, READ_FAST, ONE_KEY, "Returns until which millisecond a key lives.", |args, call| {
-        expiry(args, call, false, false)
-    }),
+    command(
+        "pexpiretime",
+        2,
+        READ_FAST,
+        ONE_KEY,
+        "Returns until which millisecond a key lives.",
+        |args, call| expiry(args, call, false, false),
+    ),
     command("pttl", 2, READ_FAST, ONE_KEY, "Returns how many milliseconds a key has left.", |args, call| {
         expiry(args, call, false, true)
     }),
@@ -109,9 +119,19 @@ fn scan(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     Ok(Step::Ask(Command::Scan { after, limit, pattern }, Shape::Scan))
 }
 
-/// What comes before the options of a scan.
+/// What comes before the options of a scan: whatever C's `strtoul` takes, as in Redis.
 pub(super) fn cursor(word: &[u8]) -> Result<u64, Fault> {
-    std::str::from_utf8(word).ok().and_then(|text| text.parse().ok()).ok_or("ERR invalid cursor".into())
+    if word.is_empty() {
+        return Ok(0);
+    }
+    let (negative, digits) = match word {
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    let number = Some(digits).filter(|digits| digits.iter().all(u8::is_ascii_digit));
+    let number: Option<u64> = number.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
+    number.map(|n| if negative { n.wrapping_neg() } else { n }).ok_or("ERR invalid cursor".into())
 }
 
 /// COUNT and MATCH.

@@ -17,10 +17,31 @@ pub(super) const SPECS: &[Spec] = &[
         summary: "Tells which commands there are.",
         run: list_all,
         subcommands: &[
-            command("command|count", 2, &["loading", "stale"], NO_KEY, "Returns how many commands there are.", count),
+            command(
+                "command|count",
+                2,
+                &["loading", "stale"],
+                NO_KEY,
+                "Returns how many commands there are.",
+                count,
+            ),
             command("command|docs", -2, &["loading", "stale"], NO_KEY, "Returns what commands do.", docs),
-            command("command|info", -2, &["loading", "stale"], NO_KEY, "Returns the shapes of commands.", info),
-            command("command|list", 2, &["loading", "stale"], NO_KEY, "Returns the names of all commands.", names),
+            command(
+                "command|info",
+                -2,
+                &["loading", "stale"],
+                NO_KEY,
+                "Returns the shapes of commands.",
+                info,
+            ),
+            command(
+                "command|list",
+                2,
+                &["loading", "stale"],
+                NO_KEY,
+                "Returns the names of all commands.",
+                names,
+            ),
         ],
     },
     Spec {
@@ -32,7 +53,14 @@ pub(super) const SPECS: &[Spec] = &[
         run: needs_subcommand,
         subcommands: &[command("config|get", -3, ADMIN, NO_KEY, "Returns parameters.", config_get)],
     },
-    command("info", -1, &["loading", "stale"], NO_KEY, "Tells how the node is, for people and tools.", node_info),
+    command(
+        "info",
+        -1,
+        &["loading", "stale"],
+        NO_KEY,
+        "Tells how the node is, for people and tools.",
+        node_info,
+    ),
     Spec {
         name: "quorate",
         arity: -2,
@@ -40,7 +68,14 @@ pub(super) const SPECS: &[Spec] = &[
         keys: NO_KEY,
         summary: "What Redis has no command for.",
         run: needs_subcommand,
-        subcommands: &[command("quorate|status", 2, ADMIN, NO_KEY, "Returns the node's state as JSON.", status)],
+        subcommands: &[command(
+            "quorate|status",
+            2,
+            ADMIN,
+            NO_KEY,
+            "Returns the node's state as JSON.",
+            status,
+        )],
     },
     command("time", 1, STATELESS, NO_KEY, "Returns the node's wall clock.", time),
 ];
@@ -225,9 +260,10 @@ fn node_info(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
 /// One JSON object: what `quorate status` shows.
 fn status(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     let (status, facts) = (call.node.status(), call.node.facts());
-    let peers = status.peers.iter().map(|peer| {
-        json!({ "node": peer.node.get(), "lag": peer.lag, "heard_ms": peer.heard_ms })
-    });
+    let peers = status
+        .peers
+        .iter()
+        .map(|peer| json!({ "node": peer.node.get(), "lag": peer.lag, "heard_ms": peer.heard_ms }));
     let facts = facts.into_iter().map(|(name, value)| (name.to_owned(), value.into()));
     let text = json!({
         "role": status.role,

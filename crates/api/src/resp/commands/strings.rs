@@ -16,7 +16,9 @@ pub(super) const SPECS: &[Spec] = &[
     command("incrby", 3, WRITE_FAST, ONE_KEY, "Adds to an integer.", increment_by),
     command("incrbyfloat", 3, WRITE_FAST, ONE_KEY, "Adds to a number.", increment_float),
     command("mget", -2, READ_FAST, ALL_KEYS, "Returns several strings.", get_many),
-    command("mset", -3, WRITE, PAIRS, "Sets several strings at once.", |args, call| set_many(args, call, false)),
+    command("mset", -3, WRITE, PAIRS, "Sets several strings at once.", |args, call| {
+        set_many(args, call, false)
+    }),
     command("msetnx", -3, WRITE, PAIRS, "Sets several strings if none of the keys exists.", |args, call| {
         set_many(args, call, true)
     }),

@@ -25,6 +25,12 @@ pub(in super::super) fn is_immediate(spec: &Spec) -> bool {
     matches!(spec.name, EXEC | "discard" | "multi" | "watch" | "quit" | "reset")
 }
 
+/// The error for an EXEC that cannot be executed for this reason: it ends the transaction.
+pub(in super::super) fn abort(reason: &Fault) -> Vec<u8> {
+    let reason = reason.0.strip_prefix(b"ERR ").unwrap_or(&reason.0);
+    [b"EXECABORT Transaction discarded because of: ", reason].concat()
+}
+
 fn multi(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     let queue = &mut call.state.queue;
     if queue.is_some() {
@@ -52,7 +58,9 @@ fn watch(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     let keys: Vec<Key> = keys.iter().map(|key| Key::copy_from_slice(key)).collect();
     let watch = &mut call.state.watch;
     let id = watch.begin(&keys, limit).ok_or_else(|| {
-        Fault::from(format!("ERR the keys watched so far and these are larger than the limit of {limit} bytes"))
+        Fault::from(format!(
+            "ERR the keys watched so far and these are larger than the limit of {limit} bytes"
+        ))
     })?;
     Ok(Step::Ask(Command::VersionsOf { keys: keys.clone() }, Shape::Watch { keys, watch: id }))
 }

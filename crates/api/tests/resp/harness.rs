@@ -1,0 +1,180 @@
+//! The frontend at a desk that a real store stands behind: what a node does, without sockets or replication.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use quorate_api::resp::{Limits, Resp, Session};
+use quorate_core::{Access, Failure, NodeId, Outcome, PeerStatus, Request, Status, Time, Wall, Wire};
+use quorate_node::frontend::{Desk, Frontend, NodeView, Ticket};
+use quorate_store::{Command, Store};
+
+/// The present, on every clock.
+pub const NOW: Duration = Duration::from_millis(1_700_000_000_123);
+
+/// How many requests of a connection may be under way.
+pub const UNDER_WAY: usize = 32;
+
+/// A node with one store.
+pub struct Node {
+    pub resp: Resp,
+    pub store: Store,
+    revision: u64,
+    connections: u64,
+}
+
+/// A connection to it.
+pub struct Connection {
+    session: Session,
+    input: BytesMut,
+    output: BytesMut,
+    pub closed: bool,
+    /// Requests that are not answered yet.
+    pub asked: VecDeque<(Ticket, Request)>,
+    backlog: bool,
+}
+
+struct View;
+
+impl NodeView for View {
+    fn status(&self) -> Status {
+        let peer = PeerStatus { node: NodeId::new(2).unwrap(), lag: 3, heard_ms: Some(4) };
+        Status {
+            role: "leader",
+            leader: NodeId::new(1),
+            ballot: "7.1".to_owned(),
+            committed: 10,
+            applied: 9,
+            lease: true,
+            peers: vec![peer],
+        }
+    }
+    fn facts(&self) -> Vec<(&'static str, String)> {
+        vec![("protocol", "none".to_owned())]
+    }
+}
+
+impl Node {
+    pub fn new() -> Node {
+        Node::with(Limits::default())
+    }
+
+    pub fn with(limits: Limits) -> Node {
+        Node { resp: Resp::with_clock(limits, || NOW), store: Store::new(), revision: 0, connections: 0 }
+    }
+
+    pub fn connect(&mut self) -> Connection {
+        self.connections += 1;
+        let (mut output, mut close, mut asked) = (BytesMut::new(), false, Vec::new());
+        let mut desk = Desk {
+            now: Time::from_nanos(1),
+            output: &mut output,
+            close: &mut close,
+            asked: &mut asked,
+            under_way: 0,
+            limit: UNDER_WAY,
+            node: &View,
+        };
+        let session = self.resp.open(self.connections, &mut desk);
+        let input = BytesMut::new();
+        Connection { session, input, output, closed: close, asked: VecDeque::new(), backlog: false }
+    }
+
+    /// Brings bytes to the session.
+    pub fn send(&mut self, connection: &mut Connection, bytes: &[u8]) {
+        connection.input.extend_from_slice(bytes);
+        self.call(connection, |resp, session, input, desk| resp.on_input(session, input, desk));
+    }
+
+    /// Ends a request.
+    pub fn end(&mut self, connection: &mut Connection, ticket: Ticket, outcome: Outcome) {
+        self.call(connection, |resp, session, _, desk| resp.on_outcome(session, ticket, outcome, desk));
+    }
+
+    /// Executes a request.
+    pub fn execute(&mut self, request: &Request) -> Outcome {
+        let command = Command::from_bytes(request.command.clone()).expect("a session encodes its commands");
+        assert_eq!(command.is_read_only(), request.access == Access::Read);
+        self.revision += 1;
+        let now = Wall::from_millis(NOW.as_millis() as u64);
+        Outcome::Done(self.store.apply(&command, self.revision, now).to_bytes())
+    }
+
+    /// Executes and answers what is under way until nothing moves, and returns what was written.
+    pub fn settle(&mut self, connection: &mut Connection) -> Vec<u8> {
+        let mut written = Vec::new();
+        loop {
+            while let Some((ticket, request)) = connection.asked.pop_front() {
+                let outcome = self.execute(&request);
+                self.end(connection, ticket, outcome);
+            }
+            written.extend_from_slice(&connection.output.split());
+            if !std::mem::take(&mut connection.backlog) || connection.closed {
+                return written;
+            }
+            self.send(connection, b"");
+        }
+    }
+
+    /// Sends and settles.
+    pub fn ask(&mut self, connection: &mut Connection, bytes: &[u8]) -> String {
+        self.send(connection, bytes);
+        String::from_utf8_lossy(&self.settle(connection)).into_owned()
+    }
+
+    /// As a node's loop does it: requests are taken over, and a session that is full is called again.
+    fn call(
+        &mut self,
+        connection: &mut Connection,
+        call: impl FnOnce(&mut Resp, &mut Session, &mut BytesMut, &mut Desk<'_>),
+    ) {
+        let mut asked = Vec::new();
+        let mut desk = Desk {
+            now: Time::from_nanos(1),
+            output: &mut connection.output,
+            close: &mut connection.closed,
+            asked: &mut asked,
+            under_way: connection.asked.len(),
+            limit: UNDER_WAY,
+            node: &View,
+        };
+        call(&mut self.resp, &mut connection.session, &mut connection.input, &mut desk);
+        if desk.is_full() && !connection.input.is_empty() {
+            connection.backlog = true;
+        }
+        connection.asked.extend(asked);
+    }
+}
+
+impl Connection {
+    /// What was written since the last time.
+    pub fn written(&mut self) -> String {
+        String::from_utf8_lossy(&self.output.split()).into_owned()
+    }
+
+    /// What the buffer of the input could hold.
+    pub fn capacity(&self) -> usize {
+        self.input.capacity()
+    }
+
+    /// Bytes of input that wait to be looked at.
+    pub fn unread(&self) -> usize {
+        self.input.len()
+    }
+}
+
+/// A request in its long form.
+pub fn request<W: AsRef<[u8]>>(words: &[W]) -> Vec<u8> {
+    let mut out = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        let word = word.as_ref();
+        out.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        out.extend_from_slice(word);
+        out.extend_from_slice(b"\r\n");
+    }
+    out
+}
+
+pub fn timed_out() -> Outcome {
+    Outcome::Failed(Failure::TimedOut)
+}

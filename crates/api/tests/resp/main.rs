@@ -1,0 +1,7 @@
+//! RESP as a client sees it: the frontend of the node, with a real store behind it.
+
+mod fuzz;
+mod harness;
+mod order;
+mod redis;
+mod replies;
