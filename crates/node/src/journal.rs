@@ -78,16 +78,15 @@ impl Journal {
         Ok(Opened { journal, saved: Saved { restarted, snapshot, records } })
     }
 
-    /// Hands over a batch, of which the last record is number `last`. True if all of it is durable already.
-    pub(crate) fn append(&mut self, records: &mut Vec<Record>, last: u64) -> Result<bool, NodeError> {
+    /// Hands over a batch, of which the last record is number `last`.
+    pub(crate) fn append(&mut self, records: &mut Vec<Record>, last: u64) {
         if records.is_empty() {
-            return Ok(false);
+            return;
         }
         self.metrics.log_records_total.add(records.len() as u64);
         self.metrics.log_bytes_total.add(records.iter().map(|record| record.len() as u64).sum());
         let appended = self.log.append(records.drain(..)) - self.before;
         assert_eq!(appended, last, "the log and the machine count the same records");
-        Ok(self.durable()? == last)
     }
 
     /// The last record that is durable. The error says why none will be any more.

@@ -72,6 +72,8 @@ pub(crate) struct Machines<P: Protocol> {
     local: VecDeque<(ProcessId, ProcessId, P::Message)>,
     /// The replica's, waiting for the disk; `after` never decreases.
     held: VecDeque<Outgoing<P::Message>>,
+    /// The last record known to be durable.
+    durable: u64,
     /// For others.
     pub(crate) remote: Vec<(ProcessId, Recipients, P::Message)>,
     /// For the log, encoded, in order.
@@ -97,6 +99,7 @@ impl<P: Protocol> Machines<P> {
             proxy,
             local: VecDeque::new(),
             held: VecDeque::new(),
+            durable: 0,
             remote: Vec::new(),
             records: Vec::new(),
             replies: Vec::new(),
@@ -146,6 +149,7 @@ impl<P: Protocol> Machines<P> {
 
     /// Lets the messages go that waited for records up to this one.
     pub(crate) fn release(&mut self, durable: u64) {
+        self.durable = durable;
         while self.held.front().is_some_and(|message| message.after <= durable) {
             let Some(message) = self.held.pop_front() else { return };
             self.route(self.replica.me, message);
@@ -180,6 +184,11 @@ impl<P: Protocol> Machines<P> {
         self.replica.out.persisted
     }
 
+    /// Whether [`release`](Self::release) would let something go.
+    pub(crate) fn has_released(&self, durable: u64) -> bool {
+        self.held.front().is_some_and(|message| message.after <= durable)
+    }
+
     /// Messages that wait for the disk.
     pub(crate) fn held(&self) -> usize {
         self.held.len()
@@ -209,8 +218,7 @@ impl<P: Protocol> Machines<P> {
         self.records.extend(self.replica.out.records.drain(..).map(|record| encode(&record)));
         let mut messages = std::mem::take(&mut self.replica.out.messages);
         for message in messages.drain(..) {
-            // Also those whose records are durable already: the next release lets them go, in order.
-            if message.after == 0 {
+            if message.after <= self.durable {
                 self.route(self.replica.me, message);
             } else {
                 self.held.push_back(message);
@@ -305,6 +313,8 @@ mod tests {
         assert_eq!(answered(&mut machines), [2, 3]);
         machines.release(2);
         assert_eq!(answered(&mut machines), [4]);
+        ask(&mut machines, 5, "1 say at once");
+        assert_eq!(answered(&mut machines), [5], "all that it promises is durable");
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::config::NodeConfig;
 use crate::error::{Exit, NodeError};
 use crate::frontend::Frontend;
 use crate::journal::Journal;
-use crate::limits::{Limits, READ_AT_ONCE};
+use crate::limits::{LOCAL_ROUNDS, Limits, READ_AT_ONCE};
 use crate::machines::Machines;
 use crate::metrics::Metrics;
 use crate::quiet::Quiet;
@@ -340,21 +340,32 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
             self.read(now);
         }
         self.machines.fire();
-        self.machines.release(self.journal.durable()?);
-        let mut at_rest = self.step();
-        let persisted = self.machines.persisted();
-        if self.journal.append(&mut self.machines.records, persisted)? {
-            // What needs no disk is durable by now.
-            self.machines.release(self.journal.durable()?);
-            at_rest &= self.step();
-        }
-        at_rest &= self.machines.records.is_empty();
+        let at_rest = self.settle()?;
         self.transport.flush(now);
         self.clients.flush();
         if self.housekeeping <= now {
             self.keep_house(now);
         }
         Ok(at_rest)
+    }
+
+    /// Lets the machines do all they can without the disk, and hands what they persist to the log, in one batch as a
+    /// rule. False if they have more to do.
+    fn settle(&mut self) -> Result<bool, NodeError> {
+        for _ in 0..LOCAL_ROUNDS {
+            self.machines.release(self.journal.durable()?);
+            let at_rest = self.step();
+            let persisted = self.machines.persisted();
+            self.journal.append(&mut self.machines.records, persisted);
+            if !at_rest {
+                return Ok(false);
+            }
+            // With no disk to wait for, what was persisted just now is durable.
+            if !self.machines.has_released(self.journal.durable()?) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Steps the machines through everything that has been read.
@@ -416,9 +427,8 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
         }
         let machines = &self.machines;
         // A snapshot stands for the records before it: none of them may come behind it.
-        if machines.records.is_empty() {
-            self.journal.snapshot_if_due(self.limits.snapshot_after, || machines.save());
-        }
+        assert!(machines.records.is_empty(), "a turn hands all records to the log");
+        self.journal.snapshot_if_due(self.limits.snapshot_after, || machines.save());
         self.show_status();
     }
 
