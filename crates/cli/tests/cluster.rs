@@ -192,3 +192,37 @@ fn kills_and_pauses_lose_nothing_and_show_nothing_stale() {
     println!("{} operations, {} acknowledged once-only writes", history.0.len(), acknowledged.len());
     linearizability::check(&history).unwrap_or_else(|violation| panic!("{violation}"));
 }
+
+#[test]
+fn sigterm_hands_over_and_ends_in_order() {
+    let mut cluster = Cluster::start(3, "multipaxos");
+    let leader = cluster.leader();
+    let other = (leader + 1) % 3;
+    let mut connection = Connection::open(&cluster.nodes[other].resp).unwrap();
+    assert_eq!(connection.call(&[b"SET", b"k", b"v"]).unwrap(), Resp::Simple("OK".into()));
+    let status = cluster.nodes[leader].terminate();
+    assert!(status.success(), "{status}");
+    // The same connection goes on: its node finds the new leader.
+    let found = wait_for("a read after the hand-over", || match connection.call(&[b"GET", b"k"]).unwrap() {
+        Resp::Error(_) => None,
+        found => Some(found),
+    });
+    assert_eq!(found, Resp::Bulk(b"v".to_vec()));
+    cluster.nodes[leader].start();
+    cluster.nodes[leader].wait_until_serving();
+}
+
+#[test]
+fn one_copy_on_one_disk_survives_a_kill() {
+    let mut cluster = Cluster::start(1, "unreplicated");
+    for round in 0..3u8 {
+        let mut connection = Connection::open(&cluster.nodes[0].resp).unwrap();
+        let set = connection.call(&[b"APPEND", b"k", &[b'0' + round]]).unwrap();
+        assert_eq!(set, Resp::Integer(i64::from(round) + 1));
+        cluster.nodes[0].kill();
+        cluster.nodes[0].start();
+        cluster.nodes[0].wait_until_serving();
+    }
+    let mut connection = Connection::open(&cluster.nodes[0].resp).unwrap();
+    assert_eq!(connection.call(&[b"GET", b"k"]).unwrap(), Resp::Bulk(b"012".to_vec()));
+}
