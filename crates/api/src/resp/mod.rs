@@ -16,6 +16,7 @@
 //! - keys and values have limits; what exceeds them is refused, and the connection stays usable
 //! - SCAN goes through keys in order; its cursors belong to the node that gave them, which remembers the last few
 //!   thousand; HSCAN answers all of a hash at once
+//! - WATCH compares versions: a key that did not exist, came and went again counts as unchanged
 //! - a command that no majority answers in time fails with `-CLUSTERDOWN`
 
 mod commands;
