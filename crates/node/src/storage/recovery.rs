@@ -1,9 +1,9 @@
 //! What a log says after a crash: which records it holds, and whether damage is a torn tail or a loss.
 //!
-//! Let *e* be the first record that cannot be read where it should be. There are two explanations. Either *e* was
-//! in the last write, which was under way at the crash and never synced: a **torn tail**. Nobody relied on it, and
-//! the log is cut before *e*. Or *e* was durable, somebody may have relied on it, and the disk lost it: **corruption**. Then
-//! the node must not start, because cutting the log would undo promises in silence.
+//! Let *e* be the first record that cannot be read where it should be. There are two explanations. Either *e*
+//! was in the last write, which was under way at the crash and never synced: a **torn tail**. Nobody relied on it,
+//! and the log is cut before *e*. Or *e* was durable, somebody may have relied on it, and the disk lost it:
+//! **corruption**. Then the node must not start, because cutting the log would undo promises in silence.
 //!
 //! "Nothing valid behind *e*" is not the difference: a torn write may well have left a later page and not an earlier
 //! one. What tells the two apart is written in the frames. Each carries the number of the last record that was known

@@ -73,8 +73,10 @@ fn a_checkpoint_is_there_as_a_whole_or_not_at_all_wherever_its_writing_is_cut_sh
             let snapshots = left.names().iter().filter(|name| name.starts_with("snapshot")).count();
             assert_eq!(snapshots, 1, "only one is kept: {:?}", left.names());
             // What was opened may be all that was durable: its successor finds it, too.
-            let again = left.after_power_loss(&mut random);
-            Replica::open(&again, &options(), &reopened.remains()).unwrap();
+            for _ in 0..8 {
+                let again = left.after_power_loss(&mut random);
+                Replica::open(&again, &options(), &reopened.remains()).unwrap();
+            }
             if is_new { new += 1 } else { old += 1 }
         }
         if done {

@@ -148,6 +148,25 @@ fn a_segment_or_snapshot_that_is_gone_or_not_itself_is_refused() {
 }
 
 #[test]
+fn a_snapshot_of_another_history_of_the_same_directory_is_refused() {
+    let memory = Memory::new(1);
+    let mut replica = Replica::open(&memory, &options(), &Remains::none()).unwrap();
+    replica.append(&["common".into()]).unwrap();
+    // Somebody copies the directory, and both copies go on.
+    let (one, other) = (memory.after_kill(), memory.after_kill());
+    let mut replica = Replica::open(&one, &options(), &replica.remains()).unwrap();
+    replica.append(&vec![Bytes::from("small"); 20]).unwrap();
+    replica.checkpoint(2).unwrap();
+    let remains = replica.remains();
+    let mut replica = Replica::open(&other, &options(), &Remains { acknowledged: 1, ..remains }).unwrap();
+    replica.append(&vec![Bytes::from(vec![1; 5000]); 5]).unwrap();
+    let snapshot = one.names().into_iter().find(|name| name.starts_with("snapshot")).unwrap();
+    other.put(&snapshot, one.read(&snapshot));
+    let error = find(&dir(&other), &options(), 7, false).err().expect("refused").to_string();
+    assert!(error.contains("record 22 should begin here, but record 4 is there"), "{error}");
+}
+
+#[test]
 fn a_refusal_names_the_file_the_offset_and_what_to_do() {
     let (memory, remains) = full_disk();
     let name = memory.names().into_iter().find(|name| name.starts_with("wal")).unwrap();

@@ -133,7 +133,7 @@ fn a_log_is_full_when_its_bound_waits_for_the_disk() {
 }
 
 #[test]
-fn a_log_that_is_dropped_writes_what_it_was_given() {
+fn a_log_that_is_dropped_writes_what_it_was_given_and_vouches_for_it() {
     let memory = Memory::new(1);
     let (mut log, _wakes) = start(&memory, &options());
     for number in 0..50u8 {
@@ -143,4 +143,12 @@ fn a_log_that_is_dropped_writes_what_it_was_given() {
     let left = memory.after_kill();
     let found = find(&Dir::new(Path::new("/data"), Arc::new(left)), &options(), 7, false).unwrap();
     assert!(found.records.iter().map(|record| record[0]).eq(0..50));
+    let left = memory.after_kill();
+    let last = left.names().into_iter().rfind(|name| left.read(name).contains(&49)).unwrap();
+    left.edit(&last, |bytes| {
+        let at = bytes.iter().rposition(|&byte| byte == 49).unwrap();
+        bytes[at] = 0;
+    });
+    let again = find(&Dir::new(Path::new("/data"), Arc::new(left)), &options(), 7, false);
+    assert!(matches!(again, Err(StorageError::Corrupt { .. })));
 }

@@ -162,6 +162,15 @@ impl Memory {
         content.pending.clear();
     }
 
+    /// Puts a file there, durably, as no process did.
+    pub(super) fn put(&self, name: &str, bytes: Vec<u8>) {
+        let mut state = self.state();
+        let index = state.files.len();
+        state.files.push(Content { cached: bytes.clone(), durable: bytes, pending: Vec::new() });
+        state.names.insert(name.to_owned(), index);
+        state.durable_names = state.names.clone();
+    }
+
     /// Gives names to files, durably: `(from, to)`.
     pub(super) fn rearrange(&self, renames: &[(&str, &str)]) {
         let mut state = self.state();
