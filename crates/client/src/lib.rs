@@ -28,8 +28,8 @@ pub enum Error {
     Unreachable(Vec<Attempt>),
     /// The write was sent, and the connection broke before the reply.
     #[error(
-        "the outcome is unknown: the connection to {endpoint} broke after the request was sent ({source}); the write may \
-         take effect now, later or never: read the key before you try again"
+        "the outcome is unknown: the connection to {endpoint} broke after the request was sent ({source}); the write \
+         may take effect now, later or never: read the key before you try again"
     )]
     Unknown {
         /// Where it was sent.
@@ -178,8 +178,8 @@ impl Client {
         self.current = (self.current + 1) % self.endpoints.len();
     }
 
-    /// A connection that is open as far as this side can tell, so that what is sent on it has a chance. `tried` collects
-    /// the endpoints that failed; once all have, so does this.
+    /// A connection that is open as far as this side can tell, so that what is sent on it has a chance. `tried`
+    /// collects the endpoints that failed; once all have, so does this.
     fn establish(&mut self, tried: &mut Vec<Attempt>) -> Result<&mut Connection, Error> {
         if self.connection.as_ref().is_some_and(|connection| !connection.is_open()) {
             self.connection = None;

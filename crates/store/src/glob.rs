@@ -2,7 +2,7 @@
 
 /// Whether the whole text matches. Takes at most pattern × text steps: after a mismatch only the last `*` can take
 /// more, as what an earlier one could take, the last can take as well.
-pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
+pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
     loop {

@@ -5,6 +5,7 @@
 //! | [`command`] | what clients can ask |
 //! | [`reply`] | what they are told |
 //! | [`footprint`] | which keys a command reads and writes |
+//! | [`glob`] | patterns of keys |
 //! | [`store`] | the state, replicated time and expiry; `read` and `write` execute commands on it |
 //! | [`snapshot`] | the state as a sequence of pieces, and back |
 //!
@@ -15,7 +16,7 @@ mod compact;
 mod entry;
 mod float;
 pub mod footprint;
-mod glob;
+pub mod glob;
 mod hash;
 mod integer;
 mod read;

@@ -8,7 +8,6 @@
 //! | `shape` | what a command makes of the store's reply |
 //! | `commands` | the table of commands, and one file for each family |
 //! | `cursors` | what SCAN's numbers stand for |
-//! | `glob` | patterns, where the store does not match them |
 //!
 //! Intended differences from Redis 7.0 (each has its reason beside the code):
 //!
@@ -21,7 +20,6 @@
 
 mod commands;
 mod cursors;
-mod glob;
 mod reply;
 mod request;
 mod session;

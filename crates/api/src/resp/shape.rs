@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use quorate_core::{Access, Failure, Outcome, Wire};
-use quorate_store::{CommandError, Expires, Key, Kind, Reply};
+use quorate_store::{CommandError, Expires, Key, Kind, Reply, glob};
 
 use super::cursors::Cursors;
-use super::glob;
 use super::reply::Writer;
 
 /// How a reply is shown.
@@ -121,9 +120,8 @@ impl Shape {
                 bulks(&keys, writer);
             }
             (Shape::HashScan { pattern }, Reply::Pairs(pairs)) => {
-                let shown = |field: &Bytes| {
-                    pattern.as_ref().is_none_or(|pattern| glob::matches(pattern, field, false))
-                };
+                let shown =
+                    |field: &Bytes| pattern.as_ref().is_none_or(|pattern| glob::matches(pattern, field));
                 let pairs: Vec<_> = pairs.iter().filter(|(field, _)| shown(field)).collect();
                 writer.array(2);
                 writer.bulk(b"0");

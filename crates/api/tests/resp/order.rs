@@ -56,8 +56,8 @@ fn failures_say_what_is_known() {
     assert_eq!(
         connection.written(),
         "-CLUSTERDOWN no majority answered within 5000 ms\r\n\
-         -CLUSTERDOWN no majority answered within 5000 ms; the outcome is unknown: the write may take effect now, later \
-         or never\r\n\
+         -CLUSTERDOWN no majority answered within 5000 ms; the outcome is unknown: the write may take effect now, \
+         later or never\r\n\
          -BUSY too many requests are waiting; try again\r\n"
     );
 }

@@ -165,7 +165,8 @@ fn hashes() {
         ("HGETALL z", "*0¶"),
         (
             "HELLO 3 SETNAME me",
-            "%7¶$6¶server¶$5¶redis¶$7¶version¶$6¶7.0.15¶$5¶proto¶:3¶$2¶id¶:1¶$4¶mode¶$10¶standalone¶$4¶role¶$6¶master¶$7¶modules¶*0¶",
+            "%7¶$6¶server¶$5¶redis¶$7¶version¶$6¶7.0.15¶$5¶proto¶:3¶$2¶id¶:1¶\
+             $4¶mode¶$10¶standalone¶$4¶role¶$6¶master¶$7¶modules¶*0¶",
         ),
         ("HGETALL h", "%3¶$1¶b¶$1¶2¶$1¶c¶$1¶4¶$1¶d¶$4¶word¶"),
         ("HGET h z", "_¶"),

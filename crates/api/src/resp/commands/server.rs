@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
+use quorate_store::glob;
 use serde_json::json;
 
-use super::super::glob;
 use super::connection::REDIS_VERSION;
 use super::*;
 
@@ -196,7 +196,8 @@ fn config_get(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
         ("save", ""),
         ("timeout", "0"),
     ];
-    let asked = |name: &str| args.from(2).any(|pattern| glob::matches(pattern, name.as_bytes(), true));
+    let patterns: Vec<_> = args.from(2).map(<[u8]>::to_ascii_lowercase).collect();
+    let asked = |name: &str| patterns.iter().any(|pattern| glob::matches(pattern, name.as_bytes()));
     let found: Vec<_> = parameters.into_iter().filter(|(name, _)| asked(name)).collect();
     call.reply.map(found.len());
     for (name, value) in found {
