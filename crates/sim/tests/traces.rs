@@ -1,0 +1,12 @@
+//! The protocols' golden conversations. `UPDATE_TRACES=1` rewrites what is expected; review the difference.
+
+use std::path::Path;
+
+use quorate_protocols::multipaxos::MultiPaxos;
+use quorate_sim::run_traces;
+
+#[test]
+fn multipaxos_speaks_as_its_traces_say() {
+    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../protocols/src/multipaxos/traces");
+    run_traces::<MultiPaxos>(Path::new(dir));
+}

@@ -1,0 +1,110 @@
+//! `cargo xtask ci`: everything that must hold, in the order in which it fails fastest. Prints the counts of all test
+//! runs in one closing line.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Instant;
+
+/// A seed range that every change must survive; the nightly amount is a flag away (`quorate sim --runs 10000`).
+const SIM_RUNS: &str = "300";
+
+/// One step: its name, the program and its words.
+struct Step {
+    name: &'static str,
+    words: &'static [&'static str],
+}
+
+const STEPS: &[Step] = &[
+    Step { name: "formatting", words: &["cargo", "fmt", "--all", "--check"] },
+    Step {
+        name: "lints",
+        words: &["cargo", "clippy", "--workspace", "--all-targets", "--quiet", "--", "--deny", "warnings"],
+    },
+    Step { name: "tests, the style test and real processes among them", words: &["cargo", "test", "--workspace"] },
+    Step {
+        name: "mutations: every weakened rule is noticed",
+        words: &["cargo", "test", "--package", "quorate-sim", "--features", "mutations", "--test", "mutations"],
+    },
+    Step { name: "the binary", words: &["cargo", "build", "--profile", "test", "--package", "quorate", "--bins"] },
+];
+
+/// Counts from the closing lines of test runs.
+#[derive(Default)]
+struct Counts {
+    passed: u64,
+    failed: u64,
+    ignored: u64,
+}
+
+impl Counts {
+    /// Reads `test result: ok. 3 passed; 0 failed; 1 ignored; …`.
+    fn read(&mut self, line: &str) {
+        let Some(rest) = line.strip_prefix("test result: ") else { return };
+        let words: Vec<_> = rest.split([' ', ';', '.']).filter(|word| !word.is_empty()).collect();
+        for pair in words.windows(2) {
+            let Ok(count) = pair[0].parse::<u64>() else { continue };
+            match pair[1] {
+                "passed" => self.passed += count,
+                "failed" => self.failed += count,
+                "ignored" => self.ignored += count,
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Runs every step; stops at the first that fails.
+pub fn ci() -> ExitCode {
+    let start = Instant::now();
+    let mut counts = Counts::default();
+    let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_owned());
+    let binary = format!("{target}/debug/quorate");
+    let budget = [&*binary, "sim", "--protocol", "multipaxos", "--runs", SIM_RUNS];
+    let small = [&*binary, "sim", "--protocol", "unreplicated", "--runs", "100"];
+    let steps = STEPS.iter().map(|step| (step.name, step.words.to_vec()));
+    let budgets = [("simulator budget: multipaxos", budget.to_vec()), ("simulator budget: unreplicated", small.to_vec())];
+    for (name, words) in steps.chain(budgets) {
+        println!("== {name}: {}", words.join(" "));
+        let began = Instant::now();
+        let fine = run(&words, &mut counts);
+        println!("== {name}: {} after {:.0?}\n", if fine { "ok" } else { "FAILED" }, began.elapsed());
+        if !fine {
+            println!("{} passed, {} failed, {} skipped", counts.passed, counts.failed.max(1), counts.ignored);
+            return ExitCode::FAILURE;
+        }
+    }
+    println!("everything holds, after {:.0?}", start.elapsed());
+    println!("{} passed, {} failed, {} skipped", counts.passed, counts.failed, counts.ignored);
+    ExitCode::SUCCESS
+}
+
+fn run(words: &[&str], counts: &mut Counts) -> bool {
+    let child = Command::new(words[0]).args(&words[1..]).stdout(Stdio::piped()).spawn();
+    let mut child = match child {
+        Ok(child) => child,
+        Err(error) => {
+            println!("cannot run {}: {error}", words[0]);
+            return false;
+        }
+    };
+    let output = child.stdout.take().expect("it is piped");
+    for line in BufReader::new(output).lines().map_while(Result::ok) {
+        counts.read(&line);
+        println!("{line}");
+    }
+    child.wait().is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn closing_lines_of_test_runs_add_up() {
+        let mut counts = Counts::default();
+        counts.read("test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 9 filtered out; finished in 0.01s");
+        counts.read("test result: FAILED. 2 passed; 5 failed; 0 ignored; 0 measured; 0 filtered out");
+        counts.read("something else: 7 passed");
+        assert_eq!((counts.passed, counts.failed, counts.ignored), (5, 5, 1));
+    }
+}
