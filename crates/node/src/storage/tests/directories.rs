@@ -1,7 +1,5 @@
 //! Whose directory it is; and the whole over real files and threads.
 
-use std::sync::mpsc;
-
 use tempfile::TempDir;
 
 use super::*;
@@ -36,7 +34,7 @@ fn what_is_written_to_real_files_is_there_after_a_restart() {
             log.append([payload(number)]);
         }
         while log.status().checkpoints == 0 || log.durable().unwrap() < 60 {
-            wakes.recv().unwrap();
+            wait(&wakes);
         }
         assert_eq!(log.status().checkpoint_bytes, None);
         drop(log);
@@ -130,7 +128,7 @@ fn the_checkpoint_of_a_state_machine_that_has_no_image_keeps_its_records() {
     log.append([Bytes::from("dropped")]);
     log.checkpoint(None, [Bytes::from("kept")]);
     while log.status().checkpoints == 0 {
-        wakes.recv().unwrap();
+        wait(&wakes);
     }
     drop(log);
     let reopened = open_quietly(&options).unwrap();

@@ -2,8 +2,6 @@
 
 use super::memory::Faults;
 use super::*;
-use std::sync::mpsc;
-
 #[test]
 fn a_full_disk_stops_the_log_and_loses_nothing() {
     let mut stopped = 0;
@@ -80,11 +78,11 @@ fn a_log_that_failed_wakes_its_owner_says_why_and_acknowledges_nothing_more() {
     let memory = Memory::new(1);
     let (mut log, wakes) = start(&memory, &options());
     log.append(["one".into()] as [Bytes; 1]);
-    wakes.recv().unwrap();
+    wait(&wakes);
     assert_eq!(log.durable().unwrap(), 1);
     memory.fail(Faults { syncs: Some(0), ..Faults::default() });
     log.append(["two".into()] as [Bytes; 1]);
-    wakes.recv().unwrap();
+    wait(&wakes);
     let failure = log.durable().unwrap_err();
     assert_eq!((failure.doing, failure.is_full()), ("sync", false));
     memory.fail(Faults::default());
@@ -109,7 +107,7 @@ fn what_gathers_during_a_sync_shares_the_next_one() {
     assert_eq!(log.unsynced(), 2000);
     memory.open_gate();
     while log.durable().unwrap() < last {
-        wakes.recv().unwrap();
+        wait(&wakes);
     }
     // The first may have begun with what was there by then.
     assert!(log.status().syncs <= 2, "{:?}", log.status());
@@ -127,7 +125,7 @@ fn a_log_is_full_when_its_bound_waits_for_the_disk() {
     assert!(log.is_full());
     memory.open_gate();
     while log.durable().unwrap() < last {
-        wakes.recv().unwrap();
+        wait(&wakes);
     }
     assert!(!log.is_full());
 }

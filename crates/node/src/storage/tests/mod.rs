@@ -17,6 +17,7 @@ mod memory;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::mpsc;
 
 use bytes::Bytes;
 use quorate_core::{Image, NodeId, Piece, Random, Snapshot, Wire};
@@ -36,6 +37,11 @@ fn options() -> Options {
         segment_bytes: SMALLEST_SEGMENT,
         queue_bytes: 1 << 20,
     }
+}
+
+/// Waits until a log wakes its owner. A log that never does must fail the test, not hang it.
+fn wait(wakes: &mpsc::Receiver<()>) {
+    wakes.recv_timeout(std::time::Duration::from_secs(60)).expect("the log wakes its owner");
 }
 
 /// An image of a few pieces: how many records were executed, then filling.
