@@ -2,6 +2,7 @@
 
 use super::memory::Faults;
 use super::*;
+
 #[test]
 fn a_full_disk_stops_the_log_and_loses_nothing() {
     let mut stopped = 0;
