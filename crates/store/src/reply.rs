@@ -157,7 +157,8 @@ pub enum CommandError {
     /// The result would be no number.
     #[error("the increment would produce NaN or infinity")]
     NotFinite,
-    /// The result would be larger than a value may be.
+    /// The value would be larger than [`VALUE_LIMIT`](crate::VALUE_LIMIT), or the reply than
+    /// [`REPLY_LIMIT`](crate::REPLY_LIMIT).
     #[error("the value would be too large")]
     TooLarge,
     /// The bytes of the command are none this version knows.

@@ -54,7 +54,7 @@ impl Store {
     /// is ignored.
     pub fn apply(&mut self, command: &Command, revision: u64, now: Wall) -> Reply {
         self.advance(now);
-        match self.answer(command, &mut REPLY_LIMIT.clone()) {
+        match self.answer(command, &mut { REPLY_LIMIT }) {
             Some(reply) => reply,
             None => {
                 assert!(revision > self.revision, "revision {revision} comes after {}", self.revision);
@@ -66,7 +66,7 @@ impl Store {
 
     /// Answers a read from the present state. A write is refused as malformed.
     pub fn read(&self, command: &Command) -> Reply {
-        self.answer(command, &mut REPLY_LIMIT.clone()).unwrap_or(Reply::Error(CommandError::Malformed))
+        self.answer(command, &mut { REPLY_LIMIT }).unwrap_or(Reply::Error(CommandError::Malformed))
     }
 
     /// Whether no key that the command touches is overdue on this wall clock. If one is, the log has to decide whether
@@ -93,8 +93,12 @@ impl Store {
         while let Some((deadline, key)) = self.deadlines.get_min()
             && *deadline <= self.time
         {
-            let key = key.clone();
-            self.remove(&key);
+            let (deadline, key) = (*deadline, key.clone());
+            let entry = self.remove(&key);
+            assert!(
+                entry.is_some_and(|entry| entry.deadline == Some(deadline)),
+                "the index has the deadlines of the keys"
+            );
             expired += 1;
         }
         expired

@@ -297,9 +297,17 @@ fn what_is_stored_does_not_keep_the_buffer_it_came_in() {
     store.apply(&Command::HashIncrement { key: part(0, 4), field: part(1, 7), by: 1 }, 4, Wall::ZERO);
     store.apply(&Command::Append { key: part(0, 5), value: part(2, 6) }, 5, Wall::ZERO);
     store.apply(&Command::PutMany { pairs: vec![(part(0, 6), part(2, 6))], if_none: false }, 6, Wall::ZERO);
+    store.apply(&plain(part(0, 100), part(9, 1)), 7, Wall::ZERO);
+    store.apply(
+        &Command::HashPut { key: part(0, 4), fields: vec![(part(1, 50), part(2, 60))], if_absent: false },
+        8,
+        Wall::ZERO,
+    );
+    let loaded = load([Bytes::from(common::pieces(&store.freeze(), 1 << 20).concat())]).unwrap();
     assert!(buffer.is_unique());
+    assert_eq!(loaded, store);
     // A large one is worth its buffer, and a copy of it is not free.
-    store.apply(&plain(part(0, 3), part(0, 100 << 10)), 7, Wall::ZERO);
+    store.apply(&plain(part(0, 3), part(0, 100 << 10)), 9, Wall::ZERO);
     assert!(!buffer.is_unique());
 }
 

@@ -128,7 +128,11 @@ const KEYS: u64 = 9;
 
 /// Every third is too long to be stored in place.
 fn name(n: u64) -> Bytes {
-    Bytes::from(if n % 3 == 0 { format!("k{n} with a long name, over 23 bytes") } else { format!("k{n}") })
+    Bytes::from(if n.is_multiple_of(3) {
+        format!("k{n} with a long name, over 23 bytes")
+    } else {
+        format!("k{n}")
+    })
 }
 
 fn keys(random: &mut Random) -> Vec<Bytes> {
