@@ -1,5 +1,6 @@
-//! Chores of the repository: `cargo xtask tidy`.
+//! Chores of the repository: `cargo xtask ci`, `cargo xtask tidy`.
 
+mod ci;
 mod tidy;
 
 use std::path::Path;
@@ -8,9 +9,11 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["ci"] => ci::ci(),
         ["tidy"] => show(tidy::check(root())),
         _ => {
-            eprintln!("usage: cargo xtask tidy     check the style that no compiler checks");
+            eprintln!("usage: cargo xtask ci       everything the gate runs");
+            eprintln!("       cargo xtask tidy     the style that no compiler checks");
             ExitCode::from(2)
         }
     }
