@@ -99,6 +99,7 @@ pub fn pieces(image: &Frozen, limit: usize) -> Vec<Bytes> {
         let piece = image.piece(&cursor, limit);
         assert_eq!(piece, image.piece(&cursor, limit));
         pieces.push(piece.bytes);
+        assert!(pieces.len() < 100_000, "the cursor does not move on");
         match piece.next {
             Some(next) => cursor = next,
             None => return pieces,
