@@ -49,8 +49,9 @@ pub fn sim(args: Sim) -> Result<(), Failure> {
 /// Seeds that one thread takes at a time.
 const CHUNK: u64 = 8;
 
-/// Runs all seeds on some threads. Each takes the next few seeds until a violation is found; of several violations the
-/// one with the lowest seed counts, and every lower seed has been run: the outcome does not depend on the threads.
+/// Runs all seeds on some threads. Each takes the next few seeds until a violation is found; of several violations
+/// the one with the lowest seed counts, and every lower seed has been run: the outcome does not depend on the
+/// threads.
 fn campaign<P: Protocol>(options: &Options, jobs: usize) -> Result<Summary, OptionsError> {
     let start = Instant::now();
     let bar = ProgressBar::with_draw_target(

@@ -1,5 +1,5 @@
-//! Real processes, real sockets, real kills: whatever happens, the history that clients see is linearizable, and what was
-//! acknowledged is there.
+//! Real processes, real sockets, real kills: whatever happens, the history that clients see is linearizable, and
+//! what was acknowledged is there.
 
 mod support;
 
@@ -161,7 +161,8 @@ fn kills_and_pauses_lose_nothing_and_show_nothing_stale() {
     cluster.nodes.iter().for_each(|node| node.wait_until_serving());
     progress(&load, 200);
 
-    // Past its lease: another must lead before the old leader wakes up, and then it must not serve from its own state.
+    // Past its lease: another must lead before the old leader wakes up, and then it must not serve from its own
+    // state.
     let leader = cluster.leader();
     cluster.nodes[leader].pause();
     back(&cluster, Some(leader), "SIGSTOP of the leader");

@@ -173,7 +173,8 @@ pub struct Piece {
 /// A shared image.
 pub type Snapshot = Arc<dyn Image>;
 
-/// What does not happen: the record type of machines that keep nothing on disk, the timer type of those that set none.
+/// What does not happen: the record type of machines that keep nothing on disk, the timer type of those that set
+/// none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Never {}
 

@@ -370,7 +370,9 @@ macro_rules! wire_struct {
 /// `1 => Name { a, b }`, `2 => Name(a)` or `3 => Name`. Tags are forever: never reuse one.
 #[macro_export]
 macro_rules! wire_enum {
-    ($type:ident { $($tag:literal => $variant:ident $({ $($field:ident),* $(,)? })? $(( $($item:ident),* ))?),* $(,)? }) => {
+    ($type:ident {
+        $($tag:literal => $variant:ident $({ $($field:ident),* $(,)? })? $(( $($item:ident),* ))?),* $(,)?
+    }) => {
         impl $crate::wire::Wire for $type {
             fn encode(&self, out: &mut $crate::wire::Encoder) {
                 match self {

@@ -1,5 +1,5 @@
-//! When to suspect a leader. Timeouts are drawn anew each time, so that two replicas seldom stand at once, and whoever
-//! has heard a leader lately refuses to help replace it (Ongaro's thesis §4.2.3, §9.6).
+//! When to suspect a leader. Timeouts are drawn anew each time, so that two replicas seldom stand at once, and
+//! whoever has heard a leader lately refuses to help replace it (Ongaro's thesis §4.2.3, §9.6).
 
 use std::time::Duration;
 

@@ -18,10 +18,11 @@
 //!
 //! Two things go beyond PROTOCOLS.md A, each with a schedule that breaks the primitive without it:
 //!
-//! - *A renewal repeats a nonce that the grantee gave in its `GuardReply`.* Otherwise: Guard, Renew; Revoke, RevokeReply,
-//!   and the grantor is free; then late duplicates of that Guard and that Renew arrive in this order and are believed.
-//! - *The restart wait covers two leases* where the lease is longer than the guard: a renewal that is out when the grantor
-//!   crashes may be accepted as late as the lease before it ends.
+//! - *A renewal repeats a nonce that the grantee gave in its `GuardReply`.* Otherwise: Guard, Renew; Revoke,
+//!   RevokeReply, and the grantor is free; then late duplicates of that Guard and that Renew arrive in this order
+//!   and are believed.
+//! - *The restart wait covers two leases* where the lease is longer than the guard: a renewal that is out when the
+//!   grantor crashes may be accepted as late as the lease before it ends.
 
 use std::time::Duration;
 

@@ -20,12 +20,27 @@ const STEPS: &[Step] = &[
         name: "lints",
         words: &["cargo", "clippy", "--workspace", "--all-targets", "--quiet", "--", "--deny", "warnings"],
     },
-    Step { name: "tests, the style test and real processes among them", words: &["cargo", "test", "--workspace"] },
+    Step {
+        name: "tests, the style test and real processes among them",
+        words: &["cargo", "test", "--workspace"],
+    },
     Step {
         name: "mutations: every weakened rule is noticed",
-        words: &["cargo", "test", "--package", "quorate-sim", "--features", "mutations", "--test", "mutations"],
+        words: &[
+            "cargo",
+            "test",
+            "--package",
+            "quorate-sim",
+            "--features",
+            "mutations",
+            "--test",
+            "mutations",
+        ],
     },
-    Step { name: "the binary", words: &["cargo", "build", "--profile", "test", "--package", "quorate", "--bins"] },
+    Step {
+        name: "the binary",
+        words: &["cargo", "build", "--profile", "test", "--package", "quorate", "--bins"],
+    },
 ];
 
 /// Counts from the closing lines of test runs.
@@ -62,7 +77,10 @@ pub fn ci() -> ExitCode {
     let budget = [&*binary, "sim", "--protocol", "multipaxos", "--runs", SIM_RUNS];
     let small = [&*binary, "sim", "--protocol", "unreplicated", "--runs", "100"];
     let steps = STEPS.iter().map(|step| (step.name, step.words.to_vec()));
-    let budgets = [("simulator budget: multipaxos", budget.to_vec()), ("simulator budget: unreplicated", small.to_vec())];
+    let budgets = [
+        ("simulator budget: multipaxos", budget.to_vec()),
+        ("simulator budget: unreplicated", small.to_vec()),
+    ];
     for (name, words) in steps.chain(budgets) {
         println!("== {name}: {}", words.join(" "));
         let began = Instant::now();
@@ -102,7 +120,9 @@ mod tests {
     #[test]
     fn closing_lines_of_test_runs_add_up() {
         let mut counts = Counts::default();
-        counts.read("test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 9 filtered out; finished in 0.01s");
+        counts.read(
+            "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 9 filtered out; finished in 0.01s",
+        );
         counts.read("test result: FAILED. 2 passed; 5 failed; 0 ignored; 0 measured; 0 filtered out");
         counts.read("something else: 7 passed");
         assert_eq!((counts.passed, counts.failed, counts.ignored), (5, 5, 1));

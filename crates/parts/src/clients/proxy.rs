@@ -424,8 +424,8 @@ impl<M: Embeds> Machine for LeaderProxy<M> {
             Message::Expired { nonce, session } if nonce == self.nonce && session == self.session => {
                 self.on_expired(cx);
             }
-            // While searching, an answer counts even if another replica has been asked since: round trips may be longer
-            // than the interval between probes.
+            // While searching, an answer counts even if another replica has been asked since: round trips may be
+            // longer than the interval between probes.
             Message::Leader { nonce, leader }
                 if nonce == self.nonce && (self.searching || from == self.target) =>
             {

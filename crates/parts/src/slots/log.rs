@@ -85,8 +85,8 @@ impl SlotLog {
         &mut self.slots[index]
     }
 
-    /// Records a vote. A slot that is chosen keeps its value: only the same can be proposed there again. Returns whether
-    /// the vote is new and has to be persisted.
+    /// Records a vote. A slot that is chosen keeps its value: only the same can be proposed there again. Returns
+    /// whether the vote is new and has to be persisted.
     pub fn vote(&mut self, slot: u64, ballot: Ballot, value: Bytes) -> bool {
         if slot < self.start {
             return false;
@@ -113,8 +113,8 @@ impl SlotLog {
         true
     }
 
-    /// Records that a value is chosen, wherever it comes from. Returns whether the own vote says something else, so that
-    /// the decision has to be persisted.
+    /// Records that a value is chosen, wherever it comes from. Returns whether the own vote says something else, so
+    /// that the decision has to be persisted.
     pub fn choose(&mut self, slot: u64, ballot: Ballot, value: Bytes) -> bool {
         if slot < self.start {
             return false;
@@ -140,8 +140,8 @@ impl SlotLog {
         differs
     }
 
-    /// The leader of `ballot` says that all slots up to `upto` are chosen: so are the own votes of exactly that ballot.
-    /// Returns those that this decided. What is still open must be fetched.
+    /// The leader of `ballot` says that all slots up to `upto` are chosen: so are the own votes of exactly that
+    /// ballot. Returns those that this decided. What is still open must be fetched.
     pub fn commit(&mut self, ballot: Ballot, upto: u64) -> Vec<u64> {
         let upto = upto.min(self.last());
         let mut decided = Vec::new();

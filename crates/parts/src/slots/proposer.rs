@@ -42,8 +42,8 @@ impl Preparation {
         self.tally.missing()
     }
 
-    /// A replica has promised: it knows the slots up to `committed` to be chosen, and has these votes above. The result
-    /// comes with the reply that completes the majority.
+    /// A replica has promised: it knows the slots up to `committed` to be chosen, and has these votes above. The
+    /// result comes with the reply that completes the majority.
     pub fn on_reply(
         &mut self,
         from: NodeId,
@@ -184,8 +184,8 @@ mod tests {
         (0..counter).fold(Ballot::ZERO, |ballot, _| ballot.next(node(id)))
     }
 
-    /// Replies as `node committed votes`, a vote as `slot:ballot:value` with `!` if it is known to be chosen; then what must
-    /// be proposed.
+    /// Replies as `node committed votes`, a vote as `slot:ballot:value` with `!` if it is known to be chosen; then
+    /// what must be proposed.
     #[test]
     fn phase_one_proposes_the_highest_votes_and_fills_holes() {
         let table = "

@@ -16,8 +16,8 @@ pub struct Polling {
 }
 
 impl Replica {
-    /// Somebody is in this ballot. A higher one than the promised is to be promised; what this replica led or stood for
-    /// is over.
+    /// Somebody is in this ballot. A higher one than the promised is to be promised; what this replica led or stood
+    /// for is over.
     pub(super) fn see(&mut self, ballot: Ballot, cx: &mut Context<'_, Self>) {
         self.highest = self.highest.max(ballot);
         // An own ballot is taken by `step_up` alone, once.
@@ -29,7 +29,8 @@ impl Replica {
         }
     }
 
-    /// Promises the wanted ballot, unless a lease to another still binds: then asks for it back, and tries again later.
+    /// Promises the wanted ballot, unless a lease to another still binds: then asks for it back, and tries again
+    /// later.
     pub(super) fn adopt(&mut self, cx: &mut Context<'_, Self>) {
         if self.wanted <= self.promised {
             return;

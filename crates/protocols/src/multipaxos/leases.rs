@@ -9,8 +9,9 @@ use super::replica::{Replica, Role, Timer};
 use super::{Message, Reads};
 
 impl Replica {
-    /// **The read rule.** A local read is linearizable if this is the leader of the promised ballot, has executed whatever
-    /// an earlier ballot may have chosen, and nobody can have been elected since: a majority still promises.
+    /// **The read rule.** A local read is linearizable if this is the leader of the promised ballot, has executed
+    /// whatever an earlier ballot may have chosen, and nobody can have been elected since: a majority still
+    /// promises.
     pub(super) fn may_read_locally(&self, now: Time) -> bool {
         self.takes_requests() && self.believed_until(now).is_some_and(|until| now < until)
     }

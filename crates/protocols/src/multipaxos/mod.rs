@@ -1,8 +1,8 @@
 //! **MultiPaxos** with leader leases: a stable leader, pipelined batches, local linearizable reads.
 //!
 //! Lamport, *Paxos Made Simple* (2001); Chandra, Griesemer, Redstone, *Paxos Made Live* (2007) for master leases;
-//! PROTOCOLS.md A. Words are Lamport's: acceptors promise ballots and vote, a value is chosen when a majority has voted
-//! for it in one ballot.
+//! PROTOCOLS.md A. Words are Lamport's: acceptors promise ballots and vote, a value is chosen when a majority has
+//! voted for it in one ballot.
 //!
 //! | rule (PROTOCOLS.md A) | code |
 //! |---|---|
@@ -17,19 +17,21 @@
 //!
 //! # Decisions
 //!
-//! - *A reply to `Prepare` carries votes above the replier's own commit position only*, and that position. Below, values are
-//!   chosen, and the new leader fetches them from the replier that is furthest. If that one falls silent, the leader
-//!   stands again and learns from others' votes.
-//! - *A new leader takes requests only when it has executed everything that phase 1 found*: before, it does not know which
-//!   commands of a session have been executed.
-//! - *Nobody is disturbed without need*: before a ballot is taken, a `Poll` asks whether a majority misses its leader
-//!   (as Raft's pre-vote), and a leader that does not hear a majority stops leading, so that its followers come to miss it.
-//! - *The restart wait is longer than PROTOCOLS.md says* when the lease is longer than the guard: a renewal that is out may be
-//!   accepted as late as the lease before it ends, so up to two leases may be ahead (see [`quorate_parts::lease`]).
+//! - *A reply to `Prepare` carries votes above the replier's own commit position only*, and that position. Below,
+//!   values are chosen, and the new leader fetches them from the replier that is furthest. If that one falls
+//!   silent, the leader stands again and learns from others' votes.
+//! - *A new leader takes requests only when it has executed everything that phase 1 found*: before, it does not
+//!   know which commands of a session have been executed.
+//! - *Nobody is disturbed without need*: before a ballot is taken, a `Poll` asks whether a majority misses its
+//!   leader (as Raft's pre-vote), and a leader that does not hear a majority stops leading, so that its followers
+//!   come to miss it.
+//! - *The restart wait is longer than PROTOCOLS.md says* when the lease is longer than the guard: a renewal that is
+//!   out may be accepted as late as the lease before it ends, so up to two leases may be ahead (see
+//!   [`quorate_parts::lease`]).
 //! - *Reads without a lease* wait for a slot that is proposed after they came: if it is chosen in this ballot, no
 //!   other leader can have had a write acknowledged before.
-//! - *A snapshot from a peer is installed in memory first.* Until it is on the own disk, the votes it covers stay there:
-//!   they may be the only copies that a later phase 1 finds ([`message::Record::Installed`]).
+//! - *A snapshot from a peer is installed in memory first.* Until it is on the own disk, the votes it covers stay
+//!   there: they may be the only copies that a later phase 1 finds ([`message::Record::Installed`]).
 
 mod ballots;
 mod invariants;
