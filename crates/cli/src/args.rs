@@ -133,6 +133,7 @@ pub struct Endpoints {
         long,
         value_name = "HOST:PORT,…",
         value_delimiter = ',',
+        value_parser = endpoint,
         env = "QUORATE_ENDPOINTS",
         default_value = "127.0.0.1:7101,127.0.0.1:7102,127.0.0.1:7103"
     )]
@@ -227,4 +228,11 @@ pub struct Replay {
 fn duration(text: &str) -> Result<Duration, String> {
     quorate_core::settings::parse_duration(text)
         .ok_or_else(|| "write a duration such as 8s, 500ms or 100us".to_owned())
+}
+
+fn endpoint(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    let fits =
+        text.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+    if fits { Ok(text.to_owned()) } else { Err("write HOST:PORT, such as 127.0.0.1:7101".to_owned()) }
 }

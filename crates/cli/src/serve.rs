@@ -69,8 +69,13 @@ pub fn serve(args: Serve) -> Result<(), Failure> {
     }
     settings.put_all(&args.set).map_err(Failure::wrong)?;
     let protocol = args.protocol.or(file.protocol).unwrap_or_else(|| "multipaxos".to_owned());
-    let node = Node { options, settings, log_json: args.log_json, exit_with_stdin: args.exit_with_stdin };
-    let _site = args.site.or(file.site);
+    let node = Node {
+        options,
+        settings,
+        site: args.site.or(file.site),
+        log_json: args.log_json,
+        exit_with_stdin: args.exit_with_stdin,
+    };
     protocols::with(&protocol, node)?
 }
 
@@ -83,6 +88,7 @@ fn read(path: &Path) -> Result<File, Failure> {
 struct Node {
     options: NodeOptions,
     settings: Settings,
+    site: Option<String>,
     log_json: bool,
     exit_with_stdin: bool,
 }
@@ -93,6 +99,9 @@ impl Visitor for Node {
     fn visit<P: Protocol>(self) -> Self::Out {
         let config = NodeConfig::<P>::new(self.options, self.settings).map_err(Failure::wrong)?;
         log_to_stderr(self.log_json);
+        if let Some(site) = &self.site {
+            tracing::info!(%site, "this node's site");
+        }
         if self.exit_with_stdin {
             std::thread::spawn(stop_with_stdin);
         }

@@ -139,7 +139,8 @@ fn ports(count: u16, base: Option<u16>) -> Result<Vec<(u16, u16)>, Failure> {
         Some(base) => block(base).ok_or_else(|| {
             let (last, peers) = (u32::from(base) + u32::from(count) - 1, u32::from(base) + u32::from(PEER_OFFSET));
             Failure::wrong(format!(
-                "--base-port {base}: some of the ports {base} to {last} and {peers} up are taken; choose another"
+                "--base-port {base}: some of the ports {base} to {last} and from {peers} on are taken, or there are none \
+                 so high; choose another"
             ))
         }),
         None => (0..20)
@@ -155,10 +156,10 @@ fn wait_until_serving(nodes: &mut [Node], stop: &AtomicBool) -> Result<(), Failu
         for node in nodes.iter_mut() {
             if let Some(status) = node.child.try_wait()? {
                 let (id, log) = (node.id, last_lines(&node.log));
-                return Err(Failure::failed(format!(
-                    "node {id} did not start ({}):\n{log}",
-                    describe(status)
-                )));
+                // What is wrong with a node's command line is wrong with ours.
+                let code = if status.code() == Some(2) { 2 } else { 1 };
+                let message = format!("node {id} did not start ({}):\n{log}", describe(status));
+                return Err(Failure { code, message });
             }
         }
         if stop.load(Ordering::Relaxed) {
