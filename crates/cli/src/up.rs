@@ -139,8 +139,8 @@ fn ports(count: u16, base: Option<u16>) -> Result<Vec<(u16, u16)>, Failure> {
         Some(base) => block(base).ok_or_else(|| {
             let (last, peers) = (u32::from(base) + u32::from(count) - 1, u32::from(base) + u32::from(PEER_OFFSET));
             Failure::wrong(format!(
-                "--base-port {base}: some of the ports {base} to {last} and from {peers} on are taken, or there are none \
-                 so high; choose another"
+                "--base-port {base}: some of the ports {base} to {last} and from {peers} on are taken, or there are \
+                 none so high; choose another"
             ))
         }),
         None => (0..20)
