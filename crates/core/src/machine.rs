@@ -135,6 +135,19 @@ pub struct Capabilities {
     pub max_nodes: usize,
 }
 
+impl Capabilities {
+    /// Of a protocol that keeps one log on disks and reads through it. Others say where they differ.
+    pub const LOGGED: Capabilities = Capabilities {
+        total_order: true,
+        multi_key: true,
+        clocks: false,
+        diskless: false,
+        reads: "through the log",
+        min_nodes: 1,
+        max_nodes: NodeId::MAX as usize,
+    };
+}
+
 /// What a replica starts from.
 #[derive(Debug, Clone)]
 pub struct Saved<R> {

@@ -20,12 +20,13 @@ use crate::footprint::Extent;
 use crate::reply::{CommandError, Reply};
 use crate::snapshot::Frozen;
 
-/// The largest string, in bytes. The same at all replicas: whether a command is refused is part of its result.
-pub const VALUE_LIMIT: usize = 512 << 20;
+/// The largest string, in bytes. The same at all replicas: whether a command is refused is part of its result. With
+/// [`REPLY_LIMIT`], below what one message between nodes may carry.
+pub const VALUE_LIMIT: usize = 64 << 20;
 
 /// What the reads of one command may return together, in bytes: a short command that names a large value a thousand
 /// times must not become a reply that no replica can hold.
-pub const REPLY_LIMIT: usize = 1 << 30;
+pub const REPLY_LIMIT: usize = 72 << 20;
 
 /// The key-value state machine. A clone is a snapshot and costs the same for any size.
 #[derive(Clone, Default, PartialEq, Eq)]

@@ -43,6 +43,8 @@ pub struct Intake {
 
 #[derive(Debug, Default)]
 struct Answer {
+    /// Of the writes.
+    session: u64,
     writes: Vec<(u64, Bytes)>,
     reads: Vec<(u64, Bytes)>,
 }
@@ -92,7 +94,7 @@ impl Intake {
             if seq < next {
                 // In the log already; if executed, the answer was lost.
                 if let Verdict::Duplicate(reply) = state.sessions().check(session, seq) {
-                    self.answer(proxy, nonce).writes.push((seq, reply));
+                    self.answer_write((proxy, nonce), session, seq, reply);
                 }
             } else if seq == next && self.builder.bytes() + command.len() <= self.max_bytes {
                 self.builder.push(Entry::Write { session, seq, low, command });
@@ -133,8 +135,8 @@ impl Intake {
                 self.notices.push((proxy, Message::Opened { nonce, session }));
             }
             Effect::Executed { session, seq, reply } => {
-                if let Some(&(proxy, nonce)) = self.routes.get(&session) {
-                    self.answer(proxy, nonce).writes.push((seq, reply));
+                if let Some(&route) = self.routes.get(&session) {
+                    self.answer_write(route, session, seq, reply);
                 }
             }
             Effect::NoSession { session } => {
@@ -148,11 +150,18 @@ impl Intake {
 
     /// A read is served.
     pub fn on_read(&mut self, read: PendingRead, reply: Bytes) {
-        self.answer(read.proxy, read.nonce).reads.push((read.id, reply));
+        self.answers.entry((read.proxy, read.nonce)).or_default().reads.push((read.id, reply));
     }
 
-    fn answer(&mut self, proxy: ProcessId, nonce: u64) -> &mut Answer {
-        self.answers.entry((proxy, nonce)).or_default()
+    fn answer_write(&mut self, route: (ProcessId, u64), session: u64, seq: u64, reply: Bytes) {
+        let answer = self.answers.entry(route).or_default();
+        if answer.session != session && !answer.writes.is_empty() {
+            let (session, writes) = (answer.session, std::mem::take(&mut answer.writes));
+            let message = Message::Answer { nonce: route.1, session, writes, reads: Vec::new() };
+            self.notices.push((route.0, message));
+        }
+        answer.session = session;
+        answer.writes.push((seq, reply));
     }
 
     /// Everything to send, one answer a proxy. Also forgets sessions that the state no longer has.
@@ -163,7 +172,8 @@ impl Intake {
         }
         let mut out = std::mem::take(&mut self.notices);
         while let Some(((proxy, nonce), answer)) = self.answers.pop_first() {
-            out.push((proxy, Message::Answer { nonce, writes: answer.writes, reads: answer.reads }));
+            let Answer { session, writes, reads } = answer;
+            out.push((proxy, Message::Answer { nonce, session, writes, reads }));
         }
         out
     }

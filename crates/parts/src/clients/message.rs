@@ -14,6 +14,9 @@ pub enum Message {
     Answer {
         /// Of the ask.
         nonce: u64,
+        /// The session that the writes belong to: a late answer to an earlier one must not be taken for an answer to
+        /// the same number of this one.
+        session: u64,
         /// Replies to writes, by their number in the session.
         writes: Vec<(u64, Bytes)>,
         /// Replies to reads, by the id the proxy gave them.
@@ -69,7 +72,7 @@ impl Ask {
 wire_struct!(Ask { nonce, session, open, low, writes, reads });
 wire_enum!(Message {
     1 => Ask(ask),
-    2 => Answer { nonce, writes, reads },
+    2 => Answer { nonce, session, writes, reads },
     3 => Opened { nonce, session },
     4 => Expired { nonce, session },
     5 => Leader { nonce, leader },
@@ -79,6 +82,24 @@ wire_enum!(Message {
 pub trait Embeds: quorate_core::Message + From<Message> {
     /// The client conversation's part, if this is one.
     fn into_client(self) -> Option<Message>;
+}
+
+/// Implements [`Embeds`] for a protocol's message enum whose variant `Client` holds the client conversation.
+#[macro_export]
+macro_rules! embed_clients {
+    ($message:ident) => {
+        impl From<$crate::clients::Message> for $message {
+            fn from(message: $crate::clients::Message) -> Self {
+                $message::Client(message)
+            }
+        }
+
+        impl $crate::clients::Embeds for $message {
+            fn into_client(self) -> Option<$crate::clients::Message> {
+                if let $message::Client(message) = self { Some(message) } else { None }
+            }
+        }
+    };
 }
 
 impl Message {

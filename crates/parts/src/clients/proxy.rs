@@ -400,14 +400,16 @@ impl<M: Embeds> Machine for LeaderProxy<M> {
         let (Some(from), Some(message)) = (from.replica(), message.into_client()) else { return };
         let now = cx.now();
         match message {
-            Message::Answer { nonce, writes, reads } if nonce == self.nonce => {
+            Message::Answer { nonce, session, writes, reads } if nonce == self.nonce => {
                 if from == self.target {
                     self.heard = now;
                     self.redirects = 0;
                     self.patience = self.config.patience;
                 }
-                for (seq, reply) in writes {
-                    self.on_write_reply(seq, reply, cx);
+                if session == self.session {
+                    for (seq, reply) in writes {
+                        self.on_write_reply(seq, reply, cx);
+                    }
                 }
                 for (id, reply) in reads {
                     if let Some(read) = self.reads.remove(&id) {

@@ -29,6 +29,22 @@ impl Replica {
         }
     }
 
+    /// Somebody has promised a higher ballot than this replica leads or stands in. That ballot is not promised here:
+    /// its owner has not asked for it, and may have lost it in a crash before it was durable.
+    pub(super) fn on_reject(&mut self, promised: Ballot, cx: &mut Context<'_, Self>) {
+        self.highest = self.highest.max(promised);
+        let proposes = matches!(self.role, Role::Leader(_) | Role::Candidate(_));
+        if !proposes || promised <= self.promised {
+            return;
+        }
+        self.stop_leading(cx);
+        self.watch.forget();
+        if promised.node() == Some(self.me) {
+            // Lost in this replica's own crash: nobody else will ever lead in it.
+            self.step_up(cx);
+        }
+    }
+
     /// Promises the wanted ballot, unless a lease to another still binds: then asks for it back, and tries again
     /// later.
     pub(super) fn adopt(&mut self, cx: &mut Context<'_, Self>) {

@@ -241,7 +241,7 @@ impl Replica {
         if let Role::Leader(leading) = &mut self.role {
             let mut bytes = 0;
             for (slot, proposal) in leading.proposals.open() {
-                if bytes >= PIPELINE_BYTES / 8 {
+                if bytes >= PIPELINE_BYTES {
                     break;
                 }
                 if now.since(proposal.sent) >= RETRANSMIT {

@@ -3,9 +3,8 @@
 use bytes::Bytes;
 use quorate_core::{Release, wire_enum};
 use quorate_parts::ballot::Ballot;
-use quorate_parts::clients::Embeds;
 use quorate_parts::slots::Vote;
-use quorate_parts::{catchup, clients, lease};
+use quorate_parts::{catchup, clients, embed_clients, lease};
 
 /// A message. Numbers are slots unless they say otherwise.
 #[derive(Clone, Debug)]
@@ -162,20 +161,7 @@ impl quorate_core::Message for Message {
     }
 }
 
-impl From<clients::Message> for Message {
-    fn from(message: clients::Message) -> Self {
-        Message::Client(message)
-    }
-}
-
-impl Embeds for Message {
-    fn into_client(self) -> Option<clients::Message> {
-        match self {
-            Message::Client(message) => Some(message),
-            _ => None,
-        }
-    }
-}
+embed_clients!(Message);
 
 /// What an acceptor must remember.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -81,15 +81,8 @@ pub struct Config {
 impl Protocol for MultiPaxos {
     const NAME: &'static str = "multipaxos";
     const PAPER: &'static str = "Lamport, Paxos Made Simple (2001); leader leases";
-    const CAPABILITIES: Capabilities = Capabilities {
-        total_order: true,
-        multi_key: true,
-        clocks: false,
-        diskless: false,
-        reads: "at the leader, under a lease (bounded drift)",
-        min_nodes: 1,
-        max_nodes: 63,
-    };
+    const CAPABILITIES: Capabilities =
+        Capabilities { reads: "at the leader, under a lease (bounded drift)", ..Capabilities::LOGGED };
     type Message = Message;
     type Replica = Replica;
     type Proxy = LeaderProxy<Message>;
@@ -114,7 +107,8 @@ const RETRANSMIT: Duration = Duration::from_millis(200);
 const ANNOUNCE: Duration = Duration::from_millis(5);
 /// A follower waits this long for decisions that are on their way before it asks for them.
 const GRACE: Duration = Duration::from_millis(20);
-/// Bytes that may be proposed and not chosen, and bytes sent again at once.
-const PIPELINE_BYTES: usize = 64 << 20;
+/// Bytes that may be proposed and not chosen, before the last proposal; and bytes sent again at once. With the largest
+/// request they must fit into one message: a `PrepareReply` may have to carry them all.
+const PIPELINE_BYTES: usize = 4 << 20;
 /// An acceptor takes no vote further than this above what it knows to be chosen: it is too far behind to help.
 const MAX_GAP: u64 = 1 << 16;

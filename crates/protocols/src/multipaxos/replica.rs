@@ -182,7 +182,7 @@ impl Machine for Replica {
                 self.on_accept(from, ballot, slot, value, committed, cx);
             }
             Message::AcceptReply { ballot, slots } => self.on_accept_reply(from, ballot, &slots, cx),
-            Message::Reject { promised } => self.see(promised, cx),
+            Message::Reject { promised } => self.on_reject(promised, cx),
             Message::Commit { ballot, committed } => {
                 if self.follow(from, ballot, cx) {
                     self.on_committed(from, ballot, committed, cx);

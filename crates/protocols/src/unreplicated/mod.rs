@@ -3,14 +3,16 @@
 //!
 //! | step | code |
 //! |---|---|
-//! | a write is logged, executed, and answered when it is durable | `on_batch_end`, `Message::release` |
-//! | a read is answered from the state, when the writes it may have seen are durable | the same |
+//! | writes are logged; a message to itself comes back when they are durable | `on_batch_end`, `Message::release` |
+//! | then they are executed and answered | `on_message` |
+//! | reads are answered from the state, which holds nothing that a crash could undo | `on_batch_end` |
+
+use std::collections::VecDeque;
 
 use bytes::Bytes;
 use quorate_core::*;
-use quorate_parts::clients::{Embeds, Intake, LeaderProxy, Message as Client, ProxyConfig};
-use quorate_parts::settings::{self, IntakeConfig};
-use quorate_parts::state::Replicated;
+use quorate_parts::clients::{Intake, LeaderProxy, Message as Client, PendingRead, ProxyConfig};
+use quorate_parts::{embed_clients, settings, settings::IntakeConfig, state::Replicated};
 
 /// See the file comment.
 #[derive(Debug)]
@@ -19,15 +21,7 @@ pub struct Unreplicated;
 impl Protocol for Unreplicated {
     const NAME: &'static str = "unreplicated";
     const PAPER: &'static str = "none: one copy, for comparison";
-    const CAPABILITIES: Capabilities = Capabilities {
-        total_order: true,
-        multi_key: true,
-        clocks: false,
-        diskless: false,
-        reads: "local",
-        min_nodes: 1,
-        max_nodes: 1,
-    };
+    const CAPABILITIES: Capabilities = Capabilities { reads: "local", max_nodes: 1, ..Capabilities::LOGGED };
     type Message = Message;
     type Replica = Replica;
     type Proxy = LeaderProxy<Message>;
@@ -40,37 +34,33 @@ impl Protocol for Unreplicated {
     }
 }
 
-/// Only clients speak.
+/// What the replica hears.
 #[derive(Clone, Debug)]
-pub struct Message {
-    client: Client,
+pub enum Message {
+    /// From and to clients.
+    Client(Client),
+    /// From itself: the slots up to here are durable.
+    Durable(u64),
 }
-wire_struct!(Message { client });
+wire_enum!(Message { 1 => Client(message), 2 => Durable(slot) });
 
 impl quorate_core::Message for Message {
     fn release(&self) -> Release {
-        match self.client {
-            // Promises that what it shows survives a crash.
-            Client::Answer { .. } | Client::Opened { .. } | Client::Expired { .. } => Release::AfterSync,
-            Client::Ask(_) | Client::Leader { .. } => Release::Now,
+        match self {
+            // Shows only what has been executed, and so is durable.
+            Message::Client(_) => Release::Now,
+            Message::Durable(_) => Release::AfterSync,
         }
     }
     fn kind(&self) -> &'static str {
-        self.client.kind()
+        match self {
+            Message::Client(message) => message.kind(),
+            Message::Durable(_) => "Durable",
+        }
     }
 }
 
-impl From<Client> for Message {
-    fn from(client: Client) -> Self {
-        Message { client }
-    }
-}
-
-impl Embeds for Message {
-    fn into_client(self) -> Option<Client> {
-        Some(self.client)
-    }
-}
+embed_clients!(Message);
 
 /// The only replica.
 #[derive(Debug)]
@@ -78,12 +68,18 @@ pub struct Replica {
     config: IntakeConfig,
     state: Replicated,
     intake: Intake,
+    /// Logged and not executed yet: the slots after `state.applied()`.
+    pending: VecDeque<Bytes>,
+    /// Reads of keys whose time is up, until a batch has told the time.
+    waiting: Vec<PendingRead>,
 }
 
 impl Replica {
-    fn execute(&mut self, value: &Bytes, cx: &mut Context<'_, Self>) {
-        let slot = self.state.applied() + 1;
-        self.state.apply(slot, value, |effect| self.intake.on_effect(effect), |fact| cx.note(fact));
+    fn execute(&mut self, upto: u64, cx: &mut Context<'_, Self>) {
+        while let Some(value) = self.pending.pop_front_if(|_| self.state.applied() < upto) {
+            let slot = self.state.applied() + 1;
+            self.state.apply(slot, &value, |effect| self.intake.on_effect(effect), |fact| cx.note(fact));
+        }
     }
 }
 
@@ -92,51 +88,53 @@ impl Machine for Replica {
     type Message = Message;
     type Record = Bytes;
     type Timer = Never;
-
     fn recover(config: IntakeConfig, saved: Saved<Bytes>, cx: &mut Context<'_, Self>) -> Self {
         let state =
             saved.snapshot.map(|image| Replicated::load(&image).expect("an image that was saved loads"));
-        let intake = Intake::new(cx.me(), config.max_bytes);
-        let mut replica = Replica { config, state: state.unwrap_or_default(), intake };
+        let (intake, pending) = (Intake::new(cx.me(), config.max_bytes), saved.records.into());
+        let mut replica =
+            Replica { config, state: state.unwrap_or_default(), intake, pending, waiting: Vec::new() };
         cx.note(|| Fact::Installed { slot: replica.state.applied() });
-        saved.records.iter().for_each(|value| replica.execute(value, cx));
+        replica.execute(u64::MAX, cx);
         // Whoever waits for answers of an earlier life asks again.
         replica.intake.clear();
         replica
     }
-
-    fn on_message(&mut self, from: ProcessId, message: Message, _: &mut Context<'_, Self>) {
-        if let Client::Ask(ask) = message.client {
-            self.intake.on_ask(from, ask, &self.state);
+    fn on_message(&mut self, from: ProcessId, message: Message, cx: &mut Context<'_, Self>) {
+        match message {
+            Message::Client(Client::Ask(ask)) => self.intake.on_ask(from, ask, &self.state),
+            Message::Durable(slot) if from == cx.me() => self.execute(slot, cx),
+            Message::Client(_) | Message::Durable(_) => {}
         }
     }
-
     fn on_timer(&mut self, timer: Never, _: &mut Context<'_, Self>) {
         match timer {}
     }
-
     fn on_batch_end(&mut self, cx: &mut Context<'_, Self>) {
-        let reads = self.intake.take_reads();
-        // Keys expire at log positions only: with one due, a batch that tells time comes first.
-        let mut due = self.state.next_expiry().is_some_and(|at| at <= cx.wall());
-        while self.intake.has_writes() || std::mem::take(&mut due) {
+        let mut reads = std::mem::take(&mut self.waiting);
+        reads.append(&mut self.intake.take_reads());
+        for read in reads {
+            match self.state.read(&read.command, cx.wall()) {
+                Some(reply) => self.intake.on_read(read, reply),
+                None => self.waiting.push(read),
+            }
+        }
+        let mut tell_time = self.pending.is_empty() && !self.waiting.is_empty();
+        while self.intake.has_writes() || std::mem::take(&mut tell_time) {
             let value = self.intake.take_batch(self.config.batch, cx.wall());
             cx.persist(value.clone());
-            self.execute(&value, cx);
+            self.pending.push_back(value);
+            cx.send(cx.me(), Message::Durable(self.state.applied() + self.pending.len() as u64));
         }
-        for read in reads {
-            let reply = self.state.read_now(&read.command);
-            self.intake.on_read(read, reply);
-        }
-        for (proxy, client) in self.intake.flush(&self.state) {
-            cx.send(proxy, Message { client });
+        for (proxy, message) in self.intake.flush(&self.state) {
+            cx.send(proxy, Message::Client(message));
         }
     }
 }
 
 impl quorate_core::Replica for Replica {
     fn save(&self) -> Saved<Bytes> {
-        Saved { restarted: true, snapshot: Some(self.state.freeze()), records: Vec::new() }
+        Saved { restarted: true, snapshot: Some(self.state.freeze()), records: self.pending.clone().into() }
     }
     fn fingerprint(&self) -> (u64, u64) {
         self.state.fingerprint()
