@@ -185,89 +185,65 @@ impl fmt::Display for Faults {
     }
 }
 
+/// A fault that strikes at one instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Strike {
+    /// When; [`moment`](Self::moment) may put it off.
+    pub at: Nanos,
+    /// Its kind.
+    pub kind: Kind,
+    /// Whom it strikes.
+    pub target: Target,
+    /// Whether it waits for a moment at which it hurts more.
+    pub moment: Moment,
+    /// How long it lasts.
+    pub length: Nanos,
+    /// What it does.
+    pub action: Action,
+}
+
 /// Whom a fault strikes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// This host.
     Host(usize),
-    /// Whichever node leads when it strikes; the given one if none does.
+    /// Whichever node leads then; the given host if none does.
     Leader(usize),
 }
 
-/// A fault that strikes at one instant.
+/// When, from its instant on, a fault strikes a node. Most mistakes show only where a fault meets a transition, and
+/// transitions are short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// At once.
+    Now,
+    /// During its next sync, or just after it, when what waited for it is on its way.
+    Sync,
+    /// Just after it has changed its ballot (or term, or view).
+    NewBallot,
+}
+
+/// What a fault does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Cuts links.
-    Cut {
-        /// Which.
-        shape: Shape,
-        /// For how long.
-        length: Nanos,
-        /// Whether messages are held back instead of lost.
-        holds: bool,
-    },
-    /// Slows the links of a host down, in both directions.
-    SlowLinks {
-        /// Whose.
-        target: Target,
-        /// How much.
-        slowness: u64,
-        /// For how long.
-        length: Nanos,
-    },
-    /// Limits the links that leave a host.
-    Bandwidth {
-        /// Whose.
-        target: Target,
-        /// In bytes per second.
-        rate: u64,
-        /// For how long.
-        length: Nanos,
-    },
-    /// Kills a host.
-    Crash {
-        /// Which.
-        target: Target,
-        /// For how long.
-        down: Nanos,
-    },
-    /// Kills all nodes.
-    CrashAll {
-        /// For at least so long; each node stays down up to twice as long.
-        down: Nanos,
-    },
-    /// Stops a process.
-    Pause {
-        /// Which.
-        target: Target,
-        /// For how long.
-        length: Nanos,
-    },
-    /// Slows a disk down.
-    SlowDisk {
-        /// Whose.
-        target: Target,
-        /// How much.
-        slowness: u64,
-        /// For how long.
-        length: Nanos,
-    },
-    /// Fills a disk.
-    FullDisk {
-        /// Whose.
-        target: Target,
-        /// For how long.
-        length: Nanos,
-    },
-    /// Tells a node to hand over, stops it, and starts it again.
-    Drain {
-        /// Which.
-        target: Target,
-        /// From the word to the stop.
-        grace: Nanos,
-        /// For how long it is down.
-        down: Nanos,
-    },
+    /// Cuts links; with `holds`, messages are held back instead of lost.
+    Cut(Shape, bool),
+    /// Multiplies the latency of its links, in both directions.
+    SlowLinks(u64),
+    /// Limits the links that leave it to so many bytes per second.
+    Bandwidth(u64),
+    /// Kills it; it comes back after the fault's length.
+    Crash,
+    /// Kills all nodes. They come back after the fault's length, or up to twice as long.
+    CrashAll,
+    /// Stops the process.
+    Pause,
+    /// Multiplies the latency of its disk.
+    SlowDisk(u64),
+    /// Fills its disk.
+    FullDisk,
+    /// Tells it to hand over, stops it after this long, and starts it again after the fault's length.
+    Drain(Nanos),
 }
 
 /// Which links a partition cuts.
@@ -275,16 +251,16 @@ pub enum Action {
 pub enum Shape {
     /// Between the hosts in this mask and all others, both ways.
     Split(u64),
-    /// Between one host and all others, both ways.
-    Isolate(Target),
-    /// Between two hosts, both ways.
-    Pair(usize, usize),
-    /// Nothing leaves this host.
-    Mute(Target),
-    /// Nothing reaches this host.
-    Deaf(Target),
-    /// From the first to the second only.
-    OneWay(usize, usize),
+    /// Between it and all others, both ways.
+    Isolate,
+    /// Between it and this host, both ways.
+    Pair(usize),
+    /// Nothing leaves it.
+    Mute,
+    /// Nothing reaches it.
+    Deaf,
+    /// From it to this host only.
+    OneWay(usize),
 }
 
 /// Everything a seed has drawn.
@@ -297,7 +273,7 @@ pub struct Plan {
     /// The chance that a process stalls before it acts on an input.
     pub stall: f64,
     /// Faults with their instants, in order of time.
-    pub schedule: Vec<(Nanos, Kind, Action)>,
+    pub schedule: Vec<Strike>,
 }
 
 impl Plan {
@@ -320,7 +296,7 @@ impl Plan {
             }
         }
         // A stable sort: equal instants keep the order of the kinds.
-        plan.schedule.sort_by_key(|(at, _, _)| *at);
+        plan.schedule.sort_by_key(|strike| strike.at);
         plan
     }
 
@@ -330,7 +306,7 @@ impl Plan {
             Kind::Loss => self.noise.loss = chance(&mut draw, &[0.001, 0.01, 0.05, 0.2]),
             Kind::Duplication => self.noise.duplication = chance(&mut draw, &[0.001, 0.01, 0.05, 0.2]),
             Kind::Reordering => self.noise.reordering = chance(&mut draw, &[0.01, 0.1, 0.5]),
-            Kind::Stalls => self.stall = chance(&mut draw, &[0.0002, 0.001, 0.004]),
+            Kind::Stalls => self.stall = chance(&mut draw, &[0.0003, 0.002, 0.01]),
             Kind::TornWrites | Kind::Drift | Kind::WallJumps | Kind::ClocksBeyondBound => {}
             Kind::Partitions
             | Kind::OneWayPartitions
@@ -342,12 +318,12 @@ impl Plan {
             | Kind::SlowDisks
             | Kind::FullDisks
             | Kind::Drains => {
-                let shortest = if kind == Kind::ClusterCrashes { 2 * SECOND } else { SECOND / 3 };
+                let shortest = if kind == Kind::ClusterCrashes { SECOND } else { SECOND / 5 };
                 let interval = shortest << draw.random.range(0..4);
                 let mut at = draw.random.range(0..interval);
                 while at < draw.end {
-                    let action = draw.action(kind);
-                    self.schedule.push((at, kind, action));
+                    let strike = draw.strike(at, kind);
+                    self.schedule.push(strike);
                     at += draw.random.range(interval / 4..interval * 7 / 4);
                 }
             }
@@ -369,62 +345,56 @@ impl Draw {
         self.random.range(0..below) as usize
     }
 
-    fn target(&mut self) -> Target {
-        let host = self.host();
+    fn target(&mut self, host: usize) -> Target {
         if self.random.chance(0.4) { Target::Leader(host) } else { Target::Host(host) }
-    }
-
-    fn node(&mut self) -> Target {
-        let node = self.random.range(0..self.nodes) as usize;
-        if self.random.chance(0.4) { Target::Leader(node) } else { Target::Host(node) }
     }
 
     /// From a few milliseconds to a few seconds, every order of magnitude alike.
     fn length(&mut self) -> Nanos {
-        let scale = *self.random.pick(&[5, 50, 200, 600, 1200, 3000]) * MILLISECOND;
+        let scale = *self.random.pick(&[2, 10, 50, 200, 600, 2000]) * MILLISECOND;
         self.random.range(scale / 2..scale * 3 / 2)
     }
 
-    fn action(&mut self, kind: Kind) -> Action {
+    fn strike(&mut self, at: Nanos, kind: Kind) -> Strike {
         let length = self.length();
+        let moment = *self.random.pick(&[Moment::Now, Moment::Now, Moment::Sync, Moment::NewBallot]);
+        let (host, node) = (self.host(), self.random.range(0..self.nodes) as usize);
+        let action = self.action(kind);
+        // Only nodes have disks and can hand over.
+        let target = match action {
+            Action::SlowDisk(_) | Action::FullDisk | Action::Drain(_) => self.target(node),
+            _ => self.target(host),
+        };
+        Strike { at, kind, target, moment, length, action }
+    }
+
+    fn action(&mut self, kind: Kind) -> Action {
         let holds = self.random.chance(0.3);
         match kind {
             Kind::Partitions => {
                 let shape = match self.random.range(0..4) {
-                    0 | 1 => Shape::Isolate(self.target()),
+                    0 | 1 => Shape::Isolate,
                     2 => Shape::Split(self.random.range(1..1 << self.hosts)),
-                    _ => Shape::Pair(self.host(), self.host()),
+                    _ => Shape::Pair(self.host()),
                 };
-                Action::Cut { shape, length, holds }
+                Action::Cut(shape, holds)
             }
             Kind::OneWayPartitions => {
                 let shape = match self.random.range(0..3) {
-                    0 => Shape::Mute(self.target()),
-                    1 => Shape::Deaf(self.target()),
-                    _ => Shape::OneWay(self.host(), self.host()),
+                    0 => Shape::Mute,
+                    1 => Shape::Deaf,
+                    _ => Shape::OneWay(self.host()),
                 };
-                Action::Cut { shape, length, holds }
+                Action::Cut(shape, holds)
             }
-            Kind::SlowLinks => {
-                let slowness = *self.random.pick(&[5, 30, 200, 1000]);
-                Action::SlowLinks { target: self.target(), slowness, length }
-            }
-            Kind::Bandwidth => {
-                let rate = *self.random.pick(&[2_000, 20_000, 200_000]);
-                Action::Bandwidth { target: self.target(), rate, length }
-            }
-            Kind::Crashes => Action::Crash { target: self.target(), down: length },
-            Kind::ClusterCrashes => Action::CrashAll { down: length },
-            Kind::Pauses => Action::Pause { target: self.target(), length },
-            Kind::SlowDisks => {
-                let slowness = *self.random.pick(&[10, 100, 1000]);
-                Action::SlowDisk { target: self.node(), slowness, length }
-            }
-            Kind::FullDisks => Action::FullDisk { target: self.node(), length },
-            Kind::Drains => {
-                let grace = self.random.range(0..SECOND);
-                Action::Drain { target: self.node(), grace, down: length }
-            }
+            Kind::SlowLinks => Action::SlowLinks(*self.random.pick(&[5, 30, 200, 1000])),
+            Kind::Bandwidth => Action::Bandwidth(*self.random.pick(&[2_000, 20_000, 200_000])),
+            Kind::Crashes => Action::Crash,
+            Kind::ClusterCrashes => Action::CrashAll,
+            Kind::Pauses => Action::Pause,
+            Kind::SlowDisks => Action::SlowDisk(*self.random.pick(&[10, 100, 1000])),
+            Kind::FullDisks => Action::FullDisk,
+            Kind::Drains => Action::Drain(self.random.range(0..SECOND)),
             Kind::Loss
             | Kind::Duplication
             | Kind::Reordering
@@ -464,9 +434,9 @@ mod tests {
             assert_eq!((&same.schedule, same.kinds), (&all.schedule, all.kinds));
             let fewer = Plan::draw(Faults::Only(all.kinds.without(Kind::Crashes)), 3, 5, 10 * SECOND, seed);
             let mut rest = all.schedule.clone();
-            rest.retain(|(_, kind, _)| *kind != Kind::Crashes);
+            rest.retain(|strike| strike.kind != Kind::Crashes);
             assert_eq!(fewer.schedule, rest);
-            assert!(rest.iter().all(|(at, _, _)| *at < 10 * SECOND));
+            assert!(rest.iter().all(|strike| strike.at < 10 * SECOND));
         }
     }
 

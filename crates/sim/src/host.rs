@@ -11,6 +11,7 @@ use quorate_core::{
 
 use crate::clock::Clock;
 use crate::disk::Disk;
+use crate::faults::Moment;
 use crate::queue::Nanos;
 
 /// A machine with what its driver keeps for it.
@@ -142,6 +143,16 @@ impl<P: Protocol> Life<P> {
     }
 }
 
+/// A fault that waits for a moment of a node's life.
+#[derive(Debug)]
+pub(crate) struct Armed {
+    /// In the schedule.
+    pub index: usize,
+    pub moment: Moment,
+    /// The ballot that the node had, for [`Moment::NewBallot`]; `None` if it was down.
+    pub ballot: Option<String>,
+}
+
 /// A process, alive or not.
 pub(crate) struct Host<P: Protocol> {
     /// Which node it is; `None` for a proxy alone.
@@ -160,6 +171,8 @@ pub(crate) struct Host<P: Protocol> {
     pub paused_until: Nanos,
     /// When it last stood still, for whatever reason.
     pub frozen_until: Nanos,
+    /// A fault that waits for its moment.
+    pub armed: Option<Armed>,
     /// Records written since the last checkpoint began.
     pub since_checkpoint: usize,
 }
@@ -178,6 +191,7 @@ impl<P: Protocol> Host<P> {
             epoch: 0,
             paused_until: 0,
             frozen_until: 0,
+            armed: None,
             since_checkpoint: 0,
         }
     }

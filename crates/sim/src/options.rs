@@ -42,7 +42,7 @@ impl Default for Options {
             faults: Faults::Swarm,
             seed: 0,
             runs: 1000,
-            clients: 8,
+            clients: 10,
             duration: Duration::from_secs(8),
             until: None,
             skip: Vec::new(),

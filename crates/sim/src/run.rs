@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use quorate_core::{Configs, Group, NodeId, NodeSet, Protocol, Random, Replica, Settings, SettingsError};
 
-use crate::checkers::{Checker, Panel, Violation};
+use crate::checkers::{Checker, Panel, Violation, linearizability};
 use crate::clock::{Clock, Quality};
 use crate::cluster::{Cluster, Event, Knobs};
 use crate::disk::{Disk, Speed};
@@ -68,13 +68,23 @@ enum Stage {
 /// Runs one seed.
 pub fn run<P: Protocol>(options: &Options, seed: u64, trace: Trace) -> Result<Run, OptionsError> {
     options.check(P::NAME, P::CAPABILITIES)?;
-    let (configs, drift) = configure::<P>(options)?;
+    let mut root = Random::new(seed);
+    let far = root.chance(0.15);
+    let (configs, drift, settings) = configure::<P>(options, far, root.fork())?;
     let end = options.end();
-    let mut cluster = build::<P>(options, seed, trace, configs, drift);
+    let mut cluster = build::<P>(options, root, far, trace, configs, drift);
+    cluster.introduce(seed, &settings);
     if let Err(panic) = panics::catch(|| drive(&mut cluster, end)) {
         cluster.fail("assertion", panic);
     }
     let history = std::mem::take(&mut cluster.work.recorder).finish();
+    if cluster.violation.is_none() {
+        match panics::catch(|| linearizability::check(&history)) {
+            Ok(Ok(())) => {}
+            Ok(Err(found)) => cluster.fail("linearizability", found.to_string()),
+            Err(panic) => cluster.fail("linearizability", panic),
+        }
+    }
     Ok(Run {
         seed,
         virtual_time: cluster.now,
@@ -93,12 +103,59 @@ fn members(nodes: usize) -> NodeSet {
     (1..=nodes as u64).map(|id| NodeId::new(id).expect("few nodes")).collect()
 }
 
-/// The machines' configurations, and the drift that they promise to survive.
-fn configure<P: Protocol>(options: &Options) -> Result<(Configs<P>, f64), SettingsError> {
-    let mut settings = Settings::parse(&options.settings)?;
-    let configs = P::configure(&Group { members: members(options.nodes) }, &mut settings)?;
-    settings.finish()?;
-    Ok((configs, declared_drift(&settings)))
+/// Settings that push a protocol into its corners, where it knows them: little is kept, batched, or under way.
+const CORNERS: &[(f64, &[&str])] = &[
+    (0.2, &["log.retain=0"]),
+    (0.3, &["log.retain=1KiB"]),
+    (0.2, &["batch.entries=1"]),
+    (0.2, &["batch.entries=3"]),
+    (0.2, &["pipeline=1"]),
+    (0.2, &["pipeline=4"]),
+    (0.15, &["reads=log"]),
+];
+
+/// Short waits, for more elections in a run. Not where messages take longer than that.
+const QUICK: &[&str] = &[
+    "heartbeat=10ms",
+    "election.timeout=50ms",
+    "lease.guard=60ms",
+    "lease.duration=100ms",
+    "lease.drift=4ms",
+    "proxy.patience=40ms",
+];
+
+/// The machines' configurations, and the drift that they promise to survive. Each seed draws settings of its own, except
+/// for those that are given.
+fn configure<P: Protocol>(
+    options: &Options,
+    far: bool,
+    mut random: Random,
+) -> Result<(Configs<P>, f64, Vec<String>), SettingsError> {
+    let group = Group { members: members(options.nodes) };
+    let mut given = Settings::parse(&options.settings)?;
+    P::configure(&group, &mut given)?;
+    given.finish()?;
+    let mut words = Vec::new();
+    let quick = (if far { 0.0 } else { 0.5 }, QUICK);
+    for (chance, corner) in CORNERS.iter().chain([&quick]) {
+        let drawn = random.chance(*chance);
+        let known = |word: &&str| given.effective().contains_key(word.split('=').next().unwrap_or_default());
+        if drawn {
+            words.extend(corner.iter().filter(|word| known(word)).map(ToString::to_string));
+        }
+    }
+    // Of two values the later is taken: what is given wins.
+    words.extend(options.settings.iter().cloned());
+    let mut settings = Settings::parse(&words)?;
+    let (configs, settings, words) = match P::configure(&group, &mut settings) {
+        Ok(configs) => (configs, settings, words),
+        // What was drawn does not go together with what is given.
+        Err(_) => {
+            let mut settings = Settings::parse(&options.settings)?;
+            (P::configure(&group, &mut settings)?, settings, options.settings.clone())
+        }
+    };
+    Ok((configs, declared_drift(&settings), words))
 }
 
 /// The bound ρ on clock rates for which the lease settings in force suffice: with rates within 1±ρ, the margin Δ must
@@ -120,14 +177,14 @@ fn declared_drift(settings: &Settings) -> f64 {
 
 fn build<P: Protocol>(
     options: &Options,
-    seed: u64,
+    mut root: Random,
+    far: bool,
     trace: Trace,
     configs: Configs<P>,
     drift: f64,
 ) -> Cluster<P> {
     let (nodes, hosts) = (options.nodes, options.nodes + options.proxies);
     let duration = options.duration.as_nanos() as Nanos;
-    let mut root = Random::new(seed);
     let plan = Plan::draw(options.faults, nodes, hosts, duration, root.u64());
     let mut knobs = root.fork();
     let mut workload = root.fork();
@@ -138,7 +195,7 @@ fn build<P: Protocol>(
         wall_jumps: on(Kind::WallJumps),
         beyond_bound: on(Kind::ClocksBeyondBound),
     };
-    let latencies = latencies(hosts, &mut root.fork());
+    let latencies = latencies(hosts, far, &mut root.fork());
     let network = Network::new(hosts, |from, to| latencies[from][to], plan.noise, root.fork());
     let sync = Latency::LogNormal { median: *knobs.pick(&[50_000, 500_000, 5_000_000]) };
     let speed = Speed { write: Latency::LogNormal { median: 20_000 }, sync };
@@ -171,7 +228,6 @@ fn build<P: Protocol>(
         violation: None,
         healed: false,
         heal_at: options.end(),
-        bound: options.end() + HEALING,
         checkpoints: 0,
         states: Default::default(),
         posts: 0,
@@ -182,8 +238,7 @@ fn build<P: Protocol>(
     cluster
 }
 
-fn latencies(hosts: usize, random: &mut Random) -> Vec<Vec<Latency>> {
-    let far = random.chance(0.15);
+fn latencies(hosts: usize, far: bool, random: &mut Random) -> Vec<Vec<Latency>> {
     let scale = if far { 10 * MILLISECOND } else { *random.pick(&[30_000, 100_000, 500_000]) };
     let mut draw = |from: usize, to: usize| {
         let median = random.range(scale / 2..scale * 2);
@@ -201,9 +256,9 @@ fn schedule<P: Protocol>(cluster: &mut Cluster<P>, options: &Options) {
         let at = cluster.random.range(0..20 * MILLISECOND);
         cluster.queue.push(at, Event::Start { host });
     }
-    for (index, (at, _, _)) in cluster.plan.schedule.iter().enumerate() {
-        if *at < options.end() && !options.skip.contains(&index) {
-            cluster.queue.push(*at, Event::Fault(index));
+    for (index, strike) in cluster.plan.schedule.iter().enumerate() {
+        if strike.at < options.end() && !options.skip.contains(&index) {
+            cluster.queue.push(strike.at, Event::Fault(index));
         }
     }
     for lane in 0..cluster.work.lanes.len() {

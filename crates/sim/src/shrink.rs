@@ -103,7 +103,7 @@ impl<P: Protocol> Search<P> {
     /// Halves first, then quarters, down to single strikes.
     fn drop_strikes(&mut self) {
         let end = self.best.end();
-        let strikes = self.run.plan.schedule.iter().filter(|(at, _, _)| *at < end).count();
+        let strikes = self.run.plan.schedule.iter().filter(|strike| strike.at < end).count();
         let mut chunk = strikes.div_ceil(2);
         while chunk > 0 {
             for first in (0..strikes).step_by(chunk) {

@@ -3,18 +3,25 @@
 //! Every write has bytes of its own, so that checkers can tell writes apart by their digest alone. Keys with expiry
 //! are kept apart: when they expire is the cluster's choice, so their operations are executed and compared between
 //! replicas, but not recorded in the history.
+//!
+//! A write whose outcome is unknown stays open for ever, and to decide a history takes time that doubles with each of
+//! them. So after a few the clients move on to fresh keys, a new *era*; what they left is still read now and then, and
+//! at the end.
 
 use bytes::Bytes;
 use quorate_core::{Random, RequestId};
 use quorate_store::{Command, Condition, Expiry, Single};
 
 use crate::history::{Invocation, Recorder};
-use crate::queue::{MILLISECOND, Nanos, SECOND};
+use crate::queue::{MILLISECOND, Nanos};
 
 /// Operations that each client must complete after everything has healed.
 const QUOTA: u32 = 3;
 /// Failed requests after healing that are excused per client: a session that was lost before shows only now.
 const EXCUSED: u32 = 2;
+
+/// Writes of unknown outcome after which clients move on to fresh keys.
+const ERA_UNKNOWNS: u32 = 6;
 
 const STRINGS: [&str; 3] = ["s0", "s1", "s2"];
 const COUNTERS: [&str; 2] = ["n0", "n1"];
@@ -54,6 +61,8 @@ pub(crate) struct Lane {
     /// Its connection, as the proxy knows it.
     pub stream: u64,
     pub pending: Option<Pending>,
+    /// The era of a recorded write that has not succeeded yet.
+    open_write: Option<u32>,
     random: Random,
     done_since_heal: u32,
     failed_since_heal: u32,
@@ -70,16 +79,28 @@ pub(crate) struct Workload {
     healed: bool,
     unique: u64,
     think: Nanos,
-    reads: f64,
+    mix: Mix,
     requests: u64,
+    era: u32,
+    /// Writes of this era whose outcome is unknown.
+    unknown: u32,
+}
+
+/// What clients of a run ask for.
+#[derive(Clone, Copy, Debug)]
+struct Mix {
+    /// The share of reads.
+    reads: f64,
+    /// Whether some commands touch several keys. The history of keys that are tied together is harder to check.
+    several: bool,
 }
 
 impl Workload {
     /// `clients` clients over `hosts` hosts; together they ask about `operations` times in `duration`.
     pub fn new(clients: usize, hosts: usize, duration: Nanos, random: &mut Random) -> Workload {
-        let operations = random.range(100..500);
+        let operations = random.range(200..3000);
         let think = duration * clients as u64 / operations;
-        let reads = *random.pick(&[0.1, 0.5, 0.5, 0.9]);
+        let mix = Mix { reads: *random.pick(&[0.1, 0.5, 0.5, 0.9]), several: random.chance(0.3) };
         // A client may have several requests under way on one connection.
         let window = *random.pick(&[1, 1, 2, 3]);
         let lanes = (0..clients).map(|client| {
@@ -90,6 +111,7 @@ impl Workload {
                 stream: (client / window) as u64,
                 host: if client % window == 0 { host } else { usize::MAX },
                 pending: None,
+                open_write: None,
                 random,
                 done_since_heal: 0,
                 failed_since_heal: 0,
@@ -109,8 +131,10 @@ impl Workload {
             healed: false,
             unique: 0,
             think,
-            reads,
+            mix,
             requests: 0,
+            era: 0,
+            unknown: 0,
         }
     }
 
@@ -138,7 +162,7 @@ impl Workload {
     /// How long a client waits for a reply.
     pub fn patience(&mut self, lane: usize) -> Nanos {
         let random = &mut self.lanes[lane].random;
-        *random.pick(&[300 * MILLISECOND, SECOND, 2 * SECOND, 4 * SECOND])
+        *random.pick(&[100, 300, 1000, 3000]) * MILLISECOND
     }
 
     /// Connects a lane to another host, perhaps.
@@ -151,8 +175,14 @@ impl Workload {
 
     /// What a lane asks next; `None` when it has done its share.
     pub fn next(&mut self, lane: usize) -> Option<Ask> {
-        let Workload { lanes, healed, unique, reads, .. } = self;
+        let Workload { lanes, healed, unique, mix, era, unknown, .. } = self;
         let lane = &mut lanes[lane];
+        if lane.open_write.take() == Some(*era) {
+            *unknown += 1;
+            if *unknown == ERA_UNKNOWNS {
+                (*era, *unknown) = (*era + 1, 0);
+            }
+        }
         if let Some(script) = &mut lane.script {
             return script.pop().map(|command| Ask { command, recorded: true });
         }
@@ -160,7 +190,16 @@ impl Workload {
             return None;
         }
         *unique += 1;
-        Some(draw(&mut lane.random, *unique, *reads))
+        let mut ask = draw(&mut lane.random, *unique, *mix);
+        if ask.recorded {
+            let writes = !ask.command.is_read_only();
+            // Reads sometimes look at what was left behind.
+            let look_back = *era > 0 && !writes && lane.random.chance(0.2);
+            let of = if look_back { lane.random.range(0..u64::from(*era)) as u32 } else { *era };
+            in_era(&mut ask.command, of);
+            lane.open_write = writes.then_some(*era);
+        }
+        Some(ask)
     }
 
     /// All faults are over.
@@ -171,6 +210,7 @@ impl Workload {
     /// A request of a lane has succeeded.
     pub fn succeeded(&mut self, lane: usize) {
         self.completed += 1;
+        self.lanes[lane].open_write = None;
         self.lanes[lane].done_since_heal += u32::from(self.healed);
     }
 
@@ -201,41 +241,78 @@ impl Workload {
                 host,
                 stream: 1 << 32 | host as u64,
                 pending: None,
+                open_write: None,
                 random: Random::new(host as u64),
                 done_since_heal: 0,
                 failed_since_heal: 0,
-                script: Some(every_key()),
+                script: Some(every_key(self.era)),
             });
         }
         first..self.lanes.len()
     }
 }
 
-fn every_key() -> Vec<Command> {
-    let strings = STRINGS.iter().chain(&COUNTERS).chain(&LISTS);
-    let gets = strings.map(|key| Command::Get { key: text(key) });
-    gets.chain(HASHES.iter().map(|key| Command::HashAll { key: text(key) })).collect()
+fn every_key(last_era: u32) -> Vec<Command> {
+    let mut reads = Vec::new();
+    for era in 0..=last_era {
+        let strings = STRINGS.iter().chain(&COUNTERS).chain(&LISTS);
+        let gets = strings.map(|key| Command::Get { key: text(key) });
+        let all = gets.chain(HASHES.iter().map(|key| Command::HashAll { key: text(key) }));
+        reads.extend(all.map(|mut command| {
+            in_era(&mut command, era);
+            command
+        }));
+    }
+    reads
+}
+
+/// Moves the keys of a command, of the kinds that `draw` makes, into an era. Those of the first keep their names.
+fn in_era(command: &mut Command, era: u32) {
+    if era == 0 {
+        return;
+    }
+    let moved = |key: &mut Bytes| *key = Bytes::from([key, format!(".{era}").as_bytes()].concat());
+    match command {
+        Command::Get { key }
+        | Command::Length { key }
+        | Command::HashAll { key }
+        | Command::HashGet { key, .. }
+        | Command::Put { key, .. }
+        | Command::Increment { key, .. }
+        | Command::Append { key, .. }
+        | Command::HashPut { key, .. }
+        | Command::HashIncrement { key, .. }
+        | Command::HashDelete { key, .. } => moved(key),
+        Command::GetMany { keys } | Command::Exists { keys } | Command::Delete { keys } => {
+            keys.iter_mut().for_each(moved);
+        }
+        Command::PutMany { pairs, .. } => pairs.iter_mut().for_each(|(key, _)| moved(key)),
+        Command::Batch { commands, .. } => commands.iter_mut().for_each(|single| in_era(&mut single.0, era)),
+        other => unreachable!("clients do not ask {other:?}"),
+    }
 }
 
 fn text(key: &'static str) -> Bytes {
     Bytes::from_static(key.as_bytes())
 }
 
-fn draw(random: &mut Random, unique: u64, reads: f64) -> Ask {
+fn draw(random: &mut Random, unique: u64, mix: Mix) -> Ask {
     let pick = |random: &mut Random, keys: &[&'static str]| text(*random.pick(keys));
     if random.chance(0.05) {
         let command = expiring(random, unique);
         return Ask { command, recorded: false };
     }
     let value = Bytes::from(format!("v{unique}"));
-    let command = if random.chance(reads) {
+    let command = if random.chance(mix.reads) {
         match random.range(0..20) {
             0..10 => Command::Get { key: pick(random, &STRINGS) },
             10..13 => Command::Get { key: pick(random, &COUNTERS) },
             13..15 => Command::Get { key: pick(random, &LISTS) },
             15 => Command::HashAll { key: pick(random, &HASHES) },
             16 => Command::HashGet { key: pick(random, &HASHES), fields: FIELDS.map(text).into() },
-            17 => Command::GetMany { keys: vec![pick(random, &STRINGS), pick(random, &COUNTERS)] },
+            17 if mix.several => {
+                Command::GetMany { keys: vec![pick(random, &STRINGS), pick(random, &COUNTERS)] }
+            }
             18 => Command::Length { key: pick(random, &LISTS) },
             _ => Command::Exists { keys: vec![pick(random, &STRINGS)] },
         }
@@ -259,17 +336,21 @@ fn draw(random: &mut Random, unique: u64, reads: f64) -> Ask {
                 let fields = vec![pick(random, &FIELDS), format!("!{unique}").into()];
                 Command::HashDelete { key: pick(random, &HASHES), fields }
             }
-            21 => {
+            21 if mix.several => {
                 let pairs = vec![(text(STRINGS[0]), value.clone()), (text(STRINGS[1]), value)];
                 Command::PutMany { pairs, if_none: random.chance(0.2) }
             }
-            22 => {
+            22 if mix.several => {
                 let read = Single(Command::Get { key: text(STRINGS[1]) });
                 let write = Single(put(text(STRINGS[2]), value, Condition::Always, true));
                 Command::Batch { watched: Vec::new(), commands: vec![read, write] }
             }
-            // Of the wrong kind: refused, everywhere alike.
-            _ => Command::Append { key: pick(random, &HASHES), value },
+            21..23 => put(pick(random, &STRINGS), value, Condition::Always, true),
+            // Mostly of the wrong kind: refused, everywhere alike.
+            _ => {
+                let fields = vec![(pick(random, &FIELDS), value)];
+                Command::HashPut { key: pick(random, &STRINGS), fields, if_absent: false }
+            }
         }
     };
     Ask { command, recorded: true }
@@ -279,9 +360,13 @@ fn put(key: Bytes, value: Bytes, condition: Condition, old: bool) -> Command {
     Command::Put { key, value, condition, expiry: Expiry::Never, old }
 }
 
-/// Unique bytes: a key that never exists goes with it.
+/// Unique bytes: the number goes with it as digits, which are keys that never exist. Two for each key, so that a checker
+/// which follows every key has few to follow, and no key is tied to another.
 fn delete(key: Bytes, unique: u64) -> Command {
-    Command::Delete { keys: vec![key, format!("!{unique}").into()] }
+    let [zero, one] = [b"!0", b"!1"].map(|digit| Bytes::from([digit, &key[..]].concat()));
+    let digits = (0..u64::BITS - unique.leading_zeros()).rev().map(|bit| unique >> bit & 1 == 1);
+    let digits = digits.map(|digit| if digit { one.clone() } else { zero.clone() });
+    Command::Delete { keys: std::iter::once(key.clone()).chain(digits).collect() }
 }
 
 fn expiring(random: &mut Random, unique: u64) -> Command {
@@ -308,13 +393,15 @@ mod tests {
 
     use super::*;
 
+    const MIX: Mix = Mix { reads: 0.5, several: true };
+
     #[test]
     fn every_write_has_bytes_of_its_own() {
         let mut random = Random::new(1);
         let mut seen = BTreeSet::new();
         let (mut writes, mut reads) = (0, 0);
         for unique in 1..5000 {
-            let Ask { command, .. } = draw(&mut random, unique, 0.5);
+            let Ask { command, .. } = draw(&mut random, unique, MIX);
             match command.access() {
                 Access::Read => reads += 1,
                 Access::Write => {
@@ -330,7 +417,7 @@ mod tests {
     fn only_keys_without_expiry_are_recorded() {
         let mut random = Random::new(2);
         for unique in 1..2000 {
-            let Ask { command, recorded } = draw(&mut random, unique, 0.5);
+            let Ask { command, recorded } = draw(&mut random, unique, MIX);
             let expiring = format!("{command:?}").contains("b\"x");
             assert_eq!(expiring, !recorded, "{command:?}");
         }

@@ -27,7 +27,7 @@ impl<P: Protocol> Cluster<P> {
         let Some(Ask { command, recorded }) = self.work.next(lane) else { return };
         let id = self.work.next_id(lane);
         let patience = match self.healed {
-            true => self.bound.saturating_sub(self.now),
+            true => crate::run::HEALING,
             false => self.work.patience(lane),
         };
         let at = &self.hosts[host];

@@ -85,7 +85,13 @@ pub(crate) enum Event<P: Protocol> {
         epoch: u64,
         down: Nanos,
     },
+    /// The instant of a fault.
     Fault(usize),
+    /// The moment of a fault.
+    Act {
+        index: usize,
+        host: usize,
+    },
     /// A lane asks its next request.
     Ask(usize),
     /// A client has waited long enough.
@@ -124,8 +130,6 @@ pub(crate) struct Cluster<P: Protocol> {
     pub healed: bool,
     /// When faults end.
     pub heal_at: Nanos,
-    /// When requests asked after healing give up.
-    pub bound: Nanos,
     pub checkpoints: u64,
     /// Digests of replicas' states by slot.
     pub states: BTreeMap<u64, u64>,
@@ -145,6 +149,14 @@ impl<P: Protocol> Cluster<P> {
             self.trace.line(violation.at, "!", || violation.to_string());
             self.violation = Some(violation);
         }
+    }
+
+    /// Begins the trace with what the seed has drawn.
+    pub fn introduce(&mut self, seed: u64, settings: &[String]) {
+        let kinds: Vec<_> = self.plan.kinds.iter().map(|kind| kind.name()).collect();
+        self.trace.line(0, "seed", || format!("{seed}: faults {}", kinds.join(",")));
+        self.trace.line(0, "seed", || format!("{:?}, {:?}", self.knobs, self.plan.noise));
+        self.trace.line(0, "seed", || format!("settings {}", settings.join(" ")));
     }
 
     /// Lets one event happen.
@@ -187,6 +199,7 @@ impl<P: Protocol> Cluster<P> {
                 }
             }
             Event::Fault(index) => self.strike(index),
+            Event::Act { index, host } => self.act(index, host),
             Event::Ask(lane) => self.ask(lane),
             Event::GiveUp { lane, id } => self.give_up(lane, id),
             Event::Heal => self.heal(),

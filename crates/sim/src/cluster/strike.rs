@@ -3,130 +3,142 @@
 use quorate_core::{Protocol, Replica};
 
 use super::{Cluster, Event};
-use crate::faults::{Action, Shape, Target};
-use crate::host::{Host, Input};
+use crate::faults::{Action, Moment, Shape, Strike, Target};
+use crate::host::{Armed, Host, Input};
 use crate::queue::{MILLISECOND, Nanos};
 
 impl<P: Protocol> Cluster<P> {
-    pub(super) fn leader(&self) -> Option<usize> {
+    fn leader(&self) -> Option<usize> {
         (0..self.nodes).find(|host| {
             let at = &self.hosts[*host];
             at.replica().is_some_and(|replica| replica.status(at.instant(self.now).now).role == "leader")
         })
     }
 
-    pub(super) fn resolve(&self, target: Target) -> usize {
+    fn resolve(&self, target: Target) -> usize {
         match target {
             Target::Host(host) => host,
             Target::Leader(otherwise) => self.leader().unwrap_or(otherwise),
         }
     }
 
+    /// The instant of a fault has come; perhaps it waits for its moment.
     pub(super) fn strike(&mut self, index: usize) {
         if self.healed {
             return;
         }
-        let (_, kind, action) = self.plan.schedule[index];
-        self.trace.line(self.now, "fault", || format!("#{index} {} {action:?}", kind.name()));
+        let strike = self.plan.schedule[index];
+        let host = self.resolve(strike.target);
+        match strike.moment {
+            Moment::Sync | Moment::NewBallot if host < self.nodes => {
+                let ballot = self.ballot(host);
+                self.hosts[host].armed = Some(Armed { index, moment: strike.moment, ballot });
+            }
+            Moment::Now | Moment::Sync | Moment::NewBallot => self.act(index, host),
+        }
+    }
+
+    fn ballot(&self, host: usize) -> Option<String> {
+        let at = &self.hosts[host];
+        Some(at.replica()?.status(at.instant(self.now).now).ballot)
+    }
+
+    /// A sync of this host has begun: a fault may have waited for it.
+    pub(super) fn on_sync(&mut self, host: usize, end: Nanos) {
+        if self.hosts[host].armed.as_ref().is_some_and(|armed| armed.moment == Moment::Sync) {
+            let armed = self.hosts[host].armed.take().expect("it is there");
+            let at = self.random.range(self.now..end + 200_000);
+            self.queue.push(at, Event::Act { index: armed.index, host });
+        }
+    }
+
+    /// A turn of this host is over: its ballot may have changed, and a fault may have waited for that.
+    pub(super) fn on_turn(&mut self, host: usize) {
+        let Some(armed) = &self.hosts[host].armed else { return };
+        if armed.moment != Moment::NewBallot {
+            return;
+        }
+        let (index, ballot) = (armed.index, self.ballot(host));
+        if ballot.is_none() || ballot == self.hosts[host].armed.take().and_then(|armed| armed.ballot) {
+            self.hosts[host].armed = Some(Armed { index, moment: Moment::NewBallot, ballot });
+            return;
+        }
+        // While the change becomes durable, or while what it leads to is under way.
+        let reach = *self.random.pick(&[100_000, MILLISECOND, 10 * MILLISECOND, 100 * MILLISECOND]);
+        let at = self.now + self.random.range(0..reach);
+        self.queue.push(at, Event::Act { index, host });
+    }
+
+    /// A fault strikes a host.
+    pub(super) fn act(&mut self, index: usize, host: usize) {
+        if self.healed {
+            return;
+        }
+        let Strike { kind, length, action, .. } = self.plan.schedule[index];
+        let until = self.now + length;
+        self.trace.line(self.now, "fault", || {
+            let (name, length) = (kind.name(), length / MILLISECOND);
+            format!("#{index} {name} {action:?} at {} for {length} ms", self.hosts[host])
+        });
         match action {
-            Action::Cut { shape, length, holds } => {
+            Action::Cut(shape, holds) => {
                 self.counts.add(kind);
-                self.cut(shape, self.now + length, holds);
+                self.cut(shape, host, until, holds);
             }
-            Action::SlowLinks { target, slowness, length } => {
+            Action::SlowLinks(slowness) => {
                 self.counts.add(kind);
-                let host = self.resolve(target);
                 for other in 0..self.hosts.len() {
-                    self.network.slow(host, other, self.now + length, slowness);
-                    self.network.slow(other, host, self.now + length, slowness);
+                    self.network.slow(host, other, until, slowness);
+                    self.network.slow(other, host, until, slowness);
                 }
             }
-            Action::Bandwidth { target, rate, length } => {
+            Action::Bandwidth(rate) => {
                 self.counts.add(kind);
-                let host = self.resolve(target);
                 for other in 0..self.hosts.len() {
-                    self.network.limit(host, other, self.now + length, rate);
+                    self.network.limit(host, other, until, rate);
                 }
             }
-            Action::Crash { target, down } => {
-                let host = self.resolve(target);
-                if self.hosts[host].life.is_some() {
-                    self.counts.add(kind);
-                    self.crash(host);
-                    self.queue.push(self.now + down, Event::Start { host });
-                }
-            }
-            Action::CrashAll { down } => {
-                self.counts.add(kind);
-                for host in 0..self.nodes {
-                    if self.hosts[host].life.is_some() {
-                        self.crash(host);
-                        let down = self.random.range(down..2 * down);
-                        self.queue.push(self.now + down, Event::Start { host });
-                    }
-                }
-            }
-            Action::Pause { target, length } => {
-                let host = self.resolve(target);
+            Action::Crash => self.crash(host, length),
+            Action::CrashAll => self.crash_all(length),
+            Action::Pause => {
                 let host = &mut self.hosts[host];
                 if host.life.is_some() {
                     self.counts.add(kind);
-                    host.paused_until = host.paused_until.max(self.now + length);
+                    host.paused_until = host.paused_until.max(until);
                     host.frozen_until = host.frozen_until.max(host.paused_until);
                 }
             }
-            Action::SlowDisk { target, slowness, length } => {
+            Action::SlowDisk(slowness) => {
                 self.counts.add(kind);
-                let host = self.resolve(target);
-                self.hosts[host].disk.slow(self.now + length, slowness);
+                self.hosts[host].disk.slow(until, slowness);
             }
-            Action::FullDisk { target, length } => {
-                // Counted when a node runs into it.
-                let host = self.resolve(target);
-                self.hosts[host].disk.fill(self.now + length);
-            }
-            Action::Drain { target, grace, down } => {
-                let host = self.resolve(target);
+            // Counted when a node runs into it.
+            Action::FullDisk => self.hosts[host].disk.fill(until),
+            Action::Drain(grace) => {
                 let Host { life: Some(life), epoch, .. } = &mut self.hosts[host] else { return };
                 if !life.draining {
                     life.draining = true;
                     self.counts.add(kind);
                     life.inbox.push_back(Input::Drain);
-                    self.queue.push(self.now + grace, Event::Stop { host, epoch: *epoch, down });
+                    self.queue.push(self.now + grace, Event::Stop { host, epoch: *epoch, down: length });
                     self.wake(host);
                 }
             }
         }
     }
 
-    pub(super) fn cut(&mut self, shape: Shape, until: Nanos, holds: bool) {
-        let (from_inside, inside): (bool, Box<dyn Fn(usize) -> bool>) = match shape {
-            Shape::Split(mask) => (true, Box::new(move |host| mask >> host & 1 == 1)),
-            Shape::Isolate(target) => {
-                let one = self.resolve(target);
-                (true, Box::new(move |host| host == one))
-            }
-            Shape::Mute(target) => {
-                let one = self.resolve(target);
-                (false, Box::new(move |host| host == one))
-            }
-            Shape::Deaf(target) => {
-                let one = self.resolve(target);
-                (false, Box::new(move |host| host != one))
-            }
-            Shape::Pair(a, b) => {
-                self.network.block(a, b, until, holds);
-                self.network.block(b, a, until, holds);
-                return;
-            }
-            Shape::OneWay(a, b) => {
-                self.network.block(a, b, until, holds);
-                return;
-            }
+    fn cut(&mut self, shape: Shape, host: usize, until: Nanos, holds: bool) {
+        let cuts = |from: usize, to: usize| match shape {
+            Shape::Split(mask) => (mask >> from ^ mask >> to) & 1 == 1,
+            Shape::Isolate => (from == host) != (to == host),
+            Shape::Pair(other) => (from, to) == (host, other) || (to, from) == (host, other),
+            Shape::Mute => from == host,
+            Shape::Deaf => to == host,
+            Shape::OneWay(other) => (from, to) == (host, other),
         };
         for from in 0..self.hosts.len() {
             for to in 0..self.hosts.len() {
-                if inside(from) && !inside(to) || from_inside && !inside(from) && inside(to) {
+                if cuts(from, to) {
                     self.network.block(from, to, until, holds);
                 }
             }
@@ -142,6 +154,7 @@ impl<P: Protocol> Cluster<P> {
         for host in 0..self.hosts.len() {
             let at = &mut self.hosts[host];
             at.disk.heal();
+            at.armed = None;
             at.paused_until = 0;
             at.frozen_until = at.frozen_until.min(self.now);
             match &at.life {

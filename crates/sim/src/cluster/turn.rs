@@ -64,6 +64,7 @@ impl<P: Protocol> Cluster<P> {
         life.turning = false;
         self.hear(host);
         self.flush(host);
+        self.on_turn(host);
         if let Some(life) = &self.hosts[host].life {
             if !life.inbox.is_empty() {
                 self.wake(host);
@@ -253,9 +254,9 @@ impl<P: Protocol> Cluster<P> {
 
     pub(super) fn sync(&mut self, host: usize) {
         let at = &mut self.hosts[host];
-        if let Some(end) = at.disk.start_sync(self.now) {
-            self.queue.push(end, Event::Synced { host, epoch: at.epoch });
-        }
+        let Some(end) = at.disk.start_sync(self.now) else { return };
+        self.queue.push(end, Event::Synced { host, epoch: at.epoch });
+        self.on_sync(host, end);
     }
 
     pub(super) fn set_wake(&mut self, host: usize) {
