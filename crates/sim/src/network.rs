@@ -8,6 +8,10 @@ use quorate_core::Random;
 use crate::faults::{Counts, Kind};
 use crate::queue::{MILLISECOND, Nanos, SECOND};
 
+/// However slow a link is, a message is not under way for longer: what was sent before everything heals must not block
+/// its link for much of the time in which clients must be served again.
+const SLOWEST: Nanos = 2 * SECOND;
+
 /// How long a message takes on a link without faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Latency {
@@ -175,10 +179,10 @@ impl Network {
             }
         }
         let slowness = if link.slow_until > now { link.slowness } else { 1 };
-        let mut arrival = start + link.latency.draw(random) * slowness;
+        let mut arrival = start + (link.latency.draw(random) * slowness).min(SLOWEST);
         if noise.reordering > 0.0 && random.chance(noise.reordering) {
             if arrival < link.last_arrival || random.chance(0.5) {
-                arrival = start + link.latency.draw(random) * slowness * random.range(1..20);
+                arrival = start + (link.latency.draw(random) * slowness * random.range(1..20)).min(SLOWEST);
             }
             counts.add(Kind::Reordering);
         } else {

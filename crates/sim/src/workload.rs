@@ -154,9 +154,9 @@ impl Workload {
     /// How long a lane waits before its next request.
     pub fn pause(&mut self, lane: usize) -> Nanos {
         let think = if self.healed { self.think.min(50 * MILLISECOND) } else { self.think };
-        let random = &mut self.lanes[lane].random;
-        // Bursts and silences.
-        if random.chance(0.6) { random.range(0..MILLISECOND) } else { random.range(0..think * 5 + 1) }
+        let Lane { random, script, .. } = &mut self.lanes[lane];
+        // Bursts and silences; whoever reads everything has much to do.
+        if script.is_some() || random.chance(0.6) { random.range(0..MILLISECOND) } else { random.range(0..think * 5 + 1) }
     }
 
     /// How long a client waits for a reply.

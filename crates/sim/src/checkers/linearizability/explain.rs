@@ -1,18 +1,20 @@
-//! What is wrong with a history: the shortest prefix of it that no store could have produced.
+//! What is wrong with a history: the first reply that cannot be.
 //!
-//! A prefix keeps the calls and returns up to some return; operations that return later have an unknown outcome in it.
-//! Prefixes of linearizable histories are linearizable, so the shortest one that fails is found by halving. Its last
-//! return is the reply that cannot be.
+//! Up to any return, a history can be asked whether some order explains the replies so far, where operations that are
+//! still open may have taken effect, with the replies that they got later, or not yet. Once the answer is no it stays
+//! no, so the first such return is found by probing further and further and then halving. Probes start from the
+//! configurations at which the search got stuck, which is fast; as these may be too few, the result is confirmed
+//! from the start.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use quorate_store::{Command, Reply};
 
-use super::problem::{Event, EventId, Problem, Strings, is_read};
+use super::config::Config;
+use super::problem::{Event, EventId, NEVER, OpId, Problem, Strings};
 use super::search::{Outcome, Search};
 use super::{Partition, Unsupported, key_names};
-use crate::history::Operation;
+use crate::history::{Operation, reply_text};
 
 /// Operations and replies shown, at most.
 const SHOWN: usize = 12;
@@ -51,110 +53,110 @@ impl fmt::Display for Explanation {
             lines.into_iter().try_for_each(|line| writeln!(f, "  {line}"))
         };
         let texts = |operations: &[Operation]| operations.iter().map(Operation::to_string).collect();
-        list("it could have been", self.possible.iter().map(crate::history::reply_text).collect())?;
+        list("it could have been", self.possible.iter().map(reply_text).collect())?;
         list("open at that time, or unknown", texts(&self.open))?;
         list("returned last before", texts(&self.recent))
     }
 }
 
-/// Explains why a partition is not linearizable. No configuration passed `stuck`, so the prefix before it is fine.
-pub fn explain(partition: &Partition<'_>, stuck: EventId, effort: u64) -> Result<Explanation, Unsupported> {
-    let problem = Problem::new(partition, Strings::Blurred)?;
-    let returns: Vec<EventId> = (0..)
+/// Explains why a partition is not linearizable. The search got stuck at an event where these configurations stood.
+pub fn explain(
+    partition: &Partition<'_>,
+    problem: &mut Problem,
+    stuck: EventId,
+    standing: Vec<Config>,
+    effort: u64,
+) -> Result<Explanation, Unsupported> {
+    let returns: Vec<(EventId, OpId)> = (0..)
         .zip(&problem.events)
-        .filter(|(event, what)| matches!(what, Event::Return(_)) && *event >= stuck)
-        .map(|(event, _)| event)
+        .filter_map(|(event, what)| match what {
+            Event::Return(id) if event >= stuck => Some((event, *id)),
+            Event::Return(_) | Event::Call(_) => None,
+        })
         .collect();
-    // Somewhere among `returns` the prefixes begin to fail, mostly near the start: probe at growing distance, then halve.
-    let fails = |at: usize| -> Result<bool, Unsupported> {
-        let prefix = cut(partition, &problem, returns[at]);
+    let mut fails = |at: usize, from: Vec<Config>| {
+        problem.set_horizon(returns[at].0);
         let mut left = effort;
-        let mut problem = Problem::new(&borrow(&prefix), Strings::Blurred)?;
-        Ok(matches!(Search::new(&mut problem, &mut left).run(), Outcome::Stuck(_)))
+        let mut search = Search::new(problem, &mut left);
+        matches!(if from.is_empty() { search.run() } else { search.run_deep(from) }, Outcome::Stuck(_))
     };
-    let (mut good, mut probe) = (0, 0);
-    while probe + 1 < returns.len() && !fails(probe)? {
-        good = probe + 1;
-        probe = 2 * probe + 1;
+    let mut first = first_failure(0, returns.len(), |at| fails(at, standing.clone()));
+    if !fails(first, Vec::new()) {
+        first = first_failure(first, returns.len(), |at| fails(at, Vec::new()));
     }
-    let mut bad = probe.min(returns.len() - 1);
-    while good < bad {
-        let middle = good + (bad - good) / 2;
-        if fails(middle)? {
-            bad = middle;
-        } else {
-            good = middle + 1;
-        }
-    }
-    let event = returns[bad];
-    let Event::Return(culprit) = problem.events[event as usize] else { unreachable!("of the returns") };
-    let origin = problem.op(culprit).origin;
-    let operation = |origin: usize| {
-        let found = partition.iter().find(|(index, _)| *index == origin);
-        found.map(|(_, operation)| (*operation).clone()).unwrap_or_else(|| unreachable!("of this partition"))
+    problem.set_horizon(NEVER);
+
+    let (event, culprit) = returns[first];
+    let operation = |id: OpId| {
+        let origin = problem.op(id).origin;
+        let at = partition.binary_search_by_key(&origin, |(origin, _)| *origin);
+        partition[at.unwrap_or_else(|_| unreachable!("operations come from their partition"))].1.clone()
     };
-    let returned: Vec<_> = problem.events[..event as usize]
+    let returned: Vec<OpId> = problem.events[..event as usize]
         .iter()
         .filter_map(|event| match event {
-            Event::Return(id) => Some(problem.op(*id).origin),
+            Event::Return(id) => Some(*id),
             Event::Call(_) => None,
         })
         .collect();
     let open = problem.open(event).iter().chain(problem.unknown_before(event));
     Ok(Explanation {
-        keys: key_names(problem.model.keys()),
-        culprit: operation(origin),
-        position: origin,
+        keys: key_names(problem),
+        culprit: operation(culprit),
+        position: problem.op(culprit).origin,
         before: returned.len(),
         recent: returned[returned.len().saturating_sub(SHOWN)..].iter().map(|id| operation(*id)).collect(),
-        open: open
-            .filter(|id| **id != culprit)
-            .take(SHOWN)
-            .map(|id| operation(problem.op(*id).origin))
-            .collect(),
-        possible: possible(cut(partition, &problem, event), origin, effort)?,
+        open: open.filter(|id| **id != culprit).take(SHOWN).map(|id| operation(*id)).collect(),
+        possible: possible(partition, event, problem.op(culprit).origin, effort)?,
     })
 }
 
-/// The operations of a partition as they were known at an event of it.
-fn cut(partition: &Partition<'_>, problem: &Problem, event: EventId) -> Vec<(usize, Operation)> {
-    let mut kept: Vec<(usize, Operation)> = Vec::new();
-    let by_origin: BTreeMap<usize, &Operation> = partition.iter().copied().collect();
-    for op in problem.ops.iter().filter(|op| op.call < event) {
-        let mut operation = by_origin[&op.origin].clone();
-        if op.ret > event {
-            operation.returned = None;
-        }
-        if operation.returned.is_some() || !is_read(&operation.command) {
-            kept.push((op.origin, operation));
+/// The first number from `low` on, below `high`, for which `fails`; the last one is known to fail, and once one fails all
+/// that follow do.
+fn first_failure(mut low: usize, high: usize, mut fails: impl FnMut(usize) -> bool) -> usize {
+    let mut step = 1;
+    let mut bad = low;
+    while bad + 1 < high && !fails(bad) {
+        low = bad + 1;
+        bad = (low + step).min(high - 1);
+        step *= 2;
+    }
+    while low < bad {
+        let middle = low + (bad - low) / 2;
+        if fails(middle) {
+            bad = middle;
+        } else {
+            low = middle + 1;
         }
     }
-    kept.sort_by_key(|(origin, _)| *origin);
-    kept
+    low
 }
 
-fn borrow(operations: &[(usize, Operation)]) -> Partition<'_> {
-    operations.iter().map(|(origin, operation)| (*origin, operation)).collect()
-}
-
-/// What the last return of a failing prefix could have replied. The search gets stuck there, with all states that are
-/// possible, if it is given a reply that no state explains.
+/// What the operation that returned at an event could have replied. The search gets stuck there, with some of the states
+/// that are possible, if it is given a reply that no state explains.
 fn possible(
-    mut prefix: Vec<(usize, Operation)>,
+    partition: &Partition<'_>,
+    event: EventId,
     culprit: usize,
     effort: u64,
 ) -> Result<Vec<Reply>, Unsupported> {
-    for (origin, operation) in &mut prefix {
-        if let (true, Some((_, reply))) = (*origin == culprit, &mut operation.returned) {
-            *reply = match operation.command {
-                Command::KindOf { .. } => Reply::Integer(0),
-                _ => Reply::Kind(None),
-            };
-        }
+    let mut partition = partition.clone();
+    let Some((_, operation)) = partition.iter_mut().find(|(origin, _)| *origin == culprit) else {
+        return Ok(Vec::new());
+    };
+    let mut changed = operation.clone();
+    if let Some((_, reply)) = &mut changed.returned {
+        *reply = match changed.command {
+            Command::KindOf { .. } => Reply::Integer(0),
+            _ => Reply::Kind(None),
+        };
     }
-    let mut problem = Problem::new(&borrow(&prefix), Strings::Shown)?;
-    let mut left = effort;
+    *operation = &changed;
+    let mut problem = Problem::new(&partition, Strings::Shown)?;
+    problem.set_horizon(event);
+    // All states would take long, and a few suffice.
+    let mut left = effort.min(1_000_000 + 20 * partition.len() as u64);
     let mut search = Search::new(&mut problem, &mut left);
-    search.run();
+    search.run_deep(vec![Config::initial(search.problem)]);
     Ok(search.possible_replies(SHOWN))
 }

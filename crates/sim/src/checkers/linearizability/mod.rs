@@ -15,9 +15,13 @@
 //! | `search` | the decision, and the argument for each of its shortcuts |
 //! | `explain` | the shortest prefix that fails, and what could have been replied instead |
 
+mod action;
+mod config;
 mod explain;
 mod model;
+mod moves;
 mod problem;
+mod ratchet;
 mod search;
 #[cfg(test)]
 mod tests;
@@ -30,7 +34,8 @@ use thiserror::Error;
 pub use explain::Explanation;
 
 use crate::history::{History, Operation};
-use problem::{Problem, Strings, each_key, is_global, is_read};
+use action::{each_key, each_made_key, is_global, is_read};
+use problem::{Problem, Strings};
 use search::{Outcome, Search};
 
 /// Why a history is not known to be linearizable.
@@ -78,15 +83,17 @@ pub fn check_within(history: &History, effort: u64) -> Result<(), Failure> {
     for partition in &partitions {
         let mut left = effort;
         let mut problem = Problem::new(partition, Strings::Blurred)?;
-        match Search::new(&mut problem, &mut left).run() {
+        let mut search = Search::new(&mut problem, &mut left);
+        match search.run() {
             Outcome::Linearizable => {}
             Outcome::Stuck(event) => {
-                let explanation = explain::explain(partition, event, effort)?;
+                let standing = search.standing().cloned().collect();
+                let explanation = explain::explain(partition, &mut problem, event, standing, effort)?;
                 return Err(Failure::Violation(Box::new(explanation)));
             }
             Outcome::Undecided(event) => {
                 let explained = problem.ops.iter().filter(|op| op.ret < event).count();
-                let (keys, operations) = (key_names(problem.model.keys()), partition.len());
+                let (keys, operations) = (key_names(&problem), partition.len());
                 undecided = undecided.or(Some(Failure::Undecided { keys, explained, operations }));
             }
         }
@@ -105,32 +112,30 @@ fn partition(history: &History) -> Vec<Partition<'_>> {
         history.0.iter().enumerate().filter(move |(_, operation)| told(operation))
     };
     let mut sets = Sets::default();
-    let mut global = None;
+    for (_, operation) in operations() {
+        each_made_key(&operation.command, &mut |key| sets.add(key));
+    }
+    let global = operations().any(|(_, operation)| is_global(&operation.command));
     for (_, operation) in operations() {
         let mut first = None;
         each_key(&operation.command, &mut |key| {
-            let set = sets.of(key);
-            sets.join(*first.get_or_insert(set), set);
+            if let Some(set) = sets.of(key) {
+                sets.join(*first.get_or_insert(set), set);
+            }
         });
-        if is_global(&operation.command) {
-            global = Some(());
-        }
     }
-    let mut partitions: BTreeMap<usize, Partition<'_>> = BTreeMap::new();
+    let mut partitions: BTreeMap<Option<usize>, Partition<'_>> = BTreeMap::new();
     for (index, operation) in operations() {
         let mut set = None;
-        each_key(&operation.command, &mut |key| set = set.or(Some(sets.of(key))));
-        // Operations without keys share a partition of their own, unless all do.
-        let set = match (global, set) {
-            (Some(()), _) | (None, None) => usize::MAX,
-            (None, Some(set)) => sets.root(set),
-        };
+        each_key(&operation.command, &mut |key| set = set.or(sets.of(key)));
+        // Operations on keys that never exist share a partition, unless all operations do.
+        let set = if global { None } else { set.map(|set| sets.root(set)) };
         partitions.entry(set).or_default().push((index, operation));
     }
     partitions.into_values().collect()
 }
 
-/// Union-find over keys.
+/// Union-find over the keys that some operation can bring into being.
 #[derive(Default)]
 struct Sets {
     ids: BTreeMap<Bytes, usize>,
@@ -138,14 +143,15 @@ struct Sets {
 }
 
 impl Sets {
-    fn of(&mut self, key: &Bytes) -> usize {
-        if let Some(id) = self.ids.get(key) {
-            return *id;
+    fn add(&mut self, key: &Bytes) {
+        if !self.ids.contains_key(key) {
+            self.ids.insert(key.clone(), self.parents.len());
+            self.parents.push(self.parents.len());
         }
-        let id = self.parents.len();
-        self.parents.push(id);
-        self.ids.insert(key.clone(), id);
-        id
+    }
+
+    fn of(&self, key: &Bytes) -> Option<usize> {
+        self.ids.get(key).copied()
     }
 
     fn root(&mut self, mut id: usize) -> usize {
@@ -162,15 +168,18 @@ impl Sets {
     }
 }
 
-/// The first few keys, for people.
-fn key_names(keys: &[Bytes]) -> String {
+/// The first few keys of a partition, for people: those that exist at times, or all.
+fn key_names(problem: &Problem) -> String {
     const SHOWN: usize = 4;
+    let all = problem.model.keys();
+    let fertile: Vec<&Bytes> = problem.fertile.iter().map(|key| &all[*key as usize]).collect();
+    let keys = if fertile.is_empty() { all.iter().collect() } else { fertile };
     let names: Vec<String> =
         keys.iter().take(SHOWN).map(|key| format!("\"{}\"", key.escape_ascii())).collect();
     match keys.len() {
         0 => "no key".into(),
-        more if more > SHOWN => format!("keys {} and {} more", names.join(", "), more - SHOWN),
         1 => format!("key {}", names[0]),
+        more if more > SHOWN => format!("keys {} and {} more", names.join(", "), more - SHOWN),
         _ => format!("keys {}", names.join(", ")),
     }
 }

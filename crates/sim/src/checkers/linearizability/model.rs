@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use quorate_store::{CommandError, Condition, Expires, Kind, Reply};
+use quorate_store::{CommandError, Condition, Expires, Kind, Reply, glob};
 
 /// A key of a partition, by its rank in byte order.
 pub type KeyId = u32;
@@ -80,7 +80,7 @@ pub enum Action {
     HashLength(KeyId),
     HashDelete(KeyId, Vec<Bytes>),
     HashIncrement(KeyId, Bytes, i64),
-    Scan { after: Option<Bytes>, limit: u32 },
+    Scan { after: Option<Bytes>, limit: u32, pattern: Option<Bytes> },
     Count,
     RandomKey,
     Clear,
@@ -354,7 +354,10 @@ impl Model {
                 self.change_to(state, *key, Value::Hash(hash), *by == 0);
                 Reply::Integer(sum)
             }
-            Action::Scan { after, limit } => self.scan(after.as_ref(), *limit, expected, state),
+            Action::Scan { after, limit, pattern } => {
+                let pattern = pattern.as_ref().map(|pattern| &pattern[..]);
+                self.scan(after.as_ref(), *limit, pattern, expected, state)
+            }
             Action::Count => Reply::Integer(self.present_keys(state).count() as i64),
             Action::RandomKey => match expected {
                 // Which key a number chooses is the store's affair.
@@ -539,18 +542,19 @@ impl Model {
         &self,
         after: Option<&Bytes>,
         limit: u32,
+        pattern: Option<&[u8]>,
         expected: Option<&Reply>,
         state: &Overlay<'_>,
     ) -> Reply {
         let mut rest = self.present_keys(state).filter(|key| after.is_none_or(|after| *key > after));
-        let keys: Vec<Bytes> = rest.by_ref().take(limit as usize).cloned().collect();
-        let last = keys.last().or(after).cloned();
+        let looked: Vec<&Bytes> = rest.by_ref().take(limit.max(1) as usize).collect();
+        let last = looked.last().map(|key| Bytes::clone(key));
         let next = if rest.next().is_some() { last.clone() } else { None };
+        let matching = looked.iter().filter(|key| pattern.is_none_or(|pattern| glob::matches(pattern, key)));
+        let keys: Vec<Bytes> = matching.map(|key| Bytes::clone(key)).collect();
         // A store that stops at its limit need not know that it is at the end.
         match expected {
-            Some(Reply::Keys { keys: seen, next: on })
-                if keys.len() == limit as usize && *seen == keys && *on == last =>
-            {
+            Some(Reply::Keys { next: on, .. }) if looked.len() == limit as usize && *on == last => {
                 Reply::Keys { keys, next: last }
             }
             _ => Reply::Keys { keys, next },

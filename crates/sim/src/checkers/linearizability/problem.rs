@@ -5,10 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use bytes::Bytes;
-use quorate_store::{Command, CommandError, Expiry, Key, Reply};
+use quorate_store::Reply;
 
 use super::Unsupported;
-use super::model::{Action, Cell, KeyId, Model, Overlay, Value, ValueId, When, integer};
+use super::action::{
+    asks_for_versions, check_reply, compile, each_key, each_made_key, each_single, is_blind, is_global,
+    is_pure, shows,
+};
+use super::model::{Action, Cell, KeyId, Model, Overlay, Value, ValueId, integer};
+use super::ratchet::{self, Ratchet};
 use crate::history::Operation;
 
 /// An operation of a [`Problem`], by the rank of its call.
@@ -29,7 +34,7 @@ pub struct Op {
     pub ret: EventId,
     pub action: Action,
     pub reply: Option<Reply>,
-    /// All keys that it reads or writes, in order.
+    /// All keys that it reads or writes, in order, but for those that never exist.
     pub keys: Rc<[KeyId]>,
     /// It cannot have changed a value: it is a read, or its reply says so.
     pub pure: bool,
@@ -128,11 +133,20 @@ pub struct Problem {
     pub events: Vec<Event>,
     /// Operations of unknown outcome, in order of their calls.
     pub unknown: Vec<OpId>,
+    /// Those of them that are not blind.
+    pub unknown_soft: Vec<OpId>,
+    /// Those of them that touch several keys or depend on versions.
+    pub unknown_wide: Vec<OpId>,
     /// For each event, the call of the oldest operation that is open there and whose outcome is known.
     pub oldest: Vec<EventId>,
     pub watches: Vec<Watch>,
     /// How many known operations are open at once, at most.
     pub slots: usize,
+    /// The last event that counts.
+    pub horizon: EventId,
+    /// The keys that exist at times.
+    pub fertile: BTreeSet<KeyId>,
+    ratchets: BTreeMap<KeyId, Ratchet>,
     watched: Vec<BTreeMap<Bytes, WatchId>>,
     facets: Vec<Facets>,
     /// For each return, the known operations that are open there; indexed by `open_at`.
@@ -151,7 +165,13 @@ impl Problem {
         }
         let keys: Vec<Bytes> = keys.into_iter().collect();
         let ids: BTreeMap<Bytes, KeyId> = keys.iter().cloned().zip(0..).collect();
-        let all: Rc<[KeyId]> = (0..keys.len() as KeyId).collect();
+        let mut fertile = BTreeSet::new();
+        for (_, operation) in operations {
+            each_made_key(&operation.command, &mut |key| {
+                fertile.insert(ids[key]);
+            });
+        }
+        let all: Rc<[KeyId]> = fertile.iter().copied().collect();
         let versioned = operations.iter().any(|(_, operation)| asks_for_versions(&operation.command));
         let mut model = Model::new(keys, versioned);
 
@@ -165,7 +185,7 @@ impl Problem {
             check_reply(&action, reply.as_ref()).map_err(refuse)?;
             let mut mine = BTreeSet::new();
             each_key(&operation.command, &mut |key| {
-                mine.insert(ids[key]);
+                mine.extend(fertile.get(&ids[key]).copied());
             });
             let keys = if is_global(&operation.command) { all.clone() } else { mine.into_iter().collect() };
             let pure = is_pure(&action, reply.as_ref());
@@ -199,9 +219,14 @@ impl Problem {
             ops,
             events,
             unknown: Vec::new(),
+            unknown_soft: Vec::new(),
+            unknown_wide: Vec::new(),
             oldest: Vec::new(),
             watches: Vec::new(),
             slots: 0,
+            horizon: 0,
+            fertile,
+            ratchets: BTreeMap::new(),
             watched: vec![BTreeMap::new(); keys],
             facets: vec![Facets::default(); keys],
             open: Vec::new(),
@@ -212,7 +237,19 @@ impl Problem {
         problem.find_watches();
         problem.find_makers();
         problem.find_classes();
+        problem.set_horizon(NEVER);
         Ok(problem)
+    }
+
+    /// Lets events after this one not count: operations that return later have no reply to explain. If they take effect
+    /// nevertheless, it is with that reply.
+    pub fn set_horizon(&mut self, event: EventId) {
+        self.horizon = event.min(self.events.len() as EventId - 1);
+        self.ratchets = ratchet::find(&self.ops, self.horizon);
+    }
+
+    pub fn ratchet(&self, key: KeyId) -> Option<&Ratchet> {
+        self.ratchets.get(&key)
     }
 
     pub fn op(&self, id: OpId) -> &Op {
@@ -296,6 +333,12 @@ impl Problem {
                     if op.ret == NEVER {
                         op.slot = self.unknown.len() as u32;
                         self.unknown.push(id);
+                        if !op.blind {
+                            self.unknown_soft.push(id);
+                        }
+                        if op.keys.len() > 1 || op.asks {
+                            self.unknown_wide.push(id);
+                        }
                     } else {
                         op.slot = free.pop().unwrap_or(open.len() as u32);
                         open.push(id);
@@ -532,245 +575,4 @@ fn order_events(operations: &[(usize, &Operation)]) -> (Vec<Event>, Vec<usize>) 
         })
         .collect();
     (events, order)
-}
-
-/// Calls `with` for each key that a command names.
-pub fn each_key<'a>(command: &'a Command, with: &mut dyn FnMut(&'a Key)) {
-    match command {
-        Command::Get { key }
-        | Command::GetRange { key, .. }
-        | Command::Length { key }
-        | Command::KindOf { key }
-        | Command::ExpiryOf { key }
-        | Command::Put { key, .. }
-        | Command::Take { key }
-        | Command::Increment { key, .. }
-        | Command::IncrementFloat { key, .. }
-        | Command::Append { key, .. }
-        | Command::SetExpiry { key, .. }
-        | Command::HashPut { key, .. }
-        | Command::HashGet { key, .. }
-        | Command::HashAll { key }
-        | Command::HashLength { key }
-        | Command::HashDelete { key, .. }
-        | Command::HashIncrement { key, .. } => with(key),
-        Command::GetMany { keys }
-        | Command::Exists { keys }
-        | Command::VersionsOf { keys }
-        | Command::Delete { keys } => keys.iter().for_each(with),
-        Command::PutMany { pairs, .. } => pairs.iter().for_each(|(key, _)| with(key)),
-        Command::Scan { .. } | Command::Count | Command::RandomKey { .. } | Command::Clear => {}
-        Command::Batch { watched, commands } => {
-            watched.iter().for_each(|(key, _)| with(key));
-            commands.iter().for_each(|single| each_key(&single.0, with));
-        }
-    }
-}
-
-/// Whether a command reads or writes all keys there are.
-pub fn is_global(command: &Command) -> bool {
-    match command {
-        Command::Scan { .. } | Command::Count | Command::RandomKey { .. } | Command::Clear => true,
-        Command::Batch { commands, .. } => commands.iter().any(|single| is_global(&single.0)),
-        _ => false,
-    }
-}
-
-/// Whether a command never changes anything.
-pub fn is_read(command: &Command) -> bool {
-    match command {
-        Command::Get { .. }
-        | Command::GetMany { .. }
-        | Command::GetRange { .. }
-        | Command::Length { .. }
-        | Command::Exists { .. }
-        | Command::KindOf { .. }
-        | Command::ExpiryOf { .. }
-        | Command::VersionsOf { .. }
-        | Command::HashGet { .. }
-        | Command::HashAll { .. }
-        | Command::HashLength { .. }
-        | Command::Scan { .. }
-        | Command::Count
-        | Command::RandomKey { .. } => true,
-        Command::Put { .. }
-        | Command::PutMany { .. }
-        | Command::Delete { .. }
-        | Command::Take { .. }
-        | Command::Increment { .. }
-        | Command::IncrementFloat { .. }
-        | Command::Append { .. }
-        | Command::SetExpiry { .. }
-        | Command::HashPut { .. }
-        | Command::HashDelete { .. }
-        | Command::HashIncrement { .. }
-        | Command::Clear => false,
-        Command::Batch { commands, .. } => commands.iter().all(|single| is_read(&single.0)),
-    }
-}
-
-fn asks_for_versions(command: &Command) -> bool {
-    use quorate_store::Condition::IfVersion;
-    match command {
-        Command::VersionsOf { .. } | Command::Put { condition: IfVersion(_), .. } => true,
-        Command::Batch { watched, commands } => {
-            !watched.is_empty() || commands.iter().any(|single| asks_for_versions(&single.0))
-        }
-        _ => false,
-    }
-}
-
-pub fn compile(
-    command: &Command,
-    ids: &BTreeMap<Bytes, KeyId>,
-    model: &mut Model,
-) -> Result<Action, &'static str> {
-    let all = |keys: &[Key]| keys.iter().map(|key| ids[key]).collect();
-    Ok(match command {
-        Command::Get { key } => Action::Get(ids[key]),
-        Command::GetMany { keys } => Action::GetMany(all(keys)),
-        Command::GetRange { key, start, end } => Action::GetRange(ids[key], *start, *end),
-        Command::Length { key } => Action::Length(ids[key]),
-        Command::Exists { keys } => Action::Exists(all(keys)),
-        Command::KindOf { key } => Action::KindOf(ids[key]),
-        Command::ExpiryOf { key } => Action::ExpiryOf(ids[key]),
-        Command::VersionsOf { keys } => Action::VersionsOf(all(keys)),
-        Command::Put { expiry: Expiry::In(_) | Expiry::At(_), .. } | Command::SetExpiry { .. } => {
-            return Err("keys that expire are not modelled");
-        }
-        Command::Put { key, value, condition, expiry: Expiry::Never | Expiry::Keep, old } => {
-            let when = When::from(*condition);
-            if *old && matches!(when, When::IfVersion(_)) {
-                return Err(
-                    "a put on a version that asks for the old value does not say whether it happened",
-                );
-            }
-            let value = model.intern(Value::String(value.clone()));
-            Action::Put { key: ids[key], value, when, old: *old }
-        }
-        Command::PutMany { pairs, if_none } => {
-            let mut intern = |value: &Bytes| model.intern(Value::String(value.clone()));
-            let pairs = pairs.iter().map(|(key, value)| (ids[key], intern(value))).collect();
-            Action::PutMany { pairs, if_none: *if_none }
-        }
-        Command::Delete { keys } => Action::Delete(all(keys)),
-        Command::Take { key } => Action::Take(ids[key]),
-        Command::Increment { key, by } => Action::Increment(ids[key], *by),
-        Command::IncrementFloat { .. } => return Err("the text of floating-point sums is not modelled"),
-        Command::Append { key, value } => Action::Append(ids[key], value.clone()),
-        Command::HashPut { key, fields, if_absent } => {
-            Action::HashPut { key: ids[key], fields: fields.clone(), if_absent: *if_absent }
-        }
-        Command::HashGet { key, fields } => Action::HashGet(ids[key], fields.clone()),
-        Command::HashAll { key } => Action::HashAll(ids[key]),
-        Command::HashLength { key } => Action::HashLength(ids[key]),
-        Command::HashDelete { key, fields } => Action::HashDelete(ids[key], fields.clone()),
-        Command::HashIncrement { key, field, by } => Action::HashIncrement(ids[key], field.clone(), *by),
-        Command::Scan { pattern: Some(_), .. } => return Err("patterns are not modelled"),
-        Command::Scan { after, limit, pattern: None } => Action::Scan { after: after.clone(), limit: *limit },
-        Command::Count => Action::Count,
-        Command::RandomKey { .. } => Action::RandomKey,
-        Command::Clear => Action::Clear,
-        Command::Batch { watched, commands } => {
-            let watched = watched.iter().map(|(key, version)| (ids[key], *version)).collect();
-            let actions = commands.iter().map(|single| match &single.0 {
-                Command::Batch { .. } => Err("a batch inside a batch"),
-                command => compile(command, ids, model),
-            });
-            Action::Batch { watched, actions: actions.collect::<Result<_, _>>()? }
-        }
-    })
-}
-
-/// Replies whose reasons the model does not know, and conditions whose outcome nobody knows.
-fn check_reply(action: &Action, reply: Option<&Reply>) -> Result<(), &'static str> {
-    match (action, reply) {
-        (_, Some(Reply::Error(CommandError::TooLarge | CommandError::Malformed))) => {
-            Err("limits of size are not modelled")
-        }
-        (Action::Batch { actions, .. }, Some(Reply::Batch(Some(replies)))) => {
-            actions.iter().zip(replies).try_for_each(|(action, reply)| check_reply(action, Some(reply)))
-        }
-        (Action::Batch { actions, .. }, None)
-            if actions
-                .iter()
-                .any(|action| matches!(action, Action::Put { when: When::IfVersion(_), .. })) =>
-        {
-            Err("a batch of unknown outcome that compares a version has more than one outcome")
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Calls `with` for the action, or for each action of a batch.
-fn each_single(action: &Action, with: &mut dyn FnMut(&Action)) {
-    match action {
-        Action::Batch { actions, .. } => actions.iter().for_each(with),
-        action => with(action),
-    }
-}
-
-/// Whether an action with this reply leaves every value as it is, in every state in which it can have this reply.
-fn is_pure(action: &Action, reply: Option<&Reply>) -> bool {
-    let Some(reply) = reply else { return false };
-    match (action, reply) {
-        (_, Reply::Error(_) | Reply::Skipped) => true,
-        (
-            Action::Get(_)
-            | Action::GetMany(_)
-            | Action::GetRange(..)
-            | Action::Length(_)
-            | Action::Exists(_)
-            | Action::KindOf(_)
-            | Action::ExpiryOf(_)
-            | Action::VersionsOf(_)
-            | Action::HashGet(..)
-            | Action::HashAll(_)
-            | Action::HashLength(_)
-            | Action::Scan { .. }
-            | Action::Count
-            | Action::RandomKey,
-            _,
-        ) => true,
-        (Action::Put { when: When::IfAbsent, old: true, .. }, Reply::Value(old)) => old.is_some(),
-        (Action::Put { when: When::IfPresent, old: true, .. }, Reply::Value(old)) => old.is_none(),
-        (Action::Delete(_) | Action::HashDelete(..), Reply::Integer(0)) => true,
-        (Action::HashPut { if_absent: true, .. }, Reply::Integer(0)) => true,
-        (Action::Take(_), Reply::Value(None)) => true,
-        (Action::Batch { .. }, Reply::Batch(None)) => true,
-        (Action::Batch { actions, .. }, Reply::Batch(Some(replies))) => {
-            actions.len() == replies.len()
-                && actions.iter().zip(replies).all(|(action, reply)| is_pure(action, Some(reply)))
-        }
-        _ => false,
-    }
-}
-
-fn is_blind(action: &Action) -> bool {
-    match action {
-        Action::Put { when: When::Always, old: false, .. }
-        | Action::PutMany { if_none: false, .. }
-        | Action::Clear => true,
-        Action::Batch { watched, actions } => watched.is_empty() && actions.iter().all(is_blind),
-        _ => false,
-    }
-}
-
-/// The strings that a reply shows to have been at keys at some moment of the action.
-fn shows(action: &Action, reply: &Reply, out: &mut Vec<(KeyId, Bytes)>) {
-    match (action, reply) {
-        (
-            Action::Get(key) | Action::Take(key) | Action::Put { key, old: true, .. },
-            Reply::Value(Some(bytes)),
-        ) => out.push((*key, bytes.clone())),
-        (Action::GetMany(keys), Reply::Values(values)) => {
-            for (key, value) in keys.iter().zip(values) {
-                out.extend(value.iter().map(|bytes| (*key, bytes.clone())));
-            }
-        }
-        (Action::Batch { actions, .. }, Reply::Batch(Some(replies))) => {
-            actions.iter().zip(replies).for_each(|(action, reply)| shows(action, reply, out));
-        }
-        _ => {}
-    }
 }

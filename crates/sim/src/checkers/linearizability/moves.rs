@@ -1,0 +1,488 @@
+//! How a forced operation takes effect: the sequences of operations that end with it. The rules are those of
+//! [`search`](super::search).
+
+use std::collections::{BTreeSet, VecDeque};
+
+use super::config::{Bits, Config, Cut, Cuts, State, is_left};
+use super::model::{KeyId, ValueId};
+use super::problem::{Effect, Event, EventId, NEVER, Op, OpId, Problem, WatchId};
+use super::search::Search;
+
+/// A sequence of operations on the way to a forced one.
+#[derive(Clone)]
+struct Path {
+    state: State,
+    done: Bits,
+    used: Bits,
+    cuts: Cuts,
+    /// The operations, in order.
+    ops: Vec<OpId>,
+    /// Keys whose last blind write is in the sequence, and whether an operation on several keys came since.
+    segments: Vec<(KeyId, bool)>,
+}
+
+impl Search<'_> {
+    /// The configurations after the forced return at which this one stands, the most promising first; at least `limit`
+    /// of them, if there are so many.
+    pub fn successors(&mut self, config: &Config, limit: usize) -> Vec<Config> {
+        let Event::Return(forced) = self.problem.events[config.event as usize] else {
+            unreachable!("only returns force anything");
+        };
+        let mut found = Vec::new();
+        let op = self.problem.op(forced);
+        if op.pure || op.blind {
+            self.insert(config, forced, limit, &mut found);
+            if found.len() < limit {
+                self.extend(config, forced, limit, &mut found);
+            }
+        } else {
+            self.extend(config, forced, limit, &mut found);
+            if found.len() < limit {
+                self.insert(config, forced, limit, &mut found);
+            }
+        }
+        for next in &mut found {
+            self.unsee(forced, config.event, &mut next.state);
+        }
+        found
+    }
+
+    /// Sequences that go on from the present state, the shortest first.
+    fn extend(&mut self, config: &Config, forced: OpId, limit: usize, found: &mut Vec<Config>) {
+        let event = config.event;
+        let candidates = self.candidates(config, forced);
+        let slot = self.problem.op(forced).slot;
+        let mut seen = BTreeSet::new();
+        let mut queue = VecDeque::from([Path::new(config)]);
+        while let Some(path) = queue.pop_front() {
+            for &id in &candidates {
+                if found.len() >= limit || *self.effort == 0 {
+                    return;
+                }
+                if !self.is_next(id, &candidates, &path, EventId::MAX) {
+                    continue;
+                }
+                let Some(longer) = self.step(&path, id, event) else { continue };
+                if longer.done.contains(slot) {
+                    if self.is_tight(&longer, forced) {
+                        found.push(longer.into_config(event, slot));
+                    }
+                } else {
+                    let node = (longer.state.cells.clone(), longer.done.clone(), longer.used.clone());
+                    if seen.insert((node, longer.cuts.clone())) {
+                        queue.push_back(longer);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The operations that can be part of a sequence which ends with the forced one, itself first.
+    fn candidates(&self, config: &Config, forced: OpId) -> Vec<OpId> {
+        let mut candidates = vec![forced];
+        let others = match self.aim(config, forced) {
+            Some(others) => others,
+            None => self.near(config, forced),
+        };
+        candidates.extend(others.into_iter().filter(|id| *id != forced));
+        candidates
+    }
+
+    /// Rule 9, if it applies: the other operations that can be part of a sequence.
+    fn aim(&self, config: &Config, forced: OpId) -> Option<Vec<OpId>> {
+        let problem = &*self.problem;
+        let event = config.event;
+        let target = problem.op(forced);
+        let key = target.single()?;
+        let makers = self.makers(config, forced)?;
+        let open = || problem.open(event).iter().copied().filter(|id| left(problem, config, *id));
+        let wide = problem.unknown_wide.iter().copied().filter(|id| left(problem, config, *id));
+        let crosses = |op: &Op| (op.keys.len() > 1 || op.asks) && op.touches(key);
+        if open().chain(wide).any(|id| crosses(problem.op(id))) {
+            return None;
+        }
+        if makers.is_empty() && !target.blind && !self.needs_are_met(forced, &config.state) {
+            return Some(Vec::new());
+        }
+        // What is not blind may still follow the last blind write before; unknown operations only for the sake of others
+        // that see them.
+        let soft = |id: &OpId| !problem.op(*id).blind && problem.op(*id).touches(key);
+        let seen = open().any(|id| id != forced && soft(&id));
+        let known = open().filter(|id| soft(id) && !problem.op(*id).pure);
+        let mut others: Vec<OpId> = makers;
+        others.extend(known);
+        if seen {
+            let unknown = problem.unknown_soft.iter().copied().filter(|id| left(problem, config, *id));
+            others.extend(unknown.filter(soft));
+        }
+        Some(others)
+    }
+
+    /// Rule 8, as far as it can be told beforehand: the other operations that share keys with the forced one, perhaps
+    /// through others.
+    fn near(&self, config: &Config, forced: OpId) -> Vec<OpId> {
+        let problem = &*self.problem;
+        let known = problem.open(config.event).iter();
+        let mut open: Vec<OpId> = known.chain(problem.unknown_before(config.event)).copied().collect();
+        open.retain(|id| left(problem, config, *id));
+        if problem.fertile.len() > 1 {
+            let mut near: BTreeSet<KeyId> = problem.op(forced).keys.iter().copied().collect();
+            let mut before = 0;
+            while near.len() > before {
+                before = near.len();
+                for op in open.iter().map(|id| problem.op(*id)) {
+                    if op.keys.len() > 1 && op.keys.iter().any(|key| near.contains(key)) {
+                        near.extend(op.keys.iter());
+                    }
+                }
+            }
+            open.retain(|id| problem.op(*id).keys.iter().any(|key| near.contains(key)));
+        }
+        open.retain(|id| !problem.op(*id).pure || problem.op(*id).asks);
+        open
+    }
+
+    /// The blind writes of which one must come last before the forced operation on a single key: none if it is blind
+    /// itself, those that bring the string it needs if only blind writes can. `None` if it is otherwise.
+    fn makers(&self, config: &Config, forced: OpId) -> Option<Vec<OpId>> {
+        let problem = &*self.problem;
+        let op = problem.op(forced);
+        if op.blind {
+            return Some(Vec::new());
+        }
+        let watch = problem.watch(*op.needs.first()?);
+        if watch.anyone {
+            return None;
+        }
+        let mut makers = Vec::new();
+        for id in self.recent(&watch.made_by, config.event) {
+            let maker = problem.op(id);
+            if left(problem, config, id) {
+                if !maker.blind {
+                    return None;
+                }
+                makers.push(id);
+            }
+        }
+        Some(makers)
+    }
+
+    fn needs_are_met(&self, id: OpId, state: &State) -> bool {
+        self.problem.op(id).needs.iter().all(|watch| {
+            let watch = self.problem.watch(*watch);
+            state.cells[watch.key as usize].value == watch.value
+        })
+    }
+
+    /// Rule 5: whether an operation is left, and the first of its class to be taken among those called before `before`.
+    fn is_next(&self, id: OpId, candidates: &[OpId], path: &Path, before: EventId) -> bool {
+        let problem = &*self.problem;
+        let op = problem.op(id);
+        let left = |id: OpId| {
+            let op = problem.op(id);
+            let gone = if op.known() { path.done.contains(op.slot) } else { path.used.contains(op.slot) };
+            op.call < before && !gone
+        };
+        if !left(id) {
+            return false;
+        }
+        if op.unique {
+            return true;
+        }
+        // The twin must not be one that could still be inserted where this one could not.
+        let cut = op.single().map(|key| path.cuts.get(key)).unwrap_or_default();
+        let place = |op: &Op| if op.call < cut.free { 2 } else { u32::from(op.call < cut.present) };
+        !candidates.iter().any(|other| {
+            let twin = problem.op(*other);
+            twin.class == op.class
+                && (twin.ret, *other) < (op.ret, id)
+                && left(*other)
+                && (op.blind || place(twin) <= place(op))
+        })
+    }
+
+    /// The sequence with one more operation and all reads that then agree; `None` if it does not fit or leads nowhere.
+    fn step(&mut self, path: &Path, id: OpId, event: EventId) -> Option<Path> {
+        let op = self.problem.op(id);
+        if op.blind {
+            // Rule 3.
+            let hidden = path.segments.iter().any(|(key, crossed)| !crossed && op.touches(*key));
+            // Unknown operations that nobody sees are better left unused.
+            let unseen = path
+                .ops
+                .last()
+                .map(|last| self.problem.op(*last))
+                .is_some_and(|last| !last.known() && last.keys.iter().all(|key| op.touches(*key)));
+            if hidden || unseen {
+                return None;
+            }
+        }
+        let (known, blind, slot) = (op.known(), op.blind, op.slot);
+        *self.effort = self.effort.saturating_sub(1);
+        let effect = self.problem.apply(id, &path.state.cells, &mut self.changes)?;
+        // A blind write hides what was before even if it writes the same.
+        if !known && !blind && effect == Effect::Nothing {
+            return None;
+        }
+        let mut longer = path.clone();
+        longer.ops.push(id);
+        if known {
+            longer.done.insert(slot);
+        } else {
+            longer.used.insert(slot);
+        }
+        self.blur(event);
+        longer.state.set(&self.changes);
+
+        let op = self.problem.op(id);
+        if op.keys.len() > 1 || op.asks {
+            longer.cross(&op.keys);
+        }
+        if op.blind {
+            longer.segments.retain(|(key, _)| !op.touches(*key));
+            longer.segments.extend(op.keys.iter().map(|key| (*key, op.keys.len() > 1)));
+            op.keys.iter().for_each(|key| longer.cuts.set(*key, Cut { free: event, present: event }));
+        } else if op.semiblind {
+            let key = op.keys[0];
+            let free = longer.cuts.get(key).free;
+            longer.cuts.set(key, Cut { free, present: event });
+        }
+        if effect == Effect::Changes {
+            self.read_on(&mut longer, id, event);
+        }
+        let lost = self.risks(id, &path.state, &longer.state);
+        let lost = lost.into_iter().any(|watch| self.is_lost(watch, &longer.state, event, &longer));
+        (!lost && !self.is_past(id, event, &longer)).then_some(longer)
+    }
+
+    /// Rule 7, for the cells that were just changed.
+    fn blur(&mut self, event: EventId) {
+        for (key, cell) in &mut self.changes {
+            cell.value = self.problem.canonical(*key, cell.value, event);
+        }
+    }
+
+    /// Rule 1, after an operation.
+    fn read_on(&mut self, path: &mut Path, after: OpId, event: EventId) {
+        for at in 0..self.problem.open(event).len() {
+            let id = self.problem.open(event)[at];
+            let op = self.problem.op(id);
+            if !op.pure || path.done.contains(op.slot) || !meet(&op.keys, &self.problem.op(after).keys) {
+                continue;
+            }
+            if self.agrees(id, &path.state) {
+                let op = self.problem.op(id);
+                path.done.insert(op.slot);
+                path.ops.push(id);
+                if op.keys.len() > 1 || op.asks {
+                    path.cross(&op.keys);
+                }
+            }
+        }
+    }
+
+    /// Rule 6: the strings that an operation may have made unreachable.
+    fn risks(&self, id: OpId, before: &State, after: &State) -> Vec<WatchId> {
+        let problem = &*self.problem;
+        let op = problem.op(id);
+        let left = op.keys.iter().filter_map(|key| {
+            let (old, new) = (before.cells[*key as usize], after.cells[*key as usize]);
+            if old.value == new.value { None } else { problem.watch_of(*key, old.value) }
+        });
+        left.chain(op.makes.iter().copied()).collect()
+    }
+
+    /// Rule 6: whether a string is not there, still needed, and cannot be made again.
+    fn is_lost(&self, watch: WatchId, state: &State, event: EventId, path: &Path) -> bool {
+        let problem = &*self.problem;
+        let watch = problem.watch(watch);
+        let here = state.cells[watch.key as usize].value == watch.value;
+        let any_left = |ids: &[OpId], last: EventId| {
+            let mut left = self.recent(ids, event).filter(|id| problem.op(*id).ret <= last);
+            left.any(|id| is_left(problem, id, event, &path.done, &path.used))
+        };
+        !here
+            && !watch.anyone
+            && any_left(&watch.needed_by, problem.horizon)
+            && !any_left(&watch.made_by, NEVER)
+    }
+
+    /// Rule 10: whether an operation that is left needs what a key of this operation has left behind.
+    fn is_past(&self, id: OpId, event: EventId, path: &Path) -> bool {
+        let problem = &*self.problem;
+        problem.op(id).keys.iter().any(|key| {
+            let Some(ratchet) = problem.ratchet(*key) else { return false };
+            let value = problem.model.value(path.state.cells[*key as usize].value);
+            let open = problem.open(event).iter().copied().filter(|id| {
+                let op = problem.op(*id);
+                op.single() == Some(*key) && op.ret <= problem.horizon && !path.done.contains(op.slot)
+            });
+            open.chain(ratchet.lowest_after(event)).any(|id| ratchet.is_past(value, problem.op(id)))
+        })
+    }
+
+    /// Of operations in order of their calls, the last ones that may be open at an event or are still to come.
+    fn recent(&self, ids: &[OpId], event: EventId) -> impl Iterator<Item = OpId> {
+        let problem = &*self.problem;
+        let oldest = problem.oldest[event as usize];
+        let start = ids.partition_point(|id| problem.op(*id).call < oldest);
+        // Unknown operations stay open for ever.
+        let unknown = ids[..start].iter().filter(|id| !problem.op(**id).known());
+        ids[start..].iter().rev().chain(unknown).copied()
+    }
+
+    /// Rule 8: whether each operation of a sequence matters to a later one.
+    fn is_tight(&self, path: &Path, forced: OpId) -> bool {
+        let problem = &*self.problem;
+        if problem.fertile.len() <= 1 {
+            return true;
+        }
+        let mut matter: Vec<KeyId> = problem.op(forced).keys.to_vec();
+        let end = path.ops.iter().position(|id| *id == forced).unwrap_or(path.ops.len());
+        for id in path.ops[..end].iter().rev() {
+            let op = problem.op(*id);
+            if op.keys.iter().any(|key| matter.contains(key)) {
+                matter.extend(op.keys.iter());
+            } else if !op.pure {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Sequences that begin with a blind write and are put in before the last one: rule 2.
+    fn insert(&mut self, config: &Config, forced: OpId, limit: usize, found: &mut Vec<Config>) {
+        let event = config.event;
+        let op = self.problem.op(forced);
+        let Some(key) = op.single() else { return };
+        let cut = config.cuts.get(key);
+        if op.call >= cut.present || op.asks {
+            return;
+        }
+        let makers = self.makers(config, forced);
+        let problem = &*self.problem;
+        let mut candidates: Vec<OpId> = problem.open(event).to_vec();
+        match &makers {
+            Some(makers) => {
+                candidates.extend(&problem.unknown_soft);
+                candidates.extend(makers.iter().filter(|id| !problem.op(**id).known()));
+            }
+            None => candidates.extend(problem.unknown_before(cut.present)),
+        }
+        candidates.retain(|id| {
+            let op = problem.op(*id);
+            let inside = op.call < cut.present && op.single() == Some(key) && !op.pure && !op.asks;
+            inside && left(problem, config, *id)
+        });
+        let slot = self.problem.op(forced).slot;
+        let mut seen = BTreeSet::new();
+        let mut queue = VecDeque::from([Path::new(config)]);
+        while let Some(path) = queue.pop_front() {
+            for &id in &candidates {
+                if found.len() >= limit || *self.effort == 0 {
+                    return;
+                }
+                let op = self.problem.op(id);
+                let opens = path.ops.is_empty();
+                let aimed = makers
+                    .as_ref()
+                    .is_none_or(|makers| id == forced || makers.contains(&id) || (path.done.contains(slot)));
+                if op.blind != opens
+                    || (opens && !aimed)
+                    || !self.is_next(id, &candidates, &path, cut.present)
+                {
+                    continue;
+                }
+                let Some(longer) = self.step_inside(&path, id, key, config) else { continue };
+                let node = (longer.state.cells.clone(), longer.done.clone(), longer.used.clone());
+                if !seen.insert(node) {
+                    continue;
+                }
+                if longer.done.contains(slot) && self.closes(&longer, config, key, event) {
+                    let mut closed = longer.clone();
+                    closed.state = config.state.clone();
+                    found.push(closed.into_config(event, slot));
+                }
+                queue.push_back(longer);
+            }
+        }
+    }
+
+    /// As [`step`](Self::step), in a sequence that is put in before a cut.
+    fn step_inside(&mut self, path: &Path, id: OpId, key: KeyId, config: &Config) -> Option<Path> {
+        let (event, before) = (config.event, config.cuts.get(key).present);
+        *self.effort = self.effort.saturating_sub(1);
+        let effect = self.problem.apply(id, &path.state.cells, &mut self.changes)?;
+        let op = self.problem.op(id);
+        if !op.known() && effect == Effect::Nothing && !path.ops.is_empty() {
+            return None;
+        }
+        let mut longer = path.clone();
+        longer.ops.push(id);
+        if op.known() {
+            longer.done.insert(op.slot);
+        } else {
+            longer.used.insert(op.slot);
+        }
+        self.blur(event);
+        longer.state.set(&self.changes);
+        for at in 0..self.problem.open(event).len() {
+            let id = self.problem.open(event)[at];
+            let op = self.problem.op(id);
+            let inside = op.pure && !op.asks && op.call < before && op.single() == Some(key);
+            if inside && !longer.done.contains(op.slot) && self.agrees(id, &longer.state) {
+                longer.done.insert(self.problem.op(id).slot);
+                longer.ops.push(id);
+            }
+        }
+        let mut risks = self.risks(id, &path.state, &longer.state);
+        risks.retain(|watch| self.is_lost(*watch, &longer.state, event, &longer));
+        let lost = risks.into_iter().any(|watch| self.is_lost(watch, &config.state, event, &longer));
+        (!lost).then_some(longer)
+    }
+
+    /// Whether a sequence on a key can stand before the cut, and what it leaves there be lost.
+    fn closes(&self, path: &Path, config: &Config, key: KeyId, event: EventId) -> bool {
+        let cut = config.cuts.get(key);
+        let last = path.ops.iter().map(|id| self.problem.op(*id).call).max();
+        let leaves = path.state.cells[key as usize].value;
+        let fits = leaves != ValueId::ABSENT || last < Some(cut.free);
+        let lost = |watch| self.is_lost(watch, &config.state, event, path);
+        fits && !self.problem.watch_of(key, leaves).is_some_and(lost)
+            && !path.ops.iter().any(|id| self.problem.op(*id).makes.iter().any(|watch| lost(*watch)))
+    }
+}
+
+impl Path {
+    fn new(config: &Config) -> Path {
+        Path {
+            state: config.state.clone(),
+            done: config.done.clone(),
+            used: config.used.clone(),
+            cuts: config.cuts.clone(),
+            ops: Vec::new(),
+            segments: Vec::new(),
+        }
+    }
+
+    fn into_config(mut self, event: EventId, slot: u32) -> Config {
+        self.done.remove(slot);
+        Config { event: event + 1, state: self.state, done: self.done, used: self.used, cuts: self.cuts }
+    }
+
+    fn cross(&mut self, keys: &[KeyId]) {
+        for (key, crossed) in &mut self.segments {
+            *crossed |= keys.contains(key);
+        }
+    }
+}
+
+/// Whether an operation that was called before the event at which a configuration stands can still take effect.
+fn left(problem: &Problem, config: &Config, id: OpId) -> bool {
+    let called = problem.op(id).call < config.event;
+    called && is_left(problem, id, config.event, &config.done, &config.used)
+}
+
+fn meet(a: &[KeyId], b: &[KeyId]) -> bool {
+    a.iter().any(|key| b.binary_search(key).is_ok())
+}
