@@ -1,4 +1,5 @@
-//! One node's durable state: a log of encoded records and the last checkpoint (an image and the records kept with it).
+//! One node's durable state: a log of encoded records and the last checkpoint (an image and the records kept with
+//! it).
 //!
 //! Written is not durable. One sync runs at a time and covers what was written before it started; records that gather
 //! meanwhile share the next one (group commit). A crash keeps everything synced, a random prefix of the rest, and may

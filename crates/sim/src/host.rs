@@ -1,5 +1,5 @@
-//! An operating system process of the cluster: a node (a replica, and the proxy for its own clients), or a proxy alone.
-//! It has a disk and clocks, which survive it, and one life at a time.
+//! An operating system process of the cluster: a node (a replica, and the proxy for its own clients), or a proxy
+//! alone. It has a disk and clocks, which survive it, and one life at a time.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -8,8 +8,8 @@ use quorate_core::Random;
 use crate::faults::{Counts, Kind};
 use crate::queue::{MILLISECOND, Nanos, SECOND};
 
-/// However slow a link is, a message is not under way for longer: what was sent before everything heals must not block
-/// its link for much of the time in which clients must be served again.
+/// However slow a link is, a message is not under way for longer: what was sent before everything heals must not
+/// block its link for much of the time in which clients must be served again.
 const SLOWEST: Nanos = 2 * SECOND;
 
 /// How long a message takes on a link without faults.

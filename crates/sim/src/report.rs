@@ -30,8 +30,9 @@ pub struct Progress {
     pub shrinking: bool,
 }
 
-/// Runs the seeds `options.seed ..` up to `options.runs` of them, and stops at the first violation, shrunk. The caller
-/// measures real time, and may give ranges of seeds to several threads and [`merge`](Summary::merge) the summaries.
+/// Runs the seeds `options.seed ..` up to `options.runs` of them, and stops at the first violation, shrunk. The
+/// caller measures real time, and may give ranges of seeds to several threads and [`merge`](Summary::merge) the
+/// summaries.
 pub fn sim<P: Protocol>(
     options: &Options,
     progress: &mut dyn FnMut(&Progress),

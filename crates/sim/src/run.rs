@@ -124,8 +124,8 @@ const QUICK: &[&str] = &[
     "proxy.patience=40ms",
 ];
 
-/// The machines' configurations, and the drift that they promise to survive. Each seed draws settings of its own, except
-/// for those that are given.
+/// The machines' configurations, and the drift that they promise to survive. Each seed draws settings of its own,
+/// except for those that are given.
 fn configure<P: Protocol>(
     options: &Options,
     far: bool,

@@ -8,11 +8,14 @@ use std::rc::Rc;
 
 use crate::queue::Nanos;
 
+/// Who gets the lines.
+type Sink = Box<dyn FnMut(&str)>;
+
 /// Where a run's events go.
 #[derive(Default)]
 pub struct Trace {
     digest: u64,
-    sink: Option<Box<dyn FnMut(&str)>>,
+    sink: Option<Sink>,
 }
 
 impl fmt::Debug for Trace {

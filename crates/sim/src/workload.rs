@@ -4,9 +4,9 @@
 //! are kept apart: when they expire is the cluster's choice, so their operations are executed and compared between
 //! replicas, but not recorded in the history.
 //!
-//! A write whose outcome is unknown stays open for ever, and to decide a history takes time that doubles with each of
-//! them. So after a few the clients move on to fresh keys, a new *era*; what they left is still read now and then, and
-//! at the end.
+//! A write whose outcome is unknown stays open for ever, and to decide a history takes time that doubles with each
+//! of them. So after a few the clients move on to fresh keys, a new *era*; what they left is still read now and
+//! then, and at the end.
 
 use bytes::Bytes;
 use quorate_core::{Random, RequestId};
@@ -156,7 +156,8 @@ impl Workload {
         let think = if self.healed { self.think.min(50 * MILLISECOND) } else { self.think };
         let Lane { random, script, .. } = &mut self.lanes[lane];
         // Bursts and silences; whoever reads everything has much to do.
-        if script.is_some() || random.chance(0.6) { random.range(0..MILLISECOND) } else { random.range(0..think * 5 + 1) }
+        let limit = if script.is_some() || random.chance(0.6) { MILLISECOND } else { think * 5 + 1 };
+        random.range(0..limit)
     }
 
     /// How long a client waits for a reply.
@@ -297,7 +298,7 @@ fn text(key: &'static str) -> Bytes {
 }
 
 fn draw(random: &mut Random, unique: u64, mix: Mix) -> Ask {
-    let pick = |random: &mut Random, keys: &[&'static str]| text(*random.pick(keys));
+    let pick = |random: &mut Random, keys: &[&'static str]| text(random.pick::<&str>(keys));
     if random.chance(0.05) {
         let command = expiring(random, unique);
         return Ask { command, recorded: false };
@@ -360,8 +361,8 @@ fn put(key: Bytes, value: Bytes, condition: Condition, old: bool) -> Command {
     Command::Put { key, value, condition, expiry: Expiry::Never, old }
 }
 
-/// Unique bytes: the number goes with it as digits, which are keys that never exist. Two for each key, so that a checker
-/// which follows every key has few to follow, and no key is tied to another.
+/// Unique bytes: the number goes with it as digits, which are keys that never exist. Two for each key, so that a
+/// checker which follows every key has few to follow, and no key is tied to another.
 fn delete(key: Bytes, unique: u64) -> Command {
     let [zero, one] = [b"!0", b"!1"].map(|digit| Bytes::from([digit, &key[..]].concat()));
     let digits = (0..u64::BITS - unique.leading_zeros()).rev().map(|bit| unique >> bit & 1 == 1);
@@ -370,7 +371,7 @@ fn delete(key: Bytes, unique: u64) -> Command {
 }
 
 fn expiring(random: &mut Random, unique: u64) -> Command {
-    let key = text(*random.pick(&EXPIRING));
+    let key = text(random.pick::<&str>(&EXPIRING));
     match random.range(0..6) {
         0..3 => Command::Put {
             key,

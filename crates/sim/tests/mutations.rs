@@ -11,8 +11,7 @@ use quorate_sim::{Options, caught};
 const SEEDS: u64 = 2000;
 
 /// Short waits, for more elections in a run; and no leases, so that nobody waits for them.
-const RESTLESS: &[&str] =
-    &["heartbeat=10ms", "election.timeout=50ms", "proxy.patience=40ms", "reads=log"];
+const RESTLESS: &[&str] = &["heartbeat=10ms", "election.timeout=50ms", "proxy.patience=40ms", "reads=log"];
 
 fn assert_caught(mutation: &str, settings: &[&str]) {
     let settings = settings.iter().map(ToString::to_string).collect();
@@ -26,9 +25,8 @@ macro_rules! caught {
     ($($test:ident: $mutation:literal $(with $settings:expr)?;)*) => {$(
         #[test]
         fn $test() {
-            let settings: &[&str] = &[];
-            $(let settings = $settings;)?
-            assert_caught($mutation, settings);
+            let settings: &[&[&str]] = &[$($settings)?];
+            assert_caught($mutation, &settings.concat());
         }
     )*};
 }

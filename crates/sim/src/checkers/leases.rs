@@ -6,10 +6,10 @@
 //!    the first promise ends.
 //! 3. *Exclusion*: the times in which different replicas read from their own state never overlap.
 //!
-//! A promise ends early only when its grantor restates it with an earlier end. A crash of the grantor does not end it:
-//! the restarted grantor remembers nothing and is bound all the same. A crash of the grantee ends its beliefs and
-//! reads, since nobody is left who would act on them. What a replica promises itself does not count: it forgets both
-//! halves at once.
+//! A promise ends early only when its grantor restates it with an earlier end. A crash of the grantor does not end
+//! it: the restarted grantor remembers nothing and is bound all the same. A crash of the grantee ends its beliefs
+//! and reads, since nobody is left who would act on them. What a replica promises itself does not count: it forgets
+//! both halves at once.
 //!
 //! Clocks are asked again each time, so a clock whose rate changes moves the ends of its running leases.
 

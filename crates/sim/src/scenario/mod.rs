@@ -1,5 +1,5 @@
-//! Golden conversations: a small cluster that a text file drives step by step. The file holds what was said and, indented
-//! below each line, what came of it; a change of behaviour is a reviewable change of the file.
+//! Golden conversations: a small cluster that a text file drives step by step. The file holds what was said and,
+//! indented below each line, what came of it; a change of behaviour is a reviewable change of the file.
 //!
 //! ```text
 //! # Comments and empty lines stay where they are.

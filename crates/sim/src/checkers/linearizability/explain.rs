@@ -111,8 +111,8 @@ pub fn explain(
     })
 }
 
-/// The first number from `low` on, below `high`, for which `fails`; the last one is known to fail, and once one fails all
-/// that follow do.
+/// The first number from `low` on, below `high`, for which `fails`; the last one is known to fail, and once one
+/// fails all that follow do.
 fn first_failure(mut low: usize, high: usize, mut fails: impl FnMut(usize) -> bool) -> usize {
     let mut step = 1;
     let mut bad = low;
@@ -132,8 +132,8 @@ fn first_failure(mut low: usize, high: usize, mut fails: impl FnMut(usize) -> bo
     low
 }
 
-/// What the operation that returned at an event could have replied. The search gets stuck there, with some of the states
-/// that are possible, if it is given a reply that no state explains.
+/// What the operation that returned at an event could have replied. The search gets stuck there, with some of the
+/// states that are possible, if it is given a reply that no state explains.
 fn possible(
     partition: &Partition<'_>,
     event: EventId,

@@ -9,6 +9,7 @@
 //! keys of unknown version: both let pass what a stricter model might reject.
 //!
 //! **Opaque strings** stand for strings whose bytes no reply will ever show: see [`Facets`](super::problem::Facets).
+// tidy: long because every command of the store has its sequential meaning here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -198,8 +199,8 @@ impl Model {
         &self.values.items[id.0 as usize]
     }
 
-    /// Executes an action. `expected` guides what the state leaves open (versions only). `None` if the reply is hidden,
-    /// because it would show an opaque string, or if the versions contradict what is expected.
+    /// Executes an action. `expected` guides what the state leaves open (versions only). `None` if the reply is
+    /// hidden, because it would show an opaque string, or if the versions contradict what is expected.
     pub fn execute(
         &mut self,
         action: &Action,

@@ -22,8 +22,8 @@ struct Path {
 }
 
 impl Search<'_> {
-    /// The configurations after the forced return at which this one stands, the most promising first; at least `limit`
-    /// of them, if there are so many.
+    /// The configurations after the forced return at which this one stands, the most promising first; at least
+    /// `limit` of them, if there are so many.
     pub fn successors(&mut self, config: &Config, limit: usize) -> Vec<Config> {
         let Event::Return(forced) = self.problem.events[config.event as usize] else {
             unreachable!("only returns force anything");
@@ -104,8 +104,8 @@ impl Search<'_> {
         if makers.is_empty() && !target.blind && !self.needs_are_met(forced, &config.state) {
             return Some(Vec::new());
         }
-        // What is not blind may still follow the last blind write before; unknown operations only for the sake of others
-        // that see them.
+        // What is not blind may still follow the last blind write before; unknown operations only for the sake of
+        // others that see them.
         let soft = |id: &OpId| !problem.op(*id).blind && problem.op(*id).touches(key);
         let seen = open().any(|id| id != forced && soft(&id));
         let known = open().filter(|id| soft(id) && !problem.op(*id).pure);
@@ -174,7 +174,8 @@ impl Search<'_> {
         })
     }
 
-    /// Rule 5: whether an operation is left, and the first of its class to be taken among those called before `before`.
+    /// Rule 5: whether an operation is left, and the first of its class to be taken among those called before
+    /// `before`.
     fn is_next(&self, id: OpId, candidates: &[OpId], path: &Path, before: EventId) -> bool {
         let problem = &*self.problem;
         let op = problem.op(id);
@@ -201,7 +202,8 @@ impl Search<'_> {
         })
     }
 
-    /// The sequence with one more operation and all reads that then agree; `None` if it does not fit or leads nowhere.
+    /// The sequence with one more operation and all reads that then agree; `None` if it does not fit or leads
+    /// nowhere.
     fn step(&mut self, path: &Path, id: OpId, event: EventId) -> Option<Path> {
         let op = self.problem.op(id);
         if op.blind {

@@ -241,8 +241,8 @@ impl Problem {
         Ok(problem)
     }
 
-    /// Lets events after this one not count: operations that return later have no reply to explain. If they take effect
-    /// nevertheless, it is with that reply.
+    /// Lets events after this one not count: operations that return later have no reply to explain. If they take
+    /// effect nevertheless, it is with that reply.
     pub fn set_horizon(&mut self, event: EventId) {
         self.horizon = event.min(self.events.len() as EventId - 1);
         self.ratchets = ratchet::find(&self.ops, self.horizon);
@@ -544,8 +544,8 @@ impl Suffixes {
 }
 
 /// Sorts calls and returns by time, and operations by their calls. An operation comes before another if it returned
-/// before the other was invoked. Where a return and a call fall on one nanosecond, they count as concurrent; but those
-/// of one client keep the order of the history.
+/// before the other was invoked. Where a return and a call fall on one nanosecond, they count as concurrent; but
+/// those of one client keep the order of the history.
 fn order_events(operations: &[(usize, &Operation)]) -> (Vec<Event>, Vec<usize>) {
     // Within an instant: the calls, the returns, the calls of clients that have just returned, their returns, …
     let mut points = Vec::with_capacity(2 * operations.len());

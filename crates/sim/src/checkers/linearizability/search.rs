@@ -1,19 +1,19 @@
 //! The decision: is there an order of a partition's operations that explains every reply?
 //!
-//! **Just-in-time linearization** (Lowe 2017). Events are taken in order. A *configuration* is what one way of ordering
-//! the operations so far leaves behind: the state, and which of the open operations have taken effect. An operation is
-//! made to take effect only when its return forces it, by the shortest sequences of open operations that end
-//! with it; the search is depth-first over the alternatives, on a stack of its own. The history is linearizable if
-//! and only if some configuration reaches the last event. Everything below only makes this fast; each rule says
-//! why no history changes sides by it.
+//! **Just-in-time linearization** (Lowe 2017). Events are taken in order. A *configuration* is what one way of
+//! ordering the operations so far leaves behind: the state, and which of the open operations have taken effect. An
+//! operation is made to take effect only when its return forces it, by the shortest sequences of open operations
+//! that end with it; the search is depth-first over the alternatives, on a stack of its own. The history is
+//! linearizable if and only if some configuration reaches the last event. Everything below only makes this fast;
+//! each rule says why no history changes sides by it.
 //!
-//! 1. *Reads at once.* An operation that changes nothing takes effect as soon as the state agrees with its reply: taken
-//!    out of any order that explains the rest, it may be put in here.
-//! 2. *Insertion.* A blind write of a key hides what was before it. So a sequence of open operations on that key alone,
-//!    which begins with a blind write, may be put in right before the last blind write on the key, if each of them was
-//!    called before that moment: nothing that came later notices. (Before a deletion that found the key, the
-//!    sequence must leave a value.) The moment is kept as the key's *cut*. An earlier one would not do where
-//!    the last does not, since operations that are open now were open at the last.
+//! 1. *Reads at once.* An operation that changes nothing takes effect as soon as the state agrees with its reply:
+//!    taken out of any order that explains the rest, it may be put in here.
+//! 2. *Insertion.* A blind write of a key hides what was before it. So a sequence of open operations on that key
+//!    alone, which begins with a blind write, may be put in right before the last blind write on the key, if each
+//!    of them was called before that moment: nothing that came later notices. (Before a deletion that found the
+//!    key, the sequence must leave a value.) The moment is kept as the key's *cut*. An earlier one would not do
+//!    where the last does not, since operations that are open now were open at the last.
 //! 3. *No closed segments.* Because of rule 2, a sequence that ends with a forced operation need not
 //!    contain a blind write of a key and then another that hides it, unless an operation on several keys fell in
 //!    between: without the first and all that depends on it, the sequence leaves more to choose from, and they can
@@ -33,9 +33,9 @@
 //! 10. *Ratchets.* Where all writes of a key add to its integer, or append to its string, what it has passed does not
 //!     come back.
 //!
-//! Most histories are decided depth first, along the first alternative nearly all the time. Where that takes too long,
-//! the search starts again breadth first: with the most promising configurations only, which may find a way, and at last
-//! with all of them that are not dominated, which decides.
+//! Most histories are decided depth first, along the first alternative nearly all the time. Where that takes too
+//! long, the search starts again breadth first: with the most promising configurations only, which may find a way,
+//! and at last with all of them that are not dominated, which decides.
 
 use std::collections::BTreeMap;
 
@@ -74,8 +74,8 @@ const CONFIG_COST: u64 = 16;
 /// less, by far.
 const DEEP_EFFORT: (u64, u64) = (1_000_000, 50);
 
-/// How many configurations are followed at once when the search goes broad, in one attempt after the other. The last one
-/// is complete.
+/// How many configurations are followed at once when the search goes broad, in one attempt after the other. The
+/// last one is complete.
 const WIDTHS: [usize; 3] = [30, 500, usize::MAX];
 
 /// A configuration still to be followed.
@@ -139,8 +139,8 @@ impl<'a> Search<'a> {
     }
 
     /// Breadth first: all configurations that can stand at an event, and then the next event. Nothing that another
-    /// dominates is ever followed, so this is the way to prove that there is no way. Where more than `width` stand, only
-    /// the most promising are followed; then nothing is proved by getting stuck.
+    /// dominates is ever followed, so this is the way to prove that there is no way. Where more than `width` stand,
+    /// only the most promising are followed; then nothing is proved by getting stuck.
     pub fn run_broad(&mut self, mut initial: Config, width: usize) -> Outcome {
         self.seen.clear();
         self.furthest = 0;
@@ -195,8 +195,8 @@ impl<'a> Search<'a> {
         self.seen.range((at, 0)..=(at, u64::MAX)).flat_map(|(_, configs)| configs)
     }
 
-    /// After a search that got stuck: replies that the operation whose return could not be explained might have given,
-    /// at once or after one other operation.
+    /// After a search that got stuck: replies that the operation whose return could not be explained might have
+    /// given, at once or after one other operation.
     pub fn possible_replies(&mut self, limit: usize) -> Vec<Reply> {
         let at = self.furthest;
         let Some(&Event::Return(forced)) = self.problem.events.get(at as usize) else { return Vec::new() };

@@ -1,5 +1,6 @@
 //! Histories that must be accepted and histories that must be rejected; agreement with a search through all orders;
 //! large histories.
+// tidy: long because one table of histories, accepted and rejected.
 
 use bytes::Bytes;
 use quorate_core::{Random, Wall};
@@ -503,7 +504,8 @@ impl Mix {
     ]);
 }
 
-/// The real store, which many clients use at once, each operation taking effect at one moment between its call and its return.
+/// The real store, which many clients use at once, each operation taking effect at one moment between its call and
+/// its return.
 struct Store {
     random: Random,
     keys: Vec<Key>,
