@@ -64,4 +64,9 @@ pub enum Fact {
         /// The end on this process's clock; the present when it stopped.
         until: Time,
     },
+    /// Has just answered a read from its own state alone.
+    ServesLocally {
+        /// Under this number.
+        number: u64,
+    },
 }

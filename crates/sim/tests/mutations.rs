@@ -44,6 +44,7 @@ caught! {
     a_lease_without_drift_margin: "lease/no-drift-margin";
     a_lease_that_is_not_waited_out_after_a_restart: "lease/no-restart-wait";
     a_leader_that_serves_before_it_has_executed_what_phase_one_found: "multipaxos/read-before-recovery";
+    a_clock_that_is_read_before_a_pause: "driver/stale-now";
     // State and disk.
     a_snapshot_without_the_session_table: "snapshot/no-sessions";
     a_torn_record_that_is_accepted: "disk/torn-record-accepted";

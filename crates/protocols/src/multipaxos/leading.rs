@@ -113,6 +113,11 @@ impl Replica {
     fn serve_reads(&mut self, cx: &mut Context<'_, Self>) {
         let reads = self.intake.take_reads();
         let local = self.may_read_locally(cx.now());
+        if local && !reads.is_empty() {
+            self.note_reads(cx);
+            let number = self.promised.number();
+            cx.note(|| Fact::ServesLocally { number });
+        }
         let Role::Leader(leading) = &mut self.role else { return };
         for read in reads {
             let reply = if local { self.state.read(&read.command, cx.wall()) } else { None };

@@ -121,10 +121,18 @@ impl Replica {
     fn note_beliefs(&mut self, from: NodeId, cx: &mut Context<'_, Self>) {
         let now = cx.now();
         let number = self.promised.number();
-        let reads = self.believed_until(now).filter(|_| self.takes_requests());
-        if let Role::Leader(leading) = &mut self.role {
+        if let Role::Leader(leading) = &self.role {
             let until = leading.beliefs.get(&from).and_then(|grantee| grantee.believed(now)).unwrap_or(now);
             cx.note(|| Fact::Believes { from, number, until });
+        }
+        self.note_reads(cx);
+    }
+
+    /// States until when reads are answered from the own state, if that has changed.
+    pub(super) fn note_reads(&mut self, cx: &mut Context<'_, Self>) {
+        let (now, number) = (cx.now(), self.promised.number());
+        let reads = self.believed_until(now).filter(|_| self.takes_requests());
+        if let Role::Leader(leading) = &mut self.role {
             if leading.reads_until != reads {
                 leading.reads_until = reads;
                 cx.note(|| Fact::ReadsLocally { number, until: reads.unwrap_or(now) });

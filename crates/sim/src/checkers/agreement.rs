@@ -47,7 +47,8 @@ impl Checker for Agreement {
             | Fact::Follows
             | Fact::Promised { .. }
             | Fact::Believes { .. }
-            | Fact::ReadsLocally { .. } => Ok(()),
+            | Fact::ReadsLocally { .. }
+            | Fact::ServesLocally { .. } => Ok(()),
         }
     }
 }

@@ -53,7 +53,8 @@ impl Checker for Durability {
             | Fact::Follows
             | Fact::Promised { .. }
             | Fact::Believes { .. }
-            | Fact::ReadsLocally { .. } => Ok(()),
+            | Fact::ReadsLocally { .. }
+            | Fact::ServesLocally { .. } => Ok(()),
         }
     }
 

@@ -5,6 +5,8 @@
 //! 2. *Constancy*: a grantor that has promised one replica its support promises no other under another number before
 //!    the first promise ends.
 //! 3. *Exclusion*: the times in which different replicas read from their own state never overlap.
+//! 4. *Presence*: a read is answered from the own state only in such a time, judged at the moment of the answer. (A clock
+//!    that was read before a pause says otherwise.)
 //!
 //! A promise ends early only when its grantor restates it with an earlier end. A crash of the grantor does not end
 //! it: the restarted grantor remembers nothing and is bound all the same. A crash of the grantee ends its beliefs
@@ -65,6 +67,7 @@ impl Checker for Leases {
                 self.covered(at, (from, who.node, number), clocks)
             }
             Fact::ReadsLocally { number, until } => self.read(at, who.node, number, until, clocks),
+            Fact::ServesLocally { number } => self.serve(at, who.node, number, clocks),
             Fact::Chosen { .. }
             | Fact::Applied { .. }
             | Fact::Executed { .. }
@@ -136,6 +139,19 @@ impl Leases {
         Err(Violation { checker: NAME, at, what })
     }
 
+    /// Rule 4.
+    fn serve(&self, at: u64, node: NodeId, number: u64, clocks: &dyn Clocks) -> Result<(), Violation> {
+        let end = self.reads.get(&node).filter(|(under, _)| *under == number);
+        match end.map(|(_, end)| end.at(node, clocks)) {
+            Some(end) if at < end => Ok(()),
+            end => {
+                let end = end.map_or("was in no position to".to_owned(), |end| format!("could until {end} only"));
+                let what = format!("{node:?} answers a read from its own state under {number}, but {end}");
+                Err(Violation { checker: NAME, at, what })
+            }
+        }
+    }
+
     /// Rule 3.
     fn read(
         &mut self,
@@ -176,9 +192,10 @@ mod tests {
         Promises(u64, u64, u64),
         Believes(u64, u64, u64),
         Reads(u64, u64),
+        Serves(u64),
         Crashes,
     }
-    use Event::{Believes, Crashes, Promises, Reads};
+    use Event::{Believes, Crashes, Promises, Reads, Serves};
 
     fn run(steps: &[Step], clocks: &dyn Clocks) -> Result<(), Violation> {
         let mut checker = Leases::default();
@@ -190,6 +207,7 @@ mod tests {
                     Fact::Believes { from: node(from), number, until: time(until) }
                 }
                 Reads(number, until) => Fact::ReadsLocally { number, until: time(until) },
+                Serves(number) => Fact::ServesLocally { number },
                 Crashes => {
                     checker.on_crash(*at, *who, clocks)?;
                     continue;
@@ -306,6 +324,17 @@ mod tests {
                 "a promise to oneself",
                 vec![(0, a, Believes(1, 7, 100)), (0, b, Promises(2, 6, 100)), (0, b, Promises(1, 7, 100))],
                 None,
+            ),
+            ("an answer in time", vec![(0, a, Reads(7, 100)), (99, a, Serves(7))], None),
+            (
+                "an answer too late",
+                vec![(0, a, Reads(7, 100)), (100, a, Serves(7))],
+                Some((100, "until 100 only")),
+            ),
+            (
+                "an answer under another number",
+                vec![(0, a, Reads(7, 100)), (9, a, Serves(8))],
+                Some((9, "in no position")),
             ),
             (
                 "readers in turn",
