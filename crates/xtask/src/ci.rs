@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
 /// A seed range that every change must survive; the nightly amount is a flag away (`quorate sim --runs 10000`).
-const SIM_RUNS: &str = "300";
+const SIM_RUNS: &str = "3000";
 
 /// One step: its name, the program and its words.
 struct Step {
