@@ -280,3 +280,79 @@ pub fn shows(action: &Action, reply: &Reply, out: &mut Vec<(KeyId, Bytes)>) {
         _ => {}
     }
 }
+
+/// The strings that keys must hold for an action to have this reply.
+pub fn needs(action: &Action, reply: &Reply) -> Vec<(KeyId, Bytes)> {
+    let mut needed = Vec::new();
+    // What the actions of a batch have done so far: put a string behind what was there, or replaced it.
+    let mut appended: BTreeMap<KeyId, Option<Vec<u8>>> = BTreeMap::new();
+    let mut add = |action: &Action, reply: &Reply| {
+        let mut shown = Vec::new();
+        shows(action, reply, &mut shown);
+        if let (Action::Increment(key, by), Reply::Integer(sum)) = (action, reply) {
+            // Nothing counts as 0.
+            let before = sum.checked_sub(*by).filter(|before| *before != 0);
+            shown.extend(before.map(|before| (*key, before.to_string().into())));
+        }
+        for (key, bytes) in shown {
+            match appended.get(&key) {
+                None => needed.push((key, bytes)),
+                // Nothing counts as empty.
+                Some(Some(suffix)) if bytes.len() > suffix.len() && bytes.ends_with(suffix) => {
+                    needed.push((key, bytes.slice(..bytes.len() - suffix.len())));
+                }
+                Some(_) => {}
+            }
+        }
+        if !is_pure(action, Some(reply)) {
+            each_written(action, &mut |key| {
+                let so_far = appended.entry(key).or_insert_with(|| Some(Vec::new()));
+                match (action, so_far) {
+                    (Action::Append(_, suffix), Some(all)) => all.extend_from_slice(suffix),
+                    (_, so_far) => *so_far = None,
+                }
+            });
+        }
+    };
+    match (action, reply) {
+        (Action::Batch { actions, .. }, Reply::Batch(Some(replies))) => {
+            // What follows on a clear has nothing left to need.
+            let kept = actions.iter().take_while(|action| !matches!(action, Action::Clear));
+            kept.zip(replies).for_each(|(action, reply)| add(action, reply));
+        }
+        (action, reply) => add(action, reply),
+    }
+    needed.dedup();
+    needed
+}
+
+/// Calls `with` for each key that an action, which is no batch, may write.
+fn each_written(action: &Action, with: &mut dyn FnMut(KeyId)) {
+    match action {
+        Action::Put { key, .. }
+        | Action::Take(key)
+        | Action::Increment(key, _)
+        | Action::Append(key, _)
+        | Action::HashPut { key, .. }
+        | Action::HashDelete(key, _)
+        | Action::HashIncrement(key, ..) => with(*key),
+        Action::PutMany { pairs, .. } => pairs.iter().for_each(|(key, _)| with(*key)),
+        Action::Delete(keys) => keys.iter().for_each(|key| with(*key)),
+        Action::Get(_)
+        | Action::GetMany(_)
+        | Action::GetRange(..)
+        | Action::Length(_)
+        | Action::Exists(_)
+        | Action::KindOf(_)
+        | Action::ExpiryOf(_)
+        | Action::VersionsOf(_)
+        | Action::HashGet(..)
+        | Action::HashAll(_)
+        | Action::HashLength(_)
+        | Action::Scan { .. }
+        | Action::Count
+        | Action::RandomKey
+        | Action::Clear
+        | Action::Batch { .. } => {}
+    }
+}

@@ -1,7 +1,7 @@
 //! How a forced operation takes effect: the sequences of operations that end with it. The rules are those of
 //! [`search`](super::search).
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::config::{Bits, Config, Cut, Cuts, State, is_left};
 use super::model::{KeyId, ValueId};
@@ -50,16 +50,25 @@ impl Search<'_> {
     /// Sequences that go on from the present state, the shortest first.
     fn extend(&mut self, config: &Config, forced: OpId, limit: usize, found: &mut Vec<Config>) {
         let event = config.event;
-        let candidates = self.candidates(config, forced);
-        let slot = self.problem.op(forced).slot;
+        let makers = self.makers(config, forced);
+        let target = self.problem.op(forced);
+        let slot = target.slot;
+        if makers.as_ref().is_some_and(Vec::is_empty)
+            && !target.blind
+            && !self.needs_are_met(forced, &config.state)
+        {
+            return;
+        }
+        let (aims, singles) = self.near(config, forced, makers.as_deref());
         let mut seen = BTreeSet::new();
-        let mut queue = VecDeque::from([Path::new(config)]);
-        while let Some(path) = queue.pop_front() {
-            for &id in &candidates {
+        let mut queue: VecDeque<(OpId, Path)> = aims.iter().map(|aim| (*aim, Path::new(config))).collect();
+        while let Some((aim, path)) = queue.pop_front() {
+            for &id in std::iter::once(&aim).chain(&singles[&aim]) {
                 if found.len() >= limit || *self.effort == 0 {
                     return;
                 }
-                if !self.is_next(id, &candidates, &path, EventId::MAX) {
+                let twins = if id == aim { &aims } else { &singles[&aim] };
+                if !self.is_next(id, twins, &path, EventId::MAX) {
                     continue;
                 }
                 let Some(longer) = self.step(&path, id, event) else { continue };
@@ -67,79 +76,78 @@ impl Search<'_> {
                     if self.is_tight(&longer, forced) {
                         found.push(longer.into_config(event, slot));
                     }
-                } else {
+                    continue;
+                }
+                let next: &[OpId] = if self.is_reached(aim, &longer) { &aims } else { &[aim] };
+                for aim in next.iter().filter(|aim| !self.is_reached(**aim, &longer)) {
                     let node = (longer.state.cells.clone(), longer.done.clone(), longer.used.clone());
-                    if seen.insert((node, longer.cuts.clone())) {
-                        queue.push_back(longer);
+                    if seen.insert((*aim, node, longer.cuts.clone())) {
+                        queue.push_back((*aim, longer.clone()));
                     }
                 }
             }
         }
     }
 
-    /// The operations that can be part of a sequence which ends with the forced one, itself first.
-    fn candidates(&self, config: &Config, forced: OpId) -> Vec<OpId> {
-        let mut candidates = vec![forced];
-        let others = match self.aim(config, forced) {
-            Some(others) => others,
-            None => self.near(config, forced),
-        };
-        candidates.extend(others.into_iter().filter(|id| *id != forced));
-        candidates
+    fn is_reached(&self, aim: OpId, path: &Path) -> bool {
+        let op = self.problem.op(aim);
+        if op.known() { path.done.contains(op.slot) } else { path.used.contains(op.slot) }
     }
 
-    /// Rule 9, if it applies: the other operations that can be part of a sequence.
-    fn aim(&self, config: &Config, forced: OpId) -> Option<Vec<OpId>> {
-        let problem = &*self.problem;
-        let event = config.event;
-        let target = problem.op(forced);
-        let key = target.single()?;
-        let makers = self.makers(config, forced)?;
-        let open = || problem.open(event).iter().copied().filter(|id| left(problem, config, *id));
-        let wide = problem.unknown_wide.iter().copied().filter(|id| left(problem, config, *id));
-        let crosses = |op: &Op| (op.keys.len() > 1 || op.asks) && op.touches(key);
-        if open().chain(wide).any(|id| crosses(problem.op(id))) {
-            return None;
-        }
-        if makers.is_empty() && !target.blind && !self.needs_are_met(forced, &config.state) {
-            return Some(Vec::new());
-        }
-        // What is not blind may still follow the last blind write before; unknown operations only for the sake of
-        // others that see them.
-        let soft = |id: &OpId| !problem.op(*id).blind && problem.op(*id).touches(key);
-        let seen = open().any(|id| id != forced && soft(&id));
-        let known = open().filter(|id| soft(id) && !problem.op(*id).pure);
-        let mut others: Vec<OpId> = makers;
-        others.extend(known);
-        if seen {
-            let unknown = problem.unknown_soft.iter().copied().filter(|id| left(problem, config, *id));
-            others.extend(unknown.filter(soft));
-        }
-        Some(others)
-    }
-
-    /// Rule 8, as far as it can be told beforehand: the other operations that share keys with the forced one, perhaps
-    /// through others.
-    fn near(&self, config: &Config, forced: OpId) -> Vec<OpId> {
+    /// Rule 8: the forced operation, and all on several keys that share one with it, perhaps through others; and for
+    /// each the operations on a single key that may come right before it.
+    fn near(
+        &self,
+        config: &Config,
+        forced: OpId,
+        makers: Option<&[OpId]>,
+    ) -> (Vec<OpId>, BTreeMap<OpId, Vec<OpId>>) {
         let problem = &*self.problem;
         let known = problem.open(config.event).iter();
-        let mut open: Vec<OpId> = known.chain(problem.unknown_before(config.event)).copied().collect();
-        open.retain(|id| left(problem, config, *id));
-        if problem.fertile.len() > 1 {
-            let mut near: BTreeSet<KeyId> = problem.op(forced).keys.iter().copied().collect();
-            let mut before = 0;
-            while near.len() > before {
-                before = near.len();
-                for op in open.iter().map(|id| problem.op(*id)) {
-                    if op.keys.len() > 1 && op.keys.iter().any(|key| near.contains(key)) {
-                        near.extend(op.keys.iter());
-                    }
+        let mut others: Vec<OpId> = known.chain(problem.unknown_before(config.event)).copied().collect();
+        others.retain(|id| *id != forced && left(problem, config, *id));
+
+        let (mut aims, mut reach) = (vec![forced], problem.op(forced).keys.to_vec());
+        loop {
+            let before = aims.len();
+            for id in &others {
+                let keys = &problem.op(*id).keys;
+                if keys.len() > 1 && !aims.contains(id) && keys.iter().any(|key| reach.contains(key)) {
+                    aims.push(*id);
+                    reach.extend(keys.iter());
                 }
             }
-            open.retain(|id| problem.op(*id).keys.iter().any(|key| near.contains(key)));
+            if aims.len() == before {
+                break;
+            }
         }
-        open.retain(|id| !problem.op(*id).pure || problem.op(*id).asks);
-        open
+        aims[1..].sort_unstable();
+
+        let singles = aims.iter().map(|aim| {
+            let target = problem.op(*aim);
+            let before = others.iter().copied().filter(|id| {
+                let op = problem.op(*id);
+                op.single().is_some_and(|key| target.touches(key)) && (!op.pure || op.asks)
+            });
+            (*aim, before.collect())
+        });
+        let mut singles: BTreeMap<OpId, Vec<OpId>> = singles.collect();
+
+        // Rule 9.
+        if let (Some(makers), Some(before)) = (makers, singles.get_mut(&forced)) {
+            // What is not blind may still follow the last blind write before; unknown operations only for the sake of
+            // others that see them.
+            let seen = others
+                .iter()
+                .map(|id| problem.op(*id))
+                .any(|op| op.known() && !op.blind && meet(&op.keys, &problem.op(forced).keys));
+            before.retain(|id| {
+                let op = problem.op(*id);
+                if op.blind { makers.contains(id) } else { op.known() || seen }
+            });
+            before.sort_by_key(|id| !makers.contains(id));
+        }
+        (aims, singles)
     }
 
     /// The blind writes of which one must come last before the forced operation on a single key: none if it is blind
@@ -150,6 +158,7 @@ impl Search<'_> {
         if op.blind {
             return Some(Vec::new());
         }
+        op.single()?;
         let watch = problem.watch(*op.needs.first()?);
         if watch.anyone {
             return None;

@@ -10,7 +10,7 @@ use quorate_store::Reply;
 use super::Unsupported;
 use super::action::{
     asks_for_versions, check_reply, compile, each_key, each_made_key, each_single, is_blind, is_global,
-    is_pure, shows,
+    is_pure, needs, shows,
 };
 use super::model::{Action, Cell, KeyId, Model, Overlay, Value, ValueId, integer};
 use super::ratchet::{self, Ratchet};
@@ -135,8 +135,6 @@ pub struct Problem {
     pub unknown: Vec<OpId>,
     /// Those of them that are not blind.
     pub unknown_soft: Vec<OpId>,
-    /// Those of them that touch several keys or depend on versions.
-    pub unknown_wide: Vec<OpId>,
     /// For each event, the call of the oldest operation that is open there and whose outcome is known.
     pub oldest: Vec<EventId>,
     pub watches: Vec<Watch>,
@@ -220,7 +218,6 @@ impl Problem {
             events,
             unknown: Vec::new(),
             unknown_soft: Vec::new(),
-            unknown_wide: Vec::new(),
             oldest: Vec::new(),
             watches: Vec::new(),
             slots: 0,
@@ -336,9 +333,6 @@ impl Problem {
                         if !op.blind {
                             self.unknown_soft.push(id);
                         }
-                        if op.keys.len() > 1 || op.asks {
-                            self.unknown_wide.push(id);
-                        }
                     } else {
                         op.slot = free.pop().unwrap_or(open.len() as u32);
                         open.push(id);
@@ -378,21 +372,22 @@ impl Problem {
 
     /// Collects the strings that replies show.
     fn find_watches(&mut self) {
-        for id in 0..self.ops.len() {
-            let op = &self.ops[id];
-            let (Some(reply), ret) = (op.reply.clone(), op.ret) else { continue };
-            let action = op.action.clone();
+        for rank in 0..self.ops.len() {
+            let op = &self.ops[rank];
+            let (Some(reply), ret) = (&op.reply, op.ret) else { continue };
             let mut shown = Vec::new();
-            shows(&action, &reply, &mut shown);
-            let alone = !matches!(action, Action::Batch { .. });
+            shows(&op.action, reply, &mut shown);
+            let needed = needs(&op.action, reply);
             for (key, bytes) in shown {
-                let watch = self.watch_for(key, bytes);
-                self.watches[watch as usize].last_seen = self.watches[watch as usize].last_seen.max(ret);
-                // Inside a batch, an earlier command may have put it there.
-                if alone {
-                    self.watches[watch as usize].needed_by.push(id as OpId);
-                    self.ops[id].needs.push(watch);
-                }
+                let watch = self.watch_for(key, bytes) as usize;
+                self.watches[watch].last_seen = self.watches[watch].last_seen.max(ret);
+            }
+            for (key, bytes) in needed {
+                let id = self.watch_for(key, bytes);
+                let watch = &mut self.watches[id as usize];
+                watch.last_seen = watch.last_seen.max(ret);
+                watch.needed_by.push(rank as OpId);
+                self.ops[rank].needs.push(id);
             }
         }
     }

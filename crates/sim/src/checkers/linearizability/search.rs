@@ -26,10 +26,11 @@
 //! 6. *Dead ends.* If a reply that is still to be explained needs a string at a key, the key has another value, and
 //!    no operation that could write the string is left, nothing can follow.
 //! 7. *Opaque strings* stand for all strings whose bytes nobody will see ([`Facets`](super::problem::Facets)).
-//! 8. *Distance.* Operations that share no key with the forced one, nor with anything that follows them in the
-//!    sequence, can as well take effect later.
-//! 9. *Aim.* If a forced operation needs a string that only blind writes can bring, or is itself blind, then other
-//!    blind writes of its key alone would only be hidden, which is rule 3.
+//! 8. *Distance.* An operation that shares no key with anything that follows it in the sequence can as well take
+//!    effect later. So operations on a single key stand right before one that shares their key: before the forced
+//!    one, or before one on several keys that it needs, which the sequence aims at first.
+//! 9. *Aim.* If a forced operation on one key needs a string that only blind writes can bring, or is itself blind,
+//!    then other blind writes of single keys right before it would only be hidden, which is rule 3.
 //! 10. *Ratchets.* Where all writes of a key add to its integer, or append to its string, what it has passed does not
 //!     come back.
 //!
@@ -76,7 +77,7 @@ const DEEP_EFFORT: (u64, u64) = (1_000_000, 50);
 
 /// How many configurations are followed at once when the search goes broad, in one attempt after the other. The
 /// last one is complete.
-const WIDTHS: [usize; 3] = [30, 500, usize::MAX];
+const WIDTHS: [usize; 3] = [20, 500, usize::MAX];
 
 /// A configuration still to be followed.
 struct Task {
@@ -96,12 +97,15 @@ impl<'a> Search<'a> {
         let deep = DEEP_EFFORT.0 + DEEP_EFFORT.1 * self.problem.ops.len() as u64;
         let reserve = self.effort.saturating_sub(deep);
         *self.effort -= reserve;
-        let outcome = self.run_deep(vec![initial.clone()]);
+        let mut outcome = self.run_deep(vec![initial.clone()]);
         *self.effort += reserve;
-        let mut outcome = outcome;
-        for width in WIDTHS {
+        for (attempt, width) in WIDTHS.into_iter().enumerate() {
             if let Outcome::Undecided(_) = outcome {
+                // Attempts that may prove nothing must leave enough to the last.
+                let reserve = *self.effort - *self.effort / (WIDTHS.len() - attempt) as u64;
+                *self.effort -= reserve;
                 outcome = self.run_broad(initial.clone(), width);
+                *self.effort += reserve;
             }
         }
         outcome
@@ -139,8 +143,8 @@ impl<'a> Search<'a> {
     }
 
     /// Breadth first: all configurations that can stand at an event, and then the next event. Nothing that another
-    /// dominates is ever followed, so this is the way to prove that there is no way. Where more than `width` stand,
-    /// only the most promising are followed; then nothing is proved by getting stuck.
+    /// dominates is ever followed, so this is the way to prove that there is no way. Where more than `width`
+    /// stand, or follow on one, only the most promising count; then nothing is proved by getting stuck.
     pub fn run_broad(&mut self, mut initial: Config, width: usize) -> Outcome {
         self.seen.clear();
         self.furthest = 0;
@@ -159,7 +163,9 @@ impl<'a> Search<'a> {
             self.furthest = event;
             complete &= self.standing().count() <= width;
             for config in self.most_promising(width) {
-                for mut next in self.successors(&config, usize::MAX) {
+                let successors = self.successors(&config, width);
+                complete &= successors.len() < width;
+                for mut next in successors {
                     if !self.advance(&mut next) {
                         return Outcome::Linearizable;
                     }

@@ -1,15 +1,17 @@
 //! Histories that must be accepted and histories that must be rejected; agreement with a search through all orders;
 //! large histories.
-// tidy: long because one table of histories, accepted and rejected.
+
+mod generate;
 
 use bytes::Bytes;
-use quorate_core::{Random, Wall};
-use quorate_store::{Command, Condition, Expiry, Key, Reply, Single};
+use quorate_core::Random;
+use quorate_store::{Command, Reply};
 
 use super::action::compile;
 use super::config::Config;
 use super::model::{Model, Overlay};
 use super::*;
+use generate::{Mix, Store};
 
 fn verdict(text: &str) -> Result<(), Failure> {
     check(&History::parse(text).unwrap())
@@ -399,7 +401,7 @@ fn tiny_histories_are_judged_as_by_trying_all_orders() {
     let mut random = Random::new(11);
     let mut verdicts = [0, 0];
     for round in 0..60_000 {
-        let history = tiny_history(&mut random, round % 3);
+        let history = tiny_history(&mut random, round % 6);
         let expected = any_order_explains(&history);
         for partition in partition(&history) {
             agree_both_ways(&partition);
@@ -430,13 +432,16 @@ fn agree_both_ways(partition: &Partition<'_>) {
 
 /// Few clients, few keys, few values, and replies that are often right.
 fn tiny_history(random: &mut Random, flavour: u64) -> History {
-    let mut store = Store::new(random.u64(), if flavour == 2 { 2 } else { 1 });
-    store.values = 3;
-    let mix = match flavour {
-        0 => Mix::REGISTER,
-        1 => Mix::STRINGS,
-        _ => Mix::EVERYTHING,
+    let (keys, mix) = match flavour {
+        0 => (1, Mix::REGISTER),
+        1 => (1, Mix::STRINGS),
+        2 => (2, Mix::EVERYTHING),
+        3 => (1, Mix::COUNTER),
+        4 => (1, Mix::LIST),
+        _ => (3, Mix::SEVERAL),
     };
+    let mut store = Store::new(random.u64(), keys);
+    store.values = 3;
     let clients = random.range(2..7);
     let operations = random.range(3..10);
     let mut history = store.run(operations as usize, &mix, clients);
@@ -453,188 +458,8 @@ fn tiny_history(random: &mut Random, flavour: u64) -> History {
     history
 }
 
-/// What the clients of a generated history ask, in parts of the whole.
-struct Mix(&'static [(Kind, u64)]);
-
-#[derive(Clone, Copy)]
-enum Kind {
-    Get,
-    Put,
-    PutIf,
-    Delete,
-    Take,
-    Increment,
-    Append,
-    Length,
-    PutMany,
-    GetMany,
-    Exists,
-    Batch,
-    Hash,
-    Versions,
-}
-
-impl Mix {
-    const REGISTER: Mix = Mix(&[(Kind::Get, 1), (Kind::Put, 1)]);
-    const STRINGS: Mix = Mix(&[
-        (Kind::Get, 4),
-        (Kind::Put, 3),
-        (Kind::PutIf, 1),
-        (Kind::Delete, 1),
-        (Kind::Take, 1),
-        (Kind::Increment, 1),
-        (Kind::Append, 1),
-        (Kind::Length, 1),
-    ]);
-    const EVERYTHING: Mix = Mix(&[
-        (Kind::Get, 4),
-        (Kind::Put, 4),
-        (Kind::PutIf, 1),
-        (Kind::Delete, 1),
-        (Kind::Take, 1),
-        (Kind::Increment, 1),
-        (Kind::Append, 1),
-        (Kind::Length, 1),
-        (Kind::PutMany, 1),
-        (Kind::GetMany, 1),
-        (Kind::Exists, 1),
-        (Kind::Batch, 1),
-        (Kind::Hash, 1),
-        (Kind::Versions, 1),
-    ]);
-}
-
-/// The real store, which many clients use at once, each operation taking effect at one moment between its call and
-/// its return.
-struct Store {
-    random: Random,
-    keys: Vec<Key>,
-    store: quorate_store::Store,
-    /// Writes take one of so many values; all are different if 0.
-    values: u64,
-    written: u64,
-    /// The part of the writes whose outcome is never known.
-    unknown: f64,
-}
-
-impl Store {
-    fn new(seed: u64, keys: u64) -> Store {
-        let keys: Vec<Key> = (0..keys).map(|key| format!("k{key:04}").into()).collect();
-        let store = quorate_store::Store::new();
-        Store { random: Random::new(seed), keys, store, values: 0, written: 0, unknown: 0.0 }
-    }
-
-    fn run(&mut self, operations: usize, mix: &Mix, clients: u64) -> History {
-        enum Client {
-            Idle,
-            Asked(usize),
-            Served(usize, Reply),
-            Gone,
-        }
-        let mut clients: Vec<Client> = (0..clients).map(|_| Client::Idle).collect();
-        let mut history = Vec::new();
-        let mut time = 0;
-        let mut open = 0;
-        while history.len() < operations || open > 0 {
-            time += 1;
-            let who = self.random.range(0..clients.len() as u64) as usize;
-            clients[who] = match std::mem::replace(&mut clients[who], Client::Idle) {
-                Client::Idle if history.len() == operations => Client::Idle,
-                Client::Idle => {
-                    let command = self.command(mix);
-                    history.push(Operation { client: who as u64, command, invoked: time, returned: None });
-                    open += 1;
-                    Client::Asked(history.len() - 1)
-                }
-                Client::Asked(index) => {
-                    let command = &history[index].command;
-                    let lost = !is_read(command) && self.random.chance(self.unknown);
-                    if lost && self.random.chance(0.5) {
-                        Client::Gone
-                    } else {
-                        let reply = self.store.apply(command, self.store.revision() + 1, Wall::ZERO);
-                        if lost { Client::Gone } else { Client::Served(index, reply) }
-                    }
-                }
-                Client::Served(index, reply) => {
-                    history[index].returned = Some((time, reply));
-                    open -= 1;
-                    Client::Idle
-                }
-                Client::Gone => {
-                    open -= 1;
-                    Client::Idle
-                }
-            };
-        }
-        History(history)
-    }
-
-    fn key(&mut self) -> Key {
-        self.random.pick(&self.keys).clone()
-    }
-
-    fn value(&mut self) -> Bytes {
-        self.written += 1;
-        match self.values {
-            0 => format!("w{:07}", self.written).into(),
-            values => self.random.range(0..values).to_string().into(),
-        }
-    }
-
-    fn command(&mut self, mix: &Mix) -> Command {
-        let mut draw = self.random.range(0..mix.0.iter().map(|(_, weight)| weight).sum());
-        let kind = mix.0.iter().find(|(_, weight)| match draw.checked_sub(*weight) {
-            None => true,
-            Some(rest) => {
-                draw = rest;
-                false
-            }
-        });
-        let (key, other) = (self.key(), self.key());
-        match kind.expect("the draw is below the sum").0 {
-            Kind::Get => Command::Get { key },
-            Kind::Put => put(key, self.value(), Condition::Always),
-            Kind::PutIf => {
-                let condition = *self.random.pick(&[Condition::IfAbsent, Condition::IfPresent]);
-                put(key, self.value(), condition)
-            }
-            Kind::Delete => Command::Delete { keys: vec![key] },
-            Kind::Take => Command::Take { key },
-            Kind::Increment => Command::Increment { key, by: self.random.range(1..3) as i64 },
-            Kind::Append => Command::Append { key, value: self.value() },
-            Kind::Length => Command::Length { key },
-            Kind::PutMany => {
-                let pairs = vec![(key, self.value()), (other, self.value())];
-                Command::PutMany { pairs, if_none: self.random.chance(0.2) }
-            }
-            Kind::GetMany => Command::GetMany { keys: vec![key, other] },
-            Kind::Exists => Command::Exists { keys: vec![key, other] },
-            Kind::Batch => {
-                let first = Command::Append { key: key.clone(), value: self.value() };
-                let commands = vec![
-                    Single(first),
-                    Single(Command::Get { key }),
-                    Single(put(other, self.value(), Condition::Always)),
-                ];
-                Command::Batch { watched: Vec::new(), commands }
-            }
-            Kind::Hash => match self.random.range(0..3) {
-                0 => Command::HashPut { key, fields: vec![("f".into(), self.value())], if_absent: false },
-                1 => Command::HashAll { key },
-                _ => Command::HashDelete { key, fields: vec!["f".into()] },
-            },
-            Kind::Versions => Command::VersionsOf { keys: vec![key] },
-        }
-    }
-}
-
-fn put(key: Key, value: Bytes, condition: Condition) -> Command {
-    Command::Put { key, value, condition, expiry: Expiry::Never, old: false }
-}
-
-/// Makes a read late in a history return what was read long before it; its position.
-fn plant_stale_read(history: &mut History) -> usize {
+/// Makes a read late in a history return what was read so many reads of its key before it; its position.
+fn plant_stale_read(history: &mut History, back: usize) -> usize {
     let read = |operation: &Operation| match (&operation.command, &operation.returned) {
         (Command::Get { key }, Some((at, reply @ Reply::Value(Some(_))))) => {
             Some((key.clone(), *at, reply.clone()))
@@ -649,7 +474,7 @@ fn plant_stale_read(history: &mut History) -> usize {
         .rev()
         .filter_map(read)
         .filter(|(other, at, _)| *other == key && *at < history.0[stale].invoked)
-        .nth(50)
+        .nth(back)
         .unwrap();
     history.0[stale].returned.as_mut().unwrap().1 = old;
     stale
@@ -662,9 +487,31 @@ fn one_stale_read_among_a_hundred_thousand_operations_is_found() {
     store.unknown = 0.01;
     let mut history = store.run(100_000, &Mix::REGISTER, 50);
     assert_eq!(check(&history), Ok(()));
-    let stale = plant_stale_read(&mut history);
+    let stale = plant_stale_read(&mut history, 50);
     match check(&history) {
         Err(Failure::Violation(found)) => assert_eq!(found.position, stale),
         other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn busy_histories_of_every_kind_are_decided() {
+    for (name, mix, keys, clients) in [
+        ("registers", Mix::REGISTER, 3, 30),
+        ("counters", Mix::COUNTER, 1, 30),
+        ("lists", Mix::LIST, 2, 20),
+        ("strings", Mix::STRINGS, 2, 8),
+        ("several keys", Mix::SEVERAL, 5, 8),
+        ("everything", Mix::EVERYTHING, 5, 8),
+    ] {
+        let mut store = Store::new(3, keys);
+        store.unknown = 0.02;
+        let mut history = store.run(1000, &mix, clients);
+        assert_eq!(check(&history), Ok(()), "{name}");
+        let stale = plant_stale_read(&mut history, 10);
+        match check(&history) {
+            Err(Failure::Violation(found)) => assert!(found.position >= stale, "{name}: {found}"),
+            other => panic!("{name}: {other:?}"),
+        }
     }
 }
