@@ -145,7 +145,8 @@ impl Leases {
         match end.map(|(_, end)| end.at(node, clocks)) {
             Some(end) if at < end => Ok(()),
             end => {
-                let end = end.map_or("was in no position to".to_owned(), |end| format!("could until {end} only"));
+                let end =
+                    end.map_or("was in no position to".to_owned(), |end| format!("could until {end} only"));
                 let what = format!("{node:?} answers a read from its own state under {number}, but {end}");
                 Err(Violation { checker: NAME, at, what })
             }
