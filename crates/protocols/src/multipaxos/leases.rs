@@ -132,11 +132,11 @@ impl Replica {
     pub(super) fn note_reads(&mut self, cx: &mut Context<'_, Self>) {
         let (now, number) = (cx.now(), self.promised.number());
         let reads = self.believed_until(now).filter(|_| self.takes_requests());
-        if let Role::Leader(leading) = &mut self.role {
-            if leading.reads_until != reads {
-                leading.reads_until = reads;
-                cx.note(|| Fact::ReadsLocally { number, until: reads.unwrap_or(now) });
-            }
+        if let Role::Leader(leading) = &mut self.role
+            && leading.reads_until != reads
+        {
+            leading.reads_until = reads;
+            cx.note(|| Fact::ReadsLocally { number, until: reads.unwrap_or(now) });
         }
     }
 

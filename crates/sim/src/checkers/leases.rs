@@ -5,8 +5,8 @@
 //! 2. *Constancy*: a grantor that has promised one replica its support promises no other under another number before
 //!    the first promise ends.
 //! 3. *Exclusion*: the times in which different replicas read from their own state never overlap.
-//! 4. *Presence*: a read is answered from the own state only in such a time, judged at the moment of the answer. (A clock
-//!    that was read before a pause says otherwise.)
+//! 4. *Presence*: a read is answered from the own state only in such a time, judged at the moment of the answer. (A
+//!    clock that was read before a pause says otherwise.)
 //!
 //! A promise ends early only when its grantor restates it with an earlier end. A crash of the grantor does not end
 //! it: the restarted grantor remembers nothing and is bound all the same. A crash of the grantee ends its beliefs
