@@ -28,17 +28,10 @@ pub struct State {
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bits(Vec<u64>);
 
-/// Where operations can be inserted, by key.
+/// The moment of the last blind write or deletion of each key: operations that were called before that event can be
+/// inserted there.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Cuts(Vec<(KeyId, Cut)>);
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Cut {
-    /// Before the last blind write: operations called before this event, whatever they leave.
-    pub free: EventId,
-    /// Before the last blind write or deletion: as long as they leave a value. Not before `free`.
-    pub present: EventId,
-}
+pub struct Cuts(Vec<(KeyId, EventId)>);
 
 impl Config {
     /// Nothing has happened.
@@ -74,9 +67,7 @@ impl Config {
             match (self.done.contains(op.slot), other.done.contains(op.slot)) {
                 (true, true) | (false, false) => true,
                 (true, false) => false,
-                (false, true) => {
-                    op.blind && op.single().is_some_and(|key| op.call < self.cuts.get(key).present)
-                }
+                (false, true) => op.blind && op.single().is_some_and(|key| op.call < self.cuts.get(key)),
             }
         })
     }
@@ -136,14 +127,15 @@ impl Bits {
 }
 
 impl Cuts {
-    pub fn get(&self, key: KeyId) -> Cut {
+    /// 0 if there is none.
+    pub fn get(&self, key: KeyId) -> EventId {
         match self.0.binary_search_by_key(&key, |(key, _)| *key) {
             Ok(at) => self.0[at].1,
-            Err(_) => Cut::default(),
+            Err(_) => 0,
         }
     }
 
-    pub fn set(&mut self, key: KeyId, cut: Cut) {
+    pub fn set(&mut self, key: KeyId, cut: EventId) {
         match self.0.binary_search_by_key(&key, |(key, _)| *key) {
             Ok(at) => self.0[at].1 = cut,
             Err(at) => self.0.insert(at, (key, cut)),
@@ -152,19 +144,11 @@ impl Cuts {
 
     /// Drops cuts before which no open operation was called.
     pub fn forget(&mut self, oldest: EventId) {
-        for (_, cut) in &mut self.0 {
-            if cut.free <= oldest {
-                cut.free = 0;
-            }
-        }
-        self.0.retain(|(_, cut)| cut.present > oldest);
+        self.0.retain(|(_, cut)| *cut > oldest);
     }
 
     fn covers(&self, other: &Cuts) -> bool {
-        other.0.iter().all(|(key, theirs)| {
-            let ours = self.get(*key);
-            ours.free >= theirs.free && ours.present >= theirs.present
-        })
+        other.0.iter().all(|(key, theirs)| self.get(*key) >= *theirs)
     }
 }
 

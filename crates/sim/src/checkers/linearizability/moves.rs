@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::config::{Bits, Config, Cut, Cuts, State, is_left};
-use super::model::{KeyId, ValueId};
-use super::problem::{Effect, Event, EventId, NEVER, Op, OpId, Problem, WatchId};
+use super::config::{Bits, Config, Cuts, State, is_left};
+use super::model::KeyId;
+use super::problem::{Effect, Event, EventId, NEVER, OpId, Problem, WatchId};
 use super::search::Search;
 
 /// A sequence of operations on the way to a forced one.
@@ -200,14 +200,13 @@ impl Search<'_> {
             return true;
         }
         // The twin must not be one that could still be inserted where this one could not.
-        let cut = op.single().map(|key| path.cuts.get(key)).unwrap_or_default();
-        let place = |op: &Op| if op.call < cut.free { 2 } else { u32::from(op.call < cut.present) };
+        let cut = op.single().map_or(0, |key| path.cuts.get(key));
         !candidates.iter().any(|other| {
             let twin = problem.op(*other);
             twin.class == op.class
                 && (twin.ret, *other) < (op.ret, id)
                 && left(*other)
-                && (op.blind || place(twin) <= place(op))
+                && (op.blind || twin.call >= cut || op.call < cut)
         })
     }
 
@@ -252,11 +251,9 @@ impl Search<'_> {
         if op.blind {
             longer.segments.retain(|(key, _)| !op.touches(*key));
             longer.segments.extend(op.keys.iter().map(|key| (*key, op.keys.len() > 1)));
-            op.keys.iter().for_each(|key| longer.cuts.set(*key, Cut { free: event, present: event }));
-        } else if op.semiblind {
-            let key = op.keys[0];
-            let free = longer.cuts.get(key).free;
-            longer.cuts.set(key, Cut { free, present: event });
+        }
+        if op.blind || op.clears {
+            op.keys.iter().for_each(|key| longer.cuts.set(*key, event));
         }
         if effect == Effect::Changes {
             self.read_on(&mut longer, id, event);
@@ -367,7 +364,7 @@ impl Search<'_> {
         let op = self.problem.op(forced);
         let Some(key) = op.single() else { return };
         let cut = config.cuts.get(key);
-        if op.call >= cut.present || op.asks {
+        if op.call >= cut || op.asks {
             return;
         }
         let makers = self.makers(config, forced);
@@ -378,11 +375,11 @@ impl Search<'_> {
                 candidates.extend(&problem.unknown_soft);
                 candidates.extend(makers.iter().filter(|id| !problem.op(**id).known()));
             }
-            None => candidates.extend(problem.unknown_before(cut.present)),
+            None => candidates.extend(problem.unknown_before(cut)),
         }
         candidates.retain(|id| {
             let op = problem.op(*id);
-            let inside = op.call < cut.present && op.single() == Some(key) && !op.pure && !op.asks;
+            let inside = op.call < cut && op.single() == Some(key) && !op.pure && !op.asks;
             inside && left(problem, config, *id)
         });
         let slot = self.problem.op(forced).slot;
@@ -398,10 +395,7 @@ impl Search<'_> {
                 let aimed = makers
                     .as_ref()
                     .is_none_or(|makers| id == forced || makers.contains(&id) || (path.done.contains(slot)));
-                if op.blind != opens
-                    || (opens && !aimed)
-                    || !self.is_next(id, &candidates, &path, cut.present)
-                {
+                if op.blind != opens || (opens && !aimed) || !self.is_next(id, &candidates, &path, cut) {
                     continue;
                 }
                 let Some(longer) = self.step_inside(&path, id, key, config) else { continue };
@@ -409,7 +403,7 @@ impl Search<'_> {
                 if !seen.insert(node) {
                     continue;
                 }
-                if longer.done.contains(slot) && self.closes(&longer, config, key, event) {
+                if longer.done.contains(slot) && self.closes(&longer, config, key) {
                     let mut closed = longer.clone();
                     closed.state = config.state.clone();
                     found.push(closed.into_config(event, slot));
@@ -421,7 +415,7 @@ impl Search<'_> {
 
     /// As [`step`](Self::step), in a sequence that is put in before a cut.
     fn step_inside(&mut self, path: &Path, id: OpId, key: KeyId, config: &Config) -> Option<Path> {
-        let (event, before) = (config.event, config.cuts.get(key).present);
+        let (event, before) = (config.event, config.cuts.get(key));
         *self.effort = self.effort.saturating_sub(1);
         let effect = self.problem.apply(id, &path.state.cells, &mut self.changes)?;
         let op = self.problem.op(id);
@@ -452,15 +446,12 @@ impl Search<'_> {
         (!lost).then_some(longer)
     }
 
-    /// Whether a sequence on a key can stand before the cut, and what it leaves there be lost.
-    fn closes(&self, path: &Path, config: &Config, key: KeyId, event: EventId) -> bool {
-        let cut = config.cuts.get(key);
-        let last = path.ops.iter().map(|id| self.problem.op(*id).call).max();
-        let leaves = path.state.cells[key as usize].value;
-        let fits = leaves != ValueId::ABSENT || last < Some(cut.free);
-        let lost = |watch| self.is_lost(watch, &config.state, event, path);
-        fits && !self.problem.watch_of(key, leaves).is_some_and(lost)
-            && !path.ops.iter().any(|id| self.problem.op(*id).makes.iter().any(|watch| lost(*watch)))
+    /// Whether nothing that is still needed is lost when a sequence on a key ends at its cut.
+    fn closes(&self, path: &Path, config: &Config, key: KeyId) -> bool {
+        let leaves = self.problem.watch_of(key, path.state.cells[key as usize].value);
+        let made = path.ops.iter().flat_map(|id| &self.problem.op(*id).makes).copied();
+        let mut risks = leaves.into_iter().chain(made);
+        !risks.any(|watch| self.is_lost(watch, &config.state, config.event, path))
     }
 }
 

@@ -40,8 +40,8 @@ pub struct Op {
     pub pure: bool,
     /// It sets its keys to the same values in every state, with the same reply.
     pub blind: bool,
-    /// It sets its only key to the same value in every state in which that key is present, and needs that.
-    pub semiblind: bool,
+    /// It deletes its only key, which must be there.
+    pub clears: bool,
     /// Its outcome or its reply depends on versions.
     pub asks: bool,
     /// Its bit in a configuration: among the known operations that are open at a time, or among all unknown ones.
@@ -193,7 +193,7 @@ impl Problem {
                 ret: NEVER,
                 pure,
                 blind: !pure && is_blind(&action),
-                semiblind: !pure && reply.is_some() && keys.len() == 1 && matches!(action, Action::Delete(_)),
+                clears: !pure && reply.is_some() && keys.len() == 1 && matches!(action, Action::Delete(_)),
                 action,
                 reply,
                 keys,

@@ -10,10 +10,11 @@
 //! 1. *Reads at once.* An operation that changes nothing takes effect as soon as the state agrees with its reply:
 //!    taken out of any order that explains the rest, it may be put in here.
 //! 2. *Insertion.* A blind write of a key hides what was before it. So a sequence of open operations on that key
-//!    alone, which begins with a blind write, may be put in right before the last blind write on the key, if each
-//!    of them was called before that moment: nothing that came later notices. (Before a deletion that found the
-//!    key, the sequence must leave a value.) The moment is kept as the key's *cut*. An earlier one would not do
-//!    where the last does not, since operations that are open now were open at the last.
+//!    alone, which begins with a blind write, may be put in right before the last blind write on the key, if each of
+//!    them was called before that moment: nothing that came later notices. It is the same with the last deletion that
+//!    found the key: a sequence that leaves a value fits right before it, one that leaves none right after it. The
+//!    moment is kept as the key's *cut*. An earlier one would not do where the last does not, since operations that
+//!    are open now were open at the last.
 //! 3. *No closed segments.* Because of rule 2, a sequence that ends with a forced operation need not
 //!    contain a blind write of a key and then another that hides it, unless an operation on several keys fell in
 //!    between: without the first and all that depends on it, the sequence leaves more to choose from, and they can

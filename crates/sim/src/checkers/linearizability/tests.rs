@@ -147,6 +147,44 @@ fn correct_histories_are_accepted() {
              1 12 13 clear = done
              1 14 15 exists (\"a\" \"b\") = integer 0",
         ),
+        (
+            "an unknown write of what is there hides what came before",
+            "1 1 15 put \"k\" \"2\" always never no = done
+             2 2 7 append \"k\" \"0\" = integer 1
+             3 5 ? put \"k\" \"0\" always never no
+             2 8 24 get \"k\" = value none
+             0 9 14 take \"k\" = value some \"0\"
+             3 12 18 length \"k\" = integer 0
+             1 17 26 put \"k\" \"0\" always never no = done
+             3 19 27 length \"k\" = integer 0
+             0 20 25 increment \"k\" 2 = integer 2",
+        ),
+        (
+            "an unknown append is read right before it is overwritten",
+            "2 1 ? append \"k\" \"2\"
+             1 2 7 get \"k\" = value none
+             1 8 29 get \"k\" = value some \"2\"
+             2 9 23 put \"k\" \"1\" always never no = done",
+        ),
+        (
+            "a write that only a batch on two keys can have seen is hidden by another",
+            "1 1 12 put \"a\" \"2\" always never no = done
+             2 2 17 get \"a\" = value some \"1\"
+             3 3 6 put \"a\" \"1\" always never no = done
+             0 4 19 batch () (append \"a\" \"2\" get \"a\" put \"b\" \"1\" always never no) \
+                 = batch some (integer 2 value some \"22\" done)
+             3 9 11 put \"a\" \"1\" always never no = done
+             1 13 24 get-many (\"a\" \"b\") = values (some \"1\" some \"1\")",
+        ),
+        (
+            "of two equal appends, the one that returns first is the one nobody saw",
+            "1 1 50 append \"k\" \"x\" = integer 2
+             2 2 100 put \"k\" \"c\" always never no = done
+             3 5 10 put \"k\" \"b\" always never no = done
+             4 12 60 append \"k\" \"x\" = integer 2
+             5 13 20 get \"k\" = value some \"bx\"
+             5 65 70 get \"k\" = value some \"bx\"",
+        ),
         ("no keys at all", "1 0 1 exists () = integer 0\n1 2 3 get-many () = values ()"),
     ] {
         assert_eq!(verdict(text), Ok(()), "{name}");
@@ -415,19 +453,28 @@ fn tiny_histories_are_judged_as_by_trying_all_orders() {
     assert!(verdicts.iter().all(|count| *count > 5_000), "both verdicts must be common: {verdicts:?}");
 }
 
-/// The search must not depend on whether it goes deep or broad.
+/// The search must not depend on whether it goes deep or broad, and not claim more than it knows when it goes narrow.
 fn agree_both_ways(partition: &Partition<'_>) {
-    let mut outcomes = [true, false].map(|deep| {
+    let outcome = |width: Option<usize>| {
         let mut effort = u64::MAX;
         let mut problem = Problem::new(partition, Strings::Blurred).unwrap();
         let mut search = Search::new(&mut problem, &mut effort);
         let initial = Config::initial(search.problem);
-        let outcome =
-            if deep { search.run_deep(vec![initial]) } else { search.run_broad(initial, usize::MAX) };
-        matches!(outcome, Outcome::Linearizable)
-    });
-    outcomes.sort();
-    assert_eq!(outcomes[0], outcomes[1], "{partition:?}");
+        match width {
+            None => search.run_deep(vec![initial]),
+            Some(width) => search.run_broad(initial, width),
+        }
+    };
+    let deep = matches!(outcome(None), Outcome::Linearizable);
+    let broad = matches!(outcome(Some(usize::MAX)), Outcome::Linearizable);
+    assert_eq!(deep, broad, "{partition:?}");
+    for width in [1, 2] {
+        match outcome(Some(width)) {
+            Outcome::Linearizable => assert!(deep, "{partition:?}"),
+            Outcome::Stuck(_) => assert!(!deep, "{partition:?}"),
+            Outcome::Undecided(_) => {}
+        }
+    }
 }
 
 /// Few clients, few keys, few values, and replies that are often right.
