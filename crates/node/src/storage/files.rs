@@ -94,9 +94,14 @@ impl Dir {
 
     /// A file is there as a whole or not at all: it is written under another name, synced, then renamed.
     pub(super) fn publish(&self, from: &str, to: &str) -> Result<(), Failure> {
-        let renamed = self.files.rename(from, to);
-        renamed.map_err(|error| Failure::new("rename another file to", self.path(to), error))?;
+        self.rename(from, to)?;
         self.sync_names()
+    }
+
+    /// Gives a file another name; after a crash it may have the old one.
+    pub(super) fn rename(&self, from: &str, to: &str) -> Result<(), Failure> {
+        let renamed = self.files.rename(from, to);
+        renamed.map_err(|error| Failure::new("rename another file to", self.path(to), error))
     }
 
     pub(super) fn remove(&self, name: &str) -> Result<(), Failure> {

@@ -14,6 +14,7 @@ use super::background::Background;
 use super::error::Failure;
 use super::files::Dir;
 use super::identity::Lock;
+use super::pool::Pool;
 use super::segment::{MAX_RECORD, Record};
 use super::snapshot;
 use super::writer::Writer;
@@ -88,6 +89,7 @@ pub(super) struct Kept {
     pub(super) writer: Writer,
     /// Bytes of the records it holds.
     pub(super) bytes: u64,
+    pub(super) pool: Arc<Pool>,
 }
 
 impl Log {
@@ -115,8 +117,8 @@ impl Log {
             let (shared, path) = (shared.clone(), kept.dir.path(""));
             let spawned = thread::Builder::new().name("wal-sync".to_owned()).spawn(move || {
                 let alarm = Alarm { shared: &shared, dir: &kept.dir, what: "write the log in" };
-                Thread { shared: &shared, kept: &kept.dir, identity: kept.identity, checkpoint: None }
-                    .run(kept.writer);
+                let (dir, pool, identity) = (&kept.dir, &kept.pool, kept.identity);
+                Thread { shared: &shared, kept: dir, pool, identity, checkpoint: None }.run(kept.writer);
                 drop(alarm);
             });
             thread = Some(spawned.map_err(|error| Failure::new("start a thread to write", path, error))?);
@@ -266,6 +268,7 @@ impl Drop for Alarm<'_> {
 struct Thread<'a> {
     shared: &'a Arc<Shared>,
     kept: &'a Dir,
+    pool: &'a Arc<Pool>,
     identity: u64,
     checkpoint: Option<(Arc<Background>, JoinHandle<()>)>,
 }
@@ -351,10 +354,11 @@ impl Thread<'_> {
         let background = Arc::new(Background::default());
         let (shared, dir, identity, pace) =
             (self.shared.clone(), self.kept.clone(), self.identity, background.clone());
+        let pool = self.pool.clone();
         let write = move || {
             let _alarm = Alarm { shared: &shared, dir: &dir, what: "write a snapshot to" };
             let state = &shared.checkpoint;
-            match snapshot::write(&dir, identity, start, (image, records), &pace, &state.written) {
+            match snapshot::write(&dir, identity, start, (image, records), &pace, &state.written, &pool) {
                 Ok(finished) => {
                     state.finished.fetch_add(u64::from(finished), Ordering::Relaxed);
                     state.running.store(false, Ordering::Release);

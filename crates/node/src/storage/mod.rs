@@ -5,6 +5,7 @@
 //! | [`log`] | the log as its owner sees it; group commit by one thread |
 //! | `writer` | one group of records: one write, one sync; segments one after the other |
 //! | `segment` | how records lie in files |
+//! | `pool` | segments that are used again |
 //! | `recovery` | what is left after a crash: the argument why a torn tail is cut and a loss is refused |
 //! | `snapshot` | checkpoints: written piece by piece, read piece by piece |
 //! | `identity` | whose directory it is, and that one process has it |
@@ -16,6 +17,7 @@ pub mod error;
 mod files;
 mod identity;
 pub mod log;
+mod pool;
 mod recovery;
 mod segment;
 mod snapshot;
@@ -36,6 +38,7 @@ use background::Background;
 use files::{Dir, Disk};
 use identity::{Identity, Lock};
 use log::Kept;
+use pool::Pool;
 use recovery::Start;
 use writer::{Mode, Writer};
 
@@ -44,10 +47,13 @@ pub use log::{Log, LogStatus, Waker};
 pub use segment::Record;
 
 /// Bytes of a segment unless told otherwise.
-pub const SEGMENT_BYTES: u64 = 64 << 20;
+pub const SEGMENT_BYTES: u64 = 32 << 20;
 
 /// A segment is not smaller than this, whatever is asked for.
 const SMALLEST_SEGMENT: u64 = 16 << 10;
+
+/// So many segments are made ahead: one may be needed soon after another, as a checkpoint begins a new one.
+const SPARES: usize = 2;
 
 /// The first segment is not larger than this: a new node waits for it.
 const FIRST_SEGMENT: u64 = 4 << 20;
@@ -133,6 +139,7 @@ fn find(dir: &Dir, options: &Options, now: u64, background: bool) -> Result<Foun
     let mode = Mode {
         sync: options.durability == Durability::Fsync,
         segment_bytes: options.segment_bytes.max(SMALLEST_SEGMENT),
+        spares: if background { SPARES } else { 1 },
         background,
     };
     let found = Identity::read(dir)?;
@@ -166,7 +173,8 @@ fn find(dir: &Dir, options: &Options, now: u64, background: bool) -> Result<Foun
     }
     // The checkpoint's name may not have been durable yet when the process died.
     dir.sync_names()?;
-    snapshot::drop_before(dir, start)?;
+    let pool = Arc::new(Pool::find(dir)?);
+    snapshot::drop_before(dir, start, &pool)?;
     let logged = std::mem::take(&mut recovered.records);
     let bytes = logged.iter().map(|record| record.len() as u64).sum();
     let mut records = Vec::new();
@@ -176,8 +184,8 @@ fn find(dir: &Dir, options: &Options, now: u64, background: bool) -> Result<Foun
         (records, image) = (checkpoint.records, checkpoint.image);
     }
     records.extend(logged);
-    let writer = Writer::new(dir.clone(), digest, mode, recovered)?;
-    let kept = Some(Kept { dir: dir.clone(), identity: digest, writer, bytes });
+    let writer = Writer::new(dir.clone(), digest, mode, recovered, pool.clone())?;
+    let kept = Some(Kept { dir: dir.clone(), identity: digest, writer, bytes, pool });
     Ok(Found { restarted, snapshot: image, records, kept })
 }
 

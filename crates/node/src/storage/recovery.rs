@@ -115,7 +115,7 @@ struct Reading {
 
 struct Read {
     segment: Segment,
-    /// What is behind the valid frames, from the first to the last byte that is not zero.
+    /// From the first byte behind the log to the last that belongs to a frame.
     rest: Range<usize>,
 }
 
@@ -135,8 +135,8 @@ impl Reading {
         let capacity = segment::check_header(&file, &bytes, self.identity, index)?;
         let place = Place::new(self.identity, index);
         let offset = if self.broken { HEADER } else { self.chain(&file, &bytes, place) };
-        let rest = rest(&bytes, offset);
-        for frame in place.search(&bytes, rest.clone()) {
+        let mut end = place.claim(&bytes, offset).min(bytes.len());
+        for frame in place.search(&bytes, offset..bytes.len()) {
             if frame.sequence < self.next {
                 let flaw = Flaw::Order { found: frame.sequence };
                 let what = meaning(flaw, self.next, self.synced.max(frame.synced));
@@ -144,8 +144,9 @@ impl Reading {
             }
             self.synced = self.synced.max(frame.synced);
             self.broken = true;
+            end = frame.end.min(bytes.len());
         }
-        self.segments.push(Read { segment: Segment { file, index, capacity }, rest });
+        self.segments.push(Read { segment: Segment { file, index, capacity }, rest: offset..end });
         Ok(())
     }
 
@@ -172,9 +173,13 @@ impl Reading {
         };
         let begins_nothing = offset == HEADER && self.tail.is_some();
         // A segment is left when the next record does not fit: then that one begins the next segment.
-        if !begins_nothing
-            || self.end.as_ref().is_some_and(|(_, _, before)| *before == Flaw::Blank && flaw != Flaw::Blank)
-        {
+        // What is behind a segment used again looks like damage: then only a head says that the next one was reached.
+        let begins = self.end.as_ref().is_some_and(|(_, _, before)| match before {
+            Flaw::Blank => flaw != Flaw::Blank,
+            Flaw::Head => matches!(flaw, Flaw::Payload | Flaw::Short),
+            _ => false,
+        });
+        if !begins_nothing || begins {
             self.end = Some((file.clone(), offset, flaw));
         }
         if begins_nothing {
@@ -227,19 +232,6 @@ impl Reading {
             cut,
         })
     }
-}
-
-/// From the first to the last byte behind an offset that is not zero.
-fn rest(bytes: &[u8], from: usize) -> Range<usize> {
-    const PAGE: [u8; 4096] = [0; 4096];
-    let behind = &bytes[from..];
-    // Whole pages of zeros first: most of a segment is.
-    let blank: usize =
-        behind.rchunks(PAGE.len()).take_while(|page| **page == PAGE[..page.len()]).map(<[u8]>::len).sum();
-    let dirty = |byte: &u8| *byte != 0;
-    let Some(last) = behind[..behind.len() - blank].iter().rposition(dirty) else { return from..from };
-    let first = behind.iter().position(dirty).expect("one is not zero");
-    from + first..from + last + 1
 }
 
 fn meaning(flaw: Flaw, expected: u64, synced: u64) -> String {

@@ -20,8 +20,9 @@
 //! the next record's); it is only evidence.
 //!
 //! A segment is filled with zeros and made durable under another name before it gets its own, so that appending
-//! changes no metadata of the file system: a synced append then costs one write to the disk, not three. The header is
-//! never written again.
+//! changes no metadata of the file system: a synced append then costs one write to the disk, not three. One that the log
+//! no longer needs is used again under another index (see `pool`): then what is behind the last frame is not zeros, but
+//! frames of another place, which do not count.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -94,10 +95,15 @@ pub(super) fn prepare(
             return Ok(None);
         }
     }
-    file.write_slice(&encode_header(identity, index, capacity), 0)?;
-    file.sync()?;
+    write_header(&file, identity, index, capacity)?;
     dir.publish(&unfinished, &name)?;
     Ok(Some(Segment { file: dir.open(&name)?, index, capacity }))
+}
+
+/// Says whose segment it is; durable when it returns.
+pub(super) fn write_header(file: &Handle, identity: u64, index: u64, capacity: u64) -> Result<(), Failure> {
+    file.write_slice(&encode_header(identity, index, capacity), 0)?;
+    file.sync()
 }
 
 fn encode_header(identity: u64, index: u64, capacity: u64) -> [u8; HEADER_FIELDS] {
@@ -221,6 +227,15 @@ impl Place {
         }
     }
 
+    /// Where the frame at an offset ends by its head, whatever its payload is; the offset itself if there is none.
+    pub(super) fn claim(self, bytes: &[u8], offset: usize) -> usize {
+        match self.read(bytes, offset) {
+            Ok(frame) => frame.end,
+            Err(Flaw::Payload) => offset + FRAME + u32_at(bytes, offset + 8) as usize,
+            Err(_) => offset,
+        }
+    }
+
     /// All frames that begin in a range, whatever lies between them.
     pub(super) fn search(self, bytes: &[u8], range: Range<usize>) -> impl Iterator<Item = Frame> {
         let mut offset = range.start.next_multiple_of(ALIGN);
@@ -260,9 +275,9 @@ impl Frame {
 /// Why there is no frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flaw {
-    /// Zeros, or the segment's end.
+    /// Zeros (a new segment), or the segment's end.
     Blank,
-    /// The head's checksum is wrong.
+    /// The head's checksum is wrong: damage, or what another segment left here.
     Head,
     /// The payload's checksum is wrong.
     Payload,

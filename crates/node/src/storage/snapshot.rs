@@ -25,6 +25,7 @@ use quorate_core::{Image, Piece, Snapshot, Wire};
 use super::background::Background;
 use super::error::{Failure, StorageError};
 use super::files::{Dir, Handle};
+use super::pool::Pool;
 use super::recovery::Start;
 use super::segment::{self, MAX_RECORD, Record, u32_at, u64_at};
 
@@ -62,6 +63,7 @@ pub(super) fn write(
     (image, records): (Option<Snapshot>, Vec<Record>),
     background: &Background,
     written: &AtomicU64,
+    pool: &Pool,
 ) -> Result<bool, Failure> {
     let name = name(start.sequence);
     let unfinished = format!("{name}.tmp");
@@ -100,16 +102,16 @@ pub(super) fn write(
     output.frame(FOOTER_KIND, &[Bytes::copy_from_slice(&footer)]);
     output.flush()?;
     dir.publish(&unfinished, &name)?;
-    drop_before(dir, start)?;
+    drop_before(dir, start, pool)?;
     Ok(true)
 }
 
 /// Removes what a checkpoint makes superfluous. The checkpoint's own name must be durable.
-pub(super) fn drop_before(dir: &Dir, start: Start) -> Result<(), Failure> {
+pub(super) fn drop_before(dir: &Dir, start: Start, pool: &Pool) -> Result<(), Failure> {
     for name in dir.list()? {
-        let segment = segment::index_of(&name).is_some_and(|index| index < start.segment);
-        let snapshot = sequence_of(&name).is_some_and(|sequence| sequence < start.sequence);
-        if segment || snapshot {
+        if let Some(index) = segment::index_of(&name).filter(|&index| index < start.segment) {
+            pool.retire(dir, index)?;
+        } else if sequence_of(&name).is_some_and(|sequence| sequence < start.sequence) {
             dir.remove(&name)?;
         }
     }

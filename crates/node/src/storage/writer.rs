@@ -12,6 +12,7 @@ use bytes::Bytes;
 use super::background::Background;
 use super::error::Failure;
 use super::files::Dir;
+use super::pool::Pool;
 use super::recovery::{Recovered, Start};
 use super::segment::{self, FRAME, HEADER, Place, Record, Segment};
 
@@ -28,7 +29,9 @@ pub(super) struct Mode {
     pub(super) sync: bool,
     /// Bytes of a new segment.
     pub(super) segment_bytes: u64,
-    /// Whether segments are made in a thread of their own.
+    /// How many segments are made ahead.
+    pub(super) spares: usize,
+    /// Whether they are made in a thread of their own.
     pub(super) background: bool,
 }
 
@@ -42,6 +45,7 @@ pub(super) struct Writer {
     offset: u64,
     /// Whether a record is in the segment.
     begun: bool,
+    pool: Arc<Pool>,
     spares: VecDeque<Segment>,
     coming: Option<Coming>,
     /// The number of the next record.
@@ -58,7 +62,13 @@ struct Coming {
 
 impl Writer {
     /// Goes on where recovery ended.
-    pub(super) fn new(dir: Dir, identity: u64, mode: Mode, recovered: Recovered) -> Result<Writer, Failure> {
+    pub(super) fn new(
+        dir: Dir,
+        identity: u64,
+        mode: Mode,
+        recovered: Recovered,
+        pool: Arc<Pool>,
+    ) -> Result<Writer, Failure> {
         let Recovered { next, segment, offset, begun, spares, .. } = recovered;
         let mut writer = Writer {
             place: Place::new(identity, segment.index),
@@ -68,6 +78,7 @@ impl Writer {
             segment,
             offset,
             begun,
+            pool,
             spares: spares.into(),
             coming: None,
             next,
@@ -145,33 +156,47 @@ impl Writer {
     }
 
     fn take_spare(&mut self) -> Result<Segment, Failure> {
+        self.receive(false)?;
         if let Some(spare) = self.spares.pop_front() {
             return Ok(spare);
         }
-        let Coming { background, thread } =
-            self.coming.take().expect("a spare segment is ready or on its way");
-        background.hurry();
-        let made = thread.join().unwrap_or_else(|_| Err(self.stopped("its thread panicked")))?;
-        made.ok_or_else(|| self.stopped("it was given up"))
+        self.order_spare()?;
+        self.receive(true)?;
+        self.spares.pop_front().ok_or_else(|| self.stopped("it was given up"))
     }
 
-    /// Sees to it that one more segment is there, or will be.
+    /// Takes the segment that was ordered, if it is ready; if `wait`, when it is.
+    fn receive(&mut self, wait: bool) -> Result<(), Failure> {
+        let ready = self.coming.as_ref().is_some_and(|coming| wait || coming.thread.is_finished());
+        let Some(coming) = self.coming.take_if(|_| ready) else { return Ok(()) };
+        let Coming { background, thread } = coming;
+        background.hurry();
+        let made = thread.join().unwrap_or_else(|_| Err(self.stopped("its thread panicked")))?;
+        self.spares.extend(made);
+        Ok(())
+    }
+
+    /// Sees to it that enough further segments are there, or on their way.
     fn order_spare(&mut self) -> Result<(), Failure> {
-        if !self.spares.is_empty() || self.coming.is_some() {
+        self.receive(false)?;
+        if self.spares.len() >= self.mode.spares || self.coming.is_some() {
             return Ok(());
         }
         let (dir, identity, capacity) = (self.dir.clone(), self.identity, self.mode.segment_bytes);
-        let index = self.segment.index + 1;
+        let index = self.segment.index + 1 + self.spares.len() as u64;
+        let pool = self.pool.clone();
+        let make = move |pace: &Background| match pool.recycle(&dir, identity, index, capacity)? {
+            Some(segment) => Ok(Some(segment)),
+            None => segment::prepare(&dir, identity, index, capacity, pace),
+        };
         if !self.mode.background {
-            let made = segment::prepare(&dir, identity, index, capacity, &Background::hurried())?;
+            let made = make(&Background::hurried())?;
             self.spares.extend(made);
             return Ok(());
         }
         let background = Arc::new(Background::default());
         let pace = background.clone();
-        let spawned = thread::Builder::new()
-            .name("wal-segment".to_owned())
-            .spawn(move || segment::prepare(&dir, identity, index, capacity, &pace));
+        let spawned = thread::Builder::new().name("wal-segment".to_owned()).spawn(move || make(&pace));
         let thread = spawned.map_err(|error| {
             Failure::new("start a thread to make", self.dir.path(&segment::name(index)), error)
         })?;

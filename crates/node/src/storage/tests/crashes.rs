@@ -140,3 +140,24 @@ fn records_that_a_failed_sync_left_in_memory_only_are_made_durable_before_anyone
     let left = memory.after_power_loss(&mut Random::new(1));
     Replica::open(&left, &options(), &second.remains()).unwrap();
 }
+
+#[test]
+fn a_segment_that_is_used_again_holds_only_its_new_records() {
+    let memory = Memory::new(1);
+    let mut replica = Replica::open(&memory, &options(), &Remains::none()).unwrap();
+    let mut reused = 0;
+    for round in 0..20u8 {
+        replica.append(&vec![Bytes::from(vec![round; 3000]); 7]).unwrap();
+        replica.checkpoint(2).unwrap();
+        replica.append(&["last".into()]).unwrap();
+        let last = memory.names().into_iter().rfind(|name| name.starts_with("wal")).unwrap();
+        reused += u32::from(memory.read(&last)[segment::HEADER..].iter().any(|&byte| byte != 0));
+        for left in [memory.after_kill(), memory.after_power_loss(&mut Random::new(round.into()))] {
+            let reopened = Replica::open(&left, &options(), &replica.remains()).unwrap();
+            assert_eq!(reopened.history, replica.history, "round {round}");
+        }
+    }
+    assert!(reused > 10, "{reused} segments were used again");
+    let retired = memory.names().iter().filter(|name| name.starts_with("retired")).count();
+    assert!(retired <= 8, "{retired} are kept");
+}

@@ -142,7 +142,15 @@ impl Replica {
         let image: Snapshot = Arc::new(TestImage { executed: executed as u64, pieces });
         let content = (Some(image), vec![Record::Whole(kept_record(executed))]);
         let background = Background::hurried();
-        snapshot::write(&self.kept.dir, self.kept.identity, start, content, &background, &AtomicU64::new(0))?;
+        snapshot::write(
+            &self.kept.dir,
+            self.kept.identity,
+            start,
+            content,
+            &background,
+            &AtomicU64::new(0),
+            &self.kept.pool,
+        )?;
         Ok(())
     }
 
