@@ -23,6 +23,7 @@ mod read;
 pub mod reply;
 pub mod snapshot;
 pub mod store;
+mod table;
 mod write;
 
 pub use command::{Command, Condition, Expiry, Key, Single};

@@ -107,7 +107,7 @@ impl Store {
 
     fn scan(&self, after: Option<&Key>, limit: u32, pattern: Option<&Bytes>, budget: usize) -> Answer {
         let from = after.map_or(Bound::Unbounded, |after| Bound::Excluded(&after[..]));
-        let mut rest = self.keys.range::<_, [u8]>((from, Bound::Unbounded)).peekable();
+        let mut rest = self.keys.range((from, Bound::Unbounded)).peekable();
         let mut keys = Vec::new();
         let (mut looked, mut room) = (0, budget);
         while let Some((key, _)) = rest.next() {
@@ -127,7 +127,7 @@ impl Store {
     fn random_key(&self, seed: u64) -> Option<Key> {
         let mut random = Random::new(seed);
         // The first and the last key of the branch taken so far.
-        let (mut low, mut high) = (&self.keys.get_min()?.0, &self.keys.get_max()?.0);
+        let (mut low, mut high) = (self.keys.first()?, self.keys.last()?);
         while low != high {
             let fork = low.iter().zip(high.iter()).take_while(|(a, b)| a == b).count();
             let Some(first) = low.get(fork) else {
@@ -137,7 +137,7 @@ impl Store {
                 }
                 low = self
                     .keys
-                    .range::<_, [u8]>((Bound::Excluded(&low[..]), Bound::Unbounded))
+                    .range((Bound::Excluded(&low[..]), Bound::Unbounded))
                     .next()
                     .map_or(high, |(key, _)| key);
                 continue;
@@ -150,16 +150,15 @@ impl Store {
                     || *byte == last
                     || self
                         .keys
-                        .get_next(&prefix(*byte)[..])
-                        .is_some_and(|(key, _)| u64::from(key[fork]) == *byte)
+                        .at_or_after(&prefix(*byte)[..])
+                        .is_some_and(|key| u64::from(key[fork]) == *byte)
             });
             let taken = taken.unwrap_or_else(|| *random.pick(&[first, last]));
             let (from, beyond) = (prefix(taken), prefix(taken + 1));
             if taken < last {
-                let below = (Bound::Unbounded, Bound::Excluded(&beyond[..]));
-                high = self.keys.range::<_, [u8]>(below).next_back().map_or(high, |(key, _)| key);
+                high = self.keys.before(&beyond).unwrap_or(high);
             }
-            low = self.keys.get_next(&from[..]).map_or(low, |(key, _)| key);
+            low = self.keys.at_or_after(&from).unwrap_or(low);
         }
         Some(low.to_bytes())
     }

@@ -10,7 +10,6 @@ use std::fmt;
 use std::ops::Bound;
 
 use bytes::Bytes;
-use imbl::OrdMap;
 use quorate_core::{Decoder, Encoder, Image, Piece, Wall, Wire, WireError, wire_enum, wire_struct};
 use thiserror::Error;
 
@@ -19,6 +18,7 @@ use crate::compact::Compact;
 use crate::entry::{Entry, Value, detach};
 use crate::hash::Hash;
 use crate::store::{Store, VALUE_LIMIT};
+use crate::table::Table;
 
 /// The first bytes of an image.
 const MAGIC: u32 = u32::from_le_bytes(*b"QKVS");
@@ -31,7 +31,7 @@ const RECORD_BYTES: usize = 48;
 /// A store as it was at one moment, to be read in pieces, from any thread.
 #[derive(Clone)]
 pub struct Frozen {
-    keys: OrdMap<Compact, Entry>,
+    keys: Table,
     time: Wall,
     revision: u64,
 }
@@ -91,7 +91,7 @@ impl Frozen {
             Cursor::After(key) | Cursor::Within(key, _) => Bound::Excluded(&key[..]),
         };
         let mut last = None;
-        for (key, entry) in self.keys.range::<_, [u8]>((bound, Bound::Unbounded)) {
+        for (key, entry) in self.keys.range((bound, Bound::Unbounded)) {
             let value_len = entry.string().map_or(0, Bytes::len);
             if is_full(out, key.len() + value_len, limit) {
                 // Before the first key of this piece the place is after what came before it.
@@ -289,7 +289,7 @@ impl Loader {
     /// Checks the head of the next key.
     fn next(&self, head: Head, value: Value) -> Result<(Compact, Entry), LoadError> {
         let Head { key, created, version, deadline } = head;
-        let last = self.store.keys.get_max().map(|(key, _)| key);
+        let last = self.store.keys.last();
         if self.open.is_some() || last.is_some_and(|last| last[..] >= key[..]) {
             return Err(LoadError::Order);
         }

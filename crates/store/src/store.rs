@@ -10,7 +10,7 @@
 
 use std::fmt;
 
-use imbl::{OrdMap, OrdSet};
+use imbl::OrdSet;
 use quorate_core::{Image, Wall, digest};
 
 use crate::command::{Command, Key};
@@ -19,6 +19,7 @@ use crate::entry::{Entry, Value};
 use crate::footprint::Extent;
 use crate::reply::{CommandError, Reply};
 use crate::snapshot::Frozen;
+use crate::table::Table;
 
 /// The largest string, in bytes. The same at all replicas: whether a command is refused is part of its result. With
 /// [`REPLY_LIMIT`], below what one message between nodes may carry.
@@ -28,10 +29,10 @@ pub const VALUE_LIMIT: usize = 64 << 20;
 /// times must not become a reply that no replica can hold.
 pub const REPLY_LIMIT: usize = 72 << 20;
 
-/// The key-value state machine. A clone is a snapshot and costs the same for any size.
+/// The key-value state machine. A clone is a snapshot and costs next to nothing: it shares all.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Store {
-    pub(crate) keys: OrdMap<Compact, Entry>,
+    pub(crate) keys: Table,
     /// The deadline of each key that has one.
     pub(crate) deadlines: OrdSet<(Wall, Compact)>,
     /// The latest time seen.
@@ -192,8 +193,7 @@ impl Store {
         if let Some(deadline) = entry.deadline {
             self.deadlines.insert((deadline, key.clone()));
         }
-        let before = self.keys.insert(key, entry);
-        assert!(before.is_none(), "a key is inserted where none is");
+        self.keys.insert(key, entry);
     }
 
     /// Removes a key, if it is there.
