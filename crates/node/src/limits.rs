@@ -58,7 +58,7 @@ impl Default for Limits {
             proxies: 1024,
             strangers: 64,
             unsynced: 128 * MIB,
-            snapshot_after: 64 << 20,
+            snapshot_after: 128 << 20,
             handshake: Duration::from_secs(5),
             redial: Duration::from_millis(50)..Duration::from_secs(1),
             redial_refused: Duration::from_secs(2),

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use quorate_core::{
-    Context, Machine, Message, NodeId, Outbox, Outcome, Outgoing, ProcessId, Protocol, Proxy, ProxyId,
-    Random, Recipients, Replica, Request, RequestId, Saved, Status, Time, Timers, Wire, WireError,
+    Context, Instant, Machine, Message, NodeId, Outbox, Outcome, Outgoing, ProcessId, Protocol, Proxy,
+    ProxyId, Random, Recipients, Replica, Request, RequestId, Saved, Status, Time, Timers, Wire, WireError,
 };
 
 use crate::clock;
@@ -36,7 +36,11 @@ impl<M: Machine> Host<M> {
 
     /// One step, at the present: the clock is read when the input is at hand.
     fn step(&mut self, random: &mut Random, act: impl FnOnce(&mut M, &mut Context<'_, M>)) {
-        act(&mut self.machine, &mut Context::new(self.me, clock::instant(), random, &mut self.out));
+        self.step_at(clock::instant(), random, act);
+    }
+
+    fn step_at(&mut self, now: Instant, random: &mut Random, act: impl FnOnce(&mut M, &mut Context<'_, M>)) {
+        act(&mut self.machine, &mut Context::new(self.me, now, random, &mut self.out));
         self.stirred = true;
         self.apply_timers();
     }
@@ -122,9 +126,12 @@ impl<P: Protocol> Machines<P> {
         Ok(kind)
     }
 
-    /// A client's request.
-    pub(crate) fn on_request(&mut self, id: RequestId, request: Request) {
-        self.proxy.step(&mut self.random, |proxy, cx| proxy.on_request(id, request, cx));
+    /// Clients' requests, all of which are at hand.
+    pub(crate) fn on_requests(&mut self, requests: impl Iterator<Item = (RequestId, Request)>) {
+        let now = clock::instant();
+        for (id, request) in requests {
+            self.proxy.step_at(now, &mut self.random, |proxy, cx| proxy.on_request(id, request, cx));
+        }
         self.sort();
     }
 
@@ -293,7 +300,8 @@ mod tests {
     fn request(machines: &mut Machines<Toy>, id: u64, command: &'static str, timeout: Duration) {
         let deadline = clock::now() + timeout;
         let command = Bytes::from_static(command.as_bytes());
-        machines.on_request(RequestId(id), Request { stream: 0, command, access: Access::Write, deadline });
+        let request = Request { stream: 0, command, access: Access::Write, deadline };
+        machines.on_requests([(RequestId(id), request)].into_iter());
         assert!(machines.settle());
     }
 

@@ -391,9 +391,9 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
     fn step(&mut self) -> bool {
         let mut at_rest = false;
         while !at_rest || !self.ready.is_empty() || !self.machines.replies.is_empty() {
-            for (id, request) in self.ready.drain(..) {
-                self.metrics.requests_total.one();
-                self.machines.on_request(id, request);
+            if !self.ready.is_empty() {
+                self.metrics.requests_total.add(self.ready.len() as u64);
+                self.machines.on_requests(self.ready.drain(..));
             }
             let settled = self.machines.settle();
             for (from, to, message) in self.machines.remote.drain(..) {

@@ -42,6 +42,16 @@ pub enum Reply {
 
 const BATCH: u8 = 10;
 
+impl Reply {
+    /// As [`Wire::to_bytes`]; without an allocation for the most common one.
+    pub fn encoded(&self) -> Bytes {
+        match self {
+            Reply::Done => Bytes::from_static(&[0]),
+            other => other.to_bytes(),
+        }
+    }
+}
+
 impl Wire for Reply {
     fn encode(&self, out: &mut Encoder) {
         match self {

@@ -43,7 +43,9 @@ pub(crate) struct Table {
     chunks: Vec<Arc<Chunk>>,
 }
 
+/// Laid out so that what decides whether a key is here is in one cache line with the reference counts.
 #[derive(Clone)]
+#[repr(C)]
 struct Page {
     /// So many first bits its keys' hashes have in common.
     depth: u32,

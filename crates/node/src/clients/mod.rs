@@ -47,6 +47,8 @@ pub(crate) struct Clients<F: Frontend> {
     to_write: Vec<usize>,
     quiet: Quiet,
     asked: Vec<(Ticket, Request)>,
+    /// When the present turn began.
+    now: Time,
     draining: bool,
 }
 
@@ -80,6 +82,7 @@ impl<F: Frontend> Clients<F> {
             to_write: Vec::new(),
             quiet: Quiet::default(),
             asked: Vec::new(),
+            now: Time::ZERO,
             draining: false,
         })
     }
@@ -114,8 +117,9 @@ impl<F: Frontend> Clients<F> {
         self.requests.len()
     }
 
-    /// Lets in those who wait.
+    /// A turn begins: lets in those who wait.
     pub(crate) fn accept(&mut self, now: Time, node: &dyn NodeView) {
+        self.now = now;
         if self.accept_at.is_none_or(|at| at > now) {
             return;
         }
@@ -296,7 +300,7 @@ impl<F: Frontend> Clients<F> {
     ) {
         let Some(connection) = self.connections.get_mut(index) else { return };
         let mut desk = Desk {
-            now: clock::now(),
+            now: self.now,
             output: &mut connection.output,
             close: &mut connection.close,
             asked: &mut self.asked,
@@ -319,7 +323,7 @@ impl<F: Frontend> Clients<F> {
             self.metrics.overloads_total.one();
             // What a session asks for in reply to this one fails again; it gives up or its connection ends here.
             let mut desk = Desk {
-                now: clock::now(),
+                now: self.now,
                 output: &mut connection.output,
                 close: &mut connection.close,
                 asked: &mut self.asked,
