@@ -23,6 +23,9 @@ pub enum Command {
     /// Run one node
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(Serve),
+    /// Run the client side alone: what an application host needs instead of a replica
+    #[command(after_help = PROXY_EXAMPLES)]
+    Proxy(Proxy),
     /// Print the value of a key; exit 1 if there is none
     Get(Get),
     /// Set a key to a value
@@ -55,6 +58,11 @@ The configuration file is TOML; its keys are the flags, and the command line win
   initial-cluster = \"1=10.0.0.1:7201,2=10.0.0.2:7201,3=10.0.0.3:7201\"
   [set]
   reads = \"lease\"";
+
+const PROXY_EXAMPLES: &str = "Example, on the application's host; applications then use 127.0.0.1:7101:
+  quorate proxy --listen-resp 127.0.0.1:7101 \\
+      --initial-cluster 1=10.0.0.1:7201,2=10.0.0.2:7201,3=10.0.0.3:7201
+Protocol and settings must be those of the nodes.";
 
 const SIM_EXAMPLES: &str = "Examples:
   quorate sim --protocol multipaxos --runs 10000
@@ -122,6 +130,31 @@ pub struct Serve {
     #[arg(long)]
     pub log_json: bool,
     /// Stop when the standard input closes: so that nodes end with whoever started them
+    #[arg(long, hide = true)]
+    pub exit_with_stdin: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Proxy {
+    /// Where clients reach this proxy
+    #[arg(long, value_name = "HOST:PORT")]
+    pub listen_resp: Option<String>,
+    /// Every member with its peer address, as at the nodes
+    #[arg(long, value_name = "1=HOST:PORT,2=…")]
+    pub initial_cluster: Option<String>,
+    /// Replication protocol, as at the nodes [default: multipaxos]
+    #[arg(long)]
+    pub protocol: Option<String>,
+    /// A TOML file with any of these flags; a node's will do
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// A setting of the protocol, as at the nodes; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Logs as one JSON object a line
+    #[arg(long)]
+    pub log_json: bool,
+    /// Stop when the standard input closes: so that it ends with whoever started it
     #[arg(long, hide = true)]
     pub exit_with_stdin: bool,
 }

@@ -24,6 +24,7 @@ fn main() -> ExitCode {
     let result = match Args::parse().command {
         Command::Up(args) => up::up(args),
         Command::Serve(args) => serve::serve(args),
+        Command::Proxy(args) => serve::proxy(args),
         Command::Get(args) => client::get(args),
         Command::Put(args) => client::put(args),
         Command::Del(args) => client::del(args),

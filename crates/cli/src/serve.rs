@@ -1,4 +1,4 @@
-//! `quorate serve`: one node.
+//! `quorate serve`: one node. `quorate proxy`: the client side alone.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -6,15 +6,20 @@ use std::path::{Path, PathBuf};
 
 use quorate_api::resp::{self, Resp};
 use quorate_core::{NodeId, Protocol, Settings};
-use quorate_node::{Durability, Exit, Limits, NodeConfig, NodeError, NodeOptions, parse_cluster};
+use quorate_node::{
+    Durability, Exit, Limits, NodeConfig, NodeError, NodeOptions, ProxyOptions, parse_cluster,
+};
 use quorate_protocols::registry::Visitor;
 use rustix::process::{Signal, getpid, kill_process};
 use serde::Deserialize;
 use tracing_subscriber::EnvFilter;
 
-use crate::args::Serve;
+use crate::args::{Proxy, Serve};
 use crate::failure::Failure;
 use crate::protocols;
+
+/// The protocol unless one is named.
+const PROTOCOL: &str = "multipaxos";
 
 /// The configuration file: any of the flags.
 #[derive(Debug, Default, Deserialize)]
@@ -37,9 +42,6 @@ pub fn serve(args: Serve) -> Result<(), Failure> {
         Some(path) => read(path)?,
         None => File::default(),
     };
-    let required = |flag: &str| {
-        Failure::wrong(format!("--{flag} is missing, on the command line and in a --config file"))
-    };
     let node_id = args.node_id.or(file.node_id).ok_or_else(|| required("node-id"))?;
     let node = NodeId::new(node_id)
         .ok_or_else(|| Failure::wrong(format!("--node-id {node_id}: ids are whole numbers from 1 to 63")))?;
@@ -59,18 +61,10 @@ pub fn serve(args: Serve) -> Result<(), Failure> {
         durability,
         limits: Limits::default(),
     };
-    let mut settings = Settings::default();
-    for (key, value) in &file.set {
-        let text = match value {
-            toml::Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
-        settings.put(key, &text);
-    }
-    settings.put_all(&args.set).map_err(Failure::wrong)?;
-    let protocol = args.protocol.or(file.protocol).unwrap_or_else(|| "multipaxos".to_owned());
-    let node = Node {
-        options,
+    let settings = settings(&file.set, &args.set)?;
+    let protocol = args.protocol.or(file.protocol).unwrap_or_else(|| PROTOCOL.to_owned());
+    let node = Process {
+        what: What::Node(options),
         settings,
         site: args.site.or(file.site),
         log_json: args.log_json,
@@ -79,25 +73,75 @@ pub fn serve(args: Serve) -> Result<(), Failure> {
     protocols::with(&protocol, node)?
 }
 
+pub fn proxy(args: Proxy) -> Result<(), Failure> {
+    let file = match &args.config {
+        Some(path) => read(path)?,
+        None => File::default(),
+    };
+    let settings = settings(&file.set, &args.set)?;
+    let cluster = args.initial_cluster.or(file.initial_cluster).ok_or_else(|| required("initial-cluster"))?;
+    let options = ProxyOptions {
+        listen_resp: args.listen_resp.or(file.listen_resp).ok_or_else(|| required("listen-resp"))?,
+        initial_cluster: parse_cluster(&cluster).map_err(Failure::wrong)?,
+        cluster_id: None,
+        limits: Limits::default(),
+    };
+    let protocol = args.protocol.or(file.protocol).unwrap_or_else(|| PROTOCOL.to_owned());
+    let proxy = Process {
+        what: What::Proxy(options),
+        settings,
+        site: None,
+        log_json: args.log_json,
+        exit_with_stdin: args.exit_with_stdin,
+    };
+    protocols::with(&protocol, proxy)?
+}
+
+fn required(flag: &str) -> Failure {
+    Failure::wrong(format!("--{flag} is missing, on the command line and in a --config file"))
+}
+
+fn settings(table: &BTreeMap<String, toml::Value>, set: &[String]) -> Result<Settings, Failure> {
+    let mut settings = Settings::default();
+    for (key, value) in table {
+        let text = match value {
+            toml::Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        settings.put(key, &text);
+    }
+    settings.put_all(set).map_err(Failure::wrong)?;
+    Ok(settings)
+}
+
 fn read(path: &Path) -> Result<File, Failure> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::wrong(format!("cannot read --config {}: {error}", path.display())))?;
     toml::from_str(&text).map_err(|error| Failure::wrong(format!("--config {}: {error}", path.display())))
 }
 
-struct Node {
-    options: NodeOptions,
+enum What {
+    Node(NodeOptions),
+    Proxy(ProxyOptions),
+}
+
+struct Process {
+    what: What,
     settings: Settings,
     site: Option<String>,
     log_json: bool,
     exit_with_stdin: bool,
 }
 
-impl Visitor for Node {
+impl Visitor for Process {
     type Out = Result<(), Failure>;
 
     fn visit<P: Protocol>(self) -> Self::Out {
-        let config = NodeConfig::<P>::new(self.options, self.settings).map_err(Failure::wrong)?;
+        let config = match self.what {
+            What::Node(options) => NodeConfig::<P>::new(options, self.settings),
+            What::Proxy(options) => NodeConfig::<P>::proxy(options, self.settings),
+        };
+        let config = config.map_err(Failure::wrong)?;
         log_to_stderr(self.log_json);
         if let Some(site) = &self.site {
             tracing::info!(%site, "this node's site");

@@ -30,7 +30,7 @@ pub mod storage;
 pub mod transport;
 mod view;
 
-pub use config::{Durability, NodeConfig, NodeOptions, cluster_id, parse_cluster};
+pub use config::{Durability, NodeConfig, NodeOptions, ProxyOptions, cluster_id, parse_cluster};
 pub use error::{ConfigError, Exit, NodeError};
 pub use limits::Limits;
 pub use node::{Listeners, Node, Stopper};
