@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use quorate_core::{
-    Context, Instant, Machine, Message, NodeId, Outbox, Outcome, Outgoing, ProcessId, Protocol, Proxy,
+    Answered, Context, Instant, Machine, Message, NodeId, Outbox, Outgoing, ProcessId, Protocol, Proxy,
     ProxyId, Random, Recipients, Replica, Request, RequestId, Saved, Status, Time, Timers, Wire, WireError,
 };
 
@@ -86,7 +86,7 @@ pub(crate) struct Machines<P: Protocol> {
     /// For the log, encoded, in order.
     pub(crate) records: Vec<Record>,
     /// For clients.
-    pub(crate) replies: Vec<(RequestId, Outcome)>,
+    pub(crate) replies: Vec<Answered>,
 }
 
 impl<P: Protocol> Machines<P> {
@@ -216,6 +216,15 @@ impl<P: Protocol> Machines<P> {
         self.replica.as_ref().map(|replica| replica.machine.save())
     }
 
+    pub(crate) fn has_replica(&self) -> bool {
+        self.replica.is_some()
+    }
+
+    /// A read of the replica's state as it is, if there is a replica.
+    pub(crate) fn read(&self, command: &Bytes) -> Option<Bytes> {
+        self.replica.as_ref().map(|replica| replica.machine.read(command))
+    }
+
     pub(crate) fn status(&self) -> Status {
         match &self.replica {
             Some(replica) => replica.machine.status(clock::now()),
@@ -306,7 +315,7 @@ impl<P: Protocol> Machines<P> {
 mod tests {
     use std::time::Duration;
 
-    use quorate_core::{Access, Failure};
+    use quorate_core::{Access, Failure, Outcome};
 
     use super::*;
     use crate::toy::{Message as Say, Toy};
@@ -362,7 +371,8 @@ mod tests {
     fn what_the_two_say_to_each_other_stays_here() {
         let mut machines = machines();
         request(&mut machines, 7, "1 say hello", Duration::MAX);
-        assert_eq!(machines.replies, [(RequestId(7), Outcome::Done(Bytes::from_static(b"hello")))]);
+        let done = |request, outcome| Answered { request: RequestId(request), outcome, slot: 0 };
+        assert_eq!(machines.replies, [done(7, Outcome::Done(Bytes::from_static(b"hello")))]);
         request(&mut machines, 8, "2 say hello", Duration::MAX);
         assert_eq!(answered(&mut machines), [8], "another node's replica is not here");
     }
@@ -377,7 +387,8 @@ mod tests {
         let mut machines = self::machines();
         request(&mut machines, 9, "1 never", Duration::ZERO);
         machines.fire();
-        assert_eq!(machines.replies, [(RequestId(9), Outcome::Failed(Failure::TimedOut))]);
+        let (request, outcome) = (RequestId(9), Outcome::Failed(Failure::TimedOut));
+        assert_eq!(machines.replies, [Answered { request, outcome, slot: 0 }]);
     }
 
     #[test]

@@ -430,6 +430,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
     /// transport, and again for what comes of that. False if the machines have more to say to each other.
     fn step(&mut self) -> bool {
         let mut at_rest = false;
+        // Outcomes wait for the replica to execute more, which it may just have done.
         while !at_rest || !self.ready.is_empty() || !self.machines.replies.is_empty() {
             if !self.ready.is_empty() {
                 self.metrics.requests_total.add(self.ready.len() as u64);

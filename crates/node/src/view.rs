@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use bytes::Bytes;
 use quorate_core::{Protocol, Status};
 
 use crate::clock;
@@ -24,6 +25,18 @@ pub(crate) struct View<'a, P: Protocol> {
 }
 
 impl<P: Protocol> NodeView for View<'_, P> {
+    fn read(&self, command: &Bytes) -> Option<Bytes> {
+        self.machines.read(command)
+    }
+
+    fn has_state(&self) -> bool {
+        self.machines.has_replica()
+    }
+
+    fn applied(&self) -> u64 {
+        self.machines.status().applied
+    }
+
     fn status(&self) -> Status {
         self.machines.status()
     }

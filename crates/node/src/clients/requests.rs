@@ -24,6 +24,8 @@ pub(super) struct Waiting {
     pub(super) index: usize,
     pub(super) connection: u64,
     pub(super) ticket: Ticket,
+    /// Whether the outcome waits until this node's own state shows it.
+    pub(super) shown: bool,
 }
 
 impl Requests {
@@ -40,23 +42,32 @@ impl Requests {
     }
 
     /// A new request; `None` if too many are under way.
-    pub(super) fn insert(&mut self, index: usize, connection: u64, ticket: Ticket) -> Option<RequestId> {
+    pub(super) fn insert(
+        &mut self,
+        index: usize,
+        connection: u64,
+        ticket: Ticket,
+        shown: bool,
+    ) -> Option<RequestId> {
         if self.waiting.len() >= self.limit {
             return None;
         }
         self.count += 1;
         let id = RequestId((self.count << PLACE_BITS) | self.waiting.vacant_key() as u64);
-        self.waiting.insert(Waiting { id, index, connection, ticket });
+        self.waiting.insert(Waiting { id, index, connection, ticket, shown });
         Some(id)
+    }
+
+    /// Who waits for a request; `None` if it has ended.
+    pub(super) fn get(&self, id: RequestId) -> Option<&Waiting> {
+        let place = (id.0 & ((1 << PLACE_BITS) - 1)) as usize;
+        self.waiting.get(place).filter(|waiting| waiting.id == id)
     }
 
     /// The request has ended; `None` if it had before.
     pub(super) fn remove(&mut self, id: RequestId) -> Option<Waiting> {
-        let place = (id.0 & ((1 << PLACE_BITS) - 1)) as usize;
-        if self.waiting.get(place)?.id != id {
-            return None;
-        }
-        Some(self.waiting.remove(place))
+        self.get(id)?;
+        Some(self.waiting.remove((id.0 & ((1 << PLACE_BITS) - 1)) as usize))
     }
 }
 
@@ -67,11 +78,11 @@ mod tests {
     #[test]
     fn an_id_names_one_request_and_never_another() {
         let mut requests = Requests::new(3);
-        let mut ids: Vec<_> = (0..3).map(|t| requests.insert(7, 1, Ticket(t)).unwrap()).collect();
-        assert_eq!(requests.insert(7, 1, Ticket(3)), None, "the bound holds");
+        let mut ids: Vec<_> = (0..3).map(|t| requests.insert(7, 1, Ticket(t), false).unwrap()).collect();
+        assert_eq!(requests.insert(7, 1, Ticket(3), false), None, "the bound holds");
         assert_eq!(requests.remove(ids[1]).map(|waiting| waiting.ticket), Some(Ticket(1)));
         assert_eq!(requests.remove(ids[1]), None, "ended once");
-        ids.push(requests.insert(8, 2, Ticket(9)).unwrap());
+        ids.push(requests.insert(8, 2, Ticket(9), false).unwrap());
         assert_eq!(requests.remove(ids[1]), None, "its place has another one now");
         assert!(ids.is_sorted(), "ids grow");
         assert_eq!(requests.remove(ids[3]).map(|waiting| (waiting.index, waiting.connection)), Some((8, 2)));

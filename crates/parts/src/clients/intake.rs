@@ -157,7 +157,8 @@ impl Intake {
         let answer = self.answers.entry(route).or_default();
         if answer.session != session && !answer.writes.is_empty() {
             let (session, writes) = (answer.session, std::mem::take(&mut answer.writes));
-            let message = Message::Answer { nonce: route.1, session, writes, reads: Vec::new() };
+            // What is executed by then is filled in when it leaves.
+            let message = Message::Answer { nonce: route.1, session, applied: 0, writes, reads: Vec::new() };
             self.notices.push((route.0, message));
         }
         answer.session = session;
@@ -171,9 +172,15 @@ impl Intake {
             self.admitted.retain(|session, _| state.sessions().next(*session).is_some());
         }
         let mut out = std::mem::take(&mut self.notices);
+        let now = state.applied();
+        for (_, message) in &mut out {
+            if let Message::Answer { applied, .. } = message {
+                *applied = now;
+            }
+        }
         while let Some(((proxy, nonce), answer)) = self.answers.pop_first() {
             let Answer { session, writes, reads } = answer;
-            out.push((proxy, Message::Answer { nonce, session, writes, reads }));
+            out.push((proxy, Message::Answer { nonce, session, applied: now, writes, reads }));
         }
         out
     }
