@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
+use quorate_api::resp::ReadMode;
 use quorate_node::Durability;
 use quorate_sim::Faults;
 
@@ -105,6 +106,13 @@ pub struct Serve {
     /// Where clients reach this node
     #[arg(long, value_name = "HOST:PORT")]
     pub listen_resp: Option<String>,
+    /// Where /metrics and /health are served over HTTP; nowhere by default
+    #[arg(long, value_name = "HOST:PORT")]
+    pub listen_http: Option<String>,
+    /// Where reads are served unless a client says otherwise: linearizable, sequential or local
+    /// [default: linearizable]
+    #[arg(long, value_name = "MODE")]
+    pub read_mode: Option<ReadMode>,
     /// Every member with its peer address, this node included
     #[arg(long, value_name = "1=HOST:PORT,2=…")]
     pub initial_cluster: Option<String>,
@@ -139,6 +147,9 @@ pub struct Proxy {
     /// Where clients reach this proxy
     #[arg(long, value_name = "HOST:PORT")]
     pub listen_resp: Option<String>,
+    /// Where /metrics and /health are served over HTTP; nowhere by default
+    #[arg(long, value_name = "HOST:PORT")]
+    pub listen_http: Option<String>,
     /// Every member with its peer address, as at the nodes
     #[arg(long, value_name = "1=HOST:PORT,2=…")]
     pub initial_cluster: Option<String>,

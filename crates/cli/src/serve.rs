@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use quorate_api::resp::{self, Resp};
+use quorate_api::http;
+use quorate_api::resp::{self, ReadMode, Resp};
 use quorate_core::{NodeId, Protocol, Settings};
 use quorate_node::{
-    Durability, Exit, Limits, NodeConfig, NodeError, NodeOptions, ProxyOptions, parse_cluster,
+    Durability, Exit, Limits, Node, NodeConfig, NodeError, NodeOptions, ProxyOptions, parse_cluster,
 };
 use quorate_protocols::registry::Visitor;
 use rustix::process::{Signal, getpid, kill_process};
@@ -28,6 +29,8 @@ struct File {
     node_id: Option<u64>,
     listen_peer: Option<String>,
     listen_resp: Option<String>,
+    listen_http: Option<String>,
+    read_mode: Option<String>,
     initial_cluster: Option<String>,
     data_dir: Option<PathBuf>,
     protocol: Option<String>,
@@ -51,6 +54,11 @@ pub fn serve(args: Serve) -> Result<(), Failure> {
         (None, Some(word)) => word.parse().map_err(Failure::wrong)?,
         (None, None) => Durability::default(),
     };
+    let read_mode = match (args.read_mode, &file.read_mode) {
+        (Some(mode), _) => mode,
+        (None, Some(word)) => word.parse().map_err(Failure::wrong)?,
+        (None, None) => ReadMode::default(),
+    };
     let options = NodeOptions {
         node,
         listen_peer: args.listen_peer.or(file.listen_peer).ok_or_else(|| required("listen-peer"))?,
@@ -66,6 +74,8 @@ pub fn serve(args: Serve) -> Result<(), Failure> {
     let node = Process {
         what: What::Node(options),
         settings,
+        listen_http: args.listen_http.or(file.listen_http),
+        read_mode,
         site: args.site.or(file.site),
         log_json: args.log_json,
         exit_with_stdin: args.exit_with_stdin,
@@ -90,6 +100,8 @@ pub fn proxy(args: Proxy) -> Result<(), Failure> {
     let proxy = Process {
         what: What::Proxy(options),
         settings,
+        listen_http: args.listen_http.or(file.listen_http),
+        read_mode: ReadMode::default(),
         site: None,
         log_json: args.log_json,
         exit_with_stdin: args.exit_with_stdin,
@@ -128,6 +140,8 @@ enum What {
 struct Process {
     what: What,
     settings: Settings,
+    listen_http: Option<String>,
+    read_mode: ReadMode,
     site: Option<String>,
     log_json: bool,
     exit_with_stdin: bool,
@@ -149,7 +163,8 @@ impl Visitor for Process {
         if self.exit_with_stdin {
             std::thread::spawn(stop_with_stdin);
         }
-        match quorate_node::serve(config, Resp::new(resp::Limits::default())) {
+        let limits = resp::Limits { read_mode: self.read_mode, ..resp::Limits::default() };
+        match run(config, limits, self.listen_http.as_deref()) {
             Ok(Exit::Drained { unfinished: 0 }) => Ok(()),
             Ok(Exit::Drained { unfinished }) => {
                 tracing::warn!(unfinished, "stopped with requests under way");
@@ -160,6 +175,21 @@ impl Visitor for Process {
             Err(error) => Err(Failure { code: code(&error), message: error.to_string() }),
         }
     }
+}
+
+fn run<P: Protocol>(
+    config: NodeConfig<P>,
+    limits: resp::Limits,
+    listen_http: Option<&str>,
+) -> Result<Exit, NodeError> {
+    let node = Node::bind(config)?;
+    if let Some(address) = listen_http {
+        let listener = quorate_node::listen("HTTP", address)?;
+        let address = http::serve(listener, node.monitor())
+            .map_err(|source| NodeError::System { what: "to serve HTTP", source })?;
+        tracing::info!(http = %address, "metrics and health are at http://{address}/metrics and /health");
+    }
+    node.run_until_signalled(Resp::new(limits))
 }
 
 /// What an operator must change before the next start is a matter of configuration; the rest has failed.

@@ -26,6 +26,9 @@ pub trait Frontend {
         desk: &mut Desk<'_>,
     );
 
+    /// A command that reads next to nothing, to find out whether reads are served.
+    fn probe(&self) -> Bytes;
+
     /// The connection is gone; outcomes of its requests will not be delivered.
     fn close(&mut self, _session: Self::Session) {}
 }

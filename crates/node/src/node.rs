@@ -20,10 +20,12 @@ use crate::clock;
 use crate::config::{NodeConfig, Place};
 use crate::error::{Exit, NodeError};
 use crate::frontend::Frontend;
+use crate::frontend::NodeView;
 use crate::journal::Journal;
 use crate::limits::{LOCAL_ROUNDS, Limits, READ_AT_ONCE};
 use crate::machines::Machines;
 use crate::metrics::Metrics;
+use crate::monitor::{self, Monitor, Report};
 use crate::quiet::Quiet;
 use crate::signals::Watch;
 use crate::transport::handshake::{self, Identity};
@@ -71,7 +73,8 @@ impl Listeners {
     }
 }
 
-fn listen(what: &'static str, address: &str) -> Result<TcpListener, NodeError> {
+/// Binds an address, `HOST:PORT`; port 0 takes any free one. `what` is who will connect, for errors.
+pub fn listen(what: &'static str, address: &str) -> Result<TcpListener, NodeError> {
     let failed = |source| NodeError::Listen { what, address: address.to_owned(), source };
     let mut found = address.to_socket_addrs().map_err(|source| NodeError::Resolve {
         what,
@@ -115,6 +118,8 @@ pub struct Node<P: Protocol> {
     listeners: Listeners,
     poll: Poll,
     stopper: Stopper,
+    monitor: Monitor,
+    desk: monitor::Desk,
 }
 
 impl<P: Protocol> Node<P> {
@@ -132,8 +137,10 @@ impl<P: Protocol> Node<P> {
         let poll = Poll::new().map_err(|source| NodeError::System { what: "an event queue", source })?;
         let waker = Waker::new(poll.registry(), WAKER)
             .map_err(|source| NodeError::System { what: "an event", source })?;
-        let stopper = Stopper { asked: Arc::default(), waker: Arc::new(waker) };
-        Ok(Node { config, listeners, poll, stopper })
+        let waker = Arc::new(waker);
+        let (monitor, desk) = monitor::new(waker.clone());
+        let stopper = Stopper { asked: Arc::default(), waker };
+        Ok(Node { config, listeners, poll, stopper, monitor, desk })
     }
 
     /// What stops it.
@@ -141,10 +148,15 @@ impl<P: Protocol> Node<P> {
         self.stopper.clone()
     }
 
+    /// What asks it, from other threads.
+    pub fn monitor(&self) -> Monitor {
+        self.monitor.clone()
+    }
+
     /// Recovers, then serves until it is stopped or fails.
     pub fn run<F: Frontend>(self, frontend: F) -> Result<Exit, NodeError> {
-        let Node { config, listeners, poll, stopper } = self;
-        Loop::start(config, listeners, poll, stopper, frontend)?.run()
+        let Node { config, listeners, poll, stopper, desk, .. } = self;
+        Loop::start(config, listeners, poll, stopper, desk, frontend)?.run()
     }
 
     /// As [`run`](Self::run); SIGTERM and SIGINT ask it to stop.
@@ -167,6 +179,7 @@ struct Loop<P: Protocol, F: Frontend> {
     journal: Journal,
     scratch: Vec<u8>,
     ready: Vec<(RequestId, Request)>,
+    desk: monitor::Desk,
     quiet: Quiet,
     housekeeping: Time,
     shown: Option<Status>,
@@ -180,6 +193,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
         listeners: Listeners,
         poll: Poll,
         stopper: Stopper,
+        desk: monitor::Desk,
         frontend: F,
     ) -> Result<Self, NodeError> {
         let NodeConfig { members, limits, cluster, place, proxy, settings, .. } = config;
@@ -205,6 +219,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
             ("process_id", std::process::id().to_string()),
         ];
         let (me, journal, machines);
+        let others = members.len() - usize::from(place.is_some());
         match place {
             Some(place) => {
                 let opened = Journal::open::<P>(
@@ -292,7 +307,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
             poll,
             stopper,
             limits,
-            constants: Constants { facts, started, metrics: metrics.clone() },
+            constants: Constants { facts, started, others, metrics: metrics.clone() },
             metrics,
             machines,
             transport,
@@ -300,6 +315,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
             journal,
             scratch: vec![0; READ_AT_ONCE],
             ready: Vec::new(),
+            desk,
             quiet: Quiet::default(),
             housekeeping: Time::ZERO,
             shown: None,
@@ -380,6 +396,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
             self.read(now);
         }
         self.machines.fire();
+        self.look_around(now);
         let at_rest = self.settle()?;
         self.transport.flush(now);
         self.clients.flush();
@@ -441,6 +458,10 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
                 self.transport.send(from, to, &message);
             }
             let mut replies = std::mem::take(&mut self.machines.replies);
+            if self.desk.is_reading() && !replies.is_empty() {
+                let trouble = self.trouble();
+                self.desk.sift(&mut replies, trouble);
+            }
             let view = View { machines: &self.machines, constants: &self.constants };
             self.clients.deliver(&mut replies, &view, &mut self.ready);
             self.machines.replies = replies;
@@ -450,6 +471,33 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
             at_rest = true;
         }
         true
+    }
+
+    /// Answers those who watch.
+    fn look_around(&mut self, now: Time) {
+        if self.drain_until.is_some() {
+            return self.desk.refuse();
+        }
+        let view = View { machines: &self.machines, constants: &self.constants };
+        let report =
+            || Report { samples: self.metrics.samples(), status: view.status(), facts: view.facts() };
+        self.ready.extend(self.desk.take(report, || self.clients.probe(), now));
+    }
+
+    /// Why a read was not served, as far as this node can tell.
+    fn trouble(&self) -> String {
+        let status = self.machines.status();
+        let (up, others) = (self.metrics.peers_up.get(), self.constants.others);
+        let reached = format!("{up} of the {others} other members can be reached");
+        if !self.takes_input() {
+            return "the disk is slower than what comes in".to_owned();
+        }
+        match status.leader {
+            Some(leader) => {
+                format!("node {leader} leads, as far as is known here, but does not answer; {reached}")
+            }
+            None => format!("nobody leads, as far as is known here; {reached}"),
+        }
     }
 
     /// Whether there is room for what input may cause.

@@ -14,6 +14,8 @@ use crate::metrics::Metrics;
 #[derive(Debug)]
 pub(crate) struct Constants {
     pub(crate) facts: Vec<(&'static str, String)>,
+    /// How many members there are apart from this one.
+    pub(crate) others: usize,
     pub(crate) started: quorate_core::Time,
     pub(crate) metrics: Rc<Metrics>,
 }

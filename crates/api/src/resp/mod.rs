@@ -30,9 +30,11 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use bytes::BytesMut;
-use quorate_core::Outcome;
+use bytes::{Bytes, BytesMut};
+use quorate_core::{Outcome, Wire};
 use quorate_node::frontend::{Desk, Frontend, Ticket};
+
+use quorate_store::Command;
 
 use cursors::Cursors;
 pub use session::Session;
@@ -155,6 +157,10 @@ impl Frontend for Resp {
 
     fn on_outcome(&mut self, session: &mut Session, ticket: Ticket, outcome: Outcome, desk: &mut Desk<'_>) {
         session.on_outcome(ticket, outcome, self, desk);
+    }
+
+    fn probe(&self) -> Bytes {
+        Command::Get { key: Bytes::new() }.to_bytes()
     }
 
     fn close(&mut self, session: Session) {

@@ -12,6 +12,7 @@ use std::io::{self, ErrorKind};
 use std::rc::Rc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use mio::net::TcpListener;
 use mio::{Interest, Registry, Token};
 use quorate_core::{Answered, Failure, Outcome, Request, RequestId, Time};
@@ -91,6 +92,11 @@ impl<F: Frontend> Clients<F> {
             now: Time::ZERO,
             draining: false,
         })
+    }
+
+    /// A command that reads next to nothing.
+    pub(crate) fn probe(&self) -> Bytes {
+        self.frontend.probe()
     }
 
     /// Somebody waits to be accepted.
