@@ -83,6 +83,8 @@ struct Engine<'a> {
     options: &'a Options,
     poll: Poll,
     timer: Option<OwnedFd>,
+    /// The arrival that the timer waits for.
+    armed: u64,
     connections: Vec<Connection>,
     /// Connections that can take a request: of an open loop only.
     ready: VecDeque<usize>,
@@ -122,6 +124,7 @@ impl<'a> Engine<'a> {
             options,
             poll,
             timer,
+            armed: u64::MAX,
             connections: connections.collect(),
             ready: VecDeque::with_capacity(options.connections),
             work,
@@ -193,6 +196,7 @@ impl<'a> Engine<'a> {
     fn drain(&mut self, events: &mut Events) -> io::Result<()> {
         let (warm, end) = self.window;
         self.running = false;
+        self.issue(end);
         while self.in_flight > 0 && self.now() < end.saturating_add(DRAIN) {
             self.turn(events, 10_000_000)?;
         }
@@ -233,8 +237,10 @@ impl<'a> Engine<'a> {
         if self.ready.is_empty() {
             return Ok(LONGEST);
         }
-        let wait = schedule.peek().saturating_sub(now).max(1);
-        if wait < LONGEST {
+        let next = schedule.peek();
+        let wait = next.saturating_sub(now).max(1);
+        if wait < LONGEST && self.armed != next {
+            self.armed = next;
             let spec = Itimerspec {
                 it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
                 it_value: Timespec { tv_sec: (wait / NANOS) as i64, tv_nsec: (wait % NANOS) as i64 },
