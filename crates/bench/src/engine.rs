@@ -261,10 +261,10 @@ impl<'a> Engine<'a> {
             }
             return;
         }
-        if event.is_writable() {
-            if let Err(error) = self.connections[index].flush() {
-                return self.fail(index, "connection", &error);
-            }
+        if event.is_writable()
+            && let Err(error) = self.connections[index].flush()
+        {
+            return self.fail(index, "connection", &error);
         }
         if event.is_readable() || event.is_read_closed() || event.is_error() {
             let mut buffer = std::mem::take(&mut self.buffer);
