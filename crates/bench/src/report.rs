@@ -82,7 +82,7 @@ impl Latency {
 /// Sums up.
 pub fn make(options: &Options, stats: &Stats, nanos: u64, cpu: Duration) -> Report {
     let seconds = nanos as f64 / 1e9;
-    let done: u64 = stats.seconds.iter().sum();
+    let done: u64 = stats.done.iter().sum();
     let ops = Op::ALL.into_iter().map(|op| (op, &stats.ops[op as usize]));
     Report {
         connections: options.connections,
@@ -92,7 +92,7 @@ pub fn make(options: &Options, stats: &Stats, nanos: u64, cpu: Duration) -> Repo
         total: Latency::new("all", &stats.total(), done, seconds),
         ops: ops
             .filter(|(_, histogram)| !histogram.is_empty())
-            .map(|(op, histogram)| Latency::new(op.name(), histogram, histogram.len(), seconds))
+            .map(|(op, histogram)| Latency::new(op.name(), histogram, stats.done[op as usize], seconds))
             .collect(),
         misses: stats.misses,
         unfinished: stats.unfinished,

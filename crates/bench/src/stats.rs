@@ -14,8 +14,10 @@ fn histogram() -> Histogram<u64> {
 /// Everything that is counted.
 #[derive(Debug)]
 pub struct Stats {
-    /// Latencies of operations that succeeded.
+    /// Latencies of operations that succeeded, and of those that an open loop left unfinished.
     pub ops: [Histogram<u64>; 5],
+    /// How many succeeded.
+    pub done: [u64; 5],
     /// How much later than intended an open loop sent.
     pub late: Histogram<u64>,
     /// Reads that found nothing.
@@ -39,6 +41,7 @@ impl Stats {
     pub fn new(ticking: bool) -> Stats {
         Stats {
             ops: std::array::from_fn(|_| histogram()),
+            done: [0; 5],
             late: histogram(),
             misses: 0,
             unfinished: 0,
@@ -53,6 +56,7 @@ impl Stats {
     /// An operation succeeded.
     pub fn success(&mut self, op: Op, nanos: u64, second: usize) {
         self.ops[op as usize].saturating_record(nanos);
+        self.done[op as usize] += 1;
         if self.seconds.len() <= second {
             self.seconds.resize(second + 1, 0);
         }
