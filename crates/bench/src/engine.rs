@@ -194,7 +194,7 @@ impl<'a> Engine<'a> {
 
     /// Waits for answers to what an open loop has sent, and charges what it could not send or get answered.
     fn drain(&mut self, events: &mut Events) -> io::Result<()> {
-        let (warm, end) = self.window;
+        let end = self.window.1;
         self.running = false;
         self.issue(end);
         while self.in_flight > 0 && self.now() < end.saturating_add(DRAIN) {
@@ -209,7 +209,7 @@ impl<'a> Engine<'a> {
                 left.extend(self.work.draw().map(|task| (task.op, start)));
             }
         }
-        for (op, start) in left.into_iter().filter(|(_, start)| *start >= warm) {
+        for (op, start) in left {
             // At least so long: leaving them out would hide the stall that kept them.
             self.stats.ops[op as usize].saturating_record(now - start);
             self.stats.unfinished += 1;
@@ -302,7 +302,7 @@ impl<'a> Engine<'a> {
         };
         self.in_flight -= 1;
         let Flight { task, start, second, .. } = flight;
-        let counts = self.counts(start, now);
+        let counts = self.counts(now);
         let connection = &mut self.connections[index];
         match reply {
             Reply::Error => {
@@ -327,18 +327,17 @@ impl<'a> Engine<'a> {
         let nanos = now.saturating_sub(start);
         self.stats.tick(nanos);
         if counts {
-            let since = if self.schedule.is_some() { start } else { now } - self.window.0;
-            self.stats.success(task.op, nanos, (since / NANOS) as usize);
+            let inside = now <= self.window.1;
+            let second = ((now - self.window.0) / NANOS) as usize;
+            self.stats.success(task.op, nanos, inside.then_some(second));
         }
         Ok(())
     }
 
-    /// Whether an operation belongs to the time that counts: an open loop's by its intended time.
-    fn counts(&self, start: u64, now: u64) -> bool {
-        match self.schedule {
-            Some(_) => start >= self.window.0,
-            None => now >= self.window.0 && now <= self.window.1,
-        }
+    /// Whether what ends now counts. After the end, only an open loop's latencies do: leaving out those that took
+    /// longest would make it look better than it was.
+    fn counts(&self, now: u64) -> bool {
+        now >= self.window.0 && (now <= self.window.1 || self.schedule.is_some())
     }
 
     /// Gives a connection work, and writes what it has: once for all of it.
@@ -386,7 +385,7 @@ impl<'a> Engine<'a> {
             self.work.encode(task, &mut connection.out);
             connection.flight.push_back(Flight { task, start, sent: now, second: false });
             self.in_flight += 1;
-            if start >= self.window.0 {
+            if now >= self.window.0 {
                 self.stats.late.saturating_record(now - start);
             }
             if connection.flight.len() < self.options.pipeline {
@@ -417,10 +416,9 @@ impl<'a> Engine<'a> {
         connection.endpoint = (connection.endpoint + 1) % self.options.endpoints.len();
         let lost = connection.close(now + AGAIN);
         self.in_flight -= lost.len();
-        let counted = lost.iter().filter(|flight| self.counts(flight.start, now)).count() as u64;
         // A connection that could not be opened has lost nothing else than itself.
-        let counted = if lost.is_empty() { 1 } else { counted };
-        if counted > 0 && now >= self.window.0 {
+        let counted = (lost.len() as u64).max(1);
+        if self.counts(now) {
             self.stats.error(kind, counted);
         }
         self.stats.tick_errors += counted;

@@ -53,9 +53,10 @@ impl Stats {
         }
     }
 
-    /// An operation succeeded.
-    pub fn success(&mut self, op: Op, nanos: u64, second: usize) {
+    /// An operation succeeded, in this second of the time that counts, or after it.
+    pub fn success(&mut self, op: Op, nanos: u64, second: Option<usize>) {
         self.ops[op as usize].saturating_record(nanos);
+        let Some(second) = second else { return };
         self.done[op as usize] += 1;
         if self.seconds.len() <= second {
             self.seconds.resize(second + 1, 0);
