@@ -1,9 +1,9 @@
 //! Drives etcd for bench/compare: `etcd-load ENDPOINT load|set|get CLIENTS KEYS VALUE_BYTES WARM_UP_S SECONDS`.
 //!
-//! Each client puts or gets one key after another (linearizable, etcd's default) over gRPC, spread over several HTTP/2
-//! connections so that none of them is the bottleneck. `load` puts every key once. Prints one line of JSON in the form
-//! of `quorate bench --json`. The three messages needed are encoded by hand: a generated client would cost more than
-//! what it measures.
+//! Each client puts or gets one key after another (linearizable, etcd's default) over gRPC, spread over several
+//! HTTP/2 connections so that none of them is the bottleneck. `load` puts every key once. Prints one line of JSON
+//! in the form of `quorate bench --json`. The two messages needed are encoded by hand: they are simple, and generated
+//! code would need `protoc`.
 
 use std::cell::RefCell;
 use std::rc::Rc;

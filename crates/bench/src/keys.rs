@@ -63,8 +63,8 @@ fn scramble(rank: u64) -> u64 {
     x ^ (x >> 33)
 }
 
-/// Ranks 1 to n with probability proportional to rank^-theta, by rejection-inversion (Hörmann and Derflinger 1996):
-/// exact, for any exponent above zero, without a table.
+/// Ranks 1 to n with probability proportional to rank^-theta, by rejection-inversion (Hörmann and Derflinger
+/// 1996): exact, for any exponent above zero, without a table.
 #[derive(Debug)]
 struct Zipf {
     count: f64,

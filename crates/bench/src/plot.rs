@@ -17,7 +17,11 @@ pub fn svg(title: &str, reports: &[Report]) -> Result<String, String> {
         [one] => {
             let lines: Vec<Line> =
                 one.ops.iter().map(|op| (op.name.to_owned(), by_percentile(&op.quantiles))).collect();
-            let ticks = |x: &f64| format!("{}%", 100.0 * (1.0 - 0.1f64.powf(*x)));
+            let ticks = |nines: &f64| match nines.round() {
+                whole if (whole - nines).abs() > 1e-6 => String::new(),
+                whole if whole < 3.0 => format!("{:.0}%", 100.0 * (1.0 - 0.1f64.powf(whole))),
+                whole => format!("{:.*}%", whole as usize - 2, 100.0 * (1.0 - 0.1f64.powf(whole))),
+            };
             draw(&mut text, title, "percentile", &lines, &ticks)
         }
         runs => {
@@ -50,7 +54,7 @@ fn draw(
 ) -> Result<(), Box<dyn std::error::Error>> {
     let points = || lines.iter().flat_map(|(_, points)| points.iter().copied());
     let right = points().map(|(x, _)| x).fold(1.0, f64::max) * 1.05;
-    let top = points().map(|(_, y)| y).fold(10.0, f64::max) * 1.5;
+    let top = points().map(|(_, y)| y).fold(10.0, f64::max) * 4.0;
     let bottom = points().map(|(_, y)| y).fold(top, f64::min).max(0.1) / 1.5;
     let root = SVGBackend::with_string(text, SIZE).into_drawing_area();
     root.fill(&WHITE)?;

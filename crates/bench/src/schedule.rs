@@ -1,5 +1,5 @@
-//! When an open loop means to send. Latency counts from these times, whenever the request could really leave: a server
-//! that stalls is charged for every request that it kept from being sent (no coordinated omission).
+//! When an open loop means to send. Latency counts from these times, whenever the request could really leave: a
+//! server that stalls is charged for every request that it kept from being sent (no coordinated omission).
 
 use std::str::FromStr;
 

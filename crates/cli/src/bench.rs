@@ -17,9 +17,9 @@ pub const EXAMPLES: &str = "Examples:
   quorate bench --workload set --connections 1,8,64,256 --svg curve.svg
   quorate bench --target redis --workload get --load --pipeline 16
 
-Workloads: YCSB a (50% update), b (5%), c (reads), d (latest, 5% insert), e (scans, 5% insert; a scan is an MGET of
-consecutive keys, as RESP has no ordered scan), f (half read-modify-write: GET, then SET); set; get. a, b, c, e and f
-choose keys by Zipf, d the latest, set, get and --writes uniformly; --keys-by, --zipf say otherwise.
+Workloads: YCSB a (50% update), b (5%), c (reads), d (latest, 5% insert), e (scans, 5% insert; a scan is an MGET
+of consecutive keys, as RESP has no ordered scan), f (half read-modify-write: GET, then SET); set; get. a, b, c, e
+and f choose keys by Zipf, d the latest, set, get and --writes uniformly; --keys-by, --zipf say otherwise.
 Several --rate, --connections or --pipeline are several runs, and a curve of latency over throughput.";
 
 #[derive(Debug, clap::Args)]
@@ -49,7 +49,12 @@ pub struct Bench {
     #[arg(long, value_name = "SIZES", default_value = "128")]
     pub value_size: Sizes,
     /// A scan reads between one and this many keys
-    #[arg(long, value_name = "KEYS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    #[arg(
+        long,
+        value_name = "KEYS",
+        default_value_t = 100,
+        value_parser = clap::value_parser!(u64).range(1..=10_000)
+    )]
     pub scan_max: u64,
     /// Connections; several numbers are several runs
     #[arg(long, default_value = "64", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..))]

@@ -188,8 +188,8 @@ impl Session {
         };
         line(format!(
             " One system runs at a time, each once a round; numbers are medians of {rounds} rounds of {seconds} s \
-             per cell\nafter {warm_up} s of warm-up; {keys} keys, uniform, {VALUE_BYTES} B values. A load of CxP is \
-             C connections with P requests\nunder way on each. CPU and memory are of all servers of a system; the \
+             per cell\nafter {warm_up} s of warm-up; {keys} keys, uniform, {VALUE_BYTES} B values. A load of CxP \
+             is C connections with P requests\nunder way on each. CPU and memory are of all servers of a system; the \
              load generator shares the machine.\n"
         ));
         line(format!("- date: {} ({:.0?})", machine::first_line("date", &["-u", "+%F %H:%M UTC"]), took));
