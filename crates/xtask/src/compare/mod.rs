@@ -46,6 +46,10 @@ struct Options {
 
 /// Runs the comparison.
 pub fn compare(words: &[String]) -> ExitCode {
+    if words.iter().any(|word| word == "--help") {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
     let options = match parse(words) {
         Ok(options) => options,
         Err(error) => {
