@@ -42,6 +42,9 @@ pub enum Command {
     Sim(Sim),
     /// Show one simulated run, one line per event
     Replay(Replay),
+    /// Measure throughput and latency, of Quorate or of Redis
+    #[command(after_help = crate::bench::EXAMPLES)]
+    Bench(crate::bench::Bench),
 }
 
 const UP_EXAMPLES: &str = "Examples:
@@ -269,12 +272,12 @@ pub struct Replay {
     pub run: Simulated,
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+pub fn duration(text: &str) -> Result<Duration, String> {
     quorate_core::settings::parse_duration(text)
         .ok_or_else(|| "write a duration such as 8s, 500ms or 100us".to_owned())
 }
 
-fn endpoint(text: &str) -> Result<String, String> {
+pub fn endpoint(text: &str) -> Result<String, String> {
     let text = text.trim();
     let fits =
         text.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
