@@ -2,16 +2,18 @@
 //! into what stays here and what leaves.
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 use bytes::Bytes;
 use quorate_core::{
-    Context, Instant, Machine, Message, NodeId, Outbox, Outcome, Outgoing, ProcessId, Protocol, Proxy,
+    Context, Instant, Machine, Mark, Message, NodeId, Outbox, Outcome, Outgoing, ProcessId, Protocol, Proxy,
     ProxyId, Random, Recipients, Replica, Request, RequestId, Saved, Status, Time, Timers, Wire, WireError,
 };
 
 use crate::clock;
 use crate::journal::encode;
 use crate::limits::{LOCAL_ROUNDS, TIMERS_PER_TURN};
+use crate::slow::Slow;
 use crate::storage::Record;
 
 /// A machine with everything a driver keeps for it.
@@ -20,6 +22,8 @@ struct Host<M: Machine> {
     machine: M,
     out: Outbox<M>,
     timers: Timers<M::Timer>,
+    /// When its last step began.
+    at: Time,
     /// Whether it had an input since its last end of a batch.
     stirred: bool,
 }
@@ -27,9 +31,10 @@ struct Host<M: Machine> {
 impl<M: Machine> Host<M> {
     fn new(me: ProcessId, config: M::Config, saved: Saved<M::Record>, random: &mut Random) -> Self {
         let mut out = Outbox::new(false);
-        let mut cx = Context::new(me, clock::instant(), random, &mut out);
+        let at = clock::instant();
+        let mut cx = Context::new(me, at, random, &mut out);
         let machine = M::recover(config, saved, &mut cx);
-        let mut host = Host { me, machine, out, timers: Timers::default(), stirred: true };
+        let mut host = Host { me, machine, out, timers: Timers::default(), at: at.now, stirred: true };
         host.apply_timers();
         host
     }
@@ -42,6 +47,7 @@ impl<M: Machine> Host<M> {
     fn step_at(&mut self, now: Instant, random: &mut Random, act: impl FnOnce(&mut M, &mut Context<'_, M>)) {
         act(&mut self.machine, &mut Context::new(self.me, now, random, &mut self.out));
         self.stirred = true;
+        self.at = now.now;
         self.apply_timers();
     }
 
@@ -78,12 +84,15 @@ pub(crate) struct Machines<P: Protocol> {
     held: VecDeque<Outgoing<P::Message>>,
     /// The last record known to be durable.
     durable: u64,
+    slow: Rc<Slow>,
     /// For others.
     pub(crate) remote: Vec<(ProcessId, Recipients, P::Message)>,
     /// For the log, encoded, in order.
     pub(crate) records: Vec<Record>,
     /// For clients.
     pub(crate) replies: Vec<(RequestId, Outcome)>,
+    /// What the proxy says of requests, and when.
+    pub(crate) marks: Vec<(Mark, Time)>,
 }
 
 impl<P: Protocol> Machines<P> {
@@ -104,12 +113,20 @@ impl<P: Protocol> Machines<P> {
             local: VecDeque::new(),
             held: VecDeque::new(),
             durable: 0,
+            slow: Rc::new(Slow::new(None)),
             remote: Vec::new(),
             records: Vec::new(),
             replies: Vec::new(),
+            marks: Vec::new(),
         };
         machines.sort();
         machines
+    }
+
+    /// Tells this log when slots reach their stages, and marks requests from now on.
+    pub(crate) fn watch(&mut self, slow: Rc<Slow>) {
+        (self.replica.out.timed, self.proxy.out.timed) = (slow.is_on(), slow.is_on());
+        self.slow = slow;
     }
 
     /// A message from another process. The error says why its bytes are refused.
@@ -157,6 +174,7 @@ impl<P: Protocol> Machines<P> {
     /// Lets the messages go that waited for records up to this one.
     pub(crate) fn release(&mut self, durable: u64) {
         self.durable = durable;
+        self.slow.on_durable(durable, clock::now);
         while self.held.front().is_some_and(|message| message.after <= durable) {
             let Some(message) = self.held.pop_front() else { return };
             self.route(self.replica.me, message);
@@ -239,6 +257,12 @@ impl<P: Protocol> Machines<P> {
         }
         self.proxy.out.messages = messages;
         self.replies.append(&mut self.proxy.out.replies);
+        if !self.replica.out.marks.is_empty() {
+            let Host { out, at, .. } = &mut self.replica;
+            self.slow.on_marks(&mut out.marks, *at, out.persisted, clock::now);
+        }
+        let at = self.proxy.at;
+        self.marks.extend(self.proxy.out.marks.drain(..).map(|mark| (mark, at)));
         assert!(self.replica.out.replies.is_empty(), "only proxies answer clients");
     }
 

@@ -26,6 +26,7 @@ use crate::machines::Machines;
 use crate::metrics::Metrics;
 use crate::quiet::Quiet;
 use crate::signals::Watch;
+use crate::slow::Slow;
 use crate::transport::handshake::{self, Identity};
 use crate::transport::{Start, Tokens, Transport};
 use crate::view::{Constants, View};
@@ -183,7 +184,9 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
         let opened =
             Journal::open::<P>(&options, cluster, stopper.waker.clone(), metrics.clone(), random.fork())?;
         let (recovered, restarted) = (opened.saved.records.len(), opened.saved.restarted);
-        let machines = Machines::new(options.node, (replica, proxy), opened.saved, random.fork());
+        let mut machines = Machines::new(options.node, (replica, proxy), opened.saved, random.fork());
+        let slow = Rc::new(Slow::new(options.limits.slow));
+        machines.watch(slow.clone());
 
         let addresses = listeners.peer_address().and_then(|peer| Ok((peer, listeners.resp_address()?)));
         let (peer_address, resp_address) = addresses.map_err(system("a socket's address"))?;
@@ -238,7 +241,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
             listener: mio::net::TcpListener::from_std(listeners.peer),
         })
         .map_err(system("to watch the peers' socket"))?;
-        let clients = Clients::new(
+        let mut clients = Clients::new(
             frontend,
             mio::net::TcpListener::from_std(listeners.resp),
             RESP_LISTENER,
@@ -248,11 +251,12 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
             metrics.clone(),
         )
         .map_err(system("to watch the clients' socket"))?;
+        clients.watch(slow.clone());
         Ok(Loop {
             poll,
             stopper,
             limits: options.limits,
-            constants: Constants { facts, started, metrics: metrics.clone() },
+            constants: Constants { facts, started, metrics: metrics.clone(), slow },
             metrics,
             machines,
             transport,
@@ -399,6 +403,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
             for (from, to, message) in self.machines.remote.drain(..) {
                 self.transport.send(from, to, &message);
             }
+            self.clients.on_marks(&mut self.machines.marks);
             let mut replies = std::mem::take(&mut self.machines.replies);
             let view = View { machines: &self.machines, constants: &self.constants };
             self.clients.deliver(&mut replies, &view, &mut self.ready);

@@ -30,7 +30,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::BytesMut;
 use quorate_core::Outcome;
-use quorate_node::frontend::{Desk, Frontend, Ticket};
+use quorate_node::frontend::{Described, Desk, Frontend, Ticket};
 
 use cursors::Cursors;
 pub use session::Session;
@@ -115,6 +115,12 @@ impl Frontend for Resp {
 
     fn on_outcome(&mut self, session: &mut Session, ticket: Ticket, outcome: Outcome, desk: &mut Desk<'_>) {
         session.on_outcome(ticket, outcome, self, desk);
+    }
+
+    fn describe(&self, session: &Session, ticket: Ticket) -> Described {
+        let client = self.clients.get(&session.connection()).map(|client| client.name.as_slice());
+        let client = String::from_utf8_lossy(client.unwrap_or_default()).into_owned();
+        Described { command: session.command(ticket), client }
     }
 
     fn close(&mut self, session: Session) {

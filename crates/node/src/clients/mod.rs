@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use mio::net::TcpListener;
 use mio::{Interest, Registry, Token};
-use quorate_core::{Failure, Outcome, Request, RequestId, Time};
+use quorate_core::{Failure, Mark, Outcome, Request, RequestId, Time};
 use slab::Slab;
 use tracing::warn;
 
@@ -23,9 +23,10 @@ use crate::frontend::{Desk, Frontend, NodeView, Ticket};
 use crate::limits::{ACCEPTS_PER_TURN, Limits};
 use crate::metrics::Metrics;
 use crate::quiet::Quiet;
+use crate::slow::{Described, Slow, Times};
 use crate::transport::socket::tune;
 use connection::{Connection, Read};
-use requests::Requests;
+use requests::{Requests, Waiting};
 
 /// After the system refused to accept (no descriptors, usually).
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
@@ -46,6 +47,7 @@ pub(crate) struct Clients<F: Frontend> {
     to_serve: Vec<usize>,
     to_write: Vec<usize>,
     quiet: Quiet,
+    slow: Rc<Slow>,
     asked: Vec<(Ticket, Request)>,
     /// When the present turn began.
     now: Time,
@@ -81,10 +83,23 @@ impl<F: Frontend> Clients<F> {
             to_serve: Vec::new(),
             to_write: Vec::new(),
             quiet: Quiet::default(),
+            slow: Rc::new(Slow::new(None)),
             asked: Vec::new(),
             now: Time::ZERO,
             draining: false,
         })
+    }
+
+    /// Tells this log of requests that end.
+    pub(crate) fn watch(&mut self, slow: Rc<Slow>) {
+        self.slow = slow;
+    }
+
+    /// Notes what the proxy has said of requests.
+    pub(crate) fn on_marks(&mut self, marks: &mut Vec<(Mark, Time)>) {
+        for (mark, at) in marks.drain(..) {
+            self.requests.mark(mark, at);
+        }
     }
 
     /// Somebody waits to be accepted.
@@ -230,8 +245,10 @@ impl<F: Frontend> Clients<F> {
         node: &dyn NodeView,
         ready: &mut Vec<(RequestId, Request)>,
     ) {
+        let now = if self.slow.is_on() && !outcomes.is_empty() { clock::now() } else { Time::ZERO };
         for (id, outcome) in outcomes.drain(..) {
             let Some(waiting) = self.requests.remove(id) else { continue };
+            self.slow.on_outcome(&waiting.times, &outcome, (now, clock::wall), || self.describe(&waiting));
             match outcome {
                 Outcome::Done(_) => self.metrics.replies_total.one(),
                 Outcome::Failed(_) => self.metrics.failures_total.one(),
@@ -249,6 +266,19 @@ impl<F: Frontend> Clients<F> {
             self.mark_dirty(waiting.index);
         }
         self.metrics.requests_under_way.set(self.requests.len() as u64);
+    }
+
+    /// A request and where its client is, for people.
+    fn describe(&self, waiting: &Waiting) -> (Described, String) {
+        let connection = self.connections.get(waiting.index);
+        match connection.filter(|connection| connection.number == waiting.connection) {
+            Some(connection) => {
+                let address =
+                    connection.address().map_or_else(|_| "?".to_owned(), |address| address.to_string());
+                (self.frontend.describe(&connection.session, waiting.ticket), address)
+            }
+            None => (Described { command: "?", ..Described::default() }, "gone".to_owned()),
+        }
     }
 
     /// Writes to every client that has something coming, and closes those that are done.
@@ -311,7 +341,8 @@ impl<F: Frontend> Clients<F> {
         call(&mut self.frontend, &mut connection.session, &mut connection.input, &mut desk);
         let mut refused = Vec::new();
         for (ticket, request) in self.asked.drain(..) {
-            match self.requests.insert(index, connection.number, ticket) {
+            let times = Times::new(self.now, request.access);
+            match self.requests.insert(index, connection.number, ticket, times) {
                 Some(id) => {
                     connection.under_way += 1;
                     ready.push((id, request));
