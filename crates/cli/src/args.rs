@@ -137,6 +137,9 @@ pub struct Serve {
     /// The site this node is in, for display
     #[arg(long, value_name = "NAME")]
     pub site: Option<String>,
+    /// Log requests that take as long, with their stages, such as 50ms; `off` logs none [default: 100ms]
+    #[arg(long, value_name = "DURATION", value_parser = slow_log)]
+    pub slow_log: Option<SlowLog>,
     /// Logs as one JSON object a line
     #[arg(long)]
     pub log_json: bool,
@@ -270,6 +273,18 @@ pub struct Sim {
 pub struct Replay {
     #[command(flatten)]
     pub run: Simulated,
+}
+
+/// From which duration on a request counts as slow; none with `off`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlowLog(pub Option<Duration>);
+
+/// Reads it, from the command line or a file.
+pub fn slow_log(text: &str) -> Result<SlowLog, String> {
+    match text {
+        "off" => Ok(SlowLog(None)),
+        text => duration(text).map(|threshold| SlowLog(Some(threshold))).map_err(|error| error + ", or off"),
+    }
 }
 
 pub fn duration(text: &str) -> Result<Duration, String> {

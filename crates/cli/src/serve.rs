@@ -15,7 +15,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use serde::Deserialize;
 use tracing_subscriber::EnvFilter;
 
-use crate::args::{Proxy, Serve};
+use crate::args::{self, Proxy, Serve, SlowLog};
 use crate::failure::Failure;
 use crate::protocols;
 
@@ -36,6 +36,7 @@ struct File {
     protocol: Option<String>,
     durability: Option<String>,
     site: Option<String>,
+    slow_log: Option<String>,
     #[serde(default)]
     set: BTreeMap<String, toml::Value>,
 }
@@ -59,6 +60,15 @@ pub fn serve(args: Serve) -> Result<(), Failure> {
         (None, Some(word)) => word.parse().map_err(Failure::wrong)?,
         (None, None) => ReadMode::default(),
     };
+    let mut limits = Limits::default();
+    match (args.slow_log, &file.slow_log) {
+        (Some(SlowLog(threshold)), _) => limits.slow = threshold,
+        (None, Some(text)) => {
+            let read = args::slow_log(text);
+            limits.slow = read.map_err(|error| Failure::wrong(format!("slow-log = {text:?}: {error}")))?.0;
+        }
+        (None, None) => {}
+    }
     let options = NodeOptions {
         node,
         listen_peer: args.listen_peer.or(file.listen_peer).ok_or_else(|| required("listen-peer"))?,
@@ -67,7 +77,7 @@ pub fn serve(args: Serve) -> Result<(), Failure> {
         cluster_id: None,
         data_dir: args.data_dir.or(file.data_dir).ok_or_else(|| required("data-dir"))?,
         durability,
-        limits: Limits::default(),
+        limits,
     };
     let settings = settings(&file.set, &args.set)?;
     let protocol = args.protocol.or(file.protocol).unwrap_or_else(|| PROTOCOL.to_owned());

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::fact::Fact;
 use crate::id::{NodeId, NodeSet, ProcessId, RequestId};
 use crate::machine::{Machine, Message, Release};
+use crate::mark::Mark;
 use crate::mutation;
 use crate::random::Random;
 use crate::request::Outcome;
@@ -114,6 +115,13 @@ impl<'a, M: Machine> Context<'a, M> {
             self.out.facts.push(fact());
         }
     }
+
+    /// States a moment that the driver may put a time to, if it wants to.
+    pub fn mark(&mut self, mark: Mark) {
+        if self.out.timed {
+            self.out.marks.push(mark);
+        }
+    }
 }
 
 /// To whom a message goes.
@@ -176,6 +184,10 @@ pub struct Outbox<M: Machine> {
     pub facts: Vec<Fact>,
     /// Whether facts are wanted.
     pub observed: bool,
+    /// What to put a time to, if `timed`.
+    pub marks: Vec<Mark>,
+    /// Whether marks are wanted; at first they are not.
+    pub timed: bool,
 }
 
 impl<M: Machine> Outbox<M> {
@@ -189,6 +201,8 @@ impl<M: Machine> Outbox<M> {
             replies: Vec::new(),
             facts: Vec::new(),
             observed,
+            marks: Vec::new(),
+            timed: false,
         }
     }
 }

@@ -10,6 +10,7 @@
 //! | [`wire`] | encoding for the network and the log |
 //! | [`settings`] | `--set key=value` |
 //! | [`fact`] | what machines state for checkers |
+//! | [`mark`] | what they state for a log of slow requests |
 //! | [`mutation`] | rules weakened on purpose, in tests only |
 //! | [`timers`], [`random`] | what every driver needs |
 
@@ -17,6 +18,7 @@ pub mod context;
 pub mod fact;
 pub mod id;
 pub mod machine;
+pub mod mark;
 pub mod mutation;
 pub mod random;
 pub mod request;
@@ -32,6 +34,7 @@ pub use machine::{
     Capabilities, Configs, Group, Image, Machine, Message, Never, PeerStatus, Piece, Protocol, Proxy,
     Release, Replica, Saved, Snapshot, Status,
 };
+pub use mark::Mark;
 pub use random::Random;
 pub use request::{Access, Failure, Outcome, Request};
 pub use settings::{Settings, SettingsError};

@@ -3,6 +3,8 @@
 use bytes::{Bytes, BytesMut};
 use quorate_core::{Outcome, Request, Status, Time};
 
+pub use crate::slow::{Described, SlowRequest};
+
 /// A client protocol: makes one session for each connection, and serves it.
 pub trait Frontend {
     /// What is remembered of one connection.
@@ -28,6 +30,11 @@ pub trait Frontend {
 
     /// A command that reads next to nothing, to find out whether reads are served.
     fn probe(&self) -> Bytes;
+
+    /// A request under way, for people; asked only if it was slow.
+    fn describe(&self, _session: &Self::Session, _ticket: Ticket) -> Described {
+        Described::default()
+    }
 
     /// The connection is gone; outcomes of its requests will not be delivered.
     fn close(&mut self, _session: Self::Session) {}
@@ -98,4 +105,14 @@ pub trait NodeView {
     fn status(&self) -> Status;
     /// Facts in words, in order: name, value. For instance `("protocol", "multipaxos")`, `("clients", "3")`.
     fn facts(&self) -> Vec<(&'static str, String)>;
+    /// The latest slow requests, at most so many, the latest first.
+    fn slow_requests(&self, _count: usize) -> Vec<SlowRequest> {
+        Vec::new()
+    }
+    /// How many slow requests are remembered.
+    fn slow_count(&self) -> usize {
+        0
+    }
+    /// Forgets the slow requests.
+    fn forget_slow(&self) {}
 }

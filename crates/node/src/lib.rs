@@ -12,6 +12,7 @@
 //! | `clients` | client connections |
 //! | [`frontend`] | what a client protocol implements |
 //! | [`metrics`] | counters and gauges |
+//! | [`slow`] | slow requests and their stages |
 //! | `clock`, `signals`, `quiet`, `view` | the clocks; SIGTERM; repeated log lines; facts for client protocols |
 
 mod clients;
@@ -27,6 +28,7 @@ pub mod monitor;
 pub mod node;
 mod quiet;
 mod signals;
+pub mod slow;
 pub mod storage;
 pub mod transport;
 mod view;

@@ -41,6 +41,8 @@ pub struct Limits {
     pub silence: Duration,
     /// From the request to stop until what is under way is given up.
     pub drain: Duration,
+    /// Requests that take as long are logged with their stages; `None` logs none.
+    pub slow: Option<Duration>,
 }
 
 impl Default for Limits {
@@ -64,6 +66,7 @@ impl Default for Limits {
             redial_refused: Duration::from_secs(2),
             silence: Duration::from_secs(5),
             drain: Duration::from_secs(5),
+            slow: Some(Duration::from_millis(100)),
         }
     }
 }

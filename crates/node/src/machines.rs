@@ -2,16 +2,18 @@
 //! into what stays here and what leaves.
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 use bytes::Bytes;
 use quorate_core::{
-    Answered, Context, Instant, Machine, Message, NodeId, Outbox, Outgoing, ProcessId, Protocol, Proxy,
+    Answered, Context, Instant, Machine, Mark, Message, NodeId, Outbox, Outgoing, ProcessId, Protocol, Proxy,
     ProxyId, Random, Recipients, Replica, Request, RequestId, Saved, Status, Time, Timers, Wire, WireError,
 };
 
 use crate::clock;
 use crate::journal::encode;
 use crate::limits::{LOCAL_ROUNDS, TIMERS_PER_TURN};
+use crate::slow::Slow;
 use crate::storage::Record;
 
 /// A machine with everything a driver keeps for it.
@@ -20,6 +22,8 @@ struct Host<M: Machine> {
     machine: M,
     out: Outbox<M>,
     timers: Timers<M::Timer>,
+    /// When its last step began.
+    at: Time,
     /// Whether it had an input since its last end of a batch.
     stirred: bool,
 }
@@ -27,9 +31,10 @@ struct Host<M: Machine> {
 impl<M: Machine> Host<M> {
     fn new(me: ProcessId, config: M::Config, saved: Saved<M::Record>, random: &mut Random) -> Self {
         let mut out = Outbox::new(false);
-        let mut cx = Context::new(me, clock::instant(), random, &mut out);
+        let at = clock::instant();
+        let mut cx = Context::new(me, at, random, &mut out);
         let machine = M::recover(config, saved, &mut cx);
-        let mut host = Host { me, machine, out, timers: Timers::default(), stirred: true };
+        let mut host = Host { me, machine, out, timers: Timers::default(), at: at.now, stirred: true };
         host.apply_timers();
         host
     }
@@ -42,6 +47,7 @@ impl<M: Machine> Host<M> {
     fn step_at(&mut self, now: Instant, random: &mut Random, act: impl FnOnce(&mut M, &mut Context<'_, M>)) {
         act(&mut self.machine, &mut Context::new(self.me, now, random, &mut self.out));
         self.stirred = true;
+        self.at = now.now;
         self.apply_timers();
     }
 
@@ -81,12 +87,15 @@ pub(crate) struct Machines<P: Protocol> {
     held: VecDeque<Outgoing<P::Message>>,
     /// The last record known to be durable.
     durable: u64,
+    slow: Rc<Slow>,
     /// For others.
     pub(crate) remote: Vec<(ProcessId, Recipients, P::Message)>,
     /// For the log, encoded, in order.
     pub(crate) records: Vec<Record>,
     /// For clients.
     pub(crate) replies: Vec<Answered>,
+    /// What the proxy says of requests, and when.
+    pub(crate) marks: Vec<(Mark, Time)>,
 }
 
 impl<P: Protocol> Machines<P> {
@@ -106,12 +115,23 @@ impl<P: Protocol> Machines<P> {
             local: VecDeque::new(),
             held: VecDeque::new(),
             durable: 0,
+            slow: Rc::new(Slow::new(None)),
             remote: Vec::new(),
             records: Vec::new(),
             replies: Vec::new(),
+            marks: Vec::new(),
         };
         machines.sort();
         machines
+    }
+
+    /// Tells this log when slots reach their stages, and marks requests from now on.
+    pub(crate) fn watch(&mut self, slow: Rc<Slow>) {
+        self.proxy.out.timed = slow.is_on();
+        if let Some(replica) = &mut self.replica {
+            replica.out.timed = slow.is_on();
+        }
+        self.slow = slow;
     }
 
     /// A message from another process. The error says why its bytes are refused.
@@ -164,6 +184,7 @@ impl<P: Protocol> Machines<P> {
     /// Lets the messages go that waited for records up to this one.
     pub(crate) fn release(&mut self, durable: u64) {
         self.durable = durable;
+        self.slow.on_durable(durable, clock::now);
         while self.held.front().is_some_and(|message| message.after <= durable) {
             let Some(message) = self.held.pop_front() else { return };
             self.route(true, message);
@@ -256,6 +277,10 @@ impl<P: Protocol> Machines<P> {
     /// Sorts what the machines asked for.
     fn sort(&mut self) {
         if let Some(replica) = &mut self.replica {
+            if !replica.out.marks.is_empty() {
+                let Host { out, at, .. } = replica;
+                self.slow.on_marks(&mut out.marks, *at, out.persisted, clock::now);
+            }
             self.records.extend(replica.out.records.drain(..).map(|record| encode(&record)));
             assert!(replica.out.replies.is_empty(), "only proxies answer clients");
             let mut messages = std::mem::take(&mut replica.out.messages);
@@ -277,6 +302,8 @@ impl<P: Protocol> Machines<P> {
         }
         self.proxy.out.messages = messages;
         self.replies.append(&mut self.proxy.out.replies);
+        let at = self.proxy.at;
+        self.marks.extend(self.proxy.out.marks.drain(..).map(|mark| (mark, at)));
     }
 
     fn route(&mut self, from_replica: bool, Outgoing { to, message, .. }: Outgoing<P::Message>) {

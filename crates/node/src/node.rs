@@ -28,6 +28,7 @@ use crate::metrics::Metrics;
 use crate::monitor::{self, Monitor, Report};
 use crate::quiet::Quiet;
 use crate::signals::Watch;
+use crate::slow::Slow;
 use crate::transport::handshake::{self, Identity};
 use crate::transport::{self, Tokens, Transport};
 use crate::view::{Constants, View};
@@ -218,7 +219,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
             ("incarnation", format!("{incarnation:016x}")),
             ("process_id", std::process::id().to_string()),
         ];
-        let (me, journal, machines);
+        let (me, journal, mut machines);
         let others = members.len() - usize::from(place.is_some());
         match place {
             Some(place) => {
@@ -279,6 +280,8 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
             }
         }
 
+        let slow = Rc::new(Slow::new(limits.slow));
+        machines.watch(slow.clone());
         let registry = || poll.registry().try_clone().map_err(system("an event queue"));
         let transport = Transport::new(transport::Start {
             me,
@@ -293,7 +296,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
             listener: listeners.peer.map(mio::net::TcpListener::from_std),
         })
         .map_err(system("to watch the peers' socket"))?;
-        let clients = Clients::new(
+        let mut clients = Clients::new(
             frontend,
             mio::net::TcpListener::from_std(listeners.resp),
             RESP_LISTENER,
@@ -303,11 +306,12 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
             metrics.clone(),
         )
         .map_err(system("to watch the clients' socket"))?;
+        clients.watch(slow.clone());
         Ok(Loop {
             poll,
             stopper,
             limits,
-            constants: Constants { facts, started, others, metrics: metrics.clone() },
+            constants: Constants { facts, started, others, metrics: metrics.clone(), slow },
             metrics,
             machines,
             transport,
@@ -457,6 +461,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
             for (from, to, message) in self.machines.remote.drain(..) {
                 self.transport.send(from, to, &message);
             }
+            self.clients.on_marks(&mut self.machines.marks);
             let mut replies = std::mem::take(&mut self.machines.replies);
             if self.desk.is_reading() && !replies.is_empty() {
                 let trouble = self.trouble();

@@ -9,6 +9,7 @@ use crate::clock;
 use crate::frontend::NodeView;
 use crate::machines::Machines;
 use crate::metrics::Metrics;
+use crate::slow::{Slow, SlowRequest};
 
 /// What does not change while a node runs, in words.
 #[derive(Debug)]
@@ -18,6 +19,7 @@ pub(crate) struct Constants {
     pub(crate) others: usize,
     pub(crate) started: quorate_core::Time,
     pub(crate) metrics: Rc<Metrics>,
+    pub(crate) slow: Rc<Slow>,
 }
 
 /// The node at this moment.
@@ -49,5 +51,17 @@ impl<P: Protocol> NodeView for View<'_, P> {
         facts.push(("uptime_seconds", uptime.to_string()));
         facts.extend(self.constants.metrics.facts());
         facts
+    }
+
+    fn slow_requests(&self, count: usize) -> Vec<SlowRequest> {
+        self.constants.slow.latest(count)
+    }
+
+    fn slow_count(&self) -> usize {
+        self.constants.slow.len()
+    }
+
+    fn forget_slow(&self) {
+        self.constants.slow.reset();
     }
 }

@@ -42,6 +42,8 @@ pub enum Effect {
         seq: u64,
         /// The encoded reply.
         reply: Bytes,
+        /// The slot that carried it now.
+        slot: u64,
     },
     /// A command was not executed: its session is gone.
     NoSession {
@@ -55,7 +57,8 @@ pub enum Effect {
 const AHEAD: usize = 16;
 
 impl Replicated {
-    /// Executes the next slot and tells what came of each entry. With `facts`, also what checkers want to know.
+    /// Executes the next slot, tells what came of each entry, and returns how many there were. With `facts`, also what
+    /// checkers want to know.
     ///
     /// A value that does not decode is executed as a no-op: every replica has the same bytes and does the same.
     pub fn apply(
@@ -64,11 +67,11 @@ impl Replicated {
         value: &Bytes,
         mut each: impl FnMut(Effect),
         mut note: impl FnMut(&dyn Fn() -> Fact),
-    ) {
+    ) -> usize {
         assert_eq!(slot, self.applied + 1, "slots are executed in order, each once");
         self.applied = slot;
         note(&|| Fact::Applied { slot, digest: digest(value) });
-        let Ok(Some(batch)) = Batch::decode(value) else { return };
+        let Ok(Some(batch)) = Batch::decode(value) else { return 0 };
         self.time = self.time.max(batch.time);
         self.store.advance(self.time);
         self.sessions.sweep(self.time);
@@ -78,6 +81,7 @@ impl Replicated {
                 self.execute_entry(entry, command, slot, &mut each, &mut note);
             }
         }
+        batch.entries.len()
     }
 
     /// Decodes the command of an entry, and has the memory that it will need loaded.
@@ -108,9 +112,9 @@ impl Replicated {
                         note(&|| Fact::Executed { slot, command: digest(command) });
                     }
                     self.sessions.record(session, low, reply.clone(), self.time);
-                    each(Effect::Executed { session, seq, reply });
+                    each(Effect::Executed { session, seq, reply, slot });
                 }
-                Verdict::Duplicate(reply) => each(Effect::Executed { session, seq, reply }),
+                Verdict::Duplicate(reply) => each(Effect::Executed { session, seq, reply, slot }),
                 Verdict::NoSession => each(Effect::NoSession { session }),
                 // A gap cannot take effect before what it follows; its proxy repeats it.
                 Verdict::Forgotten | Verdict::Gap => {}
@@ -320,8 +324,8 @@ mod tests {
         let value_of = |slot: u64| batch(vec![write(1, increment.clone())], slot);
         let (state, effects) = run(&[batch(vec![open()], 1), value_of(2), value_of(3)]);
         let reply = Reply::Integer(1).to_bytes();
-        let executed = Effect::Executed { session: 1, seq: 1, reply };
-        assert_eq!(effects[1..], [executed.clone(), executed]);
+        let executed = |slot| Effect::Executed { session: 1, seq: 1, reply: reply.clone(), slot };
+        assert_eq!(effects[1..], [executed(2), executed(3)]);
         assert_eq!(state.read_now(&get("n")), value("1"));
     }
 

@@ -32,7 +32,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::{Bytes, BytesMut};
 use quorate_core::{Outcome, Wire};
-use quorate_node::frontend::{Desk, Frontend, Ticket};
+use quorate_node::frontend::{Described, Desk, Frontend, Ticket};
 
 use quorate_store::Command;
 
@@ -161,6 +161,12 @@ impl Frontend for Resp {
 
     fn probe(&self) -> Bytes {
         Command::Get { key: Bytes::new() }.to_bytes()
+    }
+
+    fn describe(&self, session: &Session, ticket: Ticket) -> Described {
+        let client = self.clients.get(&session.connection()).map(|client| client.name.as_slice());
+        let client = String::from_utf8_lossy(client.unwrap_or_default()).into_owned();
+        Described { command: session.command(ticket), client }
     }
 
     fn close(&mut self, session: Session) {

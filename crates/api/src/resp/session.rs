@@ -137,6 +137,8 @@ struct Replies {
 
 #[derive(Debug)]
 struct Ask {
+    /// What it is called.
+    command: &'static str,
     shape: Shape,
     access: Access,
     resp3: bool,
@@ -159,6 +161,14 @@ impl Session {
 
     pub(super) fn connection(&self) -> u64 {
         self.state.connection
+    }
+
+    /// What a request under way is called.
+    pub(super) fn command(&self, ticket: Ticket) -> &'static str {
+        self.replies
+            .index(ticket)
+            .and_then(|index| self.replies.asks.get(index))
+            .map_or("?", |ask| ask.command)
     }
 
     pub(super) fn on_input(&mut self, input: &mut BytesMut, shared: &mut Resp, desk: &mut Desk<'_>) {
@@ -291,13 +301,23 @@ impl Session {
         let written = writer.out.len() - before;
         self.replies.note(written);
         match step {
-            Ok(Step::Ask(command, shape)) => self.ask(&command, shape, args.size(), shared, desk),
+            Ok(Step::Ask(command, shape)) => {
+                self.ask(spec.name, &command, shape, args.size(), shared, desk);
+            }
             Ok(Step::Close) => self.closing = true,
             Ok(Step::Answered) | Err(_) => {}
         }
     }
 
-    fn ask(&mut self, command: &Command, shape: Shape, size: usize, shared: &mut Resp, desk: &mut Desk<'_>) {
+    fn ask(
+        &mut self,
+        name: &'static str,
+        command: &Command,
+        shape: Shape,
+        size: usize,
+        shared: &mut Resp,
+        desk: &mut Desk<'_>,
+    ) {
         let access = if command.is_read_only() { Access::Read } else { Access::Write };
         // Large values keep their own buffers until the end: only small commands need room at once.
         let mut encoder = Encoder::with_capacity(size.min(4096) + 32);
@@ -310,13 +330,13 @@ impl Session {
             && !matches!(shape, Shape::Watch { .. })
             && let Some(reply) = desk.node.read(&command)
         {
-            let ticket = self.replies.push(shape, access, self.state.resp3);
+            let ticket = self.replies.push(name, shape, access, self.state.resp3);
             self.replies.arrive(ticket, Outcome::Done(reply));
             return self.send_replies(shared, desk);
         }
         let deadline = desk.now + shared.limits.timeout;
         let stream = self.state.connection;
-        let ticket = self.replies.push(shape, access, self.state.resp3);
+        let ticket = self.replies.push(name, shape, access, self.state.resp3);
         let request = Request { stream, command, access, deadline };
         match mode {
             ReadMode::Sequential => desk.ask_shown(ticket, request),
@@ -395,16 +415,19 @@ impl Replies {
         }
     }
 
-    fn push(&mut self, shape: Shape, access: Access, resp3: bool) -> Ticket {
-        self.asks.push_back(Ask { shape, access, resp3, outcome: None, after: BytesMut::new() });
+    fn push(&mut self, command: &'static str, shape: Shape, access: Access, resp3: bool) -> Ticket {
+        self.asks.push_back(Ask { command, shape, access, resp3, outcome: None, after: BytesMut::new() });
         self.next += 1;
         Ticket(self.next - 1)
     }
 
-    fn arrive(&mut self, ticket: Ticket, outcome: Outcome) {
+    fn index(&self, ticket: Ticket) -> Option<usize> {
         let first = self.next - self.asks.len() as u64;
-        let index = ticket.0.checked_sub(first).and_then(|index| usize::try_from(index).ok());
-        let ask = index.and_then(|index| self.asks.get_mut(index));
+        ticket.0.checked_sub(first).and_then(|index| usize::try_from(index).ok())
+    }
+
+    fn arrive(&mut self, ticket: Ticket, outcome: Outcome) {
+        let ask = self.index(ticket).and_then(|index| self.asks.get_mut(index));
         let ask = ask.filter(|ask| ask.outcome.is_none()).expect("a request ends once, after it was asked");
         self.waiting += weight(&outcome);
         ask.outcome = Some(outcome);

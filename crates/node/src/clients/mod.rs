@@ -15,7 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use mio::net::TcpListener;
 use mio::{Interest, Registry, Token};
-use quorate_core::{Answered, Failure, Outcome, Request, RequestId, Time};
+use quorate_core::{Answered, Failure, Mark, Outcome, Request, RequestId, Time};
 use slab::Slab;
 use tracing::warn;
 
@@ -24,9 +24,10 @@ use crate::frontend::{Asked, Desk, Frontend, NodeView};
 use crate::limits::{ACCEPTS_PER_TURN, Limits};
 use crate::metrics::Metrics;
 use crate::quiet::Quiet;
+use crate::slow::{Described, Slow, Times};
 use crate::transport::socket::tune;
 use connection::{Connection, Read};
-use requests::Requests;
+use requests::{Requests, Waiting};
 
 /// How long an outcome waits until this node's own state shows it.
 const UNSHOWN: Duration = Duration::from_secs(5);
@@ -53,6 +54,7 @@ pub(crate) struct Clients<F: Frontend> {
     asked: Vec<Asked>,
     /// Outcomes that this node's own state does not show yet, and when they are given up.
     unshown: Vec<(Time, Answered)>,
+    slow: Rc<Slow>,
     /// When the present turn began.
     now: Time,
     draining: bool,
@@ -87,6 +89,7 @@ impl<F: Frontend> Clients<F> {
             to_serve: Vec::new(),
             to_write: Vec::new(),
             quiet: Quiet::default(),
+            slow: Rc::new(Slow::new(None)),
             asked: Vec::new(),
             unshown: Vec::new(),
             now: Time::ZERO,
@@ -97,6 +100,18 @@ impl<F: Frontend> Clients<F> {
     /// A command that reads next to nothing.
     pub(crate) fn probe(&self) -> Bytes {
         self.frontend.probe()
+    }
+
+    /// Tells this log of requests that end.
+    pub(crate) fn watch(&mut self, slow: Rc<Slow>) {
+        self.slow = slow;
+    }
+
+    /// Notes what the proxy has said of requests.
+    pub(crate) fn on_marks(&mut self, marks: &mut Vec<(Mark, Time)>) {
+        for (mark, at) in marks.drain(..) {
+            self.requests.mark(mark, at);
+        }
     }
 
     /// Somebody waits to be accepted.
@@ -258,6 +273,7 @@ impl<F: Frontend> Clients<F> {
                 }),
             );
         }
+        let now = if self.slow.is_on() && !outcomes.is_empty() { clock::now() } else { Time::ZERO };
         let mut shown = None;
         for answered in outcomes.drain(..) {
             let id = answered.request;
@@ -270,6 +286,7 @@ impl<F: Frontend> Clients<F> {
             }
             let outcome = answered.outcome;
             let Some(waiting) = self.requests.remove(id) else { continue };
+            self.slow.on_outcome(&waiting.times, &outcome, (now, clock::wall), || self.describe(&waiting));
             match outcome {
                 Outcome::Done(_) => self.metrics.replies_total.one(),
                 Outcome::Failed(_) => self.metrics.failures_total.one(),
@@ -287,6 +304,19 @@ impl<F: Frontend> Clients<F> {
             self.mark_dirty(waiting.index);
         }
         self.metrics.requests_under_way.set(self.requests.len() as u64);
+    }
+
+    /// A request and where its client is, for people.
+    fn describe(&self, waiting: &Waiting) -> (Described, String) {
+        let connection = self.connections.get(waiting.index);
+        match connection.filter(|connection| connection.number == waiting.connection) {
+            Some(connection) => {
+                let address =
+                    connection.address().map_or_else(|_| "?".to_owned(), |address| address.to_string());
+                (self.frontend.describe(&connection.session, waiting.ticket), address)
+            }
+            None => (Described { command: "?", ..Described::default() }, "gone".to_owned()),
+        }
     }
 
     /// Writes to every client that has something coming, and closes those that are done.
@@ -349,7 +379,8 @@ impl<F: Frontend> Clients<F> {
         call(&mut self.frontend, &mut connection.session, &mut connection.input, &mut desk);
         let mut refused = Vec::new();
         for Asked { ticket, request, shown } in self.asked.drain(..) {
-            match self.requests.insert(index, connection.number, ticket, shown) {
+            let times = Times::new(self.now, request.access);
+            match self.requests.insert(index, connection.number, ticket, (shown, times)) {
                 Some(id) => {
                     connection.under_way += 1;
                     ready.push((id, request));

@@ -1,9 +1,10 @@
 //! Which client waits for which request.
 
-use quorate_core::RequestId;
+use quorate_core::{Mark, RequestId, Time};
 use slab::Slab;
 
 use crate::frontend::Ticket;
+use crate::slow::{self, Times};
 
 /// Low bits of a request's id: its place here. The bits above count requests, so ids grow and do not recur.
 const PLACE_BITS: u32 = 20;
@@ -26,6 +27,7 @@ pub(super) struct Waiting {
     pub(super) ticket: Ticket,
     /// Whether the outcome waits until this node's own state shows it.
     pub(super) shown: bool,
+    pub(super) times: Times,
 }
 
 impl Requests {
@@ -47,42 +49,57 @@ impl Requests {
         index: usize,
         connection: u64,
         ticket: Ticket,
-        shown: bool,
+        (shown, times): (bool, Times),
     ) -> Option<RequestId> {
         if self.waiting.len() >= self.limit {
             return None;
         }
         self.count += 1;
         let id = RequestId((self.count << PLACE_BITS) | self.waiting.vacant_key() as u64);
-        self.waiting.insert(Waiting { id, index, connection, ticket, shown });
+        self.waiting.insert(Waiting { id, index, connection, ticket, shown, times });
         Some(id)
     }
 
     /// Who waits for a request; `None` if it has ended.
     pub(super) fn get(&self, id: RequestId) -> Option<&Waiting> {
-        let place = (id.0 & ((1 << PLACE_BITS) - 1)) as usize;
-        self.waiting.get(place).filter(|waiting| waiting.id == id)
+        self.waiting.get(place(id)).filter(|waiting| waiting.id == id)
+    }
+
+    /// Notes what the proxy says of a request, if it is under way.
+    pub(super) fn mark(&mut self, mark: Mark, at: Time) {
+        if let Some(id) = slow::request(mark)
+            && let Some(waiting) = self.waiting.get_mut(place(id)).filter(|waiting| waiting.id == id)
+        {
+            waiting.times.mark(mark, at);
+        }
     }
 
     /// The request has ended; `None` if it had before.
     pub(super) fn remove(&mut self, id: RequestId) -> Option<Waiting> {
         self.get(id)?;
-        Some(self.waiting.remove((id.0 & ((1 << PLACE_BITS) - 1)) as usize))
+        Some(self.waiting.remove(place(id)))
     }
+}
+
+fn place(id: RequestId) -> usize {
+    (id.0 & ((1 << PLACE_BITS) - 1)) as usize
 }
 
 #[cfg(test)]
 mod tests {
+    use quorate_core::Access;
+
     use super::*;
 
     #[test]
     fn an_id_names_one_request_and_never_another() {
         let mut requests = Requests::new(3);
-        let mut ids: Vec<_> = (0..3).map(|t| requests.insert(7, 1, Ticket(t), false).unwrap()).collect();
-        assert_eq!(requests.insert(7, 1, Ticket(3), false), None, "the bound holds");
+        let times = (false, Times::new(Time::ZERO, Access::Read));
+        let mut ids: Vec<_> = (0..3).map(|t| requests.insert(7, 1, Ticket(t), times).unwrap()).collect();
+        assert_eq!(requests.insert(7, 1, Ticket(3), times), None, "the bound holds");
         assert_eq!(requests.remove(ids[1]).map(|waiting| waiting.ticket), Some(Ticket(1)));
         assert_eq!(requests.remove(ids[1]), None, "ended once");
-        ids.push(requests.insert(8, 2, Ticket(9), false).unwrap());
+        ids.push(requests.insert(8, 2, Ticket(9), times).unwrap());
         assert_eq!(requests.remove(ids[1]), None, "its place has another one now");
         assert!(ids.is_sorted(), "ids grow");
         assert_eq!(requests.remove(ids[3]).map(|waiting| (waiting.index, waiting.connection)), Some((8, 2)));

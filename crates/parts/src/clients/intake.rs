@@ -46,6 +46,7 @@ struct Answer {
     /// Of the writes.
     session: u64,
     writes: Vec<(u64, Bytes)>,
+    slots: Vec<(u64, u64)>,
     reads: Vec<(u64, Bytes)>,
 }
 
@@ -94,7 +95,7 @@ impl Intake {
             if seq < next {
                 // In the log already; if executed, the answer was lost.
                 if let Verdict::Duplicate(reply) = state.sessions().check(session, seq) {
-                    self.answer_write((proxy, nonce), session, seq, reply);
+                    self.answer_write((proxy, nonce), session, seq, reply, 0);
                 }
             } else if seq == next && self.builder.bytes() + command.len() <= self.max_bytes {
                 self.builder.push(Entry::Write { session, seq, low, command });
@@ -134,9 +135,9 @@ impl Intake {
             Effect::Opened { proxy, nonce, session } => {
                 self.notices.push((proxy, Message::Opened { nonce, session }));
             }
-            Effect::Executed { session, seq, reply } => {
+            Effect::Executed { session, seq, reply, slot } => {
                 if let Some(&route) = self.routes.get(&session) {
-                    self.answer_write(route, session, seq, reply);
+                    self.answer_write(route, session, seq, reply, slot);
                 }
             }
             Effect::NoSession { session } => {
@@ -153,16 +154,22 @@ impl Intake {
         self.answers.entry((read.proxy, read.nonce)).or_default().reads.push((read.id, reply));
     }
 
-    fn answer_write(&mut self, route: (ProcessId, u64), session: u64, seq: u64, reply: Bytes) {
+    fn answer_write(&mut self, route: (ProcessId, u64), session: u64, seq: u64, reply: Bytes, slot: u64) {
         let answer = self.answers.entry(route).or_default();
         if answer.session != session && !answer.writes.is_empty() {
             let (session, writes) = (answer.session, std::mem::take(&mut answer.writes));
+            let slots = std::mem::take(&mut answer.slots);
             // What is executed by then is filled in when it leaves.
-            let message = Message::Answer { nonce: route.1, session, applied: 0, writes, reads: Vec::new() };
+            let message =
+                Message::Answer { nonce: route.1, session, applied: 0, writes, slots, reads: Vec::new() };
             self.notices.push((route.0, message));
         }
         answer.session = session;
         answer.writes.push((seq, reply));
+        match answer.slots.last_mut() {
+            Some((last, count)) if *last == slot => *count += 1,
+            _ => answer.slots.push((slot, 1)),
+        }
     }
 
     /// Everything to send, one answer a proxy. Also forgets sessions that the state no longer has.
@@ -179,8 +186,8 @@ impl Intake {
             }
         }
         while let Some(((proxy, nonce), answer)) = self.answers.pop_first() {
-            let Answer { session, writes, reads } = answer;
-            out.push((proxy, Message::Answer { nonce, session, applied: now, writes, reads }));
+            let Answer { session, writes, slots, reads } = answer;
+            out.push((proxy, Message::Answer { nonce, session, applied: now, writes, slots, reads }));
         }
         out
     }

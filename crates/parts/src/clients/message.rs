@@ -21,6 +21,9 @@ pub enum Message {
         applied: u64,
         /// Replies to writes, by their number in the session.
         writes: Vec<(u64, Bytes)>,
+        /// Where the writes were executed: a slot, and how many of `writes` from the last one on; slot 0 if nobody
+        /// remembers. For people who ask why a request was slow, and no more: a proxy trusts no count in it.
+        slots: Vec<(u64, u64)>,
         /// Replies to reads, by the id the proxy gave them.
         reads: Vec<(u64, Bytes)>,
     },
@@ -74,7 +77,7 @@ impl Ask {
 wire_struct!(Ask { nonce, session, open, low, writes, reads });
 wire_enum!(Message {
     1 => Ask(ask),
-    2 => Answer { nonce, session, applied, writes, reads },
+    2 => Answer { nonce, session, applied, writes, slots, reads },
     3 => Opened { nonce, session },
     4 => Expired { nonce, session },
     5 => Leader { nonce, leader },

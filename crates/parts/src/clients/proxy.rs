@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_core::{
-    Access, Context, Failure, Machine, Never, NodeId, NodeSet, Outcome, ProcessId, Proxy, Request, RequestId,
-    Saved, Time,
+    Access, Context, Failure, Machine, Mark, Never, NodeId, NodeSet, Outcome, ProcessId, Proxy, Request,
+    RequestId, Saved, Time,
 };
 
 use crate::clients::message::{Ask, Embeds, Message};
@@ -169,12 +169,20 @@ impl<M: Embeds> LeaderProxy<M> {
         self.finish(id, Outcome::Failed(Failure::TimedOut), cx);
     }
 
-    fn on_write_reply(&mut self, seq: u64, reply: Bytes, applied: u64, cx: &mut Context<'_, Self>) {
+    fn on_write_reply(
+        &mut self,
+        seq: u64,
+        reply: Bytes,
+        slot: u64,
+        applied: u64,
+        cx: &mut Context<'_, Self>,
+    ) {
         let Some(index) = seq.checked_sub(self.low).map(|index| index as usize) else { return };
         let Some(write) = self.writes.get_mut(index).filter(|write| !write.answered) else { return };
         write.answered = true;
         write.command = Bytes::new();
         if let Some(request) = write.request.take() {
+            cx.mark(Mark::Answered { request, slot });
             self.finish_at(request, Outcome::Done(reply), applied, cx);
         }
         while self.writes.pop_front_if(|write| write.answered).is_some() {
@@ -255,6 +263,9 @@ impl<M: Embeds> LeaderProxy<M> {
             }
             write.sent = Some(now);
             write.exposed = true;
+            if let Some(request) = write.request {
+                cx.mark(Mark::Forwarded { request });
+            }
             bytes += write.command.len();
             ask.writes.push((self.low + index as u64, write.command.clone()));
             if bytes >= ASK_BYTES {
@@ -269,6 +280,7 @@ impl<M: Embeds> LeaderProxy<M> {
                 break;
             }
             read.sent = Some(now);
+            cx.mark(Mark::Forwarded { request: read.request });
             ask.reads.push((*id, read.command.clone()));
         }
         ask.reads.reverse();
@@ -404,19 +416,26 @@ impl<M: Embeds> Machine for LeaderProxy<M> {
         let (Some(from), Some(message)) = (from.replica(), message.into_client()) else { return };
         let now = cx.now();
         match message {
-            Message::Answer { nonce, session, applied, writes, reads } if nonce == self.nonce => {
+            Message::Answer { nonce, session, applied, writes, slots, reads } if nonce == self.nonce => {
                 if from == self.target {
                     self.heard = now;
                     self.redirects = 0;
                     self.patience = self.config.patience;
                 }
                 if session == self.session {
+                    let mut slots = slots.into_iter();
+                    let mut run = (0, 0);
                     for (seq, reply) in writes {
-                        self.on_write_reply(seq, reply, applied, cx);
+                        if run.1 == 0 {
+                            run = slots.next().unwrap_or_default();
+                        }
+                        self.on_write_reply(seq, reply, run.0, applied, cx);
+                        run.1 = run.1.saturating_sub(1);
                     }
                 }
                 for (id, reply) in reads {
                     if let Some(read) = self.reads.remove(&id) {
+                        cx.mark(Mark::Answered { request: read.request, slot: 0 });
                         self.finish(read.request, Outcome::Done(reply), cx);
                     }
                 }

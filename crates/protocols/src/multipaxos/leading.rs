@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use quorate_core::{Context, Fact, NodeId, Time};
+use quorate_core::{Context, Fact, Mark, NodeId, Time};
 use quorate_parts::ballot::Ballot;
 use quorate_parts::clients::PendingRead;
 use quorate_parts::lease::Grantee;
@@ -70,6 +70,7 @@ impl Replica {
         };
         for (slot, value) in proposals {
             leading.proposals.propose(slot, value.clone(), now);
+            cx.mark(Mark::Proposed { slot });
             let (ballot, committed) = (self.promised, self.log.committed());
             cx.send_all(self.config.members, Message::Accept { ballot, slot, value, committed });
         }
@@ -101,6 +102,7 @@ impl Replica {
             let value = self.intake.take_batch(self.config.intake.batch, cx.wall());
             let slot = leading.proposals.next();
             leading.proposals.propose(slot, value.clone(), cx.now());
+            cx.mark(Mark::Proposed { slot });
             if !leading.reads.is_empty() {
                 leading.waiting.push_back((slot, std::mem::take(&mut leading.reads)));
             }
@@ -166,6 +168,7 @@ impl Replica {
             }
         }
         for (slot, value) in chosen {
+            cx.mark(Mark::Committed { slot });
             self.choose(slot, value, cx);
         }
         self.execute(cx);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_core::{
-    Context, Fact, Machine, NodeId, PeerStatus, ProcessId, Saved, Status, Time, digest, mutation,
+    Context, Fact, Machine, Mark, NodeId, PeerStatus, ProcessId, Saved, Status, Time, digest, mutation,
 };
 use quorate_parts::ballot::Ballot;
 use quorate_parts::catchup::{self, Catchup, Progress, Source};
@@ -286,6 +286,9 @@ impl Replica {
             let unrecorded = mutation::active("multipaxos/no-own-revote") && self.is_own_repeat(from, slot);
             if !unrecorded && self.log.vote(slot, ballot, value.clone()) {
                 self.persist(Record::Vote { slot, ballot, value }, cx);
+                if from == self.me {
+                    cx.mark(Mark::Recorded { slot });
+                }
             }
             self.votes.push(slot);
         }
@@ -359,7 +362,11 @@ impl Replica {
                     intake.on_effect(effect);
                 }
             };
-            self.state.apply(self.state.applied() + 1, &value, effect, |fact| cx.note(fact));
+            let slot = self.state.applied() + 1;
+            let requests = self.state.apply(slot, &value, effect, |fact| cx.note(fact));
+            if leads {
+                cx.mark(Mark::Applied { slot, requests });
+            }
         }
         self.goal = self.goal.max(self.log.committed());
         let kept = self.source.tidy(cx.now()).unwrap_or(u64::MAX);

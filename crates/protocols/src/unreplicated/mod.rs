@@ -78,7 +78,10 @@ impl Replica {
     fn execute(&mut self, upto: u64, cx: &mut Context<'_, Self>) {
         while let Some(value) = self.pending.pop_front_if(|_| self.state.applied() < upto) {
             let slot = self.state.applied() + 1;
-            self.state.apply(slot, &value, |effect| self.intake.on_effect(effect), |fact| cx.note(fact));
+            cx.mark(Mark::Committed { slot });
+            let requests =
+                self.state.apply(slot, &value, |effect| self.intake.on_effect(effect), |fact| cx.note(fact));
+            cx.mark(Mark::Applied { slot, requests });
         }
     }
 }
@@ -124,7 +127,10 @@ impl Machine for Replica {
             let value = self.intake.take_batch(self.config.batch, cx.wall());
             cx.persist(value.clone());
             self.pending.push_back(value);
-            cx.send(cx.me(), Message::Durable(self.state.applied() + self.pending.len() as u64));
+            let slot = self.state.applied() + self.pending.len() as u64;
+            cx.mark(Mark::Proposed { slot });
+            cx.mark(Mark::Recorded { slot });
+            cx.send(cx.me(), Message::Durable(slot));
         }
         for (proxy, message) in self.intake.flush(&self.state) {
             cx.send(proxy, Message::Client(message));

@@ -4,6 +4,7 @@ pub(super) mod connection;
 mod hashes;
 mod keys;
 mod server;
+mod slowlog;
 mod strings;
 pub(super) mod transactions;
 
@@ -145,8 +146,15 @@ struct Table {
 }
 
 static TABLE: LazyLock<Table> = LazyLock::new(|| {
-    let families =
-        [connection::SPECS, hashes::SPECS, keys::SPECS, server::SPECS, strings::SPECS, transactions::SPECS];
+    let families = [
+        connection::SPECS,
+        hashes::SPECS,
+        keys::SPECS,
+        server::SPECS,
+        slowlog::SPECS,
+        strings::SPECS,
+        transactions::SPECS,
+    ];
     let mut specs: Vec<_> = families.into_iter().flatten().collect();
     specs.sort_by_key(|spec| spec.name);
     let code = |spec: &&Spec| code(spec.name.as_bytes()).expect("no command has a longer name");

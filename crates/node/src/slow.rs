@@ -1,0 +1,572 @@
+//! The log of slow requests: which took longer than a threshold, and in which stage they spent it.
+//!
+//! Most requests are fast, so little is noted of each: when it was read, sent on and answered, and in which slot. The
+//! stages of replication are noted once a slot, in a ring of the latest; what a request went through is put together
+//! only when it was slow. Where a request was not proposed here, its proposer's line for the slot tells the rest.
+//!
+//! | stage | ends when |
+//! |---|---|
+//! | `queued` | the proxy has sent the request on: earlier requests of its client, a session and a leader were there |
+//! | `proposed` | the leader has proposed it in a slot |
+//! | `synced` | the leader's own record is durable; missing if the slot was committed without it |
+//! | `committed` | the slot is decided |
+//! | `applied` | the slot is executed |
+//! | `answered`, `served` | instead of these four, seen from elsewhere: a write is answered, or a read is |
+//! | `replied`, `failed` | the client's reply is made, or the request is given up |
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use quorate_core::{Access, Mark, Outcome, RequestId, Time, Wall};
+use tracing::info;
+
+/// Slow requests that are remembered.
+const ENTRIES: usize = 128;
+/// Slots whose stages are remembered: more than are under way at once.
+const SLOTS: u64 = 4096;
+/// Lines about requests in a second, and as many about slots: what makes one slow makes many slow.
+const LINES: u32 = 16;
+
+/// A request that was slow, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlowRequest {
+    /// Counts them, from 0.
+    pub number: u64,
+    /// When it ended.
+    pub ended: Wall,
+    /// From its coming in to its reply.
+    pub took: Duration,
+    /// What it was.
+    pub asked: Described,
+    /// Where the client is.
+    pub address: String,
+    /// The slot it was executed in, if it is known.
+    pub slot: Option<u64>,
+    /// How long each stage took, in order; see the module's comment.
+    pub stages: Vec<(&'static str, Duration)>,
+}
+
+/// A request as its client protocol describes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Described {
+    /// The name of the command.
+    pub command: &'static str,
+    /// What the client calls itself.
+    pub client: String,
+}
+
+/// What is noted of a request under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Times {
+    asked: Time,
+    access: Access,
+    forwarded: Option<Time>,
+    answered: Option<Time>,
+    slot: u64,
+}
+
+impl Times {
+    pub(crate) fn new(asked: Time, access: Access) -> Times {
+        Times { asked, access, forwarded: None, answered: None, slot: 0 }
+    }
+
+    /// A proxy's mark of this request.
+    pub(crate) fn mark(&mut self, mark: Mark, at: Time) {
+        match mark {
+            // Repetitions do not end the wait again.
+            Mark::Forwarded { .. } => drop(self.forwarded.get_or_insert(at)),
+            Mark::Answered { slot, .. } => (self.answered, self.slot) = (Some(at), slot),
+            Mark::Proposed { .. } | Mark::Recorded { .. } | Mark::Committed { .. } | Mark::Applied { .. } => {
+            }
+        }
+    }
+}
+
+/// The request that a mark is about, if it is a proxy's.
+pub(crate) fn request(mark: Mark) -> Option<RequestId> {
+    match mark {
+        Mark::Forwarded { request } | Mark::Answered { request, .. } => Some(request),
+        Mark::Proposed { .. } | Mark::Recorded { .. } | Mark::Committed { .. } | Mark::Applied { .. } => None,
+    }
+}
+
+/// What is noted of a slot that was proposed here.
+#[derive(Clone, Copy, Debug, Default)]
+struct SlotTimes {
+    slot: u64,
+    requests: usize,
+    proposed: Time,
+    synced: Option<Time>,
+    committed: Option<Time>,
+    applied: Option<Time>,
+}
+
+impl SlotTimes {
+    /// Its stages, as far as they are known, after what was `reached` before.
+    fn stages(&self, reached: &mut Reached) {
+        // A majority of others may be faster than the own disk; then nobody waited for it.
+        let synced = self.synced.filter(|synced| self.committed.is_none_or(|committed| *synced <= committed));
+        reached.at("synced", synced);
+        reached.at("committed", self.committed);
+        reached.at("applied", self.applied);
+    }
+}
+
+/// Puts stages together: each begins where the one before ended.
+struct Reached {
+    last: Time,
+    stages: Vec<(&'static str, Duration)>,
+}
+
+impl Reached {
+    fn new(start: Time) -> Reached {
+        Reached { last: start, stages: Vec::new() }
+    }
+
+    fn at(&mut self, stage: &'static str, at: Option<Time>) {
+        if let Some(at) = at {
+            self.stages.push((stage, at.since(self.last)));
+            self.last = self.last.max(at);
+        }
+    }
+}
+
+/// Lets a few lines a second pass, and counts the others.
+#[derive(Debug, Default)]
+struct Pace {
+    until: Time,
+    said: u32,
+    unsaid: u64,
+}
+
+impl Pace {
+    /// Whether to say something now; if so, how much was left unsaid before.
+    fn ask(&mut self, now: Time) -> Option<u64> {
+        if now >= self.until {
+            (self.until, self.said) = (now + Duration::from_secs(1), 0);
+        }
+        if self.said == LINES {
+            self.unsaid += 1;
+            return None;
+        }
+        self.said += 1;
+        Some(std::mem::take(&mut self.unsaid))
+    }
+}
+
+/// See the file comment. Shared by those who note something; one thread has them all.
+#[derive(Debug)]
+pub(crate) struct Slow {
+    threshold: Option<Duration>,
+    state: RefCell<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The slot's number modulo their count is its place.
+    slots: Vec<SlotTimes>,
+    /// Records that are not known to be durable, with the slots they are of.
+    unsynced: VecDeque<(u64, u64)>,
+    entries: VecDeque<SlowRequest>,
+    count: u64,
+    requests: Pace,
+    of_slots: Pace,
+}
+
+impl State {
+    /// What is noted of a slot, if it was proposed here.
+    fn slot(&mut self, slot: u64) -> Option<&mut SlotTimes> {
+        self.slots.get_mut((slot % SLOTS) as usize).filter(|times| times.slot == slot && slot != 0)
+    }
+}
+
+impl Slow {
+    /// Notes what takes as long as the threshold, if there is one.
+    pub(crate) fn new(threshold: Option<Duration>) -> Slow {
+        let slots = if threshold.is_some() { vec![SlotTimes::default(); SLOTS as usize] } else { Vec::new() };
+        Slow { threshold, state: RefCell::new(State { slots, ..State::default() }) }
+    }
+
+    /// Whether anything is noted.
+    pub(crate) fn is_on(&self) -> bool {
+        self.threshold.is_some()
+    }
+
+    /// A replica's marks of a step that began at `at`, after which it had persisted `persisted` records. What it has
+    /// executed meanwhile is done now.
+    pub(crate) fn on_marks(&self, marks: &mut Vec<Mark>, at: Time, persisted: u64, now: impl Fn() -> Time) {
+        let state = &mut *self.state.borrow_mut();
+        let mut end = None;
+        for mark in marks.drain(..) {
+            match mark {
+                Mark::Proposed { slot } => {
+                    let fresh = SlotTimes { slot, proposed: at, ..SlotTimes::default() };
+                    if let Some(times) = state.slots.get_mut((slot % SLOTS) as usize) {
+                        *times = fresh;
+                    }
+                }
+                Mark::Recorded { slot } => {
+                    if state.unsynced.len() as u64 == SLOTS {
+                        state.unsynced.pop_front();
+                    }
+                    state.unsynced.push_back((persisted, slot));
+                }
+                Mark::Committed { slot } => {
+                    if let Some(times) = state.slot(slot) {
+                        times.committed.get_or_insert(at);
+                    }
+                }
+                Mark::Applied { slot, requests } => {
+                    let Some(times) = state.slot(slot) else { continue };
+                    let end = *end.get_or_insert_with(&now);
+                    (times.applied, times.requests) = (Some(end), requests);
+                    let times = *times;
+                    if self.is_slow(times.proposed, end)
+                        && let Some(unsaid) = state.of_slots.ask(end)
+                    {
+                        say_slot(&times, end, unsaid);
+                    }
+                }
+                Mark::Forwarded { .. } | Mark::Answered { .. } => {}
+            }
+        }
+    }
+
+    /// Records up to this one are durable.
+    pub(crate) fn on_durable(&self, durable: u64, now: impl Fn() -> Time) {
+        let state = &mut *self.state.borrow_mut();
+        if state.unsynced.front().is_none_or(|(record, _)| *record > durable) {
+            return;
+        }
+        let now = now();
+        while let Some((_, slot)) = state.unsynced.pop_front_if(|(record, _)| *record <= durable) {
+            if let Some(times) = state.slot(slot) {
+                times.synced.get_or_insert(now);
+            }
+        }
+    }
+
+    /// Whether what began then is slow by now.
+    fn is_slow(&self, began: Time, now: Time) -> bool {
+        self.threshold.is_some_and(|threshold| now.since(began) >= threshold)
+    }
+
+    /// A request has ended. If it was slow it is remembered, and said; only then the client and the request are
+    /// described.
+    pub(crate) fn on_outcome(
+        &self,
+        times: &Times,
+        outcome: &Outcome,
+        (now, wall): (Time, impl Fn() -> Wall),
+        describe: impl FnOnce() -> (Described, String),
+    ) {
+        if !self.is_slow(times.asked, now) {
+            return;
+        }
+        let state = &mut *self.state.borrow_mut();
+        let mut reached = Reached::new(times.asked);
+        reached.at("queued", times.forwarded);
+        match state.slot(times.slot).filter(|slot| slot.applied.is_some()) {
+            Some(slot) => {
+                reached.at("proposed", Some(slot.proposed));
+                slot.stages(&mut reached);
+            }
+            None if times.access == Access::Read => reached.at("served", times.answered),
+            None => reached.at("answered", times.answered),
+        }
+        let end = if matches!(outcome, Outcome::Done(_)) { "replied" } else { "failed" };
+        reached.at(end, Some(now));
+        let (asked, address) = describe();
+        let entry = SlowRequest {
+            number: state.count,
+            ended: wall(),
+            took: now.since(times.asked),
+            asked,
+            address,
+            slot: (times.slot != 0).then_some(times.slot),
+            stages: reached.stages,
+        };
+        if let Some(unsaid) = state.requests.ask(now) {
+            say_request(&entry, unsaid);
+        }
+        state.count += 1;
+        if state.entries.len() == ENTRIES {
+            state.entries.pop_back();
+        }
+        state.entries.push_front(entry);
+    }
+
+    /// The slow requests that are remembered, the latest first.
+    pub(crate) fn latest(&self, count: usize) -> Vec<SlowRequest> {
+        self.state.borrow().entries.iter().take(count).cloned().collect()
+    }
+
+    /// How many are remembered.
+    pub(crate) fn len(&self) -> usize {
+        self.state.borrow().entries.len()
+    }
+
+    /// Forgets those remembered; numbers go on.
+    pub(crate) fn reset(&self) {
+        self.state.borrow_mut().entries.clear();
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    duration.as_micros() as u64
+}
+
+fn say_request(entry: &SlowRequest, unsaid: u64) {
+    let SlowRequest { took, asked, address, slot, stages, .. } = entry;
+    let of = |name| stages.iter().find(|(stage, _)| *stage == name).map(|(_, took)| micros(*took));
+    info!(
+        command = asked.command,
+        client = address,
+        slot,
+        total_us = micros(*took),
+        queued_us = of("queued"),
+        proposed_us = of("proposed"),
+        synced_us = of("synced"),
+        committed_us = of("committed"),
+        applied_us = of("applied"),
+        served_us = of("served"),
+        answered_us = of("answered"),
+        replied_us = of("replied"),
+        failed_us = of("failed"),
+        unsaid,
+        "a slow request: {} took {took:.1?}{}",
+        asked.command,
+        longest(stages)
+    );
+}
+
+fn say_slot(times: &SlotTimes, end: Time, unsaid: u64) {
+    let mut reached = Reached::new(times.proposed);
+    times.stages(&mut reached);
+    let stages = reached.stages;
+    let of = |name| stages.iter().find(|(stage, _)| *stage == name).map(|(_, took)| micros(*took));
+    let SlotTimes { slot, requests, .. } = *times;
+    let took = end.since(times.proposed);
+    info!(
+        slot,
+        requests,
+        total_us = micros(took),
+        synced_us = of("synced"),
+        committed_us = of("committed"),
+        applied_us = of("applied"),
+        unsaid,
+        "a slow slot: {slot} with {requests} requests took {took:.1?}{}",
+        longest(&stages)
+    );
+}
+
+/// In which stage most of the time went, in words.
+fn longest(stages: &[(&'static str, Duration)]) -> String {
+    let most = stages.iter().max_by_key(|(_, took)| *took);
+    most.map_or(String::new(), |(stage, took)| format!(", {took:.1?} of it until {stage}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use bytes::Bytes;
+    use quorate_core::Failure;
+
+    use super::*;
+
+    const THRESHOLD: Duration = Duration::from_millis(10);
+
+    fn at(millis: u64) -> Time {
+        Time::ZERO + Duration::from_millis(millis)
+    }
+
+    /// Plays lines of `time verb words` and draws what is remembered in the end, oldest first. One request is under
+    /// way: `ask read|write`, `forward`, `answer SLOT`, `reply` or `fail`. Of slots: `propose SLOT`,
+    /// `record SLOT NUMBER`, `durable NUMBER`, `commit SLOT`, `apply SLOT`; executing takes a millisecond.
+    fn play(script: &str) -> String {
+        let slow = Slow::new(Some(THRESHOLD));
+        let mut times = Times::new(at(0), Access::Read);
+        for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            let words: Vec<_> = line.split_whitespace().collect();
+            let now = at(words[0].parse().unwrap());
+            let number = |index: usize| words[index].parse::<u64>().unwrap();
+            let mut persisted = 0;
+            let request = RequestId(1);
+            let mark = match words[1] {
+                "ask" if words[2] == "read" => {
+                    times = Times::new(now, Access::Read);
+                    continue;
+                }
+                "ask" => {
+                    times = Times::new(now, Access::Write);
+                    continue;
+                }
+                "forward" => {
+                    times.mark(Mark::Forwarded { request }, now);
+                    continue;
+                }
+                "answer" => {
+                    times.mark(Mark::Answered { request, slot: number(2) }, now);
+                    continue;
+                }
+                "reply" | "fail" => {
+                    let outcome = match words[1] {
+                        "reply" => Outcome::Done(Bytes::new()),
+                        _ => Outcome::Failed(Failure::TimedOut),
+                    };
+                    let describe = || (Described::default(), String::new());
+                    slow.on_outcome(&times, &outcome, (now, || Wall::ZERO), describe);
+                    continue;
+                }
+                "durable" => {
+                    slow.on_durable(number(2), || now);
+                    continue;
+                }
+                "propose" => Mark::Proposed { slot: number(2) },
+                "record" => {
+                    persisted = number(3);
+                    Mark::Recorded { slot: number(2) }
+                }
+                "commit" => Mark::Committed { slot: number(2) },
+                "apply" => Mark::Applied { slot: number(2), requests: 1 },
+                other => panic!("no such verb: {other}"),
+            };
+            slow.on_marks(&mut vec![mark], now, persisted, || now + Duration::from_millis(1));
+        }
+        let mut drawn = String::new();
+        for entry in slow.latest(usize::MAX).iter().rev() {
+            let slot = entry.slot.map_or("-".to_owned(), |slot| slot.to_string());
+            let _ = write!(drawn, "{} ms, slot {slot}:", entry.took.as_millis());
+            for (stage, took) in &entry.stages {
+                let _ = write!(drawn, " {stage} {}", took.as_millis());
+            }
+            drawn.push('\n');
+            let sum: Duration = entry.stages.iter().map(|(_, took)| *took).sum();
+            assert_eq!(sum, entry.took, "the stages are all of it");
+        }
+        drawn
+    }
+
+    #[test]
+    fn every_stage_ends_where_the_next_begins() {
+        let script = "
+            0  ask write
+            2  forward
+            3  propose 7
+            3  record 7 5
+            4  durable 4
+            8  durable 5
+            30 forward
+            68 commit 7
+            69 apply 7
+            71 answer 7
+            71 reply";
+        assert_eq!(
+            play(script),
+            "71 ms, slot 7: queued 2 proposed 1 synced 5 committed 60 applied 2 replied 1\n"
+        );
+    }
+
+    #[test]
+    fn a_disk_that_nobody_waited_for_is_no_stage() {
+        let script = "
+            0  ask write
+            0  forward
+            0  propose 1
+            0  record 1 1
+            20 commit 1
+            20 apply 1
+            90 durable 1
+            91 reply
+            92 ask write
+            92 forward
+            92 propose 2
+            92 record 2 2
+            99 commit 2
+            99 apply 2
+            130 durable 2
+            130 answer 2
+            130 reply";
+        let before = "91 ms, slot -: queued 0 replied 91\n";
+        assert_eq!(
+            play(script),
+            format!("{before}38 ms, slot 2: queued 0 proposed 0 committed 7 applied 1 replied 30\n")
+        );
+    }
+
+    #[test]
+    fn from_elsewhere_a_write_is_answered_and_a_read_served() {
+        let script = "
+            0  ask write
+            1  forward
+            40 answer 9
+            40 reply
+            50 ask read
+            51 forward
+            90 answer 0
+            91 reply
+            100 ask write
+            140 fail";
+        let expected = "40 ms, slot 9: queued 1 answered 39 replied 0\n\
+                        41 ms, slot -: queued 1 served 39 replied 1\n\
+                        40 ms, slot -: failed 40\n";
+        assert_eq!(play(script), expected);
+    }
+
+    #[test]
+    fn what_is_fast_leaves_nothing_and_a_slot_of_another_leader_tells_nothing() {
+        let script = "
+            0  ask write
+            9  reply
+            10 ask write
+            10 forward
+            10 propose 3
+            15 answer 4099
+            30 reply
+            40 ask write
+            40 forward
+            55 answer 3
+            55 reply";
+        let expected = "20 ms, slot 4099: queued 0 answered 5 replied 15\n\
+                        15 ms, slot 3: queued 0 answered 15 replied 0\n";
+        assert_eq!(play(script), expected, "3 was proposed here, but executed for another");
+    }
+
+    #[test]
+    fn memory_and_lines_are_bounded_and_numbers_go_on() {
+        let slow = Slow::new(Some(THRESHOLD));
+        let end = |count: usize| {
+            for _ in 0..count {
+                let times = Times::new(at(0), Access::Read);
+                let outcome = Outcome::Done(Bytes::new());
+                slow.on_outcome(&times, &outcome, (at(10), || Wall::ZERO), Default::default);
+            }
+        };
+        end(300);
+        let numbers: Vec<_> = slow.latest(2).iter().map(|entry| entry.number).collect();
+        assert_eq!((slow.len(), numbers), (ENTRIES, vec![299, 298]));
+        slow.reset();
+        end(1);
+        assert_eq!((slow.len(), slow.latest(9)[0].number), (1, 300));
+        for slot in 1..=3 * SLOTS {
+            slow.on_marks(&mut vec![Mark::Recorded { slot }], at(0), slot, || at(0));
+        }
+        assert_eq!(slow.state.borrow().unsynced.len() as u64, SLOTS);
+        let mut pace = Pace::default();
+        let said = |pace: &mut Pace, now| (0..100).filter_map(|_| pace.ask(at(now))).collect::<Vec<_>>();
+        assert_eq!(said(&mut pace, 0), vec![0; LINES as usize]);
+        assert_eq!(said(&mut pace, 1000)[..2], [100 - u64::from(LINES), 0]);
+    }
+
+    #[test]
+    fn without_a_threshold_nothing_is_kept() {
+        let slow = Slow::new(None);
+        let mut marks = vec![Mark::Proposed { slot: 1 }, Mark::Applied { slot: 1, requests: 1 }];
+        slow.on_marks(&mut marks, at(0), 0, || at(1000));
+        let times = Times::new(at(0), Access::Write);
+        slow.on_outcome(&times, &Outcome::Done(Bytes::new()), (at(9999), || Wall::ZERO), Default::default);
+        assert_eq!((slow.len(), slow.is_on()), (0, false));
+    }
+}
