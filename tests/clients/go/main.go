@@ -241,6 +241,7 @@ func failover(endpoints []string) {
 		fmt.Printf("%s: %d acknowledged, %d errors, longest %.2f s\n",
 			w.name, w.acknowledged, w.errors, w.longest.Seconds())
 	}
+	check(writers[0].errors == 0, "the node waits for the next leader, its clients see no error")
 	for _, endpoint := range others {
 		r := redis.NewClient(&redis.Options{Addr: endpoint})
 		for _, w := range writers[:2] {

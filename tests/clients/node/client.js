@@ -164,6 +164,7 @@ async function failover() {
     console.log(`${name}: ${keys.length} acknowledged, ${errors} errors, longest ${longest / 1000} s`);
   }
   const counter = writers[2];
+  assert.equal(writers[0].errors, 0, "the node waits for the next leader, its clients see no error");
   for (const endpoint of others) {
     const r = await connect(endpoint);
     for (const { keys } of writers.slice(0, 2)) {

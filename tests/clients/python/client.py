@@ -163,6 +163,7 @@ def failover():
             f"longest {writer.pause:.2f} s",
             flush=True,
         )
+    assert writers[0].errors == 0, "the node waits for the next leader, its clients see no error"
     for endpoint in others:
         r = connect(endpoint)
         for writer in writers[:2]:
