@@ -125,7 +125,8 @@ class Writer {
       const began = Date.now();
       const key = `${this.name}:${attempt}`;
       try {
-        await (this.name === "counter" ? this.client.call("incr", key.split(":")[0]) : this.client.call("set", key, key));
+        const words = this.name === "counter" ? ["incr", this.name] : ["set", key, key];
+        await this.client.call(...words);
         this.keys.push(key);
       } catch {
         this.errors++;

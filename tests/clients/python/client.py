@@ -146,6 +146,7 @@ def failover():
     once = {"retry": Retry(NoBackoff(), 0)}
     writers = [
         Writer("at-follower", Anywhere(others), "set"),
+        # As it is by default: it asks its own node three times more, seconds apart, before it gives up.
         Writer("at-leader", Anywhere([leader, *others]), "set"),
         Writer("counter", Anywhere([leader, *others], **once), "incr"),
     ]
