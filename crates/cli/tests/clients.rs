@@ -1,9 +1,9 @@
-//! Clients that exist already: the programs in `tests/clients` run against real clusters, and while they write, their
-//! leader is killed.
+//! Clients that exist already: the programs in `tests/clients` run against real clusters, and while they write,
+//! their leader is killed.
 //!
 //! They talk with the test in lines. `leader?` asks who leads; `ready-for-kill` wants that node killed, and is
-//! answered with `killed`; `verified` comes last. Everything else is for people. A program that finds something wrong
-//! says so and fails.
+//! answered with `killed`; `verified` comes last. Everything else is for people. A program that finds something
+//! wrong says so and fails.
 
 #[path = "../../../tests/clients/rust/client.rs"]
 mod rust_client;

@@ -1,8 +1,8 @@
 // go-redis against a Quorate cluster: client HOST:PORT HOST:PORT HOST:PORT
 //
-// First what every program does, in both versions of the protocol; then a leader is killed while it writes. The test
-// crates/cli/tests/clients.rs runs it and does the killing: it answers `leader?` with an address, and `ready-for-kill`
-// with `killed`.
+// First what every program does, in both versions of the protocol; then a leader is killed while it writes. The
+// test crates/cli/tests/clients.rs runs it and does the killing: it answers `leader?` with an address, and
+// `ready-for-kill` with `killed`.
 package main
 
 import (

@@ -1,8 +1,8 @@
 // node-redis against a Quorate cluster: client.js HOST:PORT HOST:PORT HOST:PORT
 //
-// First what every program does, in both versions of the protocol; then a leader is killed while it writes. The test
-// crates/cli/tests/clients.rs runs it and does the killing: it answers `leader?` with an address, and `ready-for-kill`
-// with `killed`.
+// First what every program does, in both versions of the protocol; then a leader is killed while it writes. The
+// test crates/cli/tests/clients.rs runs it and does the killing: it answers `leader?` with an address, and
+// `ready-for-kill` with `killed`.
 "use strict";
 const assert = require("node:assert/strict");
 const readline = require("node:readline");
@@ -17,7 +17,7 @@ async function ask(line) {
   return (await input.next()).value;
 }
 
-/** A client of one node. An error of the connection also fails the command under way; that is where it is handled. */
+/** A client of one node. An error of the connection also fails the command under way: it is handled there. */
 async function connect(endpoint, options = {}) {
   const client = createClient({ url: `redis://${endpoint}`, ...options });
   client.on("error", () => {});
