@@ -9,6 +9,7 @@ mod protocols;
 mod serve;
 mod simulate;
 mod up;
+mod watch;
 
 use std::process::ExitCode;
 
