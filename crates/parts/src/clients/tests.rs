@@ -85,7 +85,7 @@ impl Pair {
         self.step(|proxy, cx| proxy.on_request(RequestId(id), request, cx));
     }
 
-    /// What the proxy has to say goes to the leader; slots of this many entries are executed; the answer comes back.
+    /// What the proxy says goes to the leader; slots of this many entries are executed; the answer comes back.
     fn exchange(&mut self, entries: usize) {
         self.step(|proxy, cx| proxy.on_batch_end(cx));
         let proxy = ProxyId::of(NodeId::new(1).expect("an id")).into();
