@@ -1,4 +1,4 @@
-//! A write that waits for its majority is logged with that as its longest stage.
+//! A slow write is logged with its stages: where it was proposed with all of them, elsewhere with its slot.
 
 mod support;
 
@@ -104,4 +104,25 @@ fn a_write_without_a_majority_is_slow_until_committed() {
     assert!(request.contains("until committed") && request.contains("committed_us="), "{request}");
     assert!(line("a slow slot").is_some(), "no line for slot {slot} in {log}");
     cluster.nodes.iter_mut().for_each(|node| node.kill());
+}
+
+#[test]
+fn a_write_seen_elsewhere_names_the_slot_that_the_leader_tells_more_of() {
+    let cluster = Cluster::start_with(3, "multipaxos", &["--slow-log", "1us"]);
+    let leader = cluster.leader();
+    let other = (leader + 1) % 3;
+    let mut connection = Connection::open(&cluster.nodes[other].resp).unwrap();
+    assert_eq!(connection.call(&[b"APPEND", b"k", b"w"]).unwrap(), Resp::Integer(1));
+    let entries = array(connection.call(&[b"SLOWLOG", b"GET", b"-1"]).unwrap());
+    let found = entries.into_iter().map(entry).find(|(command, ..)| command == "append");
+    let (_, _, named) = found.expect("nothing is faster than a microsecond");
+    let names: Vec<_> = named.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["slot", "queued", "answered", "replied"]);
+    let log = std::fs::read_to_string(cluster.nodes[leader].log()).unwrap();
+    let slot = format!("slot={} ", named[0].1);
+    let line = log.lines().find(|line| line.contains("a slow slot") && line.contains(&slot));
+    assert!(
+        line.is_some_and(|line| line.contains("requests=1 ") && line.contains("committed_us=")),
+        "{slot}: {log}"
+    );
 }

@@ -364,7 +364,10 @@ fn say_slot(times: &SlotTimes, end: Time, unsaid: u64) {
 /// In which stage most of the time went, in words.
 fn longest(stages: &[(&'static str, Duration)]) -> String {
     let most = stages.iter().max_by_key(|(_, took)| *took);
-    most.map_or(String::new(), |(stage, took)| format!(", {took:.1?} of it until {stage}"))
+    most.map_or(String::new(), |(stage, took)| match *stage {
+        "queued" => format!(", {took:.1?} of it queued"),
+        stage => format!(", {took:.1?} of it until {stage}"),
+    })
 }
 
 #[cfg(test)]
