@@ -218,6 +218,9 @@ pub struct Status {
     /// One JSON object instead of a table
     #[arg(long)]
     pub json: bool,
+    /// Look again every second, until Ctrl-C
+    #[arg(long, conflicts_with = "json")]
+    pub watch: bool,
     #[command(flatten)]
     pub endpoints: Endpoints,
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::args::{Del, Endpoints, Get, Put, Status};
 use crate::failure::Failure;
 use crate::protocols;
+use crate::watch;
 
 /// Longer than a node takes to explain that no majority answers.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -49,15 +50,15 @@ pub fn del(args: Del) -> Result<(), Failure> {
 
 /// What a node says of itself (`QUORATE STATUS`).
 #[derive(Debug, Serialize, Deserialize)]
-struct NodeStatus {
+pub struct NodeStatus {
     #[serde(default)]
     endpoint: String,
     #[serde(default)]
-    node: String,
+    pub node: String,
     role: String,
     leader: Option<u64>,
     ballot: String,
-    committed: u64,
+    pub committed: u64,
     applied: u64,
     lease: bool,
     #[serde(default)]
@@ -67,25 +68,35 @@ struct NodeStatus {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Peer {
+pub struct Peer {
     node: u64,
     lag: u64,
     heard_ms: Option<u64>,
 }
 
-fn ask(endpoint: &str) -> Result<NodeStatus, String> {
+impl NodeStatus {
+    /// What it says of itself under this name.
+    pub fn fact(&self, name: &str) -> Option<&str> {
+        self.rest.get("facts")?.get(name)?.as_str()
+    }
+}
+
+/// A node's status; the error says why there is none.
+pub fn ask(endpoint: &str) -> Result<NodeStatus, String> {
     let mut client = Client::connect([endpoint], STATUS_TIMEOUT).map_err(|error| error.to_string())?;
     let text = client.status().map_err(|error| error.to_string())?;
     let mut status: NodeStatus = serde_json::from_str(&text)
         .map_err(|error| format!("{endpoint} answered something else than a status: {error}"))?;
     status.endpoint = endpoint.to_owned();
-    let fact = |name: &str| status.rest.get("facts")?.get(name)?.as_str().map(str::to_owned);
-    status.node = fact("node_id").unwrap_or_else(|| "?".to_owned());
+    status.node = status.fact("node_id").unwrap_or("?").to_owned();
     Ok(status)
 }
 
 pub fn status(args: Status) -> Result<(), Failure> {
     let endpoints = args.endpoints.endpoints;
+    if args.watch {
+        return watch::watch(&endpoints);
+    }
     let answers: Vec<_> = endpoints.iter().map(|endpoint| (endpoint, ask(endpoint))).collect();
     let answered = answers.iter().any(|(_, answer)| answer.is_ok());
     if args.json {
@@ -98,25 +109,25 @@ pub fn status(args: Status) -> Result<(), Failure> {
             .collect();
         writeln!(stdout(), "{}", serde_json::json!({ "nodes": nodes }))?;
     } else {
-        let mut rows = vec![
-            ["endpoint", "node", "role", "leader", "ballot", "committed", "applied", "lease", "lag of peers"]
-                .map(str::to_owned),
-        ];
-        for (endpoint, answer) in &answers {
-            rows.push(match answer {
-                Ok(status) => row(status),
-                Err(_) => [endpoint, "-", "unreachable", "-", "-", "-", "-", "-", ""].map(str::to_owned),
-            });
-        }
+        let mut rows = vec![TITLES.map(str::to_owned)];
+        rows.extend(answers.iter().map(|(endpoint, answer)| row(endpoint, answer.as_ref().ok())));
         protocols::print(&rows)?;
     }
     if answered { Ok(()) } else { Err(Failure::failed("no node answered; is the cluster running?")) }
 }
 
-fn row(status: &NodeStatus) -> [String; 9] {
+/// The columns of the table.
+pub const TITLES: [&str; 9] =
+    ["endpoint", "node", "role", "leader", "ballot", "committed", "applied", "lease", "lag of peers"];
+
+/// A node's line in the table.
+pub fn row(endpoint: &str, status: Option<&NodeStatus>) -> [String; 9] {
+    let Some(status) = status else {
+        return [endpoint, "-", "unreachable", "-", "-", "-", "-", "-", ""].map(str::to_owned);
+    };
     let lag = status.peers.iter().map(|peer| format!("{}:{}", peer.node, peer.lag));
     [
-        status.endpoint.clone(),
+        endpoint.to_owned(),
         status.node.clone(),
         status.role.clone(),
         status.leader.map_or("-".to_owned(), |leader| leader.to_string()),

@@ -10,6 +10,7 @@ mod protocols;
 mod serve;
 mod simulate;
 mod up;
+mod watch;
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! A write that waits for its majority is logged with that as its longest stage.
+//! A slow write is logged with its stages: where it was proposed with all of them, elsewhere with its slot.
 
 mod support;
 
@@ -53,8 +53,8 @@ fn entry(reply: Resp) -> (String, u64, Vec<(String, u64)>) {
 #[test]
 fn a_write_without_a_majority_is_slow_until_committed() {
     let threshold = format!("{THRESHOLD_MS}ms");
-    // A patient election lets the leader lead while it hears nobody.
-    let flags = ["--slow-log", &threshold, "--set", "election.timeout=2s"];
+    // A patient election lets the leader lead while it hears nobody; a slow disk is not what this is about.
+    let flags = ["--slow-log", &threshold, "--set", "election.timeout=2s", "--durability", "os"];
     let mut cluster = Cluster::start_with(3, "multipaxos", |_| flags.map(str::to_owned).to_vec());
     // A session is open, and a leader known, at each of the proxies.
     for node in &cluster.nodes {
@@ -95,7 +95,7 @@ fn a_write_without_a_majority_is_slow_until_committed() {
     assert_eq!(names, ["queued", "proposed", "committed", "applied", "replied"]);
     let longest = stages.iter().max_by_key(|(_, micros)| *micros).unwrap();
     assert_eq!(longest.0, "committed", "{stages:?}");
-    assert!(longest.1 >= TIMES * THRESHOLD_MS * 1000 && longest.1 <= total, "{stages:?} of {total}");
+    assert!(total >= TIMES * THRESHOLD_MS * 1000, "it was under way for as long: {total}, {stages:?}");
 
     let log = std::fs::read_to_string(cluster.nodes[leader].log()).unwrap();
     let line =
@@ -104,4 +104,25 @@ fn a_write_without_a_majority_is_slow_until_committed() {
     assert!(request.contains("until committed") && request.contains("committed_us="), "{request}");
     assert!(line("a slow slot").is_some(), "no line for slot {slot} in {log}");
     cluster.nodes.iter_mut().for_each(|node| node.kill());
+}
+
+#[test]
+fn a_write_seen_elsewhere_names_the_slot_that_the_leader_tells_more_of() {
+    let cluster = Cluster::start_with(3, "multipaxos", &["--slow-log", "1us"]);
+    let leader = cluster.leader();
+    let other = (leader + 1) % 3;
+    let mut connection = Connection::open(&cluster.nodes[other].resp).unwrap();
+    assert_eq!(connection.call(&[b"APPEND", b"k", b"w"]).unwrap(), Resp::Integer(1));
+    let entries = array(connection.call(&[b"SLOWLOG", b"GET", b"-1"]).unwrap());
+    let found = entries.into_iter().map(entry).find(|(command, ..)| command == "append");
+    let (_, _, named) = found.expect("nothing is faster than a microsecond");
+    let names: Vec<_> = named.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["slot", "queued", "answered", "replied"]);
+    let log = std::fs::read_to_string(cluster.nodes[leader].log()).unwrap();
+    let slot = format!("slot={} ", named[0].1);
+    let line = log.lines().find(|line| line.contains("a slow slot") && line.contains(&slot));
+    assert!(
+        line.is_some_and(|line| line.contains("requests=1 ") && line.contains("committed_us=")),
+        "{slot}: {log}"
+    );
 }

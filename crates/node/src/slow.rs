@@ -1,12 +1,12 @@
 //! The log of slow requests: which took longer than a threshold, and in which stage they spent it.
 //!
-//! Most requests are fast, so little is noted of each: when it was read, sent on and answered, and in which slot. The
-//! stages of replication are noted once a slot, in a ring of the latest; what a request went through is put together
-//! only when it was slow. Where a request was not proposed here, its proposer's line for the slot tells the rest.
+//! Most requests are fast, so little is noted of each: when it was read, sent on and answered, and in which slot.
+//! The stages of replication are noted once a slot, in a ring of the latest; what a request went through is put
+//! together only when it was slow. Where it was not proposed here, its proposer's line for the slot tells the rest.
 //!
 //! | stage | ends when |
 //! |---|---|
-//! | `queued` | the proxy has sent the request on: earlier requests of its client, a session and a leader were there |
+//! | `queued` | the proxy has sent it on: earlier requests of its client have ended, a leader is known |
 //! | `proposed` | the leader has proposed it in a slot |
 //! | `synced` | the leader's own record is durable; missing if the slot was committed without it |
 //! | `committed` | the slot is decided |
@@ -193,8 +193,8 @@ impl Slow {
         self.threshold.is_some()
     }
 
-    /// A replica's marks of a step that began at `at`, after which it had persisted `persisted` records. What it has
-    /// executed meanwhile is done now.
+    /// A replica's marks of a step that began at `at`, after which it had persisted `persisted` records. What it
+    /// has executed meanwhile is done now.
     pub(crate) fn on_marks(&self, marks: &mut Vec<Mark>, at: Time, persisted: u64, now: impl Fn() -> Time) {
         let state = &mut *self.state.borrow_mut();
         let mut end = None;
@@ -364,7 +364,10 @@ fn say_slot(times: &SlotTimes, end: Time, unsaid: u64) {
 /// In which stage most of the time went, in words.
 fn longest(stages: &[(&'static str, Duration)]) -> String {
     let most = stages.iter().max_by_key(|(_, took)| *took);
-    most.map_or(String::new(), |(stage, took)| format!(", {took:.1?} of it until {stage}"))
+    most.map_or(String::new(), |(stage, took)| match *stage {
+        "queued" => format!(", {took:.1?} of it queued"),
+        stage => format!(", {took:.1?} of it until {stage}"),
+    })
 }
 
 #[cfg(test)]

@@ -57,8 +57,8 @@ pub enum Effect {
 const AHEAD: usize = 16;
 
 impl Replicated {
-    /// Executes the next slot, tells what came of each entry, and returns how many there were. With `facts`, also what
-    /// checkers want to know.
+    /// Executes the next slot, tells what came of each entry, and returns how many there were. With `facts`, also
+    /// what checkers want to know.
     ///
     /// A value that does not decode is executed as a no-op: every replica has the same bytes and does the same.
     pub fn apply(

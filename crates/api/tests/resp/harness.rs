@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use quorate_api::resp::{Limits, Resp, Session};
 use quorate_core::{Access, Failure, NodeId, Outcome, PeerStatus, Request, Status, Time, Wall, Wire};
-use quorate_node::frontend::{Desk, Frontend, NodeView, Ticket};
+use quorate_node::frontend::{Described, Desk, Frontend, NodeView, SlowRequest, Ticket};
 use quorate_store::{Command, Store};
 
 /// The present, on every clock.
@@ -60,6 +60,21 @@ impl NodeView for View {
     }
     fn facts(&self) -> Vec<(&'static str, String)> {
         vec![("protocol", "none".to_owned())]
+    }
+    fn slow_requests(&self, count: usize) -> Vec<SlowRequest> {
+        let slow = |number, command, client: &str, slot| SlowRequest {
+            number,
+            ended: Wall::from_millis(NOW.as_millis() as u64),
+            took: Duration::from_millis(71),
+            asked: Described { command, client: client.to_owned() },
+            address: "127.0.0.1:9".to_owned(),
+            slot,
+            stages: vec![("queued", Duration::from_millis(1)), ("replied", Duration::from_millis(70))],
+        };
+        [slow(8, "set", "bob", Some(7)), slow(7, "get", "", None)].into_iter().take(count).collect()
+    }
+    fn slow_count(&self) -> usize {
+        2
     }
 }
 
@@ -159,6 +174,11 @@ impl Connection {
     /// What was written since the last time.
     pub fn written(&mut self) -> String {
         String::from_utf8_lossy(&self.output.split()).into_owned()
+    }
+
+    /// The session itself.
+    pub fn session(&self) -> &Session {
+        &self.session
     }
 
     /// What the buffer of the input could hold.

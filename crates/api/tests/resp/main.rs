@@ -5,3 +5,4 @@ mod harness;
 mod order;
 mod redis;
 mod replies;
+mod slowlog;

@@ -15,6 +15,8 @@ pub mod intake;
 pub mod message;
 pub mod proxy;
 pub mod streams;
+#[cfg(test)]
+mod tests;
 
 pub use intake::{Intake, PendingRead};
 pub use message::{Ask, Embeds, Message};

@@ -1,0 +1,170 @@
+//! A proxy and a leader's intake talk: in which slot each write was executed is told and taken over.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use quorate_core::{
+    Access, Context, Instant, Machine, Mark, NodeId, Outbox, ProcessId, Proxy, ProxyId, Random, Release,
+    Request, RequestId, Saved, Time, Wall, Wire, wire_enum,
+};
+use quorate_store::Command;
+
+use super::*;
+use crate::batch::Limits;
+use crate::state::Replicated;
+
+/// A protocol's language that is this conversation only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Say {
+    Client(Message),
+}
+wire_enum!(Say { 1 => Client(message) });
+
+impl From<Message> for Say {
+    fn from(message: Message) -> Say {
+        Say::Client(message)
+    }
+}
+
+impl Embeds for Say {
+    fn into_client(self) -> Option<Message> {
+        let Say::Client(message) = self;
+        Some(message)
+    }
+}
+
+impl quorate_core::Message for Say {
+    fn release(&self) -> Release {
+        Release::Now
+    }
+    fn kind(&self) -> &'static str {
+        "Client"
+    }
+}
+
+const AT: Instant = Instant { now: Time::ZERO, wall: Wall::ZERO, clock: None };
+
+/// A leader whose slots are executed when the test says so, and one proxy.
+struct Pair {
+    intake: Intake,
+    state: Replicated,
+    proxy: LeaderProxy<Say>,
+    out: Outbox<LeaderProxy<Say>>,
+    random: Random,
+}
+
+impl Pair {
+    fn new() -> Pair {
+        let one = NodeId::new(1).expect("an id");
+        let config = ProxyConfig {
+            members: [one].into_iter().collect(),
+            patience: Duration::from_secs(1),
+            max_requests: 100,
+        };
+        let (mut out, mut random) = (Outbox::new(false), Random::new(1));
+        out.timed = true;
+        let me = ProxyId::of(one).into();
+        let proxy =
+            LeaderProxy::recover(config, Saved::nothing(), &mut Context::new(me, AT, &mut random, &mut out));
+        Pair { intake: Intake::new(one.into(), 1 << 20), state: Replicated::default(), proxy, out, random }
+    }
+
+    fn step(&mut self, act: impl FnOnce(&mut LeaderProxy<Say>, &mut Context<'_, LeaderProxy<Say>>)) {
+        let me = ProcessId::Proxy(ProxyId::of(NodeId::new(1).expect("an id")));
+        act(&mut self.proxy, &mut Context::new(me, AT, &mut self.random, &mut self.out));
+    }
+
+    fn ask(&mut self, id: u64, access: Access) {
+        let key = Bytes::from_static(b"n");
+        let command = match access {
+            Access::Read => Command::Get { key }.to_bytes(),
+            Access::Write => Command::Increment { key, by: 1 }.to_bytes(),
+        };
+        let deadline = Time::ZERO + Duration::from_secs(9);
+        let request = Request { stream: id, command, access, deadline };
+        self.step(|proxy, cx| proxy.on_request(RequestId(id), request, cx));
+    }
+
+    /// What the proxy says goes to the leader; slots of this many entries are executed; the answer comes back.
+    fn exchange(&mut self, entries: usize) {
+        self.step(|proxy, cx| proxy.on_batch_end(cx));
+        let proxy = ProxyId::of(NodeId::new(1).expect("an id")).into();
+        for outgoing in std::mem::take(&mut self.out.messages) {
+            let Say::Client(message) = outgoing.message;
+            if let Message::Ask(ask) = message {
+                self.intake.on_ask(proxy, ask, &self.state);
+            }
+        }
+        for read in self.intake.take_reads() {
+            let reply = self.state.read_now(&read.command);
+            self.intake.on_read(read, reply);
+        }
+        while self.intake.has_writes() {
+            let value = self.intake.take_batch(Limits { entries, bytes: 1 << 20 }, Wall::ZERO);
+            let slot = self.state.applied() + 1;
+            let intake = &mut self.intake;
+            self.state.apply(slot, &value, |effect| intake.on_effect(effect), |_| {});
+        }
+        for (_, message) in self.intake.flush(&self.state) {
+            self.answer(message);
+        }
+    }
+
+    fn answer(&mut self, message: Message) {
+        let from = ProcessId::Replica(NodeId::new(1).expect("an id"));
+        self.step(|proxy, cx| proxy.on_message(from, Say::Client(message), cx));
+    }
+
+    /// The marks since the last time: `1→` was forwarded, `1@2` was executed in slot 2, `1@` was answered.
+    fn marks(&mut self) -> String {
+        let words = self.out.marks.drain(..).map(|mark| match mark {
+            Mark::Forwarded { request } => format!("{}→", request.0),
+            Mark::Answered { request, slot: 0 } => format!("{}@", request.0),
+            Mark::Answered { request, slot } => format!("{}@{slot}", request.0),
+            other => panic!("a proxy does not say {other:?}"),
+        });
+        words.collect::<Vec<_>>().join(" ")
+    }
+}
+
+#[test]
+fn each_request_is_marked_when_it_is_sent_and_with_its_slot_when_it_is_answered() {
+    let mut pair = Pair::new();
+    for id in 1..=5 {
+        pair.ask(id, Access::Write);
+    }
+    pair.ask(6, Access::Read);
+    pair.exchange(2);
+    assert_eq!(pair.marks(), "6→ 6@", "writes wait for a session, which takes the first slot");
+    pair.exchange(2);
+    assert_eq!(pair.marks(), "1→ 2→ 3→ 4→ 5→ 1@2 2@2 3@3 4@3 5@4");
+}
+
+#[test]
+fn an_answer_that_was_lost_comes_again_without_its_slot_and_a_wrong_count_does_no_harm() {
+    let mut pair = Pair::new();
+    pair.ask(1, Access::Write);
+    pair.exchange(9);
+    pair.step(|proxy, cx| proxy.on_batch_end(cx));
+    let asked = pair.out.messages.pop().expect("the write").message;
+    let Say::Client(Message::Ask(ask)) = asked else { panic!("{asked:?} is no ask") };
+    let proxy = ProxyId::of(NodeId::new(1).expect("an id")).into();
+    pair.intake.on_ask(proxy, ask.clone(), &pair.state);
+    let value = pair.intake.take_batch(Limits { entries: 9, bytes: 1 << 20 }, Wall::ZERO);
+    let Pair { state, intake, .. } = &mut pair;
+    state.apply(2, &value, |effect| intake.on_effect(effect), |_| {});
+    pair.intake.flush(&pair.state);
+    pair.intake.on_ask(proxy, ask.clone(), &pair.state);
+    for (_, message) in pair.intake.flush(&pair.state) {
+        pair.answer(message);
+    }
+    assert_eq!(pair.marks(), "1→ 1@", "the table of sessions keeps replies, not slots");
+
+    pair.ask(2, Access::Write);
+    pair.ask(3, Access::Write);
+    pair.step(|proxy, cx| proxy.on_batch_end(cx));
+    let writes = vec![(2, Bytes::new()), (3, Bytes::new())];
+    let slots = vec![(7, 0), (8, 0), (9, u64::MAX)];
+    pair.answer(Message::Answer { nonce: ask.nonce, session: ask.session, writes, slots, reads: Vec::new() });
+    assert_eq!(pair.marks(), "2→ 3→ 2@7 3@8");
+}
