@@ -1,11 +1,13 @@
 //! What a command makes of the store's reply.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use quorate_core::{Access, Failure, Outcome, Wire};
 use quorate_store::{CommandError, Expires, Key, Kind, Reply, glob};
 
+use super::commands::Fault;
 use super::cursors::Cursors;
 use super::reply::Writer;
 
@@ -31,7 +33,10 @@ pub(super) enum Shape {
     /// Keys, and where to go on.
     Scan,
     /// All pairs of a hash whose field matches, as the last part of a scan.
-    HashScan { pattern: Option<Bytes> },
+    /// As Redis, options that are wrong count only if there is a hash.
+    HashScan { pattern: Result<Option<Bytes>, Fault> },
+    /// An error, if there is a string; nothing if not.
+    Refused(Cow<'static, [u8]>),
     /// OK; the versions are for the session to keep, if it still has this watch.
     Watch { keys: Vec<Key>, watch: u64 },
     /// The replies of a transaction.
@@ -119,7 +124,13 @@ impl Shape {
                 writer.bulk(itoa::Buffer::new().format(cursor).as_bytes());
                 bulks(&keys, writer);
             }
+            (Shape::Refused(text), Reply::Value(Some(_))) => writer.error(text),
+            (Shape::Refused(_), Reply::Value(None)) => writer.null(),
+            (Shape::HashScan { pattern: Err(Fault(text)) }, Reply::Pairs(pairs)) if !pairs.is_empty() => {
+                writer.error(text);
+            }
             (Shape::HashScan { pattern }, Reply::Pairs(pairs)) => {
+                let pattern = pattern.unwrap_or_default();
                 let shown =
                     |field: &Bytes| pattern.as_ref().is_none_or(|pattern| glob::matches(pattern, field));
                 let pairs: Vec<_> = pairs.iter().filter(|(field, _)| shown(field)).collect();
@@ -213,6 +224,8 @@ fn error_text(error: CommandError) -> &'static str {
         CommandError::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
         CommandError::NotInteger => "ERR value is not an integer or out of range",
         CommandError::FieldNotInteger => "ERR hash value is not an integer",
+        CommandError::FieldNotFloat => "ERR hash value is not a float",
+        CommandError::Infinite => "ERR value is NaN or Infinity",
         CommandError::NotFloat => "ERR value is not a valid float",
         CommandError::Overflow => "ERR increment or decrement would overflow",
         CommandError::NotFinite => "ERR increment would produce NaN or Infinity",

@@ -296,7 +296,7 @@ fn the_node_tells_its_state() {
     assert_eq!(json["facts"]["protocol"], "none");
     let info = node.ask(&mut connection, b"INFO quorate\r\n");
     assert!(
-        info.contains("# Quorate\r\nrole:leader\r\nleader:1\r\n") && !info.contains("# Server"),
+        info.contains("# Quorate\r\nquorate_role:leader\r\nleader:1\r\n") && !info.contains("# Server"),
         "{info}"
     );
     let info = node.ask(&mut connection, b"INFO\r\n");
