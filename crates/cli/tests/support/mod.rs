@@ -27,6 +27,11 @@ pub struct Node {
 impl Cluster {
     /// Starts `count` nodes of a protocol and waits until each serves.
     pub fn start(count: usize, protocol: &str) -> Cluster {
+        Cluster::start_with(count, protocol, &[])
+    }
+
+    /// The same with more flags for each node.
+    pub fn start_with(count: usize, protocol: &str, flags: &[&str]) -> Cluster {
         let dir = tempfile::tempdir().expect("a temporary directory");
         // All at once, so that they differ; then free for the nodes.
         let listeners: Vec<_> = (0..2 * count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
@@ -42,6 +47,7 @@ impl Cluster {
                 ["--listen-peer", &peers[index], "--listen-resp", &resps[index]].map(str::to_owned).to_vec(),
                 ["--initial-cluster", &cluster.join(","), "--protocol", protocol].map(str::to_owned).to_vec(),
                 ["--data-dir".to_owned(), data.display().to_string()].to_vec(),
+                flags.iter().map(|flag| (*flag).to_owned()).collect(),
             ];
             let log = dir.path().join(format!("node-{id}.log"));
             Node { resp: resps[index].clone(), args: args.concat(), log, child: None }
