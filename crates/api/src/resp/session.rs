@@ -270,7 +270,8 @@ impl Session {
             self.held = Some((Bytes::copy_from_slice(frame), words.to_vec()));
             return;
         }
-        let mut writer = self.replies.writer(self.state.resp3, desk.output);
+        let resp3 = self.state.resp3;
+        let mut writer = self.replies.writer(resp3, desk.output);
         let before = writer.out.len();
         let mut call = Call { spec, reply: &mut writer, state: &mut self.state, shared, node: desk.node };
         let step = (spec.run)(args, &mut call);
@@ -280,20 +281,28 @@ impl Session {
         let written = writer.out.len() - before;
         self.replies.note(written);
         match step {
-            Ok(Step::Ask(command, shape)) => self.ask(&command, shape, args.size(), &shared.limits, desk),
+            Ok(Step::Ask(command, shape)) => {
+                self.ask((&command, shape, resp3), args.size(), &shared.limits, desk)
+            }
             Ok(Step::Close) => self.closing = true,
             Ok(Step::Answered) | Err(_) => {}
         }
     }
 
-    fn ask(&mut self, command: &Command, shape: Shape, size: usize, limits: &Limits, desk: &mut Desk<'_>) {
+    fn ask(
+        &mut self,
+        (command, shape, resp3): (&Command, Shape, bool),
+        size: usize,
+        limits: &Limits,
+        desk: &mut Desk<'_>,
+    ) {
         let access = if command.is_read_only() { Access::Read } else { Access::Write };
         // Large values keep their own buffers until the end: only small commands need room at once.
         let mut encoder = Encoder::with_capacity(size.min(4096) + 32);
         command.encode(&mut encoder);
         let deadline = desk.now + limits.timeout;
         let stream = self.state.connection;
-        let ticket = self.replies.push(shape, access, self.state.resp3);
+        let ticket = self.replies.push(shape, access, resp3);
         desk.ask(ticket, Request { stream, command: encoder.into_bytes(), access, deadline });
     }
 

@@ -48,8 +48,8 @@ pub(super) enum Shape {
 pub(super) enum Part {
     /// Known already.
     Ready(BytesMut),
-    /// The store's next.
-    Store(Shape),
+    /// The store's next, in the version of the protocol that HELLO has chosen by then.
+    Store { shape: Shape, resp3: bool },
 }
 
 /// What showing a reply may need.
@@ -196,8 +196,8 @@ fn exec(parts: Vec<Part>, replies: Vec<Reply>, writer: &mut Writer<'_>, around: 
     for part in parts {
         match part {
             Part::Ready(bytes) => writer.out.extend_from_slice(&bytes),
-            Part::Store(shape) => match replies.next() {
-                Some(reply) => shape.reply(reply, writer, around),
+            Part::Store { shape, resp3 } => match replies.next() {
+                Some(reply) => shape.reply(reply, &mut Writer { out: writer.out, resp3 }, around),
                 None => writer.error(UNEXPECTED),
             },
         }

@@ -3,5 +3,4 @@
 mod fuzz;
 mod harness;
 mod order;
-mod redis;
 mod replies;

@@ -91,14 +91,14 @@ fn is(request: &Request, index: usize, option: &str) -> bool {
     request.get(index).is_some_and(|word| word.eq_ignore_ascii_case(option.as_bytes()))
 }
 
-fn integer(request: &Request, index: usize) -> Option<i64> {
+fn integer(request: &Request, index: usize) -> Option<i128> {
     std::str::from_utf8(request.get(index)?).ok()?.parse().ok()
 }
 
 fn sorted(name: &str, reply: Tree) -> Tree {
     let width = match name {
         "KEYS" | "HKEYS" | "HVALS" | "SCAN" => 1,
-        "HGETALL" | "HSCAN" => 2,
+        "HGETALL" | "HSCAN" | "CONFIG" => 2,
         _ => return reply,
     };
     match reply {
@@ -148,7 +148,7 @@ fn lives_moments(name: &str, request: &Request) -> bool {
         "GETEX" => 2..request.len(),
         _ => return false,
     };
-    words.into_iter().filter_map(|index| integer(request, index)).any(|time| (1..SOON).contains(&time))
+    words.into_iter().filter_map(|index| integer(request, index)).any(|time| (1..SOON.into()).contains(&time))
 }
 
 fn own(name: &str, reply: Tree) -> Tree {
@@ -160,10 +160,10 @@ fn own(name: &str, reply: Tree) -> Tree {
         ("CLIENT", reply) if reply.integer().is_some() => mark("a number"),
         ("TIME", Tree::Node(b'*', items)) if items.len() == 2 => mark("now"),
         ("HELLO", Tree::Node(kind, mut items)) => {
-            items
-                .iter_mut()
-                .filter(|item| item.integer().is_some_and(|n| n > 3))
-                .for_each(|id| *id = mark("id"));
+            let name = items.iter().position(|item| item.is("$2\r\nid"));
+            if let Some(id) = name.and_then(|name| items.get_mut(name + 1)) {
+                *id = mark("a number");
+            }
             Tree::Node(kind, items)
         }
         (_, reply) => reply,
@@ -173,7 +173,10 @@ fn own(name: &str, reply: Tree) -> Tree {
 fn describes_itself(name: &str, request: &Request) -> bool {
     match name {
         "INFO" => request.len() < 2,
-        "COMMAND" => request.len() < 3 && !is(request, 1, "nope"),
+        "COMMAND" => {
+            let names = if request.len() < 3 { 1 } else { 2 };
+            request.len() == 1 || !(names..request.len()).all(|index| is(request, index, "nope"))
+        }
         "CLIENT" => {
             is(request, 1, "INFO") && request.len() == 2
                 || is(request, 1, "LIST") && request.len() == 2

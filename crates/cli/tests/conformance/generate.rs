@@ -302,10 +302,12 @@ impl Generator {
                 "LIST nope",
                 "LIST ID x",
                 "LIST ID -1",
+                "LIST TYPE x",
+                "LIST TYPE pubsub",
                 "SETNAME ",
                 "INFO x",
             ],
-            "COMMAND" => &["nope", "INFO nope", "COUNT x", "DOCS nope"],
+            "COMMAND" => &["nope", "INFO nope", "COUNT nope", "DOCS nope"],
             "CONFIG" => {
                 &["GET nope", "GET", "NOPE", "", "GET maxmemory", "GET save timeout", "GET MAXMEMORY-*icy"]
             }

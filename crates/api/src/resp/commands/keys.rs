@@ -128,14 +128,15 @@ fn keys(args: Args<'_>, _: &mut Call<'_, '_>) -> Result<Step, Fault> {
 }
 
 fn scan(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
-    let after = match cursor(args.get(1))? {
+    let number = cursor(args.get(1))?;
+    let ScanOptions { limit, pattern, kind } = scan_options(&args, 2, true)?;
+    let after = match number {
         0 => None,
         number => Some(call.shared.cursors.get(number).ok_or(
             "ERR invalid cursor: this node does not remember it (they are few, and each node has its own); start again \
              at 0",
         )?),
     };
-    let ScanOptions { limit, pattern, kind } = scan_options(&args, 2, true)?;
     let kind = match kind {
         None => None,
         Some(name) if is(name, "string") => Some(Kind::String),

@@ -117,7 +117,7 @@ fn info(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     for name in args.from(2) {
         match lookup(name) {
             Some(spec) => describe(spec, call.reply),
-            None => call.reply.null_array(),
+            None => call.reply.null(),
         }
     }
     Ok(Step::Answered)

@@ -91,7 +91,7 @@ fn exec(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
         match (spec.run)(Args::new(frame, words), &mut inner) {
             Ok(Step::Ask(command, shape)) => {
                 commands.push(Single(command));
-                parts.push(Part::Store(shape));
+                parts.push(Part::Store { shape, resp3: call.state.resp3 });
             }
             Ok(Step::Answered | Step::Close) => parts.push(Part::Ready(out)),
             Err(Fault(text)) => {
@@ -100,7 +100,6 @@ fn exec(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
             }
         }
     }
-    call.reply.resp3 = call.state.resp3;
     if commands.is_empty() && watched.is_empty() {
         call.reply.array(parts.len());
         for part in parts {
