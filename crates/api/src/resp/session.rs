@@ -15,7 +15,7 @@ use super::commands::{Call, Fault, Spec, Step, find, named};
 use super::reply::Writer;
 use super::request::{Args, Parser, Refusal, Taken, Word};
 use super::shape::{Shape, Surroundings};
-use super::{Limits, Resp};
+use super::{Client, Limits, Resp};
 
 /// What is remembered of one connection.
 #[derive(Debug)]
@@ -42,6 +42,16 @@ pub(super) struct State {
     pub(super) queue: Option<Queue>,
     /// What the next EXEC depends on.
     pub(super) watch: Watch,
+    /// A transaction under way has changed the connection, which is as before if a watched key has changed; nothing is
+    /// read meanwhile.
+    pub(super) undecided: Option<Before>,
+}
+
+/// What a transaction may change of a connection.
+#[derive(Debug)]
+pub(super) struct Before {
+    pub(super) resp3: bool,
+    pub(super) client: Client,
 }
 
 /// A transaction before EXEC.
@@ -147,7 +157,7 @@ impl Session {
     pub(super) fn new(connection: u64) -> Session {
         Session {
             parser: Parser::default(),
-            state: State { connection, resp3: false, queue: None, watch: Watch::default() },
+            state: State { connection, resp3: false, queue: None, watch: Watch::default(), undecided: None },
             replies: Replies::default(),
             held: None,
             stopped: false,
@@ -206,6 +216,14 @@ impl Session {
             if let Shape::Watch { keys, watch } = &ask.shape {
                 self.state.watch.found(*watch, keys.clone(), &outcome);
             }
+            // The transaction is the last request that was read.
+            if self.replies.asks.is_empty()
+                && let Some(before) = self.state.undecided.take()
+                && !is_executed(&outcome)
+            {
+                self.state.resp3 = before.resp3;
+                shared.clients.insert(self.state.connection, before.client);
+            }
             let mut writer = Writer { out: desk.output, resp3: ask.resp3 };
             let mut around = Surroundings {
                 cursors: &mut shared.cursors,
@@ -234,6 +252,7 @@ impl Session {
     fn may_read(&self, limits: &Limits, desk: &Desk<'_>) -> bool {
         !self.closing
             && self.held.is_none()
+            && self.state.undecided.is_none()
             && !desk.is_full()
             && desk.output.len() + self.replies.waiting < limits.replies
     }
@@ -404,6 +423,13 @@ impl Replies {
 /// Has the loop call the session again although no new bytes have come: that is what it does for one that is full.
 fn call_again(desk: &mut Desk<'_>) {
     desk.under_way = desk.under_way.max(desk.limit);
+}
+
+fn is_executed(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Done(bytes) => matches!(Reply::from_bytes(bytes.clone()), Ok(Reply::Batch(Some(_)))),
+        Outcome::Failed(_) => false,
+    }
 }
 
 fn weight(outcome: &Outcome) -> usize {

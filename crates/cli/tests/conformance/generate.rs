@@ -91,15 +91,19 @@ impl Generator {
         watch.extend((0..count).map(|_| self.any_key()));
         let mut first = vec![words(&["DISCARD"]), words(&["UNWATCH"]), watch.clone()];
         if self.random.chance(0.1) {
-            first.push(self.odd(watch));
+            first.push(self.odd(watch.clone()));
         }
         let mut turns = vec![Turn { connection, requests: first }];
         if self.random.chance(0.7) {
             // One command: with two, a key could come and go.
             let mut interference = Vec::new();
-            while interference.len() != 1 {
+            loop {
                 interference.clear();
                 self.request(&mut interference);
+                let hits = interference[0].get(1).is_some_and(|key| watch[1..].contains(key));
+                if interference.len() == 1 && (hits || self.random.chance(0.02)) {
+                    break;
+                }
             }
             turns.push(Turn { connection: INTERFERER, requests: interference });
         }

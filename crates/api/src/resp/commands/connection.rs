@@ -157,7 +157,7 @@ fn reset(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
 }
 
 /// What is known of this connection.
-fn client<'a>(call: &'a mut Call<'_, '_>) -> &'a mut Client {
+pub(super) fn client<'a>(call: &'a mut Call<'_, '_>) -> &'a mut Client {
     call.shared.clients.entry(call.state.connection).or_default()
 }
 

@@ -2,8 +2,9 @@
 
 use quorate_store::{Command, Single};
 
-use super::super::session::Queued;
+use super::super::session::{Before, Queued};
 use super::super::shape::Part;
+use super::connection::client;
 use super::*;
 use bytes::BytesMut;
 
@@ -77,6 +78,7 @@ fn exec(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     if queue.spoiled || lost {
         return Err("EXECABORT Transaction discarded because of previous errors.".into());
     }
+    let before = Before { resp3: call.state.resp3, client: client(call).clone() };
     let (mut commands, mut parts) = (Vec::new(), Vec::with_capacity(queue.commands.len()));
     for Queued { spec, frame, words } in &queue.commands {
         let mut out = BytesMut::new();
@@ -108,6 +110,10 @@ fn exec(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
             }
         }
         return Ok(Step::Answered);
+    }
+    let is_changed = before.resp3 != call.state.resp3 || before.client != *client(call);
+    if is_changed && !watched.is_empty() {
+        call.state.undecided = Some(before);
     }
     Ok(Step::Ask(Command::Batch { watched, commands }, Shape::Exec(parts)))
 }
