@@ -211,6 +211,9 @@ impl Session {
         shared: &mut Resp,
         desk: &mut Desk<'_>,
     ) {
+        if let Some(command) = self.replies.ask_of(ticket).shape.next(&outcome) {
+            return self.request(ticket, &command, 0, &shared.limits, desk);
+        }
         self.replies.arrive(ticket, outcome);
         while let Some((ask, outcome)) = self.replies.pop() {
             if let Shape::Watch { keys, watch } = &ask.shape {
@@ -315,13 +318,17 @@ impl Session {
         limits: &Limits,
         desk: &mut Desk<'_>,
     ) {
-        let access = if command.is_read_only() { Access::Read } else { Access::Write };
+        let ticket = self.replies.push(shape, command.access(), resp3);
+        self.request(ticket, command, size, limits, desk);
+    }
+
+    fn request(&self, ticket: Ticket, command: &Command, size: usize, limits: &Limits, desk: &mut Desk<'_>) {
         // Large values keep their own buffers until the end: only small commands need room at once.
         let mut encoder = Encoder::with_capacity(size.min(4096) + 32);
         command.encode(&mut encoder);
         let deadline = desk.now + limits.timeout;
         let stream = self.state.connection;
-        let ticket = self.replies.push(shape, access, resp3);
+        let access = command.access();
         desk.ask(ticket, Request { stream, command: encoder.into_bytes(), access, deadline });
     }
 
@@ -403,12 +410,16 @@ impl Replies {
     }
 
     fn arrive(&mut self, ticket: Ticket, outcome: Outcome) {
+        self.waiting += weight(&outcome);
+        self.ask_of(ticket).outcome = Some(outcome);
+    }
+
+    /// The request under way that has this ticket.
+    fn ask_of(&mut self, ticket: Ticket) -> &mut Ask {
         let first = self.next - self.asks.len() as u64;
         let index = ticket.0.checked_sub(first).and_then(|index| usize::try_from(index).ok());
         let ask = index.and_then(|index| self.asks.get_mut(index));
-        let ask = ask.filter(|ask| ask.outcome.is_none()).expect("a request ends once, after it was asked");
-        self.waiting += weight(&outcome);
-        ask.outcome = Some(outcome);
+        ask.filter(|ask| ask.outcome.is_none()).expect("a request ends once, after it was asked")
     }
 
     /// The first request under way, if it has ended.

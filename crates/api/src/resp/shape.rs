@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use quorate_core::{Access, Failure, Outcome, Wire};
-use quorate_store::{CommandError, Expires, Key, Kind, Reply, glob};
+use quorate_store::{Command, CommandError, Expires, Key, Kind, Reply, glob};
 
 use super::commands::Fault;
 use super::cursors::Cursors;
@@ -32,6 +32,8 @@ pub(super) enum Shape {
     Expiry { seconds: bool, relative: bool },
     /// Keys, and where to go on.
     Scan,
+    /// All keys that match: those of the replies so far, which had no room for all, and of this one.
+    AllKeys { pattern: Option<Bytes>, found: Vec<Key> },
     /// All pairs of a hash whose field matches, as the last part of a scan.
     /// As Redis, options that are wrong count only if there is a hash.
     HashScan { pattern: Result<Option<Bytes>, Fault> },
@@ -93,6 +95,19 @@ impl Shape {
         }
     }
 
+    /// What is to be asked next, before the reply can be shown.
+    pub(super) fn next(&mut self, outcome: &Outcome) -> Option<Command> {
+        let (Shape::AllKeys { pattern, found }, Outcome::Done(bytes)) = (self, outcome) else { return None };
+        match Reply::from_bytes(bytes.clone()) {
+            Ok(Reply::Keys { keys, next: Some(after) }) => {
+                found.extend(keys);
+                let pattern = pattern.clone();
+                Some(Command::Scan { after: Some(after), limit: u32::MAX, pattern, kind: None })
+            }
+            _ => None,
+        }
+    }
+
     /// Shows a reply of the store.
     pub(super) fn reply(self, reply: Reply, writer: &mut Writer<'_>, around: &mut Surroundings<'_>) {
         match (self, reply) {
@@ -118,6 +133,12 @@ impl Shape {
                 let now = relative.then(|| (around.clock)().as_millis() as u64);
                 writer.integer(expiry(expires, seconds, now));
             }
+            (Shape::AllKeys { mut found, .. }, Reply::Keys { keys, next: None }) => {
+                found.extend(keys);
+                bulks(&found, writer);
+            }
+            // In a transaction there is one reply.
+            (Shape::AllKeys { .. }, Reply::Keys { .. }) => writer.error(error_text(CommandError::TooLarge)),
             (Shape::Scan, Reply::Keys { keys, next }) => {
                 writer.array(2);
                 let cursor = next.map_or(0, |key| around.cursors.put(&key));
@@ -175,8 +196,7 @@ fn plain(reply: Reply, writer: &mut Writer<'_>) {
                 writer.bulk(value);
             }
         }
-        Reply::Keys { keys, .. } => bulks(&keys, writer),
-        Reply::Expires(_) | Reply::Versions(_) | Reply::Batch(_) => {
+        Reply::Keys { .. } | Reply::Expires(_) | Reply::Versions(_) | Reply::Batch(_) => {
             writer.error(UNEXPECTED);
         }
         Reply::Error(error) => writer.error(error_text(error)),

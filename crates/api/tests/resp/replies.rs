@@ -3,6 +3,7 @@
 
 use crate::harness::{Node, request};
 use quorate_api::resp::Limits;
+use quorate_store::REPLY_LIMIT;
 
 /// Runs the commands on one connection and compares replies; `\r\n` in them is written `¶`.
 fn conversation(lines: &[(&str, &str)]) {
@@ -370,4 +371,22 @@ fn what_is_too_large_is_refused_and_the_connection_stays_usable() {
     assert!(ask(&["EXEC"]).starts_with("-EXECABORT"));
     assert_eq!(ask(&["SET", &long_key[1..], &long_value[1..]]), "+OK\r\n");
     assert_eq!(ask(&["STRLEN", &long_key[1..]]), ":100\r\n");
+}
+
+#[test]
+fn keys_has_as_many_keys_as_there_are() {
+    let mut node = Node::new();
+    let mut connection = node.connect();
+    // More than one reply of the store may carry.
+    let count = REPLY_LIMIT / 60_000 + 10;
+    for n in 0..count {
+        node.ask(&mut connection, &request(&["SET", &format!("{n:060000}"), "v"]));
+    }
+    node.send(&mut connection, b"KEYS *\r\nPING\r\n");
+    let reply = node.settle(&mut connection);
+    assert!(reply.starts_with(format!("*{count}\r\n$60000\r\n").as_bytes()) && reply.ends_with(b"+PONG\r\n"));
+    assert_eq!(reply.len(), format!("*{count}\r\n").len() + count * (60_000 + 10) + 7);
+    assert!(node.ask(&mut connection, b"KEYS *7\r\n").starts_with(&format!("*{}\r\n", (count + 2) / 10)));
+    let reply = node.ask(&mut connection, b"MULTI\r\nKEYS *\r\nEXEC\r\n");
+    assert!(reply.ends_with("*1\r\n-ERR string exceeds maximum allowed size (proto-max-bulk-len)\r\n"));
 }

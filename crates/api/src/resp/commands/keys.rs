@@ -123,8 +123,10 @@ fn expiry(args: Args<'_>, call: &mut Call<'_, '_>, seconds: bool, relative: bool
 
 fn keys(args: Args<'_>, _: &mut Call<'_, '_>) -> Result<Step, Fault> {
     let pattern = Some(args.bytes(1)).filter(|pattern| pattern != "*");
-    let scan = Command::Scan { after: None, limit: u32::MAX, pattern, kind: None };
-    Ok(Step::Ask(scan, Shape::Plain))
+    // Kept until the reply comes: it must not keep the request alive.
+    let pattern = pattern.map(|pattern| Bytes::copy_from_slice(&pattern));
+    let shape = Shape::AllKeys { pattern: pattern.clone(), found: Vec::new() };
+    Ok(Step::Ask(Command::Scan { after: None, limit: u32::MAX, pattern, kind: None }, shape))
 }
 
 fn scan(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
