@@ -7,7 +7,6 @@
 
 #[path = "../../../tests/clients/rust/client.rs"]
 mod rust_client;
-#[allow(dead_code, reason = "each test needs a part of it")]
 mod support;
 
 use std::io::{BufRead, BufReader, PipeReader, Write, pipe};

@@ -55,7 +55,7 @@ fn a_write_without_a_majority_is_slow_until_committed() {
     let threshold = format!("{THRESHOLD_MS}ms");
     // A patient election lets the leader lead while it hears nobody; a slow disk is not what this is about.
     let flags = ["--slow-log", &threshold, "--set", "election.timeout=2s", "--durability", "os"];
-    let mut cluster = Cluster::start_with(3, "multipaxos", |_| flags.map(str::to_owned).to_vec());
+    let mut cluster = Cluster::start_with(3, "multipaxos", &flags);
     // A session is open, and a leader known, at each of the proxies.
     for node in &cluster.nodes {
         let mut connection = Connection::open(&node.resp).unwrap();

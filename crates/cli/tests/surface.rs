@@ -34,7 +34,7 @@ fn get(address: &str, path: &str) -> Option<(String, String)> {
 fn weaker_reads_need_no_other_node_and_sequential_ones_see_the_connections_own_writes() {
     let http: Vec<_> = (0..3).map(|_| free_address()).collect();
     let mut cluster =
-        Cluster::start_with(3, "multipaxos", |node| vec!["--listen-http".into(), http[node].clone()]);
+        Cluster::start_each(3, "multipaxos", |node| vec!["--listen-http".into(), http[node].clone()]);
     let leader = cluster.leader();
     let follower = (leader + 1) % 3;
     let mut connection = Connection::open(&cluster.nodes[follower].resp).unwrap();

@@ -3,6 +3,8 @@
 use bytes::Bytes;
 use quorate_core::{Access, Decoder, Encoder, Wire, WireError, wire_enum};
 
+use crate::reply::Kind;
+
 /// A key: any bytes, empty included.
 pub type Key = Bytes;
 
@@ -42,9 +44,9 @@ pub enum Command {
     IncrementFloat { key: Key, by: Bytes },
     /// Appends to a string, absent as empty. → `Integer`, the new length
     Append { key: Key, value: Bytes },
-    /// Changes when an existing key expires. → `Integer`, 1 if it did (also to the same time), 0 for an absent key
-    /// and for `Never` where none was set
-    SetExpiry { key: Key, expiry: Expiry },
+    /// Changes when an existing key expires. → `Integer`, 1 if it did (also to the same time), 0 for an absent key,
+    /// where the condition does not hold, and for `Never` where none was set
+    SetExpiry { key: Key, expiry: Expiry, condition: ExpiryCondition },
     /// Sets fields of a hash; with `if_absent` only those that are not there. → `Integer`, how many are new
     HashPut { key: Key, fields: Vec<(Bytes, Bytes)>, if_absent: bool },
     /// Fields of a hash. → `Values`
@@ -57,9 +59,9 @@ pub enum Command {
     HashDelete { key: Key, fields: Vec<Bytes> },
     /// Adds to an integer field. → `Integer`
     HashIncrement { key: Key, field: Bytes, by: i64 },
-    /// Keys after `after` (all if absent) in order, that match a Redis glob if one is given. At most `limit` keys are
-    /// looked at, at least one. → `Keys`
-    Scan { after: Option<Key>, limit: u32, pattern: Option<Bytes> },
+    /// Keys after `after` (all if absent) in order, that match a Redis glob if one is given, and hold values of a kind
+    /// if one is given. At most `limit` keys are looked at, at least one; fewer if the reply is full. → `Keys`
+    Scan { after: Option<Key>, limit: u32, pattern: Option<Bytes>, kind: Option<Kind> },
     /// How many keys there are. → `Integer`
     Count,
     /// A key chosen by a number, absent if there is none. Any key may be chosen, not all equally often. → `Value`
@@ -68,6 +70,13 @@ pub enum Command {
     Clear,
     /// Several commands (no batches) as one, if every watched key still has its version. → `Batch`
     Batch { watched: Vec<(Key, u64)>, commands: Vec<Single> },
+    /// Returns a string and changes when it expires. → `Value`
+    Refresh { key: Key, expiry: Expiry },
+    /// Overwrites a string from a position on, absent as empty; zeros fill the gap. Writing nothing changes nothing.
+    /// → `Integer`, the new length
+    PutRange { key: Key, offset: u64, value: Bytes },
+    /// Adds to a field that is a number, absent as 0; `by` is the decimal text the client sent. → `Value`
+    HashIncrementFloat { key: Key, field: Bytes, by: Bytes },
 }
 
 wire_enum!(Command {
@@ -86,18 +95,21 @@ wire_enum!(Command {
     12 => Increment { key, by },
     13 => IncrementFloat { key, by },
     14 => Append { key, value },
-    15 => SetExpiry { key, expiry },
+    15 => SetExpiry { key, expiry, condition },
     16 => HashPut { key, fields, if_absent },
     17 => HashGet { key, fields },
     18 => HashAll { key },
     19 => HashLength { key },
     20 => HashDelete { key, fields },
     21 => HashIncrement { key, field, by },
-    22 => Scan { after, limit, pattern },
+    22 => Scan { after, limit, pattern, kind },
     23 => Count,
     24 => RandomKey { seed },
     25 => Clear,
     26 => Batch { watched, commands },
+    27 => Refresh { key, expiry },
+    28 => PutRange { key, offset, value },
+    29 => HashIncrementFloat { key, field, by },
 });
 
 /// The tag of [`Command::Batch`] on the wire.
@@ -137,6 +149,9 @@ impl Command {
             | Command::HashPut { .. }
             | Command::HashDelete { .. }
             | Command::HashIncrement { .. }
+            | Command::Refresh { .. }
+            | Command::PutRange { .. }
+            | Command::HashIncrementFloat { .. }
             | Command::Clear => false,
             // Not by recursion: a batch in a batch, which only a program can build, is refused when executed.
             Command::Batch { commands, .. } => commands.iter().all(|Single(command)| match command {
@@ -175,6 +190,26 @@ pub enum Expiry {
     At(i64),
 }
 wire_enum!(Expiry { 0 => Never, 1 => Keep, 2 => In(millis), 3 => At(millis) });
+
+/// Which expiry a key must have for it to be changed. A key that never expires counts as one that expires last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExpiryCondition {
+    /// Any or none.
+    Always,
+    /// None.
+    IfNone,
+    /// Any.
+    IfAny,
+    /// One that is before the new one.
+    IfLater,
+    /// None, or one that is after the new one.
+    IfEarlier,
+    /// One that is after the new one.
+    IfAnyEarlier,
+}
+wire_enum!(ExpiryCondition {
+    0 => Always, 1 => IfNone, 2 => IfAny, 3 => IfLater, 4 => IfEarlier, 5 => IfAnyEarlier,
+});
 
 /// A command that is no batch.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 //! `long double` (64 bits of mantissa), added there, and written with `%.17Lf` without trailing zeros.
 //!
 //! Rust has no such type, and 64-bit floats would show: 0.1 + 0.2 would be 0.30000000000000004. So this does the
-//! arithmetic on integers, exactly and equally on every machine. Hexadecimal numbers, which C's `strtold` reads as
-//! well, are refused.
+//! arithmetic on integers, exactly and equally on every machine. Hexadecimal numbers are read as C's `strtold` reads
+//! them.
 
 use crate::reply::CommandError;
 
@@ -29,6 +29,15 @@ pub(crate) fn sum(a: &[u8], b: &[u8]) -> Result<String, CommandError> {
     }
 }
 
+/// Whether a number can be added. Errors: `NotFloat` as [`sum`], `Infinite` if it is infinite.
+pub(crate) fn finite(text: &[u8]) -> Result<(), CommandError> {
+    match parse(text) {
+        None => Err(CommandError::NotFloat),
+        Some(None) => Err(CommandError::Infinite),
+        Some(Some(_)) => Ok(()),
+    }
+}
+
 /// A number from text: `Some(None)` if it is infinite, `None` if it is none.
 fn parse(text: &[u8]) -> Option<Option<Float>> {
     if text.len() >= LONGEST {
@@ -42,7 +51,18 @@ fn parse(text: &[u8]) -> Option<Option<Float>> {
     if text.eq_ignore_ascii_case(b"inf") || text.eq_ignore_ascii_case(b"infinity") {
         return Some(None);
     }
-    let (significand, exponent) = match text.iter().position(|byte| matches!(byte, b'e' | b'E')) {
+    if let [b'0', b'x' | b'X', rest @ ..] = text {
+        let (digits, places, exponent) = digits(rest, b'p', u8::is_ascii_hexdigit)?;
+        return from_hexadecimal(negative, &digits, exponent - 4 * places).map(Some);
+    }
+    let (digits, places, exponent) = digits(text, b'e', u8::is_ascii_digit)?;
+    from_decimal(negative, &digits, exponent - places).map(Some)
+}
+
+/// The digits of a number without leading zeros, how many of them come after the point, and the exponent behind a
+/// mark. `None` if there are no digits, or other bytes among them.
+fn digits(text: &[u8], mark: u8, is_digit: fn(&u8) -> bool) -> Option<(Vec<u8>, i64, i64)> {
+    let (significand, exponent) = match text.iter().position(|byte| byte.eq_ignore_ascii_case(&mark)) {
         Some(at) => (&text[..at], read_exponent(&text[at + 1..])?),
         None => (text, 0),
     };
@@ -51,12 +71,12 @@ fn parse(text: &[u8]) -> Option<Option<Float>> {
         None => (significand, &[][..]),
     };
     let mut digits = [whole, fraction].concat();
-    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+    if digits.is_empty() || !digits.iter().all(is_digit) {
         return None;
     }
     let zeros = digits.iter().take_while(|digit| **digit == b'0').count();
     digits.drain(..zeros);
-    from_decimal(negative, &digits, exponent - fraction.len() as i64).map(Some)
+    Some((digits, fraction.len() as i64, exponent))
 }
 
 /// A decimal exponent; one that is far out of range is as good as any other.
@@ -101,6 +121,22 @@ fn from_decimal(negative: bool, digits: &[u8], exponent: i64) -> Option<Float> {
     let (top, below, lost) = number.top();
     let float = round(negative, top, below - 32 * shift as i32, inexact || lost);
     // The smallest long double is 2^-16445; what is less than half of it is zero, which C reports as out of range.
+    float.filter(|float| float.exponent + 63 >= -16446)
+}
+
+/// The float nearest to hexadecimal digits · 2^exponent, if that is neither too large nor too small. No leading zeros.
+fn from_hexadecimal(negative: bool, digits: &[u8], exponent: i64) -> Option<Float> {
+    // As many as fit; of the others it only matters whether they are all zeros.
+    let (first, rest) = digits.split_at(digits.len().min(32));
+    let digit = |byte: &u8| char::from(*byte).to_digit(16).map_or(0, u128::from);
+    let value = first.iter().fold(0u128, |value, byte| value << 4 | digit(byte));
+    let exponent = exponent + 4 * rest.len() as i64;
+    if value == 0 {
+        return Some(Float { negative, mantissa: 0, exponent: 0 });
+    }
+    // Out of range whatever the digits are.
+    let exponent = i32::try_from(exponent).ok().filter(|exponent| exponent.unsigned_abs() < 1 << 20)?;
+    let float = round(negative, value, exponent, rest.iter().any(|byte| *byte != b'0'));
     float.filter(|float| float.exponent + 63 >= -16446)
 }
 
@@ -287,7 +323,11 @@ mod tests {
             "nan",
             "NaN",
             "1e5000",
-            "0x10",
+            "0x",
+            "0x1p",
+            "0x.p1",
+            "0x1g",
+            "0x1p99999",
             "1e-5000",
             "1e99999999999999999999",
             "1\0",
@@ -296,6 +336,22 @@ mod tests {
             assert_eq!(sum(text.as_bytes(), b"0"), Err(CommandError::NotFloat), "{text:?}");
         }
         assert_eq!(sum(b"0e99999999999999999999", b"0"), Ok("0".to_owned()));
+    }
+
+    #[test]
+    fn hexadecimal_numbers_are_read() {
+        for (text, expected) in [
+            ("0x10", "16"),
+            ("-0XaB.8", "-171.5"),
+            ("0x1p-3", "0.125"),
+            ("0x.8P+1", "1"),
+            ("0x0p99999", "0"),
+            ("0x1.00000000000000018p63", "9223372036854775809"),
+            ("0x80000000000000008", "147573952589676412928"),
+            ("0x80000000000000008000000000000000000001p-80", "2361183241434822607104"),
+        ] {
+            assert_eq!(sum(text.as_bytes(), b"0").as_deref(), Ok(expected), "{text}");
+        }
     }
 
     #[test]

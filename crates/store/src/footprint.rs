@@ -148,7 +148,10 @@ impl Command {
             | Command::SetExpiry { key, .. }
             | Command::HashPut { key, .. }
             | Command::HashDelete { key, .. }
-            | Command::HashIncrement { key, .. } => writing(one(key)),
+            | Command::HashIncrement { key, .. }
+            | Command::Refresh { key, .. }
+            | Command::PutRange { key, .. }
+            | Command::HashIncrementFloat { key, .. } => writing(one(key)),
             Command::PutMany { pairs, .. } => {
                 writing(Extent::Keys(pairs.iter().map(|(key, _)| key.clone()).collect()))
             }

@@ -26,7 +26,7 @@ pub mod store;
 mod table;
 mod write;
 
-pub use command::{Command, Condition, Expiry, Key, Single};
+pub use command::{Command, Condition, Expiry, ExpiryCondition, Key, Single};
 pub use footprint::{Extent, Footprint, Keys};
 pub use reply::{CommandError, Expires, Kind, Reply};
 pub use snapshot::{Frozen, LoadError, Loader};

@@ -6,10 +6,11 @@ use bytes::Bytes;
 use quorate_core::Random;
 
 use crate::command::{Command, Key, Single};
+use crate::compact::Compact;
 use crate::entry::Entry;
 use crate::glob;
 use crate::hash::Hash;
-use crate::reply::{CommandError, Expires, Reply};
+use crate::reply::{CommandError, Expires, Kind, Reply};
 use crate::store::Store;
 
 /// What an item of a reply counts for apart from its own bytes.
@@ -44,8 +45,8 @@ impl Store {
             }),
             Command::HashAll { key } => self.get_hash(key).and_then(|hash| pairs(hash, *budget)),
             Command::HashLength { key } => self.get_hash(key).map(|hash| count(hash.map_or(0, Hash::len))),
-            Command::Scan { after, limit, pattern } => {
-                self.scan(after.as_ref(), *limit, pattern.as_ref(), *budget)
+            Command::Scan { after, limit, pattern, kind } => {
+                self.scan(after.as_ref(), *limit, pattern.as_ref(), *kind, *budget)
             }
             Command::Count => Ok(count(self.keys.len())),
             Command::RandomKey { seed } => Ok(Reply::Value(self.random_key(*seed))),
@@ -63,6 +64,9 @@ impl Store {
             | Command::HashPut { .. }
             | Command::HashDelete { .. }
             | Command::HashIncrement { .. }
+            | Command::Refresh { .. }
+            | Command::PutRange { .. }
+            | Command::HashIncrementFloat { .. }
             | Command::Clear
             | Command::Batch { .. } => return None,
         };
@@ -105,20 +109,35 @@ impl Store {
         Ok(Reply::Value(Some(value.slice(start as usize..=end as usize))))
     }
 
-    fn scan(&self, after: Option<&Key>, limit: u32, pattern: Option<&Bytes>, budget: usize) -> Answer {
+    /// Stops where the budget does, like at the limit; a reply that has no room for its first key is an error.
+    fn scan(
+        &self,
+        after: Option<&Key>,
+        limit: u32,
+        pattern: Option<&Bytes>,
+        kind: Option<Kind>,
+        budget: usize,
+    ) -> Answer {
         let from = after.map_or(Bound::Unbounded, |after| Bound::Excluded(&after[..]));
         let mut rest = self.keys.range((from, Bound::Unbounded)).peekable();
         let mut keys = Vec::new();
-        let (mut looked, mut room) = (0, budget);
-        while let Some((key, _)) = rest.next() {
-            if pattern.is_none_or(|pattern| glob::matches(pattern, key)) {
-                room = room.checked_sub(ITEM_BYTES + key.len()).ok_or(CommandError::TooLarge)?;
+        let (mut looked, mut room, mut last) = (0, budget, None);
+        while let Some((key, entry)) = rest.next() {
+            if pattern.is_none_or(|pattern| glob::matches(pattern, key))
+                && kind.is_none_or(|kind| entry.kind() == kind)
+            {
+                match room.checked_sub(ITEM_BYTES + key.len()) {
+                    Some(left) => room = left,
+                    None if keys.is_empty() => return Err(CommandError::TooLarge),
+                    None => return Ok(Reply::Keys { keys, next: last.map(Compact::to_bytes) }),
+                }
                 keys.push(key.to_bytes());
             }
             looked += 1;
             if looked >= limit && rest.peek().is_some() {
                 return Ok(Reply::Keys { keys, next: Some(key.to_bytes()) });
             }
+            last = Some(key);
         }
         Ok(Reply::Keys { keys, next: None })
     }

@@ -125,7 +125,7 @@ impl Wire for Member {
 }
 
 /// The kinds of values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// A string of bytes.
     String,
@@ -161,6 +161,12 @@ pub enum CommandError {
     /// The string or the increment is no number.
     #[error("the value is not a valid float")]
     NotFloat,
+    /// The field is no number.
+    #[error("the hash field is not a float")]
+    FieldNotFloat,
+    /// The increment is infinite.
+    #[error("the increment is infinite")]
+    Infinite,
     /// The result would not fit into 64 bits.
     #[error("the increment would overflow")]
     Overflow,
@@ -177,5 +183,5 @@ pub enum CommandError {
 }
 wire_enum!(CommandError {
     0 => WrongType, 1 => NotInteger, 2 => FieldNotInteger, 3 => NotFloat, 4 => Overflow, 5 => NotFinite,
-    6 => TooLarge, 7 => Malformed,
+    6 => TooLarge, 7 => Malformed, 8 => FieldNotFloat, 9 => Infinite,
 });

@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use quorate_core::Wall;
 
-use crate::command::{Command, Condition, Expiry, Key, Single};
+use crate::command::{Command, Condition, Expiry, ExpiryCondition, Key, Single};
 use crate::entry::{Entry, Value, detach};
 use crate::float;
 use crate::hash::Hash;
@@ -40,7 +40,7 @@ impl Store {
             Command::Increment { key, by } => self.increment(key, *by),
             Command::IncrementFloat { key, by } => self.increment_float(key, by),
             Command::Append { key, value } => self.append(key, value),
-            Command::SetExpiry { key, expiry } => Ok(self.set_expiry(key, *expiry)),
+            Command::SetExpiry { key, expiry, condition } => Ok(self.set_expiry(key, *expiry, *condition)),
             Command::HashPut { key, fields, if_absent } => self.hash_put(key, fields, *if_absent),
             Command::HashDelete { key, fields } => self.edit_hash(key, |hash| {
                 let removed = fields.iter().filter(|field| hash.remove(field)).count();
@@ -51,6 +51,24 @@ impl Store {
                 hash.insert(field, Bytes::from(sum.to_string()));
                 Ok((Reply::Integer(sum), true))
             }),
+            Command::Refresh { key, expiry } => {
+                let value = self.get_string(key)?.cloned();
+                self.set_expiry(key, *expiry, ExpiryCondition::Always);
+                Ok(Reply::Value(value))
+            }
+            Command::PutRange { key, offset, value } => self.put_range(key, *offset, value),
+            Command::HashIncrementFloat { key, field, by } => {
+                float::finite(by)?;
+                self.edit_hash(key, |hash| {
+                    let before = hash.get(field).map_or(&b"0"[..], |value| value);
+                    let sum = float::sum(before, by).map_err(|error| match error {
+                        CommandError::NotFloat => CommandError::FieldNotFloat,
+                        error => error,
+                    })?;
+                    hash.insert(field, Bytes::from(sum.clone()));
+                    Ok((Reply::Value(Some(sum.into())), true))
+                })
+            }
             Command::Clear => {
                 self.keys.clear();
                 self.deadlines.clear();
@@ -155,15 +173,48 @@ impl Store {
         Ok(count(len))
     }
 
-    fn set_expiry(&mut self, key: &Key, expiry: Expiry) -> Reply {
+    fn put_range(&mut self, key: &Key, offset: u64, value: &Bytes) -> Answer {
+        let before = self.get_string(key)?.map_or(0, Bytes::len);
+        if value.is_empty() {
+            return Ok(count(before));
+        }
+        let offset = usize::try_from(offset).map_err(|_| CommandError::TooLarge)?;
+        let end = offset.checked_add(value.len()).ok_or(CommandError::TooLarge)?;
+        fits(end)?;
+        match self.keys.get_mut(&key[..]) {
+            Some(Entry { value: Value::String(string), version, .. }) => {
+                *string = overwritten(std::mem::take(string), offset, value);
+                *version = self.revision;
+                self.bytes += string.len() - before;
+            }
+            Some(Entry { value: Value::Hash(_), .. }) => return Err(CommandError::WrongType),
+            None => self.set(key, Value::String(overwritten(Bytes::new(), offset, value)), None),
+        }
+        Ok(count(before.max(end)))
+    }
+
+    fn set_expiry(&mut self, key: &Key, expiry: Expiry, condition: ExpiryCondition) -> Reply {
         let Some(Entry { value, deadline: before, .. }) = self.keys.get(&key[..]) else { return count(0) };
-        let changes = match expiry {
-            Expiry::Never => before.is_some(),
-            Expiry::Keep => false,
-            Expiry::In(_) | Expiry::At(_) => true,
+        let deadline = self.deadline(expiry, *before);
+        // As Redis: no expiry is after any other, but not before itself.
+        let is_later = before.is_some_and(|before| deadline.is_none_or(|deadline| deadline > before));
+        let is_earlier = deadline.is_some_and(|deadline| before.is_none_or(|before| deadline < before));
+        let holds = match condition {
+            ExpiryCondition::Always => true,
+            ExpiryCondition::IfNone => before.is_none(),
+            ExpiryCondition::IfAny => before.is_some(),
+            ExpiryCondition::IfLater => is_later,
+            ExpiryCondition::IfEarlier => is_earlier,
+            ExpiryCondition::IfAnyEarlier => is_earlier && before.is_some(),
         };
+        let changes = holds
+            && match expiry {
+                Expiry::Never => before.is_some(),
+                Expiry::Keep => false,
+                Expiry::In(_) | Expiry::At(_) => true,
+            };
         if changes {
-            let (value, deadline) = (value.clone(), self.deadline(expiry, *before));
+            let value = value.clone();
             self.set(key, value, deadline);
         }
         count(changes.into())
@@ -241,11 +292,27 @@ fn add(text: Option<&Bytes>, by: i64, unreadable: CommandError) -> Result<i64, C
 
 /// One string after the other. In place if nobody else holds the first: appending byte by byte is not quadratic.
 fn joined(first: Bytes, second: &[u8]) -> Bytes {
-    let mut buffer = first.try_into_mut().unwrap_or_else(|shared| {
-        let mut copy = BytesMut::with_capacity(shared.len() + second.len());
-        copy.extend_from_slice(&shared);
-        copy
-    });
+    let mut buffer = owned(first, second.len());
     buffer.extend_from_slice(second);
     buffer.freeze()
+}
+
+/// A string with another written over it from a position on, with zeros in between if that is behind its end.
+fn overwritten(string: Bytes, offset: usize, value: &[u8]) -> Bytes {
+    let end = offset + value.len();
+    let mut buffer = owned(string, value.len());
+    if buffer.len() < end {
+        buffer.resize(end, 0);
+    }
+    buffer[offset..end].copy_from_slice(value);
+    buffer.freeze()
+}
+
+/// The bytes to write to: themselves if nobody else holds them, else a copy with room for more.
+fn owned(bytes: Bytes, more: usize) -> BytesMut {
+    bytes.try_into_mut().unwrap_or_else(|shared| {
+        let mut copy = BytesMut::with_capacity(shared.len() + more);
+        copy.extend_from_slice(&shared);
+        copy
+    })
 }

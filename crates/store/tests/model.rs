@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use quorate_core::{Random, Wall};
-use quorate_store::{Command, CommandError, Condition, Expires, Expiry, Kind, Reply, Single, Store};
+use quorate_store::{
+    Command, CommandError, Condition, Expires, Expiry, ExpiryCondition, Kind, Reply, Single, Store,
+};
 
 #[derive(Clone, Debug)]
 enum Value {
@@ -135,10 +137,7 @@ impl Model {
                 let (text, by) = (self.text(key)?.unwrap_or(b"0".to_vec()), by.to_vec());
                 let exact = halves(&text).ok_or(CommandError::NotFloat)?
                     + halves(&by).ok_or(CommandError::NotFloat)?;
-                let sum = to_long_double(exact);
-                let sign = if sum < 0 { "-" } else { "" };
-                let half = if sum % 2 == 0 { "" } else { ".5" };
-                let sum = format!("{sign}{}{half}", sum.abs() / 2).into_bytes();
+                let sum = from_halves(to_long_double(exact));
                 self.keep(key, Text(sum.clone()));
                 Reply::Value(Some(sum.into()))
             }
@@ -148,13 +147,27 @@ impl Model {
                 self.keep(key, Text(text));
                 number(len)
             }
-            Command::SetExpiry { key, expiry } => {
+            Command::SetExpiry { key, expiry, condition } => {
                 let Some(entry) = self.entries.get(key).cloned() else { return Ok(number(0)) };
-                let changes = match expiry {
-                    Expiry::Never => entry.deadline.is_some(),
-                    Expiry::Keep => false,
-                    Expiry::In(_) | Expiry::At(_) => true,
+                let new = self.deadline(key, *expiry);
+                // Never is the last of all moments.
+                let last = |deadline: Option<i128>| deadline.unwrap_or(i128::MAX);
+                let holds = match condition {
+                    ExpiryCondition::Always => true,
+                    ExpiryCondition::IfNone => entry.deadline.is_none(),
+                    ExpiryCondition::IfAny => entry.deadline.is_some(),
+                    ExpiryCondition::IfLater => last(new) > last(entry.deadline),
+                    ExpiryCondition::IfEarlier => last(new) < last(entry.deadline),
+                    ExpiryCondition::IfAnyEarlier => {
+                        entry.deadline.is_some() && last(new) < last(entry.deadline)
+                    }
                 };
+                let changes = holds
+                    && match expiry {
+                        Expiry::Never => entry.deadline.is_some(),
+                        Expiry::Keep => false,
+                        Expiry::In(_) | Expiry::At(_) => true,
+                    };
                 if changes {
                     let deadline = self.deadline(key, *expiry);
                     self.write(key, entry.value, deadline);
@@ -204,7 +217,7 @@ impl Model {
                 self.keep(key, Hash(hash));
                 Reply::Integer(sum)
             }
-            Command::Scan { after, limit, pattern } => {
+            Command::Scan { after, limit, pattern, kind } => {
                 let all: Vec<_> = self
                     .entries
                     .keys()
@@ -212,11 +225,53 @@ impl Model {
                     .collect();
                 let looked = &all[..all.len().min((*limit).max(1) as usize)];
                 // The one pattern that is generated.
-                let matches = |key: &Bytes| pattern.is_none() || (b'0'..=b'4').contains(&key[1]);
+                let matches = |key: &Bytes| {
+                    let found = match self.entries[key].value {
+                        Text(_) => Kind::String,
+                        Hash(_) => Kind::Hash,
+                    };
+                    kind.is_none_or(|kind| kind == found)
+                        && (pattern.is_none() || (b'0'..=b'4').contains(&key[1]))
+                };
                 Reply::Keys {
                     keys: looked.iter().filter(|key| matches(key)).map(|key| (*key).clone()).collect(),
                     next: (looked.len() < all.len()).then(|| looked[looked.len() - 1].clone()),
                 }
+            }
+            Command::Refresh { key, expiry } => {
+                let text = self.text(key)?;
+                let changes = match expiry {
+                    Expiry::Never => self.entries.get(key).is_some_and(|entry| entry.deadline.is_some()),
+                    Expiry::Keep => false,
+                    Expiry::In(_) | Expiry::At(_) => true,
+                };
+                if let Some(text) = text.clone().filter(|_| changes) {
+                    let deadline = self.deadline(key, *expiry);
+                    self.write(key, Text(text), deadline);
+                }
+                Reply::Value(text.map(Bytes::from))
+            }
+            Command::PutRange { key, offset, value } => {
+                let mut text = self.text(key)?.unwrap_or_default();
+                if !value.is_empty() {
+                    let offset = *offset as usize;
+                    let tail = text.get(offset + value.len()..).unwrap_or_default().to_vec();
+                    text.resize(offset, 0);
+                    text.extend(value);
+                    text.extend(tail);
+                    self.keep(key, Text(text.clone()));
+                }
+                number(text.len())
+            }
+            Command::HashIncrementFloat { key, field, by } => {
+                let by = halves(by).ok_or(CommandError::NotFloat)?;
+                let mut hash = self.fields(key)?;
+                let before = hash.get(field).map_or(&b"0"[..], |text| text);
+                let sum = to_long_double(halves(before).ok_or(CommandError::FieldNotFloat)? + by);
+                let sum = from_halves(sum);
+                hash.insert(field.clone(), sum.clone());
+                self.keep(key, Hash(hash));
+                Reply::Value(Some(sum.into()))
             }
             Command::Count => number(self.entries.len()),
             Command::RandomKey { .. } => unreachable!("checked apart"),
@@ -279,6 +334,12 @@ fn sum(text: Option<Vec<u8>>, by: i64, unreadable: CommandError) -> Result<i64, 
         return Err(unreadable);
     }
     value.checked_add(by).ok_or(CommandError::Overflow)
+}
+
+fn from_halves(sum: i128) -> Vec<u8> {
+    let sign = if sum < 0 { "-" } else { "" };
+    let half = if sum % 2 == 0 { "" } else { ".5" };
+    format!("{sign}{}{half}", sum.abs() / 2).into_bytes()
 }
 
 /// A whole number or one with a half, in halves.

@@ -154,7 +154,8 @@ fn a_read_of_an_overdue_key_is_not_current_and_others_are() {
 /// A store with only the keys that a footprint touches.
 fn cut(store: &Store, touched: impl Fn(&[u8]) -> bool) -> Store {
     let mut cut = store.clone();
-    let Reply::Keys { keys, .. } = store.read(&Command::Scan { after: None, limit: u32::MAX, pattern: None })
+    let Reply::Keys { keys, .. } =
+        store.read(&Command::Scan { after: None, limit: u32::MAX, pattern: None, kind: None })
     else {
         panic!("a scan gives keys")
     };

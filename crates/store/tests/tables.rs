@@ -14,7 +14,9 @@ use std::fmt::Write;
 
 use bytes::Bytes;
 use quorate_core::{Image, Wall, Wire};
-use quorate_store::{Command, Condition, Expires, Expiry, Kind, Loader, Reply, Single, Store};
+use quorate_store::{
+    Command, Condition, Expires, Expiry, ExpiryCondition, Kind, Loader, Reply, Single, Store,
+};
 
 #[test]
 fn strings() {
@@ -190,6 +192,19 @@ impl<'a> Words<'a> {
         }
     }
 
+    fn expiry_condition(&mut self) -> ExpiryCondition {
+        [
+            ("if-none", ExpiryCondition::IfNone),
+            ("if-any-earlier", ExpiryCondition::IfAnyEarlier),
+            ("if-any", ExpiryCondition::IfAny),
+            ("if-later", ExpiryCondition::IfLater),
+            ("if-earlier", ExpiryCondition::IfEarlier),
+        ]
+        .into_iter()
+        .find_map(|(word, condition)| self.take(word).then_some(condition))
+        .unwrap_or(ExpiryCondition::Always)
+    }
+
     fn command(&mut self) -> Command {
         let name = self.raw();
         let command = match name {
@@ -214,7 +229,18 @@ impl<'a> Words<'a> {
             "increment" => Command::Increment { key: self.bytes(), by: self.number() },
             "increment-float" => Command::IncrementFloat { key: self.bytes(), by: self.bytes() },
             "append" => Command::Append { key: self.bytes(), value: self.bytes() },
-            "expire" => Command::SetExpiry { key: self.bytes(), expiry: self.expiry() },
+            "expire" => Command::SetExpiry {
+                key: self.bytes(),
+                expiry: self.expiry(),
+                condition: self.expiry_condition(),
+            },
+            "refresh" => Command::Refresh { key: self.bytes(), expiry: self.expiry() },
+            "put-range" => {
+                Command::PutRange { key: self.bytes(), offset: self.number(), value: self.bytes() }
+            }
+            "hash-increment-float" => {
+                Command::HashIncrementFloat { key: self.bytes(), field: self.bytes(), by: self.bytes() }
+            }
             "hash-put" => Command::HashPut {
                 key: self.bytes(),
                 if_absent: self.take("if-absent"),
@@ -231,6 +257,7 @@ impl<'a> Words<'a> {
                 after: self.take("after").then(|| self.bytes()),
                 limit: if self.take("limit") { self.number() } else { u32::MAX },
                 pattern: self.take("match").then(|| self.bytes()),
+                kind: self.take("hashes").then_some(Kind::Hash),
             },
             "count" => Command::Count,
             "random" => Command::RandomKey { seed: self.number() },

@@ -122,7 +122,7 @@ pub struct Resp {
 }
 
 /// What CLIENT tells of a connection.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Client {
     name: Vec<u8>,
     library: Vec<u8>,

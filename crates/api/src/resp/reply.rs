@@ -21,10 +21,12 @@ impl Writer<'_> {
         self.out.extend_from_slice(b"+OK\r\n");
     }
 
-    /// `-TEXT`; line ends in it become spaces, as in Redis.
+    /// `-TEXT`; line ends at its end are dropped and those in it become spaces, as in Redis.
     pub(super) fn error(&mut self, text: impl AsRef<[u8]>) {
         let start = self.out.len() + 1;
-        self.line(b'-', text.as_ref());
+        let text = text.as_ref();
+        let len = text.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |last| last + 1);
+        self.line(b'-', &text[..len]);
         let end = self.out.len() - 2;
         for byte in &mut self.out[start..end] {
             if matches!(byte, b'\r' | b'\n') {
@@ -115,7 +117,7 @@ mod tests {
     fn each_reply_has_its_form_in_each_version() {
         let table: [(Write, &str, &str); 11] = [
             (|w| w.simple("PONG"), "+PONG\r\n", "+PONG\r\n"),
-            (|w| w.error("ERR a\r\nb"), "-ERR a  b\r\n", "-ERR a  b\r\n"),
+            (|w| w.error("ERR a\r\nb\r\n"), "-ERR a  b\r\n", "-ERR a  b\r\n"),
             (|w| w.integer(i64::MIN), ":-9223372036854775808\r\n", ":-9223372036854775808\r\n"),
             (|w| w.bulk(b"a\r\n"), "$3\r\na\r\n\r\n", "$3\r\na\r\n\r\n"),
             (|w| w.optional(None::<&[u8]>), "$-1\r\n", "_\r\n"),

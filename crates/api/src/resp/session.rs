@@ -15,7 +15,7 @@ use super::commands::{Call, Fault, Spec, Step, find, named};
 use super::reply::Writer;
 use super::request::{Args, Parser, Refusal, Taken, Word};
 use super::shape::{Shape, Surroundings};
-use super::{Limits, ReadMode, Resp};
+use super::{Client, Limits, ReadMode, Resp};
 
 /// What is remembered of one connection.
 #[derive(Debug)]
@@ -44,6 +44,16 @@ pub(super) struct State {
     pub(super) queue: Option<Queue>,
     /// What the next EXEC depends on.
     pub(super) watch: Watch,
+    /// A transaction under way has changed the connection, which is as before if a watched key has changed; nothing is
+    /// read meanwhile.
+    pub(super) undecided: Option<Before>,
+}
+
+/// What a transaction may change of a connection.
+#[derive(Debug)]
+pub(super) struct Before {
+    pub(super) resp3: bool,
+    pub(super) client: Client,
 }
 
 /// A transaction before EXEC.
@@ -151,7 +161,14 @@ impl Session {
     pub(super) fn new(connection: u64, read_mode: ReadMode) -> Session {
         Session {
             parser: Parser::default(),
-            state: State { connection, resp3: false, read_mode, queue: None, watch: Watch::default() },
+            state: State {
+                connection,
+                resp3: false,
+                read_mode,
+                queue: None,
+                watch: Watch::default(),
+                undecided: None,
+            },
             replies: Replies::default(),
             held: None,
             stopped: false,
@@ -213,8 +230,7 @@ impl Session {
         shared: &mut Resp,
         desk: &mut Desk<'_>,
     ) {
-        self.replies.arrive(ticket, outcome);
-        self.send_replies(shared, desk);
+        self.settle(ticket, outcome, shared, desk);
         if self.state.watch.pending == 0
             && (self.replies.asks.is_empty() || self.state.read_mode != ReadMode::Sequential)
             && let Some((frame, words)) = self.held.take()
@@ -232,11 +248,28 @@ impl Session {
         self.close_if_done(desk);
     }
 
+    /// A request under way has an outcome: it goes on to its next part, or has ended.
+    fn settle(&mut self, ticket: Ticket, outcome: Outcome, shared: &mut Resp, desk: &mut Desk<'_>) {
+        if let Some(command) = self.replies.ask_of(ticket).shape.next(&outcome) {
+            return self.request(ticket, &command, 0, shared, desk);
+        }
+        self.replies.arrive(ticket, outcome);
+        self.send_replies(shared, desk);
+    }
+
     /// Writes the replies of those that have ended, up to the first that has not.
     fn send_replies(&mut self, shared: &mut Resp, desk: &mut Desk<'_>) {
         while let Some((ask, outcome)) = self.replies.pop() {
             if let Shape::Watch { keys, watch } = &ask.shape {
                 self.state.watch.found(*watch, keys.clone(), &outcome);
+            }
+            // The transaction is the last request that was read.
+            if self.replies.asks.is_empty()
+                && let Some(before) = self.state.undecided.take()
+                && !is_executed(&outcome)
+            {
+                self.state.resp3 = before.resp3;
+                shared.clients.insert(self.state.connection, before.client);
             }
             let mut writer = Writer { out: desk.output, resp3: ask.resp3 };
             let mut around = Surroundings {
@@ -252,6 +285,7 @@ impl Session {
     fn may_read(&self, limits: &Limits, desk: &Desk<'_>) -> bool {
         !self.closing
             && self.held.is_none()
+            && self.state.undecided.is_none()
             && !desk.is_full()
             && desk.output.len() + self.replies.waiting < limits.replies
     }
@@ -291,7 +325,8 @@ impl Session {
             self.held = Some((Bytes::copy_from_slice(frame), words.to_vec()));
             return;
         }
-        let mut writer = self.replies.writer(self.state.resp3, desk.output);
+        let resp3 = self.state.resp3;
+        let mut writer = self.replies.writer(resp3, desk.output);
         let before = writer.out.len();
         let mut call = Call { spec, reply: &mut writer, state: &mut self.state, shared, node: desk.node };
         let step = (spec.run)(args, &mut call);
@@ -302,7 +337,7 @@ impl Session {
         self.replies.note(written);
         match step {
             Ok(Step::Ask(command, shape)) => {
-                self.ask(spec.name, &command, shape, args.size(), shared, desk);
+                self.ask(spec.name, (&command, shape, resp3), args.size(), shared, desk);
             }
             Ok(Step::Close) => self.closing = true,
             Ok(Step::Answered) | Err(_) => {}
@@ -312,13 +347,24 @@ impl Session {
     fn ask(
         &mut self,
         name: &'static str,
-        command: &Command,
-        shape: Shape,
+        (command, shape, resp3): (&Command, Shape, bool),
         size: usize,
         shared: &mut Resp,
         desk: &mut Desk<'_>,
     ) {
-        let access = if command.is_read_only() { Access::Read } else { Access::Write };
+        let ticket = self.replies.push(name, shape, command.access(), resp3);
+        self.request(ticket, command, size, shared, desk);
+    }
+
+    fn request(
+        &mut self,
+        ticket: Ticket,
+        command: &Command,
+        size: usize,
+        shared: &mut Resp,
+        desk: &mut Desk<'_>,
+    ) {
+        let access = command.access();
         // Large values keep their own buffers until the end: only small commands need room at once.
         let mut encoder = Encoder::with_capacity(size.min(4096) + 32);
         command.encode(&mut encoder);
@@ -327,16 +373,13 @@ impl Session {
         // What WATCH finds must be what EXEC will compare it with.
         if access == Access::Read
             && mode != ReadMode::Linearizable
-            && !matches!(shape, Shape::Watch { .. })
+            && !matches!(self.replies.ask_of(ticket).shape, Shape::Watch { .. })
             && let Some(reply) = desk.node.read(&command)
         {
-            let ticket = self.replies.push(name, shape, access, self.state.resp3);
-            self.replies.arrive(ticket, Outcome::Done(reply));
-            return self.send_replies(shared, desk);
+            return self.settle(ticket, Outcome::Done(reply), shared, desk);
         }
         let deadline = desk.now + shared.limits.timeout;
         let stream = self.state.connection;
-        let ticket = self.replies.push(name, shape, access, self.state.resp3);
         let request = Request { stream, command, access, deadline };
         match mode {
             ReadMode::Sequential => desk.ask_shown(ticket, request),
@@ -427,10 +470,14 @@ impl Replies {
     }
 
     fn arrive(&mut self, ticket: Ticket, outcome: Outcome) {
-        let ask = self.index(ticket).and_then(|index| self.asks.get_mut(index));
-        let ask = ask.filter(|ask| ask.outcome.is_none()).expect("a request ends once, after it was asked");
         self.waiting += weight(&outcome);
-        ask.outcome = Some(outcome);
+        self.ask_of(ticket).outcome = Some(outcome);
+    }
+
+    /// The request under way that has this ticket.
+    fn ask_of(&mut self, ticket: Ticket) -> &mut Ask {
+        let ask = self.index(ticket).and_then(|index| self.asks.get_mut(index));
+        ask.filter(|ask| ask.outcome.is_none()).expect("a request ends once, after it was asked")
     }
 
     /// The first request under way, if it has ended.
@@ -445,6 +492,13 @@ impl Replies {
 /// Has the loop call the session again although no new bytes have come: that is what it does for one that is full.
 fn call_again(desk: &mut Desk<'_>) {
     desk.under_way = desk.under_way.max(desk.limit);
+}
+
+fn is_executed(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Done(bytes) => matches!(Reply::from_bytes(bytes.clone()), Ok(Reply::Batch(Some(_)))),
+        Outcome::Failed(_) => false,
+    }
 }
 
 fn weight(outcome: &Outcome) -> usize {

@@ -1,11 +1,13 @@
 //! What a command makes of the store's reply.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use quorate_core::{Access, Failure, Outcome, Wire};
-use quorate_store::{CommandError, Expires, Key, Kind, Reply, glob};
+use quorate_store::{Command, CommandError, Expires, Key, Kind, Reply, glob};
 
+use super::commands::Fault;
 use super::cursors::Cursors;
 use super::reply::Writer;
 
@@ -30,8 +32,13 @@ pub(super) enum Shape {
     Expiry { seconds: bool, relative: bool },
     /// Keys, and where to go on.
     Scan,
+    /// All keys that match: those of the replies so far, which had no room for all, and of this one.
+    AllKeys { pattern: Option<Bytes>, found: Vec<Key> },
     /// All pairs of a hash whose field matches, as the last part of a scan.
-    HashScan { pattern: Option<Bytes> },
+    /// As Redis, options that are wrong count only if there is a hash.
+    HashScan { pattern: Result<Option<Bytes>, Fault> },
+    /// An error, if there is a string; nothing if not.
+    Refused(Cow<'static, [u8]>),
     /// OK; the versions are for the session to keep, if it still has this watch.
     Watch { keys: Vec<Key>, watch: u64 },
     /// The replies of a transaction.
@@ -43,8 +50,8 @@ pub(super) enum Shape {
 pub(super) enum Part {
     /// Known already.
     Ready(BytesMut),
-    /// The store's next.
-    Store(Shape),
+    /// The store's next, in the version of the protocol that HELLO has chosen by then.
+    Store { shape: Shape, resp3: bool },
 }
 
 /// What showing a reply may need.
@@ -88,6 +95,19 @@ impl Shape {
         }
     }
 
+    /// What is to be asked next, before the reply can be shown.
+    pub(super) fn next(&mut self, outcome: &Outcome) -> Option<Command> {
+        let (Shape::AllKeys { pattern, found }, Outcome::Done(bytes)) = (self, outcome) else { return None };
+        match Reply::from_bytes(bytes.clone()) {
+            Ok(Reply::Keys { keys, next: Some(after) }) => {
+                found.extend(keys);
+                let pattern = pattern.clone();
+                Some(Command::Scan { after: Some(after), limit: u32::MAX, pattern, kind: None })
+            }
+            _ => None,
+        }
+    }
+
     /// Shows a reply of the store.
     pub(super) fn reply(self, reply: Reply, writer: &mut Writer<'_>, around: &mut Surroundings<'_>) {
         match (self, reply) {
@@ -113,13 +133,25 @@ impl Shape {
                 let now = relative.then(|| (around.clock)().as_millis() as u64);
                 writer.integer(expiry(expires, seconds, now));
             }
+            (Shape::AllKeys { mut found, .. }, Reply::Keys { keys, next: None }) => {
+                found.extend(keys);
+                bulks(&found, writer);
+            }
+            // In a transaction there is one reply.
+            (Shape::AllKeys { .. }, Reply::Keys { .. }) => writer.error(error_text(CommandError::TooLarge)),
             (Shape::Scan, Reply::Keys { keys, next }) => {
                 writer.array(2);
                 let cursor = next.map_or(0, |key| around.cursors.put(&key));
                 writer.bulk(itoa::Buffer::new().format(cursor).as_bytes());
                 bulks(&keys, writer);
             }
+            (Shape::Refused(text), Reply::Value(Some(_))) => writer.error(text),
+            (Shape::Refused(_), Reply::Value(None)) => writer.null(),
+            (Shape::HashScan { pattern: Err(Fault(text)) }, Reply::Pairs(pairs)) if !pairs.is_empty() => {
+                writer.error(text);
+            }
             (Shape::HashScan { pattern }, Reply::Pairs(pairs)) => {
+                let pattern = pattern.unwrap_or_default();
                 let shown =
                     |field: &Bytes| pattern.as_ref().is_none_or(|pattern| glob::matches(pattern, field));
                 let pairs: Vec<_> = pairs.iter().filter(|(field, _)| shown(field)).collect();
@@ -164,8 +196,7 @@ fn plain(reply: Reply, writer: &mut Writer<'_>) {
                 writer.bulk(value);
             }
         }
-        Reply::Keys { keys, .. } => bulks(&keys, writer),
-        Reply::Expires(_) | Reply::Versions(_) | Reply::Batch(_) => {
+        Reply::Keys { .. } | Reply::Expires(_) | Reply::Versions(_) | Reply::Batch(_) => {
             writer.error(UNEXPECTED);
         }
         Reply::Error(error) => writer.error(error_text(error)),
@@ -185,8 +216,8 @@ fn exec(parts: Vec<Part>, replies: Vec<Reply>, writer: &mut Writer<'_>, around: 
     for part in parts {
         match part {
             Part::Ready(bytes) => writer.out.extend_from_slice(&bytes),
-            Part::Store(shape) => match replies.next() {
-                Some(reply) => shape.reply(reply, writer, around),
+            Part::Store { shape, resp3 } => match replies.next() {
+                Some(reply) => shape.reply(reply, &mut Writer { out: writer.out, resp3 }, around),
                 None => writer.error(UNEXPECTED),
             },
         }
@@ -213,6 +244,8 @@ fn error_text(error: CommandError) -> &'static str {
         CommandError::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
         CommandError::NotInteger => "ERR value is not an integer or out of range",
         CommandError::FieldNotInteger => "ERR hash value is not an integer",
+        CommandError::FieldNotFloat => "ERR hash value is not a float",
+        CommandError::Infinite => "ERR value is NaN or Infinity",
         CommandError::NotFloat => "ERR value is not a valid float",
         CommandError::Overflow => "ERR increment or decrement would overflow",
         CommandError::NotFinite => "ERR increment would produce NaN or Infinity",

@@ -3,6 +3,5 @@
 mod fuzz;
 mod harness;
 mod order;
-mod redis;
 mod replies;
 mod slowlog;

@@ -1,7 +1,9 @@
-//! What each command answers. The replies are those of Redis 7.0.15 (`redis.rs` compares), unless said otherwise.
+//! What each command answers. The replies are those of Redis 7.0.15, unless said otherwise:
+//! `crates/cli/tests/conformance.rs` compares.
 
 use crate::harness::{Node, request};
 use quorate_api::resp::Limits;
+use quorate_store::REPLY_LIMIT;
 
 /// Runs the commands on one connection and compares replies; `\r\n` in them is written `¶`.
 fn conversation(lines: &[(&str, &str)]) {
@@ -296,7 +298,7 @@ fn the_node_tells_its_state() {
     assert_eq!(json["facts"]["protocol"], "none");
     let info = node.ask(&mut connection, b"INFO quorate\r\n");
     assert!(
-        info.contains("# Quorate\r\nrole:leader\r\nleader:1\r\n") && !info.contains("# Server"),
+        info.contains("# Quorate\r\nquorate_role:leader\r\nleader:1\r\n") && !info.contains("# Server"),
         "{info}"
     );
     let info = node.ask(&mut connection, b"INFO\r\n");
@@ -321,7 +323,7 @@ fn the_table_of_commands_can_be_asked_for() {
     );
     assert_eq!(
         node.ask(&mut connection, b"COMMAND INFO get nope\r\n"),
-        "*2\r\n*10\r\n$3\r\nget\r\n:2\r\n*2\r\n+readonly\r\n+fast\r\n:1\r\n:1\r\n:1\r\n*0\r\n*0\r\n*0\r\n*0\r\n*-1\r\n"
+        "*2\r\n*10\r\n$3\r\nget\r\n:2\r\n*2\r\n+readonly\r\n+fast\r\n:1\r\n:1\r\n:1\r\n*0\r\n*0\r\n*0\r\n*0\r\n$-1\r\n"
     );
 }
 
@@ -369,4 +371,22 @@ fn what_is_too_large_is_refused_and_the_connection_stays_usable() {
     assert!(ask(&["EXEC"]).starts_with("-EXECABORT"));
     assert_eq!(ask(&["SET", &long_key[1..], &long_value[1..]]), "+OK\r\n");
     assert_eq!(ask(&["STRLEN", &long_key[1..]]), ":100\r\n");
+}
+
+#[test]
+fn keys_has_as_many_keys_as_there_are() {
+    let mut node = Node::new();
+    let mut connection = node.connect();
+    // More than one reply of the store may carry.
+    let count = REPLY_LIMIT / 60_000 + 10;
+    for n in 0..count {
+        node.ask(&mut connection, &request(&["SET", &format!("{n:060000}"), "v"]));
+    }
+    node.send(&mut connection, b"KEYS *\r\nPING\r\n");
+    let reply = node.settle(&mut connection);
+    assert!(reply.starts_with(format!("*{count}\r\n$60000\r\n").as_bytes()) && reply.ends_with(b"+PONG\r\n"));
+    assert_eq!(reply.len(), format!("*{count}\r\n").len() + count * (60_000 + 10) + 7);
+    assert!(node.ask(&mut connection, b"KEYS *7\r\n").starts_with(&format!("*{}\r\n", (count + 2) / 10)));
+    let reply = node.ask(&mut connection, b"MULTI\r\nKEYS *\r\nEXEC\r\n");
+    assert!(reply.ends_with("*1\r\n-ERR string exceeds maximum allowed size (proto-max-bulk-len)\r\n"));
 }

@@ -29,11 +29,16 @@ pub struct Node {
 impl Cluster {
     /// Starts `count` nodes of a protocol and waits until each serves.
     pub fn start(count: usize, protocol: &str) -> Cluster {
-        Cluster::start_with(count, protocol, |_| Vec::new())
+        Cluster::start_with(count, protocol, &[])
+    }
+
+    /// The same with further flags.
+    pub fn start_with(count: usize, protocol: &str, flags: &[&str]) -> Cluster {
+        Cluster::start_each(count, protocol, |_| flags.iter().map(|flag| (*flag).to_owned()).collect())
     }
 
     /// The same with further flags for each node, by its index.
-    pub fn start_with(count: usize, protocol: &str, flags: impl Fn(usize) -> Vec<String>) -> Cluster {
+    pub fn start_each(count: usize, protocol: &str, flags: impl Fn(usize) -> Vec<String>) -> Cluster {
         let dir = tempfile::tempdir().expect("a temporary directory");
         // All at once, so that they differ; then free for the nodes.
         let listeners: Vec<_> = (0..2 * count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();

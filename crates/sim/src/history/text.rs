@@ -3,7 +3,9 @@
 use std::fmt::{self, Display, Write as _};
 
 use bytes::Bytes;
-use quorate_store::{Command, CommandError, Condition, Expires, Expiry, Kind, Reply, Single};
+use quorate_store::{
+    Command, CommandError, Condition, Expires, Expiry, ExpiryCondition, Kind, Reply, Single,
+};
 use thiserror::Error;
 
 use super::{History, Operation};
@@ -326,18 +328,21 @@ text_enum!(Command {
     "increment" => Increment { key, by },
     "increment-float" => IncrementFloat { key, by },
     "append" => Append { key, value },
-    "set-expiry" => SetExpiry { key, expiry },
+    "set-expiry" => SetExpiry { key, expiry, condition },
     "hash-put" => HashPut { key, fields, if_absent },
     "hash-get" => HashGet { key, fields },
     "hash-all" => HashAll { key },
     "hash-length" => HashLength { key },
     "hash-delete" => HashDelete { key, fields },
     "hash-increment" => HashIncrement { key, field, by },
-    "scan" => Scan { after, limit, pattern },
+    "scan" => Scan { after, limit, pattern, kind },
     "count" => Count,
     "random-key" => RandomKey { seed },
     "clear" => Clear,
     "batch" => Batch { watched, commands },
+    "refresh" => Refresh { key, expiry },
+    "put-range" => PutRange { key, offset, value },
+    "hash-increment-float" => HashIncrementFloat { key, field, by },
 });
 
 text_enum!(Condition {
@@ -346,6 +351,11 @@ text_enum!(Condition {
 
 text_enum!(Expiry { "never" => Never, "keep" => Keep, "in" => In(millis), "at" => At(millis) });
 
+text_enum!(ExpiryCondition {
+    "always" => Always, "if-none" => IfNone, "if-any" => IfAny, "if-later" => IfLater, "if-earlier" => IfEarlier,
+    "if-any-earlier" => IfAnyEarlier,
+});
+
 text_enum!(Kind { "string" => String, "hash" => Hash });
 
 text_enum!(Expires { "missing" => Missing, "never" => Never, "at" => At(millis) });
@@ -353,7 +363,7 @@ text_enum!(Expires { "missing" => Missing, "never" => Never, "at" => At(millis) 
 text_enum!(CommandError {
     "wrong-type" => WrongType, "not-integer" => NotInteger, "field-not-integer" => FieldNotInteger,
     "not-float" => NotFloat, "overflow" => Overflow, "not-finite" => NotFinite, "too-large" => TooLarge,
-    "malformed" => Malformed,
+    "malformed" => Malformed, "field-not-float" => FieldNotFloat, "infinite" => Infinite,
 });
 
 text_enum!(Reply {
@@ -395,7 +405,7 @@ mod tests {
 3 7 8 delete () = integer 0
 3 9 9 get-range "k" -3 -1 = value some ""
 4 1 2 hash-all "h" = pairs ("f" "1" "g" "2")
-4 3 4 scan some "a" 10 none = keys ("b") some "b"
+4 3 4 scan some "a" 10 none none = keys ("b") some "b"
 5 1 2 kind "h" = kind some hash
 5 3 4 expiry "h" = expires at 12
 5 5 6 versions ("h" "i") = versions (4 0)

@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 use quorate_core::{Image, Random, Wall};
-use quorate_store::{Command, Condition, Expiry, Frozen, LoadError, Loader, Single, Store};
+use quorate_store::{
+    Command, Condition, Expiry, ExpiryCondition, Frozen, Kind, LoadError, Loader, Single, Store,
+};
 
 /// A command of any kind; expiry times are around `now`.
 pub fn command(random: &mut Random, now: Wall) -> Command {
@@ -17,7 +19,7 @@ pub fn command(random: &mut Random, now: Wall) -> Command {
 /// A command that is no batch.
 pub fn single(random: &mut Random, now: Wall) -> Command {
     let key = key(random);
-    match random.range(0..40) {
+    match random.range(0..44) {
         0 => Command::Get { key },
         1 => Command::GetMany { keys: keys(random) },
         2 => Command::GetRange { key, start: small(random), end: small(random) },
@@ -47,7 +49,18 @@ pub fn single(random: &mut Random, now: Wall) -> Command {
         21..23 => Command::Increment { key, by: small(random) },
         23 => Command::IncrementFloat { key, by: value(random) },
         24..26 => Command::Append { key, value: value(random) },
-        26..29 => Command::SetExpiry { key, expiry: expiry(random, now) },
+        26..29 => Command::SetExpiry {
+            key,
+            expiry: expiry(random, now),
+            condition: *random.pick(&[
+                ExpiryCondition::Always,
+                ExpiryCondition::IfNone,
+                ExpiryCondition::IfAny,
+                ExpiryCondition::IfLater,
+                ExpiryCondition::IfEarlier,
+                ExpiryCondition::IfAnyEarlier,
+            ]),
+        },
         29..32 => Command::HashPut {
             key,
             fields: {
@@ -66,7 +79,11 @@ pub fn single(random: &mut Random, now: Wall) -> Command {
             after: random.chance(0.5).then_some(key),
             limit: random.range(0..6) as u32,
             pattern: random.chance(0.3).then(|| Bytes::from_static(b"k[0-4]*")),
+            kind: random.chance(0.3).then(|| *random.pick(&[Kind::String, Kind::Hash])),
         },
+        40 => Command::Refresh { key, expiry: expiry(random, now) },
+        41..43 => Command::PutRange { key, offset: random.range(0..20), value: value(random) },
+        43 => Command::HashIncrementFloat { key, field: field(random), by: value(random) },
         38 => Command::Count,
         _ if random.chance(0.2) => Command::Clear,
         _ => Command::RandomKey { seed: random.u64() },

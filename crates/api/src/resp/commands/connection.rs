@@ -87,7 +87,10 @@ fn quit(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
 fn select(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     match number(&args, 1)? {
         0 => call.reply.ok(),
-        index if i32::try_from(index).is_err() => return Err(NOT_INTEGER.into()),
+        index if i32::try_from(index).is_err() => {
+            let (least, most) = (i32::MIN, i32::MAX);
+            return Err(format!("ERR value is out of range, value must between {least} and {most}").into());
+        }
         _ => return Err("ERR DB index is out of range".into()),
     }
     Ok(Step::Answered)
@@ -180,7 +183,7 @@ fn reset(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
 }
 
 /// What is known of this connection.
-fn client<'a>(call: &'a mut Call<'_, '_>) -> &'a mut Client {
+pub(super) fn client<'a>(call: &'a mut Call<'_, '_>) -> &'a mut Client {
     call.shared.clients.entry(call.state.connection).or_default()
 }
 
@@ -264,8 +267,19 @@ fn list(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     let clients = &call.shared.clients;
     let text: String = if args.len() == 2 {
         clients.iter().map(|(id, client)| line(*id, client, now)).collect()
+    } else if args.len() == 4 && is(args.get(2), "TYPE") {
+        let kind = args.get(3);
+        match ["normal", "pubsub", "master", "replica", "slave"].iter().position(|known| is(kind, known)) {
+            Some(0) => clients.iter().map(|(id, client)| line(*id, client, now)).collect(),
+            Some(_) => String::new(),
+            None => {
+                return Err(Fault(
+                    [b"ERR Unknown client type '", shown(kind, usize::MAX), b"'"].concat().into(),
+                ));
+            }
+        }
     } else if args.len() > 3 && is(args.get(2), "ID") {
-        let ids = args.from(3).map(|word| integer(word).filter(|id| *id > 0).ok_or("ERR Invalid client ID"));
+        let ids = args.from(3).map(|word| integer(word).ok_or("ERR Invalid client ID"));
         let ids = ids.collect::<Result<Vec<_>, _>>()?;
         let found = ids.iter().filter_map(|id| clients.get_key_value(&(*id as u64)));
         found.map(|(id, client)| line(*id, client, now)).collect()

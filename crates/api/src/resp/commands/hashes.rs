@@ -17,6 +17,7 @@ pub(super) const SPECS: &[Spec] = &[
         all(args, call, Shape::Plain)
     }),
     command("hincrby", 4, WRITE_FAST, ONE_KEY, "Adds to an integer field of a hash.", increment),
+    command("hincrbyfloat", 4, WRITE_FAST, ONE_KEY, "Adds to a field that is a number.", increment_float),
     command("hkeys", 2, READ, ONE_KEY, "Returns the fields of a hash.", |args, call| {
         all(args, call, Shape::Half { second: false })
     }),
@@ -77,12 +78,17 @@ fn increment(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     Ok(Step::Ask(Command::HashIncrement { key, field, by }, Shape::Plain))
 }
 
+fn increment_float(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    let (key, field, by) = (call.key(&args, 1)?, args.bytes(2), args.bytes(3));
+    Ok(Step::Ask(Command::HashIncrementFloat { key, field, by }, Shape::Plain))
+}
+
 /// Redis, too, answers all of a small hash at once, whatever COUNT says, with the cursor 0. Another cursor is one
 /// that was never given out: as with Redis, whatever it brings is right, and the end is what ends soonest.
 fn scan(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     cursor(args.get(2))?;
-    let (_, pattern) = scan_options(&args, 3)?;
     // A pattern is kept until the reply comes: it must not keep the request alive.
-    let pattern = pattern.map(|pattern| Bytes::copy_from_slice(&pattern));
+    let pattern = scan_options(&args, 3, false)
+        .map(|options| options.pattern.map(|pattern| Bytes::copy_from_slice(&pattern)));
     all(args, call, Shape::HashScan { pattern })
 }

@@ -1,7 +1,7 @@
 //! Keys whatever they hold: existence, expiry, scans.
 
 use quorate_core::digest;
-use quorate_store::{Command, Expiry};
+use quorate_store::{Command, Expiry, ExpiryCondition, Kind};
 
 use super::strings::Unit;
 use super::*;
@@ -74,11 +74,8 @@ fn kind(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     Ok(Step::Ask(Command::KindOf { key: call.key(&args, 1)? }, Shape::Plain))
 }
 
-/// The conditions NX, XX, GT and LT of Redis 7 are not there: they get what an unknown option gets.
 fn expire(args: Args<'_>, call: &mut Call<'_, '_>, unit: Unit, absolute: bool) -> Result<Step, Fault> {
-    if let Some(option) = args.from(3).next() {
-        return Err(Fault([b"ERR Unsupported option ", option].concat().into()));
-    }
+    let condition = expiry_condition(&args)?;
     let given = number(&args, 2)?;
     let millis = match unit {
         Unit::Seconds => given.checked_mul(1000),
@@ -89,12 +86,34 @@ fn expire(args: Args<'_>, call: &mut Call<'_, '_>, unit: Unit, absolute: bool) -
         Some(millis) if call.wall_ms().checked_add(millis).is_some() => Expiry::In(millis),
         _ => return Err(call.wrong_expiry()),
     };
-    Ok(Step::Ask(Command::SetExpiry { key: call.key(&args, 1)?, expiry }, Shape::Plain))
+    Ok(Step::Ask(Command::SetExpiry { key: call.key(&args, 1)?, expiry, condition }, Shape::Plain))
+}
+
+/// NX, XX, GT and LT.
+fn expiry_condition(args: &Args<'_>) -> Result<ExpiryCondition, Fault> {
+    let mut given = [false; 4];
+    for word in args.from(3) {
+        match ["NX", "XX", "GT", "LT"].iter().position(|option| is(word, option)) {
+            Some(index) => given[index] = true,
+            None => return Err(Fault([b"ERR Unsupported option ", shown(word, usize::MAX)].concat().into())),
+        }
+    }
+    match given {
+        [true, false, false, false] => Ok(ExpiryCondition::IfNone),
+        [true, ..] => Err("ERR NX and XX, GT or LT options at the same time are not compatible".into()),
+        [_, _, true, true] => Err("ERR GT and LT options at the same time are not compatible".into()),
+        // What expires later than another expires.
+        [_, _, true, _] => Ok(ExpiryCondition::IfLater),
+        [_, false, _, true] => Ok(ExpiryCondition::IfEarlier),
+        [_, true, _, true] => Ok(ExpiryCondition::IfAnyEarlier),
+        [_, true, ..] => Ok(ExpiryCondition::IfAny),
+        [_, false, ..] => Ok(ExpiryCondition::Always),
+    }
 }
 
 fn persist(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
-    let (key, expiry) = (call.key(&args, 1)?, Expiry::Never);
-    Ok(Step::Ask(Command::SetExpiry { key, expiry }, Shape::Plain))
+    let (key, expiry, condition) = (call.key(&args, 1)?, Expiry::Never, ExpiryCondition::Always);
+    Ok(Step::Ask(Command::SetExpiry { key, expiry, condition }, Shape::Plain))
 }
 
 fn expiry(args: Args<'_>, call: &mut Call<'_, '_>, seconds: bool, relative: bool) -> Result<Step, Fault> {
@@ -104,19 +123,35 @@ fn expiry(args: Args<'_>, call: &mut Call<'_, '_>, seconds: bool, relative: bool
 
 fn keys(args: Args<'_>, _: &mut Call<'_, '_>) -> Result<Step, Fault> {
     let pattern = Some(args.bytes(1)).filter(|pattern| pattern != "*");
-    Ok(Step::Ask(Command::Scan { after: None, limit: u32::MAX, pattern }, Shape::Plain))
+    // Kept until the reply comes: it must not keep the request alive.
+    let pattern = pattern.map(|pattern| Bytes::copy_from_slice(&pattern));
+    let shape = Shape::AllKeys { pattern: pattern.clone(), found: Vec::new() };
+    Ok(Step::Ask(Command::Scan { after: None, limit: u32::MAX, pattern, kind: None }, shape))
 }
 
 fn scan(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
-    let after = match cursor(args.get(1))? {
+    let number = cursor(args.get(1))?;
+    let ScanOptions { limit, pattern, kind } = scan_options(&args, 2, true)?;
+    let after = match number {
         0 => None,
         number => Some(call.shared.cursors.get(number).ok_or(
             "ERR invalid cursor: this node does not remember it (they are few, and each node has its own); start again \
              at 0",
         )?),
     };
-    let (limit, pattern) = scan_options(&args, 2)?;
-    Ok(Step::Ask(Command::Scan { after, limit, pattern }, Shape::Scan))
+    let kind = match kind {
+        None => None,
+        Some(name) if is(name, "string") => Some(Kind::String),
+        Some(name) if is(name, "hash") => Some(Kind::Hash),
+        // No key holds such a value: this is all of them.
+        Some(_) => {
+            call.reply.array(2);
+            call.reply.bulk(b"0");
+            call.reply.array(0);
+            return Ok(Step::Answered);
+        }
+    };
+    Ok(Step::Ask(Command::Scan { after, limit, pattern, kind }, Shape::Scan))
 }
 
 /// What comes before the options of a scan: whatever C's `strtoul` takes, as in Redis.
@@ -134,23 +169,34 @@ pub(super) fn cursor(word: &[u8]) -> Result<u64, Fault> {
     number.map(|n| if negative { n.wrapping_neg() } else { n }).ok_or("ERR invalid cursor".into())
 }
 
-/// COUNT and MATCH.
-pub(super) fn scan_options(args: &Args<'_>, from: usize) -> Result<(u32, Option<Bytes>), Fault> {
-    let (mut limit, mut pattern) = (10, None);
+/// What a scan may be told.
+pub(super) struct ScanOptions<'a> {
+    /// COUNT.
+    pub(super) limit: u32,
+    /// MATCH.
+    pub(super) pattern: Option<Bytes>,
+    /// TYPE.
+    pub(super) kind: Option<&'a [u8]>,
+}
+
+/// COUNT, MATCH and, for scans of keys, TYPE.
+pub(super) fn scan_options<'a>(args: &Args<'a>, from: usize, typed: bool) -> Result<ScanOptions<'a>, Fault> {
+    let mut options = ScanOptions { limit: 10, pattern: None, kind: None };
     for index in (from..args.len()).step_by(2) {
         match args.get(index) {
             _ if index + 1 == args.len() => return Err(SYNTAX.into()),
             word if is(word, "COUNT") => match number(args, index + 1)? {
                 ..1 => return Err(SYNTAX.into()),
-                count => limit = u32::try_from(count).unwrap_or(u32::MAX),
+                count => options.limit = u32::try_from(count).unwrap_or(u32::MAX),
             },
             word if is(word, "MATCH") => {
-                pattern = Some(args.bytes(index + 1)).filter(|pattern| pattern != "*");
+                options.pattern = Some(args.bytes(index + 1)).filter(|pattern| pattern != "*");
             }
+            word if typed && is(word, "TYPE") => options.kind = Some(args.get(index + 1)),
             _ => return Err(SYNTAX.into()),
         }
     }
-    Ok((limit, pattern))
+    Ok(options)
 }
 
 fn random_key(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {

@@ -10,6 +10,7 @@ pub(super) const SPECS: &[Spec] = &[
     command("decrby", 3, WRITE_FAST, ONE_KEY, "Takes from an integer.", decrement_by),
     command("get", 2, READ_FAST, ONE_KEY, "Returns a string.", get),
     command("getdel", 2, REMOVE_FAST, ONE_KEY, "Returns a string and removes it.", take),
+    command("getex", -2, WRITE_FAST, ONE_KEY, "Returns a string and changes its expiry.", get_expiring),
     command("getrange", 4, READ, ONE_KEY, "Returns a part of a string.", get_range),
     command("getset", 3, WRITE_FAST, ONE_KEY, "Sets a string and returns the one before.", get_set),
     command("incr", 2, WRITE_FAST, ONE_KEY, "Adds one to an integer.", |args, call| step(args, call, 1)),
@@ -30,6 +31,7 @@ pub(super) const SPECS: &[Spec] = &[
         set_expiring(args, call, Unit::Seconds)
     }),
     command("setnx", 3, WRITE_FAST, ONE_KEY, "Sets a string if the key does not exist.", set_if_absent),
+    command("setrange", 4, WRITE, ONE_KEY, "Overwrites a part of a string.", set_range),
     command("strlen", 2, READ_FAST, ONE_KEY, "Returns the length of a string.", length),
     command("substr", 4, READ, ONE_KEY, "The old name of GETRANGE.", get_range),
 ];
@@ -47,19 +49,14 @@ fn get(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
 
 fn set(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     let (mut condition, mut old) = (Condition::Always, false);
-    // The option that speaks of expiry, and the words of it.
-    let mut expiry: Option<(&str, usize)> = None;
+    let mut expiry = ExpiryOption::default();
     let mut index = 3;
     while index < args.len() {
         let word = args.get(index);
-        let timed = ["EX", "PX", "EXAT", "PXAT"].into_iter().find(|option| is(word, option));
-        match timed {
-            Some(option) if expiry.is_none_or(|(other, _)| other == option) && index + 1 < args.len() => {
-                index += 1;
-                expiry = Some((option, index));
-            }
-            None if is(word, "KEEPTTL") && expiry.is_none_or(|(other, _)| other == "KEEPTTL") => {
-                expiry = Some(("KEEPTTL", index));
+        match expiry.take(&args, index, "KEEPTTL") {
+            Some(taken) => {
+                index += taken;
+                continue;
             }
             None if is(word, "NX") && condition != Condition::IfPresent => condition = Condition::IfAbsent,
             None if is(word, "XX") && condition != Condition::IfAbsent => condition = Condition::IfPresent,
@@ -68,17 +65,57 @@ fn set(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
         }
         index += 1;
     }
-    let expiry = match expiry {
+    let expiry = match expiry.0 {
         None => Expiry::Never,
         Some(("KEEPTTL", _)) => Expiry::Keep,
-        Some((option, index)) => {
-            let unit = if option.starts_with('E') { Unit::Seconds } else { Unit::Milliseconds };
-            let absolute = option.ends_with("AT");
-            lifetime(&args, index, call, unit, absolute)?
-        }
+        Some(given) => ExpiryOption::read(given, &args, call)?,
     };
     let (key, value) = (call.key(&args, 1)?, args.bytes(2));
     Ok(Step::Ask(Command::Put { key, value, condition, expiry, old }, Shape::Plain))
+}
+
+/// The option that speaks of expiry, and where its last word is.
+#[derive(Default)]
+struct ExpiryOption(Option<(&'static str, usize)>);
+
+impl ExpiryOption {
+    /// How many words at an index speak of expiry; `None` if they do not, or otherwise than those before. `alone` is
+    /// the option that takes no time.
+    fn take(&mut self, args: &Args<'_>, index: usize, alone: &'static str) -> Option<usize> {
+        let options = ["EX", "PX", "EXAT", "PXAT", alone];
+        let option = options.into_iter().find(|option| is(args.get(index), option))?;
+        let words = if option == alone { 1 } else { 2 };
+        let fits = index + words <= args.len() && self.0.is_none_or(|(other, _)| other == option);
+        fits.then(|| {
+            self.0 = Some((option, index + words - 1));
+            words
+        })
+    }
+
+    /// What one that takes a time says.
+    fn read((option, index): (&str, usize), args: &Args<'_>, call: &Call<'_, '_>) -> Result<Expiry, Fault> {
+        let unit = if option.starts_with('E') { Unit::Seconds } else { Unit::Milliseconds };
+        lifetime(args, index, call, unit, option.ends_with("AT"))
+    }
+}
+
+fn get_expiring(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    let mut expiry = ExpiryOption::default();
+    let mut index = 2;
+    while index < args.len() {
+        index += expiry.take(&args, index, "PERSIST").ok_or(SYNTAX)?;
+    }
+    let key = call.key(&args, 1)?;
+    let expiry = match expiry.0 {
+        None => return Ok(Step::Ask(Command::Get { key }, Shape::Plain)),
+        Some(("PERSIST", _)) => Expiry::Never,
+        Some(given) => match ExpiryOption::read(given, &args, call) {
+            Ok(expiry) => expiry,
+            // As Redis: the time is looked at once there is a string that it is for.
+            Err(Fault(text)) => return Ok(Step::Ask(Command::Get { key }, Shape::Refused(text))),
+        },
+    };
+    Ok(Step::Ask(Command::Refresh { key, expiry }, Shape::Plain))
 }
 
 /// An expiry that must be positive.
@@ -140,6 +177,12 @@ fn set_many(args: Args<'_>, call: &mut Call<'_, '_>, if_none: bool) -> Result<St
 fn get_range(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     let (start, end) = (number(&args, 2)?, number(&args, 3)?);
     Ok(Step::Ask(Command::GetRange { key: call.key(&args, 1)?, start, end }, Shape::Plain))
+}
+
+fn set_range(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    let offset = u64::try_from(number(&args, 2)?).map_err(|_| "ERR offset is out of range")?;
+    let (key, value) = (call.key(&args, 1)?, args.bytes(3));
+    Ok(Step::Ask(Command::PutRange { key, offset, value }, Shape::Plain))
 }
 
 fn length(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {

@@ -2,8 +2,9 @@
 
 use quorate_store::{Command, Single};
 
-use super::super::session::Queued;
+use super::super::session::{Before, Queued};
 use super::super::shape::Part;
+use super::connection::client;
 use super::*;
 use bytes::BytesMut;
 
@@ -77,6 +78,7 @@ fn exec(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     if queue.spoiled || lost {
         return Err("EXECABORT Transaction discarded because of previous errors.".into());
     }
+    let before = Before { resp3: call.state.resp3, client: client(call).clone() };
     let (mut commands, mut parts) = (Vec::new(), Vec::with_capacity(queue.commands.len()));
     for Queued { spec, frame, words } in &queue.commands {
         let mut out = BytesMut::new();
@@ -91,7 +93,7 @@ fn exec(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
         match (spec.run)(Args::new(frame, words), &mut inner) {
             Ok(Step::Ask(command, shape)) => {
                 commands.push(Single(command));
-                parts.push(Part::Store(shape));
+                parts.push(Part::Store { shape, resp3: call.state.resp3 });
             }
             Ok(Step::Answered | Step::Close) => parts.push(Part::Ready(out)),
             Err(Fault(text)) => {
@@ -100,7 +102,6 @@ fn exec(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
             }
         }
     }
-    call.reply.resp3 = call.state.resp3;
     if commands.is_empty() && watched.is_empty() {
         call.reply.array(parts.len());
         for part in parts {
@@ -109,6 +110,10 @@ fn exec(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
             }
         }
         return Ok(Step::Answered);
+    }
+    let is_changed = before.resp3 != call.state.resp3 || before.client != *client(call);
+    if is_changed && !watched.is_empty() {
+        call.state.undecided = Some(before);
     }
     Ok(Step::Ask(Command::Batch { watched, commands }, Shape::Exec(parts)))
 }

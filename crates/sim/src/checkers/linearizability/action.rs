@@ -26,7 +26,10 @@ pub fn each_key<'a>(command: &'a Command, with: &mut dyn FnMut(&'a Key)) {
         | Command::HashAll { key }
         | Command::HashLength { key }
         | Command::HashDelete { key, .. }
-        | Command::HashIncrement { key, .. } => with(key),
+        | Command::HashIncrement { key, .. }
+        | Command::Refresh { key, .. }
+        | Command::PutRange { key, .. }
+        | Command::HashIncrementFloat { key, .. } => with(key),
         Command::GetMany { keys }
         | Command::Exists { keys }
         | Command::VersionsOf { keys }
@@ -48,7 +51,9 @@ pub fn each_made_key<'a>(command: &'a Command, with: &mut dyn FnMut(&'a Key)) {
         | Command::IncrementFloat { key, .. }
         | Command::Append { key, .. }
         | Command::HashPut { key, .. }
-        | Command::HashIncrement { key, .. } => with(key),
+        | Command::HashIncrement { key, .. }
+        | Command::PutRange { key, .. }
+        | Command::HashIncrementFloat { key, .. } => with(key),
         Command::PutMany { pairs, .. } => pairs.iter().for_each(|(key, _)| with(key)),
         Command::Batch { commands, .. } => commands.iter().for_each(|single| each_made_key(&single.0, with)),
         Command::Get { .. }
@@ -61,6 +66,7 @@ pub fn each_made_key<'a>(command: &'a Command, with: &mut dyn FnMut(&'a Key)) {
         | Command::VersionsOf { .. }
         | Command::Delete { .. }
         | Command::Take { .. }
+        | Command::Refresh { .. }
         | Command::SetExpiry { .. }
         | Command::HashGet { .. }
         | Command::HashAll { .. }
@@ -110,6 +116,9 @@ pub fn is_read(command: &Command) -> bool {
         | Command::HashPut { .. }
         | Command::HashDelete { .. }
         | Command::HashIncrement { .. }
+        | Command::Refresh { .. }
+        | Command::PutRange { .. }
+        | Command::HashIncrementFloat { .. }
         | Command::Clear => false,
         Command::Batch { commands, .. } => commands.iter().all(|single| is_read(&single.0)),
     }
@@ -140,7 +149,9 @@ pub fn compile(
         Command::KindOf { key } => Action::KindOf(ids[key]),
         Command::ExpiryOf { key } => Action::ExpiryOf(ids[key]),
         Command::VersionsOf { keys } => Action::VersionsOf(all(keys)),
-        Command::Put { expiry: Expiry::In(_) | Expiry::At(_), .. } | Command::SetExpiry { .. } => {
+        Command::Put { expiry: Expiry::In(_) | Expiry::At(_), .. }
+        | Command::SetExpiry { .. }
+        | Command::Refresh { .. } => {
             return Err("keys that expire are not modelled");
         }
         Command::Put { key, value, condition, expiry: Expiry::Never | Expiry::Keep, old } => {
@@ -161,8 +172,11 @@ pub fn compile(
         Command::Delete { keys } => Action::Delete(all(keys)),
         Command::Take { key } => Action::Take(ids[key]),
         Command::Increment { key, by } => Action::Increment(ids[key], *by),
-        Command::IncrementFloat { .. } => return Err("the text of floating-point sums is not modelled"),
+        Command::IncrementFloat { .. } | Command::HashIncrementFloat { .. } => {
+            return Err("the text of floating-point sums is not modelled");
+        }
         Command::Append { key, value } => Action::Append(ids[key], value.clone()),
+        Command::PutRange { .. } => return Err("strings that are overwritten in part are not modelled"),
         Command::HashPut { key, fields, if_absent } => {
             Action::HashPut { key: ids[key], fields: fields.clone(), if_absent: *if_absent }
         }
@@ -171,8 +185,8 @@ pub fn compile(
         Command::HashLength { key } => Action::HashLength(ids[key]),
         Command::HashDelete { key, fields } => Action::HashDelete(ids[key], fields.clone()),
         Command::HashIncrement { key, field, by } => Action::HashIncrement(ids[key], field.clone(), *by),
-        Command::Scan { after, limit, pattern } => {
-            Action::Scan { after: after.clone(), limit: *limit, pattern: pattern.clone() }
+        Command::Scan { after, limit, pattern, kind } => {
+            Action::Scan { after: after.clone(), limit: *limit, pattern: pattern.clone(), kind: *kind }
         }
         Command::Count => Action::Count,
         Command::RandomKey { .. } => Action::RandomKey,

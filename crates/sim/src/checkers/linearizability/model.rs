@@ -81,7 +81,7 @@ pub enum Action {
     HashLength(KeyId),
     HashDelete(KeyId, Vec<Bytes>),
     HashIncrement(KeyId, Bytes, i64),
-    Scan { after: Option<Bytes>, limit: u32, pattern: Option<Bytes> },
+    Scan { after: Option<Bytes>, limit: u32, pattern: Option<Bytes>, kind: Option<Kind> },
     Count,
     RandomKey,
     Clear,
@@ -355,9 +355,9 @@ impl Model {
                 self.change_to(state, *key, Value::Hash(hash), *by == 0);
                 Reply::Integer(sum)
             }
-            Action::Scan { after, limit, pattern } => {
+            Action::Scan { after, limit, pattern, kind } => {
                 let pattern = pattern.as_ref().map(|pattern| &pattern[..]);
-                self.scan(after.as_ref(), *limit, pattern, expected, state)
+                self.scan((after.as_ref(), *limit), pattern, *kind, expected, state)
             }
             Action::Count => Reply::Integer(self.present_keys(state).count() as i64),
             Action::RandomKey => match expected {
@@ -541,9 +541,9 @@ impl Model {
 
     fn scan(
         &self,
-        after: Option<&Bytes>,
-        limit: u32,
+        (after, limit): (Option<&Bytes>, u32),
         pattern: Option<&[u8]>,
+        kind: Option<Kind>,
         expected: Option<&Reply>,
         state: &Overlay<'_>,
     ) -> Reply {
@@ -551,7 +551,12 @@ impl Model {
         let looked: Vec<&Bytes> = rest.by_ref().take(limit.max(1) as usize).collect();
         let last = looked.last().map(|key| Bytes::clone(key));
         let next = if rest.next().is_some() { last.clone() } else { None };
+        let is_of_kind = |key: &Bytes| {
+            let id = self.keys.binary_search(key).map_or(0, |index| index as KeyId);
+            kind.is_none_or(|kind| (kind == Kind::Hash) == matches!(self.value_at(state, id), Value::Hash(_)))
+        };
         let matching = looked.iter().filter(|key| pattern.is_none_or(|pattern| glob::matches(pattern, key)));
+        let matching = matching.filter(|key| is_of_kind(key));
         let keys: Vec<Bytes> = matching.map(|key| Bytes::clone(key)).collect();
         // A store that stops at its limit need not know that it is at the end.
         match expected {

@@ -141,8 +141,8 @@ fn correct_histories_are_accepted() {
             "1 0 1 put \"a\" \"1\" always never no = done
              1 2 3 put \"b\" \"1\" always never no = done
              1 4 5 count = integer 2
-             1 6 7 scan none 1 none = keys (\"a\") some \"a\"
-             1 8 9 scan some \"a\" 5 none = keys (\"b\") none
+             1 6 7 scan none 1 none none = keys (\"a\") some \"a\"
+             1 8 9 scan some \"a\" 5 none none = keys (\"b\") none
              1 10 11 random-key 3 = value some \"b\"
              1 12 13 clear = done
              1 14 15 exists (\"a\" \"b\") = integer 0",
@@ -363,7 +363,10 @@ fn an_explanation_says_what_was_wrong_and_what_would_have_been_right() {
 fn what_is_not_modelled_is_refused_and_not_passed() {
     for (text, what) in [
         ("1 0 1 put \"k\" \"a\" always in 5 no = done", "expire"),
-        ("1 0 1 set-expiry \"k\" never = integer 0", "expire"),
+        ("1 0 1 set-expiry \"k\" never always = integer 0", "expire"),
+        ("1 0 1 refresh \"k\" never = value none", "expire"),
+        ("1 0 1 put-range \"k\" 1 \"x\" = integer 2", "overwritten"),
+        ("1 0 1 hash-increment-float \"k\" \"f\" \"1\" = value some \"1\"", "floating"),
         ("1 0 1 increment-float \"k\" \"1\" = value some \"1\"", "floating"),
         ("1 0 1 append \"k\" \"a\" = error too-large", "limits"),
         ("1 0 ? put \"k\" \"a\" if-version 3 never yes", "old value"),
