@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
+use quorate_api::resp::ReadMode;
 use quorate_node::Durability;
 use quorate_sim::Faults;
 
@@ -23,6 +24,9 @@ pub enum Command {
     /// Run one node
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(Serve),
+    /// Run the client side alone: what an application host needs instead of a replica
+    #[command(after_help = PROXY_EXAMPLES)]
+    Proxy(Proxy),
     /// Print the value of a key; exit 1 if there is none
     Get(Get),
     /// Set a key to a value
@@ -38,6 +42,9 @@ pub enum Command {
     Sim(Sim),
     /// Show one simulated run, one line per event
     Replay(Replay),
+    /// Measure throughput and latency, of Quorate or of Redis
+    #[command(after_help = crate::bench::EXAMPLES)]
+    Bench(crate::bench::Bench),
 }
 
 const UP_EXAMPLES: &str = "Examples:
@@ -55,6 +62,11 @@ The configuration file is TOML; its keys are the flags, and the command line win
   initial-cluster = \"1=10.0.0.1:7201,2=10.0.0.2:7201,3=10.0.0.3:7201\"
   [set]
   reads = \"lease\"";
+
+const PROXY_EXAMPLES: &str = "Example, on the application's host; applications then use 127.0.0.1:7101:
+  quorate proxy --listen-resp 127.0.0.1:7101 \\
+      --initial-cluster 1=10.0.0.1:7201,2=10.0.0.2:7201,3=10.0.0.3:7201
+Protocol and settings must be those of the nodes.";
 
 const SIM_EXAMPLES: &str = "Examples:
   quorate sim --protocol multipaxos --runs 10000
@@ -97,6 +109,13 @@ pub struct Serve {
     /// Where clients reach this node
     #[arg(long, value_name = "HOST:PORT")]
     pub listen_resp: Option<String>,
+    /// Where /metrics and /health are served over HTTP; nowhere by default
+    #[arg(long, value_name = "HOST:PORT")]
+    pub listen_http: Option<String>,
+    /// Where reads are served unless a client says otherwise: linearizable, sequential or local
+    /// [default: linearizable]
+    #[arg(long, value_name = "MODE")]
+    pub read_mode: Option<ReadMode>,
     /// Every member with its peer address, this node included
     #[arg(long, value_name = "1=HOST:PORT,2=…")]
     pub initial_cluster: Option<String>,
@@ -125,6 +144,34 @@ pub struct Serve {
     #[arg(long)]
     pub log_json: bool,
     /// Stop when the standard input closes: so that nodes end with whoever started them
+    #[arg(long, hide = true)]
+    pub exit_with_stdin: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Proxy {
+    /// Where clients reach this proxy
+    #[arg(long, value_name = "HOST:PORT")]
+    pub listen_resp: Option<String>,
+    /// Where /metrics and /health are served over HTTP; nowhere by default
+    #[arg(long, value_name = "HOST:PORT")]
+    pub listen_http: Option<String>,
+    /// Every member with its peer address, as at the nodes
+    #[arg(long, value_name = "1=HOST:PORT,2=…")]
+    pub initial_cluster: Option<String>,
+    /// Replication protocol, as at the nodes [default: multipaxos]
+    #[arg(long)]
+    pub protocol: Option<String>,
+    /// A TOML file with any of these flags; a node's will do
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// A setting of the protocol, as at the nodes; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Logs as one JSON object a line
+    #[arg(long)]
+    pub log_json: bool,
+    /// Stop when the standard input closes: so that it ends with whoever started it
     #[arg(long, hide = true)]
     pub exit_with_stdin: bool,
 }
@@ -243,12 +290,12 @@ pub fn slow_log(text: &str) -> Result<SlowLog, String> {
     }
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+pub fn duration(text: &str) -> Result<Duration, String> {
     quorate_core::settings::parse_duration(text)
         .ok_or_else(|| "write a duration such as 8s, 500ms or 100us".to_owned())
 }
 
-fn endpoint(text: &str) -> Result<String, String> {
+pub fn endpoint(text: &str) -> Result<String, String> {
     let text = text.trim();
     let fits =
         text.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());

@@ -1,8 +1,9 @@
-//! The `quorate` binary: `up`, `serve`, `get`, `put`, `del`, `status`, `protocols`, `sim`, `replay`.
+//! The `quorate` binary: `up`, `serve`, `get`, `put`, `del`, `status`, `protocols`, `sim`, `replay`, `bench`.
 //!
 //! Exit codes: 0 fine, 1 the thing asked about failed, 2 the command line or configuration is wrong.
 
 mod args;
+mod bench;
 mod client;
 mod failure;
 mod protocols;
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
     let result = match Args::parse().command {
         Command::Up(args) => up::up(args),
         Command::Serve(args) => serve::serve(args),
+        Command::Proxy(args) => serve::proxy(args),
         Command::Get(args) => client::get(args),
         Command::Put(args) => client::put(args),
         Command::Del(args) => client::del(args),
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
         Command::Protocols => protocols::list(),
         Command::Sim(args) => simulate::sim(args),
         Command::Replay(args) => simulate::replay(args),
+        Command::Bench(args) => bench::bench(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,20 +1,26 @@
-//! `quorate serve`: one node.
+//! `quorate serve`: one node. `quorate proxy`: the client side alone.
 
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use quorate_api::resp::{self, Resp};
+use quorate_api::http;
+use quorate_api::resp::{self, ReadMode, Resp};
 use quorate_core::{NodeId, Protocol, Settings};
-use quorate_node::{Durability, Exit, Limits, NodeConfig, NodeError, NodeOptions, parse_cluster};
+use quorate_node::{
+    Durability, Exit, Limits, Node, NodeConfig, NodeError, NodeOptions, ProxyOptions, parse_cluster,
+};
 use quorate_protocols::registry::Visitor;
 use rustix::process::{Signal, getpid, kill_process};
 use serde::Deserialize;
 use tracing_subscriber::EnvFilter;
 
-use crate::args::{self, Serve, SlowLog};
+use crate::args::{self, Proxy, Serve, SlowLog};
 use crate::failure::Failure;
 use crate::protocols;
+
+/// The protocol unless one is named.
+const PROTOCOL: &str = "multipaxos";
 
 /// The configuration file: any of the flags.
 #[derive(Debug, Default, Deserialize)]
@@ -23,6 +29,8 @@ struct File {
     node_id: Option<u64>,
     listen_peer: Option<String>,
     listen_resp: Option<String>,
+    listen_http: Option<String>,
+    read_mode: Option<String>,
     initial_cluster: Option<String>,
     data_dir: Option<PathBuf>,
     protocol: Option<String>,
@@ -38,9 +46,6 @@ pub fn serve(args: Serve) -> Result<(), Failure> {
         Some(path) => read(path)?,
         None => File::default(),
     };
-    let required = |flag: &str| {
-        Failure::wrong(format!("--{flag} is missing, on the command line and in a --config file"))
-    };
     let node_id = args.node_id.or(file.node_id).ok_or_else(|| required("node-id"))?;
     let node = NodeId::new(node_id)
         .ok_or_else(|| Failure::wrong(format!("--node-id {node_id}: ids are whole numbers from 1 to 63")))?;
@@ -49,6 +54,11 @@ pub fn serve(args: Serve) -> Result<(), Failure> {
         (Some(durability), _) => durability,
         (None, Some(word)) => word.parse().map_err(Failure::wrong)?,
         (None, None) => Durability::default(),
+    };
+    let read_mode = match (args.read_mode, &file.read_mode) {
+        (Some(mode), _) => mode,
+        (None, Some(word)) => word.parse().map_err(Failure::wrong)?,
+        (None, None) => ReadMode::default(),
     };
     let mut limits = Limits::default();
     match (args.slow_log, &file.slow_log) {
@@ -69,24 +79,61 @@ pub fn serve(args: Serve) -> Result<(), Failure> {
         durability,
         limits,
     };
+    let settings = settings(&file.set, &args.set)?;
+    let protocol = args.protocol.or(file.protocol).unwrap_or_else(|| PROTOCOL.to_owned());
+    let node = Process {
+        what: What::Node(options),
+        settings,
+        listen_http: args.listen_http.or(file.listen_http),
+        read_mode,
+        site: args.site.or(file.site),
+        log_json: args.log_json,
+        exit_with_stdin: args.exit_with_stdin,
+    };
+    protocols::with(&protocol, node)?
+}
+
+pub fn proxy(args: Proxy) -> Result<(), Failure> {
+    let file = match &args.config {
+        Some(path) => read(path)?,
+        None => File::default(),
+    };
+    let settings = settings(&file.set, &args.set)?;
+    let cluster = args.initial_cluster.or(file.initial_cluster).ok_or_else(|| required("initial-cluster"))?;
+    let options = ProxyOptions {
+        listen_resp: args.listen_resp.or(file.listen_resp).ok_or_else(|| required("listen-resp"))?,
+        initial_cluster: parse_cluster(&cluster).map_err(Failure::wrong)?,
+        cluster_id: None,
+        limits: Limits::default(),
+    };
+    let protocol = args.protocol.or(file.protocol).unwrap_or_else(|| PROTOCOL.to_owned());
+    let proxy = Process {
+        what: What::Proxy(options),
+        settings,
+        listen_http: args.listen_http.or(file.listen_http),
+        read_mode: ReadMode::default(),
+        site: None,
+        log_json: args.log_json,
+        exit_with_stdin: args.exit_with_stdin,
+    };
+    protocols::with(&protocol, proxy)?
+}
+
+fn required(flag: &str) -> Failure {
+    Failure::wrong(format!("--{flag} is missing, on the command line and in a --config file"))
+}
+
+fn settings(table: &BTreeMap<String, toml::Value>, set: &[String]) -> Result<Settings, Failure> {
     let mut settings = Settings::default();
-    for (key, value) in &file.set {
+    for (key, value) in table {
         let text = match value {
             toml::Value::String(text) => text.clone(),
             other => other.to_string(),
         };
         settings.put(key, &text);
     }
-    settings.put_all(&args.set).map_err(Failure::wrong)?;
-    let protocol = args.protocol.or(file.protocol).unwrap_or_else(|| "multipaxos".to_owned());
-    let node = Node {
-        options,
-        settings,
-        site: args.site.or(file.site),
-        log_json: args.log_json,
-        exit_with_stdin: args.exit_with_stdin,
-    };
-    protocols::with(&protocol, node)?
+    settings.put_all(set).map_err(Failure::wrong)?;
+    Ok(settings)
 }
 
 fn read(path: &Path) -> Result<File, Failure> {
@@ -95,19 +142,30 @@ fn read(path: &Path) -> Result<File, Failure> {
     toml::from_str(&text).map_err(|error| Failure::wrong(format!("--config {}: {error}", path.display())))
 }
 
-struct Node {
-    options: NodeOptions,
+enum What {
+    Node(NodeOptions),
+    Proxy(ProxyOptions),
+}
+
+struct Process {
+    what: What,
     settings: Settings,
+    listen_http: Option<String>,
+    read_mode: ReadMode,
     site: Option<String>,
     log_json: bool,
     exit_with_stdin: bool,
 }
 
-impl Visitor for Node {
+impl Visitor for Process {
     type Out = Result<(), Failure>;
 
     fn visit<P: Protocol>(self) -> Self::Out {
-        let config = NodeConfig::<P>::new(self.options, self.settings).map_err(Failure::wrong)?;
+        let config = match self.what {
+            What::Node(options) => NodeConfig::<P>::new(options, self.settings),
+            What::Proxy(options) => NodeConfig::<P>::proxy(options, self.settings),
+        };
+        let config = config.map_err(Failure::wrong)?;
         log_to_stderr(self.log_json);
         if let Some(site) = &self.site {
             tracing::info!(%site, "this node's site");
@@ -115,7 +173,8 @@ impl Visitor for Node {
         if self.exit_with_stdin {
             std::thread::spawn(stop_with_stdin);
         }
-        match quorate_node::serve(config, Resp::new(resp::Limits::default())) {
+        let limits = resp::Limits { read_mode: self.read_mode, ..resp::Limits::default() };
+        match run(config, limits, self.listen_http.as_deref()) {
             Ok(Exit::Drained { unfinished: 0 }) => Ok(()),
             Ok(Exit::Drained { unfinished }) => {
                 tracing::warn!(unfinished, "stopped with requests under way");
@@ -126,6 +185,21 @@ impl Visitor for Node {
             Err(error) => Err(Failure { code: code(&error), message: error.to_string() }),
         }
     }
+}
+
+fn run<P: Protocol>(
+    config: NodeConfig<P>,
+    limits: resp::Limits,
+    listen_http: Option<&str>,
+) -> Result<Exit, NodeError> {
+    let node = Node::bind(config)?;
+    if let Some(address) = listen_http {
+        let listener = quorate_node::listen("HTTP", address)?;
+        let address = http::serve(listener, node.monitor())
+            .map_err(|source| NodeError::System { what: "to serve HTTP", source })?;
+        tracing::info!(http = %address, "metrics and health are at http://{address}/metrics and /health");
+    }
+    node.run_until_signalled(Resp::new(limits))
 }
 
 /// What an operator must change before the next start is a matter of configuration; the rest has failed.

@@ -55,7 +55,7 @@ fn a_write_without_a_majority_is_slow_until_committed() {
     let threshold = format!("{THRESHOLD_MS}ms");
     // A patient election lets the leader lead while it hears nobody; a slow disk is not what this is about.
     let flags = ["--slow-log", &threshold, "--set", "election.timeout=2s", "--durability", "os"];
-    let mut cluster = Cluster::start_with(3, "multipaxos", &flags);
+    let mut cluster = Cluster::start_with(3, "multipaxos", |_| flags.map(str::to_owned).to_vec());
     // A session is open, and a leader known, at each of the proxies.
     for node in &cluster.nodes {
         let mut connection = Connection::open(&node.resp).unwrap();
@@ -108,7 +108,7 @@ fn a_write_without_a_majority_is_slow_until_committed() {
 
 #[test]
 fn a_write_seen_elsewhere_names_the_slot_that_the_leader_tells_more_of() {
-    let cluster = Cluster::start_with(3, "multipaxos", &["--slow-log", "1us"]);
+    let cluster = Cluster::start_with(3, "multipaxos", |_| ["--slow-log", "1us"].map(str::to_owned).to_vec());
     let leader = cluster.leader();
     let other = (leader + 1) % 3;
     let mut connection = Connection::open(&cluster.nodes[other].resp).unwrap();

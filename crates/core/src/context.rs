@@ -91,7 +91,12 @@ impl<'a, M: Machine> Context<'a, M> {
 
     /// Answers a client (proxies only).
     pub fn reply(&mut self, request: RequestId, outcome: Outcome) {
-        self.out.replies.push((request, outcome));
+        self.reply_at(request, outcome, 0);
+    }
+
+    /// The same, and tells by which slot a write was executed: a replica that has executed it shows the write.
+    pub fn reply_at(&mut self, request: RequestId, outcome: Outcome, slot: u64) {
+        self.out.replies.push(Answered { request, outcome, slot });
     }
 
     /// Wakes this machine after a while; replaces an earlier setting of the same timer.
@@ -150,6 +155,17 @@ pub struct Outgoing<T> {
     pub after: u64,
 }
 
+/// A request that has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// Which.
+    pub request: RequestId,
+    /// How.
+    pub outcome: Outcome,
+    /// Replicas that have executed this slot have executed it, if it was a write; 0 where slots say nothing of it.
+    pub slot: u64,
+}
+
 /// What a machine asked for. The driver keeps one per machine incarnation, drains the lists after each step (or
 /// batch of steps) and leaves `persisted` alone.
 #[derive(Debug)]
@@ -163,7 +179,7 @@ pub struct Outbox<M: Machine> {
     /// To set (`Some`) or forget (`None`), in order.
     pub timers: Vec<(M::Timer, Option<Time>)>,
     /// To hand to clients.
-    pub replies: Vec<(RequestId, Outcome)>,
+    pub replies: Vec<Answered>,
     /// What became true, if `observed`.
     pub facts: Vec<Fact>,
     /// Whether facts are wanted.

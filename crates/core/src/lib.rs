@@ -27,7 +27,7 @@ pub mod time;
 pub mod timers;
 pub mod wire;
 
-pub use context::{Context, Instant, Outbox, Outgoing, Recipients};
+pub use context::{Answered, Context, Instant, Outbox, Outgoing, Recipients};
 pub use fact::Fact;
 pub use id::{NodeId, NodeSet, ProcessId, ProxyId, RequestId};
 pub use machine::{

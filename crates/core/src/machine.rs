@@ -73,6 +73,9 @@ pub trait Replica: Machine {
     /// equal digests at every replica. Slow; for checkers.
     fn fingerprint(&self) -> (u64, u64);
 
+    /// The encoded reply to a read of the state that is here, however far behind the others it is.
+    fn read(&self, command: &Bytes) -> Bytes;
+
     /// For people and tools; `now` is the present on this process's clock.
     fn status(&self, now: Time) -> Status;
 }

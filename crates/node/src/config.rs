@@ -65,18 +65,43 @@ pub struct NodeOptions {
     pub limits: Limits,
 }
 
-/// Everything a node of one protocol needs; valid by construction.
+/// What an operator says of a process that runs a proxy alone.
+#[derive(Clone, Debug)]
+pub struct ProxyOptions {
+    /// `--listen-resp`: `HOST:PORT`.
+    pub listen_resp: String,
+    /// `--initial-cluster`: each member's peer address; see [`parse_cluster`].
+    pub initial_cluster: BTreeMap<NodeId, String>,
+    /// As at the nodes.
+    pub cluster_id: Option<u64>,
+    /// Bounds.
+    pub limits: Limits,
+}
+
+/// Everything a node of one protocol needs, or a process that runs a proxy alone; valid by construction.
 pub struct NodeConfig<P: Protocol> {
-    pub(crate) options: NodeOptions,
+    pub(crate) listen_resp: String,
+    pub(crate) members: BTreeMap<NodeId, String>,
+    pub(crate) limits: Limits,
     pub(crate) cluster: u64,
-    pub(crate) replica: <P::Replica as Machine>::Config,
+    /// What a replica needs, where there is one.
+    pub(crate) place: Option<Place<P>>,
     pub(crate) proxy: <P::Proxy as Machine>::Config,
     pub(crate) settings: Settings,
 }
 
+/// A replica's place in the world.
+pub(crate) struct Place<P: Protocol> {
+    pub(crate) node: NodeId,
+    pub(crate) listen_peer: String,
+    pub(crate) data_dir: PathBuf,
+    pub(crate) durability: Durability,
+    pub(crate) replica: <P::Replica as Machine>::Config,
+}
+
 impl<P: Protocol> NodeConfig<P> {
     /// Checks the options and configures the protocol. `settings` must hold nothing but the protocol's.
-    pub fn new(options: NodeOptions, mut settings: Settings) -> Result<Self, ConfigError> {
+    pub fn new(options: NodeOptions, settings: Settings) -> Result<Self, ConfigError> {
         let members = &options.initial_cluster;
         if !members.contains_key(&options.node) {
             let members: Vec<_> = members.keys().map(NodeId::to_string).collect();
@@ -85,22 +110,39 @@ impl<P: Protocol> NodeConfig<P> {
                 members: if members.is_empty() { "no members".to_owned() } else { members.join(", ") },
             });
         }
-        check_cluster(members)?;
-        for address in [&options.listen_peer, &options.listen_resp] {
-            check_address(address)?;
+        check_address(&options.listen_peer)?;
+        if options.durability == Durability::None && !P::CAPABILITIES.diskless {
+            return Err(ConfigError::NeedsDisk { protocol: P::NAME });
         }
+        let NodeOptions { node, listen_peer, listen_resp, initial_cluster, cluster_id, .. } = options;
+        let NodeOptions { data_dir, durability, limits, .. } = options;
+        let common = ProxyOptions { listen_resp, initial_cluster, cluster_id, limits };
+        let (mut config, replica) = Self::common(common, settings)?;
+        config.place = Some(Place { node, listen_peer, data_dir, durability, replica });
+        Ok(config)
+    }
+
+    /// The same for a process that runs a proxy alone.
+    pub fn proxy(options: ProxyOptions, settings: Settings) -> Result<Self, ConfigError> {
+        Ok(Self::common(options, settings)?.0)
+    }
+
+    fn common(
+        options: ProxyOptions,
+        mut settings: Settings,
+    ) -> Result<(Self, <P::Replica as Machine>::Config), ConfigError> {
+        let ProxyOptions { listen_resp, initial_cluster: members, cluster_id, limits } = options;
+        check_cluster(&members)?;
+        check_address(&listen_resp)?;
         let (min, max) = (P::CAPABILITIES.min_nodes, P::CAPABILITIES.max_nodes);
         if !(min..=max).contains(&members.len()) {
             return Err(ConfigError::GroupSize { protocol: P::NAME, min, max, found: members.len() });
         }
-        if options.durability == Durability::None && !P::CAPABILITIES.diskless {
-            return Err(ConfigError::NeedsDisk { protocol: P::NAME });
-        }
         let group = Group { members: members.keys().copied().collect() };
         let (replica, proxy): Configs<P> = P::configure(&group, &mut settings)?;
         settings.finish()?;
-        let cluster = options.cluster_id.unwrap_or_else(|| cluster_id(members));
-        Ok(NodeConfig { options, cluster, replica, proxy, settings })
+        let cluster = cluster_id.unwrap_or_else(|| self::cluster_id(&members));
+        Ok((NodeConfig { listen_resp, members, limits, cluster, place: None, proxy, settings }, replica))
     }
 
     /// What tells this cluster from others.

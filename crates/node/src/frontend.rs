@@ -1,6 +1,6 @@
 //! How a client protocol plugs into a node's event loop. `api` implements it; the loop knows no protocol.
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use quorate_core::{Outcome, Request, Status, Time};
 
 pub use crate::slow::{Described, SlowRequest};
@@ -28,6 +28,9 @@ pub trait Frontend {
         desk: &mut Desk<'_>,
     );
 
+    /// A command that reads next to nothing, to find out whether reads are served.
+    fn probe(&self) -> Bytes;
+
     /// A request under way, for people; asked only if it was slow.
     fn describe(&self, _session: &Self::Session, _ticket: Ticket) -> Described {
         Described::default()
@@ -41,6 +44,17 @@ pub trait Frontend {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
+/// A request on its way to the proxy.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// Which.
+    pub ticket: Ticket,
+    /// What.
+    pub request: Request,
+    /// Whether its outcome waits until this node's own state shows it.
+    pub shown: bool,
+}
+
 /// What the loop offers to a session during a call.
 pub struct Desk<'a> {
     /// The present.
@@ -50,7 +64,7 @@ pub struct Desk<'a> {
     /// Set to close the connection after the output is written.
     pub close: &'a mut bool,
     /// Requests to hand to the proxy, in order, with their tickets.
-    pub asked: &'a mut Vec<(Ticket, Request)>,
+    pub asked: &'a mut Vec<Asked>,
     /// How many requests of this session are under way, `asked` included.
     pub under_way: usize,
     /// How many may be.
@@ -68,12 +82,25 @@ impl Desk<'_> {
     /// Hands a request to the proxy.
     pub fn ask(&mut self, ticket: Ticket, request: Request) {
         self.under_way += 1;
-        self.asked.push((ticket, request));
+        self.asked.push(Asked { ticket, request, shown: false });
+    }
+
+    /// The same; the outcome comes no earlier than this node's own state shows it.
+    pub fn ask_shown(&mut self, ticket: Ticket, request: Request) {
+        self.under_way += 1;
+        self.asked.push(Asked { ticket, request, shown: true });
     }
 }
 
 /// What a client protocol may know of its node, for INFO, status and the like.
 pub trait NodeView {
+    /// The encoded reply to a read of this node's own state, however far behind it is. `None` if it has none, because
+    /// it runs a proxy alone.
+    fn read(&self, command: &Bytes) -> Option<Bytes>;
+    /// Whether it has such a state.
+    fn has_state(&self) -> bool;
+    /// The last slot that this node's own state shows.
+    fn applied(&self) -> u64;
     /// The replica's state.
     fn status(&self) -> Status;
     /// Facts in words, in order: name, value. For instance `("protocol", "multipaxos")`, `("clients", "3")`.

@@ -8,7 +8,7 @@ use mio::Waker;
 use quorate_core::{Encoder, Machine, Protocol, Random, Saved, Wire};
 use tracing::{error, info};
 
-use crate::config::NodeOptions;
+use crate::config::Place;
 use crate::error::NodeError;
 use crate::metrics::Metrics;
 use crate::storage::{self, Log, Options, Record, SEGMENT_BYTES};
@@ -41,7 +41,8 @@ pub(crate) struct Journal {
 impl Journal {
     /// Opens the log, and decodes what the replica had written.
     pub(crate) fn open<P: Protocol>(
-        options: &NodeOptions,
+        place: &Place<P>,
+        unsynced: usize,
         cluster: u64,
         waker: Arc<Waker>,
         metrics: Rc<Metrics>,
@@ -53,13 +54,13 @@ impl Journal {
             }
         };
         let options = Options {
-            directory: options.data_dir.clone(),
+            directory: place.data_dir.clone(),
             cluster,
-            node: options.node,
+            node: place.node,
             protocol: P::NAME,
-            durability: options.durability,
+            durability: place.durability,
             segment_bytes: SEGMENT_BYTES,
-            queue_bytes: options.limits.unsynced,
+            queue_bytes: unsynced,
         };
         let storage::Opened { restarted, snapshot, records, log } = storage::open(&options, Box::new(wake))?;
         let decode =
@@ -76,6 +77,12 @@ impl Journal {
             snapshotting: false,
         };
         Ok(Opened { journal, saved: Saved { restarted, snapshot, records } })
+    }
+
+    /// Of a process that keeps nothing.
+    pub(crate) fn none(metrics: Rc<Metrics>, random: Random) -> Result<Journal, NodeError> {
+        let log = Log::none().map_err(NodeError::LogFailed)?;
+        Ok(Journal { log, metrics, before: 0, last_snapshot: 0, patience: 1.0, random, snapshotting: false })
     }
 
     /// Hands over a batch, of which the last record is number `last`.
@@ -112,7 +119,7 @@ impl Journal {
 
     /// Begins a snapshot if the log has grown by `after` bytes since the last one, by that one's size, and a bit more.
     /// Everything persisted so far must have been handed over.
-    pub(crate) fn snapshot_if_due<R: Wire>(&mut self, after: u64, save: impl FnOnce() -> Saved<R>) {
+    pub(crate) fn snapshot_if_due<R: Wire>(&mut self, after: u64, save: impl FnOnce() -> Option<Saved<R>>) {
         let status = self.log.status();
         self.metrics.log_syncs_total.set(status.syncs);
         self.metrics.log_bytes.set(status.log_bytes);
@@ -126,8 +133,8 @@ impl Journal {
                 info!("a snapshot is written, and the log before it dropped");
             }
             None if status.log_bytes as f64 > after.max(self.last_snapshot) as f64 * self.patience => {
+                let Some(Saved { snapshot, records, .. }) = save() else { return };
                 self.snapshotting = true;
-                let Saved { snapshot, records, .. } = save();
                 info!(log_bytes = status.log_bytes, records = records.len(), "writing a snapshot");
                 self.log.checkpoint(snapshot, records.iter().map(encode));
             }

@@ -24,6 +24,7 @@ mod journal;
 pub mod limits;
 mod machines;
 pub mod metrics;
+pub mod monitor;
 pub mod node;
 mod quiet;
 mod signals;
@@ -32,10 +33,10 @@ pub mod storage;
 pub mod transport;
 mod view;
 
-pub use config::{Durability, NodeConfig, NodeOptions, cluster_id, parse_cluster};
+pub use config::{Durability, NodeConfig, NodeOptions, ProxyOptions, cluster_id, parse_cluster};
 pub use error::{ConfigError, Exit, NodeError};
 pub use limits::Limits;
-pub use node::{Listeners, Node, Stopper};
+pub use node::{Listeners, Node, Stopper, listen};
 
 use frontend::Frontend;
 use quorate_core::Protocol;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use quorate_core::{
-    Context, Instant, Machine, Mark, Message, NodeId, Outbox, Outcome, Outgoing, ProcessId, Protocol, Proxy,
+    Answered, Context, Instant, Machine, Mark, Message, NodeId, Outbox, Outgoing, ProcessId, Protocol, Proxy,
     ProxyId, Random, Recipients, Replica, Request, RequestId, Saved, Status, Time, Timers, Wire, WireError,
 };
 
@@ -72,11 +72,14 @@ impl<M: Machine> Host<M> {
     }
 }
 
+/// What a replica starts from.
+pub(crate) type Start<R> = (NodeId, <R as Machine>::Config, Saved<<R as Machine>::Record>);
+
 /// See the file comment.
 pub(crate) struct Machines<P: Protocol> {
-    node: NodeId,
     random: Random,
-    replica: Host<P::Replica>,
+    /// None in a process that runs a proxy alone.
+    replica: Option<Host<P::Replica>>,
     proxy: Host<P::Proxy>,
     /// Between the two, or to itself.
     local: VecDeque<(ProcessId, ProcessId, P::Message)>,
@@ -90,23 +93,22 @@ pub(crate) struct Machines<P: Protocol> {
     /// For the log, encoded, in order.
     pub(crate) records: Vec<Record>,
     /// For clients.
-    pub(crate) replies: Vec<(RequestId, Outcome)>,
+    pub(crate) replies: Vec<Answered>,
     /// What the proxy says of requests, and when.
     pub(crate) marks: Vec<(Mark, Time)>,
 }
 
 impl<P: Protocol> Machines<P> {
-    /// Starts both.
+    /// Starts both, or the proxy alone.
     pub(crate) fn new(
-        node: NodeId,
-        (replica, proxy): quorate_core::Configs<P>,
-        saved: Saved<<P::Replica as Machine>::Record>,
+        me: ProxyId,
+        proxy: <P::Proxy as Machine>::Config,
+        replica: Option<Start<P::Replica>>,
         mut random: Random,
     ) -> Self {
-        let replica = Host::new(node.into(), replica, saved, &mut random);
-        let proxy = Host::new(ProxyId::of(node).into(), proxy, Saved::nothing(), &mut random);
+        let replica = replica.map(|(node, config, saved)| Host::new(node.into(), config, saved, &mut random));
+        let proxy = Host::new(me.into(), proxy, Saved::nothing(), &mut random);
         let mut machines = Machines {
-            node,
             random,
             replica,
             proxy,
@@ -125,7 +127,10 @@ impl<P: Protocol> Machines<P> {
 
     /// Tells this log when slots reach their stages, and marks requests from now on.
     pub(crate) fn watch(&mut self, slow: Rc<Slow>) {
-        (self.replica.out.timed, self.proxy.out.timed) = (slow.is_on(), slow.is_on());
+        self.proxy.out.timed = slow.is_on();
+        if let Some(replica) = &mut self.replica {
+            replica.out.timed = slow.is_on();
+        }
         self.slow = slow;
     }
 
@@ -154,21 +159,26 @@ impl<P: Protocol> Machines<P> {
 
     /// The process is going to stop.
     pub(crate) fn drain(&mut self) {
-        self.replica.step(&mut self.random, |replica, cx| replica.on_drain(cx));
-        self.sort();
+        if let Some(replica) = &mut self.replica {
+            replica.step(&mut self.random, |replica, cx| replica.on_drain(cx));
+            self.sort();
+        }
     }
 
     /// Fires the timers that are due.
     pub(crate) fn fire(&mut self) {
         let now = clock::now();
-        self.replica.fire(now, &mut self.random);
+        if let Some(replica) = &mut self.replica {
+            replica.fire(now, &mut self.random);
+        }
         self.proxy.fire(now, &mut self.random);
         self.sort();
     }
 
     /// When the next timer is due.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        [self.replica.timers.next(), self.proxy.timers.next()].into_iter().flatten().min()
+        let replica = self.replica.as_ref().and_then(|replica| replica.timers.next());
+        [replica, self.proxy.timers.next()].into_iter().flatten().min()
     }
 
     /// Lets the messages go that waited for records up to this one.
@@ -177,7 +187,7 @@ impl<P: Protocol> Machines<P> {
         self.slow.on_durable(durable, clock::now);
         while self.held.front().is_some_and(|message| message.after <= durable) {
             let Some(message) = self.held.pop_front() else { return };
-            self.route(self.replica.me, message);
+            self.route(true, message);
         }
     }
 
@@ -194,10 +204,13 @@ impl<P: Protocol> Machines<P> {
                 self.sort();
             }
             if self.local.is_empty() {
-                self.replica.end_batch(&mut self.random);
+                if let Some(replica) = &mut self.replica {
+                    replica.end_batch(&mut self.random);
+                }
                 self.sort();
             }
-            if self.local.is_empty() && !self.proxy.stirred && !self.replica.stirred {
+            let stirred = self.proxy.stirred || self.replica.as_ref().is_some_and(|replica| replica.stirred);
+            if self.local.is_empty() && !stirred {
                 return true;
             }
         }
@@ -206,7 +219,7 @@ impl<P: Protocol> Machines<P> {
 
     /// Records persisted since the start.
     pub(crate) fn persisted(&self) -> u64 {
-        self.replica.out.persisted
+        self.replica.as_ref().map_or(0, |replica| replica.out.persisted)
     }
 
     /// Whether [`release`](Self::release) would let something go.
@@ -219,18 +232,41 @@ impl<P: Protocol> Machines<P> {
         self.held.len()
     }
 
-    pub(crate) fn save(&self) -> Saved<<P::Replica as Machine>::Record> {
-        self.replica.machine.save()
+    /// What a snapshot is made of, where there is a replica.
+    pub(crate) fn save(&self) -> Option<Saved<<P::Replica as Machine>::Record>> {
+        self.replica.as_ref().map(|replica| replica.machine.save())
+    }
+
+    pub(crate) fn has_replica(&self) -> bool {
+        self.replica.is_some()
+    }
+
+    /// A read of the replica's state as it is, if there is a replica.
+    pub(crate) fn read(&self, command: &Bytes) -> Option<Bytes> {
+        self.replica.as_ref().map(|replica| replica.machine.read(command))
     }
 
     pub(crate) fn status(&self) -> Status {
-        self.replica.machine.status(clock::now())
+        match &self.replica {
+            Some(replica) => replica.machine.status(clock::now()),
+            None => Status {
+                role: "proxy",
+                leader: None,
+                ballot: "-".to_owned(),
+                committed: 0,
+                applied: 0,
+                lease: false,
+                peers: Vec::new(),
+            },
+        }
     }
 
     fn deliver(&mut self, from: ProcessId, to: ProcessId, message: P::Message) {
         match to {
             ProcessId::Replica(_) => {
-                self.replica.step(&mut self.random, |replica, cx| replica.on_message(from, message, cx));
+                if let Some(replica) = &mut self.replica {
+                    replica.step(&mut self.random, |replica, cx| replica.on_message(from, message, cx));
+                }
             }
             ProcessId::Proxy(_) => {
                 self.proxy.step(&mut self.random, |proxy, cx| proxy.on_message(from, message, cx));
@@ -240,42 +276,51 @@ impl<P: Protocol> Machines<P> {
 
     /// Sorts what the machines asked for.
     fn sort(&mut self) {
-        self.records.extend(self.replica.out.records.drain(..).map(|record| encode(&record)));
-        let mut messages = std::mem::take(&mut self.replica.out.messages);
-        for message in messages.drain(..) {
-            if message.after <= self.durable {
-                self.route(self.replica.me, message);
-            } else {
-                self.held.push_back(message);
+        if let Some(replica) = &mut self.replica {
+            if !replica.out.marks.is_empty() {
+                let Host { out, at, .. } = replica;
+                self.slow.on_marks(&mut out.marks, *at, out.persisted, clock::now);
+            }
+            self.records.extend(replica.out.records.drain(..).map(|record| encode(&record)));
+            assert!(replica.out.replies.is_empty(), "only proxies answer clients");
+            let mut messages = std::mem::take(&mut replica.out.messages);
+            for message in messages.drain(..) {
+                if message.after <= self.durable {
+                    self.route(true, message);
+                } else {
+                    self.held.push_back(message);
+                }
+            }
+            if let Some(replica) = &mut self.replica {
+                replica.out.messages = messages;
             }
         }
-        self.replica.out.messages = messages;
         let mut messages = std::mem::take(&mut self.proxy.out.messages);
         for message in messages.drain(..) {
             // A proxy keeps nothing on disk.
-            self.route(self.proxy.me, message);
+            self.route(false, message);
         }
         self.proxy.out.messages = messages;
         self.replies.append(&mut self.proxy.out.replies);
-        if !self.replica.out.marks.is_empty() {
-            let Host { out, at, .. } = &mut self.replica;
-            self.slow.on_marks(&mut out.marks, *at, out.persisted, clock::now);
-        }
         let at = self.proxy.at;
         self.marks.extend(self.proxy.out.marks.drain(..).map(|mark| (mark, at)));
-        assert!(self.replica.out.replies.is_empty(), "only proxies answer clients");
     }
 
-    fn route(&mut self, from: ProcessId, Outgoing { to, message, .. }: Outgoing<P::Message>) {
+    fn route(&mut self, from_replica: bool, Outgoing { to, message, .. }: Outgoing<P::Message>) {
+        let node = self.replica.as_ref().and_then(|replica| replica.me.replica());
+        let from = if from_replica { node.map(ProcessId::Replica) } else { None };
+        let from = from.unwrap_or(self.proxy.me);
         let (here, there) = match to {
             Recipients::One(process) if self.is_here(process) => (Some(process), None),
             Recipients::One(_) => (None, Some(to)),
-            Recipients::Replicas(nodes) if nodes.contains(self.node) => {
-                let others = nodes.without(self.node);
-                let there = (!others.is_empty()).then_some(Recipients::Replicas(others));
-                (Some(ProcessId::Replica(self.node)), there)
-            }
-            Recipients::Replicas(_) => (None, Some(to)),
+            Recipients::Replicas(nodes) => match node.filter(|node| nodes.contains(*node)) {
+                Some(node) => {
+                    let others = nodes.without(node);
+                    let there = (!others.is_empty()).then_some(Recipients::Replicas(others));
+                    (Some(ProcessId::Replica(node)), there)
+                }
+                None => (None, Some(to)),
+            },
         };
         match (here, there) {
             (Some(here), Some(there)) => {
@@ -289,7 +334,7 @@ impl<P: Protocol> Machines<P> {
     }
 
     fn is_here(&self, process: ProcessId) -> bool {
-        process == self.replica.me || process == self.proxy.me
+        process == self.proxy.me || self.replica.as_ref().is_some_and(|replica| process == replica.me)
     }
 }
 
@@ -297,18 +342,18 @@ impl<P: Protocol> Machines<P> {
 mod tests {
     use std::time::Duration;
 
-    use quorate_core::{Access, Failure};
+    use quorate_core::{Access, Failure, Outcome};
 
     use super::*;
     use crate::toy::{Message as Say, Toy};
 
     fn machines() -> Machines<Toy> {
         let node = NodeId::new(1).unwrap();
-        Machines::new(node, ((), ()), Saved::nothing(), Random::new(1))
+        Machines::new(ProxyId::of(node), (), Some((node, (), Saved::nothing())), Random::new(1))
     }
 
     fn ask(machines: &mut Machines<Toy>, id: u64, command: &'static str) {
-        let (from, to) = (ProcessId::Proxy(ProxyId(1 << 40)), ProcessId::Replica(machines.node));
+        let (from, to) = (ProcessId::Proxy(ProxyId(1 << 40)), ProcessId::Replica(NodeId::new(1).unwrap()));
         let say = Say::Ask { id, command: Bytes::from_static(command.as_bytes()) };
         assert_eq!(machines.on_message(from, to, say.to_bytes()), Ok("Ask"));
         assert!(machines.settle());
@@ -353,7 +398,8 @@ mod tests {
     fn what_the_two_say_to_each_other_stays_here() {
         let mut machines = machines();
         request(&mut machines, 7, "1 say hello", Duration::MAX);
-        assert_eq!(machines.replies, [(RequestId(7), Outcome::Done(Bytes::from_static(b"hello")))]);
+        let done = |request, outcome| Answered { request: RequestId(request), outcome, slot: 0 };
+        assert_eq!(machines.replies, [done(7, Outcome::Done(Bytes::from_static(b"hello")))]);
         request(&mut machines, 8, "2 say hello", Duration::MAX);
         assert_eq!(answered(&mut machines), [8], "another node's replica is not here");
     }
@@ -368,13 +414,14 @@ mod tests {
         let mut machines = self::machines();
         request(&mut machines, 9, "1 never", Duration::ZERO);
         machines.fire();
-        assert_eq!(machines.replies, [(RequestId(9), Outcome::Failed(Failure::TimedOut))]);
+        let (request, outcome) = (RequestId(9), Outcome::Failed(Failure::TimedOut));
+        assert_eq!(machines.replies, [Answered { request, outcome, slot: 0 }]);
     }
 
     #[test]
     fn bytes_that_are_no_message_are_refused() {
         let mut machines = machines();
-        let (from, to) = (ProcessId::Proxy(ProxyId(1 << 40)), ProcessId::Replica(machines.node));
+        let (from, to) = (ProcessId::Proxy(ProxyId(1 << 40)), ProcessId::Replica(NodeId::new(1).unwrap()));
         assert!(machines.on_message(from, to, Bytes::from_static(b"\xff")).is_err());
     }
 }

@@ -12,23 +12,25 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use mio::{Events, Poll, Token, Waker};
-use quorate_core::{ProcessId, Protocol, Random, Request, RequestId, Status, Time};
+use quorate_core::{ProcessId, Protocol, ProxyId, Random, Request, RequestId, Status, Time};
 use tracing::{error, info, warn};
 
 use crate::clients::Clients;
 use crate::clock;
-use crate::config::NodeConfig;
+use crate::config::{NodeConfig, Place};
 use crate::error::{Exit, NodeError};
 use crate::frontend::Frontend;
+use crate::frontend::NodeView;
 use crate::journal::Journal;
 use crate::limits::{LOCAL_ROUNDS, Limits, READ_AT_ONCE};
 use crate::machines::Machines;
 use crate::metrics::Metrics;
+use crate::monitor::{self, Monitor, Report};
 use crate::quiet::Quiet;
 use crate::signals::Watch;
 use crate::slow::Slow;
 use crate::transport::handshake::{self, Identity};
-use crate::transport::{Start, Tokens, Transport};
+use crate::transport::{self, Tokens, Transport};
 use crate::view::{Constants, View};
 
 const WAKER: Token = Token(0);
@@ -45,19 +47,25 @@ const HOUSEKEEPING: Duration = Duration::from_millis(250);
 /// The two sockets a node listens on.
 #[derive(Debug)]
 pub struct Listeners {
-    peer: TcpListener,
+    /// None for a process that runs a proxy alone.
+    peer: Option<TcpListener>,
     resp: TcpListener,
 }
 
 impl Listeners {
     /// Binds both addresses, `HOST:PORT` each; port 0 takes any free one.
     pub fn bind(listen_peer: &str, listen_resp: &str) -> Result<Listeners, NodeError> {
-        Ok(Listeners { peer: listen("peers", listen_peer)?, resp: listen("clients", listen_resp)? })
+        Ok(Listeners { peer: Some(listen("peers", listen_peer)?), ..Listeners::bind_clients(listen_resp)? })
     }
 
-    /// Where peers connect.
-    pub fn peer_address(&self) -> io::Result<SocketAddr> {
-        self.peer.local_addr()
+    /// Binds the clients' address only.
+    pub fn bind_clients(listen_resp: &str) -> Result<Listeners, NodeError> {
+        Ok(Listeners { peer: None, resp: listen("clients", listen_resp)? })
+    }
+
+    /// Where peers connect, if they do.
+    pub fn peer_address(&self) -> io::Result<Option<SocketAddr>> {
+        self.peer.as_ref().map(TcpListener::local_addr).transpose()
     }
 
     /// Where clients connect.
@@ -66,7 +74,8 @@ impl Listeners {
     }
 }
 
-fn listen(what: &'static str, address: &str) -> Result<TcpListener, NodeError> {
+/// Binds an address, `HOST:PORT`; port 0 takes any free one. `what` is who will connect, for errors.
+pub fn listen(what: &'static str, address: &str) -> Result<TcpListener, NodeError> {
     let failed = |source| NodeError::Listen { what, address: address.to_owned(), source };
     let mut found = address.to_socket_addrs().map_err(|source| NodeError::Resolve {
         what,
@@ -110,12 +119,17 @@ pub struct Node<P: Protocol> {
     listeners: Listeners,
     poll: Poll,
     stopper: Stopper,
+    monitor: Monitor,
+    desk: monitor::Desk,
 }
 
 impl<P: Protocol> Node<P> {
     /// Binds the configured addresses.
     pub fn bind(config: NodeConfig<P>) -> Result<Node<P>, NodeError> {
-        let listeners = Listeners::bind(&config.options.listen_peer, &config.options.listen_resp)?;
+        let listeners = match &config.place {
+            Some(place) => Listeners::bind(&place.listen_peer, &config.listen_resp)?,
+            None => Listeners::bind_clients(&config.listen_resp)?,
+        };
         Node::new(config, listeners)
     }
 
@@ -124,8 +138,10 @@ impl<P: Protocol> Node<P> {
         let poll = Poll::new().map_err(|source| NodeError::System { what: "an event queue", source })?;
         let waker = Waker::new(poll.registry(), WAKER)
             .map_err(|source| NodeError::System { what: "an event", source })?;
-        let stopper = Stopper { asked: Arc::default(), waker: Arc::new(waker) };
-        Ok(Node { config, listeners, poll, stopper })
+        let waker = Arc::new(waker);
+        let (monitor, desk) = monitor::new(waker.clone());
+        let stopper = Stopper { asked: Arc::default(), waker };
+        Ok(Node { config, listeners, poll, stopper, monitor, desk })
     }
 
     /// What stops it.
@@ -133,10 +149,15 @@ impl<P: Protocol> Node<P> {
         self.stopper.clone()
     }
 
+    /// What asks it, from other threads.
+    pub fn monitor(&self) -> Monitor {
+        self.monitor.clone()
+    }
+
     /// Recovers, then serves until it is stopped or fails.
     pub fn run<F: Frontend>(self, frontend: F) -> Result<Exit, NodeError> {
-        let Node { config, listeners, poll, stopper } = self;
-        Loop::start(config, listeners, poll, stopper, frontend)?.run()
+        let Node { config, listeners, poll, stopper, desk, .. } = self;
+        Loop::start(config, listeners, poll, stopper, desk, frontend)?.run()
     }
 
     /// As [`run`](Self::run); SIGTERM and SIGINT ask it to stop.
@@ -159,6 +180,7 @@ struct Loop<P: Protocol, F: Frontend> {
     journal: Journal,
     scratch: Vec<u8>,
     ready: Vec<(RequestId, Request)>,
+    desk: monitor::Desk,
     quiet: Quiet,
     housekeeping: Time,
     shown: Option<Status>,
@@ -172,73 +194,106 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
         listeners: Listeners,
         poll: Poll,
         stopper: Stopper,
+        desk: monitor::Desk,
         frontend: F,
     ) -> Result<Self, NodeError> {
-        let NodeConfig { options, cluster, replica, proxy, settings } = config;
+        let NodeConfig { members, limits, cluster, place, proxy, settings, .. } = config;
         let system = |what| move |source| NodeError::System { what, source };
         let seed = || getrandom::u64().map_err(|error| system("random numbers")(io::Error::other(error)));
         let incarnation = seed()?;
         let mut random = Random::new(seed()?);
         let metrics = Rc::new(Metrics::default());
         let started = clock::now();
-        let opened =
-            Journal::open::<P>(&options, cluster, stopper.waker.clone(), metrics.clone(), random.fork())?;
-        let (recovered, restarted) = (opened.saved.records.len(), opened.saved.restarted);
-        let mut machines = Machines::new(options.node, (replica, proxy), opened.saved, random.fork());
-        let slow = Rc::new(Slow::new(options.limits.slow));
-        machines.watch(slow.clone());
-
         let addresses = listeners.peer_address().and_then(|peer| Ok((peer, listeners.resp_address()?)));
         let (peer_address, resp_address) = addresses.map_err(system("a socket's address"))?;
-        let members: Vec<_> =
-            options.initial_cluster.iter().map(|(node, address)| format!("{node}={address}")).collect();
+        let named: Vec<_> = members.iter().map(|(node, address)| format!("{node}={address}")).collect();
         let settings_in_force: Vec<_> =
             settings.effective().iter().map(|(key, value)| format!("{key}={value}")).collect();
-        let facts = vec![
+        let mut facts = vec![
             ("protocol", P::NAME.to_owned()),
             ("version", env!("CARGO_PKG_VERSION").to_owned()),
-            ("node_id", options.node.to_string()),
             ("cluster_id", format!("{cluster:016x}")),
-            ("members", members.join(",")),
-            ("peer_address", peer_address.to_string()),
+            ("members", named.join(",")),
             ("resp_address", resp_address.to_string()),
-            ("data_dir", options.data_dir.display().to_string()),
-            ("durability", options.durability.to_string()),
             ("settings", settings_in_force.join(" ")),
             ("incarnation", format!("{incarnation:016x}")),
             ("process_id", std::process::id().to_string()),
         ];
-        info!(
-            node = %options.node,
-            protocol = P::NAME,
-            version = env!("CARGO_PKG_VERSION"),
-            cluster = format!("{cluster:016x}"),
-            members = members.join(","),
-            peer = %peer_address,
-            resp = %resp_address,
-            data_dir = %options.data_dir.display(),
-            durability = %options.durability,
-            settings = settings_in_force.join(" "),
-            restarted,
-            records = recovered,
-            recovery_ms = clock::now().since(started).as_millis() as u64,
-            "node {} serves clients on {resp_address} and peers on {peer_address}",
-            options.node
-        );
+        let (me, journal, mut machines);
+        let others = members.len() - usize::from(place.is_some());
+        match place {
+            Some(place) => {
+                let opened = Journal::open::<P>(
+                    &place,
+                    limits.unsynced,
+                    cluster,
+                    stopper.waker.clone(),
+                    metrics.clone(),
+                    random.fork(),
+                )?;
+                let Place { node, data_dir, durability, replica, .. } = place;
+                let (recovered, restarted) = (opened.saved.records.len(), opened.saved.restarted);
+                let saved = Some((node, replica, opened.saved));
+                machines = Machines::new(ProxyId::of(node), proxy, saved, random.fork());
+                journal = opened.journal;
+                me = ProcessId::Replica(node);
+                let peer_address = peer_address.map_or_else(String::new, |address| address.to_string());
+                info!(
+                    %node,
+                    protocol = P::NAME,
+                    version = env!("CARGO_PKG_VERSION"),
+                    cluster = format!("{cluster:016x}"),
+                    members = named.join(","),
+                    peer = peer_address,
+                    resp = %resp_address,
+                    data_dir = %data_dir.display(),
+                    %durability,
+                    settings = settings_in_force.join(" "),
+                    restarted,
+                    records = recovered,
+                    recovery_ms = clock::now().since(started).as_millis() as u64,
+                    "node {node} serves clients on {resp_address} and peers on {peer_address}",
+                );
+                facts.extend([
+                    ("node_id", node.to_string()),
+                    ("peer_address", peer_address),
+                    ("data_dir", data_dir.display().to_string()),
+                    ("durability", durability.to_string()),
+                ]);
+            }
+            None => {
+                // Those up to the highest node's are the nodes' own.
+                let id = ProxyId(incarnation | 1 << 63);
+                machines = Machines::new(id, proxy, None, random.fork());
+                journal = Journal::none(metrics.clone(), random.fork())?;
+                me = id.into();
+                info!(
+                    proxy = format!("{:x}", id.0),
+                    protocol = P::NAME,
+                    version = env!("CARGO_PKG_VERSION"),
+                    cluster = format!("{cluster:016x}"),
+                    members = named.join(","),
+                    resp = %resp_address,
+                    settings = settings_in_force.join(" "),
+                    "a proxy serves clients on {resp_address}",
+                );
+            }
+        }
 
+        let slow = Rc::new(Slow::new(limits.slow));
+        machines.watch(slow.clone());
         let registry = || poll.registry().try_clone().map_err(system("an event queue"));
-        let me = ProcessId::Replica(options.node);
-        let transport = Transport::new(Start {
-            me: options.node,
+        let transport = Transport::new(transport::Start {
+            me,
             identity: Identity::new(cluster, me, incarnation, P::NAME, &settings),
-            members: options.initial_cluster,
-            limits: options.limits.clone(),
+            members,
+            limits: limits.clone(),
             metrics: metrics.clone(),
             registry: registry()?,
             tokens: Tokens { listener: PEER_LISTENER, links: LINK, inbound: INBOUND },
             random: random.fork(),
             waker: stopper.waker.clone(),
-            listener: mio::net::TcpListener::from_std(listeners.peer),
+            listener: listeners.peer.map(mio::net::TcpListener::from_std),
         })
         .map_err(system("to watch the peers' socket"))?;
         let mut clients = Clients::new(
@@ -247,7 +302,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
             RESP_LISTENER,
             CLIENT,
             registry()?,
-            options.limits.clone(),
+            limits.clone(),
             metrics.clone(),
         )
         .map_err(system("to watch the clients' socket"))?;
@@ -255,15 +310,16 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
         Ok(Loop {
             poll,
             stopper,
-            limits: options.limits,
-            constants: Constants { facts, started, metrics: metrics.clone(), slow },
+            limits,
+            constants: Constants { facts, started, others, metrics: metrics.clone(), slow },
             metrics,
             machines,
             transport,
             clients,
-            journal: opened.journal,
+            journal,
             scratch: vec![0; READ_AT_ONCE],
             ready: Vec::new(),
+            desk,
             quiet: Quiet::default(),
             housekeeping: Time::ZERO,
             shown: None,
@@ -344,6 +400,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
             self.read(now);
         }
         self.machines.fire();
+        self.look_around(now);
         let at_rest = self.settle()?;
         self.transport.flush(now);
         self.clients.flush();
@@ -394,6 +451,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
     /// transport, and again for what comes of that. False if the machines have more to say to each other.
     fn step(&mut self) -> bool {
         let mut at_rest = false;
+        // Outcomes wait for the replica to execute more, which it may just have done.
         while !at_rest || !self.ready.is_empty() || !self.machines.replies.is_empty() {
             if !self.ready.is_empty() {
                 self.metrics.requests_total.add(self.ready.len() as u64);
@@ -405,6 +463,10 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
             }
             self.clients.on_marks(&mut self.machines.marks);
             let mut replies = std::mem::take(&mut self.machines.replies);
+            if self.desk.is_reading() && !replies.is_empty() {
+                let trouble = self.trouble();
+                self.desk.sift(&mut replies, trouble);
+            }
             let view = View { machines: &self.machines, constants: &self.constants };
             self.clients.deliver(&mut replies, &view, &mut self.ready);
             self.machines.replies = replies;
@@ -414,6 +476,33 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
             at_rest = true;
         }
         true
+    }
+
+    /// Answers those who watch.
+    fn look_around(&mut self, now: Time) {
+        if self.drain_until.is_some() {
+            return self.desk.refuse();
+        }
+        let view = View { machines: &self.machines, constants: &self.constants };
+        let report =
+            || Report { samples: self.metrics.samples(), status: view.status(), facts: view.facts() };
+        self.ready.extend(self.desk.take(report, || self.clients.probe(), now));
+    }
+
+    /// Why a read was not served, as far as this node can tell.
+    fn trouble(&self) -> String {
+        let status = self.machines.status();
+        let (up, others) = (self.metrics.peers_up.get(), self.constants.others);
+        let reached = format!("{up} of the {others} other members can be reached");
+        if !self.takes_input() {
+            return "the disk is slower than what comes in".to_owned();
+        }
+        match status.leader {
+            Some(leader) => {
+                format!("node {leader} leads, as far as is known here, but does not answer; {reached}")
+            }
+            None => format!("nobody leads, as far as is known here; {reached}"),
+        }
     }
 
     /// Whether there is room for what input may cause.

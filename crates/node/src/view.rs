@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use bytes::Bytes;
 use quorate_core::{Protocol, Status};
 
 use crate::clock;
@@ -14,6 +15,8 @@ use crate::slow::{Slow, SlowRequest};
 #[derive(Debug)]
 pub(crate) struct Constants {
     pub(crate) facts: Vec<(&'static str, String)>,
+    /// How many members there are apart from this one.
+    pub(crate) others: usize,
     pub(crate) started: quorate_core::Time,
     pub(crate) metrics: Rc<Metrics>,
     pub(crate) slow: Rc<Slow>,
@@ -26,6 +29,18 @@ pub(crate) struct View<'a, P: Protocol> {
 }
 
 impl<P: Protocol> NodeView for View<'_, P> {
+    fn read(&self, command: &Bytes) -> Option<Bytes> {
+        self.machines.read(command)
+    }
+
+    fn has_state(&self) -> bool {
+        self.machines.has_replica()
+    }
+
+    fn applied(&self) -> u64 {
+        self.machines.status().applied
+    }
+
     fn status(&self) -> Status {
         self.machines.status()
     }

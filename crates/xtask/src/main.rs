@@ -1,6 +1,7 @@
-//! Chores of the repository: `cargo xtask ci`, `cargo xtask tidy`.
+//! Chores of the repository: `cargo xtask ci`, `cargo xtask tidy`, `cargo xtask compare`.
 
 mod ci;
+mod compare;
 mod tidy;
 
 use std::path::Path;
@@ -10,10 +11,12 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["ci"] => ci::ci(),
+        ["compare", ..] => compare::compare(&arguments[1..]),
         ["tidy"] => show(tidy::check(root())),
         _ => {
             eprintln!("usage: cargo xtask ci       everything the gate runs");
             eprintln!("       cargo xtask tidy     the style that no compiler checks");
+            eprintln!("       cargo xtask compare  Quorate beside Redis, etcd and a bare replicator");
             ExitCode::from(2)
         }
     }

@@ -26,14 +26,53 @@ mod session;
 mod shape;
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use bytes::BytesMut;
-use quorate_core::Outcome;
+use bytes::{Bytes, BytesMut};
+use quorate_core::{Outcome, Wire};
 use quorate_node::frontend::{Described, Desk, Frontend, Ticket};
+
+use quorate_store::Command;
 
 use cursors::Cursors;
 pub use session::Session;
+
+/// Where the reads of a connection are served, and so what they may miss. Writes are the same in all modes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReadMode {
+    /// They see every write that was acknowledged anywhere before they were asked.
+    #[default]
+    Linearizable,
+    /// From this node's own state, in the order of the connection: a read sees the connection's own writes, and never
+    /// less than a read before it. Waits for no other node; writes are acknowledged when this node shows them.
+    Sequential,
+    /// From this node's own state as it is.
+    Local,
+}
+
+impl ReadMode {
+    const ALL: [ReadMode; 3] = [ReadMode::Linearizable, ReadMode::Sequential, ReadMode::Local];
+}
+
+impl fmt::Display for ReadMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ReadMode::Linearizable => "linearizable",
+            ReadMode::Sequential => "sequential",
+            ReadMode::Local => "local",
+        })
+    }
+}
+
+impl FromStr for ReadMode {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = ReadMode::ALL.into_iter().find(|mode| text.eq_ignore_ascii_case(&mode.to_string()));
+        found.ok_or_else(|| "read modes are linearizable, sequential and local".to_owned())
+    }
+}
 
 /// Bounds on what a client may ask. Sizes are in bytes.
 #[derive(Clone, Debug)]
@@ -52,6 +91,8 @@ pub struct Limits {
     pub early_replies: usize,
     /// How long a command may wait for a majority.
     pub timeout: Duration,
+    /// Where the reads of a new connection are served.
+    pub read_mode: ReadMode,
 }
 
 impl Default for Limits {
@@ -64,6 +105,7 @@ impl Default for Limits {
             replies: 1 << 20,
             early_replies: 128 << 20,
             timeout: Duration::from_secs(5),
+            read_mode: ReadMode::default(),
         }
     }
 }
@@ -106,7 +148,7 @@ impl Frontend for Resp {
 
     fn open(&mut self, connection: u64, _desk: &mut Desk<'_>) -> Session {
         self.clients.insert(connection, Client { opened: (self.clock)(), ..Client::default() });
-        Session::new(connection)
+        Session::new(connection, self.limits.read_mode)
     }
 
     fn on_input(&mut self, session: &mut Session, input: &mut BytesMut, desk: &mut Desk<'_>) {
@@ -115,6 +157,10 @@ impl Frontend for Resp {
 
     fn on_outcome(&mut self, session: &mut Session, ticket: Ticket, outcome: Outcome, desk: &mut Desk<'_>) {
         session.on_outcome(ticket, outcome, self, desk);
+    }
+
+    fn probe(&self) -> Bytes {
+        Command::Get { key: Bytes::new() }.to_bytes()
     }
 
     fn describe(&self, session: &Session, ticket: Ticket) -> Described {

@@ -15,7 +15,7 @@ use super::commands::{Call, Fault, Spec, Step, find, named};
 use super::reply::Writer;
 use super::request::{Args, Parser, Refusal, Taken, Word};
 use super::shape::{Shape, Surroundings};
-use super::{Limits, Resp};
+use super::{Limits, ReadMode, Resp};
 
 /// What is remembered of one connection.
 #[derive(Debug)]
@@ -38,6 +38,8 @@ pub(super) struct State {
     pub(super) connection: u64,
     /// Whether it has asked for RESP3.
     pub(super) resp3: bool,
+    /// Where its reads are served.
+    pub(super) read_mode: ReadMode,
     /// What was queued since MULTI.
     pub(super) queue: Option<Queue>,
     /// What the next EXEC depends on.
@@ -146,10 +148,10 @@ struct Ask {
 }
 
 impl Session {
-    pub(super) fn new(connection: u64) -> Session {
+    pub(super) fn new(connection: u64, read_mode: ReadMode) -> Session {
         Session {
             parser: Parser::default(),
-            state: State { connection, resp3: false, queue: None, watch: Watch::default() },
+            state: State { connection, resp3: false, read_mode, queue: None, watch: Watch::default() },
             replies: Replies::default(),
             held: None,
             stopped: false,
@@ -212,20 +214,9 @@ impl Session {
         desk: &mut Desk<'_>,
     ) {
         self.replies.arrive(ticket, outcome);
-        while let Some((ask, outcome)) = self.replies.pop() {
-            if let Shape::Watch { keys, watch } = &ask.shape {
-                self.state.watch.found(*watch, keys.clone(), &outcome);
-            }
-            let mut writer = Writer { out: desk.output, resp3: ask.resp3 };
-            let mut around = Surroundings {
-                cursors: &mut shared.cursors,
-                clock: shared.clock,
-                timeout: shared.limits.timeout,
-            };
-            ask.shape.outcome(outcome, ask.access, &mut writer, &mut around);
-            desk.output.extend_from_slice(&ask.after);
-        }
+        self.send_replies(shared, desk);
         if self.state.watch.pending == 0
+            && (self.replies.asks.is_empty() || self.state.read_mode != ReadMode::Sequential)
             && let Some((frame, words)) = self.held.take()
         {
             self.serve(&frame, &words, shared, desk);
@@ -239,6 +230,23 @@ impl Session {
             call_again(desk);
         }
         self.close_if_done(desk);
+    }
+
+    /// Writes the replies of those that have ended, up to the first that has not.
+    fn send_replies(&mut self, shared: &mut Resp, desk: &mut Desk<'_>) {
+        while let Some((ask, outcome)) = self.replies.pop() {
+            if let Shape::Watch { keys, watch } = &ask.shape {
+                self.state.watch.found(*watch, keys.clone(), &outcome);
+            }
+            let mut writer = Writer { out: desk.output, resp3: ask.resp3 };
+            let mut around = Surroundings {
+                cursors: &mut shared.cursors,
+                clock: shared.clock,
+                timeout: shared.limits.timeout,
+            };
+            ask.shape.outcome(outcome, ask.access, &mut writer, &mut around);
+            desk.output.extend_from_slice(&ask.after);
+        }
     }
 
     fn may_read(&self, limits: &Limits, desk: &Desk<'_>) -> bool {
@@ -276,7 +284,10 @@ impl Session {
         if self.state.queue.is_some() && !is_immediate(spec) {
             return self.enqueue(spec, &args, words, &shared.limits, desk);
         }
-        if spec.name == EXEC && self.state.watch.pending > 0 {
+        let comes_after_writes = self.state.read_mode == ReadMode::Sequential
+            && !self.replies.asks.is_empty()
+            && (spec.name == EXEC || spec.flags.contains(&"readonly"));
+        if comes_after_writes || spec.name == EXEC && self.state.watch.pending > 0 {
             self.held = Some((Bytes::copy_from_slice(frame), words.to_vec()));
             return;
         }
@@ -291,7 +302,7 @@ impl Session {
         self.replies.note(written);
         match step {
             Ok(Step::Ask(command, shape)) => {
-                self.ask(spec.name, &command, shape, args.size(), &shared.limits, desk);
+                self.ask(spec.name, &command, shape, args.size(), shared, desk);
             }
             Ok(Step::Close) => self.closing = true,
             Ok(Step::Answered) | Err(_) => {}
@@ -304,17 +315,33 @@ impl Session {
         command: &Command,
         shape: Shape,
         size: usize,
-        limits: &Limits,
+        shared: &mut Resp,
         desk: &mut Desk<'_>,
     ) {
         let access = if command.is_read_only() { Access::Read } else { Access::Write };
         // Large values keep their own buffers until the end: only small commands need room at once.
         let mut encoder = Encoder::with_capacity(size.min(4096) + 32);
         command.encode(&mut encoder);
-        let deadline = desk.now + limits.timeout;
+        let command = encoder.into_bytes();
+        let mode = self.state.read_mode;
+        // What WATCH finds must be what EXEC will compare it with.
+        if access == Access::Read
+            && mode != ReadMode::Linearizable
+            && !matches!(shape, Shape::Watch { .. })
+            && let Some(reply) = desk.node.read(&command)
+        {
+            let ticket = self.replies.push(name, shape, access, self.state.resp3);
+            self.replies.arrive(ticket, Outcome::Done(reply));
+            return self.send_replies(shared, desk);
+        }
+        let deadline = desk.now + shared.limits.timeout;
         let stream = self.state.connection;
         let ticket = self.replies.push(name, shape, access, self.state.resp3);
-        desk.ask(ticket, Request { stream, command: encoder.into_bytes(), access, deadline });
+        let request = Request { stream, command, access, deadline };
+        match mode {
+            ReadMode::Sequential => desk.ask_shown(ticket, request),
+            ReadMode::Linearizable | ReadMode::Local => desk.ask(ticket, request),
+        }
     }
 
     fn enqueue(

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use quorate_api::resp::{Limits, Resp, Session};
 use quorate_core::{Access, Failure, NodeId, Outcome, PeerStatus, Request, Status, Time, Wall, Wire};
 use quorate_node::frontend::{Described, Desk, Frontend, NodeView, SlowRequest, Ticket};
@@ -37,6 +37,15 @@ pub struct Connection {
 struct View;
 
 impl NodeView for View {
+    fn read(&self, _: &Bytes) -> Option<Bytes> {
+        None
+    }
+    fn has_state(&self) -> bool {
+        false
+    }
+    fn applied(&self) -> u64 {
+        9
+    }
     fn status(&self) -> Status {
         let peer = PeerStatus { node: NodeId::new(2).unwrap(), lag: 3, heard_ms: Some(4) };
         Status {
@@ -157,7 +166,7 @@ impl Node {
         if desk.is_full() && !connection.input.is_empty() {
             connection.backlog = true;
         }
-        connection.asked.extend(asked);
+        connection.asked.extend(asked.into_iter().map(|asked| (asked.ticket, asked.request)));
     }
 }
 

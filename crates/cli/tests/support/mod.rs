@@ -1,6 +1,6 @@
 //! A cluster of real processes, and clients that speak RESP to it over real sockets.
 
-#![allow(dead_code, reason = "each file of tests uses a part of it")]
+#![allow(dead_code, reason = "each test file uses its part of this")]
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -29,11 +29,11 @@ pub struct Node {
 impl Cluster {
     /// Starts `count` nodes of a protocol and waits until each serves.
     pub fn start(count: usize, protocol: &str) -> Cluster {
-        Cluster::start_with(count, protocol, &[])
+        Cluster::start_with(count, protocol, |_| Vec::new())
     }
 
-    /// The same with further flags.
-    pub fn start_with(count: usize, protocol: &str, flags: &[&str]) -> Cluster {
+    /// The same with further flags for each node, by its index.
+    pub fn start_with(count: usize, protocol: &str, flags: impl Fn(usize) -> Vec<String>) -> Cluster {
         let dir = tempfile::tempdir().expect("a temporary directory");
         // All at once, so that they differ; then free for the nodes.
         let listeners: Vec<_> = (0..2 * count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
@@ -49,7 +49,7 @@ impl Cluster {
                 ["--listen-peer", &peers[index], "--listen-resp", &resps[index]].map(str::to_owned).to_vec(),
                 ["--initial-cluster", &cluster.join(","), "--protocol", protocol].map(str::to_owned).to_vec(),
                 ["--data-dir".to_owned(), data.display().to_string()].to_vec(),
-                flags.iter().map(|flag| (*flag).to_owned()).collect(),
+                flags(index),
             ];
             let log = dir.path().join(format!("node-{id}.log"));
             Node { resp: resps[index].clone(), args: args.concat(), log, child: None }
@@ -58,6 +58,13 @@ impl Cluster {
         cluster.nodes.iter_mut().for_each(Node::start);
         cluster.nodes.iter().for_each(|node| node.wait_until_serving());
         cluster
+    }
+
+    /// What `--initial-cluster` was.
+    pub fn members(&self) -> &str {
+        let args = &self.nodes[0].args;
+        let flag = args.iter().position(|arg| arg == "--initial-cluster").expect("every node has it");
+        &args[flag + 1]
     }
 
     /// Which node says that it leads, once one does.

@@ -12,14 +12,15 @@ use std::io::{self, ErrorKind};
 use std::rc::Rc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use mio::net::TcpListener;
 use mio::{Interest, Registry, Token};
-use quorate_core::{Failure, Mark, Outcome, Request, RequestId, Time};
+use quorate_core::{Answered, Failure, Mark, Outcome, Request, RequestId, Time};
 use slab::Slab;
 use tracing::warn;
 
 use crate::clock;
-use crate::frontend::{Desk, Frontend, NodeView, Ticket};
+use crate::frontend::{Asked, Desk, Frontend, NodeView};
 use crate::limits::{ACCEPTS_PER_TURN, Limits};
 use crate::metrics::Metrics;
 use crate::quiet::Quiet;
@@ -27,6 +28,9 @@ use crate::slow::{Described, Slow, Times};
 use crate::transport::socket::tune;
 use connection::{Connection, Read};
 use requests::{Requests, Waiting};
+
+/// How long an outcome waits until this node's own state shows it.
+const UNSHOWN: Duration = Duration::from_secs(5);
 
 /// After the system refused to accept (no descriptors, usually).
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
@@ -47,8 +51,10 @@ pub(crate) struct Clients<F: Frontend> {
     to_serve: Vec<usize>,
     to_write: Vec<usize>,
     quiet: Quiet,
+    asked: Vec<Asked>,
+    /// Outcomes that this node's own state does not show yet, and when they are given up.
+    unshown: Vec<(Time, Answered)>,
     slow: Rc<Slow>,
-    asked: Vec<(Ticket, Request)>,
     /// When the present turn began.
     now: Time,
     draining: bool,
@@ -85,9 +91,15 @@ impl<F: Frontend> Clients<F> {
             quiet: Quiet::default(),
             slow: Rc::new(Slow::new(None)),
             asked: Vec::new(),
+            unshown: Vec::new(),
             now: Time::ZERO,
             draining: false,
         })
+    }
+
+    /// A command that reads next to nothing.
+    pub(crate) fn probe(&self) -> Bytes {
+        self.frontend.probe()
     }
 
     /// Tells this log of requests that end.
@@ -119,7 +131,7 @@ impl<F: Frontend> Clients<F> {
 
     /// When [`accept`](Self::accept) is needed if nothing happens.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        self.accept_at
+        self.accept_at.into_iter().chain(self.unshown.first().map(|(until, _)| *until)).min()
     }
 
     /// Whether clients wait to be served that no event will announce.
@@ -241,12 +253,38 @@ impl<F: Frontend> Clients<F> {
     /// Brings outcomes to those who wait for them.
     pub(crate) fn deliver(
         &mut self,
-        outcomes: &mut Vec<(RequestId, Outcome)>,
+        outcomes: &mut Vec<Answered>,
         node: &dyn NodeView,
         ready: &mut Vec<(RequestId, Request)>,
     ) {
+        if !self.unshown.is_empty() {
+            // Those that waited came first.
+            let (shown, now) = (node.applied(), self.now);
+            let over = |(until, answered): &mut (Time, Answered)| answered.slot <= shown || *until <= now;
+            let due: Vec<_> = self.unshown.extract_if(.., over).collect();
+            outcomes.splice(
+                0..0,
+                due.into_iter().map(|(_, mut answered)| {
+                    if answered.slot > shown {
+                        // It happened, but whoever asked is to see it here, and would not.
+                        answered.outcome = Outcome::Failed(Failure::TimedOut);
+                    }
+                    Answered { slot: 0, ..answered }
+                }),
+            );
+        }
         let now = if self.slow.is_on() && !outcomes.is_empty() { clock::now() } else { Time::ZERO };
-        for (id, outcome) in outcomes.drain(..) {
+        let mut shown = None;
+        for answered in outcomes.drain(..) {
+            let id = answered.request;
+            if answered.slot > 0
+                && self.requests.get(id).is_some_and(|waiting| waiting.shown)
+                && answered.slot > *shown.get_or_insert_with(|| node.applied())
+            {
+                self.unshown.push((self.now + UNSHOWN, answered));
+                continue;
+            }
+            let outcome = answered.outcome;
             let Some(waiting) = self.requests.remove(id) else { continue };
             self.slow.on_outcome(&waiting.times, &outcome, (now, clock::wall), || self.describe(&waiting));
             match outcome {
@@ -340,9 +378,9 @@ impl<F: Frontend> Clients<F> {
         };
         call(&mut self.frontend, &mut connection.session, &mut connection.input, &mut desk);
         let mut refused = Vec::new();
-        for (ticket, request) in self.asked.drain(..) {
+        for Asked { ticket, request, shown } in self.asked.drain(..) {
             let times = Times::new(self.now, request.access);
-            match self.requests.insert(index, connection.number, ticket, times) {
+            match self.requests.insert(index, connection.number, ticket, (shown, times)) {
                 Some(id) => {
                     connection.under_way += 1;
                     ready.push((id, request));

@@ -25,6 +25,8 @@ pub(super) struct Waiting {
     pub(super) index: usize,
     pub(super) connection: u64,
     pub(super) ticket: Ticket,
+    /// Whether the outcome waits until this node's own state shows it.
+    pub(super) shown: bool,
     pub(super) times: Times,
 }
 
@@ -47,15 +49,20 @@ impl Requests {
         index: usize,
         connection: u64,
         ticket: Ticket,
-        times: Times,
+        (shown, times): (bool, Times),
     ) -> Option<RequestId> {
         if self.waiting.len() >= self.limit {
             return None;
         }
         self.count += 1;
         let id = RequestId((self.count << PLACE_BITS) | self.waiting.vacant_key() as u64);
-        self.waiting.insert(Waiting { id, index, connection, ticket, times });
+        self.waiting.insert(Waiting { id, index, connection, ticket, shown, times });
         Some(id)
+    }
+
+    /// Who waits for a request; `None` if it has ended.
+    pub(super) fn get(&self, id: RequestId) -> Option<&Waiting> {
+        self.waiting.get(place(id)).filter(|waiting| waiting.id == id)
     }
 
     /// Notes what the proxy says of a request, if it is under way.
@@ -69,11 +76,8 @@ impl Requests {
 
     /// The request has ended; `None` if it had before.
     pub(super) fn remove(&mut self, id: RequestId) -> Option<Waiting> {
-        let place = place(id);
-        if self.waiting.get(place)?.id != id {
-            return None;
-        }
-        Some(self.waiting.remove(place))
+        self.get(id)?;
+        Some(self.waiting.remove(place(id)))
     }
 }
 
@@ -90,7 +94,7 @@ mod tests {
     #[test]
     fn an_id_names_one_request_and_never_another() {
         let mut requests = Requests::new(3);
-        let times = Times::new(Time::ZERO, Access::Read);
+        let times = (false, Times::new(Time::ZERO, Access::Read));
         let mut ids: Vec<_> = (0..3).map(|t| requests.insert(7, 1, Ticket(t), times).unwrap()).collect();
         assert_eq!(requests.insert(7, 1, Ticket(3), times), None, "the bound holds");
         assert_eq!(requests.remove(ids[1]).map(|waiting| waiting.ticket), Some(Ticket(1)));

@@ -47,19 +47,20 @@ impl Pool {
         Ok(())
     }
 
-    /// Makes one of them the segment `index`: durable when it returns. `None` if none fits.
+    /// Makes one of them the segment `index`: durable when it returns. `None` if none is large enough.
     pub(super) fn recycle(
         &self,
         dir: &Dir,
         identity: u64,
         index: u64,
-        capacity: u64,
+        least: u64,
     ) -> Result<Option<Segment>, Failure> {
         loop {
             let Some(old) = self.lock().pop_front() else { return Ok(None) };
             let old = name(old);
             let file = dir.open(&old)?;
-            if file.len()? != capacity {
+            let capacity = file.len()?;
+            if capacity < least {
                 dir.remove(&old)?;
                 continue;
             }

@@ -27,7 +27,7 @@ const GROUP: u64 = 16 << 20;
 pub(super) struct Mode {
     /// Whether groups are synced, or only written.
     pub(super) sync: bool,
-    /// Bytes of a new segment.
+    /// Bytes of a new segment, or fewer: each is made twice as large as the one before until then.
     pub(super) segment_bytes: u64,
     /// How many segments are made ahead.
     pub(super) spares: usize,
@@ -182,7 +182,10 @@ impl Writer {
         if self.spares.len() >= self.mode.spares || self.coming.is_some() {
             return Ok(());
         }
-        let (dir, identity, capacity) = (self.dir.clone(), self.identity, self.mode.segment_bytes);
+        // Zeros cost the disk as much as a log does: a node that writes little makes few.
+        let last = self.spares.back().unwrap_or(&self.segment).capacity;
+        let (dir, identity, capacity) =
+            (self.dir.clone(), self.identity, (2 * last).min(self.mode.segment_bytes));
         let index = self.segment.index + 1 + self.spares.len() as u64;
         let pool = self.pool.clone();
         let make = move |pace: &Background| match pool.recycle(&dir, identity, index, capacity)? {

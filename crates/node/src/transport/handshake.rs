@@ -84,6 +84,11 @@ impl Identity {
         }
     }
 
+    /// Whether this process runs a proxy alone.
+    pub fn is_standalone(&self) -> bool {
+        node_of(self.hello.me).is_none()
+    }
+
     /// How this process presents itself to another.
     pub fn hello(&self, expected: ProcessId) -> Hello {
         Hello { expected, ..self.hello.clone() }
@@ -92,7 +97,7 @@ impl Identity {
     /// What keeps the two from speaking, in words from this side; `None` if nothing does.
     pub fn difference(&self, other: &Hello) -> Option<String> {
         let mine = &self.hello;
-        let standalone = matches!(other.me, ProcessId::Proxy(proxy) if proxy.host().is_none());
+        let standalone = node_of(other.me).is_none();
         if other.expected != mine.me {
             return Some(format!(
                 "it looks for {}, but this is {}: check the addresses in --initial-cluster",

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use bytes::{Bytes, BytesMut};
 use mio::net::TcpStream;
-use quorate_core::{NodeId, ProcessId, Time};
+use quorate_core::{ProcessId, Time};
 
 use super::frame::{self, Frame};
 use super::handshake::{self, Answer, Hello, name, node_of};
@@ -70,6 +70,12 @@ impl Inbound {
         }
     }
 
+    /// A connection to a member that a standalone proxy dialed: it speaks and listens on it. `input` came with the answer
+    /// to its greeting.
+    pub(super) fn dialed(stream: TcpStream, address: SocketAddr, stage: Stage, input: BytesMut) -> Inbound {
+        Inbound { stage, input, readable: true, ..Inbound::new(stream, address, Time::ZERO) }
+    }
+
     /// Notes an event.
     pub(super) fn on_ready(&mut self, readable: bool, writable: bool, closed: bool) {
         self.readable |= readable || closed;
@@ -101,7 +107,7 @@ impl Inbound {
     /// Reads as much as one turn may, and gives whole frames to `sink` (whose error says why a payload is refused).
     pub(super) fn read(
         &mut self,
-        me: NodeId,
+        me: ProcessId,
         limit: usize,
         scratch: &mut [u8],
         metrics: &Metrics,
@@ -150,7 +156,7 @@ impl Inbound {
 
     fn consume(
         &mut self,
-        me: NodeId,
+        me: ProcessId,
         limit: usize,
         metrics: &Metrics,
         sink: &mut impl FnMut(Frame) -> Result<(), String>,
@@ -207,7 +213,7 @@ impl Inbound {
 }
 
 /// A process speaks only for itself, and only to who is here.
-fn check_ends(frame: &Frame, peer: ProcessId, me: NodeId) -> Result<(), String> {
+fn check_ends(frame: &Frame, peer: ProcessId, me: ProcessId) -> Result<(), String> {
     let own = match node_of(peer) {
         Some(node) => node_of(frame.from) == Some(node),
         None => frame.from == peer,
@@ -215,8 +221,12 @@ fn check_ends(frame: &Frame, peer: ProcessId, me: NodeId) -> Result<(), String> 
     if !own {
         return Err(format!("{} spoke for {}", name(peer), name(frame.from)));
     }
-    if node_of(frame.to) != Some(me) {
-        return Err(format!("a message for {} came to node {me}", name(frame.to)));
+    let here = match node_of(me) {
+        Some(node) => node_of(frame.to) == Some(node),
+        None => frame.to == me,
+    };
+    if !here {
+        return Err(format!("a message for {} came to {}", name(frame.to), name(me)));
     }
     Ok(())
 }
@@ -224,7 +234,7 @@ fn check_ends(frame: &Frame, peer: ProcessId, me: NodeId) -> Result<(), String> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quorate_core::ProxyId;
+    use quorate_core::{NodeId, ProxyId};
 
     #[test]
     fn a_process_speaks_only_for_itself_and_only_to_who_is_here() {
@@ -245,7 +255,7 @@ mod tests {
             (standalone, r2, r1, false),
         ] {
             let frame = Frame { from, to, payload: Bytes::new() };
-            assert_eq!(check_ends(&frame, peer, node(1)).is_ok(), allowed, "{peer} as {from} to {to}");
+            assert_eq!(check_ends(&frame, peer, node(1).into()).is_ok(), allowed, "{peer} as {from} to {to}");
         }
     }
 }

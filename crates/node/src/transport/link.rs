@@ -36,10 +36,34 @@ pub(super) struct Link {
 
 #[derive(Debug)]
 enum State {
-    Waiting { until: Time },
+    Waiting {
+        until: Time,
+    },
     Resolving,
-    Greeting { stream: TcpStream, hello: SendQueue, input: BytesMut, until: Time },
-    Up { stream: TcpStream, queue: SendQueue, writable: bool, since: Time },
+    Greeting {
+        stream: TcpStream,
+        hello: SendQueue,
+        input: BytesMut,
+        until: Time,
+    },
+    Up {
+        stream: TcpStream,
+        queue: SendQueue,
+        writable: bool,
+        since: Time,
+    },
+    /// A standalone proxy's: the connection is used in both directions, and lies with the incoming ones.
+    Lent {
+        since: Time,
+    },
+}
+
+/// A connection that a standalone proxy has made.
+pub(super) struct Made {
+    pub(super) node: NodeId,
+    pub(super) stream: TcpStream,
+    pub(super) incarnation: u64,
+    pub(super) input: BytesMut,
 }
 
 /// What a link needs from around it.
@@ -49,6 +73,8 @@ pub(super) struct Around<'a> {
     pub(super) limits: &'a Limits,
     pub(super) metrics: &'a Metrics,
     pub(super) random: &'a mut Random,
+    /// For connections that are used in both directions.
+    pub(super) made: &'a mut Vec<Made>,
     pub(super) now: Time,
 }
 
@@ -59,7 +85,14 @@ impl Link {
     }
 
     pub(super) fn is_up(&self) -> bool {
-        matches!(self.state, State::Up { .. })
+        matches!(self.state, State::Up { .. } | State::Lent { .. })
+    }
+
+    /// The connection that was lent has ended.
+    pub(super) fn on_end(&mut self, why: &str, around: &mut Around<'_>) {
+        if let State::Lent { .. } = self.state {
+            self.fail(why, around);
+        }
     }
 
     /// The queue, while there is a connection that takes messages.
@@ -82,7 +115,7 @@ impl Link {
     pub(super) fn deadline(&self) -> Option<Time> {
         match self.state {
             State::Waiting { until } | State::Greeting { until, .. } => Some(until),
-            State::Resolving | State::Up { .. } => None,
+            State::Resolving | State::Up { .. } | State::Lent { .. } => None,
         }
     }
 
@@ -142,7 +175,7 @@ impl Link {
     /// The socket is ready for something.
     pub(super) fn on_ready(&mut self, writable_now: bool, scratch: &mut [u8], around: &mut Around<'_>) {
         match &mut self.state {
-            State::Waiting { .. } | State::Resolving => {}
+            State::Waiting { .. } | State::Resolving | State::Lent { .. } => {}
             State::Greeting { .. } => self.greet(scratch, around),
             State::Up { stream, writable, .. } => {
                 *writable |= writable_now;
@@ -200,13 +233,21 @@ impl Link {
         if let Some(difference) = around.identity.difference(&other) {
             return self.refuse(&difference, around);
         }
-        let State::Greeting { stream, .. } =
+        let State::Greeting { mut stream, input, .. } =
             std::mem::replace(&mut self.state, State::Waiting { until: around.now })
         else {
             unreachable!("an answer is read only while greeting");
         };
         info!(peer = %self.node, address = %self.address, "connected to node {}", self.node);
         around.metrics.peer_connects_total.one();
+        if around.identity.is_standalone() {
+            if let Err(error) = around.registry.deregister(&mut stream) {
+                return self.fail(&error.to_string(), around);
+            }
+            self.state = State::Lent { since: around.now };
+            around.made.push(Made { node: self.node, stream, incarnation: other.incarnation, input });
+            return;
+        }
         self.state = State::Up { stream, queue: SendQueue::default(), writable: true, since: around.now };
     }
 
@@ -231,7 +272,7 @@ impl Link {
 
     /// The connection is lost or was none: wait longer each time, then try again.
     fn fail(&mut self, why: &str, around: &mut Around<'_>) {
-        if let State::Up { since, .. } = self.state
+        if let State::Up { since, .. } | State::Lent { since } = self.state
             && around.now.since(since) >= STABLE
         {
             self.failures = 0;

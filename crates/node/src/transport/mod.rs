@@ -42,7 +42,7 @@ use crate::quiet::Quiet;
 use frame::{Encoded, Frame};
 use handshake::{Answer, Hello, Identity, name, node_of};
 use inbound::{Inbound, Read, Stage};
-use link::{Around, Link};
+use link::{Around, Link, Made};
 use queue::SendQueue;
 use resolve::Resolver;
 
@@ -51,7 +51,7 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// All connections between this node and other processes.
 pub(crate) struct Transport {
-    me: NodeId,
+    me: ProcessId,
     identity: Identity,
     limits: Limits,
     metrics: Rc<Metrics>,
@@ -61,7 +61,8 @@ pub(crate) struct Transport {
     quiet: Quiet,
     resolver: Resolver,
     links: BTreeMap<NodeId, Link>,
-    listener: TcpListener,
+    /// None in a process that runs a proxy alone.
+    listener: Option<TcpListener>,
     /// When to accept; none while nobody is waiting.
     accept_at: Option<Time>,
     inbound: Slab<Inbound>,
@@ -71,6 +72,7 @@ pub(crate) struct Transport {
     proxies: usize,
     to_read: Vec<usize>,
     to_write: Vec<usize>,
+    made: Vec<Made>,
 }
 
 /// The tokens under which the transport's sockets are registered.
@@ -86,7 +88,7 @@ pub(crate) struct Tokens {
 
 /// What the transport starts from.
 pub(crate) struct Start {
-    pub(crate) me: NodeId,
+    pub(crate) me: ProcessId,
     pub(crate) identity: Identity,
     pub(crate) members: BTreeMap<NodeId, String>,
     pub(crate) limits: Limits,
@@ -95,7 +97,7 @@ pub(crate) struct Start {
     pub(crate) tokens: Tokens,
     pub(crate) random: Random,
     pub(crate) waker: Arc<Waker>,
-    pub(crate) listener: TcpListener,
+    pub(crate) listener: Option<TcpListener>,
 }
 
 impl Transport {
@@ -103,10 +105,13 @@ impl Transport {
     pub(crate) fn new(start: Start) -> std::io::Result<Transport> {
         let Start { me, identity, members, limits, metrics, registry, tokens, random, waker, mut listener } =
             start;
-        registry.register(&mut listener, tokens.listener, Interest::READABLE)?;
-        let links = members.into_iter().filter(|&(node, _)| node != me).map(|(node, address)| {
-            (node, Link::new(node, address, Token(tokens.links + usize::from(node.get()))))
-        });
+        if let Some(listener) = &mut listener {
+            registry.register(listener, tokens.listener, Interest::READABLE)?;
+        }
+        let links =
+            members.into_iter().filter(|&(node, _)| ProcessId::Replica(node) != me).map(|(node, address)| {
+                (node, Link::new(node, address, Token(tokens.links + usize::from(node.get()))))
+            });
         metrics.peer_output_limit.set(limits.peer_output as u64);
         Ok(Transport {
             me,
@@ -127,6 +132,7 @@ impl Transport {
             proxies: 0,
             to_read: Vec::new(),
             to_write: Vec::new(),
+            made: Vec::new(),
         })
     }
 
@@ -139,6 +145,9 @@ impl Transport {
     pub(crate) fn on_link(&mut self, node: u8, writable: bool, scratch: &mut [u8], now: Time) {
         if let Some(node) = NodeId::new(node.into()) {
             self.with_link(node, now, |link, around| link.on_ready(writable, scratch, around));
+            for made in std::mem::take(&mut self.made) {
+                self.take_in(made, now);
+            }
         }
     }
 
@@ -197,9 +206,11 @@ impl Transport {
         let mut encoded: Option<Encoded> = None;
         for process in to.iter() {
             let queue = match node_of(process) {
-                Some(node) if node == self.me => continue,
-                Some(node) => self.links.get_mut(&node).and_then(Link::queue),
-                None => match self.known.get(&process) {
+                Some(node) if ProcessId::Replica(node) == self.me => continue,
+                Some(node) if !self.identity.is_standalone() => {
+                    self.links.get_mut(&node).and_then(Link::queue)
+                }
+                _ => match self.known.get(&process) {
                     Some(&index) => {
                         let inbound = &mut self.inbound[index];
                         if !inbound.dirty {
@@ -298,6 +309,7 @@ impl Transport {
             limits: &self.limits,
             metrics: &self.metrics,
             random: &mut self.random,
+            made: &mut self.made,
             now,
         };
         (&mut self.links, around)
@@ -322,10 +334,33 @@ impl Transport {
         self.with_link(node, now, |link, around| link.dial(found, around));
     }
 
+    /// A standalone proxy's connection to a member: from here on as one that the member dialed.
+    fn take_in(&mut self, made: Made, now: Time) {
+        let Made { node, mut stream, incarnation, input } = made;
+        let index = self.inbound.vacant_key();
+        let token = Token(self.tokens.inbound + index);
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        let registered =
+            self.registry.register(&mut stream, token, interest).and_then(|()| stream.peer_addr());
+        let address = match registered {
+            Ok(address) => address,
+            Err(error) => {
+                return self.with_link(node, now, |link, around| link.on_end(&error.to_string(), around));
+            }
+        };
+        let peer = ProcessId::Replica(node);
+        let mut inbound = Inbound::dialed(stream, address, Stage::Known { peer, incarnation }, input);
+        inbound.listed = true;
+        self.to_read.push(index);
+        self.inbound.insert(inbound);
+        self.known.insert(peer, index);
+    }
+
     fn accept(&mut self, now: Time) {
         self.accept_at = Some(now);
         for _ in 0..ACCEPTS_PER_TURN {
-            let (mut stream, address) = match self.listener.accept() {
+            let Some(listener) = &self.listener else { return };
+            let (mut stream, address) = match listener.accept() {
                 Ok(accepted) => accepted,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.accept_at = None;
@@ -408,7 +443,13 @@ impl Transport {
         }
         match hello.me {
             ProcessId::Replica(node) if !self.links.contains_key(&node) => {
-                let members: Vec<_> = self.links.keys().chain([&self.me]).map(NodeId::to_string).collect();
+                let members: Vec<_> = self
+                    .links
+                    .keys()
+                    .copied()
+                    .chain(self.me.replica())
+                    .map(|node| node.to_string())
+                    .collect();
                 return Some(format!(
                     "it is not in --initial-cluster here, which has {}",
                     members.join(", ")
@@ -443,7 +484,9 @@ impl Transport {
                     self.proxies -= 1;
                 }
                 let why = why.unwrap_or_else(|| "it closed the connection".to_owned());
-                if node_of(peer).is_some() {
+                if let Some(node) = node_of(peer).filter(|_| self.identity.is_standalone()) {
+                    self.with_link(node, now, |link, around| link.on_end(&why, around));
+                } else if node_of(peer).is_some() {
                     info!(address = %inbound.address, "{} has disconnected: {why}", name(peer));
                 }
             }

@@ -42,7 +42,7 @@ impl Running {
             let own = directory.insert(TempDir::new().unwrap());
             options.data_dir = own.path().to_owned();
         }
-        let (peer, resp) = (listeners.peer_address().unwrap(), listeners.resp_address().unwrap());
+        let (peer, resp) = (listeners.peer_address().unwrap().unwrap(), listeners.resp_address().unwrap());
         let config = NodeConfig::<Toy>::new(options, Settings::default()).unwrap();
         let node = Node::new(config, listeners).unwrap();
         let stopper = node.stopper();
@@ -107,7 +107,7 @@ pub fn cluster(nodes: u64, limits: &Limits) -> Vec<Running> {
 
 pub fn members(listeners: &[Listeners]) -> BTreeMap<NodeId, String> {
     let address = |(index, listeners): (usize, &Listeners)| {
-        (id(index as u64 + 1), listeners.peer_address().unwrap().to_string())
+        (id(index as u64 + 1), listeners.peer_address().unwrap().unwrap().to_string())
     };
     listeners.iter().enumerate().map(address).collect()
 }

@@ -54,7 +54,7 @@ fn asked_twice_a_node_stops_at_once() {
 #[test]
 fn an_address_that_is_taken_is_named_with_what_to_do() {
     let first = listeners();
-    let taken = first.peer_address().unwrap().to_string();
+    let taken = first.peer_address().unwrap().unwrap().to_string();
     let Err(error @ NodeError::Listen { .. }) = Listeners::bind(&taken, "127.0.0.1:0") else {
         panic!("bound twice");
     };

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use quorate_core::{Access, Outcome, Request};
 use quorate_node::frontend::{Desk, Frontend, Ticket};
 
@@ -30,6 +30,10 @@ impl Session {
 }
 
 impl Frontend for Lines {
+    fn probe(&self) -> Bytes {
+        Bytes::from_static(b"1 say probe")
+    }
+
     type Session = Session;
 
     fn open(&mut self, _: u64, _: &mut Desk<'_>) -> Session {

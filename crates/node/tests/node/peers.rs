@@ -270,7 +270,7 @@ fn a_restarted_member_is_reached_again() {
     let both = [listeners(), listeners()];
     let members = members(&both);
     let [one, two] = both;
-    let peer = two.peer_address().unwrap().to_string();
+    let peer = two.peer_address().unwrap().unwrap().to_string();
     let one = Running::start(options(1, members.clone(), Limits::default()), one);
     let two = Running::start(options(2, members.clone(), Limits::default()), two);
     let mut client = one.client();

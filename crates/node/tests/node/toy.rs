@@ -99,6 +99,9 @@ impl Machine for Replica {
 }
 
 impl quorate_core::Replica for Replica {
+    fn read(&self, command: &Bytes) -> Bytes {
+        command.clone()
+    }
     fn save(&self) -> Saved<Bytes> {
         Saved { restarted: true, snapshot: None, records: self.kept.clone() }
     }

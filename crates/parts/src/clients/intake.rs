@@ -159,7 +159,9 @@ impl Intake {
         if answer.session != session && !answer.writes.is_empty() {
             let (session, writes) = (answer.session, std::mem::take(&mut answer.writes));
             let slots = std::mem::take(&mut answer.slots);
-            let message = Message::Answer { nonce: route.1, session, writes, slots, reads: Vec::new() };
+            // What is executed by then is filled in when it leaves.
+            let message =
+                Message::Answer { nonce: route.1, session, applied: 0, writes, slots, reads: Vec::new() };
             self.notices.push((route.0, message));
         }
         answer.session = session;
@@ -177,9 +179,15 @@ impl Intake {
             self.admitted.retain(|session, _| state.sessions().next(*session).is_some());
         }
         let mut out = std::mem::take(&mut self.notices);
+        let now = state.applied();
+        for (_, message) in &mut out {
+            if let Message::Answer { applied, .. } = message {
+                *applied = now;
+            }
+        }
         while let Some(((proxy, nonce), answer)) = self.answers.pop_first() {
             let Answer { session, writes, slots, reads } = answer;
-            out.push((proxy, Message::Answer { nonce, session, writes, slots, reads }));
+            out.push((proxy, Message::Answer { nonce, session, applied: now, writes, slots, reads }));
         }
         out
     }

@@ -17,6 +17,8 @@ pub enum Message {
         /// The session that the writes belong to: a late answer to an earlier one must not be taken for an answer to
         /// the same number of this one.
         session: u64,
+        /// What the leader has executed, these writes included.
+        applied: u64,
         /// Replies to writes, by their number in the session.
         writes: Vec<(u64, Bytes)>,
         /// Where the writes were executed: a slot, and how many of `writes` from the last one on; slot 0 if nobody
@@ -75,7 +77,7 @@ impl Ask {
 wire_struct!(Ask { nonce, session, open, low, writes, reads });
 wire_enum!(Message {
     1 => Ask(ask),
-    2 => Answer { nonce, session, writes, slots, reads },
+    2 => Answer { nonce, session, applied, writes, slots, reads },
     3 => Opened { nonce, session },
     4 => Expired { nonce, session },
     5 => Leader { nonce, leader },

@@ -136,8 +136,12 @@ impl<M: Embeds> LeaderProxy<M> {
     }
 
     fn finish(&mut self, id: RequestId, outcome: Outcome, cx: &mut Context<'_, Self>) {
+        self.finish_at(id, outcome, 0, cx);
+    }
+
+    fn finish_at(&mut self, id: RequestId, outcome: Outcome, slot: u64, cx: &mut Context<'_, Self>) {
         let call = self.calls.remove(&id).expect("a call ends once");
-        cx.reply(id, outcome);
+        cx.reply_at(id, outcome, slot);
         if call.place == Place::Stream {
             self.streams.abandon(call.stream, id);
         } else {
@@ -165,14 +169,21 @@ impl<M: Embeds> LeaderProxy<M> {
         self.finish(id, Outcome::Failed(Failure::TimedOut), cx);
     }
 
-    fn on_write_reply(&mut self, seq: u64, reply: Bytes, slot: u64, cx: &mut Context<'_, Self>) {
+    fn on_write_reply(
+        &mut self,
+        seq: u64,
+        reply: Bytes,
+        slot: u64,
+        applied: u64,
+        cx: &mut Context<'_, Self>,
+    ) {
         let Some(index) = seq.checked_sub(self.low).map(|index| index as usize) else { return };
         let Some(write) = self.writes.get_mut(index).filter(|write| !write.answered) else { return };
         write.answered = true;
         write.command = Bytes::new();
         if let Some(request) = write.request.take() {
             cx.mark(Mark::Answered { request, slot });
-            self.finish(request, Outcome::Done(reply), cx);
+            self.finish_at(request, Outcome::Done(reply), applied, cx);
         }
         while self.writes.pop_front_if(|write| write.answered).is_some() {
             self.low += 1;
@@ -405,7 +416,7 @@ impl<M: Embeds> Machine for LeaderProxy<M> {
         let (Some(from), Some(message)) = (from.replica(), message.into_client()) else { return };
         let now = cx.now();
         match message {
-            Message::Answer { nonce, session, writes, slots, reads } if nonce == self.nonce => {
+            Message::Answer { nonce, session, applied, writes, slots, reads } if nonce == self.nonce => {
                 if from == self.target {
                     self.heard = now;
                     self.redirects = 0;
@@ -418,7 +429,7 @@ impl<M: Embeds> Machine for LeaderProxy<M> {
                         if run.1 == 0 {
                             run = slots.next().unwrap_or_default();
                         }
-                        self.on_write_reply(seq, reply, run.0, cx);
+                        self.on_write_reply(seq, reply, run.0, applied, cx);
                         run.1 = run.1.saturating_sub(1);
                     }
                 }

@@ -165,6 +165,13 @@ fn an_answer_that_was_lost_comes_again_without_its_slot_and_a_wrong_count_does_n
     pair.step(|proxy, cx| proxy.on_batch_end(cx));
     let writes = vec![(2, Bytes::new()), (3, Bytes::new())];
     let slots = vec![(7, 0), (8, 0), (9, u64::MAX)];
-    pair.answer(Message::Answer { nonce: ask.nonce, session: ask.session, writes, slots, reads: Vec::new() });
+    pair.answer(Message::Answer {
+        nonce: ask.nonce,
+        session: ask.session,
+        writes,
+        slots,
+        reads: Vec::new(),
+        applied: 9,
+    });
     assert_eq!(pair.marks(), "2→ 3→ 2@7 3@8");
 }

@@ -482,6 +482,10 @@ impl quorate_core::Replica for Replica {
         self.hand_over(cx);
     }
 
+    fn read(&self, command: &Bytes) -> Bytes {
+        self.state.read_now(command)
+    }
+
     fn fingerprint(&self) -> (u64, u64) {
         self.state.fingerprint()
     }

@@ -145,9 +145,11 @@ impl quorate_core::Replica for Replica {
     fn fingerprint(&self) -> (u64, u64) {
         self.state.fingerprint()
     }
+    fn read(&self, command: &Bytes) -> Bytes {
+        self.state.read_now(command)
+    }
     fn status(&self, _: Time) -> Status {
-        let applied = self.state.applied();
-        let (ballot, peers) = ("-".to_owned(), Vec::new());
+        let (applied, ballot, peers) = (self.state.applied(), "-".to_owned(), Vec::new());
         Status { role: "leader", leader: None, ballot, committed: applied, applied, lease: true, peers }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorate_core::{Access, Outcome, Protocol, Request, RequestId, Wire, digest};
+use quorate_core::{Access, Answered, Outcome, Protocol, Request, RequestId, Wire, digest};
 use quorate_store::Reply;
 
 use super::{Cluster, Event};
@@ -51,7 +51,7 @@ impl<P: Protocol> Cluster<P> {
     pub(super) fn answer(&mut self, host: usize) {
         let Some(life) = &mut self.hosts[host].life else { return };
         let mut replies = std::mem::take(&mut life.proxy.out.replies);
-        for (id, outcome) in replies.drain(..) {
+        for Answered { request: id, outcome, .. } in replies.drain(..) {
             self.trace.mix(id.0);
             self.trace.line(self.now, self.hosts[host].proxy_name(), || {
                 let outcome = match &outcome {

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_core::{
-    Configs, Group, Instant, Interval, Machine, Message, NodeId, NodeSet, Outcome, Outgoing, ProcessId,
-    Protocol, Proxy, ProxyId, Recipients, Replica, Request, RequestId, Saved, Settings, Time, Wall, Wire,
+    Answered, Configs, Group, Instant, Interval, Machine, Message, NodeId, NodeSet, Outcome, Outgoing,
+    ProcessId, Protocol, Proxy, ProxyId, Recipients, Replica, Request, RequestId, Saved, Settings, Time,
+    Wall, Wire,
 };
 use quorate_store::{Command, Condition, Expiry, Reply};
 
@@ -383,7 +384,7 @@ impl<P: Protocol> Stage<P> {
         proxy.end_batch(at);
         replica.out.facts.clear();
         proxy.out.facts.clear();
-        for (number, outcome) in proxy.out.replies.drain(..) {
+        for Answered { request: number, outcome, .. } in proxy.out.replies.drain(..) {
             let reply = match outcome {
                 Outcome::Done(bytes) => match Reply::from_bytes(bytes) {
                     Ok(reply) => format!("{reply:?}"),

@@ -49,6 +49,22 @@ fn is_named(tree: &Tree, path: &str) -> bool {
     });
     parents.filter_map(|parent| tree.texts.get(&parent).map(String::as_str)).any(named)
         || siblings.map(|(_, text)| text).any(named)
+        || tree.ending(".rs").any(|(other, text)| is_reached(other, text, path))
+}
+
+/// Whether a file says `#[path = "../…"]` of another one, somewhere else in the repository.
+fn is_reached(from: &str, text: &str, to: &str) -> bool {
+    text.lines().filter_map(|line| line.trim().strip_prefix("#[path = \"")?.strip_suffix("\"]")).any(|path| {
+        let mut folders: Vec<&str> = from.split('/').collect();
+        folders.pop();
+        for step in path.split('/') {
+            match step {
+                ".." => drop(folders.pop()),
+                step => folders.push(step),
+            }
+        }
+        folders.join("/") == to
+    })
 }
 
 /// Crates that must be deterministic are linked to the lints that see to it.
@@ -128,6 +144,9 @@ mod tests {
             ("crates/a/tests/big/main.rs", "mod part;"),
             ("crates/a/tests/big/part.rs", ""),
             ("crates/a/examples/show.rs", ""),
+            ("crates/a/tests/far.rs", "#[path = \"../../../tests/there/far.rs\"]\nmod far;"),
+            ("tests/there/far.rs", ""),
+            ("tests/there/lost.rs", ""),
         ]);
         let expected = [
             "crates/a/src/dead.rs:0",
@@ -135,6 +154,7 @@ mod tests {
             "crates/a/src/lost/mod.rs:0",
             "crates/a/src/shadow.rs:0",
             "crates/a/tests/unused/mod.rs:0",
+            "tests/there/lost.rs:0",
         ];
         assert_eq!(places(dead_files, &tree), expected);
     }

@@ -30,6 +30,9 @@ pub const RULES: &[(&str, Rule)] = &[
     ("documented-paths", layout::documented_paths),
 ];
 
+/// How the names of the files end that people write.
+const TEXTS: &[&str] = &[".rs", ".md", ".toml", ".py", ".go", ".js"];
+
 /// Gives everything that is wrong in a tree.
 pub type Rule = fn(&Tree) -> Vec<Finding>;
 
@@ -78,7 +81,7 @@ pub fn check(root: &Path) -> io::Result<Vec<Finding>> {
 }
 
 impl Tree {
-    /// Reads the documentation at the root and everything under `crates`.
+    /// Reads the documentation at the root and everything under `crates` and `tests`.
     fn read(root: &Path) -> io::Result<Tree> {
         let mut tree = Tree::default();
         for entry in std::fs::read_dir(root)? {
@@ -88,6 +91,7 @@ impl Tree {
             }
         }
         tree.walk(root, "crates")?;
+        tree.walk(root, "tests")?;
         Ok(tree)
     }
 
@@ -101,7 +105,7 @@ impl Tree {
                 self.links.insert(path, target.to_string_lossy().into_owned());
             } else if kind.is_dir() {
                 self.walk(root, &path)?;
-            } else if [".rs", ".md", ".toml"].iter().any(|ending| path.ends_with(ending)) {
+            } else if TEXTS.iter().any(|ending| path.ends_with(ending)) {
                 let text = std::fs::read_to_string(root.join(&path))?;
                 self.texts.insert(path, text);
             }

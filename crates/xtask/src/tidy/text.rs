@@ -2,7 +2,7 @@
 //!
 //! The words that are searched for are put together from halves, so that this file does not contain them.
 
-use super::{Finding, Tree};
+use super::{Finding, TEXTS, Tree};
 
 /// Columns of a line, by characters.
 const COLUMNS: usize = 120;
@@ -24,13 +24,13 @@ pub fn line_length(tree: &Tree) -> Vec<Finding> {
         let text = text.strip_prefix("//!").or_else(|| text.strip_prefix("///")).unwrap_or(text);
         text.trim_start().starts_with('|')
     };
-    let found = lines(tree, &[".rs", ".md"], move |_, line| wide(line) && !row(line));
+    let found = lines(tree, &[".rs", ".md", ".py", ".go", ".js"], move |_, line| wide(line) && !row(line));
     findings(found, "the line is longer than 120 columns")
 }
 
 /// No line ends in spaces.
 pub fn trailing_space(tree: &Tree) -> Vec<Finding> {
-    let found = lines(tree, &[".rs", ".md", ".toml"], |_, line| line.ends_with([' ', '\t']));
+    let found = lines(tree, TEXTS, |_, line| line.ends_with([' ', '\t']));
     findings(found, "spaces at the end of the line")
 }
 
@@ -62,7 +62,7 @@ pub fn unfinished_code(tree: &Tree) -> Vec<Finding> {
 /// No note stands for work to come.
 pub fn unfinished_notes(tree: &Tree) -> Vec<Finding> {
     const WORDS: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
-    let found = lines(tree, &[".rs", ".md", ".toml"], |_, line| {
+    let found = lines(tree, TEXTS, |_, line| {
         line.split(|c: char| !c.is_alphanumeric()).any(|word| WORDS.contains(&word))
     });
     findings(found, "do it now, or open an issue")
@@ -121,8 +121,9 @@ mod tests {
             ("a.rs", &format!("{fits}\n{long}\n//! | {long} |\n    /// | {long} |\n// | {long} |")),
             ("b.md", &format!("| {long} |\n{fits}\n{long}")),
             ("c.toml", &long),
+            ("d.py", &long),
         ]);
-        assert_eq!(places(line_length, &tree), ["a.rs:2", "a.rs:5", "b.md:3"]);
+        assert_eq!(places(line_length, &tree), ["a.rs:2", "a.rs:5", "b.md:3", "d.py:1"]);
     }
 
     #[test]

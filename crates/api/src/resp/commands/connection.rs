@@ -1,6 +1,6 @@
 //! The connection itself: greetings, its name, its version of the protocol, its end.
 
-use super::super::Client;
+use super::super::{Client, ReadMode};
 use super::*;
 
 const CLIENT: &[&str] = &["noscript", "loading", "stale"];
@@ -21,6 +21,14 @@ pub(super) const SPECS: &[Spec] = &[
             command("client|list", -2, CLIENT, NO_KEY, "Returns what is known of all connections.", list),
             command("client|no-evict", 3, CLIENT, NO_KEY, "Accepted: nothing is evicted.", switch),
             command("client|no-touch", 3, CLIENT, NO_KEY, "Accepted: nothing is ordered by use.", switch),
+            command(
+                "client|readmode",
+                -2,
+                CLIENT,
+                NO_KEY,
+                "Tells or sets where this connection's reads are served: linearizable, sequential or local.",
+                read_mode,
+            ),
             command(
                 "client|setinfo",
                 4,
@@ -44,6 +52,23 @@ fn ping(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     match args.len() {
         1 => call.reply.simple("PONG"),
         2 => call.reply.bulk(args.get(1)),
+        _ => return Err(call.wrong_arity()),
+    }
+    Ok(Step::Answered)
+}
+
+fn read_mode(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    match args.len() {
+        2 => call.reply.bulk(call.state.read_mode.to_string().as_bytes()),
+        3 => {
+            let mode = str::from_utf8(args.get(2)).unwrap_or_default().parse::<ReadMode>();
+            let mode = mode.map_err(|right| Fault(format!("ERR {right}").into_bytes().into()))?;
+            if mode != ReadMode::Linearizable && !call.node.has_state() {
+                return Err("ERR this is a proxy: it has no state of its own to read from".into());
+            }
+            call.state.read_mode = mode;
+            call.reply.ok();
+        }
         _ => return Err(call.wrong_arity()),
     }
     Ok(Step::Answered)
@@ -146,6 +171,7 @@ fn reset(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     call.state.queue = None;
     call.state.watch.forget();
     call.state.resp3 = false;
+    call.state.read_mode = call.shared.limits.read_mode;
     let client = client(call);
     *client = Client { opened: client.opened, ..Client::default() };
     call.reply.resp3 = false;

@@ -1,0 +1,242 @@
+//! The systems that are compared: how each is started, and where its load goes.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::processes::{Process, Result, Stop, words};
+
+/// A server that does not serve by then has failed to start.
+const START_LIMIT: Duration = Duration::from_secs(60);
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum System {
+    /// tools/limit: what a replicator without a protocol reaches.
+    Replicator,
+    /// One Redis that syncs every write.
+    Redis,
+    /// Three members of etcd, driven at the leader.
+    Etcd,
+    /// Three nodes of Quorate, driven at the leader.
+    Quorate,
+    /// The same, driven at a follower.
+    Follower,
+}
+
+impl System {
+    /// In the order of tables.
+    pub const ALL: [System; 5] =
+        [System::Replicator, System::Redis, System::Etcd, System::Quorate, System::Follower];
+
+    /// Its name on the command line and in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            System::Replicator => "replicator",
+            System::Redis => "redis",
+            System::Etcd => "etcd",
+            System::Quorate => "quorate",
+            System::Follower => "follower",
+        }
+    }
+}
+
+/// The programs.
+#[derive(Debug)]
+pub struct Programs {
+    /// `quorate`.
+    pub quorate: PathBuf,
+    /// tools/limit's `repl`, where it is there.
+    pub replicator: Option<PathBuf>,
+    /// `etcd-load`.
+    pub etcd_load: Option<PathBuf>,
+}
+
+/// A system that serves.
+#[derive(Debug)]
+pub struct Running {
+    /// Where writes and reads go: of Quorate the leader, and then a follower.
+    pub endpoints: Vec<String>,
+    /// The serving processes.
+    pub pids: Vec<u32>,
+    /// How it was started.
+    pub commands: Vec<String>,
+    _processes: Vec<Process>,
+}
+
+/// Starts a system in an empty directory, and waits until it serves.
+pub fn start(system: System, programs: &Programs, dir: &Path, stop: &Stop) -> Result<Running> {
+    match system {
+        System::Replicator => replicator(programs, dir, stop),
+        System::Redis => redis(dir, stop),
+        System::Etcd => etcd(dir, stop),
+        System::Quorate | System::Follower => quorate(programs, dir, stop),
+    }
+}
+
+/// Different free ports.
+fn ports<const N: usize>() -> Result<[u16; N]> {
+    let listeners: Vec<_> =
+        (0..N).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<std::io::Result<_>>().map_err(text)?;
+    let mut ports = [0; N];
+    for (port, listener) in ports.iter_mut().zip(&listeners) {
+        *port = listener.local_addr().map_err(text)?.port();
+    }
+    Ok(ports)
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+/// Asks until there is an answer.
+fn wait_for<T>(what: &str, stop: &Stop, mut ask: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+    let start = Instant::now();
+    loop {
+        if let Some(answer) = ask()? {
+            return Ok(answer);
+        }
+        if start.elapsed() > START_LIMIT {
+            return Err(format!("{what}: nothing after {START_LIMIT:?}"));
+        }
+        stop.sleep(Duration::from_millis(100))?;
+    }
+}
+
+/// Sends some bytes; gives what comes back up to its end, or for a moment.
+fn converse(endpoint: &str, request: &str) -> Option<String> {
+    let address: SocketAddr = endpoint.parse().ok()?;
+    let mut stream = TcpStream::connect_timeout(&address, Duration::from_millis(500)).ok()?;
+    stream.set_read_timeout(Some(Duration::from_millis(500))).ok()?;
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut answer = Vec::new();
+    let mut buffer = [0; 4096];
+    while let Ok(count @ 1..) = stream.read(&mut buffer) {
+        answer.extend_from_slice(&buffer[..count]);
+        if request.starts_with("PING") {
+            break;
+        }
+    }
+    Some(String::from_utf8_lossy(&answer).into_owned())
+}
+
+fn pongs(endpoint: &str) -> bool {
+    converse(endpoint, "PING\r\n").is_some_and(|answer| answer.starts_with("+PONG"))
+}
+
+fn replicator(programs: &Programs, dir: &Path, stop: &Stop) -> Result<Running> {
+    let program = programs.replicator.as_ref().ok_or("the replicator is not built")?;
+    let [leader, first, second] = ports()?.map(|port: u16| port.to_string());
+    let mut running =
+        Running { endpoints: Vec::new(), pids: Vec::new(), commands: Vec::new(), _processes: Vec::new() };
+    let mut run = |args: &[&str], log: &str| -> Result<()> {
+        let mut command = Command::new(program);
+        command.args(args).env("LIMIT_DIR", dir);
+        running.commands.push(format!("LIMIT_DIR={} {}", dir.display(), words(&command)));
+        let process = Process::start(&mut command, &dir.join(log))?;
+        running.pids.push(process.id());
+        running._processes.push(process);
+        Ok(())
+    };
+    run(&["follower", &first, "fsync", "1"], "first.log")?;
+    run(&["follower", &second, "fsync", "2"], "second.log")?;
+    // A follower takes one connection, so its port cannot be tried.
+    stop.sleep(Duration::from_millis(700))?;
+    run(&["leader", &leader, "fsync", &first, &second, "8"], "leader.log")?;
+    let endpoint = format!("127.0.0.1:{leader}");
+    wait_for("the replicator", stop, || Ok(TcpStream::connect(&endpoint).is_ok().then_some(())))?;
+    running.endpoints.push(endpoint);
+    Ok(running)
+}
+
+fn redis(dir: &Path, stop: &Stop) -> Result<Running> {
+    let [port] = ports::<1>()?;
+    let mut command = Command::new("redis-server");
+    command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--dir"]).arg(dir);
+    command.args(["--appendonly", "yes", "--appendfsync", "always"]);
+    let log = dir.join("log");
+    let mut process = Process::start(&mut command, &log)?;
+    let endpoint = format!("127.0.0.1:{port}");
+    wait_for("redis-server", stop, || {
+        process.expect_alive(&log)?;
+        Ok(pongs(&endpoint).then_some(()))
+    })?;
+    let commands = vec![words(&command)];
+    Ok(Running { endpoints: vec![endpoint], pids: vec![process.id()], commands, _processes: vec![process] })
+}
+
+fn etcd(dir: &Path, stop: &Stop) -> Result<Running> {
+    let clients = ports::<6>()?;
+    let (clients, peers) = clients.split_at(3);
+    let members: Vec<_> =
+        (1..).zip(peers).map(|(id, port)| format!("m{id}=http://127.0.0.1:{port}")).collect();
+    let (mut processes, mut commands) = (Vec::new(), Vec::new());
+    for (id, (client, peer)) in (1..).zip(clients.iter().zip(peers)) {
+        let (client, peer) = (format!("http://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
+        let mut command = Command::new("etcd");
+        command.args(["--name", &format!("m{id}"), "--data-dir"]).arg(dir.join(format!("m{id}")));
+        command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
+        command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
+        command.args(["--initial-cluster", &members.join(","), "--initial-cluster-state", "new"]);
+        command.args(["--logger", "zap", "--log-level", "error"]);
+        commands.push(words(&command));
+        processes.push(Process::start(&mut command, &dir.join(format!("m{id}.log")))?);
+    }
+    let endpoints: Vec<_> = clients.iter().map(|port| format!("127.0.0.1:{port}")).collect();
+    let leads = |endpoint: &&String| {
+        let request = format!("GET /metrics HTTP/1.0\r\nHost: {endpoint}\r\n\r\n");
+        converse(endpoint, &request)
+            .is_some_and(|answer| answer.lines().any(|line| line.trim() == "etcd_server_is_leader 1"))
+    };
+    let leader = wait_for("etcd", stop, || {
+        for (id, process) in (1..).zip(&mut processes) {
+            process.expect_alive(&dir.join(format!("m{id}.log")))?;
+        }
+        Ok(endpoints.iter().find(leads).cloned())
+    })?;
+    let pids = processes.iter().map(Process::id).collect();
+    Ok(Running { endpoints: vec![leader], pids, commands, _processes: processes })
+}
+
+fn quorate(programs: &Programs, dir: &Path, stop: &Stop) -> Result<Running> {
+    let mut command = Command::new(&programs.quorate);
+    command.args(["up", "--json", "--durability", "fsync", "--data-dir"]).arg(dir.join("data"));
+    let log = dir.join("up.log");
+    let mut process = Process::start(&mut command, &log)?;
+    let up = wait_for("quorate up", stop, || {
+        process.expect_alive(&log)?;
+        let text = std::fs::read_to_string(&log).unwrap_or_default();
+        Ok(text
+            .split_inclusive('\n')
+            .find(|line| line.ends_with('\n'))
+            .and_then(|line| serde_json::from_str::<Value>(line).ok()))
+    })?;
+    let nodes = up["nodes"].as_array().ok_or("quorate up --json says no nodes")?;
+    let by_id =
+        nodes.iter().filter_map(|node| Some((node["id"].as_u64()?, node["resp"].as_str()?.to_owned())));
+    let by_id: Vec<_> = by_id.collect();
+    let all: Vec<_> = by_id.iter().map(|(_, resp)| resp.clone()).collect();
+    let leader = wait_for("a leader of Quorate", stop, || {
+        let mut status = Command::new(&programs.quorate);
+        status.args(["status", "--json", "--endpoints", &all.join(",")]);
+        let output = status.output().map_err(text)?;
+        let status: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        let nodes = status["nodes"].as_array().cloned().unwrap_or_default();
+        // One that leads by its own word, and whom nobody contradicts.
+        let named: Vec<_> = nodes.iter().map(|node| node["leader"].as_u64()).collect();
+        let agreed =
+            named.first().copied().flatten().filter(|_| named.iter().all(|other| *other == named[0]));
+        Ok(agreed.filter(|_| nodes.len() == by_id.len()))
+    })?;
+    let at = |leads: bool| {
+        let found = by_id.iter().find(|(id, _)| (*id == leader) == leads);
+        found.map(|(_, resp)| resp.clone()).ok_or_else(|| format!("there is no node {leader}"))
+    };
+    let pids = nodes.iter().filter_map(|node| u32::try_from(node["pid"].as_u64()?).ok()).collect();
+    let commands = vec![words(&command)];
+    Ok(Running { endpoints: vec![at(true)?, at(false)?], pids, commands, _processes: vec![process] })
+}
