@@ -168,10 +168,10 @@ fn an_answer_that_was_lost_comes_again_without_its_slot_and_a_wrong_count_does_n
     pair.answer(Message::Answer {
         nonce: ask.nonce,
         session: ask.session,
-        applied: 0,
         writes,
         slots,
         reads: Vec::new(),
+        applied: 9,
     });
     assert_eq!(pair.marks(), "2→ 3→ 2@7 3@8");
 }
