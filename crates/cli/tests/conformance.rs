@@ -1,5 +1,5 @@
-//! The same requests to Quorate and to Redis 7.0 (Debian's `redis-server`), as real processes: the same replies, byte
-//! for byte, but for the intended differences, which are in `conformance/differences.rs` and nowhere else.
+//! The same requests to Quorate and to Redis 7.0 (Debian's `redis-server`), as real processes: the same replies,
+//! byte for byte, but for the intended differences, which are in `conformance/differences.rs` and nowhere else.
 
 #[path = "conformance/differences.rs"]
 mod differences;

@@ -59,8 +59,9 @@ pub enum Command {
     HashDelete { key: Key, fields: Vec<Bytes> },
     /// Adds to an integer field. → `Integer`
     HashIncrement { key: Key, field: Bytes, by: i64 },
-    /// Keys after `after` (all if absent) in order, that match a Redis glob if one is given, and hold values of a kind
-    /// if one is given. At most `limit` keys are looked at, at least one; fewer if the reply is full. → `Keys`
+    /// Keys after `after` (all if absent) in order, that match a Redis glob if one is given, and hold values of a
+    /// kind if one is given. At most `limit` keys are looked at, at least one; fewer if the reply is full. →
+    /// `Keys`
     Scan { after: Option<Key>, limit: u32, pattern: Option<Bytes>, kind: Option<Kind> },
     /// How many keys there are. → `Integer`
     Count,
@@ -72,8 +73,8 @@ pub enum Command {
     Batch { watched: Vec<(Key, u64)>, commands: Vec<Single> },
     /// Returns a string and changes when it expires. → `Value`
     Refresh { key: Key, expiry: Expiry },
-    /// Overwrites a string from a position on, absent as empty; zeros fill the gap. Writing nothing changes nothing.
-    /// → `Integer`, the new length
+    /// Overwrites a string from a position on, absent as empty; zeros fill the gap. Writing nothing changes
+    /// nothing. → `Integer`, the new length
     PutRange { key: Key, offset: u64, value: Bytes },
     /// Adds to a field that is a number, absent as 0; `by` is the decimal text the client sent. → `Value`
     HashIncrementFloat { key: Key, field: Bytes, by: Bytes },

@@ -2,8 +2,8 @@
 //! `long double` (64 bits of mantissa), added there, and written with `%.17Lf` without trailing zeros.
 //!
 //! Rust has no such type, and 64-bit floats would show: 0.1 + 0.2 would be 0.30000000000000004. So this does the
-//! arithmetic on integers, exactly and equally on every machine. Hexadecimal numbers are read as C's `strtold` reads
-//! them.
+//! arithmetic on integers, exactly and equally on every machine. Hexadecimal numbers are read as C's `strtold`
+//! reads them.
 
 use crate::reply::CommandError;
 
@@ -124,7 +124,8 @@ fn from_decimal(negative: bool, digits: &[u8], exponent: i64) -> Option<Float> {
     float.filter(|float| float.exponent + 63 >= -16446)
 }
 
-/// The float nearest to hexadecimal digits · 2^exponent, if that is neither too large nor too small. No leading zeros.
+/// The float nearest to hexadecimal digits · 2^exponent, if that is neither too large nor too small. No leading
+/// zeros.
 fn from_hexadecimal(negative: bool, digits: &[u8], exponent: i64) -> Option<Float> {
     // As many as fit; of the others it only matters whether they are all zeros.
     let (first, rest) = digits.split_at(digits.len().min(32));

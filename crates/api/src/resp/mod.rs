@@ -9,14 +9,19 @@
 //! | `commands` | the table of commands, and one file for each family |
 //! | `cursors` | what SCAN's numbers stand for |
 //!
-//! Intended differences from Redis 7.0 (each has its reason beside the code):
+//! Intended differences from Redis 7.0. `docs/REDIS.md` has them with their reasons, and
+//! `crates/cli/tests/conformance.rs` compares everything else:
 //!
-//! - one database; no passwords; no lists, sets, sorted sets, streams, scripts or subscriptions
+//! - one database; no passwords; no lists, sets, sorted sets, streams, scripts or subscriptions; no HELP
 //! - keys and values have limits; what exceeds them is refused, and the connection stays usable
-//! - SCAN goes through keys in order; its cursors belong to the node that gave them, which remembers the last few
-//!   thousand; HSCAN answers all of a hash at once
+//! - KEYS, SCAN and hashes come in order of bytes
+//! - SCAN's cursors belong to the node that gave them, which remembers the last few thousand
+//! - HSCAN answers all of a hash at once
+//! - KEYS is read in parts if one reply of the store has no room for all, and refused then inside MULTI
 //! - WATCH compares versions: a key that did not exist, came and went again counts as unchanged
-//! - a command that no majority answers in time fails with `-CLUSTERDOWN`
+//! - DBSIZE does not count what has expired
+//! - INFO, COMMAND, CONFIG and CLIENT describe this program; CLIENT has SETINFO and NO-TOUCH of Redis 7.2
+//! - a command that no majority answers in time fails with `-CLUSTERDOWN`, one too many with `-BUSY`
 
 mod commands;
 mod cursors;

@@ -44,8 +44,8 @@ pub(super) struct State {
     pub(super) queue: Option<Queue>,
     /// What the next EXEC depends on.
     pub(super) watch: Watch,
-    /// A transaction under way has changed the connection, which is as before if a watched key has changed; nothing is
-    /// read meanwhile.
+    /// A transaction under way has changed the connection, which is as before if a watched key has changed;
+    /// nothing is read meanwhile.
     pub(super) undecided: Option<Before>,
 }
 

@@ -1,5 +1,5 @@
-//! Where Quorate answers otherwise than Redis on purpose, or where Redis itself promises no certain answer. This is all
-//! that the comparison leaves out; `docs/REDIS.md` shows the same table to users.
+//! Where Quorate answers otherwise than Redis on purpose, or where Redis itself promises no certain answer. This
+//! is all that the comparison leaves out; `docs/REDIS.md` shows the same table to users.
 
 use crate::wire::{Request, Tree};
 
@@ -7,7 +7,7 @@ use crate::wire::{Request, Tree};
 pub const SOON: i64 = 10_000_000;
 
 /// How far two times to live may be apart, in milliseconds: the servers do not do a command at the same moment.
-const APART: i64 = 60_000;
+const APART: u64 = 60_000;
 
 /// COUNT with which Redis returns all keys or fields at once.
 const ALL: &[u8] = b"100000";
@@ -23,9 +23,11 @@ enum What {
     NotSent(fn(&str, &Request) -> bool),
     /// Such replies are compared in this form.
     ComparedAs(fn(&str, Tree) -> Tree),
+    /// The numbers that such commands reply may be so far apart.
+    Apart(fn(&str) -> u64),
 }
 
-use What::{ComparedAs, NotSent};
+use What::{Apart, ComparedAs, NotSent};
 
 const DIFFERENCES: &[Difference] = &[
     Difference { why: "neither promises an order; ours is by bytes", what: ComparedAs(sorted) },
@@ -33,7 +35,7 @@ const DIFFERENCES: &[Difference] = &[
         why: "SCAN and HSCAN give their parts in their own order, COUNT as they like",
         what: NotSent(partial),
     },
-    Difference { why: "time passes between the two servers", what: ComparedAs(times) },
+    Difference { why: "time passes between the two servers", what: Apart(apart) },
     Difference { why: "what lives for moments may be gone at one server only", what: NotSent(lives_moments) },
     Difference {
         why: "any key may be RANDOMKEY, any number a connection's, any time now",
@@ -52,7 +54,7 @@ pub fn not_sent(request: &Request) -> bool {
     let name = name(request);
     DIFFERENCES.iter().any(|difference| match difference.what {
         NotSent(matches) => matches(&name, request),
-        ComparedAs(_) => false,
+        ComparedAs(_) | Apart(_) => false,
     })
 }
 
@@ -60,7 +62,7 @@ pub fn not_sent(request: &Request) -> bool {
 pub fn compared(request: &Request, reply: Tree) -> Tree {
     let name = name(request);
     DIFFERENCES.iter().fold(reply, |reply, difference| match difference.what {
-        NotSent(_) => reply,
+        NotSent(_) | Apart(_) => reply,
         ComparedAs(form) => form(&name, reply),
     })
 }
@@ -70,15 +72,16 @@ pub fn reasons() -> String {
     DIFFERENCES.iter().map(|difference| format!("\n  - {}", difference.why)).collect()
 }
 
-/// Whether two replies are the same; times may be a little apart.
+/// Whether two replies in that form are the same.
 pub fn same(request: &Request, a: &Tree, b: &Tree) -> bool {
-    let apart = match &name(request)[..] {
-        "TTL" | "EXPIRETIME" => APART / 1000,
-        "PTTL" | "PEXPIRETIME" => APART,
-        _ => 0,
-    };
+    let name = name(request);
+    let apart = DIFFERENCES.iter().map(|difference| match difference.what {
+        Apart(apart) => apart(&name),
+        NotSent(_) | ComparedAs(_) => 0,
+    });
     match (a.integer(), b.integer()) {
-        (Some(a), Some(b)) if a >= SOON / 2 && b >= SOON / 2 => a.abs_diff(b) <= apart as u64,
+        // Others have a meaning of their own: -1, -2, what is over.
+        (Some(a), Some(b)) if a >= SOON / 2 && b >= SOON / 2 => a.abs_diff(b) <= apart.max().unwrap_or(0),
         _ => a == b,
     }
 }
@@ -136,9 +139,12 @@ fn partial(name: &str, request: &Request) -> bool {
         })
 }
 
-fn times(_: &str, reply: Tree) -> Tree {
-    // See `same`: two numbers that are close have no common form.
-    reply
+fn apart(name: &str) -> u64 {
+    match name {
+        "TTL" | "EXPIRETIME" => APART / 1000,
+        "PTTL" | "PEXPIRETIME" => APART,
+        _ => 0,
+    }
 }
 
 fn lives_moments(name: &str, request: &Request) -> bool {

@@ -218,7 +218,8 @@ fn time(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
 fn node_info(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     let (status, facts) = (call.node.status(), call.node.facts());
     let mut quorate = String::new();
-    // Not `role`: that is a field of the section Replication, and tools look for fields without looking at sections.
+    // Not `role`: that is a field of the section Replication, and tools look for fields without looking at
+    // sections.
     let _ = writeln!(quorate, "quorate_role:{}\r", status.role);
     let _ = writeln!(quorate, "leader:{}\r", status.leader.map_or("none".to_owned(), |id| id.to_string()));
     let _ = writeln!(quorate, "ballot:{}\r", status.ballot);

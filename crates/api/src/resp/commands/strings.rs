@@ -79,8 +79,8 @@ fn set(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
 struct ExpiryOption(Option<(&'static str, usize)>);
 
 impl ExpiryOption {
-    /// How many words at an index speak of expiry; `None` if they do not, or otherwise than those before. `alone` is
-    /// the option that takes no time.
+    /// How many words at an index speak of expiry; `None` if they do not, or otherwise than those before. `alone`
+    /// is the option that takes no time.
     fn take(&mut self, args: &Args<'_>, index: usize, alone: &'static str) -> Option<usize> {
         let options = ["EX", "PX", "EXAT", "PXAT", alone];
         let option = options.into_iter().find(|option| is(args.get(index), option))?;
