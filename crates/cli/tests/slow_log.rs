@@ -108,7 +108,7 @@ fn a_write_without_a_majority_is_slow_until_committed() {
 
 #[test]
 fn a_write_seen_elsewhere_names_the_slot_that_the_leader_tells_more_of() {
-    let cluster = Cluster::start_with(3, "multipaxos", |_| ["--slow-log", "1us"].map(str::to_owned).to_vec());
+    let cluster = Cluster::start_with(3, "multipaxos", &["--slow-log", "1us"]);
     let leader = cluster.leader();
     let other = (leader + 1) % 3;
     let mut connection = Connection::open(&cluster.nodes[other].resp).unwrap();
