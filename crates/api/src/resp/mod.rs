@@ -20,6 +20,9 @@
 
 mod commands;
 mod cursors;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod reply;
 mod request;
 mod session;
