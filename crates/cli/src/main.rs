@@ -3,6 +3,7 @@
 //! Exit codes: 0 fine, 1 the thing asked about failed, 2 the command line or configuration is wrong.
 
 mod args;
+mod bounds;
 mod client;
 mod failure;
 mod protocols;

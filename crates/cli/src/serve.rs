@@ -6,13 +6,15 @@ use std::path::{Path, PathBuf};
 
 use quorate_api::resp::{self, Resp};
 use quorate_core::{NodeId, Protocol, Settings};
-use quorate_node::{Durability, Exit, Limits, NodeConfig, NodeError, NodeOptions, parse_cluster};
+use quorate_node::storage::StorageError;
+use quorate_node::{Durability, Exit, NodeConfig, NodeError, NodeOptions, parse_cluster};
 use quorate_protocols::registry::Visitor;
 use rustix::process::{Signal, getpid, kill_process};
 use serde::Deserialize;
 use tracing_subscriber::EnvFilter;
 
-use crate::args::Serve;
+use crate::args::{Bounds, Serve};
+use crate::bounds;
 use crate::failure::Failure;
 use crate::protocols;
 
@@ -28,6 +30,10 @@ struct File {
     protocol: Option<String>,
     durability: Option<String>,
     site: Option<String>,
+    max_key: Option<String>,
+    max_value: Option<String>,
+    max_clients: Option<usize>,
+    client_output: Option<String>,
     #[serde(default)]
     set: BTreeMap<String, toml::Value>,
 }
@@ -49,6 +55,13 @@ pub fn serve(args: Serve) -> Result<(), Failure> {
         (None, Some(word)) => word.parse().map_err(Failure::wrong)?,
         (None, None) => Durability::default(),
     };
+    let bounds = Bounds {
+        max_key: args.bounds.max_key.or(file.max_key),
+        max_value: args.bounds.max_value.or(file.max_value),
+        max_clients: args.bounds.max_clients.or(file.max_clients),
+        client_output: args.bounds.client_output.or(file.client_output),
+    };
+    let (limits, resp_limits) = bounds::limits(&bounds)?;
     let options = NodeOptions {
         node,
         listen_peer: args.listen_peer.or(file.listen_peer).ok_or_else(|| required("listen-peer"))?,
@@ -57,7 +70,7 @@ pub fn serve(args: Serve) -> Result<(), Failure> {
         cluster_id: None,
         data_dir: args.data_dir.or(file.data_dir).ok_or_else(|| required("data-dir"))?,
         durability,
-        limits: Limits::default(),
+        limits,
     };
     let mut settings = Settings::default();
     for (key, value) in &file.set {
@@ -71,6 +84,7 @@ pub fn serve(args: Serve) -> Result<(), Failure> {
     let protocol = args.protocol.or(file.protocol).unwrap_or_else(|| "multipaxos".to_owned());
     let node = Node {
         options,
+        resp_limits,
         settings,
         site: args.site.or(file.site),
         log_json: args.log_json,
@@ -87,6 +101,7 @@ fn read(path: &Path) -> Result<File, Failure> {
 
 struct Node {
     options: NodeOptions,
+    resp_limits: resp::Limits,
     settings: Settings,
     site: Option<String>,
     log_json: bool,
@@ -96,16 +111,17 @@ struct Node {
 impl Visitor for Node {
     type Out = Result<(), Failure>;
 
-    fn visit<P: Protocol>(self) -> Self::Out {
-        let config = NodeConfig::<P>::new(self.options, self.settings).map_err(Failure::wrong)?;
+    fn visit<P: Protocol>(mut self) -> Self::Out {
         log_to_stderr(self.log_json);
+        bounds::take_descriptors(&mut self.options.limits);
+        let config = NodeConfig::<P>::new(self.options, self.settings).map_err(Failure::wrong)?;
         if let Some(site) = &self.site {
             tracing::info!(%site, "this node's site");
         }
         if self.exit_with_stdin {
             std::thread::spawn(stop_with_stdin);
         }
-        match quorate_node::serve(config, Resp::new(resp::Limits::default())) {
+        match quorate_node::serve(config, Resp::new(self.resp_limits)) {
             Ok(Exit::Drained { unfinished: 0 }) => Ok(()),
             Ok(Exit::Drained { unfinished }) => {
                 tracing::warn!(unfinished, "stopped with requests under way");
@@ -118,10 +134,13 @@ impl Visitor for Node {
     }
 }
 
-/// What an operator must change before the next start is a matter of configuration; the rest has failed.
+/// What an operator must change before the next start is a matter of configuration, and so is a data directory that
+/// cannot be used; the rest has failed.
 fn code(error: &NodeError) -> u8 {
     match error {
+        NodeError::Storage(StorageError::Failed(failure)) if failure.is_full() => 1,
         NodeError::Config(_) | NodeError::Resolve { .. } | NodeError::Listen { .. } => 2,
+        NodeError::Storage(_) | NodeError::Record { .. } => 2,
         _ => 1,
     }
 }

@@ -78,6 +78,8 @@ pub struct Resp {
     clock: fn() -> Duration,
     clients: BTreeMap<u64, Client>,
     cursors: Cursors,
+    /// What was wrong with a client's input, until the node has logged it.
+    complaint: Option<String>,
     /// Counts draws, so that each RANDOMKEY has its own.
     draws: u64,
 }
@@ -100,7 +102,14 @@ impl Resp {
 
     /// The same with another clock: time since the Unix epoch, for TIME, TTL and ages.
     pub fn with_clock(limits: Limits, clock: fn() -> Duration) -> Resp {
-        Resp { limits, clock, clients: BTreeMap::new(), cursors: Cursors::default(), draws: 0 }
+        Resp {
+            limits,
+            clock,
+            clients: BTreeMap::new(),
+            cursors: Cursors::default(),
+            complaint: None,
+            draws: 0,
+        }
     }
 }
 
@@ -118,6 +127,10 @@ impl Frontend for Resp {
 
     fn on_outcome(&mut self, session: &mut Session, ticket: Ticket, outcome: Outcome, desk: &mut Desk<'_>) {
         session.on_outcome(ticket, outcome, self, desk);
+    }
+
+    fn complaint(&mut self) -> Option<String> {
+        self.complaint.take()
     }
 
     fn close(&mut self, session: Session) {

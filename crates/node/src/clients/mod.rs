@@ -8,7 +8,8 @@
 mod connection;
 mod requests;
 
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::net::Shutdown;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -143,6 +144,7 @@ impl<F: Frontend> Clients<F> {
                 if let Some(unsaid) = self.quiet.ask("clients", now) {
                     warn!(unsaid, limit = self.limits.clients, "refused a client: too many are connected");
                 }
+                refuse(&mut stream);
                 continue;
             }
             let index = self.connections.vacant_key();
@@ -204,6 +206,9 @@ impl<F: Frontend> Clients<F> {
                 self.with_session(index, node, ready, |frontend, session, input, desk| {
                     frontend.on_input(session, input, desk);
                 });
+                if let Some(why) = self.frontend.complaint() {
+                    self.complain(index, &why);
+                }
             }
             let Some(connection) = self.connections.get_mut(index) else { continue };
             if connection.input.len() > self.limits.client_input {
@@ -353,6 +358,15 @@ impl<F: Frontend> Clients<F> {
         }
     }
 
+    /// Logs that a client's input makes no sense, without letting it write what it likes or as often.
+    fn complain(&mut self, index: usize, why: &str) {
+        let Some(unsaid) = self.quiet.ask("complaint", clock::now()) else { return };
+        let address = self.connections.get(index).map(|connection| connection.address());
+        let address =
+            address.and_then(Result::ok).map_or_else(|| "?".to_owned(), |address| address.to_string());
+        warn!(address, unsaid, "closed a client's connection: {}", why.escape_default());
+    }
+
     fn evict(&mut self, index: usize, why: &str) {
         self.metrics.clients_evicted_total.one();
         let connection = &self.connections[index];
@@ -368,6 +382,14 @@ impl<F: Frontend> Clients<F> {
         self.frontend.close(connection.session);
         self.metrics.clients.set(self.connections.len() as u64);
     }
+}
+
+/// Tells one client too many why it is not served, as Redis does. It may be gone already.
+fn refuse(stream: &mut mio::net::TcpStream) {
+    let _ = stream.write(b"-ERR max number of clients reached\r\n");
+    let _ = stream.shutdown(Shutdown::Write);
+    // Closing a socket with unread input would take the reply back.
+    let _ = stream.read(&mut [0; 4096]);
 }
 
 /// Whether a client waits for nothing.
