@@ -31,6 +31,9 @@ use requests::Requests;
 /// After the system refused to accept (no descriptors, usually).
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
+/// Why a client is given up that has more waiting for it than it may.
+const SLOW: &str = "does not take its replies";
+
 /// All client connections of a node.
 pub(crate) struct Clients<F: Frontend> {
     frontend: F,
@@ -246,6 +249,10 @@ impl<F: Frontend> Clients<F> {
             self.with_session(waiting.index, node, ready, |frontend, session, _, desk| {
                 frontend.on_outcome(session, waiting.ticket, outcome, desk);
             });
+            if self.overflows(waiting.index) {
+                self.evict(waiting.index, SLOW);
+                continue;
+            }
             self.list(waiting.index);
             self.mark_dirty(waiting.index);
         }
@@ -261,7 +268,7 @@ impl<F: Frontend> Clients<F> {
             if !connection.write(&self.metrics) {
                 self.close(index);
             } else if connection.output.len() > self.limits.client_output {
-                self.evict(index, "does not take its replies");
+                self.evict(index, SLOW);
             } else if connection.is_over() || self.draining && is_idle(connection) {
                 self.close(index);
             } else {
@@ -340,6 +347,15 @@ impl<F: Frontend> Clients<F> {
             }
             connection.backlog = !connection.input.is_empty();
         }
+    }
+
+    /// Whether a client leaves more untaken than it may. Asked with every reply: many that come in one turn are written
+    /// in between, and are not gathered first.
+    fn overflows(&mut self, index: usize) -> bool {
+        let limit = self.limits.client_output;
+        let Some(connection) = self.connections.get_mut(index) else { return false };
+        connection.output.len() > limit
+            && (!connection.write(&self.metrics) || connection.output.len() > limit)
     }
 
     fn list(&mut self, index: usize) {
