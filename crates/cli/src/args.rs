@@ -93,6 +93,8 @@ pub struct Up {
     /// When a write counts as durable: fsync, os or none
     #[arg(long, default_value = "fsync")]
     pub durability: Durability,
+    #[command(flatten)]
+    pub bounds: Bounds,
     /// The first client port; the peers' are 100 higher. By default 7101, or others if those are taken
     #[arg(long, value_name = "PORT")]
     pub base_port: Option<u16>,
@@ -134,6 +136,8 @@ pub struct Serve {
     /// When a write counts as durable: fsync, os or none [default: fsync]
     #[arg(long)]
     pub durability: Option<Durability>,
+    #[command(flatten)]
+    pub bounds: Bounds,
     /// The site this node is in, for display
     #[arg(long, value_name = "NAME")]
     pub site: Option<String>,
@@ -146,6 +150,23 @@ pub struct Serve {
     /// Stop when the standard input closes: so that nodes end with whoever started them
     #[arg(long, hide = true)]
     pub exit_with_stdin: bool,
+}
+
+/// What clients may ask of a node.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Bounds {
+    /// The largest key, such as 4KiB [default: 64KiB]
+    #[arg(long, value_name = "SIZE")]
+    pub max_key: Option<String>,
+    /// The largest value in a request, up to 64MiB [default: 64MiB]
+    #[arg(long, value_name = "SIZE")]
+    pub max_value: Option<String>,
+    /// How many clients may be connected to a node [default: 10000]
+    #[arg(long, value_name = "COUNT")]
+    pub max_clients: Option<usize>,
+    /// Replies that a client may leave untaken before its connection is closed [default: 128MiB]
+    #[arg(long, value_name = "SIZE")]
+    pub client_output: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -168,6 +189,8 @@ pub struct Proxy {
     /// A setting of the protocol, as at the nodes; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub set: Vec<String>,
+    #[command(flatten)]
+    pub bounds: Bounds,
     /// Logs as one JSON object a line
     #[arg(long)]
     pub log_json: bool,

@@ -4,6 +4,7 @@
 
 mod args;
 mod bench;
+mod bounds;
 mod client;
 mod failure;
 mod protocols;

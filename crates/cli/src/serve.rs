@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 use quorate_api::http;
 use quorate_api::resp::{self, ReadMode, Resp};
 use quorate_core::{NodeId, Protocol, Settings};
-use quorate_node::{
-    Durability, Exit, Limits, Node, NodeConfig, NodeError, NodeOptions, ProxyOptions, parse_cluster,
-};
+use quorate_node::storage::StorageError;
+use quorate_node::{Durability, Exit, Node, NodeConfig, NodeError, NodeOptions, ProxyOptions, parse_cluster};
 use quorate_protocols::registry::Visitor;
 use rustix::process::{Signal, getpid, kill_process};
 use serde::Deserialize;
 use tracing_subscriber::EnvFilter;
 
-use crate::args::{self, Proxy, Serve, SlowLog};
+use crate::args::{self, Bounds, Proxy, Serve, SlowLog};
+use crate::bounds;
 use crate::failure::Failure;
 use crate::protocols;
 
@@ -37,6 +37,10 @@ struct File {
     durability: Option<String>,
     site: Option<String>,
     slow_log: Option<String>,
+    max_key: Option<String>,
+    max_value: Option<String>,
+    max_clients: Option<usize>,
+    client_output: Option<String>,
     #[serde(default)]
     set: BTreeMap<String, toml::Value>,
 }
@@ -60,7 +64,14 @@ pub fn serve(args: Serve) -> Result<(), Failure> {
         (None, Some(word)) => word.parse().map_err(Failure::wrong)?,
         (None, None) => ReadMode::default(),
     };
-    let mut limits = Limits::default();
+    let bounds = Bounds {
+        max_key: args.bounds.max_key.or(file.max_key),
+        max_value: args.bounds.max_value.or(file.max_value),
+        max_clients: args.bounds.max_clients.or(file.max_clients),
+        client_output: args.bounds.client_output.or(file.client_output),
+    };
+    let (mut limits, resp_limits) = bounds::limits(&bounds)?;
+    let resp_limits = resp::Limits { read_mode, ..resp_limits };
     match (args.slow_log, &file.slow_log) {
         (Some(SlowLog(threshold)), _) => limits.slow = threshold,
         (None, Some(text)) => {
@@ -83,9 +94,9 @@ pub fn serve(args: Serve) -> Result<(), Failure> {
     let protocol = args.protocol.or(file.protocol).unwrap_or_else(|| PROTOCOL.to_owned());
     let node = Process {
         what: What::Node(options),
+        resp_limits,
         settings,
         listen_http: args.listen_http.or(file.listen_http),
-        read_mode,
         site: args.site.or(file.site),
         log_json: args.log_json,
         exit_with_stdin: args.exit_with_stdin,
@@ -99,19 +110,26 @@ pub fn proxy(args: Proxy) -> Result<(), Failure> {
         None => File::default(),
     };
     let settings = settings(&file.set, &args.set)?;
+    let bounds = Bounds {
+        max_key: args.bounds.max_key.or(file.max_key),
+        max_value: args.bounds.max_value.or(file.max_value),
+        max_clients: args.bounds.max_clients.or(file.max_clients),
+        client_output: args.bounds.client_output.or(file.client_output),
+    };
+    let (limits, resp_limits) = bounds::limits(&bounds)?;
     let cluster = args.initial_cluster.or(file.initial_cluster).ok_or_else(|| required("initial-cluster"))?;
     let options = ProxyOptions {
         listen_resp: args.listen_resp.or(file.listen_resp).ok_or_else(|| required("listen-resp"))?,
         initial_cluster: parse_cluster(&cluster).map_err(Failure::wrong)?,
         cluster_id: None,
-        limits: Limits::default(),
+        limits,
     };
     let protocol = args.protocol.or(file.protocol).unwrap_or_else(|| PROTOCOL.to_owned());
     let proxy = Process {
         what: What::Proxy(options),
+        resp_limits,
         settings,
         listen_http: args.listen_http.or(file.listen_http),
-        read_mode: ReadMode::default(),
         site: None,
         log_json: args.log_json,
         exit_with_stdin: args.exit_with_stdin,
@@ -149,9 +167,9 @@ enum What {
 
 struct Process {
     what: What,
+    resp_limits: resp::Limits,
     settings: Settings,
     listen_http: Option<String>,
-    read_mode: ReadMode,
     site: Option<String>,
     log_json: bool,
     exit_with_stdin: bool,
@@ -160,21 +178,25 @@ struct Process {
 impl Visitor for Process {
     type Out = Result<(), Failure>;
 
-    fn visit<P: Protocol>(self) -> Self::Out {
-        let config = match self.what {
-            What::Node(options) => NodeConfig::<P>::new(options, self.settings),
-            What::Proxy(options) => NodeConfig::<P>::proxy(options, self.settings),
+    fn visit<P: Protocol>(mut self) -> Self::Out {
+        log_to_stderr(self.log_json);
+        let config = match &mut self.what {
+            What::Node(NodeOptions { limits, .. }) | What::Proxy(ProxyOptions { limits, .. }) => {
+                bounds::take_descriptors(limits);
+                match self.what {
+                    What::Node(options) => NodeConfig::<P>::new(options, self.settings),
+                    What::Proxy(options) => NodeConfig::<P>::proxy(options, self.settings),
+                }
+            }
         };
         let config = config.map_err(Failure::wrong)?;
-        log_to_stderr(self.log_json);
         if let Some(site) = &self.site {
             tracing::info!(%site, "this node's site");
         }
         if self.exit_with_stdin {
             std::thread::spawn(stop_with_stdin);
         }
-        let limits = resp::Limits { read_mode: self.read_mode, ..resp::Limits::default() };
-        match run(config, limits, self.listen_http.as_deref()) {
+        match run(config, self.resp_limits, self.listen_http.as_deref()) {
             Ok(Exit::Drained { unfinished: 0 }) => Ok(()),
             Ok(Exit::Drained { unfinished }) => {
                 tracing::warn!(unfinished, "stopped with requests under way");
@@ -187,25 +209,13 @@ impl Visitor for Process {
     }
 }
 
-fn run<P: Protocol>(
-    config: NodeConfig<P>,
-    limits: resp::Limits,
-    listen_http: Option<&str>,
-) -> Result<Exit, NodeError> {
-    let node = Node::bind(config)?;
-    if let Some(address) = listen_http {
-        let listener = quorate_node::listen("HTTP", address)?;
-        let address = http::serve(listener, node.monitor())
-            .map_err(|source| NodeError::System { what: "to serve HTTP", source })?;
-        tracing::info!(http = %address, "metrics and health are at http://{address}/metrics and /health");
-    }
-    node.run_until_signalled(Resp::new(limits))
-}
-
-/// What an operator must change before the next start is a matter of configuration; the rest has failed.
+/// What an operator must change before the next start is a matter of configuration, and so is a data directory that
+/// cannot be used; the rest has failed.
 fn code(error: &NodeError) -> u8 {
     match error {
+        NodeError::Storage(StorageError::Failed(failure)) if failure.is_full() => 1,
         NodeError::Config(_) | NodeError::Resolve { .. } | NodeError::Listen { .. } => 2,
+        NodeError::Storage(_) | NodeError::Record { .. } => 2,
         _ => 1,
     }
 }

@@ -15,7 +15,7 @@ use quorate_protocols::registry::Visitor;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::args::Up;
+use crate::args::{Bounds, Up};
 use crate::failure::Failure;
 use crate::protocols;
 
@@ -111,6 +111,7 @@ fn start(args: &Up, data: &Path) -> Result<Vec<Node>, Failure> {
         for setting in &args.set {
             words.extend(["--set".to_owned(), setting.clone()]);
         }
+        words.extend(bounds(&args.bounds));
         let out = File::options().create(true).append(true).open(&log)?;
         let child = Command::new(&exe)
             .arg("serve")
@@ -124,6 +125,19 @@ fn start(args: &Up, data: &Path) -> Result<Vec<Node>, Failure> {
         nodes.push(Node { id, peer, resp, data, log, args: words, child, ended: false });
     }
     Ok(nodes)
+}
+
+/// The flags of `serve` that bound what clients may ask.
+fn bounds(bounds: &Bounds) -> impl Iterator<Item = String> {
+    let Bounds { max_key, max_value, max_clients, client_output } = bounds.clone();
+    let flags = [
+        ("--max-key", max_key),
+        ("--max-value", max_value),
+        ("--max-clients", max_clients.map(|count| count.to_string())),
+        ("--client-output", client_output),
+    ];
+    let given = flags.into_iter().filter_map(|(flag, value)| Some([flag.to_owned(), value?]));
+    given.flatten()
 }
 
 /// A client port and a peer port for each node.

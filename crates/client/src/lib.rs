@@ -6,6 +6,9 @@
 //! decide.
 
 mod connection;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod value;
 
 use std::io;

@@ -166,7 +166,8 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
     }
 }
 
-fn parse_bytes(text: &str) -> Option<u64> {
+/// Reads a number of bytes such as `64KiB`, `1MiB` or `4096`.
+pub fn parse_bytes(text: &str) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let count: u64 = text[..digits].parse().ok()?;
     let shift = match &text[digits..] {

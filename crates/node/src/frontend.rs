@@ -36,6 +36,12 @@ pub trait Frontend {
         Described::default()
     }
 
+    /// What is wrong with the input of the session that was called last, if it is no request of this protocol: a line
+    /// for the log.
+    fn complaint(&mut self) -> Option<String> {
+        None
+    }
+
     /// The connection is gone; outcomes of its requests will not be delivered.
     fn close(&mut self, _session: Self::Session) {}
 }

@@ -25,6 +25,9 @@
 
 mod commands;
 mod cursors;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod reply;
 mod request;
 mod session;
@@ -122,6 +125,8 @@ pub struct Resp {
     clock: fn() -> Duration,
     clients: BTreeMap<u64, Client>,
     cursors: Cursors,
+    /// What was wrong with a client's input, until the node has logged it.
+    complaint: Option<String>,
     /// Counts draws, so that each RANDOMKEY has its own.
     draws: u64,
 }
@@ -144,7 +149,14 @@ impl Resp {
 
     /// The same with another clock: time since the Unix epoch, for TIME, TTL and ages.
     pub fn with_clock(limits: Limits, clock: fn() -> Duration) -> Resp {
-        Resp { limits, clock, clients: BTreeMap::new(), cursors: Cursors::default(), draws: 0 }
+        Resp {
+            limits,
+            clock,
+            clients: BTreeMap::new(),
+            cursors: Cursors::default(),
+            complaint: None,
+            draws: 0,
+        }
     }
 }
 
@@ -172,6 +184,10 @@ impl Frontend for Resp {
         let client = self.clients.get(&session.connection()).map(|client| client.name.as_slice());
         let client = String::from_utf8_lossy(client.unwrap_or_default()).into_owned();
         Described { command: session.command(ticket), client }
+    }
+
+    fn complaint(&mut self) -> Option<String> {
+        self.complaint.take()
     }
 
     fn close(&mut self, session: Session) {

@@ -122,6 +122,8 @@ pub(super) struct Parser {
     pub(super) words: Vec<Word>,
     /// Up to where the input is understood.
     at: usize,
+    /// Bytes of the line that comes next that do not hold its end.
+    seen: usize,
     /// Words that are still to come; 0 between requests.
     missing: usize,
     /// The length of the word that comes next, once it is announced.
@@ -150,9 +152,9 @@ impl Parser {
                         }
                     }
                     Some(_) => {
-                        let Some(line) = take_line(input)? else { return Ok(None) };
-                        if let Some(frame) = self.inline(&line)? {
-                            return Ok(Some(Taken::Request(frame)));
+                        let Some(line) = take_line(input, &mut self.seen)? else { return Ok(None) };
+                        if let Some(taken) = self.inline(&line, limits)? {
+                            return Ok(Some(taken));
                         }
                     }
                 }
@@ -176,7 +178,9 @@ impl Parser {
 
     /// Reads `*N`. False if it is not there yet.
     fn begin(&mut self, input: &mut BytesMut, limits: &Limits) -> Result<bool, Malformed> {
-        let Some((count, used)) = header(input, Malformed::MultibulkLine)? else { return Ok(false) };
+        let Some((count, used)) = header(input, &mut self.seen, Malformed::MultibulkLine)? else {
+            return Ok(false);
+        };
         let count = count.filter(|count| *count <= limits.words as i64).ok_or(Malformed::MultibulkLength)?;
         if count <= 0 {
             input.advance(used);
@@ -194,7 +198,9 @@ impl Parser {
             None => {
                 let rest = &input[self.at..];
                 // As Redis: the mark is looked at once the whole line is there.
-                let Some((len, used)) = header(rest, Malformed::BulkLine)? else { return Ok(false) };
+                let Some((len, used)) = header(rest, &mut self.seen, Malformed::BulkLine)? else {
+                    return Ok(false);
+                };
                 if rest[0] != b'$' {
                     return Err(Malformed::ExpectedBulk(rest[0]));
                 }
@@ -244,7 +250,7 @@ impl Parser {
     }
 
     /// Splits a line into words. `None` if there are none.
-    fn inline(&mut self, line: &[u8]) -> Result<Option<Bytes>, Malformed> {
+    fn inline(&mut self, line: &[u8], limits: &Limits) -> Result<Option<Taken>, Malformed> {
         self.words.clear();
         let mut frame = BytesMut::with_capacity(line.len());
         let mut rest = line;
@@ -261,24 +267,49 @@ impl Parser {
             rest = unquote(rest, &mut frame).ok_or(Malformed::Quotes)?;
             self.words.push(Word { start: start as u32, len: (frame.len() - start) as u32 });
         }
-        Ok(if self.words.is_empty() { None } else { Some(frame.freeze()) })
+        let size = frame.len() + self.words.len() * WORD;
+        Ok(match self.words.iter().map(|word| word.len as usize).max() {
+            None => None,
+            Some(longest) if longest > limits.value => Some(Taken::Refused(Refusal::Word)),
+            Some(_) if size > limits.request || self.words.len() > limits.words => {
+                Some(Taken::Refused(Refusal::Request))
+            }
+            Some(_) => Some(Taken::Request(frame.freeze())),
+        })
     }
 }
 
 /// A number behind a one-byte mark, up to the carriage return, and how many bytes the line takes with its end. The
 /// number is `None` if it is none; the whole is, if the line is not there yet.
-fn header(input: &[u8], too_long: Malformed) -> Result<Option<(Option<i64>, usize)>, Malformed> {
-    match input.iter().position(|byte| *byte == b'\r') {
-        Some(end) if end + 2 <= input.len() => Ok(Some((input.get(1..end).and_then(integer), end + 2))),
+fn header(
+    input: &[u8],
+    seen: &mut usize,
+    too_long: Malformed,
+) -> Result<Option<(Option<i64>, usize)>, Malformed> {
+    match first(b'\r', input, seen) {
+        Some(end) if end + 2 <= input.len() => {
+            *seen = 0;
+            Ok(Some((input.get(1..end).and_then(integer), end + 2)))
+        }
         Some(_) => Ok(None),
         None if input.len() > LINE => Err(too_long),
         None => Ok(None),
     }
 }
 
-fn take_line(input: &mut BytesMut) -> Result<Option<BytesMut>, Malformed> {
-    match input.iter().position(|byte| *byte == b'\n') {
+/// Where a line ends; `seen` is up to where it is known not to. One that is too long has no end, also where all of it
+/// has come in at once: what a client is told must not depend on how the network cut its bytes.
+fn first(end: u8, input: &[u8], seen: &mut usize) -> Option<usize> {
+    let until = input.len().min(LINE + 1);
+    let found = input[*seen..until].iter().position(|byte| *byte == end).map(|at| *seen + at);
+    *seen = found.unwrap_or(until);
+    found
+}
+
+fn take_line(input: &mut BytesMut, seen: &mut usize) -> Result<Option<BytesMut>, Malformed> {
+    match first(b'\n', input, seen) {
         Some(end) => {
+            *seen = 0;
             let mut line = input.split_to(end + 1);
             line.truncate(end);
             if line.last() == Some(&b'\r') {
@@ -415,6 +446,8 @@ mod tests {
             (&long, "too big inline request"),
             (&format!("*{long}"), "too big mbulk count string"),
             (&format!("*1\r\n${long}"), "too big bulk count string"),
+            (&format!("{long}\r\n"), "too big inline request"),
+            (&format!("*{long}\r\n"), "too big mbulk count string"),
         ] {
             let error = format!("ERR Protocol error: {error}");
             let found = parse(&[input.as_bytes()], &limits).1.expect("malformed").text();
@@ -427,8 +460,9 @@ mod tests {
         let limits = Limits { value: 10, request: 100, ..Limits::default() };
         let large = "*3\r\n$1\r\na\r\n$11\r\n01234567890\r\n$1\r\nb\r\n";
         let many = format!("*7\r\n{}", "$10\r\n0123456789\r\n".repeat(7));
-        let input = format!("{large}{many}PING\r\n");
-        let expected = vec![Err(Refusal::Word), Err(Refusal::Request), words(&["PING"])];
+        let input = format!("{large}{many}a 01234567890 b\r\n{}\r\nPING\r\n", "a ".repeat(7));
+        let (word, request) = (Err(Refusal::Word), Err(Refusal::Request));
+        let expected = vec![word.clone(), request.clone(), word, request, words(&["PING"])];
         assert_eq!(parse(&[input.as_bytes()], &limits), (expected.clone(), None));
         let bytes: Vec<&[u8]> = input.as_bytes().chunks(1).collect();
         assert_eq!(parse(&bytes, &limits), (expected, None));

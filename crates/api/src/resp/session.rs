@@ -209,6 +209,7 @@ impl Session {
                 }
                 Ok(Some(Taken::Refused(refusal))) => self.refuse(refusal, &shared.limits, desk),
                 Err(malformed) => {
+                    shared.complaint = Some(String::from_utf8_lossy(&malformed.text()).into_owned());
                     self.error(malformed.text(), desk);
                     self.closing = true;
                     break;

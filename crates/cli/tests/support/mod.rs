@@ -21,7 +21,9 @@ pub struct Cluster {
 
 pub struct Node {
     pub resp: String,
-    args: Vec<String>,
+    pub peer: String,
+    pub data: PathBuf,
+    pub args: Vec<String>,
     log: PathBuf,
     child: Option<Child>,
 }
@@ -57,12 +59,17 @@ impl Cluster {
                 flags(index),
             ];
             let log = dir.path().join(format!("node-{id}.log"));
-            Node { resp: resps[index].clone(), args: args.concat(), log, child: None }
+            let (resp, peer) = (resps[index].clone(), peers[index].clone());
+            Node { resp, peer, data, args: args.concat(), log, child: None }
         };
-        let mut cluster = Cluster { nodes: (0..count).map(node).collect(), _dir: dir };
-        cluster.nodes.iter_mut().for_each(Node::start);
-        cluster.nodes.iter().for_each(|node| node.wait_until_serving());
-        cluster
+        Cluster { nodes: (0..count).map(node).collect(), _dir: dir }
+    }
+
+    /// Another process with the flags of a node, and a log of its own.
+    pub fn twin(&self, index: usize) -> Node {
+        let Node { resp, peer, data, args, log, .. } = &self.nodes[index];
+        let (resp, peer, data, args) = (resp.clone(), peer.clone(), data.clone(), args.clone());
+        Node { resp, peer, data, args, log: log.with_extension("twin.log"), child: None }
     }
 
     /// What `--initial-cluster` was.
@@ -82,9 +89,21 @@ impl Cluster {
 
 impl Node {
     pub fn start(&mut self) {
+        self.spawn(Command::new(env!("CARGO_BIN_EXE_quorate")));
+    }
+
+    /// Starts it with another soft limit, as a shell would.
+    pub fn start_with_descriptors(&mut self, soft: u64) {
+        let mut shell = Command::new("sh");
+        let limited = format!("ulimit -Sn {soft} && exec \"$0\" \"$@\"");
+        shell.args(["-c", &limited, env!("CARGO_BIN_EXE_quorate")]);
+        self.spawn(shell);
+    }
+
+    fn spawn(&mut self, mut command: Command) {
         assert!(self.child.is_none(), "it is running");
         let log = File::options().create(true).append(true).open(&self.log).unwrap();
-        let child = Command::new(env!("CARGO_BIN_EXE_quorate"))
+        let child = command
             .args(&self.args)
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
@@ -92,6 +111,62 @@ impl Node {
             .spawn()
             .expect("the binary starts");
         self.child = Some(child);
+    }
+
+    /// Starts it and waits until it has ended by itself: its exit code, and what it has ever said.
+    pub fn run_to_end(&mut self) -> (Option<i32>, String) {
+        self.start();
+        let code = self.wait_for_end();
+        (code, self.said())
+    }
+
+    /// Waits until it has ended by itself: its exit code.
+    pub fn wait_for_end(&mut self) -> Option<i32> {
+        let mut child = self.child.take().expect("it is running");
+        let end = wait_until(PATIENCE, || child.try_wait().expect("a child can be waited for"));
+        if end.is_none() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        end.unwrap_or_else(|| panic!("it goes on:\n{}", self.said())).code()
+    }
+
+    /// Gives a flag, or replaces what it was given.
+    pub fn set(&mut self, flag: &str, value: &str) {
+        match self.args.iter().position(|word| word == flag) {
+            Some(at) => self.args[at + 1] = value.to_owned(),
+            None => self.args.extend([flag.to_owned(), value.to_owned()]),
+        }
+    }
+
+    /// Its log.
+    pub fn said(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Waits for a line that holds all of these words, and gives it.
+    pub fn wait_for_line(&self, words: &[&str]) -> String {
+        let found = wait_until(PATIENCE, || {
+            let said = self.said();
+            said.lines().find(|line| words.iter().all(|word| line.contains(word))).map(str::to_owned)
+        });
+        found.unwrap_or_else(|| panic!("no line with {words:?} in:\n{}", self.said()))
+    }
+
+    /// How many lines hold a word.
+    pub fn lines_with(&self, word: &str) -> usize {
+        self.said().lines().filter(|line| line.contains(word)).count()
+    }
+
+    /// Resident memory now and at its highest, in bytes.
+    pub fn memory(&self) -> (u64, u64) {
+        let pid = self.child.as_ref().expect("it is running").id();
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it is running");
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("Linux tells");
+            line.split_whitespace().next().and_then(|word| word.parse::<u64>().ok()).expect("a number") << 10
+        };
+        (field("VmRSS:"), field("VmHWM:"))
     }
 
     pub fn running(&self) -> bool {
@@ -142,6 +217,16 @@ impl Node {
     }
 }
 
+impl Drop for Node {
+    /// Whatever a test does with it, it does not outlive the test.
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
 impl Drop for Cluster {
     fn drop(&mut self) {
         let failed = std::thread::panicking();
@@ -161,15 +246,31 @@ impl Drop for Cluster {
 }
 
 /// Asks again and again until there is an answer.
-pub fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+pub fn wait_for<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {
+    wait_until(PATIENCE, ask).unwrap_or_else(|| panic!("waited in vain for {what}"))
+}
+
+/// Asks again and again, but not longer than this.
+pub fn wait_until<T>(patience: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T> {
     let start = Instant::now();
     loop {
-        if let Some(answer) = ask() {
-            return answer;
+        match ask() {
+            Some(answer) => return Some(answer),
+            None if start.elapsed() >= patience => return None,
+            None => std::thread::park_timeout(Duration::from_millis(10)),
         }
-        assert!(start.elapsed() < PATIENCE, "waited in vain for {what}");
-        std::thread::park_timeout(Duration::from_millis(10));
     }
+}
+
+/// A request, as bytes.
+pub fn request(args: &[&[u8]]) -> Vec<u8> {
+    let mut request = format!("*{}\r\n", args.len()).into_bytes();
+    for arg in args {
+        request.extend_from_slice(format!("${}\r\n", arg.len()).as_bytes());
+        request.extend_from_slice(arg);
+        request.extend_from_slice(b"\r\n");
+    }
+    request
 }
 
 /// A reply of the second version of the protocol.
@@ -196,18 +297,21 @@ impl Connection {
         Ok(Connection { stream: BufReader::new(stream) })
     }
 
+    /// Sends bytes as they are.
+    pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.get_mut().write_all(bytes)
+    }
+
+    pub fn socket(&self) -> &TcpStream {
+        self.stream.get_ref()
+    }
+
     pub fn call(&mut self, args: &[&[u8]]) -> io::Result<Resp> {
-        let mut request = format!("*{}\r\n", args.len()).into_bytes();
-        for arg in args {
-            request.extend_from_slice(format!("${}\r\n", arg.len()).as_bytes());
-            request.extend_from_slice(arg);
-            request.extend_from_slice(b"\r\n");
-        }
-        self.stream.get_mut().write_all(&request)?;
+        self.send(&request(args))?;
         self.reply()
     }
 
-    fn reply(&mut self) -> io::Result<Resp> {
+    pub fn reply(&mut self) -> io::Result<Resp> {
         let mut line = String::new();
         if self.stream.read_line(&mut line)? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());

@@ -8,7 +8,8 @@
 mod connection;
 mod requests;
 
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::net::Shutdown;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -34,6 +35,9 @@ const UNSHOWN: Duration = Duration::from_secs(5);
 
 /// After the system refused to accept (no descriptors, usually).
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+
+/// Why a client is given up that has more waiting for it than it may.
+const SLOW: &str = "does not take its replies";
 
 /// All client connections of a node.
 pub(crate) struct Clients<F: Frontend> {
@@ -174,6 +178,7 @@ impl<F: Frontend> Clients<F> {
                 if let Some(unsaid) = self.quiet.ask("clients", now) {
                     warn!(unsaid, limit = self.limits.clients, "refused a client: too many are connected");
                 }
+                refuse(&mut stream);
                 continue;
             }
             let index = self.connections.vacant_key();
@@ -235,6 +240,9 @@ impl<F: Frontend> Clients<F> {
                 self.with_session(index, node, ready, |frontend, session, input, desk| {
                     frontend.on_input(session, input, desk);
                 });
+                if let Some(why) = self.frontend.complaint() {
+                    self.complain(index, &why);
+                }
             }
             let Some(connection) = self.connections.get_mut(index) else { continue };
             if connection.input.len() > self.limits.client_input {
@@ -300,6 +308,10 @@ impl<F: Frontend> Clients<F> {
             self.with_session(waiting.index, node, ready, |frontend, session, _, desk| {
                 frontend.on_outcome(session, waiting.ticket, outcome, desk);
             });
+            if self.overflows(waiting.index) {
+                self.evict(waiting.index, SLOW);
+                continue;
+            }
             self.list(waiting.index);
             self.mark_dirty(waiting.index);
         }
@@ -328,7 +340,7 @@ impl<F: Frontend> Clients<F> {
             if !connection.write(&self.metrics) {
                 self.close(index);
             } else if connection.output.len() > self.limits.client_output {
-                self.evict(index, "does not take its replies");
+                self.evict(index, SLOW);
             } else if connection.is_over() || self.draining && is_idle(connection) {
                 self.close(index);
             } else {
@@ -410,6 +422,15 @@ impl<F: Frontend> Clients<F> {
         }
     }
 
+    /// Whether a client leaves more untaken than it may. Asked with every reply: many that come in one turn are written
+    /// in between, and are not gathered first.
+    fn overflows(&mut self, index: usize) -> bool {
+        let limit = self.limits.client_output;
+        let Some(connection) = self.connections.get_mut(index) else { return false };
+        connection.output.len() > limit
+            && (!connection.write(&self.metrics) || connection.output.len() > limit)
+    }
+
     fn list(&mut self, index: usize) {
         let connection = &mut self.connections[index];
         if !connection.listed && !self.draining && connection.is_ready(&self.limits) {
@@ -424,6 +445,15 @@ impl<F: Frontend> Clients<F> {
             connection.dirty = true;
             self.to_write.push(index);
         }
+    }
+
+    /// Logs that a client's input makes no sense, without letting it write what it likes or as often.
+    fn complain(&mut self, index: usize, why: &str) {
+        let Some(unsaid) = self.quiet.ask("complaint", clock::now()) else { return };
+        let address = self.connections.get(index).map(|connection| connection.address());
+        let address =
+            address.and_then(Result::ok).map_or_else(|| "?".to_owned(), |address| address.to_string());
+        warn!(address, unsaid, "closed a client's connection: {}", why.escape_default());
     }
 
     fn evict(&mut self, index: usize, why: &str) {
@@ -441,6 +471,14 @@ impl<F: Frontend> Clients<F> {
         self.frontend.close(connection.session);
         self.metrics.clients.set(self.connections.len() as u64);
     }
+}
+
+/// Tells one client too many why it is not served, as Redis does. It may be gone already.
+fn refuse(stream: &mut mio::net::TcpStream) {
+    let _ = stream.write(b"-ERR max number of clients reached\r\n");
+    let _ = stream.shutdown(Shutdown::Write);
+    // Closing a socket with unread input would take the reply back.
+    let _ = stream.read(&mut [0; 4096]);
 }
 
 /// Whether a client waits for nothing.

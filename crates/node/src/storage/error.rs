@@ -42,12 +42,22 @@ fn advice(source: &io::Error, path: &std::path::Path) -> String {
         io::ErrorKind::ReadOnlyFilesystem => {
             format!("; remount the file system of {home} writable (its kernel log says why it is not)")
         }
-        io::ErrorKind::NotADirectory => "; choose another --data-dir".to_owned(),
+        io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
+            "; a file is where a directory should be: choose another --data-dir".to_owned()
+        }
         _ => {
             "; look for disk errors in the kernel log; if the disk is sound, start the node again".to_owned()
         }
     }
 }
+
+/// What to do when the directory has lost what the node relied on. There is no way back under the same id: a replica
+/// that forgot its votes could help to choose another value where one is chosen.
+const REJOIN: &str = ", so this node must not take part with what is left, nor with an empty --data-dir under its id: it \
+                      would not know how it has voted. Put back an intact copy of this very file, made after the node \
+                      last ran, if there is one. Otherwise leave the node stopped: the others serve without it while \
+                      they are a majority; to have all copies again, start a new cluster (other addresses in \
+                      --initial-cluster, empty data directories) and copy the keys over from their peers";
 
 /// Why a data directory was not opened.
 #[derive(Debug, Error)]
@@ -78,16 +88,13 @@ pub enum StorageError {
     )]
     Format { path: PathBuf, found: String, supported: u32 },
     #[error(
-        "{} is damaged at offset {offset}: {what}. Records that were acknowledged are lost here, so this node must not \
-         take part with what is left. Restore the file from a copy, or replace this node by a new one with an empty \
-         --data-dir; the file is left as it is",
-        .path.display()
+        "{} is damaged at offset {offset}: {what}. Acknowledged records are lost here{}; the file is left as it is",
+        .path.display(), REJOIN
     )]
     Corrupt { path: PathBuf, offset: u64, what: String },
     #[error(
-        "{} is missing, although {evidence}: acknowledged records are lost. Restore the file from a copy, or \
-         replace this node by a new one with an empty --data-dir",
-        .path.display()
+        "{} is missing, although {evidence}: acknowledged records are lost here{}",
+        .path.display(), REJOIN
     )]
     Missing { path: PathBuf, evidence: String },
 }

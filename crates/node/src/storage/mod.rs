@@ -15,6 +15,9 @@
 mod background;
 pub mod error;
 mod files;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod identity;
 pub mod log;
 mod pool;

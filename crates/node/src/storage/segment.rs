@@ -106,7 +106,7 @@ pub(super) fn write_header(file: &Handle, identity: u64, index: u64, capacity: u
     file.sync()
 }
 
-fn encode_header(identity: u64, index: u64, capacity: u64) -> [u8; HEADER_FIELDS] {
+pub(super) fn encode_header(identity: u64, index: u64, capacity: u64) -> [u8; HEADER_FIELDS] {
     let mut header = [0; HEADER_FIELDS];
     header[0..8].copy_from_slice(&MAGIC);
     header[8..12].copy_from_slice(&VERSION.to_le_bytes());

@@ -41,6 +41,9 @@ const PIECE: usize = 1 << 20;
 /// So much is written between two syncs, so that the log's own syncs find short queues.
 const STEP: usize = 4 << 20;
 
+/// Of segments and records: counting on from any of them does not overflow.
+const NUMBERS: std::ops::Range<u64> = 1..1 << 62;
+
 const RECORD_KIND: u32 = 1;
 const PIECE_KIND: u32 = 2;
 const FOOTER_KIND: u32 = 3;
@@ -165,6 +168,43 @@ impl Output<'_> {
     }
 }
 
+/// A file of any frames, with checksums that fit: kind 3 gives the footer that belongs there, kind 5 raw bytes.
+#[cfg(feature = "fuzzing")]
+pub(super) fn fuzzed(
+    identity: u64,
+    (segment, sequence): (u64, u64),
+    frames: &[(u32, &[u8])],
+    has_image: bool,
+) -> Vec<u8> {
+    let (seed, start) = (seed(identity, sequence), Start { segment, sequence });
+    let mut out = encode_header(identity, start, has_image).to_vec();
+    let (mut counts, mut checksum) = ([0u64; 2], 0);
+    for &(kind, payload) in frames.iter().chain([&(FOOTER_KIND, &[][..])]) {
+        if kind == 5 {
+            out.extend_from_slice(payload);
+            continue;
+        }
+        let mut body = payload.to_vec();
+        match kind {
+            RECORD_KIND | PIECE_KIND => counts[kind as usize - 1] += 1,
+            FOOTER_KIND => {
+                body = [&counts[0].to_le_bytes()[..], &counts[1].to_le_bytes(), &u32::to_le_bytes(checksum)]
+                    .concat()
+            }
+            _ => {}
+        }
+        let rest = [&kind.to_le_bytes()[..], &(body.len() as u64).to_le_bytes(), &body].concat();
+        let crc = frame_crc(seed, out.len() as u64, &rest);
+        checksum = crc32c::crc32c_append(checksum, &crc.to_le_bytes());
+        out.extend_from_slice(&crc.to_le_bytes());
+        out.extend_from_slice(&rest);
+        if kind == FOOTER_KIND {
+            break;
+        }
+    }
+    out
+}
+
 /// A checkpoint that was read and found intact.
 pub(super) struct Checkpoint {
     pub(super) start: Start,
@@ -264,7 +304,11 @@ fn check_header(
     if u64_at(header, 24) != sequence {
         return corrupt(24, "this is another snapshot under this one's name");
     }
-    Ok((Start { segment: u64_at(header, 32), sequence }, u64_at(header, 40) == 1))
+    let segment = u64_at(header, 32);
+    if [segment, sequence].iter().any(|number| !NUMBERS.contains(number)) {
+        return corrupt(24, "the numbers of its segment and record are none that a log has");
+    }
+    Ok((Start { segment, sequence }, u64_at(header, 40) == 1))
 }
 
 fn seed(identity: u64, sequence: u64) -> u32 {

@@ -1,0 +1,128 @@
+//! A small cluster of any protocol, stepped until it has answered a few clients: its messages and records are seeds.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use bytes::Bytes;
+use quorate_core::{
+    Access, Configs, Context, Group, Instant, Machine, NodeId, Outbox, ProcessId, Protocol, Proxy, ProxyId,
+    Random, Request, RequestId, Saved, Settings, Time, Timers, Wall, Wire,
+};
+use quorate_protocols::registry::Visitor;
+use quorate_store::{Command, Condition, Expiry};
+
+/// Steps of a cluster's time.
+const TICK: Duration = Duration::from_millis(10);
+const TICKS: u64 = 400;
+/// Different messages of one type.
+const EACH: usize = 4;
+/// Larger ones would fill the corpus.
+const LARGEST: usize = 1000;
+
+/// Gives the messages and records, encoded.
+pub struct Overheard;
+
+struct Host<M: Machine> {
+    me: ProcessId,
+    machine: M,
+    random: Random,
+    out: Outbox<M>,
+    timers: Timers<M::Timer>,
+}
+
+impl<M: Machine> Host<M> {
+    fn new(me: ProcessId, config: M::Config) -> Self {
+        let (mut random, mut out) = (Random::new(1), Outbox::new(false));
+        let machine =
+            M::recover(config, Saved::nothing(), &mut Context::new(me, at(0), &mut random, &mut out));
+        Host { me, machine, random, out, timers: Timers::default() }
+    }
+
+    fn step(&mut self, tick: u64, input: impl FnOnce(&mut M, &mut Context<'_, M>)) {
+        input(&mut self.machine, &mut Context::new(self.me, at(tick), &mut self.random, &mut self.out));
+    }
+
+    /// Fires what is due, and ends the batch. Gives what it sends; records are durable at once.
+    fn turn(&mut self, tick: u64, records: &mut Vec<Bytes>) -> Vec<(ProcessId, M::Message)> {
+        loop {
+            for (timer, deadline) in self.out.timers.drain(..) {
+                self.timers.apply(timer, deadline);
+            }
+            let Some(timer) = self.timers.pop_due(at(tick).now) else { break };
+            self.step(tick, |machine, cx| machine.on_timer(timer, cx));
+        }
+        self.step(tick, |machine, cx| machine.on_batch_end(cx));
+        for (timer, deadline) in self.out.timers.drain(..) {
+            self.timers.apply(timer, deadline);
+        }
+        records.extend(self.out.records.drain(..).map(|record| record.to_bytes()));
+        self.out.replies.clear();
+        let sent = self.out.messages.drain(..);
+        sent.flat_map(|sent| sent.to.iter().map(move |to| (to, sent.message.clone()))).collect()
+    }
+}
+
+fn at(tick: u64) -> Instant {
+    let nanos = TICK.as_nanos() as u64 * (tick + 1);
+    Instant { now: Time::from_nanos(nanos), wall: Wall::from_millis(nanos / 1_000_000), clock: None }
+}
+
+impl Visitor for Overheard {
+    type Out = Vec<Vec<u8>>;
+
+    fn visit<P: Protocol>(self) -> Vec<Vec<u8>> {
+        let count = P::CAPABILITIES.max_nodes.min(3) as u64;
+        let nodes: Vec<NodeId> = (1..=count).filter_map(NodeId::new).collect();
+        let group = Group { members: nodes.iter().copied().collect() };
+        let (replica, proxy): Configs<P> =
+            P::configure(&group, &mut Settings::default()).expect("the defaults are valid");
+        let replicas = nodes.iter().map(|node| ((*node).into(), Host::new((*node).into(), replica.clone())));
+        let mut replicas: BTreeMap<ProcessId, Host<P::Replica>> = replicas.collect();
+        let me = ProxyId::of(nodes[0]).into();
+        let mut proxy: Host<P::Proxy> = Host::new(me, proxy);
+        let (mut records, mut network) = (Vec::new(), VecDeque::new());
+        let mut kept: BTreeMap<&'static str, BTreeSet<Bytes>> = BTreeMap::new();
+        for tick in 0..TICKS {
+            if tick % 40 == 20 {
+                proxy.step(tick, |machine, cx| machine.on_request(RequestId(tick), request(tick), cx));
+            }
+            let turns = replicas.values_mut().flat_map(|host| {
+                let from = host.me;
+                host.turn(tick, &mut records).into_iter().map(move |(to, message)| (from, to, message))
+            });
+            network.extend(turns);
+            network.extend(proxy.turn(tick, &mut records).into_iter().map(|(to, message)| (me, to, message)));
+            for (from, to, message) in std::mem::take(&mut network) {
+                let bytes = P::Message::to_bytes(&message);
+                let same = kept.entry(quorate_core::Message::kind(&message)).or_default();
+                if same.len() < EACH && bytes.len() <= LARGEST {
+                    same.insert(bytes);
+                }
+                // The second half of the time, one replica is cut off.
+                if Some(to) == nodes.last().map(|node| (*node).into()) && count > 1 && tick > TICKS / 2 {
+                    continue;
+                }
+                match replicas.get_mut(&to) {
+                    Some(host) => host.step(tick, |machine, cx| machine.on_message(from, message, cx)),
+                    None => proxy.step(tick, |machine, cx| machine.on_message(from, message, cx)),
+                }
+            }
+        }
+        assert!(kept.len() > 1 && !records.is_empty(), "{}: nothing was said", P::NAME);
+        let records: BTreeSet<Bytes> = records.into_iter().filter(|bytes| bytes.len() <= LARGEST).collect();
+        let messages = kept.into_values().flatten();
+        messages.chain(records.into_iter().take(4 * EACH)).map(|bytes| bytes.to_vec()).collect()
+    }
+}
+
+fn request(tick: u64) -> Request {
+    let (key, value) = (Bytes::from_static(b"key"), Bytes::from(format!("value {tick}")));
+    let (condition, expiry) = (Condition::Always, Expiry::In(5000));
+    let command = match tick % 80 {
+        20 => Command::Put { key, value, condition, expiry, old: false },
+        _ => Command::Get { key },
+    };
+    let access = if command.is_read_only() { Access::Read } else { Access::Write };
+    let deadline = at(tick + 100).now;
+    Request { stream: 1, command: command.to_bytes(), access, deadline }
+}

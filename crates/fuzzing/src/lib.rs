@@ -1,0 +1,56 @@
+//! What must hold whatever bytes come in. Each target is a function of the bytes that panics if it does not; `fuzz/`
+//! at the root calls them under libFuzzer, and `tests/replay.rs` here with every input that is kept.
+//!
+//! | file | targets |
+//! |---|---|
+//! | `resp` | requests, replies |
+//! | `wire` | commands and replies of the store, its snapshots, messages and records of every protocol |
+//! | `peers` | frames, the handshake |
+//! | `disk` | the log, checkpoints, the identity file |
+//! | `words` | settings, the initial cluster |
+//! | `conversation` | a small cluster whose messages and records are seeds |
+//! | [`meter`] | that memory is bounded by the input |
+
+mod conversation;
+mod disk;
+pub mod meter;
+mod peers;
+mod resp;
+mod wire;
+mod words;
+
+/// A target.
+#[derive(Clone, Copy)]
+pub struct Target {
+    /// Of its folders in `fuzz/corpus` and `fuzz/regressions`.
+    pub name: &'static str,
+    /// Panics if something does not hold.
+    pub run: fn(&[u8]),
+    /// Valid encodings to start from.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+}
+
+/// All of them.
+pub const TARGETS: [Target; 12] = [
+    Target { name: "resp_request", run: resp::request, seeds: resp::request_seeds },
+    Target { name: "resp_reply", run: resp::reply, seeds: resp::reply_seeds },
+    Target { name: "command", run: wire::command, seeds: wire::command_seeds },
+    Target { name: "reply", run: wire::reply, seeds: wire::reply_seeds },
+    Target { name: "snapshot", run: wire::snapshot, seeds: wire::snapshot_seeds },
+    Target { name: "protocols", run: wire::protocols, seeds: wire::protocol_seeds },
+    Target { name: "frame", run: peers::frame, seeds: peers::frame_seeds },
+    Target { name: "handshake", run: peers::handshake, seeds: peers::handshake_seeds },
+    Target { name: "wal", run: disk::wal, seeds: disk::wal_seeds },
+    Target { name: "checkpoint", run: disk::checkpoint, seeds: disk::checkpoint_seeds },
+    Target { name: "identity", run: disk::identity, seeds: disk::identity_seeds },
+    Target { name: "settings", run: words::settings, seeds: words::settings_seeds },
+];
+
+/// Runs one target on one input, and checks that its memory stays within the input's size times a constant.
+pub fn run(name: &str, input: &[u8]) {
+    let target = TARGETS.iter().find(|target| target.name == name);
+    let target = target.unwrap_or_else(|| panic!("no target is called {name}"));
+    let peak = meter::peak(|| (target.run)(input));
+    let bound = meter::FIXED + meter::PER_BYTE * input.len();
+    assert!(peak <= bound, "{name} took {peak} bytes for {} bytes of input", input.len());
+}

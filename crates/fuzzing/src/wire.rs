@@ -1,0 +1,188 @@
+//! What the store and the protocols write to the wire and to the log.
+
+use std::fmt::Debug;
+
+use bytes::Bytes;
+use quorate_core::{Image, Machine, Message, Protocol, Wall, Wire};
+use quorate_protocols::registry::{self, Visitor};
+use quorate_store::{
+    Command, Condition, Expires, Expiry, ExpiryCondition, Kind, Loader, Reply, Single, Store,
+};
+
+use crate::conversation;
+
+/// What decodes is encoded to something that decodes to the same.
+fn read_back<T: Wire + Debug>(bytes: Bytes) -> Option<T> {
+    let value = T::from_bytes(bytes).ok()?;
+    let once = value.to_bytes();
+    let again = T::from_bytes(once.clone()).expect("what was encoded decodes");
+    assert_eq!(once, again.to_bytes());
+    assert_eq!(format!("{value:?}"), format!("{again:?}"));
+    Some(value)
+}
+
+/// Commands are read back; executed one after the other, they leave a store whose image gives the same store.
+pub fn command(data: &[u8]) {
+    let input = Bytes::copy_from_slice(data);
+    let Some(commands) = read_back::<Vec<Command>>(input.clone()) else {
+        read_back::<Command>(input);
+        return;
+    };
+    let mut store = Store::new();
+    for (index, command) in commands.iter().enumerate() {
+        let footprint = command.footprint();
+        assert_eq!(footprint.is_read_only(), command.is_read_only());
+        store.is_current(command, Wall::from_millis(1 << 50));
+        let before = command.is_read_only().then(|| store.clone());
+        let revision = index as u64 + 1;
+        let reply = store.apply(command, revision, Wall::from_millis(1000 * revision));
+        assert_eq!(Reply::from_bytes(reply.to_bytes()), Ok(reply));
+        assert!(before.is_none_or(|before| before.revision() == store.revision()), "a read wrote");
+    }
+    reload(&store, 64);
+}
+
+fn reload(store: &Store, limit: usize) {
+    let (image, mut loader, mut cursor) = (store.freeze(), Loader::new(), Some(Bytes::new()));
+    while let Some(at) = cursor {
+        let piece = image.piece(&at, limit);
+        loader.push(piece.bytes).expect("an image of a store is valid");
+        cursor = piece.next;
+    }
+    let again = loader.finish().expect("an image of a store is whole");
+    assert_eq!(again.digest(), store.digest());
+}
+
+fn commands() -> Vec<Command> {
+    let word = |text: &'static str| Bytes::from_static(text.as_bytes());
+    let (key, value, field) = (word("k"), word("10"), word("f"));
+    let put = |expiry, condition, old| Command::Put {
+        key: key.clone(),
+        value: value.clone(),
+        condition,
+        expiry,
+        old,
+    };
+    let put_all = put(Expiry::Never, Condition::Always, false);
+    vec![
+        put_all.clone(),
+        put(Expiry::In(1500), Condition::IfPresent, true),
+        put(Expiry::At(9000), Condition::IfVersion(2), false),
+        put(Expiry::Keep, Condition::IfAbsent, true),
+        Command::PutMany {
+            pairs: vec![(word("a"), value.clone()), (word("b"), field.clone())],
+            if_none: true,
+        },
+        Command::Get { key: key.clone() },
+        Command::GetMany { keys: vec![key.clone(), word("x")] },
+        Command::GetRange { key: key.clone(), start: -2, end: 5 },
+        Command::Length { key: key.clone() },
+        Command::Exists { keys: vec![key.clone()] },
+        Command::KindOf { key: key.clone() },
+        Command::ExpiryOf { key: key.clone() },
+        Command::VersionsOf { keys: vec![key.clone()] },
+        Command::Increment { key: key.clone(), by: -3 },
+        Command::IncrementFloat { key: key.clone(), by: word("1.5e3") },
+        Command::Append { key: key.clone(), value: value.clone() },
+        Command::SetExpiry { key: key.clone(), expiry: Expiry::In(700), condition: ExpiryCondition::Always },
+        Command::HashPut { key: word("h"), fields: vec![(field.clone(), value.clone())], if_absent: false },
+        Command::HashGet { key: word("h"), fields: vec![field.clone()] },
+        Command::HashAll { key: word("h") },
+        Command::HashLength { key: word("h") },
+        Command::HashIncrement { key: word("h"), field: field.clone(), by: 4 },
+        Command::HashDelete { key: word("h"), fields: vec![field] },
+        Command::Scan {
+            after: Some(word("a")),
+            limit: 3,
+            pattern: Some(word("[a-k]*")),
+            kind: Some(Kind::Hash),
+        },
+        Command::Count,
+        Command::RandomKey { seed: 9 },
+        Command::Batch {
+            watched: vec![(key.clone(), 1)],
+            commands: vec![Single(put_all), Single(Command::Count)],
+        },
+        Command::Take { key: key.clone() },
+        Command::Delete { keys: vec![key] },
+        Command::Clear,
+    ]
+}
+
+pub fn command_seeds() -> Vec<Vec<u8>> {
+    let all = commands();
+    let mut seeds = vec![all.to_bytes().to_vec(), all[..20].to_vec().to_bytes().to_vec()];
+    seeds.extend(all.into_iter().map(|command| command.to_bytes().to_vec()));
+    seeds
+}
+
+/// Replies are read back.
+pub fn reply(data: &[u8]) {
+    read_back::<Reply>(Bytes::copy_from_slice(data));
+}
+
+pub fn reply_seeds() -> Vec<Vec<u8>> {
+    let mut store = Store::new();
+    let mut replies: Vec<Reply> =
+        (1..).zip(commands()).map(|(at, command)| store.apply(&command, at, Wall::ZERO)).collect();
+    replies.push(Reply::Expires(Expires::At(7)));
+    replies.push(Reply::Kind(Some(Kind::Hash)));
+    replies.into_iter().map(|reply| reply.to_bytes().to_vec()).collect()
+}
+
+/// An image from elsewhere, in pieces, is refused or gives a store whose own image gives it again.
+pub fn snapshot(data: &[u8]) {
+    let Ok(pieces) = Vec::<Bytes>::from_bytes(Bytes::copy_from_slice(data)) else { return };
+    let mut loader = Loader::new();
+    for piece in pieces {
+        if loader.push(piece).is_err() {
+            assert!(loader.push(Bytes::new()).is_err(), "refused for ever");
+            return;
+        }
+    }
+    if let Ok(store) = loader.finish() {
+        reload(&store, 1 << 10);
+    }
+}
+
+pub fn snapshot_seeds() -> Vec<Vec<u8>> {
+    let mut store = Store::new();
+    let mut seeds = Vec::new();
+    for (revision, command) in (1..).zip(commands()) {
+        store.apply(&command, revision, Wall::ZERO);
+        let (image, mut pieces, mut cursor) = (store.freeze(), Vec::new(), Some(Bytes::new()));
+        while let Some(at) = cursor {
+            let piece = image.piece(&at, 64);
+            pieces.push(piece.bytes);
+            cursor = piece.next;
+        }
+        seeds.push(pieces.to_bytes().to_vec());
+    }
+    seeds
+}
+
+/// Messages and records of every protocol are read back.
+pub fn protocols(data: &[u8]) {
+    for info in registry::all() {
+        registry::with(info.name, ReadBack(data));
+    }
+}
+
+struct ReadBack<'a>(&'a [u8]);
+
+impl Visitor for ReadBack<'_> {
+    type Out = ();
+    fn visit<P: Protocol>(self) {
+        let input = Bytes::copy_from_slice(self.0);
+        if let Some(message) = read_back::<P::Message>(input.clone()) {
+            message.kind();
+            message.release();
+        }
+        read_back::<<P::Replica as Machine>::Record>(input);
+    }
+}
+
+pub fn protocol_seeds() -> Vec<Vec<u8>> {
+    let all = registry::all().into_iter();
+    all.filter_map(|info| registry::with(info.name, conversation::Overheard)).flatten().collect()
+}
