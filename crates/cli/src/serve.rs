@@ -209,6 +209,21 @@ impl Visitor for Process {
     }
 }
 
+fn run<P: Protocol>(
+    config: NodeConfig<P>,
+    limits: resp::Limits,
+    listen_http: Option<&str>,
+) -> Result<Exit, NodeError> {
+    let node = Node::bind(config)?;
+    if let Some(address) = listen_http {
+        let listener = quorate_node::listen("HTTP", address)?;
+        let address = http::serve(listener, node.monitor())
+            .map_err(|source| NodeError::System { what: "to serve HTTP", source })?;
+        tracing::info!(http = %address, "metrics and health are at http://{address}/metrics and /health");
+    }
+    node.run_until_signalled(Resp::new(limits))
+}
+
 /// What an operator must change before the next start is a matter of configuration, and so is a data directory that
 /// cannot be used; the rest has failed.
 fn code(error: &NodeError) -> u8 {

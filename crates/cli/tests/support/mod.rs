@@ -41,6 +41,18 @@ impl Cluster {
 
     /// The same with further flags for each node, by its index.
     pub fn start_each(count: usize, protocol: &str, flags: impl Fn(usize) -> Vec<String>) -> Cluster {
+        let mut cluster = Cluster::prepare_each(count, protocol, flags);
+        cluster.nodes.iter_mut().for_each(Node::start);
+        cluster.nodes.iter().for_each(|node| node.wait_until_serving());
+        cluster
+    }
+
+    /// Starts nothing yet.
+    pub fn prepare(count: usize, protocol: &str, flags: &[&str]) -> Cluster {
+        Cluster::prepare_each(count, protocol, |_| flags.iter().map(|flag| (*flag).to_owned()).collect())
+    }
+
+    fn prepare_each(count: usize, protocol: &str, flags: impl Fn(usize) -> Vec<String>) -> Cluster {
         let dir = tempfile::tempdir().expect("a temporary directory");
         // All at once, so that they differ; then free for the nodes.
         let listeners: Vec<_> = (0..2 * count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
