@@ -26,10 +26,15 @@ pub trait Frontend {
         desk: &mut Desk<'_>,
     );
 
-    /// What is wrong with the input of the session that was called last, if it is no request of this protocol: a line
-    /// for the log.
+    /// What is wrong with the input of the session that was called last, if it is no request of this protocol: a
+    /// line for the log.
     fn complaint(&mut self) -> Option<String> {
         None
+    }
+
+    /// What one client too many is told before its connection is closed.
+    fn refusal(&self) -> &'static [u8] {
+        b""
     }
 
     /// The connection is gone; outcomes of its requests will not be delivered.

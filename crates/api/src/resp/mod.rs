@@ -129,6 +129,10 @@ impl Frontend for Resp {
         session.on_outcome(ticket, outcome, self, desk);
     }
 
+    fn refusal(&self) -> &'static [u8] {
+        b"-ERR max number of clients reached\r\n"
+    }
+
     fn complaint(&mut self) -> Option<String> {
         self.complaint.take()
     }
