@@ -49,8 +49,8 @@ fn size(flag: &str, text: &str, least: usize, most: usize) -> Result<usize, Fail
     })
 }
 
-/// Takes as many descriptors as the system gives this process. If they are too few, fewer clients are let in: they are
-/// refused in words instead of waiting at the door.
+/// Takes as many descriptors as the system gives this process. If they are too few, fewer clients are let in: they
+/// are refused in words instead of waiting at the door.
 pub fn take_descriptors(limits: &mut Limits) {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });

@@ -1,5 +1,5 @@
-//! Whatever grows with what others do has its bound: too much of it is refused in words, memory stays where it is, and
-//! everybody else is served.
+//! Whatever grows with what others do has its bound: too much of it is refused in words, memory stays where it is,
+//! and everybody else is served.
 
 mod support;
 

@@ -1,4 +1,5 @@
-//! A small cluster of any protocol, stepped until it has answered a few clients: its messages and records are seeds.
+//! A small cluster of any protocol, stepped until it has answered a few clients: its messages and records are
+//! seeds.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;

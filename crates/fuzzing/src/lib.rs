@@ -1,5 +1,5 @@
-//! What must hold whatever bytes come in. Each target is a function of the bytes that panics if it does not; `fuzz/`
-//! at the root calls them under libFuzzer, and `tests/replay.rs` here with every input that is kept.
+//! What must hold whatever bytes come in. Each target is a function of the bytes that panics if it does not;
+//! `fuzz/` at the root calls them under libFuzzer, and `tests/replay.rs` here with every input that is kept.
 //!
 //! | file | targets |
 //! |---|---|

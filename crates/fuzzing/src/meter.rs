@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// What a target may take whatever its input: empty machines, segments of a log, buffers.
 pub const FIXED: usize = 4 << 20;
 
-/// What it may take for each byte of its input. A byte may stand for an absent value, an empty string or a zero of a
-/// collection, which take up to a hundred bytes in memory; it is held in several forms at once, whose buffers double.
+/// What it may take for each byte of its input. A byte may stand for an absent value, an empty string or a zero of
+/// a collection, which take up to a hundred bytes in memory; it is held in several forms at once, whose buffers
+/// double.
 pub const PER_BYTE: usize = 1024;
 
 static NOW: AtomicUsize = AtomicUsize::new(0);

@@ -125,8 +125,8 @@ fn take<T: Wire + PartialEq + std::fmt::Debug>(input: &[u8], plan: u8) -> Option
     whole.ok().flatten()
 }
 
-/// A handshake is read or refused, in words of bounded length. The plan's low bits choose raw bytes, or a body behind
-/// a header that fits, of this version or another.
+/// A handshake is read or refused, in words of bounded length. The plan's low bits choose raw bytes, or a body
+/// behind a header that fits, of this version or another.
 pub fn handshake(data: &[u8]) {
     let Some((&plan, rest)) = data.split_first() else { return };
     let input = match plan % 4 {

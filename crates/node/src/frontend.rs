@@ -42,6 +42,11 @@ pub trait Frontend {
         None
     }
 
+    /// What one client too many is told before its connection is closed.
+    fn refusal(&self) -> &'static [u8] {
+        b""
+    }
+
     /// The connection is gone; outcomes of its requests will not be delivered.
     fn close(&mut self, _session: Self::Session) {}
 }

@@ -186,6 +186,10 @@ impl Frontend for Resp {
         Described { command: session.command(ticket), client }
     }
 
+    fn refusal(&self) -> &'static [u8] {
+        b"-ERR max number of clients reached\r\n"
+    }
+
     fn complaint(&mut self) -> Option<String> {
         self.complaint.take()
     }

@@ -297,8 +297,8 @@ fn header(
     }
 }
 
-/// Where a line ends; `seen` is up to where it is known not to. One that is too long has no end, also where all of it
-/// has come in at once: what a client is told must not depend on how the network cut its bytes.
+/// Where a line ends; `seen` is up to where it is known not to. One that is too long has no end, also where all of
+/// it has come in at once: what a client is told must not depend on how the network cut its bytes.
 fn first(end: u8, input: &[u8], seen: &mut usize) -> Option<usize> {
     let until = input.len().min(LINE + 1);
     let found = input[*seen..until].iter().position(|byte| *byte == end).map(|at| *seen + at);

@@ -178,7 +178,7 @@ impl<F: Frontend> Clients<F> {
                 if let Some(unsaid) = self.quiet.ask("clients", now) {
                     warn!(unsaid, limit = self.limits.clients, "refused a client: too many are connected");
                 }
-                refuse(&mut stream);
+                refuse(&mut stream, self.frontend.refusal());
                 continue;
             }
             let index = self.connections.vacant_key();
@@ -422,8 +422,8 @@ impl<F: Frontend> Clients<F> {
         }
     }
 
-    /// Whether a client leaves more untaken than it may. Asked with every reply: many that come in one turn are written
-    /// in between, and are not gathered first.
+    /// Whether a client leaves more untaken than it may. Asked with every reply: many that come in one turn are
+    /// written in between, and are not gathered first.
     fn overflows(&mut self, index: usize) -> bool {
         let limit = self.limits.client_output;
         let Some(connection) = self.connections.get_mut(index) else { return false };
@@ -473,9 +473,9 @@ impl<F: Frontend> Clients<F> {
     }
 }
 
-/// Tells one client too many why it is not served, as Redis does. It may be gone already.
-fn refuse(stream: &mut mio::net::TcpStream) {
-    let _ = stream.write(b"-ERR max number of clients reached\r\n");
+/// Tells one client too many why it is not served. It may be gone already.
+fn refuse(stream: &mut mio::net::TcpStream, why: &[u8]) {
+    let _ = stream.write(why);
     let _ = stream.shutdown(Shutdown::Write);
     // Closing a socket with unread input would take the reply back.
     let _ = stream.read(&mut [0; 4096]);

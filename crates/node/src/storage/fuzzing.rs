@@ -1,5 +1,5 @@
-//! Recovery over arbitrary files, for fuzz targets. Checksums would keep a fuzzer out, so its bytes are a [`Script`] of
-//! frames whose checksums are made right, with raw bytes between.
+//! Recovery over arbitrary files, for fuzz targets. Checksums would keep a fuzzer out, so its bytes are a
+//! [`Script`] of frames whose checksums are made right, with raw bytes between.
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
@@ -127,7 +127,8 @@ fn content(found: &Found) -> (Vec<Bytes>, Vec<Bytes>) {
     (pieces, found.records.clone())
 }
 
-/// A directory is refused in words, or opened; then what was repaired is sound, and opening it again gives the same.
+/// A directory is refused in words, or opened; then what was repaired is sound, and opening it again gives the
+/// same.
 fn open(dir: &Dir) {
     match find(dir, &options(), 7, false) {
         Err(error) => told(&error),
@@ -169,9 +170,9 @@ impl<'a> Script<'a> {
     }
 }
 
-/// The log. A flag first: bit 0 gives a start of the numbers, bit 1 a capacity, bit 2 a length of the last file. Then
-/// instructions: 0-3 record (step of its number, unsynced, payload), 4 mark (step), 5 raw bytes, 6 zeros, 7 next
-/// segment.
+/// The log. A flag first: bit 0 gives a start of the numbers, bit 1 a capacity, bit 2 a length of the last file.
+/// Then instructions: 0-3 record (step of its number, unsynced, payload), 4 mark (step), 5 raw bytes, 6 zeros, 7
+/// next segment.
 pub fn log(data: &[u8]) {
     let mut script = Script(data);
     let Some(flags) = script.byte() else { return };
