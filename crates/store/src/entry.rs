@@ -9,7 +9,8 @@ use crate::reply::{CommandError, Kind};
 /// What is shorter than this is copied out of the buffer it came in, which may be much larger.
 const DETACH: usize = 64 << 10;
 
-/// Memory that a key takes apart from its own bytes: its places in the table and in the order, and the heads of its allocations.
+/// Memory that a key takes apart from its own bytes: its places in the table and in the order, and the heads of its
+/// allocations.
 const ENTRY_BYTES: usize = 224;
 /// The same for a place in the index of deadlines.
 const DEADLINE_BYTES: usize = 64;

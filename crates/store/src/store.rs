@@ -5,8 +5,8 @@
 //! A read between two positions sees the state as of the last; [`Store::is_current`] tells whether the reader's own
 //! clock says that something it touches is overdue, and then the log must be asked.
 //!
-//! **Versions**: a key's version is the revision of its last change. Revisions grow with every write, so a key that is
-//! removed and made again never has a version twice.
+//! **Versions**: a key's version is the revision of its last change. Revisions grow with every write, so a key that
+//! is removed and made again never has a version twice.
 
 use std::fmt;
 
@@ -66,7 +66,8 @@ impl Store {
         }
     }
 
-    /// Looks for the key of a command that is going to be executed, for no other effect than that it is found faster then.
+    /// Looks for the key of a command that is going to be executed, for no other effect than that it is found
+    /// faster then.
     pub fn touch(&self, command: &Command) {
         if let Command::Put { key, .. } | Command::Get { key } | Command::Increment { key, .. } = command {
             std::hint::black_box(self.keys.contains_key(key));
@@ -78,8 +79,8 @@ impl Store {
         self.answer(command, &mut { REPLY_LIMIT }).unwrap_or(Reply::Error(CommandError::Malformed))
     }
 
-    /// Whether no key that the command touches is overdue on this wall clock. If one is, the log has to decide whether
-    /// it has expired; the present state cannot.
+    /// Whether no key that the command touches is overdue on this wall clock. If one is, the log has to decide
+    /// whether it has expired; the present state cannot.
     pub fn is_current(&self, command: &Command, wall: Wall) -> bool {
         let Some(next) = self.next_expiry() else { return true };
         if next > wall {

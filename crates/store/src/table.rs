@@ -1,13 +1,14 @@
-//! The keys and what is stored at them: a hash table for commands that name their keys, and the keys in order for those
-//! that go through them.
+//! The keys and what is stored at them: a hash table for commands that name their keys, and the keys in order for
+//! those that go through them.
 //!
-//! An ordered map alone costs about ten cache misses to find a key among 100,000; a table costs three, and most commands
-//! name their keys. The order changes only when keys come and go.
+//! An ordered map alone costs about ten cache misses to find a key among 100,000; a table costs three, and most
+//! commands name their keys. The order changes only when keys come and go.
 //!
-//! The table is **persistent**: its pages are shared with clones, and a write copies the one page it changes. A clone
-//! copies one pointer for each chunk of pages, that is for some four thousand keys. It grows a page at a time (extendible
-//! hashing): a full page is split in two by the next bit of its keys' hashes, and the directory doubles when a page needs
-//! more bits than it has. Keys whose hashes agree by accident or malice overflow into an ordered map of their page.
+//! The table is **persistent**: its pages are shared with clones, and a write copies the one page it changes. A
+//! clone copies one pointer for each chunk of pages, that is for some four thousand keys. It grows a page at a time
+//! (extendible hashing): a full page is split in two by the next bit of its keys' hashes, and the directory doubles
+//! when a page needs more bits than it has. Keys whose hashes agree by accident or malice overflow into an ordered
+//! map of their page.
 //!
 //! Which page a key lies in depends on the history of the table, so nothing observable may: whatever goes through all
 //! keys goes in their order.

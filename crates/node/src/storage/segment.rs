@@ -9,10 +9,10 @@
 //! Numbers are little-endian; checksums are CRC32C.
 //!
 //! A frame's `crc` covers its other fields, the payload's checksum among them, and its *place*: the directory's
-//! identity, the segment and the offset. So a frame counts only where it was written. Bytes that an earlier use of the
-//! disk left behind, a segment under a wrong name, or a client's value that happens to be a piece of somebody's log are
-//! never mistaken for a record, which matters because recovery looks for frames at every offset behind damage. The
-//! header's own checksum also means that nobody's length is believed before it is checked.
+//! identity, the segment and the offset. So a frame counts only where it was written. Bytes that an earlier use of
+//! the disk left behind, a segment under a wrong name, or a client's value that happens to be a piece of somebody's
+//! log are never mistaken for a record, which matters because recovery looks for frames at every offset behind
+//! damage. The header's own checksum also means that nobody's length is believed before it is checked.
 //!
 //! `sequence` numbers the records from 1, through all segments, without gaps. `unsynced` says how many records before
 //! this one were not known to be durable when it was written: a frame is evidence that the others are (see
@@ -20,9 +20,9 @@
 //! the next record's); it is only evidence.
 //!
 //! A segment is filled with zeros and made durable under another name before it gets its own, so that appending
-//! changes no metadata of the file system: a synced append then costs one write to the disk, not three. One that the log
-//! no longer needs is used again under another index (see `pool`): then what is behind the last frame is not zeros, but
-//! frames of another place, which do not count.
+//! changes no metadata of the file system: a synced append then costs one write to the disk, not three. One that
+//! the log no longer needs is used again under another index (see `pool`): then what is behind the last frame is
+//! not zeros, but frames of another place, which do not count.
 
 use std::ops::Range;
 use std::time::Instant;

@@ -70,8 +70,8 @@ impl Inbound {
         }
     }
 
-    /// A connection to a member that a standalone proxy dialed: it speaks and listens on it. `input` came with the answer
-    /// to its greeting.
+    /// A connection to a member that a standalone proxy dialed: it speaks and listens on it. `input` came with the
+    /// answer to its greeting.
     pub(super) fn dialed(stream: TcpStream, address: SocketAddr, stage: Stage, input: BytesMut) -> Inbound {
         Inbound { stage, input, readable: true, ..Inbound::new(stream, address, Time::ZERO) }
     }
