@@ -9,6 +9,7 @@ use std::thread::{self, JoinHandle};
 
 use bytes::Bytes;
 
+use super::SMALLEST_SEGMENT;
 use super::background::Background;
 use super::error::Failure;
 use super::files::Dir;
@@ -184,8 +185,11 @@ impl Writer {
         }
         // Zeros cost the disk as much as a log does: a node that writes little makes few.
         let last = self.spares.back().unwrap_or(&self.segment).capacity;
-        let (dir, identity, capacity) =
-            (self.dir.clone(), self.identity, (2 * last).min(self.mode.segment_bytes));
+        let (dir, identity, capacity) = (
+            self.dir.clone(),
+            self.identity,
+            last.saturating_mul(2).clamp(SMALLEST_SEGMENT, self.mode.segment_bytes),
+        );
         let index = self.segment.index + 1 + self.spares.len() as u64;
         let pool = self.pool.clone();
         let make = move |pace: &Background| match pool.recycle(&dir, identity, index, capacity)? {
