@@ -108,46 +108,59 @@ pub struct Serve {
     /// Where other nodes reach this one
     #[arg(long, value_name = "HOST:PORT")]
     pub listen_peer: Option<String>,
-    /// Where clients reach this node
-    #[arg(long, value_name = "HOST:PORT")]
-    pub listen_resp: Option<String>,
-    /// Where /metrics and /health are served over HTTP; nowhere by default
-    #[arg(long, value_name = "HOST:PORT")]
-    pub listen_http: Option<String>,
-    /// Where reads are served unless a client says otherwise: linearizable, sequential or local
-    /// [default: linearizable]
-    #[arg(long, value_name = "MODE")]
-    pub read_mode: Option<ReadMode>,
-    /// Every member with its peer address, this node included
-    #[arg(long, value_name = "1=HOST:PORT,2=…")]
-    pub initial_cluster: Option<String>,
     /// Where this node keeps its log and snapshots
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
-    /// Replication protocol [default: multipaxos]
-    #[arg(long)]
-    pub protocol: Option<String>,
-    /// A TOML file with any of these flags
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// A setting of the protocol; may be repeated
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    pub set: Vec<String>,
     /// When a write counts as durable: fsync, os or none [default: fsync]
     #[arg(long)]
     pub durability: Option<Durability>,
     #[command(flatten)]
-    pub bounds: Bounds,
+    pub process: Process,
+    /// Where reads are served unless a client says otherwise: linearizable, sequential or local
+    /// [default: linearizable]
+    #[arg(long, value_name = "MODE")]
+    pub read_mode: Option<ReadMode>,
     /// The site this node is in, for display
     #[arg(long, value_name = "NAME")]
     pub site: Option<String>,
     /// Log requests that take as long, with their stages, such as 50ms; `off` logs none [default: 100ms]
     #[arg(long, value_name = "DURATION", value_parser = slow_log)]
     pub slow_log: Option<SlowLog>,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Proxy {
+    #[command(flatten)]
+    pub process: Process,
+}
+
+/// What every process that clients talk to is told.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Process {
+    /// Where clients reach this process
+    #[arg(long, value_name = "HOST:PORT")]
+    pub listen_resp: Option<String>,
+    /// Where /metrics and /health are served over HTTP; nowhere by default
+    #[arg(long, value_name = "HOST:PORT")]
+    pub listen_http: Option<String>,
+    /// Every member with its peer address; the same everywhere
+    #[arg(long, value_name = "1=HOST:PORT,2=…")]
+    pub initial_cluster: Option<String>,
+    /// Replication protocol; the same everywhere [default: multipaxos]
+    #[arg(long)]
+    pub protocol: Option<String>,
+    /// A TOML file with any of these flags, or a node's
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// A setting of the protocol, the same everywhere; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    #[command(flatten)]
+    pub bounds: Bounds,
     /// Logs as one JSON object a line
     #[arg(long)]
     pub log_json: bool,
-    /// Stop when the standard input closes: so that nodes end with whoever started them
+    /// Stop when the standard input closes: so that it ends with whoever started it
     #[arg(long, hide = true)]
     pub exit_with_stdin: bool,
 }
@@ -167,36 +180,6 @@ pub struct Bounds {
     /// Replies that a client may leave untaken before its connection is closed [default: 128MiB]
     #[arg(long, value_name = "SIZE")]
     pub client_output: Option<String>,
-}
-
-#[derive(Debug, clap::Args)]
-pub struct Proxy {
-    /// Where clients reach this proxy
-    #[arg(long, value_name = "HOST:PORT")]
-    pub listen_resp: Option<String>,
-    /// Where /metrics and /health are served over HTTP; nowhere by default
-    #[arg(long, value_name = "HOST:PORT")]
-    pub listen_http: Option<String>,
-    /// Every member with its peer address, as at the nodes
-    #[arg(long, value_name = "1=HOST:PORT,2=…")]
-    pub initial_cluster: Option<String>,
-    /// Replication protocol, as at the nodes [default: multipaxos]
-    #[arg(long)]
-    pub protocol: Option<String>,
-    /// A TOML file with any of these flags; a node's will do
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// A setting of the protocol, as at the nodes; may be repeated
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    pub set: Vec<String>,
-    #[command(flatten)]
-    pub bounds: Bounds,
-    /// Logs as one JSON object a line
-    #[arg(long)]
-    pub log_json: bool,
-    /// Stop when the standard input closes: so that it ends with whoever started it
-    #[arg(long, hide = true)]
-    pub exit_with_stdin: bool,
 }
 
 #[derive(Debug, clap::Args)]

@@ -8,7 +8,9 @@ use quorate_api::http;
 use quorate_api::resp::{self, ReadMode, Resp};
 use quorate_core::{NodeId, Protocol, Settings};
 use quorate_node::storage::StorageError;
-use quorate_node::{Durability, Exit, Node, NodeConfig, NodeError, NodeOptions, ProxyOptions, parse_cluster};
+use quorate_node::{
+    Durability, Exit, Limits, Node, NodeConfig, NodeError, NodeOptions, ProxyOptions, parse_cluster,
+};
 use quorate_protocols::registry::Visitor;
 use rustix::process::{Signal, getpid, kill_process};
 use serde::Deserialize;
@@ -45,15 +47,43 @@ struct File {
     set: BTreeMap<String, toml::Value>,
 }
 
+impl File {
+    /// The file that is named, if one is, with the flags in it that were given on the command line.
+    fn under(flags: &args::Process) -> Result<File, Failure> {
+        let file = match &flags.config {
+            Some(path) => read(path)?,
+            None => File::default(),
+        };
+        let flags = flags.clone();
+        Ok(File {
+            listen_resp: flags.listen_resp.or(file.listen_resp),
+            listen_http: flags.listen_http.or(file.listen_http),
+            initial_cluster: flags.initial_cluster.or(file.initial_cluster),
+            protocol: flags.protocol.or(file.protocol),
+            max_key: flags.bounds.max_key.or(file.max_key),
+            max_value: flags.bounds.max_value.or(file.max_value),
+            max_clients: flags.bounds.max_clients.or(file.max_clients),
+            client_output: flags.bounds.client_output.or(file.client_output),
+            ..file
+        })
+    }
+
+    fn limits(&self) -> Result<(Limits, resp::Limits), Failure> {
+        bounds::limits(&Bounds {
+            max_key: self.max_key.clone(),
+            max_value: self.max_value.clone(),
+            max_clients: self.max_clients,
+            client_output: self.client_output.clone(),
+        })
+    }
+}
+
 pub fn serve(args: Serve) -> Result<(), Failure> {
-    let file = match &args.config {
-        Some(path) => read(path)?,
-        None => File::default(),
-    };
+    let file = File::under(&args.process)?;
     let node_id = args.node_id.or(file.node_id).ok_or_else(|| required("node-id"))?;
     let node = NodeId::new(node_id)
         .ok_or_else(|| Failure::wrong(format!("--node-id {node_id}: ids are whole numbers from 1 to 63")))?;
-    let cluster = args.initial_cluster.or(file.initial_cluster).ok_or_else(|| required("initial-cluster"))?;
+    let cluster = file.initial_cluster.as_ref().ok_or_else(|| required("initial-cluster"))?;
     let durability = match (args.durability, &file.durability) {
         (Some(durability), _) => durability,
         (None, Some(word)) => word.parse().map_err(Failure::wrong)?,
@@ -64,13 +94,7 @@ pub fn serve(args: Serve) -> Result<(), Failure> {
         (None, Some(word)) => word.parse().map_err(Failure::wrong)?,
         (None, None) => ReadMode::default(),
     };
-    let bounds = Bounds {
-        max_key: args.bounds.max_key.or(file.max_key),
-        max_value: args.bounds.max_value.or(file.max_value),
-        max_clients: args.bounds.max_clients.or(file.max_clients),
-        client_output: args.bounds.client_output.or(file.client_output),
-    };
-    let (mut limits, resp_limits) = bounds::limits(&bounds)?;
+    let (mut limits, resp_limits) = file.limits()?;
     let resp_limits = resp::Limits { read_mode, ..resp_limits };
     match (args.slow_log, &file.slow_log) {
         (Some(SlowLog(threshold)), _) => limits.slow = threshold,
@@ -82,59 +106,48 @@ pub fn serve(args: Serve) -> Result<(), Failure> {
     }
     let options = NodeOptions {
         node,
-        listen_peer: args.listen_peer.or(file.listen_peer).ok_or_else(|| required("listen-peer"))?,
-        listen_resp: args.listen_resp.or(file.listen_resp).ok_or_else(|| required("listen-resp"))?,
-        initial_cluster: parse_cluster(&cluster).map_err(Failure::wrong)?,
+        listen_peer: args.listen_peer.or(file.listen_peer.clone()).ok_or_else(|| required("listen-peer"))?,
+        listen_resp: file.listen_resp.clone().ok_or_else(|| required("listen-resp"))?,
+        initial_cluster: parse_cluster(cluster).map_err(Failure::wrong)?,
         cluster_id: None,
-        data_dir: args.data_dir.or(file.data_dir).ok_or_else(|| required("data-dir"))?,
+        data_dir: args.data_dir.or(file.data_dir.clone()).ok_or_else(|| required("data-dir"))?,
         durability,
         limits,
     };
-    let settings = settings(&file.set, &args.set)?;
-    let protocol = args.protocol.or(file.protocol).unwrap_or_else(|| PROTOCOL.to_owned());
-    let node = Process {
-        what: What::Node(options),
-        resp_limits,
-        settings,
-        listen_http: args.listen_http.or(file.listen_http),
-        site: args.site.or(file.site),
-        log_json: args.log_json,
-        exit_with_stdin: args.exit_with_stdin,
-    };
-    protocols::with(&protocol, node)?
+    let site = args.site.or(file.site.clone());
+    start(What::Node(options), resp_limits, site, file, &args.process)
 }
 
 pub fn proxy(args: Proxy) -> Result<(), Failure> {
-    let file = match &args.config {
-        Some(path) => read(path)?,
-        None => File::default(),
-    };
-    let settings = settings(&file.set, &args.set)?;
-    let bounds = Bounds {
-        max_key: args.bounds.max_key.or(file.max_key),
-        max_value: args.bounds.max_value.or(file.max_value),
-        max_clients: args.bounds.max_clients.or(file.max_clients),
-        client_output: args.bounds.client_output.or(file.client_output),
-    };
-    let (limits, resp_limits) = bounds::limits(&bounds)?;
-    let cluster = args.initial_cluster.or(file.initial_cluster).ok_or_else(|| required("initial-cluster"))?;
+    let file = File::under(&args.process)?;
+    let (limits, resp_limits) = file.limits()?;
+    let cluster = file.initial_cluster.as_ref().ok_or_else(|| required("initial-cluster"))?;
     let options = ProxyOptions {
-        listen_resp: args.listen_resp.or(file.listen_resp).ok_or_else(|| required("listen-resp"))?,
-        initial_cluster: parse_cluster(&cluster).map_err(Failure::wrong)?,
+        listen_resp: file.listen_resp.clone().ok_or_else(|| required("listen-resp"))?,
+        initial_cluster: parse_cluster(cluster).map_err(Failure::wrong)?,
         cluster_id: None,
         limits,
     };
-    let protocol = args.protocol.or(file.protocol).unwrap_or_else(|| PROTOCOL.to_owned());
-    let proxy = Process {
-        what: What::Proxy(options),
+    start(What::Proxy(options), resp_limits, None, file, &args.process)
+}
+
+fn start(
+    what: What,
+    resp_limits: resp::Limits,
+    site: Option<String>,
+    file: File,
+    flags: &args::Process,
+) -> Result<(), Failure> {
+    let process = Process {
+        what,
         resp_limits,
-        settings,
-        listen_http: args.listen_http.or(file.listen_http),
-        site: None,
-        log_json: args.log_json,
-        exit_with_stdin: args.exit_with_stdin,
+        settings: settings(&file.set, &flags.set)?,
+        listen_http: file.listen_http,
+        site,
+        log_json: flags.log_json,
+        exit_with_stdin: flags.exit_with_stdin,
     };
-    protocols::with(&protocol, proxy)?
+    protocols::with(file.protocol.as_deref().unwrap_or(PROTOCOL), process)?
 }
 
 fn required(flag: &str) -> Failure {
@@ -178,15 +191,16 @@ struct Process {
 impl Visitor for Process {
     type Out = Result<(), Failure>;
 
-    fn visit<P: Protocol>(mut self) -> Self::Out {
+    fn visit<P: Protocol>(self) -> Self::Out {
         log_to_stderr(self.log_json);
-        let config = match &mut self.what {
-            What::Node(NodeOptions { limits, .. }) | What::Proxy(ProxyOptions { limits, .. }) => {
-                bounds::take_descriptors(limits);
-                match self.what {
-                    What::Node(options) => NodeConfig::<P>::new(options, self.settings),
-                    What::Proxy(options) => NodeConfig::<P>::proxy(options, self.settings),
-                }
+        let config = match self.what {
+            What::Node(mut options) => {
+                bounds::take_descriptors(&mut options.limits);
+                NodeConfig::<P>::new(options, self.settings)
+            }
+            What::Proxy(mut options) => {
+                bounds::take_descriptors(&mut options.limits);
+                NodeConfig::<P>::proxy(options, self.settings)
             }
         };
         let config = config.map_err(Failure::wrong)?;

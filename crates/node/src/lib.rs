@@ -38,15 +38,6 @@ pub use error::{ConfigError, Exit, NodeError};
 pub use limits::Limits;
 pub use node::{Listeners, Node, Stopper, listen};
 
-use frontend::Frontend;
-use quorate_core::Protocol;
-
 #[cfg(test)]
 #[path = "../tests/node/toy.rs"]
 mod toy;
-
-/// Runs a node until SIGTERM or SIGINT (which drain it; a second one stops it at once) or a failure. The process
-/// stays: what to exit with is the caller's business.
-pub fn serve<P: Protocol, F: Frontend>(config: NodeConfig<P>, frontend: F) -> Result<Exit, NodeError> {
-    Node::bind(config)?.run_until_signalled(frontend)
-}
