@@ -214,6 +214,7 @@ mod tests {
             committed: 7,
             applied: 6,
             lease: true,
+            reads: "lease",
             peers: Vec::new(),
         };
         let facts = vec![("protocol", "a\"b".to_owned()), ("uptime_seconds", "5".to_owned())];

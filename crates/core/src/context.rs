@@ -6,6 +6,7 @@ use crate::fact::Fact;
 use crate::id::{NodeId, NodeSet, ProcessId, RequestId};
 use crate::machine::{Machine, Message, Release};
 use crate::mark::Mark;
+use crate::members::Members;
 use crate::mutation;
 use crate::random::Random;
 use crate::request::Outcome;
@@ -67,6 +68,19 @@ impl<'a, M: Machine> Context<'a, M> {
     pub fn persist(&mut self, record: M::Record) {
         self.out.records.push(record);
         self.out.persisted += 1;
+    }
+
+    /// Appends a record that says: the state that I have now came from elsewhere. It counts as durable only when a state
+    /// that was saved (`Replica::save`) after this step is; the driver saves as soon as it can. After a crash before
+    /// that, the log ends before this record or with it: nothing that came later was promised to anyone.
+    pub fn persist_state(&mut self, record: M::Record) {
+        self.persist(record);
+        self.out.barrier = self.out.persisted;
+    }
+
+    /// States who is in the group from now on.
+    pub fn members(&mut self, members: Members) {
+        self.out.members = Some(members);
     }
 
     /// Sends to one process; to itself too, so that its own vote is no special case.
@@ -174,6 +188,9 @@ pub struct Outbox<M: Machine> {
     pub records: Vec<M::Record>,
     /// How many records this incarnation has persisted since it was created.
     pub persisted: u64,
+    /// The last record of [`Context::persist_state`]: it and those after it are not durable before a state that was
+    /// saved when it was there.
+    pub barrier: u64,
     /// To send.
     pub messages: Vec<Outgoing<M::Message>>,
     /// To set (`Some`) or forget (`None`), in order.
@@ -188,6 +205,8 @@ pub struct Outbox<M: Machine> {
     pub marks: Vec<Mark>,
     /// Whether marks are wanted; at first they are not.
     pub timed: bool,
+    /// Who is in the group, if that has changed.
+    pub members: Option<Members>,
 }
 
 impl<M: Machine> Outbox<M> {
@@ -196,6 +215,7 @@ impl<M: Machine> Outbox<M> {
         Outbox {
             records: Vec::new(),
             persisted: 0,
+            barrier: 0,
             messages: Vec::new(),
             timers: Vec::new(),
             replies: Vec::new(),
@@ -203,6 +223,7 @@ impl<M: Machine> Outbox<M> {
             observed,
             marks: Vec::new(),
             timed: false,
+            members: None,
         }
     }
 }

@@ -1,7 +1,16 @@
 //! What machines say about themselves, for checkers, traces and metrics. A fact never influences behaviour.
 
-use crate::id::NodeId;
+use crate::id::{NodeId, NodeSet};
 use crate::time::Time;
+
+/// An end that a process knows by one of its clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// On its monotonic clock: before this.
+    Clock(Time),
+    /// As long as the latest end of its interval of true time is at most this.
+    Latest(u64),
+}
 
 /// One thing that just became true at one process. Times are the process's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +72,58 @@ pub enum Fact {
         number: u64,
         /// The end on this process's clock; the present when it stopped.
         until: Time,
+    },
+    /// An entry is in this process's log: appended, or there when it started.
+    Appended {
+        /// Its index.
+        index: u64,
+        /// Its term.
+        term: u64,
+        /// Digest of its value.
+        digest: u64,
+        /// Whether a client's write is in it.
+        writes: bool,
+    },
+    /// The log begins after this entry: what was there before, if anything differs, is gone. Stated at every start,
+    /// before the entries that follow, and when a snapshot was installed.
+    Begins {
+        /// The last index that is not in the log.
+        index: u64,
+        /// Its term.
+        term: u64,
+    },
+    /// The entries of the log from this index on are gone.
+    Truncated {
+        /// The first.
+        index: u64,
+    },
+    /// As the leader of this term: everything up to this index is committed.
+    Commits {
+        /// The term.
+        term: u64,
+        /// The last index.
+        index: u64,
+    },
+    /// These are in force here, from the configuration at this index of the log.
+    Configured {
+        /// Where it is written; 0 for the initial one.
+        index: u64,
+        /// Who counts.
+        voters: NodeSet,
+        /// Whose majority counts too, while the group changes from them; else empty.
+        outgoing: NodeSet,
+    },
+    /// As the leader of this term: would answer a read from the state after `index`, alone, until then, unless it
+    /// says otherwise before; but no read that an entry above `index` up to `limbo` could change.
+    ReadGate {
+        /// The term.
+        term: u64,
+        /// The last executed entry.
+        index: u64,
+        /// The last entry of the limbo region; `index` if there is none.
+        limbo: u64,
+        /// The end; `None`: it is closed.
+        until: Option<Until>,
     },
     /// Has just answered a read from its own state alone.
     ServesLocally {

@@ -19,6 +19,7 @@ pub mod fact;
 pub mod id;
 pub mod machine;
 pub mod mark;
+pub mod members;
 pub mod mutation;
 pub mod random;
 pub mod request;
@@ -28,13 +29,14 @@ pub mod timers;
 pub mod wire;
 
 pub use context::{Answered, Context, Instant, Outbox, Outgoing, Recipients};
-pub use fact::Fact;
+pub use fact::{Fact, Until};
 pub use id::{NodeId, NodeSet, ProcessId, ProxyId, RequestId};
 pub use machine::{
     Capabilities, Configs, Group, Image, Machine, Message, Never, PeerStatus, Piece, Protocol, Proxy,
     Release, Replica, Saved, Snapshot, Status,
 };
 pub use mark::Mark;
+pub use members::{Manage, Managed, Member, Members};
 pub use random::Random;
 pub use request::{Access, Failure, Outcome, Request};
 pub use settings::{Settings, SettingsError};

@@ -1,15 +1,15 @@
 //! The contract between protocols and drivers. See DESIGN in ARCHITECTURE.md for why each piece is there.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::context::Context;
+use crate::context::{Context, Instant};
 use crate::id::{NodeId, NodeSet, ProcessId, RequestId};
 use crate::request::Request;
 use crate::settings::{Settings, SettingsError};
-use crate::time::Time;
 use crate::wire::{Decoder, Encoder, Wire, WireError};
 
 /// When a message may leave its sender. Declared once per message type, by an exhaustive `match`.
@@ -76,8 +76,8 @@ pub trait Replica: Machine {
     /// The encoded reply to a read of the state that is here, however far behind the others it is.
     fn read(&self, command: &Bytes) -> Bytes;
 
-    /// For people and tools; `now` is the present on this process's clock.
-    fn status(&self, now: Time) -> Status;
+    /// For people and tools; `at` is what this process's clocks show.
+    fn status(&self, at: Instant) -> Status;
 }
 
 /// A protocol's client side. It keeps nothing on disk: a restarted proxy is a new one.
@@ -117,6 +117,17 @@ pub type Configs<P> =
 pub struct Group {
     /// The initial members.
     pub members: NodeSet,
+    /// Where peers reach them, as `host:port`; simulators have none.
+    pub addresses: BTreeMap<NodeId, String>,
+    /// This replica is none of the initial members: it does nothing until the group's log reaches it.
+    pub joining: bool,
+}
+
+impl Group {
+    /// Of these initial members.
+    pub fn of(members: NodeSet) -> Group {
+        Group { members, addresses: BTreeMap::new(), joining: false }
+    }
 }
 
 /// What a protocol gives and needs: decides at start-up which combinations are refused.
@@ -128,6 +139,8 @@ pub struct Capabilities {
     pub multi_key: bool,
     /// Needs bounded clock uncertainty to be fast (never to be safe).
     pub clocks: bool,
+    /// Who is in the group can change while it runs ([`Manage`](crate::Manage)).
+    pub membership: bool,
     /// Safe with `--durability none`: a restarted replica does not rely on what it had written.
     pub diskless: bool,
     /// How reads are served by default, in a few words.
@@ -144,6 +157,7 @@ impl Capabilities {
         total_order: true,
         multi_key: true,
         clocks: false,
+        membership: false,
         diskless: false,
         reads: "through the log",
         min_nodes: 1,
@@ -218,6 +232,8 @@ pub struct Status {
     pub applied: u64,
     /// Whether it could answer a linearizable read from its own state right now.
     pub lease: bool,
+    /// How a linearizable read would be served right now, in a word or two.
+    pub reads: &'static str,
     /// The other members as it sees them; empty where it does not track them.
     pub peers: Vec<PeerStatus>,
 }

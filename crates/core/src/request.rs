@@ -14,6 +14,9 @@ pub enum Access {
     Read,
     /// Must happen exactly once.
     Write,
+    /// An operator's: the command is an encoded [`Manage`](crate::Manage), the reply an encoded
+    /// [`Managed`](crate::Managed). May be repeated.
+    Manage,
 }
 
 /// A client's command, as it reaches a proxy.

@@ -284,6 +284,19 @@ impl Wire for Bytes {
     }
 }
 
+impl Wire for String {
+    fn encode(&self, out: &mut Encoder) {
+        Bytes::copy_from_slice(self.as_bytes()).encode(out);
+    }
+    fn decode(input: &mut Decoder) -> Result<Self, WireError> {
+        let bytes = Bytes::decode(input)?;
+        match std::str::from_utf8(&bytes) {
+            Ok(text) => Ok(text.to_owned()),
+            Err(error) => Err(WireError::Value { what: "text", found: error.valid_up_to() as u64 }),
+        }
+    }
+}
+
 impl<T: Wire> Wire for Option<T> {
     fn encode(&self, out: &mut Encoder) {
         self.is_some().encode(out);

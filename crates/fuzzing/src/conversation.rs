@@ -74,7 +74,7 @@ impl Visitor for Overheard {
     fn visit<P: Protocol>(self) -> Vec<Vec<u8>> {
         let count = P::CAPABILITIES.max_nodes.min(3) as u64;
         let nodes: Vec<NodeId> = (1..=count).filter_map(NodeId::new).collect();
-        let group = Group { members: nodes.iter().copied().collect() };
+        let group = Group::of(nodes.iter().copied().collect());
         let (replica, proxy): Configs<P> =
             P::configure(&group, &mut Settings::default()).expect("the defaults are valid");
         let replicas = nodes.iter().map(|node| ((*node).into(), Host::new((*node).into(), replica.clone())));

@@ -25,12 +25,12 @@ impl Visitor for Configure {
     type Out = ();
     fn visit<P: Protocol>(mut self) {
         let members = (1..4).filter_map(NodeId::new).collect();
-        if P::configure(&Group { members }, &mut self.0).is_ok() && self.0.finish().is_ok() {
+        if P::configure(&Group::of(members), &mut self.0).is_ok() && self.0.finish().is_ok() {
             // What is in force is accepted again, and is the same for the peers.
             let words: Vec<_> =
                 self.0.effective().iter().map(|(key, value)| format!("{key}={value}")).collect();
             let mut again = Settings::parse(&words).expect("settings in force are settings");
-            assert!(P::configure(&Group { members }, &mut again).is_ok(), "{words:?}");
+            assert!(P::configure(&Group::of(members), &mut again).is_ok(), "{words:?}");
             assert_eq!(again.digest(), self.0.digest());
         }
     }
@@ -42,7 +42,7 @@ pub fn settings_seeds() -> Vec<Vec<u8>> {
         type Out = Vec<u8>;
         fn visit<P: Protocol>(self) -> Vec<u8> {
             let (group, mut settings) =
-                (Group { members: (1..4).filter_map(NodeId::new).collect() }, Settings::default());
+                (Group::of((1..4).filter_map(NodeId::new).collect()), Settings::default());
             P::configure(&group, &mut settings).expect("the defaults are valid");
             let words = settings.effective().iter().map(|(key, value)| format!("{key}={value}\n"));
             words.collect::<String>().into_bytes()

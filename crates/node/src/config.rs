@@ -138,7 +138,7 @@ impl<P: Protocol> NodeConfig<P> {
         if !(min..=max).contains(&members.len()) {
             return Err(ConfigError::GroupSize { protocol: P::NAME, min, max, found: members.len() });
         }
-        let group = Group { members: members.keys().copied().collect() };
+        let group = Group::of(members.keys().copied().collect());
         let (replica, proxy): Configs<P> = P::configure(&group, &mut settings)?;
         settings.finish()?;
         let cluster = cluster_id.unwrap_or_else(|| self::cluster_id(&members));

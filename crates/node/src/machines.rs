@@ -248,7 +248,7 @@ impl<P: Protocol> Machines<P> {
 
     pub(crate) fn status(&self) -> Status {
         match &self.replica {
-            Some(replica) => replica.machine.status(clock::now()),
+            Some(replica) => replica.machine.status(clock::instant()),
             None => Status {
                 role: "proxy",
                 leader: None,
@@ -256,6 +256,7 @@ impl<P: Protocol> Machines<P> {
                 committed: 0,
                 applied: 0,
                 lease: false,
+                reads: "at the replicas",
                 peers: Vec::new(),
             },
         }

@@ -131,7 +131,7 @@ fn configure<P: Protocol>(
     far: bool,
     mut random: Random,
 ) -> Result<(Configs<P>, f64, Vec<String>), SettingsError> {
-    let group = Group { members: members(options.nodes) };
+    let group = Group::of(members(options.nodes));
     let mut given = Settings::parse(&options.settings)?;
     P::configure(&group, &mut given)?;
     given.finish()?;
@@ -339,7 +339,7 @@ fn unfinished<P: Protocol>(cluster: &Cluster<P>, stage: Stage) -> String {
         lanes.map(|(index, lane)| format!("{index} at {}", cluster.hosts[lane.host])).collect();
     let states = cluster.hosts[..cluster.nodes].iter().map(|host| match host.replica() {
         Some(replica) => {
-            let status = replica.status(host.instant(cluster.now).now);
+            let status = replica.status(host.instant(cluster.now));
             format!(
                 "{host} {} {} committed {} applied {}",
                 status.role, status.ballot, status.committed, status.applied

@@ -404,7 +404,7 @@ mod tests {
         for unique in 1..5000 {
             let Ask { command, .. } = draw(&mut random, unique, MIX);
             match command.access() {
-                Access::Read => reads += 1,
+                Access::Read | Access::Manage => reads += 1,
                 Access::Write => {
                     writes += 1;
                     assert!(seen.insert(command.to_bytes()), "{command:?} twice");

@@ -82,7 +82,7 @@ impl Shape {
             }
             Outcome::Failed(Failure::TimedOut) => {
                 let unknown = match access {
-                    Access::Read => "",
+                    Access::Read | Access::Manage => "",
                     Access::Write => {
                         "; the outcome is unknown: the write may take effect now, later or never"
                     }

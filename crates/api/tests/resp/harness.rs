@@ -55,6 +55,7 @@ impl NodeView for View {
             committed: 10,
             applied: 9,
             lease: true,
+            reads: "lease",
             peers: vec![peer],
         }
     }

@@ -108,7 +108,7 @@ impl quorate_core::Replica for Replica {
     fn fingerprint(&self) -> (u64, u64) {
         (0, 0)
     }
-    fn status(&self, _: Time) -> Status {
+    fn status(&self, _: Instant) -> Status {
         Status {
             role: "toy",
             leader: None,
@@ -116,6 +116,7 @@ impl quorate_core::Replica for Replica {
             committed: 0,
             applied: self.kept.len() as u64,
             lease: false,
+            reads: "locally",
             peers: Vec::new(),
         }
     }

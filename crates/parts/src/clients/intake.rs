@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use quorate_core::{NodeId, ProcessId, Wall};
+use quorate_core::{Managed, Members, NodeId, ProcessId, Wall, Wire};
 
 use crate::batch::{Builder, Entry, Limits};
 use crate::clients::message::{Ask, Message};
@@ -24,6 +24,9 @@ pub struct PendingRead {
     pub command: Bytes,
 }
 
+/// Operators' requests that may wait.
+const MAX_MANAGE: usize = 64;
+
 /// What clients have asked of a leader. Volatile: whoever leads next is asked again.
 #[derive(Debug)]
 pub struct Intake {
@@ -32,6 +35,8 @@ pub struct Intake {
     /// Reads to serve at the next opportunity.
     reads: Vec<PendingRead>,
     read_bytes: usize,
+    /// Operators' requests.
+    manage: Vec<PendingRead>,
     /// Sessions with writes under way here: the next number to admit.
     admitted: BTreeMap<u64, u64>,
     /// Where a session's answers go.
@@ -58,6 +63,7 @@ impl Intake {
             builder: Builder::new(),
             reads: Vec::new(),
             read_bytes: 0,
+            manage: Vec::new(),
             admitted: BTreeMap::new(),
             routes: BTreeMap::new(),
             answers: BTreeMap::new(),
@@ -72,13 +78,15 @@ impl Intake {
             self.redirect(proxy, ask.nonce, Some(self.me));
             return;
         }
-        let Ask { nonce, session, open, low, writes, reads } = ask;
+        let Ask { nonce, session, open, low, writes, reads, manage, version: _ } = ask;
         for (id, command) in reads {
             if self.read_bytes + command.len() <= self.max_bytes {
                 self.read_bytes += command.len();
                 self.reads.push(PendingRead { proxy, nonce, id, command });
             }
         }
+        let manage = manage.into_iter().take(MAX_MANAGE.saturating_sub(self.manage.len()));
+        self.manage.extend(manage.map(|(id, command)| PendingRead { proxy, nonce, id, command }));
         if open {
             self.builder.push(Entry::Open { proxy, nonce });
         }
@@ -129,6 +137,21 @@ impl Intake {
         std::mem::take(&mut self.reads)
     }
 
+    /// What operators have asked for since the last call. A protocol that never calls this refuses it all.
+    pub fn take_manage(&mut self) -> Vec<PendingRead> {
+        std::mem::take(&mut self.manage)
+    }
+
+    /// An operator's request has ended.
+    pub fn on_managed(&mut self, request: PendingRead, how: Managed) {
+        self.on_read(request, how.to_bytes());
+    }
+
+    /// A proxy's idea of the group is out of date.
+    pub fn tell_members(&mut self, proxy: ProcessId, nonce: u64, members: Members) {
+        self.notices.push((proxy, Message::Members { nonce, members }));
+    }
+
     /// What came of an entry of a slot that was executed here.
     pub fn on_effect(&mut self, effect: Effect) {
         match effect {
@@ -177,6 +200,10 @@ impl Intake {
         if self.routes.len() > 2 * state.sessions().len() + 16 {
             self.routes.retain(|session, _| state.sessions().next(*session).is_some());
             self.admitted.retain(|session, _| state.sessions().next(*session).is_some());
+        }
+        for request in self.take_manage() {
+            let why = "this protocol does not change its group while it runs";
+            self.on_managed(request, Managed::Refused(Bytes::from_static(why.as_bytes())));
         }
         let mut out = std::mem::take(&mut self.notices);
         let now = state.applied();

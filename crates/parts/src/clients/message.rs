@@ -1,7 +1,7 @@
 //! What a proxy and a leader say to each other.
 
 use bytes::Bytes;
-use quorate_core::{NodeId, wire_enum, wire_struct};
+use quorate_core::{Members, NodeId, wire_enum, wire_struct};
 
 /// The client conversation; protocols embed it in their own messages.
 ///
@@ -48,6 +48,13 @@ pub enum Message {
         /// Who leads, as far as the replica knows.
         leader: Option<NodeId>,
     },
+    /// Replica → proxy: the group is not what you think it is.
+    Members {
+        /// Of the ask.
+        nonce: u64,
+        /// It is this.
+        members: Members,
+    },
 }
 
 /// A proxy's requests to the replica that it takes for the leader.
@@ -65,22 +72,28 @@ pub struct Ask {
     pub writes: Vec<(u64, Bytes)>,
     /// Id, and encoded command.
     pub reads: Vec<(u64, Bytes)>,
+    /// Id (from the same row as those of reads), and encoded [`Manage`](quorate_core::Manage). They are answered like
+    /// reads.
+    pub manage: Vec<(u64, Bytes)>,
+    /// The version of the group that the proxy knows.
+    pub version: u64,
 }
 
 impl Ask {
     /// Whether it only wants to know who leads.
     pub fn is_probe(&self) -> bool {
-        !self.open && self.writes.is_empty() && self.reads.is_empty()
+        !self.open && self.writes.is_empty() && self.reads.is_empty() && self.manage.is_empty()
     }
 }
 
-wire_struct!(Ask { nonce, session, open, low, writes, reads });
+wire_struct!(Ask { nonce, session, open, low, writes, reads, manage, version });
 wire_enum!(Message {
     1 => Ask(ask),
     2 => Answer { nonce, session, applied, writes, slots, reads },
     3 => Opened { nonce, session },
     4 => Expired { nonce, session },
     5 => Leader { nonce, leader },
+    6 => Members { nonce, members },
 });
 
 /// A protocol's messages, of which some are the client conversation.
@@ -116,6 +129,7 @@ impl Message {
             Message::Opened { .. } => "Opened",
             Message::Expired { .. } => "Expired",
             Message::Leader { .. } => "Leader",
+            Message::Members { .. } => "Members",
         }
     }
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_core::{
-    Access, Context, Failure, Machine, Mark, Never, NodeId, NodeSet, Outcome, ProcessId, Proxy, Request,
-    RequestId, Saved, Time,
+    Access, Context, Failure, Machine, Mark, Members, Never, NodeId, NodeSet, Outcome, ProcessId, Proxy,
+    Request, RequestId, Saved, Time,
 };
 
 use crate::clients::message::{Ask, Embeds, Message};
@@ -47,6 +47,8 @@ pub enum ProxyTimer {
 #[derive(Debug)]
 pub struct LeaderProxy<M> {
     config: ProxyConfig,
+    /// The version of the group that `config.members` is; 0 for the initial one.
+    version: u64,
     nonce: u64,
     /// Whom it takes for the leader.
     target: NodeId,
@@ -94,7 +96,7 @@ enum Place {
     Queue,
     /// A write with this number.
     Write(u64),
-    /// A read with this id.
+    /// A read (or an operator's request) with this id.
     Read(u64),
 }
 
@@ -114,6 +116,7 @@ struct WriteCall {
 struct ReadCall {
     request: RequestId,
     command: Bytes,
+    manage: bool,
     sent: Option<Time>,
 }
 
@@ -121,11 +124,15 @@ impl<M: Embeds> LeaderProxy<M> {
     fn start(&mut self, id: RequestId) {
         let call = self.calls.get_mut(&id).expect("a call that starts is known");
         match call.access {
-            Access::Read => {
+            Access::Read | Access::Manage => {
+                let manage = call.access == Access::Manage;
                 let read = self.next_read;
                 self.next_read += 1;
                 call.place = Place::Read(read);
-                self.reads.insert(read, ReadCall { request: id, command: call.command.clone(), sent: None });
+                self.reads.insert(
+                    read,
+                    ReadCall { request: id, command: call.command.clone(), manage, sent: None },
+                );
             }
             Access::Write => {
                 call.place = Place::Queue;
@@ -269,7 +276,8 @@ impl<M: Embeds> LeaderProxy<M> {
             bytes += write.command.len();
             ask.writes.push((self.low + index as u64, write.command.clone()));
             if bytes >= ASK_BYTES {
-                let next = Ask { open: false, writes: Vec::new(), reads: Vec::new(), ..ask };
+                let next =
+                    Ask { open: false, writes: Vec::new(), reads: Vec::new(), manage: Vec::new(), ..ask };
                 cx.send(self.target, M::from(Message::Ask(std::mem::replace(&mut ask, next))));
                 bytes = 0;
             }
@@ -281,10 +289,11 @@ impl<M: Embeds> LeaderProxy<M> {
             }
             read.sent = Some(now);
             cx.mark(Mark::Forwarded { request: read.request });
-            ask.reads.push((*id, read.command.clone()));
+            let asked = if read.manage { &mut ask.manage } else { &mut ask.reads };
+            asked.push((*id, read.command.clone()));
         }
         ask.reads.reverse();
-        if ask.open || !ask.writes.is_empty() || !ask.reads.is_empty() {
+        if !ask.is_probe() {
             cx.send(self.target, M::from(Message::Ask(ask)));
         }
         self.wake_by(now + self.patience, cx);
@@ -298,6 +307,8 @@ impl<M: Embeds> LeaderProxy<M> {
             low: self.low,
             writes: Vec::new(),
             reads: Vec::new(),
+            manage: Vec::new(),
+            version: self.version,
         }
     }
 
@@ -353,6 +364,14 @@ impl<M: Embeds> LeaderProxy<M> {
         cx.send(target, M::from(Message::Ask(ask)));
     }
 
+    fn on_members(&mut self, members: Members, cx: &mut Context<'_, Self>) {
+        if members.version > self.version && !members.voters().is_empty() {
+            self.version = members.version;
+            self.config.members = members.voters();
+            cx.members(members);
+        }
+    }
+
     fn on_leader(&mut self, from: NodeId, leader: Option<NodeId>, cx: &mut Context<'_, Self>) {
         let now = cx.now();
         self.redirects += 1;
@@ -392,6 +411,7 @@ impl<M: Embeds> Machine for LeaderProxy<M> {
             target: target.or(config.members.iter().next()).expect("a group has members"),
             patience: config.patience,
             config,
+            version: 0,
             nonce,
             heard: cx.now(),
             redirects: 0,
@@ -456,7 +476,9 @@ impl<M: Embeds> Machine for LeaderProxy<M> {
             {
                 self.on_leader(from, leader, cx);
             }
+            Message::Members { nonce, members } if nonce == self.nonce => self.on_members(members, cx),
             Message::Ask(_)
+            | Message::Members { .. }
             | Message::Answer { .. }
             | Message::Opened { .. }
             | Message::Expired { .. }

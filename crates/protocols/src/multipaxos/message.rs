@@ -211,7 +211,16 @@ mod tests {
         let value = Bytes::from_static(b"value");
         let vote = Vote { ballot, value: value.clone(), chosen: true };
         let reads = vec![(9, value.clone())];
-        let ask = clients::Ask { nonce: 1, session: 2, open: true, low: 3, writes: vec![], reads };
+        let ask = clients::Ask {
+            nonce: 1,
+            session: 2,
+            open: true,
+            low: 3,
+            writes: vec![],
+            reads,
+            manage: vec![],
+            version: 0,
+        };
         vec![
             Message::Client(clients::Message::Ask(ask)),
             Message::Lease(lease::Message::Renew { number: 1, guard: 2, nonce: 3, seq: 4 }),

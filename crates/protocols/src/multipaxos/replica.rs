@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_core::{
-    Context, Fact, Machine, Mark, NodeId, PeerStatus, ProcessId, Saved, Status, Time, digest, mutation,
+    Context, Fact, Instant, Machine, Mark, NodeId, PeerStatus, ProcessId, Saved, Status, Time, digest,
+    mutation,
 };
 use quorate_parts::ballot::Ballot;
 use quorate_parts::catchup::{self, Catchup, Progress, Source};
@@ -490,7 +491,8 @@ impl quorate_core::Replica for Replica {
         self.state.fingerprint()
     }
 
-    fn status(&self, now: Time) -> Status {
+    fn status(&self, at: Instant) -> Status {
+        let now = at.now;
         let committed = self.log.committed();
         let (role, peers) = match &self.role {
             Role::Follower => ("follower", Vec::new()),
@@ -513,6 +515,7 @@ impl quorate_core::Replica for Replica {
             committed,
             applied: self.state.applied(),
             lease: self.may_read_locally(now),
+            reads: if self.may_read_locally(now) { "lease" } else { "log" },
             peers,
         }
     }

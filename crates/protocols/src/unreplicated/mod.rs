@@ -148,8 +148,17 @@ impl quorate_core::Replica for Replica {
     fn read(&self, command: &Bytes) -> Bytes {
         self.state.read_now(command)
     }
-    fn status(&self, _: Time) -> Status {
+    fn status(&self, _: Instant) -> Status {
         let (applied, ballot, peers) = (self.state.applied(), "-".to_owned(), Vec::new());
-        Status { role: "leader", leader: None, ballot, committed: applied, applied, lease: true, peers }
+        Status {
+            role: "leader",
+            leader: None,
+            ballot,
+            committed: applied,
+            applied,
+            lease: true,
+            reads: "locally",
+            peers,
+        }
     }
 }

@@ -48,6 +48,12 @@ impl Checker for Agreement {
             | Fact::Promised { .. }
             | Fact::Believes { .. }
             | Fact::ReadsLocally { .. }
+            | Fact::Appended { .. }
+            | Fact::Begins { .. }
+            | Fact::Truncated { .. }
+            | Fact::Commits { .. }
+            | Fact::Configured { .. }
+            | Fact::ReadGate { .. }
             | Fact::ServesLocally { .. } => Ok(()),
         }
     }

@@ -54,6 +54,12 @@ impl Checker for Durability {
             | Fact::Promised { .. }
             | Fact::Believes { .. }
             | Fact::ReadsLocally { .. }
+            | Fact::Appended { .. }
+            | Fact::Begins { .. }
+            | Fact::Truncated { .. }
+            | Fact::Commits { .. }
+            | Fact::Configured { .. }
+            | Fact::ReadGate { .. }
             | Fact::ServesLocally { .. } => Ok(()),
         }
     }

@@ -73,6 +73,12 @@ impl Checker for Leases {
             | Fact::Executed { .. }
             | Fact::Installed { .. }
             | Fact::Leads { .. }
+            | Fact::Appended { .. }
+            | Fact::Begins { .. }
+            | Fact::Truncated { .. }
+            | Fact::Commits { .. }
+            | Fact::Configured { .. }
+            | Fact::ReadGate { .. }
             | Fact::Follows => Ok(()),
         }
     }

@@ -11,7 +11,7 @@ impl<P: Protocol> Cluster<P> {
     fn leader(&self) -> Option<usize> {
         (0..self.nodes).find(|host| {
             let at = &self.hosts[*host];
-            at.replica().is_some_and(|replica| replica.status(at.instant(self.now).now).role == "leader")
+            at.replica().is_some_and(|replica| replica.status(at.instant(self.now)).role == "leader")
         })
     }
 
@@ -40,7 +40,7 @@ impl<P: Protocol> Cluster<P> {
 
     fn ballot(&self, host: usize) -> Option<String> {
         let at = &self.hosts[host];
-        Some(at.replica()?.status(at.instant(self.now).now).ballot)
+        Some(at.replica()?.status(at.instant(self.now)).ballot)
     }
 
     /// A sync of this host has begun: a fault may have waited for it.

@@ -66,7 +66,7 @@ impl<P: Protocol> Stage<P> {
         let members: Option<NodeSet> = (1..=count).map(NodeId::new).collect();
         let members = members.filter(|set| !set.is_empty()).ok_or("nodes: from 1 to 63")?;
         let mut settings = Settings::parse(settings).map_err(|error| error.to_string())?;
-        let configs = P::configure(&Group { members }, &mut settings).map_err(|error| error.to_string())?;
+        let configs = P::configure(&Group::of(members), &mut settings).map_err(|error| error.to_string())?;
         settings.finish().map_err(|error| error.to_string())?;
         let node = |id: NodeId| {
             let node = Node {
@@ -356,11 +356,12 @@ impl<P: Protocol> Stage<P> {
     }
 
     fn status(&mut self) {
+        let at = self.instant();
         for (id, node) in &self.nodes {
             self.lines.push(match &node.replica {
                 None => format!("r{id} down"),
                 Some(replica) => {
-                    let status = replica.machine.status(self.now);
+                    let status = replica.machine.status(at);
                     let leader = status.leader.map_or("-".to_owned(), |leader| format!("r{leader}"));
                     format!(
                         "r{id} {} leader {leader} ballot {} committed {} applied {}{}",

@@ -226,6 +226,7 @@ fn node_info(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     let _ = writeln!(quorate, "committed:{}\r", status.committed);
     let _ = writeln!(quorate, "applied:{}\r", status.applied);
     let _ = writeln!(quorate, "lease:{}\r", u8::from(status.lease));
+    let _ = writeln!(quorate, "reads:{}\r", status.reads);
     for (name, value) in &facts {
         let _ = writeln!(quorate, "{name}:{value}\r");
     }

@@ -1,0 +1,71 @@
+//! Who is in a group, as protocols that change it tell their drivers, and what an operator may ask for.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use crate::id::{NodeId, NodeSet};
+use crate::{wire_enum, wire_struct};
+
+/// The group, as of a point of its log. A driver connects to whom it names and lets go of whom it does not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Members {
+    /// Grows with each change; 0 for the group as it was set up.
+    pub version: u64,
+    /// Everybody who is sent the log, voter or not. An empty address is the one that the operator gave at start-up.
+    pub nodes: BTreeMap<NodeId, Member>,
+}
+wire_struct!(Members { version, nodes });
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Where peers reach it, as `host:port`.
+    pub address: String,
+    /// Whether it counts towards majorities; a **learner** does not.
+    pub voter: bool,
+}
+wire_struct!(Member { address, voter });
+
+impl Members {
+    /// All of them.
+    pub fn all(&self) -> NodeSet {
+        self.nodes.keys().copied().collect()
+    }
+
+    /// Those who count.
+    pub fn voters(&self) -> NodeSet {
+        self.nodes.iter().filter(|(_, member)| member.voter).map(|(node, _)| *node).collect()
+    }
+}
+
+/// What an operator asks of a group. Asking again for what has been done is answered with success.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Manage {
+    /// Change who is in the group, in one step (joint consensus). New voters are caught up as learners first; the
+    /// answer comes when the change is in force.
+    Change {
+        /// To be voters: new ones with their address, learners that are to be promoted with any (or an empty one).
+        voters: BTreeMap<NodeId, String>,
+        /// To be learners.
+        learners: BTreeMap<NodeId, String>,
+        /// To leave.
+        remove: NodeSet,
+    },
+    /// Let another lead: this one, or whoever is furthest.
+    Transfer {
+        /// To whom.
+        to: Option<NodeId>,
+    },
+}
+wire_enum!(Manage { 1 => Change { voters, learners, remove }, 2 => Transfer { to } });
+
+/// How it went: nothing more to say, or why not, in words for the operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Managed {
+    /// It is in force.
+    Done,
+    /// It was refused; nothing changed.
+    Refused(Bytes),
+}
+wire_enum!(Managed { 1 => Done, 2 => Refused(why) });
