@@ -18,6 +18,7 @@ impl Protocol for Toy {
         total_order: false,
         multi_key: false,
         clocks: false,
+        membership: false,
         diskless: true,
         reads: "none",
         min_nodes: 1,
