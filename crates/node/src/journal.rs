@@ -1,6 +1,12 @@
 //! The replica's log as the event loop sees it: records in, a count of durable ones out, both counted since the start
 //! as machines count them.
+//!
+//! A **barrier** is a record of `Context::persist_state`: what it speaks of is in no record, but in the state alone. It
+//! goes to the log, so that the log may end with it, but nothing after it does before a state is durable that was
+//! saved when it was there; until then neither it nor what came later counts as durable. Records that this state
+//! contains never go to the log at all: after a restart they would be told to it a second time.
 
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -34,8 +40,19 @@ pub(crate) struct Journal {
     /// without it, all would write their snapshots at the same moment.
     patience: f64,
     random: Random,
-    /// Whether one is being written.
-    snapshotting: bool,
+    /// The last record that the snapshot holds that is being written, if one is.
+    snapshotting: Option<u64>,
+    /// The last record that the log, or a finished snapshot, has.
+    handed: u64,
+    /// How many records of this start went to no log, because a snapshot has them.
+    skipped: u64,
+    /// Barriers that no finished snapshot holds, in order.
+    barriers: VecDeque<u64>,
+    /// Records after the first of them.
+    withheld: VecDeque<Record>,
+    withheld_bytes: usize,
+    /// Bytes that may wait for the disk.
+    limit: usize,
 }
 
 impl Journal {
@@ -67,79 +84,154 @@ impl Journal {
             |(index, bytes)| Wire::from_bytes(bytes).map_err(|source| NodeError::Record { index, source });
         let records = records.into_iter().enumerate().map(decode).collect::<Result<_, _>>()?;
         metrics.log_unsynced_limit.set(options.queue_bytes as u64);
-        let journal = Journal {
-            before: log.appended(),
-            log,
-            metrics,
-            last_snapshot: 0,
-            patience: 1.0 + random.unit() / 2.0,
-            random,
-            snapshotting: false,
-        };
+        let patience = 1.0 + random.unit() / 2.0;
+        let journal = Journal { patience, limit: unsynced, ..Journal::over(log, metrics, random) };
         Ok(Opened { journal, saved: Saved { restarted, snapshot, records } })
     }
 
     /// Of a process that keeps nothing.
     pub(crate) fn none(metrics: Rc<Metrics>, random: Random) -> Result<Journal, NodeError> {
         let log = Log::none().map_err(NodeError::LogFailed)?;
-        Ok(Journal { log, metrics, before: 0, last_snapshot: 0, patience: 1.0, random, snapshotting: false })
+        Ok(Journal::over(log, metrics, random))
     }
 
-    /// Hands over a batch, of which the last record is number `last`.
-    pub(crate) fn append(&mut self, records: &mut Vec<Record>, last: u64) {
+    fn over(log: Log, metrics: Rc<Metrics>, random: Random) -> Journal {
+        Journal {
+            before: log.appended(),
+            log,
+            metrics,
+            last_snapshot: 0,
+            patience: 1.0,
+            random,
+            snapshotting: None,
+            handed: 0,
+            skipped: 0,
+            barriers: VecDeque::new(),
+            withheld: VecDeque::new(),
+            withheld_bytes: 0,
+            limit: usize::MAX,
+        }
+    }
+
+    /// Hands over a batch, of which the last record is number `last`, and the numbers of the barriers in it.
+    pub(crate) fn append(&mut self, records: &mut Vec<Record>, barriers: &mut Vec<u64>, last: u64) {
         if records.is_empty() {
             return;
         }
+        let bytes: usize = records.iter().map(Record::len).sum();
         self.metrics.log_records_total.add(records.len() as u64);
-        self.metrics.log_bytes_total.add(records.iter().map(|record| record.len() as u64).sum());
-        let appended = self.log.append(records.drain(..)) - self.before;
-        assert_eq!(appended, last, "the log and the machine count the same records");
+        self.metrics.log_bytes_total.add(bytes as u64);
+        self.barriers.extend(barriers.drain(..));
+        if self.barriers.is_empty() {
+            self.handed += records.len() as u64;
+            let appended = self.log.append(records.drain(..)) - self.before + self.skipped;
+            assert_eq!(appended, self.handed, "each record is handed over or skipped");
+        } else {
+            self.withheld_bytes += bytes;
+            self.withheld.extend(records.drain(..));
+            self.hand_over();
+        }
+        assert_eq!(self.persisted(), last, "the log and the machine count the same records");
+    }
+
+    /// Everything up to the first barrier goes to the log.
+    fn hand_over(&mut self) {
+        let room = self.barriers.front().map_or(u64::MAX, |barrier| barrier - self.handed);
+        let count = self.withheld.len().min(usize::try_from(room).unwrap_or(usize::MAX));
+        let records: Vec<_> = self.withheld.drain(..count).collect();
+        self.withheld_bytes -= records.iter().map(Record::len).sum::<usize>();
+        self.handed += count as u64;
+        let appended = self.log.append(records) - self.before + self.skipped;
+        assert_eq!(appended, self.handed, "each record is handed over or skipped");
+    }
+
+    /// Records of this start.
+    fn persisted(&self) -> u64 {
+        self.handed + self.withheld.len() as u64
     }
 
     /// The last record that is durable. The error says why none will be any more.
     pub(crate) fn durable(&self) -> Result<u64, NodeError> {
-        let durable = self.log.durable().map_err(NodeError::LogFailed)?;
-        Ok(durable - self.before)
+        let durable = self.log.durable().map_err(NodeError::LogFailed)? - self.before + self.skipped;
+        Ok(self.barriers.front().map_or(durable, |barrier| durable.min(barrier - 1)))
     }
 
     /// Whether reading has to wait for the disk.
     pub(crate) fn is_full(&self) -> bool {
-        self.log.is_full()
+        self.unsynced() >= self.limit
     }
 
     /// Bytes handed over that are not durable yet.
     pub(crate) fn unsynced(&self) -> usize {
-        self.log.unsynced()
+        self.log.unsynced() + self.withheld_bytes
     }
 
     /// Whether everything handed over is durable.
     pub(crate) fn is_synced(&self) -> bool {
-        self.durable().is_ok_and(|durable| durable + self.before == self.log.appended())
+        self.durable().is_ok_and(|durable| durable == self.persisted())
     }
 
-    /// Begins a snapshot if the log has grown by `after` bytes since the last one, by that one's size, and a bit more.
-    /// Everything persisted so far must have been handed over.
+    /// Begins a snapshot if a barrier waits for one, or if the log has grown by `after` bytes since the last one, by that
+    /// one's size, and a bit more. Everything persisted so far must have been handed over.
     pub(crate) fn snapshot_if_due<R: Wire>(&mut self, after: u64, save: impl FnOnce() -> Option<Saved<R>>) {
+        self.end_snapshot();
         let status = self.log.status();
         self.metrics.log_syncs_total.set(status.syncs);
         self.metrics.log_bytes.set(status.log_bytes);
-        self.metrics.log_unsynced_bytes.set(self.log.unsynced() as u64);
+        self.metrics.log_unsynced_bytes.set(self.unsynced() as u64);
         self.metrics.snapshots_total.set(status.checkpoints);
-        match status.checkpoint_bytes {
-            Some(bytes) => self.last_snapshot = bytes,
-            None if self.snapshotting => {
-                self.snapshotting = false;
-                self.patience = 1.0 + self.random.unit() / 2.0;
-                info!("a snapshot is written, and the log before it dropped");
-            }
-            None if status.log_bytes as f64 > after.max(self.last_snapshot) as f64 * self.patience => {
-                let Some(Saved { snapshot, records, .. }) = save() else { return };
-                self.snapshotting = true;
-                info!(log_bytes = status.log_bytes, records = records.len(), "writing a snapshot");
-                self.log.checkpoint(snapshot, records.iter().map(encode));
-            }
-            None => {}
+        if let Some(bytes) = status.checkpoint_bytes {
+            self.last_snapshot = bytes;
         }
+        let due = status.log_bytes as f64 > after.max(self.last_snapshot) as f64 * self.patience;
+        if due || !self.barriers.is_empty() {
+            self.snapshot(save);
+        }
+    }
+
+    /// Sees to it that barriers become durable: asked in every turn, costs nothing while there is none.
+    pub(crate) fn pass_barriers<R: Wire>(&mut self, save: impl FnOnce() -> Option<Saved<R>>) {
+        if self.barriers.is_empty() {
+            return;
+        }
+        self.end_snapshot();
+        if !self.barriers.is_empty() {
+            self.snapshot(save);
+            // Where nothing is kept, it is written already.
+            self.end_snapshot();
+        }
+    }
+
+    /// Begins a snapshot unless one is being written.
+    fn snapshot<R: Wire>(&mut self, save: impl FnOnce() -> Option<Saved<R>>) {
+        if self.snapshotting.is_some() {
+            return;
+        }
+        let Some(Saved { snapshot, records, .. }) = save() else { return };
+        self.snapshotting = Some(self.persisted());
+        let (log_bytes, barriers) = (self.log.status().log_bytes, self.barriers.len());
+        info!(log_bytes, records = records.len(), barriers, "writing a snapshot");
+        self.log.checkpoint(snapshot, records.iter().map(encode));
+    }
+
+    /// Takes note of a snapshot that is finished.
+    fn end_snapshot(&mut self) {
+        if self.log.status().checkpoint_bytes.is_some() {
+            return;
+        }
+        let Some(saved) = self.snapshotting.take() else { return };
+        self.patience = 1.0 + self.random.unit() / 2.0;
+        info!("a snapshot is written, and the log before it dropped");
+        while self.barriers.front().is_some_and(|barrier| *barrier <= saved) {
+            self.barriers.pop_front();
+        }
+        if let Some(contained) = saved.checked_sub(self.handed) {
+            let contained = usize::try_from(contained).expect("no more than are withheld");
+            self.withheld_bytes -= self.withheld.drain(..contained).map(|record| record.len()).sum::<usize>();
+            self.skipped += contained as u64;
+            self.handed = saved;
+        }
+        self.hand_over();
     }
 }
 
@@ -151,5 +243,134 @@ pub(crate) fn encode(record: &impl Wire) -> Record {
     match parts.len() {
         1 => Record::Whole(parts.swap_remove(0)),
         _ => Record::Parts(parts),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::{Duration, Instant};
+
+    use bytes::Bytes;
+    use mio::{Events, Poll, Token};
+    use quorate_core::NodeId;
+
+    use super::*;
+    use crate::config::Durability;
+    use crate::toy::Toy;
+
+    /// A journal, and what the machine beside it would count.
+    struct Owner {
+        journal: Journal,
+        poll: Poll,
+        persisted: u64,
+    }
+
+    impl Owner {
+        fn open(directory: &Path) -> (Owner, Vec<Bytes>) {
+            let poll = Poll::new().unwrap();
+            let waker = Arc::new(Waker::new(poll.registry(), Token(0)).unwrap());
+            let place = Place {
+                node: NodeId::new(1).unwrap(),
+                listen_peer: String::new(),
+                data_dir: directory.to_owned(),
+                durability: Durability::Os,
+                replica: (),
+            };
+            let opened = Journal::open::<Toy>(&place, 1000, 7, waker, Rc::default(), Random::new(1)).unwrap();
+            (Owner { journal: opened.journal, poll, persisted: 0 }, opened.saved.records)
+        }
+
+        fn append(&mut self, records: &[&'static str], barriers: &[u64]) {
+            let mut records: Vec<_> =
+                records.iter().map(|text| encode(&Bytes::from_static(text.as_bytes()))).collect();
+            self.persisted += records.len() as u64;
+            self.journal.append(&mut records, &mut barriers.to_vec(), self.persisted);
+        }
+
+        /// Until the log has done all that it can.
+        fn wait(&mut self, done: impl Fn(&Journal) -> bool) {
+            let end = Instant::now() + Duration::from_secs(20);
+            while !done(&self.journal) {
+                self.poll.poll(&mut Events::with_capacity(1), Some(end - Instant::now())).unwrap();
+            }
+        }
+
+        fn durable(&self) -> u64 {
+            self.journal.durable().unwrap()
+        }
+
+        fn pass(&mut self, state: &[&'static str]) {
+            let records = state.iter().map(|text| Bytes::from_static(text.as_bytes())).collect();
+            self.journal.pass_barriers(|| Some(Saved { restarted: true, snapshot: None, records }));
+        }
+    }
+
+    fn written(journal: &Journal) -> bool {
+        journal.log.durable().unwrap() == journal.log.appended()
+            && journal.log.status().checkpoint_bytes.is_none()
+    }
+
+    #[test]
+    fn a_barrier_and_what_follows_it_wait_for_a_state_that_was_saved_after_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut owner, _) = Owner::open(directory.path());
+        owner.append(&["a"], &[]);
+        // One that is being written when the barrier comes does not hold it.
+        owner.journal.snapshot_if_due(0, || {
+            Some(Saved { restarted: true, snapshot: None, records: vec![Bytes::from("A")] })
+        });
+        owner.append(&["b", "barrier", "c"], &[3]);
+        owner.wait(written);
+        assert_eq!((owner.durable(), owner.persisted), (2, 4));
+        owner.pass(&["A", "B", "C"]);
+        owner.append(&["d", "barrier", "e"], &[6]);
+        assert_eq!(owner.durable(), 2, "nothing is saved yet");
+        owner.wait(written);
+        assert_eq!(owner.durable(), 2, "nobody has looked yet");
+        owner.pass(&["A", "F"]);
+        owner.wait(|journal| journal.durable().unwrap() >= 5);
+        assert_eq!(owner.durable(), 5, "up to the second barrier");
+        owner.wait(written);
+        owner.pass(&[]);
+        assert_eq!((owner.durable(), owner.journal.is_synced()), (7, true));
+        owner.append(&["g"], &[]);
+        owner.wait(|journal| journal.durable().unwrap() == 8);
+        drop(owner);
+        let (_, records) = Owner::open(directory.path());
+        assert_eq!(records, ["A", "F", "g"], "what a state holds is not told a second time");
+    }
+
+    #[test]
+    fn a_log_whose_barrier_was_not_passed_ends_with_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut owner, _) = Owner::open(directory.path());
+        owner.append(&["a", "barrier", "b"], &[2]);
+        owner.append(&["c", "d"], &[5]);
+        owner.wait(written);
+        assert_eq!(owner.durable(), 1);
+        assert!(!owner.journal.is_synced());
+        drop(owner);
+        let (mut owner, records) = Owner::open(directory.path());
+        assert_eq!(records, ["a", "barrier"]);
+        owner.append(&["e"], &[]);
+        owner.wait(|journal| journal.durable().unwrap() == 1);
+    }
+
+    #[test]
+    fn what_a_barrier_holds_back_counts_as_waiting_for_the_disk() {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut owner, _) = Owner::open(directory.path());
+        owner.append(&["barrier"], &[1]);
+        for _ in 0..200 {
+            owner.append(&["more"], &[]);
+        }
+        assert!(owner.journal.is_full());
+        owner.wait(written);
+        assert!(owner.journal.is_full(), "{}", owner.journal.unsynced());
+        owner.pass(&[]);
+        owner.wait(written);
+        owner.pass(&[]);
+        assert_eq!((owner.journal.is_full(), owner.journal.unsynced(), owner.durable()), (false, 0, 201));
     }
 }

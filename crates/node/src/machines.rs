@@ -26,6 +26,9 @@ struct Host<M: Machine> {
     at: Time,
     /// Whether it had an input since its last end of a batch.
     stirred: bool,
+    /// Of its records: the barriers that were not passed on yet, and the last one of all.
+    barriers: Vec<u64>,
+    barrier: u64,
 }
 
 impl<M: Machine> Host<M> {
@@ -34,8 +37,10 @@ impl<M: Machine> Host<M> {
         let at = clock::instant();
         let mut cx = Context::new(me, at, random, &mut out);
         let machine = M::recover(config, saved, &mut cx);
-        let mut host = Host { me, machine, out, timers: Timers::default(), at: at.now, stirred: true };
-        host.apply_timers();
+        let timers = Timers::default();
+        let mut host =
+            Host { me, machine, out, timers, at: at.now, stirred: true, barriers: Vec::new(), barrier: 0 };
+        host.after_step();
         host
     }
 
@@ -48,10 +53,14 @@ impl<M: Machine> Host<M> {
         act(&mut self.machine, &mut Context::new(self.me, now, random, &mut self.out));
         self.stirred = true;
         self.at = now.now;
-        self.apply_timers();
+        self.after_step();
     }
 
-    fn apply_timers(&mut self) {
+    fn after_step(&mut self) {
+        if self.out.barrier > self.barrier {
+            self.barrier = self.out.barrier;
+            self.barriers.push(self.barrier);
+        }
         for (timer, at) in self.out.timers.drain(..) {
             self.timers.apply(timer, at);
         }
@@ -92,6 +101,8 @@ pub(crate) struct Machines<P: Protocol> {
     pub(crate) remote: Vec<(ProcessId, Recipients, P::Message)>,
     /// For the log, encoded, in order.
     pub(crate) records: Vec<Record>,
+    /// The numbers of those among them that need a state to be saved (`Context::persist_state`).
+    pub(crate) barriers: Vec<u64>,
     /// For clients.
     pub(crate) replies: Vec<Answered>,
     /// What the proxy says of requests, and when.
@@ -118,6 +129,7 @@ impl<P: Protocol> Machines<P> {
             slow: Rc::new(Slow::new(None)),
             remote: Vec::new(),
             records: Vec::new(),
+            barriers: Vec::new(),
             replies: Vec::new(),
             marks: Vec::new(),
         };
@@ -283,6 +295,7 @@ impl<P: Protocol> Machines<P> {
                 self.slow.on_marks(&mut out.marks, *at, out.persisted, clock::now);
             }
             self.records.extend(replica.out.records.drain(..).map(|record| encode(&record)));
+            self.barriers.append(&mut replica.barriers);
             assert!(replica.out.replies.is_empty(), "only proxies answer clients");
             let mut messages = std::mem::take(&mut replica.out.messages);
             for message in messages.drain(..) {

@@ -417,7 +417,8 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
             self.machines.release(self.journal.durable()?);
             let at_rest = self.step();
             let persisted = self.machines.persisted();
-            self.journal.append(&mut self.machines.records, persisted);
+            self.journal.append(&mut self.machines.records, &mut self.machines.barriers, persisted);
+            self.journal.pass_barriers(|| self.machines.save());
             if !at_rest {
                 return Ok(false);
             }

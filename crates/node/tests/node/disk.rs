@@ -77,6 +77,27 @@ fn the_log_is_replaced_by_snapshots_and_nothing_is_lost() {
 }
 
 #[test]
+fn a_state_from_elsewhere_is_acknowledged_once_it_is_saved_and_is_there_after_a_restart() {
+    for durability in [Durability::Fsync, Durability::Os, Durability::None] {
+        let directory = TempDir::new().unwrap();
+        let node = start(directory.path(), durability, Limits::default());
+        let mut client = node.client();
+        for round in 1..4 {
+            client.send(&format!("1 keep a\n1 adopt {}\n1 keep b\n1 adopt {round}\n1 keep c\n", 10 * round));
+            let answers: Vec<_> = (0..5).map(|_| client.line().unwrap().parse::<u64>().unwrap()).collect();
+            let before = if round == 1 { 1 } else { round + 1 };
+            assert_eq!(answers, [before, 10 * round, 10 * round + 1, round, round + 1]);
+        }
+        node.stopper.stop();
+        node.stopper.stop();
+        assert!(node.join().is_ok());
+        let node = start(directory.path(), durability, Limits::default());
+        let kept = if durability == Durability::None { 1 } else { 5 };
+        assert_eq!(node.client().ask("1 keep d"), kept.to_string());
+    }
+}
+
+#[test]
 fn nothing_waits_for_a_disk_that_is_not_used() {
     let directory = TempDir::new().unwrap();
     let node = start(directory.path(), Durability::None, Limits::default());

@@ -2,7 +2,8 @@
 //! through a node.
 //!
 //! A command is `NODE VERB …`: `say TEXT` answers the text, `big BYTES` so many of them, `later TEXT` the text when the
-//! replica hears `go`, `never` nothing, `keep TEXT` how many texts that replica has kept on disk.
+//! replica hears `go`, `never` nothing, `keep TEXT` how many texts that replica has kept on disk; `adopt COUNT` gives it
+//! a state from elsewhere, of so many texts.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -56,6 +57,9 @@ impl quorate_core::Message for Message {
     }
 }
 
+/// The record of a state that came from elsewhere.
+pub const ADOPTED: &[u8] = b"adopted";
+
 pub struct Replica {
     kept: Vec<Bytes>,
     later: Vec<(ProcessId, u64, Bytes)>,
@@ -68,7 +72,12 @@ impl Machine for Replica {
     type Timer = ();
 
     fn recover(_: (), saved: Saved<Bytes>, _: &mut Context<'_, Self>) -> Self {
-        Replica { kept: saved.records, later: Vec::new() }
+        let mut kept = saved.records;
+        if let Some(end) = kept.iter().position(|record| record == ADOPTED) {
+            assert_eq!(end + 1, kept.len(), "the log ends with a state that was not saved");
+            kept.truncate(end);
+        }
+        Replica { kept, later: Vec::new() }
     }
 
     fn on_message(&mut self, from: ProcessId, message: Message, cx: &mut Context<'_, Self>) {
@@ -90,6 +99,11 @@ impl Machine for Replica {
                 self.kept.push(rest.clone().into());
                 cx.persist(rest.into());
                 self.kept.len().to_string().into()
+            }
+            "adopt" => {
+                self.kept = vec![Bytes::from_static(b"x"); rest.parse().unwrap()];
+                cx.persist_state(Bytes::from_static(ADOPTED));
+                rest.into()
             }
             _ => return,
         };
