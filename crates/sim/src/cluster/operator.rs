@@ -72,23 +72,31 @@ impl Operator {
                     change.remove.push(old);
                 }
             }
-            _ => {
-                for node in nodes.iter() {
-                    match random.range(0..6) {
-                        0 | 1 => change.voters.push(node),
-                        2 => change.learners.push(node),
-                        3 => change.remove.push(node),
-                        _ => {}
-                    }
-                }
-                let stays = |node: &NodeId| !change.learners.contains(node) && !change.remove.contains(node);
-                if change.voters.is_empty() && !voters.iter().any(|node| stays(&node)) {
-                    change.voters.append(&mut change.remove);
-                    change.voters.append(&mut change.learners);
-                }
-            }
+            _ => {}
+        }
+        if change.is_empty() {
+            change = self.upheaval(random);
         }
         change.manage(random)
+    }
+
+    /// Any node may become anything.
+    fn upheaval(&self, random: &mut Random) -> Change {
+        let mut change = Change::default();
+        for node in self.nodes.iter() {
+            match random.range(0..6) {
+                0 | 1 => change.voters.push(node),
+                2 => change.learners.push(node),
+                3 => change.remove.push(node),
+                _ => {}
+            }
+        }
+        let stays = |node: &NodeId| !change.learners.contains(node) && !change.remove.contains(node);
+        if change.voters.is_empty() && !self.voters.iter().any(|node| stays(&node)) {
+            change.voters.append(&mut change.remove);
+            change.voters.append(&mut change.learners);
+        }
+        change
     }
 
     fn on_done(&mut self, manage: &Manage) {
@@ -111,6 +119,10 @@ struct Change {
 }
 
 impl Change {
+    fn is_empty(&self) -> bool {
+        self.voters.is_empty() && self.learners.is_empty() && self.remove.is_empty()
+    }
+
     fn manage(self, random: &mut Random) -> Manage {
         let mut named = |nodes: Vec<NodeId>| {
             let mut address = |node| if random.chance(0.5) { format!("{node:?}") } else { String::new() };
