@@ -16,6 +16,7 @@ pub mod durability;
 pub mod exactly_once;
 pub mod leases;
 pub mod linearizability;
+pub mod log;
 
 use std::fmt;
 

@@ -16,7 +16,9 @@ impl<P: Protocol> Cluster<P> {
             return;
         }
         self.trace.mix(self.now ^ host as u64);
-        if let Err(what) = at.start(self.now, &self.configs) {
+        let joins = at.node.is_some_and(|node| !self.members.contains(node));
+        let configs = if joins { &self.joining } else { &self.configs };
+        if let Err(what) = at.start(self.now, configs) {
             self.fail("disk", what);
             return;
         }
@@ -73,6 +75,7 @@ impl<P: Protocol> Cluster<P> {
                 let host = &hosts[usize::from(node.get()) - 1];
                 host.clock.true_time(host.incarnation, local)
             };
+            self.logs.on_crash(who);
             let result = self.panel.on_crash(self.now, who, &clocks);
             self.found(result);
         }
@@ -154,7 +157,8 @@ impl<P: Protocol> Cluster<P> {
             }
         };
         let saved = Saved { restarted: true, snapshot, records };
-        let config = self.configs.0.clone();
+        let configs = if self.members.contains(node) { &self.configs } else { &self.joining };
+        let config = configs.0.clone();
         let again = Running::<P::Replica>::start(node.into(), config, saved, at.instant(self.now), 1);
         let (before, after) = (replica.fingerprint(), again.machine.fingerprint());
         if after.0 < before.0 || (after.0 == before.0 && after != before) {

@@ -164,7 +164,12 @@ impl<P: Protocol> Cluster<P> {
         let Host { node, incarnation, life, .. } = &mut self.hosts[host];
         let Some(life) = life else { return };
         life.proxy.out.facts.clear();
+        // Links are there already.
+        life.proxy.out.members = None;
         let Some(replica) = &mut life.replica else { return };
+        if let Some(members) = replica.out.members.take() {
+            self.trace.line(self.now, replica.me, || format!("members {members:?}"));
+        }
         if replica.out.facts.is_empty() {
             return;
         }
@@ -172,6 +177,7 @@ impl<P: Protocol> Cluster<P> {
         let mut facts = std::mem::take(&mut replica.out.facts);
         for fact in &facts {
             self.trace.line(self.now, ProcessId::Replica(who.node), || format!("fact {fact:?}"));
+            self.logs.on_fact(who, fact);
             let result = self.tell(who, fact);
             self.found(result);
         }
