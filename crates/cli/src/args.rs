@@ -108,6 +108,10 @@ pub struct Serve {
     /// Where other nodes reach this one
     #[arg(long, value_name = "HOST:PORT")]
     pub listen_peer: Option<String>,
+    /// This node is not in --initial-cluster: it waits until `quorate member add` takes it into their group. Keep the
+    /// flag afterwards
+    #[arg(long)]
+    pub join: bool,
     /// Where this node keeps its log and snapshots
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
@@ -143,7 +147,7 @@ pub struct Process {
     /// Where /metrics and /health are served over HTTP; nowhere by default
     #[arg(long, value_name = "HOST:PORT")]
     pub listen_http: Option<String>,
-    /// Every member with its peer address; the same everywhere
+    /// The members at the beginning with their peer addresses; the same everywhere and always
     #[arg(long, value_name = "1=HOST:PORT,2=…")]
     pub initial_cluster: Option<String>,
     /// Replication protocol; the same everywhere [default: multipaxos]
