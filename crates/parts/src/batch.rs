@@ -3,6 +3,8 @@
 use bytes::Bytes;
 use quorate_core::{Decoder, Encoder, ProcessId, Wall, Wire, WireError, wire_enum};
 
+use crate::membership::Configuration;
+
 /// One client's share of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
@@ -24,8 +26,30 @@ pub enum Entry {
         /// The encoded command; empty for none.
         command: Bytes,
     },
+    /// The group is this from now on; what *now* means is the protocol's. Stands alone in its batch.
+    Configuration(Configuration),
+    /// The leader that made this gives its lease up: it answers nothing from its state any more. Stands alone.
+    EndLease,
 }
-wire_enum!(Entry { 1 => Open { proxy, nonce }, 2 => Write { session, seq, low, command } });
+wire_enum!(Entry {
+    1 => Open { proxy, nonce },
+    2 => Write { session, seq, low, command },
+    3 => Configuration(configuration),
+    4 => EndLease,
+});
+
+/// What a value is to the protocol that orders it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Nothing.
+    Noop,
+    /// What clients asked for, or the time alone.
+    Clients,
+    /// A configuration.
+    Configuration,
+    /// The end of a lease.
+    EndLease,
+}
 
 /// An encoded batch: `time (8) · entry · entry …`. An empty one (no bytes at all) is a **no-op**, which fills a slot
 /// without executing anything, not even the passing of time.
@@ -41,6 +65,32 @@ impl Batch {
     /// The value of a no-op.
     pub fn noop() -> Bytes {
         Bytes::new()
+    }
+
+    /// A value that holds one entry, for the protocol itself.
+    pub fn alone(time: Wall, entry: &Entry) -> Bytes {
+        let mut out = Encoder::new();
+        time.encode(&mut out);
+        entry.encode(&mut out);
+        out.into_bytes()
+    }
+
+    /// What a value is, told by its first entry.
+    pub fn kind(value: &Bytes) -> Kind {
+        match value.get(TIME_BYTES) {
+            None if value.is_empty() => Kind::Noop,
+            Some(&CONFIGURATION) => Kind::Configuration,
+            Some(&END_LEASE) => Kind::EndLease,
+            Some(_) | None => Kind::Clients,
+        }
+    }
+
+    /// The configuration in a value, if it is one.
+    pub fn configuration(value: &Bytes) -> Option<Configuration> {
+        match Batch::decode(value).ok()??.entries.pop()? {
+            Entry::Configuration(configuration) => Some(configuration),
+            Entry::Open { .. } | Entry::Write { .. } | Entry::EndLease => None,
+        }
     }
 
     /// Reads a value; `None` for a no-op.
@@ -73,6 +123,12 @@ pub struct Limits {
     /// Bytes in a batch.
     pub bytes: usize,
 }
+
+/// The time at the head of a batch.
+const TIME_BYTES: usize = 8;
+/// As entries are tagged.
+const CONFIGURATION: u8 = 3;
+const END_LEASE: u8 = 4;
 
 /// What an entry adds to a batch besides its command.
 const ENTRY_OVERHEAD: usize = 32;
@@ -125,7 +181,7 @@ impl Default for Builder {
 
 fn size(entry: &Entry) -> usize {
     match entry {
-        Entry::Open { .. } => ENTRY_OVERHEAD,
+        Entry::Open { .. } | Entry::Configuration(_) | Entry::EndLease => ENTRY_OVERHEAD,
         Entry::Write { command, .. } => ENTRY_OVERHEAD + command.len(),
     }
 }
@@ -165,6 +221,20 @@ mod tests {
             let all: Vec<_> = waiting.iter().enumerate().map(|(seq, len)| write(seq as u64, *len)).collect();
             assert_eq!(seen, all);
         }
+    }
+
+    #[test]
+    fn a_value_tells_what_it_is() {
+        let time = Wall::from_millis(7);
+        let configuration = Configuration { voters: quorate_core::NodeSet::EMPTY, ..Default::default() };
+        let entry = Entry::Configuration(configuration.clone());
+        assert_eq!(Batch::kind(&Batch::noop()), Kind::Noop);
+        assert_eq!(Batch::kind(&Batch::alone(time, &write(1, 5))), Kind::Clients);
+        assert_eq!(Batch::kind(&Builder::new().take(Limits { entries: 1, bytes: 1 }, time)), Kind::Clients);
+        assert_eq!(Batch::kind(&Batch::alone(time, &Entry::EndLease)), Kind::EndLease);
+        assert_eq!(Batch::kind(&Batch::alone(time, &entry)), Kind::Configuration);
+        assert_eq!(Batch::configuration(&Batch::alone(time, &entry)), Some(configuration));
+        assert_eq!(Batch::configuration(&Batch::alone(time, &Entry::EndLease)), None);
     }
 
     #[test]

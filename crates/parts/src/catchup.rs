@@ -96,12 +96,7 @@ impl Source {
             return None;
         }
         if from < log.start() {
-            let offer = match &mut self.offer {
-                Some(offer) if offer.slot >= from && offer.slot + 1 >= log.start() => offer,
-                stale => stale.insert(Offer { slot: state.applied(), image: state.freeze(), used: now }),
-            };
-            let slot = offer.slot;
-            return Some(self.on_more(slot, Bytes::new(), now));
+            return Some(self.on_far_fetch(from, log.start(), state, now));
         }
         let mut values = Vec::new();
         let mut bytes = 0;
@@ -114,6 +109,16 @@ impl Source {
             values.push(value.clone());
         }
         Some(Message::Values { from, values })
+    }
+
+    /// Answers [`Message::Fetch`] of what is no longer kept; `start` is the first slot that is.
+    pub fn on_far_fetch(&mut self, from: u64, start: u64, state: &Replicated, now: Time) -> Message {
+        let offer = match &mut self.offer {
+            Some(offer) if offer.slot >= from && offer.slot + 1 >= start => offer,
+            stale => stale.insert(Offer { slot: state.applied(), image: state.freeze(), used: now }),
+        };
+        let slot = offer.slot;
+        self.on_more(slot, Bytes::new(), now)
     }
 
     /// Answers [`Message::More`].

@@ -6,8 +6,11 @@
 //! |---|---|
 //! | [`ballot`], [`quorum`] | numbers with an owner; counting votes |
 //! | [`slots`] | the slot log of the MultiPaxos family: acceptor, learner, proposer |
+//! | [`chain`] | the prefix log of Raft and ZAB; a leader's view of the others' |
 //! | [`lease`] | promises that outlive the belief in them |
 //! | [`election`] | when to suspect a leader |
+//! | [`membership`] | who is in the group, and how that changes |
+//! | [`rounds`] | who has confirmed since when that a leader leads |
 //! | [`batch`] | what a slot carries |
 //! | [`sessions`], [`state`] | exactly-once execution; store and sessions as one replicated state |
 //! | [`clients`] | the conversation between proxies and a leader, both sides |
@@ -17,10 +20,13 @@
 pub mod ballot;
 pub mod batch;
 pub mod catchup;
+pub mod chain;
 pub mod clients;
 pub mod election;
 pub mod lease;
+pub mod membership;
 pub mod quorum;
+pub mod rounds;
 pub mod sessions;
 pub mod settings;
 pub mod slots;

@@ -13,23 +13,30 @@ pub enum Verdict {
     Already,
 }
 
-/// Votes of distinct voters towards a majority.
+/// Votes of distinct voters towards a majority, or towards majorities of two sets of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tally {
     voters: NodeSet,
+    /// Whose majority is needed too; empty if there is one set only.
+    outgoing: NodeSet,
     votes: NodeSet,
 }
 
 impl Tally {
     /// No vote yet, among these voters.
     pub fn new(voters: NodeSet) -> Tally {
-        Tally { voters, votes: NodeSet::EMPTY }
+        Tally::joint(voters, NodeSet::EMPTY)
+    }
+
+    /// No vote yet; a majority of both sets is needed, if the second is not empty.
+    pub fn joint(voters: NodeSet, outgoing: NodeSet) -> Tally {
+        Tally { voters, outgoing, votes: NodeSet::EMPTY }
     }
 
     /// Counts a vote; strangers and repetitions do not count.
     pub fn add(&mut self, voter: NodeId) -> Verdict {
         let before = self.reached();
-        if self.voters.contains(voter) {
+        if self.voters.union(self.outgoing).contains(voter) {
             self.votes.insert(voter);
         }
         match (before, self.reached()) {
@@ -41,12 +48,13 @@ impl Tally {
 
     /// Whether a majority has voted.
     pub fn reached(&self) -> bool {
-        self.votes.len() >= self.voters.majority()
+        let has = |set: NodeSet| self.votes.intersection(set).len() >= set.majority();
+        has(self.voters) && (self.outgoing.is_empty() || has(self.outgoing))
     }
 
     /// Who has not voted.
     pub fn missing(&self) -> NodeSet {
-        self.voters.iter().filter(|voter| !self.votes.contains(*voter)).collect()
+        self.voters.union(self.outgoing).iter().filter(|voter| !self.votes.contains(*voter)).collect()
     }
 }
 
@@ -87,6 +95,26 @@ mod tests {
                 })
                 .collect();
             assert_eq!(verdicts.join(" "), columns.next().unwrap(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_joint_majority_is_one_of_each_set() {
+        let set = |ids: &[u64]| ids.iter().filter_map(|id| NodeId::new(*id)).collect::<NodeSet>();
+        // voters, outgoing | votes | whether they are enough
+        let table: [(&[u64], &[u64], &[u64], bool); 5] = [
+            (&[1, 2, 3], &[3, 4, 5], &[1, 2], false),
+            (&[1, 2, 3], &[3, 4, 5], &[1, 3, 4], true),
+            (&[1, 2, 3], &[3, 4, 5], &[4, 5, 3], false),
+            (&[1], &[2], &[1], false),
+            (&[1], &[], &[1], true),
+        ];
+        for (voters, outgoing, votes, enough) in table {
+            let mut tally = Tally::joint(set(voters), set(outgoing));
+            for voter in set(votes).iter() {
+                tally.add(voter);
+            }
+            assert_eq!(tally.reached(), enough, "{voters:?} {outgoing:?} {votes:?}");
         }
     }
 

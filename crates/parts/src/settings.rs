@@ -36,6 +36,7 @@ pub fn proxy(group: &Group, settings: &mut Settings) -> Result<ProxyConfig, Sett
     Ok(ProxyConfig {
         members: group.members,
         patience,
+        nearest: false,
         max_requests: settings.number("proxy.requests", 65536, 1..=1 << 20)? as usize,
     })
 }

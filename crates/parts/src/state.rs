@@ -4,11 +4,13 @@ use std::fmt;
 
 use bytes::Bytes;
 use quorate_core::{
-    Decoder, Fact, Image, Piece, ProcessId, Snapshot, Wall, Wire, WireError, digest, mutation,
+    Decoder, Fact, Image, Piece, ProcessId, Snapshot, Wall, Wire, WireError, digest, mutation, wire_struct,
 };
 use quorate_store::{Command, CommandError, Loader, Reply, Store};
 
 use crate::batch::{Batch, Entry};
+use crate::chain::Origin;
+use crate::membership::Configuration;
 use crate::sessions::{Sessions, SessionsImage, Verdict};
 
 /// Store and sessions as they are after the slots up to [`applied`](Replicated::applied).
@@ -20,6 +22,10 @@ pub struct Replicated {
     /// Counts executed commands: the revision that keys get as their version.
     revision: u64,
     time: Wall,
+    /// Of the last slot, where a prefix log says so.
+    origin: Origin,
+    /// The last configuration that was executed, and where; `None`: the initial one.
+    configuration: Option<(u64, Configuration)>,
 }
 
 /// What came of one entry.
@@ -119,6 +125,10 @@ impl Replicated {
                 // A gap cannot take effect before what it follows; its proxy repeats it.
                 Verdict::Forgotten | Verdict::Gap => {}
             },
+            Entry::Configuration(ref configuration) => {
+                self.configuration = Some((slot, configuration.clone()));
+            }
+            Entry::EndLease => {}
         }
     }
 
@@ -159,6 +169,21 @@ impl Replicated {
         self.applied
     }
 
+    /// Where the last slot came from, as [`follow`](Self::follow) said.
+    pub fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    /// Says where the slot that was executed last came from. It is the same at all replicas.
+    pub fn follow(&mut self, origin: Origin) {
+        self.origin = origin;
+    }
+
+    /// The last configuration that was executed, and its slot; `None`: the initial one.
+    pub fn configuration(&self) -> Option<&(u64, Configuration)> {
+        self.configuration.as_ref()
+    }
+
     /// The sessions.
     pub fn sessions(&self) -> &Sessions {
         &self.sessions
@@ -172,7 +197,8 @@ impl Replicated {
     /// The slot and a digest of everything: equal slots mean equal digests at all replicas.
     pub fn fingerprint(&self) -> (u64, u64) {
         let sessions = digest(&self.sessions.image().to_bytes());
-        let words = [self.store.digest(), sessions, self.revision, self.time.millis()];
+        let group = digest(&(self.origin, self.configuration.clone()).to_bytes());
+        let words = [self.store.digest(), sessions, self.revision, self.time.millis(), group];
         (self.applied, digest(&words.map(u64::to_le_bytes).concat()))
     }
 
@@ -182,7 +208,14 @@ impl Replicated {
             true => Sessions::default().image(),
             false => self.sessions.image(),
         };
-        let head = (self.applied, self.revision, self.time, sessions);
+        let head = Head {
+            applied: self.applied,
+            revision: self.revision,
+            time: self.time,
+            sessions,
+            origin: self.origin,
+            configuration: self.configuration.clone(),
+        };
         std::sync::Arc::new(StateImage { head: head.to_bytes(), store: self.store.freeze() })
     }
 
@@ -240,10 +273,22 @@ impl Image for StateImage {
     }
 }
 
+/// The head of an image: everything but the store.
+#[derive(Debug)]
+struct Head {
+    applied: u64,
+    revision: u64,
+    time: Wall,
+    sessions: SessionsImage,
+    origin: Origin,
+    configuration: Option<(u64, Configuration)>,
+}
+wire_struct!(Head { applied, revision, time, sessions, origin, configuration });
+
 /// An image that is coming in piece by piece.
 #[derive(Debug, Default)]
 pub struct Loading {
-    head: Option<(u64, u64, Wall, SessionsImage)>,
+    head: Option<Head>,
     store: Loader,
 }
 
@@ -254,21 +299,17 @@ impl Loading {
             return self.store.push(piece).map_err(|error| LoadError(error.to_string()));
         }
         let mut input = Decoder::new(piece);
-        self.head = Some((
-            Wire::decode(&mut input)?,
-            Wire::decode(&mut input)?,
-            Wire::decode(&mut input)?,
-            Wire::decode(&mut input)?,
-        ));
+        self.head = Some(Wire::decode(&mut input)?);
         Ok(())
     }
 
     /// After the last piece.
     pub fn finish(self) -> Result<Replicated, LoadError> {
-        let (applied, revision, time, sessions) =
+        let Head { applied, revision, time, sessions, origin, configuration } =
             self.head.ok_or_else(|| LoadError("the image is empty".to_owned()))?;
         let store = self.store.finish().map_err(|error| LoadError(error.to_string()))?;
-        Ok(Replicated { store, sessions: Sessions::from_image(sessions), applied, revision, time })
+        let sessions = Sessions::from_image(sessions);
+        Ok(Replicated { store, sessions, applied, revision, time, origin, configuration })
     }
 }
 

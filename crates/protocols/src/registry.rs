@@ -44,6 +44,7 @@ macro_rules! registry {
 
 registry! {
     crate::unreplicated::Unreplicated,
+    crate::raft::Raft,
     crate::multipaxos::MultiPaxos,
 }
 

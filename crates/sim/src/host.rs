@@ -23,6 +23,10 @@ pub(crate) struct Running<M: Machine> {
     random: Random,
     /// Stepped since its last `on_batch_end`.
     pub stepped: bool,
+    /// Records that stand for a state, counted as [`Outbox::persisted`] does; the driver takes them.
+    pub barriers: Vec<u64>,
+    /// The last of them so far.
+    barrier: u64,
 }
 
 impl<M: Machine> Running<M> {
@@ -30,7 +34,16 @@ impl<M: Machine> Running<M> {
         let mut random = Random::new(seed);
         let mut out = Outbox::new(true);
         let machine = M::recover(config, saved, &mut Context::new(me, at, &mut random, &mut out));
-        let mut running = Running { me, machine, out, timers: Timers::default(), random, stepped: true };
+        let mut running = Running {
+            me,
+            machine,
+            out,
+            timers: Timers::default(),
+            random,
+            stepped: true,
+            barriers: Vec::new(),
+            barrier: 0,
+        };
         running.settle();
         running
     }
@@ -51,6 +64,10 @@ impl<M: Machine> Running<M> {
     fn settle(&mut self) {
         for (timer, deadline) in self.out.timers.drain(..) {
             self.timers.apply(timer, deadline);
+        }
+        if self.out.barrier > self.barrier {
+            self.barrier = self.out.barrier;
+            self.barriers.push(self.barrier);
         }
         self.machine.check();
     }
@@ -139,7 +156,7 @@ impl<P: Protocol> Life<P> {
 
     /// Whether a message that waits for `after` records of this life may go.
     pub fn is_released(&self, after: u64, disk: &Disk) -> bool {
-        self.born_at_record + after <= disk.synced()
+        self.born_at_record + after <= disk.durable()
     }
 }
 

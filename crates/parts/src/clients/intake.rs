@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use quorate_core::{Managed, Members, NodeId, ProcessId, Wall, Wire};
 
-use crate::batch::{Builder, Entry, Limits};
+use crate::batch::{Batch, Builder, Entry, Limits};
 use crate::clients::message::{Ask, Message};
 use crate::sessions::Verdict;
 use crate::state::{Effect, Replicated};
@@ -44,6 +44,8 @@ pub struct Intake {
     answers: BTreeMap<(ProcessId, u64), Answer>,
     notices: Vec<(ProcessId, Message)>,
     max_bytes: usize,
+    /// Entries up to here are in the log, and what they did is not known before they are executed.
+    expected: u64,
 }
 
 #[derive(Debug, Default)]
@@ -69,6 +71,7 @@ impl Intake {
             answers: BTreeMap::new(),
             notices: Vec::new(),
             max_bytes,
+            expected: 0,
         }
     }
 
@@ -93,12 +96,18 @@ impl Intake {
         if session == 0 {
             return;
         }
-        let Some(executed) = state.sessions().next(session) else {
-            self.notices.push((proxy, Message::Expired { nonce, session }));
-            return;
+        let executed = match state.sessions().next(session) {
+            Some(executed) => executed,
+            // It may have been opened in what is yet to be executed; if not, execution will say so.
+            None if state.applied() < self.expected => low,
+            None => {
+                self.notices.push((proxy, Message::Expired { nonce, session }));
+                return;
+            }
         };
         self.routes.insert(session, (proxy, nonce));
-        let mut next = self.admitted.get(&session).copied().unwrap_or(0).max(executed);
+        // What is below `low` was answered, and so executed, whether this replica has got there or not.
+        let mut next = self.admitted.get(&session).copied().unwrap_or(0).max(executed).max(low);
         for (seq, command) in writes {
             if seq < next {
                 // In the log already; if executed, the answer was lost.
@@ -114,6 +123,21 @@ impl Intake {
             }
         }
         self.admitted.insert(session, next);
+    }
+
+    /// Begins with a log in which these values, up to slot `upto`, are yet to be executed: their writes are not admitted
+    /// again.
+    pub fn expect<'a>(&mut self, upto: u64, values: impl Iterator<Item = &'a Bytes>) {
+        self.expected = upto;
+        for value in values {
+            let Ok(Some(batch)) = Batch::decode(value) else { continue };
+            for entry in batch.entries {
+                if let Entry::Write { session, seq, .. } = entry {
+                    let next = self.admitted.entry(session).or_default();
+                    *next = (*next).max(seq + 1);
+                }
+            }
+        }
     }
 
     /// A proxy asks a replica that does not lead.
@@ -217,6 +241,18 @@ impl Intake {
             out.push((proxy, Message::Answer { nonce, session, applied: now, writes, slots, reads }));
         }
         out
+    }
+
+    /// Another leads from now on: everybody who waits for an answer from here is told.
+    pub fn depart(&mut self, leader: NodeId) {
+        let mut proxies: Vec<_> = self.routes.values().copied().collect();
+        proxies.extend(self.reads.iter().chain(&self.manage).map(|read| (read.proxy, read.nonce)));
+        proxies.sort_unstable();
+        proxies.dedup();
+        self.clear();
+        for (proxy, nonce) in proxies {
+            self.redirect(proxy, nonce, Some(leader));
+        }
     }
 
     /// No longer leading: what waits will be asked again elsewhere.

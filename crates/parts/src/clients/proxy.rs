@@ -30,6 +30,8 @@ pub struct ProxyConfig {
     pub members: NodeSet,
     /// Without an answer for this long, requests are repeated, to another replica if this one is silent.
     pub patience: Duration,
+    /// Reads go to the replica of the own node first, whether it leads or not.
+    pub nearest: bool,
     /// Requests that may be under way; further ones are refused.
     pub max_requests: usize,
 }
@@ -52,6 +54,8 @@ pub struct LeaderProxy<M> {
     nonce: u64,
     /// Whom it takes for the leader.
     target: NodeId,
+    /// The replica of the same node, if there is one.
+    near: Option<NodeId>,
     /// When the target was last heard, or chosen.
     heard: Time,
     /// Redirections since the last answer: two replicas may point at each other for a while.
@@ -118,6 +122,8 @@ struct ReadCall {
     command: Bytes,
     manage: bool,
     sent: Option<Time>,
+    /// Whether the replica nearby has been asked, and only the leader is left.
+    asked_nearby: bool,
 }
 
 impl<M: Embeds> LeaderProxy<M> {
@@ -131,7 +137,13 @@ impl<M: Embeds> LeaderProxy<M> {
                 call.place = Place::Read(read);
                 self.reads.insert(
                     read,
-                    ReadCall { request: id, command: call.command.clone(), manage, sent: None },
+                    ReadCall {
+                        request: id,
+                        command: call.command.clone(),
+                        manage,
+                        sent: None,
+                        asked_nearby: false,
+                    },
                 );
             }
             Access::Write => {
@@ -263,6 +275,8 @@ impl<M: Embeds> LeaderProxy<M> {
             open = true;
         }
         let mut ask = self.ask(open);
+        let near = self.near.filter(|near| self.config.nearest && *near != self.target);
+        let mut nearby = self.ask(false);
         let mut bytes = 0;
         for (index, write) in self.writes.iter_mut().enumerate() {
             if write.sent.is_some() || write.answered {
@@ -289,10 +303,18 @@ impl<M: Embeds> LeaderProxy<M> {
             }
             read.sent = Some(now);
             cx.mark(Mark::Forwarded { request: read.request });
+            if near.is_some() && !read.manage && !std::mem::replace(&mut read.asked_nearby, true) {
+                nearby.reads.push((*id, read.command.clone()));
+                continue;
+            }
             let asked = if read.manage { &mut ask.manage } else { &mut ask.reads };
             asked.push((*id, read.command.clone()));
         }
         ask.reads.reverse();
+        nearby.reads.reverse();
+        if let Some(near) = near.filter(|_| !nearby.reads.is_empty()) {
+            cx.send(near, M::from(Message::Ask(nearby)));
+        }
         if !ask.is_probe() {
             cx.send(self.target, M::from(Message::Ask(ask)));
         }
@@ -408,6 +430,7 @@ impl<M: Embeds> Machine for LeaderProxy<M> {
         let nonce = cx.random().u64();
         cx.set_timer(ProxyTimer::Refresh, REFRESH);
         LeaderProxy {
+            near: host,
             target: target.or(config.members.iter().next()).expect("a group has members"),
             patience: config.patience,
             config,
@@ -437,7 +460,7 @@ impl<M: Embeds> Machine for LeaderProxy<M> {
         let now = cx.now();
         match message {
             Message::Answer { nonce, session, applied, writes, slots, reads } if nonce == self.nonce => {
-                if from == self.target {
+                if from == self.target || self.near == Some(from) {
                     self.heard = now;
                     self.redirects = 0;
                     self.patience = self.config.patience;

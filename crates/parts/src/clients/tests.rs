@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_core::{
-    Access, Context, Instant, Machine, Mark, NodeId, Outbox, ProcessId, Proxy, ProxyId, Random, Release,
-    Request, RequestId, Saved, Time, Wall, Wire, wire_enum,
+    Access, Context, Instant, Machine, Manage, Mark, NodeId, Outbox, ProcessId, Proxy, ProxyId, Random,
+    Release, Request, RequestId, Saved, Time, Wall, Wire, wire_enum,
 };
 use quorate_store::Command;
 
@@ -79,6 +79,7 @@ impl Pair {
         let command = match access {
             Access::Read => Command::Get { key }.to_bytes(),
             Access::Write => Command::Increment { key, by: 1 }.to_bytes(),
+            Access::Manage => Manage::Transfer { to: None }.to_bytes(),
         };
         let deadline = Time::ZERO + Duration::from_secs(9);
         let request = Request { stream: id, command, access, deadline };

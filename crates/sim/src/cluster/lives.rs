@@ -98,7 +98,8 @@ impl<P: Protocol> Cluster<P> {
         let Host { life: Some(life), disk, since_checkpoint, epoch, .. } = &mut self.hosts[host] else {
             return;
         };
-        if *since_checkpoint < self.knobs.checkpoint || disk.is_checkpointing() {
+        let due = *since_checkpoint >= self.knobs.checkpoint || disk.needs_checkpoint();
+        if !due || disk.is_checkpointing() {
             return;
         }
         *since_checkpoint = 0;
@@ -131,6 +132,8 @@ impl<P: Protocol> Cluster<P> {
                 self.trace.line(self.now, &self.hosts[host], || {
                     format!("checkpoint is durable, {left} records follow it")
                 });
+                // What waited for it may go, and another may be due.
+                self.wake(host);
             }
             Err(_) => self.run_full(host),
         }

@@ -201,6 +201,9 @@ impl<P: Protocol> Cluster<P> {
         let me = life.proxy.me;
         let mut full = false;
         if let Some(replica) = &mut life.replica {
+            for barrier in replica.barriers.drain(..) {
+                disk.hold(life.born_at_record + barrier - 1);
+            }
             for record in replica.out.records.drain(..) {
                 let bytes = record.to_bytes();
                 self.trace.mix(digest(&bytes));
@@ -234,7 +237,7 @@ impl<P: Protocol> Cluster<P> {
         let (me, mut fresh) = (replica.me, std::mem::take(&mut replica.out.messages));
         let mut ready = Vec::new();
         while let Some(first) = life.unreleased.front() {
-            if born + first.after > disk.synced() {
+            if born + first.after > disk.durable() {
                 break;
             }
             ready.extend(life.unreleased.pop_front());

@@ -1,0 +1,142 @@
+//! What a leader knows of another replica's log, and what to send it next (Ongaro's thesis §10.2.1; the states are
+//! those of etcd's raft library).
+
+use std::time::Duration;
+
+use quorate_core::Time;
+
+/// How the other is sent entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Where the logs agree is not known: one message at a time, until it is.
+    Probe,
+    /// They agree: entries are sent as they come, without waiting for answers.
+    Replicate,
+    /// It needs entries that are no longer kept, and fetches a snapshot.
+    Snapshot,
+}
+
+/// Another replica, seen from the leader.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// See there.
+    pub mode: Mode,
+    /// Its log is durably the leader's up to here.
+    pub matched: u64,
+    /// The next entry to send.
+    pub next: u64,
+    /// When something was last sent that has to be answered; `None` if nothing is out.
+    pub sent: Option<Time>,
+    /// When it was last heard.
+    pub heard: Option<Time>,
+    /// The last round of heartbeats it has answered.
+    pub round: u64,
+}
+
+impl Progress {
+    /// Nothing is known but the leader's own last index.
+    pub fn new(last: u64) -> Progress {
+        Progress { mode: Mode::Probe, matched: 0, next: last + 1, sent: None, heard: None, round: 0 }
+    }
+
+    /// It has everything up to `matched`. True if that is news.
+    pub fn on_match(&mut self, matched: u64, now: Time) -> bool {
+        if matched < self.matched || (matched == self.matched && self.mode == Mode::Replicate) {
+            self.sent = if self.next > self.matched + 1 { self.sent } else { None };
+            return false;
+        }
+        self.matched = matched;
+        self.next = self.next.max(matched + 1);
+        if self.mode != Mode::Replicate {
+            self.mode = Mode::Replicate;
+            self.next = matched + 1;
+        }
+        self.sent = (self.next > self.matched + 1).then_some(now);
+        true
+    }
+
+    /// It does not have the entry at `prev`, and may agree up to `agreed`. False if that is old news.
+    pub fn on_mismatch(&mut self, prev: u64, agreed: u64) -> bool {
+        let stale = match self.mode {
+            Mode::Replicate => prev <= self.matched,
+            Mode::Probe => prev + 1 != self.next,
+            Mode::Snapshot => true,
+        };
+        if stale {
+            return false;
+        }
+        self.mode = Mode::Probe;
+        self.next = (agreed + 1).clamp(self.matched + 1, prev.max(self.matched + 1));
+        self.sent = None;
+        true
+    }
+
+    /// What was sent has not been answered for so long that it must have been lost: send it again.
+    pub fn on_silence(&mut self, now: Time, patience: Duration) -> bool {
+        if self.sent.is_none_or(|sent| now.since(sent) < patience) {
+            return false;
+        }
+        self.sent = None;
+        self.mode = Mode::Probe;
+        self.next = self.matched.max(if self.matched == 0 { self.next - 1 } else { 0 }) + 1;
+        true
+    }
+
+    /// Something was sent up to `last`.
+    pub fn on_sent(&mut self, last: u64, now: Time) {
+        self.sent.get_or_insert(now);
+        if self.mode == Mode::Replicate {
+            self.next = last + 1;
+        }
+    }
+
+    /// Whether something may be sent: a probe waits for its answer.
+    pub fn is_ready(&self) -> bool {
+        match self.mode {
+            Mode::Probe => self.sent.is_none(),
+            Mode::Replicate => true,
+            Mode::Snapshot => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Time = Time::ZERO;
+
+    #[test]
+    fn a_probe_finds_where_the_logs_agree_and_then_entries_flow() {
+        let mut peer = Progress::new(10);
+        assert_eq!((peer.next, peer.is_ready()), (11, true));
+        peer.on_sent(10, NOW);
+        assert!(!peer.is_ready(), "one probe at a time");
+        assert!(peer.on_mismatch(10, 4));
+        assert_eq!((peer.next, peer.is_ready()), (5, true));
+        assert!(!peer.on_mismatch(10, 7), "a late duplicate");
+        peer.on_sent(6, NOW);
+        assert!(peer.on_match(6, NOW));
+        assert_eq!((peer.mode, peer.next), (Mode::Replicate, 7));
+        peer.on_sent(9, NOW);
+        assert_eq!((peer.next, peer.sent.is_some()), (10, true));
+        assert!(peer.on_match(9, NOW) && peer.sent.is_none());
+        assert!(!peer.on_match(8, NOW), "an old answer");
+        assert!(!peer.on_mismatch(9, 3), "an old rejection: it has answered for more");
+    }
+
+    #[test]
+    fn what_is_not_answered_is_sent_again() {
+        let mut peer = Progress::new(10);
+        peer.on_match(10, NOW);
+        peer.on_sent(12, NOW);
+        let later = NOW + Duration::from_millis(200);
+        assert!(!peer.on_silence(NOW, Duration::from_millis(200)));
+        assert!(peer.on_silence(later, Duration::from_millis(200)));
+        assert_eq!((peer.mode, peer.next), (Mode::Probe, 11));
+        let mut fresh = Progress::new(10);
+        fresh.on_sent(10, NOW);
+        assert!(fresh.on_silence(later, Duration::from_millis(200)));
+        assert_eq!(fresh.next, 11, "nothing is known yet: the same probe");
+    }
+}

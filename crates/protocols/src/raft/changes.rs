@@ -1,0 +1,194 @@
+//! Changes of who leads and of who is in the group.
+
+use quorate_core::{Context, Manage, Managed, NodeId, NodeSet, Time, Wire};
+use quorate_parts::batch::{Batch, Entry};
+use quorate_parts::chain::Mode;
+use quorate_parts::clients::PendingRead;
+
+use super::replica::{Replica, Role, Timer};
+use super::{Message, Reads};
+
+/// A learner with no more than this missing is near enough to vote.
+const NEAR_BYTES: u64 = 1 << 20;
+
+/// A hand-over under way.
+#[derive(Debug)]
+pub struct Handing {
+    to: NodeId,
+    /// LeaseGuard: where the lease is given up.
+    end_lease: Option<u64>,
+    /// Who is to be told.
+    waiting: Vec<PendingRead>,
+}
+
+impl Handing {
+    /// Whether nothing may be answered from the state any more.
+    pub(super) fn ends_lease(&self) -> bool {
+        self.end_lease.is_some()
+    }
+}
+
+fn refused(why: impl Into<String>) -> Managed {
+    Managed::Refused(why.into().into_bytes().into())
+}
+
+impl Replica {
+    /// Takes operators' requests, and goes on with what they have begun.
+    pub(super) fn manage(&mut self, cx: &mut Context<'_, Self>) {
+        for request in self.intake.take_manage() {
+            match Manage::from_bytes(request.command.clone()) {
+                Ok(Manage::Transfer { to }) => self.on_transfer(request, to, cx),
+                Ok(change) => {
+                    let current = self.chain.configuration().1.clone();
+                    let Role::Leader(leading) = &mut self.role else { return };
+                    if let Some((request, how)) = leading.steward.ask(request, change, &current) {
+                        self.intake.on_managed(request, how);
+                    }
+                }
+                Err(_) => self.intake.on_managed(request, refused("the request cannot be read")),
+            }
+        }
+        let (index, current) = self.chain.configuration();
+        let settled = index <= self.committed && self.has_own_commit();
+        let last = self.chain.last().0;
+        let Role::Leader(leading) = &mut self.role else { return };
+        if leading.handing.is_some() {
+            return;
+        }
+        let near = |node: NodeId| {
+            leading.peers.get(&node).is_some_and(|peer| {
+                peer.mode == Mode::Replicate && self.chain.bytes(peer.matched + 1, last) <= NEAR_BYTES
+            })
+        };
+        if let Some(mut next) = leading.steward.next(current, settled, near) {
+            for node in next.all().iter() {
+                if let Some(address) = self.config.group.addresses.get(&node) {
+                    next.addresses.entry(node).or_insert_with(|| address.clone());
+                }
+            }
+            self.append(Batch::alone(cx.wall(), &Entry::Configuration(next)), cx);
+        }
+    }
+
+    /// Something was committed: perhaps a configuration.
+    pub(super) fn on_configuration_committed(&mut self, cx: &mut Context<'_, Self>) {
+        let (term, committed) = (self.term, self.committed);
+        let (index, current) = self.chain.configuration();
+        if index > committed {
+            return;
+        }
+        let all = current.all();
+        let Role::Leader(leading) = &mut self.role else { return };
+        let gone: NodeSet = leading.peers.keys().copied().filter(|node| !all.contains(*node)).collect();
+        // They are to know that they are out.
+        cx.send_all(gone, Message::Committed { term, committed });
+        leading.peers.retain(|node, _| all.contains(*node));
+        for request in leading.steward.on_settled(current) {
+            self.intake.on_managed(request, Managed::Done);
+        }
+        let leaves = !current.is_joint() && !current.voters.contains(self.me);
+        if leaves && leading.handing.is_none() {
+            self.hand_over(None, Vec::new(), cx);
+        }
+    }
+
+    // Transfer ---------------------------------------------------------------------------------------------------
+
+    fn on_transfer(&mut self, request: PendingRead, to: Option<NodeId>, cx: &mut Context<'_, Self>) {
+        let voters = self.chain.configuration().1.voters;
+        let how = match to {
+            Some(node) if node == self.me => Managed::Done,
+            Some(node) if !voters.contains(node) => refused(format!("node {node} is no voter")),
+            _ if matches!(&self.role, Role::Leader(leading) if leading.handing.is_some()) => {
+                refused("the leader is handing over already")
+            }
+            _ if self.heir(to, cx.now()).is_none() => refused("nobody is there to take over"),
+            _ => return self.hand_over(to, vec![request], cx),
+        };
+        self.intake.on_managed(request, how);
+    }
+
+    fn heir(&self, to: Option<NodeId>, now: Time) -> Option<NodeId> {
+        let Role::Leader(leading) = &self.role else { return None };
+        let voters = self.chain.configuration().1.voters;
+        let heirs = leading.peers.iter().filter(|(node, peer)| {
+            let near = peer.heard.is_some_and(|heard| now.since(heard) < self.config.pace.timeout);
+            near && voters.contains(**node) && to.is_none_or(|to| to == **node)
+        });
+        heirs.max_by_key(|(node, peer)| (peer.matched, std::cmp::Reverse(**node))).map(|(node, _)| *node)
+    }
+
+    /// Lets another lead: brings it up to date, gives the lease up, and asks it to stand.
+    pub(super) fn hand_over(
+        &mut self,
+        to: Option<NodeId>,
+        waiting: Vec<PendingRead>,
+        cx: &mut Context<'_, Self>,
+    ) {
+        let now = cx.now();
+        let Some(to) = self.heir(to, now) else {
+            for request in waiting {
+                self.intake.on_managed(request, refused("nobody is there to take over"));
+            }
+            return;
+        };
+        let end_lease = match self.config.reads {
+            Reads::LeaseGuard(_) => Some(self.append(Batch::alone(cx.wall(), &Entry::EndLease), cx)),
+            Reads::Inconsistent | Reads::Quorum | Reads::OngaroLease => None,
+        };
+        let Role::Leader(leading) = &mut self.role else { return };
+        leading.handing = Some(Handing { to, end_lease, waiting });
+        cx.set_timer(Timer::Transfer, self.config.pace.timeout);
+        self.note_gate(cx);
+        self.hand_over_if_due(cx);
+    }
+
+    /// The heir has everything, and the end of the lease is committed: it may stand.
+    pub(super) fn hand_over_if_due(&mut self, cx: &mut Context<'_, Self>) {
+        let last = self.chain.last().0;
+        let (term, committed) = (self.term, self.committed);
+        let Role::Leader(leading) = &mut self.role else { return };
+        let Some(handing) = &leading.handing else { return };
+        let to = handing.to;
+        let complete = leading.peers.get(&to).is_some_and(|peer| peer.matched >= last);
+        if !complete || handing.end_lease.is_some_and(|index| index > committed) {
+            return;
+        }
+        for request in leading.handing.take().map_or(Vec::new(), |handing| handing.waiting) {
+            self.intake.on_managed(request, Managed::Done);
+        }
+        cx.send(to, Message::TimeoutNow { term, committed });
+        self.stop_leading(cx);
+        self.departed = true;
+    }
+
+    /// The heir is too slow.
+    pub(super) fn on_transfer_timer(&mut self, cx: &mut Context<'_, Self>) {
+        let Role::Leader(leading) = &mut self.role else { return };
+        let Some(handing) = leading.handing.take() else { return };
+        for request in handing.waiting {
+            self.intake
+                .on_managed(request, refused(format!("node {} did not take over in time", handing.to)));
+        }
+        if self.draining {
+            self.stop_leading(cx);
+            self.departed = true;
+            return;
+        }
+        for (proxy, ask) in std::mem::take(&mut self.held) {
+            self.intake.on_ask(proxy, ask, &self.state);
+        }
+        if handing.end_lease.is_some() {
+            // A lease again, with the next commit.
+            self.append(Batch::noop(), cx);
+        }
+    }
+
+    /// Nobody has taken over: whoever waited to hear who leads must look elsewhere.
+    pub(super) fn give_up_waiting(&mut self) {
+        self.departed = false;
+        for (proxy, ask) in std::mem::take(&mut self.held) {
+            self.intake.redirect(proxy, ask.nonce, None);
+        }
+    }
+}

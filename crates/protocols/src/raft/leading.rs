@@ -1,0 +1,417 @@
+//! The leader: replication, commits, heartbeats.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use quorate_core::{Context, Fact, Mark, NodeId, NodeSet, Time, mutation};
+use quorate_parts::batch::Batch;
+use quorate_parts::chain::{Entry, Mode, Progress};
+use quorate_parts::clients::PendingRead;
+use quorate_parts::membership::Steward;
+use quorate_parts::rounds::Rounds;
+
+use super::changes::Handing;
+use super::leaseguard::{CommitGate, Gate, Limbo};
+use super::reads::Reader;
+use super::replica::{Replica, Role, Timer};
+use super::{ANNOUNCE, APPEND_BYTES, MAX_WAITING, Message, PIPELINE_BYTES, RETRANSMIT, Record};
+
+/// What only a leader has.
+#[derive(Debug)]
+pub struct Leading {
+    /// The others.
+    pub(super) peers: BTreeMap<NodeId, Progress>,
+    /// The own log is durable up to here.
+    pub(super) durable: u64,
+    /// Will be, when what was persisted is.
+    claimed: u64,
+    pub(super) since: Time,
+    /// The last entry when it was elected; what it appends itself comes after.
+    pub(super) inherited: u64,
+    /// LeaseGuard: when it may commit.
+    pub(super) gate: CommitGate,
+    /// LeaseGuard: what it cannot tell yet.
+    pub(super) limbo: Limbo,
+    pub(super) rounds: Rounds<(u64, Reader)>,
+    /// Reads that wait for the next commit of the own term.
+    pub(super) held: Vec<Reader>,
+    /// Reads that need an entry that is appended after they came.
+    pub(super) logged: Vec<PendingRead>,
+    /// Reads that wait for their entry to be executed.
+    waiting: VecDeque<(u64, Vec<PendingRead>)>,
+    /// Whether an entry must be appended even if no client writes: for reads, or because a key's time is up.
+    pub(super) tell_time: bool,
+    /// Everything up to here was announced as committed.
+    announced: u64,
+    announcing: bool,
+    pub(super) steward: Steward,
+    pub(super) handing: Option<Handing>,
+    /// The read gate, as checkers were told.
+    pub(super) noted: Option<Gate>,
+}
+
+impl Replica {
+    /// A majority has voted for this replica.
+    pub(super) fn begin_to_lead(&mut self, cx: &mut Context<'_, Self>) {
+        let now = cx.now();
+        let (last, _) = self.chain.last();
+        let gate = CommitGate::at_election(self, cx);
+        let limbo = Limbo::at_election(self);
+        let leading = Leading {
+            peers: BTreeMap::new(),
+            durable: 0,
+            claimed: 0,
+            since: now,
+            inherited: last,
+            gate,
+            limbo,
+            rounds: Rounds::default(),
+            held: Vec::new(),
+            logged: Vec::new(),
+            waiting: VecDeque::new(),
+            tell_time: false,
+            announced: 0,
+            announcing: false,
+            steward: Steward::default(),
+            handing: None,
+            noted: None,
+        };
+        self.intake.clear();
+        let open = self.chain.iter(self.committed + 1).map(|(_, held)| &held.entry.value);
+        self.intake.expect(last, open);
+        self.role = Role::Leader(Box::new(leading));
+        self.leader = Some(self.me);
+        self.departed = false;
+        self.behind_no_more();
+        let term = self.term;
+        cx.note(|| Fact::Leads { number: term });
+        self.on_configuration(cx);
+        self.append(Batch::noop(), cx);
+        for (proxy, ask) in std::mem::take(&mut self.held) {
+            self.intake.on_ask(proxy, ask, &self.state);
+        }
+        cx.set_timer(Timer::Heartbeat, std::time::Duration::ZERO);
+        cx.set_timer(Timer::Retransmit, RETRANSMIT);
+        self.wait_for_gate(cx);
+        self.wait_to_extend(cx);
+        self.note_gate(cx);
+    }
+
+    /// No longer leads.
+    pub(super) fn stop_leading(&mut self, cx: &mut Context<'_, Self>) {
+        let Role::Leader(leading) = &mut self.role else { return };
+        let closed = leading.noted.take().is_some();
+        // Operators ask again, elsewhere.
+        drop(self.intake.take_manage());
+        let (term, index) = (self.term, self.state.applied());
+        cx.note(|| Fact::Follows);
+        if closed {
+            cx.note(|| Fact::ReadGate { term, index, limbo: index, until: None });
+        }
+        self.role = Role::Follower;
+        self.leader = None;
+        self.watch.forget();
+        let patience = self.watch.restart(cx.now(), cx.random());
+        cx.set_timer(Timer::Election, patience);
+    }
+
+    /// Appends an entry of the own term; its index.
+    pub(super) fn append(&mut self, value: Bytes, cx: &mut Context<'_, Self>) -> u64 {
+        let entry = Entry { term: self.term, stamp: self.stamp(cx.clock()), value };
+        let index = self.chain.append(entry.clone(), cx.now());
+        self.note_appended(index, cx);
+        cx.mark(Mark::Proposed { slot: index });
+        self.persist(Record::Entry { index, entry }, cx);
+        cx.mark(Mark::Recorded { slot: index });
+        self.restate(cx);
+        index
+    }
+
+    /// Everything that has gathered: reads, operators' requests, writes; and what is to be sent of it.
+    pub(super) fn lead(&mut self, cx: &mut Context<'_, Self>) {
+        if !matches!(self.role, Role::Leader(_)) {
+            return;
+        }
+        self.manage(cx);
+        self.serve_reads(cx);
+        self.propose(cx);
+        self.acknowledge_own(cx);
+        self.replicate(cx);
+        self.begin_wanted_round(cx);
+        self.note_gate(cx);
+    }
+
+    fn propose(&mut self, cx: &mut Context<'_, Self>) {
+        loop {
+            let (last, committed) = (self.chain.last().0, self.committed);
+            let open = self.takes_writes(cx);
+            let Role::Leader(leading) = &mut self.role else { return };
+            if !open || !(self.intake.has_writes() || leading.tell_time) {
+                return;
+            }
+            let full = last - committed >= self.config.pipeline as u64 + leading.deferred(last, committed);
+            if full || self.chain.bytes(committed + 1, last) >= leading.bytes_allowed() {
+                return;
+            }
+            leading.tell_time = false;
+            let reads = std::mem::take(&mut leading.logged);
+            let value = self.intake.take_batch(self.config.intake.batch, cx.wall());
+            let index = self.append(value, cx);
+            if let Role::Leader(leading) = &mut self.role
+                && !reads.is_empty()
+            {
+                leading.waiting.push_back((index, reads));
+            }
+        }
+    }
+
+    /// The own log counts like any other's: when it is durable.
+    fn acknowledge_own(&mut self, cx: &mut Context<'_, Self>) {
+        let Role::Leader(leading) = &mut self.role else { return };
+        let (last, _) = self.chain.last();
+        if std::mem::replace(&mut leading.claimed, last) < last {
+            cx.send(self.me, Message::AppendReply { term: self.term, matched: last });
+        }
+    }
+
+    /// Sends entries to all who may get some; one message for all who need the same.
+    fn replicate(&mut self, cx: &mut Context<'_, Self>) {
+        let now = cx.now();
+        let last = self.chain.last().0;
+        loop {
+            let Role::Leader(leading) = &self.role else { return };
+            let mut groups: BTreeMap<(u64, bool), NodeSet> = BTreeMap::new();
+            for (&node, peer) in &leading.peers {
+                let probes = peer.mode == Mode::Probe;
+                let flying = self.chain.bytes(peer.matched + 1, peer.next.saturating_sub(1));
+                let room = probes || flying < PIPELINE_BYTES as u64;
+                if peer.is_ready() && room && (peer.next <= last || probes) {
+                    groups.entry((peer.next, probes)).or_default().insert(node);
+                }
+            }
+            if groups.is_empty() {
+                return;
+            }
+            for ((next, _), nodes) in groups {
+                self.send_entries(next, nodes, now, cx);
+            }
+        }
+    }
+
+    fn send_entries(&mut self, next: u64, nodes: NodeSet, now: Time, cx: &mut Context<'_, Self>) {
+        let (term, committed) = (self.term, self.committed);
+        let prev = next - 1;
+        let message = match self.chain.term(prev) {
+            Some(prev_term) => {
+                let entries = self.chain.slice(next, APPEND_BYTES);
+                Message::Append { term, prev_index: prev, prev_term, entries, committed }
+            }
+            None => Message::Behind { term, committed },
+        };
+        let Role::Leader(leading) = &mut self.role else { return };
+        for node in nodes.iter() {
+            let Some(peer) = leading.peers.get_mut(&node) else { continue };
+            match &message {
+                Message::Append { entries, .. } => peer.on_sent(prev + entries.len() as u64, now),
+                _ => (peer.mode, peer.sent) = (Mode::Snapshot, Some(now)),
+            }
+        }
+        cx.send_all(nodes, message);
+    }
+
+    // Answers ----------------------------------------------------------------------------------------------------
+
+    fn peer(&mut self, from: NodeId, now: Time) -> Option<&mut Progress> {
+        let Role::Leader(leading) = &mut self.role else { return None };
+        let peer = leading.peers.get_mut(&from)?;
+        peer.heard = Some(now);
+        Some(peer)
+    }
+
+    pub(super) fn on_append_reply(&mut self, from: NodeId, matched: u64, cx: &mut Context<'_, Self>) {
+        let now = cx.now();
+        if from == self.me {
+            let Role::Leader(leading) = &mut self.role else { return };
+            leading.durable = leading.durable.max(matched);
+        } else {
+            let last = self.chain.last().0;
+            let Some(peer) = self.peer(from, now) else { return };
+            assert!(matched <= last, "a follower's log is never ahead of what its leader sent");
+            peer.on_match(matched, now);
+        }
+        self.advance(cx);
+        self.hand_over_if_due(cx);
+    }
+
+    pub(super) fn on_mismatch(
+        &mut self,
+        from: NodeId,
+        prev: u64,
+        (index, term): (u64, u64),
+        cx: &mut Context<'_, Self>,
+    ) {
+        let agreed = self.chain.agree(index, term);
+        let now = cx.now();
+        if let Some(peer) = self.peer(from, now) {
+            // Below the base nothing can be looked up: the follower needs a snapshot.
+            peer.on_mismatch(prev, agreed.min(index));
+        }
+    }
+
+    /// Commits what a majority has, if the last of it is of the own term and earlier leases are over.
+    pub(super) fn advance(&mut self, cx: &mut Context<'_, Self>) {
+        let Role::Leader(leading) = &self.role else { return };
+        let configuration = self.chain.configuration().1;
+        let reached = configuration.reached(|node| match node == self.me {
+            true => Some(leading.durable),
+            false => leading.peers.get(&node).map(|peer| peer.matched),
+        });
+        let Some(upto) = reached.filter(|upto| *upto > self.committed) else { return };
+        let own = self.chain.term(upto) == Some(self.term);
+        if !(own || mutation::active("raft/commit-prior-term")) || !self.may_commit(cx) {
+            return;
+        }
+        let term = self.term;
+        for slot in self.committed + 1..=upto {
+            cx.mark(Mark::Committed { slot });
+        }
+        cx.note(|| Fact::Commits { term, index: upto });
+        self.commit(upto, cx);
+        self.after_commit(cx);
+    }
+
+    /// An entry of the own term was committed.
+    fn after_commit(&mut self, cx: &mut Context<'_, Self>) {
+        let Role::Leader(leading) = &mut self.role else { return };
+        leading.limbo = Limbo::default();
+        if leading.announced < self.committed && !leading.announcing {
+            leading.announcing = true;
+            cx.set_timer(Timer::Announce, ANNOUNCE);
+        }
+        self.on_configuration_committed(cx);
+        self.retry_held(cx);
+        self.note_gate(cx);
+    }
+
+    /// Entries were executed: reads that waited for them can be served.
+    pub(super) fn after_execution(&mut self, cx: &mut Context<'_, Self>) {
+        if let Role::Leader(leading) = &mut self.role {
+            while let Some((_, reads)) = leading.waiting.pop_front_if(|(at, _)| *at <= self.state.applied()) {
+                for read in reads {
+                    let reply = self.state.read_now(&read.command);
+                    self.intake.on_read(read, reply);
+                }
+            }
+        }
+        self.serve_follower_reads(cx);
+    }
+
+    // The clock --------------------------------------------------------------------------------------------------
+
+    pub(super) fn on_heartbeat_timer(&mut self, cx: &mut Context<'_, Self>) {
+        let now = cx.now();
+        let due = self.state.next_expiry().is_some_and(|at| at <= cx.wall());
+        let Role::Leader(leading) = &mut self.role else { return };
+        leading.tell_time |= due;
+        let since = leading.since;
+        let heard = self.chain.configuration().1.reached(|node| match node == self.me {
+            true => Some(now),
+            false => Some(leading.peers.get(&node).and_then(|peer| peer.heard).unwrap_or(since)),
+        });
+        if heard.is_none_or(|heard| now.since(heard) >= self.config.pace.timeout) {
+            // CheckQuorum: its followers come to miss a leader.
+            self.stop_leading(cx);
+            return;
+        }
+        self.begin_round(cx);
+        cx.set_timer(Timer::Heartbeat, self.config.pace.heartbeat);
+    }
+
+    /// A round of heartbeats.
+    pub(super) fn begin_round(&mut self, cx: &mut Context<'_, Self>) {
+        let (term, committed, now) = (self.term, self.committed, cx.now());
+        let Role::Leader(leading) = &mut self.role else { return };
+        leading.announced = committed;
+        let round = leading.rounds.begin(now);
+        let others: NodeSet = leading.peers.keys().copied().collect();
+        cx.send_all(others, Message::Heartbeat { term, committed, round });
+        self.on_round(cx);
+    }
+
+    pub(super) fn on_heartbeat_reply(&mut self, from: NodeId, round: u64, cx: &mut Context<'_, Self>) {
+        let now = cx.now();
+        let Some(peer) = self.peer(from, now) else { return };
+        peer.round = peer.round.max(round);
+        self.on_round(cx);
+    }
+
+    pub(super) fn announce(&mut self, cx: &mut Context<'_, Self>) {
+        let (term, committed) = (self.term, self.committed);
+        let Role::Leader(leading) = &mut self.role else { return };
+        leading.announcing = false;
+        if leading.announced < committed {
+            leading.announced = committed;
+            let others: NodeSet = leading.peers.keys().copied().collect();
+            cx.send_all(others, Message::Committed { term, committed });
+        }
+    }
+
+    /// Messages may be lost: what was not answered is sent again.
+    pub(super) fn retransmit(&mut self, cx: &mut Context<'_, Self>) {
+        let now = cx.now();
+        let Role::Leader(leading) = &mut self.role else { return };
+        for peer in leading.peers.values_mut() {
+            let patience = if peer.mode == Mode::Snapshot { 5 * RETRANSMIT } else { RETRANSMIT };
+            peer.on_silence(now, patience);
+        }
+        cx.set_timer(Timer::Retransmit, RETRANSMIT);
+    }
+
+    // Snapshots --------------------------------------------------------------------------------------------------
+
+    /// A follower needs what is not in the log any more.
+    pub(super) fn on_fetch(&mut self, from: NodeId, index: u64, cx: &mut Context<'_, Self>) {
+        let now = cx.now();
+        self.is_fetching(from, now);
+        if index <= self.chain.base() {
+            let answer = self.source.on_far_fetch(index, self.chain.base() + 1, &self.state, now);
+            cx.send(from, Message::Catchup(answer));
+        }
+    }
+
+    pub(super) fn is_fetching(&mut self, from: NodeId, now: Time) {
+        if let Some(peer) = self.peer(from, now)
+            && peer.mode == Mode::Snapshot
+        {
+            peer.sent = Some(now);
+        }
+    }
+
+    // Configurations ---------------------------------------------------------------------------------------------
+
+    /// The configuration in force has changed: so has who is sent entries.
+    pub(super) fn on_configuration(&mut self, _cx: &mut Context<'_, Self>) {
+        // Whoever leaves gets the entry that says so, until it is committed.
+        let before = self.chain.configuration_at(self.committed).1.all();
+        let all = self.chain.configuration().1.all().union(before);
+        let last = self.chain.last().0;
+        let me = self.me;
+        let Role::Leader(leading) = &mut self.role else { return };
+        leading.peers.retain(|node, _| all.contains(*node));
+        for node in all.iter().filter(|node| *node != me) {
+            leading.peers.entry(node).or_insert_with(|| Progress::new(last));
+        }
+    }
+}
+
+impl Leading {
+    /// While earlier leases run, entries gather that cannot be committed: they do not count towards the pipeline.
+    fn deferred(&self, last: u64, committed: u64) -> u64 {
+        if self.gate.is_open() { 0 } else { (last - committed).min(MAX_WAITING as u64) }
+    }
+
+    fn bytes_allowed(&self) -> u64 {
+        let pipeline = PIPELINE_BYTES as u64;
+        if self.gate.is_open() { pipeline } else { 16 * pipeline }
+    }
+}

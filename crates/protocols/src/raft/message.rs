@@ -1,0 +1,274 @@
+//! What Raft's replicas and proxies say, and what must be durable before they say it.
+
+use quorate_core::{Release, wire_enum};
+use quorate_parts::chain::Entry;
+use quorate_parts::{catchup, clients, embed_clients};
+
+/// A message. `term` is the sender's, unless it says otherwise; numbers are indexes of the log.
+#[derive(Clone, Debug)]
+pub enum Message {
+    /// Between proxies and replicas.
+    Client(clients::Message),
+    /// Between a replica that fetches a snapshot and the leader.
+    Catchup(catchup::Message),
+    /// Would you vote for me? Binds nobody (thesis §9.6).
+    PreVote {
+        /// That I would stand in.
+        term: u64,
+        /// My last entry's index.
+        last_index: u64,
+        /// And its term.
+        last_term: u64,
+    },
+    /// Answer to `PreVote`.
+    PreVoteReply {
+        /// Of the question.
+        term: u64,
+        /// Yes: your log is as good as mine, and I have not heard a leader lately.
+        granted: bool,
+        /// The term that I am in.
+        current: u64,
+    },
+    /// Vote for me (RequestVote).
+    Vote {
+        /// That I stand in.
+        term: u64,
+        /// My last entry's index.
+        last_index: u64,
+        /// And its term.
+        last_term: u64,
+        /// The leader itself has asked me to stand: having heard it lately is no reason to refuse.
+        transfer: bool,
+    },
+    /// Answer to `Vote`.
+    VoteReply {
+        /// That I am in.
+        term: u64,
+        /// You have my vote in it.
+        granted: bool,
+    },
+    /// AppendEntries.
+    Append {
+        /// The leader's.
+        term: u64,
+        /// The entry before `entries`.
+        prev_index: u64,
+        /// Its term.
+        prev_term: u64,
+        /// In order; none in a probe.
+        entries: Vec<Entry>,
+        /// Committed up to here.
+        committed: u64,
+    },
+    /// My log is yours up to here, durably.
+    AppendReply {
+        /// That I am in.
+        term: u64,
+        /// The last index.
+        matched: u64,
+    },
+    /// I do not have the entry at `prev`.
+    Mismatch {
+        /// That I am in.
+        term: u64,
+        /// As it was asked.
+        prev: u64,
+        /// The last of mine that may be yours.
+        index: u64,
+        /// Its term.
+        index_term: u64,
+    },
+    /// What you need is no longer in my log: fetch a snapshot.
+    Behind {
+        /// The leader's.
+        term: u64,
+        /// Committed up to here.
+        committed: u64,
+    },
+    /// I lead; do you agree? And as `Committed`.
+    Heartbeat {
+        /// The leader's.
+        term: u64,
+        /// Committed up to here.
+        committed: u64,
+        /// To be repeated in the answer.
+        round: u64,
+    },
+    /// Answer to `Heartbeat`.
+    HeartbeatReply {
+        /// That I am in.
+        term: u64,
+        /// Of the heartbeat.
+        round: u64,
+    },
+    /// Committed up to here, soon after it became so.
+    Committed {
+        /// The leader's.
+        term: u64,
+        /// The last index.
+        committed: u64,
+    },
+    /// I stop leading: stand at once.
+    TimeoutNow {
+        /// The leader's.
+        term: u64,
+        /// Committed up to here: a successor that knows it need not wait for the lease that was given up.
+        committed: u64,
+    },
+    /// At which index may I answer reads that I have now? (Follower to leader.)
+    ReadIndex {
+        /// The follower's own number for it.
+        id: u64,
+    },
+    /// Answer to `ReadIndex`.
+    ReadIndexReply {
+        /// That one.
+        id: u64,
+        /// This one.
+        index: u64,
+    },
+}
+
+wire_enum!(Message {
+    1 => Client(message),
+    2 => Catchup(message),
+    3 => PreVote { term, last_index, last_term },
+    4 => PreVoteReply { term, granted, current },
+    5 => Vote { term, last_index, last_term, transfer },
+    6 => VoteReply { term, granted },
+    7 => Append { term, prev_index, prev_term, entries, committed },
+    8 => AppendReply { term, matched },
+    9 => Mismatch { term, prev, index, index_term },
+    10 => Behind { term, committed },
+    11 => Heartbeat { term, committed, round },
+    12 => HeartbeatReply { term, round },
+    13 => Committed { term, committed },
+    14 => TimeoutNow { term, committed },
+    15 => ReadIndex { id },
+    16 => ReadIndexReply { id, index },
+});
+
+impl Message {
+    /// The term that its sender is in, if it says one.
+    pub(super) fn term(&self) -> Option<u64> {
+        match *self {
+            Message::Vote { term, .. }
+            | Message::VoteReply { term, .. }
+            | Message::Append { term, .. }
+            | Message::AppendReply { term, .. }
+            | Message::Mismatch { term, .. }
+            | Message::Behind { term, .. }
+            | Message::Heartbeat { term, .. }
+            | Message::HeartbeatReply { term, .. }
+            | Message::Committed { term, .. }
+            | Message::TimeoutNow { term, .. } => Some(term),
+            Message::PreVoteReply { current, .. } => Some(current),
+            Message::PreVote { .. }
+            | Message::Client(_)
+            | Message::Catchup(_)
+            | Message::ReadIndex { .. }
+            | Message::ReadIndexReply { .. } => None,
+        }
+    }
+
+    /// Whether only the leader of its term says this.
+    pub(super) fn is_leaders(&self) -> bool {
+        matches!(
+            self,
+            Message::Append { .. }
+                | Message::Behind { .. }
+                | Message::Heartbeat { .. }
+                | Message::Committed { .. }
+                | Message::TimeoutNow { .. }
+        )
+    }
+}
+
+impl quorate_core::Message for Message {
+    fn release(&self) -> Release {
+        match self {
+            // The candidate's own term and vote: after a crash it must not stand in that term again with another log.
+            Message::Vote { .. } => Release::AfterSync,
+            // Term and vote.
+            Message::VoteReply { .. } => Release::AfterSync,
+            // The entries.
+            Message::AppendReply { .. } => Release::AfterSync,
+            // Shows only what a majority has on disk.
+            Message::Client(_) | Message::Catchup(_) => Release::Now,
+            // The leader's term is durable at a majority since it was elected; its entries count when its own
+            // `AppendReply` says so, which waits for its disk.
+            Message::Append { .. }
+            | Message::Behind { .. }
+            | Message::Heartbeat { .. }
+            | Message::Committed { .. }
+            | Message::TimeoutNow { .. } => Release::Now,
+            // "Nobody else leads as far as I know": whoever forgets the term in a crash cannot make another leader in
+            // it, for its majority has voted already. After a restart it refuses votes for a while.
+            Message::HeartbeatReply { .. } => Release::Now,
+            // Bind nobody.
+            Message::PreVote { .. }
+            | Message::PreVoteReply { .. }
+            | Message::Mismatch { .. }
+            | Message::ReadIndex { .. }
+            | Message::ReadIndexReply { .. } => Release::Now,
+        }
+    }
+
+    fn kind(&self) -> &'static str {
+        match self {
+            Message::Client(message) => message.kind(),
+            Message::Catchup(message) => message.kind(),
+            Message::PreVote { .. } => "PreVote",
+            Message::PreVoteReply { .. } => "PreVoteReply",
+            Message::Vote { .. } => "Vote",
+            Message::VoteReply { .. } => "VoteReply",
+            Message::Append { .. } => "Append",
+            Message::AppendReply { .. } => "AppendReply",
+            Message::Mismatch { .. } => "Mismatch",
+            Message::Behind { .. } => "Behind",
+            Message::Heartbeat { .. } => "Heartbeat",
+            Message::HeartbeatReply { .. } => "HeartbeatReply",
+            Message::Committed { .. } => "Committed",
+            Message::TimeoutNow { .. } => "TimeoutNow",
+            Message::ReadIndex { .. } => "ReadIndex",
+            Message::ReadIndexReply { .. } => "ReadIndexReply",
+        }
+    }
+}
+
+embed_clients!(Message);
+
+/// What a replica must remember.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// The term, and for whom it has voted in it, if for anyone.
+    Term {
+        /// The term.
+        term: u64,
+        /// The candidate.
+        voted: Option<quorate_core::NodeId>,
+    },
+    /// An entry; what was at this index and behind it is gone.
+    Entry {
+        /// Where.
+        index: u64,
+        /// What.
+        entry: Entry,
+    },
+    /// Everything up to here is committed. Saves work after a restart; safety does not need it.
+    Committed(u64),
+    /// The state up to `index` came from the leader as a snapshot. It counts when it is on this disk
+    /// ([`quorate_core::Context::persist_state`]).
+    Installed {
+        /// The last index in it.
+        index: u64,
+        /// Whether the entries behind it stay.
+        keep: bool,
+    },
+}
+wire_enum!(Record {
+    1 => Term { term, voted },
+    2 => Entry { index, entry },
+    3 => Committed(index),
+    4 => Installed { index, keep },
+});

@@ -1,0 +1,156 @@
+//! **Raft** with a choice of consistent reads: ReadIndex, Ongaro's lease, and **LeaseGuard**.
+//!
+//! Ongaro and Ousterhout, *In Search of an Understandable Consensus Algorithm* (2014); Ongaro's thesis (2014); Davis,
+//! Demirbas, Deng, *LeaseGuard: Raft Leases Done Right* (2025); PROTOCOLS.md B. Words are Raft's: a leader of a *term*
+//! appends *entries*, an entry that a majority has is *committed*.
+//!
+//! | rule (PROTOCOLS.md B) | code |
+//! |---|---|
+//! | 1 term and vote durable before a vote is given; entries before they are acknowledged, by the leader too | `message.rs` `release`, `elections.rs` `on_vote`, `leading.rs` `acknowledge_own` |
+//! | 1 commit an own-term entry at a majority; followers up to what the message verified | `leading.rs` `advance`, `replica.rs` `on_append` |
+//! | 1 truncate on a real conflict only; a new leader appends a no-op | `parts/chain`, `leading.rs` `begin_to_lead` |
+//! | 2 pre-vote changes no term; check-quorum; TimeoutNow goes past both | `elections.rs`, `leading.rs` `on_heartbeat_timer` |
+//! | 3 configurations are in force when appended, roll back when truncated, travel with snapshots; joint consensus; learners | `parts/membership`, `changes.rs` |
+//! | 4 **ReadIndex**: an own-term entry is committed, a round of heartbeats that began after the read is answered by a majority | `reads.rs`, `parts/rounds` |
+//! | 5 **Ongaro's lease**: from the beginning of the last round that a majority answered; voters refuse votes as long, restarted ones too | `reads.rs` `lease_until`, `elections.rs` `is_bound` |
+//! | LeaseGuard 1 commit gate: every prior-term entry is surely older than Δ | `leaseguard.rs` `CommitGate` |
+//! | LeaseGuard 2, 3 **read gate**: the last committed entry is surely younger than Δ; before the first own commit, no read that the limbo region can change | `leaseguard.rs` `read_gate`, `Limbo` |
+//! | LeaseGuard 4 end-lease: the last entry of a leader that hands over | `changes.rs` `hand_over`, `leaseguard.rs` |
+//!
+//! # Decisions
+//!
+//! - *Uncertainty blocks both sides* (the paper's `age` is ambiguous): a commit waits until the earliest possible now is
+//!   later than the latest possible creation plus Δ; a read needs the latest possible now to be no later than the
+//!   earliest possible creation plus Δ.
+//! - *Without a bound on clocks, timers*: an entry that bears no stamp, and any entry while this node has no clock, ages
+//!   by the monotonic clock from its creation (its leader) or its arrival (everybody else, arrival again after a
+//!   restart), with `lease.drift` on the safe side; and nothing is inherited (§5.3). It is decided entry by entry, so a
+//!   clock may come and go.
+//! - *Reads that may not be served now are held*, not refused: until the next commit of the own term, which ends every
+//!   reason to wait.
+//! - *A leader that has sent TimeoutNow follows.* It leads again in a later term only, so no late election can find it
+//!   with a lease (etcd#12704).
+//! - *A snapshot that was received counts when it is on the own disk*
+//!   ([`quorate_core::Context::persist_state`]): acknowledging entries behind it says that everything before is kept.
+
+mod changes;
+mod elections;
+mod invariants;
+mod leading;
+mod leaseguard;
+pub mod message;
+mod reads;
+mod replica;
+
+use std::time::Duration;
+
+use quorate_core::{Capabilities, Group, Protocol, Settings, SettingsError};
+use quorate_parts::clients::{LeaderProxy, ProxyConfig};
+use quorate_parts::election::Pace;
+use quorate_parts::settings::{self, IntakeConfig};
+
+pub use leaseguard::{ClockMode, LeaseGuard};
+pub use message::{Message, Record};
+pub use replica::{Replica, Timer};
+
+/// See the module's comment.
+#[derive(Debug)]
+pub struct Raft;
+
+/// How reads are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reads {
+    /// From the leader's state, without any check: stale after a deposition nobody told it of. For measurements.
+    Inconsistent,
+    /// ReadIndex.
+    Quorum,
+    /// The lease of Ongaro's thesis, ReadIndex where it has run out.
+    OngaroLease,
+    /// LeaseGuard.
+    LeaseGuard(LeaseGuard),
+}
+
+/// What a replica is told.
+#[derive(Clone, Debug)]
+pub struct Config {
+    group: Group,
+    pace: Pace,
+    reads: Reads,
+    /// How long a lease is: Δ, or the election timeout.
+    lease: Duration,
+    /// How much clocks may gain or lose on each other over a lease: ε.
+    drift: Duration,
+    /// Every read has a round of its own, as in systems that do not gather them.
+    lone_rounds: bool,
+    /// Followers answer reads too, at an index that they ask the leader for.
+    follower_reads: bool,
+    intake: IntakeConfig,
+    /// Entries that may be appended and not committed.
+    pipeline: usize,
+    /// Bytes of executed entries to keep for replicas that are a little behind.
+    retain: usize,
+}
+
+impl Protocol for Raft {
+    const NAME: &'static str = "raft";
+    const PAPER: &'static str = "Ongaro, Ousterhout, Raft (2014); LeaseGuard (2025)";
+    const CAPABILITIES: Capabilities = Capabilities {
+        membership: true,
+        reads: "at the leader: LeaseGuard, Ongaro's lease, or ReadIndex",
+        ..Capabilities::LOGGED
+    };
+    type Message = Message;
+    type Replica = Replica;
+    type Proxy = LeaderProxy<Message>;
+
+    fn configure(group: &Group, settings: &mut Settings) -> Result<(Config, ProxyConfig), SettingsError> {
+        let conflict = |text: &str| Err(SettingsError::Conflict(text.to_owned()));
+        let pace = Pace::from_settings(settings)?;
+        let guard = LeaseGuard::from_settings(settings)?;
+        let choices = [
+            ("leaseguard", Reads::LeaseGuard(guard)),
+            ("quorum", Reads::Quorum),
+            ("ongaro-lease", Reads::OngaroLease),
+            ("inconsistent", Reads::Inconsistent),
+        ];
+        let reads = settings.choice("reads", "leaseguard", &choices)?;
+        let flag = [("false", false), ("true", true)];
+        if !settings.choice("allow_stale_reads", "false", &flag)? && reads == Reads::Inconsistent {
+            return conflict("reads=inconsistent returns stale values; allow_stale_reads=true allows that");
+        }
+        let lease = settings.duration("lease_duration", "500ms")?;
+        let drift = settings.duration("lease.drift", "30ms")?;
+        let lease = if reads == Reads::OngaroLease { pace.timeout } else { lease };
+        if lease < 2 * drift || lease < Duration::from_millis(2) {
+            return conflict(
+                "lease_duration (the election timeout, for ongaro-lease) must be at least twice lease.drift",
+            );
+        }
+        let nearest = settings.choice("reads.at", "leader", &[("leader", false), ("nearest", true)])?;
+        let config = Config {
+            group: group.clone(),
+            pace,
+            reads,
+            lease,
+            drift,
+            lone_rounds: settings.choice("quorum.rounds", "shared", &[("shared", false), ("each", true)])?,
+            follower_reads: nearest,
+            intake: settings::intake(settings)?,
+            pipeline: settings.number("pipeline", 256, 1..=16384)? as usize,
+            retain: settings.bytes("log.retain", "32MiB", 0..=16 << 30)? as usize,
+        };
+        let proxy = ProxyConfig { nearest, ..settings::proxy(group, settings)? };
+        Ok((config, proxy))
+    }
+}
+
+/// What was sent and not answered for this long is sent again.
+const RETRANSMIT: Duration = Duration::from_millis(200);
+/// How long a commit may wait for a message that tells the followers.
+const ANNOUNCE: Duration = Duration::from_millis(5);
+/// Bytes that may be on their way to one follower, and appended and not committed, before the last entry.
+const PIPELINE_BYTES: usize = 4 << 20;
+/// One message carries about this many bytes of entries.
+const APPEND_BYTES: usize = 1 << 20;
+/// Reads and asks that may wait at a leader, or at one that has just stopped.
+const MAX_WAITING: usize = 1 << 16;

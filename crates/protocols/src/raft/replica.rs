@@ -1,0 +1,604 @@
+//! The replica: follower's side of the log, and the dispatch of everything that comes in.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use quorate_core::{
+    Context, Fact, Instant, Machine, Mark, NodeId, PeerStatus, ProcessId, Saved, Status, Time, digest,
+    mutation,
+};
+use quorate_parts::batch::Kind;
+use quorate_parts::catchup::{self, Catchup, Progress as Loaded, Source};
+use quorate_parts::chain::{Append, Chain, Entry};
+use quorate_parts::clients::{self, Intake};
+use quorate_parts::election::Watch;
+use quorate_parts::membership::Configuration;
+use quorate_parts::quorum::Tally;
+use quorate_parts::state::Replicated;
+
+use super::leading::Leading;
+use super::reads::FollowerReads;
+use super::{Config, MAX_WAITING, Message, Reads, Record};
+
+/// A replica's wake-ups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Timer {
+    /// The leader may have been silent for too long.
+    Election,
+    /// The leader must show that it is there.
+    Heartbeat,
+    /// What was not answered must be sent again.
+    Retransmit,
+    /// Followers must be told what is committed.
+    Announce,
+    /// The leases of earlier leaders may be over.
+    Gate,
+    /// The own lease is to be extended.
+    Extend,
+    /// A snapshot must be asked for (again).
+    Fetch,
+    /// A hand-over has taken too long.
+    Transfer,
+}
+
+/// A member of the group.
+#[derive(Debug)]
+pub struct Replica {
+    pub(super) config: Config,
+    pub(super) me: NodeId,
+    /// The latest term seen. Durable, with the vote, before a vote is given in it.
+    pub(super) term: u64,
+    pub(super) voted: Option<NodeId>,
+    /// Who leads in this term, if it was heard.
+    pub(super) leader: Option<NodeId>,
+    pub(super) chain: Chain,
+    /// Everything up to here is committed.
+    pub(super) committed: u64,
+    pub(super) state: Replicated,
+    pub(super) role: Role,
+    pub(super) watch: Watch,
+    /// After a restart: an earlier incarnation may have told a leader until then that it follows it.
+    pub(super) bound_until: Time,
+    /// About to stop: takes no new duties.
+    pub(super) draining: bool,
+    pub(super) intake: Intake,
+    /// Stopped leading of its own will: whoever asks is kept until it is known who leads.
+    pub(super) departed: bool,
+    pub(super) held: Vec<(ProcessId, clients::Ask)>,
+    pub(super) near: FollowerReads,
+    /// The log is that of this term's leader up to here, as its messages showed.
+    verified: u64,
+    /// Whether the leader has to be told.
+    acknowledge: bool,
+    /// Where the configuration is written that drivers were told of, and whether it may have changed since.
+    configured: Option<u64>,
+    pub(super) catchup: Catchup,
+    pub(super) source: Source,
+    /// A snapshot is wanted from the leader.
+    behind: bool,
+    /// The last `Record::Committed`, and whether something else was persisted since the last batch end.
+    recorded: u64,
+    persisted: bool,
+}
+
+/// The three states of a Raft server, and the one before candidacy.
+#[derive(Debug)]
+pub enum Role {
+    /// Follows, or waits for somebody to follow.
+    Follower,
+    /// Asks whether it would be elected.
+    PreCandidate {
+        /// Who would vote for it.
+        tally: Tally,
+        /// The term that it is in, and stays in.
+        term: u64,
+    },
+    /// Stands.
+    Candidate {
+        /// Who has voted for it.
+        tally: Tally,
+        /// The leader has asked it to.
+        transfer: bool,
+    },
+    /// Leads.
+    Leader(Box<Leading>),
+}
+
+impl Machine for Replica {
+    type Config = Config;
+    type Message = Message;
+    type Record = Record;
+    type Timer = Timer;
+
+    fn recover(config: Config, saved: Saved<Record>, cx: &mut Context<'_, Self>) -> Self {
+        let state = match saved.snapshot {
+            Some(image) => Replicated::load(&image).expect("an image that was saved loads"),
+            None => Replicated::default(),
+        };
+        let now = cx.now();
+        let me = cx.me().replica().expect("a replica's process id");
+        let configuration = configuration_of(&state, &config);
+        let mut chain = Chain::new(state.applied(), state.origin(), configuration, now);
+        let (mut term, mut voted, mut recorded) = (0, None, 0);
+        // A state that was received and is not there: what follows was never counted.
+        let mut void = false;
+        for record in saved.records {
+            match record {
+                Record::Term { term: next, voted: vote } => (term, voted) = (next, vote),
+                Record::Entry { index, entry } => {
+                    if index > chain.base() && !void {
+                        if index <= chain.last().0 {
+                            chain.truncate(index);
+                        }
+                        assert!(index == chain.last().0 + 1, "entry {index} is recorded after a hole");
+                        chain.append(entry, now);
+                    }
+                }
+                Record::Committed(index) => recorded = if void { recorded } else { index },
+                Record::Installed { index, keep } => {
+                    void |= index > chain.base();
+                    if !void && !keep {
+                        let configuration = configuration_of(&state, &config);
+                        chain = Chain::new(state.applied(), state.origin(), configuration, now);
+                    }
+                }
+            }
+        }
+        let bound = saved.restarted && config.reads == Reads::OngaroLease;
+        let bound = bound && !mutation::active("ongaro/no-restart-wait");
+        let committed = state.applied().max(recorded.min(chain.last().0));
+        let mut replica = Replica {
+            me,
+            term,
+            voted,
+            leader: None,
+            committed,
+            state,
+            role: Role::Follower,
+            watch: Watch::new(config.pace, saved.restarted, now, cx.random()),
+            bound_until: if bound { now + config.pace.timeout } else { now },
+            draining: false,
+            intake: Intake::new(me.into(), config.intake.max_bytes),
+            departed: false,
+            held: Vec::new(),
+            near: FollowerReads::default(),
+            verified: 0,
+            acknowledge: false,
+            configured: None,
+            catchup: Catchup::default(),
+            source: Source::default(),
+            behind: false,
+            recorded,
+            persisted: false,
+            chain,
+            config,
+        };
+        replica.note_log(cx);
+        replica.restate(cx);
+        replica.execute(cx);
+        let patience = replica.watch.remaining(now).expect("it has just begun");
+        let alone = replica.chain.configuration().1.voters.len() == 1;
+        cx.set_timer(Timer::Election, if alone { Duration::ZERO } else { patience });
+        replica
+    }
+
+    fn on_message(&mut self, from: ProcessId, message: Message, cx: &mut Context<'_, Self>) {
+        let message = match message {
+            Message::Client(message) => return self.on_client(from, message, cx),
+            message => message,
+        };
+        let Some(from) = from.replica() else { return };
+        if let Message::Vote { transfer, .. } = message
+            && !transfer
+            && self.is_bound(cx.now())
+        {
+            // Not even its term is looked at: it would depose a leader that works.
+            return;
+        }
+        if let Some(term) = message.term() {
+            if term > self.term {
+                self.enter(term, None, cx);
+            }
+            if term < self.term {
+                return self.on_old_term(from, &message, cx);
+            }
+        }
+        if message.is_leaders() && !self.follow(from, cx) {
+            return;
+        }
+        match message {
+            Message::Client(_) => unreachable!("handled above"),
+            Message::Catchup(message) => self.on_catchup(from, message, cx),
+            Message::PreVote { term, last_index, last_term } => {
+                self.on_pre_vote(from, term, (last_index, last_term), cx);
+            }
+            Message::PreVoteReply { term, granted, .. } => self.on_pre_vote_reply(from, term, granted, cx),
+            Message::Vote { last_index, last_term, .. } => self.on_vote(from, (last_index, last_term), cx),
+            Message::VoteReply { granted, .. } => self.on_vote_reply(from, granted, cx),
+            Message::Append { prev_index, prev_term, entries, committed, .. } => {
+                self.on_append(from, (prev_index, prev_term), &entries, committed, cx);
+            }
+            Message::AppendReply { matched, .. } => self.on_append_reply(from, matched, cx),
+            Message::Mismatch { prev, index, index_term, .. } => {
+                self.on_mismatch(from, prev, (index, index_term), cx);
+            }
+            Message::Behind { .. } => {
+                self.behind = true;
+                self.fetch(cx);
+            }
+            Message::Heartbeat { committed, round, .. } => {
+                self.commit_verified(committed, cx);
+                cx.send(from, Message::HeartbeatReply { term: self.term, round });
+            }
+            Message::HeartbeatReply { round, .. } => self.on_heartbeat_reply(from, round, cx),
+            Message::Committed { committed, .. } => self.commit_verified(committed, cx),
+            Message::TimeoutNow { committed, .. } => self.on_timeout_now(committed, cx),
+            Message::ReadIndex { id } => self.on_read_index(from, id, cx),
+            Message::ReadIndexReply { id, index } => self.on_read_index_reply(id, index, cx),
+        }
+    }
+
+    fn on_timer(&mut self, timer: Timer, cx: &mut Context<'_, Self>) {
+        match timer {
+            Timer::Election => self.on_election_timer(cx),
+            Timer::Heartbeat => self.on_heartbeat_timer(cx),
+            Timer::Retransmit => self.on_retransmit_timer(cx),
+            Timer::Announce => self.announce(cx),
+            Timer::Gate => self.on_gate_timer(cx),
+            Timer::Extend => self.on_extend_timer(cx),
+            Timer::Fetch => self.fetch(cx),
+            Timer::Transfer => self.on_transfer_timer(cx),
+        }
+    }
+
+    fn on_batch_end(&mut self, cx: &mut Context<'_, Self>) {
+        self.lead(cx);
+        self.ask_for_index(cx);
+        if std::mem::take(&mut self.acknowledge)
+            && let Some(leader) = self.leader
+        {
+            cx.send(leader, Message::AppendReply { term: self.term, matched: self.verified });
+        }
+        if self.persisted && self.recorded < self.committed {
+            // In the shadow of records that are synced anyway.
+            self.recorded = self.committed;
+            cx.persist(Record::Committed(self.recorded));
+        }
+        self.persisted = false;
+        for (proxy, message) in self.intake.flush(&self.state) {
+            cx.send(proxy, Message::Client(message));
+        }
+    }
+
+    fn check(&self) {
+        super::invariants::check(self);
+    }
+}
+
+fn configuration_of(state: &Replicated, config: &Config) -> (u64, Configuration) {
+    state.configuration().cloned().unwrap_or_else(|| (0, Configuration::initial(&config.group)))
+}
+
+impl Replica {
+    pub(super) fn persist(&mut self, record: Record, cx: &mut Context<'_, Self>) {
+        self.persisted = true;
+        cx.persist(record);
+    }
+
+    pub(super) fn persist_term(&mut self, cx: &mut Context<'_, Self>) {
+        if !mutation::active("raft/term-not-persisted") {
+            self.persist(Record::Term { term: self.term, voted: self.voted }, cx);
+        }
+    }
+
+    /// A later term than the own: whatever this replica was in the earlier one is over.
+    pub(super) fn enter(&mut self, term: u64, voted: Option<NodeId>, cx: &mut Context<'_, Self>) {
+        self.stop_leading(cx);
+        self.role = Role::Follower;
+        (self.term, self.voted, self.leader, self.verified) = (term, voted, None, 0);
+        self.acknowledge = false;
+        self.persist_term(cx);
+    }
+
+    pub(super) fn behind_no_more(&mut self) {
+        self.behind = false;
+    }
+
+    fn on_old_term(&mut self, from: NodeId, message: &Message, cx: &mut Context<'_, Self>) {
+        let term = self.term;
+        if message.is_leaders() {
+            // It will see the term.
+            cx.send(from, Message::HeartbeatReply { term, round: 0 });
+        } else if matches!(message, Message::Vote { .. }) {
+            cx.send(from, Message::VoteReply { term, granted: false });
+        }
+    }
+
+    /// The leader of this term speaks. False if that is not true.
+    fn follow(&mut self, from: NodeId, cx: &mut Context<'_, Self>) -> bool {
+        if matches!(self.role, Role::Leader(_)) {
+            return false;
+        }
+        self.role = Role::Follower;
+        self.watch.heard(cx.now());
+        if self.leader != Some(from) {
+            self.leader = Some(from);
+            self.departed = false;
+            self.intake.depart(from);
+            for (proxy, ask) in std::mem::take(&mut self.held) {
+                self.intake.redirect(proxy, ask.nonce, Some(from));
+            }
+        }
+        true
+    }
+
+    // The log ----------------------------------------------------------------------------------------------------
+
+    fn on_append(
+        &mut self,
+        from: NodeId,
+        prev: (u64, u64),
+        entries: &[Entry],
+        committed: u64,
+        cx: &mut Context<'_, Self>,
+    ) {
+        let found = self.chain.accept(prev, entries, cx.now());
+        match found {
+            Append::Matches { upto, fresh, cut } => {
+                if let Some(index) = cut {
+                    assert!(index > self.committed, "entry {index} is committed and cannot be replaced");
+                    cx.note(|| Fact::Truncated { index });
+                    self.configured = self.configured.filter(|at| *at < index);
+                }
+                let first = upto - (entries.len() - fresh) as u64 + 1;
+                for (index, entry) in (first..).zip(&entries[fresh..]) {
+                    self.note_appended(index, cx);
+                    self.persist(Record::Entry { index, entry: entry.clone() }, cx);
+                }
+                self.behind &= entries.is_empty();
+                self.verified = self.verified.max(upto);
+                self.acknowledge = true;
+                self.restate(cx);
+                self.commit_verified(committed, cx);
+            }
+            Append::Differs { index, term: index_term } => {
+                let (term, prev) = (self.term, prev.0);
+                cx.send(from, Message::Mismatch { term, prev, index, index_term });
+            }
+        }
+    }
+
+    /// The leader knows everything up to `committed` to be committed: so is what this log is known to share with it.
+    pub(super) fn commit_verified(&mut self, committed: u64, cx: &mut Context<'_, Self>) {
+        let shared = match mutation::active("raft/commit-beyond-verified") {
+            true => self.chain.last().0,
+            false => self.verified,
+        };
+        self.commit(committed.min(shared), cx);
+    }
+
+    pub(super) fn commit(&mut self, upto: u64, cx: &mut Context<'_, Self>) {
+        if upto > self.committed {
+            self.committed = upto;
+            self.execute(cx);
+        }
+    }
+
+    /// Executes what is committed, in order.
+    pub(super) fn execute(&mut self, cx: &mut Context<'_, Self>) {
+        let leads = matches!(self.role, Role::Leader(_));
+        while self.state.applied() < self.committed {
+            let slot = self.state.applied() + 1;
+            let held = self.chain.get(slot).expect("what is committed and not executed is kept");
+            let value = held.entry.value.clone();
+            let intake = &mut self.intake;
+            let effect = |effect| {
+                if leads {
+                    intake.on_effect(effect);
+                }
+            };
+            cx.note(|| Fact::Chosen { slot, digest: digest(&value) });
+            let requests = self.state.apply(slot, &value, effect, |fact| cx.note(fact));
+            self.state.follow(self.chain.origin(slot));
+            if leads {
+                cx.mark(Mark::Applied { slot, requests });
+            }
+        }
+        let kept = self.source.tidy(cx.now()).unwrap_or(u64::MAX);
+        let retain = self.config.retain;
+        self.chain.retain(self.state.applied().min(kept), retain);
+        // Whoever takes a snapshot from here may hold the log back, but not without bound.
+        self.chain.retain(self.state.applied(), retain.saturating_mul(4).max(retain));
+        self.after_execution(cx);
+    }
+
+    /// Tells drivers and checkers which configuration is in force, if that has changed.
+    pub(super) fn restate(&mut self, cx: &mut Context<'_, Self>) {
+        let (index, configuration) = self.chain.configuration();
+        if self.configured == Some(index) {
+            return;
+        }
+        self.configured = Some(index);
+        let Configuration { voters, outgoing, .. } = *configuration;
+        cx.note(|| Fact::Configured { index, voters, outgoing });
+        cx.members(configuration.members(index));
+        if configuration.voters.len() == 1 && configuration.votes(self.me) {
+            // Alone there is nobody to wait for.
+            cx.set_timer(Timer::Election, Duration::ZERO);
+        }
+        self.on_configuration(cx);
+    }
+
+    pub(super) fn note_appended(&self, index: u64, cx: &mut Context<'_, Self>) {
+        let held = self.chain.get(index).expect("it has just been appended");
+        cx.note(|| Fact::Appended {
+            index,
+            term: held.entry.term,
+            digest: digest(&held.entry.value),
+            writes: held.kind == Kind::Clients,
+        });
+    }
+
+    fn note_log(&self, cx: &mut Context<'_, Self>) {
+        let (index, term) = (self.chain.base(), self.state.origin().term);
+        cx.note(|| Fact::Installed { slot: index });
+        cx.note(|| Fact::Begins { index, term });
+        for index in index + 1..=self.chain.last().0 {
+            self.note_appended(index, cx);
+        }
+    }
+
+    // Clients ----------------------------------------------------------------------------------------------------
+
+    fn on_client(&mut self, from: ProcessId, message: clients::Message, cx: &mut Context<'_, Self>) {
+        let clients::Message::Ask(ask) = message else { return };
+        if !matches!(from, ProcessId::Proxy(_)) {
+            return;
+        }
+        self.tell_members(from, &ask);
+        let handing = matches!(&self.role, Role::Leader(leading) if leading.handing.is_some());
+        if handing || self.departed {
+            if self.held.len() < MAX_WAITING && !ask.is_probe() {
+                self.held.push((from, ask));
+            }
+        } else if matches!(self.role, Role::Leader(_)) {
+            self.intake.on_ask(from, ask, &self.state);
+        } else {
+            let leader = self.leader.filter(|_| self.watch.has_leader(cx.now()));
+            let near = self.config.follower_reads && leader.is_some() && !ask.reads.is_empty();
+            if !near || ask.open || !ask.writes.is_empty() {
+                self.intake.redirect(from, ask.nonce, leader);
+            }
+            if near {
+                self.read_here(from, ask);
+            }
+        }
+    }
+
+    fn tell_members(&mut self, proxy: ProcessId, ask: &clients::Ask) {
+        if let Some((index, configuration)) = self.state.configuration()
+            && ask.version < *index
+        {
+            self.intake.tell_members(proxy, ask.nonce, configuration.members(*index));
+        }
+    }
+
+    // Snapshots --------------------------------------------------------------------------------------------------
+
+    fn fetch(&mut self, cx: &mut Context<'_, Self>) {
+        if !self.behind {
+            return;
+        }
+        if let Some(leader) = self.leader
+            && let Some((peer, message)) = self.catchup.ask(leader, self.state.applied() + 1, cx.now())
+        {
+            cx.send(peer, Message::Catchup(message));
+        }
+        cx.set_timer(Timer::Fetch, catchup::RETRY);
+    }
+
+    fn on_catchup(&mut self, from: NodeId, message: catchup::Message, cx: &mut Context<'_, Self>) {
+        let now = cx.now();
+        match message {
+            catchup::Message::Fetch { from: index } => self.on_fetch(from, index.max(1), cx),
+            catchup::Message::More { slot, cursor } => {
+                self.is_fetching(from, now);
+                let answer = self.source.on_more(slot, cursor, now);
+                cx.send(from, Message::Catchup(answer));
+            }
+            // Entries come from the leader alone, with their terms.
+            catchup::Message::Values { .. } => {}
+            catchup::Message::Piece { slot, cursor, bytes, next } => {
+                match self.catchup.on_piece(from, (slot, cursor, bytes, next), self.state.applied(), now) {
+                    Loaded::Ask(message) => cx.send(from, Message::Catchup(message)),
+                    Loaded::Loaded(state) => self.install(*state, cx),
+                    Loaded::Nothing => {}
+                }
+            }
+            catchup::Message::Gone { slot } => {
+                self.catchup.on_gone(from, slot);
+                self.fetch(cx);
+            }
+        }
+    }
+
+    fn install(&mut self, state: Replicated, cx: &mut Context<'_, Self>) {
+        let index = state.applied();
+        if index <= self.committed || matches!(self.role, Role::Leader(_)) {
+            return;
+        }
+        let origin = state.origin();
+        let configuration = configuration_of(&state, &self.config);
+        let keep = self.chain.install(index, origin, configuration, cx.now());
+        self.state = state;
+        self.committed = index;
+        self.behind = false;
+        self.persisted = true;
+        if mutation::active("raft/snapshot-not-durable") {
+            cx.persist(Record::Installed { index, keep });
+        } else {
+            cx.persist_state(Record::Installed { index, keep });
+        }
+        self.note_log(cx);
+        // What is committed is in every later leader's log.
+        self.verified = self.verified.max(index);
+        self.acknowledge = true;
+        self.configured = None;
+        self.restate(cx);
+        self.after_execution(cx);
+    }
+}
+
+impl quorate_core::Replica for Replica {
+    fn save(&self) -> Saved<Record> {
+        let mut records = vec![Record::Term { term: self.term, voted: self.voted }];
+        let entries = self.chain.iter(self.state.applied() + 1);
+        records.extend(entries.map(|(index, held)| Record::Entry { index, entry: held.entry.clone() }));
+        Saved { restarted: true, snapshot: Some(self.state.freeze()), records }
+    }
+
+    fn on_drain(&mut self, cx: &mut Context<'_, Self>) {
+        self.draining = true;
+        if matches!(self.role, Role::Leader(_)) {
+            self.hand_over(None, Vec::new(), cx);
+        }
+    }
+
+    fn read(&self, command: &Bytes) -> Bytes {
+        self.state.read_now(command)
+    }
+
+    fn fingerprint(&self) -> (u64, u64) {
+        self.state.fingerprint()
+    }
+
+    fn status(&self, at: Instant) -> Status {
+        let configuration = self.chain.configuration().1;
+        let (role, peers) = match &self.role {
+            Role::PreCandidate { .. } | Role::Candidate { .. } => ("candidate", Vec::new()),
+            Role::Leader(leading) => {
+                let peers = leading.peers.iter().map(|(&node, peer)| PeerStatus {
+                    node,
+                    lag: self.committed.saturating_sub(peer.matched),
+                    heard_ms: peer.heard.map(|heard| at.now.since(heard).as_millis() as u64),
+                });
+                ("leader", peers.collect())
+            }
+            Role::Follower if configuration.votes(self.me) => ("follower", Vec::new()),
+            Role::Follower if configuration.learners.contains(self.me) => ("learner", Vec::new()),
+            Role::Follower if configuration.voters.is_empty() => ("joining", Vec::new()),
+            Role::Follower => ("removed", Vec::new()),
+        };
+        let (lease, reads) = self.reads_now(at);
+        Status {
+            role,
+            leader: self.leader.filter(|leader| *leader == self.me || self.watch.has_leader(at.now)),
+            ballot: self.term.to_string(),
+            committed: self.committed,
+            applied: self.state.applied(),
+            lease,
+            reads,
+            peers,
+        }
+    }
+}
