@@ -198,8 +198,8 @@ fn check_cluster(members: &BTreeMap<NodeId, String>) -> Result<(), ConfigError> 
     Ok(())
 }
 
-/// Host names are looked up when they are needed; here only the shape counts.
-pub(crate) fn check_address(address: &str) -> Result<(), ConfigError> {
+/// Whether a text has the shape `HOST:PORT`. Host names are looked up when they are needed.
+pub fn check_address(address: &str) -> Result<(), ConfigError> {
     let fits = address.rsplit_once(':').is_some_and(|(host, port)| {
         let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
         !bare.is_empty() && (bare.len() != host.len() || !host.contains(':')) && port.parse::<u16>().is_ok()

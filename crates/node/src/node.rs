@@ -134,6 +134,8 @@ struct Loop<P: Protocol, F: Frontend> {
     housekeeping: Time,
     shown: Option<Status>,
     standing: Option<Standing>,
+    /// The version of the group that was logged last.
+    grouped: u64,
     /// When draining ends.
     drain_until: Option<Time>,
 }
@@ -280,6 +282,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
             housekeeping: Time::ZERO,
             shown: None,
             standing: None,
+            grouped: 0,
             drain_until: None,
         })
     }
@@ -445,7 +448,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
         let directory = &self.machines.directory;
         self.transport.set_members(directory.peers(), now);
         let (group, standing) = (directory.group(), directory.standing());
-        if group.version > 0 {
+        if std::mem::replace(&mut self.grouped, group.version) != group.version {
             let members = directory::line(&group);
             info!(version = group.version, members, "the group is {members}");
         }
