@@ -42,7 +42,6 @@ impl Progress {
     /// It has everything up to `matched`. True if that is news.
     pub fn on_match(&mut self, matched: u64, now: Time) -> bool {
         if matched < self.matched || (matched == self.matched && self.mode == Mode::Replicate) {
-            self.sent = if self.next > self.matched + 1 { self.sent } else { None };
             return false;
         }
         self.matched = matched;
@@ -69,6 +68,20 @@ impl Progress {
         self.next = (agreed + 1).clamp(self.matched + 1, prev.max(self.matched + 1));
         self.sent = None;
         true
+    }
+
+    /// It has its log, but no longer knows up to where it is the leader's: it has been restarted, and is shown again.
+    pub fn on_verified(&mut self, verified: u64) {
+        if self.mode == Mode::Replicate && verified < self.matched {
+            (self.mode, self.next, self.sent) = (Mode::Probe, self.matched + 1, None);
+        }
+    }
+
+    /// While it was to fetch a snapshot, it says that it lacks nothing before this entry, which is there to be sent.
+    pub fn on_known(&mut self, index: u64) {
+        if self.mode == Mode::Snapshot {
+            (self.mode, self.next, self.sent) = (Mode::Probe, index.max(self.matched + 1), None);
+        }
     }
 
     /// What was sent has not been answered for so long that it must have been lost: send it again.
@@ -123,6 +136,18 @@ mod tests {
         assert!(peer.on_match(9, NOW) && peer.sent.is_none());
         assert!(!peer.on_match(8, NOW), "an old answer");
         assert!(!peer.on_mismatch(9, 3), "an old rejection: it has answered for more");
+    }
+
+    #[test]
+    fn an_old_answer_does_not_end_the_wait_for_a_snapshot() {
+        let mut peer = Progress::new(10);
+        peer.on_match(4, NOW);
+        (peer.mode, peer.sent) = (Mode::Snapshot, Some(NOW));
+        peer.on_match(3, NOW);
+        assert!(peer.on_silence(NOW + Duration::from_secs(1), Duration::from_secs(1)), "it is asked again");
+        (peer.mode, peer.sent) = (Mode::Snapshot, Some(NOW));
+        peer.on_known(5);
+        assert_eq!((peer.mode, peer.next, peer.is_ready()), (Mode::Probe, 5, true));
     }
 
     #[test]

@@ -210,6 +210,8 @@ impl<M: Embeds> LeaderProxy<M> {
     }
 
     fn on_expired(&mut self, cx: &mut Context<'_, Self>) {
+        // Whatever was said under the old name means nothing to the next session, and the other way round.
+        self.nonce = cx.random().u64();
         self.session = 0;
         self.opening = None;
         self.low = 1;

@@ -78,7 +78,7 @@ impl Replica {
         };
         self.intake.clear();
         let open = self.chain.iter(self.committed + 1).map(|(_, held)| &held.entry.value);
-        self.intake.expect(last, open);
+        self.intake.expect(open);
         self.role = Role::Leader(Box::new(leading));
         self.leader = Some(self.me);
         self.departed = false;
@@ -338,10 +338,17 @@ impl Replica {
         self.on_round(cx);
     }
 
-    pub(super) fn on_heartbeat_reply(&mut self, from: NodeId, round: u64, cx: &mut Context<'_, Self>) {
+    pub(super) fn on_heartbeat_reply(
+        &mut self,
+        from: NodeId,
+        round: u64,
+        verified: u64,
+        cx: &mut Context<'_, Self>,
+    ) {
         let now = cx.now();
         let Some(peer) = self.peer(from, now) else { return };
         peer.round = peer.round.max(round);
+        peer.on_verified(verified);
         self.on_round(cx);
     }
 
@@ -376,6 +383,8 @@ impl Replica {
         if index <= self.chain.base() {
             let answer = self.source.on_far_fetch(index, self.chain.base() + 1, &self.state, now);
             cx.send(from, Message::Catchup(answer));
+        } else if let Some(peer) = self.peer(from, now) {
+            peer.on_known(index);
         }
     }
 

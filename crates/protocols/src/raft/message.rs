@@ -100,6 +100,8 @@ pub enum Message {
         term: u64,
         /// Of the heartbeat.
         round: u64,
+        /// Up to here I know my log to be yours.
+        verified: u64,
     },
     /// Committed up to here, soon after it became so.
     Committed {
@@ -141,7 +143,7 @@ wire_enum!(Message {
     9 => Mismatch { term, prev, index, index_term },
     10 => Behind { term, committed },
     11 => Heartbeat { term, committed, round },
-    12 => HeartbeatReply { term, round },
+    12 => HeartbeatReply { term, round, verified },
     13 => Committed { term, committed },
     14 => TimeoutNow { term, committed },
     15 => ReadIndex { id },

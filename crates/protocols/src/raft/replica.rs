@@ -228,9 +228,12 @@ impl Machine for Replica {
             }
             Message::Heartbeat { committed, round, .. } => {
                 self.commit_verified(committed, cx);
-                cx.send(from, Message::HeartbeatReply { term: self.term, round });
+                let (term, verified) = (self.term, self.verified);
+                cx.send(from, Message::HeartbeatReply { term, round, verified });
             }
-            Message::HeartbeatReply { round, .. } => self.on_heartbeat_reply(from, round, cx),
+            Message::HeartbeatReply { round, verified, .. } => {
+                self.on_heartbeat_reply(from, round, verified, cx);
+            }
             Message::Committed { committed, .. } => self.commit_verified(committed, cx),
             Message::TimeoutNow { committed, .. } => self.on_timeout_now(committed, cx),
             Message::ReadIndex { id } => self.on_read_index(from, id, cx),
@@ -308,7 +311,7 @@ impl Replica {
         let term = self.term;
         if message.is_leaders() {
             // It will see the term.
-            cx.send(from, Message::HeartbeatReply { term, round: 0 });
+            cx.send(from, Message::HeartbeatReply { term, round: 0, verified: 0 });
         } else if matches!(message, Message::Vote { .. }) {
             cx.send(from, Message::VoteReply { term, granted: false });
         }
@@ -528,6 +531,10 @@ impl Replica {
             return;
         }
         let origin = state.origin();
+        if origin.term > self.term {
+            // It came from one who knows a later leader.
+            self.enter(origin.term, None, cx);
+        }
         let configuration = configuration_of(&state, &self.config);
         let keep = self.chain.install(index, origin, configuration, cx.now());
         self.state = state;
