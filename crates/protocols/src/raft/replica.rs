@@ -531,6 +531,10 @@ impl Replica {
             return;
         }
         let origin = state.origin();
+        if origin.term > self.term {
+            // It came from one who knows a later leader.
+            self.enter(origin.term, None, cx);
+        }
         let configuration = configuration_of(&state, &self.config);
         let keep = self.chain.install(index, origin, configuration, cx.now());
         self.state = state;
