@@ -135,6 +135,9 @@ mod tests {
         Fact::ReadGate { term, index, limbo, until: Some(Until::Latest(until)) }
     }
 
+    /// Steps, and which of them is the first that must be rejected.
+    type Case = (&'static str, Vec<(u64, Process, Step)>, Option<usize>);
+
     #[test]
     fn no_gate_is_open_when_a_later_leader_commits_what_it_does_not_see() {
         let (a, b) = (who(1, 0), who(2, 0));
@@ -142,7 +145,7 @@ mod tests {
         // n1 has read from the state after entry 1; n2 leads term 2, with a no-op and a write behind that.
         let begin =
             [(a, entry(1, 1, true)), (b, entry(1, 1, true)), (b, entry(2, 2, false)), (b, entry(3, 2, true))];
-        let cases: Vec<(&str, Vec<(u64, Process, Step)>, Option<usize>)> = vec![
+        let cases: Vec<Case> = vec![
             (
                 "open",
                 vec![(10, a, Step::Says(gate(1, 1, 1, 50))), (50, b, Step::Says(commits(2, 3)))],
