@@ -112,6 +112,11 @@ const CORNERS: &[(f64, &[&str])] = &[
     (0.2, &["pipeline=1"]),
     (0.2, &["pipeline=4"]),
     (0.15, &["reads=log"]),
+    (0.15, &["lease_duration=1s"]),
+    (0.2, &["reads.at=nearest"]),
+    (0.2, &["leaseguard.extend=demand"]),
+    (0.1, &["leaseguard.deferred_commit=false"]),
+    (0.1, &["leaseguard.inherited_reads=false"]),
 ];
 
 /// Short waits, for more elections in a run. Not where messages take longer than that.
@@ -120,6 +125,7 @@ const QUICK: &[&str] = &[
     "election.timeout=50ms",
     "lease.guard=60ms",
     "lease.duration=100ms",
+    "lease_duration=100ms",
     "lease.drift=4ms",
     "proxy.patience=40ms",
 ];
@@ -144,28 +150,26 @@ fn configure<P: Protocol>(
 ) -> Result<Setup<P>, SettingsError> {
     let group = Group::of(members(options.nodes));
     let mut given = Settings::parse(&options.settings)?;
-    P::configure(&group, &mut given)?;
+    let configs = P::configure(&group, &mut given)?;
     given.finish()?;
-    let mut words = Vec::new();
+    let mut words = options.settings.clone();
+    let mut setup = (configs, given.clone());
     let quick = (if far { 0.0 } else { 0.5 }, QUICK);
     for (chance, corner) in CORNERS.iter().chain([&quick]) {
-        let drawn = random.chance(*chance);
+        if !random.chance(*chance) {
+            continue;
+        }
         let known = |word: &&str| given.effective().contains_key(word.split('=').next().unwrap_or_default());
-        if drawn {
-            words.extend(corner.iter().filter(|word| known(word)).map(ToString::to_string));
+        let drawn = corner.iter().filter(|word| known(word)).map(ToString::to_string);
+        // Of two values the later is taken: what is given wins.
+        let more: Vec<_> = drawn.chain(words.iter().cloned()).collect();
+        let mut settings = Settings::parse(&more)?;
+        // Unless what was drawn does not go together with the rest.
+        if let Ok(configs) = P::configure(&group, &mut settings) {
+            (words, setup) = (more, (configs, settings));
         }
     }
-    // Of two values the later is taken: what is given wins.
-    words.extend(options.settings.iter().cloned());
-    let mut settings = Settings::parse(&words)?;
-    let (configs, settings, words) = match P::configure(&group, &mut settings) {
-        Ok(configs) => (configs, settings, words),
-        // What was drawn does not go together with what is given.
-        Err(_) => {
-            let mut settings = Settings::parse(&options.settings)?;
-            (P::configure(&group, &mut settings)?, settings, options.settings.clone())
-        }
-    };
+    let (configs, settings) = setup;
     let joining = Group { joining: true, ..group };
     let joining = P::configure(&joining, &mut Settings::parse(&words)?)?;
     Ok(Setup { configs, joining, drift: declared_drift(&settings), words })
@@ -177,21 +181,26 @@ fn spares<P: Protocol>(options: &Options, random: &mut Random) -> usize {
     if P::CAPABILITIES.membership { (*random.pick(&[0, 1, 1, 2, 2, 2])).min(most) } else { 0 }
 }
 
-/// The bound ρ on clock rates for which the lease settings in force suffice: with rates within 1±ρ, the margin Δ must
-/// be at least ρ·lease, and 3Δ at least 2ρ·(guard + lease).
+/// The bound ρ on clock rates for which the lease settings in force suffice, with rates within 1±ρ. Promises: the margin
+/// Δ must be at least ρ·lease, and 3Δ at least 2ρ·(guard + lease). A lease that lies in the log: Δ on both sides, so Δ
+/// at least ρ·lease. A lease that lies in election timeouts: Δ on one side, so Δ at least 2ρ·lease.
 fn declared_drift(settings: &Settings) -> f64 {
     let take = |name: &str| {
         let text = settings.effective().get(name)?;
         let mut one = Settings::parse([format!("value={text}")]).ok()?;
         Some(one.duration("value", "0ms").ok()?.as_secs_f64())
     };
-    match (take("lease.drift"), take("lease.guard"), take("lease.duration")) {
+    let ongaro = settings.effective().get("reads").is_some_and(|reads| reads == "ongaro-lease");
+    let most = match (take("lease.drift"), take("lease.guard"), take("lease.duration")) {
         (Some(margin), Some(guard), Some(lease)) if guard + lease > 0.0 => {
-            // A little less, for what is rounded.
-            0.99 * (margin / lease).min(1.5 * margin / (guard + lease))
+            (margin / lease).min(1.5 * margin / (guard + lease))
         }
-        _ => DEFAULT_DRIFT,
-    }
+        (Some(margin), ..) if ongaro => margin / take("election.timeout").unwrap_or(1.0) / 2.0,
+        (Some(margin), ..) if margin > 0.0 => margin / take("lease_duration").unwrap_or(1.0),
+        _ => return DEFAULT_DRIFT,
+    };
+    // A little less, for what is rounded.
+    0.99 * most
 }
 
 fn build<P: Protocol>(
@@ -246,7 +255,7 @@ fn build<P: Protocol>(
         network,
         knobs: Knobs::draw(&mut knobs),
         counts,
-        panel: Panel::standard(),
+        panel: if quality.beyond_bound { Panel::without_clocks() } else { Panel::standard() },
         work: Workload::new(options.clients, hosts.len(), duration, &mut workload),
         trace,
         random: root.fork(),

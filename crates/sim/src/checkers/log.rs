@@ -115,6 +115,10 @@ impl Logs {
                     }
                 }
             }
+            // Whoever is to join a group knows of nobody at first.
+            Fact::Configured { voters, .. } if voters.is_empty() => {
+                self.configured.remove(&who.node);
+            }
             Fact::Configured { index, voters, outgoing } => {
                 let configured = Configured { index, voters, outgoing };
                 self.configured.insert(who.node, configured);

@@ -1,12 +1,12 @@
 //! Lives begin and end; what outlasts them is on disk.
 
-use quorate_core::{NodeId, Protocol, Replica, Saved, Snapshot, Wire, digest};
+use quorate_core::{Protocol, Replica, Saved, Snapshot, Wire, digest};
 
 use super::{Cluster, Event, LAW_SAMPLE};
 use crate::checkers::{Checker, Process};
 use crate::disk::{Progress, StoredImage};
 use crate::faults::Kind;
-use crate::host::{Host, Running};
+use crate::host::{Host, HostClocks, Running};
 use crate::queue::{MILLISECOND, Nanos};
 
 impl<P: Protocol> Cluster<P> {
@@ -70,13 +70,8 @@ impl<P: Protocol> Cluster<P> {
         }
         if let Some(node) = at.node {
             let who = Process { node, incarnation: at.incarnation };
-            let hosts = &self.hosts;
-            let clocks = |node: NodeId, local| {
-                let host = &hosts[usize::from(node.get()) - 1];
-                host.clock.true_time(host.incarnation, local)
-            };
             self.logs.on_crash(who);
-            let result = self.panel.on_crash(self.now, who, &clocks);
+            let result = self.panel.on_crash(self.now, who, &HostClocks(&self.hosts));
             self.found(result);
         }
         for lane in 0..self.work.lanes.len() {

@@ -1,13 +1,13 @@
 //! Turns of a process's loop, and the messages they send.
 
 use quorate_core::{
-    Fact, Instant, Message, NodeId, Outgoing, ProcessId, Protocol, Recipients, Wire, digest, mutation,
+    Fact, Instant, Message, Outgoing, ProcessId, Protocol, Recipients, Wire, digest, mutation,
 };
 
 use super::{Cluster, Event, WIRE_SAMPLE};
 use crate::checkers::{Checker, Process, Violation};
 use crate::faults::Kind;
-use crate::host::{Host, Input};
+use crate::host::{Host, HostClocks, Input};
 use crate::queue::{MILLISECOND, Nanos};
 
 impl<P: Protocol> Cluster<P> {
@@ -188,12 +188,7 @@ impl<P: Protocol> Cluster<P> {
     }
 
     pub(super) fn tell(&mut self, who: Process, fact: &Fact) -> Result<(), Violation> {
-        let hosts = &self.hosts;
-        let clocks = |node: NodeId, local| {
-            let host = &hosts[usize::from(node.get()) - 1];
-            host.clock.true_time(host.incarnation, local)
-        };
-        self.panel.on_fact(self.now, who, fact, &clocks)
+        self.panel.on_fact(self.now, who, fact, &HostClocks(&self.hosts))
     }
 
     /// What a turn leads to: records, replies, messages, a sync, a checkpoint.
