@@ -31,7 +31,7 @@ impl Replica {
             return;
         }
         if let Some(rest) = self.watch.remaining(now)
-            && self.chain.configuration().1.voters.len() > 1
+            && (self.chain.configuration().1.voters.len() > 1 || self.is_bound(now))
         {
             cx.set_timer(Timer::Election, rest);
             return;
