@@ -5,6 +5,7 @@ use quorate_protocols::raft::Raft;
 const QUORUM: &[&str] = &["reads=quorum"];
 /// Short waits, for more elections in a run.
 const RESTLESS: &[&str] = &["heartbeat=10ms", "election.timeout=50ms", "proxy.patience=40ms", "reads=quorum"];
+const NEAREST: &[&str] = &["reads=quorum", "reads.at=nearest"];
 const ONGARO: &[&str] = &["reads=ongaro-lease"];
 /// Leases that outlast elections, so that a new leader has to mind them.
 const GUARD: &[&str] = &[
