@@ -15,7 +15,7 @@ use quorate_core::{ProcessId, Protocol, ProxyId, Random, Request, RequestId, Sta
 use tracing::{error, info, warn};
 
 use crate::clients::Clients;
-use crate::clock;
+use crate::clock::{self, Clock};
 use crate::config::{NodeConfig, Place};
 use crate::directory::{self, Directory, Standing};
 use crate::error::{Exit, NodeError};
@@ -149,7 +149,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
         desk: monitor::Desk,
         frontend: F,
     ) -> Result<Self, NodeError> {
-        let NodeConfig { members, limits, cluster, place, proxy, settings, .. } = config;
+        let NodeConfig { members, limits, cluster, place, proxy, clock, settings, .. } = config;
         let system = |what| move |source| NodeError::System { what, source };
         let seed = || getrandom::u64().map_err(|error| system("random numbers")(io::Error::other(error)));
         let incarnation = seed()?;
@@ -165,7 +165,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
         };
         let own = place.as_ref().map(own);
         let address = own.as_ref().map_or_else(String::new, |(_, address)| address.clone());
-        let directory = Directory::new(own, members);
+        let (directory, clock) = (Directory::new(own, members), Clock::new(clock));
         let settings_in_force: Vec<_> =
             settings.effective().iter().map(|(key, value)| format!("{key}={value}")).collect();
         let mut facts = vec![
@@ -191,7 +191,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
                 let Place { node, data_dir, durability, replica, .. } = place;
                 let (recovered, restarted) = (opened.saved.records.len(), opened.saved.restarted);
                 let saved = Some((node, replica, opened.saved));
-                machines = Machines::new(ProxyId::of(node), proxy, saved, directory, random.fork());
+                machines = Machines::new(ProxyId::of(node), proxy, saved, directory, clock, random.fork());
                 journal = opened.journal;
                 me = ProcessId::Replica(node);
                 let peer_address = peer_address.map_or_else(String::new, |address| address.to_string());
@@ -221,7 +221,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
             None => {
                 // Those up to the highest node's are the nodes' own.
                 let id = ProxyId(incarnation | 1 << 63);
-                machines = Machines::new(id, proxy, None, directory, random.fork());
+                machines = Machines::new(id, proxy, None, directory, clock, random.fork());
                 journal = Journal::none(metrics.clone(), random.fork())?;
                 me = id.into();
                 info!(

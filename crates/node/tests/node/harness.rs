@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use quorate_core::{NodeId, ProcessId, Protocol, Settings, Wire};
 use quorate_node::transport::handshake::{self, Hello, Identity};
-use quorate_node::{Durability, Exit, Limits, Listeners, Node, NodeConfig, NodeError, NodeOptions, Stopper};
+use quorate_node::{
+    ClockSource, Durability, Exit, Limits, Listeners, Node, NodeConfig, NodeError, NodeOptions, Stopper,
+};
 
 use tempfile::TempDir;
 
@@ -100,6 +102,7 @@ pub fn options(node: u64, members: BTreeMap<NodeId, String>, limits: Limits) -> 
         cluster_id: None,
         data_dir: PathBuf::new(),
         durability: Durability::None,
+        clock: ClockSource::None,
         limits,
     }
 }
