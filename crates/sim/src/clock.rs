@@ -104,6 +104,24 @@ impl Clock {
         self.rates.get(index + 1).map_or(at, |next| at.min(next.from))
     }
 
+    /// From which true instant on the interval clock never ends at `latest` or before.
+    pub fn when_past(&self, latest: u64) -> Nanos {
+        let mut end = Nanos::MAX;
+        for (from, error) in self.errors.iter().rev() {
+            if let Some(IntervalError { offset, bound }) = error {
+                // The first instant of this stretch that is past it.
+                let past =
+                    (i128::from(latest) - i128::from(EPOCH) - i128::from(*offset) - i128::from(*bound)) + 1;
+                let past = Nanos::try_from(past.max(0)).unwrap_or(Nanos::MAX).min(end);
+                if past > *from {
+                    return past;
+                }
+            }
+            end = *from;
+        }
+        0
+    }
+
     /// How often the wall clock jumps in the run, and at most when: for counting.
     pub fn wall_jumps(&self) -> impl Iterator<Item = Nanos> {
         self.wall.iter().skip(1).map(|(at, _)| *at)
@@ -228,6 +246,21 @@ mod tests {
             }
         }
         assert!(extremes > 1000, "rates near the bound are common");
+    }
+
+    #[test]
+    fn an_interval_is_past_an_end_when_no_later_one_ends_there() {
+        for quality in [IN_BOUNDS, BEYOND] {
+            for clock in clocks(quality) {
+                for latest in (0..25 * SECOND).step_by(1_370_000_003).map(|at| EPOCH + at) {
+                    let end = clock.when_past(latest);
+                    let within =
+                        |at| clock.read(0, at).clock.is_some_and(|interval| interval.latest <= latest);
+                    assert!(end == 0 || within(end - 1));
+                    assert!((end..30 * SECOND).step_by(97_000_003).all(|at| !within(at)));
+                }
+            }
+        }
     }
 
     #[test]

@@ -95,15 +95,22 @@ impl Intake {
         }
         // A session that is not known here may have been opened in what is yet to be executed, or under a later leader
         // that this one has not heard of. Only the log can say that it is gone: execution of its writes does.
-        let executed = state.sessions().next(session).unwrap_or(low);
+        let known = state.sessions().next(session);
+        let executed = known.unwrap_or(low);
+        let mut question = known.is_none();
         self.routes.insert(session, (proxy, nonce));
         // What is below `low` was answered, and so executed, whether this replica has got there or not.
         let mut next = self.admitted.get(&session).copied().unwrap_or(0).max(executed).max(low);
         for (seq, command) in writes {
             if seq < next {
                 // In the log already; if executed, the answer was lost.
-                if let Verdict::Duplicate(reply) = state.sessions().check(session, seq) {
-                    self.answer_write((proxy, nonce), session, seq, reply, 0);
+                match state.sessions().check(session, seq) {
+                    Verdict::Duplicate(reply) => self.answer_write((proxy, nonce), session, seq, reply, 0),
+                    // It may have been executed, and the session dropped since: one write asks the log.
+                    Verdict::NoSession if std::mem::take(&mut question) => {
+                        self.builder.push(Entry::Write { session, seq, low, command });
+                    }
+                    Verdict::NoSession | Verdict::Next | Verdict::Forgotten | Verdict::Gap => {}
                 }
             } else if seq == next && self.builder.bytes() + command.len() <= self.max_bytes {
                 self.builder.push(Entry::Write { session, seq, low, command });

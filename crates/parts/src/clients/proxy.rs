@@ -494,6 +494,17 @@ impl<M: Embeds> Machine for LeaderProxy<M> {
             Message::Expired { nonce, session } if nonce == self.nonce && session == self.session => {
                 self.on_expired(cx);
             }
+            // The replica nearby cannot serve reads: it does not know the leader itself.
+            Message::Leader { nonce, .. }
+                if nonce == self.nonce
+                    && self.config.nearest
+                    && !self.searching
+                    && from != self.target
+                    && self.near == Some(from) =>
+            {
+                self.reads.values_mut().for_each(|read| read.sent = None);
+                self.unsent = true;
+            }
             // While searching, an answer counts even if another replica has been asked since: round trips may be
             // longer than the interval between probes.
             Message::Leader { nonce, leader }
