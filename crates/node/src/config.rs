@@ -10,6 +10,7 @@ use quorate_core::{Configs, Group, Machine, NodeId, Protocol, Settings, digest};
 use crate::clock::ClockSource;
 use crate::error::ConfigError;
 use crate::limits::Limits;
+use crate::transport::delay::Delay;
 
 /// When a record counts as durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,6 +95,7 @@ pub struct NodeConfig<P: Protocol> {
     pub(crate) proxy: <P::Proxy as Machine>::Config,
     /// A proxy alone has no use for true time.
     pub(crate) clock: ClockSource,
+    pub(crate) delay: Delay,
     pub(crate) settings: Settings,
 }
 
@@ -155,11 +157,14 @@ impl<P: Protocol> NodeConfig<P> {
         }
         let (ids, addresses) = (members.keys().copied().collect(), members.clone());
         let group = Group { members: ids, addresses, joining };
+        let delay = Delay::take(&mut settings)?;
         let (replica, proxy): Configs<P> = P::configure(&group, &mut settings)?;
         settings.finish()?;
         let cluster = cluster_id.unwrap_or_else(|| self::cluster_id(&members));
         let (place, clock) = (None, ClockSource::None);
-        Ok((NodeConfig { listen_resp, members, limits, cluster, place, proxy, clock, settings }, replica))
+        let config =
+            NodeConfig { listen_resp, members, limits, cluster, place, proxy, clock, delay, settings };
+        Ok((config, replica))
     }
 
     /// What tells this cluster from others.

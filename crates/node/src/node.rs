@@ -37,6 +37,7 @@ use crate::view::{Constants, View};
 const WAKER: Token = Token(0);
 const PEER_LISTENER: Token = Token(1);
 const RESP_LISTENER: Token = Token(2);
+const ALARM: Token = Token(3);
 /// The kind of a socket is in the high half of its token, its place in the low half.
 const LINK: usize = 1 << 32;
 const INBOUND: usize = 2 << 32;
@@ -149,7 +150,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
         desk: monitor::Desk,
         frontend: F,
     ) -> Result<Self, NodeError> {
-        let NodeConfig { members, limits, cluster, place, proxy, clock, settings, .. } = config;
+        let NodeConfig { members, limits, cluster, place, proxy, clock, delay, settings, .. } = config;
         let system = |what| move |source| NodeError::System { what, source };
         let seed = || getrandom::u64().map_err(|error| system("random numbers")(io::Error::other(error)));
         let incarnation = seed()?;
@@ -245,10 +246,11 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
             identity: Identity::new(cluster, (me, &address), incarnation, P::NAME, &settings),
             members: machines.directory.peers(),
             membership: P::CAPABILITIES.membership,
+            delay,
             limits: limits.clone(),
             metrics: metrics.clone(),
             registry: registry()?,
-            tokens: Tokens { listener: PEER_LISTENER, links: LINK, inbound: INBOUND },
+            tokens: Tokens { listener: PEER_LISTENER, alarm: ALARM, links: LINK, inbound: INBOUND },
             random: random.fork(),
             waker: stopper.waker.clone(),
             listener: listeners.peer.map(mio::net::TcpListener::from_std),
@@ -335,7 +337,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
         let closed = event.is_read_closed() || event.is_error();
         let (readable, writable) = (event.is_readable() || closed, event.is_writable() || event.is_error());
         match event.token() {
-            WAKER => {}
+            WAKER | ALARM => {}
             PEER_LISTENER => self.transport.on_listener(),
             RESP_LISTENER => self.clients.on_listener(),
             Token(token) => match token - place {

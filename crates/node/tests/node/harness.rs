@@ -43,7 +43,15 @@ impl Running {
     }
 
     /// The same, of a protocol like [`Toy`].
-    pub fn start_of<P>(mut options: NodeOptions, listeners: Listeners) -> Running
+    pub fn start_of<P>(options: NodeOptions, listeners: Listeners) -> Running
+    where
+        P: Protocol<Replica = toy::Replica, Proxy = toy::Proxy>,
+    {
+        Running::start_set::<P>(options, listeners, Settings::default())
+    }
+
+    /// The same with settings.
+    pub fn start_set<P>(mut options: NodeOptions, listeners: Listeners, settings: Settings) -> Running
     where
         P: Protocol<Replica = toy::Replica, Proxy = toy::Proxy>,
     {
@@ -53,7 +61,7 @@ impl Running {
             options.data_dir = own.path().to_owned();
         }
         let (peer, resp) = (listeners.peer_address().unwrap().unwrap(), listeners.resp_address().unwrap());
-        let config = NodeConfig::<P>::new(options, Settings::default()).unwrap();
+        let config = NodeConfig::<P>::new(options, settings).unwrap();
         let node = Node::new(config, listeners).unwrap();
         let stopper = node.stopper();
         Running {
