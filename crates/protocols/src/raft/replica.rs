@@ -199,7 +199,8 @@ impl Machine for Replica {
             if term > self.term {
                 self.enter(term, None, cx);
             }
-            if term < self.term {
+            // Whoever grants a pre-vote may be behind: it has not been asked to enter any term yet.
+            if term < self.term && !matches!(message, Message::PreVoteReply { .. }) {
                 return self.on_old_term(from, &message, cx);
             }
         }
