@@ -35,6 +35,11 @@ pub enum Command {
     Del(Del),
     /// Show every node: leader, ballot, positions, lease, lag
     Status(Status),
+    /// Show or change who is in the group, while it runs
+    #[command(subcommand)]
+    Member(Member),
+    /// Let another node lead: the one that is named, or whichever is furthest
+    Transfer(Transfer),
     /// List the protocols
     Protocols,
     /// Simulate clusters under faults; exit 1 and a replay line on a violation
@@ -108,6 +113,10 @@ pub struct Serve {
     /// Where other nodes reach this one
     #[arg(long, value_name = "HOST:PORT")]
     pub listen_peer: Option<String>,
+    /// This node is not in --initial-cluster: it waits until `quorate member add` takes it into their group. Keep the
+    /// flag afterwards
+    #[arg(long)]
+    pub join: bool,
     /// Where this node keeps its log and snapshots
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
@@ -143,7 +152,7 @@ pub struct Process {
     /// Where /metrics and /health are served over HTTP; nowhere by default
     #[arg(long, value_name = "HOST:PORT")]
     pub listen_http: Option<String>,
-    /// Every member with its peer address; the same everywhere
+    /// The members at the beginning with their peer addresses; the same everywhere and always
     #[arg(long, value_name = "1=HOST:PORT,2=…")]
     pub initial_cluster: Option<String>,
     /// Replication protocol; the same everywhere [default: multipaxos]
@@ -227,6 +236,64 @@ pub struct Status {
     /// Look again every second, until Ctrl-C
     #[arg(long, conflicts_with = "json")]
     pub watch: bool,
+    #[command(flatten)]
+    pub endpoints: Endpoints,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Member {
+    /// Show who is in the group, and who leads it
+    List(MemberList),
+    /// Add nodes that run with --join (`quorate serve --help`), and remove others in the same step
+    #[command(after_help = ADD_EXAMPLES)]
+    Add(MemberAdd),
+    /// Remove nodes; stop them afterwards
+    Remove(MemberIds),
+    /// Let learners count
+    Promote(MemberIds),
+}
+
+const ADD_EXAMPLES: &str = "Examples:
+  quorate member add 4=10.0.0.4:7201 5=10.0.0.5:7201
+  quorate member add 4=10.0.0.4:7201 --remove 1      replace node 1, in one step
+  quorate member add 4=10.0.0.4:7201 --learner       it is sent the log, and does not count";
+
+#[derive(Debug, clap::Args)]
+pub struct MemberList {
+    /// One JSON object instead of a table
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub endpoints: Endpoints,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct MemberAdd {
+    /// Their ids, and where peers reach them
+    #[arg(required = true, value_name = "ID=HOST:PORT")]
+    pub nodes: Vec<String>,
+    /// They do not count towards majorities
+    #[arg(long)]
+    pub learner: bool,
+    /// Who leaves in the same step
+    #[arg(long, value_name = "ID,…", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=63))]
+    pub remove: Vec<u8>,
+    #[command(flatten)]
+    pub endpoints: Endpoints,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct MemberIds {
+    #[arg(required = true, value_name = "ID", value_parser = clap::value_parser!(u8).range(1..=63))]
+    pub nodes: Vec<u8>,
+    #[command(flatten)]
+    pub endpoints: Endpoints,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Transfer {
+    #[arg(value_name = "ID", value_parser = clap::value_parser!(u8).range(1..=63))]
+    pub to: Option<u8>,
     #[command(flatten)]
     pub endpoints: Endpoints,
 }

@@ -17,7 +17,12 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
 
 fn connect(endpoints: Endpoints) -> Result<Client, Failure> {
-    Client::connect(endpoints.endpoints, TIMEOUT).map_err(|error| {
+    connect_for(endpoints, TIMEOUT)
+}
+
+/// For requests that take as long.
+pub fn connect_for(endpoints: Endpoints, timeout: Duration) -> Result<Client, Failure> {
+    Client::connect(endpoints.endpoints, timeout).map_err(|error| {
         Failure::failed(format!(
             "{error}; is the cluster running? (`quorate up`, or --endpoints HOST:PORT,…)"
         ))
@@ -129,7 +134,10 @@ pub fn row(endpoint: &str, status: Option<&NodeStatus>) -> [String; 9] {
     [
         endpoint.to_owned(),
         status.node.clone(),
-        status.role.clone(),
+        match status.fact("membership") {
+            Some(out @ ("joining" | "left")) => out.to_owned(),
+            _ => status.role.clone(),
+        },
         status.leader.map_or("-".to_owned(), |leader| leader.to_string()),
         status.ballot.clone(),
         status.committed.to_string(),

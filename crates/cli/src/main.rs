@@ -1,4 +1,5 @@
-//! The `quorate` binary: `up`, `serve`, `proxy`, `get`, `put`, `del`, `status`, `protocols`, `sim`, `replay`, `bench`.
+//! The `quorate` binary: `up`, `serve`, `proxy`, `get`, `put`, `del`, `status`, `member`, `transfer`, `protocols`,
+//! `sim`, `replay`, `bench`.
 //!
 //! Exit codes: 0 fine, 1 the thing asked about failed, 2 the command line or configuration is wrong.
 
@@ -7,6 +8,7 @@ mod bench;
 mod bounds;
 mod client;
 mod failure;
+mod members;
 mod protocols;
 mod serve;
 mod simulate;
@@ -32,6 +34,8 @@ fn main() -> ExitCode {
         Command::Put(args) => client::put(args),
         Command::Del(args) => client::del(args),
         Command::Status(args) => client::status(args),
+        Command::Member(args) => members::member(args),
+        Command::Transfer(args) => members::transfer(args),
         Command::Protocols => protocols::list(),
         Command::Sim(args) => simulate::sim(args),
         Command::Replay(args) => simulate::replay(args),

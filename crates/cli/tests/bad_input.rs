@@ -289,7 +289,7 @@ fn a_second_node_with_the_same_id_is_not_let_in_and_told_why() {
 fn greeting(cluster: u64, version: u8, from: u64) -> Vec<u8> {
     let node = |id| ProcessId::Replica(NodeId::new(id).unwrap());
     let settings = Settings::default();
-    let identity = Identity::new(cluster, node(from), 1, "multipaxos", &settings);
+    let identity = Identity::new(cluster, (node(from), ""), 1, "multipaxos", &settings);
     let mut bytes = Vec::new();
     handshake::put(&identity.hello(node(1)), &mut bytes);
     bytes[4] = version;

@@ -133,6 +133,35 @@ impl Client {
         }
     }
 
+    /// Who is in the group as the node in use knows it, as one JSON object.
+    pub fn members(&mut self) -> Result<String, Error> {
+        match self.read(&["QUORATE", "MEMBER", "LIST"])? {
+            Value::Bytes(text) => Ok(String::from_utf8_lossy(&text).into_owned()),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Changes who is in the group, in the words of `QUORATE MEMBER`: `ADD 4=HOST:PORT REMOVE 1`. Done when it is in
+    /// force. May be asked again, and is, at the next endpoint, if one breaks.
+    pub fn change_members<A: AsRef<str>>(&mut self, words: &[A]) -> Result<(), Error> {
+        let words: Vec<&str> = ["QUORATE", "MEMBER"].into_iter().chain(words.iter().map(A::as_ref)).collect();
+        self.manage(&words)
+    }
+
+    /// Lets this node lead, or whichever is furthest.
+    pub fn transfer(&mut self, to: Option<u8>) -> Result<(), Error> {
+        let words = ["QUORATE", "TRANSFER"].map(str::to_owned);
+        let words: Vec<String> = words.into_iter().chain(to.map(|node| node.to_string())).collect();
+        self.manage(&words)
+    }
+
+    fn manage<A: AsRef<[u8]>>(&mut self, words: &[A]) -> Result<(), Error> {
+        match self.read(words)? {
+            Value::Status(word) if word == "OK" => Ok(()),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
     /// Any command, sent at most once.
     pub fn command<A: AsRef<[u8]>>(&mut self, words: &[A]) -> Result<Value, Error> {
         let connection = self.establish(&mut Vec::new())?;
@@ -143,7 +172,7 @@ impl Client {
         }
     }
 
-    /// A command that changes nothing: it is repeated at the next endpoint if one breaks, or cannot reach a majority.
+    /// A command that may be repeated, because it changes nothing or says what is to be: it is repeated at the next endpoint if one breaks, or cannot reach a majority.
     pub fn read<A: AsRef<[u8]>>(&mut self, words: &[A]) -> Result<Value, Error> {
         let mut tried = Vec::new();
         loop {

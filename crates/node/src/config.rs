@@ -55,6 +55,8 @@ pub struct NodeOptions {
     pub listen_resp: String,
     /// `--initial-cluster`: each member's peer address; see [`parse_cluster`].
     pub initial_cluster: BTreeMap<NodeId, String>,
+    /// `--join`: this node is none of those, and is to be added to their group while that runs.
+    pub join: bool,
     /// What tells clusters apart; by default made from `initial_cluster`.
     pub cluster_id: Option<u64>,
     /// `--data-dir`.
@@ -103,7 +105,13 @@ impl<P: Protocol> NodeConfig<P> {
     /// Checks the options and configures the protocol. `settings` must hold nothing but the protocol's.
     pub fn new(options: NodeOptions, settings: Settings) -> Result<Self, ConfigError> {
         let members = &options.initial_cluster;
-        if !members.contains_key(&options.node) {
+        if options.join && !P::CAPABILITIES.membership {
+            return Err(ConfigError::Fixed { protocol: P::NAME });
+        }
+        if options.join && members.contains_key(&options.node) {
+            return Err(ConfigError::JoinsItself { node: options.node.get() });
+        }
+        if !options.join && !members.contains_key(&options.node) {
             let members: Vec<_> = members.keys().map(NodeId::to_string).collect();
             return Err(ConfigError::NotAMember {
                 node: options.node.get(),
@@ -114,21 +122,22 @@ impl<P: Protocol> NodeConfig<P> {
         if options.durability == Durability::None && !P::CAPABILITIES.diskless {
             return Err(ConfigError::NeedsDisk { protocol: P::NAME });
         }
-        let NodeOptions { node, listen_peer, listen_resp, initial_cluster, cluster_id, .. } = options;
+        let NodeOptions { node, listen_peer, listen_resp, initial_cluster, cluster_id, join, .. } = options;
         let NodeOptions { data_dir, durability, limits, .. } = options;
         let common = ProxyOptions { listen_resp, initial_cluster, cluster_id, limits };
-        let (mut config, replica) = Self::common(common, settings)?;
+        let (mut config, replica) = Self::common(common, join, settings)?;
         config.place = Some(Place { node, listen_peer, data_dir, durability, replica });
         Ok(config)
     }
 
     /// The same for a process that runs a proxy alone.
     pub fn proxy(options: ProxyOptions, settings: Settings) -> Result<Self, ConfigError> {
-        Ok(Self::common(options, settings)?.0)
+        Ok(Self::common(options, false, settings)?.0)
     }
 
     fn common(
         options: ProxyOptions,
+        joining: bool,
         mut settings: Settings,
     ) -> Result<(Self, <P::Replica as Machine>::Config), ConfigError> {
         let ProxyOptions { listen_resp, initial_cluster: members, cluster_id, limits } = options;
@@ -138,7 +147,8 @@ impl<P: Protocol> NodeConfig<P> {
         if !(min..=max).contains(&members.len()) {
             return Err(ConfigError::GroupSize { protocol: P::NAME, min, max, found: members.len() });
         }
-        let group = Group::of(members.keys().copied().collect());
+        let (ids, addresses) = (members.keys().copied().collect(), members.clone());
+        let group = Group { members: ids, addresses, joining };
         let (replica, proxy): Configs<P> = P::configure(&group, &mut settings)?;
         settings.finish()?;
         let cluster = cluster_id.unwrap_or_else(|| self::cluster_id(&members));
@@ -188,8 +198,8 @@ fn check_cluster(members: &BTreeMap<NodeId, String>) -> Result<(), ConfigError> 
     Ok(())
 }
 
-/// Host names are looked up when they are needed; here only the shape counts.
-fn check_address(address: &str) -> Result<(), ConfigError> {
+/// Whether a text has the shape `HOST:PORT`. Host names are looked up when they are needed.
+pub fn check_address(address: &str) -> Result<(), ConfigError> {
     let fits = address.rsplit_once(':').is_some_and(|(host, port)| {
         let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
         !bare.is_empty() && (bare.len() != host.len() || !host.contains(':')) && port.parse::<u16>().is_ok()

@@ -36,9 +36,19 @@ pub enum ConfigError {
     )]
     DuplicateAddress { first: u8, second: u8, address: String },
     #[error(
-        "node {node} is not in --initial-cluster, which has {members}: give it this node's id and peer address"
+        "node {node} is not in --initial-cluster, which has {members}: give it this node's id and peer address, or add \
+         --join if it is to be added to their group while that runs"
     )]
     NotAMember { node: u8, members: String },
+    #[error(
+        "node {node} is in --initial-cluster, so it need not --join: leave that out, or give the --initial-cluster \
+         that the others were started with"
+    )]
+    JoinsItself { node: u8 },
+    #[error(
+        "{protocol} does not change its group while it runs: --join needs a protocol that does, such as raft"
+    )]
+    Fixed { protocol: &'static str },
     #[error("{protocol} runs on {min} to {max} nodes, but --initial-cluster has {found}")]
     GroupSize { protocol: &'static str, min: usize, max: usize, found: usize },
     #[error(

@@ -1,7 +1,7 @@
 //! How a client protocol plugs into a node's event loop. `api` implements it; the loop knows no protocol.
 
 use bytes::{Bytes, BytesMut};
-use quorate_core::{Outcome, Request, Status, Time};
+use quorate_core::{Members, Outcome, Request, Status, Time};
 
 pub use crate::slow::{Described, SlowRequest};
 
@@ -116,6 +116,14 @@ pub trait NodeView {
     fn status(&self) -> Status;
     /// Facts in words, in order: name, value. For instance `("protocol", "multipaxos")`, `("clients", "3")`.
     fn facts(&self) -> Vec<(&'static str, String)>;
+    /// Who is in the group, as far as this node knows, with all addresses that it knows.
+    fn group(&self) -> Members {
+        Members::default()
+    }
+    /// Whether the protocol lets operators change that ([`quorate_core::Manage`]).
+    fn can_regroup(&self) -> bool {
+        false
+    }
     /// The latest slow requests, at most so many, the latest first.
     fn slow_requests(&self, _count: usize) -> Vec<SlowRequest> {
         Vec::new()

@@ -171,8 +171,8 @@ impl Journal {
         self.durable().is_ok_and(|durable| durable == self.persisted())
     }
 
-    /// Begins a snapshot if a barrier waits for one, or if the log has grown by `after` bytes since the last one, by that
-    /// one's size, and a bit more. Everything persisted so far must have been handed over.
+    /// Begins a snapshot if a barrier waits for one, or if the log has grown by `after` bytes since the last one, by
+    /// that one's size, and a bit more. Everything persisted so far must have been handed over.
     pub(crate) fn snapshot_if_due<R: Wire>(&mut self, after: u64, save: impl FnOnce() -> Option<Saved<R>>) {
         self.end_snapshot();
         let status = self.log.status();

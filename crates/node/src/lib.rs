@@ -13,15 +13,19 @@
 //! | [`frontend`] | what a client protocol implements |
 //! | [`metrics`] | counters and gauges |
 //! | [`slow`] | slow requests and their stages |
+//! | `listen` | the sockets that it listens on |
+//! | `directory` | who is in the group, and where |
 //! | `clock`, `signals`, `quiet`, `view` | the clocks; SIGTERM; repeated log lines; facts for client protocols |
 
 mod clients;
 mod clock;
 pub mod config;
+mod directory;
 pub mod error;
 pub mod frontend;
 mod journal;
 pub mod limits;
+mod listen;
 mod machines;
 pub mod metrics;
 pub mod monitor;
@@ -36,7 +40,8 @@ mod view;
 pub use config::{Durability, NodeConfig, NodeOptions, ProxyOptions, cluster_id, parse_cluster};
 pub use error::{ConfigError, Exit, NodeError};
 pub use limits::Limits;
-pub use node::{Listeners, Node, Stopper, listen};
+pub use listen::{Listeners, listen};
+pub use node::{Node, Stopper};
 
 #[cfg(test)]
 #[path = "../tests/node/toy.rs"]

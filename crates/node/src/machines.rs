@@ -11,6 +11,7 @@ use quorate_core::{
 };
 
 use crate::clock;
+use crate::directory::Directory;
 use crate::journal::encode;
 use crate::limits::{LOCAL_ROUNDS, TIMERS_PER_TURN};
 use crate::slow::Slow;
@@ -103,6 +104,10 @@ pub(crate) struct Machines<P: Protocol> {
     pub(crate) records: Vec<Record>,
     /// The numbers of those among them that need a state to be saved (`Context::persist_state`).
     pub(crate) barriers: Vec<u64>,
+    /// Who is in the group, as the two say.
+    pub(crate) directory: Directory,
+    /// Whether that has changed since it was last looked at.
+    pub(crate) regrouped: bool,
     /// For clients.
     pub(crate) replies: Vec<Answered>,
     /// What the proxy says of requests, and when.
@@ -115,6 +120,7 @@ impl<P: Protocol> Machines<P> {
         me: ProxyId,
         proxy: <P::Proxy as Machine>::Config,
         replica: Option<Start<P::Replica>>,
+        directory: Directory,
         mut random: Random,
     ) -> Self {
         let replica = replica.map(|(node, config, saved)| Host::new(node.into(), config, saved, &mut random));
@@ -130,6 +136,8 @@ impl<P: Protocol> Machines<P> {
             remote: Vec::new(),
             records: Vec::new(),
             barriers: Vec::new(),
+            directory,
+            regrouped: true,
             replies: Vec::new(),
             marks: Vec::new(),
         };
@@ -315,6 +323,11 @@ impl<P: Protocol> Machines<P> {
             self.route(false, message);
         }
         self.proxy.out.messages = messages;
+        let replica = self.replica.as_mut().and_then(|replica| replica.out.members.take());
+        let proxy = self.proxy.out.members.take();
+        if replica.is_some() || proxy.is_some() {
+            self.regrouped |= self.directory.learn(replica, proxy);
+        }
         self.replies.append(&mut self.proxy.out.replies);
         let at = self.proxy.at;
         self.marks.extend(self.proxy.out.marks.drain(..).map(|mark| (mark, at)));
@@ -363,7 +376,8 @@ mod tests {
 
     fn machines() -> Machines<Toy> {
         let node = NodeId::new(1).unwrap();
-        Machines::new(ProxyId::of(node), (), Some((node, (), Saved::nothing())), Random::new(1))
+        let directory = Directory::new(Some((node, "a:1".to_owned())), [(node, "a:1".to_owned())].into());
+        Machines::new(ProxyId::of(node), (), Some((node, (), Saved::nothing())), directory, Random::new(1))
     }
 
     fn ask(machines: &mut Machines<Toy>, id: u64, command: &'static str) {

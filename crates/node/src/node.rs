@@ -5,7 +5,6 @@
 //! threads costs more than all of that per message; the disk is the only thing waited for elsewhere.
 
 use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,11 +17,13 @@ use tracing::{error, info, warn};
 use crate::clients::Clients;
 use crate::clock;
 use crate::config::{NodeConfig, Place};
+use crate::directory::{self, Directory, Standing};
 use crate::error::{Exit, NodeError};
 use crate::frontend::Frontend;
 use crate::frontend::NodeView;
 use crate::journal::Journal;
 use crate::limits::{LOCAL_ROUNDS, Limits, READ_AT_ONCE};
+use crate::listen::Listeners;
 use crate::machines::Machines;
 use crate::metrics::Metrics;
 use crate::monitor::{self, Monitor, Report};
@@ -43,58 +44,6 @@ const CLIENT: usize = 3 << 32;
 
 /// How often slow things are looked after: status changes, gauges.
 const HOUSEKEEPING: Duration = Duration::from_millis(250);
-
-/// The two sockets a node listens on.
-#[derive(Debug)]
-pub struct Listeners {
-    /// None for a process that runs a proxy alone.
-    peer: Option<TcpListener>,
-    resp: TcpListener,
-}
-
-impl Listeners {
-    /// Binds both addresses, `HOST:PORT` each; port 0 takes any free one.
-    pub fn bind(listen_peer: &str, listen_resp: &str) -> Result<Listeners, NodeError> {
-        Ok(Listeners { peer: Some(listen("peers", listen_peer)?), ..Listeners::bind_clients(listen_resp)? })
-    }
-
-    /// Binds the clients' address only.
-    pub fn bind_clients(listen_resp: &str) -> Result<Listeners, NodeError> {
-        Ok(Listeners { peer: None, resp: listen("clients", listen_resp)? })
-    }
-
-    /// Where peers connect, if they do.
-    pub fn peer_address(&self) -> io::Result<Option<SocketAddr>> {
-        self.peer.as_ref().map(TcpListener::local_addr).transpose()
-    }
-
-    /// Where clients connect.
-    pub fn resp_address(&self) -> io::Result<SocketAddr> {
-        self.resp.local_addr()
-    }
-}
-
-/// Binds an address, `HOST:PORT`; port 0 takes any free one. `what` is who will connect, for errors.
-pub fn listen(what: &'static str, address: &str) -> Result<TcpListener, NodeError> {
-    let failed = |source| NodeError::Listen { what, address: address.to_owned(), source };
-    let mut found = address.to_socket_addrs().map_err(|source| NodeError::Resolve {
-        what,
-        address: address.to_owned(),
-        source,
-    })?;
-    let found = found.next().ok_or_else(|| failed(ErrorKind::AddrNotAvailable.into()))?;
-    let bind = || {
-        let domain = socket2::Domain::for_address(found);
-        let socket = socket2::Socket::new(domain, socket2::Type::STREAM, Some(socket2::Protocol::TCP))?;
-        // A restarted node takes its port back although old connections linger.
-        socket.set_reuse_address(true)?;
-        socket.bind(&found.into())?;
-        socket.listen(1024)?;
-        socket.set_nonblocking(true)?;
-        Ok(TcpListener::from(socket))
-    };
-    bind().map_err(failed)
-}
 
 /// Asks a node to stop, from any thread.
 #[derive(Clone, Debug)]
@@ -184,6 +133,9 @@ struct Loop<P: Protocol, F: Frontend> {
     quiet: Quiet,
     housekeeping: Time,
     shown: Option<Status>,
+    standing: Option<Standing>,
+    /// The version of the group that was logged last.
+    grouped: u64,
     /// When draining ends.
     drain_until: Option<Time>,
 }
@@ -207,20 +159,25 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
         let addresses = listeners.peer_address().and_then(|peer| Ok((peer, listeners.resp_address()?)));
         let (peer_address, resp_address) = addresses.map_err(system("a socket's address"))?;
         let named: Vec<_> = members.iter().map(|(node, address)| format!("{node}={address}")).collect();
+        let own = |place: &Place<P>| {
+            let bound = peer_address.map_or_else(String::new, |address| address.to_string());
+            (place.node, members.get(&place.node).cloned().unwrap_or(bound))
+        };
+        let own = place.as_ref().map(own);
+        let address = own.as_ref().map_or_else(String::new, |(_, address)| address.clone());
+        let directory = Directory::new(own, members);
         let settings_in_force: Vec<_> =
             settings.effective().iter().map(|(key, value)| format!("{key}={value}")).collect();
         let mut facts = vec![
             ("protocol", P::NAME.to_owned()),
             ("version", env!("CARGO_PKG_VERSION").to_owned()),
             ("cluster_id", format!("{cluster:016x}")),
-            ("members", named.join(",")),
             ("resp_address", resp_address.to_string()),
             ("settings", settings_in_force.join(" ")),
             ("incarnation", format!("{incarnation:016x}")),
             ("process_id", std::process::id().to_string()),
         ];
         let (me, journal, mut machines);
-        let others = members.len() - usize::from(place.is_some());
         match place {
             Some(place) => {
                 let opened = Journal::open::<P>(
@@ -234,7 +191,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
                 let Place { node, data_dir, durability, replica, .. } = place;
                 let (recovered, restarted) = (opened.saved.records.len(), opened.saved.restarted);
                 let saved = Some((node, replica, opened.saved));
-                machines = Machines::new(ProxyId::of(node), proxy, saved, random.fork());
+                machines = Machines::new(ProxyId::of(node), proxy, saved, directory, random.fork());
                 journal = opened.journal;
                 me = ProcessId::Replica(node);
                 let peer_address = peer_address.map_or_else(String::new, |address| address.to_string());
@@ -264,7 +221,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
             None => {
                 // Those up to the highest node's are the nodes' own.
                 let id = ProxyId(incarnation | 1 << 63);
-                machines = Machines::new(id, proxy, None, random.fork());
+                machines = Machines::new(id, proxy, None, directory, random.fork());
                 journal = Journal::none(metrics.clone(), random.fork())?;
                 me = id.into();
                 info!(
@@ -285,8 +242,9 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
         let registry = || poll.registry().try_clone().map_err(system("an event queue"));
         let transport = Transport::new(transport::Start {
             me,
-            identity: Identity::new(cluster, me, incarnation, P::NAME, &settings),
-            members,
+            identity: Identity::new(cluster, (me, &address), incarnation, P::NAME, &settings),
+            members: machines.directory.peers(),
+            membership: P::CAPABILITIES.membership,
             limits: limits.clone(),
             metrics: metrics.clone(),
             registry: registry()?,
@@ -311,7 +269,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
             poll,
             stopper,
             limits,
-            constants: Constants { facts, started, others, metrics: metrics.clone(), slow },
+            constants: Constants { facts, started, metrics: metrics.clone(), slow },
             metrics,
             machines,
             transport,
@@ -323,6 +281,8 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
             quiet: Quiet::default(),
             housekeeping: Time::ZERO,
             shown: None,
+            standing: None,
+            grouped: 0,
             drain_until: None,
         })
     }
@@ -402,6 +362,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
         self.machines.fire();
         self.look_around(now);
         let at_rest = self.settle()?;
+        self.follow_group(now);
         self.transport.flush(now);
         self.clients.flush();
         if self.housekeeping <= now {
@@ -479,6 +440,34 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
         true
     }
 
+    /// Connects to who is in the group now, and says so.
+    fn follow_group(&mut self, now: Time) {
+        if !std::mem::take(&mut self.machines.regrouped) {
+            return;
+        }
+        let directory = &self.machines.directory;
+        self.transport.set_members(directory.peers(), now);
+        let (group, standing) = (directory.group(), directory.standing());
+        if std::mem::replace(&mut self.grouped, group.version) != group.version {
+            let members = directory::line(&group);
+            info!(version = group.version, members, "the group is {members}");
+        }
+        if self.standing.replace(standing) == Some(standing) {
+            return;
+        }
+        match standing {
+            Standing::Voter | Standing::Learner => info!("this node is a {} of the group", standing.word()),
+            Standing::Joining => {
+                info!("this node is not in the group yet: it waits for `quorate member add`");
+            }
+            Standing::Left => warn!(
+                "this node is no member of the group any more: it holds nothing that counts, its clients are served by \
+                 the members, and it can be stopped"
+            ),
+            Standing::Client => {}
+        }
+    }
+
     /// Answers those who watch.
     fn look_around(&mut self, now: Time) {
         if self.drain_until.is_some() {
@@ -493,7 +482,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
     /// Why a read was not served, as far as this node can tell.
     fn trouble(&self) -> String {
         let status = self.machines.status();
-        let (up, others) = (self.metrics.peers_up.get(), self.constants.others);
+        let (up, others) = (self.metrics.peers_up.get(), self.machines.directory.others());
         let reached = format!("{up} of the {others} other members can be reached");
         if !self.takes_input() {
             return "the disk is slower than what comes in".to_owned();

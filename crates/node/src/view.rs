@@ -3,9 +3,10 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
-use quorate_core::{Protocol, Status};
+use quorate_core::{Members, Protocol, Status};
 
 use crate::clock;
+use crate::directory;
 use crate::frontend::NodeView;
 use crate::machines::Machines;
 use crate::metrics::Metrics;
@@ -15,8 +16,6 @@ use crate::slow::{Slow, SlowRequest};
 #[derive(Debug)]
 pub(crate) struct Constants {
     pub(crate) facts: Vec<(&'static str, String)>,
-    /// How many members there are apart from this one.
-    pub(crate) others: usize,
     pub(crate) started: quorate_core::Time,
     pub(crate) metrics: Rc<Metrics>,
     pub(crate) slow: Rc<Slow>,
@@ -47,10 +46,23 @@ impl<P: Protocol> NodeView for View<'_, P> {
 
     fn facts(&self) -> Vec<(&'static str, String)> {
         let mut facts = self.constants.facts.clone();
+        let directory = &self.machines.directory;
+        let group = directory.group();
+        facts.push(("members", directory::line(&group)));
+        facts.push(("members_version", group.version.to_string()));
+        facts.push(("membership", directory.standing().word().to_owned()));
         let uptime = clock::now().since(self.constants.started).as_secs();
         facts.push(("uptime_seconds", uptime.to_string()));
         facts.extend(self.constants.metrics.facts());
         facts
+    }
+
+    fn group(&self) -> Members {
+        self.machines.directory.group()
+    }
+
+    fn can_regroup(&self) -> bool {
+        P::CAPABILITIES.membership
     }
 
     fn slow_requests(&self, count: usize) -> Vec<SlowRequest> {

@@ -69,8 +69,19 @@ kinds! {
     WallJumps = "wall-jumps",
     /// A node is told to hand over, and stops a little later.
     Drains = "drains",
+    /// An operator changes who is in the group. Where the protocol lets it.
+    MemberChanges = "member-changes",
+    /// An operator asks another to lead. Where the protocol lets it.
+    Transfers = "transfers",
     /// Clocks that break every promise. Only on demand: leases cannot survive it.
     ClocksBeyondBound = "clocks-beyond-bound",
+}
+
+impl Kind {
+    /// Whether it needs a protocol whose members can change.
+    pub fn needs_membership(self) -> bool {
+        matches!(self, Kind::MemberChanges | Kind::Transfers)
+    }
 }
 
 /// How often each kind really happened.
@@ -244,6 +255,8 @@ pub enum Action {
     FullDisk,
     /// Tells it to hand over, stops it after this long, and starts it again after the fault's length.
     Drain(Nanos),
+    /// The operator asks for something there, drawn from this seed.
+    Manage(u64),
 }
 
 /// Which links a partition cuts.
@@ -276,9 +289,22 @@ pub struct Plan {
     pub schedule: Vec<Strike>,
 }
 
+/// What faults can strike.
+#[derive(Clone, Copy, Debug)]
+pub struct Scope {
+    /// The first so many hosts are nodes.
+    pub nodes: usize,
+    /// All processes.
+    pub hosts: usize,
+    /// Whether the group's members can change.
+    pub membership: bool,
+    /// When the fault phase ends.
+    pub end: Nanos,
+}
+
 impl Plan {
-    /// Draws for a cluster whose first `nodes` of `hosts` hosts are nodes, and a fault phase until `end`.
-    pub fn draw(faults: Faults, nodes: usize, hosts: usize, end: Nanos, seed: u64) -> Plan {
+    /// Draws for a cluster.
+    pub fn draw(faults: Faults, scope: Scope, seed: u64) -> Plan {
         let mut root = Random::new(seed);
         let mut plan =
             Plan { kinds: KindSet::default(), noise: Noise::default(), stall: 0.0, schedule: Vec::new() };
@@ -290,8 +316,9 @@ impl Plan {
                 Faults::Swarm => drawn && kind != Kind::ClocksBeyondBound,
                 Faults::Only(kinds) => kinds.contains(kind),
             };
-            if on {
+            if on && (scope.membership || !kind.needs_membership()) {
                 plan.kinds = plan.kinds.with(kind);
+                let Scope { nodes, hosts, end, .. } = scope;
                 plan.add(kind, Draw { random, nodes: nodes as u64, hosts: hosts as u64, end });
             }
         }
@@ -317,7 +344,9 @@ impl Plan {
             | Kind::Pauses
             | Kind::SlowDisks
             | Kind::FullDisks
-            | Kind::Drains => {
+            | Kind::Drains
+            | Kind::MemberChanges
+            | Kind::Transfers => {
                 let shortest = if kind == Kind::ClusterCrashes { SECOND } else { SECOND / 5 };
                 let interval = shortest << draw.random.range(0..4);
                 let mut at = draw.random.range(0..interval);
@@ -395,6 +424,7 @@ impl Draw {
             Kind::SlowDisks => Action::SlowDisk(*self.random.pick(&[10, 100, 1000])),
             Kind::FullDisks => Action::FullDisk,
             Kind::Drains => Action::Drain(self.random.range(0..SECOND)),
+            Kind::MemberChanges | Kind::Transfers => Action::Manage(self.random.u64()),
             Kind::Loss
             | Kind::Duplication
             | Kind::Reordering
@@ -411,11 +441,15 @@ impl Draw {
 mod tests {
     use super::*;
 
+    fn scope(end: Nanos) -> Scope {
+        Scope { nodes: 3, hosts: 5, membership: true, end }
+    }
+
     #[test]
     fn every_kind_is_drawn_by_some_seeds_and_left_out_by_others() {
         let mut drawn = Counts::default();
         for seed in 0..1000 {
-            Plan::draw(Faults::Swarm, 3, 5, SECOND, seed).kinds.iter().for_each(|kind| drawn.add(kind));
+            Plan::draw(Faults::Swarm, scope(SECOND), seed).kinds.iter().for_each(|kind| drawn.add(kind));
         }
         for &kind in Kind::ALL {
             let times = drawn.of(kind);
@@ -427,12 +461,21 @@ mod tests {
     }
 
     #[test]
+    fn only_groups_that_can_change_are_changed() {
+        let all: KindSet = Kind::ALL.iter().copied().collect();
+        let fixed = Scope { membership: false, ..scope(SECOND) };
+        let plan = Plan::draw(Faults::Only(all), fixed, 1);
+        assert!(!plan.kinds.iter().any(Kind::needs_membership));
+        assert!(!plan.schedule.iter().any(|strike| strike.kind.needs_membership()));
+    }
+
+    #[test]
     fn leaving_one_kind_out_leaves_the_others_as_they_were() {
         for seed in 0..100 {
-            let all = Plan::draw(Faults::Swarm, 3, 5, 10 * SECOND, seed);
-            let same = Plan::draw(Faults::Only(all.kinds), 3, 5, 10 * SECOND, seed);
+            let all = Plan::draw(Faults::Swarm, scope(10 * SECOND), seed);
+            let same = Plan::draw(Faults::Only(all.kinds), scope(10 * SECOND), seed);
             assert_eq!((&same.schedule, same.kinds), (&all.schedule, all.kinds));
-            let fewer = Plan::draw(Faults::Only(all.kinds.without(Kind::Crashes)), 3, 5, 10 * SECOND, seed);
+            let fewer = Plan::draw(Faults::Only(all.kinds.without(Kind::Crashes)), scope(10 * SECOND), seed);
             let mut rest = all.schedule.clone();
             rest.retain(|strike| strike.kind != Kind::Crashes);
             assert_eq!(fewer.schedule, rest);

@@ -6,9 +6,10 @@ use std::fmt;
 
 use quorate_core::{
     Configs, Context, Instant, Machine, NodeId, Outbox, Outgoing, ProcessId, Protocol, Proxy, ProxyId,
-    Random, Replica, Request, RequestId, Saved, Timers,
+    Random, Replica, Request, RequestId, Saved, Time, Timers,
 };
 
+use crate::checkers::Clocks;
 use crate::clock::Clock;
 use crate::disk::Disk;
 use crate::faults::Moment;
@@ -307,6 +308,20 @@ impl<P: Protocol> Host<P> {
     /// The replica, while it lives.
     pub fn replica(&self) -> Option<&P::Replica> {
         Some(&self.life.as_ref()?.replica.as_ref()?.machine)
+    }
+}
+
+/// The clocks of the hosts, of which the first are the nodes.
+pub(crate) struct HostClocks<'a, P: Protocol>(pub &'a [Host<P>]);
+
+impl<P: Protocol> Clocks for HostClocks<'_, P> {
+    fn true_time(&self, node: NodeId, local: Time) -> u64 {
+        let host = &self.0[usize::from(node.get()) - 1];
+        host.clock.true_time(host.incarnation, local)
+    }
+
+    fn when_past(&self, node: NodeId, latest: u64) -> u64 {
+        self.0[usize::from(node.get()) - 1].clock.when_past(latest)
     }
 }
 

@@ -74,7 +74,7 @@ pub enum OptionsError {
 }
 
 /// The largest group that is simulated: host masks are one word, proxies alone included.
-const MAX_HOSTS: usize = 48;
+pub(crate) const MAX_HOSTS: usize = 48;
 
 impl Options {
     /// Refuses what a protocol cannot do.

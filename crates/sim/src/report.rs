@@ -188,7 +188,7 @@ impl fmt::Display for Summary {
         row("faults", String::new())?;
         for &kind in Kind::ALL {
             let times = self.faults.of(kind);
-            if times > 0 || kind != Kind::ClocksBeyondBound {
+            if times > 0 || !(kind == Kind::ClocksBeyondBound || kind.needs_membership()) {
                 row(&format!("  {}", kind.name()), times.to_string())?;
             }
         }

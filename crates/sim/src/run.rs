@@ -6,13 +6,13 @@ use quorate_core::{Configs, Group, NodeId, NodeSet, Protocol, Random, Replica, S
 
 use crate::checkers::{Checker, Panel, Violation, linearizability};
 use crate::clock::{Clock, Quality};
-use crate::cluster::{Cluster, Event, Knobs};
+use crate::cluster::{Cluster, Event, Knobs, Operator};
 use crate::disk::{Disk, Speed};
-use crate::faults::{Counts, Kind, Plan};
+use crate::faults::{Counts, Kind, Plan, Scope};
 use crate::history::History;
 use crate::host::Host;
 use crate::network::{Latency, Network};
-use crate::options::{Options, OptionsError};
+use crate::options::{MAX_HOSTS, Options, OptionsError};
 use crate::panics;
 use crate::queue::{MILLISECOND, Nanos, Queue, SECOND};
 use crate::trace::Trace;
@@ -70,9 +70,9 @@ pub fn run<P: Protocol>(options: &Options, seed: u64, trace: Trace) -> Result<Ru
     options.check(P::NAME, P::CAPABILITIES)?;
     let mut root = Random::new(seed);
     let far = root.chance(0.15);
-    let (configs, drift, settings) = configure::<P>(options, far, root.fork())?;
-    let end = options.end();
-    let mut cluster = build::<P>(options, root, far, trace, configs, drift);
+    let setup = configure::<P>(options, far, root.fork())?;
+    let (end, settings) = (options.end(), setup.words.clone());
+    let mut cluster = build::<P>(options, root, far, trace, setup);
     cluster.introduce(seed, &settings);
     if let Err(panic) = panics::catch(|| drive(&mut cluster, end)) {
         cluster.fail("assertion", panic);
@@ -112,6 +112,11 @@ const CORNERS: &[(f64, &[&str])] = &[
     (0.2, &["pipeline=1"]),
     (0.2, &["pipeline=4"]),
     (0.15, &["reads=log"]),
+    (0.15, &["lease_duration=1s"]),
+    (0.2, &["reads.at=nearest"]),
+    (0.2, &["leaseguard.extend=demand"]),
+    (0.1, &["leaseguard.deferred_commit=false"]),
+    (0.1, &["leaseguard.inherited_reads=false"]),
 ];
 
 /// Short waits, for more elections in a run. Not where messages take longer than that.
@@ -120,59 +125,82 @@ const QUICK: &[&str] = &[
     "election.timeout=50ms",
     "lease.guard=60ms",
     "lease.duration=100ms",
+    "lease_duration=100ms",
     "lease.drift=4ms",
     "proxy.patience=40ms",
 ];
 
-/// The machines' configurations, and the drift that they promise to survive. Each seed draws settings of its own,
-/// except for those that are given.
+/// What the machines are told.
+struct Setup<P: Protocol> {
+    /// Members of the group as it is set up, and proxies.
+    configs: Configs<P>,
+    /// Those that may join it.
+    joining: Configs<P>,
+    /// The bound on clock rates that they promise to survive.
+    drift: f64,
+    /// Their settings, as `key=value`.
+    words: Vec<String>,
+}
+
+/// Each seed draws settings of its own, except for those that are given.
 fn configure<P: Protocol>(
     options: &Options,
     far: bool,
     mut random: Random,
-) -> Result<(Configs<P>, f64, Vec<String>), SettingsError> {
+) -> Result<Setup<P>, SettingsError> {
     let group = Group::of(members(options.nodes));
     let mut given = Settings::parse(&options.settings)?;
-    P::configure(&group, &mut given)?;
+    let configs = P::configure(&group, &mut given)?;
     given.finish()?;
-    let mut words = Vec::new();
+    let mut words = options.settings.clone();
+    let mut setup = (configs, given.clone());
     let quick = (if far { 0.0 } else { 0.5 }, QUICK);
     for (chance, corner) in CORNERS.iter().chain([&quick]) {
-        let drawn = random.chance(*chance);
+        if !random.chance(*chance) {
+            continue;
+        }
         let known = |word: &&str| given.effective().contains_key(word.split('=').next().unwrap_or_default());
-        if drawn {
-            words.extend(corner.iter().filter(|word| known(word)).map(ToString::to_string));
+        let drawn = corner.iter().filter(|word| known(word)).map(ToString::to_string);
+        // Of two values the later is taken: what is given wins.
+        let more: Vec<_> = drawn.chain(words.iter().cloned()).collect();
+        let mut settings = Settings::parse(&more)?;
+        // Unless what was drawn does not go together with the rest.
+        if let Ok(configs) = P::configure(&group, &mut settings) {
+            (words, setup) = (more, (configs, settings));
         }
     }
-    // Of two values the later is taken: what is given wins.
-    words.extend(options.settings.iter().cloned());
-    let mut settings = Settings::parse(&words)?;
-    let (configs, settings, words) = match P::configure(&group, &mut settings) {
-        Ok(configs) => (configs, settings, words),
-        // What was drawn does not go together with what is given.
-        Err(_) => {
-            let mut settings = Settings::parse(&options.settings)?;
-            (P::configure(&group, &mut settings)?, settings, options.settings.clone())
-        }
-    };
-    Ok((configs, declared_drift(&settings), words))
+    let (configs, settings) = setup;
+    let joining = Group { joining: true, ..group };
+    let joining = P::configure(&joining, &mut Settings::parse(&words)?)?;
+    Ok(Setup { configs, joining, drift: declared_drift(&settings), words })
 }
 
-/// The bound ρ on clock rates for which the lease settings in force suffice: with rates within 1±ρ, the margin Δ must
-/// be at least ρ·lease, and 3Δ at least 2ρ·(guard + lease).
+/// How many nodes are there that are not in the group as it is set up.
+fn spares<P: Protocol>(options: &Options, random: &mut Random) -> usize {
+    let most = MAX_HOSTS.saturating_sub(options.nodes + options.proxies);
+    if P::CAPABILITIES.membership { (*random.pick(&[0, 1, 1, 2, 2, 2])).min(most) } else { 0 }
+}
+
+/// The bound ρ on clock rates for which the lease settings in force suffice, with rates within 1±ρ. Promises: the margin
+/// Δ must be at least ρ·lease, and 3Δ at least 2ρ·(guard + lease). A lease that lies in the log: Δ on both sides, so Δ
+/// at least ρ·lease. A lease that lies in election timeouts: Δ on one side, so Δ at least 2ρ·lease.
 fn declared_drift(settings: &Settings) -> f64 {
     let take = |name: &str| {
         let text = settings.effective().get(name)?;
         let mut one = Settings::parse([format!("value={text}")]).ok()?;
         Some(one.duration("value", "0ms").ok()?.as_secs_f64())
     };
-    match (take("lease.drift"), take("lease.guard"), take("lease.duration")) {
+    let ongaro = settings.effective().get("reads").is_some_and(|reads| reads == "ongaro-lease");
+    let most = match (take("lease.drift"), take("lease.guard"), take("lease.duration")) {
         (Some(margin), Some(guard), Some(lease)) if guard + lease > 0.0 => {
-            // A little less, for what is rounded.
-            0.99 * (margin / lease).min(1.5 * margin / (guard + lease))
+            (margin / lease).min(1.5 * margin / (guard + lease))
         }
-        _ => DEFAULT_DRIFT,
-    }
+        (Some(margin), ..) if ongaro => margin / take("election.timeout").unwrap_or(1.0) / 2.0,
+        (Some(margin), ..) if margin > 0.0 => margin / take("lease_duration").unwrap_or(1.0),
+        _ => return DEFAULT_DRIFT,
+    };
+    // A little less, for what is rounded.
+    0.99 * most
 }
 
 fn build<P: Protocol>(
@@ -180,12 +208,14 @@ fn build<P: Protocol>(
     mut root: Random,
     far: bool,
     trace: Trace,
-    configs: Configs<P>,
-    drift: f64,
+    setup: Setup<P>,
 ) -> Cluster<P> {
-    let (nodes, hosts) = (options.nodes, options.nodes + options.proxies);
+    let Setup { configs, joining, drift, .. } = setup;
+    let nodes = options.nodes + spares::<P>(options, &mut root);
+    let hosts = nodes + options.proxies;
     let duration = options.duration.as_nanos() as Nanos;
-    let plan = Plan::draw(options.faults, nodes, hosts, duration, root.u64());
+    let scope = Scope { nodes, hosts, membership: P::CAPABILITIES.membership, end: duration };
+    let plan = Plan::draw(options.faults, scope, root.u64());
     let mut knobs = root.fork();
     let mut workload = root.fork();
     let mut counts = Counts::default();
@@ -217,11 +247,15 @@ fn build<P: Protocol>(
         now: 0,
         queue: Queue::default(),
         nodes,
+        members: members(options.nodes),
         configs,
+        joining,
+        operator: Operator::new(members(options.nodes), members(nodes)),
+        logs: Default::default(),
         network,
         knobs: Knobs::draw(&mut knobs),
         counts,
-        panel: Panel::standard(),
+        panel: if quality.beyond_bound { Panel::without_clocks() } else { Panel::standard() },
         work: Workload::new(options.clients, hosts.len(), duration, &mut workload),
         trace,
         random: root.fork(),
@@ -287,7 +321,8 @@ fn drive<P: Protocol>(cluster: &mut Cluster<P>, end: Nanos) {
     }
     if cluster.violation.is_none() {
         let applied = |host: &Host<P>| Some((host.node?, host.replica()?.fingerprint().0));
-        let applied: Vec<_> = cluster.hosts.iter().filter_map(applied).collect();
+        let owing = cluster.owing();
+        let applied: Vec<_> = owing.iter().filter_map(|host| applied(&cluster.hosts[*host])).collect();
         if let Err(violation) = cluster.panel.finish(cluster.now, &applied) {
             cluster.fail(violation.checker, violation.what);
         }
@@ -322,7 +357,8 @@ fn poll<P: Protocol>(cluster: &mut Cluster<P>, stage: Stage, end: Nanos) -> Stag
         Stage::Reading if cluster.work.is_done() => Stage::Converging,
         Stage::Healing | Stage::Reading => stage,
         Stage::Converging => {
-            let states: Vec<_> = (0..cluster.nodes).map(|host| cluster.compare_states(host)).collect();
+            let owing = cluster.owing();
+            let states: Vec<_> = owing.iter().map(|host| cluster.compare_states(*host)).collect();
             match states[0].is_some() && states.iter().all(|state| *state == states[0]) {
                 true => Stage::Done,
                 false => Stage::Converging,

@@ -36,7 +36,8 @@ fn every_kind_of_fault_happens() {
     let summary = sim::<MultiPaxos>(&options, &mut |_| {}).unwrap();
     for &kind in Kind::ALL {
         let times = summary.faults.of(kind);
-        assert_eq!(times > 10, kind != Kind::ClocksBeyondBound, "{} happened {times} times", kind.name());
+        let expected = kind != Kind::ClocksBeyondBound && !kind.needs_membership();
+        assert_eq!(times > 10, expected, "{} happened {times} times", kind.name());
     }
     assert!(summary.checkpoints > 1000, "{}", summary.checkpoints);
     assert!(summary.operations > 10_000, "{}", summary.operations);

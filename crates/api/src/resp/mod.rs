@@ -99,6 +99,8 @@ pub struct Limits {
     pub early_replies: usize,
     /// How long a command may wait for a majority.
     pub timeout: Duration,
+    /// How long an operator's request may take: a new member has to catch up first.
+    pub manage_timeout: Duration,
     /// Where the reads of a new connection are served.
     pub read_mode: ReadMode,
 }
@@ -113,6 +115,7 @@ impl Default for Limits {
             replies: 1 << 20,
             early_replies: 128 << 20,
             timeout: Duration::from_secs(5),
+            manage_timeout: Duration::from_secs(60),
             read_mode: ReadMode::default(),
         }
     }

@@ -276,7 +276,10 @@ impl Session {
             let mut around = Surroundings {
                 cursors: &mut shared.cursors,
                 clock: shared.clock,
-                timeout: shared.limits.timeout,
+                timeout: match ask.access {
+                    Access::Read | Access::Write => shared.limits.timeout,
+                    Access::Manage => shared.limits.manage_timeout,
+                },
             };
             ask.shape.outcome(outcome, ask.access, &mut writer, &mut around);
             desk.output.extend_from_slice(&ask.after);
@@ -339,6 +342,12 @@ impl Session {
         match step {
             Ok(Step::Ask(command, shape)) => {
                 self.ask(spec.name, (&command, shape, resp3), args.size(), shared, desk);
+            }
+            Ok(Step::Manage(manage)) => {
+                let ticket = self.replies.push(spec.name, Shape::Managed, Access::Manage, resp3);
+                let (stream, command) = (self.state.connection, manage.to_bytes());
+                let deadline = desk.now + shared.limits.manage_timeout;
+                desk.ask(ticket, Request { stream, command, access: Access::Manage, deadline });
             }
             Ok(Step::Close) => self.closing = true,
             Ok(Step::Answered) | Err(_) => {}

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use quorate_core::{Access, Failure, Outcome, Wire};
+use quorate_core::{Access, Failure, Managed, Outcome, Wire};
 use quorate_store::{Command, CommandError, Expires, Key, Kind, Reply, glob};
 
 use super::commands::Fault;
@@ -41,6 +41,8 @@ pub(super) enum Shape {
     Refused(Cow<'static, [u8]>),
     /// OK; the versions are for the session to keep, if it still has this watch.
     Watch { keys: Vec<Key>, watch: u64 },
+    /// How an operator's request went.
+    Managed,
     /// The replies of a transaction.
     Exec(Vec<Part>),
 }
@@ -73,6 +75,11 @@ impl Shape {
         around: &mut Surroundings<'_>,
     ) {
         match outcome {
+            Outcome::Done(bytes) if access == Access::Manage => match Managed::from_bytes(bytes) {
+                Ok(Managed::Done) => writer.ok(),
+                Ok(Managed::Refused(why)) => writer.error([b"ERR ", &why[..]].concat()),
+                Err(error) => writer.error(format!("ERR the cluster's reply cannot be read: {error}")),
+            },
             Outcome::Done(bytes) => match Reply::from_bytes(bytes) {
                 Ok(reply) => self.reply(reply, writer, around),
                 Err(error) => writer.error(format!("ERR the cluster's reply cannot be read: {error}")),
@@ -82,7 +89,8 @@ impl Shape {
             }
             Outcome::Failed(Failure::TimedOut) => {
                 let unknown = match access {
-                    Access::Read | Access::Manage => "",
+                    Access::Read => "",
+                    Access::Manage => "; what was asked may be done yet: ask again, it is done once",
                     Access::Write => {
                         "; the outcome is unknown: the write may take effect now, later or never"
                     }

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use quorate_api::resp::{Limits, Resp, Session};
-use quorate_core::{Access, Failure, NodeId, Outcome, PeerStatus, Request, Status, Time, Wall, Wire};
+use quorate_core::{
+    Access, Failure, Member, Members, NodeId, Outcome, PeerStatus, Request, Status, Time, Wall, Wire,
+};
 use quorate_node::frontend::{Described, Desk, Frontend, NodeView, SlowRequest, Ticket};
 use quorate_store::{Command, Store};
 
@@ -60,7 +62,17 @@ impl NodeView for View {
         }
     }
     fn facts(&self) -> Vec<(&'static str, String)> {
-        vec![("protocol", "none".to_owned())]
+        let facts = [("protocol", "none"), ("node_id", "1"), ("membership", "voter")];
+        facts.map(|(name, value)| (name, value.to_owned())).into()
+    }
+    fn group(&self) -> Members {
+        let member = |node, voter| {
+            (NodeId::new(node).unwrap(), Member { address: format!("10.0.0.{node}:7201"), voter })
+        };
+        Members { version: 5, nodes: [member(1, true), member(2, false)].into() }
+    }
+    fn can_regroup(&self) -> bool {
+        true
     }
     fn slow_requests(&self, count: usize) -> Vec<SlowRequest> {
         let slow = |number, command, client: &str, slot| SlowRequest {

@@ -2,6 +2,7 @@
 
 mod fuzz;
 mod harness;
+mod members;
 mod order;
 mod replies;
 mod slowlog;

@@ -10,19 +10,24 @@
 //! dialer of another version can read why it was refused.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use bytes::{Buf, Bytes, BytesMut};
 use quorate_core::{NodeId, ProcessId, Settings, Wire, wire_enum, wire_struct};
 
+use crate::config::check_address;
+
 /// The first bytes of every connection between processes.
 pub const MAGIC: [u8; 4] = *b"QRTE";
 /// Of the handshake and the frames.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// Nothing longer is read before the handshake is done.
 pub const LIMIT: usize = 64 << 10;
 /// What is wrong with a connection that does not begin with [`MAGIC`].
 pub const NOT_OURS: &str = "what it says is not Quorate's peer protocol";
 const HEADER: usize = 14;
+/// A host's name has no more than 253 characters.
+const LONGEST_ADDRESS: usize = 260;
 
 /// How a process presents itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,8 +46,10 @@ pub struct Hello {
     pub settings_digest: u64,
     /// The settings in force, to say what differs.
     pub settings: BTreeMap<Bytes, Bytes>,
+    /// Where it can be reached, as `host:port`; empty if it cannot. An unspecified host is the one it speaks from.
+    pub address: Bytes,
 }
-wire_struct!(Hello { cluster, me, expected, incarnation, protocol, settings_digest, settings });
+wire_struct!(Hello { cluster, me, expected, incarnation, protocol, settings_digest, settings, address });
 
 /// What an acceptor says to a [`Hello`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,10 +68,10 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Of a node, or of a standalone proxy.
+    /// Of a node at this address, or of a standalone proxy, which has none.
     pub fn new(
         cluster: u64,
-        me: ProcessId,
+        (me, address): (ProcessId, &str),
         incarnation: u64,
         protocol: &str,
         settings: &Settings,
@@ -80,6 +87,7 @@ impl Identity {
                 protocol: bytes(protocol),
                 settings_digest: settings.digest(),
                 settings: effective.collect(),
+                address: bytes(address),
             },
         }
     }
@@ -181,6 +189,20 @@ pub fn take<T: Wire>(input: &mut BytesMut) -> Result<Option<T>, String> {
     T::from_bytes(body).map(Some).map_err(|error| format!("its handshake cannot be read: {error}"))
 }
 
+impl Hello {
+    /// Where it can be reached, seen by whom it has connected to from an address; `None` if it does not say, or nothing
+    /// that makes sense.
+    pub fn reachable(&self, from: SocketAddr) -> Option<String> {
+        let address =
+            std::str::from_utf8(&self.address).ok().filter(|address| address.len() <= LONGEST_ADDRESS)?;
+        check_address(address).ok()?;
+        match address.parse::<SocketAddr>() {
+            Ok(own) if own.ip().is_unspecified() => Some(SocketAddr::new(from.ip(), own.port()).to_string()),
+            _ => Some(address.to_owned()),
+        }
+    }
+}
+
 /// Text from outside, for a log line: short and printable.
 pub fn text(bytes: &[u8]) -> String {
     let lossy = String::from_utf8_lossy(&bytes[..bytes.len().min(500)]);
@@ -237,7 +259,27 @@ mod tests {
     fn identity(cluster: u64, me: ProcessId, protocol: &str, set: &str) -> Identity {
         let mut settings = Settings::parse([set]).unwrap();
         settings.duration("lease", "2s").unwrap();
-        Identity::new(cluster, me, 7, protocol, &settings)
+        Identity::new(cluster, (me, "a:1"), 7, protocol, &settings)
+    }
+
+    #[test]
+    fn a_process_is_reachable_where_it_says_if_that_makes_sense() {
+        let from = "10.0.0.9:5555".parse().unwrap();
+        for (address, expected) in [
+            ("db4:7201", Some("db4:7201")),
+            ("10.0.0.4:7201", Some("10.0.0.4:7201")),
+            ("0.0.0.0:7201", Some("10.0.0.9:7201")),
+            ("[::]:7201", Some("10.0.0.9:7201")),
+            ("", None),
+            ("db4", None),
+            (&*format!("{}:1", "x".repeat(300)), None),
+        ] {
+            let hello = Hello {
+                address: Bytes::copy_from_slice(address.as_bytes()),
+                ..identity(1, node(2), "multipaxos", "lease=2s").hello(node(1))
+            };
+            assert_eq!(hello.reachable(from).as_deref(), expected, "{address}");
+        }
     }
 
     #[test]

@@ -146,8 +146,20 @@ impl Link {
         &self.address
     }
 
+    /// The member has moved, perhaps: the next attempt goes there.
+    pub(super) fn move_to(&mut self, address: &str, now: Time) {
+        if self.address != address {
+            address.clone_into(&mut self.address);
+            self.hurry(now);
+        }
+    }
+
     /// Connects to one of the addresses, another one after each failure.
     pub(super) fn dial(&mut self, found: io::Result<Vec<SocketAddr>>, around: &mut Around<'_>) {
+        if !matches!(self.state, State::Resolving) {
+            // It was looked up for an earlier link to that node.
+            return;
+        }
         let addresses = match found {
             Ok(addresses) if !addresses.is_empty() => addresses,
             Ok(_) => return self.fail("its name has no address", around),

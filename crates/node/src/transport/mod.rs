@@ -4,6 +4,11 @@
 //! each direction, so neither has to decide whose survives. Standalone proxies dial too, and are answered on their
 //! own connection.
 //!
+//! Where the group can change, whoever belongs to the cluster is let in, member or not, and a **guest** (a node that is
+//! no member here) is dialed back at the address that it gives for as long as it is connected. A member that has missed
+//! a change must hear the leader that it does not know, a node that joins knows the others only from their connections,
+//! and one that was removed goes on to serve its clients through the others. Whose votes count, the protocol knows.
+//!
 //! | file | what |
 //! |---|---|
 //! | [`frame`] | a message on the wire |
@@ -60,7 +65,11 @@ pub(crate) struct Transport {
     random: Random,
     quiet: Quiet,
     resolver: Resolver,
+    /// To members and guests.
     links: BTreeMap<NodeId, Link>,
+    members: BTreeMap<NodeId, String>,
+    /// Whether those change.
+    membership: bool,
     /// None in a process that runs a proxy alone.
     listener: Option<TcpListener>,
     /// When to accept; none while nobody is waiting.
@@ -90,7 +99,10 @@ pub(crate) struct Tokens {
 pub(crate) struct Start {
     pub(crate) me: ProcessId,
     pub(crate) identity: Identity,
+    /// The others.
     pub(crate) members: BTreeMap<NodeId, String>,
+    /// Whether those change.
+    pub(crate) membership: bool,
     pub(crate) limits: Limits,
     pub(crate) metrics: Rc<Metrics>,
     pub(crate) registry: Registry,
@@ -103,17 +115,13 @@ pub(crate) struct Start {
 impl Transport {
     /// Registers the listener; dialing begins at the first [`tick`](Self::tick).
     pub(crate) fn new(start: Start) -> std::io::Result<Transport> {
-        let Start { me, identity, members, limits, metrics, registry, tokens, random, waker, mut listener } =
-            start;
+        let Start { me, identity, members, membership, limits, metrics, registry, tokens, .. } = start;
+        let Start { random, waker, mut listener, .. } = start;
         if let Some(listener) = &mut listener {
             registry.register(listener, tokens.listener, Interest::READABLE)?;
         }
-        let links =
-            members.into_iter().filter(|&(node, _)| ProcessId::Replica(node) != me).map(|(node, address)| {
-                (node, Link::new(node, address, Token(tokens.links + usize::from(node.get()))))
-            });
         metrics.peer_output_limit.set(limits.peer_output as u64);
-        Ok(Transport {
+        let mut transport = Transport {
             me,
             identity,
             limits,
@@ -123,7 +131,9 @@ impl Transport {
             random,
             quiet: Quiet::default(),
             resolver: Resolver::new(waker),
-            links: links.collect(),
+            links: BTreeMap::new(),
+            members: BTreeMap::new(),
+            membership,
             listener,
             accept_at: None,
             inbound: Slab::new(),
@@ -133,7 +143,39 @@ impl Transport {
             to_read: Vec::new(),
             to_write: Vec::new(),
             made: Vec::new(),
-        })
+        };
+        transport.set_members(members, Time::ZERO);
+        Ok(transport)
+    }
+
+    /// From now on these are the others: dials those who are new, and lets go of those who have left and are gone.
+    pub(crate) fn set_members(&mut self, members: BTreeMap<NodeId, String>, now: Time) {
+        self.members = members;
+        let strays: Vec<_> = self.links.keys().copied().filter(|node| !self.is_wanted(*node)).collect();
+        for node in strays {
+            self.let_go(node, now);
+        }
+        for (&node, address) in &self.members {
+            let token = Token(self.tokens.links + usize::from(node.get()));
+            let link = self.links.entry(node).or_insert_with(|| Link::new(node, address.clone(), token));
+            link.move_to(address, now);
+        }
+    }
+
+    /// Whether there is to be a link to this node: it is a member, or a guest that is here.
+    fn is_wanted(&self, node: NodeId) -> bool {
+        self.members.contains_key(&node)
+            || !self.identity.is_standalone() && self.known.contains_key(&node.into())
+    }
+
+    /// Ends the link to a node that is no member any more.
+    fn let_go(&mut self, node: NodeId, now: Time) {
+        self.links.remove(&node);
+        // A standalone proxy uses it in both directions.
+        if let Some(&index) = self.known.get(&node.into()) {
+            self.over(index, Some("it is no member any more".to_owned()), now);
+        }
+        info!(peer = %node, "node {node} is no member any more: no connection to it is kept");
     }
 
     /// Somebody waits to be accepted.
@@ -290,7 +332,8 @@ impl Transport {
                 );
             }
         }
-        self.metrics.peers_up.set(self.links.values().filter(|link| link.is_up()).count() as u64);
+        let up = |link: &&Link| link.is_up() && self.members.contains_key(&link.node);
+        self.metrics.peers_up.set(self.links.values().filter(up).count() as u64);
     }
 
     /// When [`tick`](Self::tick) is needed if nothing happens.
@@ -416,6 +459,8 @@ impl Transport {
                 // The same process again: it has given up the other connection, whether we noticed or not.
                 self.over(old, None, now);
             }
+            let guest = node_of(hello.me).filter(|node| !self.members.contains_key(node));
+            let guest = guest.and_then(|_| hello.reachable(address));
             let inbound = &mut self.inbound[index];
             inbound.answer(&Answer::Welcome(self.identity.hello(hello.me)));
             inbound.stage = Stage::Known { peer: hello.me, incarnation: hello.incarnation };
@@ -424,6 +469,12 @@ impl Transport {
             match node_of(hello.me) {
                 Some(node) => {
                     info!(peer = %node, %address, "node {node} has connected");
+                    if let Some(reachable) = guest {
+                        let token = Token(self.tokens.links + usize::from(node.get()));
+                        let link = self.links.entry(node);
+                        let link = link.or_insert_with(|| Link::new(node, reachable.clone(), token));
+                        link.move_to(&reachable, now);
+                    }
                     self.with_link(node, now, |link, _| link.hurry(now));
                 }
                 None => self.proxies += 1,
@@ -442,9 +493,9 @@ impl Transport {
             return Some(difference);
         }
         match hello.me {
-            ProcessId::Replica(node) if !self.links.contains_key(&node) => {
+            ProcessId::Replica(node) if !self.membership && !self.members.contains_key(&node) => {
                 let members: Vec<_> = self
-                    .links
+                    .members
                     .keys()
                     .copied()
                     .chain(self.me.replica())
@@ -486,8 +537,11 @@ impl Transport {
                 let why = why.unwrap_or_else(|| "it closed the connection".to_owned());
                 if let Some(node) = node_of(peer).filter(|_| self.identity.is_standalone()) {
                     self.with_link(node, now, |link, around| link.on_end(&why, around));
-                } else if node_of(peer).is_some() {
+                } else if let Some(node) = node_of(peer) {
                     info!(address = %inbound.address, "{} has disconnected: {why}", name(peer));
+                    if !self.members.contains_key(&node) {
+                        self.links.remove(&node);
+                    }
                 }
             }
             None => {

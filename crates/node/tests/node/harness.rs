@@ -9,14 +9,14 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use quorate_core::{NodeId, ProcessId, Settings, Wire};
+use quorate_core::{NodeId, ProcessId, Protocol, Settings, Wire};
 use quorate_node::transport::handshake::{self, Hello, Identity};
 use quorate_node::{Durability, Exit, Limits, Listeners, Node, NodeConfig, NodeError, NodeOptions, Stopper};
 
 use tempfile::TempDir;
 
 use crate::lines::Lines;
-use crate::toy::Toy;
+use crate::toy::{self, Toy};
 
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -36,14 +36,22 @@ pub struct Running {
 
 impl Running {
     /// Runs a node; without a data directory of the test's, in one of its own.
-    pub fn start(mut options: NodeOptions, listeners: Listeners) -> Running {
+    pub fn start(options: NodeOptions, listeners: Listeners) -> Running {
+        Running::start_of::<Toy>(options, listeners)
+    }
+
+    /// The same, of a protocol like [`Toy`].
+    pub fn start_of<P>(mut options: NodeOptions, listeners: Listeners) -> Running
+    where
+        P: Protocol<Replica = toy::Replica, Proxy = toy::Proxy>,
+    {
         let mut directory = None;
         if options.data_dir.as_os_str().is_empty() {
             let own = directory.insert(TempDir::new().unwrap());
             options.data_dir = own.path().to_owned();
         }
         let (peer, resp) = (listeners.peer_address().unwrap().unwrap(), listeners.resp_address().unwrap());
-        let config = NodeConfig::<Toy>::new(options, Settings::default()).unwrap();
+        let config = NodeConfig::<P>::new(options, Settings::default()).unwrap();
         let node = Node::new(config, listeners).unwrap();
         let stopper = node.stopper();
         Running {
@@ -88,6 +96,7 @@ pub fn options(node: u64, members: BTreeMap<NodeId, String>, limits: Limits) -> 
         listen_peer: "127.0.0.1:0".to_owned(),
         listen_resp: "127.0.0.1:0".to_owned(),
         initial_cluster: members,
+        join: false,
         cluster_id: None,
         data_dir: PathBuf::new(),
         durability: Durability::None,
@@ -231,5 +240,5 @@ pub fn hello(
     let mut settings = Settings::default();
     settings.duration("lease", "2s").unwrap();
     let cluster = quorate_node::cluster_id(members);
-    Identity::new(cluster, me.into(), incarnation, "toy", &settings).hello(id(expected).into())
+    Identity::new(cluster, (me.into(), ""), incarnation, "toy", &settings).hello(id(expected).into())
 }

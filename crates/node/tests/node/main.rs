@@ -2,6 +2,7 @@
 
 mod clients;
 mod disk;
+mod group;
 mod harness;
 mod lifecycle;
 mod lines;

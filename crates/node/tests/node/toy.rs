@@ -2,8 +2,8 @@
 //! through a node.
 //!
 //! A command is `NODE VERB …`: `say TEXT` answers the text, `big BYTES` so many of them, `later TEXT` the text when the
-//! replica hears `go`, `never` nothing, `keep TEXT` how many texts that replica has kept on disk; `adopt COUNT` gives it
-//! a state from elsewhere, of so many texts.
+//! replica hears `go`, `never` nothing, `keep TEXT` how many texts that replica has kept on disk; `adopt COUNT` gives
+//! it a state from elsewhere, of so many texts; with `members VERSION ID=ADDRESS …` it states who is in the group.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -33,6 +33,35 @@ impl Protocol for Toy {
         settings.duration("lease", "2s")?;
         Ok(((), ()))
     }
+}
+
+/// The same, in a group that changes.
+#[allow(dead_code, reason = "unit tests have no use for it")]
+pub struct Changing;
+
+impl Protocol for Changing {
+    const NAME: &'static str = Toy::NAME;
+    const PAPER: &'static str = Toy::PAPER;
+    const CAPABILITIES: Capabilities = Capabilities { membership: true, ..Toy::CAPABILITIES };
+    type Message = Message;
+    type Replica = Replica;
+    type Proxy = Proxy;
+
+    fn configure(group: &Group, settings: &mut Settings) -> Result<((), ()), SettingsError> {
+        Toy::configure(group, settings)
+    }
+}
+
+/// Reads `VERSION ID=ADDRESS …`.
+fn members(text: &str) -> Members {
+    let mut words = text.split(' ');
+    let version = words.next().unwrap().parse().unwrap();
+    let nodes = words.map(|word| {
+        let (node, address) = word.split_once('=').unwrap();
+        let member = Member { address: address.to_owned(), voter: true };
+        (NodeId::new(node.parse().unwrap()).unwrap(), member)
+    });
+    Members { version, nodes: nodes.collect() }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,6 +128,10 @@ impl Machine for Replica {
                 self.kept.push(rest.clone().into());
                 cx.persist(rest.into());
                 self.kept.len().to_string().into()
+            }
+            "members" => {
+                cx.members(members(&rest));
+                "noted".into()
             }
             "adopt" => {
                 self.kept = vec![Bytes::from_static(b"x"); rest.parse().unwrap()];

@@ -44,8 +44,6 @@ pub struct Intake {
     answers: BTreeMap<(ProcessId, u64), Answer>,
     notices: Vec<(ProcessId, Message)>,
     max_bytes: usize,
-    /// Entries up to here are in the log, and what they did is not known before they are executed.
-    expected: u64,
 }
 
 #[derive(Debug, Default)]
@@ -71,7 +69,6 @@ impl Intake {
             answers: BTreeMap::new(),
             notices: Vec::new(),
             max_bytes,
-            expected: 0,
         }
     }
 
@@ -96,23 +93,24 @@ impl Intake {
         if session == 0 {
             return;
         }
-        let executed = match state.sessions().next(session) {
-            Some(executed) => executed,
-            // It may have been opened in what is yet to be executed; if not, execution will say so.
-            None if state.applied() < self.expected => low,
-            None => {
-                self.notices.push((proxy, Message::Expired { nonce, session }));
-                return;
-            }
-        };
+        // A session that is not known here may have been opened in what is yet to be executed, or under a later leader
+        // that this one has not heard of. Only the log can say that it is gone: execution of its writes does.
+        let known = state.sessions().next(session);
+        let executed = known.unwrap_or(low);
+        let mut question = known.is_none();
         self.routes.insert(session, (proxy, nonce));
         // What is below `low` was answered, and so executed, whether this replica has got there or not.
         let mut next = self.admitted.get(&session).copied().unwrap_or(0).max(executed).max(low);
         for (seq, command) in writes {
             if seq < next {
                 // In the log already; if executed, the answer was lost.
-                if let Verdict::Duplicate(reply) = state.sessions().check(session, seq) {
-                    self.answer_write((proxy, nonce), session, seq, reply, 0);
+                match state.sessions().check(session, seq) {
+                    Verdict::Duplicate(reply) => self.answer_write((proxy, nonce), session, seq, reply, 0),
+                    // It may have been executed, and the session dropped since: one write asks the log.
+                    Verdict::NoSession if std::mem::take(&mut question) => {
+                        self.builder.push(Entry::Write { session, seq, low, command });
+                    }
+                    Verdict::NoSession | Verdict::Next | Verdict::Forgotten | Verdict::Gap => {}
                 }
             } else if seq == next && self.builder.bytes() + command.len() <= self.max_bytes {
                 self.builder.push(Entry::Write { session, seq, low, command });
@@ -125,10 +123,8 @@ impl Intake {
         self.admitted.insert(session, next);
     }
 
-    /// Begins with a log in which these values, up to slot `upto`, are yet to be executed: their writes are not admitted
-    /// again.
-    pub fn expect<'a>(&mut self, upto: u64, values: impl Iterator<Item = &'a Bytes>) {
-        self.expected = upto;
+    /// Begins with a log in which these values are yet to be executed: their writes are not admitted again.
+    pub fn expect<'a>(&mut self, values: impl Iterator<Item = &'a Bytes>) {
         for value in values {
             let Ok(Some(batch)) = Batch::decode(value) else { continue };
             for entry in batch.entries {

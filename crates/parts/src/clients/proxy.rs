@@ -210,6 +210,8 @@ impl<M: Embeds> LeaderProxy<M> {
     }
 
     fn on_expired(&mut self, cx: &mut Context<'_, Self>) {
+        // Whatever was said under the old name means nothing to the next session, and the other way round.
+        self.nonce = cx.random().u64();
         self.session = 0;
         self.opening = None;
         self.low = 1;
@@ -491,6 +493,17 @@ impl<M: Embeds> Machine for LeaderProxy<M> {
             }
             Message::Expired { nonce, session } if nonce == self.nonce && session == self.session => {
                 self.on_expired(cx);
+            }
+            // The replica nearby cannot serve reads: it does not know the leader itself.
+            Message::Leader { nonce, .. }
+                if nonce == self.nonce
+                    && self.config.nearest
+                    && !self.searching
+                    && from != self.target
+                    && self.near == Some(from) =>
+            {
+                self.reads.values_mut().for_each(|read| read.sent = None);
+                self.unsent = true;
             }
             // While searching, an answer counts even if another replica has been asked since: round trips may be
             // longer than the interval between probes.

@@ -16,8 +16,10 @@ pub struct Preparation {
     tally: Tally,
     /// The highest vote of each slot.
     votes: BTreeMap<u64, Vote>,
-    /// The longest prefix that a replier knows to be chosen, and which replier.
-    committed: (u64, Option<NodeId>),
+    /// Votes were asked for from this slot on.
+    from: u64,
+    /// The longest prefix that is known to be chosen, and by whom.
+    committed: (u64, NodeId),
 }
 
 /// What phase 1 found.
@@ -32,9 +34,16 @@ pub struct Prepared {
 }
 
 impl Preparation {
-    /// Nobody has replied.
-    pub fn new(members: NodeSet) -> Preparation {
-        Preparation { tally: Tally::new(members), votes: BTreeMap::new(), committed: (0, None) }
+    /// Nobody has replied. The candidate knows all slots below `from` to be chosen, and asks for no votes there: a
+    /// majority may reply that knows less, and then says nothing of what it voted for in between.
+    pub fn new(members: NodeSet, candidate: NodeId, from: u64) -> Preparation {
+        let committed = (from - 1, candidate);
+        Preparation { tally: Tally::new(members), votes: BTreeMap::new(), from, committed }
+    }
+
+    /// From which slot on votes are asked for: the same in every repetition.
+    pub fn from(&self) -> u64 {
+        self.from
     }
 
     /// Who has not replied.
@@ -50,8 +59,8 @@ impl Preparation {
         committed: u64,
         votes: impl IntoIterator<Item = (u64, Vote)>,
     ) -> Option<Prepared> {
-        if self.committed.1.is_none() || committed > self.committed.0 {
-            self.committed = (committed, Some(from));
+        if committed > self.committed.0 {
+            self.committed = (committed, from);
         }
         for (slot, vote) in votes {
             let best = self.votes.entry(slot).or_insert_with(|| vote.clone());
@@ -72,7 +81,7 @@ impl Preparation {
                 None => Some((slot, Batch::noop())),
             })
             .collect();
-        Some(Prepared { committed, holder: holder.expect("a majority has replied"), proposals })
+        Some(Prepared { committed, holder, proposals })
     }
 }
 
@@ -200,7 +209,7 @@ mod tests {
         ";
         for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let (replies, expected) = line.split_once('→').unwrap();
-            let mut preparation = Preparation::new(members());
+            let mut preparation = Preparation::new(members(), node(1), 1);
             let mut result = None;
             for reply in replies.split('/') {
                 let words: Vec<_> = reply.split_whitespace().collect();
@@ -225,6 +234,17 @@ mod tests {
             let drawn = format!("{}@{}{}", result.committed, result.holder, proposals.collect::<String>());
             assert_eq!(drawn, expected.trim(), "{line}");
         }
+    }
+
+    /// Seed 494 of the simulator: the candidate's own reply, which knows most, may come last.
+    #[test]
+    fn a_slot_for_which_no_votes_were_asked_gets_no_noop() {
+        let mut preparation = Preparation::new(members(), node(2), 25);
+        let vote = |value| Vote { ballot: ballot(1, 1), value: Bytes::from_static(value), chosen: false };
+        assert_eq!(preparation.on_reply(node(1), 23, [(25, vote(b"x"))]), None);
+        let prepared = preparation.on_reply(node(3), 23, []).expect("two of three have replied");
+        assert_eq!((prepared.committed, prepared.holder), (24, node(2)));
+        assert_eq!(prepared.proposals, [(25, Bytes::from_static(b"x"))]);
     }
 
     #[test]

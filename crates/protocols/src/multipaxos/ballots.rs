@@ -66,8 +66,9 @@ impl Replica {
         self.watch.heard(now);
         let ballot = self.promised;
         if ballot.node() == Some(self.me) {
-            self.role = Role::Candidate(Preparation::new(self.config.members));
-            self.send_prepare(self.config.members, cx);
+            let from = self.log.committed() + 1;
+            self.role = Role::Candidate(Preparation::new(self.config.members, self.me, from));
+            self.send_prepare(self.config.members, from, cx);
             cx.set_timer(Timer::Retransmit, RETRANSMIT);
         } else {
             self.role = Role::Follower;
@@ -138,16 +139,14 @@ impl Replica {
 
     // Phase 1 ----------------------------------------------------------------------------------------------------
 
-    fn send_prepare(&self, to: NodeSet, cx: &mut Context<'_, Self>) {
-        let from = self.log.committed() + 1;
+    fn send_prepare(&self, to: NodeSet, from: u64, cx: &mut Context<'_, Self>) {
         cx.send_all(to, Message::Prepare { ballot: self.promised, from });
     }
 
     /// Phase 1a again, to those who have not replied.
     pub(super) fn repeat_prepare(&mut self, cx: &mut Context<'_, Self>) {
         if let Role::Candidate(preparation) = &self.role {
-            let missing = preparation.missing();
-            self.send_prepare(missing, cx);
+            self.send_prepare(preparation.missing(), preparation.from(), cx);
         }
     }
 

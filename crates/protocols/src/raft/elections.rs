@@ -16,8 +16,11 @@ impl Replica {
         matches!(self.role, Role::Leader(_)) || self.watch.has_leader(now) || now < self.bound_until
     }
 
+    /// Whether it takes part in elections. One that its last configuration leaves out may still be needed, until that
+    /// is committed: it may be the only one to have it (thesis §4.2.2).
     fn may_stand(&self) -> bool {
-        self.chain.configuration().1.votes(self.me) && !self.draining
+        let leaves = self.chain.configuration_at(self.committed).1;
+        (self.chain.configuration().1.votes(self.me) || leaves.votes(self.me)) && !self.draining
     }
 
     fn last(&self) -> (u64, u64) {
@@ -31,7 +34,7 @@ impl Replica {
             return;
         }
         if let Some(rest) = self.watch.remaining(now)
-            && self.chain.configuration().1.voters.len() > 1
+            && (self.chain.configuration().1.voters.len() > 1 || self.is_bound(now))
         {
             cx.set_timer(Timer::Election, rest);
             return;

@@ -78,7 +78,7 @@ impl Replica {
         };
         self.intake.clear();
         let open = self.chain.iter(self.committed + 1).map(|(_, held)| &held.entry.value);
-        self.intake.expect(last, open);
+        self.intake.expect(open);
         self.role = Role::Leader(Box::new(leading));
         self.leader = Some(self.me);
         self.departed = false;

@@ -161,7 +161,7 @@ impl Machine for Replica {
             intake: Intake::new(me.into(), config.intake.max_bytes),
             departed: false,
             held: Vec::new(),
-            near: FollowerReads::default(),
+            near: FollowerReads::new(cx.random()),
             verified: 0,
             acknowledge: false,
             configured: None,
@@ -199,7 +199,8 @@ impl Machine for Replica {
             if term > self.term {
                 self.enter(term, None, cx);
             }
-            if term < self.term {
+            // Whoever grants a pre-vote may be behind: it has not been asked to enter any term yet.
+            if term < self.term && !matches!(message, Message::PreVoteReply { .. }) {
                 return self.on_old_term(from, &message, cx);
             }
         }
@@ -531,6 +532,10 @@ impl Replica {
             return;
         }
         let origin = state.origin();
+        if origin.term > self.term {
+            // It came from one who knows a later leader.
+            self.enter(origin.term, None, cx);
+        }
         let configuration = configuration_of(&state, &self.config);
         let keep = self.chain.install(index, origin, configuration, cx.now());
         self.state = state;

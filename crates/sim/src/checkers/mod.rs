@@ -3,19 +3,36 @@
 //! | checker | invariant | source |
 //! |---|---|---|
 //! | [`agreement`] | one value per slot, executed in order without gaps | Lamport, *Paxos Made Simple* §2.1; TLA+ `Consistency` |
+//! | [`commitment`] | a majority has what is committed; what is committed is executed | Ongaro and Ousterhout 2014, §5.4.2, §6 |
 //! | [`durability`] | an acknowledged write is in every replica's final state | TLA+ `Linearizability`, its durable half |
+//! | [`election_safety`] | a number has one leader | Ongaro and Ousterhout 2014, Figure 3; TLA+ `ElectionSafety` |
 //! | [`exactly_once`] | a command is executed at one slot only | PROTOCOLS.md F, *Sessions* |
+//! | [`leader_completeness`] | later leaders have what is committed; leaders only append | the same; TLA+ `LeaderCompleteness` |
 //! | [`leases`] | promises outlast beliefs; one reader from its own state at a time | Gray and Cheriton 1989; PROTOCOLS.md A, *Lease primitive* |
 //! | [`linearizability`] | replies are those of one store | Herlihy and Wing 1990; Lowe, *Testing for Linearizability*, 2017 |
+//! | [`log_matching`] | equal indexes and terms have equal pasts | Ongaro and Ousterhout 2014, Figure 3; TLA+ `LogMatching` |
+//! | [`one_change`] | a group changes in one step at a time, and majorities meet | Ongaro and Ousterhout 2014, §6 |
+//! | [`read_gate`] | nobody reads alone while another commits what it does not see | Davis et al., *LeaseGuard*, 2025 |
 //!
-//! The first four listen to the facts that machines state and run after every step of the simulator, so each
-//! spends at most some hundred nanoseconds on a fact. The last takes the finished history of all clients.
+//! *State-machine safety* of the same figure is [`agreement`] (one value is executed for an index, everywhere) with
+//! [`commitment`] (it is the committed one).
+//!
+//! All but one listen to the facts that machines state and run after every step of the simulator, so each spends at
+//! most some hundred nanoseconds on a fact; those about terms say nothing of protocols that state none. What several
+//! of them know of logs is in [`log`]. Linearizability takes the finished history of all clients.
 
 pub mod agreement;
+pub mod commitment;
 pub mod durability;
+pub mod election_safety;
 pub mod exactly_once;
+pub mod leader_completeness;
 pub mod leases;
 pub mod linearizability;
+pub mod log;
+pub mod log_matching;
+pub mod one_change;
+pub mod read_gate;
 
 use std::fmt;
 
@@ -46,11 +63,19 @@ impl fmt::Display for Process {
 pub trait Clocks {
     /// When the clock of the current incarnation of this replica shows `local`, in nanoseconds of true time.
     fn true_time(&self, node: NodeId, local: Time) -> u64;
+
+    /// From when on the interval clock of this replica never ends at `latest` or before, in nanoseconds of true time.
+    fn when_past(&self, node: NodeId, latest: u64) -> u64;
 }
 
+/// Monotonic clocks as told; interval clocks that know true time.
 impl<F: Fn(NodeId, Time) -> u64> Clocks for F {
     fn true_time(&self, node: NodeId, local: Time) -> u64 {
         self(node, local)
+    }
+
+    fn when_past(&self, _: NodeId, latest: u64) -> u64 {
+        latest + 1
     }
 }
 
@@ -95,13 +120,25 @@ pub trait Checker {
 pub struct Panel(Vec<Box<dyn Checker>>);
 
 impl Panel {
-    /// The four that listen to facts, for a group that orders all commands and has at most one leader at a time.
+    /// Those that listen to facts, for a group that orders all commands and has at most one leader at a time.
     pub fn standard() -> Panel {
+        let mut panel = Panel::without_clocks();
+        panel.0.push(Box::new(leases::Leases::default()));
+        panel.0.push(Box::new(read_gate::ReadGates::default()));
+        panel
+    }
+
+    /// Those of them that hold whatever clocks show: what clocks that lie lead to is for linearizability to find.
+    pub fn without_clocks() -> Panel {
         Panel(vec![
             Box::new(agreement::Agreement::default()),
             Box::new(durability::Durability::default()),
             Box::new(exactly_once::ExactlyOnce::default()),
-            Box::new(leases::Leases::default()),
+            Box::new(election_safety::ElectionSafety::default()),
+            Box::new(log_matching::LogMatching::default()),
+            Box::new(leader_completeness::LeaderCompleteness::default()),
+            Box::new(commitment::Commitment::default()),
+            Box::new(one_change::OneChange::default()),
         ])
     }
 
@@ -159,6 +196,27 @@ pub(crate) mod testing {
             .iter()
             .enumerate()
             .position(|(index, (who, fact))| checker.on_fact(index as u64, *who, fact, &true_clocks).is_err())
+    }
+
+    /// What happens to a process.
+    #[derive(Clone, Debug)]
+    pub(crate) enum Step {
+        Says(Fact),
+        Crashes,
+    }
+
+    /// The same for steps with their instants.
+    pub(crate) fn first_rejected_step(
+        checker: &mut dyn Checker,
+        steps: &[(u64, Process, Step)],
+    ) -> Option<usize> {
+        steps.iter().position(|(at, who, step)| {
+            let result = match step {
+                Step::Says(fact) => checker.on_fact(*at, *who, fact, &true_clocks),
+                Step::Crashes => checker.on_crash(*at, *who, &true_clocks),
+            };
+            result.is_err()
+        })
     }
 
     #[test]

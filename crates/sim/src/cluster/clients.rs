@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use quorate_core::{Access, Answered, Outcome, Protocol, Request, RequestId, Wire, digest};
+use quorate_core::{Access, Answered, Managed, Outcome, Protocol, Request, RequestId, Wire, digest};
 use quorate_store::Reply;
 
+use super::operator::is_operators;
 use super::{Cluster, Event};
 use crate::checkers::Checker;
 use crate::host::Input;
@@ -55,11 +56,17 @@ impl<P: Protocol> Cluster<P> {
             self.trace.mix(id.0);
             self.trace.line(self.now, self.hosts[host].proxy_name(), || {
                 let outcome = match &outcome {
+                    Outcome::Done(bytes) if is_operators(id) => {
+                        format!("{:?}", Managed::from_bytes(bytes.clone()))
+                    }
                     Outcome::Done(bytes) => format!("{:?}", Reply::from_bytes(bytes.clone())),
                     Outcome::Failed(failure) => format!("{failure:?}"),
                 };
                 format!("reply {:x} {outcome}", id.0)
             });
+            if self.managed(id, &outcome) {
+                continue;
+            }
             // Whoever gave up does not hear the answer.
             let Some(lane) = self.work.lane_of(id) else { continue };
             self.conclude(lane, outcome);

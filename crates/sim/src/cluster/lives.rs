@@ -1,12 +1,12 @@
 //! Lives begin and end; what outlasts them is on disk.
 
-use quorate_core::{NodeId, Protocol, Replica, Saved, Snapshot, Wire, digest};
+use quorate_core::{Protocol, Replica, Saved, Snapshot, Wire, digest};
 
 use super::{Cluster, Event, LAW_SAMPLE};
 use crate::checkers::{Checker, Process};
 use crate::disk::{Progress, StoredImage};
 use crate::faults::Kind;
-use crate::host::{Host, Running};
+use crate::host::{Host, HostClocks, Running};
 use crate::queue::{MILLISECOND, Nanos};
 
 impl<P: Protocol> Cluster<P> {
@@ -16,7 +16,9 @@ impl<P: Protocol> Cluster<P> {
             return;
         }
         self.trace.mix(self.now ^ host as u64);
-        if let Err(what) = at.start(self.now, &self.configs) {
+        let joins = at.node.is_some_and(|node| !self.members.contains(node));
+        let configs = if joins { &self.joining } else { &self.configs };
+        if let Err(what) = at.start(self.now, configs) {
             self.fail("disk", what);
             return;
         }
@@ -68,12 +70,8 @@ impl<P: Protocol> Cluster<P> {
         }
         if let Some(node) = at.node {
             let who = Process { node, incarnation: at.incarnation };
-            let hosts = &self.hosts;
-            let clocks = |node: NodeId, local| {
-                let host = &hosts[usize::from(node.get()) - 1];
-                host.clock.true_time(host.incarnation, local)
-            };
-            let result = self.panel.on_crash(self.now, who, &clocks);
+            self.logs.on_crash(who);
+            let result = self.panel.on_crash(self.now, who, &HostClocks(&self.hosts));
             self.found(result);
         }
         for lane in 0..self.work.lanes.len() {
@@ -154,7 +152,8 @@ impl<P: Protocol> Cluster<P> {
             }
         };
         let saved = Saved { restarted: true, snapshot, records };
-        let config = self.configs.0.clone();
+        let configs = if self.members.contains(node) { &self.configs } else { &self.joining };
+        let config = configs.0.clone();
         let again = Running::<P::Replica>::start(node.into(), config, saved, at.instant(self.now), 1);
         let (before, after) = (replica.fingerprint(), again.machine.fingerprint());
         if after.0 < before.0 || (after.0 == before.0 && after != before) {

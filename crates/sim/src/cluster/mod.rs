@@ -8,17 +8,20 @@
 //! | [`turn`] | turns, and the messages they send |
 //! | [`clients`] | requests and replies |
 //! | [`lives`] | starts, crashes, checkpoints |
+//! | [`operator`] | changes of the group |
 //! | [`strike`] | faults, and their end |
 
 mod clients;
 mod lives;
+mod operator;
 mod strike;
 mod turn;
 
 use std::collections::BTreeMap;
 
-use quorate_core::{Configs, ProcessId, Protocol, Random, RequestId};
+use quorate_core::{Configs, NodeSet, ProcessId, Protocol, Random, RequestId};
 
+use crate::checkers::log::Logs;
 use crate::checkers::{Panel, Violation};
 use crate::faults::{Counts, Plan};
 use crate::host::Host;
@@ -26,6 +29,8 @@ use crate::network::Network;
 use crate::queue::{Nanos, Queue};
 use crate::trace::Trace;
 use crate::workload::Workload;
+
+pub(crate) use operator::Operator;
 
 /// What a seed has drawn about the driver itself.
 #[derive(Clone, Copy, Debug)]
@@ -99,6 +104,8 @@ pub(crate) enum Event<P: Protocol> {
         lane: usize,
         id: RequestId,
     },
+    /// The operator has waited long enough.
+    Forget(RequestId),
     /// The fault phase ends.
     Heal,
     /// Look how far the run is, and compare replicas.
@@ -117,7 +124,15 @@ pub(crate) struct Cluster<P: Protocol> {
     pub hosts: Vec<Host<P>>,
     /// The first so many hosts are nodes.
     pub nodes: usize,
+    /// The group as it was set up.
+    pub members: NodeSet,
+    /// Of its members.
     pub configs: Configs<P>,
+    /// Of nodes that may join it.
+    pub joining: Configs<P>,
+    pub operator: Operator,
+    /// What is in the replicas' logs, where they say so.
+    pub logs: Logs,
     pub network: Network,
     pub plan: Plan,
     pub knobs: Knobs,
@@ -202,6 +217,7 @@ impl<P: Protocol> Cluster<P> {
             Event::Act { index, host } => self.act(index, host),
             Event::Ask(lane) => self.ask(lane),
             Event::GiveUp { lane, id } => self.give_up(lane, id),
+            Event::Forget(id) => self.forget(id),
             Event::Heal => self.heal(),
             Event::Poll => unreachable!("the run looks after itself"),
         }

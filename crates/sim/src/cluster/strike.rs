@@ -124,6 +124,8 @@ impl<P: Protocol> Cluster<P> {
                     self.wake(host);
                 }
             }
+            // Counted when somebody is asked.
+            Action::Manage(seed) => self.manage(kind, host, seed),
         }
     }
 

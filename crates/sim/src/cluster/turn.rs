@@ -1,13 +1,13 @@
 //! Turns of a process's loop, and the messages they send.
 
 use quorate_core::{
-    Fact, Instant, Message, NodeId, Outgoing, ProcessId, Protocol, Recipients, Wire, digest, mutation,
+    Fact, Instant, Message, Outgoing, ProcessId, Protocol, Recipients, Wire, digest, mutation,
 };
 
 use super::{Cluster, Event, WIRE_SAMPLE};
 use crate::checkers::{Checker, Process, Violation};
 use crate::faults::Kind;
-use crate::host::{Host, Input};
+use crate::host::{Host, HostClocks, Input};
 use crate::queue::{MILLISECOND, Nanos};
 
 impl<P: Protocol> Cluster<P> {
@@ -164,7 +164,12 @@ impl<P: Protocol> Cluster<P> {
         let Host { node, incarnation, life, .. } = &mut self.hosts[host];
         let Some(life) = life else { return };
         life.proxy.out.facts.clear();
+        // Links are there already.
+        life.proxy.out.members = None;
         let Some(replica) = &mut life.replica else { return };
+        if let Some(members) = replica.out.members.take() {
+            self.trace.line(self.now, replica.me, || format!("members {members:?}"));
+        }
         if replica.out.facts.is_empty() {
             return;
         }
@@ -172,6 +177,7 @@ impl<P: Protocol> Cluster<P> {
         let mut facts = std::mem::take(&mut replica.out.facts);
         for fact in &facts {
             self.trace.line(self.now, ProcessId::Replica(who.node), || format!("fact {fact:?}"));
+            self.logs.on_fact(who, fact);
             let result = self.tell(who, fact);
             self.found(result);
         }
@@ -182,12 +188,7 @@ impl<P: Protocol> Cluster<P> {
     }
 
     pub(super) fn tell(&mut self, who: Process, fact: &Fact) -> Result<(), Violation> {
-        let hosts = &self.hosts;
-        let clocks = |node: NodeId, local| {
-            let host = &hosts[usize::from(node.get()) - 1];
-            host.clock.true_time(host.incarnation, local)
-        };
-        self.panel.on_fact(self.now, who, fact, &clocks)
+        self.panel.on_fact(self.now, who, fact, &HostClocks(&self.hosts))
     }
 
     /// What a turn leads to: records, replies, messages, a sync, a checkpoint.

@@ -3,6 +3,7 @@
 pub(super) mod connection;
 mod hashes;
 mod keys;
+mod quorate;
 mod server;
 mod slowlog;
 mod strings;
@@ -12,6 +13,7 @@ use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use bytes::Bytes;
+use quorate_core::Manage;
 use quorate_node::frontend::NodeView;
 use quorate_store::{Command, Key};
 
@@ -48,6 +50,8 @@ pub(super) type Run = fn(Args<'_>, &mut Call<'_, '_>) -> Result<Step, Fault>;
 pub(super) enum Step {
     /// The store is to be asked, and its reply to be shown like this.
     Ask(Command, Shape),
+    /// The group is to be asked for this.
+    Manage(Manage),
     /// The reply is written.
     Answered,
     /// The reply is written, and the connection ends after it.
@@ -150,6 +154,7 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| {
         connection::SPECS,
         hashes::SPECS,
         keys::SPECS,
+        quorate::SPECS,
         server::SPECS,
         slowlog::SPECS,
         strings::SPECS,

@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 
 use quorate_store::glob;
-use serde_json::json;
 
 use super::connection::REDIS_VERSION;
 use super::*;
@@ -61,22 +60,6 @@ pub(super) const SPECS: &[Spec] = &[
         "Tells how the node is, for people and tools.",
         node_info,
     ),
-    Spec {
-        name: "quorate",
-        arity: -2,
-        flags: ADMIN,
-        keys: NO_KEY,
-        summary: "What Redis has no command for.",
-        run: needs_subcommand,
-        subcommands: &[command(
-            "quorate|status",
-            2,
-            ADMIN,
-            NO_KEY,
-            "Returns the node's state as JSON.",
-            status,
-        )],
-    },
     command("time", 1, STATELESS, NO_KEY, "Returns the node's wall clock.", time),
 ];
 
@@ -258,27 +241,5 @@ fn node_info(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
         }
     }
     call.reply.verbatim(&text);
-    Ok(Step::Answered)
-}
-
-/// One JSON object: what `quorate status` shows.
-fn status(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
-    let (status, facts) = (call.node.status(), call.node.facts());
-    let peers = status
-        .peers
-        .iter()
-        .map(|peer| json!({ "node": peer.node.get(), "lag": peer.lag, "heard_ms": peer.heard_ms }));
-    let facts = facts.into_iter().map(|(name, value)| (name.to_owned(), value.into()));
-    let text = json!({
-        "role": status.role,
-        "leader": status.leader.map(|node| node.get()),
-        "ballot": status.ballot,
-        "committed": status.committed,
-        "applied": status.applied,
-        "lease": status.lease,
-        "peers": peers.collect::<Vec<_>>(),
-        "facts": facts.collect::<serde_json::Map<_, _>>(),
-    });
-    call.reply.bulk(text.to_string().as_bytes());
     Ok(Step::Answered)
 }

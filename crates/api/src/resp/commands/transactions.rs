@@ -95,6 +95,10 @@ fn exec(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
                 commands.push(Single(command));
                 parts.push(Part::Store { shape, resp3: call.state.resp3 });
             }
+            Ok(Step::Manage(_)) => {
+                reply.error(format!("ERR {} is not allowed in a transaction", spec.name.replace('|', " ")));
+                parts.push(Part::Ready(out));
+            }
             Ok(Step::Answered | Step::Close) => parts.push(Part::Ready(out)),
             Err(Fault(text)) => {
                 reply.error(text);

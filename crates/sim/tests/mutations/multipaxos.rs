@@ -1,37 +1,13 @@
-//! Each safety rule of MultiPaxos, its parts and the disk, weakened on purpose: some seed must notice. A rule whose
-//! removal goes unnoticed is either not needed or not tested.
-#![cfg(feature = "mutations")]
+//! Each safety rule of MultiPaxos, its parts and the disk, weakened on purpose.
 
 use quorate_core::mutation;
 use quorate_protocols::multipaxos::MultiPaxos;
 use quorate_sim::scenario::play;
-use quorate_sim::{Options, caught};
-
-/// Within so many seeds.
-const SEEDS: u64 = 2000;
 
 /// Short waits, for more elections in a run; and no leases, so that nobody waits for them.
 const RESTLESS: &[&str] = &["heartbeat=10ms", "election.timeout=50ms", "proxy.patience=40ms", "reads=log"];
 
-fn assert_caught(mutation: &str, settings: &[&str]) {
-    let settings = settings.iter().map(ToString::to_string).collect();
-    let options = Options { settings, ..Options::default() };
-    let found = caught::<MultiPaxos>(mutation, &options, SEEDS).expect("valid options");
-    let (seed, violation) = found.unwrap_or_else(|| panic!("{mutation} went unnoticed for {SEEDS} seeds"));
-    println!("{mutation}: seed {seed}: {violation:.200}");
-}
-
-macro_rules! caught {
-    ($($test:ident: $mutation:literal $(with $settings:expr)?;)*) => {$(
-        #[test]
-        fn $test() {
-            let settings: &[&[&str]] = &[$($settings)?];
-            assert_caught($mutation, &settings.concat());
-        }
-    )*};
-}
-
-caught! {
+caught! { MultiPaxos,
     // Every `AfterSync` of MultiPaxos made `Now`.
     a_candidate_that_prepares_before_its_promise_is_durable: "now/Prepare";
     a_promise_that_leaves_before_it_is_durable: "now/PrepareReply" with RESTLESS;
@@ -54,7 +30,7 @@ caught! {
 /// quorum that does not know the slot: no seed can be expected to find all three, so the conversation is scripted.
 #[test]
 fn a_vote_of_another_ballot_that_counts() {
-    let text = include_str!("../../protocols/src/multipaxos/traces/vote-of-another-ballot.txt");
+    let text = include_str!("../../../protocols/src/multipaxos/traces/vote-of-another-ballot.txt");
     assert_eq!(play::<MultiPaxos>(text).unwrap(), text, "as it should be");
     let weakened = mutation::with("slots/count-across-ballots", || play::<MultiPaxos>(text)).unwrap();
     let status = |text: &str| text.lines().find(|line| line.contains("r1 leader")).map(str::to_owned);

@@ -1,0 +1,157 @@
+//! QUORATE: what Redis has no command for. The node's state, and what operators do to the group.
+
+use std::collections::BTreeMap;
+
+use quorate_core::{Manage, NodeId, NodeSet};
+use quorate_node::config::check_address;
+use serde_json::json;
+
+use super::*;
+
+pub(super) const SPECS: &[Spec] = &[Spec {
+    name: "quorate",
+    arity: -2,
+    flags: ADMIN,
+    keys: NO_KEY,
+    summary: "What Redis has no command for.",
+    run: needs_subcommand,
+    subcommands: &[
+        command("quorate|member", -3, ADMIN, NO_KEY, "Shows or changes who is in the group.", member),
+        command("quorate|status", 2, ADMIN, NO_KEY, "Returns the node's state as JSON.", status),
+        command("quorate|transfer", -2, ADMIN, NO_KEY, "Lets another node lead.", transfer),
+    ],
+}];
+
+const CLAUSES: &str = "ERR write LIST, or what is to change: ADD ID=HOST:PORT …, LEARNER ID[=HOST:PORT] …, PROMOTE ID … \
+                       and REMOVE ID …, in one request if at once";
+
+/// `LIST`, or clauses that are one change together.
+fn member(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    if is(args.get(2), "list") {
+        return if args.len() == 3 { list(call) } else { Err(call.wrong_arity()) };
+    }
+    let change = change(args.from(2))?;
+    if !call.node.can_regroup() {
+        return Err("ERR this protocol does not change its group while it runs".into());
+    }
+    Ok(Step::Manage(change))
+}
+
+fn transfer(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    let to = match args.len() {
+        2 => None,
+        3 => Some(node(args.get(2))?),
+        _ => return Err(call.wrong_arity()),
+    };
+    if !call.node.can_regroup() {
+        return Err("ERR this protocol does not let its leader be chosen".into());
+    }
+    Ok(Step::Manage(Manage::Transfer { to }))
+}
+
+#[derive(Clone, Copy)]
+enum Clause {
+    Add,
+    Learner,
+    Promote,
+    Remove,
+}
+
+fn change<'a>(words: impl Iterator<Item = &'a [u8]>) -> Result<Manage, Fault> {
+    let (mut voters, mut learners, mut remove) = (BTreeMap::new(), BTreeMap::new(), NodeSet::EMPTY);
+    let mut named = NodeSet::EMPTY;
+    let mut clause = None;
+    // Whether a clause has no words yet.
+    let mut open = true;
+    for word in words {
+        let begins = [
+            ("add", Clause::Add),
+            ("learner", Clause::Learner),
+            ("promote", Clause::Promote),
+            ("remove", Clause::Remove),
+        ];
+        if let Some((_, begun)) = begins.into_iter().find(|(name, _)| is(word, name)) {
+            if clause.is_some() && open {
+                return Err(CLAUSES.into());
+            }
+            (clause, open) = (Some(begun), true);
+            continue;
+        }
+        let clause = clause.ok_or(CLAUSES)?;
+        open = false;
+        let (id, address) = match word.iter().position(|byte| *byte == b'=') {
+            Some(at) => (&word[..at], Some(address(&word[at + 1..])?)),
+            None => (word, None),
+        };
+        let node = node(id)?;
+        if !named.insert(node) {
+            return Err(format!("ERR node {node} is named twice").into());
+        }
+        match (clause, address) {
+            (Clause::Add, Some(address)) => _ = voters.insert(node, address),
+            (Clause::Learner, address) => _ = learners.insert(node, address.unwrap_or_default()),
+            (Clause::Promote, None) => _ = voters.insert(node, String::new()),
+            (Clause::Remove, None) => _ = remove.insert(node),
+            (Clause::Add, None) => {
+                return Err(format!("ERR where is node {node}? Write {node}=HOST:PORT").into());
+            }
+            (Clause::Promote | Clause::Remove, Some(_)) => {
+                return Err(format!("ERR the address of node {node} is known: write {node} alone").into());
+            }
+        }
+    }
+    if open { Err(CLAUSES.into()) } else { Ok(Manage::Change { voters, learners, remove }) }
+}
+
+fn node(word: &[u8]) -> Result<NodeId, Fault> {
+    let node = integer(word).and_then(|id| u64::try_from(id).ok()).and_then(NodeId::new);
+    node.ok_or_else(|| "ERR node ids are whole numbers from 1 to 63".into())
+}
+
+fn address(word: &[u8]) -> Result<String, Fault> {
+    let text = std::str::from_utf8(word).ok().filter(|text| check_address(text).is_ok());
+    let text = text.ok_or("ERR an address is HOST:PORT, such as 10.0.0.4:7201 or db4.example.org:7201")?;
+    Ok(text.to_owned())
+}
+
+/// One JSON object: what `quorate member list` shows.
+fn list(call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    let (group, facts) = (call.node.group(), call.node.facts());
+    let fact = |wanted| facts.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.as_str());
+    let members = group
+        .nodes
+        .iter()
+        .map(|(node, member)| json!({ "id": node.get(), "address": member.address, "voter": member.voter }));
+    let text = json!({
+        "version": group.version,
+        "members": members.collect::<Vec<_>>(),
+        "leader": call.node.status().leader.map(NodeId::get),
+        "node": fact("node_id").and_then(|id| id.parse::<u8>().ok()),
+        "membership": fact("membership"),
+    });
+    call.reply.bulk(text.to_string().as_bytes());
+    Ok(Step::Answered)
+}
+
+/// One JSON object: what `quorate status` shows.
+fn status(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    let (status, facts) = (call.node.status(), call.node.facts());
+    let peers = status
+        .peers
+        .iter()
+        .map(|peer| json!({ "node": peer.node.get(), "lag": peer.lag, "heard_ms": peer.heard_ms }));
+    let facts = facts.into_iter().map(|(name, value)| (name.to_owned(), value.into()));
+    let text = json!({
+        "role": status.role,
+        "leader": status.leader.map(|node| node.get()),
+        "ballot": status.ballot,
+        "committed": status.committed,
+        "applied": status.applied,
+        "lease": status.lease,
+        "reads": status.reads,
+        "peers": peers.collect::<Vec<_>>(),
+        "facts": facts.collect::<serde_json::Map<_, _>>(),
+    });
+    call.reply.bulk(text.to_string().as_bytes());
+    Ok(Step::Answered)
+}

@@ -1,0 +1,118 @@
+//! What operators may ask of a group, and what comes of it.
+
+use std::collections::BTreeMap;
+
+use quorate_core::{Access, Manage, Managed, NodeId, Outcome, Time, Wire};
+
+use crate::harness::{Connection, Node, timed_out};
+
+fn id(node: u64) -> NodeId {
+    NodeId::new(node).unwrap()
+}
+
+fn at(nodes: &[(u64, &str)]) -> BTreeMap<NodeId, String> {
+    nodes.iter().map(|(node, address)| (id(*node), (*address).to_owned())).collect()
+}
+
+/// Sends a command that must ask the group for something.
+fn asked(node: &mut Node, connection: &mut Connection, command: &str) -> Manage {
+    node.send(connection, format!("QUORATE {command}\r\n").as_bytes());
+    let (ticket, request) = connection.asked.pop_back().unwrap_or_else(|| panic!("{}", connection.written()));
+    assert_eq!(request.access, Access::Manage);
+    assert!(request.deadline > Time::from_nanos(30_000_000_000), "a new member has to catch up");
+    node.end(connection, ticket, Outcome::Done(Managed::Done.to_bytes()));
+    assert_eq!(connection.written(), "+OK\r\n");
+    Manage::from_bytes(request.command).unwrap()
+}
+
+#[test]
+fn clauses_make_one_change() {
+    let mut node = Node::new();
+    let mut connection = node.connect();
+    for (command, voters, learners, remove) in [
+        ("MEMBER ADD 4=a:1 5=[::1]:2", at(&[(4, "a:1"), (5, "[::1]:2")]), at(&[]), vec![]),
+        ("member learner 4=a:1 2", at(&[]), at(&[(4, "a:1"), (2, "")]), vec![]),
+        ("MEMBER PROMOTE 4 5", at(&[(4, ""), (5, "")]), at(&[]), vec![]),
+        ("MEMBER REMOVE 1 2", at(&[]), at(&[]), vec![1, 2]),
+        (
+            "MEMBER REMOVE 1 2 ADD 4=a:1 PROMOTE 5 LEARNER 6=c:3 REMOVE 3",
+            at(&[(4, "a:1"), (5, "")]),
+            at(&[(6, "c:3")]),
+            vec![1, 2, 3],
+        ),
+    ] {
+        let remove = remove.into_iter().map(id).collect();
+        let change = asked(&mut node, &mut connection, command);
+        assert_eq!(change, Manage::Change { voters, learners, remove }, "{command}");
+    }
+    assert_eq!(asked(&mut node, &mut connection, "TRANSFER"), Manage::Transfer { to: None });
+    assert_eq!(asked(&mut node, &mut connection, "transfer 63"), Manage::Transfer { to: Some(id(63)) });
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_here() {
+    let mut node = Node::new();
+    let mut connection = node.connect();
+    for (command, part) in [
+        ("MEMBER", "wrong number of arguments for 'quorate|member'"),
+        ("MEMBER LIST 1", "wrong number of arguments for 'quorate|member'"),
+        ("MEMBER GROW 4=a:1", "write LIST, or what is to change"),
+        ("MEMBER ADD", "write LIST, or what is to change"),
+        ("MEMBER ADD REMOVE 1", "write LIST, or what is to change"),
+        ("MEMBER ADD 4", "where is node 4? Write 4=HOST:PORT"),
+        ("MEMBER ADD 4=a", "an address is HOST:PORT"),
+        ("MEMBER ADD 64=a:1", "from 1 to 63"),
+        ("MEMBER ADD =a:1", "from 1 to 63"),
+        ("MEMBER REMOVE -1", "from 1 to 63"),
+        ("MEMBER REMOVE 1=a:1", "the address of node 1 is known"),
+        ("MEMBER ADD 4=a:1 REMOVE 4", "node 4 is named twice"),
+        ("TRANSFER x", "from 1 to 63"),
+        ("TRANSFER 1 2", "wrong number of arguments for 'quorate|transfer'"),
+    ] {
+        let reply = node.ask(&mut connection, format!("QUORATE {command}\r\n").as_bytes());
+        assert!(reply.starts_with("-ERR ") && reply.contains(part), "{command}: {reply}");
+    }
+    let reply =
+        node.ask(&mut connection, b"MULTI\r\nQUORATE MEMBER REMOVE 1\r\nQUORATE TRANSFER\r\nEXEC\r\n");
+    let refused = |name| format!("-ERR quorate {name} is not allowed in a transaction\r\n");
+    let expected = format!("+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n{}{}", refused("member"), refused("transfer"));
+    assert_eq!(reply, expected);
+}
+
+#[test]
+fn an_operator_is_told_why_not() {
+    let mut node = Node::new();
+    let mut connection = node.connect();
+    for (outcome, reply) in [
+        (
+            Outcome::Done(Managed::Refused("no voter would be left".into()).to_bytes()),
+            "-ERR no voter would be left\r\n",
+        ),
+        (
+            timed_out(),
+            "-CLUSTERDOWN no majority answered within 60000 ms; what was asked may be done yet: ask again, it is done \
+             once\r\n",
+        ),
+    ] {
+        node.send(&mut connection, b"QUORATE MEMBER REMOVE 1 2 3\r\n");
+        let (ticket, _) = connection.asked.pop_back().unwrap();
+        node.end(&mut connection, ticket, outcome);
+        assert_eq!(connection.written(), reply);
+    }
+}
+
+#[test]
+fn the_list_names_members_leader_and_this_node() {
+    let mut node = Node::new();
+    let mut connection = node.connect();
+    let reply = node.ask(&mut connection, b"QUORATE MEMBER LIST\r\n");
+    let list: serde_json::Value = serde_json::from_str(reply.split("\r\n").nth(1).unwrap()).unwrap();
+    let expected = serde_json::json!({
+        "version": 5, "leader": 1, "node": 1, "membership": "voter",
+        "members": [
+            { "id": 1, "address": "10.0.0.1:7201", "voter": true },
+            { "id": 2, "address": "10.0.0.2:7201", "voter": false },
+        ],
+    });
+    assert_eq!(list, expected);
+}

@@ -1,0 +1,77 @@
+//! `quorate member` and `quorate transfer`: who is in the group, and who leads it.
+
+use std::io::{Write, stdout};
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::args::{Member, MemberAdd, MemberIds, MemberList, Transfer};
+use crate::client::connect_for;
+use crate::failure::Failure;
+use crate::protocols;
+
+/// Longer than a node takes to say that a change is not done yet.
+const TIMEOUT: Duration = Duration::from_secs(65);
+
+pub fn member(command: Member) -> Result<(), Failure> {
+    let (words, endpoints) = match command {
+        Member::List(args) => return list(args),
+        Member::Add(MemberAdd { nodes, learner, remove, endpoints }) => {
+            let mut words = vec![if learner { "LEARNER" } else { "ADD" }.to_owned()];
+            words.extend(nodes);
+            if !remove.is_empty() {
+                words.push("REMOVE".to_owned());
+                words.extend(remove.iter().map(u8::to_string));
+            }
+            (words, endpoints)
+        }
+        Member::Remove(MemberIds { nodes, endpoints }) => (clause("REMOVE", &nodes), endpoints),
+        Member::Promote(MemberIds { nodes, endpoints }) => (clause("PROMOTE", &nodes), endpoints),
+    };
+    connect_for(endpoints, TIMEOUT)?.change_members(&words).map_err(Failure::failed)?;
+    Ok(writeln!(stdout(), "OK")?)
+}
+
+fn clause(name: &str, nodes: &[u8]) -> Vec<String> {
+    std::iter::once(name.to_owned()).chain(nodes.iter().map(u8::to_string)).collect()
+}
+
+pub fn transfer(args: Transfer) -> Result<(), Failure> {
+    connect_for(args.endpoints, TIMEOUT)?.transfer(args.to).map_err(Failure::failed)?;
+    Ok(writeln!(stdout(), "OK")?)
+}
+
+/// What `QUORATE MEMBER LIST` says.
+#[derive(Debug, Deserialize)]
+struct Listed {
+    members: Vec<Line>,
+    leader: Option<u8>,
+    node: Option<u8>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Line {
+    id: u8,
+    address: String,
+    voter: bool,
+}
+
+fn list(args: MemberList) -> Result<(), Failure> {
+    let text = connect_for(args.endpoints, TIMEOUT)?.members().map_err(Failure::failed)?;
+    if args.json {
+        return Ok(writeln!(stdout(), "{text}")?);
+    }
+    let listed: Listed = serde_json::from_str(&text)
+        .map_err(|error| Failure::failed(format!("the node answered something else than a list: {error}")))?;
+    let mut rows = vec![["node", "address", "counts", "leads", ""].map(str::to_owned)];
+    rows.extend(listed.members.iter().map(|Line { id, address, voter }| {
+        [
+            id.to_string(),
+            address.clone(),
+            if *voter { "voter" } else { "learner" }.to_owned(),
+            if listed.leader == Some(*id) { "leader" } else { "-" }.to_owned(),
+            if listed.node == Some(*id) { "(asked)" } else { "" }.to_owned(),
+        ]
+    }));
+    protocols::print(&rows)
+}

@@ -1,0 +1,220 @@
+//! Who is in the group, as this process knows it, and where they are: what its replica and its proxy say, and at first
+//! what the operator said.
+//!
+//! The replica speaks from its log, and the newest configuration there is in force for it whether it is committed or
+//! not; the proxy repeats what a leader told it. Neither is always ahead: a replica that was removed hears no more, and
+//! a proxy that asks nothing is told nothing. This process connects to everybody that either names, and shows whichever
+//! group is newer.
+
+use std::collections::BTreeMap;
+
+use quorate_core::{Member, Members, NodeId};
+
+/// See the file comment.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    /// None in a process that runs a proxy alone.
+    me: Option<NodeId>,
+    /// `--initial-cluster`, and this node itself.
+    addresses: BTreeMap<NodeId, String>,
+    initial: Members,
+    replica: Option<Members>,
+    proxy: Option<Members>,
+    /// Whether this node was in the group since it started.
+    belonged: bool,
+}
+
+/// What this process is to the group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It counts towards majorities.
+    Voter,
+    /// It is sent the log, and does not count.
+    Learner,
+    /// It waits to be added.
+    Joining,
+    /// It was removed.
+    Left,
+    /// It has no replica, and never will.
+    Client,
+}
+
+impl Standing {
+    /// In one word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Standing::Voter => "voter",
+            Standing::Learner => "learner",
+            Standing::Joining => "joining",
+            Standing::Left => "left",
+            Standing::Client => "client",
+        }
+    }
+}
+
+impl Directory {
+    /// Of a node at this address, or of a process that runs a proxy alone.
+    pub(crate) fn new(me: Option<(NodeId, String)>, initial: BTreeMap<NodeId, String>) -> Directory {
+        let voter =
+            |(node, address): (&NodeId, &String)| (*node, Member { address: address.clone(), voter: true });
+        let members = Members { version: 0, nodes: initial.iter().map(voter).collect() };
+        let (mut addresses, mut id) = (initial, None);
+        if let Some((node, address)) = me {
+            addresses.entry(node).or_insert(address);
+            id = Some(node);
+        }
+        let mut directory =
+            Directory { me: id, addresses, initial: members, replica: None, proxy: None, belonged: false };
+        directory.notice();
+        directory
+    }
+
+    /// Takes in what the machines say. True if anything is new.
+    pub(crate) fn learn(&mut self, replica: Option<Members>, proxy: Option<Members>) -> bool {
+        let before = (self.replica.clone(), self.proxy.clone());
+        self.replica = replica.or(self.replica.take());
+        self.proxy = proxy.or(self.proxy.take());
+        self.notice();
+        before != (self.replica.clone(), self.proxy.clone())
+    }
+
+    fn notice(&mut self) {
+        self.belonged |= self.me.is_some_and(|me| self.newest().nodes.contains_key(&me));
+    }
+
+    fn newest(&self) -> &Members {
+        let proxy = self.proxy.as_ref().filter(|proxy| {
+            // What the replica has in its log is what it acts on.
+            self.replica.as_ref().is_none_or(|replica| replica.version < proxy.version)
+        });
+        proxy.or(self.replica.as_ref()).unwrap_or(&self.initial)
+    }
+
+    /// The newest group known here, with all addresses that are known.
+    pub(crate) fn group(&self) -> Members {
+        let mut members = self.newest().clone();
+        for (node, member) in &mut members.nodes {
+            member.address = self.address(*node, member);
+        }
+        members
+    }
+
+    /// Whom to connect to, and where.
+    pub(crate) fn peers(&self) -> BTreeMap<NodeId, String> {
+        let known = [&self.replica, &self.proxy].into_iter().flatten();
+        let said = if self.replica.is_none() && self.proxy.is_none() { Some(&self.initial) } else { None };
+        let mut peers = BTreeMap::new();
+        // The newest address wins.
+        let mut groups: Vec<_> = known.chain(said).collect();
+        groups.sort_by_key(|members| members.version);
+        for members in groups {
+            peers.extend(members.nodes.iter().map(|(node, member)| (*node, self.address(*node, member))));
+        }
+        peers.retain(|node, address| Some(*node) != self.me && !address.is_empty());
+        peers
+    }
+
+    fn address(&self, node: NodeId, member: &Member) -> String {
+        match member.address.is_empty() {
+            true => self.addresses.get(&node).cloned().unwrap_or_default(),
+            false => member.address.clone(),
+        }
+    }
+
+    /// How many members there are apart from this one.
+    pub(crate) fn others(&self) -> usize {
+        self.newest().nodes.keys().filter(|node| Some(**node) != self.me).count()
+    }
+
+    pub(crate) fn standing(&self) -> Standing {
+        let Some(me) = self.me else { return Standing::Client };
+        match self.newest().nodes.get(&me) {
+            Some(Member { voter: true, .. }) => Standing::Voter,
+            Some(Member { voter: false, .. }) => Standing::Learner,
+            None if self.belonged => Standing::Left,
+            None => Standing::Joining,
+        }
+    }
+}
+
+/// Members in one line, for people: `1=HOST:PORT,2=HOST:PORT (learner)`.
+pub(crate) fn line(members: &Members) -> String {
+    let word = |(node, member): (&NodeId, &Member)| {
+        let learner = if member.voter { "" } else { " (learner)" };
+        format!("{node}={}{learner}", member.address)
+    };
+    members.nodes.iter().map(word).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(node: u64) -> NodeId {
+        NodeId::new(node).unwrap()
+    }
+
+    fn initial() -> BTreeMap<NodeId, String> {
+        (1..=3).map(|node| (id(node), format!("a:{node}"))).collect()
+    }
+
+    /// Negative ids are learners.
+    fn members(version: u64, nodes: &[(i64, &str)]) -> Option<Members> {
+        let member = |(node, address): &(i64, &str)| {
+            (id(node.unsigned_abs()), Member { address: (*address).to_owned(), voter: *node > 0 })
+        };
+        Some(Members { version, nodes: nodes.iter().map(member).collect() })
+    }
+
+    fn peers(directory: &Directory) -> String {
+        let word = |(node, address)| format!("{node}={address}");
+        directory.peers().into_iter().map(word).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_node_connects_to_all_that_either_of_its_machines_names() {
+        let mut directory = Directory::new(Some((id(1), "a:1".to_owned())), initial());
+        assert_eq!((peers(&directory).as_str(), directory.standing()), ("2=a:2 3=a:3", Standing::Voter));
+        assert!(directory.learn(members(1, &[(1, ""), (2, ""), (3, ""), (-4, "b:4")]), None));
+        assert!(!directory.learn(None, None));
+        assert_eq!((peers(&directory).as_str(), directory.others()), ("2=a:2 3=a:3 4=b:4", 3));
+        // Its replica hears no more, for it is removed; its proxy does.
+        assert!(directory.learn(None, members(2, &[(2, ""), (3, "c:3"), (4, "b:4")])));
+        assert_eq!(peers(&directory), "2=a:2 3=c:3 4=b:4");
+        assert_eq!((directory.standing(), directory.group().version), (Standing::Left, 2));
+        assert_eq!(line(&directory.group()), "2=a:2,3=c:3,4=b:4");
+        // A change that was not committed is taken back by the log.
+        let mut directory = Directory::new(Some((id(1), "a:1".to_owned())), initial());
+        directory.learn(members(5, &[(-1, ""), (2, "")]), None);
+        assert_eq!(directory.standing(), Standing::Learner);
+        directory.learn(members(4, &[(1, ""), (3, "")]), None);
+        assert_eq!((peers(&directory).as_str(), directory.standing()), ("3=a:3", Standing::Voter));
+    }
+
+    #[test]
+    fn a_joining_node_waits_until_it_is_in_and_has_left_only_after_that() {
+        let mut directory = Directory::new(Some((id(4), "b:4".to_owned())), initial());
+        assert_eq!(
+            (peers(&directory).as_str(), directory.standing()),
+            ("1=a:1 2=a:2 3=a:3", Standing::Joining)
+        );
+        // Its log begins with a group that it was not in.
+        directory.learn(members(1, &[(1, ""), (2, "")]), None);
+        assert_eq!(directory.standing(), Standing::Joining);
+        directory.learn(members(2, &[(1, ""), (2, ""), (4, "")]), None);
+        assert_eq!(
+            (line(&directory.group()).as_str(), directory.standing()),
+            ("1=a:1,2=a:2,4=b:4", Standing::Voter)
+        );
+        directory.learn(members(3, &[(1, ""), (2, "")]), None);
+        assert_eq!(directory.standing(), Standing::Left);
+    }
+
+    #[test]
+    fn a_process_without_a_replica_follows_what_its_proxy_is_told() {
+        let mut directory = Directory::new(None, initial());
+        directory.learn(None, members(7, &[(3, ""), (9, "b:9")]));
+        assert_eq!((peers(&directory).as_str(), directory.others()), ("3=a:3 9=b:9", 2));
+        assert_eq!(directory.standing(), Standing::Client);
+    }
+}

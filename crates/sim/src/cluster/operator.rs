@@ -1,0 +1,260 @@
+//! The operator: changes who is in the group, and who leads it, while it runs. A client of its own kind, which asks
+//! through whichever proxy it meets and knows the group only by the answers that it got.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use quorate_core::{
+    Access, Manage, Managed, NodeId, NodeSet, Outcome, Protocol, Random, Request, RequestId, Wire,
+};
+
+use super::{Cluster, Event};
+use crate::faults::Kind;
+use crate::host::Input;
+use crate::queue::{MILLISECOND, Nanos, SECOND};
+
+/// Its requests' ids, which no client's can be.
+const OPERATORS: u64 = 0xffff;
+
+/// See the file comment.
+#[derive(Debug)]
+pub(crate) struct Operator {
+    /// All that could be in the group.
+    nodes: NodeSet,
+    voters: NodeSet,
+    learners: NodeSet,
+    asked: u64,
+    waiting: BTreeMap<RequestId, Order>,
+}
+
+/// A request under way.
+#[derive(Debug)]
+struct Order {
+    manage: Manage,
+    /// The host that it was asked at, and that host's epoch then.
+    host: usize,
+    epoch: u64,
+    /// In true time.
+    deadline: Nanos,
+}
+
+impl Operator {
+    /// Of a group of these members, which could have all of `nodes`.
+    pub fn new(members: NodeSet, nodes: NodeSet) -> Operator {
+        Operator { nodes, voters: members, learners: NodeSet::EMPTY, asked: 0, waiting: BTreeMap::new() }
+    }
+
+    fn transfer(&self, random: &mut Random) -> Manage {
+        let to = match random.chance(0.3) {
+            true => None,
+            // Mostly one that can.
+            false => pick(if random.chance(0.8) { self.voters } else { self.nodes }, random),
+        };
+        Manage::Transfer { to }
+    }
+
+    /// A change that makes sense as far as it knows, and now and then one that does not.
+    fn change(&self, random: &mut Random) -> Manage {
+        let Operator { nodes, voters, learners, .. } = *self;
+        let outside: NodeSet = nodes.iter().filter(|node| !voters.union(learners).contains(*node)).collect();
+        let mut change = Change::default();
+        match random.range(0..16) {
+            0..4 => change.voters.extend(pick(outside, random)),
+            4 => change.learners.extend(pick(outside, random)),
+            5..7 => change.voters.extend(pick(learners, random)),
+            7..9 if voters.len() > 1 => change.remove.extend(pick(voters, random)),
+            9 => change.remove.extend(pick(learners, random)),
+            10 if voters.len() > 1 => change.learners.extend(pick(voters, random)),
+            11..14 => {
+                if let (Some(new), Some(old)) = (pick(outside.union(learners), random), pick(voters, random))
+                {
+                    change.voters.push(new);
+                    change.remove.push(old);
+                }
+            }
+            _ => {}
+        }
+        if change.is_empty() {
+            change = self.upheaval(random);
+        }
+        change.manage(random)
+    }
+
+    /// Any node may become anything.
+    fn upheaval(&self, random: &mut Random) -> Change {
+        let mut change = Change::default();
+        for node in self.nodes.iter() {
+            match random.range(0..6) {
+                0 | 1 => change.voters.push(node),
+                2 => change.learners.push(node),
+                3 => change.remove.push(node),
+                _ => {}
+            }
+        }
+        let stays = |node: &NodeId| !change.learners.contains(node) && !change.remove.contains(node);
+        if change.voters.is_empty() && !self.voters.iter().any(|node| stays(&node)) {
+            change.voters.append(&mut change.remove);
+            change.voters.append(&mut change.learners);
+        }
+        change
+    }
+
+    fn on_done(&mut self, manage: &Manage) {
+        let Manage::Change { voters, learners, remove } = manage else { return };
+        for node in voters.keys().chain(learners.keys()).copied().chain(remove.iter()) {
+            self.voters.remove(node);
+            self.learners.remove(node);
+        }
+        self.voters = self.voters.union(voters.keys().copied().collect());
+        self.learners = self.learners.union(learners.keys().copied().collect());
+    }
+}
+
+/// Each node is named at most once.
+#[derive(Debug, Default)]
+struct Change {
+    voters: Vec<NodeId>,
+    learners: Vec<NodeId>,
+    remove: Vec<NodeId>,
+}
+
+impl Change {
+    fn is_empty(&self) -> bool {
+        self.voters.is_empty() && self.learners.is_empty() && self.remove.is_empty()
+    }
+
+    fn manage(self, random: &mut Random) -> Manage {
+        let mut named = |nodes: Vec<NodeId>| {
+            let mut address = |node| if random.chance(0.5) { format!("{node:?}") } else { String::new() };
+            nodes.into_iter().map(|node| (node, address(node))).collect()
+        };
+        let (voters, learners) = (named(self.voters), named(self.learners));
+        Manage::Change { voters, learners, remove: self.remove.into_iter().collect() }
+    }
+}
+
+/// Whether this is the id of a request of the operator.
+pub(super) fn is_operators(id: RequestId) -> bool {
+    id.0 & OPERATORS == OPERATORS
+}
+
+fn pick(set: NodeSet, random: &mut Random) -> Option<NodeId> {
+    let nodes: Vec<_> = set.iter().collect();
+    (!nodes.is_empty()).then(|| *random.pick(&nodes))
+}
+
+impl<P: Protocol> Cluster<P> {
+    /// Asks for a change of the group, or of its leader, at this host or wherever somebody listens. All of it is
+    /// drawn from `seed`.
+    pub(super) fn manage(&mut self, kind: Kind, host: usize, seed: u64) {
+        let mut random = Random::new(seed);
+        let mut manage = self.draw_manage(kind, &mut random);
+        self.order(kind, host, manage.clone(), &mut random);
+        if random.chance(0.25) {
+            // Twice at once: the same again, or another.
+            if random.chance(0.6) {
+                manage = self.draw_manage(kind, &mut random);
+            }
+            let other = random.range(0..self.hosts.len() as u64) as usize;
+            self.order(kind, other, manage, &mut random);
+        }
+    }
+
+    fn draw_manage(&self, kind: Kind, random: &mut Random) -> Manage {
+        if kind == Kind::Transfers { self.operator.transfer(random) } else { self.operator.change(random) }
+    }
+
+    fn order(&mut self, kind: Kind, host: usize, manage: Manage, random: &mut Random) {
+        let listens = |host: &usize| self.hosts[*host].life.as_ref().is_some_and(|life| !life.draining);
+        let hosts = self.hosts.len();
+        let Some(host) = (host..hosts).chain(0..host).find(listens) else { return };
+        self.counts.add(kind);
+        self.operator.asked += 1;
+        let id = RequestId(self.operator.asked << 16 | OPERATORS);
+        let patience = *random.pick(&[300, 1000, 3000]) * MILLISECOND;
+        let at = &self.hosts[host];
+        let deadline = at.instant(self.now).now + Duration::from_nanos(patience);
+        let give_up = at.clock.true_time(at.incarnation, deadline);
+        self.trace.line(self.now, "fault", || format!("operator asks {:x} at {at}: {manage:?}", id.0));
+        let request = Request {
+            // A connection for each request.
+            stream: 1 << 33 | self.operator.asked,
+            command: manage.to_bytes(),
+            access: Access::Manage,
+            deadline,
+        };
+        self.operator.waiting.insert(id, Order { manage, host, epoch: at.epoch, deadline: give_up });
+        self.queue.push(give_up + SECOND, Event::Forget(id));
+        let life = self.hosts[host].life.as_mut().expect("somebody listens");
+        life.inbox.push_back(Input::Request(id, request));
+        self.wake(host);
+    }
+
+    /// Whether this was the operator's, who has heard it now.
+    pub(super) fn managed(&mut self, id: RequestId, outcome: &Outcome) -> bool {
+        if !is_operators(id) {
+            return false;
+        }
+        if let Some(order) = self.operator.waiting.remove(&id)
+            && let Outcome::Done(bytes) = outcome
+        {
+            match Managed::from_bytes(bytes.clone()) {
+                Ok(Managed::Done) => self.operator.on_done(&order.manage),
+                Ok(Managed::Refused(_)) => {}
+                Err(error) => self.fail("reply", format!("an operator's reply cannot be read: {error}")),
+            }
+        }
+        true
+    }
+
+    /// The operator has waited long enough.
+    pub(super) fn forget(&mut self, id: RequestId) {
+        let Some(order) = self.operator.waiting.remove(&id) else { return };
+        let host = &self.hosts[order.host];
+        let ran = host.frozen_until + SECOND / 2 < self.now && host.epoch == order.epoch;
+        if ran && order.deadline + SECOND <= self.now {
+            self.fail("deadline", format!("the operator's {:x} was not answered by its deadline", id.0));
+        }
+    }
+
+    /// Who is to be whole in the end: those who count then. Learners owe nothing, and neither do those who left.
+    pub fn owing(&self) -> Vec<usize> {
+        let members = match self.logs.group() {
+            Some(group) => group.voters.union(group.outgoing),
+            None => self.members,
+        };
+        members.iter().map(|node| usize::from(node.get()) - 1).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(ids: std::ops::Range<u64>) -> NodeSet {
+        ids.filter_map(NodeId::new).collect()
+    }
+
+    #[test]
+    fn changes_make_sense_to_whom_the_operator_knows() {
+        let mut random = Random::new(1);
+        let mut operator = Operator::new(set(1..4), set(1..6));
+        let (mut sizes, mut several, mut idle) = ([0; 6], 0, 0);
+        for _ in 0..2000 {
+            let change = operator.change(&mut random);
+            assert_eq!(Manage::from_bytes(change.to_bytes()).unwrap(), change);
+            let Manage::Change { voters, learners, remove } = &change else { panic!("{change:?}") };
+            assert!(voters.keys().all(|node| !learners.contains_key(node) && !remove.contains(*node)));
+            assert!(learners.keys().all(|node| !remove.contains(*node)));
+            let named = voters.len() + learners.len() + remove.len();
+            several += u64::from(named > 2);
+            idle += u64::from(named == 0);
+            operator.on_done(&change);
+            assert!(!operator.voters.is_empty(), "{change:?}");
+            assert!(operator.voters.intersection(operator.learners).is_empty());
+            sizes[operator.voters.len()] += 1;
+        }
+        assert!(sizes[1..].iter().all(|times| *times > 50), "{sizes:?}");
+        assert!(several > 100 && idle < 500, "{several} {idle}");
+    }
+}
