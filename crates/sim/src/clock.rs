@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | monotonic | never back, rate within 1±ρ | any rate between a half and two, jumps forward |
 //! | wall | any offset, jumps both ways (fault `wall-jumps`) | the same |
-//! | interval | truth inside, or none | truth outside at times |
+//! | interval | truth inside, often at an edge, or none; 10 µs to 400 ms wide | truth outside by seconds, at times |
 
 use quorate_core::{Instant, Interval, Random, Time, Wall};
 
@@ -65,6 +65,21 @@ impl Clock {
             rates: rates(quality, healed, random),
             wall: walls(quality, healed, random),
             errors: errors(quality, healed, random),
+            bases: Vec::new(),
+        }
+    }
+
+    /// Clocks that run at the rate of true time. The interval, if there is one, is as wide as its bound says, and the
+    /// truth anywhere in it.
+    pub fn steady(bound: Option<Nanos>, random: &mut Random) -> Clock {
+        let error = bound.map(|bound| IntervalError {
+            offset: random.range(0..2 * bound + 1) as i64 - bound as i64,
+            bound: bound as i64,
+        });
+        Clock {
+            rates: vec![Rate { from: 0, reading: 0, per_second: BILLION as u64 }],
+            wall: vec![(0, 0)],
+            errors: vec![(0, error)],
             bases: Vec::new(),
         }
     }
@@ -187,18 +202,30 @@ fn walls(quality: Quality, healed: Nanos, random: &mut Random) -> Vec<(Nanos, i6
     walls
 }
 
+/// Most clocks keep a good bound, some a bad one; each is better and worse at times, and now and then it is lost.
 fn errors(quality: Quality, healed: Nanos, random: &mut Random) -> Vec<(Nanos, Option<IntervalError>)> {
+    let usual: i64 = *random.pick(&[10_000, 50_000, 1_000_000, 5_000_000, 20_000_000, 100_000_000]);
     let draw = |random: &mut Random| {
-        if random.chance(0.1) {
+        if random.chance(0.06) {
             return None;
         }
-        let bound = *random.pick(&[50_000, 1_000_000, 20_000_000]);
-        let offset = bound * *random.pick(&[-1, -1, 0, 1, 1]);
-        let lie = if quality.beyond_bound && random.chance(0.3) { 3 } else { 1 };
-        Some(IntervalError { offset: offset * lie, bound })
+        let bound = usual * *random.pick(&[1, 1, 2]) / *random.pick(&[1, 1, 4]);
+        let offset = match random.range(0..6) {
+            // The edges are where margins are too small.
+            0 | 1 => -bound,
+            2 | 3 => bound,
+            4 => 0,
+            _ => random.range(0..2 * bound as u64 + 1) as i64 - bound,
+        };
+        let lie = match quality.beyond_bound && random.chance(0.5) {
+            // By more than leases last.
+            true => *random.pick(&[-4, -2, 2, 4]) * SECOND as i64,
+            false => 0,
+        };
+        Some(IntervalError { offset: offset + lie, bound })
     };
     let mut errors = vec![(0, draw(random))];
-    errors.extend(instants(3, healed, random).into_iter().map(|from| (from, draw(random))));
+    errors.extend(instants(6, healed, random).into_iter().map(|from| (from, draw(random))));
     errors
 }
 
@@ -234,18 +261,27 @@ mod tests {
 
     #[test]
     fn in_bounds_the_monotonic_clock_keeps_its_rate_and_the_interval_holds_the_truth() {
-        let mut extremes = 0;
+        let (mut extremes, mut instants, mut known, mut edges, mut wide) = (0, 0, 0, 0, 0);
         for clock in clocks(IN_BOUNDS) {
             for at in (0..30 * SECOND).step_by(97_000_003) {
                 let shown = clock.monotonic(0, at + SECOND).since(clock.monotonic(0, at)).as_nanos() as u64;
                 assert!((SECOND * 98 / 100 - 1..=SECOND * 102 / 100 + 1).contains(&shown), "{shown}");
                 extremes += u64::from(shown.abs_diff(SECOND) > SECOND / 100);
-                if let Some(interval) = clock.read(0, at).clock {
-                    assert!(interval.earliest <= EPOCH + at && EPOCH + at <= interval.latest);
+                instants += 1;
+                if let Some(Interval { earliest, latest }) = clock.read(0, at).clock {
+                    assert!(earliest <= EPOCH + at && EPOCH + at <= latest);
+                    known += 1;
+                    edges += u64::from(earliest == EPOCH + at || latest == EPOCH + at);
+                    wide += u64::from(latest - earliest > 100 * MILLISECOND);
                 }
             }
         }
         assert!(extremes > 1000, "rates near the bound are common");
+        assert!(known * 10 > instants * 8 && known < instants, "{known} of {instants}");
+        assert!(
+            edges * 2 > known && edges < known && wide * 20 > known && wide * 3 < known,
+            "{edges} {wide}"
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use quorate_core::{Context, Instant, NodeId, ProcessId, Until, mutation};
+use quorate_core::{Context, Instant, NodeId, ProcessId, Random, Until, mutation};
 use quorate_parts::clients::{Ask, PendingRead};
 
 use super::leaseguard::Gate;
@@ -32,7 +32,16 @@ pub struct FollowerReads {
     asked: BTreeMap<u64, Vec<PendingRead>>,
     /// To be answered when this index is executed.
     ready: BTreeMap<u64, Vec<PendingRead>>,
+    /// The last number. The first is drawn: a late answer to an earlier incarnation's question must not be taken for
+    /// one of this incarnation's.
     last: u64,
+}
+
+impl FollowerReads {
+    /// Nothing asked yet.
+    pub(super) fn new(random: &mut Random) -> FollowerReads {
+        FollowerReads { last: random.u64() >> 1, ..FollowerReads::default() }
+    }
 }
 
 /// Questions to the leader that may be out: more than that are lost, and their clients ask again.
@@ -115,7 +124,7 @@ impl Replica {
     }
 
     fn judge(&mut self, reader: &Reader, cx: &mut Context<'_, Self>) -> Verdict {
-        let at = Instant { now: cx.now(), wall: cx.wall(), clock: cx.clock() };
+        let at = self.instant(cx);
         let asked = if self.has_own_commit() { Verdict::Round } else { Verdict::Hold };
         match self.config.reads {
             Reads::Inconsistent => Verdict::Serve,

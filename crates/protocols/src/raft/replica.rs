@@ -161,7 +161,7 @@ impl Machine for Replica {
             intake: Intake::new(me.into(), config.intake.max_bytes),
             departed: false,
             held: Vec::new(),
-            near: FollowerReads::default(),
+            near: FollowerReads::new(cx.random()),
             verified: 0,
             acknowledge: false,
             configured: None,
