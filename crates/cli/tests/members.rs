@@ -43,7 +43,9 @@ fn a_group_grows_and_shrinks_under_load_until_every_old_member_is_replaced() {
     let joining = [cluster.join(), cluster.join(), cluster.join()];
     let resps: Vec<_> = cluster.nodes.iter().map(|node| node.resp.clone()).collect();
     // Each begins at another node, and finds those that stay.
-    let load = Load::start((0..9).map(|id| (0..6).map(|at| resps[(id + at) % 6].clone()).collect()));
+    let mut proxy = cluster.proxy("proxy", PROTOCOL, cluster.members(), &[]);
+    let each = (0..9).map(|id| (0..6).map(|at| resps[(id + at) % 6].clone()).collect());
+    let load = Load::start(each.chain([vec![proxy.resp.clone()]]));
     load.progress(300);
 
     let added = [format!("4={}", joining[0]), format!("5={}", joining[1])];
@@ -78,7 +80,14 @@ fn a_group_grows_and_shrinks_under_load_until_every_old_member_is_replaced() {
         list.lines().any(|line| line.starts_with('4') && line.contains("leader")).then_some(())
     });
     load.progress(100);
-    load.check(&cluster.nodes[3..]);
+    // The proxy has followed the group. One that starts now is told who is there today.
+    let status = quorate(&cluster, &[3], &["status", "--json"]);
+    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+    let cluster_id = status["nodes"][0]["facts"]["cluster_id"].as_str().unwrap();
+    let today = format!("4={},5={},6={}", joining[0], joining[1], joining[2]);
+    let late = cluster.proxy("late", PROTOCOL, &today, &["--cluster-id", cluster_id]);
+    load.check(cluster.nodes[3..].iter().chain([&proxy, &late]));
+    assert!(proxy.terminate().success());
 }
 
 #[test]

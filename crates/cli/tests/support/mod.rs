@@ -96,6 +96,20 @@ impl Cluster {
         peer
     }
 
+    /// A process that runs a proxy alone, for these members.
+    pub fn proxy(&self, name: &str, protocol: &str, members: &str, flags: &[&str]) -> Node {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let resp = listener.local_addr().unwrap().to_string();
+        drop(listener);
+        let words = ["proxy", "--listen-resp", &resp, "--protocol", protocol, "--initial-cluster", members];
+        let args = words.iter().chain(flags).map(|word| (*word).to_owned()).collect();
+        let log = self.dir.path().join(format!("{name}.log"));
+        let mut node = Node { resp, peer: String::new(), data: PathBuf::new(), args, log, child: None };
+        node.start();
+        node.wait_until_serving();
+        node
+    }
+
     /// Another process with the flags of a node, and a log of its own.
     pub fn twin(&self, index: usize) -> Node {
         let Node { resp, peer, data, args, log, .. } = &self.nodes[index];
