@@ -18,15 +18,19 @@ const PROTOCOL: &str = "raft";
 
 /// Runs a command of the command line against some nodes: what it prints.
 fn quorate(cluster: &Cluster, nodes: &[usize], words: &[&str]) -> String {
+    attempt(cluster, nodes, words).unwrap_or_else(|error| panic!("{words:?}: {error}"))
+}
+
+/// The same; the error is what it says of its failure.
+fn attempt(cluster: &Cluster, nodes: &[usize], words: &[&str]) -> Result<String, String> {
     let endpoints: Vec<_> = nodes.iter().map(|index| cluster.nodes[*index].resp.clone()).collect();
     let run = Command::new(env!("CARGO_BIN_EXE_quorate"))
         .args(words)
         .args(["--endpoints", &endpoints.join(",")])
         .output()
         .unwrap();
-    let (out, err) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
-    assert!(run.status.success(), "{words:?}: {out}{err}");
-    out.into_owned()
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    if run.status.success() { Ok(text(&run.stdout)) } else { Err(text(&run.stderr)) }
 }
 
 /// The ids that a node lists as voters.
@@ -74,7 +78,14 @@ fn a_group_grows_and_shrinks_under_load_until_every_old_member_is_replaced() {
     load.progress(100);
     cluster.nodes[3].start();
     cluster.nodes[3].wait_until_serving();
-    quorate(&cluster, &[4], &["transfer", "4"]);
+    // The leader has to hear of it again first.
+    wait_for("node 4 to take over", || match attempt(&cluster, &[4], &["transfer", "4"]) {
+        Ok(_) => Some(()),
+        Err(error) => {
+            assert!(error.contains("nobody is there to take over"), "{error}");
+            None
+        }
+    });
     wait_for("node 4 to lead", || {
         let list = quorate(&cluster, &[3], &["member", "list"]);
         list.lines().any(|line| line.starts_with('4') && line.contains("leader")).then_some(())
