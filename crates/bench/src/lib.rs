@@ -11,7 +11,8 @@
 //! | `connection` | one socket: what is under way on it |
 //! | `engine` | the loop of one thread |
 //! | `stats`, `report` | what is counted while it runs, and what is said of it |
-//! | `plot` | the SVG |
+//! | [`chart`] | line charts |
+//! | `plot` | the SVG of a run, and of several |
 //!
 //! It shares the machine with what it measures, so it is cheap: one thread, one read and one write per ready socket
 //! and turn, and no allocation per request or reply.
@@ -19,6 +20,7 @@
 //! The stream of operations is a function of the seed alone; which connection gets which of them, and (with
 //! `latest`) how far the key space has grown by then, depends on the answers.
 
+pub mod chart;
 mod connection;
 mod engine;
 mod keys;
@@ -32,9 +34,9 @@ mod stats;
 mod work;
 
 pub use engine::{BenchError, load, run};
-pub use keys::Choice;
+pub use keys::{Choice, Keys};
 pub use options::{Mix, Options};
 pub use plot::svg;
 pub use report::{Report, table};
-pub use schedule::Arrivals;
+pub use schedule::{Arrivals, Schedule};
 pub use sizes::Sizes;

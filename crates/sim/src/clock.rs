@@ -69,6 +69,21 @@ impl Clock {
         }
     }
 
+    /// Clocks that run at the rate of true time. The interval, if there is one, is as wide as its bound says, and the
+    /// truth anywhere in it.
+    pub fn steady(bound: Option<Nanos>, random: &mut Random) -> Clock {
+        let error = bound.map(|bound| IntervalError {
+            offset: random.range(0..2 * bound + 1) as i64 - bound as i64,
+            bound: bound as i64,
+        });
+        Clock {
+            rates: vec![Rate { from: 0, reading: 0, per_second: BILLION as u64 }],
+            wall: vec![(0, 0)],
+            errors: vec![(0, error)],
+            bases: Vec::new(),
+        }
+    }
+
     /// A process starts on this machine; its monotonic clock starts anywhere.
     pub fn restart(&mut self, random: &mut Random) {
         self.bases.push(random.range(0..1000 * SECOND));

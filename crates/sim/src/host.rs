@@ -155,8 +155,34 @@ impl<P: Protocol> Life<P> {
         self.proxy.end_batch(at);
     }
 
+    /// Messages of the replica that wait for nothing (any more), in the order in which they may go.
+    pub fn take_released(&mut self, disk: &Disk) -> Vec<Outgoing<P::Message>> {
+        let mut ready = Vec::new();
+        while let Some(first) = self.unreleased.front() {
+            if !self.is_released(first.after, disk) {
+                break;
+            }
+            ready.extend(self.unreleased.pop_front());
+        }
+        let mut fresh = match &mut self.replica {
+            Some(replica) => std::mem::take(&mut replica.out.messages),
+            None => return ready,
+        };
+        for outgoing in fresh.drain(..) {
+            if outgoing.after == 0 || self.is_released(outgoing.after, disk) {
+                ready.push(outgoing);
+            } else {
+                self.unreleased.push_back(outgoing);
+            }
+        }
+        if let Some(replica) = &mut self.replica {
+            replica.out.messages = fresh;
+        }
+        ready
+    }
+
     /// Whether a message that waits for `after` records of this life may go.
-    pub fn is_released(&self, after: u64, disk: &Disk) -> bool {
+    fn is_released(&self, after: u64, disk: &Disk) -> bool {
         self.born_at_record + after <= disk.durable()
     }
 }

@@ -12,12 +12,14 @@
 //! | [`history`], [`checkers`] | what they saw, and what must hold |
 //! | [`trace`] | what happened, for people and for the determinism test |
 //! | [`queue`] | the future |
+//! | [`experiment`] | measurement runs: how long things take |
 //! | [`scenario`] | golden conversations: small scripted clusters |
 
 pub mod checkers;
 pub mod clock;
 mod cluster;
 pub mod disk;
+pub mod experiment;
 pub mod faults;
 pub mod history;
 mod host;

@@ -1,7 +1,9 @@
-//! Chores of the repository: `cargo xtask ci`, `cargo xtask tidy`, `cargo xtask compare`.
+//! Chores of the repository: `cargo xtask ci`, `cargo xtask tidy`, `cargo xtask compare`,
+//! `cargo xtask figures`.
 
 mod ci;
 mod compare;
+mod figures;
 mod tidy;
 
 use std::path::Path;
@@ -12,11 +14,13 @@ fn main() -> ExitCode {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["ci"] => ci::ci(),
         ["compare", ..] => compare::compare(&arguments[1..]),
+        ["figures", ..] => figures::figures(&arguments[1..]),
         ["tidy"] => show(tidy::check(root())),
         _ => {
             eprintln!("usage: cargo xtask ci       everything the gate runs");
             eprintln!("       cargo xtask tidy     the style that no compiler checks");
             eprintln!("       cargo xtask compare  Quorate beside Redis, etcd and a bare replicator");
+            eprintln!("       cargo xtask figures  a paper's evaluation, made again and judged");
             ExitCode::from(2)
         }
     }

@@ -233,24 +233,8 @@ impl<P: Protocol> Cluster<P> {
     /// Sends what waits for nothing (any more).
     pub(super) fn release(&mut self, host: usize) {
         let Host { life: Some(life), disk, .. } = &mut self.hosts[host] else { return };
-        let born = life.born_at_record;
-        let replica = life.replica.as_mut().expect("a node");
-        let (me, mut fresh) = (replica.me, std::mem::take(&mut replica.out.messages));
-        let mut ready = Vec::new();
-        while let Some(first) = life.unreleased.front() {
-            if born + first.after > disk.durable() {
-                break;
-            }
-            ready.extend(life.unreleased.pop_front());
-        }
-        for outgoing in fresh.drain(..) {
-            if outgoing.after == 0 || life.is_released(outgoing.after, disk) {
-                ready.push(outgoing);
-            } else {
-                life.unreleased.push_back(outgoing);
-            }
-        }
-        life.replica.as_mut().expect("a node").out.messages = fresh;
+        let me = life.replica.as_ref().expect("a node").me;
+        let ready = life.take_released(disk);
         for outgoing in ready {
             self.post(host, me, outgoing);
         }

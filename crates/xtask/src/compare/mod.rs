@@ -10,8 +10,8 @@
 //!
 //! One system runs at a time, all of them in each round, because the machine drifts.
 
-mod machine;
-mod processes;
+pub(crate) mod machine;
+pub(crate) mod processes;
 mod report;
 mod session;
 mod systems;

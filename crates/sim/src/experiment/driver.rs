@@ -1,0 +1,306 @@
+//! Turns of the loops, and who asks what when.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use quorate_core::{
+    Access, Answered, Configs, Fact, Message, NodeId, Outcome, Outgoing, ProcessId, Protocol, Random,
+    Replica, Request, RequestId, Wire,
+};
+use quorate_store::Reply;
+
+use super::wires::Wires;
+use super::{Act, Ask, Measured, Operation, Setup};
+use crate::clock::Clock;
+use crate::disk::{Disk, Speed};
+use crate::history::{Invocation, Recorder};
+use crate::host::{Host, Input};
+use crate::network::Latency;
+use crate::queue::{Nanos, Queue};
+
+/// The most inputs that a process takes in one turn, as a node does.
+const BATCH: usize = 256;
+/// Bytes of a frame around a message.
+const FRAME: usize = 32;
+
+enum Event<P: Protocol> {
+    Deliver { from: ProcessId, to: ProcessId, message: P::Message },
+    Turn { host: usize, epoch: u64 },
+    Wake { host: usize, epoch: u64 },
+    Synced { host: usize, epoch: u64 },
+    Ask(usize),
+    Answer { index: usize, outcome: Outcome },
+    Act(Act),
+}
+
+/// An experiment that runs.
+pub(super) struct Driver<'a, P: Protocol> {
+    setup: &'a Setup,
+    now: Nanos,
+    queue: Queue<Event<P>>,
+    hosts: Vec<Host<P>>,
+    wires: Wires,
+    asks: Vec<Ask>,
+    invocations: BTreeMap<usize, Invocation>,
+    recorder: Recorder,
+    measured: Measured,
+}
+
+impl<'a, P: Protocol> Driver<'a, P> {
+    /// Everybody starts at once.
+    pub fn new(setup: &'a Setup, configs: Configs<P>, mut asks: Vec<Ask>, acts: &[(Nanos, Act)]) -> Self {
+        let mut random = Random::new(setup.seed);
+        let wires = Wires::new(setup, random.fork());
+        let fixed = Latency::Uniform { low: setup.sync, high: setup.sync };
+        let hosts = (0..setup.nodes + setup.proxies).map(|host| {
+            let mut random = random.fork();
+            let node = (host < setup.nodes).then(|| NodeId::new(host as u64 + 1).expect("few nodes"));
+            let disk = Disk::new(Speed { write: fixed, sync: fixed }, random.fork());
+            let clock = Clock::steady(setup.clock_error, &mut random);
+            Host::new(node, disk, clock, random)
+        });
+        let mut driver = Driver {
+            setup,
+            now: 0,
+            queue: Queue::default(),
+            hosts: hosts.collect(),
+            wires,
+            asks: Vec::new(),
+            invocations: BTreeMap::new(),
+            recorder: Recorder::default(),
+            measured: Measured::default(),
+        };
+        for host in 0..driver.hosts.len() {
+            driver.hosts[host].start(0, &configs).expect("an empty disk can be read");
+            driver.hear(host);
+            driver.wake(host);
+            driver.set_wake(host);
+        }
+        asks.sort_by_key(|ask| ask.at);
+        for (index, ask) in asks.iter().enumerate() {
+            driver.queue.push(ask.at, Event::Ask(index));
+        }
+        for (at, act) in acts {
+            driver.queue.push(*at, Event::Act(*act));
+        }
+        driver.asks = asks;
+        driver
+    }
+
+    /// Until the end.
+    pub fn run(mut self) -> Measured {
+        while let Some((at, event)) = self.queue.pop().filter(|(at, _)| *at <= self.setup.end) {
+            self.now = at;
+            self.handle(event);
+        }
+        self.measured.history = self.recorder.finish();
+        self.measured
+    }
+
+    fn handle(&mut self, event: Event<P>) {
+        match event {
+            Event::Deliver { from, to, message } => self.deliver(from, to, message),
+            Event::Turn { host, epoch } if self.hosts[host].epoch == epoch => self.turn(host),
+            Event::Wake { host, epoch } if self.hosts[host].epoch == epoch => {
+                if let Some(life) = &mut self.hosts[host].life
+                    && life.wake_at == Some(self.now)
+                {
+                    life.wake_at = None;
+                    self.wake(host);
+                }
+            }
+            Event::Synced { host, epoch } if self.hosts[host].epoch == epoch => {
+                self.hosts[host].disk.finish_sync();
+                self.wake(host);
+            }
+            Event::Turn { .. } | Event::Wake { .. } | Event::Synced { .. } => {}
+            Event::Ask(index) => self.ask(index),
+            Event::Answer { index, outcome } => self.answered(index, outcome),
+            Event::Act(act) => self.act(act),
+        }
+    }
+
+    // The load ---------------------------------------------------------------------------------------------------
+
+    fn ask(&mut self, index: usize) {
+        let Ask { proxy, command, patience, .. } = self.asks[index].clone();
+        let host = self.setup.nodes + proxy;
+        let writes = command.access() == Access::Write;
+        self.measured.operations.push(Operation { asked: self.now, ended: None, succeeded: false, writes });
+        self.invocations.insert(index, self.recorder.invoke(index as u64, command.clone(), self.now));
+        let request = Request {
+            stream: index as u64,
+            access: command.access(),
+            command: command.to_bytes(),
+            deadline: self.hosts[host].instant(self.now).now + Duration::from_nanos(patience),
+        };
+        let life = self.hosts[host].life.as_mut().expect("proxies live for ever");
+        life.inbox.push_back(Input::Request(RequestId(index as u64), request));
+        self.wake(host);
+    }
+
+    fn answered(&mut self, index: usize, outcome: Outcome) {
+        let operation = &mut self.measured.operations[index];
+        operation.ended = Some(self.now);
+        if let (Outcome::Done(bytes), Some(invocation)) = (outcome, self.invocations.remove(&index)) {
+            operation.succeeded = true;
+            let reply = Reply::from_bytes(bytes).expect("a replica encoded it");
+            self.recorder.returned(invocation, reply, self.now);
+        }
+    }
+
+    fn act(&mut self, act: Act) {
+        // A deposed leader may not know yet: the one of the highest term was elected last.
+        let leads = self.measured.facts.iter().rev().filter_map(|(_, node, fact)| match fact {
+            Fact::Leads { .. } => Some(*node),
+            _ => None,
+        });
+        let is_leader = |node: &NodeId| {
+            let host = &self.hosts[usize::from(node.get()) - 1];
+            host.replica().is_some_and(|replica| replica.status(host.instant(self.now)).role == "leader")
+        };
+        let Some(node) = { leads }.find(is_leader) else { return };
+        let host = usize::from(node.get()) - 1;
+        match act {
+            Act::CrashLeader => {
+                self.hosts[host].life = None;
+                self.hosts[host].epoch += 1;
+            }
+            Act::DeafenLeader => self.wires.deafen(host),
+        }
+        self.measured.acts.push((self.now, act, node));
+    }
+
+    // Turns ------------------------------------------------------------------------------------------------------
+
+    fn wake(&mut self, host: usize) {
+        let Host { life, epoch, .. } = &mut self.hosts[host];
+        if let Some(life) = life
+            && !life.turning
+        {
+            life.turning = true;
+            self.queue.push(self.now.max(life.busy_until), Event::Turn { host, epoch: *epoch });
+        }
+    }
+
+    fn set_wake(&mut self, host: usize) {
+        let Some(next) = self.hosts[host].next_timer() else { return };
+        let next = next.max(self.now + 1);
+        let Host { life: Some(life), epoch, .. } = &mut self.hosts[host] else { return };
+        if life.wake_at.is_none_or(|at| next < at) {
+            life.wake_at = Some(next);
+            self.queue.push(next, Event::Wake { host, epoch: *epoch });
+        }
+    }
+
+    fn turn(&mut self, host: usize) {
+        let at = self.hosts[host].instant(self.now);
+        let is_node = host < self.setup.nodes;
+        let Some(life) = &mut self.hosts[host].life else { return };
+        life.budget = BATCH;
+        let mut inputs = 0;
+        while let Some(input) = life.next_input(at) {
+            life.step(input, at);
+            inputs += 1;
+        }
+        life.end_batch(at);
+        life.turning = false;
+        let idle = life.inbox.is_empty();
+        let cost = if is_node { self.setup.capacity.per_input } else { 0 };
+        // What this turn leads to comes when its work is done.
+        let done = self.now + cost * inputs;
+        self.hear(host);
+        self.reply(host, done);
+        let free = self.flush(host, done);
+        if let Some(life) = &mut self.hosts[host].life {
+            life.busy_until = free;
+        }
+        if !idle {
+            self.wake(host);
+        }
+        self.set_wake(host);
+    }
+
+    fn hear(&mut self, host: usize) {
+        let Some(life) = &mut self.hosts[host].life else { return };
+        life.proxy.out.facts.clear();
+        // Links are there already.
+        life.proxy.out.members = None;
+        let Some(replica) = &mut life.replica else { return };
+        replica.out.members = None;
+        let node = NodeId::new(host as u64 + 1).expect("it has a replica");
+        for fact in replica.out.facts.drain(..) {
+            if let Fact::Leads { .. } | Fact::Follows | Fact::Commits { .. } | Fact::ReadGate { .. } = fact {
+                self.measured.facts.push((self.now, node, fact));
+            }
+        }
+    }
+
+    fn reply(&mut self, host: usize, done: Nanos) {
+        let Some(life) = &mut self.hosts[host].life else { return };
+        for Answered { request, outcome, .. } in life.proxy.out.replies.drain(..) {
+            self.queue.push(done, Event::Answer { index: request.0 as usize, outcome });
+        }
+    }
+
+    /// Writes records, sends what may go, starts a sync; gives when the processor is free again.
+    fn flush(&mut self, host: usize, mut at: Nanos) -> Nanos {
+        let Host { life: Some(life), disk, epoch, .. } = &mut self.hosts[host] else { return at };
+        let mut messages: Vec<_> =
+            life.proxy.out.messages.drain(..).map(|outgoing| (life.proxy.me, outgoing)).collect();
+        if let Some(replica) = &mut life.replica {
+            for record in replica.out.records.drain(..) {
+                disk.append(record.to_bytes(), at).expect("the disk is never full");
+            }
+            let me = replica.me;
+            messages.extend(life.take_released(disk).into_iter().map(|outgoing| (me, outgoing)));
+            if let Some(end) = disk.start_sync(at) {
+                self.queue.push(end, Event::Synced { host, epoch: *epoch });
+            }
+        }
+        for (from, Outgoing { to, message, .. }) in messages {
+            for to in to.iter() {
+                self.send(host, from, to, message.clone(), &mut at);
+            }
+        }
+        at
+    }
+
+    fn send(&mut self, host: usize, from: ProcessId, to: ProcessId, message: P::Message, at: &mut Nanos) {
+        let Some(target) = self.locate(to) else { return };
+        if target == host {
+            // Inside the process: at once.
+            self.queue.push(*at, Event::Deliver { from, to, message });
+            return;
+        }
+        *self.measured.sent.entry(message.kind()).or_default() += 1;
+        if host < self.setup.nodes {
+            *at += self.setup.capacity.per_message;
+        }
+        if let Some(arrival) = self.wires.send(host, target, *at, message.to_bytes().len() + FRAME) {
+            self.queue.push(arrival, Event::Deliver { from, to, message });
+        }
+    }
+
+    fn locate(&self, process: ProcessId) -> Option<usize> {
+        match process {
+            ProcessId::Replica(node) => {
+                Some(usize::from(node.get()) - 1).filter(|host| *host < self.setup.nodes)
+            }
+            ProcessId::Proxy(proxy) => match proxy.host() {
+                Some(node) => self.locate(node.into()),
+                None => self.hosts.iter().position(|host| host.proxy == proxy),
+            },
+        }
+    }
+
+    fn deliver(&mut self, from: ProcessId, to: ProcessId, message: P::Message) {
+        let Some(host) = self.locate(to) else { return };
+        let Some(life) = &mut self.hosts[host].life else { return };
+        life.inbox.push_back(match to {
+            ProcessId::Replica(_) => Input::ToReplica(from, message),
+            ProcessId::Proxy(_) => Input::ToProxy(from, message),
+        });
+        self.wake(host);
+    }
+}

@@ -1,0 +1,120 @@
+//! What an experiment shows of protocols whose numbers are known beforehand.
+
+use bytes::Bytes;
+use quorate_protocols::raft::Raft;
+use quorate_store::{Command, Condition, Expiry};
+
+use super::*;
+use crate::checkers::linearizability;
+use crate::queue::{MILLISECOND, SECOND};
+
+const ONE_WAY: Nanos = 2 * MILLISECOND;
+
+fn setup(settings: &[&str]) -> Setup {
+    Setup {
+        nodes: 3,
+        proxies: 2,
+        settings: settings.iter().map(ToString::to_string).collect(),
+        between_nodes: Delay::Fixed(ONE_WAY),
+        to_clients: Delay::Fixed(0),
+        sync: 0,
+        capacity: Capacity::default(),
+        clock_error: Some(50_000),
+        end: 5 * SECOND,
+        seed: 1,
+    }
+}
+
+fn put(at: Nanos, proxy: usize) -> Ask {
+    let (key, value) = (Bytes::from_static(b"k"), Bytes::from(at.to_string()));
+    let command =
+        Command::Put { key, value, condition: Condition::Always, expiry: Expiry::Never, old: false };
+    Ask { at, proxy, command, patience: SECOND }
+}
+
+fn get(at: Nanos, proxy: usize) -> Ask {
+    Ask { at, proxy, command: Command::Get { key: Bytes::from_static(b"k") }, patience: SECOND }
+}
+
+/// A write and a read every 10 ms, after the first leader has been elected.
+fn load(from: Nanos, to: Nanos) -> Vec<Ask> {
+    let times = (from..to).step_by(10 * MILLISECOND as usize);
+    times.flat_map(|at| [put(at, 0), get(at + 5 * MILLISECOND, 1)]).collect()
+}
+
+fn run(setup: &Setup, asks: Vec<Ask>, acts: &[(Nanos, Act)]) -> Measured {
+    let measured = measure::<Raft>(setup, asks, acts).expect("the settings are known");
+    linearizability::check(&measured.history).expect("linearizable");
+    measured
+}
+
+/// The latencies of the operations that began in the last second and succeeded, shortest and longest.
+fn steady(measured: &Measured, writes: bool) -> (Nanos, Nanos) {
+    let late = measured.operations.iter().filter(|op| op.writes == writes && op.asked >= 3 * SECOND);
+    let latencies: Vec<_> = late.map(|op| op.latency().expect("everything is answered")).collect();
+    (*latencies.iter().min().unwrap(), *latencies.iter().max().unwrap())
+}
+
+#[test]
+fn a_write_takes_one_round_trip_and_a_read_what_its_mechanism_says() {
+    let asks = || load(2 * SECOND, 4 * SECOND);
+    let leaseguard = run(&setup(&["reads=leaseguard", "lease_duration=1s"]), asks(), &[]);
+    assert_eq!(steady(&leaseguard, true), (2 * ONE_WAY, 2 * ONE_WAY));
+    assert_eq!(steady(&leaseguard, false), (0, 0));
+    let quorum = run(&setup(&["reads=quorum"]), asks(), &[]);
+    assert_eq!(steady(&quorum, true), (2 * ONE_WAY, 2 * ONE_WAY));
+    assert_eq!(steady(&quorum, false), (2 * ONE_WAY, 2 * ONE_WAY));
+}
+
+#[test]
+fn disks_processors_and_interfaces_add_what_they_are_said_to_take() {
+    let mut setup = setup(&["reads=leaseguard", "lease_duration=1s"]);
+    setup.sync = 3 * MILLISECOND;
+    let measured = run(&setup, load(2 * SECOND, 4 * SECOND), &[]);
+    // The follower's disk begins when its message comes; the leader's own is ready before.
+    assert_eq!(steady(&measured, true), (2 * ONE_WAY + setup.sync, 2 * ONE_WAY + setup.sync));
+    setup.capacity = Capacity { per_input: MILLISECOND / 10, per_message: 0, bandwidth: 0 };
+    let measured = run(&setup, load(2 * SECOND, 4 * SECOND), &[]);
+    assert_eq!(steady(&measured, false).0, MILLISECOND / 10);
+    setup.capacity = Capacity { per_input: 0, per_message: 0, bandwidth: 1_000_000 };
+    let measured = run(&setup, load(2 * SECOND, 4 * SECOND), &[]);
+    assert!(steady(&measured, true).0 > 2 * ONE_WAY + setup.sync);
+}
+
+#[test]
+fn another_leader_follows_one_that_dies_and_everything_is_told() {
+    let crash = (2500 * MILLISECOND, Act::CrashLeader);
+    let setup = setup(&["reads=leaseguard", "lease_duration=1s", "proxy.patience=20ms"]);
+    let measured = run(&setup, load(2 * SECOND, 4 * SECOND), &[crash]);
+    let [(at, _, dead)] = measured.acts[..] else { panic!("one leader dies") };
+    assert_eq!(at, crash.0);
+    let (elected, leader) = measured.elected_after(at).next().expect("another leads");
+    assert_ne!(leader, dead);
+    let committed = measured.first_commit_of(leader, elected).expect("it commits");
+    // Its predecessor's last entry is at most 10 ms older than the crash.
+    let lease_end = at + SECOND;
+    assert!((lease_end - 15 * MILLISECOND..lease_end + MILLISECOND).contains(&committed), "{committed}");
+    assert_eq!(steady(&measured, false).0, 0);
+}
+
+#[test]
+fn a_deaf_leader_replicates_what_it_cannot_commit() {
+    let at = 2500 * MILLISECOND;
+    let acts = [(at, Act::DeafenLeader), (at + 55 * MILLISECOND, Act::CrashLeader)];
+    let setup = setup(&["reads=leaseguard", "lease_duration=2s"]);
+    let measured = run(&setup, load(2 * SECOND, 3 * SECOND), &acts);
+    let (elected, leader) = measured.elected_after(at).next().expect("another leads");
+    assert_eq!(measured.limbo_of(leader, elected), Some(6), "one entry each 10 ms");
+}
+
+#[test]
+fn equal_seeds_give_equal_experiments() {
+    let digest = |seed| {
+        let mut setup = Setup { seed, ..setup(&[]) };
+        setup.between_nodes = Delay::LogNormal { mean: 1e6, deviation: 1e6 };
+        let measured = run(&setup, load(2 * SECOND, 3 * SECOND), &[(2500 * MILLISECOND, Act::CrashLeader)]);
+        (measured.operations, measured.facts, measured.sent)
+    };
+    assert!(digest(1) == digest(1));
+    assert!(digest(1) != digest(2));
+}

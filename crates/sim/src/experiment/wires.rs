@@ -1,0 +1,82 @@
+//! The links of an experiment. Messages of a node share its network interface, so what is much in use is slow; a link
+//! delivers in order, as a connection does.
+
+use std::collections::BTreeSet;
+
+use quorate_core::Random;
+
+use super::Delay;
+use crate::queue::{Nanos, SECOND};
+
+/// What a node's processor and network interface can do. Proxies of clients have all they need.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Capacity {
+    /// Of the processor, to take an input.
+    pub per_input: Nanos,
+    /// Of the processor, to send a message.
+    pub per_message: Nanos,
+    /// Of the interface, in bytes a second; 0 for as many as there are.
+    pub bandwidth: u64,
+}
+
+impl Capacity {
+    fn transmission(self, bytes: usize) -> Nanos {
+        (bytes as u64 * SECOND).checked_div(self.bandwidth).unwrap_or(0)
+    }
+}
+
+/// All links between `hosts` hosts, of which the first `nodes` are nodes.
+#[derive(Debug)]
+pub struct Wires {
+    hosts: usize,
+    nodes: usize,
+    between_nodes: Delay,
+    to_clients: Delay,
+    capacity: Capacity,
+    /// When each host's interface has sent what it was given.
+    free_at: Vec<Nanos>,
+    /// When the last message of each link arrives.
+    last_arrival: Vec<Nanos>,
+    deaf: BTreeSet<usize>,
+    random: Random,
+}
+
+impl Wires {
+    /// See [`super::Setup`].
+    pub fn new(setup: &super::Setup, random: Random) -> Wires {
+        let hosts = setup.nodes + setup.proxies;
+        Wires {
+            hosts,
+            nodes: setup.nodes,
+            between_nodes: setup.between_nodes,
+            to_clients: setup.to_clients,
+            capacity: setup.capacity,
+            free_at: vec![0; hosts],
+            last_arrival: vec![0; hosts * hosts],
+            deaf: BTreeSet::new(),
+            random,
+        }
+    }
+
+    /// What other nodes send to this one is lost.
+    pub fn deafen(&mut self, node: usize) {
+        self.deaf.insert(node);
+    }
+
+    /// When a message that is ready now arrives; `None` if it is lost.
+    pub fn send(&mut self, from: usize, to: usize, now: Nanos, bytes: usize) -> Option<Nanos> {
+        let peers = from < self.nodes && to < self.nodes;
+        if peers && self.deaf.contains(&to) {
+            return None;
+        }
+        let mut leaves = now;
+        if from < self.nodes {
+            leaves = now.max(self.free_at[from]) + self.capacity.transmission(bytes);
+            self.free_at[from] = leaves;
+        }
+        let delay = if peers { self.between_nodes } else { self.to_clients };
+        let last = &mut self.last_arrival[from * self.hosts + to];
+        *last = (leaves + delay.draw(&mut self.random)).max(*last);
+        Some(*last)
+    }
+}
