@@ -169,6 +169,15 @@ fn exposition(report: &Report) -> String {
             metric("peer_silence_seconds", "gauge", "Since a member was last heard.", &label, &seconds);
         }
     }
+    let (source, error) = (fact("clock_source"), fact("clock_bound_seconds"));
+    let label = format!("source=\"{}\"", escaped(&source));
+    metric("clock_source", "gauge", "Who knows how wrong the wall clock may be: 1.", &label, &1);
+    let bound = error.parse::<f64>().ok();
+    let known = u8::from(bound.is_some());
+    metric("clock_synchronized", "gauge", "Whether the wall clock's error has a bound.", "", &known);
+    if let Some(bound) = bound {
+        metric("clock_bound_seconds", "gauge", "How wrong the wall clock may be.", "", &bound);
+    }
     metric("uptime_seconds", "gauge", "Since this process began to serve.", "", &fact("uptime_seconds"));
     for sample in &report.samples {
         let kind = match sample.kind {
@@ -217,13 +226,22 @@ mod tests {
             reads: "lease",
             peers: Vec::new(),
         };
-        let facts = vec![("protocol", "a\"b".to_owned()), ("uptime_seconds", "5".to_owned())];
+        let facts = [
+            ("protocol", "a\"b"),
+            ("uptime_seconds", "5"),
+            ("clock_source", "kernel"),
+            ("clock_bound_seconds", "0.0015"),
+        ];
+        let facts = facts.map(|(name, value)| (name, value.to_owned())).into();
         let text = exposition(&Report { samples: metrics.samples(), status, facts });
         for line in [
             "quorate_info{protocol=\"a\\\"b\",version=\"\",node=\"\",cluster=\"\"} 1",
             "quorate_role{role=\"leader\"} 1",
             "quorate_committed 7",
             "quorate_lease 1",
+            "quorate_clock_source{source=\"kernel\"} 1",
+            "quorate_clock_synchronized 1",
+            "quorate_clock_bound_seconds 0.0015",
             "quorate_uptime_seconds 5",
             "quorate_messages_in_total{kind=\"Accept\"} 2",
             "quorate_messages_in_total{kind=\"Commit\"} 1",

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use quorate_api::resp::ReadMode;
-use quorate_node::Durability;
+use quorate_node::{ClockSource, Durability};
 use quorate_sim::Faults;
 
 /// A strongly consistent, replicated key-value store in which the replication protocol is a choice.
@@ -98,6 +98,9 @@ pub struct Up {
     /// When a write counts as durable: fsync, os or none
     #[arg(long, default_value = "fsync")]
     pub durability: Durability,
+    /// Who knows how wrong the clock may be: auto, kernel, clock-bound, bound=DURATION or none
+    #[arg(long, value_name = "SOURCE", default_value = "auto")]
+    pub clock: ClockSource,
     #[command(flatten)]
     pub bounds: Bounds,
     /// The first client port; the peers' are 100 higher. By default 7101, or others if those are taken
@@ -123,6 +126,10 @@ pub struct Serve {
     /// When a write counts as durable: fsync, os or none [default: fsync]
     #[arg(long)]
     pub durability: Option<Durability>,
+    /// Who knows how wrong this machine's clock may be: kernel (its NTP discipline), clock-bound (that daemon),
+    /// bound=DURATION (you), auto (the daemon, else the kernel) or none [default: auto]
+    #[arg(long, value_name = "SOURCE")]
+    pub clock: Option<ClockSource>,
     #[command(flatten)]
     pub process: Process,
     /// Where reads are served unless a client says otherwise: linearizable, sequential or local

@@ -9,7 +9,8 @@ use quorate_api::resp::{self, ReadMode, Resp};
 use quorate_core::{NodeId, Protocol, Settings};
 use quorate_node::storage::StorageError;
 use quorate_node::{
-    Durability, Exit, Limits, Node, NodeConfig, NodeError, NodeOptions, ProxyOptions, parse_cluster,
+    ClockSource, Durability, Exit, Limits, Node, NodeConfig, NodeError, NodeOptions, ProxyOptions,
+    parse_cluster,
 };
 use quorate_protocols::registry::Visitor;
 use rustix::process::{Signal, getpid, kill_process};
@@ -38,6 +39,7 @@ struct File {
     data_dir: Option<PathBuf>,
     protocol: Option<String>,
     durability: Option<String>,
+    clock: Option<String>,
     site: Option<String>,
     slow_log: Option<String>,
     max_key: Option<String>,
@@ -90,6 +92,11 @@ pub fn serve(args: Serve) -> Result<(), Failure> {
         (None, Some(word)) => word.parse().map_err(Failure::wrong)?,
         (None, None) => Durability::default(),
     };
+    let clock = match (args.clock, &file.clock) {
+        (Some(clock), _) => clock,
+        (None, Some(word)) => word.parse().map_err(Failure::wrong)?,
+        (None, None) => ClockSource::Auto,
+    };
     let read_mode = match (args.read_mode, &file.read_mode) {
         (Some(mode), _) => mode,
         (None, Some(word)) => word.parse().map_err(Failure::wrong)?,
@@ -114,6 +121,7 @@ pub fn serve(args: Serve) -> Result<(), Failure> {
         cluster_id: None,
         data_dir: args.data_dir.or(file.data_dir.clone()).ok_or_else(|| required("data-dir"))?,
         durability,
+        clock,
         limits,
     };
     let site = args.site.or(file.site.clone());

@@ -104,6 +104,7 @@ fn start(args: &Up, data: &Path) -> Result<Vec<Node>, Failure> {
             ("--data-dir", data.display().to_string()),
             ("--protocol", args.protocol.clone()),
             ("--durability", args.durability.to_string()),
+            ("--clock", args.clock.to_string()),
         ]
         .into_iter()
         .flat_map(|(flag, value)| [flag.to_owned(), value])

@@ -172,7 +172,8 @@ impl Client {
         }
     }
 
-    /// A command that may be repeated, because it changes nothing or says what is to be: it is repeated at the next endpoint if one breaks, or cannot reach a majority.
+    /// A command that may be repeated, because it changes nothing or says what is to be: it is repeated at the next
+    /// endpoint if one breaks, or cannot reach a majority.
     pub fn read<A: AsRef<[u8]>>(&mut self, words: &[A]) -> Result<Value, Error> {
         let mut tried = Vec::new();
         loop {

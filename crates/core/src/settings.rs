@@ -88,6 +88,22 @@ impl Settings {
         Ok(parsed)
     }
 
+    /// Takes a setting of this process alone, if it is given: peers need not have the same.
+    pub fn take_own<T>(
+        &mut self,
+        key: &str,
+        expected: &str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<Option<T>, SettingsError> {
+        let Some(value) = self.given.remove(key) else { return Ok(None) };
+        let wrong = || SettingsError::Value {
+            key: key.to_owned(),
+            value: value.clone(),
+            expected: expected.to_owned(),
+        };
+        parse(&value).map(Some).ok_or_else(wrong)
+    }
+
     /// Takes a duration such as `250ms`, `2s` or `100us`.
     pub fn duration(&mut self, key: &str, default: &str) -> Result<Duration, SettingsError> {
         self.take(key, default, "a duration such as 250ms, 2s or 100us", parse_duration)

@@ -7,8 +7,10 @@ use std::str::FromStr;
 
 use quorate_core::{Configs, Group, Machine, NodeId, Protocol, Settings, digest};
 
+use crate::clock::ClockSource;
 use crate::error::ConfigError;
 use crate::limits::Limits;
+use crate::transport::delay::Delay;
 
 /// When a record counts as durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,6 +65,8 @@ pub struct NodeOptions {
     pub data_dir: PathBuf,
     /// `--durability`.
     pub durability: Durability,
+    /// `--clock`.
+    pub clock: ClockSource,
     /// Bounds.
     pub limits: Limits,
 }
@@ -89,6 +93,9 @@ pub struct NodeConfig<P: Protocol> {
     /// What a replica needs, where there is one.
     pub(crate) place: Option<Place<P>>,
     pub(crate) proxy: <P::Proxy as Machine>::Config,
+    /// A proxy alone has no use for true time.
+    pub(crate) clock: ClockSource,
+    pub(crate) delay: Delay,
     pub(crate) settings: Settings,
 }
 
@@ -123,9 +130,10 @@ impl<P: Protocol> NodeConfig<P> {
             return Err(ConfigError::NeedsDisk { protocol: P::NAME });
         }
         let NodeOptions { node, listen_peer, listen_resp, initial_cluster, cluster_id, join, .. } = options;
-        let NodeOptions { data_dir, durability, limits, .. } = options;
+        let NodeOptions { data_dir, durability, clock, limits, .. } = options;
         let common = ProxyOptions { listen_resp, initial_cluster, cluster_id, limits };
         let (mut config, replica) = Self::common(common, join, settings)?;
+        config.clock = clock;
         config.place = Some(Place { node, listen_peer, data_dir, durability, replica });
         Ok(config)
     }
@@ -149,10 +157,14 @@ impl<P: Protocol> NodeConfig<P> {
         }
         let (ids, addresses) = (members.keys().copied().collect(), members.clone());
         let group = Group { members: ids, addresses, joining };
+        let delay = Delay::take(&mut settings)?;
         let (replica, proxy): Configs<P> = P::configure(&group, &mut settings)?;
         settings.finish()?;
         let cluster = cluster_id.unwrap_or_else(|| self::cluster_id(&members));
-        Ok((NodeConfig { listen_resp, members, limits, cluster, place: None, proxy, settings }, replica))
+        let (place, clock) = (None, ClockSource::None);
+        let config =
+            NodeConfig { listen_resp, members, limits, cluster, place, proxy, clock, delay, settings };
+        Ok((config, replica))
     }
 
     /// What tells this cluster from others.

@@ -58,6 +58,11 @@ pub enum ConfigError {
     NeedsDisk { protocol: &'static str },
     #[error("`{0}` is not a durability: use fsync, os or none")]
     Durability(String),
+    #[error(
+        "`{0}` is no clock source: use auto, kernel, clock-bound, bound=DURATION or none, such as bound=5ms where the \
+         machines' clocks are never further from true time than that"
+    )]
+    Clock(String),
     #[error(transparent)]
     Setting(#[from] SettingsError),
 }

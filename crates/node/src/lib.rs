@@ -15,7 +15,8 @@
 //! | [`slow`] | slow requests and their stages |
 //! | `listen` | the sockets that it listens on |
 //! | `directory` | who is in the group, and where |
-//! | `clock`, `signals`, `quiet`, `view` | the clocks; SIGTERM; repeated log lines; facts for client protocols |
+//! | `clock` | the clocks, and how wrong the wall clock may be |
+//! | `signals`, `quiet`, `view` | SIGTERM; repeated log lines; facts for client protocols |
 
 mod clients;
 mod clock;
@@ -37,6 +38,7 @@ pub mod storage;
 pub mod transport;
 mod view;
 
+pub use clock::ClockSource;
 pub use config::{Durability, NodeConfig, NodeOptions, ProxyOptions, cluster_id, parse_cluster};
 pub use error::{ConfigError, Exit, NodeError};
 pub use limits::Limits;

@@ -10,7 +10,7 @@ use quorate_core::{
     ProxyId, Random, Recipients, Replica, Request, RequestId, Saved, Status, Time, Timers, Wire, WireError,
 };
 
-use crate::clock;
+use crate::clock::{self, Clock};
 use crate::directory::Directory;
 use crate::journal::encode;
 use crate::limits::{LOCAL_ROUNDS, TIMERS_PER_TURN};
@@ -30,24 +30,31 @@ struct Host<M: Machine> {
     /// Of its records: the barriers that were not passed on yet, and the last one of all.
     barriers: Vec<u64>,
     barrier: u64,
+    clock: Rc<Clock>,
 }
 
 impl<M: Machine> Host<M> {
-    fn new(me: ProcessId, config: M::Config, saved: Saved<M::Record>, random: &mut Random) -> Self {
+    fn new(
+        me: ProcessId,
+        config: M::Config,
+        saved: Saved<M::Record>,
+        clock: Rc<Clock>,
+        random: &mut Random,
+    ) -> Self {
         let mut out = Outbox::new(false);
-        let at = clock::instant();
+        let at = clock.instant();
         let mut cx = Context::new(me, at, random, &mut out);
         let machine = M::recover(config, saved, &mut cx);
         let timers = Timers::default();
-        let mut host =
-            Host { me, machine, out, timers, at: at.now, stirred: true, barriers: Vec::new(), barrier: 0 };
+        let (stirred, barriers, barrier) = (true, Vec::new(), 0);
+        let mut host = Host { me, machine, out, timers, at: at.now, stirred, barriers, barrier, clock };
         host.after_step();
         host
     }
 
     /// One step, at the present: the clock is read when the input is at hand.
     fn step(&mut self, random: &mut Random, act: impl FnOnce(&mut M, &mut Context<'_, M>)) {
-        self.step_at(clock::instant(), random, act);
+        self.step_at(self.clock.instant(), random, act);
     }
 
     fn step_at(&mut self, now: Instant, random: &mut Random, act: impl FnOnce(&mut M, &mut Context<'_, M>)) {
@@ -104,6 +111,7 @@ pub(crate) struct Machines<P: Protocol> {
     pub(crate) records: Vec<Record>,
     /// The numbers of those among them that need a state to be saved (`Context::persist_state`).
     pub(crate) barriers: Vec<u64>,
+    pub(crate) clock: Rc<Clock>,
     /// Who is in the group, as the two say.
     pub(crate) directory: Directory,
     /// Whether that has changed since it was last looked at.
@@ -121,10 +129,13 @@ impl<P: Protocol> Machines<P> {
         proxy: <P::Proxy as Machine>::Config,
         replica: Option<Start<P::Replica>>,
         directory: Directory,
+        clock: Clock,
         mut random: Random,
     ) -> Self {
-        let replica = replica.map(|(node, config, saved)| Host::new(node.into(), config, saved, &mut random));
-        let proxy = Host::new(me.into(), proxy, Saved::nothing(), &mut random);
+        let clock = Rc::new(clock);
+        let replica = replica
+            .map(|(node, config, saved)| Host::new(node.into(), config, saved, clock.clone(), &mut random));
+        let proxy = Host::new(me.into(), proxy, Saved::nothing(), clock.clone(), &mut random);
         let mut machines = Machines {
             random,
             replica,
@@ -136,6 +147,7 @@ impl<P: Protocol> Machines<P> {
             remote: Vec::new(),
             records: Vec::new(),
             barriers: Vec::new(),
+            clock,
             directory,
             regrouped: true,
             replies: Vec::new(),
@@ -170,7 +182,7 @@ impl<P: Protocol> Machines<P> {
 
     /// Clients' requests, all of which are at hand.
     pub(crate) fn on_requests(&mut self, requests: impl Iterator<Item = (RequestId, Request)>) {
-        let now = clock::instant();
+        let now = self.clock.instant();
         for (id, request) in requests {
             self.proxy.step_at(now, &mut self.random, |proxy, cx| proxy.on_request(id, request, cx));
         }
@@ -268,7 +280,7 @@ impl<P: Protocol> Machines<P> {
 
     pub(crate) fn status(&self) -> Status {
         match &self.replica {
-            Some(replica) => replica.machine.status(clock::instant()),
+            Some(replica) => replica.machine.status(self.clock.instant()),
             None => Status {
                 role: "proxy",
                 leader: None,
@@ -372,12 +384,20 @@ mod tests {
     use quorate_core::{Access, Failure, Outcome};
 
     use super::*;
+    use crate::clock::ClockSource;
     use crate::toy::{Message as Say, Toy};
 
     fn machines() -> Machines<Toy> {
         let node = NodeId::new(1).unwrap();
         let directory = Directory::new(Some((node, "a:1".to_owned())), [(node, "a:1".to_owned())].into());
-        Machines::new(ProxyId::of(node), (), Some((node, (), Saved::nothing())), directory, Random::new(1))
+        Machines::new(
+            ProxyId::of(node),
+            (),
+            Some((node, (), Saved::nothing())),
+            directory,
+            Clock::new(ClockSource::None),
+            Random::new(1),
+        )
     }
 
     fn ask(machines: &mut Machines<Toy>, id: u64, command: &'static str) {

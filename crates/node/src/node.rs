@@ -15,7 +15,7 @@ use quorate_core::{ProcessId, Protocol, ProxyId, Random, Request, RequestId, Sta
 use tracing::{error, info, warn};
 
 use crate::clients::Clients;
-use crate::clock;
+use crate::clock::{self, Clock};
 use crate::config::{NodeConfig, Place};
 use crate::directory::{self, Directory, Standing};
 use crate::error::{Exit, NodeError};
@@ -37,6 +37,7 @@ use crate::view::{Constants, View};
 const WAKER: Token = Token(0);
 const PEER_LISTENER: Token = Token(1);
 const RESP_LISTENER: Token = Token(2);
+const ALARM: Token = Token(3);
 /// The kind of a socket is in the high half of its token, its place in the low half.
 const LINK: usize = 1 << 32;
 const INBOUND: usize = 2 << 32;
@@ -149,7 +150,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
         desk: monitor::Desk,
         frontend: F,
     ) -> Result<Self, NodeError> {
-        let NodeConfig { members, limits, cluster, place, proxy, settings, .. } = config;
+        let NodeConfig { members, limits, cluster, place, proxy, clock, delay, settings, .. } = config;
         let system = |what| move |source| NodeError::System { what, source };
         let seed = || getrandom::u64().map_err(|error| system("random numbers")(io::Error::other(error)));
         let incarnation = seed()?;
@@ -165,7 +166,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
         };
         let own = place.as_ref().map(own);
         let address = own.as_ref().map_or_else(String::new, |(_, address)| address.clone());
-        let directory = Directory::new(own, members);
+        let (directory, clock) = (Directory::new(own, members), Clock::new(clock));
         let settings_in_force: Vec<_> =
             settings.effective().iter().map(|(key, value)| format!("{key}={value}")).collect();
         let mut facts = vec![
@@ -191,7 +192,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
                 let Place { node, data_dir, durability, replica, .. } = place;
                 let (recovered, restarted) = (opened.saved.records.len(), opened.saved.restarted);
                 let saved = Some((node, replica, opened.saved));
-                machines = Machines::new(ProxyId::of(node), proxy, saved, directory, random.fork());
+                machines = Machines::new(ProxyId::of(node), proxy, saved, directory, clock, random.fork());
                 journal = opened.journal;
                 me = ProcessId::Replica(node);
                 let peer_address = peer_address.map_or_else(String::new, |address| address.to_string());
@@ -221,7 +222,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
             None => {
                 // Those up to the highest node's are the nodes' own.
                 let id = ProxyId(incarnation | 1 << 63);
-                machines = Machines::new(id, proxy, None, directory, random.fork());
+                machines = Machines::new(id, proxy, None, directory, clock, random.fork());
                 journal = Journal::none(metrics.clone(), random.fork())?;
                 me = id.into();
                 info!(
@@ -245,10 +246,11 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
             identity: Identity::new(cluster, (me, &address), incarnation, P::NAME, &settings),
             members: machines.directory.peers(),
             membership: P::CAPABILITIES.membership,
+            delay,
             limits: limits.clone(),
             metrics: metrics.clone(),
             registry: registry()?,
-            tokens: Tokens { listener: PEER_LISTENER, links: LINK, inbound: INBOUND },
+            tokens: Tokens { listener: PEER_LISTENER, alarm: ALARM, links: LINK, inbound: INBOUND },
             random: random.fork(),
             waker: stopper.waker.clone(),
             listener: listeners.peer.map(mio::net::TcpListener::from_std),
@@ -335,7 +337,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
         let closed = event.is_read_closed() || event.is_error();
         let (readable, writable) = (event.is_readable() || closed, event.is_writable() || event.is_error());
         match event.token() {
-            WAKER => {}
+            WAKER | ALARM => {}
             PEER_LISTENER => self.transport.on_listener(),
             RESP_LISTENER => self.clients.on_listener(),
             Token(token) => match token - place {

@@ -50,6 +50,12 @@ impl<P: Protocol> NodeView for View<'_, P> {
         let group = directory.group();
         facts.push(("members", directory::line(&group)));
         facts.push(("members_version", group.version.to_string()));
+        let (source, error) = match self.machines.clock.bound() {
+            Some((source, error)) => (source, error.as_secs_f64().to_string()),
+            None => ("none", "-".to_owned()),
+        };
+        facts.push(("clock_source", source.to_owned()));
+        facts.push(("clock_bound_seconds", error));
         facts.push(("membership", directory.standing().word().to_owned()));
         let uptime = clock::now().since(self.constants.started).as_secs();
         facts.push(("uptime_seconds", uptime.to_string()));

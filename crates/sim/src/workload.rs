@@ -4,6 +4,9 @@
 //! are kept apart: when they expire is the cluster's choice, so their operations are executed and compared between
 //! replicas, but not recorded in the history.
 //!
+//! Some clients only read. Whoever has asked a leader that was cut off to write waits for it; a reader goes on, and would
+//! see what is stale.
+//!
 //! A write whose outcome is unknown stays open for ever, and to decide a history takes time that doubles with each
 //! of them. So after a few the clients move on to fresh keys, a new *era*; what they left is still read now and
 //! then, and at the end.
@@ -63,6 +66,8 @@ pub(crate) struct Lane {
     pub pending: Option<Pending>,
     /// The era of a recorded write that has not succeeded yet.
     open_write: Option<u32>,
+    /// The share of reads in what it asks.
+    reads: f64,
     random: Random,
     done_since_heal: u32,
     failed_since_heal: u32,
@@ -79,39 +84,50 @@ pub(crate) struct Workload {
     healed: bool,
     unique: u64,
     think: Nanos,
-    mix: Mix,
+    several: Several,
     requests: u64,
     era: u32,
     /// Writes of this era whose outcome is unknown.
     unknown: u32,
 }
 
-/// What clients of a run ask for.
-#[derive(Clone, Copy, Debug)]
-struct Mix {
-    /// The share of reads.
-    reads: f64,
-    /// Whether some commands touch several keys. The history of keys that are tied together is harder to check.
-    several: bool,
+/// Whether some commands of a run touch several keys. The history of keys that are tied together is harder to check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Several {
+    /// None does.
+    Never,
+    /// Reads and writes of a few keys.
+    Keys,
+    /// Scans too, which tie all keys: there are few operations, on strings only.
+    Scans,
 }
 
 impl Workload {
     /// `clients` clients over `hosts` hosts; together they ask about `operations` times in `duration`.
     pub fn new(clients: usize, hosts: usize, duration: Nanos, random: &mut Random) -> Workload {
-        let operations = random.range(200..3000);
+        let several = match random.range(0..20) {
+            0..12 => Several::Never,
+            12..18 => Several::Keys,
+            _ => Several::Scans,
+        };
+        let operations = if several == Several::Scans { 300 } else { random.range(200..3000) };
         let think = duration * clients as u64 / operations;
-        let mix = Mix { reads: *random.pick(&[0.1, 0.5, 0.5, 0.9]), several: random.chance(0.3) };
+        let reads = *random.pick(&[0.1, 0.5, 0.5, 0.9]);
+        // Clients everywhere, or in places.
+        let everywhere = random.chance(0.5);
         // A client may have several requests under way on one connection.
         let window = *random.pick(&[1, 1, 2, 3]);
         let lanes = (0..clients).map(|client| {
             let mut random = random.fork();
-            let host = random.range(0..hosts as u64) as usize;
+            let somewhere = random.range(0..hosts as u64) as usize;
+            let host = if everywhere { client / window % hosts } else { somewhere };
             Lane {
                 // Lanes that share a host and this quotient share a connection.
                 stream: (client / window) as u64,
                 host: if client % window == 0 { host } else { usize::MAX },
                 pending: None,
                 open_write: None,
+                reads: if random.chance(0.25) { 1.0 } else { reads },
                 random,
                 done_since_heal: 0,
                 failed_since_heal: 0,
@@ -131,7 +147,7 @@ impl Workload {
             healed: false,
             unique: 0,
             think,
-            mix,
+            several,
             requests: 0,
             era: 0,
             unknown: 0,
@@ -176,7 +192,7 @@ impl Workload {
 
     /// What a lane asks next; `None` when it has done its share.
     pub fn next(&mut self, lane: usize) -> Option<Ask> {
-        let Workload { lanes, healed, unique, mix, era, unknown, .. } = self;
+        let Workload { lanes, healed, unique, several, era, unknown, .. } = self;
         let lane = &mut lanes[lane];
         if lane.open_write.take() == Some(*era) {
             *unknown += 1;
@@ -191,7 +207,7 @@ impl Workload {
             return None;
         }
         *unique += 1;
-        let mut ask = draw(&mut lane.random, *unique, *mix);
+        let mut ask = draw(&mut lane.random, *unique, lane.reads, *several);
         if ask.recorded {
             let writes = !ask.command.is_read_only();
             // Reads sometimes look at what was left behind.
@@ -243,6 +259,7 @@ impl Workload {
                 stream: 1 << 32 | host as u64,
                 pending: None,
                 open_write: None,
+                reads: 1.0,
                 random: Random::new(host as u64),
                 done_since_heal: 0,
                 failed_since_heal: 0,
@@ -269,6 +286,11 @@ fn every_key(last_era: u32) -> Vec<Command> {
 
 /// Moves the keys of a command, of the kinds that `draw` makes, into an era. Those of the first keep their names.
 fn in_era(command: &mut Command, era: u32) {
+    if let Command::Scan { pattern, .. } = command {
+        let suffix = if era == 0 { String::new() } else { format!(".{era}") };
+        *pattern = Some(format!("s?{suffix}").into());
+        return;
+    }
     if era == 0 {
         return;
     }
@@ -297,23 +319,25 @@ fn text(key: &'static str) -> Bytes {
     Bytes::from_static(key.as_bytes())
 }
 
-fn draw(random: &mut Random, unique: u64, mix: Mix) -> Ask {
+fn draw(random: &mut Random, unique: u64, reads: f64, several: Several) -> Ask {
+    if several == Several::Scans {
+        return Ask { command: draw_tied(random, unique, reads), recorded: true };
+    }
+    let several = several == Several::Keys;
     let pick = |random: &mut Random, keys: &[&'static str]| text(random.pick::<&str>(keys));
     if random.chance(0.05) {
         let command = expiring(random, unique);
         return Ask { command, recorded: false };
     }
     let value = Bytes::from(format!("v{unique}"));
-    let command = if random.chance(mix.reads) {
+    let command = if random.chance(reads) {
         match random.range(0..20) {
             0..10 => Command::Get { key: pick(random, &STRINGS) },
             10..13 => Command::Get { key: pick(random, &COUNTERS) },
             13..15 => Command::Get { key: pick(random, &LISTS) },
             15 => Command::HashAll { key: pick(random, &HASHES) },
             16 => Command::HashGet { key: pick(random, &HASHES), fields: FIELDS.map(text).into() },
-            17 if mix.several => {
-                Command::GetMany { keys: vec![pick(random, &STRINGS), pick(random, &COUNTERS)] }
-            }
+            17 if several => Command::GetMany { keys: vec![pick(random, &STRINGS), pick(random, &COUNTERS)] },
             18 => Command::Length { key: pick(random, &LISTS) },
             _ => Command::Exists { keys: vec![pick(random, &STRINGS)] },
         }
@@ -337,11 +361,11 @@ fn draw(random: &mut Random, unique: u64, mix: Mix) -> Ask {
                 let fields = vec![pick(random, &FIELDS), format!("!{unique}").into()];
                 Command::HashDelete { key: pick(random, &HASHES), fields }
             }
-            21 if mix.several => {
+            21 if several => {
                 let pairs = vec![(text(STRINGS[0]), value.clone()), (text(STRINGS[1]), value)];
                 Command::PutMany { pairs, if_none: random.chance(0.2) }
             }
-            22 if mix.several => {
+            22 if several => {
                 let read = Single(Command::Get { key: text(STRINGS[1]) });
                 let write = Single(put(text(STRINGS[2]), value, Condition::Always, true));
                 Command::Batch { watched: Vec::new(), commands: vec![read, write] }
@@ -355,6 +379,33 @@ fn draw(random: &mut Random, unique: u64, mix: Mix) -> Ask {
         }
     };
     Ask { command, recorded: true }
+}
+
+/// What goes together with scans.
+fn draw_tied(random: &mut Random, unique: u64, reads: f64) -> Command {
+    let key = text(random.pick::<&str>(&STRINGS));
+    let value = Bytes::from(format!("v{unique}"));
+    let always = |key, value| put(key, value, Condition::Always, false);
+    if random.chance(reads) {
+        return match random.range(0..4) {
+            0 => Command::Scan { after: None, limit: 100, pattern: Some("s?".into()), kind: None },
+            1 => Command::GetMany { keys: STRINGS.map(text).into() },
+            _ => Command::Get { key },
+        };
+    }
+    match random.range(0..6) {
+        0 => delete(key, unique),
+        1 => {
+            let pairs = vec![(text(STRINGS[0]), value.clone()), (text(STRINGS[1]), value)];
+            Command::PutMany { pairs, if_none: false }
+        }
+        2 => {
+            let read = Single(Command::Get { key: text(STRINGS[1]) });
+            let write = Single(always(text(STRINGS[2]), value));
+            Command::Batch { watched: Vec::new(), commands: vec![read, write] }
+        }
+        _ => always(key, value),
+    }
 }
 
 fn put(key: Bytes, value: Bytes, condition: Condition, old: bool) -> Command {
@@ -394,15 +445,14 @@ mod tests {
 
     use super::*;
 
-    const MIX: Mix = Mix { reads: 0.5, several: true };
-
     #[test]
     fn every_write_has_bytes_of_its_own() {
         let mut random = Random::new(1);
         let mut seen = BTreeSet::new();
         let (mut writes, mut reads) = (0, 0);
         for unique in 1..5000 {
-            let Ask { command, .. } = draw(&mut random, unique, MIX);
+            let several = *random.pick(&[Several::Keys, Several::Scans]);
+            let Ask { command, .. } = draw(&mut random, unique, 0.5, several);
             match command.access() {
                 Access::Read | Access::Manage => reads += 1,
                 Access::Write => {
@@ -418,7 +468,7 @@ mod tests {
     fn only_keys_without_expiry_are_recorded() {
         let mut random = Random::new(2);
         for unique in 1..2000 {
-            let Ask { command, recorded } = draw(&mut random, unique, MIX);
+            let Ask { command, recorded } = draw(&mut random, unique, 0.5, Several::Keys);
             let expiring = format!("{command:?}").contains("b\"x");
             assert_eq!(expiring, !recorded, "{command:?}");
         }

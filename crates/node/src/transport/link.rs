@@ -9,12 +9,15 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
-use quorate_core::{NodeId, Random, Time};
+use quorate_core::{NodeId, ProcessId, Random, Time};
 use tracing::{info, warn};
 
+use super::delay::{Delay, Line};
+use super::frame::Encoded;
 use super::handshake::{self, Answer, Identity, name, node_of};
 use super::queue::{SendQueue, Wrote};
 use super::socket::{Heard, hear, tune};
+use crate::clock;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::quiet::Quiet;
@@ -28,6 +31,7 @@ pub(super) struct Link {
     pub(super) node: NodeId,
     address: String,
     token: Token,
+    delay: Delay,
     state: State,
     /// Failures in a row: chooses the wait, and which of several addresses is next.
     failures: u32,
@@ -48,6 +52,8 @@ enum State {
     },
     Up {
         stream: TcpStream,
+        /// Not at the socket yet, if there is a delay.
+        line: Line,
         queue: SendQueue,
         writable: bool,
         since: Time,
@@ -79,9 +85,9 @@ pub(super) struct Around<'a> {
 }
 
 impl Link {
-    pub(super) fn new(node: NodeId, address: String, token: Token) -> Link {
+    pub(super) fn new(node: NodeId, address: String, token: Token, delay: Delay) -> Link {
         let state = State::Waiting { until: Time::ZERO };
-        Link { node, address, token, state, failures: 0, quiet: Quiet::default() }
+        Link { node, address, token, delay, state, failures: 0, quiet: Quiet::default() }
     }
 
     pub(super) fn is_up(&self) -> bool {
@@ -95,10 +101,26 @@ impl Link {
         }
     }
 
-    /// The queue, while there is a connection that takes messages.
-    pub(super) fn queue(&mut self) -> Option<&mut SendQueue> {
-        match &mut self.state {
-            State::Up { queue, .. } => Some(queue),
+    /// Whether there is a connection that takes messages.
+    pub(super) fn takes_messages(&self) -> bool {
+        matches!(self.state, State::Up { .. })
+    }
+
+    /// Sends a message on its way.
+    pub(super) fn put(&mut self, message: &Encoded, from: ProcessId, to: ProcessId, random: &mut Random) {
+        let State::Up { line, queue, .. } = &mut self.state else { return };
+        if self.delay.is_none() {
+            return message.queue(from, to, queue);
+        }
+        let mut frame = SendQueue::default();
+        message.queue(from, to, &mut frame);
+        line.push(frame, self.delay, clock::now(), random);
+    }
+
+    /// When the next frame comes to the socket.
+    pub(super) fn due(&self) -> Option<Time> {
+        match &self.state {
+            State::Up { line, .. } => line.due(),
             _ => None,
         }
     }
@@ -106,7 +128,7 @@ impl Link {
     /// Bytes that wait.
     pub(super) fn waiting(&self) -> usize {
         match &self.state {
-            State::Up { queue, .. } => queue.len(),
+            State::Up { queue, line, .. } => queue.len() + line.len(),
             _ => 0,
         }
     }
@@ -115,7 +137,8 @@ impl Link {
     pub(super) fn deadline(&self) -> Option<Time> {
         match self.state {
             State::Waiting { until } | State::Greeting { until, .. } => Some(until),
-            State::Resolving | State::Up { .. } | State::Lent { .. } => None,
+            State::Up { .. } => self.due(),
+            State::Resolving | State::Lent { .. } => None,
         }
     }
 
@@ -260,12 +283,14 @@ impl Link {
             around.made.push(Made { node: self.node, stream, incarnation: other.incarnation, input });
             return;
         }
-        self.state = State::Up { stream, queue: SendQueue::default(), writable: true, since: around.now };
+        let (line, queue) = (Line::default(), SendQueue::default());
+        self.state = State::Up { stream, line, queue, writable: true, since: around.now };
     }
 
     /// Writes what waits, as far as the socket takes it.
     pub(super) fn flush(&mut self, around: &mut Around<'_>) {
-        let State::Up { stream, queue, writable, .. } = &mut self.state else { return };
+        let State::Up { stream, line, queue, writable, .. } = &mut self.state else { return };
+        line.arrive(around.now, queue);
         if !*writable || queue.is_empty() {
             return;
         }

@@ -13,12 +13,14 @@
 //! |---|---|
 //! | [`frame`] | a message on the wire |
 //! | [`handshake`] | who is there, and whether the two may speak |
+//! | [`delay`] | an emulated delay between nodes |
 //! | [`queue`] | bytes on their way to a socket |
 //! | `link` | the connection this node dials to a member |
 //! | `inbound` | a connection that was dialed to this node |
 //! | `resolve` | host names |
 //! | `socket` | socket options, reads |
 
+pub mod delay;
 pub mod frame;
 pub mod handshake;
 mod inbound;
@@ -44,6 +46,7 @@ use tracing::{info, warn};
 use crate::limits::{ACCEPTS_PER_TURN, Limits};
 use crate::metrics::Metrics;
 use crate::quiet::Quiet;
+use delay::{Alarm, Delay};
 use frame::{Encoded, Frame};
 use handshake::{Answer, Hello, Identity, name, node_of};
 use inbound::{Inbound, Read, Stage};
@@ -70,6 +73,9 @@ pub(crate) struct Transport {
     members: BTreeMap<NodeId, String>,
     /// Whether those change.
     membership: bool,
+    delay: Delay,
+    /// Where there is a delay.
+    alarm: Option<Alarm>,
     /// None in a process that runs a proxy alone.
     listener: Option<TcpListener>,
     /// When to accept; none while nobody is waiting.
@@ -89,6 +95,8 @@ pub(crate) struct Transport {
 pub(crate) struct Tokens {
     /// Of the listener.
     pub(crate) listener: Token,
+    /// Of what wakes the loop for delayed messages.
+    pub(crate) alarm: Token,
     /// Plus a node id: of the link to it.
     pub(crate) links: usize,
     /// Plus an index: of an incoming connection.
@@ -103,6 +111,7 @@ pub(crate) struct Start {
     pub(crate) members: BTreeMap<NodeId, String>,
     /// Whether those change.
     pub(crate) membership: bool,
+    pub(crate) delay: Delay,
     pub(crate) limits: Limits,
     pub(crate) metrics: Rc<Metrics>,
     pub(crate) registry: Registry,
@@ -115,11 +124,13 @@ pub(crate) struct Start {
 impl Transport {
     /// Registers the listener; dialing begins at the first [`tick`](Self::tick).
     pub(crate) fn new(start: Start) -> std::io::Result<Transport> {
-        let Start { me, identity, members, membership, limits, metrics, registry, tokens, .. } = start;
+        let Start { me, identity, members, membership, delay, limits, metrics, registry, tokens, .. } = start;
         let Start { random, waker, mut listener, .. } = start;
         if let Some(listener) = &mut listener {
             registry.register(listener, tokens.listener, Interest::READABLE)?;
         }
+        let delay = if identity.is_standalone() { Delay::default() } else { delay };
+        let alarm = (!delay.is_none()).then(|| Alarm::new(&registry, tokens.alarm)).transpose()?;
         metrics.peer_output_limit.set(limits.peer_output as u64);
         let mut transport = Transport {
             me,
@@ -134,6 +145,8 @@ impl Transport {
             links: BTreeMap::new(),
             members: BTreeMap::new(),
             membership,
+            delay,
+            alarm,
             listener,
             accept_at: None,
             inbound: Slab::new(),
@@ -157,7 +170,8 @@ impl Transport {
         }
         for (&node, address) in &self.members {
             let token = Token(self.tokens.links + usize::from(node.get()));
-            let link = self.links.entry(node).or_insert_with(|| Link::new(node, address.clone(), token));
+            let new = || Link::new(node, address.clone(), token, self.delay);
+            let link = self.links.entry(node).or_insert_with(new);
             link.move_to(address, now);
         }
     }
@@ -247,33 +261,33 @@ impl Transport {
     pub(crate) fn send<M: Message>(&mut self, from: ProcessId, to: Recipients, message: &M) {
         let mut encoded: Option<Encoded> = None;
         for process in to.iter() {
-            let queue = match node_of(process) {
+            let way = match node_of(process) {
                 Some(node) if ProcessId::Replica(node) == self.me => continue,
                 Some(node) if !self.identity.is_standalone() => {
-                    self.links.get_mut(&node).and_then(Link::queue)
+                    self.links.get_mut(&node).filter(|link| link.takes_messages()).map(Way::Link)
                 }
-                _ => match self.known.get(&process) {
-                    Some(&index) => {
-                        let inbound = &mut self.inbound[index];
-                        if !inbound.dirty {
-                            inbound.dirty = true;
-                            self.to_write.push(index);
-                        }
-                        Some(&mut inbound.queue)
+                _ => self.known.get(&process).map(|&index| {
+                    let inbound = &mut self.inbound[index];
+                    if !inbound.dirty {
+                        inbound.dirty = true;
+                        self.to_write.push(index);
                     }
-                    None => None,
-                },
+                    Way::Back(&mut inbound.queue)
+                }),
             };
-            let Some(queue) = queue else {
+            let Some(way) = way else {
                 self.metrics.messages_dropped_total.add(message.kind(), 1);
                 continue;
             };
             let encoded = encoded.get_or_insert_with(|| Encoded::new(message));
-            if encoded.length() > self.limits.frame || !has_room(queue, encoded, self.limits.peer_output) {
+            if !way.has_room(encoded, &self.limits) {
                 self.metrics.messages_dropped_total.add(message.kind(), 1);
                 continue;
             }
-            encoded.queue(from, process, queue);
+            match way {
+                Way::Link(link) => link.put(encoded, from, process, &mut self.random),
+                Way::Back(queue) => encoded.queue(from, process, queue),
+            }
             self.metrics.messages_out_total.add(message.kind(), 1);
         }
     }
@@ -294,6 +308,14 @@ impl Transport {
             }
         }
         self.metrics.peer_output_bytes.set(waiting as u64);
+        if let Some(alarm) = &mut self.alarm {
+            let due = self.links.values().filter_map(Link::due).min();
+            if let Err(error) = alarm.set(due)
+                && let Some(unsaid) = self.quiet.ask("alarm", now)
+            {
+                warn!(unsaid, "the system's timer cannot be set: delays are a millisecond longer: {error}");
+            }
+        }
     }
 
     /// Whether everything queued for members has been written.
@@ -472,7 +494,8 @@ impl Transport {
                     if let Some(reachable) = guest {
                         let token = Token(self.tokens.links + usize::from(node.get()));
                         let link = self.links.entry(node);
-                        let link = link.or_insert_with(|| Link::new(node, reachable.clone(), token));
+                        let link =
+                            link.or_insert_with(|| Link::new(node, reachable.clone(), token, self.delay));
                         link.move_to(&reachable, now);
                     }
                     self.with_link(node, now, |link, _| link.hurry(now));
@@ -558,7 +581,20 @@ impl Transport {
     }
 }
 
-/// A queue takes a message within its bound, and any one message when it is empty.
-fn has_room(queue: &SendQueue, message: &Encoded, limit: usize) -> bool {
-    queue.is_empty() || queue.len() + message.bytes() <= limit
+/// How a message gets to a process.
+enum Way<'a> {
+    Link(&'a mut Link),
+    /// On the connection that it has made.
+    Back(&'a mut SendQueue),
+}
+
+impl Way<'_> {
+    /// What waits takes a message within its bound, and any one message when it is empty.
+    fn has_room(&self, message: &Encoded, limits: &Limits) -> bool {
+        let waiting = match self {
+            Way::Link(link) => link.waiting(),
+            Way::Back(queue) => queue.len(),
+        };
+        message.length() <= limits.frame && (waiting == 0 || waiting + message.bytes() <= limits.peer_output)
+    }
 }

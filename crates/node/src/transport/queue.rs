@@ -55,6 +55,14 @@ impl SendQueue {
         self.pieces.push_back(piece.clone());
     }
 
+    /// Appends what another holds.
+    pub fn append(&mut self, mut other: SendQueue) {
+        other.close_tail();
+        self.close_tail();
+        self.bytes += other.bytes;
+        self.pieces.append(&mut other.pieces);
+    }
+
     /// Forgets everything.
     pub fn clear(&mut self) {
         *self = SendQueue::default();

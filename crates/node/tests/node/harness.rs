@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use quorate_core::{NodeId, ProcessId, Protocol, Settings, Wire};
 use quorate_node::transport::handshake::{self, Hello, Identity};
-use quorate_node::{Durability, Exit, Limits, Listeners, Node, NodeConfig, NodeError, NodeOptions, Stopper};
+use quorate_node::{
+    ClockSource, Durability, Exit, Limits, Listeners, Node, NodeConfig, NodeError, NodeOptions, Stopper,
+};
 
 use tempfile::TempDir;
 
@@ -41,7 +43,15 @@ impl Running {
     }
 
     /// The same, of a protocol like [`Toy`].
-    pub fn start_of<P>(mut options: NodeOptions, listeners: Listeners) -> Running
+    pub fn start_of<P>(options: NodeOptions, listeners: Listeners) -> Running
+    where
+        P: Protocol<Replica = toy::Replica, Proxy = toy::Proxy>,
+    {
+        Running::start_set::<P>(options, listeners, Settings::default())
+    }
+
+    /// The same with settings.
+    pub fn start_set<P>(mut options: NodeOptions, listeners: Listeners, settings: Settings) -> Running
     where
         P: Protocol<Replica = toy::Replica, Proxy = toy::Proxy>,
     {
@@ -51,7 +61,7 @@ impl Running {
             options.data_dir = own.path().to_owned();
         }
         let (peer, resp) = (listeners.peer_address().unwrap().unwrap(), listeners.resp_address().unwrap());
-        let config = NodeConfig::<P>::new(options, Settings::default()).unwrap();
+        let config = NodeConfig::<P>::new(options, settings).unwrap();
         let node = Node::new(config, listeners).unwrap();
         let stopper = node.stopper();
         Running {
@@ -100,6 +110,7 @@ pub fn options(node: u64, members: BTreeMap<NodeId, String>, limits: Limits) -> 
         cluster_id: None,
         data_dir: PathBuf::new(),
         durability: Durability::None,
+        clock: ClockSource::None,
         limits,
     }
 }

@@ -6,14 +6,14 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use bytes::Bytes;
-use quorate_core::{NodeId, ProxyId, Wire};
+use quorate_core::{NodeId, ProxyId, Settings, Wire};
 use quorate_node::transport::frame::{self, Encoded};
 use quorate_node::transport::handshake::{Answer, Hello};
 use quorate_node::transport::queue::SendQueue;
 use quorate_node::{Limits, Listeners};
 
 use crate::harness::{Peer, Running, cluster, hello, id, listeners, members, options, until};
-use crate::toy::Message;
+use crate::toy::{Message, Toy};
 
 /// Node 1 of a cluster whose node 2 is a listener of the test's.
 fn node_beside(limits: Limits) -> (Running, TcpListener, BTreeMap<NodeId, String>) {
@@ -263,6 +263,38 @@ fn a_member_is_found_by_its_host_name() {
     };
     let nodes: Vec<_> = both.into_iter().enumerate().map(start).collect();
     nodes[0].client().ask_until("/50/2 say hello", |answer| answer == "hello");
+}
+
+#[test]
+fn what_is_under_way_to_another_node_waits_for_the_delay_and_nothing_else_does() {
+    for (delay, arrives) in [("2ms", true), ("3600s", false)] {
+        let both = [listeners(), listeners()];
+        let members = members(&both);
+        let settings =
+            || Settings::parse([format!("net.delay={delay}"), "net.jitter=1ms".to_owned()]).unwrap();
+        let start = |(index, own): (usize, Listeners)| {
+            let options = options(index as u64 + 1, members.clone(), Limits::default());
+            Running::start_set::<Toy>(options, own, settings())
+        };
+        let nodes: Vec<_> = both.into_iter().enumerate().map(start).collect();
+        let mut client = nodes[0].client();
+        client.ask_until("facts peers_up", |up| up == "1");
+        if arrives {
+            for _ in 0..20 {
+                assert_eq!(client.ask("2 say hello"), "hello");
+            }
+        } else {
+            assert!(client.ask("/50/2 say hello").starts_with('!'));
+            assert!(client.fact("peer_output_bytes") > 0);
+            assert_eq!(client.fact("messages_dropped_total"), 0);
+        }
+        assert_eq!(client.ask("1 say here"), "here");
+        let me = ProxyId(1 << 40);
+        let open = Hello { cluster: 0, settings_digest: 0, ..hello(me, 1, &members, 5) };
+        let mut proxy = welcome(&nodes[0], &open);
+        proxy.stream.write_all(&frame(me, id(1), &ask("1 say hello"))).unwrap();
+        proxy.take(|input| frame::take(input, 1000).unwrap());
+    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ use super::changes::Handing;
 use super::leaseguard::{CommitGate, Gate, Limbo};
 use super::reads::Reader;
 use super::replica::{Replica, Role, Timer};
-use super::{ANNOUNCE, APPEND_BYTES, MAX_WAITING, Message, PIPELINE_BYTES, RETRANSMIT, Record};
+use super::{ANNOUNCE, MAX_WAITING, Message, PIPELINE_BYTES, RETRANSMIT, Reads, Record};
 
 /// What only a leader has.
 #[derive(Debug)]
@@ -203,7 +203,7 @@ impl Replica {
         let prev = next - 1;
         let message = match self.chain.term(prev) {
             Some(prev_term) => {
-                let entries = self.chain.slice(next, APPEND_BYTES);
+                let entries = self.chain.slice(next, self.config.append_bytes);
                 Message::Append { term, prev_index: prev, prev_term, entries, committed }
             }
             None => Message::Behind { term, committed },
@@ -318,8 +318,10 @@ impl Replica {
             true => Some(now),
             false => Some(leading.peers.get(&node).and_then(|peer| peer.heard).unwrap_or(since)),
         });
-        if heard.is_none_or(|heard| now.since(heard) >= self.config.pace.timeout) {
-            // CheckQuorum: its followers come to miss a leader.
+        let silent = heard.is_none_or(|heard| now.since(heard) >= 2 * self.config.pace.timeout);
+        let leased = self.config.reads != Reads::Inconsistent && self.reads_now(self.instant(cx)).0;
+        if silent && !leased {
+            // CheckQuorum: it helps nobody any more. While a lease lasts it still answers reads, to whoever reaches it.
             self.stop_leading(cx);
             return;
         }

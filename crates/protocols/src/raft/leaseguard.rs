@@ -225,6 +225,11 @@ impl Gate {
 const ONE_SIDED: &str = "leaseguard/one-sided";
 
 impl Replica {
+    /// What the clocks show.
+    pub(super) fn instant(&self, cx: &Context<'_, Self>) -> Instant {
+        Instant { now: cx.now(), wall: cx.wall(), clock: cx.clock() }
+    }
+
     /// The stamp of a new entry.
     pub(super) fn stamp(&self, clock: Option<Interval>) -> Option<Interval> {
         match self.config.reads {
@@ -272,7 +277,7 @@ impl Replica {
 
     /// Whether earlier leases are over, so that a commit can change no answer that an earlier leader still gives.
     pub(super) fn may_commit(&mut self, cx: &Context<'_, Self>) -> bool {
-        let at = Instant { now: cx.now(), wall: cx.wall(), clock: cx.clock() };
+        let at = self.instant(cx);
         let (Reads::LeaseGuard(guard), Role::Leader(leading)) = (self.config.reads, &mut self.role) else {
             return true;
         };
@@ -295,7 +300,7 @@ impl Replica {
 
     /// Sets the timer for the moment at which the gate opens.
     pub(super) fn wait_for_gate(&mut self, cx: &mut Context<'_, Self>) {
-        let at = Instant { now: cx.now(), wall: cx.wall(), clock: cx.clock() };
+        let at = self.instant(cx);
         if let (Reads::LeaseGuard(guard), Role::Leader(leading)) = (self.config.reads, &self.role)
             && let Some(rest) = leading.gate.remaining(&guard, self.config.lease, self.config.drift, at)
         {
@@ -346,7 +351,7 @@ impl Replica {
 
     /// Tells checkers what reads would be answered, if that has changed.
     pub(super) fn note_gate(&mut self, cx: &mut Context<'_, Self>) {
-        let at = Instant { now: cx.now(), wall: cx.wall(), clock: cx.clock() };
+        let at = self.instant(cx);
         let gate = self.read_gate(at).or_else(|| self.ongaro_gate());
         let (term, index) = (self.term, self.state.applied());
         let Role::Leader(leading) = &mut self.role else { return };

@@ -87,6 +87,8 @@ pub struct Config {
     intake: IntakeConfig,
     /// Entries that may be appended and not committed.
     pipeline: usize,
+    /// Bytes of entries in one message, before the last.
+    append_bytes: usize,
     /// Bytes of executed entries to keep for replicas that are a little behind.
     retain: usize,
 }
@@ -137,6 +139,7 @@ impl Protocol for Raft {
             follower_reads: nearest,
             intake: settings::intake(settings)?,
             pipeline: settings.number("pipeline", 256, 1..=16384)? as usize,
+            append_bytes: settings.bytes("append.bytes", "1MiB", 1..=16 << 20)? as usize,
             retain: settings.bytes("log.retain", "32MiB", 0..=16 << 30)? as usize,
         };
         let proxy = ProxyConfig { nearest, ..settings::proxy(group, settings)? };
@@ -150,7 +153,5 @@ const RETRANSMIT: Duration = Duration::from_millis(200);
 const ANNOUNCE: Duration = Duration::from_millis(5);
 /// Bytes that may be on their way to one follower, and appended and not committed, before the last entry.
 const PIPELINE_BYTES: usize = 4 << 20;
-/// One message carries about this many bytes of entries.
-const APPEND_BYTES: usize = 1 << 20;
 /// Reads and asks that may wait at a leader, or at one that has just stopped.
 const MAX_WAITING: usize = 1 << 16;

@@ -124,7 +124,7 @@ impl Replica {
     }
 
     fn judge(&mut self, reader: &Reader, cx: &mut Context<'_, Self>) -> Verdict {
-        let at = Instant { now: cx.now(), wall: cx.wall(), clock: cx.clock() };
+        let at = self.instant(cx);
         let asked = if self.has_own_commit() { Verdict::Round } else { Verdict::Hold };
         match self.config.reads {
             Reads::Inconsistent => Verdict::Serve,

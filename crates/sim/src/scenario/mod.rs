@@ -14,7 +14,11 @@
 //! | command | what happens |
 //! |---|---|
 //! | `nodes 3 [key=value …]` | replicas `r1`… and their nodes' proxies `p1`… start, with these settings |
+//! | `nodes 3+2 [key=value …]` | the same, and two more nodes that may join the group |
 //! | `put p1 KEY VALUE`, `get p1 KEY`, `del p1 KEY`, `incr p1 KEY` | a client asks a proxy; requests are numbered |
+//! | `mget p1 KEY …` | the same, for several keys |
+//! | `manage p1 [voters=r4,…] [learners=r5,…] [remove=r1,…]` | an operator asks for a change of the group |
+//! | `manage p1 transfer [r2]` | an operator asks for another leader |
 //! | `deliver [FROM>TO] [KIND]` | what is in flight and matches arrives, in the order in which it was sent; `*` is anybody |
 //! | `drop [FROM>TO] [KIND]`, `duplicate [FROM>TO] [KIND]` | it is lost; it will arrive twice |
 //! | `settle` | everything arrives, and what is sent on that too |
@@ -23,14 +27,18 @@
 //! | `tick 100ms` | time moves, and every timer that is due goes off |
 //! | `disk r1 manual`, `disk r1 auto` | records become durable by `sync` only; at once (as in the beginning) |
 //! | `sync r1` | what was persisted is durable |
-//! | `checkpoint r1` | the replica's state is saved, and its log cut |
+//! | `checkpoint r1` | the replica's state is saved, and its log cut; with `auto`, a state that came from elsewhere is at once |
 //! | `crash r1`, `restart r1` | a node dies with its proxy and what was not durable; it comes back |
+//! | `clock r1 ±5ms [+3ms]`, `clock r1 none` | what a node knows of true time: within 5 ms, the middle 3 ms after it (`-3ms`: before it); nothing |
+//! | `facts on`, `facts off` | what replicas state as facts is shown; it is not (as in the beginning) |
 //! | `status` | how each replica sees itself |
 //!
-//! Clocks show the same time everywhere. Only one input is handled in a batch.
+//! Monotonic clocks show the same time everywhere, and true time is known exactly unless `clock` says otherwise. Only one
+//! input is handled in a batch.
 
 mod harness;
 mod stage;
+mod words;
 
 use std::fmt;
 

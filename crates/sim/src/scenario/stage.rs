@@ -1,17 +1,18 @@
 //! The cluster that a scenario drives.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_core::{
-    Answered, Configs, Group, Instant, Interval, Machine, Message, NodeId, NodeSet, Outcome, Outgoing,
+    Access, Answered, Configs, Group, Instant, Machine, Managed, Message, NodeId, NodeSet, Outcome, Outgoing,
     ProcessId, Protocol, Proxy, ProxyId, Recipients, Replica, Request, RequestId, Saved, Settings, Time,
     Wall, Wire,
 };
 use quorate_store::{Command, Condition, Expiry, Reply};
 
+use super::words::{self, Knowledge, node, text};
 use crate::host::Running;
 
 /// Where the clocks of a scenario start.
@@ -33,6 +34,10 @@ struct Node<P: Protocol> {
     /// How many records of this life are not in `records` any more.
     cut: u64,
     manual: bool,
+    /// The first record of this life, counted from 1, that stands for a state which is not saved.
+    held: Option<u64>,
+    /// What it knows of true time.
+    clock: Option<Knowledge>,
     /// Messages that wait for the disk.
     waiting: Vec<Outgoing<P::Message>>,
     lives: u64,
@@ -48,25 +53,34 @@ struct Flight<M> {
 
 pub(super) struct Stage<P: Protocol> {
     configs: Configs<P>,
+    /// Of nodes that are not in the group as it is set up.
+    joining: Configs<P>,
+    members: NodeSet,
     nodes: BTreeMap<NodeId, Node<P>>,
     flights: Vec<Flight<P::Message>>,
     cuts: Vec<(NodeId, NodeId)>,
     now: Time,
     asked: u64,
+    /// Operators' requests.
+    orders: BTreeSet<RequestId>,
+    /// Whether facts are shown.
+    facts: bool,
     lines: Vec<String>,
 }
 
 type Played = Result<Vec<String>, String>;
 
 impl<P: Protocol> Stage<P> {
-    /// `N [key=value …]`.
+    /// `N [key=value …]`, or `N+M [key=value …]`.
     pub fn open(words: &[&str]) -> Result<(Self, Vec<String>), String> {
         let (count, settings) = words.split_first().ok_or("nodes: how many?")?;
-        let count: u64 = count.parse().map_err(|_| format!("`{count}` is no number of nodes"))?;
-        let members: Option<NodeSet> = (1..=count).map(NodeId::new).collect();
-        let members = members.filter(|set| !set.is_empty()).ok_or("nodes: from 1 to 63")?;
+        let (members, all) = words::nodes(count)?;
         let mut settings = Settings::parse(settings).map_err(|error| error.to_string())?;
-        let configs = P::configure(&Group::of(members), &mut settings).map_err(|error| error.to_string())?;
+        let mut configure = |joining| {
+            let group = Group { joining, ..Group::of(members) };
+            P::configure(&group, &mut settings).map_err(|error| error.to_string())
+        };
+        let (configs, joining) = (configure(false)?, configure(true)?);
         settings.finish().map_err(|error| error.to_string())?;
         let node = |id: NodeId| {
             let node = Node {
@@ -77,6 +91,8 @@ impl<P: Protocol> Stage<P> {
                 durable: 0,
                 cut: 0,
                 manual: false,
+                held: None,
+                clock: Some(Knowledge::EXACT),
                 waiting: Vec::new(),
                 lives: 0,
             };
@@ -84,14 +100,18 @@ impl<P: Protocol> Stage<P> {
         };
         let mut stage = Stage {
             configs,
-            nodes: members.iter().map(node).collect(),
+            joining,
+            members,
+            nodes: all.iter().map(node).collect(),
             flights: Vec::new(),
             cuts: Vec::new(),
             now: Time::ZERO + START,
             asked: 0,
+            orders: BTreeSet::new(),
+            facts: false,
             lines: Vec::new(),
         };
-        for id in members.iter() {
+        for id in all.iter() {
             stage.start(id);
         }
         let lines = std::mem::take(&mut stage.lines);
@@ -113,6 +133,21 @@ impl<P: Protocol> Stage<P> {
             )?,
             ["get", proxy, key] => self.ask(proxy, Command::Get { key: text(key) })?,
             ["del", proxy, key] => self.ask(proxy, Command::Delete { keys: vec![text(key)] })?,
+            ["mget", proxy, keys @ ..] => {
+                let keys = keys.iter().map(|key| text(key)).collect();
+                self.ask(proxy, Command::GetMany { keys })?;
+            }
+            ["manage", proxy, words @ ..] => {
+                let manage = words::manage(words)?;
+                self.request(proxy, Access::Manage, manage.to_bytes())?;
+                self.orders.insert(RequestId(self.asked));
+            }
+            ["clock", name, "none"] => self.node(node(name)?)?.clock = None,
+            ["clock", name, words @ ..] => {
+                let known = Knowledge::parse(words)?;
+                self.node(node(name)?)?.clock = Some(known);
+            }
+            ["facts", how @ ("on" | "off")] => self.facts = *how == "on",
             ["incr", proxy, key] => self.ask(proxy, Command::Increment { key: text(key), by: 1 })?,
             ["deliver", filter @ ..] => {
                 for flight in self.take(filter)? {
@@ -147,7 +182,7 @@ impl<P: Protocol> Stage<P> {
             ["mend"] => self.cuts.clear(),
             ["fire", process, timer] => self.fire(process, timer)?,
             ["tick", duration] => {
-                let duration = parse_duration(duration)?;
+                let duration = words::duration(duration)?;
                 self.tick(duration);
             }
             ["disk", name, how @ ("manual" | "auto")] => {
@@ -180,21 +215,24 @@ impl<P: Protocol> Stage<P> {
         self.nodes.get_mut(&id).ok_or_else(|| format!("there is no r{id}"))
     }
 
-    fn instant(&self) -> Instant {
+    fn instant(&self, id: NodeId) -> Instant {
         let nanos = self.now.nanos();
+        let known = self.nodes.get(&id).and_then(|node| node.clock);
         Instant {
             now: self.now,
             wall: Wall::from_millis(nanos / 1_000_000),
-            clock: Some(Interval { earliest: nanos, latest: nanos }),
+            clock: known.map(|known| known.interval(nanos)),
         }
     }
 
     fn start(&mut self, id: NodeId) {
-        let at = self.instant();
-        let (replica_config, proxy_config) = self.configs.clone();
+        let at = self.instant(id);
+        let configs = if self.members.contains(id) { &self.configs } else { &self.joining };
+        let (replica_config, proxy_config) = configs.clone();
         let node = self.nodes.get_mut(&id).expect("a known node");
         node.lives += 1;
         node.cut = 0;
+        node.held = None;
         let seed = u64::from(id.get()) << 32 | node.lives;
         let saved = Saved {
             restarted: node.lives > 1,
@@ -229,21 +267,20 @@ impl<P: Protocol> Stage<P> {
         node.saved = saved;
         node.records.clear();
         node.durable = 0;
+        node.held = None;
         self.release(id);
         Ok(())
     }
 
     fn ask(&mut self, proxy: &str, command: Command) -> Result<(), String> {
-        let id = proxy.strip_prefix('p').and_then(|id| NodeId::new(id.parse().ok()?));
-        let id = id.ok_or_else(|| format!("`{proxy}` is no proxy: write p1"))?;
+        self.request(proxy, command.access(), command.to_bytes())
+    }
+
+    fn request(&mut self, proxy: &str, access: Access, command: Bytes) -> Result<(), String> {
+        let id = words::proxy(proxy)?;
         self.asked += 1;
-        let (at, number) = (self.instant(), RequestId(self.asked));
-        let request = Request {
-            stream: 1,
-            access: command.access(),
-            command: command.to_bytes(),
-            deadline: at.now + PATIENCE,
-        };
+        let (at, number) = (self.instant(id), RequestId(self.asked));
+        let request = Request { stream: 1, access, command, deadline: at.now + PATIENCE };
         let proxy = self.node(id)?.proxy.as_mut().ok_or_else(|| format!("p{id} is down"))?;
         proxy.step(at, |machine, cx| machine.on_request(number, request, cx));
         self.finish(id);
@@ -274,13 +311,13 @@ impl<P: Protocol> Stage<P> {
     }
 
     fn arrive(&mut self, Flight { from, to, message }: Flight<P::Message>) {
-        let at = self.instant();
         let (from_node, to_node) = (home(from), home(to));
         let cut = self.cuts.iter().any(|&(a, b)| {
             (Some(a), Some(b)) == (from_node, to_node) || (Some(b), Some(a)) == (from_node, to_node)
         });
-        let target = to_node.filter(|_| !cut).and_then(|id| Some((id, self.nodes.get_mut(&id)?)));
-        let Some((id, Node { replica: Some(replica), proxy: Some(proxy), .. })) = target else {
+        let target = to_node.filter(|_| !cut).map(|id| (id, self.instant(id)));
+        let target = target.and_then(|(id, at)| Some((id, at, self.nodes.get_mut(&id)?)));
+        let Some((id, at, Node { replica: Some(replica), proxy: Some(proxy), .. })) = target else {
             self.lines.push(format!("{from} -x {to} {}", message.kind()));
             return;
         };
@@ -311,7 +348,7 @@ impl<P: Protocol> Stage<P> {
             true => fired_proxy = pull(proxy, timer, &mut now)?,
         }
         self.now = now;
-        let at = self.instant();
+        let at = self.instant(id);
         let Node { replica: Some(replica), proxy: Some(proxy), .. } = self.node(id)? else {
             unreachable!("it was up");
         };
@@ -335,7 +372,7 @@ impl<P: Protocol> Stage<P> {
             });
             let Some((at, id)) = due.min().filter(|(at, _)| *at <= end) else { break };
             self.now = self.now.max(at);
-            let at = self.instant();
+            let at = self.instant(id);
             let node = self.nodes.get_mut(&id).expect("it is due");
             let (mut names, me) = (Vec::new(), ProcessId::from(id));
             if let Some(replica) = &mut node.replica
@@ -356,8 +393,8 @@ impl<P: Protocol> Stage<P> {
     }
 
     fn status(&mut self) {
-        let at = self.instant();
         for (id, node) in &self.nodes {
+            let at = self.instant(*id);
             self.lines.push(match &node.replica {
                 None => format!("r{id} down"),
                 Some(replica) => {
@@ -378,19 +415,24 @@ impl<P: Protocol> Stage<P> {
 
     /// Ends the batch of a node, and lets out what came of it.
     fn finish(&mut self, id: NodeId) {
-        let at = self.instant();
+        let at = self.instant(id);
         let node = self.nodes.get_mut(&id).expect("a known node");
         let (Some(replica), Some(proxy)) = (&mut node.replica, &mut node.proxy) else { return };
         replica.end_batch(at);
         proxy.end_batch(at);
-        replica.out.facts.clear();
+        for fact in replica.out.facts.drain(..).filter(|_| self.facts) {
+            self.lines.push(format!("{} fact {fact:?}", replica.me));
+        }
         proxy.out.facts.clear();
+        // Everybody reaches everybody.
+        (replica.out.members, proxy.out.members) = (None, None);
+        if let Some(barrier) = replica.barriers.drain(..).next() {
+            node.held = node.held.or(Some(barrier));
+        }
         for Answered { request: number, outcome, .. } in proxy.out.replies.drain(..) {
             let reply = match outcome {
-                Outcome::Done(bytes) => match Reply::from_bytes(bytes) {
-                    Ok(reply) => format!("{reply:?}"),
-                    Err(error) => error.to_string(),
-                },
+                Outcome::Done(bytes) if self.orders.remove(&number) => shown(Managed::from_bytes(bytes)),
+                Outcome::Done(bytes) => shown(Reply::from_bytes(bytes)),
                 Outcome::Failed(failure) => format!("{failure:?}"),
             };
             self.lines.push(format!("{} #{} = {reply}", proxy.me, number.0));
@@ -409,6 +451,9 @@ impl<P: Protocol> Stage<P> {
         if let Some(replica) = &mut node.replica {
             node.waiting.append(&mut replica.out.messages);
         }
+        if node.held.is_some() && !node.manual {
+            self.checkpoint(id).expect("it is up");
+        }
         self.sync_if_auto(id);
         self.release(id);
     }
@@ -425,6 +470,7 @@ impl<P: Protocol> Stage<P> {
     fn release(&mut self, id: NodeId) {
         let node = self.nodes.get_mut(&id).expect("a known node");
         let durable = node.cut + node.durable as u64;
+        let durable = node.held.map_or(durable, |held| durable.min(held - 1));
         let (ready, waiting): (Vec<_>, _) =
             std::mem::take(&mut node.waiting).into_iter().partition(|outgoing| outgoing.after <= durable);
         node.waiting = waiting;
@@ -486,16 +532,9 @@ fn home(process: ProcessId) -> Option<NodeId> {
     }
 }
 
-fn text(word: &str) -> Bytes {
-    Bytes::copy_from_slice(word.as_bytes())
-}
-
-fn node(word: &str) -> Result<NodeId, String> {
-    let id = word.strip_prefix('r').and_then(|id| NodeId::new(id.parse().ok()?));
-    id.ok_or_else(|| format!("`{word}` is no node: write r1"))
-}
-
-fn parse_duration(word: &str) -> Result<Duration, String> {
-    let mut settings = Settings::parse([format!("tick={word}")]).map_err(|error| error.to_string())?;
-    settings.duration("tick", "0ms").map_err(|error| error.to_string())
+fn shown<T: Debug, E: ToString>(reply: Result<T, E>) -> String {
+    match reply {
+        Ok(reply) => format!("{reply:?}"),
+        Err(error) => error.to_string(),
+    }
 }

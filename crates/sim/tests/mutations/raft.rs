@@ -5,8 +5,13 @@ use quorate_protocols::raft::Raft;
 const QUORUM: &[&str] = &["reads=quorum"];
 /// Short waits, for more elections in a run.
 const RESTLESS: &[&str] = &["heartbeat=10ms", "election.timeout=50ms", "proxy.patience=40ms", "reads=quorum"];
-const NEAREST: &[&str] = &["reads=quorum", "reads.at=nearest"];
 const ONGARO: &[&str] = &["reads=ongaro-lease"];
+/// A leader speaks as seldom as it may, so that it learns late of a voter that has forgotten it.
+const SELDOM: &[&str] =
+    &["reads=ongaro-lease", "heartbeat=300ms", "election.timeout=900ms", "proxy.patience=40ms"];
+/// One entry in a message.
+const SINGLE: &[&str] =
+    &["heartbeat=10ms", "election.timeout=50ms", "proxy.patience=40ms", "reads=quorum", "append.bytes=1"];
 /// Leases that outlast elections, so that a new leader has to mind them.
 const GUARD: &[&str] = &[
     "reads=leaseguard",
@@ -43,18 +48,18 @@ caught! { Raft,
     // Elections and the log.
     a_pre_vote_that_bumps_terms: "raft/pre-vote-bumps-terms" with QUORUM;
     a_vote_for_a_log_that_lacks_something: "raft/vote-for-any-log" with QUORUM;
-    a_commit_of_a_prior_term_by_counting: "raft/commit-prior-term" with RESTLESS;
+    a_commit_of_a_prior_term_by_counting: "raft/commit-prior-term" with SINGLE;
     a_commit_beyond_what_was_verified: "raft/commit-beyond-verified" with QUORUM;
     two_membership_changes_in_flight: "membership/two-in-flight" with QUORUM;
     // Reads.
-    a_read_confirmed_by_an_earlier_round: "quorum/earlier-round" with QUORUM;
+    a_read_confirmed_by_an_earlier_round: "quorum/earlier-round" with RESTLESS;
     a_voter_that_does_not_honour_the_lease: "ongaro/vote-at-once" with ONGARO;
-    a_voter_that_forgets_the_lease_in_a_restart: "ongaro/no-restart-wait" with ONGARO;
+    a_voter_that_forgets_the_lease_in_a_restart: "ongaro/no-restart-wait" with SELDOM;
     a_commit_gate_that_ignores_one_prior_entry: "leaseguard/gate-ignored" with GUARD;
     a_limbo_region_without_its_last_entry: "leaseguard/limbo-short" with GUARD;
     uncertainty_on_one_side_only: "leaseguard/one-sided" with GUARD;
     inherited_reads_under_timers: "leaseguard/inherit-under-timers" with TIMERS;
     an_end_of_a_lease_whose_commit_is_not_known: "leaseguard/end-lease-uncommitted" with GUARD;
     a_snapshot_that_forgets_leases: "leaseguard/no-lease-in-snapshot" with FORGETFUL;
-    a_clock_that_is_read_before_a_pause: "driver/stale-now" with ONGARO;
+    a_clock_that_is_read_before_a_pause: "driver/stale-now" with GUARD;
 }
