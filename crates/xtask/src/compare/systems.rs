@@ -228,7 +228,11 @@ impl Up {
     /// Starts `quorate up` with some flags in an empty directory, and waits until it serves.
     pub fn start(quorate: &Path, flags: &[String], dir: &Path, stop: &Stop) -> Result<Up> {
         let mut command = Command::new(quorate);
-        command.args(["up", "--json", "--durability", "fsync"]).args(flags).arg("--data-dir").arg(dir.join("data"));
+        command
+            .args(["up", "--json", "--durability", "fsync"])
+            .args(flags)
+            .arg("--data-dir")
+            .arg(dir.join("data"));
         let log = dir.join("up.log");
         let mut process = Process::start(&mut command, &log)?;
         let up = wait_for("quorate up", stop, || {

@@ -47,7 +47,14 @@ pub struct Load {
 impl Load {
     /// A third of the operations write, keys are uniform.
     pub fn mixed(rate: u64, connections: usize, duration: Duration) -> Load {
-        Load { rate, writes: 1.0 / 3.0, zipf: 0.0, connections, warm_up: Duration::from_millis(500), duration }
+        Load {
+            rate,
+            writes: 1.0 / 3.0,
+            zipf: 0.0,
+            connections,
+            warm_up: Duration::from_millis(500),
+            duration,
+        }
     }
 }
 
@@ -74,7 +81,8 @@ impl<'a> Cluster<'a> {
         let data = std::env::var_os("COMPARE_DATA").map_or(target, PathBuf::from);
         let scratch = tempfile::Builder::new().prefix("figures-").tempdir_in(&data);
         let scratch = scratch.map_err(|error| format!("no folder in {}: {error}", data.display()))?;
-        let mut flags = vec!["--protocol".to_owned(), "raft".to_owned()];
+        // One machine, one clock: two readings of it differ by less.
+        let mut flags = ["--protocol", "raft", "--clock", "bound=50us"].map(str::to_owned).to_vec();
         for setting in settings {
             flags.extend(["--set".to_owned(), setting.to_string()]);
         }
@@ -87,15 +95,18 @@ impl<'a> Cluster<'a> {
         Ok(cluster)
     }
 
-    /// How it was started.
-    pub fn command(&self) -> String {
-        let data = self.scratch.path().to_string_lossy();
-        self.up.command.replace(data.as_ref(), "$DATA")
-    }
-
     fn generator(&self, endpoints: &[String]) -> Command {
         let mut command = Command::new(&self.quorate);
-        command.args(["bench", "--json", "--endpoints", &endpoints.join(","), "--keys", KEYS, "--value-size", VALUE]);
+        command.args([
+            "bench",
+            "--json",
+            "--endpoints",
+            &endpoints.join(","),
+            "--keys",
+            KEYS,
+            "--value-size",
+            VALUE,
+        ]);
         command
     }
 
@@ -144,7 +155,8 @@ impl<'a> Cluster<'a> {
         let mut process = Process::start_to(&mut command, file, &log)?;
         self.bench.stop.sleep(kill_after)?;
         let pid = Pid::from_raw(leader.pid as i32).ok_or("a process without an id")?;
-        kill_process(pid, Signal::KILL).map_err(|error| format!("cannot kill node {}: {error}", leader.id))?;
+        kill_process(pid, Signal::KILL)
+            .map_err(|error| format!("cannot kill node {}: {error}", leader.id))?;
         let killed = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|error| error.to_string())?;
         if !process.wait(&self.bench.stop, load.duration + Duration::from_secs(30))? {
             let said = std::fs::read_to_string(&log).unwrap_or_default();
@@ -195,10 +207,13 @@ mod tests {
                     update,1000000,1500000,lost\n# and 3 more\n";
         // Killed one second after the beginning; 500 ms before that is 0.
         let ops = parse(text, 2_000_000_000, 500.0).unwrap();
-        assert_eq!(ops, [
-            Op { start: -250.0, end: Some(-249.0), writes: false },
-            Op { start: 500.0, end: None, writes: true },
-        ]);
+        assert_eq!(
+            ops,
+            [
+                Op { start: -250.0, end: Some(-249.0), writes: false },
+                Op { start: 500.0, end: None, writes: true },
+            ]
+        );
         assert!(parse("op,start_us", 1, 0.0).is_err());
     }
 }

@@ -1,10 +1,13 @@
 //! **LeaseGuard** (Davis, Demirbas, Deng): its simulated figures in our simulator, its figures of LogCabin with our
 //! processes on this machine.
 
+mod fig10;
+mod fig11;
 mod fig5;
 mod fig6;
 mod fig7;
 mod fig8;
+mod fig9;
 mod outage;
 mod simulated;
 
@@ -23,5 +26,8 @@ pub const PAPER: Paper = Paper {
         Figure { id: "fig6", make: fig6::make },
         Figure { id: "fig7", make: fig7::make },
         Figure { id: "fig8", make: fig8::make },
+        Figure { id: "fig9", make: fig9::make },
+        Figure { id: "fig10", make: fig10::make },
+        Figure { id: "fig11", make: fig11::make },
     ],
 };
