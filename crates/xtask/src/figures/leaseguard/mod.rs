@@ -1,8 +1,10 @@
 //! **LeaseGuard** (Davis, Demirbas, Deng): its simulated figures in our simulator, its figures of LogCabin with our
 //! processes on this machine.
 
+mod design;
 mod fig10;
 mod fig11;
+mod fig4;
 mod fig5;
 mod fig6;
 mod fig7;
@@ -22,6 +24,7 @@ pub const PAPER: Paper = Paper {
             their IDs; Δ is the lease duration, ET the election timeout, L0 the leader that dies, L1 the next one.",
     prefix: "LG",
     figures: &[
+        Figure { id: "fig4", make: fig4::make },
         Figure { id: "fig5", make: fig5::make },
         Figure { id: "fig6", make: fig6::make },
         Figure { id: "fig7", make: fig7::make },
@@ -29,5 +32,6 @@ pub const PAPER: Paper = Paper {
         Figure { id: "fig9", make: fig9::make },
         Figure { id: "fig10", make: fig10::make },
         Figure { id: "fig11", make: fig11::make },
+        Figure { id: "design", make: design::make },
     ],
 };
