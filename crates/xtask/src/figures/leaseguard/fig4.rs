@@ -35,8 +35,8 @@ pub fn make(bench: &Bench) -> Result<Section> {
     let mut section = Section::new("fig4", "Figure 4: both leaders of a partition (simulated)");
     section.told(format!("World: {WORLD}. Links as in Figure 7; ET 500 ms, Δ 1 s."));
     section.told(
-        "At 500 ms L0 loses the other two nodes, but not its clients: two thirds of them go on asking it. The other third begins \
-         to ask then, and finds L1. Each side is asked a read each millisecond and a write each 10 ms, of 1000 keys. Of seeds 1 \
+        "At 500 ms L0 loses the other two nodes, but not its clients, who go on asking it. Others begin to ask 5 ms after L1 is \
+         elected, and find it. Each side is asked a read each millisecond and a write each 10 ms, of 1000 keys. Of seeds 1 \
          to 400, the first whose L1 is elected 480 to 750 ms after the cut, and in which L0 is not whom a new client asks first.",
     );
     let guard = partition(LEASEGUARD)?;
@@ -105,9 +105,9 @@ pub fn make(bench: &Bench) -> Result<Section> {
     );
     section.judge(
         "LG-4.2",
-        Verdict::when(acks == 0 && guard.committed > (CUT + 995) as f64 && guard.linearizable),
+        Verdict::when(acks == 0 && guard.committed > (CUT + 985) as f64 && guard.linearizable),
         format!("L1's first commit is {:.1} ms after the cut", guard.committed - CUT as f64),
-        "rule: Δ after the cut (5 ms earlier: the age of L0's last entry), and a linearizable history",
+        "rule: Δ after L0's last entry, which is at most 10 ms older than the cut; and a linearizable history",
     );
     section.judge(
         "LG-S.13",
@@ -128,36 +128,24 @@ pub fn make(bench: &Bench) -> Result<Section> {
     Ok(section)
 }
 
+fn millis(nanos: u64) -> f64 {
+    (nanos as f64 - ORIGIN as f64) / MS as f64
+}
+
 fn partition(mechanism: Mechanism) -> Result<Sides> {
-    let common = ["election.timeout=500ms", "lease_duration=1s", "heartbeat=50ms", "proxy.patience=2s"];
     let at = ORIGIN + CUT * MS;
-    let millis = |nanos: u64| (nanos as f64 - ORIGIN as f64) / MS as f64;
     for seed in 1..=SEEDS {
-        let mut setup = simulated::setup(mechanism, &common, SUBNET, seed, ORIGIN + 3500 * MS);
-        setup.proxies = 3;
-        let mut load = Load::new(0.0, 0.0, 128, seed);
-        let mut asks = load.greeting();
-        let mut both = |from: u64, proxies: &[usize]| -> Vec<Ask> {
-            let to = ORIGIN + 3000 * MS;
-            let reads = load.between(from, to, Arrivals::Even, 1000, ACCEPTED);
-            let writes = (from..to).step_by(10 * MS as usize).map(|at| load.ask(at, true, ACCEPTED));
-            let all = reads.into_iter().chain(writes.collect::<Vec<_>>()).enumerate();
-            all.map(|(index, ask)| Ask { proxy: proxies[index % proxies.len()], ..ask }).collect()
-        };
-        asks.extend(both(ORIGIN, &[0, 1]));
-        asks.extend(both(at, &[2]));
-        let through: Vec<_> = {
-            asks.sort_by_key(|ask| ask.at);
-            asks.iter().map(|ask| ask.proxy).collect()
-        };
-        let measured = simulated::run(&setup, asks, &[(at, Act::IsolateLeader)])?;
-        let Some((elected, leader)) = measured.elected_after(at).next() else { continue };
-        let Some(committed) = measured.first_commit_of(leader, elected) else { continue };
+        // The first time only to see when, and who.
+        let (measured, _) = attempt(mechanism, seed, END)?;
+        let Some((elected, _)) = measured.elected_after(at).next() else { continue };
         // A new client asks the first node.
         let first = measured.acts.iter().any(|(_, _, node)| node.get() == 1);
         if first || !(480.0..750.0).contains(&(millis(elected) - CUT as f64)) {
             continue;
         }
+        let (measured, through) = attempt(mechanism, seed, elected + 5 * MS)?;
+        let Some((elected, leader)) = measured.elected_after(at).next() else { continue };
+        let Some(committed) = measured.first_commit_of(leader, elected) else { continue };
         let side = |new: bool| -> Vec<Op> {
             let of = measured.operations.iter().zip(&through).filter(|(_, proxy)| (**proxy == 2) == new);
             let of = of.filter(|(op, _)| op.asked >= ORIGIN);
@@ -177,6 +165,30 @@ fn partition(mechanism: Mechanism) -> Result<Sides> {
         });
     }
     Err(format!("{}: no seed of {SEEDS} has such an election", mechanism.name))
+}
+
+/// When nobody asks any more.
+const END: u64 = ORIGIN + 3000 * MS;
+
+/// One run; the clients of the third proxy begin to ask then. Tells through which proxy each operation went.
+fn attempt(mechanism: Mechanism, seed: u64, begin: u64) -> Result<(Measured, Vec<usize>)> {
+    let common = ["election.timeout=500ms", "lease_duration=1s", "heartbeat=50ms", "proxy.patience=2s"];
+    let mut setup = simulated::setup(mechanism, &common, SUBNET, seed, END + 500 * MS);
+    setup.proxies = 3;
+    let mut load = Load::new(0.0, 0.0, 128, seed);
+    let mut asks = load.greeting();
+    let mut both = |from: u64, proxies: &[usize]| -> Vec<Ask> {
+        let reads = load.between(from, END, Arrivals::Even, 1000, ACCEPTED);
+        let writes: Vec<_> =
+            (from..END).step_by(10 * MS as usize).map(|at| load.ask(at, true, ACCEPTED)).collect();
+        let all = reads.into_iter().chain(writes).enumerate();
+        all.map(|(index, ask)| Ask { proxy: proxies[index % proxies.len()], ..ask }).collect()
+    };
+    asks.extend(both(ORIGIN, &[0, 1]));
+    asks.extend(both(begin, &[2]));
+    asks.sort_by_key(|ask| ask.at);
+    let through = asks.iter().map(|ask| ask.proxy).collect();
+    Ok((simulated::run(&setup, asks, &[(ORIGIN + CUT * MS, Act::IsolateLeader)])?, through))
 }
 
 /// Messages between nodes for each read, and what it waits for.
