@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use quorate_core::Protocol;
 use quorate_protocols::multipaxos::MultiPaxos;
+use quorate_protocols::raft::Raft;
 use quorate_protocols::unreplicated::Unreplicated;
 use quorate_sim::faults::Kind;
 use quorate_sim::trace::Trace;
@@ -28,6 +29,51 @@ fn campaigns_pass() {
     assert_passes::<MultiPaxos>(&with(5, "all", 30));
     assert_passes::<MultiPaxos>(&with(1, "all", 20));
     assert_passes::<Unreplicated>(&with(1, "all", 50));
+}
+
+/// What Raft's reads can be set to.
+const READS: &[&[&str]] = &[
+    &["reads=quorum"],
+    &["reads=ongaro-lease"],
+    &["reads=leaseguard"],
+    &["reads=leaseguard", "leaseguard.clock=timers"],
+];
+
+fn raft(settings: &[&str], faults: &str, runs: u64) -> Options {
+    let settings = settings.iter().map(ToString::to_string).collect();
+    Options { settings, faults: faults.parse().unwrap(), runs, ..Options::default() }
+}
+
+#[test]
+fn campaigns_of_raft_pass_however_it_reads() {
+    for settings in READS {
+        assert_passes::<Raft>(&raft(settings, "all", 60));
+    }
+    assert_passes::<Raft>(&Options { nodes: 5, ..raft(READS[2], "all", 20) });
+    assert_passes::<Raft>(&Options { nodes: 1, ..raft(READS[2], "all", 20) });
+    assert_passes::<Raft>(&raft(READS[2], "none", 20));
+}
+
+/// Leases stand and fall with clocks; asking a majority does not.
+#[test]
+fn clocks_that_lie_are_caught_by_the_history_unless_a_majority_is_asked() {
+    let faults = "partitions,one-way-partitions,crashes,drift,clocks-beyond-bound";
+    for (settings, safe) in READS.iter().zip([true, false, false, false]) {
+        let options = raft(settings, faults, 600);
+        let stale = (0..options.runs).find_map(|seed| {
+            let violation = run::<Raft>(&options, seed, Trace::silent()).unwrap().violation?;
+            (violation.checker == "linearizability" || safe).then_some(violation)
+        });
+        assert_eq!(stale.is_none(), safe, "{settings:?}: {stale:?}");
+    }
+}
+
+#[test]
+fn groups_change_and_leaders_hand_over() {
+    let summary = sim::<Raft>(&raft(READS[0], "all", 60), &mut |_| {}).unwrap();
+    for kind in Kind::ALL.iter().copied().filter(|kind| kind.needs_membership()) {
+        assert!(summary.faults.of(kind) > 20, "{} happened {} times", kind.name(), summary.faults.of(kind));
+    }
 }
 
 #[test]
