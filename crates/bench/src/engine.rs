@@ -20,6 +20,7 @@ use crate::reply::Reply;
 use crate::report::Report;
 use crate::schedule::Schedule;
 use crate::stats::Stats;
+use crate::trace::End;
 use crate::work::{Op, Work};
 use crate::{Options, report};
 
@@ -129,7 +130,7 @@ impl<'a> Engine<'a> {
             ready: VecDeque::with_capacity(options.connections),
             work,
             schedule,
-            stats: Stats::new(options.progress),
+            stats: Stats::new(options.progress, options.trace),
             buffer: vec![0; 256 << 10],
             begin: Instant::now(),
             window: (warm, warm.saturating_add(nanos(options.duration))),
@@ -152,6 +153,10 @@ impl<'a> Engine<'a> {
             self.turn(&mut events, 10_000_000)?;
         }
         self.begin = Instant::now();
+        if let Some(trace) = &mut self.stats.trace {
+            let wall = clock_gettime(ClockId::Realtime);
+            trace.begin(wall.tv_sec as u64 * NANOS + wall.tv_nsec as u64);
+        }
         self.running = true;
         self.stats.errors.clear();
         for index in 0..self.connections.len() {
@@ -189,7 +194,9 @@ impl<'a> Engine<'a> {
         if self.schedule.is_some() {
             self.drain(&mut events)?;
         }
-        Ok(report::make(self.options, &self.stats, elapsed.min(end - self.window.0), cpu))
+        let mut report = report::make(self.options, &self.stats, elapsed.min(end - self.window.0), cpu);
+        report.trace = self.stats.trace;
+        Ok(report)
     }
 
     /// Waits for answers to what an open loop has sent, and charges what it could not send or get answered.
@@ -213,6 +220,7 @@ impl<'a> Engine<'a> {
             // At least so long: leaving them out would hide the stall that kept them.
             self.stats.ops[op as usize].saturating_record(now - start);
             self.stats.unfinished += 1;
+            self.stats.trace(op, start, now, End::Unfinished);
         }
         Ok(())
     }
@@ -306,6 +314,7 @@ impl<'a> Engine<'a> {
         let connection = &mut self.connections[index];
         match reply {
             Reply::Error => {
+                self.stats.trace(task.op, start, now, End::Error);
                 if counts {
                     self.stats.error(connection.scanner.error(), 1);
                     self.stats.tick_errors += 1;
@@ -326,6 +335,7 @@ impl<'a> Engine<'a> {
         self.work.done(task.op);
         let nanos = now.saturating_sub(start);
         self.stats.tick(nanos);
+        self.stats.trace(task.op, start, now, End::Ok);
         if counts {
             let inside = now <= self.window.1;
             let second = ((now - self.window.0) / NANOS) as usize;
@@ -422,7 +432,10 @@ impl<'a> Engine<'a> {
             self.stats.error(kind, counted);
         }
         self.stats.tick_errors += counted;
-        lost.into_iter().for_each(|flight| self.work.failed(flight.task));
+        for flight in lost {
+            self.stats.trace(flight.task.op, flight.start, now, End::Lost);
+            self.work.failed(flight.task);
+        }
     }
 
     fn reopen(&mut self, now: u64) {

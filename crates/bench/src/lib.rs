@@ -10,6 +10,7 @@
 //! | `reply` | where replies end |
 //! | `connection` | one socket: what is under way on it |
 //! | `engine` | the loop of one thread |
+//! | [`Trace`] | what became of each operation |
 //! | `stats`, `report` | what is counted while it runs, and what is said of it |
 //! | [`chart`] | line charts |
 //! | `plot` | the SVG of a run, and of several |
@@ -31,6 +32,7 @@ mod report;
 mod schedule;
 mod sizes;
 mod stats;
+mod trace;
 mod work;
 
 pub use engine::{BenchError, load, run};
@@ -40,3 +42,4 @@ pub use plot::svg;
 pub use report::{Report, table};
 pub use schedule::{Arrivals, Schedule};
 pub use sizes::Sizes;
+pub use trace::Trace;

@@ -38,6 +38,8 @@ pub struct Options {
     pub seed: u64,
     /// One line a second on the standard error.
     pub progress: bool,
+    /// Keep what became of each operation ([`crate::Trace`]).
+    pub trace: bool,
 }
 
 /// Shares of the operations; they sum to one.
@@ -103,6 +105,7 @@ pub(crate) mod tests {
             timeout: Duration::from_secs(5),
             seed: 1,
             progress: false,
+            trace: false,
         }
     }
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use crate::Options;
 use crate::stats::Stats;
 use crate::work::Op;
+use crate::{Options, Trace};
 
 /// One run.
 #[derive(Clone, Debug, Serialize)]
@@ -40,6 +40,9 @@ pub struct Report {
     pub client_cpu_us_per_op: f64,
     /// Successes in each second.
     pub per_second: Vec<u64>,
+    /// Every operation, if that was asked for.
+    #[serde(skip)]
+    pub trace: Option<Trace>,
 }
 
 /// Latencies of one kind of operation; in µs.
@@ -101,6 +104,7 @@ pub fn make(options: &Options, stats: &Stats, nanos: u64, cpu: Duration) -> Repo
         client_cpu_seconds: cpu.as_secs_f64(),
         client_cpu_us_per_op: cpu.as_secs_f64() * 1e6 / done.max(1) as f64,
         per_second: stats.seconds.clone(),
+        trace: None,
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
 
+use crate::trace::{End, Trace};
 use crate::work::Op;
 
 /// Nanoseconds, from 0.1 µs to an hour, to three digits.
@@ -34,11 +35,13 @@ pub struct Stats {
     pub tick_errors: u64,
     /// Whether `tick` is kept.
     pub ticking: bool,
+    /// Every operation, if wanted.
+    pub trace: Option<Trace>,
 }
 
 impl Stats {
     /// Nothing yet.
-    pub fn new(ticking: bool) -> Stats {
+    pub fn new(ticking: bool, tracing: bool) -> Stats {
         Stats {
             ops: std::array::from_fn(|_| histogram()),
             done: [0; 5],
@@ -50,6 +53,7 @@ impl Stats {
             tick: histogram(),
             tick_errors: 0,
             ticking,
+            trace: tracing.then(Trace::default),
         }
     }
 
@@ -62,6 +66,13 @@ impl Stats {
             self.seconds.resize(second + 1, 0);
         }
         self.seconds[second] += 1;
+    }
+
+    /// What became of an operation, whether it counts or not.
+    pub fn trace(&mut self, op: Op, start: u64, end: u64, how: End) {
+        if let Some(trace) = &mut self.trace {
+            trace.push(op, start, end, how);
+        }
     }
 
     /// One more latency for the line of progress.

@@ -102,6 +102,7 @@ fn options(endpoint: SocketAddr, workload: &str) -> Options {
         timeout: Duration::from_secs(5),
         seed: 1,
         progress: false,
+        trace: false,
     }
 }
 

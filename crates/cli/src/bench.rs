@@ -90,6 +90,9 @@ pub struct Bench {
     /// Draw latency over throughput (several runs), or latency by percentile (one)
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
+    /// Write what became of each operation, as CSV (one run)
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
     /// One line a second on the standard error, also where that is not a terminal
     #[arg(long)]
     pub progress: bool,
@@ -175,9 +178,15 @@ impl Bench {
                         timeout: self.timeout,
                         seed: self.seed,
                         progress: self.progress || stderr().is_terminal(),
+                        trace: self.trace.is_some(),
                     });
                 }
             }
+        }
+        if self.trace.is_some() && runs.len() > 1 {
+            return Err(Failure::wrong(
+                "--trace is of one run: give one rate, pipeline and number of connections",
+            ));
         }
         Ok(runs)
     }
@@ -218,6 +227,10 @@ pub fn bench(args: Bench) -> Result<(), Failure> {
             "{}",
             json!({ "workload": name, "seed": seed, "keys": args.keys, "load": loaded, "runs": reports })
         )?;
+    }
+    if let (Some(path), [Report { trace: Some(trace), .. }]) = (&args.trace, &reports[..]) {
+        std::fs::write(path, trace.csv())
+            .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))?;
     }
     if let Some(path) = &args.svg {
         let title = format!("{} · workload {name}", args.target);

@@ -25,7 +25,8 @@ pub struct LeaseGuard {
     pub inherited_reads: bool,
     /// How ages are told.
     pub clock: ClockMode,
-    /// A clock whose interval is wider than twice this is as good as none.
+    /// A clock whose interval is wider than twice this is as good as none: `leaseguard.max_error`, and no more than an
+    /// eighth of Δ, or a lease would be over before it is known to have begun.
     pub max_error: Duration,
     /// An idle leader extends its lease before it ends. Else when a read needs it.
     pub proactive: bool,
@@ -42,14 +43,14 @@ pub enum ClockMode {
 
 impl LeaseGuard {
     /// `leaseguard.*`.
-    pub fn from_settings(settings: &mut Settings) -> Result<LeaseGuard, SettingsError> {
+    pub fn from_settings(settings: &mut Settings, lease: Duration) -> Result<LeaseGuard, SettingsError> {
         let flag = [("true", true), ("false", false)];
         let clocks = [("bounded", ClockMode::Bounded), ("timers", ClockMode::Timers)];
         Ok(LeaseGuard {
             deferred_commit: settings.choice("leaseguard.deferred_commit", "true", &flag)?,
             inherited_reads: settings.choice("leaseguard.inherited_reads", "true", &flag)?,
             clock: settings.choice("leaseguard.clock", "bounded", &clocks)?,
-            max_error: settings.duration("leaseguard.max_error", "100ms")?,
+            max_error: settings.duration("leaseguard.max_error", "100ms")?.min(lease / 8),
             proactive: settings.choice(
                 "leaseguard.extend",
                 "proactive",

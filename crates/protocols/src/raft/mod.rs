@@ -108,7 +108,8 @@ impl Protocol for Raft {
     fn configure(group: &Group, settings: &mut Settings) -> Result<(Config, ProxyConfig), SettingsError> {
         let conflict = |text: &str| Err(SettingsError::Conflict(text.to_owned()));
         let pace = Pace::from_settings(settings)?;
-        let guard = LeaseGuard::from_settings(settings)?;
+        let lease = settings.duration("lease_duration", "500ms")?;
+        let guard = LeaseGuard::from_settings(settings, lease)?;
         let choices = [
             ("leaseguard", Reads::LeaseGuard(guard)),
             ("quorum", Reads::Quorum),
@@ -120,7 +121,6 @@ impl Protocol for Raft {
         if !settings.choice("allow_stale_reads", "false", &flag)? && reads == Reads::Inconsistent {
             return conflict("reads=inconsistent returns stale values; allow_stale_reads=true allows that");
         }
-        let lease = settings.duration("lease_duration", "500ms")?;
         let drift = settings.duration("lease.drift", "30ms")?;
         let lease = if reads == Reads::OngaroLease { pace.timeout } else { lease };
         if lease < 2 * drift || lease < Duration::from_millis(2) {

@@ -62,8 +62,9 @@ pub struct Replica {
     /// About to stop: takes no new duties.
     pub(super) draining: bool,
     pub(super) intake: Intake,
-    /// Stopped leading of its own will: whoever asks is kept until it is known who leads.
-    pub(super) departed: bool,
+    /// An election is under way that most likely ends soon (this replica has stopped leading of its own will, stands, or
+    /// has voted): whoever asks is kept until it is known who leads.
+    pub(super) expecting: bool,
     pub(super) held: Vec<(ProcessId, clients::Ask)>,
     pub(super) near: FollowerReads,
     /// The log is that of this term's leader up to here, as its messages showed.
@@ -159,7 +160,7 @@ impl Machine for Replica {
             bound_until: if bound { now + config.pace.timeout } else { now },
             draining: false,
             intake: Intake::new(me.into(), config.intake.max_bytes),
-            departed: false,
+            expecting: false,
             held: Vec::new(),
             near: FollowerReads::new(cx.random()),
             verified: 0,
@@ -327,7 +328,7 @@ impl Replica {
         self.watch.heard(cx.now());
         if self.leader != Some(from) {
             self.leader = Some(from);
-            self.departed = false;
+            self.expecting = false;
             self.intake.depart(from);
             for (proxy, ask) in std::mem::take(&mut self.held) {
                 self.intake.redirect(proxy, ask.nonce, Some(from));
@@ -461,8 +462,8 @@ impl Replica {
         }
         self.tell_members(from, &ask);
         let handing = matches!(&self.role, Role::Leader(leading) if leading.handing.is_some());
-        if handing || self.departed {
-            if self.held.len() < MAX_WAITING && !ask.is_probe() {
+        if handing || (self.expecting && !matches!(self.role, Role::Leader(_))) {
+            if self.held.len() < MAX_WAITING {
                 self.held.push((from, ask));
             }
         } else if matches!(self.role, Role::Leader(_)) {

@@ -167,6 +167,10 @@ impl<'a, P: Protocol> Driver<'a, P> {
                 self.hosts[host].epoch += 1;
             }
             Act::DeafenLeader => self.wires.deafen(host),
+            Act::IsolateLeader => {
+                self.wires.deafen(host);
+                self.wires.mute(host);
+            }
         }
         self.measured.acts.push((self.now, act, node));
     }
@@ -273,7 +277,9 @@ impl<'a, P: Protocol> Driver<'a, P> {
             self.queue.push(*at, Event::Deliver { from, to, message });
             return;
         }
-        *self.measured.sent.entry(message.kind()).or_default() += 1;
+        if host.max(target) < self.setup.nodes {
+            *self.measured.sent.entry(message.kind()).or_default() += 1;
+        }
         if host < self.setup.nodes {
             *at += self.setup.capacity.per_message;
         }

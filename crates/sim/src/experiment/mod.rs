@@ -72,6 +72,8 @@ pub enum Act {
     CrashLeader,
     /// What other nodes send to whoever leads now is lost from now on.
     DeafenLeader,
+    /// And what it sends to them is lost too; clients reach it as before.
+    IsolateLeader,
 }
 
 /// What became of an [`Ask`], in the order in which they were asked.
@@ -105,7 +107,7 @@ pub struct Measured {
     pub facts: Vec<(Nanos, NodeId, Fact)>,
     /// Whom each act of the script hit, and when; acts that found no leader are left out.
     pub acts: Vec<(Nanos, Act, NodeId)>,
-    /// Messages between different processes, by kind.
+    /// Messages between different nodes, by kind.
     pub sent: BTreeMap<&'static str, u64>,
 }
 

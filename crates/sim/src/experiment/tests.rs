@@ -108,6 +108,21 @@ fn a_deaf_leader_replicates_what_it_cannot_commit() {
 }
 
 #[test]
+fn an_isolated_leader_is_followed_by_another_while_its_clients_still_reach_it() {
+    let at = 2500 * MILLISECOND;
+    let run = |settings: &[&str]| {
+        let asks = load(2 * SECOND, 4 * SECOND);
+        measure::<Raft>(&setup(settings), asks, &[(at, Act::IsolateLeader)]).expect("the settings are known")
+    };
+    let guarded = run(&["reads=leaseguard", "lease_duration=2s", "proxy.patience=3s"]);
+    let (elected, _) = guarded.elected_after(at).next().expect("the others have a leader");
+    let late = |op: &&Operation| !op.writes && op.asked > elected && op.latency() == Some(0);
+    assert!(guarded.operations.iter().filter(late).count() > 10, "its lease outlasts its term");
+    let writes = guarded.operations.iter().filter(|op| op.writes && op.asked > at);
+    assert_eq!(writes.filter(|op| op.succeeded).count(), 0);
+}
+
+#[test]
 fn equal_seeds_give_equal_experiments() {
     let digest = |seed| {
         let mut setup = Setup { seed, ..setup(&[]) };

@@ -38,6 +38,7 @@ pub struct Wires {
     /// When the last message of each link arrives.
     last_arrival: Vec<Nanos>,
     deaf: BTreeSet<usize>,
+    mute: BTreeSet<usize>,
     random: Random,
 }
 
@@ -54,6 +55,7 @@ impl Wires {
             free_at: vec![0; hosts],
             last_arrival: vec![0; hosts * hosts],
             deaf: BTreeSet::new(),
+            mute: BTreeSet::new(),
             random,
         }
     }
@@ -63,10 +65,15 @@ impl Wires {
         self.deaf.insert(node);
     }
 
+    /// What this node sends to other nodes is lost.
+    pub fn mute(&mut self, node: usize) {
+        self.mute.insert(node);
+    }
+
     /// When a message that is ready now arrives; `None` if it is lost.
     pub fn send(&mut self, from: usize, to: usize, now: Nanos, bytes: usize) -> Option<Nanos> {
         let peers = from < self.nodes && to < self.nodes;
-        if peers && self.deaf.contains(&to) {
+        if peers && (self.deaf.contains(&to) || self.mute.contains(&from)) {
             return None;
         }
         let mut leaves = now;

@@ -14,7 +14,7 @@ pub(crate) mod machine;
 pub(crate) mod processes;
 mod report;
 mod session;
-mod systems;
+pub(crate) mod systems;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -108,8 +108,7 @@ fn parse(words: &[String]) -> Result<Options> {
 
 fn run(options: Options) -> Result<()> {
     let stop = Stop::listen()?;
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from);
+    let target = target();
     let mut options = options;
     let programs = build(&mut options, &target)?;
     let data = std::env::var_os("COMPARE_DATA").map_or(target, PathBuf::from);
@@ -142,25 +141,37 @@ fn run(options: Options) -> Result<()> {
     Ok(())
 }
 
-/// Builds what is missing, and leaves out, with a word, what cannot be.
-fn build(options: &mut Options, target: &Path) -> Result<Programs> {
-    let cargo = |words: &[&str], target: &Path| -> Result<()> {
-        eprintln!("building: cargo {}", words.join(" "));
-        let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        let status = command.args(words).current_dir(crate::root()).env("CARGO_TARGET_DIR", target).status();
-        match status {
-            Ok(status) if status.success() => Ok(()),
-            Ok(_) => Err(format!("cargo {} failed", words.join(" "))),
-            Err(error) => Err(format!("cannot run cargo: {error}")),
-        }
-    };
-    let quorate = match std::env::var_os("QUORATE_BIN") {
-        Some(path) => PathBuf::from(path),
+/// Runs cargo in the repository.
+fn cargo(words: &[&str], target: &Path) -> Result<()> {
+    eprintln!("building: cargo {}", words.join(" "));
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let status = command.args(words).current_dir(crate::root()).env("CARGO_TARGET_DIR", target).status();
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(_) => Err(format!("cargo {} failed", words.join(" "))),
+        Err(error) => Err(format!("cannot run cargo: {error}")),
+    }
+}
+
+/// Where cargo builds.
+pub(crate) fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from)
+}
+
+/// The binary that is measured.
+pub(crate) fn quorate(target: &Path) -> Result<PathBuf> {
+    match std::env::var_os("QUORATE_BIN") {
+        Some(path) => Ok(PathBuf::from(path)),
         None => {
             cargo(&["build", "--release", "-q", "-p", "quorate"], target)?;
-            target.join("release/quorate")
+            Ok(target.join("release/quorate"))
         }
-    };
+    }
+}
+
+/// Builds what is missing, and leaves out, with a word, what cannot be.
+fn build(options: &mut Options, target: &Path) -> Result<Programs> {
+    let quorate = quorate(target)?;
     let mut programs = Programs { quorate, replicator: None, etcd_load: None };
     let mut wanted = std::mem::take(&mut options.systems);
     let source = std::env::var_os("LIMIT_DIR_SRC")

@@ -2,6 +2,7 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `cluster` | real clusters, loaded, and robbed of their leader |
 //! | `claims` | the register of claims |
 //! | `table` | CSV and Markdown |
 //! | `page` | sections, verdicts, the page; a claim without a verdict is an error |
@@ -12,6 +13,7 @@
 //! runs in virtual time `quorate_sim::experiment`.
 
 mod claims;
+mod cluster;
 mod leaseguard;
 mod page;
 mod series;

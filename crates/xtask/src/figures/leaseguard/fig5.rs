@@ -32,7 +32,7 @@ struct Point {
 pub fn make(bench: &Bench) -> Result<Section> {
     let mut section =
         Section::new("fig5", "Figure 5: availability against lease duration and ET (simulated)");
-    let runs = if bench.quick { 4 } else { 40 };
+    let runs = if bench.quick { 4 } else { 20 };
     section.told(format!("World: {WORLD}. Links as in Figure 7."));
     section.told(format!(
         "The paper gives no numbers for this drawing. Ours: ET 250, 500 and 1000 ms, Δ from ET ÷ 4 to 3 ET; clients read every \

@@ -1,10 +1,15 @@
 //! **LeaseGuard** (Davis, Demirbas, Deng): its simulated figures in our simulator, its figures of LogCabin with our
 //! processes on this machine.
 
+mod design;
+mod fig10;
+mod fig11;
+mod fig4;
 mod fig5;
 mod fig6;
 mod fig7;
 mod fig8;
+mod fig9;
 mod outage;
 mod simulated;
 
@@ -19,9 +24,14 @@ pub const PAPER: Paper = Paper {
             their IDs; Δ is the lease duration, ET the election timeout, L0 the leader that dies, L1 the next one.",
     prefix: "LG",
     figures: &[
+        Figure { id: "fig4", make: fig4::make },
         Figure { id: "fig5", make: fig5::make },
         Figure { id: "fig6", make: fig6::make },
         Figure { id: "fig7", make: fig7::make },
         Figure { id: "fig8", make: fig8::make },
+        Figure { id: "fig9", make: fig9::make },
+        Figure { id: "fig10", make: fig10::make },
+        Figure { id: "fig11", make: fig11::make },
+        Figure { id: "design", make: design::make },
     ],
 };

@@ -117,7 +117,21 @@ impl Outage {
 
     /// Operations that never succeeded.
     pub fn failed(&self, writes: bool) -> usize {
-        self.of(writes).iter().filter(|op| op.start < self.end && op.end.is_none()).count()
+        let asked = self.of(writes).iter().filter(|op| (0.0..self.end).contains(&op.start));
+        asked.filter(|op| op.end.is_none()).count()
+    }
+
+    /// Operations that succeeded late.
+    pub fn late(&self, writes: bool) -> usize {
+        let late = |op: &&Op| op.latency().is_some_and(|latency| latency > FAST);
+        self.of(writes).iter().filter(|op| (0.0..self.end).contains(&op.start)).filter(late).count()
+    }
+
+    /// The lowest and the highest bucket of reads in the 100 ms after a moment, as multiples of the rate before.
+    pub fn reads_around(&self, at: f64) -> (f64, f64) {
+        let near = self.rate(false).into_iter().filter(|(when, _)| *when > at && *when < at + 100.0);
+        let rates = near.map(|(_, rate)| rate / self.steady_reads);
+        rates.fold((f64::MAX, 0.0), |(low, high), rate| (low.min(rate), high.max(rate)))
     }
 
     /// From when on everything is served at once.
@@ -168,6 +182,8 @@ impl Outage {
             "write spike ÷ steady",
             "failed reads",
             "failed writes",
+            "late reads",
+            "late writes",
             "limbo entries",
             "note",
         ]);
@@ -184,6 +200,8 @@ impl Outage {
                 format!("{:.1}", it.spike(true)),
                 it.failed(false).to_string(),
                 it.failed(true).to_string(),
+                it.late(false).to_string(),
+                it.late(true).to_string(),
                 it.limbo.map_or("-".to_owned(), |limbo| limbo.to_string()),
                 it.note.clone(),
             ]);
@@ -227,6 +245,9 @@ mod tests {
         assert_eq!((outage.read_delay(), outage.write_delay()), (1.0, 501.0));
         assert_eq!(outage.answered_in_outage(), 0);
         assert_eq!((outage.failed(false), outage.failed(true)), (500, 500));
+        assert_eq!((outage.late(false), outage.late(true)), (1, 451));
+        let (low, high) = outage.reads_around(1600.0);
+        assert!((0.99..1.01).contains(&low) && (0.99..1.01).contains(&high));
         assert_eq!(outage.inherited(), (426, 425));
         assert_eq!(outage.answered_at_once(), 500 + 20);
         assert!((outage.spike(true) - 51.0).abs() < 0.2, "{}", outage.spike(true));
