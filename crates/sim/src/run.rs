@@ -314,7 +314,9 @@ fn drive<P: Protocol>(cluster: &mut Cluster<P>, end: Nanos) {
         match event {
             Event::Poll => {
                 stage = poll(cluster, stage, end);
-                cluster.queue.push(at + POLL, Event::Poll);
+                // A leader may append something now and then for ever; not always just before it is looked at.
+                let again = if stage == Stage::Converging { cluster.random.range(0..POLL) } else { POLL };
+                cluster.queue.push(at + again, Event::Poll);
             }
             event => cluster.handle(event),
         }
