@@ -388,7 +388,7 @@ impl Draw {
         let length = self.length();
         let moment = *self.random.pick(&[Moment::Now, Moment::Now, Moment::Sync, Moment::NewBallot]);
         let (host, node) = (self.host(), self.random.range(0..self.nodes) as usize);
-        if kind == Kind::Partitions && self.random.chance(0.35) {
+        if kind == Kind::Partitions && self.random.chance(0.2) {
             // Long enough that another is elected while the old one has clients who do not know.
             let (target, length) = (Target::Leader(node), self.random.range(SECOND..3 * SECOND));
             let action = Action::Cut(Shape::Isolate, self.random.chance(0.3));

@@ -4,8 +4,8 @@
 //! are kept apart: when they expire is the cluster's choice, so their operations are executed and compared between
 //! replicas, but not recorded in the history.
 //!
-//! Some clients only read. Whoever has asked a leader that was cut off to write waits for it; a reader goes on, and would
-//! see what is stale.
+//! Some clients only read. Whoever has asked a leader that was cut off to write waits for it; a reader goes on, and
+//! would see what is stale.
 //!
 //! A write whose outcome is unknown stays open for ever, and to decide a history takes time that doubles with each
 //! of them. So after a few the clients move on to fresh keys, a new *era*; what they left is still read now and
@@ -114,7 +114,7 @@ impl Workload {
         let think = duration * clients as u64 / operations;
         let reads = *random.pick(&[0.1, 0.5, 0.5, 0.9]);
         // Clients everywhere, or in places.
-        let everywhere = random.chance(0.7);
+        let everywhere = random.chance(0.5);
         // A client may have several requests under way on one connection.
         let window = *random.pick(&[1, 1, 2, 3]);
         let lanes = (0..clients).map(|client| {
@@ -127,7 +127,7 @@ impl Workload {
                 host: if client % window == 0 { host } else { usize::MAX },
                 pending: None,
                 open_write: None,
-                reads: if random.chance(0.35) { 1.0 } else { reads },
+                reads: if random.chance(0.2) { 1.0 } else { reads },
                 random,
                 done_since_heal: 0,
                 failed_since_heal: 0,

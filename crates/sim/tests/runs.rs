@@ -77,16 +77,55 @@ fn groups_change_and_leaders_hand_over() {
 }
 
 #[test]
-fn every_kind_of_fault_happens() {
-    let options = Options { runs: 100, ..Options::default() };
-    let summary = sim::<MultiPaxos>(&options, &mut |_| {}).unwrap();
+fn raft_passes_with_every_way_to_read() {
+    let ways: [&[&str]; 4] = [
+        &["reads=quorum"],
+        &["reads=ongaro-lease"],
+        // A clock that is off by much of a lease is of no use.
+        &["reads=leaseguard", "leaseguard.max_error=20ms"],
+        &["reads=leaseguard", "leaseguard.clock=timers"],
+    ];
+    for way in ways {
+        let settings = way.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_passes::<Raft>(&Options { runs: 60, settings, ..Options::default() });
+    }
+}
+
+fn assert_happens<P: Protocol>(settings: &[&str]) {
+    let settings = settings.iter().map(ToString::to_string).collect();
+    let summary = sim::<P>(&Options { runs: 100, settings, ..Options::default() }, &mut |_| {}).unwrap();
     for &kind in Kind::ALL {
         let times = summary.faults.of(kind);
-        let expected = kind != Kind::ClocksBeyondBound && !kind.needs_membership();
+        let possible = P::CAPABILITIES.membership || !kind.needs_membership();
+        let expected = possible && kind != Kind::ClocksBeyondBound;
         assert_eq!(times > 10, expected, "{} happened {times} times", kind.name());
     }
     assert!(summary.checkpoints > 1000, "{}", summary.checkpoints);
     assert!(summary.operations > 10_000, "{}", summary.operations);
+}
+
+#[test]
+fn every_kind_of_fault_happens() {
+    assert_happens::<MultiPaxos>(&[]);
+    assert_happens::<Raft>(&["reads=quorum"]);
+}
+
+/// Clocks that lie cost leases their promise, and nothing else.
+#[test]
+fn only_leases_are_hurt_by_clocks_that_lie() {
+    let options = |settings: &[&str], runs| Options {
+        faults: "clocks-beyond-bound,partitions".parse().unwrap(),
+        settings: settings.iter().map(ToString::to_string).collect(),
+        runs,
+        ..Options::default()
+    };
+    assert_passes::<Raft>(&options(&["reads=quorum"], 100));
+    let guard: &[&str] = &["reads=leaseguard", "leaseguard.max_error=20ms"];
+    for way in [guard, &["reads=leaseguard", "leaseguard.clock=timers"], &["reads=ongaro-lease"]] {
+        let found = |seed| run::<Raft>(&options(way, 1), seed, Trace::silent()).unwrap().violation;
+        let violation = (0..2000).find_map(found).unwrap_or_else(|| panic!("{way:?} survived"));
+        assert_eq!(violation.checker, "linearizability", "{way:?}: {violation}");
+    }
 }
 
 /// Runs a seed; its digest and its whole trace.
