@@ -49,6 +49,8 @@ pub enum ProxyTimer {
 #[derive(Debug)]
 pub struct LeaderProxy<M> {
     config: ProxyConfig,
+    /// The members it was started with.
+    initial: NodeSet,
     /// The version of the group that `config.members` is; 0 for the initial one.
     version: u64,
     nonce: u64,
@@ -385,7 +387,8 @@ impl<M: Embeds> LeaderProxy<M> {
     /// Who may know who leads: the members as they are known here, and the replica beside this proxy, which may have
     /// joined later and knows more.
     fn candidates(&self) -> NodeSet {
-        let mut candidates = self.config.members;
+        // Those of the first day too: all that it knows to be in the group may have been removed since.
+        let mut candidates = self.config.members.union(self.initial);
         if let Some(near) = self.near {
             candidates.insert(near);
         }
@@ -442,6 +445,7 @@ impl<M: Embeds> Machine for LeaderProxy<M> {
         cx.set_timer(ProxyTimer::Refresh, REFRESH);
         LeaderProxy {
             near: host,
+            initial: config.members,
             target: host.or(config.members.iter().next()).expect("a group has members"),
             patience: config.patience,
             config,

@@ -121,7 +121,7 @@ impl Machine for Replica {
         let configuration = configuration_of(&state, &config);
         let mut chain = Chain::new(state.applied(), state.origin(), configuration, now);
         let (mut term, mut voted, mut recorded) = (0, None, 0);
-        // A state that was received and is not there: what follows was never counted.
+        // A state that was received and is not there: what follows was never counted, up to the next start.
         let mut void = false;
         for record in saved.records {
             match record {
@@ -136,6 +136,7 @@ impl Machine for Replica {
                     }
                 }
                 Record::Committed(index) => recorded = if void { recorded } else { index },
+                Record::Resumed => void = false,
                 Record::Installed { index, keep } => {
                     void |= index > chain.base();
                     if !void && !keep {
@@ -174,6 +175,9 @@ impl Machine for Replica {
             chain,
             config,
         };
+        if void {
+            replica.persist(Record::Resumed, cx);
+        }
         replica.note_log(cx);
         replica.restate(cx);
         replica.execute(cx);
@@ -409,11 +413,9 @@ impl Replica {
                 cx.mark(Mark::Applied { slot, requests });
             }
         }
-        let kept = self.source.tidy(cx.now()).unwrap_or(u64::MAX);
-        let retain = self.config.retain;
-        self.chain.retain(self.state.applied().min(kept), retain);
-        // Whoever takes a snapshot from here may hold the log back, but not without bound.
-        self.chain.retain(self.state.applied(), retain.saturating_mul(4).max(retain));
+        for (upto, bytes) in self.source.retention(self.state.applied(), self.config.retain, cx.now()) {
+            self.chain.retain(upto, bytes);
+        }
         self.after_execution(cx);
     }
 
