@@ -11,7 +11,7 @@ use super::series::Op;
 use super::{Bench, Result};
 use crate::compare::processes::{Process, words};
 use crate::compare::systems::{Member, Up};
-use crate::compare::{quorate, target};
+use crate::compare::target;
 
 /// Keys there are, and the length of each value.
 pub const KEYS: &str = "1000";
@@ -77,7 +77,7 @@ impl<'a> Cluster<'a> {
     /// Starts three nodes with these settings, and writes every key.
     pub fn start(bench: &'a Bench, settings: &[&str]) -> Result<Cluster<'a>> {
         let target = target();
-        let quorate = quorate(&target)?;
+        let quorate = bench.quorate(&target)?;
         let data = std::env::var_os("COMPARE_DATA").map_or(target, PathBuf::from);
         let scratch = tempfile::Builder::new().prefix("figures-").tempdir_in(&data);
         let scratch = scratch.map_err(|error| format!("no folder in {}: {error}", data.display()))?;
@@ -89,7 +89,7 @@ impl<'a> Cluster<'a> {
         let up = Up::start(&quorate, &flags, scratch.path(), &bench.stop)?;
         let leader = up.leader(&bench.stop)?;
         let cluster = Cluster { up, quorate, scratch, bench, leader };
-        let mut load = cluster.generator(&[cluster.leader.resp.clone()]);
+        let mut load = cluster.generator(std::slice::from_ref(&cluster.leader.resp));
         load.args(["--load", "--workload", "set", "--warm-up", "0s", "--duration", "100ms"]);
         cluster.report(&mut load)?;
         Ok(cluster)
@@ -125,7 +125,7 @@ impl<'a> Cluster<'a> {
 
     /// Loads the leader.
     pub fn measure(&self, load: &Load) -> Result<Outcome> {
-        let mut command = self.loaded(load, &[self.leader.resp.clone()]);
+        let mut command = self.loaded(load, std::slice::from_ref(&self.leader.resp));
         let report = self.report(&mut command)?;
         let run = &report["runs"][0];
         let op = |name: &str| run["ops"].as_array().and_then(|ops| ops.iter().find(|op| op["name"] == name));
@@ -143,7 +143,8 @@ impl<'a> Cluster<'a> {
         })
     }
 
-    /// Loads the followers, kills the leader some time later; gives the operations, in ms from `axis` before the kill.
+    /// Loads the followers, kills the leader some time later; gives the operations, in ms from `axis` before the
+    /// kill.
     pub fn survive(&self, load: &Load, kill_after: Duration, axis: f64) -> Result<Vec<Op>> {
         let leader = self.up.leader(&self.bench.stop)?;
         let others = self.up.members.iter().filter(|member| member.id != leader.id);

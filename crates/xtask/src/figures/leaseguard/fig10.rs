@@ -22,10 +22,11 @@ pub fn make(bench: &Bench) -> Result<Section> {
     let mut section = Section::new("fig10", "Figure 10: latency against network latency (real processes)");
     let seconds = if bench.quick { 1 } else { 3 };
     section.told(format!(
-        "Three nodes and the load generator on this machine, `--durability fsync`; `--set net.delay=Xms` delays messages between \
-         nodes one way, in the sender, instead of the paper's `tc`; clients are connected to the leader without delay. Open loop, \
-         an operation each 300 µs, a third of them writes, {VALUE} B values, {KEYS} keys, uniform; {CONNECTIONS} connections with \
-         one request each; {seconds} s after 0.5 s. ET 500 ms (Ongaro 1 s), Δ 1 s."
+        "Three nodes and the load generator on this machine, `--durability fsync`; `--set net.delay=Xms` delays \
+         messages between nodes one way, in the sender, instead of the paper's `tc`; clients are connected to the \
+         leader without delay. Open loop, an operation each 300 µs, a third of them writes, {VALUE} B values, \
+         {KEYS} keys, uniform; {CONNECTIONS} connections with one request each; {seconds} s after 0.5 s. ET 500 ms \
+         (Ongaro 1 s), Δ 1 s."
     ));
     section.told("`quorum`: a round of heartbeats for each read (`quorum.rounds=each`), as LogCabin has it.");
     let mut table = Table::new([
@@ -90,11 +91,12 @@ fn judge(section: &mut Section, points: &[Vec<Outcome>]) {
         "LG-10.2",
         if over > 3.0 { Verdict::Agrees } else { Verdict::Better },
         format!(
-            "quorum's reads take at most {over:.1} round trips (p90), at 10 ms {:.1} ms: {ratio:.0} times LeaseGuard's",
+            "quorum's reads take at most {over:.1} round trips (p90), at 10 ms {:.1} ms: {ratio:.0} times \
+             LeaseGuard's",
             points[last][1].read_p90
         ),
-        "rule: agrees above 3 round trips. Better below: our rounds are pipelined, any number may be under way, so at this \
-         rate none waits for another; the loss is the round trip itself",
+        "rule: agrees above 3 round trips. Better below: our rounds are pipelined, any number may be under way, so \
+         at this rate none waits for another; the loss is the round trip itself",
     );
     section.judge(
         "LG-10.3",

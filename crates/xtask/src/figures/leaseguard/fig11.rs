@@ -57,16 +57,17 @@ pub fn make(bench: &Bench) -> Result<Section> {
         Section::new("fig11", "Figure 11: throughput and latency under rising load (real processes)");
     let millis: u32 = if bench.quick { 600 } else { 1500 };
     section.told(format!(
-        "Three nodes and the load generator share two cores, `--durability fsync`; clients are connected to the leader. Open loop, \
-         {CONNECTIONS} connections with one request each, {VALUE} B values, {KEYS} keys, uniform. Offered: {} operations per second, \
-         {:.1} s each after 0.3 s, until the median latency (from the intended start) is above {LIMIT:.0} ms; the paper does not \
-         say which latency. Write ratios 5%, 33%, 50%, 100% (the paper's are not printed). ET 500 ms (Ongaro 1 s), Δ 1 s.",
+        "Three nodes and the load generator share two cores, `--durability fsync`; clients are connected to the \
+         leader. Open loop, {CONNECTIONS} connections with one request each, {VALUE} B values, {KEYS} keys, \
+         uniform. Offered: {} operations per second, {:.1} s each after 0.3 s, until the median latency (from the \
+         intended start) is above {LIMIT:.0} ms; the paper does not say which latency. Write ratios 5%, 33%, 50%, \
+         100% (the paper's are not printed). ET 500 ms (Ongaro 1 s), Δ 1 s.",
         RATES.map(|rate| rate.to_string()).join(", "),
         f64::from(millis) / 1e3
     ));
     section.told(
-        "`quorum` has a round of heartbeats for each read, as LogCabin has; `quorum, shared rounds` is our default, which lets \
-         all reads that wait share one.",
+        "`quorum` has a round of heartbeats for each read, as LogCabin has; `quorum, shared rounds` is our \
+         default, which lets all reads that wait share one.",
     );
     let mut table = Table::new([
         "writes",
@@ -169,7 +170,8 @@ fn judge(section: &mut Section, curves: &[Curve]) {
         "LG-11.1",
         Verdict::when(least(ongaro) >= 0.9),
         format!("LeaseGuard ÷ Ongaro: {}", words(ongaro)),
-        "rule: at least 0.9 at every ratio: steps of the offered load are coarser than that, and this machine is noisy",
+        "rule: at least 0.9 at every ratio: steps of the offered load are coarser than that, and this machine is \
+         noisy",
     );
     section.judge(
         "LG-11.2",
@@ -206,8 +208,8 @@ fn judge(section: &mut Section, curves: &[Curve]) {
         Verdict::NotJudged,
         format!("at 5 / 33 / 50 / 100%: {}", listed.join("; ")),
         format!(
-            "the paper describes no effect in words. Ours: writes cost local readers throughput ({}), and quorum gains by having \
-             fewer reads ({})",
+            "the paper describes no effect in words. Ours: writes cost local readers throughput ({}), and quorum \
+             gains by having fewer reads ({})",
             if falls { "seen" } else { "not seen" },
             if rises { "seen" } else { "not seen" }
         ),
@@ -223,17 +225,18 @@ fn judge(section: &mut Section, curves: &[Curve]) {
         close => Verdict::when(close >= 5.0),
     };
     let rates = format!(
-        "{:.0} → {:.0} writes/s at {at} operations/s, a third writes: {over:.1} times ({shared:.1} times with shared rounds); most \
-         at any load {:.0} → {:.0}",
+        "{:.0} → {:.0} writes/s at {at} operations/s, a third writes: {over:.1} times ({shared:.1} times with \
+         shared rounds); most at any load {:.0} → {:.0}",
         mixed(0),
         mixed(3),
         most(0),
         most(3)
     );
-    let why = "rule: at the load that saturates quorum, 5 times agrees, 10 is better. How much a read's round costs against a \
-               write's disk decides it: our rounds are two small messages to each follower, pipelined and sent in batches by one \
-               loop, which costs a little processor; LogCabin's reads wait in threads. And here the load generator and all three \
-               nodes share two cores, so what LeaseGuard saves goes to whoever needs a core next";
+    let why = "rule: at the load that saturates quorum, 5 times agrees, 10 is better. How much a read's round \
+               costs against a write's disk decides it: our rounds are two small messages to each follower, \
+               pipelined and sent in batches by one loop, which costs a little processor; LogCabin's reads wait in \
+               threads. And here the load generator and all three nodes share two cores, so what LeaseGuard saves \
+               goes to whoever needs a core next";
     section.judge("LG-A.2", scale(over), rates.clone(), why);
     section.judge("LG-9.2", scale(over), rates, why);
     let alone = |index| curve(curves, index, 1.0).most_writes();
@@ -247,7 +250,8 @@ fn judge(section: &mut Section, curves: &[Curve]) {
     section.judge(
         "LG-9.3",
         Verdict::when(over > 1.5),
-        format!("{over:.1} times fewer writes here; in the simulation quorum keeps up with the whole load (Figure 7)"),
+        format!("{over:.1} times fewer writes here; in the simulation quorum keeps up with the whole load (Figure \
+                 7)"),
         "rule: more than 1.5 times",
     );
     let light = |index: usize| curve(curves, index, WRITES[0]).steps[0].1.read_p50;
@@ -260,6 +264,7 @@ fn judge(section: &mut Section, curves: &[Curve]) {
             1e3 * light(3),
             1e3 * light(0)
         ),
-        "rule: below 1 ms and below quorum's. Both are within one machine here, where a round trip takes microseconds",
+        "rule: below 1 ms and below quorum's. Both are within one machine here, where a round trip takes \
+         microseconds",
     );
 }
