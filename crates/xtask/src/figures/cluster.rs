@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use super::series::Op;
+use super::series::{Op, quantile};
 use super::{Bench, Result};
 use crate::compare::processes::{Process, words};
 use crate::compare::systems::{Member, Up};
@@ -140,6 +140,23 @@ impl<'a> Cluster<'a> {
             write_p90: of(write, "p90_us") / 1e3,
             p50: of(total, "p50_us") / 1e3,
             p99: of(total, "p99_us") / 1e3,
+        })
+    }
+
+    /// The same some times; gives the median of each number, so that what else this machine does in one of them does
+    /// not show.
+    pub fn measure_again(&self, load: &Load, times: usize) -> Result<Outcome> {
+        let outcomes = (0..times).map(|_| self.measure(load)).collect::<Result<Vec<_>>>()?;
+        let median = |of: fn(&Outcome) -> f64| quantile(outcomes.iter().map(of), 0.5);
+        Ok(Outcome {
+            reads_per_second: median(|one| one.reads_per_second),
+            writes_per_second: median(|one| one.writes_per_second),
+            read_p50: median(|one| one.read_p50),
+            read_p90: median(|one| one.read_p90),
+            write_p50: median(|one| one.write_p50),
+            write_p90: median(|one| one.write_p90),
+            p50: median(|one| one.p50),
+            p99: median(|one| one.p99),
         })
     }
 
