@@ -162,6 +162,10 @@ pub struct Process {
     /// The members at the beginning with their peer addresses; the same everywhere and always
     #[arg(long, value_name = "1=HOST:PORT,2=…")]
     pub initial_cluster: Option<String>,
+    /// Which cluster, as `quorate status --json` shows it: for a node with --join or a proxy whose --initial-cluster
+    /// names the members of today [default: made from --initial-cluster]
+    #[arg(long, value_name = "HEX", value_parser = cluster_id)]
+    pub cluster_id: Option<u64>,
     /// Replication protocol; the same everywhere [default: multipaxos]
     #[arg(long)]
     pub protocol: Option<String>,
@@ -368,6 +372,11 @@ pub fn slow_log(text: &str) -> Result<SlowLog, String> {
         "off" => Ok(SlowLog(None)),
         text => duration(text).map(|threshold| SlowLog(Some(threshold))).map_err(|error| error + ", or off"),
     }
+}
+
+pub fn cluster_id(text: &str) -> Result<u64, String> {
+    u64::from_str_radix(text, 16)
+        .map_err(|_| "write it as the status shows it: 16 digits from 0 to f".to_owned())
 }
 
 pub fn duration(text: &str) -> Result<Duration, String> {

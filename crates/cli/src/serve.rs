@@ -35,6 +35,7 @@ struct File {
     listen_http: Option<String>,
     read_mode: Option<String>,
     initial_cluster: Option<String>,
+    cluster_id: Option<String>,
     join: Option<bool>,
     data_dir: Option<PathBuf>,
     protocol: Option<String>,
@@ -112,13 +113,20 @@ pub fn serve(args: Serve) -> Result<(), Failure> {
         }
         (None, None) => {}
     }
+    let join = args.join || file.join.unwrap_or_default();
+    let cluster_id = cluster_id(&args.process, &file)?;
+    if cluster_id.is_some() && !join {
+        return Err(Failure::wrong(
+            "--cluster-id is for a node with --join: a first member keeps the --initial-cluster of the first day",
+        ));
+    }
     let options = NodeOptions {
         node,
         listen_peer: args.listen_peer.or(file.listen_peer.clone()).ok_or_else(|| required("listen-peer"))?,
         listen_resp: file.listen_resp.clone().ok_or_else(|| required("listen-resp"))?,
         initial_cluster: parse_cluster(cluster).map_err(Failure::wrong)?,
-        join: args.join || file.join.unwrap_or_default(),
-        cluster_id: None,
+        join,
+        cluster_id,
         data_dir: args.data_dir.or(file.data_dir.clone()).ok_or_else(|| required("data-dir"))?,
         durability,
         clock,
@@ -135,7 +143,7 @@ pub fn proxy(args: Proxy) -> Result<(), Failure> {
     let options = ProxyOptions {
         listen_resp: file.listen_resp.clone().ok_or_else(|| required("listen-resp"))?,
         initial_cluster: parse_cluster(cluster).map_err(Failure::wrong)?,
-        cluster_id: None,
+        cluster_id: cluster_id(&args.process, &file)?,
         limits,
     };
     start(What::Proxy(options), resp_limits, None, file, &args.process)
@@ -158,6 +166,13 @@ fn start(
         exit_with_stdin: flags.exit_with_stdin,
     };
     protocols::with(file.protocol.as_deref().unwrap_or(PROTOCOL), process)?
+}
+
+fn cluster_id(flags: &args::Process, file: &File) -> Result<Option<u64>, Failure> {
+    let read = |text: &String| {
+        args::cluster_id(text).map_err(|error| Failure::wrong(format!("cluster-id = {text:?}: {error}")))
+    };
+    Ok(flags.cluster_id.or(file.cluster_id.as_ref().map(read).transpose()?))
 }
 
 fn required(flag: &str) -> Failure {

@@ -13,6 +13,7 @@
 //! | [`frontend`] | what a client protocol implements |
 //! | [`metrics`] | counters and gauges |
 //! | [`slow`] | slow requests and their stages |
+//! | `drain` | the end of a node that is asked to stop |
 //! | `listen` | the sockets that it listens on |
 //! | `directory` | who is in the group, and where |
 //! | `clock` | the clocks, and how wrong the wall clock may be |
@@ -22,6 +23,7 @@ mod clients;
 mod clock;
 pub mod config;
 mod directory;
+mod drain;
 pub mod error;
 pub mod frontend;
 mod journal;

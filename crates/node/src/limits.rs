@@ -77,6 +77,16 @@ pub(crate) const READ_PER_TURN: usize = 1 << 20;
 /// The buffer that sockets are read into, shared by all.
 pub(crate) const READ_AT_ONCE: usize = 256 << 10;
 
+/// A client that has asked nothing for so long after its node was asked to stop is let go; one that asks is let go with
+/// its reply.
+pub(crate) const DRAIN_IDLE: Duration = Duration::from_millis(200);
+
+/// How long a client that is let go may take to notice, before its connection is closed on it.
+pub(crate) const DRAIN_LINGER: Duration = Duration::from_millis(100);
+
+/// How often clients are looked through while a node stops.
+pub(crate) const DRAIN_SWEEP: Duration = Duration::from_millis(20);
+
 /// Rounds of messages between the local machines in one turn; what is left goes on in the next.
 pub(crate) const LOCAL_ROUNDS: usize = 16;
 

@@ -269,6 +269,16 @@ impl<P: Protocol> Machines<P> {
         self.replica.as_ref().map(|replica| replica.machine.save())
     }
 
+    /// This node, if it has a replica.
+    pub(crate) fn node(&self) -> Option<NodeId> {
+        self.replica.as_ref().and_then(|replica| replica.me.replica())
+    }
+
+    /// Whether its replica leads.
+    pub(crate) fn leads(&self) -> bool {
+        self.node().is_some_and(|node| self.status().leader == Some(node))
+    }
+
     pub(crate) fn has_replica(&self) -> bool {
         self.replica.is_some()
     }

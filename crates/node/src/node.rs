@@ -18,6 +18,7 @@ use crate::clients::Clients;
 use crate::clock::{self, Clock};
 use crate::config::{NodeConfig, Place};
 use crate::directory::{self, Directory, Standing};
+use crate::drain::Drain;
 use crate::error::{Exit, NodeError};
 use crate::frontend::Frontend;
 use crate::frontend::NodeView;
@@ -137,8 +138,8 @@ struct Loop<P: Protocol, F: Frontend> {
     standing: Option<Standing>,
     /// The version of the group that was logged last.
     grouped: u64,
-    /// When draining ends.
-    drain_until: Option<Time>,
+    /// Once it is asked to stop.
+    drain: Option<Drain>,
 }
 
 impl<P: Protocol, F: Frontend> Loop<P, F> {
@@ -285,7 +286,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
             shown: None,
             standing: None,
             grouped: 0,
-            drain_until: None,
+            drain: None,
         })
     }
 
@@ -326,7 +327,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
             self.transport.deadline(),
             self.clients.deadline(),
             Some(self.housekeeping),
-            self.drain_until,
+            self.drain.as_ref().map(|drain| drain.deadline(clock::now())),
         ];
         let next = deadlines.into_iter().flatten().min()?;
         Some(next.since(clock::now()))
@@ -472,7 +473,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
 
     /// Answers those who watch.
     fn look_around(&mut self, now: Time) {
-        if self.drain_until.is_some() {
+        if self.drain.is_some() {
             return self.desk.refuse();
         }
         let view = View { machines: &self.machines, constants: &self.constants };
@@ -540,25 +541,32 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
     }
 
     fn begin_drain_if_asked(&mut self) {
-        if self.drain_until.is_none() && self.stopper.asked.load(Ordering::Relaxed) > 0 {
+        if self.drain.is_none() && self.stopper.asked.load(Ordering::Relaxed) > 0 {
             info!(under_way = self.clients.under_way(), "asked to stop: finishing what is under way");
-            self.drain_until = Some(clock::now() + self.limits.drain);
-            self.clients.drain();
+            let now = clock::now();
+            let leads = self.machines.leads() && self.metrics.peers_up.get() > 0;
+            self.drain = Some(Drain::begin(now, self.limits.drain, leads));
+            let view = View { machines: &self.machines, constants: &self.constants };
+            self.clients.drain(now, &view);
             self.machines.drain();
         }
     }
 
     /// Whether to stop, and how.
-    fn exit(&self, at_rest: bool) -> Option<Exit> {
-        let until = self.drain_until?;
+    fn exit(&mut self, at_rest: bool) -> Option<Exit> {
+        let now = clock::now();
+        let drain = self.drain.as_mut()?;
+        let (me, until) = (self.machines.node(), drain.until);
+        let may_go = drain.may_go(now, me, self.machines.status().leader);
         let unfinished = self.clients.under_way();
         if self.stopper.asked.load(Ordering::Relaxed) > 1 {
             warn!(unfinished, "asked to stop twice: stopping at once");
             return Some(Exit::Hurried);
         }
-        if at_rest && self.clients.is_empty() && self.journal.is_synced() && self.transport.is_flushed() {
+        let finished = at_rest && may_go && self.clients.is_empty();
+        if finished && self.journal.is_synced() && self.transport.is_flushed() {
             info!("stopped: everything under way is finished");
-        } else if clock::now() >= until {
+        } else if now >= until {
             warn!(unfinished, "stopped: some requests or replies could not be finished in time");
         } else {
             return None;

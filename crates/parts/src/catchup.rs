@@ -13,6 +13,8 @@ use crate::state::{Loading, PIECE, Replicated};
 const VALUES_BYTES: usize = 1 << 20;
 /// Without an answer for this long, ask again.
 pub const RETRY: Duration = Duration::from_millis(200);
+/// Bytes of the log that a transfer may hold back at least.
+const HELD_BYTES: usize = 4 << 20;
 /// An image that nobody asks for is dropped after this long.
 const OFFER_IDLE: Duration = Duration::from_secs(10);
 
@@ -133,11 +135,14 @@ impl Source {
         }
     }
 
-    /// Drops an image that nobody wants any more. Returns the slot of one that is in use: what follows it in the log
-    /// will be asked for next.
-    pub fn tidy(&mut self, now: Time) -> Option<u64> {
+    /// Drops an image that nobody wants any more, and says what to keep of the log up to `applied`: entries up to each
+    /// slot, oldest first, may go while more than so many bytes are kept.
+    pub fn retention(&mut self, applied: u64, retain: usize, now: Time) -> [(u64, usize); 2] {
         self.offer.take_if(|offer| now.since(offer.used) >= OFFER_IDLE);
-        self.offer.as_ref().map(|offer| offer.slot)
+        // What follows an image that is in use will be asked for next: whoever takes it may hold the log back, but not
+        // without bound.
+        let wanted = self.offer.as_ref().map_or(u64::MAX, |offer| offer.slot);
+        [(applied.min(wanted), retain), (applied, retain.saturating_mul(4).max(HELD_BYTES))]
     }
 }
 

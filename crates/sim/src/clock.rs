@@ -225,7 +225,8 @@ fn errors(quality: Quality, healed: Nanos, random: &mut Random) -> Vec<(Nanos, O
         Some(IntervalError { offset: offset + lie, bound })
     };
     let mut errors = vec![(0, draw(random))];
-    errors.extend(instants(6, healed, random).into_iter().map(|from| (from, draw(random))));
+    let changes = if quality.beyond_bound { 30 } else { 6 };
+    errors.extend(instants(changes, healed, random).into_iter().map(|from| (from, draw(random))));
     errors
 }
 

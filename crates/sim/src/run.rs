@@ -112,7 +112,7 @@ const CORNERS: &[(f64, &[&str])] = &[
     (0.2, &["pipeline=1"]),
     (0.2, &["pipeline=4"]),
     (0.15, &["reads=log"]),
-    (0.15, &["lease_duration=1s"]),
+    (0.3, &["lease_duration=1s"]),
     (0.2, &["reads.at=nearest"]),
     (0.2, &["leaseguard.extend=demand"]),
     (0.1, &["leaseguard.deferred_commit=false"]),
@@ -181,9 +181,9 @@ fn spares<P: Protocol>(options: &Options, random: &mut Random) -> usize {
     if P::CAPABILITIES.membership { (*random.pick(&[0, 1, 1, 2, 2, 2])).min(most) } else { 0 }
 }
 
-/// The bound ρ on clock rates for which the lease settings in force suffice, with rates within 1±ρ. Promises: the margin
-/// Δ must be at least ρ·lease, and 3Δ at least 2ρ·(guard + lease). A lease that lies in the log: Δ on both sides, so Δ
-/// at least ρ·lease. A lease that lies in election timeouts: Δ on one side, so Δ at least 2ρ·lease.
+/// The bound ρ on clock rates for which the lease settings in force suffice, with rates within 1±ρ. Promises: the
+/// margin Δ must be at least ρ·lease, and 3Δ at least 2ρ·(guard + lease). A lease that lies in the log: Δ on both
+/// sides, so Δ at least ρ·lease. A lease that lies in election timeouts: Δ on one side, so Δ at least 2ρ·lease.
 fn declared_drift(settings: &Settings) -> f64 {
     let take = |name: &str| {
         let text = settings.effective().get(name)?;
@@ -314,7 +314,9 @@ fn drive<P: Protocol>(cluster: &mut Cluster<P>, end: Nanos) {
         match event {
             Event::Poll => {
                 stage = poll(cluster, stage, end);
-                cluster.queue.push(at + POLL, Event::Poll);
+                // A leader may append something now and then for ever; not always just before it is looked at.
+                let again = if stage == Stage::Converging { cluster.random.range(0..POLL) } else { POLL };
+                cluster.queue.push(at + again, Event::Poll);
             }
             event => cluster.handle(event),
         }

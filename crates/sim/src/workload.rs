@@ -4,8 +4,8 @@
 //! are kept apart: when they expire is the cluster's choice, so their operations are executed and compared between
 //! replicas, but not recorded in the history.
 //!
-//! Some clients only read. Whoever has asked a leader that was cut off to write waits for it; a reader goes on, and would
-//! see what is stale.
+//! Some clients only read. Whoever has asked a leader that was cut off to write waits for it; a reader goes on, and
+//! would see what is stale.
 //!
 //! A write whose outcome is unknown stays open for ever, and to decide a history takes time that doubles with each
 //! of them. So after a few the clients move on to fresh keys, a new *era*; what they left is still read now and
@@ -127,7 +127,7 @@ impl Workload {
                 host: if client % window == 0 { host } else { usize::MAX },
                 pending: None,
                 open_write: None,
-                reads: if random.chance(0.25) { 1.0 } else { reads },
+                reads: if random.chance(0.2) { 1.0 } else { reads },
                 random,
                 done_since_heal: 0,
                 failed_since_heal: 0,

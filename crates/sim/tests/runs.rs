@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use quorate_core::Protocol;
 use quorate_protocols::multipaxos::MultiPaxos;
+use quorate_protocols::raft::Raft;
 use quorate_protocols::unreplicated::Unreplicated;
 use quorate_sim::faults::Kind;
 use quorate_sim::trace::Trace;
@@ -30,17 +31,101 @@ fn campaigns_pass() {
     assert_passes::<Unreplicated>(&with(1, "all", 50));
 }
 
+/// What Raft's reads can be set to.
+const READS: &[&[&str]] = &[
+    &["reads=quorum"],
+    &["reads=ongaro-lease"],
+    &["reads=leaseguard"],
+    &["reads=leaseguard", "leaseguard.clock=timers"],
+];
+
+fn raft(settings: &[&str], faults: &str, runs: u64) -> Options {
+    let settings = settings.iter().map(ToString::to_string).collect();
+    Options { settings, faults: faults.parse().unwrap(), runs, ..Options::default() }
+}
+
 #[test]
-fn every_kind_of_fault_happens() {
-    let options = Options { runs: 100, ..Options::default() };
-    let summary = sim::<MultiPaxos>(&options, &mut |_| {}).unwrap();
+fn campaigns_of_raft_pass_however_it_reads() {
+    for settings in READS {
+        assert_passes::<Raft>(&raft(settings, "all", 60));
+    }
+    assert_passes::<Raft>(&Options { nodes: 5, ..raft(READS[2], "all", 20) });
+    assert_passes::<Raft>(&Options { nodes: 1, ..raft(READS[2], "all", 20) });
+    assert_passes::<Raft>(&raft(READS[2], "none", 20));
+}
+
+/// Leases stand and fall with clocks; asking a majority does not.
+#[test]
+fn clocks_that_lie_are_caught_by_the_history_unless_a_majority_is_asked() {
+    let faults = "partitions,one-way-partitions,crashes,drift,clocks-beyond-bound";
+    for (settings, safe) in READS.iter().zip([true, false, false, false]) {
+        let options = raft(settings, faults, 600);
+        let stale = (0..options.runs).find_map(|seed| {
+            let violation = run::<Raft>(&options, seed, Trace::silent()).unwrap().violation?;
+            (violation.checker == "linearizability" || safe).then_some(violation)
+        });
+        assert_eq!(stale.is_none(), safe, "{settings:?}: {stale:?}");
+    }
+}
+
+#[test]
+fn groups_change_and_leaders_hand_over() {
+    let summary = sim::<Raft>(&raft(READS[0], "all", 60), &mut |_| {}).unwrap();
+    for kind in Kind::ALL.iter().copied().filter(|kind| kind.needs_membership()) {
+        assert!(summary.faults.of(kind) > 20, "{} happened {} times", kind.name(), summary.faults.of(kind));
+    }
+}
+
+#[test]
+fn raft_passes_with_every_way_to_read() {
+    let ways: [&[&str]; 4] = [
+        &["reads=quorum"],
+        &["reads=ongaro-lease"],
+        // A clock that is off by much of a lease is of no use.
+        &["reads=leaseguard", "leaseguard.max_error=20ms"],
+        &["reads=leaseguard", "leaseguard.clock=timers"],
+    ];
+    for way in ways {
+        let settings = way.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_passes::<Raft>(&Options { runs: 60, settings, ..Options::default() });
+    }
+}
+
+fn assert_happens<P: Protocol>(settings: &[&str]) {
+    let settings = settings.iter().map(ToString::to_string).collect();
+    let summary = sim::<P>(&Options { runs: 100, settings, ..Options::default() }, &mut |_| {}).unwrap();
     for &kind in Kind::ALL {
         let times = summary.faults.of(kind);
-        let expected = kind != Kind::ClocksBeyondBound && !kind.needs_membership();
+        let possible = P::CAPABILITIES.membership || !kind.needs_membership();
+        let expected = possible && kind != Kind::ClocksBeyondBound;
         assert_eq!(times > 10, expected, "{} happened {times} times", kind.name());
     }
     assert!(summary.checkpoints > 1000, "{}", summary.checkpoints);
     assert!(summary.operations > 10_000, "{}", summary.operations);
+}
+
+#[test]
+fn every_kind_of_fault_happens() {
+    assert_happens::<MultiPaxos>(&[]);
+    assert_happens::<Raft>(&["reads=quorum"]);
+}
+
+/// Clocks that lie cost leases their promise, and nothing else.
+#[test]
+fn only_leases_are_hurt_by_clocks_that_lie() {
+    let options = |settings: &[&str], runs| Options {
+        faults: "clocks-beyond-bound,partitions".parse().unwrap(),
+        settings: settings.iter().map(ToString::to_string).collect(),
+        runs,
+        ..Options::default()
+    };
+    assert_passes::<Raft>(&options(&["reads=quorum"], 100));
+    let guard: &[&str] = &["reads=leaseguard", "leaseguard.max_error=20ms"];
+    for way in [guard, &["reads=leaseguard", "leaseguard.clock=timers"], &["reads=ongaro-lease"]] {
+        let found = |seed| run::<Raft>(&options(way, 1), seed, Trace::silent()).unwrap().violation;
+        let violation = (0..2000).find_map(found).unwrap_or_else(|| panic!("{way:?} survived"));
+        assert_eq!(violation.checker, "linearizability", "{way:?}: {violation}");
+    }
 }
 
 /// Runs a seed; its digest and its whole trace.

@@ -3,10 +3,17 @@
 use std::path::Path;
 
 use quorate_protocols::multipaxos::MultiPaxos;
+use quorate_protocols::raft::Raft;
 use quorate_sim::run_traces;
 
 #[test]
 fn multipaxos_speaks_as_its_traces_say() {
     let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../protocols/src/multipaxos/traces");
     run_traces::<MultiPaxos>(Path::new(dir));
+}
+
+#[test]
+fn raft_speaks_as_its_traces_say() {
+    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../protocols/src/raft/traces");
+    run_traces::<Raft>(Path::new(dir));
 }

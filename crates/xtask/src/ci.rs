@@ -5,8 +5,15 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
-/// A seed range that every change must survive; the nightly amount is a flag away (`quorate sim --runs 10000`).
-const SIM_RUNS: &str = "3000";
+/// What is simulated: seeds that every change must survive; the nightly amount is a flag away (`quorate sim --runs 10000`).
+const BUDGETS: &[(&str, &[&str])] = &[
+    ("multipaxos", &["--runs", "3000"]),
+    ("unreplicated", &["--runs", "100"]),
+    ("raft", &["--runs", "1000", "--set", "reads=quorum"]),
+    ("raft", &["--runs", "1000", "--set", "reads=ongaro-lease"]),
+    ("raft", &["--runs", "1000", "--set", "reads=leaseguard"]),
+    ("raft", &["--runs", "1000", "--set", "reads=leaseguard", "--set", "leaseguard.clock=timers"]),
+];
 
 /// One step: its name, the program and its words.
 struct Step {
@@ -74,13 +81,10 @@ pub fn ci() -> ExitCode {
     let mut counts = Counts::default();
     let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_owned());
     let binary = format!("{target}/debug/quorate");
-    let budget = [&*binary, "sim", "--protocol", "multipaxos", "--runs", SIM_RUNS];
-    let small = [&*binary, "sim", "--protocol", "unreplicated", "--runs", "100"];
     let steps = STEPS.iter().map(|step| (step.name, step.words.to_vec()));
-    let budgets = [
-        ("simulator budget: multipaxos", budget.to_vec()),
-        ("simulator budget: unreplicated", small.to_vec()),
-    ];
+    let budgets = BUDGETS.iter().map(|(protocol, words)| {
+        ("simulator budget", [&[&*binary, "sim", "--protocol", protocol], *words].concat())
+    });
     for (name, words) in steps.chain(budgets) {
         println!("== {name}: {}", words.join(" "));
         let began = Instant::now();

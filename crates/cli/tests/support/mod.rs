@@ -16,7 +16,7 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Cluster {
     pub nodes: Vec<Node>,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 pub struct Node {
@@ -74,7 +74,40 @@ impl Cluster {
             let (resp, peer) = (resps[index].clone(), peers[index].clone());
             Node { resp, peer, data, args: args.concat(), log, child: None }
         };
-        Cluster { nodes: (0..count).map(node).collect(), _dir: dir }
+        Cluster { nodes: (0..count).map(node).collect(), dir }
+    }
+
+    /// One more node, which waits to be added to the group; gives its address for peers.
+    pub fn join(&mut self) -> String {
+        let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let [peer, resp] = listeners.map(|l| l.local_addr().unwrap().to_string());
+        let id = (self.nodes.len() + 1).to_string();
+        let mut node = self.twin(0);
+        node.log = self.dir.path().join(format!("node-{id}.log"));
+        node.data = self.dir.path().join(format!("node-{id}"));
+        (node.peer, node.resp) = (peer.clone(), resp.clone());
+        let data = node.data.display().to_string();
+        let flags =
+            [("--node-id", &id), ("--listen-peer", &peer), ("--listen-resp", &resp), ("--data-dir", &data)];
+        flags.into_iter().for_each(|(flag, value)| node.set(flag, value));
+        node.args.push("--join".to_owned());
+        node.start();
+        self.nodes.push(node);
+        peer
+    }
+
+    /// A process that runs a proxy alone, for these members.
+    pub fn proxy(&self, name: &str, protocol: &str, members: &str, flags: &[&str]) -> Node {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let resp = listener.local_addr().unwrap().to_string();
+        drop(listener);
+        let words = ["proxy", "--listen-resp", &resp, "--protocol", protocol, "--initial-cluster", members];
+        let args = words.iter().chain(flags).map(|word| (*word).to_owned()).collect();
+        let log = self.dir.path().join(format!("{name}.log"));
+        let mut node = Node { resp, peer: String::new(), data: PathBuf::new(), args, log, child: None };
+        node.start();
+        node.wait_until_serving();
+        node
     }
 
     /// Another process with the flags of a node, and a log of its own.

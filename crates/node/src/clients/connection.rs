@@ -1,9 +1,11 @@
 //! One client's connection: its buffers, and what may be done with it now.
 
 use std::io::{self, ErrorKind, Write};
+use std::net::Shutdown;
 
 use bytes::{Buf, BytesMut};
 use mio::net::TcpStream;
+use quorate_core::Time;
 
 use crate::limits::{KEEP_IDLE, Limits, READ_PER_TURN};
 use crate::metrics::Metrics;
@@ -29,6 +31,8 @@ pub(super) struct Connection<S> {
     closed: bool,
     /// The client has finished sending; it may still wait for replies.
     ended: bool,
+    /// It is told that nothing more comes, and closed then at the latest.
+    pub(super) leaving: Option<Time>,
     /// Whether it is in the list of those to be served, or to be written.
     pub(super) listed: bool,
     pub(super) dirty: bool,
@@ -60,6 +64,7 @@ impl<S> Connection<S> {
             writable: true,
             closed: false,
             ended: false,
+            leaving: None,
             listed: false,
             dirty: false,
         }
@@ -136,7 +141,35 @@ impl<S> Connection<S> {
 
     /// Whether nothing remains to be done for this client.
     pub(super) fn is_over(&self) -> bool {
-        self.output.is_empty() && (self.close || self.ended && self.under_way == 0 && !self.backlog)
+        self.leaving.is_none()
+            && self.output.is_empty()
+            && (self.close || self.ended && self.under_way == 0 && !self.backlog)
+    }
+
+    /// Whether everything that has come from this client is answered, or will be with what is in its output.
+    pub(super) fn is_done(&self) -> bool {
+        self.under_way == 0
+            && !self.readable
+            && self.input.is_empty()
+            && !self.backlog
+            && self.leaving.is_none()
+    }
+
+    /// Lets the last bytes go together with the end of the connection: whoever has read its reply knows that there is
+    /// none for its next request. The client may still read and close; false if the connection is broken.
+    pub(super) fn leave(&mut self, until: Time, metrics: &Metrics) -> bool {
+        // Where it cannot be, the end comes a moment after the bytes.
+        #[cfg(target_os = "linux")]
+        let _ = socket2::SockRef::from(&self.stream).set_tcp_cork(true);
+        if !self.write(metrics) {
+            return false;
+        }
+        if self.output.is_empty() {
+            self.close = true;
+            self.leaving = Some(until);
+            return self.stream.shutdown(Shutdown::Write).is_ok();
+        }
+        true
     }
 
     /// Gives large buffers back that are empty.

@@ -22,7 +22,7 @@ use tracing::warn;
 
 use crate::clock;
 use crate::frontend::{Asked, Desk, Frontend, NodeView};
-use crate::limits::{ACCEPTS_PER_TURN, Limits};
+use crate::limits::{ACCEPTS_PER_TURN, DRAIN_IDLE, DRAIN_LINGER, DRAIN_SWEEP, Limits};
 use crate::metrics::Metrics;
 use crate::quiet::Quiet;
 use crate::slow::{Described, Slow, Times};
@@ -35,6 +35,9 @@ const UNSHOWN: Duration = Duration::from_secs(5);
 
 /// After the system refused to accept (no descriptors, usually).
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+
+/// Turns' worth of clients who wait at the door of a node that stops.
+const DRAIN_ACCEPTS: usize = 8;
 
 /// Why a client is given up that has more waiting for it than it may.
 const SLOW: &str = "does not take its replies";
@@ -61,7 +64,8 @@ pub(crate) struct Clients<F: Frontend> {
     slow: Rc<Slow>,
     /// When the present turn began.
     now: Time,
-    draining: bool,
+    /// While the node stops: when those who ask nothing are let go, and when to look again.
+    draining: Option<(Time, Time)>,
 }
 
 impl<F: Frontend> Clients<F> {
@@ -97,7 +101,7 @@ impl<F: Frontend> Clients<F> {
             asked: Vec::new(),
             unshown: Vec::new(),
             now: Time::ZERO,
-            draining: false,
+            draining: None,
         })
     }
 
@@ -127,6 +131,10 @@ impl<F: Frontend> Clients<F> {
     pub(crate) fn on_ready(&mut self, index: usize, readable: bool, writable: bool, closed: bool) {
         let Some(connection) = self.connections.get_mut(index) else { return };
         connection.on_ready(readable, writable, closed);
+        if connection.leaving.is_some() && closed {
+            // It has noticed.
+            return self.close(index);
+        }
         self.list(index);
         if writable {
             self.mark_dirty(index);
@@ -135,7 +143,9 @@ impl<F: Frontend> Clients<F> {
 
     /// When [`accept`](Self::accept) is needed if nothing happens.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        self.accept_at.into_iter().chain(self.unshown.first().map(|(until, _)| *until)).min()
+        let sweep = self.draining.map(|(_, sweep)| sweep);
+        let unshown = self.unshown.first().map(|(until, _)| *until);
+        [self.accept_at, unshown, sweep].into_iter().flatten().min()
     }
 
     /// Whether clients wait to be served that no event will announce.
@@ -337,11 +347,17 @@ impl<F: Frontend> Clients<F> {
         for index in to_write.drain(..) {
             let Some(connection) = self.connections.get_mut(index) else { continue };
             connection.dirty = false;
-            if !connection.write(&self.metrics) {
+            let last = self.draining.is_some() && connection.is_done() && !connection.output.is_empty();
+            let going = if last {
+                connection.leave(self.now + DRAIN_LINGER, &self.metrics)
+            } else {
+                connection.write(&self.metrics)
+            };
+            if !going {
                 self.close(index);
             } else if connection.output.len() > self.limits.client_output {
                 self.evict(index, SLOW);
-            } else if connection.is_over() || self.draining && is_idle(connection) {
+            } else if connection.is_over() {
                 self.close(index);
             } else {
                 connection.release_buffers();
@@ -350,17 +366,46 @@ impl<F: Frontend> Clients<F> {
             }
         }
         self.to_write = to_write;
+        if self.draining.is_some_and(|(_, sweep)| sweep <= self.now) {
+            self.sweep();
+        }
     }
 
-    /// Stops accepting and reading. Clients are closed when their requests have ended.
-    pub(crate) fn drain(&mut self) {
-        self.draining = true;
+    /// Lets nobody in any more but those who wait at the door. Whoever is served goes on to be until all that it has
+    /// asked is answered, and is let go with that answer: a client that waits for its replies never asks into a
+    /// connection that is being closed. Those who ask nothing are let go after a while.
+    pub(crate) fn drain(&mut self, now: Time, node: &dyn NodeView) {
+        for _ in 0..DRAIN_ACCEPTS {
+            self.accept_at = Some(Time::ZERO);
+            self.accept(now, node);
+            if self.accept_at.is_none() {
+                break;
+            }
+        }
         self.listener = None;
         self.accept_at = None;
-        self.to_serve.clear();
-        let idle: Vec<_> =
-            self.connections.iter().filter(|(_, c)| is_idle(c)).map(|(index, _)| index).collect();
-        for index in idle {
+        self.draining = Some((now + DRAIN_IDLE, now + DRAIN_SWEEP));
+    }
+
+    /// Lets go of those who ask nothing, and closes those who have not noticed.
+    fn sweep(&mut self) {
+        let Some((idle, sweep)) = &mut self.draining else { return };
+        let (now, idle) = (self.now, *idle <= self.now);
+        *sweep = now + DRAIN_SWEEP;
+        let mut gone = Vec::new();
+        for (index, connection) in &mut self.connections {
+            let over = match connection.leaving {
+                Some(until) => until <= now,
+                None => {
+                    let leaves = idle && connection.is_done();
+                    leaves && !connection.leave(now + DRAIN_LINGER, &self.metrics)
+                }
+            };
+            if over {
+                gone.push(index);
+            }
+        }
+        for index in gone {
             self.close(index);
         }
     }
@@ -433,7 +478,7 @@ impl<F: Frontend> Clients<F> {
 
     fn list(&mut self, index: usize) {
         let connection = &mut self.connections[index];
-        if !connection.listed && !self.draining && connection.is_ready(&self.limits) {
+        if !connection.listed && connection.is_ready(&self.limits) {
             connection.listed = true;
             self.to_serve.push(index);
         }
@@ -479,9 +524,4 @@ fn refuse(stream: &mut mio::net::TcpStream, why: &[u8]) {
     let _ = stream.shutdown(Shutdown::Write);
     // Closing a socket with unread input would take the reply back.
     let _ = stream.read(&mut [0; 4096]);
-}
-
-/// Whether a client waits for nothing.
-fn is_idle<S>(connection: &Connection<S>) -> bool {
-    connection.under_way == 0 && connection.output.is_empty()
 }

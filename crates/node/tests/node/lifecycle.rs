@@ -94,3 +94,49 @@ fn a_configuration_that_cannot_work_is_refused_before_anything_happens() {
     let error = ConfigError::NeedsDisk { protocol: "x" }.to_string();
     assert!(error.contains("use fsync"), "{error}");
 }
+
+#[test]
+fn a_client_that_waits_for_its_replies_never_asks_a_node_that_has_let_it_go() {
+    for _ in 0..20 {
+        let mut nodes = cluster(1, &Limits::default());
+        let mut client = nodes[0].client();
+        assert_eq!(client.ask("1 say ready"), "ready");
+        let stopper = nodes[0].stopper.clone();
+        let asker = std::thread::spawn(move || {
+            for count in 0.. {
+                // Whoever has been let go sees it before it asks again.
+                if is_over(&client.stream) {
+                    return count;
+                }
+                assert_eq!(client.ask(&format!("1 say {count}")), count.to_string(), "a request is lost");
+            }
+            unreachable!("it is let go");
+        });
+        nodes[0].client().ask_until("facts requests_total", |total| total.parse::<u64>().unwrap() > 20);
+        stopper.stop();
+        assert!(asker.join().unwrap() > 10);
+        assert_eq!(nodes.remove(0).join().unwrap(), Exit::Drained { unfinished: 0 });
+    }
+}
+
+/// Whether the other side has closed, as far as this one knows.
+fn is_over(stream: &TcpStream) -> bool {
+    stream.set_nonblocking(true).unwrap();
+    let seen = stream.peek(&mut [0]);
+    stream.set_nonblocking(false).unwrap();
+    matches!(seen, Ok(0))
+}
+
+#[test]
+fn who_waits_at_the_door_when_a_node_stops_is_served() {
+    let mut nodes = cluster(1, &Limits::default());
+    let mut first = nodes[0].client();
+    assert_eq!(first.ask("1 say ready"), "ready");
+    let mut waiting: Vec<_> = (0..50).map(|_| nodes[0].client()).collect();
+    waiting.iter_mut().for_each(|client| client.send("1 say hello\n"));
+    nodes[0].stopper.stop();
+    for client in &mut waiting {
+        assert_eq!((client.line().as_deref(), client.line()), (Some("hello"), None));
+    }
+    assert_eq!(nodes.remove(0).join().unwrap(), Exit::Drained { unfinished: 0 });
+}

@@ -245,7 +245,10 @@ impl Intake {
         proxies.extend(self.reads.iter().chain(&self.manage).map(|read| (read.proxy, read.nonce)));
         proxies.sort_unstable();
         proxies.dedup();
+        // What is answered already stays answered.
+        let (answers, notices) = (std::mem::take(&mut self.answers), std::mem::take(&mut self.notices));
         self.clear();
+        (self.answers, self.notices) = (answers, notices);
         for (proxy, nonce) in proxies {
             self.redirect(proxy, nonce, Some(leader));
         }

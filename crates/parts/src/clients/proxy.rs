@@ -49,6 +49,8 @@ pub enum ProxyTimer {
 #[derive(Debug)]
 pub struct LeaderProxy<M> {
     config: ProxyConfig,
+    /// The members it was started with.
+    initial: NodeSet,
     /// The version of the group that `config.members` is; 0 for the initial one.
     version: u64,
     nonce: u64,
@@ -353,12 +355,12 @@ impl<M: Embeds> LeaderProxy<M> {
         }
         if self.searching {
             self.redirects = 0;
-            self.probe(next_after(self.config.members, self.target), cx);
+            self.probe(next_after(self.candidates(), self.target), cx);
         } else if self.oldest_sent().is_some_and(|oldest| now.since(oldest) >= self.patience) {
             self.redirects = 0;
             if now.since(self.heard) >= self.config.patience {
                 self.searching = true;
-                self.probe(next_after(self.config.members, self.target), cx);
+                self.probe(next_after(self.candidates(), self.target), cx);
             } else {
                 // The target lives: what is missing was lost, or waits long. Repeat, ever more patiently.
                 self.patience = (self.patience * 2).min(MAX_PATIENCE);
@@ -380,6 +382,17 @@ impl<M: Embeds> LeaderProxy<M> {
         let write = self.writes.iter().find(|write| !write.answered).and_then(|write| write.sent);
         let read = self.reads.values().filter_map(|read| read.sent).min();
         [write, read, self.opening].into_iter().flatten().min()
+    }
+
+    /// Who may know who leads: the members as they are known here, and the replica beside this proxy, which may have
+    /// joined later and knows more.
+    fn candidates(&self) -> NodeSet {
+        // Those of the first day too: all that it knows to be in the group may have been removed since.
+        let mut candidates = self.config.members.union(self.initial);
+        if let Some(near) = self.near {
+            candidates.insert(near);
+        }
+        candidates
     }
 
     fn probe(&mut self, target: NodeId, cx: &mut Context<'_, Self>) {
@@ -428,12 +441,12 @@ impl<M: Embeds> Machine for LeaderProxy<M> {
             ProcessId::Proxy(proxy) => proxy.host(),
             ProcessId::Replica(_) => None,
         };
-        let target = host.filter(|host| config.members.contains(*host));
         let nonce = cx.random().u64();
         cx.set_timer(ProxyTimer::Refresh, REFRESH);
         LeaderProxy {
             near: host,
-            target: target.or(config.members.iter().next()).expect("a group has members"),
+            initial: config.members,
+            target: host.or(config.members.iter().next()).expect("a group has members"),
             patience: config.patience,
             config,
             version: 0,

@@ -59,6 +59,7 @@ impl Pair {
         let config = ProxyConfig {
             members: [one].into_iter().collect(),
             patience: Duration::from_secs(1),
+            nearest: false,
             max_requests: 100,
         };
         let (mut out, mut random) = (Outbox::new(false), Random::new(1));

@@ -370,11 +370,9 @@ impl Replica {
             }
         }
         self.goal = self.goal.max(self.log.committed());
-        let kept = self.source.tidy(cx.now()).unwrap_or(u64::MAX);
-        let retain = self.config.retain;
-        self.log.retain(self.state.applied().min(kept), retain);
-        // Whoever takes a snapshot from here may hold the log back, but not without bound.
-        self.log.retain(self.state.applied(), retain.saturating_mul(4).max(retain));
+        for (upto, bytes) in self.source.retention(self.state.applied(), self.config.retain, cx.now()) {
+            self.log.retain(upto, bytes);
+        }
         if leads {
             self.after_execution(cx);
         }

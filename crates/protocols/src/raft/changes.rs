@@ -159,7 +159,7 @@ impl Replica {
         }
         cx.send(to, Message::TimeoutNow { term, committed });
         self.stop_leading(cx);
-        self.departed = true;
+        self.expecting = true;
     }
 
     /// The heir is too slow.
@@ -172,7 +172,7 @@ impl Replica {
         }
         if self.draining {
             self.stop_leading(cx);
-            self.departed = true;
+            self.expecting = true;
             return;
         }
         for (proxy, ask) in std::mem::take(&mut self.held) {
@@ -186,7 +186,7 @@ impl Replica {
 
     /// Nobody has taken over: whoever waited to hear who leads must look elsewhere.
     pub(super) fn give_up_waiting(&mut self) {
-        self.departed = false;
+        self.expecting = false;
         for (proxy, ask) in std::mem::take(&mut self.held) {
             self.intake.redirect(proxy, ask.nonce, None);
         }

@@ -124,6 +124,7 @@ impl Replica {
         self.enter(self.term + 1, Some(self.me), cx);
         let tally = self.chain.configuration().1.tally();
         self.role = Role::Candidate { tally, transfer };
+        self.expecting = true;
         // The own vote counts when it is durable.
         cx.send(self.me, Message::VoteReply { term: self.term, granted: true });
         self.solicit(cx);
@@ -139,6 +140,7 @@ impl Replica {
             if self.voted.is_none() {
                 self.voted = Some(from);
                 self.persist_term(cx);
+                self.expecting = true;
             }
             // It is given time to win.
             let patience = self.watch.restart(cx.now(), cx.random());

@@ -81,7 +81,7 @@ impl Replica {
         self.intake.expect(open);
         self.role = Role::Leader(Box::new(leading));
         self.leader = Some(self.me);
-        self.departed = false;
+        self.expecting = false;
         self.behind_no_more();
         let term = self.term;
         cx.note(|| Fact::Leads { number: term });

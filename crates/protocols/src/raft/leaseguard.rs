@@ -258,7 +258,11 @@ impl Replica {
             false => Until::Latest(stamp.earliest.saturating_add(nanos(config.lease))),
         };
         let stamp = chain.stamp(committed).filter(|_| guard.trusted(at.clock).is_some());
-        if chain.term(committed) == Some(self.term) && !chain.is_end_lease(committed) {
+        if chain.is_end_lease(committed) {
+            // Given up, by this leader or an earlier one: a successor may not wait for it.
+            return None;
+        }
+        if chain.term(committed) == Some(self.term) {
             return Some(match stamp {
                 Some(stamp) => Gate { until: by_stamp(stamp), ..by_timer },
                 None => by_timer,

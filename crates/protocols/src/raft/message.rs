@@ -267,10 +267,14 @@ pub enum Record {
         /// Whether the entries behind it stay.
         keep: bool,
     },
+    /// Started again without a state that had been received: what was recorded since then never counted, what follows
+    /// does.
+    Resumed,
 }
 wire_enum!(Record {
     1 => Term { term, voted },
     2 => Entry { index, entry },
     3 => Committed(index),
     4 => Installed { index, keep },
+    5 => Resumed,
 });

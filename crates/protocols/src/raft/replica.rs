@@ -62,8 +62,9 @@ pub struct Replica {
     /// About to stop: takes no new duties.
     pub(super) draining: bool,
     pub(super) intake: Intake,
-    /// Stopped leading of its own will: whoever asks is kept until it is known who leads.
-    pub(super) departed: bool,
+    /// An election is under way that most likely ends soon (this replica has stopped leading of its own will, stands, or
+    /// has voted): whoever asks is kept until it is known who leads.
+    pub(super) expecting: bool,
     pub(super) held: Vec<(ProcessId, clients::Ask)>,
     pub(super) near: FollowerReads,
     /// The log is that of this term's leader up to here, as its messages showed.
@@ -120,7 +121,7 @@ impl Machine for Replica {
         let configuration = configuration_of(&state, &config);
         let mut chain = Chain::new(state.applied(), state.origin(), configuration, now);
         let (mut term, mut voted, mut recorded) = (0, None, 0);
-        // A state that was received and is not there: what follows was never counted.
+        // A state that was received and is not there: what follows was never counted, up to the next start.
         let mut void = false;
         for record in saved.records {
             match record {
@@ -135,6 +136,7 @@ impl Machine for Replica {
                     }
                 }
                 Record::Committed(index) => recorded = if void { recorded } else { index },
+                Record::Resumed => void = false,
                 Record::Installed { index, keep } => {
                     void |= index > chain.base();
                     if !void && !keep {
@@ -159,7 +161,7 @@ impl Machine for Replica {
             bound_until: if bound { now + config.pace.timeout } else { now },
             draining: false,
             intake: Intake::new(me.into(), config.intake.max_bytes),
-            departed: false,
+            expecting: false,
             held: Vec::new(),
             near: FollowerReads::new(cx.random()),
             verified: 0,
@@ -173,6 +175,9 @@ impl Machine for Replica {
             chain,
             config,
         };
+        if void {
+            replica.persist(Record::Resumed, cx);
+        }
         replica.note_log(cx);
         replica.restate(cx);
         replica.execute(cx);
@@ -327,7 +332,7 @@ impl Replica {
         self.watch.heard(cx.now());
         if self.leader != Some(from) {
             self.leader = Some(from);
-            self.departed = false;
+            self.expecting = false;
             self.intake.depart(from);
             for (proxy, ask) in std::mem::take(&mut self.held) {
                 self.intake.redirect(proxy, ask.nonce, Some(from));
@@ -408,11 +413,9 @@ impl Replica {
                 cx.mark(Mark::Applied { slot, requests });
             }
         }
-        let kept = self.source.tidy(cx.now()).unwrap_or(u64::MAX);
-        let retain = self.config.retain;
-        self.chain.retain(self.state.applied().min(kept), retain);
-        // Whoever takes a snapshot from here may hold the log back, but not without bound.
-        self.chain.retain(self.state.applied(), retain.saturating_mul(4).max(retain));
+        for (upto, bytes) in self.source.retention(self.state.applied(), self.config.retain, cx.now()) {
+            self.chain.retain(upto, bytes);
+        }
         self.after_execution(cx);
     }
 
@@ -461,8 +464,8 @@ impl Replica {
         }
         self.tell_members(from, &ask);
         let handing = matches!(&self.role, Role::Leader(leading) if leading.handing.is_some());
-        if handing || self.departed {
-            if self.held.len() < MAX_WAITING && !ask.is_probe() {
+        if handing || (self.expecting && !matches!(self.role, Role::Leader(_))) {
+            if self.held.len() < MAX_WAITING {
                 self.held.push((from, ask));
             }
         } else if matches!(self.role, Role::Leader(_)) {

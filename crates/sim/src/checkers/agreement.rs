@@ -1,6 +1,7 @@
 //! Agreement: at most one value is chosen for a slot, whoever says so and whenever; and every replica executes
-//! exactly the chosen values, slot after slot. (*Paxos Made Simple* §2.1; TLA+ `Consistency`.) For logs of terms this is
-//! Raft's *state-machine safety*; that the executed entry is the committed one, [`commitment`](super::commitment) checks.
+//! exactly the chosen values, slot after slot. (*Paxos Made Simple* §2.1; TLA+ `Consistency`.) For logs of terms
+//! this is Raft's *state-machine safety*; that the executed entry is the committed one,
+//! [`commitment`](super::commitment) checks.
 //!
 //! Memory survives the crashes of replicas on purpose: a value that was chosen once is chosen for ever.
 

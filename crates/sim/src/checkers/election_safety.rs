@@ -1,5 +1,5 @@
-//! Election safety: at most one process ever leads under a number (term, ballot). (Ongaro and Ousterhout 2014, Figure 3;
-//! TLA+ `ElectionSafety`.)
+//! Election safety: at most one process ever leads under a number (term, ballot). (Ongaro and Ousterhout 2014,
+//! Figure 3; TLA+ `ElectionSafety`.)
 //!
 //! One *process*, which is one life of a replica: a restarted one remembers at most that it voted for itself, and would
 //! give other meanings to indexes that it had given out before. Stating it again in one life is no second election.

@@ -1,6 +1,6 @@
 //! Leader completeness: what is committed in a term is in the logs of the leaders of all later terms. (Ongaro and
-//! Ousterhout 2014, Figure 3; TLA+ `LeaderCompleteness`.) And *leader append-only*, from the same figure: a leader removes
-//! and replaces nothing in its own log.
+//! Ousterhout 2014, Figure 3; TLA+ `LeaderCompleteness`.) And *leader append-only*, from the same figure: a leader
+//! removes and replaces nothing in its own log.
 //!
 //! Judged from both ends: when somebody states that it leads, and when something is stated committed while there are
 //! leaders of later terms already, by their logs as they were elected with. Where logs match

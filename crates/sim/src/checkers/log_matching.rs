@@ -1,5 +1,5 @@
-//! Log matching: if two logs have an entry of the same index and term, they are the same up to it. (Ongaro and Ousterhout
-//! 2014, Figure 3; TLA+ `LogMatching`.)
+//! Log matching: if two logs have an entry of the same index and term, they are the same up to it. (Ongaro and
+//! Ousterhout 2014, Figure 3; TLA+ `LogMatching`.)
 //!
 //! It is enough to see that an index and a term determine the entry and the term of the entry before it: by induction
 //! they determine everything before.

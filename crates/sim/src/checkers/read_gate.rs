@@ -1,13 +1,13 @@
-//! LeaseGuard's promise: at no instant would one replica answer a read from its own state while another has committed, in
-//! a later term, a write that could change the answer. (Davis et al., *LeaseGuard*, 2025; PROTOCOLS.md B.) It is what any
-//! leader lease promises, so other mechanisms may state their gates too.
+//! LeaseGuard's promise: at no instant would one replica answer a read from its own state while another has
+//! committed, in a later term, a write that could change the answer. (Davis et al., *LeaseGuard*, 2025; PROTOCOLS.md
+//! B.) It is what any leader lease promises, so other mechanisms may state their gates too.
 //!
-//! A gate lets reads pass that see the state after some entry, and that no entry of a limbo region behind it could change.
-//! So it is violated by a committed write behind both. It closes at its end, when its replica says so, stops to lead or
-//! crashes. A pause does not close it: whoever wakes up in time reads.
+//! A gate lets reads pass that see the state after some entry, and that no entry of a limbo region behind it could
+//! change. So it is violated by a committed write behind both. It closes at its end, when its replica says so, stops
+//! to lead or crashes. A pause does not close it: whoever wakes up in time reads.
 //!
-//! The end is judged in true time: when the last instant is over at which the replica's clock would let a read pass, even
-//! if it does not at some instant before.
+//! The end is judged in true time: when the last instant is over at which the replica's clock would let a read pass,
+//! even if it does not at some instant before.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -110,7 +110,8 @@ impl ReadGates {
             return Ok(());
         };
         let what = format!(
-            "{reader:?} would answer reads until {end} with {gate:?}, but {by} has committed write {write} in term {term}"
+            "{reader:?} would answer reads until {end} with {gate:?}, but {by} has committed \
+             write {write} in term {term}"
         );
         Err(Violation { checker: NAME, at, what })
     }

@@ -33,8 +33,8 @@
 //! | `facts on`, `facts off` | what replicas state as facts is shown; it is not (as in the beginning) |
 //! | `status` | how each replica sees itself |
 //!
-//! Monotonic clocks show the same time everywhere, and true time is known exactly unless `clock` says otherwise. Only one
-//! input is handled in a batch.
+//! Monotonic clocks show the same time everywhere, and true time is known exactly unless `clock` says otherwise.
+//! Only one input is handled in a batch.
 
 mod harness;
 mod stage;

@@ -1,0 +1,173 @@
+//! A group of real processes that changes under load, and one that is restarted node by node: nobody notices.
+
+#[path = "support/load.rs"]
+mod load;
+mod support;
+
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use load::Load;
+use quorate_client::{Client, Value};
+use support::{Cluster, wait_for};
+
+const PROTOCOL: &str = "raft";
+
+/// Runs a command of the command line against some nodes: what it prints.
+fn quorate(cluster: &Cluster, nodes: &[usize], words: &[&str]) -> String {
+    attempt(cluster, nodes, words).unwrap_or_else(|error| panic!("{words:?}: {error}"))
+}
+
+/// The same; the error is what it says of its failure.
+fn attempt(cluster: &Cluster, nodes: &[usize], words: &[&str]) -> Result<String, String> {
+    let endpoints: Vec<_> = nodes.iter().map(|index| cluster.nodes[*index].resp.clone()).collect();
+    let run = Command::new(env!("CARGO_BIN_EXE_quorate"))
+        .args(words)
+        .args(["--endpoints", &endpoints.join(",")])
+        .output()
+        .unwrap();
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    if run.status.success() { Ok(text(&run.stdout)) } else { Err(text(&run.stderr)) }
+}
+
+/// The ids that a node lists as voters.
+fn voters(cluster: &Cluster, node: usize) -> Vec<u64> {
+    let list = quorate(cluster, &[node], &["member", "list", "--json"]);
+    let list: serde_json::Value = serde_json::from_str(&list).unwrap();
+    let members = list["members"].as_array().unwrap().iter();
+    members.filter(|member| member["voter"] == true).map(|member| member["id"].as_u64().unwrap()).collect()
+}
+
+#[test]
+fn a_group_grows_and_shrinks_under_load_until_every_old_member_is_replaced() {
+    let mut cluster = Cluster::start(3, PROTOCOL);
+    let joining = [cluster.join(), cluster.join(), cluster.join()];
+    let resps: Vec<_> = cluster.nodes.iter().map(|node| node.resp.clone()).collect();
+    // Each begins at another node, and finds those that stay.
+    let mut proxy = cluster.proxy("proxy", PROTOCOL, cluster.members(), &[]);
+    let each = (0..9).map(|id| (0..6).map(|at| resps[(id + at) % 6].clone()).collect());
+    let load = Load::start(each.chain([vec![proxy.resp.clone()]]));
+    load.progress(300);
+
+    let added = [format!("4={}", joining[0]), format!("5={}", joining[1])];
+    quorate(&cluster, &[0, 1, 2], &["member", "add", &added[0], &added[1]]);
+    assert_eq!(voters(&cluster, 3), [1, 2, 3, 4, 5]);
+    load.progress(200);
+
+    // The leader among those who leave.
+    let added = format!("6={}", joining[2]);
+    quorate(&cluster, &[1, 3, 4], &["member", "add", &added, "--remove", "1"]);
+    load.progress(200);
+    quorate(&cluster, &[3, 4, 5], &["member", "remove", "2", "3"]);
+    load.progress(200);
+    for node in 3..6 {
+        assert_eq!(voters(&cluster, node), [4, 5, 6]);
+    }
+    for node in &mut cluster.nodes[..3] {
+        node.wait_for_line(&["no member of the group any more"]);
+        let status = node.terminate();
+        assert!(status.success(), "{status}");
+    }
+    load.progress(200);
+
+    // Those who joined are members like others: killed, they come back with the same flags.
+    cluster.nodes[3].kill();
+    load.progress(100);
+    cluster.nodes[3].start();
+    cluster.nodes[3].wait_until_serving();
+    // The leader has to hear of it again first.
+    wait_for("node 4 to take over", || match attempt(&cluster, &[4], &["transfer", "4"]) {
+        Ok(_) => Some(()),
+        Err(error) => {
+            assert!(error.contains("nobody is there to take over"), "{error}");
+            None
+        }
+    });
+    wait_for("node 4 to lead", || {
+        let list = quorate(&cluster, &[3], &["member", "list"]);
+        list.lines().any(|line| line.starts_with('4') && line.contains("leader")).then_some(())
+    });
+    load.progress(100);
+    // The proxy has followed the group. One that starts now is told who is there today.
+    let status = quorate(&cluster, &[3], &["status", "--json"]);
+    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+    let cluster_id = status["nodes"][0]["facts"]["cluster_id"].as_str().unwrap();
+    let today = format!("4={},5={},6={}", joining[0], joining[1], joining[2]);
+    let late = cluster.proxy("late", PROTOCOL, &today, &["--cluster-id", cluster_id]);
+    load.check(cluster.nodes[3..].iter().chain([&proxy, &late]));
+    assert!(proxy.terminate().success());
+}
+
+#[test]
+fn a_rolling_restart_loses_no_request() {
+    let mut cluster = Cluster::start(3, PROTOCOL);
+    let resps: Vec<_> = cluster.nodes.iter().map(|node| node.resp.clone()).collect();
+    let stop = Arc::new(AtomicBool::new(false));
+    let done = Arc::new(AtomicU64::new(0));
+    // Each begins at another node.
+    let connect = |first: usize| {
+        let addresses: Vec<_> = (0..3).map(|at| resps[(first + at) % 3].clone()).collect();
+        Client::connect(addresses, Duration::from_secs(20)).unwrap()
+    };
+    let writers: Vec<_> = (0..6)
+        .map(|id| {
+            let (mut client, stop, done) = (connect(id), stop.clone(), done.clone());
+            thread::spawn(move || {
+                let key = format!("counter-{id}");
+                for count in 1.. {
+                    // Sent at most once: whatever goes wrong is a lost request.
+                    match client.command(&["INCR", &key]) {
+                        Ok(Value::Integer(found)) => assert_eq!(found, count, "each is executed once"),
+                        other => panic!("lost: {other:?}"),
+                    }
+                    done.fetch_add(1, Ordering::Relaxed);
+                    if stop.load(Ordering::Relaxed) {
+                        return;
+                    }
+                }
+            })
+        })
+        .collect();
+    let readers: Vec<_> = (0..3)
+        .map(|id| {
+            let (mut client, stop) = (connect(id), stop.clone());
+            thread::spawn(move || {
+                let mut longest = Duration::ZERO;
+                while !stop.load(Ordering::Relaxed) {
+                    let asked = Instant::now();
+                    match client.command(&["GET", "counter-0"]) {
+                        Ok(Value::Bytes(_) | Value::Nil) => {}
+                        other => panic!("lost: {other:?}"),
+                    }
+                    longest = longest.max(asked.elapsed());
+                }
+                longest
+            })
+        })
+        .collect();
+    let progress = || {
+        let target = done.load(Ordering::Relaxed) + 500;
+        wait_for("writes", || (done.load(Ordering::Relaxed) >= target).then_some(()));
+    };
+    progress();
+    for _ in 0..2 {
+        for index in 0..3 {
+            let leads = cluster.leader() == index;
+            let status = cluster.nodes[index].terminate();
+            assert!(status.success(), "{status}");
+            assert_eq!(cluster.nodes[index].lines_with("could not be finished in time"), 0, "leads: {leads}");
+            progress();
+            cluster.nodes[index].start();
+            cluster.nodes[index].wait_until_serving();
+            progress();
+        }
+    }
+    stop.store(true, Ordering::Relaxed);
+    writers.into_iter().for_each(|writer| writer.join().unwrap());
+    let longest: Vec<_> = readers.into_iter().map(|reader| reader.join().unwrap()).collect();
+    let writes = done.load(Ordering::Relaxed);
+    println!("six restarts, {writes} writes; the longest reads of three clients took {longest:.1?}");
+}

@@ -1,0 +1,156 @@
+//! Clients that work without pause while things happen to the cluster, and what must hold of what they have seen: the
+//! history is linearizable, and what was acknowledged is there.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use quorate_sim::checkers::linearizability;
+use quorate_sim::history::Recorder;
+use quorate_store::{Command, Condition, Expiry, Reply};
+
+use crate::support::{Connection, Node, Resp, wait_for};
+
+const KEYS: u64 = 8;
+
+/// See the file comment.
+pub struct Load {
+    shared: Arc<Shared>,
+    clients: Vec<JoinHandle<()>>,
+}
+
+/// What all clients share.
+struct Shared {
+    start: Instant,
+    stop: AtomicBool,
+    recorder: Mutex<Recorder>,
+    /// Successful operations so far.
+    done: AtomicU64,
+    /// Keys that one client wrote once, and the write was acknowledged.
+    acknowledged: Mutex<Vec<String>>,
+}
+
+impl Shared {
+    fn now(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+}
+
+impl Load {
+    /// Starts a client for each list of addresses: it stays with one until that fails, then takes the next.
+    pub fn start(addresses: impl IntoIterator<Item = Vec<String>>) -> Load {
+        let shared = Arc::new(Shared {
+            start: Instant::now(),
+            stop: AtomicBool::new(false),
+            recorder: Mutex::new(Recorder::default()),
+            done: AtomicU64::new(0),
+            acknowledged: Mutex::new(Vec::new()),
+        });
+        let client = |(id, addresses): (u64, Vec<String>)| {
+            let shared = shared.clone();
+            thread::spawn(move || client(id, &addresses, &shared))
+        };
+        let clients = (0..).zip(addresses).map(client).collect();
+        Load { shared, clients }
+    }
+
+    /// Lets clients work undisturbed until this many more operations have succeeded.
+    pub fn progress(&self, operations: u64) {
+        let done = || self.shared.done.load(Ordering::Relaxed);
+        let target = done() + operations;
+        wait_for("operations", || (done() >= target).then_some(()));
+    }
+
+    /// Stops the clients, and checks what they have seen: against what each of these nodes shows, too.
+    pub fn check<'a>(self, nodes: impl IntoIterator<Item = &'a Node>) {
+        let Load { shared, clients } = self;
+        shared.stop.store(true, Ordering::Relaxed);
+        clients.into_iter().for_each(|client| client.join().unwrap());
+        let acknowledged = std::mem::take(&mut *shared.acknowledged.lock().unwrap());
+        assert!(acknowledged.len() > 50, "the test must have something to lose");
+        for node in nodes {
+            let mut connection = Connection::open(&node.resp).unwrap();
+            for key in &acknowledged {
+                let found = connection.call(&[b"EXISTS", key.as_bytes()]).unwrap();
+                assert_eq!(found, Resp::Integer(1), "{key} was acknowledged");
+            }
+            for key in (0..KEYS).map(|key| Bytes::from(format!("k{key}"))).chain([Bytes::from("counter")]) {
+                let command = Command::Get { key: key.clone() };
+                let invocation = shared.recorder.lock().unwrap().invoke(99, command, shared.now());
+                let reply = translate(connection.call(&[b"GET", &key]).unwrap());
+                shared.recorder.lock().unwrap().returned(invocation, reply, shared.now());
+            }
+        }
+        let history = std::mem::take(&mut *shared.recorder.lock().unwrap()).finish();
+        println!("{} operations, {} acknowledged once-only writes", history.0.len(), acknowledged.len());
+        linearizability::check(&history).unwrap_or_else(|violation| panic!("{violation}"));
+    }
+}
+
+/// One client: one command after the other, until told to stop.
+fn client(id: u64, addresses: &[String], shared: &Shared) {
+    let mut random = quorate_core::Random::new(id);
+    let mut addresses = addresses.iter().cycle();
+    let mut connection = None;
+    let mut count = 0;
+    while !shared.stop.load(Ordering::Relaxed) {
+        let Some(open) = connection.as_mut() else {
+            connection = addresses.next().and_then(|address| Connection::open(address).ok());
+            if connection.is_none() {
+                thread::park_timeout(Duration::from_millis(20));
+            }
+            continue;
+        };
+        count += 1;
+        let key = Bytes::from(format!("k{}", random.range(0..KEYS)));
+        let unique = Bytes::from(format!("{id}.{count};"));
+        let once = format!("once-{id}-{count}");
+        let (words, command): (Vec<&[u8]>, Command) = match random.range(0..10) {
+            0..=4 => (vec![b"GET", &key], Command::Get { key: key.clone() }),
+            5..=6 => (vec![b"SET", &key, &unique], put(&key, &unique)),
+            7 => {
+                (vec![b"APPEND", &key, &unique], Command::Append { key: key.clone(), value: unique.clone() })
+            }
+            8 => {
+                (vec![b"INCR", b"counter"], Command::Increment { key: Bytes::from_static(b"counter"), by: 1 })
+            }
+            _ => (vec![b"SET", once.as_bytes(), &unique], put(&Bytes::from(once.clone()), &unique)),
+        };
+        let invocation = shared.recorder.lock().unwrap().invoke(id, command.clone(), shared.now());
+        let reply = match open.call(&words) {
+            Ok(Resp::Error(text)) => {
+                // Not executed, or unknown: either way the history may leave it open.
+                assert!(text.starts_with("CLUSTERDOWN") || text.starts_with("BUSY"), "{text}");
+                continue;
+            }
+            Ok(reply) => reply,
+            Err(_) => {
+                connection = None;
+                continue;
+            }
+        };
+        let now = shared.now();
+        shared.recorder.lock().unwrap().returned(invocation, translate(reply), now);
+        shared.done.fetch_add(1, Ordering::Relaxed);
+        if words[1] == once.as_bytes() {
+            shared.acknowledged.lock().unwrap().push(once);
+        }
+    }
+}
+
+fn put(key: &Bytes, value: &Bytes) -> Command {
+    let (condition, expiry) = (Condition::Always, Expiry::Never);
+    Command::Put { key: key.clone(), value: value.clone(), condition, expiry, old: false }
+}
+
+fn translate(reply: Resp) -> Reply {
+    match reply {
+        Resp::Simple(text) if text == "OK" => Reply::Done,
+        Resp::Integer(number) => Reply::Integer(number),
+        Resp::Bulk(bytes) => Reply::Value(Some(bytes.into())),
+        Resp::Nil => Reply::Value(None),
+        other => panic!("{other:?} is no reply to what was asked"),
+    }
+}
