@@ -73,6 +73,23 @@ pub struct Outcome {
     pub p99: f64,
 }
 
+impl Outcome {
+    /// The median of each number, so that what else this machine does in one run does not show.
+    pub fn median(outcomes: &[Outcome]) -> Outcome {
+        let median = |of: fn(&Outcome) -> f64| quantile(outcomes.iter().map(of), 0.5);
+        Outcome {
+            reads_per_second: median(|one| one.reads_per_second),
+            writes_per_second: median(|one| one.writes_per_second),
+            read_p50: median(|one| one.read_p50),
+            read_p90: median(|one| one.read_p90),
+            write_p50: median(|one| one.write_p50),
+            write_p90: median(|one| one.write_p90),
+            p50: median(|one| one.p50),
+            p99: median(|one| one.p99),
+        }
+    }
+}
+
 impl<'a> Cluster<'a> {
     /// Starts three nodes with these settings, and writes every key.
     pub fn start(bench: &'a Bench, settings: &[&str]) -> Result<Cluster<'a>> {
@@ -140,23 +157,6 @@ impl<'a> Cluster<'a> {
             write_p90: of(write, "p90_us") / 1e3,
             p50: of(total, "p50_us") / 1e3,
             p99: of(total, "p99_us") / 1e3,
-        })
-    }
-
-    /// The same some times; gives the median of each number, so that what else this machine does in one of them does
-    /// not show.
-    pub fn measure_again(&self, load: &Load, times: usize) -> Result<Outcome> {
-        let outcomes = (0..times).map(|_| self.measure(load)).collect::<Result<Vec<_>>>()?;
-        let median = |of: fn(&Outcome) -> f64| quantile(outcomes.iter().map(of), 0.5);
-        Ok(Outcome {
-            reads_per_second: median(|one| one.reads_per_second),
-            writes_per_second: median(|one| one.writes_per_second),
-            read_p50: median(|one| one.read_p50),
-            read_p90: median(|one| one.read_p90),
-            write_p50: median(|one| one.write_p50),
-            write_p90: median(|one| one.write_p90),
-            p50: median(|one| one.p50),
-            p99: median(|one| one.p99),
         })
     }
 
