@@ -7,11 +7,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use super::series::Op;
+use super::series::{Op, quantile};
 use super::{Bench, Result};
 use crate::compare::processes::{Process, words};
 use crate::compare::systems::{Member, Up};
-use crate::compare::{quorate, target};
+use crate::compare::target;
 
 /// Keys there are, and the length of each value.
 pub const KEYS: &str = "1000";
@@ -73,11 +73,28 @@ pub struct Outcome {
     pub p99: f64,
 }
 
+impl Outcome {
+    /// The median of each number, so that what else this machine does in one run does not show.
+    pub fn median(outcomes: &[Outcome]) -> Outcome {
+        let median = |of: fn(&Outcome) -> f64| quantile(outcomes.iter().map(of), 0.5);
+        Outcome {
+            reads_per_second: median(|one| one.reads_per_second),
+            writes_per_second: median(|one| one.writes_per_second),
+            read_p50: median(|one| one.read_p50),
+            read_p90: median(|one| one.read_p90),
+            write_p50: median(|one| one.write_p50),
+            write_p90: median(|one| one.write_p90),
+            p50: median(|one| one.p50),
+            p99: median(|one| one.p99),
+        }
+    }
+}
+
 impl<'a> Cluster<'a> {
     /// Starts three nodes with these settings, and writes every key.
     pub fn start(bench: &'a Bench, settings: &[&str]) -> Result<Cluster<'a>> {
         let target = target();
-        let quorate = quorate(&target)?;
+        let quorate = bench.quorate(&target)?;
         let data = std::env::var_os("COMPARE_DATA").map_or(target, PathBuf::from);
         let scratch = tempfile::Builder::new().prefix("figures-").tempdir_in(&data);
         let scratch = scratch.map_err(|error| format!("no folder in {}: {error}", data.display()))?;
@@ -89,7 +106,7 @@ impl<'a> Cluster<'a> {
         let up = Up::start(&quorate, &flags, scratch.path(), &bench.stop)?;
         let leader = up.leader(&bench.stop)?;
         let cluster = Cluster { up, quorate, scratch, bench, leader };
-        let mut load = cluster.generator(&[cluster.leader.resp.clone()]);
+        let mut load = cluster.generator(std::slice::from_ref(&cluster.leader.resp));
         load.args(["--load", "--workload", "set", "--warm-up", "0s", "--duration", "100ms"]);
         cluster.report(&mut load)?;
         Ok(cluster)
@@ -125,7 +142,7 @@ impl<'a> Cluster<'a> {
 
     /// Loads the leader.
     pub fn measure(&self, load: &Load) -> Result<Outcome> {
-        let mut command = self.loaded(load, &[self.leader.resp.clone()]);
+        let mut command = self.loaded(load, std::slice::from_ref(&self.leader.resp));
         let report = self.report(&mut command)?;
         let run = &report["runs"][0];
         let op = |name: &str| run["ops"].as_array().and_then(|ops| ops.iter().find(|op| op["name"] == name));
@@ -143,7 +160,8 @@ impl<'a> Cluster<'a> {
         })
     }
 
-    /// Loads the followers, kills the leader some time later; gives the operations, in ms from `axis` before the kill.
+    /// Loads the followers, kills the leader some time later; gives the operations, in ms from `axis` before the
+    /// kill.
     pub fn survive(&self, load: &Load, kill_after: Duration, axis: f64) -> Result<Vec<Op>> {
         let leader = self.up.leader(&self.bench.stop)?;
         let others = self.up.members.iter().filter(|member| member.id != leader.id);

@@ -19,14 +19,15 @@ mod page;
 mod series;
 mod table;
 
-use std::path::PathBuf;
+use std::cell::OnceCell;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 use quorate_bench::chart::{self, Chart};
 
-use crate::compare::machine;
 use crate::compare::processes::{Result, Stop};
+use crate::compare::{self, machine};
 use claims::Claims;
 use page::{Head, Section};
 use table::Table;
@@ -58,9 +59,19 @@ struct Bench {
     /// Where files go.
     out: PathBuf,
     stop: Stop,
+    /// The binary that figures of real processes measure, once it is built.
+    quorate: OnceCell<PathBuf>,
 }
 
 impl Bench {
+    fn quorate(&self, target: &Path) -> Result<PathBuf> {
+        if let Some(built) = self.quorate.get() {
+            return Ok(built.clone());
+        }
+        let built = compare::quorate(target)?;
+        Ok(self.quorate.get_or_init(|| built).clone())
+    }
+
     fn say(&self, text: &str) -> Result<()> {
         eprintln!("  {text}");
         self.stop.check()
@@ -191,7 +202,7 @@ fn run(options: &Options) -> Result<()> {
         (None, false) => root.join(format!("docs/figures/{name}")),
     };
     std::fs::create_dir_all(&out).map_err(|error| format!("{}: {error}", out.display()))?;
-    let bench = Bench { quick: options.quick, out, stop: Stop::listen()? };
+    let bench = Bench { quick: options.quick, out, stop: Stop::listen()?, quorate: OnceCell::new() };
     let (began, mut sections) = (Instant::now(), Vec::new());
     for figure in figures.iter() {
         if wanted(figure.id) {

@@ -92,7 +92,7 @@ mod tests {
     fn an_outage_is_seen_in_rate_first_success_share_and_recovery() {
         // Fine until 3, nothing until 7 but for one that waits, fine again.
         let ends = |start: f64| match start {
-            held if held == 6.0 => Some(7.5),
+            6.0 => Some(7.5),
             lost if (3.0..7.0).contains(&lost) => None,
             fine => Some(fine + 0.25),
         };

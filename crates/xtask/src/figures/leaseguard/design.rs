@@ -1,5 +1,5 @@
-//! Claims that no figure measures: mechanisms, rules, guarantees, and what the paper leaves open. Each is an argument, with
-//! the file or the test that shows it; what can be counted is counted.
+//! Claims that no figure measures: mechanisms, rules, guarantees, and what the paper leaves open. Each is an
+//! argument, with the file or the test that shows it; what can be counted is counted.
 
 use std::path::Path;
 use std::time::Instant;
@@ -9,10 +9,11 @@ use quorate_sim::experiment::Act;
 
 use super::super::page::{Section, Verdict};
 use super::super::{Bench, Result};
+use super::rules::RULES;
 use super::simulated::{self, LEASEGUARD, Load, MS, ORIGIN, PATIENCE, SUBNET};
 
 /// A claim, a verdict, what is so here, why (perhaps), and what shows it.
-type Row = (&'static str, Verdict, &'static str, &'static str, &'static str);
+pub type Row = (&'static str, Verdict, &'static str, &'static str, &'static str);
 
 const ROWS: &[Row] = &[
     (
@@ -25,7 +26,8 @@ const ROWS: &[Row] = &[
     (
         "LG-I.3",
         Verdict::Agrees,
-        "the gate is made once, at election, of two numbers that the log keeps: the latest end of any stamp, and the last entry without one; a commit compares them with the clock",
+        "the gate is made once, at election, of two numbers that the log keeps: the latest end of any stamp, and \
+         the last entry without one; a commit compares them with the clock",
         "`lease` of the chain is kept as entries come, `remaining` has no loop",
         "`crates/protocols/src/raft/leaseguard.rs` `CommitGate`, `crates/parts/src/chain/log.rs` `lease`",
     ),
@@ -46,8 +48,10 @@ const ROWS: &[Row] = &[
     (
         "LG-I.6",
         Verdict::Agrees,
-        "simulated figures: error 50 µs; real ones: `--clock bound=50us`, true because all processes read one machine's clock",
-        "whether a fleet has such clocks is not shown here; `--clock kernel` and `clock-bound` take the bound from the system",
+        "simulated figures: error 50 µs; real ones: `--clock bound=50us`, true because all processes read one \
+         machine's clock",
+        "whether a fleet has such clocks is not shown here; `--clock kernel` and `clock-bound` take the bound from \
+         the system",
         "`crates/node/src/clock/daemon.rs`, `crates/sim/src/clock.rs` `steady`",
     ),
     (
@@ -61,29 +65,34 @@ const ROWS: &[Row] = &[
         "LG-I.9",
         Verdict::Differs,
         "figures: strings with unique values; campaigns: strings, counters, hashes and lists that are appended to",
-        "the checker decides histories of registers too, and real processes serve both figures with the same commands",
+        "the checker decides histories of registers too, and real processes serve both figures with the same \
+         commands",
         "`crates/sim/src/workload.rs`",
     ),
     (
         "LG-I.10",
         Verdict::Differs,
-        "start and end only, not the time of execution: it searches for an order that explains all replies, with every unknown write at any later time or never",
+        "start and end only, not the time of execution: it searches for an order that explains all replies, with \
+         every unknown write at any later time or never",
         "stronger: nothing is taken on the word of the system under test",
         "`crates/sim/src/checkers/linearizability/mod.rs` `check`",
     ),
     (
         "LG-I.13",
         Verdict::Agrees,
-        "`reads=quorum`: a round of heartbeats that began after the read, answered by a majority; `quorum.rounds=each` has one for each read",
+        "`reads=quorum`: a round of heartbeats that began after the read, answered by a majority; \
+         `quorum.rounds=each` has one for each read",
         "",
         "`crates/protocols/src/raft/reads.rs` `on_reader`",
     ),
     (
         "LG-I.14",
         Verdict::Differs,
-        "as the paper's, from the start of the last confirmed round, with the shortening for drift, and voters that honour it after a restart too",
+        "as the paper's, from the start of the last confirmed round, with the shortening for drift, and voters \
+         that honour it after a restart too",
         "done safely, as the thesis says: the baseline of the paper leaves both out",
-        "`crates/protocols/src/raft/reads.rs` `ongaro_gate`, `crates/sim/tests/mutations/raft.rs` `a_voter_that_forgets_the_lease_in_a_restart`",
+        "`crates/protocols/src/raft/reads.rs` `ongaro_gate`, `crates/sim/tests/mutations/raft.rs` \
+         `a_voter_that_forgets_the_lease_in_a_restart`",
     ),
     (
         "LG-I.15",
@@ -95,7 +104,8 @@ const ROWS: &[Row] = &[
     (
         "LG-I.16",
         Verdict::Differs,
-        "`leaseguard.deferred_commit=false`, `leaseguard.inherited_reads=false`: nothing is read or appended before the lease",
+        "`leaseguard.deferred_commit=false`, `leaseguard.inherited_reads=false`: nothing is read or appended \
+         before the lease",
         "requests are held, not failed; the figures give clients a patience instead",
         "`crates/protocols/src/raft/leaseguard.rs` `takes_writes`",
     ),
@@ -118,41 +128,48 @@ const ROWS: &[Row] = &[
         Verdict::Agrees,
         "asserted in every simulated run: a follower's commit index is what a message of its leader verified",
         "commits of followers are checked against those that leaders state",
-        "`crates/sim/src/checkers/commitment.rs`, `crates/sim/tests/mutations/raft.rs` `a_commit_beyond_what_was_verified`",
+        "`crates/sim/src/checkers/commitment.rs`, `crates/sim/tests/mutations/raft.rs` \
+         `a_commit_beyond_what_was_verified`",
     ),
     (
         "LG-2.1",
         Verdict::Differs,
-        "a replica that does not lead names the leader; the proxy repeats a write under its number, so that a deposition in between loses or doubles nothing, and the client hears only the result",
+        "a replica that does not lead names the leader; the proxy repeats a write under its number, so that a \
+         deposition in between loses or doubles nothing, and the client hears only the result",
         "exactly once, by sessions",
         "`crates/parts/src/clients/proxy.rs`, `crates/sim/src/checkers/exactly_once.rs`",
     ),
     (
         "LG-2.2",
         Verdict::Differs,
-        "the same three questions in the same order; a read that may not be served now is held until the next commit of the own term, not refused",
+        "the same three questions in the same order; a read that may not be served now is held until the next \
+         commit of the own term, not refused",
         "a refusal would only come back",
         "`crates/protocols/src/raft/reads.rs` `judge`",
     ),
     (
         "LG-2.3",
         Verdict::Agrees,
-        "not the leader, no majority, or the gate is shut: nothing; else the commit index rises and entries are executed in order",
+        "not the leader, no majority, or the gate is shut: nothing; else the commit index rises and entries are \
+         executed in order",
         "as in Raft, the entry that is counted is of the own term",
-        "`crates/protocols/src/raft/leading.rs` `advance`, `crates/sim/tests/mutations/raft.rs` `a_commit_gate_that_ignores_one_prior_entry`",
+        "`crates/protocols/src/raft/leading.rs` `advance`, `crates/sim/tests/mutations/raft.rs` \
+         `a_commit_gate_that_ignores_one_prior_entry`",
     ),
     (
         "LG-3.1",
         Verdict::Agrees,
         "entries behind the commit index up to the last at election: Figure 8 puts 100 there, and finds 100",
         "",
-        "`crates/protocols/src/raft/leaseguard.rs` `at_election`, `crates/sim/tests/mutations/raft.rs` `a_limbo_region_without_its_last_entry`",
+        "`crates/protocols/src/raft/leaseguard.rs` `at_election`, `crates/sim/tests/mutations/raft.rs` \
+         `a_limbo_region_without_its_last_entry`",
     ),
     (
         "LG-3.2",
         Verdict::NotJudged,
         "a limbo region without its last entry is caught",
-        "only the first half has a negative test (a limbo entry that is not looked at); no mutation applies the region before it is committed",
+        "only the first half has a negative test (a limbo entry that is not looked at); no mutation applies the \
+         region before it is committed",
         "`crates/sim/tests/mutations/raft.rs` `a_limbo_region_without_its_last_entry`",
     ),
     (
@@ -163,254 +180,10 @@ const ROWS: &[Row] = &[
         "`crates/protocols/src/raft/leading.rs` `after_commit`",
     ),
     (
-        "LG-S.1",
-        Verdict::Agrees,
-        "`lease_duration` is a setting of the group; it does not change while it runs",
-        "that all nodes are given the same is the operator's part, as in the paper",
-        "`crates/protocols/src/raft/mod.rs` `lease_duration`",
-    ),
-    (
-        "LG-S.2",
-        Verdict::Agrees,
-        "`stamp` is taken in the step that appends; drivers sample clocks after an input is taken, and a sample from before a pause is caught",
-        "",
-        "`crates/protocols/src/raft/leading.rs` `append`, `crates/sim/tests/mutations/raft.rs` `a_clock_that_is_read_before_a_pause`",
-    ),
-    (
-        "LG-S.3",
-        Verdict::Agrees,
-        "the gate opens when the earliest now is later than the latest creation plus Δ",
-        "",
-        "`crates/protocols/src/raft/leaseguard.rs` `remaining`, `crates/sim/tests/mutations/raft.rs` `uncertainty_on_one_side_only`",
-    ),
-    (
-        "LG-S.4",
-        Verdict::Agrees,
-        "with `leaseguard.deferred_commit` (the default) a leader appends and replicates at once; Figure 7 has the burst that comes of it",
-        "up to 64 MiB and 65,536 entries, then proxies wait",
-        "`crates/protocols/src/raft/leaseguard.rs` `takes_writes`",
-    ),
-    (
-        "LG-S.5",
-        Verdict::Agrees,
-        "one gate before commit, execution and acknowledgement; the latest stamp of any prior-term entry decides",
-        "the latest end of all, not the last entry's, in case clocks disagree",
-        "`crates/protocols/src/raft/leaseguard.rs` `CommitGate`, `crates/sim/tests/mutations/raft.rs` `a_commit_gate_that_ignores_one_prior_entry`",
-    ),
-    (
-        "LG-S.6",
-        Verdict::Agrees,
-        "with the uncertainty against the reader: the latest now, the earliest creation",
-        "",
-        "`crates/protocols/src/raft/leaseguard.rs` `read_gate`, `crates/sim/src/checkers/read_gate.rs`",
-    ),
-    (
-        "LG-S.7",
-        Verdict::Agrees,
-        "held; Figure 8 counts none that had to wait without need (LG-8.4)",
-        "",
-        "`crates/protocols/src/raft/leaseguard.rs` `affects`",
-    ),
-    (
-        "LG-S.8",
-        Verdict::Agrees,
-        "the read gate looks at the last committed entry, the commit gate at all prior-term entries, committed or not",
-        "",
-        "`crates/protocols/src/raft/leaseguard.rs` `read_gate`",
-    ),
-    (
-        "LG-S.9",
-        Verdict::Agrees,
-        "every entry bears a stamp; there is no lease entry but the one that ends it",
-        "",
-        "`crates/protocols/src/raft/leaseguard.rs` `stamp`",
-    ),
-    (
-        "LG-S.10",
-        Verdict::Agrees,
-        "a follower does nothing for leases; under timers it notes when an entry came",
-        "",
-        "`crates/protocols/src/raft/replica.rs` `on_append`",
-    ),
-    (
-        "LG-S.11",
-        Verdict::Agrees,
-        "elections ask nothing of leases, except Ongaro's",
-        "",
-        "`crates/protocols/src/raft/elections.rs` `is_bound`",
-    ),
-    (
-        "LG-S.12",
-        Verdict::Differs,
-        "no message of its own; the stamp is a part of the entry, and the end of prior leases a part of a snapshot",
-        "a snapshot must carry what compacted entries said, which the paper has no place for",
-        "`crates/protocols/src/raft/message.rs`, `crates/sim/tests/mutations/raft.rs` `a_snapshot_that_forgets_leases`",
-    ),
-    (
-        "LG-S.15",
-        Verdict::Agrees,
-        "a timer at the end of the last prior lease; Figures 7 and 9 show when the burst comes (LG-7.7, LG-9.7)",
-        "no message in between: followers have acknowledged before",
-        "`crates/protocols/src/raft/leaseguard.rs` `on_gate_timer`",
-    ),
-    (
-        "LG-S.16",
-        Verdict::Agrees,
-        "they are entries of the log like any other; leader completeness and durability are checked in every campaign",
-        "",
-        "`crates/sim/src/checkers/leader_completeness.rs`, `crates/sim/src/checkers/durability.rs`",
-    ),
-    (
-        "LG-S.17",
-        Verdict::Agrees,
-        "what is committed is executed in the same step, so a read never finds it missing",
-        "asserted after every step",
-        "`crates/protocols/src/raft/invariants.rs` `what is committed is executed`",
-    ),
-    (
-        "LG-S.18",
-        Verdict::Agrees,
-        "`leaseguard.extend=proactive` (the default) or `demand`; Figure 5 counts the no-ops",
-        "",
-        "`crates/protocols/src/raft/leaseguard.rs` `extend_if_old`",
-    ),
-    (
-        "LG-S.19",
-        Verdict::Agrees,
-        "a leader that hands over (transfer, SIGTERM, removal) ends its lease first; the next has none to wait for",
-        "only if the next knows the end to be committed: PROTOCOLS.md B.4",
-        "`crates/protocols/src/raft/changes.rs` `hand_over`, `crates/sim/tests/mutations/raft.rs` `an_end_of_a_lease_whose_commit_is_not_known`",
-    ),
-    (
-        "LG-S.20",
-        Verdict::Agrees,
-        "`election.timeout` and `lease_duration`; Figure 5 varies both",
-        "except under Ongaro's lease",
-        "`crates/protocols/src/raft/mod.rs` `lease_duration`",
-    ),
-    (
-        "LG-S.21",
-        Verdict::Agrees,
-        "footprints of gets, multi-gets, scans and transactions: keys, or everything",
-        "a scan waits if any limbo entry writes, a superset of what it must",
-        "`crates/store/src/footprint.rs`",
-    ),
-    (
-        "LG-S.22",
-        Verdict::Agrees,
-        "each campaign's histories are checked for linearizability, which includes it; Figure 4 has case 2 and 3.2, Figure 8 case 3.2, Figures 5 and 7 cases 1, 3.1 and 3.3",
-        "by cases that occur in runs, not by one test for each",
-        "`crates/sim/src/checkers/linearizability/mod.rs`",
-    ),
-    (
-        "LG-S.23",
-        Verdict::Agrees,
-        "checked in true time at every commit of every campaign",
-        "",
-        "`crates/sim/src/checkers/read_gate.rs` `no_gate_is_open_when_a_later_leader_commits_what_it_does_not_see`",
-    ),
-    (
-        "LG-S.24",
-        Verdict::Agrees,
-        "implied by linearizability, and the read gate's checker compares indexes",
-        "",
-        "`crates/sim/src/checkers/read_gate.rs`",
-    ),
-    (
-        "LG-S.25",
-        Verdict::Agrees,
-        "every run of the simulated figures, except those of `inconsistent`, was accepted by the checker, or the command would have failed",
-        "",
-        "`crates/sim/src/checkers/linearizability/mod.rs`",
-    ),
-    (
-        "LG-S.26",
-        Verdict::Agrees,
-        "two leaders at once in Figure 4; campaigns partition groups of up to five, and mutations that need three leaders are caught",
-        "",
-        "`crates/sim/tests/mutations/raft.rs` `inherited_reads_under_timers`",
-    ),
-    (
-        "LG-S.27",
-        Verdict::Agrees,
-        "each of the four is a checker of every campaign; MultiPaxos here has another lease",
-        "",
-        "`crates/sim/src/checkers/log_matching.rs`, `crates/sim/src/checkers/leader_completeness.rs`, `crates/sim/src/checkers/agreement.rs`",
-    ),
-    (
-        "LG-S.28",
-        Verdict::Agrees,
-        "joint consensus only; campaigns change groups under load",
-        "single-server changes are joint changes of one",
-        "`crates/sim/src/checkers/one_change.rs`, `crates/sim/tests/mutations/raft.rs` `two_membership_changes_in_flight`",
-    ),
-    (
-        "LG-S.29",
-        Verdict::Agrees,
-        "Figure 4: L0 cannot commit and stops reading Δ after its last commit; a full or failed disk stops the process",
-        "",
-        "`crates/protocols/src/raft/leaseguard.rs` `read_gate`",
-    ),
-    (
-        "LG-S.30",
-        Verdict::Differs,
-        "writes that come meanwhile are replicated, and answered together when the gate opens: a herd of answers, not of work",
-        "the read rate dips for a moment then (LG-9.8)",
-        "Figures 7 and 9",
-    ),
-    (
-        "LG-S.31",
-        Verdict::Agrees,
-        "a fault of the simulator: intervals that exclude the truth, on demand (`--faults clocks-beyond-bound`)",
-        "the campaign is the simulator's, not this page's",
-        "`crates/sim/src/clock.rs`, `crates/sim/src/faults.rs`",
-    ),
-    (
-        "LG-S.32",
-        Verdict::Agrees,
-        "`leaseguard.clock=timers`, and wherever a node or an entry has no interval; ε is `lease.drift`",
-        "",
-        "`crates/protocols/src/raft/leaseguard.rs` `remaining`",
-    ),
-    (
-        "LG-S.33",
-        Verdict::Agrees,
-        "inherited reads under timers are caught",
-        "",
-        "`crates/sim/tests/mutations/raft.rs` `inherited_reads_under_timers`",
-    ),
-    (
-        "LG-S.34",
-        Verdict::Agrees,
-        "a limbo region without its last entry is caught",
-        "one entry less is the smallest way to be without",
-        "`crates/sim/tests/mutations/raft.rs` `a_limbo_region_without_its_last_entry`",
-    ),
-    (
-        "LG-S.36",
-        Verdict::Agrees,
-        "Figures 7 and 9: with Δ = 1 s an Ongaro lease needs ET = 1 s, and its next leader comes that much later",
-        "LG-A.7 counts the failures",
-        "`crates/protocols/src/raft/elections.rs` `is_bound`",
-    ),
-    (
-        "LG-S.37",
-        Verdict::Agrees,
-        "without bounded clocks nothing is inherited",
-        "",
-        "`crates/protocols/src/raft/leaseguard.rs` `trusted`",
-    ),
-    (
-        "LG-S.38",
-        Verdict::Differs,
-        "followers may answer reads too (`reads.at=nearest`): at an index that they ask the leader for",
-        "an addition; the figures do not use it",
-        "`crates/protocols/src/raft/reads.rs` `read_here`",
-    ),
-    (
         "LG-X.1",
         Verdict::Agrees,
-        "derived the same way: Figure 8's shares follow the independent draws (LG-8.4); Figure 9 tells how many reads were held",
+        "derived the same way: Figure 8's shares follow the independent draws (LG-8.4); Figure 9 tells how many \
+         reads were held",
         "the paper's 37 entries and 70 refusals do not fit each other",
         "Figures 8 and 9",
     ),
@@ -454,7 +227,8 @@ const ROWS: &[Row] = &[
     (
         "LG-X.10",
         Verdict::Differs,
-        "not the same here: our elections are random between ET and 2 ET, so Ongaro's next leader comes 1 to 2 s after the crash",
+        "not the same here: our elections are random between ET and 2 ET, so Ongaro's next leader comes 1 to 2 s \
+         after the crash",
         "see LG-9.6",
         "Figure 9",
     ),
@@ -471,9 +245,9 @@ const ROWS: &[Row] = &[
 pub fn make(bench: &Bench) -> Result<Section> {
     let mut section = Section::new("design", "Mechanisms, rules and guarantees");
     section.told(
-        "Claims about what the protocol is and guarantees. A test or a file shows each; campaigns are `quorate sim --protocol \
-         raft`, mutations `cargo test -p quorate-sim --features mutations --test mutations`. \"Choice\" answers a question that \
-         the paper leaves open.",
+        "Claims about what the protocol is and guarantees. A test or a file shows each; campaigns are `quorate sim \
+         --protocol raft`, mutations `cargo test -p quorate-sim --features mutations --test mutations`. \"Choice\" \
+         answers a question that the paper leaves open.",
     );
     let root = crate::root();
     let count = |folder: &str| lines(&root.join(folder));
@@ -484,10 +258,11 @@ pub fn make(bench: &Bench) -> Result<Section> {
         "LG-I.1",
         Verdict::Differs,
         format!("{simulator} lines, without blank lines, comments and tests"),
-        "ours runs the machines of the real nodes, any protocol, under faults, with checkers; the paper's is a Raft of its own",
+        "ours runs the machines of the real nodes, any protocol, under faults, with checkers; the paper's is a \
+         Raft of its own",
         "`crates/sim/src`, counted by this command",
     );
-    for (claim, verdict, ours, why, by) in ROWS {
+    for (claim, verdict, ours, why, by) in ROWS.iter().chain(RULES) {
         let ours = ours.replace("{guard}", &guard.to_string()).replace("{raft}", &raft.to_string());
         let by = if by.is_empty() { "this page" } else { by };
         section.judge_by(claim, *verdict, ours, *why, by);
@@ -545,8 +320,8 @@ fn simulator_claims(bench: &Bench, section: &mut Section) -> Result<()> {
     section.judge(
         "LG-I.12",
         Verdict::when(linearizable),
-        "runs of Figures 4, 5, 7 and 8 are checked, except `inconsistent` where it is to be caught; latencies of all operations \
-         are gathered",
+        "runs of Figures 4, 5, 7 and 8 are checked, except `inconsistent` where it is to be caught; latencies of \
+         all operations are gathered",
         "Figure 6 has no failures, and is not checked",
     );
     Ok(())
@@ -575,7 +350,7 @@ mod tests {
     /// An argument rots when what it points to is renamed.
     #[test]
     fn every_file_is_there_and_has_the_words_that_are_named_with_it() {
-        for (claim, _, _, _, by) in ROWS {
+        for (claim, _, _, _, by) in ROWS.iter().chain(RULES) {
             let mut file = None;
             for word in by.split('`').skip(1).step_by(2) {
                 if word.starts_with("crates/") {

@@ -35,9 +35,10 @@ pub fn make(bench: &Bench) -> Result<Section> {
     let mut section = Section::new("fig4", "Figure 4: both leaders of a partition (simulated)");
     section.told(format!("World: {WORLD}. Links as in Figure 7; ET 500 ms, Δ 1 s."));
     section.told(
-        "At 500 ms L0 loses the other two nodes, but not its clients, who go on asking it. Others begin to ask 5 ms after L1 is \
-         elected, and find it. Each side is asked a read each millisecond and a write each 10 ms, of 1000 keys. Of seeds 1 \
-         to 400, the first whose L1 is elected 480 to 750 ms after the cut, and in which L0 is not whom a new client asks first.",
+        "At 500 ms L0 loses the other two nodes, but not its clients, who go on asking it. Others begin to ask 5 \
+         ms after L1 is elected, and find it. Each side is asked a read each millisecond and a write each 10 ms, \
+         of 1000 keys. Of seeds 1 to 400, the first whose L1 is elected 480 to 750 ms after the cut, and in which \
+         L0 is not whom a new client asks first.",
     );
     let guard = partition(LEASEGUARD)?;
     let log = partition(LOG_BASED)?;
@@ -77,8 +78,12 @@ pub fn make(bench: &Bench) -> Result<Section> {
             if sides.linearizable { "yes" } else { "**no**" }.to_owned(),
         ]);
     }
-    section.tables.push(("Times in ms on the axis of the plot; \"while both lead\": from 20 ms after L1's election until 20 ms \
-                          before L0's lease ends.".to_owned(), table));
+    section.tables.push((
+        "Times in ms on the axis of the plot; \"while both lead\": from 20 ms after L1's election \
+                          until 20 ms before L0's lease ends."
+            .to_owned(),
+        table,
+    ));
     let mut chart = Chart::new("LeaseGuard", "ms", "operations per ms", Scale::Linear(Some(3.0)));
     chart.x = Some((0.0, 2500.0));
     for (at, word) in [(CUT as f64, "cut"), (guard.elected, "elected"), (guard.committed, "L1 commits")] {
@@ -235,13 +240,14 @@ fn messages(section: &mut Section) -> Result<()> {
         "LG-A.8",
         Verdict::when((3.5..4.5).contains(&quorum.0)),
         format!("{:.2} messages between nodes for each read: a question to two followers, and their answers", quorum.0),
-        "rule: 3.5 to 4.5. The leader asks all followers, and needs the first answer; reads that come together share a round \
-         unless `quorum.rounds=each`",
+        "rule: 3.5 to 4.5. The leader asks all followers, and needs the first answer; reads that come together \
+         share a round unless `quorum.rounds=each`",
     );
     section.judge(
         "LG-S.14",
         Verdict::when(guard.0.abs() < 0.05),
-        format!("{:.2} messages per read under the own lease; under the inherited one the table above has reads within {FAST} ms",
+        format!("{:.2} messages per read under the own lease; under the inherited one the table above has reads \
+                 within {FAST} ms",
             guard.0),
         "rule: no message. `read_gate` of crates/protocols/src/raft/leaseguard.rs looks at log and clock only",
     );

@@ -35,13 +35,14 @@ pub fn make(bench: &Bench) -> Result<Section> {
     let runs = if bench.quick { 4 } else { 20 };
     section.told(format!("World: {WORLD}. Links as in Figure 7."));
     section.told(format!(
-        "The paper gives no numbers for this drawing. Ours: ET 250, 500 and 1000 ms, Δ from ET ÷ 4 to 3 ET; clients read every \
-         2 ms and write every 10 ms (\"rare\" compared with reads; every write extends the lease, so no-ops are counted in \
-         runs of their own in which clients only read). Means over {runs} seeds; elections are random between ET and 2 ET."
+        "The paper gives no numbers for this drawing. Ours: ET 250, 500 and 1000 ms, Δ from ET ÷ 4 to 3 ET; \
+         clients read every 2 ms and write every 10 ms (\"rare\" compared with reads; every write extends the \
+         lease, so no-ops are counted in runs of their own in which clients only read). Means over {runs} seeds; \
+         elections are random between ET and 2 ET."
     ));
     section.told(
-        "Unavailability: from the crash to the end of the first operation that began after it and succeeded. Heartbeats \
-         every ET ÷ 5; no-ops when the last entry is Δ/2 old, looked at every Δ/4.",
+        "Unavailability: from the crash to the end of the first operation that began after it and succeeded. \
+         Heartbeats every ET ÷ 5; no-ops when the last entry is Δ/2 old, looked at every Δ/4.",
     );
     let mut table =
         Table::new(["mechanism", "ET_ms", "lease_over_ET", "read_gap_ET", "write_gap_ET", "noops_per_s"]);
@@ -174,8 +175,8 @@ fn judge(section: &mut Section, guard: &[Vec<Point>], log: &[Vec<Point>]) {
             describe(guard, |p| p.writes, &[0.5, 1.0, 2.0]),
             describe(log, |p| p.writes, &[0.5, 1.0, 2.0])
         ),
-        "rule: no shorter lease is available 0.15 ET sooner and every shorter one costs more no-ops; no longer one is \
-         available sooner. Our elections take ET to 2 ET, so a lease a little longer than ET costs nothing either",
+        "rule: no shorter lease is available 0.15 ET sooner and every shorter one costs more no-ops; no longer one \
+         is available sooner. Our elections take ET to 2 ET, so a lease a little longer than ET costs nothing either",
     );
     let flat = all().all(|points| {
         let short = points.iter().filter(|point| point.ratio <= 1.0).map(|point| point.writes);
@@ -206,7 +207,7 @@ fn judge(section: &mut Section, guard: &[Vec<Point>], log: &[Vec<Point>]) {
             describe(log, |p| p.reads, &[3.0]),
             describe(guard, |p| p.writes, &[3.0])
         ),
-        "rule: at 3 ET writes wait at least 0.5 ET longer than at ET, LeaseGuard's reads less than 0.2 ET longer, reads of \
-         the log-based lease at least 0.5 ET longer",
+        "rule: at 3 ET writes wait at least 0.5 ET longer than at ET, LeaseGuard's reads less than 0.2 ET longer, \
+         reads of the log-based lease at least 0.5 ET longer",
     );
 }

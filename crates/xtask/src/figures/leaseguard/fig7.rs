@@ -24,23 +24,25 @@ pub fn make(bench: &Bench) -> Result<Section> {
     let mut section = Section::new("fig7", "Figure 7: availability around a leader's crash (simulated)");
     section.told(format!("World: {WORLD}."));
     section.told(
-        "Between nodes: log-normal, mean 191 µs, standard deviation 19.8 µs (\"391 µs variance\" read as 391 µs²; the paper \
-         gives no squared unit).",
+        "Between nodes: log-normal, mean 191 µs, standard deviation 19.8 µs (\"391 µs variance\" read as 391 µs²; \
+         the paper gives no squared unit).",
     );
     section.told(
-        "Load: open loop, an operation each 300 µs, a third of them writes of 1 KiB, 1000 keys, uniform. ET 500 ms, Δ 1 s; \
-         Ongaro's lease is as long as its ET, so that is 1 s there (as in Figure 9; the paper's Figure 7 has no such panel).",
+        "Load: open loop, an operation each 300 µs, a third of them writes of 1 KiB, 1000 keys, uniform. ET 500 \
+         ms, Δ 1 s; Ongaro's lease is as long as its ET, so that is 1 s there (as in Figure 9; the paper's Figure \
+         7 has no such panel).",
     );
     section.told(format!(
-        "Elections are random between ET and 2 ET of silence. The paper's timeline has the next leader 500 ms after the \
-         crash: of seeds 1 to {SEEDS}, the first whose new leader is elected 470 to 530 ms after it is taken (Ongaro: 970 \
-         to 1030 ms)."
+        "Elections are random between ET and 2 ET of silence. The paper's timeline has the next leader 500 ms \
+         after the crash: of seeds 1 to {SEEDS}, the first whose new leader is elected 470 to 530 ms after it is \
+         taken (Ongaro: 970 to 1030 ms)."
     ));
     section.told(format!(
         "Our servers and proxies hold what they cannot do yet and go on trying, where the paper's fail at once. So a \
-         client here gives up after {} ms, which counts as a failure, except for writes that it asks of a leader which accepts \
-         them without being allowed to commit them (defer commit, LeaseGuard): for those it waits, as the paper's does. Successes are shown \
-         when they end, in buckets of 10 ms. A proxy that has lost its leader asks for the next one every 10 ms.",
+         client here gives up after {} ms, which counts as a failure, except for writes that it asks of a leader \
+         which accepts them without being allowed to commit them (defer commit, LeaseGuard): for those it waits, \
+         as the paper's does. Successes are shown when they end, in buckets of 10 ms. A proxy that has lost its \
+         leader asks for the next one every 10 ms.",
         PATIENCE / MS
     ));
     let mut outages = Vec::new();
@@ -149,8 +151,8 @@ fn judge(section: &mut Section, outages: &[Outage]) {
         "LG-7.4",
         Verdict::when(reads > 1.2 && writes > 1.2 && writes < 0.9 * spike),
         format!("spikes {reads:.1} (reads) and {writes:.1} (writes) of steady; inconsistent's writes {spike:.1}"),
-        "rule: both above 1.2, that of writes below 0.9 of inconsistent's. Our spikes are what clients asked in their last 50 ms \
-         of patience, equally many under each mechanism, so their heights hardly differ",
+        "rule: both above 1.2, that of writes below 0.9 of inconsistent's. Our spikes are what clients asked in \
+         their last 50 ms of patience, equally many under each mechanism, so their heights hardly differ",
     );
     let latency = |it: &Outage| it.steady_latency(false);
     section.judge(
@@ -175,7 +177,8 @@ fn judge(section: &mut Section, outages: &[Outage]) {
     section.judge(
         "LG-7.7",
         Verdict::when(Expected(lease).holds(write) && peak > 5.0 && (400..700).contains(&burst)),
-        format!("first write at {write:.0} ms; {burst} writes acknowledged within 20 ms, a bucket {peak:.0} times steady"),
+        format!("first write at {write:.0} ms; {burst} writes acknowledged within 20 ms, a bucket {peak:.0} times \
+                 steady"),
         "rule: 1500 ms up to 60 ms off, a spike of 5 or more, 400 to 700 writes (556 derived)",
     );
     let (slow, fast) = (log.failed(true), defer.failed(true));
@@ -184,8 +187,8 @@ fn judge(section: &mut Section, outages: &[Outage]) {
         "LG-7.8",
         if fast < slow { Verdict::Agrees } else { Verdict::Differs },
         format!(
-            "writes that failed: {fast} against {slow}; everything asked from {:.0} ms on took at most {FAST} ms, against \
-             {:.0} ms",
+            "writes that failed: {fast} against {slow}; everything asked from {:.0} ms on took at most {FAST} ms, \
+             against {:.0} ms",
             steady(defer),
             steady(log)
         ),
@@ -225,7 +228,8 @@ fn judge(section: &mut Section, outages: &[Outage]) {
         "LG-A.6",
         Verdict::when(defer.answered_at_once() > 300 && guard.first_read() + 300.0 < defer.first_read()),
         format!(
-            "deferred commit: {} writes are acknowledged within 20 ms of the lease's end; inherited lease: reads {:.0} ms earlier",
+            "deferred commit: {} writes are acknowledged within 20 ms of the lease's end; inherited lease: reads \
+             {:.0} ms earlier",
             defer.answered_at_once(),
             defer.first_read() - guard.first_read()
         ),
@@ -247,16 +251,17 @@ fn judge(section: &mut Section, outages: &[Outage]) {
         "LG-A.9",
         Verdict::when(until_lease(log, lease) && before > 300.0),
         format!(
-            "log-based lease: nothing before {:.0} ms; LeaseGuard: reads from {:.0} ms, writes accepted from the election and \
-             acknowledged from {:.0} ms",
+            "log-based lease: nothing before {:.0} ms; LeaseGuard: reads from {:.0} ms, writes accepted from the \
+             election and acknowledged from {:.0} ms",
             log.first_read(),
             guard.first_read(),
             guard.first_write()
         ),
-        "rule: nothing before 1500 ms (60 ms off) without the optimizations, reads 300 ms before the first acknowledgement with them",
+        "rule: nothing before 1500 ms (60 ms off) without the optimizations, reads 300 ms before the first \
+         acknowledgement with them",
     );
     let good = |it: &&Outage| it.linearizable == Some(true);
-    let all = [quorum, ongaro, log, defer, guard].iter().all(|it| good(it));
+    let all = [quorum, ongaro, log, defer, guard].iter().all(good);
     section.judge_by(
         "LG-7.12",
         Verdict::when(all),

@@ -44,15 +44,17 @@ pub fn make(bench: &Bench) -> Result<Section> {
     let runs = if bench.quick { 2 } else { 10 };
     section.told(format!("World and load as in Figure 7, LeaseGuard; {WORLD}."));
     section.told(format!(
-        "Keys by Zipf over 1000, exponent 0 to 2 in steps of 0.25. The limbo region (the paper does not say how): 30 ms after \
-         the last operation L0 stops hearing the others, is asked {LIMBO} writes of keys from the same distribution, one \
-         entry each, which it replicates and cannot commit, and dies. The load begins again at once."
+        "Keys by Zipf over 1000, exponent 0 to 2 in steps of 0.25. The limbo region (the paper does not say how): \
+         30 ms after the last operation L0 stops hearing the others, is asked {LIMBO} writes of keys from the same \
+         distribution, one entry each, which it replicates and cannot commit, and dies. The load begins again at \
+         once."
     ));
     section.told(format!(
-        "A read counts as permitted if it is served within {FAST:.0} ms (ours are held, not refused): of those that began from \
-         20 ms after the election until the inherited lease ends, and of those in the second after the first commit. Means of \
-         {runs} runs. The inherited lease is that of the last entry which L1 knows to be committed, so it ends some 40 to 60 ms \
-         before the entries of the limbo region are Δ old and L1 may commit (LG-X.6)."
+        "A read counts as permitted if it is served within {FAST:.0} ms (ours are held, not refused): of those \
+         that began from 20 ms after the election until the inherited lease ends, and of those in the second after \
+         the first commit. Means of {runs} runs. The inherited lease is that of the last entry which L1 knows to \
+         be committed, so it ends some 40 to 60 ms before the entries of the limbo region are Δ old and L1 may \
+         commit (LG-X.6)."
     ));
     section.told(
         "Derived: the share for independent draws of the 100 keys and of the read's key, without any simulation: \
@@ -89,7 +91,12 @@ pub fn make(bench: &Bench) -> Result<Section> {
             .line("measured", line(|p| p.waiting), true)
             .line("derived", line(|p| p.derived), false);
     bench.plot(&mut section, "fig8.svg", "reads on the new leader against skew", &[chart, shares], 2)?;
-    section.tables.push(("Shares of the reads that were asked; gap: from the last read under the inherited lease to the first commit, at most:".to_owned(), table));
+    section.tables.push((
+        "Shares of the reads that were asked; gap: from the last read under the inherited lease \
+                          to the first commit, at most:"
+            .to_owned(),
+        table,
+    ));
     judge(&mut section, &points);
     Ok(section)
 }
@@ -220,11 +227,11 @@ fn judge(section: &mut Section, points: &[Point]) {
         "LG-X.6",
         Verdict::when(gap > 1.0),
         format!(
-            "they differ: for up to {gap:.0} ms L1 could neither read under the inherited lease nor commit, because the limbo \
-             entries are as much younger than the last entry that is known to be committed"
+            "they differ: for up to {gap:.0} ms L1 could neither read under the inherited lease nor commit, \
+             because the limbo entries are as much younger than the last entry that is known to be committed"
         ),
-        "rule: a gap of more than 1 ms, in this figure, whose limbo region was built up over 60 ms; in Figure 7 it is a \
-         millisecond. We keep the paper's two rules: both are needed",
+        "rule: a gap of more than 1 ms, in this figure, whose limbo region was built up over 60 ms; in Figure 7 it \
+         is a millisecond. We keep the paper's two rules: both are needed",
     );
     section.judge(
         "LG-8.5",

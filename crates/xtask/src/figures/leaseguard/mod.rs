@@ -11,6 +11,7 @@ mod fig7;
 mod fig8;
 mod fig9;
 mod outage;
+mod rules;
 mod simulated;
 
 use super::{Figure, Paper};
@@ -19,9 +20,10 @@ use super::{Figure, Paper};
 pub const PAPER: Paper = Paper {
     name: "leaseguard",
     title: "LeaseGuard, measured again",
-    intro: "Davis, Demirbas, Deng: *LeaseGuard: Raft Leases Done Right*. Figures 5 to 8 are made in virtual time with the \
-            machines that our nodes run; Figures 9 to 11 with real processes. Claims are quoted from the register, by \
-            their IDs; Δ is the lease duration, ET the election timeout, L0 the leader that dies, L1 the next one.",
+    intro: "Davis, Demirbas, Deng: *LeaseGuard: Raft Leases Done Right*. Figures 5 to 8 are made in virtual time \
+            with the machines that our nodes run; Figures 9 to 11 with real processes. Claims are quoted from the \
+            register, by their IDs; Δ is the lease duration, ET the election timeout, L0 the leader that dies, L1 \
+            the next one.",
     prefix: "LG",
     figures: &[
         Figure { id: "fig4", make: fig4::make },

@@ -146,9 +146,9 @@ impl Outage {
         series::quantile(before.filter_map(Op::latency), 0.5)
     }
 
-    /// Reads that the new leader was asked before it could commit, and those of them that it served at once. What began
-    /// within 20 ms of its election is left out, because clients find it with some delay; and what could have waited for
-    /// the commit.
+    /// Reads that the new leader was asked before it could commit, and those of them that it served at once. What
+    /// began within 20 ms of its election is left out, because clients find it with some delay; and what could have
+    /// waited for the commit.
     pub fn inherited(&self) -> (usize, usize) {
         let from = self.elected.unwrap_or_else(|| self.first_read()).max(self.crash);
         let until = self.first_write();
@@ -222,7 +222,7 @@ mod tests {
     fn outage() -> Outage {
         let read = |start: f64| match start {
             lost if (500.0..1000.0).contains(&lost) => None,
-            limbo if limbo == 1200.0 => Some(1500.0),
+            1200.0 => Some(1500.0),
             fine => Some(fine + 1.0),
         };
         let write = |start: f64| match start {

@@ -92,10 +92,11 @@ pub fn setup(mechanism: Mechanism, common: &[&str], between_nodes: Delay, seed: 
 }
 
 /// How [`setup`] reads on a page.
-pub const WORLD: &str = "three nodes; a node takes 5 µs of its processor for each input and each message that it sends, and \
-    its interface sends 1 Gbit/s (the paper's model of I/O contention is not given); links deliver in order; clients \
-    have no distance to any node (as in §6.4); no time for disks (the paper's simulator has none); interval clocks with \
-    an error bound of 50 µs";
+pub const WORLD: &str = "three nodes; a node takes 5 µs of its processor for each input and each message that it \
+                         sends, and its interface sends 1 Gbit/s (the paper's model of I/O contention is not \
+                         given); links deliver in order; clients have no distance to any node (as in §6.4); no \
+                         time for disks (the paper's simulator has none); interval clocks with an error bound of \
+                         50 µs";
 
 /// A stream of operations on keys of one popularity.
 pub struct Load {
