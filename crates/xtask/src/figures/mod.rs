@@ -203,13 +203,14 @@ fn run(options: &Options) -> Result<()> {
     };
     std::fs::create_dir_all(&out).map_err(|error| format!("{}: {error}", out.display()))?;
     let bench = Bench { quick: options.quick, out, stop: Stop::listen()?, quorate: OnceCell::new() };
+    let load = machine::load();
     let (began, mut sections) = (Instant::now(), Vec::new());
     for figure in figures.iter() {
         if wanted(figure.id) {
             eprintln!("{}: begins", figure.id);
             let start = Instant::now();
             let mut section = (figure.make)(&bench)?;
-            section.made = made(start, options.quick);
+            section.made = made(start, load, options.quick);
             section.store(&bench.out)?;
             eprintln!("{}: done in {:.0?}", figure.id, start.elapsed());
             sections.push(section);
@@ -233,14 +234,21 @@ fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn made(start: Instant, quick: bool) -> String {
+fn made(start: Instant, load: f64, quick: bool) -> String {
     let root = crate::root().to_string_lossy().into_owned();
     let commit = machine::first_line("git", &["-C", &root, "rev-parse", "--short", "HEAD"]);
     let date = machine::first_line("date", &["-u", "+%F %H:%M UTC"]);
-    let quick = if quick { ", **quick: the numbers are worth little**" } else { "" };
     let took = start.elapsed().as_secs_f64();
-    format!(
-        "made {date} at commit {commit}, in {took:.1} s, load average {} afterwards{quick}",
-        machine::load()
-    )
+    let mut text =
+        format!("made {date} at commit {commit}, in {took:.1} s, load average {load} when the command began");
+    if load > QUIET {
+        text.push_str("; **this machine was not quiet: what is measured in real time is worth little**");
+    }
+    if quick {
+        text.push_str("; **quick: the numbers are worth little**");
+    }
+    text
 }
+
+/// Above this load average somebody else is at work.
+const QUIET: f64 = 0.5;
