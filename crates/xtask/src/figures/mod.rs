@@ -47,6 +47,8 @@ struct Paper {
 /// A section of its page.
 struct Figure {
     id: &'static str,
+    /// Measured in real time: what else the machine does matters.
+    real: bool,
     make: fn(&Bench) -> Result<Section>,
 }
 
@@ -210,7 +212,7 @@ fn run(options: &Options) -> Result<()> {
             eprintln!("{}: begins", figure.id);
             let start = Instant::now();
             let mut section = (figure.make)(&bench)?;
-            section.made = made(start, load, options.quick);
+            section.made = made(start, load, figure.real, options.quick);
             section.store(&bench.out)?;
             eprintln!("{}: done in {:.0?}", figure.id, start.elapsed());
             sections.push(section);
@@ -234,15 +236,17 @@ fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn made(start: Instant, load: f64, quick: bool) -> String {
+fn made(start: Instant, load: f64, real: bool, quick: bool) -> String {
     let root = crate::root().to_string_lossy().into_owned();
     let commit = machine::first_line("git", &["-C", &root, "rev-parse", "--short", "HEAD"]);
     let date = machine::first_line("date", &["-u", "+%F %H:%M UTC"]);
     let took = start.elapsed().as_secs_f64();
-    let mut text =
-        format!("made {date} at commit {commit}, in {took:.1} s, load average {load} when the command began");
-    if load > QUIET {
-        text.push_str("; **this machine was not quiet: what is measured in real time is worth little**");
+    let mut text = format!("made {date} at commit {commit}, in {took:.1} s");
+    if real {
+        text.push_str(&format!(", load average {load} when the command began"));
+    }
+    if real && load > QUIET {
+        text.push_str("; **this machine was not quiet: the numbers are worth little**");
     }
     if quick {
         text.push_str("; **quick: the numbers are worth little**");
