@@ -5,6 +5,7 @@
 //! | [`machine`] | `Machine`, `Replica`, `Proxy`, `Protocol`: what a protocol implements |
 //! | [`context`] | what a machine may ask for, and where a driver finds it |
 //! | [`request`] | commands and outcomes between clients and proxies |
+//! | [`members`], [`roster`] | who is in a group, and who serves reads |
 //! | [`id`] | replicas, proxies, sets of them |
 //! | [`time`] | monotonic time, wall time, intervals of true time |
 //! | [`wire`] | encoding for the network and the log |
@@ -23,6 +24,7 @@ pub mod members;
 pub mod mutation;
 pub mod random;
 pub mod request;
+pub mod roster;
 pub mod settings;
 pub mod time;
 pub mod timers;
@@ -39,6 +41,7 @@ pub use mark::Mark;
 pub use members::{Manage, Managed, Member, Members};
 pub use random::Random;
 pub use request::{Access, Failure, Outcome, Request};
+pub use roster::{Range, Roster, RosterError};
 pub use settings::{Settings, SettingsError};
 pub use time::{Interval, Time, Wall};
 pub use timers::Timers;

@@ -10,6 +10,7 @@
 //! | [`lease`] | promises that outlive the belief in them |
 //! | [`election`] | when to suspect a leader |
 //! | [`membership`] | who is in the group, and how that changes |
+//! | [`writes`] | which keys are written by what is not executed yet |
 //! | [`rounds`] | who has confirmed since when that a leader leads |
 //! | [`batch`] | what a slot carries |
 //! | [`sessions`], [`state`] | exactly-once execution; store and sessions as one replicated state |
@@ -31,3 +32,4 @@ pub mod sessions;
 pub mod settings;
 pub mod slots;
 pub mod state;
+pub mod writes;
