@@ -52,6 +52,8 @@ pub struct Chart {
     pub lines: Vec<Line>,
     /// Vertical lines with a word.
     pub marks: Vec<(f64, String)>,
+    /// Whether the legend is at the right instead of the left.
+    pub legend_right: bool,
     /// How values of the horizontal axis are written.
     pub x_ticks: fn(&f64) -> String,
 }
@@ -61,7 +63,17 @@ impl Chart {
     pub fn new(title: &str, x_name: &str, y_name: &str, scale: Scale) -> Chart {
         let x_ticks = |x: &f64| number(*x);
         let [title, x_name, y_name] = [title, x_name, y_name].map(str::to_owned);
-        Chart { title, x_name, y_name, x: None, scale, lines: Vec::new(), marks: Vec::new(), x_ticks }
+        Chart {
+            title,
+            x_name,
+            y_name,
+            x: None,
+            scale,
+            lines: Vec::new(),
+            marks: Vec::new(),
+            legend_right: false,
+            x_ticks,
+        }
     }
 
     /// One more line.
@@ -113,14 +125,14 @@ fn panel(area: &Area<'_, '_>, chart: &Chart) -> Painted {
     match chart.scale {
         Scale::Linear(top) => {
             let top = top.unwrap_or(highest * 1.1);
-            finish(&mut builder.build_cartesian_2d(left..right, 0.0..top)?, chart, (0.0, top))
+            finish(&mut builder.build_cartesian_2d(left..right, 0.0..top)?, chart, (left, right), (0.0, top))
         }
         Scale::Log => {
             let top = highest.max(10.0) * 4.0;
             let lowest = chart.points().map(|(_, y)| y).filter(|y| *y > 0.0).fold(top, f64::min);
             let bottom = lowest.max(1e-3) / 1.5;
             let mut context = builder.build_cartesian_2d(left..right, (bottom..top).log_scale())?;
-            finish(&mut context, chart, (bottom, top))
+            finish(&mut context, chart, (left, right), (bottom, top))
         }
     }
 }
@@ -128,6 +140,7 @@ fn panel(area: &Area<'_, '_>, chart: &Chart) -> Painted {
 fn finish<'a, Y>(
     context: &mut ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedCoordf64, Y>>,
     chart: &Chart,
+    (left, right): (f64, f64),
     (bottom, top): (f64, f64),
 ) -> Painted
 where
@@ -154,7 +167,8 @@ where
         context.draw_series([offset + text])?;
     }
     for (line, color) in chart.lines.iter().zip(COLORS.iter().cycle()) {
-        let points = line.points.iter().map(|(x, y)| (*x, y.clamp(bottom, top)));
+        let inside = line.points.iter().filter(|(x, _)| (left..=right).contains(x));
+        let points = inside.map(|(x, y)| (*x, y.clamp(bottom, top)));
         let size = if line.dots { 3 } else { 0 };
         let series = LineSeries::new(points, color.stroke_width(2)).point_size(size);
         context
@@ -165,7 +179,10 @@ where
     if chart.lines.len() > 1 {
         context
             .configure_series_labels()
-            .position(SeriesLabelPosition::UpperLeft)
+            .position(match chart.legend_right {
+                true => SeriesLabelPosition::UpperRight,
+                false => SeriesLabelPosition::UpperLeft,
+            })
             .background_style(WHITE.mix(0.8))
             .border_style(RGBColor(180, 180, 180))
             .draw()?;

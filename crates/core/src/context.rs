@@ -70,7 +70,8 @@ impl<'a, M: Machine> Context<'a, M> {
         self.out.persisted += 1;
     }
 
-    /// Appends a record that says: the state that I have now came from elsewhere. It counts as durable only when a state
+    /// Appends a record that says: the state that I have now came from elsewhere. It counts as durable only when a
+    /// state
     /// that was saved (`Replica::save`) after this step is; the driver saves as soon as it can. After a crash before
     /// that, the log ends before this record or with it: nothing that came later was promised to anyone.
     pub fn persist_state(&mut self, record: M::Record) {

@@ -101,15 +101,15 @@ mod tests {
     #[test]
     fn a_joint_majority_is_one_of_each_set() {
         let set = |ids: &[u64]| ids.iter().filter_map(|id| NodeId::new(*id)).collect::<NodeSet>();
-        // voters, outgoing | votes | whether they are enough
-        let table: [(&[u64], &[u64], &[u64], bool); 5] = [
-            (&[1, 2, 3], &[3, 4, 5], &[1, 2], false),
-            (&[1, 2, 3], &[3, 4, 5], &[1, 3, 4], true),
-            (&[1, 2, 3], &[3, 4, 5], &[4, 5, 3], false),
-            (&[1], &[2], &[1], false),
-            (&[1], &[], &[1], true),
+        // voters | outgoing | votes | whether they are enough
+        let table: [([&[u64]; 3], bool); 5] = [
+            ([&[1, 2, 3], &[3, 4, 5], &[1, 2]], false),
+            ([&[1, 2, 3], &[3, 4, 5], &[1, 3, 4]], true),
+            ([&[1, 2, 3], &[3, 4, 5], &[4, 5, 3]], false),
+            ([&[1], &[2], &[1]], false),
+            ([&[1], &[], &[1]], true),
         ];
-        for (voters, outgoing, votes, enough) in table {
+        for ([voters, outgoing, votes], enough) in table {
             let mut tally = Tally::joint(set(voters), set(outgoing));
             for voter in set(votes).iter() {
                 tally.add(voter);

@@ -46,6 +46,9 @@ pub struct Run {
     pub plan: Plan,
     /// The digest of everything that happened.
     pub digest: u64,
+    /// Whether the linearizability checker gave up on the history: its keys are tied by many operations on several of
+    /// them whose outcome is unknown. Nothing is known to be wrong with it.
+    pub undecided: bool,
     /// What went wrong.
     pub violation: Option<Violation>,
     /// What the clients saw, as far as the run got.
@@ -78,9 +81,11 @@ pub fn run<P: Protocol>(options: &Options, seed: u64, trace: Trace) -> Result<Ru
         cluster.fail("assertion", panic);
     }
     let history = std::mem::take(&mut cluster.work.recorder).finish();
+    let mut undecided = false;
     if cluster.violation.is_none() {
         match panics::catch(|| linearizability::check(&history)) {
             Ok(Ok(())) => {}
+            Ok(Err(linearizability::Failure::Undecided { .. })) => undecided = true,
             Ok(Err(found)) => cluster.fail("linearizability", found.to_string()),
             Err(panic) => cluster.fail("linearizability", panic),
         }
@@ -94,6 +99,7 @@ pub fn run<P: Protocol>(options: &Options, seed: u64, trace: Trace) -> Result<Ru
         faults: cluster.counts.clone(),
         plan: cluster.plan.clone(),
         digest: cluster.trace.digest(),
+        undecided,
         violation: cluster.violation.take(),
         history,
     })

@@ -5,7 +5,8 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
-/// What is simulated: seeds that every change must survive; the nightly amount is a flag away (`quorate sim --runs 10000`).
+/// What is simulated: seeds that every change must survive; the nightly amount is a flag away (`quorate sim --runs
+/// 10000`).
 const BUDGETS: &[(&str, &[&str])] = &[
     ("multipaxos", &["--runs", "3000"]),
     ("unreplicated", &["--runs", "100"]),

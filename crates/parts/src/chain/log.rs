@@ -66,8 +66,8 @@ pub enum Append {
         /// The first own entry that was removed, if any was.
         cut: Option<u64>,
     },
-    /// The entry before the offered ones is not there. The sender may go on after `index`: either the log ends there, or
-    /// the entries behind it are of a term that differs.
+    /// The entry before the offered ones is not there. The sender may go on after `index`: either the log ends
+    /// there, or the entries behind it are of a term that differs.
     Differs {
         /// The last index that may be the same.
         index: u64,
@@ -317,8 +317,8 @@ impl Chain {
         }
     }
 
-    /// A snapshot up to `base` has taken the place of the entries up to there. Those behind it stay if they follow it;
-    /// tells whether they do.
+    /// A snapshot up to `base` has taken the place of the entries up to there. Those behind it stay if they follow
+    /// it; tells whether they do.
     pub fn install(
         &mut self,
         base: u64,

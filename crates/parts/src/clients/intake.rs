@@ -158,6 +158,11 @@ impl Intake {
         std::mem::take(&mut self.reads)
     }
 
+    /// Reads that were taken and cannot be answered here any more: their proxies are told by [`depart`](Self::depart).
+    pub fn keep_reads(&mut self, reads: impl Iterator<Item = PendingRead>) {
+        self.reads.extend(reads);
+    }
+
     /// What operators have asked for since the last call. A protocol that never calls this refuses it all.
     pub fn take_manage(&mut self) -> Vec<(PendingRead, Manage)> {
         let mut taken = Vec::new();

@@ -101,8 +101,17 @@ impl Replica {
     pub(super) fn stop_leading(&mut self, cx: &mut Context<'_, Self>) {
         let Role::Leader(leading) = &mut self.role else { return };
         let closed = leading.noted.take().is_some();
-        // Operators ask again, elsewhere.
+        // Operators ask again, elsewhere. Whoever waits for a read is to be told who leads, when that is known.
         drop(self.intake.take_manage());
+        let readers =
+            leading.held.drain(..).chain(leading.rounds.abandon().into_iter().map(|(_, reader)| reader));
+        let reads = readers.filter_map(|reader| match reader {
+            Reader::Client(read) => Some(read),
+            Reader::Follower { .. } => None,
+        });
+        self.intake.keep_reads(reads);
+        self.intake.keep_reads(leading.logged.drain(..));
+        self.intake.keep_reads(leading.waiting.drain(..).flat_map(|(_, reads)| reads));
         let (term, index) = (self.term, self.state.applied());
         cx.note(|| Fact::Follows);
         if closed {

@@ -1,8 +1,8 @@
 //! **Raft** with a choice of consistent reads: ReadIndex, Ongaro's lease, and **LeaseGuard**.
 //!
-//! Ongaro and Ousterhout, *In Search of an Understandable Consensus Algorithm* (2014); Ongaro's thesis (2014); Davis,
-//! Demirbas, Deng, *LeaseGuard: Raft Leases Done Right* (2025); PROTOCOLS.md B. Words are Raft's: a leader of a *term*
-//! appends *entries*, an entry that a majority has is *committed*.
+//! Ongaro and Ousterhout, *In Search of an Understandable Consensus Algorithm* (2014); Ongaro's thesis (2014);
+//! Davis, Demirbas, Deng, *LeaseGuard: Raft Leases Done Right* (2025); PROTOCOLS.md B. Words are Raft's: a leader
+//! of a *term* appends *entries*, an entry that a majority has is *committed*.
 //!
 //! | rule (PROTOCOLS.md B) | code |
 //! |---|---|
@@ -19,17 +19,17 @@
 //!
 //! # Decisions
 //!
-//! - *Uncertainty blocks both sides* (the paper's `age` is ambiguous): a commit waits until the earliest possible now is
-//!   later than the latest possible creation plus Δ; a read needs the latest possible now to be no later than the
-//!   earliest possible creation plus Δ.
-//! - *Without a bound on clocks, timers*: an entry that bears no stamp, and any entry while this node has no clock, ages
-//!   by the monotonic clock from its creation (its leader) or its arrival (everybody else, arrival again after a
-//!   restart), with `lease.drift` on the safe side; and nothing is inherited (§5.3). It is decided entry by entry, so a
-//!   clock may come and go.
-//! - *Reads that may not be served now are held*, not refused: until the next commit of the own term, which ends every
-//!   reason to wait.
-//! - *A leader that has sent TimeoutNow follows.* It leads again in a later term only, so no late election can find it
-//!   with a lease (etcd#12704).
+//! - *Uncertainty blocks both sides* (the paper's `age` is ambiguous): a commit waits until the earliest possible
+//!   now is later than the latest possible creation plus Δ; a read needs the latest possible now to be no later
+//!   than the earliest possible creation plus Δ.
+//! - *Without a bound on clocks, timers*: an entry that bears no stamp, and any entry while this node has no clock,
+//!   ages by the monotonic clock from its creation (its leader) or its arrival (everybody else, arrival again after
+//!   a restart), with `lease.drift` on the safe side; and nothing is inherited (§5.3). It is decided entry by
+//!   entry, so a clock may come and go.
+//! - *Reads that may not be served now are held*, not refused: until the next commit of the own term, which ends
+//!   every reason to wait.
+//! - *A leader that has sent TimeoutNow follows.* It leads again in a later term only, so no late election can find
+//!   it with a lease (etcd#12704).
 //! - *A snapshot that was received counts when it is on the own disk*
 //!   ([`quorate_core::Context::persist_state`]): acknowledging entries behind it says that everything before is kept.
 
@@ -41,6 +41,7 @@ mod leaseguard;
 pub mod message;
 mod reads;
 mod replica;
+mod snapshots;
 
 use std::time::Duration;
 

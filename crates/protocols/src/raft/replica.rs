@@ -8,7 +8,7 @@ use quorate_core::{
     mutation,
 };
 use quorate_parts::batch::Kind;
-use quorate_parts::catchup::{self, Catchup, Progress as Loaded, Source};
+use quorate_parts::catchup::{Catchup, Source};
 use quorate_parts::chain::{Append, Chain, Entry};
 use quorate_parts::clients::{self, Intake};
 use quorate_parts::election::Watch;
@@ -62,24 +62,24 @@ pub struct Replica {
     /// About to stop: takes no new duties.
     pub(super) draining: bool,
     pub(super) intake: Intake,
-    /// An election is under way that most likely ends soon (this replica has stopped leading of its own will, stands, or
-    /// has voted): whoever asks is kept until it is known who leads.
+    /// An election is under way that most likely ends soon (this replica has stopped leading of its own will, stands,
+    /// or has voted): whoever asks is kept until it is known who leads.
     pub(super) expecting: bool,
     pub(super) held: Vec<(ProcessId, clients::Ask)>,
     pub(super) near: FollowerReads,
     /// The log is that of this term's leader up to here, as its messages showed.
-    verified: u64,
+    pub(super) verified: u64,
     /// Whether the leader has to be told.
-    acknowledge: bool,
+    pub(super) acknowledge: bool,
     /// Where the configuration is written that drivers were told of, and whether it may have changed since.
-    configured: Option<u64>,
+    pub(super) configured: Option<u64>,
     pub(super) catchup: Catchup,
     pub(super) source: Source,
     /// A snapshot is wanted from the leader.
-    behind: bool,
+    pub(super) behind: bool,
     /// The last `Record::Committed`, and whether something else was persisted since the last batch end.
     recorded: u64,
-    persisted: bool,
+    pub(super) persisted: bool,
 }
 
 /// The three states of a Raft server, and the one before candidacy.
@@ -442,7 +442,7 @@ impl Replica {
         });
     }
 
-    fn note_log(&self, cx: &mut Context<'_, Self>) {
+    pub(super) fn note_log(&self, cx: &mut Context<'_, Self>) {
         let (index, term) = (self.chain.base(), self.state.origin().term);
         cx.note(|| Fact::Installed { slot: index });
         cx.note(|| Fact::Begins { index, term });
@@ -478,74 +478,6 @@ impl Replica {
         }
     }
 
-    // Snapshots --------------------------------------------------------------------------------------------------
-
-    fn fetch(&mut self, cx: &mut Context<'_, Self>) {
-        if !self.behind {
-            return;
-        }
-        if let Some(leader) = self.leader
-            && let Some((peer, message)) = self.catchup.ask(leader, self.state.applied() + 1, cx.now())
-        {
-            cx.send(peer, Message::Catchup(message));
-        }
-        cx.set_timer(Timer::Fetch, catchup::RETRY);
-    }
-
-    fn on_catchup(&mut self, from: NodeId, message: catchup::Message, cx: &mut Context<'_, Self>) {
-        let now = cx.now();
-        match message {
-            catchup::Message::Fetch { from: index } => self.on_fetch(from, index.max(1), cx),
-            catchup::Message::More { slot, cursor } => {
-                self.is_fetching(from, now);
-                let answer = self.source.on_more(slot, cursor, now);
-                cx.send(from, Message::Catchup(answer));
-            }
-            // Entries come from the leader alone, with their terms.
-            catchup::Message::Values { .. } => {}
-            catchup::Message::Piece { slot, cursor, bytes, next } => {
-                match self.catchup.on_piece(from, (slot, cursor, bytes, next), self.state.applied(), now) {
-                    Loaded::Ask(message) => cx.send(from, Message::Catchup(message)),
-                    Loaded::Loaded(state) => self.install(*state, cx),
-                    Loaded::Nothing => {}
-                }
-            }
-            catchup::Message::Gone { slot } => {
-                self.catchup.on_gone(from, slot);
-                self.fetch(cx);
-            }
-        }
-    }
-
-    fn install(&mut self, state: Replicated, cx: &mut Context<'_, Self>) {
-        let index = state.applied();
-        if index <= self.committed || matches!(self.role, Role::Leader(_)) {
-            return;
-        }
-        let origin = state.origin();
-        if origin.term > self.term {
-            // It came from one who knows a later leader.
-            self.enter(origin.term, None, cx);
-        }
-        let configuration = state.configuration_in(&self.config.group);
-        let keep = self.chain.install(index, origin, configuration, cx.now());
-        self.state = state;
-        self.committed = index;
-        self.behind = false;
-        self.persisted = true;
-        if mutation::active("raft/snapshot-not-durable") {
-            cx.persist(Record::Installed { index, keep });
-        } else {
-            cx.persist_state(Record::Installed { index, keep });
-        }
-        self.note_log(cx);
-        // What is committed is in every later leader's log.
-        self.verified = self.verified.max(index);
-        self.acknowledge = true;
-        self.configured = None;
-        self.restate(cx);
-        self.after_execution(cx);
-    }
 }
 
 impl quorate_core::Replica for Replica {

@@ -47,6 +47,8 @@ struct Paper {
 /// A section of its page.
 struct Figure {
     id: &'static str,
+    /// Measured in real time: what else the machine does matters.
+    real: bool,
     make: fn(&Bench) -> Result<Section>,
 }
 
@@ -203,13 +205,14 @@ fn run(options: &Options) -> Result<()> {
     };
     std::fs::create_dir_all(&out).map_err(|error| format!("{}: {error}", out.display()))?;
     let bench = Bench { quick: options.quick, out, stop: Stop::listen()?, quorate: OnceCell::new() };
+    let load = machine::load();
     let (began, mut sections) = (Instant::now(), Vec::new());
     for figure in figures.iter() {
         if wanted(figure.id) {
             eprintln!("{}: begins", figure.id);
             let start = Instant::now();
             let mut section = (figure.make)(&bench)?;
-            section.made = made(start, options.quick);
+            section.made = made(start, load, figure.real, options.quick);
             section.store(&bench.out)?;
             eprintln!("{}: done in {:.0?}", figure.id, start.elapsed());
             sections.push(section);
@@ -233,14 +236,23 @@ fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn made(start: Instant, quick: bool) -> String {
+fn made(start: Instant, load: f64, real: bool, quick: bool) -> String {
     let root = crate::root().to_string_lossy().into_owned();
     let commit = machine::first_line("git", &["-C", &root, "rev-parse", "--short", "HEAD"]);
     let date = machine::first_line("date", &["-u", "+%F %H:%M UTC"]);
-    let quick = if quick { ", **quick: the numbers are worth little**" } else { "" };
     let took = start.elapsed().as_secs_f64();
-    format!(
-        "made {date} at commit {commit}, in {took:.1} s, load average {} afterwards{quick}",
-        machine::load()
-    )
+    let mut text = format!("made {date} at commit {commit}, in {took:.1} s");
+    if real {
+        text.push_str(&format!(", load average {load} when the command began"));
+    }
+    if real && load > QUIET {
+        text.push_str("; **this machine was not quiet: the numbers are worth little**");
+    }
+    if quick {
+        text.push_str("; **quick: the numbers are worth little**");
+    }
+    text
 }
+
+/// Above this load average somebody else is at work.
+const QUIET: f64 = 0.5;

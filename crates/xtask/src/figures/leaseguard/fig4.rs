@@ -86,6 +86,7 @@ pub fn make(bench: &Bench) -> Result<Section> {
     ));
     let mut chart = Chart::new("LeaseGuard", "ms", "operations per ms", Scale::Linear(Some(3.0)));
     chart.x = Some((0.0, 2500.0));
+    chart.legend_right = true;
     for (at, word) in [(CUT as f64, "cut"), (guard.elected, "elected"), (guard.committed, "L1 commits")] {
         chart.marks.push((at, word.to_owned()));
     }

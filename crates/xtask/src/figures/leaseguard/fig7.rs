@@ -70,6 +70,7 @@ pub fn panel(outage: &Outage, end: f64) -> Chart {
     let top = 2.5 * outage.steady_reads;
     let mut chart = Chart::new(outage.name, "ms", "operations per ms", Scale::Linear(Some(top)));
     chart.x = Some((0.0, end));
+    chart.legend_right = true;
     chart.marks.push((outage.crash, "crash".to_owned()));
     chart.marks.extend(outage.elected.map(|at| (at, "elected".to_owned())));
     chart.marks.extend(outage.committed.map(|at| (at, "commits".to_owned())));

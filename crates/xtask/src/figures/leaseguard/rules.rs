@@ -211,10 +211,10 @@ pub const RULES: &[Row] = &[
     ),
     (
         "LG-S.30",
-        Verdict::Differs,
-        "writes that come meanwhile are replicated, and answered together when the gate opens: a herd of answers, \
-         not of work",
-        "the read rate dips for a moment then (LG-9.8)",
+        Verdict::Agrees,
+        "what clients write meanwhile is in the log and at the followers when the lease begins; all that is left is to \
+         answer (LG-7.7, LG-9.7)",
+        "the answers come in one burst, which delays reads for a moment (LG-9.8)",
         "Figures 7 and 9",
     ),
     (

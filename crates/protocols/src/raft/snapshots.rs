@@ -1,0 +1,77 @@
+//! A follower that needs what is in no log any more: it fetches the leader's state.
+
+use quorate_core::{Context, NodeId, mutation};
+use quorate_parts::catchup::{self, Progress};
+use quorate_parts::state::Replicated;
+
+use super::replica::{Replica, Role, Timer};
+use super::{Message, Record};
+
+impl Replica {
+    pub(super) fn fetch(&mut self, cx: &mut Context<'_, Self>) {
+        if !self.behind {
+            return;
+        }
+        if let Some(leader) = self.leader
+            && let Some((peer, message)) = self.catchup.ask(leader, self.state.applied() + 1, cx.now())
+        {
+            cx.send(peer, Message::Catchup(message));
+        }
+        cx.set_timer(Timer::Fetch, catchup::RETRY);
+    }
+
+    pub(super) fn on_catchup(&mut self, from: NodeId, message: catchup::Message, cx: &mut Context<'_, Self>) {
+        let now = cx.now();
+        match message {
+            catchup::Message::Fetch { from: index } => self.on_fetch(from, index.max(1), cx),
+            catchup::Message::More { slot, cursor } => {
+                self.is_fetching(from, now);
+                let answer = self.source.on_more(slot, cursor, now);
+                cx.send(from, Message::Catchup(answer));
+            }
+            // Entries come from the leader alone, with their terms.
+            catchup::Message::Values { .. } => {}
+            catchup::Message::Piece { slot, cursor, bytes, next } => {
+                match self.catchup.on_piece(from, (slot, cursor, bytes, next), self.state.applied(), now) {
+                    Progress::Ask(message) => cx.send(from, Message::Catchup(message)),
+                    Progress::Loaded(state) => self.install(*state, cx),
+                    Progress::Nothing => {}
+                }
+            }
+            catchup::Message::Gone { slot } => {
+                self.catchup.on_gone(from, slot);
+                self.fetch(cx);
+            }
+        }
+    }
+
+    fn install(&mut self, state: Replicated, cx: &mut Context<'_, Self>) {
+        let index = state.applied();
+        if index <= self.committed || matches!(self.role, Role::Leader(_)) {
+            return;
+        }
+        let origin = state.origin();
+        if origin.term > self.term {
+            // It came from one who knows a later leader.
+            self.enter(origin.term, None, cx);
+        }
+        let configuration = state.configuration_in(&self.config.group);
+        let keep = self.chain.install(index, origin, configuration, cx.now());
+        self.state = state;
+        self.committed = index;
+        self.behind = false;
+        self.persisted = true;
+        if mutation::active("raft/snapshot-not-durable") {
+            cx.persist(Record::Installed { index, keep });
+        } else {
+            cx.persist_state(Record::Installed { index, keep });
+        }
+        self.note_log(cx);
+        // What is committed is in every later leader's log.
+        self.verified = self.verified.max(index);
+        self.acknowledge = true;
+        self.configured = None;
+        self.restate(cx);
+        self.after_execution(cx);
+    }
+}
