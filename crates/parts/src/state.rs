@@ -4,7 +4,8 @@ use std::fmt;
 
 use bytes::Bytes;
 use quorate_core::{
-    Decoder, Fact, Image, Piece, ProcessId, Snapshot, Wall, Wire, WireError, digest, mutation, wire_struct,
+    Decoder, Fact, Group, Image, Piece, ProcessId, Snapshot, Wall, Wire, WireError, digest, mutation,
+    wire_struct,
 };
 use quorate_store::{Command, CommandError, Loader, Reply, Store};
 
@@ -182,6 +183,11 @@ impl Replicated {
     /// The last configuration that was executed, and its slot; `None`: the initial one.
     pub fn configuration(&self) -> Option<&(u64, Configuration)> {
         self.configuration.as_ref()
+    }
+
+    /// The same; the initial one, of this group, is at 0.
+    pub fn configuration_in(&self, group: &Group) -> (u64, Configuration) {
+        self.configuration.clone().unwrap_or_else(|| (0, Configuration::initial(group)))
     }
 
     /// The sessions.

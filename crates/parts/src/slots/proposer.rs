@@ -6,7 +6,7 @@ use bytes::Bytes;
 use quorate_core::{NodeId, NodeSet, Time, mutation};
 
 use crate::ballot::Ballot;
-use crate::batch::Batch;
+use crate::batch::{Batch, Kind};
 use crate::quorum::{Tally, Verdict};
 use crate::slots::log::Vote;
 
@@ -29,16 +29,20 @@ pub struct Prepared {
     pub committed: u64,
     /// Who can be asked for them.
     pub holder: NodeId,
-    /// Every slot above `committed` that may have been chosen, and the holes between them: propose these.
+    /// Every slot above `committed` that may have been chosen, and the holes between them, up to the first
+    /// configuration: propose these, once what is committed is known and leaves the configuration as it was. (Of the
+    /// slots behind a configuration, replies that were counted under the one before it tell too little.)
     pub proposals: Vec<(u64, Bytes)>,
 }
 
 impl Preparation {
     /// Nobody has replied. The candidate knows all slots below `from` to be chosen, and asks for no votes there: a
     /// majority may reply that knows less, and then says nothing of what it voted for in between.
-    pub fn new(members: NodeSet, candidate: NodeId, from: u64) -> Preparation {
+    ///
+    /// `tally` is that of the configuration which the candidate has executed by then.
+    pub fn new(tally: Tally, candidate: NodeId, from: u64) -> Preparation {
         let committed = (from - 1, candidate);
-        Preparation { tally: Tally::new(members), votes: BTreeMap::new(), from, committed }
+        Preparation { tally, votes: BTreeMap::new(), from, committed }
     }
 
     /// From which slot on votes are asked for: the same in every repetition.
@@ -74,13 +78,19 @@ impl Preparation {
         let (committed, holder) = self.committed;
         let mut votes = std::mem::take(&mut self.votes).split_off(&(committed + 1));
         let last = votes.last_key_value().map_or(committed, |(&slot, _)| slot);
-        let proposals = (committed + 1..=last)
-            .filter_map(|slot| match votes.remove(&slot) {
-                Some(vote) => Some((slot, vote.value)),
-                None if mutation::active("slots/no-noop") => None,
-                None => Some((slot, Batch::noop())),
-            })
-            .collect();
+        let mut proposals = Vec::new();
+        for slot in committed + 1..=last {
+            let value = match votes.remove(&slot) {
+                Some(vote) => vote.value,
+                None if mutation::active("slots/no-noop") => continue,
+                None => Batch::noop(),
+            };
+            let changes = Batch::kind(&value) == Kind::Configuration;
+            proposals.push((slot, value));
+            if changes {
+                break;
+            }
+        }
         Some(Prepared { committed, holder, proposals })
     }
 }
@@ -89,7 +99,8 @@ impl Preparation {
 #[derive(Debug)]
 pub struct Proposals {
     ballot: Ballot,
-    members: NodeSet,
+    /// Of new proposals.
+    tally: Tally,
     /// The slot of the first of `open`.
     start: u64,
     open: VecDeque<Option<Proposal>>,
@@ -116,8 +127,13 @@ impl Proposal {
 
 impl Proposals {
     /// None yet; the next free slot is `next`.
-    pub fn new(ballot: Ballot, members: NodeSet, next: u64) -> Proposals {
-        Proposals { ballot, members, start: next, open: VecDeque::new(), count: 0, bytes: 0 }
+    pub fn new(ballot: Ballot, tally: Tally, next: u64) -> Proposals {
+        Proposals { ballot, tally, start: next, open: VecDeque::new(), count: 0, bytes: 0 }
+    }
+
+    /// From the next slot on, others count.
+    pub fn change(&mut self, tally: Tally) {
+        self.tally = tally;
     }
 
     /// No slot below is under way.
@@ -147,7 +163,7 @@ impl Proposals {
         self.open.extend(std::iter::repeat_with(|| None).take(skipped));
         self.count += 1;
         self.bytes += value.len();
-        self.open.push_back(Some(Proposal { value, tally: Tally::new(self.members), sent: now }));
+        self.open.push_back(Some(Proposal { value, tally: self.tally, sent: now }));
     }
 
     /// A replica has voted for this ballot's proposal of a slot; the value, if it is chosen with this vote.
@@ -169,6 +185,12 @@ impl Proposals {
         Some(value)
     }
 
+    /// Whether this ballot's proposal of a slot is under way: not chosen by votes for it.
+    pub fn is_open(&self, slot: u64) -> bool {
+        let index = slot.checked_sub(self.start).and_then(|index| usize::try_from(index).ok());
+        index.and_then(|index| self.open.get(index)).is_some_and(Option::is_some)
+    }
+
     /// Those under way, oldest first.
     pub fn open(&mut self) -> impl Iterator<Item = (u64, &mut Proposal)> {
         let start = self.start;
@@ -179,14 +201,18 @@ impl Proposals {
 
 #[cfg(test)]
 mod tests {
+    use quorate_core::Wall;
+
     use super::*;
+    use crate::batch::Entry;
+    use crate::membership::Configuration;
 
     fn node(id: u64) -> NodeId {
         NodeId::new(id).unwrap()
     }
 
-    fn members() -> NodeSet {
-        (1..=3).map(node).collect()
+    fn members() -> Tally {
+        Tally::new((1..=3).map(node).collect())
     }
 
     fn ballot(counter: u64, id: u64) -> Ballot {
@@ -255,6 +281,7 @@ mod tests {
         proposals.propose(5, value.clone(), Time::ZERO);
         proposals.propose(7, value.clone(), Time::ZERO);
         assert_eq!((proposals.next(), proposals.count(), proposals.bytes()), (8, 2, 2));
+        assert_eq!([4, 5, 6, 7, 8].map(|slot| proposals.is_open(slot)), [false, true, false, true, false]);
         assert_eq!(proposals.on_vote(node(1), mine, 5), None);
         assert_eq!(proposals.on_vote(node(2), other, 5), None, "another ballot's vote");
         assert_eq!(proposals.on_vote(node(1), mine, 5), None, "the same voter again");
@@ -263,5 +290,30 @@ mod tests {
         assert_eq!(proposals.on_vote(node(2), mine, 5), None, "chosen before");
         assert_eq!(proposals.on_vote(node(2), mine, 6), None, "nothing was proposed there");
         assert_eq!((proposals.next(), proposals.count(), proposals.bytes()), (8, 1, 1));
+    }
+
+    #[test]
+    fn what_is_behind_a_configuration_has_to_be_asked_of_others() {
+        let mut preparation = Preparation::new(members(), node(1), 1);
+        let entry = Entry::Configuration(Configuration::default());
+        let configuration = Batch::alone(Wall::from_millis(1), &entry);
+        let vote = |value: &Bytes| Vote { ballot: ballot(1, 1), value: value.clone(), chosen: false };
+        let other = Bytes::from_static(b"v");
+        let votes = [(1, vote(&other)), (3, vote(&configuration)), (4, vote(&other))];
+        assert_eq!(preparation.on_reply(node(1), 0, votes), None);
+        let prepared = preparation.on_reply(node(2), 0, []).expect("two of three have replied");
+        assert_eq!(prepared.proposals, [(1, other), (2, Batch::noop()), (3, configuration)]);
+    }
+
+    #[test]
+    fn votes_count_as_they_did_when_their_slot_was_proposed() {
+        let mine = ballot(2, 1);
+        let mut proposals = Proposals::new(mine, members(), 1);
+        proposals.propose(1, Bytes::new(), Time::ZERO);
+        proposals.change(Tally::joint([3, 4].into_iter().map(node).collect(), (1..=3).map(node).collect()));
+        proposals.propose(2, Bytes::new(), Time::ZERO);
+        let chosen = [(1, 1), (1, 2), (2, 2), (2, 3), (1, 3), (2, 4)];
+        let chosen = chosen.map(|(slot, voter)| proposals.on_vote(node(voter), mine, slot).is_some());
+        assert_eq!(chosen, [false, true, false, false, false, true]);
     }
 }

@@ -67,8 +67,9 @@ impl Replica {
         let ballot = self.promised;
         if ballot.node() == Some(self.me) {
             let from = self.log.committed() + 1;
-            self.role = Role::Candidate(Preparation::new(self.config.members, self.me, from));
-            self.send_prepare(self.config.members, from, cx);
+            let (_, configuration) = &self.configuration;
+            self.role = Role::Candidate(Preparation::new(configuration.tally(), self.me, from));
+            self.send_prepare(configuration.tally().missing(), from, cx);
             cx.set_timer(Timer::Retransmit, RETRANSMIT);
         } else {
             self.role = Role::Follower;
@@ -78,9 +79,9 @@ impl Replica {
         }
     }
 
-    /// Takes a ballot above any seen.
+    /// Takes a ballot above any seen, if its vote counts in what it has executed.
     pub(super) fn step_up(&mut self, cx: &mut Context<'_, Self>) {
-        if self.draining {
+        if self.draining || !self.configuration.1.votes(self.me) {
             return;
         }
         self.stop_leading(cx);
@@ -93,29 +94,37 @@ impl Replica {
     pub(super) fn on_election_timer(&mut self, cx: &mut Context<'_, Self>) {
         let now = cx.now();
         let leads = matches!(self.role, Role::Leader(_));
-        if let Some(rest) = self.watch.remaining(now).filter(|_| self.config.members.len() > 1) {
+        let configuration = &self.configuration.1;
+        let (alone, all) = (configuration.is_alone(self.me), configuration.all());
+        if let Some(rest) = self.watch.remaining(now).filter(|_| !alone) {
             cx.set_timer(Timer::Election, rest);
             return;
         }
         let patience = self.watch.restart(now, cx.random());
         cx.set_timer(Timer::Election, patience);
-        if leads || self.draining {
+        // Nobody has to wait for one that has left.
+        if leads || self.draining || !all.contains(self.me) {
             return;
         }
-        let mut tally = Tally::new(self.config.members);
+        let mut tally = self.configuration.1.tally();
         let ballot = self.highest.max(self.wanted).next(self.me);
         if tally.add(self.me) == Verdict::Reached {
             self.step_up(cx);
             return;
         }
-        self.role = Role::Polling(Polling { ballot, tally });
-        cx.send_all(self.config.members.without(self.me), Message::Poll { ballot });
+        // A learner asks too, to hear what others know: they may all have left, and wait for it to learn that it counts.
+        self.role = match self.configuration.1.votes(self.me) {
+            true => Role::Polling(Polling { ballot, tally }),
+            false => Role::Follower,
+        };
+        cx.send_all(all.without(self.me), Message::Poll { ballot });
     }
 
     pub(super) fn on_poll(&mut self, from: NodeId, ballot: Ballot, cx: &mut Context<'_, Self>) {
         let leads = matches!(self.role, Role::Leader(_));
         let granted = !leads && !self.watch.has_leader(cx.now());
-        cx.send(from, Message::PollReply { ballot, granted, highest: self.highest });
+        let committed = self.log.committed();
+        cx.send(from, Message::PollReply { ballot, granted, highest: self.highest, committed });
     }
 
     pub(super) fn on_poll_reply(
@@ -123,10 +132,11 @@ impl Replica {
         from: NodeId,
         ballot: Ballot,
         granted: bool,
-        highest: Ballot,
+        (highest, committed): (Ballot, u64),
         cx: &mut Context<'_, Self>,
     ) {
         self.highest = self.highest.max(highest);
+        self.hear_of(from, committed, cx);
         if let Role::Polling(polling) = &mut self.role
             && polling.ballot == ballot
             && granted
@@ -199,7 +209,7 @@ impl Replica {
     pub(super) fn stop_leading(&mut self, cx: &mut Context<'_, Self>) {
         if let Role::Leader(leading) = &self.role {
             let had_lease = leading.reads_until.is_some();
-            self.intake.clear();
+            self.intake.retire();
             cx.cancel_timer(Timer::Heartbeat);
             cx.cancel_timer(Timer::Retransmit);
             cx.cancel_timer(Timer::Announce);

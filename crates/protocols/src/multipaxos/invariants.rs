@@ -18,7 +18,15 @@ pub(super) fn check(replica: &Replica) {
             assert!(wanted <= promised, "stops when it sees a higher ballot");
         }
     }
-    if let Role::Leader(leading) = role {
-        assert!(leading.proposals.next() > leading.recovered, "new values go above what phase 1 found");
+    let executed = state.configuration().map_or(0, |(slot, _)| *slot);
+    assert!(replica.configuration.0 == executed, "the configuration in force is the last that was executed");
+    if let Role::Leader(leading) = role
+        && leading.found.is_empty()
+    {
+        let next = leading.proposals.next();
+        assert!(next > leading.recovered, "new values go above what phase 1 found");
+        if let Some(slot) = leading.changing.filter(|slot| *slot > state.applied()) {
+            assert!(next == slot + 1, "nothing is proposed behind a configuration that is not executed");
+        }
     }
 }

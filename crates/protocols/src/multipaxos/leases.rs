@@ -3,7 +3,6 @@
 
 use quorate_core::{Context, Fact, NodeId, Time, mutation};
 use quorate_parts::lease;
-use quorate_parts::quorum::majority_reached;
 
 use super::replica::{Replica, Role, Timer};
 use super::{Message, Reads};
@@ -22,10 +21,10 @@ impl Replica {
         if self.config.reads == Reads::Log {
             return None;
         }
-        majority_reached(self.config.members.iter().map(|node| match node == self.me {
+        self.configuration.1.reached(|node| match node == self.me {
             true => Some(Time::from_nanos(u64::MAX)),
             false => leading.beliefs.get(&node).and_then(|grantee| grantee.believed(now)),
-        }))
+        })
     }
 
     /// Whether everything that phase 1 found is executed: from then on requests are taken.
@@ -46,7 +45,7 @@ impl Replica {
         let Some(leader) = self.promised.node().filter(|leader| following && *leader != self.me) else {
             return;
         };
-        if self.config.reads == Reads::Log {
+        if self.config.reads == Reads::Log || !self.configuration.1.votes(self.me) {
             return;
         }
         // A leader that has fallen silent would only be waited for longer.

@@ -28,6 +28,8 @@ pub enum Message {
         granted: bool,
         /// The highest I have seen.
         highest: Ballot,
+        /// All slots up to here are chosen; I can tell their values.
+        committed: u64,
     },
     /// Phase 1a.
     Prepare {
@@ -86,7 +88,7 @@ pub enum Message {
     HeartbeatReply {
         /// Of the leader.
         ballot: Ballot,
-        /// How far I have got.
+        /// I have executed everything up to here, and will have after any crash.
         committed: u64,
     },
     /// The leader stops; you are the furthest: take over.
@@ -101,7 +103,7 @@ wire_enum!(Message {
     2 => Lease(message),
     3 => Catchup(message),
     4 => Poll { ballot },
-    5 => PollReply { ballot, granted, highest },
+    5 => PollReply { ballot, granted, highest, committed },
     6 => Prepare { ballot, from },
     7 => PrepareReply { ballot, committed, votes },
     8 => Accept { ballot, slot, value, committed },
@@ -122,15 +124,14 @@ impl quorate_core::Message for Message {
             Message::PrepareReply { .. } => Release::AfterSync,
             // The votes.
             Message::AcceptReply { .. } => Release::AfterSync,
+            // Who counts next, and who may go, is decided by what is durable where.
+            Message::HeartbeatReply { .. } => Release::AfterSync,
             // Shows only what a majority has on disk.
             Message::Client(_) => Release::Now,
             // A restarted grantor waits out every promise it can have made.
             Message::Lease(_) => Release::Now,
             // Only what is chosen; durable at a majority.
-            Message::Catchup(_)
-            | Message::Commit { .. }
-            | Message::Heartbeat { .. }
-            | Message::HeartbeatReply { .. } => Release::Now,
+            Message::Catchup(_) | Message::Commit { .. } | Message::Heartbeat { .. } => Release::Now,
             // The proposal's ballot is durable at its owner since `Prepare`.
             Message::Accept { .. } => Release::Now,
             // Bind nobody.
@@ -188,8 +189,9 @@ pub enum Record {
     },
     /// All slots up to here are chosen, as recorded before. Saves work after a restart; safety does not need it.
     Committed(u64),
-    /// A snapshot up to this slot came from a peer and is not on this disk: what is recorded for slots up to
-    /// there are votes, not decisions.
+    /// A snapshot up to this slot came from a peer, and it is durable with the next that is saved here
+    /// ([`Context::persist_state`](quorate_core::Context::persist_state)). Until then, what is recorded for slots up to
+    /// there are votes, not decisions. After a restart without it: with the slot up to which the state is there.
     Installed(u64),
 }
 wire_enum!(Record {
@@ -226,7 +228,7 @@ mod tests {
             Message::Lease(lease::Message::Renew { number: 1, guard: 2, nonce: 3, seq: 4 }),
             Message::Catchup(catchup::Message::Values { from: 1, values: vec![value.clone(), Bytes::new()] }),
             Message::Poll { ballot },
-            Message::PollReply { ballot, granted: true, highest: ballot },
+            Message::PollReply { ballot, granted: true, highest: ballot, committed: 6 },
             Message::Prepare { ballot, from: 7 },
             Message::PrepareReply { ballot, committed: 6, votes: vec![(7, vote)] },
             Message::Accept { ballot, slot: 8, value, committed: 6 },

@@ -34,6 +34,7 @@
 //!   there: they may be the only copies that a later phase 1 finds ([`message::Record::Installed`]).
 
 mod ballots;
+mod changes;
 mod invariants;
 mod leading;
 mod leases;
@@ -42,7 +43,7 @@ mod replica;
 
 use std::time::Duration;
 
-use quorate_core::{Capabilities, Group, NodeSet, Protocol, Settings, SettingsError};
+use quorate_core::{Capabilities, Group, Protocol, Settings, SettingsError};
 use quorate_parts::clients::{LeaderProxy, ProxyConfig};
 use quorate_parts::election::Pace;
 use quorate_parts::lease::Terms;
@@ -67,7 +68,7 @@ pub enum Reads {
 /// What a replica is told.
 #[derive(Clone, Debug)]
 pub struct Config {
-    members: NodeSet,
+    group: Group,
     pace: Pace,
     terms: Terms,
     reads: Reads,
@@ -81,15 +82,18 @@ pub struct Config {
 impl Protocol for MultiPaxos {
     const NAME: &'static str = "multipaxos";
     const PAPER: &'static str = "Lamport, Paxos Made Simple (2001); leader leases";
-    const CAPABILITIES: Capabilities =
-        Capabilities { reads: "at the leader, under a lease (bounded drift)", ..Capabilities::LOGGED };
+    const CAPABILITIES: Capabilities = Capabilities {
+        membership: true,
+        reads: "at the leader, under a lease (bounded drift)",
+        ..Capabilities::LOGGED
+    };
     type Message = Message;
     type Replica = Replica;
     type Proxy = LeaderProxy<Message>;
 
     fn configure(group: &Group, settings: &mut Settings) -> Result<(Config, ProxyConfig), SettingsError> {
         let config = Config {
-            members: group.members,
+            group: group.clone(),
             pace: Pace::from_settings(settings)?,
             terms: Terms::from_settings(settings)?,
             reads: settings.choice("reads", "lease", &[("lease", Reads::Lease), ("log", Reads::Log)])?,

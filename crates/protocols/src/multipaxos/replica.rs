@@ -12,6 +12,7 @@ use quorate_parts::catchup::{self, Catchup, Progress, Source};
 use quorate_parts::clients::{self, Intake};
 use quorate_parts::election::Watch;
 use quorate_parts::lease::Grantor;
+use quorate_parts::membership::Configuration;
 use quorate_parts::slots::{Preparation, SlotLog, Vote};
 use quorate_parts::state::Replicated;
 
@@ -52,6 +53,8 @@ pub struct Replica {
     pub(super) prepare_from: Option<u64>,
     pub(super) log: SlotLog,
     pub(super) state: Replicated,
+    /// In force: the last that was executed, and its slot.
+    pub(super) configuration: (u64, Configuration),
     pub(super) role: Role,
     pub(super) watch: Watch,
     /// The promise that this replica, as a follower, has made to `grantee`.
@@ -113,7 +116,7 @@ impl Machine for Replica {
                     log.vote(slot, ballot, value);
                 }
                 Record::Learned { slot, ballot, value } => drop(log.choose(slot, ballot, value)),
-                Record::Installed(slot) => installed = slot.max(installed),
+                Record::Installed(slot) => installed = slot,
                 Record::Committed(upto) => {
                     recorded = upto;
                     log.commit_recorded(installed, upto);
@@ -132,6 +135,7 @@ impl Machine for Replica {
             highest: promised,
             wanted: promised,
             prepare_from: None,
+            configuration: (0, Configuration::default()),
             state,
             role: Role::Follower,
             watch: Watch::new(config.pace, saved.restarted, now, cx.random()),
@@ -153,11 +157,14 @@ impl Machine for Replica {
         };
         let slot = replica.state.applied();
         cx.note(|| Fact::Installed { slot });
-        replica.execute(cx);
+        if installed > slot {
+            // That state was lost in a crash. What will be recorded as chosen from now on has its values recorded too.
+            replica.persist(Record::Installed(slot), cx);
+        }
         let patience = replica.watch.remaining(now).expect("it has just begun");
-        // Alone there is nobody to wait for.
-        let patience = if replica.config.members.len() == 1 { Duration::ZERO } else { patience };
         cx.set_timer(Timer::Election, patience);
+        replica.restate(cx);
+        replica.execute(cx);
         replica
     }
 
@@ -166,14 +173,15 @@ impl Machine for Replica {
             Message::Client(message) => return self.on_client(from, message, cx),
             message => message,
         };
-        let Some(from) = from.replica().filter(|from| self.config.members.contains(*from)) else { return };
+        // From whomever it is: a member that missed a change does not know who leads, and one that joins knows nobody.
+        let Some(from) = from.replica() else { return };
         match message {
             Message::Client(_) => unreachable!("handled above"),
             Message::Lease(message) => self.on_lease(from, message, cx),
             Message::Catchup(message) => self.on_catchup(from, message, cx),
             Message::Poll { ballot } => self.on_poll(from, ballot, cx),
-            Message::PollReply { ballot, granted, highest } => {
-                self.on_poll_reply(from, ballot, granted, highest, cx);
+            Message::PollReply { ballot, granted, highest, committed } => {
+                self.on_poll_reply(from, ballot, granted, (highest, committed), cx);
             }
             Message::Prepare { ballot, from: slot } => self.on_prepare(from, ballot, slot, cx),
             Message::PrepareReply { ballot, committed, votes } => {
@@ -229,12 +237,10 @@ impl Machine for Replica {
     fn on_batch_end(&mut self, cx: &mut Context<'_, Self>) {
         self.lead(cx);
         self.acknowledge(cx);
-        if self.persisted && self.recorded < self.log.committed() {
+        if std::mem::take(&mut self.persisted) {
             // In the shadow of records that are synced anyway.
-            self.recorded = self.log.committed();
-            cx.persist(Record::Committed(self.recorded));
+            self.record_committed(cx);
         }
-        self.persisted = false;
         for (proxy, message) in self.intake.flush(&self.state) {
             cx.send(proxy, Message::Client(message));
         }
@@ -249,6 +255,14 @@ impl Replica {
     pub(super) fn persist(&mut self, record: Record, cx: &mut Context<'_, Self>) {
         self.persisted = true;
         cx.persist(record);
+    }
+
+    /// From now on, a restart executes at least as much as is executed now.
+    pub(super) fn record_committed(&mut self, cx: &mut Context<'_, Self>) {
+        if self.recorded < self.log.committed() {
+            self.recorded = self.log.committed();
+            cx.persist(Record::Committed(self.recorded));
+        }
     }
 
     /// The owner of `ballot` leads or stands, and speaks: true if this replica is in that ballot.
@@ -329,11 +343,16 @@ impl Replica {
         for slot in self.log.commit(ballot, committed) {
             self.note_chosen(slot, cx);
         }
+        self.execute(cx);
+        self.hear_of(from, committed, cx);
+    }
+
+    /// Somebody can tell all slots up to `committed`.
+    pub(super) fn hear_of(&mut self, from: NodeId, committed: u64, cx: &mut Context<'_, Self>) {
         if committed >= self.goal {
             self.goal = committed;
             self.informant = Some(from);
         }
-        self.execute(cx);
         self.fetch_soon(GRACE, cx);
     }
 
@@ -354,9 +373,9 @@ impl Replica {
 
     /// Executes what is chosen, in order.
     pub(super) fn execute(&mut self, cx: &mut Context<'_, Self>) {
-        let leads = matches!(self.role, Role::Leader(_));
         while let Some(value) = self.log.chosen(self.state.applied() + 1) {
             let value = value.clone();
+            let leads = matches!(self.role, Role::Leader(_));
             let intake = &mut self.intake;
             let effect = |effect| {
                 if leads {
@@ -368,14 +387,15 @@ impl Replica {
             if leads {
                 cx.mark(Mark::Applied { slot, requests });
             }
+            if self.state.configuration().is_some_and(|(at, _)| *at == slot) {
+                self.restate(cx);
+            }
         }
         self.goal = self.goal.max(self.log.committed());
         for (upto, bytes) in self.source.retention(self.state.applied(), self.config.retain, cx.now()) {
             self.log.retain(upto, bytes);
         }
-        if leads {
-            self.after_execution(cx);
-        }
+        self.after_execution(cx);
     }
 
     fn on_client(&mut self, from: ProcessId, message: clients::Message, cx: &mut Context<'_, Self>) {
@@ -383,6 +403,7 @@ impl Replica {
         if !matches!(from, ProcessId::Proxy(_)) {
             return;
         }
+        self.intake.tell_members(from, &ask, &self.state);
         if self.takes_requests() {
             self.intake.on_ask(from, ask, &self.state);
         } else {
@@ -454,10 +475,14 @@ impl Replica {
         if slot <= self.state.applied() {
             return;
         }
-        self.persist(Record::Installed(slot), cx);
+        self.persisted = true;
+        cx.persist_state(Record::Installed(slot));
         self.state = state;
         self.log.install(slot);
         cx.note(|| Fact::Installed { slot });
+        if self.state.configuration().is_some_and(|(at, _)| *at > self.configuration.0) {
+            self.restate(cx);
+        }
         self.execute(cx);
         self.fetch(cx);
     }
@@ -478,7 +503,10 @@ impl quorate_core::Replica for Replica {
 
     fn on_drain(&mut self, cx: &mut Context<'_, Self>) {
         self.draining = true;
-        self.hand_over(cx);
+        if let Ok(heir) = self.heir(None, cx.now()) {
+            self.hand_over(heir, cx);
+        }
+        self.stop_leading(cx);
     }
 
     fn read(&self, command: &Bytes) -> Bytes {
@@ -493,7 +521,7 @@ impl quorate_core::Replica for Replica {
         let now = at.now;
         let committed = self.log.committed();
         let (role, peers) = match &self.role {
-            Role::Follower => ("follower", Vec::new()),
+            Role::Follower => (self.configuration.1.standing(self.me), Vec::new()),
             Role::Polling(_) | Role::Candidate(_) => ("candidate", Vec::new()),
             Role::Leader(leading) => {
                 let peers = leading.peers.iter().map(|(&node, peer)| PeerStatus {

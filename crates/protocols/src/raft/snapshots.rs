@@ -4,7 +4,7 @@ use quorate_core::{Context, NodeId, mutation};
 use quorate_parts::catchup::{self, Progress};
 use quorate_parts::state::Replicated;
 
-use super::replica::{Replica, Role, Timer, configuration_of};
+use super::replica::{Replica, Role, Timer};
 use super::{Message, Record};
 
 impl Replica {
@@ -55,7 +55,7 @@ impl Replica {
             // It came from one who knows a later leader.
             self.enter(origin.term, None, cx);
         }
-        let configuration = configuration_of(&state, &self.config);
+        let configuration = state.configuration_in(&self.config.group);
         let keep = self.chain.install(index, origin, configuration, cx.now());
         self.state = state;
         self.committed = index;
