@@ -94,10 +94,10 @@ impl Roster {
 
     /// The same, without those who are not in `nodes`.
     pub fn within(&self, nodes: NodeSet) -> Roster {
-        let ranges = self.ranges.iter().map(|range| Range {
-            responders: range.responders.intersection(nodes),
-            ..range.clone()
-        });
+        let ranges = self
+            .ranges
+            .iter()
+            .map(|range| Range { responders: range.responders.intersection(nodes), ..range.clone() });
         let ranges = ranges.filter(|range| !range.responders.is_empty()).collect();
         Roster { leader: self.leader.filter(|leader| nodes.contains(*leader)), ranges }
     }
@@ -183,7 +183,8 @@ mod tests {
 
     #[test]
     fn ranges_that_overlap_or_hold_nothing_are_refused() {
-        for (text, fine) in [("a-c:1 c-:2", true), ("a-:1 c-d:2", false), ("c-c:1", false), ("d-c:1", false)] {
+        for (text, fine) in [("a-c:1 c-:2", true), ("a-:1 c-d:2", false), ("c-c:1", false), ("d-c:1", false)]
+        {
             assert_eq!(Roster::new(None, ranges(text)).is_ok(), fine, "{text}");
         }
     }

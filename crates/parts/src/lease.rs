@@ -341,7 +341,9 @@ impl Grantee {
                 Some(Message::GuardReply { number, guard, nonce: self.nonces })
             }
             Message::Renew { number, guard, nonce, seq } => {
-                let Belief::Some { guard: current, seq: last, until, thresh } = self.state else { return None };
+                let Belief::Some { guard: current, seq: last, until, thresh } = self.state else {
+                    return None;
+                };
                 if (guard, nonce) != (current, self.nonces) || now >= until || seq < last {
                     return None;
                 }
@@ -451,7 +453,8 @@ mod tests {
                 let micros = step * 20_000;
                 let (now_r, now_e) = (local(micros, grantor_rate), local(micros, grantee_rate));
                 let mut sent: Vec<(bool, Message)> = Vec::new();
-                let tended = if random.chance(0.05) { grantor.revoke(now_r) } else { grantor.tend(7, 0, now_r) };
+                let tended =
+                    if random.chance(0.05) { grantor.revoke(now_r) } else { grantor.tend(7, 0, now_r) };
                 sent.extend(tended.map(|message| (true, message)));
                 let due: Vec<_> = in_flight.extract_if(.., |(at, ..)| *at <= micros).collect();
                 for (_, to_grantee, message) in due {

@@ -32,7 +32,14 @@ pub struct Leases {
 impl Leases {
     /// Neither grants nor holds any. `restarted`: an earlier incarnation may have promised anything, until a while after
     /// `now`. `first_guard` is random.
-    pub fn new(me: NodeId, terms: Terms, restarted: bool, first_guard: u64, number: u64, now: Time) -> Leases {
+    pub fn new(
+        me: NodeId,
+        terms: Terms,
+        restarted: bool,
+        first_guard: u64,
+        number: u64,
+        now: Time,
+    ) -> Leases {
         let bound_until = if restarted { now + terms.restart_wait() } else { now };
         let (grantors, grantees) = (BTreeMap::new(), BTreeMap::new());
         Leases { me, terms, first_guard, number, grantors, grantees, bound_until }
@@ -83,7 +90,8 @@ impl Leases {
         if now < self.bound_until {
             return None;
         }
-        let granting = self.grantors.iter_mut().filter_map(|(&node, one)| one.is_granting(now).then_some(node));
+        let granting =
+            self.grantors.iter_mut().filter_map(|(&node, one)| one.is_granting(now).then_some(node));
         Some(granting.collect())
     }
 

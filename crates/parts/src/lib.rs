@@ -7,7 +7,8 @@
 //! | [`ballot`], [`quorum`] | numbers with an owner; counting votes |
 //! | [`slots`] | the slot log of the MultiPaxos family: acceptor, learner, proposer |
 //! | [`chain`] | the prefix log of Raft and ZAB; a leader's view of the others' |
-//! | [`lease`] | promises that outlive the belief in them |
+//! | [`lease`], [`leases`] | promises that outlive the belief in them: one, and all of a replica |
+//! | [`paxos`] | MultiPaxos as a machine, and what its family may change in it |
 //! | [`election`] | when to suspect a leader |
 //! | [`membership`] | who is in the group, and how that changes |
 //! | [`writes`] | which keys are written by what is not executed yet |
@@ -25,7 +26,9 @@ pub mod chain;
 pub mod clients;
 pub mod election;
 pub mod lease;
+pub mod leases;
 pub mod membership;
+pub mod paxos;
 pub mod quorum;
 pub mod rounds;
 pub mod sessions;

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
+use quorate_core::Wire;
 use quorate_store::command::{Command, Key};
 use quorate_store::footprint::Extent;
 
@@ -109,7 +110,7 @@ impl Writes {
 
 #[cfg(test)]
 mod tests {
-    use quorate_core::{Wall, Wire};
+    use quorate_core::Wall;
 
     use super::*;
 

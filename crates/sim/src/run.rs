@@ -220,7 +220,7 @@ fn build<P: Protocol>(
     let nodes = options.nodes + spares::<P>(options, &mut root);
     let hosts = nodes + options.proxies;
     let duration = options.duration.as_nanos() as Nanos;
-    let scope = Scope { nodes, hosts, membership: P::CAPABILITIES.membership, end: duration };
+    let scope = Scope { nodes, hosts, can: P::CAPABILITIES, end: duration };
     let plan = Plan::draw(options.faults, scope, root.u64());
     let mut knobs = root.fork();
     let mut workload = root.fork();

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use quorate_core::Protocol;
+use quorate_core::{Capabilities, Protocol};
 use quorate_protocols::multipaxos::MultiPaxos;
 use quorate_protocols::raft::Raft;
 use quorate_protocols::unreplicated::Unreplicated;
@@ -71,7 +71,7 @@ fn clocks_that_lie_are_caught_by_the_history_unless_a_majority_is_asked() {
 #[test]
 fn groups_change_and_leaders_hand_over() {
     let summary = sim::<Raft>(&raft(READS[0], "all", 60), &mut |_| {}).unwrap();
-    for kind in Kind::ALL.iter().copied().filter(|kind| kind.needs_membership()) {
+    for kind in Kind::ALL.iter().copied().filter(|kind| !kind.possible(&Capabilities::LOGGED)) {
         assert!(summary.faults.of(kind) > 20, "{} happened {} times", kind.name(), summary.faults.of(kind));
     }
 }
@@ -96,7 +96,7 @@ fn assert_happens<P: Protocol>(settings: &[&str]) {
     let summary = sim::<P>(&Options { runs: 100, settings, ..Options::default() }, &mut |_| {}).unwrap();
     for &kind in Kind::ALL {
         let times = summary.faults.of(kind);
-        let possible = P::CAPABILITIES.membership || !kind.needs_membership();
+        let possible = kind.possible(&P::CAPABILITIES);
         let expected = possible && kind != Kind::ClocksBeyondBound;
         assert_eq!(times > 10, expected, "{} happened {times} times", kind.name());
     }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use quorate_core::{Access, Failure, Managed, Outcome, Wire};
+use quorate_core::{Access, Failure, Managed, NodeId, Outcome, Roster, Wire};
 use quorate_store::{Command, CommandError, Expires, Key, Kind, Reply, glob};
 
 use super::commands::Fault;
@@ -65,6 +65,29 @@ pub(super) struct Surroundings<'a> {
     pub(super) timeout: Duration,
 }
 
+/// `ballot, leader, 1 if it changes by itself, [[from, to or nothing, [responders]] …]`.
+fn show_roster(ballot: &str, roster: &Roster, auto: bool, writer: &mut Writer<'_>) {
+    let integer = |writer: &mut Writer<'_>, node: NodeId| writer.integer(node.get() as i64);
+    writer.array(4);
+    writer.bulk(ballot.as_bytes());
+    match roster.leader() {
+        Some(leader) => integer(writer, leader),
+        None => writer.null(),
+    }
+    writer.integer(auto.into());
+    writer.array(roster.ranges().len());
+    for range in roster.ranges() {
+        writer.array(3);
+        writer.bulk(&range.from);
+        match &range.to {
+            Some(to) => writer.bulk(to),
+            None => writer.null(),
+        }
+        writer.array(range.responders.len());
+        range.responders.iter().for_each(|node| integer(writer, node));
+    }
+}
+
 impl Shape {
     /// Shows how a request ended.
     pub(super) fn outcome(
@@ -78,6 +101,7 @@ impl Shape {
             Outcome::Done(bytes) if access == Access::Manage => match Managed::from_bytes(bytes) {
                 Ok(Managed::Done) => writer.ok(),
                 Ok(Managed::Refused(why)) => writer.error([b"ERR ", &why[..]].concat()),
+                Ok(Managed::Roster { ballot, roster, auto }) => show_roster(&ballot, &roster, auto, writer),
                 Err(error) => writer.error(format!("ERR the cluster's reply cannot be read: {error}")),
             },
             Outcome::Done(bytes) => match Reply::from_bytes(bytes) {

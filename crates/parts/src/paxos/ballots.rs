@@ -1,12 +1,13 @@
 //! How a ballot comes to be promised: polls, candidates, phase 1.
 
-use quorate_core::{Context, Fact, NodeId, NodeSet};
-use quorate_parts::ballot::Ballot;
-use quorate_parts::quorum::{Tally, Verdict};
-use quorate_parts::slots::{Preparation, Vote};
-
+use super::message::Charter;
+use super::policy::Policy;
 use super::replica::{Replica, Role, Timer};
 use super::{Message, RETRANSMIT, Record};
+use crate::ballot::Ballot;
+use crate::quorum::{Tally, Verdict};
+use crate::slots::{Preparation, Vote};
+use quorate_core::{Context, Fact, NodeId, NodeSet, mutation};
 
 /// A poll under way.
 #[derive(Debug)]
@@ -15,13 +16,14 @@ pub struct Polling {
     tally: Tally,
 }
 
-impl Replica {
+impl<P: Policy> Replica<P> {
     /// Somebody is in this ballot. A higher one than the promised is to be promised; what this replica led or stood
     /// for is over.
     pub(super) fn see(&mut self, ballot: Ballot, cx: &mut Context<'_, Self>) {
         self.highest = self.highest.max(ballot);
+        let known = P::Charter::EMPTY || self.announced.as_ref().is_some_and(|(of, _)| *of == ballot);
         // An own ballot is taken by `step_up` alone, once.
-        if ballot > self.wanted && ballot.node() != Some(self.me) {
+        if ballot > self.wanted && ballot.node() != Some(self.me) && known {
             self.wanted = ballot;
             self.prepare_from = None;
             self.stop_leading(cx);
@@ -52,19 +54,21 @@ impl Replica {
             return;
         }
         let now = cx.now();
-        if now < self.bound_until {
-            cx.set_timer(Timer::Lease, self.bound_until.since(now));
-            return;
-        }
-        if let Some(until) = self.release_lease(cx) {
+        let bound = self.release_leases(cx);
+        if let Some(until) = bound.filter(|_| !mutation::active("paxos/no-release")) {
             cx.set_timer(Timer::Lease, until.since(now).min(RETRANSMIT));
             return;
         }
         self.forget_votes();
+        self.note_beliefs_ended(cx);
         self.promised = self.wanted;
-        self.persist(Record::Promise(self.promised), cx);
+        let announced = self.announced.take().filter(|(of, _)| *of == self.promised);
+        self.charter = announced.map(|(_, charter)| charter).unwrap_or_default();
+        self.leases.begin(self.promised.number());
+        self.thresh = self.log.last();
+        let (ballot, charter) = (self.promised, self.charter.clone());
+        self.persist(Record::Promise { ballot, charter }, cx);
         self.watch.heard(now);
-        let ballot = self.promised;
         if ballot.node() == Some(self.me) {
             let from = self.log.committed() + 1;
             let (_, configuration) = &self.configuration;
@@ -77,17 +81,55 @@ impl Replica {
                 self.reply_to_prepare(from, cx);
             }
         }
+        P::on_adopted(self, cx);
+        self.tend_leases(cx);
+    }
+
+    /// What comes with a ballot.
+    pub(super) fn learn_charter(&mut self, ballot: Ballot, charter: P::Charter) {
+        if ballot > self.promised && self.announced.as_ref().is_none_or(|(of, _)| *of < ballot) {
+            self.announced = Some((ballot, charter));
+        }
+    }
+
+    /// The owner of a ballot has taken it: the one before is to be left.
+    pub(super) fn on_announce(
+        &mut self,
+        from: NodeId,
+        ballot: Ballot,
+        charter: P::Charter,
+        cx: &mut Context<'_, Self>,
+    ) {
+        if ballot.node() == Some(from) {
+            self.learn_charter(ballot, charter);
+            self.see(ballot, cx);
+        }
+    }
+
+    pub(super) fn on_which(&mut self, from: NodeId, ballot: Ballot, cx: &mut Context<'_, Self>) {
+        if ballot == self.promised && ballot.node() == Some(self.me) {
+            let charter = self.charter.clone();
+            cx.send(from, Message::Announce { ballot, charter });
+        }
     }
 
     /// Takes a ballot above any seen, if its vote counts in what it has executed.
-    pub(super) fn step_up(&mut self, cx: &mut Context<'_, Self>) {
+    pub fn step_up(&mut self, cx: &mut Context<'_, Self>) {
         if self.draining || !self.configuration.1.votes(self.me) {
             return;
         }
         self.stop_leading(cx);
+        let charter = P::charter(self, cx.now());
         self.wanted = self.highest.max(self.wanted).next(self.me);
         self.highest = self.wanted;
         self.prepare_from = None;
+        if !P::Charter::EMPTY {
+            let ballot = self.wanted;
+            self.announced = Some((ballot, charter.clone()));
+            self.persist(Record::Taken(ballot), cx);
+            let others = self.configuration.1.all().without(self.me);
+            cx.send_all(others, Message::Announce { ballot, charter });
+        }
         self.adopt(cx);
     }
 
@@ -150,7 +192,8 @@ impl Replica {
     // Phase 1 ----------------------------------------------------------------------------------------------------
 
     fn send_prepare(&self, to: NodeSet, from: u64, cx: &mut Context<'_, Self>) {
-        cx.send_all(to, Message::Prepare { ballot: self.promised, from });
+        let (ballot, charter) = (self.promised, self.charter.clone());
+        cx.send_all(to, Message::Prepare { ballot, charter, from });
     }
 
     /// Phase 1a again, to those who have not replied.
@@ -206,16 +249,16 @@ impl Replica {
     }
 
     /// No longer leads or stands.
-    pub(super) fn stop_leading(&mut self, cx: &mut Context<'_, Self>) {
-        if let Role::Leader(leading) = &self.role {
-            let had_lease = leading.reads_until.is_some();
+    pub fn stop_leading(&mut self, cx: &mut Context<'_, Self>) {
+        if let Role::Leader(_) = &self.role {
             self.intake.retire();
             cx.cancel_timer(Timer::Heartbeat);
             cx.cancel_timer(Timer::Retransmit);
             cx.cancel_timer(Timer::Announce);
             cx.note(|| Fact::Follows);
-            self.note_beliefs_ended(had_lease, cx);
+            self.note_beliefs_ended(cx);
         }
         self.role = Role::Follower;
+        P::on_leave(self, cx);
     }
 }

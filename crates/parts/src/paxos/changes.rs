@@ -31,16 +31,16 @@
 //! asks around when it hears no leader (`ballots.rs`), and fetches what others know. The same question tells a member
 //! that missed its own removal; it disturbs nobody, since those who have a leader support no other.
 
-use quorate_core::{Context, Fact, Manage, Managed, NodeId, Time, mutation};
-use quorate_parts::batch::{Batch, Entry};
-use quorate_parts::clients::PendingRead;
-use quorate_parts::membership::Configuration;
-
 use super::Message;
 use super::leading::Peer;
+use super::policy::Policy;
 use super::replica::{Replica, Role, Timer};
+use crate::batch::{Batch, Entry};
+use crate::clients::PendingRead;
+use crate::membership::{Configuration, NO_ROSTER, refused};
+use quorate_core::{Context, Fact, Manage, Managed, NodeId, Time, mutation};
 
-impl Replica {
+impl<P: Policy> Replica<P> {
     /// Another configuration is in force: it was executed, or came with a state.
     pub(super) fn restate(&mut self, cx: &mut Context<'_, Self>) {
         self.configuration = self.state.configuration_in(&self.config.group);
@@ -54,7 +54,7 @@ impl Replica {
             cx.set_timer(Timer::Election, std::time::Duration::ZERO);
         }
         self.record_committed(cx);
-        let unprepared = mutation::active("multipaxos/lead-unprepared");
+        let unprepared = mutation::active("paxos/lead-unprepared");
         match &self.role {
             Role::Follower => {}
             Role::Polling(_) => self.role = Role::Follower,
@@ -76,7 +76,7 @@ impl Replica {
         let now = cx.now();
         let (_, configuration) = &self.configuration;
         let Role::Leader(leading) = &mut self.role else { return };
-        if !mutation::active("multipaxos/old-tally") {
+        if !mutation::active("paxos/old-tally") {
             leading.proposals.change(configuration.tally());
         }
         let others = configuration.all().without(self.me);
@@ -99,7 +99,11 @@ impl Replica {
                 // It has just handed over. Operators ask again, elsewhere.
                 return true;
             }
+            let Some((request, manage)) = P::manage(self, request, manage, cx) else { continue };
             match manage {
+                Manage::Roster(_) | Manage::AutoRoster(_) | Manage::ShowRoster => {
+                    self.intake.on_managed(request, refused(NO_ROSTER));
+                }
                 Manage::Transfer { to } => self.on_transfer(request, to, cx),
                 Manage::Change { .. } => {
                     let Role::Leader(leading) = &mut self.role else { return true };
@@ -132,7 +136,11 @@ impl Replica {
             }
             return false;
         };
-        if leading.proposals.count() == 0 && leading.proposals.next() <= applied + 1 {
+        if leading.proposals.count() == 0
+            && leading.proposals.next() <= applied + 1
+            && P::may_change(self, cx)
+        {
+            let Role::Leader(leading) = &mut self.role else { return true };
             leading.changing = Some(applied + 1);
             let next = Entry::Configuration(next.located(&self.config.group));
             self.propose(applied + 1, Batch::alone(cx.wall(), &next), cx);

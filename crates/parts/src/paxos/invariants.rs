@@ -1,8 +1,9 @@
 //! What must always hold at one replica, asserted after every step of the simulator.
 
+use super::policy::Policy;
 use super::replica::{Replica, Role};
 
-pub(super) fn check(replica: &Replica) {
+pub(super) fn check<P: Policy>(replica: &Replica<P>) {
     replica.log.check();
     let Replica { promised, wanted, highest, log, state, role, me, .. } = replica;
     assert!(wanted <= highest && promised <= highest, "the highest ballot seen is at least those in use");
@@ -29,4 +30,5 @@ pub(super) fn check(replica: &Replica) {
             assert!(next == slot + 1, "nothing is proposed behind a configuration that is not executed");
         }
     }
+    P::check(replica);
 }

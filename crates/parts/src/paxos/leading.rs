@@ -1,19 +1,18 @@
 //! The leader: phase 2, decisions, reads, heartbeats.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bytes::Bytes;
-use quorate_core::{Context, Fact, Mark, NodeId, Time, mutation};
-use quorate_parts::ballot::Ballot;
-use quorate_parts::clients::PendingRead;
-use quorate_parts::lease::Grantee;
-use quorate_parts::membership::Steward;
-use quorate_parts::slots::Proposals;
-use quorate_parts::slots::proposer::Prepared;
-
+use super::policy::Policy;
 use super::replica::{Replica, Role, Timer, pace_of_leading};
 use super::{ANNOUNCE, Message, PIPELINE_BYTES, RETRANSMIT};
+use crate::ballot::Ballot;
+use crate::clients::PendingRead;
+use crate::membership::Steward;
+use crate::slots::Proposals;
+use crate::slots::proposer::Prepared;
+use bytes::Bytes;
+use quorate_core::{Context, Fact, Mark, NodeId, NodeSet, Time, mutation};
 
 /// Reads that may wait for the next slot.
 const MAX_WAITING_READS: usize = 1 << 16;
@@ -29,14 +28,12 @@ pub struct Leading {
     /// The slot of the last configuration that this leader proposed itself.
     pub(super) changing: Option<u64>,
     pub(super) steward: Steward,
-    /// The promises of followers.
-    pub(super) beliefs: BTreeMap<NodeId, Grantee>,
     /// The others, as far as they were heard.
     pub(super) peers: BTreeMap<NodeId, Peer>,
     /// Reads that need a slot proposed after they came.
     reads: Vec<PendingRead>,
     /// Reads that wait for their slot to be executed.
-    waiting: VecDeque<(u64, Vec<PendingRead>)>,
+    waiting: BTreeMap<u64, Vec<PendingRead>>,
     /// Whether a slot must be proposed even if no client writes: for reads, or because a key's time is up.
     tell_time: bool,
     /// Slots up to here were announced as chosen.
@@ -48,8 +45,6 @@ pub struct Leading {
     pub(super) durable: u64,
     /// When the last slot that phase 1 found came closer to being executed.
     progress: (u64, Time),
-    /// Until when it said that it would read locally.
-    pub(super) reads_until: Option<Time>,
 }
 
 /// Another member.
@@ -69,7 +64,7 @@ impl Peer {
     }
 }
 
-impl Replica {
+impl<P: Policy> Replica<P> {
     /// Phase 1 is complete.
     pub(super) fn begin_to_lead(&mut self, prepared: Prepared, cx: &mut Context<'_, Self>) {
         let now = cx.now();
@@ -82,17 +77,15 @@ impl Replica {
             found: proposals,
             changing: None,
             steward: Steward::default(),
-            beliefs: BTreeMap::new(),
             peers: others.iter().map(|node| (node, Peer::new(now))).collect(),
             reads: Vec::new(),
-            waiting: VecDeque::new(),
+            waiting: BTreeMap::new(),
             tell_time: false,
             announced: 0,
             announcing: false,
             beats: [0; 2],
             durable: 0,
             progress: (self.state.applied(), now),
-            reads_until: None,
         };
         self.intake.clear();
         self.role = Role::Leader(Box::new(leading));
@@ -124,8 +117,9 @@ impl Replica {
 
     /// Phase 2a.
     pub(super) fn propose(&mut self, slot: u64, value: Bytes, cx: &mut Context<'_, Self>) {
+        let required = P::required(self, &value);
         let Role::Leader(leading) = &mut self.role else { unreachable!("only a leader proposes") };
-        leading.proposals.propose(slot, value.clone(), cx.now());
+        leading.proposals.propose(slot, value.clone(), required, cx.now());
         cx.mark(Mark::Proposed { slot });
         let (ballot, committed) = (self.promised, self.log.committed());
         cx.send_all(self.configuration.1.all(), Message::Accept { ballot, slot, value, committed });
@@ -136,7 +130,7 @@ impl Replica {
         if !self.takes_requests() {
             return;
         }
-        let hold = self.manage(cx) && !mutation::active("multipaxos/no-barrier");
+        let hold = self.manage(cx) && !mutation::active("paxos/no-barrier");
         if !self.takes_requests() {
             return;
         }
@@ -158,7 +152,7 @@ impl Replica {
             // Another leader may have had more chosen.
             let slot = leading.proposals.next().max(self.log.committed() + 1);
             if !leading.reads.is_empty() {
-                leading.waiting.push_back((slot, std::mem::take(&mut leading.reads)));
+                leading.waiting.entry(slot).or_default().append(&mut leading.reads);
             }
             leading.announced = self.log.committed();
             self.propose(slot, value, cx);
@@ -173,8 +167,13 @@ impl Replica {
             let number = self.promised.number();
             cx.note(|| Fact::ServesLocally { number });
         }
-        let Role::Leader(leading) = &mut self.role else { return };
         for read in reads {
+            let waits_for = if local { P::waits_for(self, &read.command) } else { None };
+            let Role::Leader(leading) = &mut self.role else { return };
+            if let Some(slot) = waits_for {
+                leading.waiting.entry(slot).or_default().push(read);
+                continue;
+            }
             let reply = if local { self.state.read(&read.command, cx.wall()) } else { None };
             match reply {
                 Some(reply) => self.intake.on_read(read, reply),
@@ -192,8 +191,10 @@ impl Replica {
     pub(super) fn after_execution(&mut self, cx: &mut Context<'_, Self>) {
         self.propose_found(cx);
         let Role::Leader(leading) = &mut self.role else { return };
-        while let Some((_, reads)) = leading.waiting.pop_front_if(|(slot, _)| *slot <= self.state.applied()) {
-            for read in reads {
+        while let Some(entry) =
+            leading.waiting.first_entry().filter(|entry| *entry.key() <= self.state.applied())
+        {
+            for read in entry.remove() {
                 let reply = self.state.read_now(&read.command);
                 self.intake.on_read(read, reply);
             }
@@ -209,6 +210,7 @@ impl Replica {
         &mut self,
         from: NodeId,
         ballot: Ballot,
+        grants: NodeSet,
         slots: &[(u64, u64)],
         cx: &mut Context<'_, Self>,
     ) {
@@ -218,7 +220,8 @@ impl Replica {
         let mut chosen = Vec::new();
         for &(first, last) in slots {
             for slot in first.max(leading.proposals.start())..=last.min(next - 1) {
-                chosen.extend(leading.proposals.on_vote(from, ballot, slot).map(|value| (slot, value)));
+                chosen
+                    .extend(leading.proposals.on_vote(from, ballot, slot, grants).map(|value| (slot, value)));
             }
         }
         for (slot, value) in chosen {
@@ -276,6 +279,10 @@ impl Replica {
             self.watch.forget();
             return;
         }
+        if !P::on_pulse(self, cx) {
+            return;
+        }
+        self.tend_leases(cx);
         let due = self.state.next_expiry().is_some_and(|at| at <= cx.wall());
         let Role::Leader(leading) = &mut self.role else { return };
         leading.tell_time |= due;

@@ -9,4 +9,4 @@ pub mod log;
 pub mod proposer;
 
 pub use log::{SlotLog, Vote};
-pub use proposer::{Preparation, Proposals};
+pub use proposer::{Cover, Preparation, Proposals};

@@ -108,20 +108,72 @@ pub struct Proposals {
     bytes: usize,
 }
 
+/// The votes for one value in one ballot, and what they must cover before it is chosen: a majority, everybody who is
+/// *required* (Bodega's responders), and for each vote that counts everybody whom its voter has *granted* a say (quorum
+/// leases).
+#[derive(Clone, Debug)]
+pub struct Cover {
+    /// Those whose votes make a majority; counts at the end only, by what each vote brings with it.
+    tally: Tally,
+    required: NodeSet,
+    voters: NodeSet,
+    /// The voters that have granted something, and to whom.
+    grants: Vec<(NodeId, NodeSet)>,
+}
+
+impl Cover {
+    /// No vote yet.
+    pub fn new(tally: Tally, required: NodeSet) -> Cover {
+        Cover { tally, required, voters: NodeSet::EMPTY, grants: Vec::new() }
+    }
+
+    /// A vote; a later one of the same voter says anew what it has granted.
+    pub fn add(&mut self, voter: NodeId, grants: NodeSet) {
+        self.voters.insert(voter);
+        self.grants.retain(|(by, _)| *by != voter);
+        if !grants.is_empty() {
+            self.grants.push((voter, grants));
+        }
+    }
+
+    /// Whether the value is chosen.
+    pub fn is_reached(&self) -> bool {
+        let covers = |set: NodeSet| set.iter().all(|node| self.voters.contains(node));
+        if !covers(self.required) {
+            return false;
+        }
+        let mut tally = self.tally;
+        for voter in self.voters.iter() {
+            let grants = self.grants.iter().find(|(by, _)| *by == voter);
+            if grants.is_none_or(|(_, granted)| covers(*granted)) {
+                tally.add(voter);
+            }
+        }
+        tally.reached()
+    }
+
+    /// Who has not voted of those whose vote may be needed.
+    pub fn missing(&self) -> NodeSet {
+        let granted = self.grants.iter().fold(self.required, |all, (_, granted)| all.union(*granted));
+        self.tally.missing().union(granted).iter().filter(|node| !self.voters.contains(*node)).collect()
+    }
+}
+
 /// A proposal under way.
 #[derive(Debug)]
 pub struct Proposal {
     /// What is proposed.
     pub value: Bytes,
-    tally: Tally,
+    cover: Cover,
     /// When it was last sent.
     pub sent: Time,
 }
 
 impl Proposal {
-    /// Who has not voted for it, as far as known.
+    /// Who should be sent it again: whoever has not voted, or has granted somebody a say who has not.
     pub fn missing(&self) -> NodeSet {
-        self.tally.missing()
+        let pending = self.cover.grants.iter().map(|(voter, _)| *voter).collect();
+        self.cover.missing().union(pending)
     }
 }
 
@@ -156,24 +208,29 @@ impl Proposals {
         self.bytes
     }
 
-    /// Proposes a value for a slot at or above [`next`](Self::next); slots that are skipped stay empty.
-    pub fn propose(&mut self, slot: u64, value: Bytes, now: Time) {
+    /// Proposes a value for a slot at or above [`next`](Self::next); slots that are skipped stay empty. `required`: who
+    /// must vote for it, beside a majority.
+    pub fn propose(&mut self, slot: u64, value: Bytes, required: NodeSet, now: Time) {
         assert!(slot >= self.next(), "one value a slot and ballot");
         let skipped = (slot - self.next()) as usize;
         self.open.extend(std::iter::repeat_with(|| None).take(skipped));
         self.count += 1;
         self.bytes += value.len();
-        self.open.push_back(Some(Proposal { value, tally: self.tally, sent: now }));
+        let cover = Cover::new(self.tally, required);
+        self.open.push_back(Some(Proposal { value, cover, sent: now }));
     }
 
-    /// A replica has voted for this ballot's proposal of a slot; the value, if it is chosen with this vote.
-    pub fn on_vote(&mut self, from: NodeId, ballot: Ballot, slot: u64) -> Option<Bytes> {
+    /// A replica has voted for this ballot's proposal of a slot, and has granted these a say in it; the value, if it is
+    /// chosen with this vote.
+    pub fn on_vote(&mut self, from: NodeId, ballot: Ballot, slot: u64, grants: NodeSet) -> Option<Bytes> {
         if ballot != self.ballot && !mutation::active("slots/count-across-ballots") {
             return None;
         }
         let index = usize::try_from(slot.checked_sub(self.start)?).ok()?;
         let open = self.open.get_mut(index)?;
-        if open.as_mut()?.tally.add(from) != Verdict::Reached {
+        let cover = &mut open.as_mut()?.cover;
+        cover.add(from, grants);
+        if !cover.is_reached() {
             return None;
         }
         let value = open.take().expect("present").value;
@@ -278,17 +335,17 @@ mod tests {
         let (mine, other) = (ballot(2, 1), ballot(1, 2));
         let mut proposals = Proposals::new(mine, members(), 5);
         let value = Bytes::from_static(b"v");
-        proposals.propose(5, value.clone(), Time::ZERO);
-        proposals.propose(7, value.clone(), Time::ZERO);
+        proposals.propose(5, value.clone(), NodeSet::EMPTY, Time::ZERO);
+        proposals.propose(7, value.clone(), NodeSet::EMPTY, Time::ZERO);
         assert_eq!((proposals.next(), proposals.count(), proposals.bytes()), (8, 2, 2));
         assert_eq!([4, 5, 6, 7, 8].map(|slot| proposals.is_open(slot)), [false, true, false, true, false]);
-        assert_eq!(proposals.on_vote(node(1), mine, 5), None);
-        assert_eq!(proposals.on_vote(node(2), other, 5), None, "another ballot's vote");
-        assert_eq!(proposals.on_vote(node(1), mine, 5), None, "the same voter again");
-        assert_eq!(proposals.on_vote(node(9), mine, 5), None, "a stranger");
-        assert_eq!(proposals.on_vote(node(3), mine, 5), Some(value));
-        assert_eq!(proposals.on_vote(node(2), mine, 5), None, "chosen before");
-        assert_eq!(proposals.on_vote(node(2), mine, 6), None, "nothing was proposed there");
+        assert_eq!(proposals.on_vote(node(1), mine, 5, NodeSet::EMPTY), None);
+        assert_eq!(proposals.on_vote(node(2), other, 5, NodeSet::EMPTY), None, "another ballot's vote");
+        assert_eq!(proposals.on_vote(node(1), mine, 5, NodeSet::EMPTY), None, "the same voter again");
+        assert_eq!(proposals.on_vote(node(9), mine, 5, NodeSet::EMPTY), None, "a stranger");
+        assert_eq!(proposals.on_vote(node(3), mine, 5, NodeSet::EMPTY), Some(value));
+        assert_eq!(proposals.on_vote(node(2), mine, 5, NodeSet::EMPTY), None, "chosen before");
+        assert_eq!(proposals.on_vote(node(2), mine, 6, NodeSet::EMPTY), None, "nothing was proposed there");
         assert_eq!((proposals.next(), proposals.count(), proposals.bytes()), (8, 1, 1));
     }
 
@@ -309,9 +366,9 @@ mod tests {
     fn votes_count_as_they_did_when_their_slot_was_proposed() {
         let mine = ballot(2, 1);
         let mut proposals = Proposals::new(mine, members(), 1);
-        proposals.propose(1, Bytes::new(), Time::ZERO);
+        proposals.propose(1, Bytes::new(), NodeSet::EMPTY, Time::ZERO);
         proposals.change(Tally::joint([3, 4].into_iter().map(node).collect(), (1..=3).map(node).collect()));
-        proposals.propose(2, Bytes::new(), Time::ZERO);
+        proposals.propose(2, Bytes::new(), NodeSet::EMPTY, Time::ZERO);
         let chosen = [(1, 1), (1, 2), (2, 2), (2, 3), (1, 3), (2, 4)];
         let chosen = chosen.map(|(slot, voter)| proposals.on_vote(node(voter), mine, slot).is_some());
         assert_eq!(chosen, [false, true, false, false, false, true]);

@@ -4,7 +4,7 @@ use quorate_core::{Context, Manage, Managed, NodeId, NodeSet, Time};
 use quorate_parts::batch::{Batch, Entry};
 use quorate_parts::chain::Mode;
 use quorate_parts::clients::PendingRead;
-use quorate_parts::membership::refused;
+use quorate_parts::membership::{NO_ROSTER, refused};
 
 use super::replica::{Replica, Role, Timer};
 use super::{Message, Reads};
@@ -35,6 +35,9 @@ impl Replica {
         for (request, manage) in self.intake.take_manage() {
             match manage {
                 Manage::Transfer { to } => self.on_transfer(request, to, cx),
+                Manage::Roster(_) | Manage::AutoRoster(_) | Manage::ShowRoster => {
+                    self.intake.on_managed(request, refused(NO_ROSTER));
+                }
                 Manage::Change { .. } => {
                     let current = self.chain.configuration().1.clone();
                     let Role::Leader(leading) = &mut self.role else { return };

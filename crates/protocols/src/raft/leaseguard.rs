@@ -8,7 +8,7 @@ use bytes::Bytes;
 use quorate_core::{
     Context, Fact, Instant, Interval, Settings, SettingsError, Time, Until, Wall, Wire, mutation,
 };
-use quorate_parts::batch::{Batch, Entry};
+use quorate_parts::batch::Batch;
 use quorate_parts::writes::Writes;
 use quorate_store::Command;
 

@@ -13,13 +13,13 @@ caught! { MultiPaxos,
     a_promise_that_leaves_before_it_is_durable: "now/PrepareReply" with RESTLESS;
     a_vote_that_leaves_before_it_is_durable: "now/AcceptReply";
     // Ballots and slots.
-    a_leader_that_does_not_record_its_own_repeated_proposal: "multipaxos/no-own-revote";
+    a_leader_that_does_not_record_its_own_repeated_proposal: "paxos/no-own-revote";
     a_commit_notice_that_covers_votes_of_other_ballots: "slots/commit-across-ballots";
     a_hole_that_is_not_filled: "slots/no-noop";
     // Leases.
     a_lease_without_drift_margin: "lease/no-drift-margin";
     a_lease_that_is_not_waited_out_after_a_restart: "lease/no-restart-wait";
-    a_leader_that_serves_before_it_has_executed_what_phase_one_found: "multipaxos/read-before-recovery";
+    a_leader_that_serves_before_it_has_executed_what_phase_one_found: "paxos/read-before-recovery";
     a_clock_that_is_read_before_a_pause: "driver/stale-now";
     // State and disk.
     a_snapshot_without_the_session_table: "snapshot/no-sessions";
