@@ -31,8 +31,8 @@ impl Replica {
     pub(super) fn takes_requests(&self) -> bool {
         match &self.role {
             Role::Leader(leading) => {
-                self.state.applied() >= leading.recovered
-                    || mutation::active("multipaxos/read-before-recovery")
+                let early = mutation::active("multipaxos/read-before-recovery") && leading.found.is_empty();
+                self.state.applied() >= leading.recovered || early
             }
             Role::Follower | Role::Polling(_) | Role::Candidate(_) => false,
         }

@@ -8,7 +8,7 @@ use quorate_core::{
     mutation,
 };
 use quorate_parts::ballot::Ballot;
-use quorate_parts::catchup::{self, Catchup, Progress, Source};
+use quorate_parts::catchup::{self, Catchup, Source};
 use quorate_parts::clients::{self, Intake};
 use quorate_parts::election::Watch;
 use quorate_parts::lease::Grantor;
@@ -457,10 +457,10 @@ impl Replica {
                 self.fetch(cx);
             }
             catchup::Message::Piece { slot, cursor, bytes, next } => {
-                match self.catchup.on_piece(from, (slot, cursor, bytes, next), self.state.applied(), now) {
-                    Progress::Ask(message) => cx.send(from, Message::Catchup(message)),
-                    Progress::Loaded(state) => self.install(*state, cx),
-                    Progress::Nothing => {}
+                let (piece, applied) = ((slot, cursor, bytes, next), self.state.applied());
+                let ask = |message| cx.send(from, Message::Catchup(message));
+                if let Some(state) = self.catchup.on_piece(from, piece, applied, now, ask) {
+                    self.install(state, cx);
                 }
             }
             catchup::Message::Gone { slot } => {
