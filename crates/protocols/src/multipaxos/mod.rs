@@ -13,6 +13,7 @@
 //! | 4 commit notice: covers own votes of exactly that ballot; the rest is fetched | `parts/slots/log.rs` `commit`, `replica.rs` `on_committed` |
 //! | 5 execute contiguously, reply after execution; compact only what is executed | `replica.rs` `execute` |
 //! | leases: all grant to the leader of their ballot | `leases.rs` |
+//! | B.3 membership: a configuration stands alone in its slot and is in force when executed; nothing is proposed behind it before; whoever did not have it chosen itself prepares again | `changes.rs` |
 //! | **read rule**: leader of the promised ballot, believing promises of a majority (itself included), everything that phase 1 found executed | `leases.rs` `may_read_locally` |
 //!
 //! # Decisions
@@ -31,7 +32,8 @@
 //! - *Reads without a lease* wait for a slot that is proposed after they came: if it is chosen in this ballot, no
 //!   other leader can have had a write acknowledged before.
 //! - *A snapshot from a peer is installed in memory first.* Until it is on the own disk, the votes it covers stay
-//!   there: they may be the only copies that a later phase 1 finds ([`message::Record::Installed`]).
+//!   there: they may be the only copies that a later phase 1 finds ([`message::Record::Installed`]). And what says that
+//!   a configuration in it is executed for good waits until then.
 
 mod ballots;
 mod changes;
