@@ -5,7 +5,9 @@
 //! 1. *Whoever executes a slot knows who decides the next.* A leader proposes a configuration when everything before is
 //!    executed, and nothing behind it before it is executed itself (the **barrier**): so the configurations form a
 //!    chain, in which each was made from the one before, and each slot is decided by majorities of the one in force
-//!    there. Neighbours in the chain have majorities that meet (that is what joint consensus is for).
+//!    there. Neighbours in the chain have majorities that meet (that is what joint consensus is for), so it does no harm
+//!    where a slot was decided by the one before instead: a later leader may find a configuration that was not chosen,
+//!    and repeat it in front of slots that another leader, who had not found it, has had chosen in between.
 //! 2. *Phase 1 asks the voters of what the candidate has executed.* If the next configuration is chosen, a majority of
 //!    these has voted for it: one of them replies with that vote, or with a commit index behind it. So a candidate that
 //!    is behind finds it, fetches what comes before (it proposes nothing until then), proposes it where it may not be
@@ -13,9 +15,9 @@
 //! 3. *Whoever executes a configuration that it has not had chosen itself prepares again*, in a fresh ballot, under that
 //!    one; so it goes up the chain link by link. Behind the configuration others may have proposed already, and votes
 //!    for that lie with majorities that it has not asked.
-//! 4. *A leader that has had it chosen itself, by votes of its own ballot, goes on.* Nothing was proposed behind it in a
-//!    lower ballot, since phase 1 of this one did not find it. And nothing will be: every majority of the new
-//!    configuration meets the one that voted, which has promised this ballot.
+//! 4. *A leader that has had its own configuration chosen, by votes of its ballot, goes on.* Nothing behind it was chosen
+//!    in a lower ballot, since phase 1 of this one has found nothing there. And nothing will be: those who voted have
+//!    promised this ballot, and every majority of the new configuration meets them.
 //!
 //! **Leases.** A leader counts promises of the voters of the configuration that it has executed. Suppose that another
 //! ballot has something chosen which this leader does not see. The first that did so after this leader's own was
@@ -158,16 +160,15 @@ impl<P: Policy> Replica<P> {
     // Transfer ---------------------------------------------------------------------------------------------------
 
     fn on_transfer(&mut self, request: PendingRead, to: Option<NodeId>, cx: &mut Context<'_, Self>) {
-        let heir = self.heir(to, cx.now());
-        let how = match &heir {
+        let how = match self.heir(to, cx.now()) {
             _ if to == Some(self.me) => Managed::Done,
-            Ok(_) => Managed::Done,
-            Err(refusal) => refusal.clone(),
+            Err(refusal) => refusal,
+            Ok(heir) => {
+                self.intake.on_managed(request, Managed::Done);
+                return self.hand_over(heir, cx);
+            }
         };
         self.intake.on_managed(request, how);
-        if let Ok(heir) = heir {
-            self.hand_over(heir, cx);
-        }
     }
 
     /// Who could lead next, of those that know that they count.

@@ -41,7 +41,7 @@ pub struct Leading {
     announcing: bool,
     /// What the last two heartbeats said to be chosen.
     beats: [u64; 2],
-    /// It has itself executed everything up to here, and will have after any crash.
+    /// The same of itself as of a [`Peer`].
     pub(super) durable: u64,
     /// When the last slot that phase 1 found came closer to being executed.
     progress: (u64, Time),
@@ -53,7 +53,7 @@ pub struct Peer {
     /// Since when it is expected to answer.
     since: Time,
     pub(super) heard: Option<Time>,
-    /// It has executed everything up to here, and will have after any crash.
+    /// It has executed everything up to here; after a crash, at least every configuration in it.
     pub(super) committed: u64,
 }
 
@@ -138,13 +138,9 @@ impl<P: Policy> Replica<P> {
         loop {
             let Role::Leader(leading) = &mut self.role else { return };
             let idle = !self.intake.has_writes() && !leading.tell_time;
-            let full = leading.proposals.count() >= self.config.pipeline;
-            if hold
-                || idle
-                || full
-                || leading.proposals.bytes() >= PIPELINE_BYTES
-                || !leading.found.is_empty()
-            {
+            let full = leading.proposals.count() >= self.config.pipeline
+                || leading.proposals.bytes() >= PIPELINE_BYTES;
+            if hold || idle || full {
                 return;
             }
             leading.tell_time = false;

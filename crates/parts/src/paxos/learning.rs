@@ -9,7 +9,7 @@ use super::policy::Policy;
 use super::replica::{Replica, Role, Timer};
 use super::{GRACE, MAX_GAP, Message, Record};
 use crate::ballot::Ballot;
-use crate::catchup::{self, Progress};
+use crate::catchup;
 use crate::state::Replicated;
 
 impl<P: Policy> Replica<P> {
@@ -124,10 +124,10 @@ impl<P: Policy> Replica<P> {
                 self.fetch(cx);
             }
             catchup::Message::Piece { slot, cursor, bytes, next } => {
-                match self.catchup.on_piece(from, (slot, cursor, bytes, next), self.state.applied(), now) {
-                    Progress::Ask(message) => cx.send(from, Message::Catchup(message)),
-                    Progress::Loaded(state) => self.install(*state, cx),
-                    Progress::Nothing => {}
+                let (piece, applied) = ((slot, cursor, bytes, next), self.state.applied());
+                let ask = |message| cx.send(from, Message::Catchup(message));
+                if let Some(state) = self.catchup.on_piece(from, piece, applied, now, ask) {
+                    self.install(state, cx);
                 }
             }
             catchup::Message::Gone { slot } => {

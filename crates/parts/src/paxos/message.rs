@@ -108,7 +108,7 @@ pub enum Message<M, C> {
     HeartbeatReply {
         /// Of the leader.
         ballot: Ballot,
-        /// I have executed everything up to here, and will have after any crash.
+        /// I have executed everything up to here; after a crash, at least every configuration in it.
         committed: u64,
     },
     /// The leader stops; you are the furthest: take over.

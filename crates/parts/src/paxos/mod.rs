@@ -15,7 +15,7 @@
 //! | 5 execute contiguously, reply after execution; compact only what is executed | `learning.rs` `execute` |
 //! | leases: by default all grant to the leader of their ballot | `leases.rs` |
 //! | **read rule**: leader of the promised ballot, believing promises of a majority (itself included), everything that phase 1 found executed | `leases.rs` `may_read_locally` |
-//! | membership: joint consensus, a configuration alone in its slot and in force when executed | `changes.rs` |
+//! | B.3 membership: a configuration stands alone in its slot and is in force when executed; nothing is proposed behind it before; whoever did not have it chosen itself prepares again | `changes.rs` |
 //!
 //! # Decisions
 //!
@@ -33,7 +33,8 @@
 //! - *Reads without a lease* wait for a slot that is proposed after they came: if it is chosen in this ballot, no
 //!   other leader can have had a write acknowledged before.
 //! - *A snapshot from a peer is installed in memory first.* Until it is on the own disk, the votes it covers stay
-//!   there: they may be the only copies that a later phase 1 finds ([`message::Record::Installed`]).
+//!   there: they may be the only copies that a later phase 1 finds ([`message::Record::Installed`]). And what
+//!   says that a configuration in it is executed for good waits until then.
 //! - *A ballot may come with a **charter*** that never changes in it (Bodega's roster). It is told with `Prepare`, and
 //!   before that with `Announce`, so that all leave the ballot before at once. Whoever hears of a ballot without its
 //!   charter asks for it and promises nothing before it knows.

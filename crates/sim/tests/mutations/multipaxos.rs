@@ -16,6 +16,12 @@ caught! { MultiPaxos,
     a_leader_that_does_not_record_its_own_repeated_proposal: "paxos/no-own-revote";
     a_commit_notice_that_covers_votes_of_other_ballots: "slots/commit-across-ballots";
     a_hole_that_is_not_filled: "slots/no-noop";
+    // Changes of the group.
+    values_behind_a_configuration_that_is_not_executed: "paxos/no-barrier" with RESTLESS;
+    a_leader_that_counts_as_before_the_change: "paxos/old-tally" with RESTLESS;
+    a_leader_that_executes_a_configuration_and_does_not_prepare_again: "paxos/lead-unprepared" with RESTLESS;
+    two_membership_changes_in_flight: "membership/two-in-flight" with RESTLESS;
+    a_configuration_that_is_vouched_for_before_it_is_durable: "now/HeartbeatReply" with RESTLESS;
     // Leases.
     a_lease_without_drift_margin: "lease/no-drift-margin";
     a_lease_that_is_not_waited_out_after_a_restart: "lease/no-restart-wait";
