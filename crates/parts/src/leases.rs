@@ -66,15 +66,21 @@ impl Leases {
         out
     }
 
-    /// Takes all promises back. Until when the last of them binds, if one does.
-    pub fn release(&mut self, now: Time) -> (Vec<(NodeId, Message)>, Option<Time>) {
+    /// Takes promises back, but for those to `kept`. Until when the last of the others binds, if one does.
+    pub fn release(&mut self, kept: NodeSet, now: Time) -> (Vec<(NodeId, Message)>, Option<Time>) {
         let mut out = Vec::new();
         let mut bound = Some(self.bound_until).filter(|until| now < *until);
-        for (&node, grantor) in &mut self.grantors {
+        for (&node, grantor) in self.grantors.iter_mut().filter(|(node, _)| !kept.contains(**node)) {
             out.extend(grantor.revoke(now).map(|message| (node, message)));
             bound = bound.max(grantor.bound(now));
         }
         (out, bound)
+    }
+
+    /// Until when a promise binds, the last of those to others than these.
+    pub fn bound(&mut self, kept: NodeSet, now: Time) -> Option<Time> {
+        let others = self.grantors.iter_mut().filter(|(node, _)| !kept.contains(**node));
+        others.filter_map(|(_, grantor)| grantor.bound(now)).max()
     }
 
     /// Whether a grantee's words are about a promise; what to say next, and whether that promise has just ended.

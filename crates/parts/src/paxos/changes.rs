@@ -118,7 +118,7 @@ impl<P: Policy> Replica<P> {
         }
         let settled = self.is_settled();
         let applied = self.state.applied();
-        let (slot, current) = &self.configuration;
+        let (_, current) = &self.configuration;
         let Role::Leader(leading) = &mut self.role else { return true };
         if leading.changing.is_some_and(|slot| slot > applied) {
             return true;
@@ -128,6 +128,11 @@ impl<P: Policy> Replica<P> {
                 self.intake.on_managed(request, Managed::Done);
             }
         }
+        if leading.steward.is_busy() && !P::may_change(self, cx) {
+            return false;
+        }
+        let (slot, current) = &self.configuration;
+        let Role::Leader(leading) = &mut self.role else { return true };
         let near = |node| leading.is_near(node, *slot);
         let Some(next) = leading.steward.next(current, settled, near) else {
             if settled && !current.is_joint() && !current.voters.contains(self.me) {
@@ -138,11 +143,7 @@ impl<P: Policy> Replica<P> {
             }
             return false;
         };
-        if leading.proposals.count() == 0
-            && leading.proposals.next() <= applied + 1
-            && P::may_change(self, cx)
-        {
-            let Role::Leader(leading) = &mut self.role else { return true };
+        if leading.proposals.count() == 0 && leading.proposals.next() <= applied + 1 {
             leading.changing = Some(applied + 1);
             let next = Entry::Configuration(next.located(&self.config.group));
             self.propose(applied + 1, Batch::alone(cx.wall(), &next), cx);

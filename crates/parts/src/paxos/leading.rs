@@ -117,6 +117,7 @@ impl<P: Policy> Replica<P> {
 
     /// Phase 2a.
     pub(super) fn propose(&mut self, slot: u64, value: Bytes, cx: &mut Context<'_, Self>) {
+        P::on_value(self, slot, &value);
         let required = P::required(self, &value);
         let Role::Leader(leading) = &mut self.role else { unreachable!("only a leader proposes") };
         leading.proposals.propose(slot, value.clone(), required, cx.now());

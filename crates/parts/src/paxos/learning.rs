@@ -53,7 +53,7 @@ impl<P: Policy> Replica<P> {
     }
 
     /// Executes what is chosen, in order.
-    pub(super) fn execute(&mut self, cx: &mut Context<'_, Self>) {
+    pub fn execute(&mut self, cx: &mut Context<'_, Self>) {
         while let Some(value) = self.log.chosen(self.state.applied() + 1) {
             let value = value.clone();
             let leads = matches!(self.role, Role::Leader(_));

@@ -1,7 +1,7 @@
 //! Leases: whoever the policy names is promised that no other ballot will be; by default the leader. A leader that
 //! believes a majority of such promises (its own included) answers reads alone. The primitive is `lease.rs`.
 
-use quorate_core::{Context, Fact, NodeId, Time, mutation};
+use quorate_core::{Context, Fact, NodeId, NodeSet, Time, mutation};
 
 use super::policy::Policy;
 use super::replica::{Replica, Role, Timer};
@@ -18,7 +18,7 @@ impl<P: Policy> Replica<P> {
 
     /// Until when a majority's promises are believed.
     pub fn believed_until(&self, now: Time) -> Option<Time> {
-        let current = P::holds(self) && self.wanted <= self.promised && self.config.reads == Reads::Lease;
+        let current = P::holds(self) && self.config.reads == Reads::Lease;
         self.leases.held(&self.configuration.1, now).filter(|_| current)
     }
 
@@ -43,14 +43,24 @@ impl<P: Policy> Replica<P> {
     /// Starts, renews or repeats promises, while the leader of the promised ballot is heard.
     pub(super) fn tend_leases(&mut self, cx: &mut Context<'_, Self>) {
         let now = cx.now();
-        let current = self.wanted <= self.promised && self.configuration.1.votes(self.me);
         let leads = matches!(self.role, Role::Leader(_));
         // A leader that has fallen silent would only be waited for longer.
         let heard = leads || self.watch.heard_within(self.config.pace.heartbeat * 5 / 2, now);
-        if self.config.reads == Reads::Log || !current || !heard {
+        let votes = self.configuration.1.votes(self.me);
+        if self.config.reads == Reads::Log || !votes {
             return;
         }
-        let grantees = P::grantees(self).without(self.me);
+        let mut grantees = P::grantees(self).without(self.me);
+        if !self.is_current() {
+            // As long as it waits for the end of a promise to one that is silent, the others keep theirs.
+            let live = self.live(now);
+            if self.leases.bound(live, now).is_none() {
+                return;
+            }
+            grantees = grantees.intersection(live);
+        } else if !heard {
+            return;
+        }
         let thresh = self.log.last();
         let messages = self.leases.grant(grantees, thresh, now);
         self.say_of_promises(messages, cx);
@@ -66,9 +76,16 @@ impl<P: Policy> Replica<P> {
         }
     }
 
-    /// Wants to be free of any promise; if one still binds, asks for it back and tells until when.
+    /// Wants to be free of any promise; if one still binds, asks for it back and tells until when. Those who are silent
+    /// will not give theirs back: it waits for the end of these first, so that the others may go on meanwhile.
     pub(super) fn release_leases(&mut self, cx: &mut Context<'_, Self>) -> Option<Time> {
-        let (messages, bound) = self.leases.release(cx.now());
+        let now = cx.now();
+        let (messages, bound) = self.leases.release(self.live(now), now);
+        self.say_of_promises(messages, cx);
+        if bound.is_some() {
+            return bound;
+        }
+        let (messages, bound) = self.leases.release(NodeSet::EMPTY, now);
         self.say_of_promises(messages, cx);
         bound
     }

@@ -56,8 +56,8 @@ pub trait Policy: Sized + Debug + 'static {
 
     // Writes -----------------------------------------------------------------------------------------------------
 
-    /// This replica votes for a value; or, at a start, had done so.
-    fn on_vote(_: &mut Replica<Self>, _slot: u64, _value: &Bytes) {}
+    /// A value is voted for or proposed here; or, at a start, had been voted for.
+    fn on_value(_: &mut Replica<Self>, _slot: u64, _value: &Bytes) {}
 
     /// Votes in these ranges of slots (inclusive) are told to the leader, as soon as they are durable. Each range with
     /// who else must vote before they count.
@@ -186,6 +186,28 @@ impl<P: Policy> Replica<P> {
     /// Who is in the group.
     pub fn configuration(&self) -> &Configuration {
         &self.configuration.1
+    }
+
+    /// Whether who is in the group is about to change.
+    pub fn is_changing(&self) -> bool {
+        match &self.role {
+            Role::Leader(leading) => self.configuration.1.is_joint() || leading.steward.is_busy(),
+            Role::Follower | Role::Polling(_) | Role::Candidate(_) => self.configuration.1.is_joint(),
+        }
+    }
+
+    /// Who must vote beside a majority has changed.
+    pub fn reconsider(&mut self, cx: &mut Context<'_, Self>) {
+        if !matches!(self.role, Role::Leader(_)) {
+            return;
+        }
+        let Role::Leader(mut leading) = std::mem::replace(&mut self.role, Role::Follower) else { return };
+        let chosen = leading.proposals.reconsider(|value| P::required(self, value));
+        self.role = Role::Leader(leading);
+        for (slot, value) in chosen {
+            self.choose(slot, value, cx);
+        }
+        self.execute(cx);
     }
 
     /// To whom it may have promised anything; `None`: to anybody.

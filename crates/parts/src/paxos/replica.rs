@@ -1,5 +1,6 @@
 //! The replica: acceptor and learner, and the dispatch of everything that comes in.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::ballot::Ballot;
@@ -12,7 +13,8 @@ use crate::slots::{Preparation, SlotLog, Vote};
 use crate::state::Replicated;
 use bytes::Bytes;
 use quorate_core::{
-    Context, Fact, Instant, Machine, Mark, NodeId, PeerStatus, ProcessId, Saved, Status, Time, mutation,
+    Context, Fact, Instant, Machine, Mark, NodeId, NodeSet, PeerStatus, ProcessId, Saved, Status, Time,
+    mutation,
 };
 
 use super::ballots::Polling;
@@ -68,6 +70,8 @@ pub struct Replica<P: Policy> {
     pub(super) role: Role,
     pub(super) watch: Watch,
     pub(super) leases: Leases,
+    /// When each other replica was last heard.
+    heard: BTreeMap<NodeId, Time>,
     /// Until when it said that it would read locally.
     pub(super) reads_until: Option<Time>,
     /// About to stop: takes no new duties.
@@ -156,6 +160,7 @@ impl<P: Policy> Machine for Replica<P> {
             watch: Watch::new(config.pace, saved.restarted, now, cx.random()),
             leases: Leases::new(me, config.terms, restarted, first_guard, promised.number(), now),
             reads_until: None,
+            heard: BTreeMap::new(),
             policy: P::new(&config, me, now),
             draining: false,
             intake: Intake::new(me.into(), config.intake.max_bytes),
@@ -173,7 +178,7 @@ impl<P: Policy> Machine for Replica<P> {
         let votes: Vec<_> = replica.log.votes(replica.state.applied() + 1).collect();
         let votes: Vec<_> = votes.into_iter().map(|(slot, vote)| (slot, vote.value.clone())).collect();
         for (slot, value) in votes {
-            P::on_vote(&mut replica, slot, &value);
+            P::on_value(&mut replica, slot, &value);
         }
         let slot = replica.state.applied();
         cx.note(|| Fact::Installed { slot });
@@ -195,6 +200,7 @@ impl<P: Policy> Machine for Replica<P> {
         };
         // From whomever it is: a member that missed a change does not know who leads, and one that joins knows nobody.
         let Some(from) = from.replica() else { return };
+        self.heard.insert(from, cx.now());
         match message {
             Message::Client(_) => unreachable!("handled above"),
             Message::Own(message) => P::on_message(self, from, message, cx),
@@ -281,6 +287,17 @@ impl<P: Policy> Machine for Replica<P> {
 }
 
 impl<P: Policy> Replica<P> {
+    /// Whether another replica has spoken in the last while.
+    pub fn has_heard(&self, node: NodeId, limit: Duration, now: Time) -> bool {
+        node == self.me || self.heard.get(&node).is_some_and(|at| now.since(*at) < limit)
+    }
+
+    /// Those that have spoken lately.
+    pub(super) fn live(&self, now: Time) -> NodeSet {
+        let limit = self.config.pace.timeout;
+        self.heard.keys().copied().filter(|node| self.has_heard(*node, limit, now)).collect()
+    }
+
     pub(super) fn persist(&mut self, record: Record<P::Charter>, cx: &mut Context<'_, Self>) {
         self.persisted = true;
         cx.persist(record);
@@ -333,7 +350,7 @@ impl<P: Policy> Replica<P> {
         if slot <= self.log.committed().saturating_add(MAX_GAP) {
             let unrecorded = mutation::active("paxos/no-own-revote") && self.is_own_repeat(from, slot);
             if !unrecorded && self.log.vote(slot, ballot, value.clone()) {
-                P::on_vote(self, slot, &value);
+                P::on_value(self, slot, &value);
                 self.persist(Record::Vote { slot, ballot, value }, cx);
                 if from == self.me {
                     cx.mark(Mark::Recorded { slot });

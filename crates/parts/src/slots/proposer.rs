@@ -242,6 +242,25 @@ impl Proposals {
         Some(value)
     }
 
+    /// Who must vote beside a majority has changed, for those under way too; what is chosen now.
+    pub fn reconsider(&mut self, required: impl Fn(&Bytes) -> NodeSet) -> Vec<(u64, Bytes)> {
+        let mut chosen = Vec::new();
+        for (index, open) in self.open.iter_mut().enumerate() {
+            let Some(proposal) = open else { continue };
+            proposal.cover.required = required(&proposal.value);
+            if proposal.cover.is_reached() {
+                let value = open.take().expect("present").value;
+                self.count -= 1;
+                self.bytes -= value.len();
+                chosen.push((self.start + index as u64, value));
+            }
+        }
+        while self.open.pop_front_if(|open| open.is_none()).is_some() {
+            self.start += 1;
+        }
+        chosen
+    }
+
     /// Whether this ballot's proposal of a slot is under way: not chosen by votes for it.
     pub fn is_open(&self, slot: u64) -> bool {
         let index = slot.checked_sub(self.start).and_then(|index| usize::try_from(index).ok());
@@ -350,6 +369,41 @@ mod tests {
     }
 
     #[test]
+    fn what_is_required_or_granted_is_covered() {
+        let set = |ids: &str| ids.chars().map(|c| node(c.to_digit(10).unwrap().into())).collect::<NodeSet>();
+        // required | votes, each with what it grants | whether chosen after each
+        let table = "
+            -  | 1 2       | n y
+            3  | 1 2 3     | n n y
+            -  | 1:3 2     | n n
+            -  | 1:3 2 3   | n n y
+            -  | 1:3 2:3 3 | n n y
+            -  | 1:3 2 1   | n n y
+            2  | 1:3 3     | n n
+            -  | 1 1       | n n
+        ";
+        for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            let mut columns = line.split('|').map(str::trim);
+            let required = set(columns.next().unwrap().trim_matches('-'));
+            let mut cover = Cover::new(members(), required);
+            let chosen = columns.next().unwrap().split_whitespace().map(|vote| {
+                let (voter, grants) = vote.split_once(':').unwrap_or((vote, ""));
+                cover.add(set(voter).iter().next().unwrap(), set(grants));
+                if cover.is_reached() { "y" } else { "n" }
+            });
+            assert_eq!(chosen.collect::<Vec<_>>().join(" "), columns.next().unwrap(), "{line}");
+        }
+        let mut proposals = Proposals::new(ballot(2, 1), members(), 1);
+        proposals.propose(1, Bytes::new(), set("3"), Time::ZERO);
+        for voter in [1, 2] {
+            assert_eq!(proposals.on_vote(node(voter), ballot(2, 1), 1, NodeSet::EMPTY), None);
+        }
+        assert_eq!(proposals.reconsider(|_| set("3")), []);
+        assert_eq!(proposals.reconsider(|_| NodeSet::EMPTY), [(1, Bytes::new())]);
+        assert_eq!((proposals.start(), proposals.count()), (2, 0));
+    }
+
+    #[test]
     fn what_is_behind_a_configuration_has_to_be_asked_of_others() {
         let mut preparation = Preparation::new(members(), node(1), 1);
         let entry = Entry::Configuration(Configuration::default());
@@ -370,7 +424,8 @@ mod tests {
         proposals.change(Tally::joint([3, 4].into_iter().map(node).collect(), (1..=3).map(node).collect()));
         proposals.propose(2, Bytes::new(), NodeSet::EMPTY, Time::ZERO);
         let chosen = [(1, 1), (1, 2), (2, 2), (2, 3), (1, 3), (2, 4)];
-        let chosen = chosen.map(|(slot, voter)| proposals.on_vote(node(voter), mine, slot).is_some());
+        let chosen =
+            chosen.map(|(slot, voter)| proposals.on_vote(node(voter), mine, slot, NodeSet::EMPTY).is_some());
         assert_eq!(chosen, [false, true, false, false, false, true]);
     }
 }
