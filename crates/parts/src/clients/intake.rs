@@ -142,6 +142,13 @@ impl Intake {
         self.notices.push((proxy, Message::Leader { nonce, leader }));
     }
 
+    /// Reads that this replica cannot answer.
+    pub fn refuse(&mut self, proxy: ProcessId, nonce: u64, reads: Vec<u64>, leader: Option<NodeId>) {
+        if !reads.is_empty() {
+            self.notices.push((proxy, Message::Refused { nonce, reads, leader }));
+        }
+    }
+
     /// Whether writes wait to be proposed.
     pub fn has_writes(&self) -> bool {
         !self.builder.is_empty()

@@ -48,6 +48,15 @@ pub enum Message {
         /// Who leads, as far as the replica knows.
         leader: Option<NodeId>,
     },
+    /// Replica → proxy: I cannot answer these reads; ask whoever leads.
+    Refused {
+        /// Of the ask.
+        nonce: u64,
+        /// Their ids.
+        reads: Vec<u64>,
+        /// Who leads, as far as the replica knows.
+        leader: Option<NodeId>,
+    },
     /// Replica → proxy: the group is not what you think it is.
     Members {
         /// Of the ask.
@@ -94,6 +103,7 @@ wire_enum!(Message {
     4 => Expired { nonce, session },
     5 => Leader { nonce, leader },
     6 => Members { nonce, members },
+    7 => Refused { nonce, reads, leader },
 });
 
 /// A protocol's messages, of which some are the client conversation.
@@ -130,6 +140,7 @@ impl Message {
             Message::Expired { .. } => "Expired",
             Message::Leader { .. } => "Leader",
             Message::Members { .. } => "Members",
+            Message::Refused { .. } => "Refused",
         }
     }
 }

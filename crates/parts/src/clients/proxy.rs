@@ -32,6 +32,8 @@ pub struct ProxyConfig {
     pub patience: Duration,
     /// Reads go to the replica of the own node first, whether it leads or not.
     pub nearest: bool,
+    /// If it has not answered one by then, the leader is asked too (Bodega §3.2.2, *unhold*).
+    pub unhold: Option<Duration>,
     /// Requests that may be under way; further ones are refused.
     pub max_requests: usize,
 }
@@ -80,6 +82,8 @@ pub struct LeaderProxy<M> {
     low: u64,
     reads: BTreeMap<u64, ReadCall>,
     next_read: u64,
+    /// Reads that the replica nearby refuses or holds for long: for the target.
+    again: Vec<u64>,
     /// Whether anything below has not been sent to the target.
     unsent: bool,
     _message: std::marker::PhantomData<fn() -> M>,
@@ -126,6 +130,8 @@ struct ReadCall {
     sent: Option<Time>,
     /// Whether the replica nearby has been asked, and only the leader is left.
     asked_nearby: bool,
+    /// Whether it may still answer, and nobody else has been asked.
+    held: bool,
 }
 
 impl<M: Embeds> LeaderProxy<M> {
@@ -145,6 +151,7 @@ impl<M: Embeds> LeaderProxy<M> {
                         manage,
                         sent: None,
                         asked_nearby: false,
+                        held: false,
                     },
                 );
             }
@@ -309,10 +316,20 @@ impl<M: Embeds> LeaderProxy<M> {
             cx.mark(Mark::Forwarded { request: read.request });
             if near.is_some() && !read.manage && !std::mem::replace(&mut read.asked_nearby, true) {
                 nearby.reads.push((*id, read.command.clone()));
+                read.held = true;
                 continue;
             }
+            read.held = false;
             let asked = if read.manage { &mut ask.manage } else { &mut ask.reads };
             asked.push((*id, read.command.clone()));
+        }
+        for id in std::mem::take(&mut self.again) {
+            // It may have been answered since, or sent again with all others.
+            if let Some(read) = self.reads.get_mut(&id)
+                && std::mem::take(&mut read.held)
+            {
+                ask.reads.push((id, read.command.clone()));
+            }
         }
         ask.reads.reverse();
         nearby.reads.reverse();
@@ -322,7 +339,8 @@ impl<M: Embeds> LeaderProxy<M> {
         if !ask.is_probe() {
             cx.send(self.target, M::from(Message::Ask(ask)));
         }
-        self.wake_by(now + self.patience, cx);
+        let unhold = self.config.unhold.filter(|_| near.is_some());
+        self.wake_by(now + unhold.unwrap_or(self.patience).min(self.patience), cx);
     }
 
     fn ask(&self, open: bool) -> Ask {
@@ -353,6 +371,11 @@ impl<M: Embeds> LeaderProxy<M> {
         for id in late {
             self.give_up(id, cx);
         }
+        if let Some(unhold) = self.config.unhold {
+            let late = |read: &ReadCall| read.held && read.sent.is_some_and(|sent| now.since(sent) >= unhold);
+            self.again.extend(self.reads.iter().filter(|(_, read)| late(read)).map(|(id, _)| *id));
+            self.unsent |= !self.again.is_empty();
+        }
         if self.searching {
             self.redirects = 0;
             self.probe(next_after(self.candidates(), self.target), cx);
@@ -372,7 +395,9 @@ impl<M: Embeds> LeaderProxy<M> {
             self.searching = false;
             return;
         }
+        let holds = self.reads.values().any(|read| read.held);
         let pace = if self.searching { self.config.patience / 4 } else { self.patience };
+        let pace = self.config.unhold.filter(|_| holds).map_or(pace, |unhold| unhold.min(pace));
         let deadline = self.calls.values().map(|call| call.deadline).min();
         self.wake_by(deadline.unwrap_or(now + pace).min(now + pace), cx);
     }
@@ -465,6 +490,7 @@ impl<M: Embeds> Machine for LeaderProxy<M> {
             low: 1,
             reads: BTreeMap::new(),
             next_read: 1,
+            again: Vec::new(),
             unsent: false,
             _message: std::marker::PhantomData,
         }
@@ -525,9 +551,17 @@ impl<M: Embeds> Machine for LeaderProxy<M> {
             {
                 self.on_leader(from, leader, cx);
             }
+            Message::Refused { nonce, reads, leader } if nonce == self.nonce => {
+                self.again.extend(reads);
+                self.unsent = true;
+                if from == self.target {
+                    self.on_leader(from, leader, cx);
+                }
+            }
             Message::Members { nonce, members } if nonce == self.nonce => self.on_members(members, cx),
             Message::Ask(_)
             | Message::Members { .. }
+            | Message::Refused { .. }
             | Message::Answer { .. }
             | Message::Opened { .. }
             | Message::Expired { .. }
