@@ -66,11 +66,15 @@ impl Leases {
         out
     }
 
-    /// Takes promises back, but for those to `kept`. Until when the last of the others binds, if one does.
-    pub fn release(&mut self, kept: NodeSet, now: Time) -> (Vec<(NodeId, Message)>, Option<Time>) {
+    /// Takes promises back, of those to whom `whom` says. Until when the last of the others binds, if one does.
+    pub fn release(
+        &mut self,
+        whom: impl Fn(NodeId) -> bool,
+        now: Time,
+    ) -> (Vec<(NodeId, Message)>, Option<Time>) {
         let mut out = Vec::new();
         let mut bound = Some(self.bound_until).filter(|until| now < *until);
-        for (&node, grantor) in self.grantors.iter_mut().filter(|(node, _)| !kept.contains(**node)) {
+        for (&node, grantor) in self.grantors.iter_mut().filter(|(node, _)| whom(**node)) {
             out.extend(grantor.revoke(now).map(|message| (node, message)));
             bound = bound.max(grantor.bound(now));
         }

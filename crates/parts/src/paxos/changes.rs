@@ -173,7 +173,7 @@ impl<P: Policy> Replica<P> {
     }
 
     /// Who could lead next, of those that know that they count.
-    pub(super) fn heir(&self, to: Option<NodeId>, now: Time) -> Result<NodeId, Managed> {
+    pub fn heir(&self, to: Option<NodeId>, now: Time) -> Result<NodeId, Managed> {
         let (slot, configuration) = &self.configuration;
         let peers = match &self.role {
             Role::Leader(leading) => Some(leading.peers.iter()),
@@ -187,7 +187,7 @@ impl<P: Policy> Replica<P> {
     }
 
     /// Stops leading, and asks another to take over without delay.
-    pub(super) fn hand_over(&mut self, heir: NodeId, cx: &mut Context<'_, Self>) {
+    pub fn hand_over(&mut self, heir: NodeId, cx: &mut Context<'_, Self>) {
         cx.send(heir, Message::StepUp { ballot: self.promised });
         self.stop_leading(cx);
         self.watch.forget();

@@ -80,14 +80,23 @@ impl<P: Policy> Replica<P> {
     /// will not give theirs back: it waits for the end of these first, so that the others may go on meanwhile.
     pub(super) fn release_leases(&mut self, cx: &mut Context<'_, Self>) -> Option<Time> {
         let now = cx.now();
-        let (messages, bound) = self.leases.release(self.live(now), now);
+        let live = self.live(now);
+        let (messages, bound) = self.leases.release(|node| !live.contains(node), now);
         self.say_of_promises(messages, cx);
         if bound.is_some() {
             return bound;
         }
-        let (messages, bound) = self.leases.release(NodeSet::EMPTY, now);
+        let (messages, bound) = self.leases.release(|_| true, now);
         self.say_of_promises(messages, cx);
         bound
+    }
+
+    /// Takes promises to these back. Until when the last of them binds, if one does.
+    pub fn withdraw(&mut self, nodes: NodeSet, cx: &mut Context<'_, Self>) -> Option<Time> {
+        let now = cx.now();
+        let (messages, bound) = self.leases.release(|node| nodes.contains(node), now);
+        self.say_of_promises(messages, cx);
+        bound.filter(|_| !nodes.is_empty())
     }
 
     pub(super) fn on_lease(&mut self, from: NodeId, message: lease::Message, cx: &mut Context<'_, Self>) {

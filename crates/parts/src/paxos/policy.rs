@@ -151,6 +151,17 @@ impl<P: Policy> Replica<P> {
         &self.charter
     }
 
+    /// What came with the highest ballot that this replica has heard of.
+    pub fn last_charter(&self) -> &P::Charter {
+        let announced = self.announced.as_ref().filter(|(of, _)| *of > self.promised);
+        announced.map_or(&self.charter, |(_, charter)| charter)
+    }
+
+    /// Whether another has executed what was chosen a heartbeat or two ago.
+    pub fn is_near(&self, node: NodeId) -> bool {
+        matches!(&self.role, Role::Leader(leading) if leading.is_near(node, self.configuration.0))
+    }
+
     /// Whether it is not about to promise another.
     pub fn is_current(&self) -> bool {
         self.wanted <= self.promised
