@@ -22,11 +22,12 @@ impl<P: Policy> Replica<P> {
         self.leases.held(&self.configuration.1, now).filter(|_| current)
     }
 
-    /// Whether a majority promises that no other ballot is in use, and everything is executed that an earlier one may
+    /// As a follower: whether a majority promises that no other ballot is in use, and everything is executed that an earlier one may
     /// have chosen: the state, and the writes that this replica has accepted, are all there is. (Bodega §3.3.1, the
     /// *stable condition*.)
     pub fn is_stable(&self, now: Time) -> bool {
-        let thresh = self.leases.thresh(&self.configuration.1, self.thresh, now);
+        let follows = matches!(self.role, Role::Follower | Role::Polling(_));
+        let thresh = self.leases.thresh(&self.configuration.1, self.thresh, now).filter(|_| follows);
         self.believed_until(now).is_some() && thresh.is_some_and(|thresh| self.state.applied() >= thresh)
     }
 
@@ -140,8 +141,7 @@ impl<P: Policy> Replica<P> {
         let (now, number) = (cx.now(), self.promised.number());
         let serves = match &self.role {
             Role::Leader(_) => self.takes_requests(),
-            Role::Follower => self.is_stable(now),
-            Role::Polling(_) | Role::Candidate(_) => false,
+            Role::Follower | Role::Polling(_) | Role::Candidate(_) => self.is_stable(now),
         };
         let until = self.believed_until(now).filter(|_| serves);
         if self.reads_until != until {
