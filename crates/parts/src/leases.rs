@@ -33,14 +33,7 @@ pub struct Leases {
 impl Leases {
     /// Neither grants nor holds any. `restarted`: an earlier incarnation may have promised anything, until a while after
     /// `now`. `first` is random.
-    pub fn new(
-        me: NodeId,
-        terms: Terms,
-        restarted: bool,
-        first_guard: u64,
-        number: u64,
-        now: Time,
-    ) -> Leases {
+    pub fn new(me: NodeId, terms: Terms, restarted: bool, first: u64, number: u64, now: Time) -> Leases {
         let bound_until = if restarted { now + terms.restart_wait() } else { now };
         let (grantors, grantees) = (BTreeMap::new(), BTreeMap::new());
         Leases { me, terms, first, number, grantors, grantees, bound_until }
@@ -137,8 +130,9 @@ impl Leases {
             return (None, false);
         };
         if holds && *number == self.number {
+            let terms = self.terms;
             let grantee = self.grantee(from);
-            return (grantee.on_message(message, &self.terms, now), true);
+            return (grantee.on_message(message, &terms, now), true);
         }
         match *message {
             // Nothing of that number is believed any more.
@@ -146,7 +140,8 @@ impl Leases {
                 (Some(Message::RevokeReply { number, guard }), false)
             }
             Message::Revoke { .. } => {
-                let reply = self.grantee(from).on_message(message, &self.terms, now);
+                let terms = self.terms;
+                let reply = self.grantee(from).on_message(message, &terms, now);
                 (reply, true)
             }
             _ => (None, false),
