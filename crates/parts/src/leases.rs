@@ -169,12 +169,12 @@ impl Leases {
 
     // For checkers -----------------------------------------------------------------------------------------------
 
-    /// What this replica has promised to another.
-    pub fn promise(&mut self, to: NodeId, now: Time) -> Fact {
-        let bound = self.grantors.get_mut(&to).and_then(|grantor| grantor.bound(now));
+    /// What this replica has promised to another, if it ever has anything.
+    pub fn promise(&mut self, to: NodeId, now: Time) -> Option<Fact> {
+        let bound = self.grantors.get_mut(&to)?.bound(now);
         // What an earlier incarnation promised still binds for a while.
         let until = bound.unwrap_or(now).max(self.bound_until).max(now);
-        Fact::Promised { to, number: self.number, until }
+        Some(Fact::Promised { to, number: self.number, until })
     }
 
     /// What this replica believes of another.

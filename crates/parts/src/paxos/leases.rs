@@ -132,8 +132,9 @@ impl<P: Policy> Replica<P> {
     }
 
     fn note_promise(&mut self, to: NodeId, cx: &mut Context<'_, Self>) {
-        let now = cx.now();
-        cx.note(|| self.leases.promise(to, now));
+        if let Some(fact) = self.leases.promise(to, cx.now()) {
+            cx.note(|| fact);
+        }
     }
 
     /// States until when reads are answered from the own state, if that has changed.
