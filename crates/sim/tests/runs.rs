@@ -76,7 +76,12 @@ fn groups_change_and_leaders_hand_over() {
     for summary in [multipaxos, raft] {
         assert!(summary.is_fine(), "{summary}");
         for kind in Kind::ALL.iter().copied().filter(|kind| kind.needs_membership()) {
-            assert!(summary.faults.of(kind) > 20, "{} happened {} times", kind.name(), summary.faults.of(kind));
+            assert!(
+                summary.faults.of(kind) > 20,
+                "{} happened {} times",
+                kind.name(),
+                summary.faults.of(kind)
+            );
         }
     }
 }

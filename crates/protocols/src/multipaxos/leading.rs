@@ -188,7 +188,15 @@ impl Replica {
     pub(super) fn after_execution(&mut self, cx: &mut Context<'_, Self>) {
         self.propose_found(cx);
         let Role::Leader(leading) = &mut self.role else { return };
-        while let Some((_, reads)) = leading.waiting.pop_front_if(|(slot, _)| *slot <= self.state.applied()) {
+        while let Some((slot, reads)) =
+            leading.waiting.pop_front_if(|(slot, _)| *slot <= self.state.applied())
+        {
+            if leading.proposals.is_open(slot) && !mutation::active("multipaxos/read-after-another") {
+                // A later ballot had it chosen, perhaps long ago, and more since.
+                leading.reads.extend(reads);
+                leading.tell_time = true;
+                continue;
+            }
             for read in reads {
                 let reply = self.state.read_now(&read.command);
                 self.intake.on_read(read, reply);

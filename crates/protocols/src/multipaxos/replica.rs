@@ -13,7 +13,7 @@ use quorate_parts::clients::{self, Intake};
 use quorate_parts::election::Watch;
 use quorate_parts::lease::Grantor;
 use quorate_parts::membership::Configuration;
-use quorate_parts::slots::{Preparation, SlotLog, Vote};
+use quorate_parts::slots::{Cast, Preparation, SlotLog, Vote};
 use quorate_parts::state::Replicated;
 
 use super::ballots::Polling;
@@ -299,13 +299,19 @@ impl Replica {
         }
         if slot <= self.log.committed().saturating_add(MAX_GAP) {
             let unrecorded = mutation::active("multipaxos/no-own-revote") && self.is_own_repeat(from, slot);
-            if !unrecorded && self.log.vote(slot, ballot, value.clone()) {
+            let cast = match unrecorded {
+                true => Cast::Known,
+                false => self.log.vote(slot, ballot, value.clone()),
+            };
+            if cast == Cast::New {
                 self.persist(Record::Vote { slot, ballot, value }, cx);
                 if from == self.me {
                     cx.mark(Mark::Recorded { slot });
                 }
             }
-            self.votes.push(slot);
+            if cast != Cast::Late {
+                self.votes.push(slot);
+            }
         }
         self.on_committed(from, ballot, committed, cx);
     }

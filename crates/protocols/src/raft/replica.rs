@@ -477,7 +477,6 @@ impl Replica {
             }
         }
     }
-
 }
 
 impl quorate_core::Replica for Replica {
