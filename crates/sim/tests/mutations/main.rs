@@ -26,5 +26,6 @@ macro_rules! caught {
     )*};
 }
 
+mod bodega;
 mod multipaxos;
 mod raft;
