@@ -243,7 +243,7 @@ fn made(start: Instant, load: f64, real: bool, quick: bool) -> String {
     let took = start.elapsed().as_secs_f64();
     let mut text = format!("made {date} at commit {commit}, in {took:.1} s");
     if real {
-        text.push_str(&format!(", load average {load} when the command began"));
+        text.push_str(&format!("; others kept {load} of its processors busy when the command began"));
     }
     if real && load > QUIET {
         text.push_str("; **this machine was not quiet: the numbers are worth little**");
@@ -254,5 +254,5 @@ fn made(start: Instant, load: f64, real: bool, quick: bool) -> String {
     text
 }
 
-/// Above this load average somebody else is at work.
-const QUIET: f64 = 0.5;
+/// Above this somebody else is at work.
+const QUIET: f64 = 0.2;
