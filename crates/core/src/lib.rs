@@ -12,6 +12,7 @@
 //! | [`fact`] | what machines state for checkers |
 //! | [`mark`] | what they state for a log of slow requests |
 //! | [`mutation`] | rules weakened on purpose, in tests only |
+//! | [`topology`] | sites, and the delays between them |
 //! | [`timers`], [`random`] | what every driver needs |
 
 pub mod context;
@@ -26,6 +27,7 @@ pub mod request;
 pub mod settings;
 pub mod time;
 pub mod timers;
+pub mod topology;
 pub mod wire;
 
 pub use context::{Answered, Context, Instant, Outbox, Outgoing, Recipients};
@@ -42,6 +44,7 @@ pub use request::{Access, Failure, Outcome, Request};
 pub use settings::{Settings, SettingsError};
 pub use time::{Interval, Time, Wall};
 pub use timers::Timers;
+pub use topology::{Topology, TopologyError};
 pub use wire::{Decoder, Encoder, Wire, WireError};
 
 /// A 64-bit digest for comparing values and settings: fast and stable across versions and machines, no protection
