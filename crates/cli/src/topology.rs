@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use quorate_core::settings::parse_duration;
-use quorate_core::{Group, NodeId, Protocol, Settings, Topology};
+use quorate_core::{Protocol, Topology};
 use quorate_protocols::registry::Visitor;
 use serde::Deserialize;
 
@@ -58,20 +58,14 @@ fn parse(text: &str) -> Result<Topology, String> {
 
 /// The timeouts that suit a topology, as settings of a protocol, as far as it knows them.
 pub fn timeouts(topology: &Topology, protocol: &str, nodes: usize) -> Result<Vec<String>, Failure> {
-    struct Known(usize);
-    impl Visitor for Known {
-        type Out = Settings;
+    struct Known<'a>(&'a Topology, usize);
+    impl Visitor for Known<'_> {
+        type Out = Vec<String>;
         fn visit<P: Protocol>(self) -> Self::Out {
-            let mut settings = Settings::default();
-            // Whatever it says to its defaults, it has looked its settings up.
-            let members = (1..=self.0 as u64).filter_map(NodeId::new).collect();
-            let _ = P::configure(&Group::of(members), &mut settings);
-            settings
+            self.0.settings::<P>(self.1)
         }
     }
-    let known = protocols::with(protocol, Known(nodes))?;
-    let suiting = topology.timeouts().into_iter().filter(|(name, _)| known.effective().contains_key(*name));
-    Ok(suiting.map(|(name, timeout)| format!("{name}={}ms", timeout.as_millis())).collect())
+    protocols::with(protocol, Known(topology, nodes))
 }
 
 #[cfg(test)]

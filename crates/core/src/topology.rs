@@ -10,6 +10,8 @@ use std::time::Duration;
 use thiserror::Error;
 
 use crate::id::NodeId;
+use crate::machine::{Group, Protocol};
+use crate::settings::Settings;
 
 /// As many as a group may have members.
 const MOST: usize = 63;
@@ -227,10 +229,19 @@ impl Topology {
         self.jitter
     }
 
-    /// Timeouts that suit its distances, by the names of settings: those of the Bodega paper (§3.3.3, §6), and longer
-    /// ones in proportion where its rule (a heartbeat above the usual round trip, the rest far above a heartbeat) asks
-    /// for them. A protocol takes those that it knows.
-    pub fn timeouts(&self) -> [(&'static str, Duration); 6] {
+    /// The timeouts that suit it, as settings of a protocol, as far as that knows them.
+    pub fn settings<P: Protocol>(&self, nodes: usize) -> Vec<String> {
+        let mut settings = Settings::default();
+        let members = (1..=nodes as u64).filter_map(NodeId::new).collect();
+        // Whatever it says to its defaults, it has looked its settings up.
+        let _ = P::configure(&Group::of(members), &mut settings);
+        let known = self.timeouts().into_iter().filter(|(name, _)| settings.effective().contains_key(*name));
+        known.map(|(name, timeout)| format!("{name}={}ms", timeout.as_millis())).collect()
+    }
+
+    /// By the names of settings: the timeouts of the Bodega paper (§3.3.3, §6), and longer ones in proportion where its
+    /// rule (a heartbeat above the usual round trip, the rest far above a heartbeat) asks for them.
+    fn timeouts(&self) -> [(&'static str, Duration); 6] {
         let furthest = self.round_trips.iter().max().copied().unwrap_or_default() + 2 * self.jitter;
         let reach = PAPERS_REACH.as_millis() as u64;
         let scaled = |millis: u64| millis.max((millis * furthest.as_millis() as u64).div_ceil(reach));

@@ -130,9 +130,7 @@ fn an_isolated_leader_is_followed_by_another_while_its_clients_still_reach_it() 
 /// that write each fifth time.
 fn wide(settings: &[&str], acts: Vec<(Nanos, Act)>) -> (Setup, Measured) {
     let geo = Topology::named("geo").unwrap();
-    let timeouts = geo.timeouts().map(|(name, timeout)| format!("{name}={}ms", timeout.as_millis()));
-    let known = |word: &String| !word.starts_with("lease.");
-    let settings = timeouts.into_iter().filter(known).chain(settings.iter().map(ToString::to_string));
+    let settings = geo.settings::<Raft>(5).into_iter().chain(settings.iter().map(ToString::to_string));
     let setup = Setup {
         nodes: 5,
         proxies: 0,
