@@ -336,9 +336,12 @@ pub struct Simulated {
     /// Which faults may happen: all, none, or a comma list of kinds (an unknown one lists them)
     #[arg(long, default_value = "all")]
     pub faults: Faults,
-    /// Replicas [default: 3, or what the protocol needs]
+    /// Replicas [default: 3, or one for each site, or what the protocol needs]
     #[arg(long)]
     pub nodes: Option<usize>,
+    /// Links as long as between these sites, one node at each: geo, wan or a TOML file
+    #[arg(long, value_name = "NAME|FILE")]
+    pub topology: Option<String>,
     /// Processes that run a proxy alone
     #[arg(long)]
     pub proxies: Option<usize>,

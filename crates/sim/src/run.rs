@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use quorate_core::{Configs, Group, NodeId, NodeSet, Protocol, Random, Replica, Settings, SettingsError};
+use quorate_core::{
+    Configs, Group, NodeId, NodeSet, Protocol, Random, Replica, Settings, SettingsError, Topology,
+};
 
 use crate::checkers::{Checker, Panel, Violation, linearizability};
 use crate::clock::{Clock, Quality};
@@ -231,7 +233,10 @@ fn build<P: Protocol>(
         wall_jumps: on(Kind::WallJumps),
         beyond_bound: on(Kind::ClocksBeyondBound),
     };
-    let latencies = latencies(hosts, far, &mut root.fork());
+    let mut latencies = latencies(hosts, far, &mut root.fork());
+    if let Some((_, topology)) = &options.topology {
+        spread(&mut latencies, topology);
+    }
     let network = Network::new(hosts, |from, to| latencies[from][to], plan.noise, root.fork());
     let sync = Latency::LogNormal { median: *knobs.pick(&[50_000, 500_000, 5_000_000]) };
     let speed = Speed { write: Latency::LogNormal { median: 20_000 }, sync };
@@ -289,6 +294,21 @@ fn latencies(hosts: usize, far: bool, random: &mut Random) -> Vec<Vec<Latency>> 
         }
     };
     (0..hosts).map(|from| (0..hosts).map(|to| draw(from, to)).collect()).collect()
+}
+
+/// Puts hosts at the sites, in order and over again. Hosts of one site are as near as they were.
+fn spread(latencies: &mut [Vec<Latency>], topology: &Topology) {
+    let sites = topology.sites().len();
+    for (from, row) in latencies.iter_mut().enumerate() {
+        for (to, latency) in row.iter_mut().enumerate() {
+            if from % sites != to % sites {
+                let low = topology.one_way(from % sites, to % sites).as_nanos() as Nanos;
+                // Long lines are steady.
+                let high = low + (low / 16).max(topology.jitter().as_nanos() as Nanos);
+                *latency = Latency::Uniform { low, high };
+            }
+        }
+    }
 }
 
 fn schedule<P: Protocol>(cluster: &mut Cluster<P>, options: &Options) {

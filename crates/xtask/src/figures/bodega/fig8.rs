@@ -3,7 +3,7 @@
 use quorate_bench::chart::{Chart, Scale};
 use quorate_bench::{Choice, Keys};
 use quorate_core::Random;
-use quorate_sim::experiment::{Capacity, Clients, Load};
+use quorate_sim::experiment::{Ask, Capacity, Clients, Load};
 
 use super::super::page::{Section, Verdict};
 use super::super::table::Table;
@@ -101,14 +101,21 @@ fn measure(candidate: &Candidate, world: &World, writes: f64, length: u64) -> Re
     };
     let clients = Clients {
         at: (0..CLIENTS_PER_SITE * sites).map(|client| client % sites).collect(),
-        from: READY,
+        from: READY + 1_000 * MS,
         until: from + length,
         think: 0,
         patience: 10_000 * MS,
         draw: Box::new(draw),
     };
     let setup = world.setup(candidate, CAPACITY, from + length + 2_000 * MS)?;
-    let load = Load { asks: Vec::new(), clients: Some(clients), acts: Vec::new() };
+    // The first write of a proxy opens its session, which takes as long again.
+    let open = |proxy| Ask {
+        at: READY,
+        proxy,
+        command: world::put("first", proxy as u64, VALUE),
+        patience: 10_000 * MS,
+    };
+    let load = Load { asks: (0..sites).map(open).collect(), clients: Some(clients), acts: Vec::new() };
     let measured = world::run(candidate, &setup, load)?;
     world::check(candidate, &measured)?;
     let seen = |site| {
