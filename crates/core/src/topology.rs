@@ -229,6 +229,11 @@ impl Topology {
         self.jitter
     }
 
+    /// The longest round trip.
+    pub fn furthest(&self) -> Duration {
+        self.round_trips.iter().max().copied().unwrap_or_default() + 2 * self.jitter
+    }
+
     /// The timeouts that suit it, as settings of a protocol, as far as that knows them.
     pub fn settings<P: Protocol>(&self, nodes: usize) -> Vec<String> {
         let mut settings = Settings::default();
@@ -242,9 +247,8 @@ impl Topology {
     /// By the names of settings: the timeouts of the Bodega paper (§3.3.3, §6), and longer ones in proportion where its
     /// rule (a heartbeat above the usual round trip, the rest far above a heartbeat) asks for them.
     fn timeouts(&self) -> [(&'static str, Duration); 7] {
-        let furthest = self.round_trips.iter().max().copied().unwrap_or_default() + 2 * self.jitter;
         let reach = PAPERS_REACH.as_millis() as u64;
-        let scaled = |millis: u64| millis.max((millis * furthest.as_millis() as u64).div_ceil(reach));
+        let scaled = |millis: u64| millis.max((millis * self.furthest().as_millis() as u64).div_ceil(reach));
         [
             ("heartbeat", 120),
             ("election.timeout", 1200),

@@ -79,7 +79,7 @@ pub fn run<P: Protocol>(options: &Options, seed: u64, trace: Trace) -> Result<Ru
     let (end, settings) = (options.end(), setup.words.clone());
     let mut cluster = build::<P>(options, root, far, trace, setup);
     cluster.introduce(seed, &settings);
-    if let Err(panic) = panics::catch(|| drive(&mut cluster, end)) {
+    if let Err(panic) = panics::catch(|| drive(&mut cluster, end, healing(options))) {
         cluster.fail("assertion", panic);
     }
     let history = std::mem::take(&mut cluster.work.recorder).finish();
@@ -296,6 +296,13 @@ fn latencies(hosts: usize, far: bool, random: &mut Random) -> Vec<Vec<Latency>> 
     (0..hosts).map(|from| (0..hosts).map(|to| draw(from, to)).collect()).collect()
 }
 
+/// How long a cluster may take to serve all clients and converge. At the end one reader a host asks for one key after
+/// the other, through the log perhaps, so that its distances count often.
+fn healing(options: &Options) -> Nanos {
+    let furthest = options.topology.as_ref().map(|(_, topology)| topology.furthest()).unwrap_or_default();
+    HEALING + 300 * furthest.as_nanos() as Nanos
+}
+
 /// Puts hosts at the sites, in order and over again. Hosts of one site are as near as they were.
 fn spread(latencies: &mut [Vec<Latency>], topology: &Topology) {
     let sites = topology.sites().len();
@@ -329,7 +336,7 @@ fn schedule<P: Protocol>(cluster: &mut Cluster<P>, options: &Options) {
     cluster.queue.push(POLL, Event::Poll);
 }
 
-fn drive<P: Protocol>(cluster: &mut Cluster<P>, end: Nanos) {
+fn drive<P: Protocol>(cluster: &mut Cluster<P>, end: Nanos, healing: Nanos) {
     let mut stage = Stage::Faults;
     while cluster.violation.is_none() && stage != Stage::Done {
         let (at, event) = cluster.queue.pop().expect("a poll is always scheduled");
@@ -339,7 +346,7 @@ fn drive<P: Protocol>(cluster: &mut Cluster<P>, end: Nanos) {
         }
         match event {
             Event::Poll => {
-                stage = poll(cluster, stage, end);
+                stage = poll(cluster, stage, end, healing);
                 // A leader may append something now and then for ever; not always just before it is looked at.
                 let again = if stage == Stage::Converging { cluster.random.range(0..POLL) } else { POLL };
                 cluster.queue.push(at + again, Event::Poll);
@@ -357,11 +364,11 @@ fn drive<P: Protocol>(cluster: &mut Cluster<P>, end: Nanos) {
     }
 }
 
-fn poll<P: Protocol>(cluster: &mut Cluster<P>, stage: Stage, end: Nanos) -> Stage {
-    if cluster.now > end + HEALING {
+fn poll<P: Protocol>(cluster: &mut Cluster<P>, stage: Stage, end: Nanos, healing: Nanos) -> Stage {
+    if cluster.now > end + healing {
         let what = format!(
             "{:?} after all faults were over, {}",
-            Duration::from_nanos(HEALING),
+            Duration::from_nanos(healing),
             unfinished(cluster, stage)
         );
         cluster.fail("liveness", what);
