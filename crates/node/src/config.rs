@@ -147,7 +147,8 @@ impl<P: Protocol> NodeConfig<P> {
 
     /// The same for a process that runs a proxy alone.
     pub fn proxy(options: ProxyOptions, settings: Settings) -> Result<Self, ConfigError> {
-        Ok(Self::common(options, false, settings)?.0)
+        // What it sends is not delayed; it may be told all the same, as its nodes are.
+        Ok(Self { delays: Delays::default(), ..Self::common(options, false, settings)?.0 })
     }
 
     fn common(

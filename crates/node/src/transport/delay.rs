@@ -1,6 +1,6 @@
 //! Emulated delays between nodes: what is sent over a link waits before it goes to the socket, in order. A topology
-//! says how long by the sites of the two (`--topology geo --site VA`), and `--set net.delay=5ms` adds to that, for every
-//! link alike. Links of clients are not delayed.
+//! says how long by the sites of the two (`--topology geo --site VA`), and `--set net.delay=5ms` adds to that, for
+//! every link alike. Links of clients are not delayed.
 //!
 //! Waiting for events has a resolution of a millisecond, which is too coarse for a delay of a few: where there is a
 //! delay, a timer of the system's wakes the loop.

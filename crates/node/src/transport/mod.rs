@@ -130,8 +130,7 @@ impl Transport {
         if let Some(listener) = &mut listener {
             registry.register(listener, tokens.listener, Interest::READABLE)?;
         }
-        let waits = !identity.is_standalone() && !delays.are_none();
-        let alarm = waits.then(|| Alarm::new(&registry, tokens.alarm)).transpose()?;
+        let alarm = (!delays.are_none()).then(|| Alarm::new(&registry, tokens.alarm)).transpose()?;
         metrics.peer_output_limit.set(limits.peer_output as u64);
         let mut transport = Transport {
             me,

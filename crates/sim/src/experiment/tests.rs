@@ -88,7 +88,7 @@ fn disks_processors_and_interfaces_add_what_they_are_said_to_take() {
 fn another_leader_follows_one_that_dies_and_everything_is_told() {
     let crash = (2500 * MILLISECOND, Act::CrashLeader);
     let setup = setup(&["reads=leaseguard", "lease_duration=1s", "proxy.patience=20ms"]);
-    let measured = run(&setup, load(2 * SECOND, 4 * SECOND), &[crash.clone()]);
+    let measured = run(&setup, load(2 * SECOND, 4 * SECOND), std::slice::from_ref(&crash));
     let [(at, _, dead)] = measured.acts[..] else { panic!("one leader dies") };
     assert_eq!(at, crash.0);
     let (elected, leader) = measured.elected_after(at).next().expect("another leads");

@@ -29,7 +29,10 @@ pub fn make(bench: &Bench) -> Result<Section> {
          after; R* is the slowest of them, D* the time from the first to the last that is slower than R by more than \
          0.5 ms.",
     );
-    section.told("Formulas of protocols that the table leaves out (MultiPaxos, Raft) are ours: W = R = l+m without leases.");
+    section.told(
+        "Formulas of protocols that the table leaves out (MultiPaxos, Raft) are ours: W = R = l+m without leases, \
+         R = l with them.",
+    );
     let mut table = Table::new([
         "protocol",
         "site",
@@ -153,9 +156,9 @@ fn millis(nanos: u64) -> f64 {
 fn cells(measured: &Measured, site: usize, beside: u64) -> Option<Cells> {
     let mine = |op: &&Operation| op.proxy == site;
     let quiet = |writes: bool| {
-        let ops =
+        let mut ops =
             measured.operations.iter().filter(mine).filter(|op| op.writes == writes && op.asked < beside);
-        ops.last().and_then(Operation::latency).map(millis)
+        ops.next_back().and_then(Operation::latency).map(millis)
     };
     let (write, read) = (quiet(true)?, quiet(false)?);
     let reads = measured.operations.iter().filter(mine).filter(|op| !op.writes && op.asked >= beside);
