@@ -14,7 +14,7 @@
 //! | **read rule**: stable (a majority's promises, everything up to the m-th smallest threshold executed), and no accepted write to the key that is not executed; else the read is *held* until that slot is executed (§3.2.2) | `reads.rs` `read_here`, `parts/paxos/leases.rs` `is_stable` |
 //! | early accept notes: a responder counts votes itself, **by the commit rule** | `notes.rs` |
 //! | the leader holds reads too while notes are on | `policy.rs` `waits_for` |
-//! | unhold: a read that is held for long is asked of the leader too | `parts/clients/proxy.rs` |
+//! | unhold: a read that is held for long is asked of the leader too | `parts/clients/proxy/mod.rs` |
 //! | failure of a responder | `bars.rs` |
 //! | smart coverage (§5.1) | `coverage.rs` |
 //!
