@@ -160,6 +160,12 @@ impl Replicated {
         Some(reply.to_bytes())
     }
 
+    /// The reply to a read of the present state, if none of the keys it touches has a time to live. Otherwise any later
+    /// slot may carry the time at which one expires, also a slot that does not write it.
+    pub fn read_lasting(&self, command: &Bytes) -> Option<Bytes> {
+        self.read(command, Wall::from_millis(u64::MAX))
+    }
+
     /// The reply to a read at a log position that came after it was asked.
     pub fn read_now(&self, command: &Bytes) -> Bytes {
         self.read(command, Wall::ZERO).expect("nothing expires before the epoch")

@@ -102,6 +102,11 @@ impl Writes {
         }
     }
 
+    /// The first slot that is here.
+    pub fn first(&self) -> Option<u64> {
+        self.slots.first_key_value().map(|(slot, _)| *slot)
+    }
+
     /// What a slot writes, if it is here.
     pub fn of(&self, slot: u64) -> Option<&Written> {
         self.slots.get(&slot)

@@ -2,6 +2,7 @@
 
 pub mod bodega;
 pub mod multipaxos;
+pub mod pqr;
 pub mod raft;
 pub mod registry;
 pub mod unreplicated;

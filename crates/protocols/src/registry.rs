@@ -46,6 +46,7 @@ registry! {
     crate::unreplicated::Unreplicated,
     crate::raft::Raft,
     crate::multipaxos::MultiPaxos,
+    crate::pqr::Pqr,
     crate::bodega::Bodega,
 }
 

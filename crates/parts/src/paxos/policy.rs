@@ -82,6 +82,16 @@ pub trait Policy: Sized + Debug + 'static {
     /// A proxy asks, whoever leads: takes the reads out that are answered, held or refused here.
     fn on_ask(_: &mut Replica<Self>, _from: ProcessId, _: &mut Ask, _: &mut Context<'_, Replica<Self>>) {}
 
+    /// A proxy wants to know what this replica knows of some reads.
+    fn on_query(
+        _: &mut Replica<Self>,
+        _from: ProcessId,
+        _nonce: u64,
+        _reads: Vec<(u64, Bytes)>,
+        _: &mut Context<'_, Replica<Self>>,
+    ) {
+    }
+
     /// The slot that a read at a leader under a lease has to wait for, if not for the present state.
     fn waits_for(_: &Replica<Self>, _command: &Bytes) -> Option<u64> {
         None

@@ -387,10 +387,14 @@ impl<P: Policy> Replica<P> {
     }
 
     fn on_client(&mut self, from: ProcessId, message: clients::Message, cx: &mut Context<'_, Self>) {
-        let clients::Message::Ask(mut ask) = message else { return };
         if !matches!(from, ProcessId::Proxy(_)) {
             return;
         }
+        let mut ask = match message {
+            clients::Message::Ask(ask) => ask,
+            clients::Message::Query { nonce, reads } => return P::on_query(self, from, nonce, reads, cx),
+            _ => return,
+        };
         self.intake.tell_members(from, &ask, &self.state);
         let asked = !ask.is_probe();
         P::on_ask(self, from, &mut ask, cx);

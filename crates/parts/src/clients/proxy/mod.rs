@@ -9,8 +9,10 @@
 //! |---|---|
 //! | `leader.rs` | how the leader is found |
 //! | `sending.rs` | what is sent, and sent again |
+//! | `majority.rs` | reads that are asked of a majority first |
 
 mod leader;
+mod majority;
 mod sending;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -23,9 +25,12 @@ use quorate_core::{
 };
 
 use crate::clients::message::{Embeds, Message};
-use crate::clients::proxy::leader::next_after;
 use crate::clients::streams::Streams;
 use crate::sessions::{REFRESH, WINDOW};
+
+use leader::next_after;
+pub use majority::Rinse;
+use majority::Majority;
 
 /// One message carries about this many bytes of commands, unless a single one is larger.
 const ASK_BYTES: usize = 1 << 20;
@@ -43,6 +48,8 @@ pub struct ProxyConfig {
     pub nearest: bool,
     /// If it has not answered one by then, the leader is asked too (Bodega §3.2.2, *unhold*).
     pub unhold: Option<Duration>,
+    /// Reads are asked of a majority first, and then like this.
+    pub majority: Option<Rinse>,
     /// Requests that may be under way; further ones are refused.
     pub max_requests: usize,
 }
@@ -93,6 +100,8 @@ pub struct LeaderProxy<M> {
     next_read: u64,
     /// Reads that the replica nearby refuses or holds for long: for the target.
     again: Vec<u64>,
+    /// Reads that a majority is asked.
+    majority: Majority,
     /// Whether anything below has not been sent to the target.
     unsent: bool,
     _message: std::marker::PhantomData<fn() -> M>,
@@ -117,6 +126,8 @@ enum Place {
     Write(u64),
     /// A read (or an operator's request) with this id.
     Read(u64),
+    /// A read that a majority is asked, with this id.
+    Majority(u64),
 }
 
 #[derive(Debug)]
@@ -147,28 +158,29 @@ impl<M: Embeds> LeaderProxy<M> {
     fn start(&mut self, id: RequestId) {
         let call = self.calls.get_mut(&id).expect("a call that starts is known");
         match call.access {
-            Access::Read | Access::Manage => {
-                let manage = call.access == Access::Manage;
-                let read = self.next_read;
-                self.next_read += 1;
-                call.place = Place::Read(read);
-                self.reads.insert(
-                    read,
-                    ReadCall {
-                        request: id,
-                        command: call.command.clone(),
-                        manage,
-                        sent: None,
-                        asked_nearby: false,
-                        held: false,
-                    },
-                );
+            Access::Read if self.config.majority.is_some() => {
+                call.place = Place::Majority(self.majority.begin(id, call.command.clone()));
             }
+            Access::Read | Access::Manage => self.ask_leader(id),
             Access::Write => {
                 call.place = Place::Queue;
                 self.queue.push_back(id);
             }
         }
+        self.unsent = true;
+    }
+
+    /// A read, or an operator's request, that needs the leader, or the replica nearby.
+    fn ask_leader(&mut self, id: RequestId) {
+        let call = self.calls.get_mut(&id).expect("a call that starts is known");
+        let manage = call.access == Access::Manage;
+        let read = self.next_read;
+        self.next_read += 1;
+        call.place = Place::Read(read);
+        let command = call.command.clone();
+        let read_call =
+            ReadCall { request: id, command, manage, sent: None, asked_nearby: false, held: false };
+        self.reads.insert(read, read_call);
         self.unsent = true;
     }
 
@@ -195,6 +207,7 @@ impl<M: Embeds> LeaderProxy<M> {
             Place::Read(read) => {
                 self.reads.remove(&read);
             }
+            Place::Majority(read) => self.majority.forget(read),
             Place::Write(seq) => {
                 // Its number must be used, or the writes behind it would wait for ever. If the command itself has
                 // not been decided yet, nothing is decided in its place.
@@ -269,6 +282,7 @@ impl<M: Embeds> LeaderProxy<M> {
             self.again.extend(self.reads.iter().filter(|(_, read)| late(read)).map(|(id, _)| *id));
             self.unsent |= !self.again.is_empty();
         }
+        self.repeat_queries(cx);
         if self.searching {
             self.redirects = 0;
             self.probe(next_after(self.candidates(), self.target), cx);
@@ -292,7 +306,8 @@ impl<M: Embeds> LeaderProxy<M> {
         let pace = if self.searching { self.config.patience / 4 } else { self.patience };
         let pace = self.config.unhold.filter(|_| holds).map_or(pace, |unhold| unhold.min(pace));
         let deadline = self.calls.values().map(|call| call.deadline).min();
-        self.wake_by(deadline.unwrap_or(now + pace).min(now + pace), cx);
+        let due = deadline.into_iter().chain(self.majority.due()).fold(now + pace, Time::min);
+        self.wake_by(due, cx);
     }
 
     /// When the oldest of what is under way was last sent.
@@ -339,6 +354,7 @@ impl<M: Embeds> Machine for LeaderProxy<M> {
             reads: BTreeMap::new(),
             next_read: 1,
             again: Vec::new(),
+            majority: Majority::default(),
             unsent: false,
             _message: std::marker::PhantomData,
         }
@@ -407,7 +423,10 @@ impl<M: Embeds> Machine for LeaderProxy<M> {
                 }
             }
             Message::Members { nonce, members } if nonce == self.nonce => self.on_members(members, cx),
+            Message::Seen { nonce, reads } if nonce == self.nonce => self.on_seen(from, reads, cx),
             Message::Ask(_)
+            | Message::Query { .. }
+            | Message::Seen { .. }
             | Message::Members { .. }
             | Message::Refused { .. }
             | Message::Answer { .. }
@@ -437,6 +456,7 @@ impl<M: Embeds> Machine for LeaderProxy<M> {
     }
 
     fn on_batch_end(&mut self, cx: &mut Context<'_, Self>) {
+        self.query(cx);
         self.pump(cx);
     }
 
@@ -444,7 +464,7 @@ impl<M: Embeds> Machine for LeaderProxy<M> {
         assert!(self.writes.len() as u64 <= WINDOW);
         assert!(self.calls.len() <= self.config.max_requests);
         assert!(self.session != 0 || self.writes.is_empty(), "numbers belong to a session");
-        assert!(self.reads.len() + self.queue.len() <= self.calls.len());
+        assert!(self.reads.len() + self.queue.len() + self.majority.len() <= self.calls.len());
     }
 }
 
