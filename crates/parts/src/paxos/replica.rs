@@ -178,7 +178,9 @@ impl<P: Policy> Machine for Replica<P> {
         let votes: Vec<_> = replica.log.votes(replica.state.applied() + 1).collect();
         let votes: Vec<_> = votes.into_iter().map(|(slot, vote)| (slot, vote.value.clone())).collect();
         for (slot, value) in votes {
-            P::on_value(&mut replica, slot, &value);
+            if !mutation::active("paxos/votes-forgotten-by-the-policy") {
+                P::on_value(&mut replica, slot, &value);
+            }
         }
         let slot = replica.state.applied();
         cx.note(|| Fact::Installed { slot });

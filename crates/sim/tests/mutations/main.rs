@@ -27,4 +27,5 @@ macro_rules! caught {
 }
 
 mod multipaxos;
+mod pqr;
 mod raft;
