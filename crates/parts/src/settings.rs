@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorate_core::{Group, Settings, SettingsError};
+use quorate_core::{Group, NodeId, NodeSet, Settings, SettingsError};
 
 use crate::batch::Limits;
 use crate::clients::ProxyConfig;
@@ -24,6 +24,24 @@ pub fn intake(settings: &mut Settings) -> Result<IntakeConfig, SettingsError> {
             bytes: settings.bytes("batch.bytes", "1MiB", 1..=64 << 20)? as usize,
         },
         max_bytes: settings.bytes("intake.bytes", "256MiB", 1 << 20..=16 << 30)? as usize,
+    })
+}
+
+/// A setting that names members: `all`, `none`, or ids.
+pub fn members(
+    group: &Group,
+    settings: &mut Settings,
+    key: &str,
+    default: &str,
+) -> Result<NodeSet, SettingsError> {
+    let members = group.members;
+    settings.take(key, default, "all, none, or ids of members", |text| match text {
+        "all" => Some(members),
+        "none" => Some(NodeSet::EMPTY),
+        ids => {
+            let id = |word: &str| word.trim().parse().ok().and_then(NodeId::new);
+            ids.split(',').map(|word| id(word).filter(|id| members.contains(*id))).collect()
+        }
     })
 }
 

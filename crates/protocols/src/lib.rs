@@ -3,6 +3,7 @@
 pub mod bodega;
 pub mod multipaxos;
 pub mod pqr;
+pub mod quorum_leases;
 pub mod raft;
 pub mod registry;
 pub mod unreplicated;

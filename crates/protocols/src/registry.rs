@@ -47,6 +47,7 @@ registry! {
     crate::raft::Raft,
     crate::multipaxos::MultiPaxos,
     crate::pqr::Pqr,
+    crate::quorum_leases::QuorumLeases,
     crate::bodega::Bodega,
 }
 

@@ -175,6 +175,7 @@ impl<P: Policy> Machine for Replica<P> {
             log,
             config,
         };
+        P::on_installed(&mut replica);
         let votes: Vec<_> = replica.log.votes(replica.state.applied() + 1).collect();
         let votes: Vec<_> = votes.into_iter().map(|(slot, vote)| (slot, vote.value.clone())).collect();
         for (slot, value) in votes {
