@@ -321,7 +321,9 @@ impl Grantor {
 }
 
 /// The believing side, towards one grantor, under one number. It must be kept as long as that number is current: it
-/// numbers its nonces.
+/// numbers its nonces. One that can come to the same number again after a restart must start at a random nonce
+/// ([`Grantee::new`]): else a late duplicate of a Guard and a Renew that its earlier incarnation has answered would be
+/// believed, although the grantor has been told by a `RevokeReply` in between that nothing is.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Grantee {
     nonces: u64,
@@ -337,13 +339,18 @@ enum Belief {
 }
 
 impl Grantee {
+    /// Whose nonces follow this one.
+    pub fn new(nonces: u64) -> Grantee {
+        Grantee { nonces, state: Belief::None }
+    }
+
     /// The grantor speaks under this process's current number (the caller has checked that); the answer.
     pub fn on_message(&mut self, message: &Message, terms: &Terms, now: Time) -> Option<Message> {
         match *message {
             Message::Guard { number, guard, thresh } => {
                 let known = matches!(self.state, Belief::Some { guard: current, .. } if current == guard);
                 if !known {
-                    self.nonces += 1;
+                    self.nonces = self.nonces.wrapping_add(1);
                     let until = now + (terms.guard - terms.margin());
                     self.state = Belief::Some { guard, seq: 0, until, thresh };
                 }

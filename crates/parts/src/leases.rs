@@ -19,7 +19,8 @@ use crate::membership::Configuration;
 pub struct Leases {
     me: NodeId,
     terms: Terms,
-    first_guard: u64,
+    /// Random: the first guard, and the nonces before the first one.
+    first: u64,
     number: u64,
     /// Kept for good: they number their grantings.
     grantors: BTreeMap<NodeId, Grantor>,
@@ -31,18 +32,11 @@ pub struct Leases {
 
 impl Leases {
     /// Neither grants nor holds any. `restarted`: an earlier incarnation may have promised anything, until a while after
-    /// `now`. `first_guard` is random.
-    pub fn new(
-        me: NodeId,
-        terms: Terms,
-        restarted: bool,
-        first_guard: u64,
-        number: u64,
-        now: Time,
-    ) -> Leases {
+    /// `now`. `first` is random.
+    pub fn new(me: NodeId, terms: Terms, restarted: bool, first: u64, number: u64, now: Time) -> Leases {
         let bound_until = if restarted { now + terms.restart_wait() } else { now };
         let (grantors, grantees) = (BTreeMap::new(), BTreeMap::new());
-        Leases { me, terms, first_guard, number, grantors, grantees, bound_until }
+        Leases { me, terms, first, number, grantors, grantees, bound_until }
     }
 
     /// Until when an earlier incarnation's promises may bind.
@@ -56,7 +50,7 @@ impl Leases {
     pub fn grant(&mut self, to: NodeSet, thresh: u64, now: Time) -> Vec<(NodeId, Message)> {
         let mut out = Vec::new();
         for node in to.without(self.me).iter() {
-            let (terms, first) = (self.terms, self.first_guard);
+            let (terms, first) = (self.terms, self.first);
             let grantor = self.grantors.entry(node).or_insert_with(|| Grantor::new(terms, first));
             out.extend(grantor.tend(self.number, thresh, now).map(|message| (node, message)));
         }
@@ -119,6 +113,11 @@ impl Leases {
         }
     }
 
+    fn grantee(&mut self, from: NodeId) -> &mut Grantee {
+        let first = self.first;
+        self.grantees.entry(from).or_insert_with(|| Grantee::new(first))
+    }
+
     // Holding ----------------------------------------------------------------------------------------------------
 
     /// A grantor speaks; `holds`: this replica takes promises at the moment. The answer, and whether what is believed
@@ -136,8 +135,9 @@ impl Leases {
             return (None, false);
         };
         if holds && *number == self.number {
-            let grantee = self.grantees.entry(from).or_default();
-            return (grantee.on_message(message, &self.terms, now), true);
+            let terms = self.terms;
+            let grantee = self.grantee(from);
+            return (grantee.on_message(message, &terms, now), true);
         }
         match *message {
             // Nothing of that number is believed any more.
@@ -145,7 +145,8 @@ impl Leases {
                 (Some(Message::RevokeReply { number, guard }), false)
             }
             Message::Revoke { .. } => {
-                let reply = self.grantees.entry(from).or_default().on_message(message, &self.terms, now);
+                let terms = self.terms;
+                let reply = self.grantee(from).on_message(message, &terms, now);
                 (reply, true)
             }
             _ => (None, false),
@@ -181,12 +182,12 @@ impl Leases {
 
     // For checkers -----------------------------------------------------------------------------------------------
 
-    /// What this replica has promised to another.
-    pub fn promise(&mut self, to: NodeId, now: Time) -> Fact {
-        let bound = self.grantors.get_mut(&to).and_then(|grantor| grantor.bound(now));
+    /// What this replica has promised to another, if it ever has anything.
+    pub fn promise(&mut self, to: NodeId, now: Time) -> Option<Fact> {
+        let bound = self.grantors.get_mut(&to)?.bound(now);
         // What an earlier incarnation promised still binds for a while.
         let until = bound.unwrap_or(now).max(self.bound_until).max(now);
-        Fact::Promised { to, number: self.number, until }
+        Some(Fact::Promised { to, number: self.number, until })
     }
 
     /// What this replica believes of another.

@@ -191,7 +191,15 @@ impl<P: Policy> Replica<P> {
         while let Some(entry) =
             leading.waiting.first_entry().filter(|entry| *entry.key() <= self.state.applied())
         {
-            for read in entry.remove() {
+            let slot = *entry.key();
+            let reads = entry.remove();
+            if leading.proposals.is_open(slot) && !mutation::active("paxos/read-after-another") {
+                // A later ballot had it chosen, perhaps long ago, and more since.
+                leading.reads.extend(reads);
+                leading.tell_time = true;
+                continue;
+            }
+            for read in reads {
                 let reply = self.state.read_now(&read.command);
                 self.intake.on_read(read, reply);
             }

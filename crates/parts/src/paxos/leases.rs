@@ -32,11 +32,12 @@ impl<P: Policy> Replica<P> {
         self.leases.granting(node, now)
     }
 
-    /// Whether a majority promises that no other ballot is in use, and everything is executed that an earlier one may
-    /// have chosen: the state, and the writes that this replica has accepted, are all there is. (Bodega §3.3.1, the
-    /// *stable condition*.)
+    /// As a follower: whether a majority promises that no other ballot is in use, and everything is executed that an
+    /// earlier one may have chosen: the state, and the writes that this replica has accepted, are all there is. (Bodega
+    /// §3.3.1, the *stable condition*.)
     pub fn is_stable(&self, now: Time) -> bool {
-        let thresh = self.leases.thresh(&self.configuration.1, self.thresh, now);
+        let follows = matches!(self.role, Role::Follower | Role::Polling(_));
+        let thresh = self.leases.thresh(&self.configuration.1, self.thresh, now).filter(|_| follows);
         self.believed_until(now).is_some() && thresh.is_some_and(|thresh| self.state.applied() >= thresh)
     }
 
@@ -141,8 +142,9 @@ impl<P: Policy> Replica<P> {
     }
 
     fn note_promise(&mut self, to: NodeId, cx: &mut Context<'_, Self>) {
-        let now = cx.now();
-        cx.note(|| self.leases.promise(to, now));
+        if let Some(fact) = self.leases.promise(to, cx.now()) {
+            cx.note(|| fact);
+        }
     }
 
     /// States until when reads are answered from the own state, if that has changed.
@@ -150,8 +152,7 @@ impl<P: Policy> Replica<P> {
         let (now, number) = (cx.now(), self.promised.number());
         let serves = match &self.role {
             Role::Leader(_) => self.takes_requests(),
-            Role::Follower => self.is_stable(now),
-            Role::Polling(_) | Role::Candidate(_) => false,
+            Role::Follower | Role::Polling(_) | Role::Candidate(_) => self.is_stable(now),
         };
         let until = self.believed_until(now).filter(|_| serves);
         if self.reads_until != until {

@@ -9,7 +9,7 @@ use crate::clients::{self, Intake};
 use crate::election::Watch;
 use crate::leases::Leases;
 use crate::membership::Configuration;
-use crate::slots::{Preparation, SlotLog, Vote};
+use crate::slots::{Cast, Preparation, SlotLog, Vote};
 use crate::state::Replicated;
 use bytes::Bytes;
 use quorate_core::{
@@ -352,14 +352,20 @@ impl<P: Policy> Replica<P> {
         }
         if slot <= self.log.committed().saturating_add(MAX_GAP) {
             let unrecorded = mutation::active("paxos/no-own-revote") && self.is_own_repeat(from, slot);
-            if !unrecorded && self.log.vote(slot, ballot, value.clone()) {
+            let cast = match unrecorded {
+                true => Cast::Known,
+                false => self.log.vote(slot, ballot, value.clone()),
+            };
+            if cast == Cast::New {
                 P::on_value(self, slot, &value);
                 self.persist(Record::Vote { slot, ballot, value }, cx);
                 if from == self.me {
                     cx.mark(Mark::Recorded { slot });
                 }
             }
-            self.votes.push(slot);
+            if cast != Cast::Late {
+                self.votes.push(slot);
+            }
         }
         self.on_committed(from, ballot, committed, cx);
     }

@@ -56,8 +56,8 @@ pub(super) fn excluded(replica: &Replica) -> NodeSet {
     bars.out.iter().filter(|(_, (seq, _))| *seq <= reached).map(|(node, _)| *node).collect()
 }
 
-/// At each heartbeat of the leader: who is to be barred, and who no more.
-pub(super) fn review(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
+/// Who is to be barred, and who no more; tells all of it. Returns whether that has changed.
+pub(super) fn review(replica: &mut Replica, cx: &mut Context<'_, Replica>) -> bool {
     let now = cx.now();
     let (failure, me) = (replica.config().policy.failure, replica.me());
     let changing = replica.is_changing();
@@ -84,12 +84,13 @@ pub(super) fn review(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
         replica.policy.bars.seq += 1;
         // Whoever comes back is required again before anybody grants it anything.
         replica.reconsider(cx);
+        tell(replica, cx);
     }
-    tell(replica, cx);
+    changed
 }
 
-/// Tells everybody, once in a while.
-fn tell(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
+/// Tells everybody.
+pub(super) fn tell(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
     if replica.charter().roster.ranges().is_empty() {
         return;
     }
