@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use quorate_core::Wire;
+use quorate_core::{Wire, mutation};
 use quorate_store::command::{Command, Key};
 use quorate_store::footprint::Extent;
 
@@ -25,7 +25,8 @@ impl Written {
         let Ok(Some(batch)) = Batch::decode(value) else { return written };
         for entry in batch.entries {
             // Whoever reads by a roster that is about to be replaced may have to wait for writes no more.
-            written.everything |= matches!(entry, Entry::Roster(_));
+            written.everything |=
+                matches!(entry, Entry::Roster(_)) && !mutation::active("quorum-leases/roster-is-no-write");
             let Entry::Write { command, .. } = entry else { continue };
             let Ok(command) = Command::from_bytes(command) else { continue };
             match command.footprint().writes() {

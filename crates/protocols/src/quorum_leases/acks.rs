@@ -53,7 +53,8 @@ fn covered(replica: &mut Replica, slot: u64, forgets: bool) -> NodeSet {
     }
     let all = replica.configuration().all();
     let value = replica.log().get(slot).map(|vote| Batch::kind(&vote.value));
-    if !knows_roster(replica, slot) || value == Some(Kind::Roster) {
+    let knows = knows_roster(replica, slot) || mutation::active("quorum-leases/old-roster");
+    if !knows || value == Some(Kind::Roster) {
         return all;
     }
     let replica = &*replica;
@@ -75,7 +76,8 @@ fn covered(replica: &mut Replica, slot: u64, forgets: bool) -> NodeSet {
 /// Active: an earlier write to the key has been accepted and is not executed. Whoever was granted the key has a say in
 /// that one, and this one is executed later.
 fn is_revoked(replica: &Replica, key: &Key, slot: u64) -> bool {
-    replica.policy.writes.before(key, slot).any(|slot| is_voted(replica, slot))
+    let below = if mutation::active("quorum-leases/skips-for-higher-slots") { u64::MAX } else { slot };
+    replica.policy.writes.before(key, below).any(|other| other != slot && is_voted(replica, other))
 }
 
 /// Whether this ballot's value of a slot is here; and so it is the only one that may be chosen in this ballot.

@@ -28,4 +28,5 @@ macro_rules! caught {
 
 mod multipaxos;
 mod pqr;
+mod quorum_leases;
 mod raft;
