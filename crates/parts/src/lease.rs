@@ -262,6 +262,15 @@ impl Grantor {
         self.state != Granting::Idle
     }
 
+    /// Which granting is under way or in force; none while it is asked back.
+    pub fn granting(&mut self, now: Time) -> Option<u64> {
+        self.expire(now);
+        match self.state {
+            Granting::Guarding { guard, .. } | Granting::Promised { guard, .. } => Some(guard),
+            Granting::Idle | Granting::Revoking { .. } => None,
+        }
+    }
+
     /// The grantee answers. True: the promise has just been given back.
     pub fn on_reply(&mut self, message: &Message, now: Time) -> (Option<Message>, bool) {
         self.expire(now);
@@ -376,12 +385,17 @@ impl Grantee {
         }
     }
 
-    /// The grantor's safety threshold, if its promise is believed.
-    pub fn thresh(&self, now: Time) -> Option<u64> {
+    /// The granting and its safety threshold, if its promise is believed.
+    pub fn held(&self, now: Time) -> Option<(u64, u64)> {
         match self.state {
-            Belief::Some { seq: 1.., until, thresh, .. } if now < until => Some(thresh),
+            Belief::Some { guard, seq: 1.., until, thresh } if now < until => Some((guard, thresh)),
             _ => None,
         }
+    }
+
+    /// The grantor's safety threshold, if its promise is believed.
+    pub fn thresh(&self, now: Time) -> Option<u64> {
+        self.held(now).map(|(_, thresh)| thresh)
     }
 }
 

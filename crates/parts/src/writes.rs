@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use quorate_core::Wire;
+use quorate_core::{Wire, mutation};
 use quorate_store::command::{Command, Key};
 use quorate_store::footprint::Extent;
 
@@ -24,6 +24,9 @@ impl Written {
         let mut written = Written::default();
         let Ok(Some(batch)) = Batch::decode(value) else { return written };
         for entry in batch.entries {
+            // Whoever reads by a roster that is about to be replaced may have to wait for writes no more.
+            written.everything |=
+                matches!(entry, Entry::Roster(_)) && !mutation::active("quorum-leases/roster-is-no-write");
             let Entry::Write { command, .. } = entry else { continue };
             let Ok(command) = Command::from_bytes(command) else { continue };
             match command.footprint().writes() {
@@ -100,6 +103,27 @@ impl Writes {
                 keys.as_slice().iter().filter_map(last).max().max(anything)
             }
         }
+    }
+
+    /// The first slot that is here.
+    pub fn first(&self) -> Option<u64> {
+        self.slots.first_key_value().map(|(slot, _)| *slot)
+    }
+
+    /// The slots below one that write a key.
+    pub fn before(&self, key: &Key, slot: u64) -> impl Iterator<Item = u64> {
+        let own = self.keys.get(key).into_iter().flat_map(move |slots| slots.range(..slot).copied());
+        own.chain(self.clears_before(slot))
+    }
+
+    /// The slots below one that write every key.
+    pub fn clears_before(&self, slot: u64) -> impl Iterator<Item = u64> {
+        self.everything.range(..slot).copied()
+    }
+
+    /// Those that are here, in order, and what they write.
+    pub fn slots(&self) -> impl Iterator<Item = (u64, &Written)> {
+        self.slots.iter().map(|(slot, written)| (*slot, written))
     }
 
     /// What a slot writes, if it is here.

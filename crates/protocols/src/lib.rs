@@ -2,6 +2,8 @@
 
 pub mod bodega;
 pub mod multipaxos;
+pub mod pqr;
+pub mod quorum_leases;
 pub mod raft;
 pub mod registry;
 pub mod unreplicated;

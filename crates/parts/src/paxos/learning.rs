@@ -47,6 +47,9 @@ impl<P: Policy> Replica<P> {
     pub fn choose(&mut self, slot: u64, value: Bytes, cx: &mut Context<'_, Self>) {
         let ballot = self.promised;
         if self.log.choose(slot, ballot, value.clone()) {
+            if slot > self.state.applied() {
+                P::on_value(self, slot, &value);
+            }
             self.persist(Record::Learned { slot, ballot, value }, cx);
         }
         self.note_chosen(slot, cx);
@@ -146,6 +149,7 @@ impl<P: Policy> Replica<P> {
         cx.persist_state(Record::Installed(slot));
         self.state = state;
         self.log.install(slot);
+        P::on_installed(self);
         cx.note(|| Fact::Installed { slot });
         if self.state.configuration().is_some_and(|(at, _)| *at > self.configuration.0) {
             self.restate(cx);

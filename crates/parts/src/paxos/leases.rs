@@ -22,9 +22,19 @@ impl<P: Policy> Replica<P> {
         self.leases.held(&self.configuration.1, now).filter(|_| current)
     }
 
-    /// As a follower: whether a majority promises that no other ballot is in use, and everything is executed that an earlier one may
-    /// have chosen: the state, and the writes that this replica has accepted, are all there is. (Bodega §3.3.1, the
-    /// *stable condition*.)
+    /// Another's promise, if it is believed: the granting and its safety threshold.
+    pub fn promised_by(&self, node: NodeId, now: Time) -> Option<(u64, u64)> {
+        self.leases.held_from(node, now)
+    }
+
+    /// The granting that another is promised by, or about to be.
+    pub fn promised_to(&mut self, node: NodeId, now: Time) -> Option<u64> {
+        self.leases.granting(node, now)
+    }
+
+    /// As a follower: whether a majority promises that no other ballot is in use, and everything is executed that an
+    /// earlier one may have chosen: the state, and the writes that this replica has accepted, are all there is. (Bodega
+    /// §3.3.1, the *stable condition*.)
     pub fn is_stable(&self, now: Time) -> bool {
         let follows = matches!(self.role, Role::Follower | Role::Polling(_));
         let thresh = self.leases.thresh(&self.configuration.1, self.thresh, now).filter(|_| follows);

@@ -152,7 +152,7 @@ impl<M: quorate_core::Message, C: Charter> quorate_core::Message for Message<M, 
             Message::Own(message) => message.release(),
             // A restarted owner must take another ballot: this one's charter is known.
             Message::Announce { .. } => Release::AfterSync,
-            // Shows only what a majority has on disk.
+            // Shows only what a majority has on disk; and votes, so that nobody takes that for the last word.
             Message::Client(_) => Release::Now,
             // A restarted grantor must not grant under an earlier ballot what it has granted under this one.
             Message::Lease(lease::Message::Guard { .. }) => Release::AfterSync,
@@ -276,6 +276,8 @@ mod tests {
         let value = Bytes::from_static(b"value");
         let vote = Vote { ballot, value: value.clone(), chosen: true };
         let reads = vec![(9, value.clone())];
+        let seen = clients::Sighting { applied: 5, accepted: 6, reply: Some(value.clone()) };
+        let query = clients::Message::Query { nonce: 1, reads: reads.clone() };
         let ask = clients::Ask {
             nonce: 1,
             session: 2,
@@ -288,6 +290,8 @@ mod tests {
         };
         vec![
             Message::Client(clients::Message::Ask(ask)),
+            Message::Client(query),
+            Message::Client(clients::Message::Seen { nonce: 1, reads: vec![(9, seen)] }),
             Message::Lease(lease::Message::Renew { number: 1, guard: 2, nonce: 3, seq: 4 }),
             Message::Catchup(catchup::Message::Values { from: 1, values: vec![value.clone(), Bytes::new()] }),
             Message::Poll { ballot },

@@ -8,6 +8,7 @@ use quorate_core::{Context, Manage, NodeId, NodeSet, ProcessId, Status, Time};
 use super::message::Charter;
 use super::{Config, Replica, Role};
 use crate::ballot::Ballot;
+use crate::batch::{Batch, Entry};
 use crate::clients::{Ask, PendingRead};
 use crate::membership::Configuration;
 use crate::slots::SlotLog;
@@ -56,7 +57,7 @@ pub trait Policy: Sized + Debug + 'static {
 
     // Writes -----------------------------------------------------------------------------------------------------
 
-    /// A value is voted for or proposed here; or, at a start, had been voted for.
+    /// A value is voted for, proposed or learned here; or, at a start, had been.
     fn on_value(_: &mut Replica<Self>, _slot: u64, _value: &Bytes) {}
 
     /// Votes in these ranges of slots (inclusive) are told to the leader, as soon as they are durable. Each range with
@@ -74,6 +75,9 @@ pub trait Policy: Sized + Debug + 'static {
         NodeSet::EMPTY
     }
 
+    /// A state is there, at a start or from another replica: what was executed in between is not known slot by slot.
+    fn on_installed(_: &mut Replica<Self>) {}
+
     /// Slots have been executed, or a state installed.
     fn on_executed(_: &mut Replica<Self>, _: &mut Context<'_, Replica<Self>>) {}
 
@@ -81,6 +85,16 @@ pub trait Policy: Sized + Debug + 'static {
 
     /// A proxy asks, whoever leads: takes the reads out that are answered, held or refused here.
     fn on_ask(_: &mut Replica<Self>, _from: ProcessId, _: &mut Ask, _: &mut Context<'_, Replica<Self>>) {}
+
+    /// A proxy wants to know what this replica knows of some reads.
+    fn on_query(
+        _: &mut Replica<Self>,
+        _from: ProcessId,
+        _nonce: u64,
+        _reads: Vec<(u64, Bytes)>,
+        _: &mut Context<'_, Replica<Self>>,
+    ) {
+    }
 
     /// The slot that a read at a leader under a lease has to wait for, if not for the present state.
     fn waits_for(_: &Replica<Self>, _command: &Bytes) -> Option<u64> {
@@ -219,6 +233,20 @@ impl<P: Policy> Replica<P> {
             self.choose(slot, value, cx);
         }
         self.execute(cx);
+    }
+
+    /// Proposes an entry alone in the next slot, and says in which; `None`: not now.
+    pub fn propose_alone(&mut self, entry: &Entry, cx: &mut Context<'_, Self>) -> Option<u64> {
+        let applied = self.state.applied();
+        let (ready, committed) = (self.takes_requests(), self.log.committed());
+        let Role::Leader(leading) = &self.role else { return None };
+        let changing = leading.changing.is_some_and(|slot| slot > applied);
+        if !ready || changing || leading.proposals.count() >= self.config.pipeline {
+            return None;
+        }
+        let slot = leading.proposals.next().max(committed + 1);
+        self.propose(slot, Batch::alone(cx.wall(), entry), cx);
+        Some(slot)
     }
 
     /// To whom it may have promised anything; `None`: to anybody.

@@ -175,10 +175,13 @@ impl<P: Policy> Machine for Replica<P> {
             log,
             config,
         };
+        P::on_installed(&mut replica);
         let votes: Vec<_> = replica.log.votes(replica.state.applied() + 1).collect();
         let votes: Vec<_> = votes.into_iter().map(|(slot, vote)| (slot, vote.value.clone())).collect();
         for (slot, value) in votes {
-            P::on_value(&mut replica, slot, &value);
+            if !mutation::active("paxos/votes-forgotten-by-the-policy") {
+                P::on_value(&mut replica, slot, &value);
+            }
         }
         let slot = replica.state.applied();
         cx.note(|| Fact::Installed { slot });
@@ -393,10 +396,14 @@ impl<P: Policy> Replica<P> {
     }
 
     fn on_client(&mut self, from: ProcessId, message: clients::Message, cx: &mut Context<'_, Self>) {
-        let clients::Message::Ask(mut ask) = message else { return };
         if !matches!(from, ProcessId::Proxy(_)) {
             return;
         }
+        let mut ask = match message {
+            clients::Message::Ask(ask) => ask,
+            clients::Message::Query { nonce, reads } => return P::on_query(self, from, nonce, reads, cx),
+            _ => return,
+        };
         self.intake.tell_members(from, &ask, &self.state);
         let asked = !ask.is_probe();
         P::on_ask(self, from, &mut ask, cx);

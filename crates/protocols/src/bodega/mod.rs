@@ -14,7 +14,7 @@
 //! | **read rule**: stable (a majority's promises, everything up to the m-th smallest threshold executed), and no accepted write to the key that is not executed; else the read is *held* until that slot is executed (§3.2.2) | `reads.rs` `read_here`, `parts/paxos/leases.rs` `is_stable` |
 //! | early accept notes: a responder counts votes itself, **by the commit rule** | `notes.rs` |
 //! | the leader holds reads too while notes are on | `policy.rs` `waits_for` |
-//! | unhold: a read that is held for long is asked of the leader too | `parts/clients/proxy.rs` |
+//! | unhold: a read that is held for long is asked of the leader too | `parts/clients/proxy/mod.rs` |
 //! | failure of a responder | `bars.rs` |
 //! | smart coverage (§5.1) | `coverage.rs` |
 //!
@@ -49,7 +49,7 @@ mod reads;
 
 use std::time::Duration;
 
-use quorate_core::{Capabilities, Group, NodeId, NodeSet, Protocol, Range, Roster, Settings, SettingsError};
+use quorate_core::{Capabilities, Group, Protocol, Range, Roster, Settings, SettingsError};
 use quorate_parts::clients::{LeaderProxy, ProxyConfig};
 use quorate_parts::paxos::{self, Reads};
 use quorate_parts::settings;
@@ -99,9 +99,7 @@ impl Protocol for Bodega {
         group: &Group,
         settings: &mut Settings,
     ) -> Result<(paxos::Config<Config>, ProxyConfig), SettingsError> {
-        let members = group.members;
-        let expected = "all, none, or ids of members";
-        let responders = settings.take("responders", "all", expected, |text| responders(text, members))?;
+        let responders = settings::members(group, settings, "responders", "all")?;
         let policy = Config {
             roster: Roster::new(None, vec![Range::all(responders)]).expect("one range"),
             auto: settings.flag("roster.auto", false)?,
@@ -112,17 +110,5 @@ impl Protocol for Bodega {
         let config = paxos::Config::new(group, settings, Reads::Lease, policy)?;
         let unhold = Some(settings.duration("unhold", "300ms")?);
         Ok((config, ProxyConfig { nearest: true, unhold, ..settings::proxy(group, settings)? }))
-    }
-}
-
-/// `all`, `none`, or ids.
-fn responders(text: &str, members: NodeSet) -> Option<NodeSet> {
-    match text {
-        "all" => Some(members),
-        "none" => Some(NodeSet::EMPTY),
-        ids => {
-            let id = |word: &str| word.trim().parse().ok().and_then(NodeId::new);
-            ids.split(',').map(|word| id(word).filter(|id| members.contains(*id))).collect()
-        }
     }
 }

@@ -28,4 +28,6 @@ macro_rules! caught {
 
 mod bodega;
 mod multipaxos;
+mod pqr;
+mod quorum_leases;
 mod raft;
