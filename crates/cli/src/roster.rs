@@ -80,8 +80,9 @@ fn show(args: MemberList) -> Result<(), Failure> {
     if args.json {
         return Ok(writeln!(stdout(), "{text}")?);
     }
-    let shown: Shown = serde_json::from_str(&text)
-        .map_err(|error| Failure::failed(format!("the node answered something else than a roster: {error}")))?;
+    let shown: Shown = serde_json::from_str(&text).map_err(|error| {
+        Failure::failed(format!("the node answered something else than a roster: {error}"))
+    })?;
     let leader = shown.leader.map_or("nobody".to_owned(), |leader| format!("node {leader}"));
     let auto = if shown.auto { "changes by itself" } else { "as it was set" };
     writeln!(stdout(), "led by {leader} in ballot {}, {auto}", shown.ballot)?;

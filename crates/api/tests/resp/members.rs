@@ -89,7 +89,8 @@ fn rosters_are_set_and_shown() {
         to: to.map(Into::into),
         responders: set(ids),
     };
-    let roster = Roster::new(NodeId::new(2), vec![range("a", Some("m"), &[1, 3]), range("m", None, &[2])]).unwrap();
+    let roster =
+        Roster::new(NodeId::new(2), vec![range("a", Some("m"), &[1, 3]), range("m", None, &[2])]).unwrap();
     let words = "ROSTER SET LEADER 2 RANGE a m 1,3";
     let first = Roster::new(NodeId::new(2), vec![range("a", Some("m"), &[1, 3])]).unwrap();
     assert_eq!(asked(&mut node, &mut connection, words), Manage::Roster(first));
@@ -108,7 +109,8 @@ fn rosters_are_set_and_shown() {
     let (ticket, _) = connection.asked.pop_back().unwrap();
     let shown = Managed::Roster { ballot: "b3.2".to_owned(), roster, auto: false };
     node.end(&mut connection, ticket, Outcome::Done(shown.to_bytes()));
-    let shown: serde_json::Value = serde_json::from_str(connection.written().split("\r\n").nth(1).unwrap()).unwrap();
+    let shown: serde_json::Value =
+        serde_json::from_str(connection.written().split("\r\n").nth(1).unwrap()).unwrap();
     let ranges = serde_json::json!([
         { "from": "a", "to": "m", "responders": [1, 3] },
         { "from": "m", "to": null, "responders": [2] },

@@ -79,7 +79,8 @@ fn clauses_of_roster(mut words: &[&[u8]]) -> Result<Roster, Fault> {
                 rest
             }
             [word, from, to, ids, ref rest @ ..] if is(word, "range") => {
-                let responders = ids.split(|byte| *byte == b',').map(node).collect::<Result<NodeSet, Fault>>()?;
+                let responders =
+                    ids.split(|byte| *byte == b',').map(node).collect::<Result<NodeSet, Fault>>()?;
                 let to = Some(Bytes::copy_from_slice(to)).filter(|to| !to.is_empty());
                 ranges.push(Range { from: Bytes::copy_from_slice(from), to, responders });
                 rest
