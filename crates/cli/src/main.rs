@@ -12,6 +12,7 @@ mod members;
 mod protocols;
 mod serve;
 mod simulate;
+mod topology;
 mod up;
 mod watch;
 

@@ -13,6 +13,7 @@
 //! | [`fact`] | what machines state for checkers |
 //! | [`mark`] | what they state for a log of slow requests |
 //! | [`mutation`] | rules weakened on purpose, in tests only |
+//! | [`topology`] | sites, and the delays between them |
 //! | [`timers`], [`random`] | what every driver needs |
 
 pub mod context;
@@ -28,6 +29,7 @@ pub mod roster;
 pub mod settings;
 pub mod time;
 pub mod timers;
+pub mod topology;
 pub mod wire;
 
 pub use context::{Answered, Context, Instant, Outbox, Outgoing, Recipients};
@@ -45,6 +47,7 @@ pub use roster::{Range, Roster, RosterError};
 pub use settings::{Settings, SettingsError};
 pub use time::{Interval, Time, Wall};
 pub use timers::Timers;
+pub use topology::{Topology, TopologyError};
 pub use wire::{Decoder, Encoder, Wire, WireError};
 
 /// A 64-bit digest for comparing values and settings: fast and stable across versions and machines, no protection

@@ -72,7 +72,11 @@ impl<P: Policy> Replica<P> {
         } else if !heard {
             return;
         }
-        let thresh = self.log.last();
+        let thresh = match mutation::active("paxos/thresh-at-the-first-hole") {
+            true => (self.log.committed()..).find(|slot| self.log.get(slot + 1).is_none()).unwrap_or(0),
+            // Not up to the first hole: behind it, what an earlier ballot had chosen may have been accepted.
+            false => self.log.last(),
+        };
         let messages = self.leases.grant(grantees, thresh, now);
         self.say_of_promises(messages, cx);
         if !grantees.is_empty() {

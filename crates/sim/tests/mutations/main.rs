@@ -28,6 +28,7 @@ macro_rules! caught {
     )*};
 }
 
+mod bodega;
 mod multipaxos;
 mod pqr;
 mod quorum_leases;

@@ -29,10 +29,23 @@ pub fn describe() -> String {
     format!("{}, {cores} cores, {kernel}", model.map_or("unknown processor", |(_, model)| model))
 }
 
-/// The load of the last minute.
+/// How many processors others keep busy at this moment. (Not the load average, which for a minute still tells of the
+/// build that made this program.)
 pub fn load() -> f64 {
-    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    text.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0.0)
+    let (idle, all) = ticks();
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    let (idle, all) = (ticks().0 - idle, ticks().1 - all);
+    let processors = std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64);
+    (100.0 * processors * (1.0 - idle / all.max(1.0))).round() / 100.0
+}
+
+/// Of all processors since the start: idle, and altogether.
+fn ticks() -> (f64, f64) {
+    let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let line = text.lines().next().unwrap_or_default();
+    let numbers: Vec<f64> = line.split_whitespace().skip(1).filter_map(|word| word.parse().ok()).collect();
+    // user, nice, system, idle, waiting for disks, …
+    (numbers.iter().skip(3).take(2).sum(), numbers.iter().take(8).sum())
 }
 
 /// How many 4 KiB overwrites a second one thread syncs in this folder.

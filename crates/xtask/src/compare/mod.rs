@@ -115,9 +115,9 @@ fn run(options: Options) -> Result<()> {
     let scratch = tempfile::Builder::new().prefix("compare-").tempdir_in(&data);
     let scratch = scratch.map_err(|error| format!("no folder in {}: {error}", data.display()))?;
     let load = machine::load();
-    if load > 0.5 {
+    if load > 0.2 {
         eprintln!(
-            "WARNING: the load average is {load}: this machine is not quiet, and the numbers are worth little"
+            "WARNING: others keep {load} processors busy: this machine is not quiet, and the numbers are worth little"
         );
     }
     let syncs = machine::syncs_per_second(scratch.path()).map_err(|error| error.to_string())?;

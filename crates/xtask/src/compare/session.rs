@@ -195,7 +195,7 @@ impl Session {
         line(format!("- date: {} ({:.0?})", machine::first_line("date", &["-u", "+%F %H:%M UTC"]), took));
         line(format!("- machine: {}", machine::describe()));
         line(format!("- disk: {syncs:.0} synced 4 KiB overwrites per second, one thread"));
-        line(format!("- load average at the start: {load}"));
+        line(format!("- processors that others kept busy at the start: {load}"));
         if load > 0.5 {
             line("- **WARNING: this machine was not quiet; the numbers are worth little.**".to_owned());
         }

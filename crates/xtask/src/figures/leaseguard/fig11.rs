@@ -35,10 +35,10 @@ fn total(one: &Outcome) -> f64 {
 }
 
 impl Curve {
-    /// The highest throughput whose median is within the limit.
+    /// The highest throughput at any load. (Not the highest within a limit on latency: near saturation the median
+    /// jumps over any limit from one step to the next, so that would compare steps of the offered load.)
     fn maximum(&self) -> f64 {
-        let fast = self.steps.iter().filter(|(_, one)| one.p50 <= LIMIT);
-        fast.map(|(_, one)| total(one)).fold(0.0, f64::max)
+        self.steps.iter().map(|(_, one)| total(one)).fold(0.0, f64::max)
     }
 
     /// Writes per second at an offered load, or at the highest below it.
@@ -149,9 +149,7 @@ pub fn make(bench: &Bench) -> Result<Section> {
         let [a, b, c, d, e] = [0, 1, 2, 3, 4].map(|index| format!("{:.0}", maximum(&curves, index, writes)));
         most.row([format!("{:.0}%", 100.0 * writes), a, b, c, d, e]);
     }
-    section
-        .tables
-        .push((format!("Operations per second with a median of at most {LIMIT:.0} ms, at most:"), most));
+    section.tables.push(("Operations per second, at most:".to_owned(), most));
     judge(&mut section, &curves);
     Ok(section)
 }
