@@ -61,7 +61,7 @@ impl Pair {
             patience: Duration::from_secs(1),
             nearest: false,
             unhold: None,
-        majority: None,
+            majority: None,
             max_requests: 100,
         };
         let (mut out, mut random) = (Outbox::new(false), Random::new(1));

@@ -16,8 +16,8 @@
 //!
 //! # Why reads are linearizable
 //!
-//! Let H read k at time t, under ballot b, and let W, which writes k in slot w, be acknowledged before t. H must have
-//! executed w, or have accepted it and refuse. M are the grantors of H whose promises it believes and whose thresholds
+//! Let H read k at time t, under ballot b, and let W, which writes k in slot w, be shown before t: acknowledged, or read
+//! anywhere, thus executed there. H must have executed w, or have accepted it and refuse. M are the grantors of H whose promises it believes and whose thresholds
 //! it has executed, itself among them: a majority. Some q is in M and among the voters that had W chosen.
 //!
 //! 1. *W was chosen in an earlier ballot*: q voted before it promised b, and sampled its threshold after; so H has
@@ -37,7 +37,7 @@
 //! executed that. H reads k only while each of a majority has *regranted* k: it has told what it had executed (`upto`),
 //! and which keys were written by what it had accepted behind (`but`). H counts that of q if k is not among these keys,
 //! and `upto` lies between the last write to k that H has executed and the last slot that H has executed at all. Let τ
-//! be the moment in which q said so, and W the lowest write to k that is chosen, acknowledged before t, and neither
+//! be the moment in which q said so, and W the lowest write to k that is chosen, executed somewhere before t, and neither
 //! executed nor accepted by H.
 //!
 //! 5. *q accepted W before τ*: then q had executed it, and w ≤ `upto`, so H has executed it too; or k is in `but`.

@@ -170,7 +170,10 @@ impl paxos::Policy for Policy {
 
     fn check(replica: &Replica) {
         let applied = replica.state().applied();
-        assert!(replica.policy.writes.first().is_none_or(|slot| slot > applied), "what is executed is not open");
+        assert!(
+            replica.policy.writes.first().is_none_or(|slot| slot > applied),
+            "what is executed is not open"
+        );
         assert!(replica.policy.waiting.len() <= MAX_WAITING);
     }
 }

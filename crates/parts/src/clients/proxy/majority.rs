@@ -149,12 +149,7 @@ impl<M: Embeds> LeaderProxy<M> {
     }
 
     /// A replica says what it knows.
-    pub(super) fn on_seen(
-        &mut self,
-        from: NodeId,
-        reads: Vec<(u64, Sighting)>,
-        cx: &mut Context<'_, Self>,
-    ) {
+    pub(super) fn on_seen(&mut self, from: NodeId, reads: Vec<(u64, Sighting)>, cx: &mut Context<'_, Self>) {
         let (Some(rinse), members) = (self.config.majority, self.config.members) else { return };
         if !members.contains(from) {
             return;

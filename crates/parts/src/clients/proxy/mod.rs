@@ -29,8 +29,8 @@ use crate::clients::streams::Streams;
 use crate::sessions::{REFRESH, WINDOW};
 
 use leader::next_after;
-pub use majority::Rinse;
 use majority::Majority;
+pub use majority::Rinse;
 
 /// One message carries about this many bytes of commands, unless a single one is larger.
 const ASK_BYTES: usize = 1 << 20;
