@@ -6,6 +6,8 @@ use std::rc::Rc;
 use quorate_core::Protocol;
 use quorate_protocols::bodega::Bodega;
 use quorate_protocols::multipaxos::MultiPaxos;
+use quorate_protocols::pqr::Pqr;
+use quorate_protocols::quorum_leases::QuorumLeases;
 use quorate_protocols::raft::Raft;
 use quorate_protocols::unreplicated::Unreplicated;
 use quorate_sim::faults::Kind;
@@ -174,6 +176,37 @@ fn only_leases_are_hurt_by_clocks_that_lie() {
         let violation = (0..2000).find_map(found).unwrap_or_else(|| panic!("{way:?} survived"));
         assert_eq!(violation.checker, "linearizability", "{way:?}: {violation}");
     }
+}
+
+fn set(words: &[&str], nodes: usize, faults: &str, runs: u64) -> Options {
+    let settings = words.iter().map(ToString::to_string).collect();
+    Options { nodes, settings, faults: faults.parse().unwrap(), runs, ..Options::default() }
+}
+
+#[test]
+fn reads_of_a_majority_or_under_quorum_leases_pass() {
+    for nodes in [1, 3, 5] {
+        for flag in ["true", "false"] {
+            assert_passes::<Pqr>(&set(&[&format!("leader_lease={flag}")], nodes, "all", 30));
+            assert_passes::<QuorumLeases>(&set(&[&format!("passive={flag}")], nodes, "all", 30));
+        }
+    }
+    assert_passes::<QuorumLeases>(&set(&["grantees=none"], 3, "all", 20));
+    assert_passes::<Pqr>(&set(&["rinse.rounds=0"], 3, "all", 20));
+}
+
+#[test]
+fn quorum_leases_stand_and_fall_with_clocks_and_reads_of_a_majority_do_not() {
+    let faults = "clocks-beyond-bound,partitions,one-way-partitions";
+    assert_passes::<Pqr>(&set(&[], 3, faults, 500));
+    fn stale<P: Protocol>(options: &Options) {
+        let found = |seed| run::<P>(options, seed, Trace::silent()).unwrap().violation;
+        let violation = (0..500).find_map(found).expect("a lie is told");
+        assert_eq!(violation.checker, "linearizability", "{violation}");
+    }
+    stale::<Pqr>(&set(&["leader_lease=true"], 3, faults, 1));
+    stale::<QuorumLeases>(&set(&["passive=true"], 3, faults, 1));
+    stale::<QuorumLeases>(&set(&["passive=false"], 3, faults, 1));
 }
 
 /// Runs a seed; its digest and its whole trace.

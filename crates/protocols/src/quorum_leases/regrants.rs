@@ -169,10 +169,9 @@ pub(super) fn are_regranted(replica: &Replica, extent: &Extent, now: Time) -> bo
     let (me, applied) = (replica.me(), replica.state().applied());
     let Regrants { said, .. } = &replica.policy.regrants;
     let last = replica.policy.regrants.last(extent);
-    let any = mutation::active("quorum-leases/regrant-of-another-granting");
     let by = |node: NodeId| {
         let Some((guard, thresh)) = replica.promised_by(node, now) else { return false };
-        let Some(said) = said.get(&node).filter(|said| said.guard == guard || any) else { return false };
+        let Some(said) = said.get(&node).filter(|said| said.guard == guard) else { return false };
         let open = said.but.iter().any(|key| extent.contains(key));
         thresh <= applied && (last..=applied).contains(&said.upto) && !open
     };
