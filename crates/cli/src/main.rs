@@ -1,5 +1,5 @@
-//! The `quorate` binary: `up`, `serve`, `proxy`, `get`, `put`, `del`, `status`, `member`, `transfer`, `roster`, `protocols`,
-//! `sim`, `replay`, `bench`.
+//! The `quorate` binary: `up`, `serve`, `proxy`, `get`, `put`, `del`, `status`, `member`, `transfer`, `roster`,
+//! `protocols`, `sim`, `replay`, `bench`.
 //!
 //! Exit codes: 0 fine, 1 the thing asked about failed, 2 the command line or configuration is wrong.
 

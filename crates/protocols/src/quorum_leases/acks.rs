@@ -73,8 +73,8 @@ fn covered(replica: &mut Replica, slot: u64, forgets: bool) -> NodeSet {
     }
 }
 
-/// Active: an earlier write to the key has been accepted and is not executed. Whoever was granted the key has a say in
-/// that one, and this one is executed later.
+/// Active: an earlier write to the key has been accepted and is not executed. Whoever was granted the key has a say
+/// in that one, and this one is executed later.
 fn is_revoked(replica: &Replica, key: &Key, slot: u64) -> bool {
     let below = if mutation::active("quorum-leases/skips-for-higher-slots") { u64::MAX } else { slot };
     replica.policy.writes.before(key, below).any(|other| other != slot && is_voted(replica, other))

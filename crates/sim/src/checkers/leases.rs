@@ -356,11 +356,7 @@ mod tests {
                 vec![(0, a, Reads(7, 100)), (99, b, Reads(8, 200))],
                 Some((99, "so does n1 under 7 until 100")),
             ),
-            (
-                "two readers of one number",
-                vec![(0, a, Reads(7, 100)), (99, b, Reads(7, 200))],
-                None,
-            ),
+            ("two readers of one number", vec![(0, a, Reads(7, 100)), (99, b, Reads(7, 200))], None),
             (
                 "a reader that stopped, one that crashed",
                 vec![

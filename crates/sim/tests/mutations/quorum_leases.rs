@@ -36,9 +36,9 @@ fn named(who: &str, slot: u64) -> String {
     format!("r3 -> r1 AcceptReply {{ ballot: b1.1, grants: {{{who}}}, slots: [({slot}, {slot})] }}")
 }
 
-// The leader names everybody to whom it has granted a lease, and those are the grantees that can vote. So these take a
-// leader whose own vote comes last, at the right moment: no seed can be expected to find that. In each, a write is
-// acknowledged that r2 does not know, and r2 answers with what was before.
+// The leader names everybody to whom it has granted a lease, and those are the grantees that can vote. So these
+// take a leader whose own vote comes last, at the right moment: no seed can be expected to find that. In each, a
+// write is acknowledged that r2 does not know, and r2 answers with what was before.
 
 #[test]
 fn grants_that_are_forgotten_in_the_restart_wait() {

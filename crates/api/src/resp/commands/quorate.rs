@@ -51,8 +51,8 @@ fn transfer(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     Ok(Step::Manage(Manage::Transfer { to }))
 }
 
-const ROSTER: &str = "ERR write SHOW, AUTO ON, AUTO OFF, or SET with LEADER ID, and any number of RANGE FROM TO ID,ID,…; \
-                      an empty TO is no end";
+const ROSTER: &str = "ERR write SHOW, AUTO ON, AUTO OFF, or SET with LEADER ID and any number of RANGE FROM TO \
+                      ID,ID,…; an empty TO is no end";
 
 /// `SHOW`, `AUTO ON|OFF`, or `SET` with clauses that are one roster together.
 fn roster(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
