@@ -66,6 +66,9 @@ impl Leases {
         whom: impl Fn(NodeId) -> bool,
         now: Time,
     ) -> (Vec<(NodeId, Message)>, Option<Time>) {
+        if mutation::active("leases/forgotten-at-a-higher-number") {
+            self.grantors.clear();
+        }
         let mut out = Vec::new();
         let mut bound = Some(self.bound_until).filter(|until| now < *until);
         for (&node, grantor) in self.grantors.iter_mut().filter(|(node, _)| whom(**node)) {
@@ -108,9 +111,6 @@ impl Leases {
     pub fn begin(&mut self, number: u64) {
         self.number = number;
         self.grantees.clear();
-        if mutation::active("leases/forgotten-at-a-higher-number") {
-            self.grantors.clear();
-        }
     }
 
     fn grantee(&mut self, from: NodeId) -> &mut Grantee {

@@ -154,9 +154,8 @@ impl<M: quorate_core::Message, C: Charter> quorate_core::Message for Message<M, 
             Message::Announce { .. } => Release::AfterSync,
             // Shows only what a majority has on disk; and votes, so that nobody takes that for the last word.
             Message::Client(_) => Release::Now,
-            // A restarted grantor must not grant under an earlier ballot what it has granted under this one.
-            Message::Lease(lease::Message::Guard { .. }) => Release::AfterSync,
-            // Nothing follows a guard that did not leave; a restarted grantor waits out what it can have promised.
+            // A restarted grantor waits out every promise it can have made. It may come back to the ballot before, and
+            // grant under that: whoever leads in this one has a majority's promises on disk, and none of those is it.
             Message::Lease(_) => Release::Now,
             // Only what is chosen; durable at a majority.
             Message::Catchup(_) | Message::Commit { .. } | Message::Heartbeat { .. } => Release::Now,

@@ -18,7 +18,6 @@ caught! { Bodega,
     // The commit rule, as a responder counts and as the leader does.
     reads_that_are_released_at_m_notes: "bodega/released-at-m-notes";
     a_leader_that_answers_from_what_is_committed: "bodega/leader-answers-committed";
-    one_key_of_a_batch_whose_responders_count: "bodega/one-key-of-a-batch";
     bars_that_nobody_has_confirmed: "bodega/bars-unconfirmed";
     // Leases.
     a_threshold_that_is_the_first_hole: "paxos/thresh-at-the-first-hole" with HOLES;
@@ -28,5 +27,4 @@ caught! { Bodega,
     held_reads_that_are_answered_without_leases: "bodega/unheld-unstable";
     // What must be durable.
     a_note_of_a_vote_that_is_not_durable: "now/Note" with RESTLESS;
-    a_guard_before_its_ballot_is_durable: "now/Guard";
 }
