@@ -42,8 +42,8 @@
 //!
 //! 5. *q accepted W before τ*: then q had executed it, and w ≤ `upto`, so H has executed it too; or k is in `but`.
 //! 6. *After τ*: if q named H, H has voted for W. If not, q had accepted some W′ to k below w that it had not executed. If
-//!    before τ, k is in `but`. If after, w′ > `upto`. W′ is chosen, since W is executed at the leader. H has not executed
-//!    it, or the last write to k that it has executed would be behind `upto`; nor accepted it; and so W is not the lowest.
+//!    before τ, k is in `but`. If after, w′ > `upto`. W′ is chosen, and executed where W is. H has not executed it, or the
+//!    last write to k that it has executed would be behind `upto`; nor accepted it; and so W is not the lowest.
 //!
 //! A regrant may be lost (it is repeated with each heartbeat), late or repeated: what it says of τ stays true. It counts
 //! for one granting only, since a restarted grantor accepts slots anew that it had executed: until the promises of its
