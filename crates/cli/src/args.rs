@@ -40,6 +40,9 @@ pub enum Command {
     Member(Member),
     /// Let another node lead: the one that is named, or whichever is furthest
     Transfer(Transfer),
+    /// Show or say who serves reads of which keys, in protocols with local reads
+    #[command(subcommand)]
+    Roster(Roster),
     /// List the protocols
     Protocols,
     /// Simulate clusters under faults; exit 1 and a replay line on a violation
@@ -312,6 +315,44 @@ pub struct MemberAdd {
 pub struct MemberIds {
     #[arg(required = true, value_name = "ID", value_parser = clap::value_parser!(u8).range(1..=63))]
     pub nodes: Vec<u8>,
+    #[command(flatten)]
+    pub endpoints: Endpoints,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Roster {
+    /// Show who serves reads of which keys
+    Show(MemberList),
+    /// Say who serves reads of which keys; done when it is in force
+    #[command(after_help = ROSTER_EXAMPLES)]
+    Set(RosterSet),
+    /// Let the leader find out who reads what where, or stop that
+    Auto(RosterAuto),
+}
+
+const ROSTER_EXAMPLES: &str = "Examples:
+  quorate roster set 1,2,3                     nodes 1, 2 and 3, of every key
+  quorate roster set 'user:*=1,2' 'log:a=3'    keys with a prefix, and one key; of others the leader alone
+  quorate roster set 'a..m=1' 'm..=2'          ranges of keys, the end not included
+  quorate roster set none --leader 2           the leader alone, and that is node 2";
+
+#[derive(Debug, clap::Args)]
+pub struct RosterSet {
+    /// Nodes, or keys and nodes: ID,… or KEY=ID,… or PREFIX*=ID,… or FROM..TO=ID,…; none: the leader alone
+    #[arg(required = true, value_name = "KEYS=ID,…")]
+    pub ranges: Vec<String>,
+    /// Who is to lead
+    #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u8).range(1..=63))]
+    pub leader: Option<u8>,
+    #[command(flatten)]
+    pub endpoints: Endpoints,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct RosterAuto {
+    /// on or off
+    #[arg(value_parser = ["on", "off"])]
+    pub state: String,
     #[command(flatten)]
     pub endpoints: Endpoints,
 }

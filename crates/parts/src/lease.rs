@@ -218,8 +218,8 @@ impl Grantor {
         }
     }
 
-    /// Called now and then while the grantee of `number` deserves the lease: starts, renews, repeats. `thresh`: the last
-    /// slot that this process has accepted anything in, since it joined `number` at the earliest.
+    /// Called now and then while the grantee of `number` deserves the lease: starts, renews, repeats. `thresh`: the
+    /// last slot that this process has accepted anything in, since it joined `number` at the earliest.
     pub fn tend(&mut self, number: u64, thresh: u64, now: Time) -> Option<Message> {
         self.expire(now);
         match &mut self.state {
@@ -322,8 +322,8 @@ impl Grantor {
 
 /// The believing side, towards one grantor, under one number. It must be kept as long as that number is current: it
 /// numbers its nonces. One that can come to the same number again after a restart must start at a random nonce
-/// ([`Grantee::new`]): else a late duplicate of a Guard and a Renew that its earlier incarnation has answered would be
-/// believed, although the grantor has been told by a `RevokeReply` in between that nothing is.
+/// ([`Grantee::new`]): else a late duplicate of a Guard and a Renew that its earlier incarnation has answered would
+/// be believed, although the grantor has been told by a `RevokeReply` in between that nothing is.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Grantee {
     nonces: u64,

@@ -1,6 +1,6 @@
-//! All leases of one replica ([`lease`](crate::lease)): those it grants, each to one other, and those it holds, each
-//! from one other, all under one number. Leader leases are those that everybody grants to one; roster leases those that
-//! everybody grants to all (Bodega §3.3).
+//! All leases of one replica ([`lease`](crate::lease)): those it grants, each to one other, and those it holds,
+//! each from one other, all under one number. Leader leases are those that everybody grants to one; roster leases
+//! those that everybody grants to all (Bodega §3.3).
 //!
 //! A number is left in two steps: first everything granted under it is given back or has ended ([`Leases::release`]),
 //! then the next one begins ([`Leases::begin`]). Whoever holds a majority's promises under a number therefore knows
@@ -31,8 +31,8 @@ pub struct Leases {
 }
 
 impl Leases {
-    /// Neither grants nor holds any. `restarted`: an earlier incarnation may have promised anything, until a while after
-    /// `now`. `first` is random.
+    /// Neither grants nor holds any. `restarted`: an earlier incarnation may have promised anything, until a while
+    /// after `now`. `first` is random.
     pub fn new(me: NodeId, terms: Terms, restarted: bool, first: u64, number: u64, now: Time) -> Leases {
         let bound_until = if restarted { now + terms.restart_wait() } else { now };
         let (grantors, grantees) = (BTreeMap::new(), BTreeMap::new());

@@ -85,7 +85,7 @@ pub fn run<P: Protocol>(options: &Options, seed: u64, trace: Trace) -> Result<Ru
     let history = std::mem::take(&mut cluster.work.recorder).finish();
     let mut undecided = false;
     if cluster.violation.is_none() {
-        match panics::catch(|| linearizability::check(&history)) {
+        match panics::catch(|| linearizability::check_within(&history, EFFORT)) {
             Ok(Ok(())) => {}
             Ok(Err(linearizability::Failure::Undecided { .. })) => undecided = true,
             Ok(Err(found)) => cluster.fail("linearizability", found.to_string()),
@@ -188,6 +188,9 @@ fn spares<P: Protocol>(options: &Options, random: &mut Random) -> usize {
     let most = MAX_HOSTS.saturating_sub(options.nodes + options.proxies);
     if P::CAPABILITIES.membership { (*random.pick(&[0, 1, 1, 2, 2, 2])).min(most) } else { 0 }
 }
+
+/// What deciding a history may take: some seconds. One in a thousand is left undecided, and is counted.
+const EFFORT: u64 = 8_000_000;
 
 /// The bound ρ on clock rates for which the lease settings in force suffice, with rates within 1±ρ. Promises: the
 /// margin Δ must be at least ρ·lease, and 3Δ at least 2ρ·(guard + lease). A lease that lies in the log: Δ on both

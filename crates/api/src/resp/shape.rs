@@ -7,6 +7,8 @@ use bytes::{Bytes, BytesMut};
 use quorate_core::{Access, Failure, Managed, NodeId, Outcome, Roster, Wire};
 use quorate_store::{Command, CommandError, Expires, Key, Kind, Reply, glob};
 
+use serde_json::json;
+
 use super::commands::Fault;
 use super::cursors::Cursors;
 use super::reply::Writer;
@@ -65,27 +67,17 @@ pub(super) struct Surroundings<'a> {
     pub(super) timeout: Duration,
 }
 
-/// `ballot, leader, 1 if it changes by itself, [[from, to or nothing, [responders]] …]`.
+/// One JSON object: what `quorate roster show` shows.
 fn show_roster(ballot: &str, roster: &Roster, auto: bool, writer: &mut Writer<'_>) {
-    let integer = |writer: &mut Writer<'_>, node: NodeId| writer.integer(node.get() as i64);
-    writer.array(4);
-    writer.bulk(ballot.as_bytes());
-    match roster.leader() {
-        Some(leader) => integer(writer, leader),
-        None => writer.null(),
-    }
-    writer.integer(auto.into());
-    writer.array(roster.ranges().len());
-    for range in roster.ranges() {
-        writer.array(3);
-        writer.bulk(&range.from);
-        match &range.to {
-            Some(to) => writer.bulk(to),
-            None => writer.null(),
-        }
-        writer.array(range.responders.len());
-        range.responders.iter().for_each(|node| integer(writer, node));
-    }
+    let text = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
+    let ranges = roster.ranges().iter().map(|range| {
+        let responders: Vec<_> = range.responders.iter().map(NodeId::get).collect();
+        json!({ "from": text(&range.from), "to": range.to.as_deref().map(text), "responders": responders })
+    });
+    let ranges = ranges.collect::<Vec<_>>();
+    let leader = roster.leader().map(NodeId::get);
+    let document = json!({ "ballot": ballot, "leader": leader, "auto": auto, "ranges": ranges });
+    writer.bulk(document.to_string().as_bytes());
 }
 
 impl Shape {

@@ -154,7 +154,8 @@ impl<P: Policy> Replica<P> {
             self.step_up(cx);
             return;
         }
-        // A learner asks too, to hear what others know: they may all have left, and wait for it to learn that it counts.
+        // A learner asks too, to hear what others know: they may all have left, and wait for it to learn that it
+        // counts.
         self.role = match self.configuration.1.votes(self.me) {
             true => Role::Polling(Polling { ballot, tally }),
             false => Role::Follower,

@@ -2,32 +2,33 @@
 //!
 //! A configuration is the value of a slot, alone in it, and is in force from the next slot on. What makes that safe:
 //!
-//! 1. *Whoever executes a slot knows who decides the next.* A leader proposes a configuration when everything before is
-//!    executed, and nothing behind it before it is executed itself (the **barrier**): so the configurations form a
-//!    chain, in which each was made from the one before, and each slot is decided by majorities of the one in force
-//!    there. Neighbours in the chain have majorities that meet (that is what joint consensus is for), so it does no harm
-//!    where a slot was decided by the one before instead: a later leader may find a configuration that was not chosen,
-//!    and repeat it in front of slots that another leader, who had not found it, has had chosen in between.
-//! 2. *Phase 1 asks the voters of what the candidate has executed.* If the next configuration is chosen, a majority of
-//!    these has voted for it: one of them replies with that vote, or with a commit index behind it. So a candidate that
-//!    is behind finds it, fetches what comes before (it proposes nothing until then), proposes it where it may not be
-//!    chosen yet, and nothing behind it (`slots::Preparation` cuts there), and executes it.
-//! 3. *Whoever executes a configuration that it has not had chosen itself prepares again*, in a fresh ballot, under that
-//!    one; so it goes up the chain link by link. Behind the configuration others may have proposed already, and votes
-//!    for that lie with majorities that it has not asked.
-//! 4. *A leader that has had its own configuration chosen, by votes of its ballot, goes on.* Nothing behind it was chosen
-//!    in a lower ballot, since phase 1 of this one has found nothing there. And nothing will be: those who voted have
-//!    promised this ballot, and every majority of the new configuration meets them.
+//! 1. *Whoever executes a slot knows who decides the next.* A leader proposes a configuration when everything
+//!    before is executed, and nothing behind it before it is executed itself (the **barrier**): so the
+//!    configurations form a chain, in which each was made from the one before, and each slot is decided by
+//!    majorities of the one in force there. Neighbours in the chain have majorities that meet (that is what joint
+//!    consensus is for), so it does no harm where a slot was decided by the one before instead: a later leader may
+//!    find a configuration that was not chosen, and repeat it in front of slots that another leader, who had not
+//!    found it, has had chosen in between.
+//! 2. *Phase 1 asks the voters of what the candidate has executed.* If the next configuration is chosen, a majority
+//!    of these has voted for it: one of them replies with that vote, or with a commit index behind it. So a
+//!    candidate that is behind finds it, fetches what comes before (it proposes nothing until then), proposes it
+//!    where it may not be chosen yet, and nothing behind it (`slots::Preparation` cuts there), and executes it.
+//! 3. *Whoever executes a configuration that it has not had chosen itself prepares again*, in a fresh ballot, under
+//!    that one; so it goes up the chain link by link. Behind the configuration others may have proposed already,
+//!    and votes for that lie with majorities that it has not asked.
+//! 4. *A leader that has had its own configuration chosen, by votes of its ballot, goes on.* Nothing behind it was
+//!    chosen in a lower ballot, since phase 1 of this one has found nothing there. And nothing will be: those who
+//!    voted have promised this ballot, and every majority of the new configuration meets them.
 //!
-//! **Leases.** A leader counts promises of the voters of the configuration that it has executed. Suppose that another
-//! ballot has something chosen which this leader does not see. The first that did so after this leader's own was
-//! prepared, by 2 and 3, link by link up to this leader's configuration; at that link, or at the one before or after,
-//! its majority of promises meets the majority that promised this leader to make none. So nothing has to be given back
-//! when the group changes.
+//! **Leases.** A leader counts promises of the voters of the configuration that it has executed. Suppose that
+//! another ballot has something chosen which this leader does not see. The first that did so after this leader's
+//! own was prepared, by 2 and 3, link by link up to this leader's configuration; at that link, or at the one before
+//! or after, its majority of promises meets the majority that promised this leader to make none. So nothing has to
+//! be given back when the group changes.
 //!
-//! **Who may go.** The next step of a change is taken, and an operator is told that it is done, when a majority of the
-//! present voters have executed the present configuration and will have after any crash: they need nobody who has
-//! left. A leader that is left out stays until then.
+//! **Who may go.** The next step of a change is taken, and an operator is told that it is done, when a majority of
+//! the present voters have executed the present configuration and will have after any crash: they need nobody who
+//! has left. A leader that is left out stays until then.
 //!
 //! A replica that does not count in what it has executed does not stand. Perhaps it counts and does not know: so it
 //! asks around when it hears no leader (`ballots.rs`), and fetches what others know. The same question tells a member

@@ -71,11 +71,11 @@ pub(super) fn review(replica: &mut Replica, cx: &mut Context<'_, Replica>) -> bo
                 replica.policy.bars.out.insert(node, (seq, now));
                 changed = true;
             }
-            Some((_, since)) if heard && votes && !changing => {
-                if now.since(*since) >= failure && replica.is_near(node) {
-                    replica.policy.bars.out.remove(&node);
-                    changed = true;
-                }
+            Some((_, since))
+                if heard && votes && !changing && now.since(*since) >= failure && replica.is_near(node) =>
+            {
+                replica.policy.bars.out.remove(&node);
+                changed = true;
             }
             _ => {}
         }

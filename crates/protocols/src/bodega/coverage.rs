@@ -1,5 +1,5 @@
-//! Smart roster coverage (§5.1): the leader counts who reads what where, and makes replicas near many reads of a key its
-//! responders, unless it is written too often.
+//! Smart roster coverage (§5.1): the leader counts who reads what where, and makes replicas near many reads of a
+//! key its responders, unless it is written too often.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

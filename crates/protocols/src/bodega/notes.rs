@@ -1,5 +1,6 @@
-//! Early accept notes (§3.2.2): acceptors tell the responders of what they vote for, so that these know as early as the
-//! leader that it is chosen. They count **by the commit rule**: a majority, and all responders of all keys in the batch.
+//! Early accept notes (§3.2.2): acceptors tell the responders of what they vote for, so that these know as early as
+//! the leader that it is chosen. They count **by the commit rule**: a majority, and all responders of all keys in
+//! the batch.
 
 use std::collections::BTreeMap;
 
@@ -52,8 +53,8 @@ pub(super) fn on_note(
     }
 }
 
-/// Whether the notes of a slot are enough; then its value is chosen. The own vote says what they are for, and comes as
-/// a note of its own when it is durable.
+/// Whether the notes of a slot are enough; then its value is chosen. The own vote says what they are for, and comes
+/// as a note of its own when it is durable.
 fn count(replica: &mut Replica, slot: u64, cx: &mut Context<'_, Replica>) -> bool {
     let (me, ballot) = (replica.me(), replica.promised());
     let voters = replica.policy.notes[&slot];

@@ -1,5 +1,5 @@
-//! **PQR**, Paxos quorum reads: a read asks a majority of the replicas what they have executed and accepted, and needs
-//! neither the leader nor a lease.
+//! **PQR**, Paxos quorum reads: a read asks a majority of the replicas what they have executed and accepted, and
+//! needs neither the leader nor a lease.
 //!
 //! Charapko, Ailijiang, Demirbas, *Linearizable Quorum Reads in Paxos* (2019); PROTOCOLS.md A; Bodega §2.3.2. On the
 //! machine of [`quorate_parts::paxos`], whose `mod.rs` tells elections, votes and what is durable.
@@ -18,24 +18,24 @@
 //! - *The reply has every write that was acknowledged before the read began.* Such a write, in slot w, has votes of a
 //!   majority, each durable before it counted. One of these voters has answered the read. It has executed w, or its
 //!   present vote there is for the same value, since no ballot proposes another once a value is chosen; so w ≤ a.
-//! - *A later read is never older.* What the first one returned was executed, thus chosen, thus voted for by a majority:
-//!   the argument above holds for the last slot up to a that writes what is read. The same for a read after one that
-//!   the leader answered.
+//! - *A later read is never older.* What the first one returned was executed, thus chosen, thus voted for by a
+//!   majority: the argument above holds for the last slot up to a that writes what is read. The same for a read
+//!   after one that the leader answered.
 //! - *Nothing is returned that was not chosen*, since only executed state is. m votes are never taken for a choice:
 //!   they may be of several ballots.
-//! - *A read at the leader after a quorum read is not older either*: through the log it waits for a later slot; under a
-//!   lease the leader has executed whatever any follower has, since it tells them what is chosen.
+//! - *A read at the leader after a quorum read is not older either*: through the log it waits for a later slot;
+//!   under a lease the leader has executed whatever any follower has, since it tells them what is chosen.
 //!
 //! # Decisions
 //!
-//! - *No slots of last writes are kept per key* (the paper's replicas compare these). What is executed is in the state:
-//!   `applied` stands for the last write of every key, and compaction takes nothing away.
-//! - *An answer need not wait for the disk.* What is executed is durable at a majority. A vote that is told and then lost
-//!   in a crash has not counted, and costs a round of rinsing at most; one that has counted is not lost.
+//! - *No slots of last writes are kept per key* (the paper's replicas compare these). What is executed is in the
+//!   state: `applied` stands for the last write of every key, and compaction takes nothing away.
+//! - *An answer need not wait for the disk.* What is executed is durable at a majority. A vote that is told and
+//!   then lost in a crash has not counted, and costs a round of rinsing at most; one that has counted is not lost.
 //! - *Keys with a time to live are read through the leader.* Any later slot may carry the time at which they expire,
 //!   also one that does not write them.
-//! - *After some rounds of rinsing the leader is asked*: a vote that a dead ballot left behind may never be chosen, and
-//!   never be overwritten while nothing is written.
+//! - *After some rounds of rinsing the leader is asked*: a vote that a dead ballot left behind may never be chosen,
+//!   and never be overwritten while nothing is written.
 //! - *The group does not change* (`membership`): a proxy that knows an old group would ask a majority of that, which
 //!   need not meet the majorities of the present one.
 

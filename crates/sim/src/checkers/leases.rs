@@ -359,7 +359,7 @@ mod tests {
             (
                 "two readers of one number",
                 vec![(0, a, Reads(7, 100)), (99, b, Reads(7, 200))],
-                Some((99, "so does n1")),
+                None,
             ),
             (
                 "a reader that stopped, one that crashed",

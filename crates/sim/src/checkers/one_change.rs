@@ -1,10 +1,11 @@
-//! One change at a time: a leader writes a configuration only when the one before it in its log is committed, and every
-//! majority of one meets every majority of the other: joint after simple, with the voters that were as outgoing; simple
-//! after joint, with the voters that were to be; or the same voters, where only learners differ. (Ongaro and Ousterhout
-//! 2014, §6; Ongaro's thesis, §4.3.)
+//! One change at a time: a leader writes a configuration only when the one before it in its log is committed, and
+//! every majority of one meets every majority of the other: joint after simple, with the voters that were as
+//! outgoing; simple after joint, with the voters that were to be; or the same voters, where only learners differ.
+//! (Ongaro and Ousterhout 2014, §6; Ongaro's thesis, §4.3.)
 //!
-//! A process that says nothing of its log (it has none of terms) states configurations when they are executed. Then they
-//! are decided, and the same for all; the first to execute one has executed the one before it, so they come one by one.
+//! A process that says nothing of its log (it has none of terms) states configurations when they are executed. Then
+//! they are decided, and the same for all; the first to execute one has executed the one before it, so they come
+//! one by one.
 
 use quorate_core::Fact;
 

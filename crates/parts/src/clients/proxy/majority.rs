@@ -1,12 +1,12 @@
-//! Reads that are asked of a majority of the replicas before the leader is: **Paxos quorum reads** (Charapko, Ailijiang,
-//! Demirbas, *Linearizable Quorum Reads in Paxos*, 2019). The replicas' side is
+//! Reads that are asked of a majority of the replicas before the leader is: **Paxos quorum reads** (Charapko,
+//! Ailijiang, Demirbas, *Linearizable Quorum Reads in Paxos*, 2019). The replicas' side is
 //! [`Policy::on_query`](crate::paxos::Policy::on_query).
 //!
 //! Whatever was acknowledged before the read began has the votes of a majority, so one of any other majority has
-//! executed it or says that it has voted for it. If the furthest of those who answer has executed all that any of them
-//! says, its reply is the read's. Otherwise a write is under way, and the proxy asks again until somebody has executed
-//! it (it **rinses**). A vote may be left over from a ballot that is dead, and never be chosen: after some rounds the
-//! leader is asked.
+//! executed it or says that it has voted for it. If the furthest of those who answer has executed all that any of
+//! them says, its reply is the read's. Otherwise a write is under way, and the proxy asks again until somebody has
+//! executed it (it **rinses**). A vote may be left over from a ballot that is dead, and never be chosen: after some
+//! rounds the leader is asked.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
