@@ -17,9 +17,9 @@
 //! # Why reads are linearizable
 //!
 //! Let H read k at time t, under ballot b, and let W, which writes k in slot w, be shown before t: acknowledged, or
-//! read anywhere, thus executed there. H must have executed w, or have accepted it and refuse. M are the grantors
-//! of H whose promises it believes and whose thresholds it has executed, itself among them: a majority. Some q is
-//! in M and among the voters that had W chosen.
+//! read anywhere, thus executed there. H must have executed w, or have accepted it and refuse. M are the grantors of
+//! H whose promises it believes and whose thresholds it has executed, itself among them: a majority. Some q is in M
+//! and among the voters that had W chosen.
 //!
 //! 1. *W was chosen in an earlier ballot*: q voted before it promised b, and sampled its threshold after; so H has
 //!    executed w. *In a later one*: q would have left b, and with that, ended its promise.
@@ -28,8 +28,8 @@
 //!
 //! **Rosters.** That q's vote named H supposes that both had the same roster in mind.
 //!
-//! 3. *A roster counts as a write to every key, and its voters name whomever they have granted anything.* By 1 and 2,
-//!    H has executed every roster that was chosen before t, or refuses.
+//! 3. *A roster counts as a write to every key, and its voters name whomever they have granted anything.* By 1 and
+//!    2, H has executed every roster that was chosen before t, or refuses.
 //! 4. *Where q does not know that it has executed every roster below w, it names whomever it has granted anything*
 //!    (`knows_roster`). Otherwise, let r be the last roster chosen before t, which H has executed. If w < r, H has
 //!    executed w. If r < w, q had executed r, since it knew all slots below w and that none above what it had
@@ -44,9 +44,9 @@
 //!
 //! 5. *q accepted W before τ*: then q had executed it, and w ≤ `upto`, so H has executed it too; or k is in `but`.
 //! 6. *After τ*: if q named H, H has voted for W. If not, q had accepted some W′ to k below w that it had not
-//!    executed. If before τ, k is in `but`. If after, w′ > `upto`. W′ is chosen, since W is executed at the leader.
-//!    H has not executed it, or the last write to k that it has executed would be behind `upto`; nor accepted it;
-//!    and so W is not the lowest.
+//!    executed. If before τ, k is in `but`. If after, w′ > `upto`. W′ is chosen, and executed where W is. H has not
+//!    executed it, or the last write to k that it has executed would be behind `upto`; nor accepted it; and so W is
+//!    not the lowest.
 //!
 //! A regrant may be lost (it is repeated with each heartbeat), late or repeated: what it says of τ stays true. It
 //! counts for one granting only, since a restarted grantor accepts slots anew that it had executed: until the
