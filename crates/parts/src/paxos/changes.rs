@@ -173,7 +173,7 @@ impl<P: Policy> Replica<P> {
         self.intake.on_managed(request, how);
     }
 
-    /// Who could lead next, of those that know that they count.
+    /// Who could lead next at once, of those that know that they count.
     pub fn heir(&self, to: Option<NodeId>, now: Time) -> Result<NodeId, Managed> {
         let (slot, configuration) = &self.configuration;
         let peers = match &self.role {
@@ -182,7 +182,7 @@ impl<P: Policy> Replica<P> {
         };
         let near = peers.into_iter().flatten().filter(|(_, peer)| {
             let heard = peer.heard.is_some_and(|heard| now.since(heard) < self.config.pace.timeout);
-            heard && peer.committed >= *slot
+            heard && !peer.bound && peer.committed >= *slot
         });
         configuration.heir(to, near.map(|(node, peer)| (*node, peer.committed)))
     }

@@ -55,12 +55,14 @@ pub struct Peer {
     pub(super) heard: Option<Time>,
     /// It has executed everything up to here; after a crash, at least every configuration in it.
     pub(super) committed: u64,
+    /// It could not take over at once: an earlier incarnation's promises may bind it.
+    pub(super) bound: bool,
 }
 
 impl Peer {
     /// Not heard yet.
     pub fn new(now: Time) -> Peer {
-        Peer { since: now, heard: None, committed: 0 }
+        Peer { since: now, heard: None, committed: 0, bound: false }
     }
 }
 
@@ -248,7 +250,7 @@ impl<P: Policy> Replica<P> {
         &mut self,
         from: NodeId,
         ballot: Ballot,
-        committed: u64,
+        (committed, bound): (u64, bool),
         cx: &mut Context<'_, Self>,
     ) {
         if ballot != self.promised {
@@ -260,6 +262,7 @@ impl<P: Policy> Replica<P> {
             leading.durable = leading.durable.max(committed);
         } else if let Some(peer) = leading.peers.get_mut(&from) {
             peer.committed = peer.committed.max(committed);
+            peer.bound = bound;
         }
     }
 
@@ -267,7 +270,7 @@ impl<P: Policy> Replica<P> {
     pub(super) fn vouch(&mut self, cx: &mut Context<'_, Self>) {
         self.record_committed(cx);
         let (ballot, committed) = (self.promised, self.log.committed());
-        cx.send(self.me, Message::HeartbeatReply { ballot, committed });
+        cx.send(self.me, Message::HeartbeatReply { ballot, committed, bound: false });
     }
 
     /// What a voter has executed for good, as far as this leader knows.

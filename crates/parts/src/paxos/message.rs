@@ -110,6 +110,8 @@ pub enum Message<M, C> {
         ballot: Ballot,
         /// I have executed everything up to here; after a crash, at least every configuration in it.
         committed: u64,
+        /// I have restarted, and may promise no other ballot for a while.
+        bound: bool,
     },
     /// The leader stops; you are the furthest: take over.
     StepUp {
@@ -131,7 +133,7 @@ wire_enum!(Message<M, C> {
     10 => Reject { promised },
     11 => Commit { ballot, committed },
     12 => Heartbeat { ballot, committed },
-    13 => HeartbeatReply { ballot, committed },
+    13 => HeartbeatReply { ballot, committed, bound },
     14 => StepUp { ballot },
     15 => Own(message),
     16 => Announce { ballot, charter },
@@ -304,7 +306,7 @@ mod tests {
             Message::Reject { promised: ballot },
             Message::Commit { ballot, committed: 8 },
             Message::Heartbeat { ballot, committed: 8 },
-            Message::HeartbeatReply { ballot, committed: 8 },
+            Message::HeartbeatReply { ballot, committed: 8, bound: true },
             Message::StepUp { ballot },
         ]
     }

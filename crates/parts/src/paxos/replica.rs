@@ -239,11 +239,12 @@ impl<P: Policy> Machine for Replica<P> {
                     self.on_committed(from, ballot, committed, cx);
                     self.tend_leases(cx);
                     let committed = self.log.committed();
-                    cx.send(from, Message::HeartbeatReply { ballot, committed });
+                    let bound = cx.now() < self.leases.bound_until();
+                    cx.send(from, Message::HeartbeatReply { ballot, committed, bound });
                 }
             }
-            Message::HeartbeatReply { ballot, committed } => {
-                self.on_heartbeat_reply(from, ballot, committed, cx);
+            Message::HeartbeatReply { ballot, committed, bound } => {
+                self.on_heartbeat_reply(from, ballot, (committed, bound), cx);
             }
             Message::StepUp { ballot } => {
                 if self.promised == ballot && ballot.node() == Some(from) {
