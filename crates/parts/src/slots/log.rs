@@ -7,6 +7,9 @@ use quorate_core::{mutation, wire_struct};
 
 use crate::ballot::Ballot;
 
+/// What fits into memory: more are never kept at once.
+const MAX_SLOTS: usize = 1 << 28;
+
 /// What an acceptor knows of one slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vote {
@@ -90,6 +93,7 @@ impl SlotLog {
 
     fn entry(&mut self, slot: u64) -> &mut Option<Vote> {
         let index = (slot - self.start) as usize;
+        assert!(index < MAX_SLOTS, "slot {slot} is too far from the log's first, {}", self.start);
         if index >= self.slots.len() {
             self.slots.resize_with(index + 1, || None);
         }
