@@ -125,6 +125,11 @@ pub enum Fact {
         /// The end; `None`: it is closed.
         until: Option<Until>,
     },
+    /// As the leader of this term: has just let a read pass its gate.
+    PassesGate {
+        /// The term.
+        term: u64,
+    },
     /// Has just answered a read from its own state alone.
     ServesLocally {
         /// Under this number.

@@ -28,6 +28,12 @@ pub trait Message: Wire + Clone + Debug + Send + 'static {
 
     /// The name of its type, for traces, metrics and mutations.
     fn kind(&self) -> &'static str;
+
+    /// The number (ballot, term, view) below which whoever sends it takes part in nothing any more, in this life or a
+    /// later one: for checkers. `None` if it binds its sender to nothing.
+    fn binds(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// A deterministic state machine that a driver steps. Equal inputs give equal outputs.

@@ -172,6 +172,15 @@ impl<M: quorate_core::Message, C: Charter> quorate_core::Message for Message<M, 
         }
     }
 
+    fn binds(&self) -> Option<u64> {
+        match self {
+            Message::Prepare { ballot, .. }
+            | Message::PrepareReply { ballot, .. }
+            | Message::AcceptReply { ballot, .. } => Some(ballot.number()),
+            _ => None,
+        }
+    }
+
     fn kind(&self) -> &'static str {
         match self {
             Message::Client(message) => message.kind(),

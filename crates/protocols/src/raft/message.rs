@@ -216,6 +216,15 @@ impl quorate_core::Message for Message {
         }
     }
 
+    fn binds(&self) -> Option<u64> {
+        match self {
+            Message::Vote { term, .. }
+            | Message::VoteReply { term, .. }
+            | Message::AppendReply { term, .. } => Some(*term),
+            _ => None,
+        }
+    }
+
     fn kind(&self) -> &'static str {
         match self {
             Message::Client(message) => message.kind(),

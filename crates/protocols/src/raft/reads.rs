@@ -110,7 +110,10 @@ impl Replica {
         let (committed, lone) = (self.committed, self.config.lone_rounds);
         let Role::Leader(leading) = &mut self.role else { return };
         match verdict {
-            Verdict::Serve => self.serve(reader, cx),
+            Verdict::Serve => {
+                self.note_passage(cx);
+                self.serve(reader, cx);
+            }
             // Beyond the bound, whoever asked has to ask again.
             Verdict::Round if leading.rounds.waiting() < MAX_WAITING => {
                 leading.rounds.wait((committed, reader));

@@ -56,6 +56,7 @@ impl Checker for Agreement {
             | Fact::Commits { .. }
             | Fact::Configured { .. }
             | Fact::ReadGate { .. }
+            | Fact::PassesGate { .. }
             | Fact::ServesLocally { .. } => Ok(()),
         }
     }

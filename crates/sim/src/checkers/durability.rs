@@ -60,6 +60,7 @@ impl Checker for Durability {
             | Fact::Commits { .. }
             | Fact::Configured { .. }
             | Fact::ReadGate { .. }
+            | Fact::PassesGate { .. }
             | Fact::ServesLocally { .. } => Ok(()),
         }
     }

@@ -80,6 +80,7 @@ impl Checker for Leases {
             | Fact::Commits { .. }
             | Fact::Configured { .. }
             | Fact::ReadGate { .. }
+            | Fact::PassesGate { .. }
             | Fact::Follows => Ok(()),
         }
     }

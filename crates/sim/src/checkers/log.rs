@@ -142,6 +142,7 @@ impl Logs {
             | Fact::Believes { .. }
             | Fact::ReadsLocally { .. }
             | Fact::ReadGate { .. }
+            | Fact::PassesGate { .. }
             | Fact::ServesLocally { .. } => {}
         }
     }

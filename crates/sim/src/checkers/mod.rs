@@ -11,6 +11,7 @@
 //! | [`leases`] | promises outlast beliefs; one reader from its own state at a time | Gray and Cheriton 1989; PROTOCOLS.md A, *Lease primitive* |
 //! | [`linearizability`] | replies are those of one store | Herlihy and Wing 1990; Lowe, *Testing for Linearizability*, 2017 |
 //! | [`log_matching`] | equal indexes and terms have equal pasts | Ongaro and Ousterhout 2014, Figure 3; TLA+ `LogMatching` |
+//! | [`memory`] | what a replica has said binds its later lives | Lamport, *Paxos Made Simple* §2.5: stable storage |
 //! | [`one_change`] | a group changes in one step at a time, and majorities meet | Ongaro and Ousterhout 2014, §6 |
 //! | [`read_gate`] | nobody reads alone while another commits what it does not see | Davis et al., *LeaseGuard*, 2025 |
 //!
@@ -31,6 +32,7 @@ pub mod leases;
 pub mod linearizability;
 pub mod log;
 pub mod log_matching;
+pub mod memory;
 pub mod one_change;
 pub mod read_gate;
 
@@ -104,6 +106,12 @@ pub trait Checker {
         Ok(())
     }
 
+    /// A replica sends a message that binds it to take part in nothing below this number
+    /// ([`Message::binds`](quorate_core::Message::binds)).
+    fn on_bound(&mut self, _at: u64, _who: Process, _number: u64) -> Result<(), Violation> {
+        Ok(())
+    }
+
     /// A client is told that its write was done; `command` is the digest of the encoded command.
     fn on_acknowledged(&mut self, _at: u64, _command: u64) -> Result<(), Violation> {
         Ok(())
@@ -139,6 +147,7 @@ impl Panel {
             Box::new(leader_completeness::LeaderCompleteness::default()),
             Box::new(commitment::Commitment::default()),
             Box::new(one_change::OneChange::default()),
+            Box::new(memory::Memory::default()),
         ])
     }
 
@@ -159,6 +168,10 @@ impl Checker for Panel {
 
     fn on_crash(&mut self, at: u64, who: Process, clocks: &dyn Clocks) -> Result<(), Violation> {
         self.0.iter_mut().try_for_each(|checker| checker.on_crash(at, who, clocks))
+    }
+
+    fn on_bound(&mut self, at: u64, who: Process, number: u64) -> Result<(), Violation> {
+        self.0.iter_mut().try_for_each(|checker| checker.on_bound(at, who, number))
     }
 
     fn on_acknowledged(&mut self, at: u64, command: u64) -> Result<(), Violation> {

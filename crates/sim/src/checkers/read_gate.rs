@@ -6,6 +6,8 @@
 //! change. So it is violated by a committed write behind both. It closes at its end, when its replica says so, stops
 //! to lead or crashes. A pause does not close it: whoever wakes up in time reads.
 //!
+//! Nor does a read pass when the gate is not open: a replica that stood still reads its clock again.
+//!
 //! The end is judged in true time: when the last instant is over at which the replica's clock would let a read pass,
 //! even if it does not at some instant before.
 
@@ -38,6 +40,16 @@ struct Gate {
     until: Until,
 }
 
+impl Gate {
+    /// When the last instant is over at which the clock of its replica lets a read pass.
+    fn end(&self, reader: NodeId, clocks: &dyn Clocks) -> u64 {
+        match self.until {
+            Until::Clock(time) => clocks.true_time(reader, time),
+            Until::Latest(latest) => clocks.when_past(reader, latest),
+        }
+    }
+}
+
 impl Checker for ReadGates {
     fn name(&self) -> &'static str {
         NAME
@@ -62,6 +74,15 @@ impl Checker for ReadGates {
                 let later = self.commits.range(term + 1..).map(|(term, (by, index))| (*term, *by, *index));
                 for (term, by, index) in later.collect::<Vec<_>>() {
                     self.judge(at, who.node, by, term, index, clocks)?;
+                }
+            }
+            Fact::PassesGate { term } => {
+                let gate = self.gates.get(&who.node).filter(|gate| gate.term == term);
+                let end = gate.map_or(0, |gate| gate.end(who.node, clocks));
+                if end <= at {
+                    let what =
+                        format!("{who} lets a read pass in term {term}, when its gate was shut since {end}");
+                    return Err(Violation { checker: NAME, at, what });
                 }
             }
             Fact::Commits { term, index } => {
@@ -96,10 +117,7 @@ impl ReadGates {
         let Some(gate) = self.gates.get(&reader).filter(|gate| reader != by.node && gate.term < term) else {
             return Ok(());
         };
-        let end = match gate.until {
-            Until::Clock(time) => clocks.true_time(reader, time),
-            Until::Latest(latest) => clocks.when_past(reader, latest),
-        };
+        let end = gate.end(reader, clocks);
         let seen = gate.index.max(gate.limbo);
         if end <= at || seen >= index {
             return Ok(());
@@ -153,6 +171,22 @@ mod tests {
                 Some(1),
             ),
             ("over", vec![(10, a, Step::Says(gate(1, 1, 1, 50))), (51, b, Step::Says(commits(2, 3)))], None),
+            (
+                "a read in time",
+                vec![
+                    (10, a, Step::Says(gate(1, 1, 1, 50))),
+                    (50, a, Step::Says(Fact::PassesGate { term: 1 })),
+                ],
+                None,
+            ),
+            (
+                "a read after a pause",
+                vec![
+                    (10, a, Step::Says(gate(1, 1, 1, 50))),
+                    (51, a, Step::Says(Fact::PassesGate { term: 1 })),
+                ],
+                Some(1),
+            ),
             (
                 "a no-op changes nothing",
                 vec![(10, a, Step::Says(gate(1, 1, 1, 50))), (20, b, Step::Says(commits(2, 2)))],

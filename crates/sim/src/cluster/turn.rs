@@ -259,6 +259,11 @@ impl<P: Protocol> Cluster<P> {
 
     pub(super) fn post(&mut self, host: usize, from: ProcessId, outgoing: Outgoing<P::Message>) {
         let Outgoing { to, message, .. } = outgoing;
+        if let (Some(node), Some(number)) = (from.replica(), message.binds()) {
+            let who = Process { node, incarnation: self.hosts[host].incarnation };
+            let result = self.panel.on_bound(self.now, who, number);
+            self.found(result);
+        }
         match to {
             Recipients::One(to) => self.send(host, from, to, message),
             Recipients::Replicas(_) => {

@@ -8,22 +8,26 @@ use quorate_sim::{Options, caught};
 /// Within so many seeds.
 const SEEDS: u64 = 2000;
 
-fn assert_caught<P: Protocol>(mutation: &str, settings: &[&str], nodes: usize) {
+fn assert_caught<P: Protocol>(mutation: &str, settings: &[&str], nodes: usize, faults: &str) {
     let settings = settings.iter().map(ToString::to_string).collect();
-    let options = Options { settings, nodes, ..Options::default() };
+    let faults = faults.parse().expect("kinds of faults");
+    let options = Options { settings, nodes, faults, ..Options::default() };
     let found = caught::<P>(mutation, &options, SEEDS).expect("valid options");
     let (seed, violation) = found.unwrap_or_else(|| panic!("{mutation} went unnoticed for {SEEDS} seeds"));
     println!("{mutation}: seed {seed}: {violation:.200}");
 }
 
 macro_rules! caught {
-    ($protocol:ty, $($test:ident: $mutation:literal $(with $settings:expr)? $(, of $nodes:literal)?;)*) => {$(
+    ($protocol:ty, $($test:ident: $mutation:literal $(with $settings:expr)? $(, of $nodes:literal)?
+        $(, under $faults:literal)?;)*) => {$(
         #[test]
         fn $test() {
             let settings: &[&[&str]] = &[$($settings)?];
             let nodes: &[usize] = &[$($nodes)?];
             let nodes = nodes.first().copied().unwrap_or(3);
-            crate::assert_caught::<$protocol>($mutation, &settings.concat(), nodes);
+            let faults: &[&str] = &[$($faults)?];
+            let faults = faults.first().copied().unwrap_or("all");
+            crate::assert_caught::<$protocol>($mutation, &settings.concat(), nodes, faults);
         }
     )*};
 }

@@ -32,6 +32,7 @@ const FORGETFUL: &[&str] = &[
 caught! { Raft,
     // Every `AfterSync` made `Now`, and what must be durable not recorded.
     a_vote_that_is_given_before_it_is_durable: "now/VoteReply" with RESTLESS;
+    a_candidate_whose_own_vote_is_not_durable: "now/Vote";
     an_entry_that_is_acknowledged_before_it_is_durable: "now/AppendReply" with QUORUM;
     a_term_and_a_vote_that_are_not_recorded: "raft/term-not-persisted" with RESTLESS;
     a_snapshot_that_counts_before_it_is_durable: "raft/snapshot-not-durable" with FORGETFUL;

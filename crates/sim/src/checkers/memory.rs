@@ -1,0 +1,73 @@
+//! A replica that restarts remembers what it has said: having promised, or voted in, a ballot (term, view), it takes
+//! part in no lower one. Whoever counted that message counts on it. A message that left before its records were
+//! durable shows here at once, where the harm that it can do needs several more coincidences.
+
+use std::collections::BTreeMap;
+
+use quorate_core::{Fact, NodeId};
+
+use super::{Checker, Clocks, Process, Violation};
+
+/// The invariant.
+#[derive(Debug, Default)]
+pub struct Memory(BTreeMap<NodeId, Said>);
+
+/// By one replica.
+#[derive(Debug, Default)]
+struct Said {
+    incarnation: u64,
+    /// The highest number in this life.
+    now: u64,
+    /// The highest in those before.
+    before: u64,
+}
+
+impl Checker for Memory {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
+    fn on_fact(&mut self, _: u64, _: Process, _: &Fact, _: &dyn Clocks) -> Result<(), Violation> {
+        Ok(())
+    }
+
+    fn on_bound(&mut self, at: u64, who: Process, number: u64) -> Result<(), Violation> {
+        let said = self.0.entry(who.node).or_default();
+        if said.incarnation < who.incarnation {
+            (said.incarnation, said.before) = (who.incarnation, said.before.max(said.now));
+        }
+        said.now = said.now.max(number);
+        if number < said.before {
+            let before = said.before;
+            let what = format!(
+                "{who} takes part in {number:x}, after it was bound to {before:x} in an earlier life"
+            );
+            return Err(Violation { checker: self.name(), at, what });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::who;
+    use super::*;
+
+    #[test]
+    fn a_later_life_is_bound_by_what_an_earlier_one_said() {
+        let cases: &[(&str, &[(u64, u64, u64)], bool)] = &[
+            ("the same again", &[(1, 1, 5), (1, 2, 5)], true),
+            ("more", &[(1, 1, 5), (1, 2, 6), (1, 3, 6)], true),
+            ("less", &[(1, 1, 5), (1, 2, 4)], false),
+            ("less than two lives ago", &[(1, 1, 5), (1, 3, 4)], false),
+            ("out of order in one life", &[(1, 1, 5), (1, 1, 4)], true),
+            ("another replica", &[(1, 1, 5), (2, 2, 4)], true),
+        ];
+        for (name, said, fine) in cases {
+            let mut memory = Memory::default();
+            let result =
+                said.iter().try_for_each(|&(node, life, number)| memory.on_bound(0, who(node, life), number));
+            assert_eq!(result.is_ok(), *fine, "{name}");
+        }
+    }
+}
