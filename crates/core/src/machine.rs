@@ -82,6 +82,12 @@ pub trait Replica: Machine {
     /// The encoded reply to a read of the state that is here, however far behind the others it is.
     fn read(&self, command: &Bytes) -> Bytes;
 
+    /// Whether a read that came in at this instant would be answered at once, from the state that is here; for
+    /// checkers. The protocol's read rule, as it is applied to clients.
+    fn would_answer(&self, _command: &Bytes, _at: Instant) -> bool {
+        false
+    }
+
     /// For people and tools; `at` is what this process's clocks show.
     fn status(&self, at: Instant) -> Status;
 }

@@ -1,5 +1,6 @@
 //! One run: a fault phase, in which nothing wrong may happen, then a healing phase, in which everything must be well.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use quorate_core::{
@@ -270,6 +271,7 @@ fn build<P: Protocol>(
         knobs: Knobs::draw(&mut knobs),
         counts,
         panel: if quality.beyond_bound { Panel::without_clocks() } else { Panel::standard() },
+        executed: (!quality.beyond_bound).then(BTreeMap::new),
         work: Workload::new(options.clients, hosts.len(), duration, &mut workload),
         trace,
         random: root.fork(),

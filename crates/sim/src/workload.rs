@@ -41,13 +41,15 @@ pub(crate) struct Ask {
 }
 
 /// A request under way.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Pending {
     pub id: RequestId,
     /// Where in the history, if recorded.
     pub invocation: Option<Invocation>,
     /// The digest of a write's bytes.
     pub write: Option<u64>,
+    /// A read whose answer that write changes, if it is sure to.
+    pub probe: Option<Bytes>,
     /// In true time.
     pub asked: Nanos,
     /// The host's epoch when it was asked.
@@ -163,7 +165,7 @@ impl Workload {
     /// The lane whose pending request has this id.
     pub fn lane_of(&self, id: RequestId) -> Option<usize> {
         let lane = (id.0 & 0xffff) as usize;
-        self.lanes.get(lane)?.pending.filter(|pending| pending.id == id)?;
+        self.lanes.get(lane)?.pending.as_ref().filter(|pending| pending.id == id)?;
         Some(lane)
     }
 

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use bytes::Bytes;
-use quorate_core::{Context, Manage, NodeId, NodeSet, ProcessId, Status, Time};
+use quorate_core::{Context, Manage, NodeId, NodeSet, ProcessId, Status, Time, Wall};
 
 use super::message::Charter;
 use super::{Config, Replica, Role};
@@ -98,6 +98,12 @@ pub trait Policy: Sized + Debug + 'static {
 
     /// The slot that a read at a leader under a lease has to wait for, if not for the present state.
     fn waits_for(_: &Replica<Self>, _command: &Bytes) -> Option<u64> {
+        None
+    }
+
+    /// Whether this replica, which does not lead, would answer such a read at once, and the time up to which keys must
+    /// last for that.
+    fn would_answer(_: &Replica<Self>, _command: &Bytes, _now: Time) -> Option<Wall> {
         None
     }
 

@@ -451,6 +451,17 @@ impl<P: Policy> quorate_core::Replica for Replica<P> {
         self.state.fingerprint()
     }
 
+    fn would_answer(&self, command: &Bytes, at: Instant) -> bool {
+        let wall = match &self.role {
+            Role::Leader(_) => {
+                let answers = self.may_read_locally(at.now) && P::waits_for(self, command).is_none();
+                answers.then_some(at.wall)
+            }
+            Role::Follower | Role::Polling(_) | Role::Candidate(_) => P::would_answer(self, command, at.now),
+        };
+        wall.is_some_and(|wall| self.state.read(command, wall).is_some())
+    }
+
     fn status(&self, at: Instant) -> Status {
         let now = at.now;
         let committed = self.log.committed();

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use quorate_core::{
-    Context, Manage, Managed, NodeId, NodeSet, ProcessId, Roster, Status, Time, Wire, mutation,
+    Context, Manage, Managed, NodeId, NodeSet, ProcessId, Roster, Status, Time, Wall, Wire, mutation,
 };
 use quorate_parts::clients::{Ask, PendingRead};
 use quorate_parts::membership::refused;
@@ -163,6 +163,10 @@ impl paxos::Policy for Policy {
         let command = Command::from_bytes(command.clone()).ok()?;
         let slot = replica.policy.writes.last(command.footprint().reads())?;
         Some(slot).filter(|slot| *slot > replica.state().applied())
+    }
+
+    fn would_answer(replica: &Replica, command: &Bytes, now: Time) -> Option<Wall> {
+        reads::would_answer(replica, command, now)
     }
 
     fn on_message(replica: &mut Replica, from: NodeId, message: Message, cx: &mut Context<'_, Replica>) {

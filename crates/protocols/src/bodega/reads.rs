@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use quorate_core::{Context, Fact, ProcessId, Time, Wall, Wire, mutation};
 use quorate_parts::clients::{Ask, PendingRead};
 use quorate_parts::paxos::Role;
@@ -58,19 +59,29 @@ pub(super) fn on_ask(replica: &mut Replica, from: ProcessId, ask: &mut Ask, cx: 
     replica.intake.refuse(from, ask.nonce, refused, leader);
 }
 
-/// **The read rule.**
-fn fate(replica: &mut Replica, read: &PendingRead, cx: &mut Context<'_, Replica>) -> Fate {
-    let Ok(command) = Command::from_bytes(read.command.clone()) else { return Fate::Refused };
+/// **The read rule.** The slot after which a read can be answered here, if it can.
+fn answerable(replica: &Replica, command: &Bytes, now: Time) -> Option<u64> {
+    let command = Command::from_bytes(command.clone()).ok()?;
     let footprint = command.footprint();
     let responds = replica.charter().covers(replica.me(), footprint.reads());
-    if !responds || !replica.is_stable(cx.now()) {
-        return Fate::Refused;
+    if !responds || !replica.is_stable(now) {
+        return None;
     }
-    let pending = replica.policy.writes.last(footprint.reads());
-    match pending.filter(|slot| *slot > replica.state().applied()) {
-        Some(slot) => Fate::Held(slot),
-        None => answer(replica, read.clone(), cx),
+    Some(replica.policy.writes.last(footprint.reads()).unwrap_or(0))
+}
+
+fn fate(replica: &mut Replica, read: &PendingRead, cx: &mut Context<'_, Replica>) -> Fate {
+    match answerable(replica, &read.command, cx.now()) {
+        None => Fate::Refused,
+        Some(slot) if slot > replica.state().applied() => Fate::Held(slot),
+        Some(_) => answer(replica, read.clone(), cx),
     }
+}
+
+/// Whether it would be answered at once; keys must not expire.
+pub(super) fn would_answer(replica: &Replica, command: &Bytes, now: Time) -> Option<Wall> {
+    let slot = answerable(replica, command, now)?;
+    (slot <= replica.state().applied()).then_some(TIMELESS)
 }
 
 fn answer(replica: &mut Replica, read: PendingRead, cx: &mut Context<'_, Replica>) -> Fate {

@@ -1,7 +1,7 @@
 //! What quorum leases answer the machine.
 
 use bytes::Bytes;
-use quorate_core::{Context, Manage, Managed, NodeId, NodeSet, ProcessId, Roster, Status, Time};
+use quorate_core::{Context, Manage, Managed, NodeId, NodeSet, ProcessId, Roster, Status, Time, Wall};
 use quorate_parts::batch::Entry;
 use quorate_parts::clients::{Ask, PendingRead};
 use quorate_parts::membership::refused;
@@ -159,6 +159,10 @@ impl paxos::Policy for Policy {
         };
         replica.intake.on_managed(request, answer);
         None
+    }
+
+    fn would_answer(replica: &Replica, command: &Bytes, now: Time) -> Option<Wall> {
+        reads::would_answer(replica, command, now)
     }
 
     fn status(replica: &Replica, now: Time, status: &mut Status) {

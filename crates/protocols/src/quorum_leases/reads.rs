@@ -1,6 +1,7 @@
 //! Local reads: answered or refused.
 
-use quorate_core::{Context, Fact, ProcessId, Wire, mutation};
+use bytes::Bytes;
+use quorate_core::{Context, Fact, ProcessId, Time, Wall, Wire, mutation};
 use quorate_parts::clients::{Ask, PendingRead};
 use quorate_parts::paxos::Role;
 use quorate_store::Command;
@@ -24,17 +25,24 @@ pub(super) fn on_ask(replica: &mut Replica, from: ProcessId, ask: &mut Ask, cx: 
 }
 
 /// **The read rule.**
-fn answer(replica: &mut Replica, read: PendingRead, cx: &mut Context<'_, Replica>) -> bool {
-    let now = cx.now();
-    let Ok(command) = Command::from_bytes(read.command.clone()) else { return false };
+fn is_readable(replica: &Replica, command: &Bytes, now: Time) -> bool {
+    let Ok(command) = Command::from_bytes(command.clone()) else { return false };
     let footprint = command.footprint();
     let extent = footprint.reads();
     let accepted = replica.policy.writes.last(extent).is_some();
-    let readable = acks::is_granted(roster(replica), replica.me(), extent)
+    acks::is_granted(roster(replica), replica.me(), extent)
         && replica.is_stable(now)
         && (!accepted || mutation::active("quorum-leases/reads-over-accepted"))
-        && (replica.config().policy.passive || regrants::are_regranted(replica, extent, now));
-    if !readable {
+        && (replica.config().policy.passive || regrants::are_regranted(replica, extent, now))
+}
+
+/// Whether it would be answered at once; keys must not expire.
+pub(super) fn would_answer(replica: &Replica, command: &Bytes, now: Time) -> Option<Wall> {
+    is_readable(replica, command, now).then_some(Wall::from_millis(u64::MAX))
+}
+
+fn answer(replica: &mut Replica, read: PendingRead, cx: &mut Context<'_, Replica>) -> bool {
+    if !is_readable(replica, &read.command, cx.now()) {
         return false;
     }
     let Some(reply) = replica.state().read_lasting(&read.command) else { return false };

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use quorate_core::{Context, Instant, NodeId, ProcessId, Random, Until, mutation};
 use quorate_parts::clients::{Ask, PendingRead};
 
@@ -46,6 +47,17 @@ impl FollowerReads {
 
 /// Questions to the leader that may be out: more than that are lost, and their clients ask again.
 const MAX_ASKED: usize = 1024;
+
+/// Whether a read may pass the gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Passage {
+    /// It may.
+    Open,
+    /// It may not yet: the limbo region may change its answer.
+    Limbo,
+    /// None may.
+    Shut,
+}
 
 /// What is to be done with a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,27 +140,38 @@ impl Replica {
 
     fn judge(&mut self, reader: &Reader, cx: &mut Context<'_, Self>) -> Verdict {
         let at = self.instant(cx);
-        let asked = if self.has_own_commit() { Verdict::Round } else { Verdict::Hold };
-        match self.config.reads {
-            Reads::Inconsistent => Verdict::Serve,
-            Reads::Quorum => asked,
-            Reads::OngaroLease => match self.ongaro_gate() {
-                Some(Gate { until: Until::Clock(end), .. }) if at.now < end => Verdict::Serve,
-                _ => asked,
-            },
-            Reads::LeaseGuard(guard) => {
-                let Some(gate) = self.read_gate(at).filter(|gate| gate.is_open(&guard, at)) else {
-                    self.extend(cx);
-                    return Verdict::Hold;
-                };
-                let Role::Leader(leading) = &self.role else { return Verdict::Hold };
-                let limbo = gate.limbo > gate.index;
-                match reader {
-                    Reader::Client(read) if limbo && leading.limbo.affects(&read.command) => Verdict::Hold,
-                    Reader::Follower { .. } if limbo => Verdict::Hold,
-                    Reader::Client(_) | Reader::Follower { .. } => Verdict::Serve,
-                }
+        let command = match reader {
+            Reader::Client(read) => Some(&read.command),
+            Reader::Follower { .. } => None,
+        };
+        match (self.passage(command, at), self.config.reads) {
+            (Passage::Open, _) => Verdict::Serve,
+            (Passage::Limbo, _) => Verdict::Hold,
+            (Passage::Shut, Reads::LeaseGuard(_)) => {
+                self.extend(cx);
+                Verdict::Hold
             }
+            (Passage::Shut, _) if self.has_own_commit() => Verdict::Round,
+            (Passage::Shut, _) => Verdict::Hold,
+        }
+    }
+
+    /// **The read rule** of a leader that asks nobody. `None`: any command.
+    pub(super) fn passage(&self, command: Option<&Bytes>, at: Instant) -> Passage {
+        let Role::Leader(leading) = &self.role else { return Passage::Shut };
+        match self.config.reads {
+            Reads::Inconsistent => Passage::Open,
+            Reads::Quorum => Passage::Shut,
+            Reads::OngaroLease => match self.ongaro_gate() {
+                Some(Gate { until: Until::Clock(end), .. }) if at.now < end => Passage::Open,
+                _ => Passage::Shut,
+            },
+            Reads::LeaseGuard(guard) => match self.read_gate(at).filter(|gate| gate.is_open(&guard, at)) {
+                None => Passage::Shut,
+                Some(gate) if gate.limbo <= gate.index => Passage::Open,
+                Some(_) if command.is_none_or(|command| leading.limbo.affects(command)) => Passage::Limbo,
+                Some(_) => Passage::Open,
+            },
         }
     }
 

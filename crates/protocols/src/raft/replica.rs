@@ -17,7 +17,7 @@ use quorate_parts::quorum::Tally;
 use quorate_parts::state::Replicated;
 
 use super::leading::Leading;
-use super::reads::FollowerReads;
+use super::reads::{FollowerReads, Passage};
 use super::{Config, MAX_WAITING, Message, Reads, Record};
 
 /// A replica's wake-ups.
@@ -496,6 +496,10 @@ impl quorate_core::Replica for Replica {
 
     fn read(&self, command: &Bytes) -> Bytes {
         self.state.read_now(command)
+    }
+
+    fn would_answer(&self, command: &Bytes, at: Instant) -> bool {
+        self.passage(Some(command), at) == Passage::Open && self.state.read(command, at.wall).is_some()
     }
 
     fn fingerprint(&self) -> (u64, u64) {

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use quorate_core::{Access, Answered, Managed, Outcome, Protocol, Request, RequestId, Wire, digest};
-use quorate_store::Reply;
+use bytes::Bytes;
+use quorate_core::{Access, Answered, Managed, Outcome, Protocol, Replica, Request, RequestId, Wire, digest};
+use quorate_store::{Command, Condition, Reply};
 
 use super::operator::is_operators;
 use super::{Cluster, Event};
@@ -36,11 +37,19 @@ impl<P: Protocol> Cluster<P> {
         let bytes = command.to_bytes();
         let access = command.access();
         let write = (access == Access::Write).then(|| digest(&bytes));
+        let probe = probe(&command);
         let give_up = at.clock.true_time(at.incarnation, deadline);
         let invocation = recorded.then(|| self.work.recorder.invoke(lane as u64, command, self.now));
         let stream = self.work.lanes[lane].stream;
-        self.work.lanes[lane].pending =
-            Some(Pending { id, invocation, write, asked: self.now, epoch: at.epoch, deadline: give_up });
+        self.work.lanes[lane].pending = Some(Pending {
+            id,
+            invocation,
+            write,
+            probe,
+            asked: self.now,
+            epoch: at.epoch,
+            deadline: give_up,
+        });
         self.queue.push(give_up + SECOND, Event::GiveUp { lane, id });
         let request = Request { stream, command: bytes, access, deadline };
         let life = self.hosts[host].life.as_mut().expect("somebody listens");
@@ -84,12 +93,16 @@ impl<P: Protocol> Cluster<P> {
                     Ok(reply) => reply,
                     Err(error) => return self.fail("reply", format!("a reply cannot be read: {error}")),
                 };
+                let done = !matches!(reply, Reply::Error(_));
                 if let Some(invocation) = pending.invocation {
                     self.work.recorder.returned(invocation, reply, self.now);
                 }
                 if let Some(write) = pending.write {
                     let result = self.panel.on_acknowledged(self.now, write);
                     self.found(result);
+                    if let Some(read) = pending.probe.filter(|_| done) {
+                        self.probe(write, &read);
+                    }
                 }
                 self.work.succeeded(lane);
             }
@@ -124,4 +137,33 @@ impl<P: Protocol> Cluster<P> {
         let pause = self.work.pause(lane);
         self.queue.push(self.now + pause, Event::Ask(lane));
     }
+
+    /// This write has just been acknowledged: whoever would answer this read at once has executed it. (*Freshness*: no
+    /// read gate returns what is older than an acknowledged write.)
+    fn probe(&mut self, write: u64, read: &Bytes) {
+        let Some(&slot) = self.executed.as_ref().and_then(|executed| executed.get(&write)) else { return };
+        for at in &self.hosts {
+            let (Some(replica), instant) = (at.replica(), at.instant(self.now)) else { continue };
+            let applied = replica.status(instant).applied;
+            if applied < slot && replica.would_answer(read, instant) {
+                let what = format!(
+                    "{at} would answer a read from the state after slot {applied}, but a write that changes the \
+                     answer was acknowledged, in slot {slot}"
+                );
+                return self.fail("freshness", what);
+            }
+        }
+    }
+}
+
+/// A read that a write is sure to change the answer of, unless it fails.
+fn probe(command: &Command) -> Option<Bytes> {
+    let key = match command {
+        Command::Put { key, condition: Condition::Always, .. }
+        | Command::Increment { key, .. }
+        | Command::Append { key, .. } => key.clone(),
+        Command::PutMany { pairs, if_none: false } => pairs.first()?.0.clone(),
+        _ => return None,
+    };
+    Some(Command::VersionsOf { keys: vec![key] }.to_bytes())
 }

@@ -138,6 +138,8 @@ pub(crate) struct Cluster<P: Protocol> {
     pub knobs: Knobs,
     pub counts: Counts,
     pub panel: Panel,
+    /// The slot of each executed command, by digest; unless clocks lie.
+    pub executed: Option<BTreeMap<u64, u64>>,
     pub work: Workload,
     pub trace: Trace,
     pub random: Random,

@@ -178,6 +178,9 @@ impl<P: Protocol> Cluster<P> {
         for fact in &facts {
             self.trace.line(self.now, ProcessId::Replica(who.node), || format!("fact {fact:?}"));
             self.logs.on_fact(who, fact);
+            if let (Fact::Executed { slot, command }, Some(executed)) = (fact, &mut self.executed) {
+                executed.insert(*command, *slot);
+            }
             let result = self.tell(who, fact);
             self.found(result);
         }

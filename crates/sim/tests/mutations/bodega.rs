@@ -18,10 +18,10 @@ caught! { Bodega,
     // The commit rule, as a responder counts and as the leader does.
     reads_that_are_released_at_m_notes: "bodega/released-at-m-notes";
     a_leader_that_answers_from_what_is_committed: "bodega/leader-answers-committed";
-    bars_that_nobody_has_confirmed: "bodega/bars-unconfirmed",
-        under "roster-changes,partitions,one-way-partitions";
+    bars_that_nobody_has_confirmed: "bodega/bars-unconfirmed";
     // Leases.
-    a_threshold_that_is_the_first_hole: "paxos/thresh-at-the-first-hole" with HOLES;
+    a_threshold_that_is_the_first_hole: "paxos/thresh-at-the-first-hole" with HOLES, of 5,
+        under "roster-changes,loss,reordering,partitions";
     a_higher_ballot_that_is_promised_at_once: "paxos/no-release";
     promises_that_are_forgotten_at_a_higher_number: "leases/forgotten-at-a-higher-number";
     a_lease_that_a_duplicate_extends: "lease/duplicate-extends";
