@@ -53,9 +53,12 @@ mod tests {
     use super::super::testing::who;
     use super::*;
 
+    /// Replica, life and number of what is said, and whether that is fine.
+    type Case = (&'static str, &'static [(u64, u64, u64)], bool);
+
     #[test]
     fn a_later_life_is_bound_by_what_an_earlier_one_said() {
-        let cases: &[(&str, &[(u64, u64, u64)], bool)] = &[
+        let cases: &[Case] = &[
             ("the same again", &[(1, 1, 5), (1, 2, 5)], true),
             ("more", &[(1, 1, 5), (1, 2, 6), (1, 3, 6)], true),
             ("less", &[(1, 1, 5), (1, 2, 4)], false),

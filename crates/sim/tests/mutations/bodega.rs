@@ -18,6 +18,8 @@ caught! { Bodega,
     // The commit rule, as a responder counts and as the leader does.
     reads_that_are_released_at_m_notes: "bodega/released-at-m-notes";
     a_leader_that_answers_from_what_is_committed: "bodega/leader-answers-committed";
+    coverage_of_one_key_of_a_batch: "bodega/one-key-of-a-batch", of 5,
+        under "roster-changes,loss,slow-links,partitions";
     bars_that_nobody_has_confirmed: "bodega/bars-unconfirmed";
     // Leases.
     a_threshold_that_is_the_first_hole: "paxos/thresh-at-the-first-hole" with HOLES, of 5,
