@@ -117,7 +117,7 @@ fn a_node_whose_log_fails_stops_and_says_why() {
     let mut client = node.client();
     assert_eq!(client.ask("1 keep a"), "1");
     // Files that are open stay; the next one cannot be made.
-    std::fs::remove_dir_all(&home).unwrap();
+    std::fs::rename(&home, directory.path().join("elsewhere")).unwrap();
     let large = format!("1 keep {}\n", "x".repeat(1 << 20));
     let mut kept = 1;
     loop {
