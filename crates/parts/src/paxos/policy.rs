@@ -182,6 +182,20 @@ impl<P: Policy> Replica<P> {
         matches!(&self.role, Role::Leader(leading) if leading.is_near(node, self.configuration.0))
     }
 
+    /// The last slot in which this leader has proposed anything.
+    pub fn proposed(&self) -> u64 {
+        match &self.role {
+            Role::Leader(leading) => leading.proposals.next().saturating_sub(1).max(self.log.last()),
+            Role::Follower | Role::Polling(_) | Role::Candidate(_) => self.log.last(),
+        }
+    }
+
+    /// As if something had been accepted in this slot before the ballot was promised: whoever reads on the strength of
+    /// this replica's own promise must know it.
+    pub fn must_know(&mut self, slot: u64) {
+        self.thresh = self.thresh.max(slot);
+    }
+
     /// Whether it is not about to promise another.
     pub fn is_current(&self) -> bool {
         self.wanted <= self.promised

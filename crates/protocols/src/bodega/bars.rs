@@ -2,15 +2,18 @@
 //! others' reads.
 //!
 //! A responder reads while it believes promises of a majority. The leader names it to all (`Bars`); whoever hears that
-//! grants it no lease any more, waits until the one that it granted has ended, and says so (`Barred`). When a majority
-//! of the voters have said so, each majority of promises that the responder could count has one among them: it is not
-//! in a position to read, and will not be. From then on writes do without it.
+//! grants it no lease any more, waits until the one that it granted has ended, and says so (`Barred`). So does the
+//! responder itself, if it is there: it counts its own promise no more. When a majority of the voters have said so,
+//! each majority of promises that the responder could count has one among them: it is not in a position to read, and
+//! will not be. From then on writes do without it.
 //!
 //! - A grantor that restarts forgets the bars, so it grants nothing in the ballot that it was in before its leader has
 //!   told it again. In a new ballot the first bars come with the ballot itself.
-//! - To let a responder in again the leader first requires it for all that is not chosen, then lifts the bar. What was
-//!   chosen without it is known to a majority by then; each later promise tells the highest slot that its grantor has
-//!   accepted, so the responder reads when it has executed all that.
+//! - To let a responder in again the leader first requires it for all that is not chosen, then lifts the bar, and says
+//!   up to where it has proposed: that far the responder has to execute before it reads. Each majority of promises
+//!   that it counts has one in it of a voter that had confirmed the bar: its own, for which this slot is the
+//!   threshold, or one given after the lifting, with a threshold above all that was chosen before. (Those of others
+//!   may be older than the bar: they have not heard of it.)
 //! - When the group changes, all are barred: their promises must not be counted by a majority that is none any more.
 
 use std::collections::BTreeMap;
@@ -95,8 +98,17 @@ pub(super) fn tell(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
         return;
     }
     let (ballot, seq, nodes) = (replica.promised(), replica.policy.bars.seq, replica.policy.bars.nodes());
-    let message = message::Message::Bars { ballot, seq, nodes };
+    let upto = replica.proposed();
+    let message = message::Message::Bars { ballot, seq, nodes, upto };
     cx.send_all(replica.configuration().all(), super::Message::Own(message));
+}
+
+/// Whether this replica may count its own promise, and others' with it: it knows that it is not barred.
+pub(super) fn may_respond(replica: &Replica) -> bool {
+    let me = replica.me();
+    let named = replica.charter().roster.everyone().contains(me);
+    let barred = replica.policy.barred.is_none_or(|(_, nodes)| nodes.contains(me));
+    named && (!barred || mutation::active("bodega/barred-counts-itself"))
 }
 
 /// As a grantor.
@@ -104,15 +116,19 @@ pub(super) fn on_bars(
     replica: &mut Replica,
     from: NodeId,
     ballot: Ballot,
-    seq: u64,
-    nodes: NodeSet,
+    (seq, nodes, upto): (u64, NodeSet, u64),
     cx: &mut Context<'_, Replica>,
 ) {
     if ballot != replica.promised() || ballot.node() != Some(from) {
         return;
     }
     if replica.policy.barred.is_none_or(|(known, _)| known < seq) {
+        let responded = may_respond(replica);
         replica.policy.barred = Some((seq, nodes));
+        if !responded && !mutation::active("bodega/lifted-without-threshold") {
+            replica.must_know(upto);
+        }
+        replica.note_reads(cx);
     }
     let Some((seq, nodes)) = replica.policy.barred else { return };
     if replica.withdraw(nodes, cx).is_none() {

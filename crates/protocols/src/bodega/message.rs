@@ -22,6 +22,8 @@ pub enum Message {
         seq: u64,
         /// Those.
         nodes: NodeSet,
+        /// The last slot in which anything has been proposed: whoever was barred and is no more must know all of it.
+        upto: u64,
     },
     /// Acceptor → leader: I am bound to none of those, and will not be.
     Barred {
@@ -40,7 +42,7 @@ pub enum Message {
 }
 wire_enum!(Message {
     1 => Note { ballot, slots },
-    2 => Bars { ballot, seq, nodes },
+    2 => Bars { ballot, seq, nodes, upto },
     3 => Barred { ballot, seq },
     4 => Statistics { ballot, reads },
 });

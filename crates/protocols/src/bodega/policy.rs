@@ -107,8 +107,7 @@ impl paxos::Policy for Policy {
     }
 
     fn holds(replica: &Replica) -> bool {
-        let me = replica.me();
-        matches!(replica.role(), Role::Leader(_)) || replica.charter().roster.everyone().contains(me)
+        matches!(replica.role(), Role::Leader(_)) || bars::may_respond(replica)
     }
 
     fn on_leases(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
@@ -172,7 +171,9 @@ impl paxos::Policy for Policy {
     fn on_message(replica: &mut Replica, from: NodeId, message: Message, cx: &mut Context<'_, Replica>) {
         match message {
             Message::Note { ballot, slots } => notes::on_note(replica, from, ballot, &slots, cx),
-            Message::Bars { ballot, seq, nodes } => bars::on_bars(replica, from, ballot, seq, nodes, cx),
+            Message::Bars { ballot, seq, nodes, upto } => {
+                bars::on_bars(replica, from, ballot, (seq, nodes, upto), cx);
+            }
             Message::Barred { ballot, seq } => bars::on_barred(replica, from, ballot, seq, cx),
             Message::Statistics { ballot, reads } if ballot == replica.promised() => {
                 coverage::on_statistics(replica, from, reads);

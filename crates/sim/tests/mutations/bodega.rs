@@ -5,6 +5,10 @@ use quorate_protocols::bodega::Bodega;
 /// Nothing else than the rule that is looked at keeps a read from being stale: long leases, short waits.
 const RESTLESS: &[&str] = &["heartbeat=20ms", "election.timeout=100ms", "proxy.patience=80ms"];
 
+/// Responders that are silent for a moment are done without.
+const IMPATIENT: &[&str] =
+    &["heartbeat=20ms", "election.timeout=200ms", "responder.timeout=60ms", "proxy.patience=80ms"];
+
 /// One command a slot: more slots under way, and more holes among them.
 const HOLES: &[&str] = &[
     "heartbeat=20ms",
@@ -20,6 +24,8 @@ caught! { Bodega,
     a_leader_that_answers_from_what_is_committed: "bodega/leader-answers-committed";
     coverage_of_one_key_of_a_batch: "bodega/one-key-of-a-batch", of 5,
         under "roster-changes,loss,slow-links,partitions";
+    a_barred_responder_that_counts_its_own_promise: "bodega/barred-counts-itself" with IMPATIENT,
+        under "roster-changes,partitions,one-way-partitions,loss,slow-links";
     bars_that_nobody_has_confirmed: "bodega/bars-unconfirmed";
     // Leases.
     a_threshold_that_is_the_first_hole: "paxos/thresh-at-the-first-hole" with HOLES, of 5,
