@@ -9,15 +9,6 @@ const RESTLESS: &[&str] = &["heartbeat=20ms", "election.timeout=100ms", "proxy.p
 const IMPATIENT: &[&str] =
     &["heartbeat=20ms", "election.timeout=200ms", "responder.timeout=60ms", "proxy.patience=80ms"];
 
-/// One command a slot: more slots under way, and more holes among them.
-const HOLES: &[&str] = &[
-    "heartbeat=20ms",
-    "election.timeout=100ms",
-    "proxy.patience=80ms",
-    "batch.entries=1",
-    "early_notes=false",
-];
-
 caught! { Bodega,
     // The commit rule, as a responder counts and as the leader does.
     reads_that_are_released_at_m_notes: "bodega/released-at-m-notes";
@@ -28,8 +19,6 @@ caught! { Bodega,
         under "roster-changes,partitions,one-way-partitions,loss,slow-links";
     bars_that_nobody_has_confirmed: "bodega/bars-unconfirmed";
     // Leases.
-    a_threshold_that_is_the_first_hole: "paxos/thresh-at-the-first-hole" with HOLES, of 5,
-        under "roster-changes,loss,reordering,partitions";
     a_higher_ballot_that_is_promised_at_once: "paxos/no-release";
     promises_that_are_forgotten_at_a_higher_number: "leases/forgotten-at-a-higher-number";
     a_lease_that_a_duplicate_extends: "lease/duplicate-extends";
