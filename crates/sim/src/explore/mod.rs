@@ -1,0 +1,164 @@
+//! Every behaviour of a small cluster: the real replicas of a protocol, in all orders of whatever can happen, within
+//! [`Bounds`].
+//!
+//! A *state* is the state of each replica (with its disk, its timers and its clock), the messages under way, and what
+//! the past obliges the cluster to (`ledger`). A search in depth visits every state that can be reached, each once, told
+//! apart by a digest. What can happen in a state:
+//!
+//! - *A message arrives*: any that was sent, in any order. A state in which a message was lost behaves as one in which
+//!   it has not arrived yet, so loss needs no step of its own.
+//! - *A client asks* a replica. An operation begins when a replica first takes notice, and ends when a replica sends
+//!   the answer: an earlier beginning or a later end could only excuse more. An ask may reach any replica, as if its
+//!   proxy took that one for the leader, and again after another has been asked in vain.
+//! - *A replica stands for election*: time passes for all (`PACE`: longer than the patience of any follower), and its
+//!   election timer goes off. Other timers go off when they are due, as often as [`Bounds::wakes`] says.
+//! - *Time passes* without an election ([`Bounds::ticks`]).
+//! - *A disk stands still*, and later its replica crashes, loses some of what was written since, and starts again; or a
+//!   replica crashes and loses nothing. Otherwise what a step records is durable at its end: until a crash, a disk
+//!   that is late differs from messages that are late in nothing.
+//!
+//! What is left out: a replica handles one input in a batch; its messages to itself come before anything else; polls
+//! before elections (`PROMPT`) are answered at once; clocks run alike; snapshots do not travel. Operations of one kind
+//! begin in the order of their numbers, which is no loss: they differ in nothing else.
+//!
+//! **Why not the crate `stateright`.** Its actors are values that are cloned and hashed in each state. Our machines are
+//! neither, on purpose (they own logs and stores), and a state of the cluster here is a few words: the states of single
+//! replicas, and the steps between them, are found by running the real machine once and then looked up (`locals`).
+//! That a replica's state is what its `Debug` output and fingerprint say is sound because `Debug` is derived all the way
+//! down, the fingerprint covers the store, and nothing else, neither a generator nor a wall clock, is carried from step
+//! to step.
+//!
+//! | file | what |
+//! |---|---|
+//! | `opening` | where it begins: clients have sessions, nobody leads |
+//! | `process` | one replica with its disk, timers and clock |
+//! | `locals` | states and steps of single replicas, as numbers |
+//! | `ledger` | what the past obliges to; the checkers |
+//! | `search` | states of the cluster, and the search |
+//! | `table` | sets of digests |
+
+mod ledger;
+mod locals;
+mod opening;
+mod process;
+mod search;
+mod table;
+
+use std::fmt;
+use std::time::Duration;
+
+use quorate_core::{Group, NodeId, NodeSet, Protocol, Settings};
+
+use crate::checkers::Violation;
+use crate::options::OptionsError;
+use search::Search;
+
+/// Longer than a follower waits for its leader, with the default settings.
+const PACE: Duration = Duration::from_secs(1);
+/// Messages that bind nobody and tell nothing: they are delivered as soon as they are sent.
+const PROMPT: &[&str] = &["Poll", "PollReply", "PreVote", "PreVoteReply"];
+
+/// How far an exploration goes. The defaults are the size of the Bodega paper's model (its appendix B).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Replicas.
+    pub nodes: usize,
+    /// Elections: ballots, terms, views.
+    pub ballots: usize,
+    /// Clients that write one key, each once, each another value.
+    pub writes: usize,
+    /// Clients that read that key, each once.
+    pub reads: usize,
+    /// Replicas that a request may reach, one after the other.
+    pub asks: usize,
+    /// Crashes, each followed by a restart.
+    pub failures: usize,
+    /// Times that timers other than those of elections go off.
+    pub wakes: usize,
+    /// Times that time passes without an election.
+    pub ticks: usize,
+    /// States after which to give up.
+    pub states: usize,
+    /// `key=value`.
+    pub settings: Vec<String>,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Bounds {
+            nodes: 3,
+            ballots: 3,
+            writes: 2,
+            reads: 2,
+            asks: 2,
+            failures: 1,
+            wakes: 0,
+            ticks: 0,
+            states: 100_000_000,
+            settings: Vec::new(),
+        }
+    }
+}
+
+/// What an exploration found.
+#[derive(Clone, Debug, Default)]
+pub struct Explored {
+    /// States of the cluster.
+    pub states: usize,
+    /// Steps between them, those to known states included.
+    pub steps: u64,
+    /// The longest way from the beginning that the search went.
+    pub depth: usize,
+    /// States of single replicas, and steps of real machines between them.
+    pub machines: (usize, usize),
+    /// Different messages.
+    pub messages: usize,
+    /// Whether there is nothing more to visit.
+    pub exhausted: bool,
+    /// The first violation, if there is one.
+    pub counterexample: Option<Counterexample>,
+}
+
+/// A way to a violation.
+#[derive(Clone, Debug)]
+pub struct Counterexample {
+    /// What happens, in the words of scenarios, with what comes of each step below it.
+    pub scenario: String,
+    /// What is violated in the end.
+    pub violation: Violation,
+}
+
+impl fmt::Display for Explored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Explored { states, steps, depth, machines, messages, exhausted, counterexample } = self;
+        if let Some(Counterexample { scenario, violation }) = counterexample {
+            writeln!(f, "{scenario}violation: {violation}\n")?;
+        }
+        let what = match (exhausted, counterexample) {
+            (true, _) => "all of them",
+            (false, Some(_)) => "until the violation",
+            (false, None) => "not all of them: the bound on states was reached",
+        };
+        writeln!(f, "{states} states ({what}), {steps} steps, at most {depth} deep")?;
+        let (locals, stepped) = machines;
+        writeln!(f, "{locals} states of single replicas, {stepped} steps of machines, {messages} messages")
+    }
+}
+
+/// Explores. `progress` is called now and then with what was found so far.
+pub fn explore<P: Protocol>(
+    bounds: &Bounds,
+    progress: &mut dyn FnMut(&Explored),
+) -> Result<Explored, OptionsError> {
+    let members = (1..=bounds.nodes as u64).filter_map(NodeId::new).collect::<NodeSet>();
+    let can = P::CAPABILITIES;
+    if !(can.min_nodes..=can.max_nodes).contains(&bounds.nodes) {
+        let what = format!("{} takes {} to {} nodes", P::NAME, can.min_nodes, can.max_nodes);
+        return Err(OptionsError::Explore(what));
+    }
+    let mut settings = Settings::parse(&bounds.settings)?;
+    let configs = P::configure(&Group::of(members), &mut settings)?;
+    settings.finish()?;
+    let opening = opening::play::<P>(bounds, configs)?;
+    Ok(Search::new(bounds, opening).run(progress))
+}

@@ -1,0 +1,92 @@
+//! A map from digests, for tens of millions of them: flat, without buckets, iterated by nobody.
+//!
+//! Keys are digests already, so a part of the key is its place; the next free one is taken where that is occupied.
+//! Two things with one 128-bit digest count as one: among 10⁹ of them, the chance that any two collide is below 10⁻²⁰.
+
+/// From digests to small values; `()` makes it a set.
+pub(super) struct Table<V> {
+    /// 0 where nothing is.
+    keys: Vec<u128>,
+    values: Vec<V>,
+    len: usize,
+}
+
+impl<V: Copy + Default> Default for Table<V> {
+    fn default() -> Self {
+        Table { keys: vec![0; 16], values: vec![V::default(); 16], len: 0 }
+    }
+}
+
+impl<V: Copy + Default> Table<V> {
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Bytes of memory.
+    pub fn bytes(&self) -> usize {
+        self.keys.len() * (size_of::<u128>() + size_of::<V>())
+    }
+
+    pub fn get(&self, key: u128) -> Option<V> {
+        let key = key.max(1);
+        let place = self.place(key);
+        (self.keys[place] == key).then(|| self.values[place])
+    }
+
+    /// Whether it was not there; then it has this value now.
+    pub fn insert(&mut self, key: u128, value: V) -> bool {
+        let key = key.max(1);
+        if (self.len + 1) * 4 > self.keys.len() * 3 {
+            self.grow();
+        }
+        let place = self.place(key);
+        if self.keys[place] == key {
+            return false;
+        }
+        (self.keys[place], self.values[place]) = (key, value);
+        self.len += 1;
+        true
+    }
+
+    /// Where a key is, or would be.
+    fn place(&self, key: u128) -> usize {
+        let mask = self.keys.len() - 1;
+        let mut place = (key ^ key >> 64) as usize & mask;
+        while self.keys[place] != 0 && self.keys[place] != key {
+            place = (place + 1) & mask;
+        }
+        place
+    }
+
+    fn grow(&mut self) {
+        let size = self.keys.len() * 2;
+        let keys = std::mem::replace(&mut self.keys, vec![0; size]);
+        let values = std::mem::replace(&mut self.values, vec![V::default(); size]);
+        for (key, value) in keys.into_iter().zip(values).filter(|(key, _)| *key != 0) {
+            let place = self.place(key);
+            (self.keys[place], self.values[place]) = (key, value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quorate_core::{Random, wide_digest};
+
+    use super::*;
+
+    #[test]
+    fn what_was_inserted_first_stays() {
+        let mut table = Table::default();
+        let mut random = Random::new(1);
+        let keys: Vec<_> = (0..10_000).map(|_| wide_digest(&random.u64().to_le_bytes())).collect();
+        for (value, key) in keys.iter().enumerate() {
+            assert_eq!(table.get(*key), None);
+            assert!(table.insert(*key, value));
+            assert!(!table.insert(*key, 0));
+        }
+        assert!(keys.iter().enumerate().all(|(value, key)| table.get(*key) == Some(value)));
+        assert_eq!(table.len(), keys.len());
+        assert!(table.insert(0, 7) && table.get(0) == Some(7), "zero is a key like others");
+    }
+}
