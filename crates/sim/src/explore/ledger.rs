@@ -70,6 +70,14 @@ impl Ledger {
         (self.events.contains(&Event::Asked(operation)), self.events.iter().any(told))
     }
 
+    /// What the client of an operation was told.
+    pub fn reply(&self, operation: usize) -> Option<&Reply> {
+        self.events.iter().find_map(|event| match event {
+            Event::Told(told, reply) if *told == operation => Some(reply),
+            Event::Told(..) | Event::Asked(_) => None,
+        })
+    }
+
     /// A client asks, unless it has asked before.
     pub fn asked(&mut self, operation: usize) {
         if !self.standing(operation).0 {

@@ -58,6 +58,11 @@ const PACE: Duration = Duration::from_secs(1);
 /// Messages that bind nobody and tell nothing: they are delivered as soon as they are sent.
 const PROMPT: &[&str] = &["Poll", "PollReply", "PreVote", "PreVoteReply"];
 
+/// The largest group that is explored.
+const MAX_NODES: usize = 5;
+/// The most operations of clients in an exploration.
+pub(crate) const MAX_OPERATIONS: usize = 8;
+
 /// How far an exploration goes. The defaults are the size of the Bodega paper's model (its appendix B).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bounds {
@@ -77,6 +82,8 @@ pub struct Bounds {
     pub wakes: usize,
     /// Times that time passes without an election.
     pub ticks: usize,
+    /// Whether a message may arrive more than once.
+    pub duplicates: bool,
     /// States after which to give up.
     pub states: usize,
     /// `key=value`.
@@ -94,6 +101,7 @@ impl Default for Bounds {
             failures: 1,
             wakes: 0,
             ticks: 0,
+            duplicates: false,
             states: 100_000_000,
             settings: Vec::new(),
         }
@@ -113,6 +121,8 @@ pub struct Explored {
     pub machines: (usize, usize),
     /// Different messages.
     pub messages: usize,
+    /// Memory that the digests of states take.
+    pub bytes: usize,
     /// Whether there is nothing more to visit.
     pub exhausted: bool,
     /// The first violation, if there is one.
@@ -130,7 +140,7 @@ pub struct Counterexample {
 
 impl fmt::Display for Explored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Explored { states, steps, depth, machines, messages, exhausted, counterexample } = self;
+        let Explored { states, steps, depth, machines, messages, bytes, exhausted, counterexample } = self;
         if let Some(Counterexample { scenario, violation }) = counterexample {
             writeln!(f, "{scenario}violation: {violation}\n")?;
         }
@@ -141,7 +151,7 @@ impl fmt::Display for Explored {
         };
         writeln!(f, "{states} states ({what}), {steps} steps, at most {depth} deep")?;
         let (locals, stepped) = machines;
-        writeln!(f, "{locals} states of single replicas, {stepped} steps of machines, {messages} messages")
+        writeln!(f, "{locals} states of single replicas, {stepped} steps of machines, {messages} messages, {} MiB of digests", bytes >> 20)
     }
 }
 
@@ -151,10 +161,12 @@ pub fn explore<P: Protocol>(
     progress: &mut dyn FnMut(&Explored),
 ) -> Result<Explored, OptionsError> {
     let members = (1..=bounds.nodes as u64).filter_map(NodeId::new).collect::<NodeSet>();
-    let can = P::CAPABILITIES;
-    if !(can.min_nodes..=can.max_nodes).contains(&bounds.nodes) {
-        let what = format!("{} takes {} to {} nodes", P::NAME, can.min_nodes, can.max_nodes);
-        return Err(OptionsError::Explore(what));
+    let (min, max) = (P::CAPABILITIES.min_nodes, P::CAPABILITIES.max_nodes.min(MAX_NODES));
+    if !(min..=max).contains(&bounds.nodes) {
+        return Err(OptionsError::Nodes { protocol: P::NAME, min, max, nodes: bounds.nodes });
+    }
+    if bounds.writes + bounds.reads > MAX_OPERATIONS {
+        return Err(OptionsError::Operations(bounds.writes + bounds.reads));
     }
     let mut settings = Settings::parse(&bounds.settings)?;
     let configs = P::configure(&Group::of(members), &mut settings)?;

@@ -4,12 +4,12 @@
 //! something else before, and all replicas have heard of it. Then every replica is stopped, and started again a long
 //! time later from what it saves: no leader, no leases, no messages under way, and a log that is cut.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_core::{
-    Access, Configs, Group, NodeId, NodeSet, Outcome, ProcessId, Protocol, Proxy, ProxyId, Replica, Request,
+    Configs, Group, Machine, NodeId, NodeSet, Outcome, ProcessId, Protocol, Proxy, ProxyId, Replica, Request,
     RequestId, Saved, Time, Wire,
 };
 use quorate_store::{Command, Condition, Expiry, Reply};
@@ -32,7 +32,7 @@ const PROXIES: u64 = 1000;
 
 /// What a client does.
 pub(super) struct Client<P: Protocol> {
-    config: <P::Proxy as quorate_core::Machine>::Config,
+    config: <P::Proxy as Machine>::Config,
     id: ProxyId,
     pub command: Command,
     /// What its proxy says when it is asked to, to whatever replica.
@@ -44,7 +44,7 @@ pub(super) struct Client<P: Protocol> {
 enum Fed<P: Protocol> {
     Request(Command),
     Message(NodeId, P::Message),
-    Timer(<P::Proxy as quorate_core::Machine>::Timer),
+    Timer(<P::Proxy as Machine>::Timer),
 }
 
 /// Where an exploration begins.
@@ -56,7 +56,7 @@ pub(super) struct Opening<P: Protocol> {
 }
 
 impl<P: Protocol> Client<P> {
-    fn new(config: &<P::Proxy as quorate_core::Machine>::Config, index: usize, command: Command) -> Self {
+    fn new(config: &<P::Proxy as Machine>::Config, index: usize, command: Command) -> Self {
         let id = ProxyId(PROXIES + index as u64);
         Client { config: config.clone(), id, command, asks: Vec::new(), fed: Vec::new() }
     }
@@ -89,7 +89,7 @@ impl<P: Protocol> Client<P> {
         let from = from.replica().expect("proxies hear replicas");
         let mut proxy = self.proxy();
         let now = self.fed.last().map_or(Time::ZERO + START, |(now, _)| *now);
-        feed(&mut proxy, now, &Fed::Message(from, message));
+        feed(&mut proxy, now, &Fed::<P>::Message(from, message));
         proxy.out.replies.drain(..).find_map(|answered| match answered.outcome {
             Outcome::Done(reply) => Some(Reply::from_bytes(reply).expect("replies can be read")),
             Outcome::Failed(_) => None,
@@ -159,8 +159,7 @@ pub(super) fn play<P: Protocol>(bounds: &Bounds, configs: Configs<P>) -> Result<
         }
     }
     if stage.told < bounds.writes || !stage.agrees() {
-        let what = "the opening did not come to its end: can this group serve a write?";
-        return Err(OptionsError::Explore(what.to_owned()));
+        return Err(OptionsError::Opening);
     }
     for (origin, process) in origins.iter_mut().zip(&stage.processes) {
         *origin = Origin {
@@ -174,11 +173,14 @@ pub(super) fn play<P: Protocol>(bounds: &Bounds, configs: Configs<P>) -> Result<
     }
     for index in 0..stage.clients.len() {
         let command = stage.clients[index].command.clone();
-        stage.proxies[index].out.messages.clear();
         stage.feed(index, Fed::Request(command));
-        let said = stage.proxies[index].out.messages.drain(..);
-        stage.clients[index].asks = said.map(|outgoing| outgoing.message).collect();
-        assert!(!stage.clients[index].asks.is_empty(), "a proxy that is at rest asks at once");
+        let said = stage.flights.drain(..).map(|(_, _, message)| message);
+        let mut asks = BTreeMap::new();
+        for message in said {
+            asks.entry(message.to_bytes()).or_insert(message);
+        }
+        assert!(!asks.is_empty(), "a proxy that is at rest asks at once");
+        stage.clients[index].asks = asks.into_values().collect();
     }
     Ok(Opening { origins, clients: stage.clients, now: stage.now + REST })
 }
@@ -250,7 +252,6 @@ impl<P: Protocol> Stage<P> {
         feed(proxy, self.now, &fed);
         self.clients[place].fed.push((self.now, fed));
         self.told += proxy.out.replies.drain(..).count();
-        // When it is asked after the opening, what it says is kept.
         let from = self.clients[place].name();
         for outgoing in proxy.out.messages.drain(..) {
             for to in outgoing.to.iter() {

@@ -1,6 +1,6 @@
 //! A map from digests, for tens of millions of them: flat, without buckets, iterated by nobody.
 //!
-//! Keys are digests already, so a part of the key is its place; the next free one is taken where that is occupied.
+//! A key tells its place; the next free one is taken where that is occupied.
 //! Two things with one 128-bit digest count as one: among 10⁹ of them, the chance that any two collide is below 10⁻²⁰.
 
 /// From digests to small values; `()` makes it a set.
@@ -51,7 +51,9 @@ impl<V: Copy + Default> Table<V> {
     /// Where a key is, or would be.
     fn place(&self, key: u128) -> usize {
         let mask = self.keys.len() - 1;
-        let mut place = (key ^ key >> 64) as usize & mask;
+        // Small numbers are keys too: all bits count.
+        let word = (key ^ key >> 64) as u64;
+        let mut place = (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) as usize & mask;
         while self.keys[place] != 0 && self.keys[place] != key {
             place = (place + 1) & mask;
         }

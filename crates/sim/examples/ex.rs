@@ -1,0 +1,18 @@
+//! scratch
+use quorate_sim::explore::*;
+fn main() {
+    let mut b = Bounds::default();
+    let mut mutation = None; let mut raft=false;
+    for a in std::env::args().skip(1) {
+        let (k, v) = a.split_once('=').unwrap();
+        let n = || v.parse::<usize>().unwrap();
+        match k { "nodes" => b.nodes=n(), "b" => b.ballots=n(), "w" => b.writes=n(), "r"=>b.reads=n(), "a"=>b.asks=n(), "f"=>b.failures=n(), "k"=>b.wakes=n(), "t"=>b.ticks=n(), "d"=>b.duplicates=v=="1","n"=>b.states=n(), "m"=>mutation=Some(v.to_owned()), "raft"=>raft=true, _=> b.settings.push(a) }
+    }
+    #[allow(clippy::disallowed_methods)]
+    let t = std::time::Instant::now();
+    let mut last=0;
+    let mut go = || { let mut p = |e: &Explored| if e.states >= last*2 { last=e.states; eprintln!("{} {} depth {} locals {:?} msgs {} t {:?}", e.states, e.steps, e.depth, e.machines, e.messages, t.elapsed()) };
+     if raft { explore::<quorate_protocols::raft::Raft>(&b, &mut p) } else { explore::<quorate_protocols::multipaxos::MultiPaxos>(&b, &mut p) } };
+    let r = match &mutation { None => go(), Some(m) => quorate_core::mutation::with(m, go) };
+    println!("{}", r.unwrap()); println!("{:?}", t.elapsed());
+}

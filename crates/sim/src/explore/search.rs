@@ -1,0 +1,535 @@
+//! The states of the cluster, and the search through them.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use quorate_core::{ProcessId, Protocol, Time, wide_digest};
+use quorate_store::{Command, Reply};
+
+use super::ledger::Ledger;
+use super::locals::{Code, Locals};
+use super::opening::{Client, Opening};
+use super::table::Table;
+use super::{Bounds, Counterexample, Explored, MAX_NODES, MAX_OPERATIONS, PACE, PROMPT};
+use crate::checkers::{Process, Violation};
+use crate::history::reply_text;
+
+/// So many states between two reports of progress.
+const REPORT: usize = 1 << 16;
+
+/// A state of the cluster.
+#[derive(Clone)]
+struct State {
+    locals: [u32; MAX_NODES],
+    ledger: u32,
+    now: Time,
+    /// What is left of the bounds.
+    ballots: u8,
+    wakes: u8,
+    ticks: u8,
+    failures: u8,
+    asks: [u8; MAX_OPERATIONS],
+    /// Messages under way, by number.
+    flights: Vec<u32>,
+}
+
+/// What happens next.
+#[derive(Clone, Copy, Debug)]
+enum Choice {
+    Deliver { flight: u32 },
+    Ask { operation: usize, message: usize, node: usize },
+    Elect { node: usize, timer: usize },
+    Wake { node: usize, timer: usize },
+    Tick,
+    Stall { node: usize },
+    Crash { node: usize, lost: usize },
+}
+
+/// A state on the way that the search is on.
+struct Frame {
+    state: State,
+    choices: Vec<Choice>,
+    next: usize,
+}
+
+/// See the file comment.
+pub(super) struct Search<P: Protocol> {
+    bounds: Bounds,
+    locals: Locals<P>,
+    clients: Vec<Client<P>>,
+    commands: Vec<Command>,
+    /// The asks of each client, to each replica.
+    asks: Vec<Vec<Vec<u32>>>,
+    ledger_ids: Table<u32>,
+    ledgers: Vec<Ledger>,
+    judged: Table<u32>,
+    /// What clients are told by messages to their proxies.
+    replies: BTreeMap<u32, Option<Reply>>,
+    visited: Table<()>,
+    found: Explored,
+    start: State,
+    /// The steps of replicas that the present choice takes, for people.
+    shown: Option<Vec<(u32, Code)>>,
+    scratch: String,
+    bytes: Vec<u8>,
+}
+
+impl<P: Protocol> Search<P> {
+    pub fn new(bounds: &Bounds, opening: Opening<P>) -> Search<P> {
+        let Opening { origins, clients, now } = opening;
+        let nodes = origins.len();
+        let mut locals = Locals::new(origins, PACE, PROMPT);
+        let mut start = State {
+            locals: [0; MAX_NODES],
+            ledger: 0,
+            now,
+            ballots: bounds.ballots as u8,
+            wakes: bounds.wakes as u8,
+            ticks: bounds.ticks as u8,
+            failures: bounds.failures as u8,
+            asks: [bounds.asks as u8; MAX_OPERATIONS],
+            flights: Vec::new(),
+        };
+        (0..nodes).for_each(|node| start.locals[node] = node as u32);
+        let mut asks = Vec::new();
+        for client in &clients {
+            let mut send = |message| {
+                let to_each = (0..nodes).map(|node| {
+                    let to = locals.node(node).into();
+                    locals.send(client.name(), to, message)
+                });
+                to_each.collect()
+            };
+            asks.push(client.asks.iter().map(&mut send).collect());
+        }
+        let commands = clients.iter().map(|client| client.command.clone()).collect();
+        Search {
+            bounds: bounds.clone(),
+            locals,
+            clients,
+            commands,
+            asks,
+            ledger_ids: Table::default(),
+            ledgers: vec![Ledger::default()],
+            judged: Table::default(),
+            replies: BTreeMap::new(),
+            visited: Table::default(),
+            found: Explored::default(),
+            start,
+            shown: None,
+            scratch: String::new(),
+            bytes: Vec::new(),
+        }
+    }
+
+    /// Visits every state, or stops at the first violation.
+    pub fn run(mut self, progress: &mut dyn FnMut(&Explored)) -> Explored {
+        let mut stack: Vec<Frame> = Vec::new();
+        let start = self.start.clone();
+        let key = self.digest(&start);
+        self.visited.insert(key, ());
+        let choices = self.choices(&start);
+        stack.push(Frame { state: start, choices, next: 0 });
+        while let Some(frame) = stack.last_mut() {
+            let Some(&choice) = frame.choices.get(frame.next) else {
+                stack.pop();
+                continue;
+            };
+            frame.next += 1;
+            let next = self.take(&frame.state, choice);
+            self.found.steps += 1;
+            match next {
+                Ok(None) => {}
+                Ok(Some(state)) => {
+                    let key = self.digest(&state);
+                    if !self.visited.insert(key, ()) {
+                        continue;
+                    }
+                    if self.visited.len() % REPORT == 0 {
+                        self.sum_up();
+                        progress(&self.found);
+                    }
+                    if self.visited.len() >= self.bounds.states {
+                        self.sum_up();
+                        return self.found;
+                    }
+                    let choices = self.choices(&state);
+                    stack.push(Frame { state, choices, next: 0 });
+                    self.found.depth = self.found.depth.max(stack.len() - 1);
+                }
+                Err(_) => {
+                    self.sum_up();
+                    let way = stack.iter().map(|frame| frame.choices[frame.next - 1]).collect();
+                    let counterexample = self.shrink(way);
+                    self.found.counterexample = Some(counterexample);
+                    return self.found;
+                }
+            }
+        }
+        self.sum_up();
+        self.found.exhausted = true;
+        self.found
+    }
+
+    fn sum_up(&mut self) {
+        let (locals, messages, steps) = self.locals.counts();
+        self.found.states = self.visited.len();
+        self.found.machines = (locals, steps);
+        self.found.messages = messages;
+        self.found.bytes = self.visited.bytes();
+    }
+
+    /// A digest of what the future of a state depends on.
+    fn digest(&mut self, state: &State) -> u128 {
+        let State { locals, ledger, now, ballots, wakes, ticks, failures, asks, flights } = state;
+        self.bytes.clear();
+        for word in locals.iter().chain(flights) {
+            self.bytes.extend(word.to_le_bytes());
+        }
+        self.bytes.extend(now.nanos().to_le_bytes());
+        self.bytes.extend(ledger.to_le_bytes());
+        self.bytes.extend([ballots, wakes, ticks, failures].map(|left| *left));
+        self.bytes.extend(asks);
+        wide_digest(&self.bytes)
+    }
+
+    /// Everything that may happen; much of it will turn out to change nothing.
+    fn choices(&self, state: &State) -> Vec<Choice> {
+        let mut choices: Vec<_> =
+            state.flights.iter().map(|&flight| Choice::Deliver { flight }).collect();
+        let ledger = &self.ledgers[state.ledger as usize];
+        let writes = self.bounds.writes;
+        for operation in 0..self.clients.len() {
+            // Operations of one kind differ in nothing but their values.
+            let turn = operation == 0 || operation == writes || ledger.standing(operation - 1).0;
+            if !turn || state.asks[operation] == 0 || ledger.standing(operation).1 {
+                continue;
+            }
+            for message in 0..self.asks[operation].len() {
+                let to = |node| Choice::Ask { operation, message, node };
+                choices.extend((0..self.bounds.nodes).map(to));
+            }
+        }
+        for node in 0..self.bounds.nodes {
+            let local = self.locals.get(state.locals[node]);
+            for (timer, (name, due)) in local.timers.iter().enumerate() {
+                if name.starts_with(b"Election") {
+                    if state.ballots > 0 {
+                        choices.push(Choice::Elect { node, timer });
+                    }
+                } else if *due && state.wakes > 0 {
+                    choices.push(Choice::Wake { node, timer });
+                }
+            }
+            if local.stalled {
+                choices.extend((0..=local.unsynced).map(|lost| Choice::Crash { node, lost }));
+            } else if state.failures > 0 {
+                choices.push(Choice::Crash { node, lost: 0 });
+                choices.push(Choice::Stall { node });
+            }
+        }
+        if state.ticks > 0 {
+            choices.push(Choice::Tick);
+        }
+        choices
+    }
+
+    /// Takes a step; `None` if nothing comes of it.
+    fn take(&mut self, state: &State, choice: Choice) -> Result<Option<State>, Violation> {
+        if let Some((node, code)) = self.input(choice)
+            && self.is_idle(state, node, code)
+        {
+            return Ok(None);
+        }
+        let mut next = state.clone();
+        let useful = match choice {
+            Choice::Deliver { flight } => {
+                let to = self.place(self.locals.flight(flight).to);
+                if !self.bounds.duplicates {
+                    next.flights.retain(|other| *other != flight);
+                }
+                self.feed(&mut next, to, Code::flight(flight), None)?
+            }
+            Choice::Ask { operation, message, node } => {
+                next.asks[operation] -= 1;
+                let flight = self.asks[operation][message][node];
+                self.feed(&mut next, node, Code::flight(flight), Some(operation))?
+            }
+            Choice::Elect { node, timer } => {
+                next.ballots -= 1;
+                self.pass(&mut next)?;
+                let before = next.flights.len();
+                self.feed(&mut next, node, Code::timer(timer), None)?;
+                // Whoever finds no support has only let time pass.
+                next.flights.len() > before
+            }
+            Choice::Wake { node, timer } => {
+                next.wakes -= 1;
+                self.feed(&mut next, node, Code::timer(timer), None)?
+            }
+            Choice::Tick => {
+                next.ticks -= 1;
+                self.pass(&mut next)?;
+                true
+            }
+            Choice::Stall { node } => {
+                next.failures -= 1;
+                self.feed(&mut next, node, Code::STALL, None)?
+            }
+            Choice::Crash { node, lost } => {
+                let local = self.locals.get(next.locals[node]);
+                if !local.stalled {
+                    next.failures -= 1;
+                }
+                let who = Process { node: self.locals.node(node), incarnation: local.life };
+                let mut ledger = self.ledgers[next.ledger as usize].clone();
+                ledger.crash(next.now, who)?;
+                next.ledger = self.ledger(ledger);
+                self.feed(&mut next, node, Code::crash(lost), None)?;
+                let all = 0..self.bounds.nodes;
+                if next.failures == 0 && all.clone().all(|node| !self.locals.get(next.locals[node]).stalled) {
+                    for node in all {
+                        self.feed(&mut next, node, Code::SURVIVE, None)?;
+                    }
+                }
+                true
+            }
+        };
+        Ok(useful.then_some(next))
+    }
+
+    /// The one input that a choice is, if nothing but that happens.
+    fn input(&self, choice: Choice) -> Option<(usize, Code)> {
+        match choice {
+            Choice::Deliver { flight } => {
+                Some((self.place(self.locals.flight(flight).to), Code::flight(flight)))
+            }
+            Choice::Ask { operation, message, node } => {
+                Some((node, Code::flight(self.asks[operation][message][node])))
+            }
+            Choice::Wake { node, timer } => Some((node, Code::timer(timer))),
+            Choice::Elect { .. } | Choice::Tick | Choice::Stall { .. } | Choice::Crash { .. } => None,
+        }
+    }
+
+    /// Whether an input leaves a replica as it is, and silent.
+    fn is_idle(&mut self, state: &State, node: usize, code: Code) -> bool {
+        let local = state.locals[node];
+        let id = self.locals.step(local, code);
+        let step = self.locals.taken(id);
+        step.is_ok_and(|step| step.to == local && step.sent.is_empty() && step.facts.is_empty())
+    }
+
+    fn place(&self, replica: ProcessId) -> usize {
+        usize::from(replica.replica().expect("messages under way go to replicas").get()) - 1
+    }
+
+    /// Time passes for all.
+    fn pass(&mut self, state: &mut State) -> Result<(), Violation> {
+        state.now += PACE;
+        (0..self.bounds.nodes).try_for_each(|node| self.feed(state, node, Code::PASS, None).map(drop))
+    }
+
+    /// Gives an input to a replica, and what must be delivered at once to whom it is sent. Whether anything changed.
+    fn feed(
+        &mut self,
+        state: &mut State,
+        node: usize,
+        code: Code,
+        operation: Option<usize>,
+    ) -> Result<bool, Violation> {
+        let mut changed = false;
+        let mut inputs = VecDeque::from([(node, code)]);
+        while let Some((node, code)) = inputs.pop_front() {
+            let local = state.locals[node];
+            if let Some(shown) = &mut self.shown {
+                shown.push((local, code));
+            }
+            let id = self.locals.step(local, code);
+            let step = self.locals.taken(id).map_err(|why| Violation {
+                checker: "machine",
+                at: state.now.nanos(),
+                what: format!("{:?}: {why}", self.locals.node(node)),
+            })?;
+            let mut quiet = step.facts.is_empty();
+            changed |= step.to != local;
+            state.locals[node] = step.to;
+            for &flight in &step.sent {
+                let to = self.locals.flight(flight);
+                match to.to {
+                    ProcessId::Proxy(_) => quiet = false,
+                    ProcessId::Replica(_) if to.prompt => {
+                        inputs.push_back((self.place(to.to), Code::flight(flight)));
+                    }
+                    ProcessId::Replica(_) => {
+                        if let Err(place) = state.flights.binary_search(&flight) {
+                            state.flights.insert(place, flight);
+                            changed = true;
+                        }
+                    }
+                }
+            }
+            let asked = operation.filter(|_| changed);
+            if !quiet || asked.is_some() {
+                let ledger = self.judge(state, node, id, operation)?;
+                // A question that changes nothing here and is not answered has not been asked.
+                if operation.is_none() || changed || self.tells(state.ledger, ledger, operation) {
+                    changed |= ledger != state.ledger;
+                    state.ledger = ledger;
+                }
+            }
+        }
+        Ok(changed)
+    }
+
+    /// Whether an operation has returned in between.
+    fn tells(&self, before: u32, after: u32, operation: Option<usize>) -> bool {
+        let told = |ledger: u32| {
+            operation.is_some_and(|operation| self.ledgers[ledger as usize].standing(operation).1)
+        };
+        !told(before) && told(after)
+    }
+
+    /// The ledger after a step of a replica, which an operation may have asked for.
+    fn judge(
+        &mut self,
+        state: &State,
+        node: usize,
+        step: u32,
+        operation: Option<usize>,
+    ) -> Result<u32, Violation> {
+        let asked = operation.map_or(0, |operation| operation as u64 + 1);
+        let words = [u64::from(state.ledger) << 32 | u64::from(step), state.now.nanos() << 8 | asked];
+        let key = u128::from(words[0]) << 64 | u128::from(words[1]);
+        let key = wide_digest(&key.to_le_bytes());
+        if let Some(known) = self.judged.get(key) {
+            return Ok(known);
+        }
+        let mut ledger = self.ledgers[state.ledger as usize].clone();
+        if let Some(operation) = operation {
+            ledger.asked(operation);
+        }
+        let taken = self.locals.taken(step).expect("it was taken");
+        let life = self.locals.get(taken.to).life;
+        let who = Process { node: self.locals.node(node), incarnation: life };
+        taken.facts.iter().try_for_each(|fact| ledger.fact(state.now, who, fact))?;
+        for &flight in &taken.sent {
+            let to = self.locals.flight(flight);
+            let Some(operation) = Client::<P>::of(to.to) else { continue };
+            let hear = || self.clients[operation].hears(to.from, to.message.clone());
+            if let Some(reply) = self.replies.entry(flight).or_insert_with(hear) {
+                ledger.told(state.now, operation, reply.clone(), &self.commands)?;
+            }
+        }
+        let id = self.ledger(ledger);
+        self.judged.insert(key, id);
+        Ok(id)
+    }
+
+    /// The number of a ledger.
+    fn ledger(&mut self, ledger: Ledger) -> u32 {
+        let key = ledger.digest(&mut self.scratch);
+        if let Some(known) = self.ledger_ids.get(key) {
+            return known;
+        }
+        let id = self.ledgers.len() as u32;
+        self.ledgers.push(ledger);
+        self.ledger_ids.insert(key, id);
+        id
+    }
+
+    // Counterexamples --------------------------------------------------------------------------------------------
+
+    /// Leaves out what is not needed for a violation.
+    fn shrink(&mut self, mut way: Vec<Choice>) -> Counterexample {
+        let mut at = way.len();
+        while at > 0 {
+            at -= 1;
+            let mut shorter = way.clone();
+            shorter.remove(at);
+            if let Some((length, _)) = self.walk(&shorter) {
+                shorter.truncate(length);
+                way = shorter;
+                at = at.min(way.len());
+            }
+        }
+        let (_, violation) = self.walk(&way).expect("it was found on this way");
+        Counterexample { scenario: self.tell(&way), violation }
+    }
+
+    /// Goes a way, if it can be gone: after how many steps something is violated, and what.
+    fn walk(&mut self, way: &[Choice]) -> Option<(usize, Violation)> {
+        let mut state = self.start.clone();
+        for (index, &choice) in way.iter().enumerate() {
+            if !self.may(&state, choice) {
+                return None;
+            }
+            match self.take(&state, choice) {
+                Ok(next) => state = next?,
+                Err(violation) => return Some((index + 1, violation)),
+            }
+        }
+        None
+    }
+
+    fn may(&self, state: &State, choice: Choice) -> bool {
+        let known = |other: &Choice| format!("{other:?}") == format!("{choice:?}");
+        self.choices(state).iter().any(known)
+    }
+
+    /// A way in the words of scenarios.
+    fn tell(&mut self, way: &[Choice]) -> String {
+        let settings = self.bounds.settings.iter().map(|setting| format!(" {setting}"));
+        let mut text = format!("nodes {}{}\n", self.bounds.nodes, settings.collect::<String>());
+        let mut state = self.start.clone();
+        for &choice in way {
+            text.push_str(&self.name(&state, choice));
+            self.shown = Some(Vec::new());
+            let next = self.take(&state, choice);
+            for (local, code) in self.shown.take().expect("it was set") {
+                for line in self.locals.show(local, code) {
+                    text.push_str(&format!("  {line}\n"));
+                }
+            }
+            let Ok(Some(next)) = next else { break };
+            for (operation, client) in self.clients.iter().enumerate() {
+                let told = |state: &State| self.ledgers[state.ledger as usize].reply(operation).cloned();
+                if told(&state) != told(&next)
+                    && let Some(reply) = told(&next)
+                {
+                    text.push_str(&format!("  {} = {}\n", client.name(), reply_text(&reply)));
+                }
+            }
+            state = next;
+        }
+        text
+    }
+
+    fn name(&self, state: &State, choice: Choice) -> String {
+        let replica = |node: usize| format!("r{}", self.locals.node(node));
+        let timer = |node: usize, timer: usize| {
+            let (name, _) = &self.locals.get(state.locals[node]).timers[timer];
+            format!("fire {} {}\n", replica(node), name.escape_ascii())
+        };
+        match choice {
+            Choice::Deliver { flight } => {
+                let flight = self.locals.flight(flight);
+                let kind = quorate_core::Message::kind(&flight.message);
+                format!("deliver {}>{} {kind}\n", flight.from, flight.to)
+            }
+            Choice::Ask { operation, node, .. } => {
+                let client = &self.clients[operation];
+                format!("# {} asks {}: {:?}\n", client.name(), replica(node), client.command)
+            }
+            Choice::Elect { node, timer: place } => {
+                format!("tick {}s\n{}", PACE.as_secs(), timer(node, place))
+            }
+            Choice::Wake { node, timer: place } => timer(node, place),
+            Choice::Tick => format!("tick {}s\n", PACE.as_secs()),
+            Choice::Stall { node } => format!("disk {} manual\n", replica(node)),
+            Choice::Crash { node, lost } => {
+                let name = replica(node);
+                format!("# {lost} records are lost\ncrash {name}\nrestart {name}\n")
+            }
+        }
+    }
+}
