@@ -71,6 +71,13 @@ pub(super) struct Step {
     pub facts: Box<[Fact]>,
 }
 
+impl Step {
+    /// Whether nothing comes of it, if it was taken in this state.
+    pub fn is_idle(&self, local: u32) -> bool {
+        self.to == local && self.sent.is_empty() && self.facts.is_empty()
+    }
+}
+
 /// See the file comment.
 pub(super) struct Locals<P: Protocol> {
     origins: Vec<Origin<P>>,
@@ -83,6 +90,8 @@ pub(super) struct Locals<P: Protocol> {
     flights: Vec<Flight<P::Message>>,
     step_ids: Table<u32>,
     steps: Vec<Result<Step, String>>,
+    /// The process that was stepped last, and the state it is in.
+    live: Option<(u32, Process<P>)>,
     scratch: String,
 }
 
@@ -99,6 +108,7 @@ impl<P: Protocol> Locals<P> {
             flights: Vec::new(),
             step_ids: Table::default(),
             steps: Vec::new(),
+            live: None,
             scratch: String::new(),
         };
         for node in 0..locals.origins.len() {
@@ -143,8 +153,9 @@ impl<P: Protocol> Locals<P> {
         if let Some(known) = self.step_ids.get(key) {
             return known;
         }
+        let live = self.live.take().filter(|(at, _)| *at == local);
         let step = panics::catch(|| {
-            let mut process = self.revive(local);
+            let mut process = live.map_or_else(|| self.revive(local), |(_, process)| process);
             let mut effects = Effects::new(false);
             process.feed(self.input(code), &mut effects);
             (process, effects)
@@ -155,6 +166,7 @@ impl<P: Protocol> Locals<P> {
             let from = self.origins[node].me.into();
             let sent = effects.sent.iter().map(|(to, message)| self.send(from, *to, message)).collect();
             let facts = effects.facts.into_iter().filter(is_wanted).collect();
+            self.live = Some((to, process));
             Step { to, sent, facts }
         });
         let id = self.steps.len() as u32;

@@ -42,6 +42,7 @@ mod locals;
 mod opening;
 mod process;
 mod search;
+mod stale;
 mod table;
 
 use std::fmt;
@@ -58,6 +59,8 @@ const PACE: Duration = Duration::from_secs(1);
 /// Messages that bind nobody and tell nothing: they are delivered as soon as they are sent.
 const PROMPT: &[&str] = &["Poll", "PollReply", "PreVote", "PreVoteReply"];
 
+/// Messages that only tell of a higher ballot.
+const LOST: &[&str] = &["Reject"];
 /// The largest group that is explored.
 const MAX_NODES: usize = 5;
 /// The most operations of clients in an exploration.
@@ -82,6 +85,8 @@ pub struct Bounds {
     pub wakes: usize,
     /// Times that time passes without an election.
     pub ticks: usize,
+    /// Whether messages arrive that only tell of a higher ballot.
+    pub hints: bool,
     /// Whether a message may arrive more than once.
     pub duplicates: bool,
     /// States after which to give up.
@@ -101,6 +106,7 @@ impl Default for Bounds {
             failures: 1,
             wakes: 0,
             ticks: 0,
+            hints: false,
             duplicates: false,
             states: 100_000_000,
             settings: Vec::new(),
@@ -121,6 +127,8 @@ pub struct Explored {
     pub machines: (usize, usize),
     /// Different messages.
     pub messages: usize,
+    /// Searches before the last one.
+    pub repeated: usize,
     /// Memory that the digests of states take.
     pub bytes: usize,
     /// Whether there is nothing more to visit.
@@ -140,7 +148,7 @@ pub struct Counterexample {
 
 impl fmt::Display for Explored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Explored { states, steps, depth, machines, messages, bytes, exhausted, counterexample } = self;
+        let Explored { states, steps, depth, machines, messages, repeated, bytes, exhausted, counterexample } = self;
         if let Some(Counterexample { scenario, violation }) = counterexample {
             writeln!(f, "{scenario}violation: {violation}\n")?;
         }
@@ -151,7 +159,7 @@ impl fmt::Display for Explored {
         };
         writeln!(f, "{states} states ({what}), {steps} steps, at most {depth} deep")?;
         let (locals, stepped) = machines;
-        writeln!(f, "{locals} states of single replicas, {stepped} steps of machines, {messages} messages, {} MiB of digests", bytes >> 20)
+        writeln!(f, "{locals} states of single replicas, {stepped} steps of machines, {messages} messages, {repeated} searches before, {} MiB of digests", bytes >> 20)
     }
 }
 

@@ -2,19 +2,23 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use quorate_core::{ProcessId, Protocol, Time, wide_digest};
+use quorate_core::{Message, ProcessId, Protocol, Time, wide_digest};
 use quorate_store::{Command, Reply};
 
 use super::ledger::Ledger;
 use super::locals::{Code, Locals};
 use super::opening::{Client, Opening};
+use super::stale::Stale;
 use super::table::Table;
-use super::{Bounds, Counterexample, Explored, MAX_NODES, MAX_OPERATIONS, PACE, PROMPT};
+use super::{Bounds, Counterexample, Explored, LOST, MAX_NODES, MAX_OPERATIONS, PACE, PROMPT};
 use crate::checkers::{Process, Violation};
 use crate::history::reply_text;
 
 /// So many states between two reports of progress.
 const REPORT: usize = 1 << 16;
+
+/// States in the first search.
+const FIRST: usize = 10_000;
 
 /// A state of the cluster.
 #[derive(Clone)]
@@ -64,6 +68,7 @@ pub(super) struct Search<P: Protocol> {
     judged: Table<u32>,
     /// What clients are told by messages to their proxies.
     replies: BTreeMap<u32, Option<Reply>>,
+    stale: Stale,
     visited: Table<()>,
     found: Explored,
     start: State,
@@ -112,6 +117,7 @@ impl<P: Protocol> Search<P> {
             ledgers: vec![Ledger::default()],
             judged: Table::default(),
             replies: BTreeMap::new(),
+            stale: Stale::default(),
             visited: Table::default(),
             found: Explored::default(),
             start,
@@ -123,6 +129,26 @@ impl<P: Protocol> Search<P> {
 
     /// Visits every state, or stops at the first violation.
     pub fn run(mut self, progress: &mut dyn FnMut(&Explored)) -> Explored {
+        // What is taken for stale is learnt from small searches first: each that errs is repeated.
+        let mut limit = FIRST;
+        loop {
+            let bound = limit.min(self.bounds.states);
+            self.search(bound, progress);
+            let right = self.stale.verify(&mut self.locals);
+            let over = self.found.exhausted || bound == self.bounds.states;
+            if self.found.counterexample.is_some() || (right && over) {
+                return self.found;
+            }
+            self.found.repeated += 1;
+            if right {
+                limit *= 8;
+            }
+        }
+    }
+
+    fn search(&mut self, bound: usize, progress: &mut dyn FnMut(&Explored)) {
+        self.found = Explored { repeated: self.found.repeated, ..Explored::default() };
+        self.visited = Table::default();
         let mut stack: Vec<Frame> = Vec::new();
         let start = self.start.clone();
         let key = self.digest(&start);
@@ -139,7 +165,8 @@ impl<P: Protocol> Search<P> {
             self.found.steps += 1;
             match next {
                 Ok(None) => {}
-                Ok(Some(state)) => {
+                Ok(Some(mut state)) => {
+                    self.forget(&mut state);
                     let key = self.digest(&state);
                     if !self.visited.insert(key, ()) {
                         continue;
@@ -148,9 +175,8 @@ impl<P: Protocol> Search<P> {
                         self.sum_up();
                         progress(&self.found);
                     }
-                    if self.visited.len() >= self.bounds.states {
-                        self.sum_up();
-                        return self.found;
+                    if self.visited.len() >= bound {
+                        return self.sum_up();
                     }
                     let choices = self.choices(&state);
                     stack.push(Frame { state, choices, next: 0 });
@@ -161,13 +187,29 @@ impl<P: Protocol> Search<P> {
                     let way = stack.iter().map(|frame| frame.choices[frame.next - 1]).collect();
                     let counterexample = self.shrink(way);
                     self.found.counterexample = Some(counterexample);
-                    return self.found;
+                    return;
                 }
             }
         }
         self.sum_up();
         self.found.exhausted = true;
-        self.found
+    }
+
+    /// Leaves out what makes no difference any more: messages that nobody will take notice of, and repetitions of
+    /// requests that are answered.
+    fn forget(&mut self, state: &mut State) {
+        let Search { locals, stale, .. } = self;
+        state.flights.retain(|&flight| {
+            let to = locals.flight(flight).to.replica().expect("messages under way go to replicas");
+            let local = state.locals[usize::from(to.get()) - 1];
+            !stale.holds(locals, local, flight)
+        });
+        let ledger = &self.ledgers[state.ledger as usize];
+        for operation in 0..self.clients.len() {
+            if ledger.standing(operation).1 {
+                state.asks[operation] = 0;
+            }
+        }
     }
 
     fn sum_up(&mut self) {
@@ -316,7 +358,7 @@ impl<P: Protocol> Search<P> {
         let local = state.locals[node];
         let id = self.locals.step(local, code);
         let step = self.locals.taken(id);
-        step.is_ok_and(|step| step.to == local && step.sent.is_empty() && step.facts.is_empty())
+        step.is_ok_and(|step| step.is_idle(local))
     }
 
     fn place(&self, replica: ProcessId) -> usize {
@@ -350,6 +392,7 @@ impl<P: Protocol> Search<P> {
                 at: state.now.nanos(),
                 what: format!("{:?}: {why}", self.locals.node(node)),
             })?;
+            self.stale.moves(local, step.to);
             let mut quiet = step.facts.is_empty();
             changed |= step.to != local;
             state.locals[node] = step.to;
@@ -360,6 +403,7 @@ impl<P: Protocol> Search<P> {
                     ProcessId::Replica(_) if to.prompt => {
                         inputs.push_back((self.place(to.to), Code::flight(flight)));
                     }
+                    ProcessId::Replica(_) if LOST.contains(&to.message.kind()) && !self.bounds.hints => {}
                     ProcessId::Replica(_) => {
                         if let Err(place) = state.flights.binary_search(&flight) {
                             state.flights.insert(place, flight);
@@ -513,7 +557,7 @@ impl<P: Protocol> Search<P> {
         match choice {
             Choice::Deliver { flight } => {
                 let flight = self.locals.flight(flight);
-                let kind = quorate_core::Message::kind(&flight.message);
+                let kind = flight.message.kind();
                 format!("deliver {}>{} {kind}\n", flight.from, flight.to)
             }
             Choice::Ask { operation, node, .. } => {

@@ -48,6 +48,14 @@ impl<V: Copy + Default> Table<V> {
         true
     }
 
+    /// The value from now on.
+    pub fn set(&mut self, key: u128, value: V) {
+        if !self.insert(key, value) {
+            let place = self.place(key.max(1));
+            self.values[place] = value;
+        }
+    }
+
     /// Where a key is, or would be.
     fn place(&self, key: u128) -> usize {
         let mask = self.keys.len() - 1;
