@@ -57,7 +57,17 @@ use search::Search;
 /// Longer than a follower waits for its leader, with the default settings.
 const PACE: Duration = Duration::from_secs(1);
 /// Messages that bind nobody and tell nothing: they are delivered as soon as they are sent.
-const PROMPT: &[&str] = &["Poll", "PollReply", "PreVote", "PreVoteReply"];
+const PROMPT: &[&str] = &[
+    "Poll",
+    "PollReply",
+    "PreVote",
+    "PreVoteReply",
+    "HeartbeatReply",
+    "Guard",
+    "GuardReply",
+    "Renew",
+    "RenewReply",
+];
 
 /// Messages that only tell of a higher ballot.
 const LOST: &[&str] = &["Reject"];

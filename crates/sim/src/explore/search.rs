@@ -255,7 +255,9 @@ impl<P: Protocol> Search<P> {
             let local = self.locals.get(state.locals[node]);
             for (timer, (name, due)) in local.timers.iter().enumerate() {
                 if name.starts_with(b"Election") {
-                    if state.ballots > 0 {
+                    // Replicas differ in nothing but their names: the first that stands is the first.
+                    let first = usize::from(state.ballots) == self.bounds.ballots;
+                    if state.ballots > 0 && (node == 0 || !first) {
                         choices.push(Choice::Elect { node, timer });
                     }
                 } else if *due && state.wakes > 0 {
