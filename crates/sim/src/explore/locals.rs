@@ -21,6 +21,8 @@ pub(super) struct Flight<M> {
     pub message: M,
     /// Delivered as soon as it is sent.
     pub prompt: bool,
+    /// From whom to whom, as a number; of use between replicas.
+    pub link: u16,
 }
 
 /// An input as a number: a flight, or one of these.
@@ -142,7 +144,9 @@ impl<P: Protocol> Locals<P> {
         // What a machine hears is what its decoder makes of the sender's encoding.
         let message = P::Message::from_bytes(bytes).expect("a message that was sent can be read");
         let prompt = self.prompt.contains(&message.kind());
-        self.flights.push(Flight { from, to, message, prompt });
+        let number = |process: ProcessId| process.replica().map_or(0, |node| u16::from(node.get()));
+        let link = number(to) << 8 | number(from);
+        self.flights.push(Flight { from, to, message, prompt, link });
         self.flight_ids.insert(key, id);
         id
     }

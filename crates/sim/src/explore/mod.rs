@@ -97,8 +97,8 @@ pub struct Bounds {
     pub ticks: usize,
     /// Whether messages arrive that only tell of a higher ballot.
     pub hints: bool,
-    /// Whether a message may arrive more than once.
-    pub duplicates: bool,
+    /// Whether a message may overtake others on its link, and not only outlive them.
+    pub reorder: bool,
     /// States after which to give up.
     pub states: usize,
     /// `key=value`.
@@ -117,7 +117,7 @@ impl Default for Bounds {
             wakes: 0,
             ticks: 0,
             hints: false,
-            duplicates: false,
+            reorder: false,
             states: 100_000_000,
             settings: Vec::new(),
         }

@@ -288,9 +288,7 @@ impl<P: Protocol> Search<P> {
         let useful = match choice {
             Choice::Deliver { flight } => {
                 let to = self.place(self.locals.flight(flight).to);
-                if !self.bounds.duplicates {
-                    next.flights.retain(|other| *other != flight);
-                }
+                self.leave(&mut next, flight);
                 self.feed(&mut next, to, Code::flight(flight), None)?
             }
             Choice::Ask { operation, message, node } => {
@@ -398,7 +396,8 @@ impl<P: Protocol> Search<P> {
             let mut quiet = step.facts.is_empty();
             changed |= step.to != local;
             state.locals[node] = step.to;
-            for &flight in &step.sent {
+            // Steps are few, and their messages fewer.
+            for flight in step.sent.to_vec() {
                 let to = self.locals.flight(flight);
                 match to.to {
                     ProcessId::Proxy(_) => quiet = false,
@@ -407,10 +406,7 @@ impl<P: Protocol> Search<P> {
                     }
                     ProcessId::Replica(_) if LOST.contains(&to.message.kind()) && !self.bounds.hints => {}
                     ProcessId::Replica(_) => {
-                        if let Err(place) = state.flights.binary_search(&flight) {
-                            state.flights.insert(place, flight);
-                            changed = true;
-                        }
+                        changed |= self.enter(state, flight);
                     }
                 }
             }
@@ -425,6 +421,30 @@ impl<P: Protocol> Search<P> {
             }
         }
         Ok(changed)
+    }
+
+    /// A message is under way, behind those on its link. False if it was already.
+    fn enter(&self, state: &mut State, flight: u32) -> bool {
+        let link = |flight: u32| self.locals.flight(flight).link;
+        let key = |other: u32| (link(other), if self.bounds.reorder { other } else { 0 });
+        let place = state.flights.partition_point(|other| key(*other) <= key(flight));
+        let known = place > 0 && state.flights[place - 1] == flight;
+        if !known {
+            state.flights.insert(place, flight);
+        }
+        !known
+    }
+
+    /// A message arrives: where nothing overtakes, those before it on its link are lost.
+    fn leave(&self, state: &mut State, flight: u32) {
+        let link = self.locals.flight(flight).link;
+        let place = state.flights.iter().position(|other| *other == flight).expect("it is under way");
+        let mut index = 0;
+        state.flights.retain(|other| {
+            let before = !self.bounds.reorder && self.locals.flight(*other).link == link;
+            index += 1;
+            !(index - 1 == place || before && index - 1 < place)
+        });
     }
 
     /// Whether an operation has returned in between.
