@@ -69,6 +69,8 @@ const PROMPT: &[&str] = &[
     "RenewReply",
 ];
 
+/// Timers that may go off besides those of elections: others repeat what was lost, or tell sooner what is told anyway.
+const WAKES: &[&[u8]] = &[b"Heartbeat", b"Lease"];
 /// Messages that only tell of a higher ballot.
 const LOST: &[&str] = &["Reject"];
 /// The largest group that is explored.
@@ -87,6 +89,9 @@ pub struct Bounds {
     pub writes: usize,
     /// Clients that read that key, each once.
     pub reads: usize,
+    /// Whether only replicas are asked to read that answer at once, as in the paper's model; else reads that wait for
+    /// something, or for a slot of their own, are explored too.
+    pub at_once: bool,
     /// Replicas that a request may reach, one after the other.
     pub asks: usize,
     /// Crashes, each followed by a restart.
@@ -112,6 +117,7 @@ impl Default for Bounds {
             ballots: 3,
             writes: 2,
             reads: 2,
+            at_once: false,
             asks: 2,
             failures: 1,
             wakes: 0,

@@ -10,7 +10,7 @@ use super::locals::{Code, Locals};
 use super::opening::{Client, Opening};
 use super::stale::Stale;
 use super::table::Table;
-use super::{Bounds, Counterexample, Explored, LOST, MAX_NODES, MAX_OPERATIONS, PACE, PROMPT};
+use super::{Bounds, Counterexample, Explored, LOST, MAX_NODES, MAX_OPERATIONS, PACE, PROMPT, WAKES};
 use crate::checkers::{Process, Violation};
 use crate::history::reply_text;
 
@@ -260,7 +260,7 @@ impl<P: Protocol> Search<P> {
                     if state.ballots > 0 && (node == 0 || !first) {
                         choices.push(Choice::Elect { node, timer });
                     }
-                } else if *due && state.wakes > 0 {
+                } else if *due && state.wakes > 0 && WAKES.contains(&&name[..]) {
                     choices.push(Choice::Wake { node, timer });
                 }
             }
@@ -294,7 +294,9 @@ impl<P: Protocol> Search<P> {
             Choice::Ask { operation, message, node } => {
                 next.asks[operation] -= 1;
                 let flight = self.asks[operation][message][node];
-                self.feed(&mut next, node, Code::flight(flight), Some(operation))?
+                let useful = self.feed(&mut next, node, Code::flight(flight), Some(operation))?;
+                let waits = !self.ledgers[next.ledger as usize].standing(operation).1;
+                useful && !(waits && self.bounds.at_once && operation >= self.bounds.writes)
             }
             Choice::Elect { node, timer } => {
                 next.ballots -= 1;
