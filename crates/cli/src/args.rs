@@ -76,7 +76,8 @@ Protocol and settings must be those of the nodes.";
 const SIM_EXAMPLES: &str = "Examples:
   quorate sim --protocol multipaxos --runs 10000
   quorate sim --protocol multipaxos --faults crashes,partitions --nodes 5
-  quorate sim --protocol multipaxos --faults clocks-beyond-bound      must find a violation";
+  quorate sim --protocol multipaxos --faults clocks-beyond-bound      must find a violation
+  quorate sim --protocol multipaxos --explore --ballots 2 --reads 0 --set reads=log      every behaviour";
 
 #[derive(Debug, clap::Args)]
 pub struct Up {
@@ -354,6 +355,51 @@ pub struct Sim {
     /// Threads; the outcome does not depend on them [default: all cores]
     #[arg(long)]
     pub jobs: Option<usize>,
+    /// Instead: every behaviour of a small cluster, in all orders of messages, requests, elections and crashes, as far
+    /// as the bounds below go
+    #[arg(long, conflicts_with_all = ["runs", "jobs"])]
+    pub explore: bool,
+    #[command(flatten)]
+    pub bounds: ExploreBounds,
+}
+
+/// How far an exploration goes.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Bounds of --explore")]
+pub struct ExploreBounds {
+    /// Elections
+    #[arg(long, requires = "explore", default_value_t = 3, value_parser = clap::value_parser!(u8).range(0..=20))]
+    pub ballots: u8,
+    /// Clients that write one key, each once
+    #[arg(long, requires = "explore", default_value_t = 2)]
+    pub writes: u8,
+    /// Clients that read it, each once
+    #[arg(long, requires = "explore", default_value_t = 2)]
+    pub reads: u8,
+    /// Crashes, each followed by a restart
+    #[arg(long, requires = "explore", default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=20))]
+    pub failures: u8,
+    /// Replicas that a request may reach, one after the other
+    #[arg(long, requires = "explore", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=20))]
+    pub asks: u8,
+    /// Times that heartbeats are sent and leases tended; without, nobody gets a lease
+    #[arg(long, requires = "explore", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=20))]
+    pub wakes: u8,
+    /// Seconds that pass without an election
+    #[arg(long, requires = "explore", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=20))]
+    pub ticks: u8,
+    /// Ask only replicas to read that can answer at once
+    #[arg(long, requires = "explore")]
+    pub at_once: bool,
+    /// Messages may overtake each other on a link, and not only be lost
+    #[arg(long, requires = "explore")]
+    pub reorder: bool,
+    /// Messages that only tell of a higher ballot arrive too
+    #[arg(long, requires = "explore")]
+    pub hints: bool,
+    /// Give up after so many states; each takes some 30 bytes
+    #[arg(long, requires = "explore", default_value_t = 100_000_000)]
+    pub states: usize,
 }
 
 #[derive(Debug, clap::Args)]

@@ -8,6 +8,7 @@ use std::time::Instant;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use quorate_core::Protocol;
 use quorate_protocols::registry::Visitor;
+use quorate_sim::explore::Bounds;
 use quorate_sim::{Options, OptionsError, Summary};
 
 use crate::args::{Replay, Sim, Simulated};
@@ -32,6 +33,9 @@ fn options<P: Protocol>(args: Simulated, runs: u64) -> Options {
 }
 
 pub fn sim(args: Sim) -> Result<(), Failure> {
+    if args.explore {
+        return explore(args);
+    }
     struct Campaign(Sim);
     impl Visitor for Campaign {
         type Out = Result<(), Failure>;
@@ -44,6 +48,46 @@ pub fn sim(args: Sim) -> Result<(), Failure> {
         }
     }
     protocols::with(&args.run.protocol.clone(), Campaign(args))?
+}
+
+fn explore(args: Sim) -> Result<(), Failure> {
+    struct All(Sim);
+    impl Visitor for All {
+        type Out = Result<(), Failure>;
+        fn visit<P: Protocol>(self) -> Self::Out {
+            let Sim { run, bounds, .. } = self.0;
+            let can = P::CAPABILITIES;
+            let bounds = Bounds {
+                nodes: run.nodes.unwrap_or(3.clamp(can.min_nodes, can.max_nodes)),
+                ballots: bounds.ballots.into(),
+                writes: bounds.writes.into(),
+                reads: bounds.reads.into(),
+                at_once: bounds.at_once,
+                asks: bounds.asks.into(),
+                failures: bounds.failures.into(),
+                wakes: bounds.wakes.into(),
+                ticks: bounds.ticks.into(),
+                hints: bounds.hints,
+                reorder: bounds.reorder,
+                states: bounds.states,
+                settings: run.set,
+            };
+            let start = Instant::now();
+            let bar = match stderr().is_terminal() {
+                true => ProgressBar::new_spinner(),
+                false => ProgressBar::hidden(),
+            };
+            let explored = quorate_sim::explore::explore::<P>(&bounds, &mut |found| {
+                bar.set_message(format!("{} states, {} searches before", found.states, found.repeated));
+                bar.tick();
+            })
+            .map_err(Failure::wrong)?;
+            bar.finish_and_clear();
+            writeln!(stdout(), "{explored}{:.1} s", start.elapsed().as_secs_f64())?;
+            if explored.counterexample.is_none() { Ok(()) } else { Err(Failure::failed("")) }
+        }
+    }
+    protocols::with(&args.run.protocol.clone(), All(args))?
 }
 
 /// Seeds that one thread takes at a time.

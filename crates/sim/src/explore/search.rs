@@ -134,9 +134,13 @@ impl<P: Protocol> Search<P> {
         loop {
             let bound = limit.min(self.bounds.states);
             self.search(bound, progress);
+            // What was found, was found: guesses leave out, and never add.
+            let partial = bound == self.bounds.states && !self.found.exhausted;
+            if self.found.counterexample.is_some() || partial {
+                return self.found;
+            }
             let right = self.stale.verify(&mut self.locals);
-            let over = self.found.exhausted || bound == self.bounds.states;
-            if self.found.counterexample.is_some() || (right && over) {
+            if right && self.found.exhausted {
                 return self.found;
             }
             self.found.repeated += 1;
