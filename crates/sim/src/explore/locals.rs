@@ -86,6 +86,7 @@ pub(super) struct Locals<P: Protocol> {
     /// How far all clocks move at once.
     pace: Duration,
     prompt: &'static [&'static str],
+    lost: &'static [&'static str],
     ids: Table<u32>,
     all: Vec<Local>,
     flight_ids: Table<u32>,
@@ -99,11 +100,17 @@ pub(super) struct Locals<P: Protocol> {
 
 impl<P: Protocol> Locals<P> {
     /// The states in which the replicas begin have the numbers of `origins`.
-    pub fn new(origins: Vec<Origin<P>>, pace: Duration, prompt: &'static [&'static str]) -> Locals<P> {
+    pub fn new(
+        origins: Vec<Origin<P>>,
+        pace: Duration,
+        prompt: &'static [&'static str],
+        lost: &'static [&'static str],
+    ) -> Locals<P> {
         let mut locals = Locals {
             origins,
             pace,
             prompt,
+            lost,
             ids: Table::default(),
             all: Vec::new(),
             flight_ids: Table::default(),
@@ -164,10 +171,11 @@ impl<P: Protocol> Locals<P> {
             process.feed(self.input(code), &mut effects);
             (process, effects)
         });
-        let step = step.map(|(process, effects)| {
+        let step = step.map(|(process, mut effects)| {
             let node = self.get(local).node;
             let to = self.local(node, Some((local, code)), &process);
             let from = self.origins[node].me.into();
+            effects.sent.retain(|(_, message)| !self.lost.contains(&message.kind()));
             let sent = effects.sent.iter().map(|(to, message)| self.send(from, *to, message)).collect();
             let facts = effects.facts.into_iter().filter(is_wanted).collect();
             self.live = Some((to, process));

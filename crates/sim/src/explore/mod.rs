@@ -35,6 +35,8 @@
 //! | `locals` | states and steps of single replicas, as numbers |
 //! | `ledger` | what the past obliges to; the checkers |
 //! | `search` | states of the cluster, and the search |
+//! | `stale` | messages that make no difference any more |
+//! | `tale` | counterexamples, for people |
 //! | `table` | sets of digests |
 
 mod ledger;
@@ -44,6 +46,7 @@ mod process;
 mod search;
 mod stale;
 mod table;
+mod tale;
 
 use std::fmt;
 use std::time::Duration;
@@ -84,7 +87,7 @@ pub struct Bounds {
     /// Replicas.
     pub nodes: usize,
     /// Elections: ballots, terms, views.
-    pub ballots: usize,
+    pub ballots: u8,
     /// Clients that write one key, each once, each another value.
     pub writes: usize,
     /// Clients that read that key, each once.
@@ -93,13 +96,13 @@ pub struct Bounds {
     /// something, or for a slot of their own, are explored too.
     pub at_once: bool,
     /// Replicas that a request may reach, one after the other.
-    pub asks: usize,
+    pub asks: u8,
     /// Crashes, each followed by a restart.
-    pub failures: usize,
+    pub failures: u8,
     /// Times that timers other than those of elections go off.
-    pub wakes: usize,
+    pub wakes: u8,
     /// Times that time passes without an election.
-    pub ticks: usize,
+    pub ticks: u8,
     /// Whether messages arrive that only tell of a higher ballot.
     pub hints: bool,
     /// Whether a message may overtake others on its link, and not only outlive them.

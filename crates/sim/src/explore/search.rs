@@ -12,7 +12,6 @@ use super::stale::Stale;
 use super::table::Table;
 use super::{Bounds, Counterexample, Explored, LOST, MAX_NODES, MAX_OPERATIONS, PACE, PROMPT, WAKES};
 use crate::checkers::{Process, Violation};
-use crate::history::reply_text;
 
 /// So many states between two reports of progress.
 const REPORT: usize = 1 << 16;
@@ -22,9 +21,9 @@ const FIRST: usize = 10_000;
 
 /// A state of the cluster.
 #[derive(Clone)]
-struct State {
-    locals: [u32; MAX_NODES],
-    ledger: u32,
+pub(super) struct State {
+    pub locals: [u32; MAX_NODES],
+    pub ledger: u32,
     now: Time,
     /// What is left of the bounds.
     ballots: u8,
@@ -37,8 +36,8 @@ struct State {
 }
 
 /// What happens next.
-#[derive(Clone, Copy, Debug)]
-enum Choice {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Choice {
     Deliver { flight: u32 },
     Ask { operation: usize, message: usize, node: usize },
     Elect { node: usize, timer: usize },
@@ -57,23 +56,23 @@ struct Frame {
 
 /// See the file comment.
 pub(super) struct Search<P: Protocol> {
-    bounds: Bounds,
-    locals: Locals<P>,
-    clients: Vec<Client<P>>,
+    pub bounds: Bounds,
+    pub locals: Locals<P>,
+    pub clients: Vec<Client<P>>,
     commands: Vec<Command>,
     /// The asks of each client, to each replica.
     asks: Vec<Vec<Vec<u32>>>,
     ledger_ids: Table<u32>,
-    ledgers: Vec<Ledger>,
+    pub ledgers: Vec<Ledger>,
     judged: Table<u32>,
     /// What clients are told by messages to their proxies.
     replies: BTreeMap<u32, Option<Reply>>,
     stale: Stale,
     visited: Table<()>,
     found: Explored,
-    start: State,
+    pub start: State,
     /// The steps of replicas that the present choice takes, for people.
-    shown: Option<Vec<(u32, Code)>>,
+    pub shown: Option<Vec<(u32, Code)>>,
     scratch: String,
     bytes: Vec<u8>,
 }
@@ -82,16 +81,17 @@ impl<P: Protocol> Search<P> {
     pub fn new(bounds: &Bounds, opening: Opening<P>) -> Search<P> {
         let Opening { origins, clients, now } = opening;
         let nodes = origins.len();
-        let mut locals = Locals::new(origins, PACE, PROMPT);
+        let lost = if bounds.hints { &[] } else { LOST };
+        let mut locals = Locals::new(origins, PACE, PROMPT, lost);
         let mut start = State {
             locals: [0; MAX_NODES],
             ledger: 0,
             now,
-            ballots: bounds.ballots as u8,
-            wakes: bounds.wakes as u8,
-            ticks: bounds.ticks as u8,
-            failures: bounds.failures as u8,
-            asks: [bounds.asks as u8; MAX_OPERATIONS],
+            ballots: bounds.ballots,
+            wakes: bounds.wakes,
+            ticks: bounds.ticks,
+            failures: bounds.failures,
+            asks: [bounds.asks; MAX_OPERATIONS],
             flights: Vec::new(),
         };
         (0..nodes).for_each(|node| start.locals[node] = node as u32);
@@ -239,7 +239,7 @@ impl<P: Protocol> Search<P> {
     }
 
     /// Everything that may happen; much of it will turn out to change nothing.
-    fn choices(&self, state: &State) -> Vec<Choice> {
+    pub fn choices(&self, state: &State) -> Vec<Choice> {
         let mut choices: Vec<_> =
             state.flights.iter().map(|&flight| Choice::Deliver { flight }).collect();
         let ledger = &self.ledgers[state.ledger as usize];
@@ -260,7 +260,7 @@ impl<P: Protocol> Search<P> {
             for (timer, (name, due)) in local.timers.iter().enumerate() {
                 if name.starts_with(b"Election") {
                     // Replicas differ in nothing but their names: the first that stands is the first.
-                    let first = usize::from(state.ballots) == self.bounds.ballots;
+                    let first = state.ballots == self.bounds.ballots;
                     if state.ballots > 0 && (node == 0 || !first) {
                         choices.push(Choice::Elect { node, timer });
                     }
@@ -282,7 +282,7 @@ impl<P: Protocol> Search<P> {
     }
 
     /// Takes a step; `None` if nothing comes of it.
-    fn take(&mut self, state: &State, choice: Choice) -> Result<Option<State>, Violation> {
+    pub fn take(&mut self, state: &State, choice: Choice) -> Result<Option<State>, Violation> {
         if let Some((node, code)) = self.input(choice)
             && self.is_idle(state, node, code)
         {
@@ -305,6 +305,9 @@ impl<P: Protocol> Search<P> {
             Choice::Elect { node, timer } => {
                 next.ballots -= 1;
                 self.pass(&mut next)?;
+                if !self.locals.get(next.locals[node]).timers[timer].1 {
+                    return Ok(None);
+                }
                 let before = next.flights.len();
                 self.feed(&mut next, node, Code::timer(timer), None)?;
                 // Whoever finds no support has only let time pass.
@@ -410,7 +413,6 @@ impl<P: Protocol> Search<P> {
                     ProcessId::Replica(_) if to.prompt => {
                         inputs.push_back((self.place(to.to), Code::flight(flight)));
                     }
-                    ProcessId::Replica(_) if LOST.contains(&to.message.kind()) && !self.bounds.hints => {}
                     ProcessId::Replica(_) => {
                         changed |= self.enter(state, flight);
                     }
@@ -507,101 +509,5 @@ impl<P: Protocol> Search<P> {
         self.ledgers.push(ledger);
         self.ledger_ids.insert(key, id);
         id
-    }
-
-    // Counterexamples --------------------------------------------------------------------------------------------
-
-    /// Leaves out what is not needed for a violation.
-    fn shrink(&mut self, mut way: Vec<Choice>) -> Counterexample {
-        let mut at = way.len();
-        while at > 0 {
-            at -= 1;
-            let mut shorter = way.clone();
-            shorter.remove(at);
-            if let Some((length, _)) = self.walk(&shorter) {
-                shorter.truncate(length);
-                way = shorter;
-                at = at.min(way.len());
-            }
-        }
-        let (_, violation) = self.walk(&way).expect("it was found on this way");
-        Counterexample { scenario: self.tell(&way), violation }
-    }
-
-    /// Goes a way, if it can be gone: after how many steps something is violated, and what.
-    fn walk(&mut self, way: &[Choice]) -> Option<(usize, Violation)> {
-        let mut state = self.start.clone();
-        for (index, &choice) in way.iter().enumerate() {
-            if !self.may(&state, choice) {
-                return None;
-            }
-            match self.take(&state, choice) {
-                Ok(next) => state = next?,
-                Err(violation) => return Some((index + 1, violation)),
-            }
-        }
-        None
-    }
-
-    fn may(&self, state: &State, choice: Choice) -> bool {
-        let known = |other: &Choice| format!("{other:?}") == format!("{choice:?}");
-        self.choices(state).iter().any(known)
-    }
-
-    /// A way in the words of scenarios.
-    fn tell(&mut self, way: &[Choice]) -> String {
-        let settings = self.bounds.settings.iter().map(|setting| format!(" {setting}"));
-        let mut text = format!("nodes {}{}\n", self.bounds.nodes, settings.collect::<String>());
-        let mut state = self.start.clone();
-        for &choice in way {
-            text.push_str(&self.name(&state, choice));
-            self.shown = Some(Vec::new());
-            let next = self.take(&state, choice);
-            for (local, code) in self.shown.take().expect("it was set") {
-                for line in self.locals.show(local, code) {
-                    text.push_str(&format!("  {line}\n"));
-                }
-            }
-            let Ok(Some(next)) = next else { break };
-            for (operation, client) in self.clients.iter().enumerate() {
-                let told = |state: &State| self.ledgers[state.ledger as usize].reply(operation).cloned();
-                if told(&state) != told(&next)
-                    && let Some(reply) = told(&next)
-                {
-                    text.push_str(&format!("  {} = {}\n", client.name(), reply_text(&reply)));
-                }
-            }
-            state = next;
-        }
-        text
-    }
-
-    fn name(&self, state: &State, choice: Choice) -> String {
-        let replica = |node: usize| format!("r{}", self.locals.node(node));
-        let timer = |node: usize, timer: usize| {
-            let (name, _) = &self.locals.get(state.locals[node]).timers[timer];
-            format!("fire {} {}\n", replica(node), name.escape_ascii())
-        };
-        match choice {
-            Choice::Deliver { flight } => {
-                let flight = self.locals.flight(flight);
-                let kind = flight.message.kind();
-                format!("deliver {}>{} {kind}\n", flight.from, flight.to)
-            }
-            Choice::Ask { operation, node, .. } => {
-                let client = &self.clients[operation];
-                format!("# {} asks {}: {:?}\n", client.name(), replica(node), client.command)
-            }
-            Choice::Elect { node, timer: place } => {
-                format!("tick {}s\n{}", PACE.as_secs(), timer(node, place))
-            }
-            Choice::Wake { node, timer: place } => timer(node, place),
-            Choice::Tick => format!("tick {}s\n", PACE.as_secs()),
-            Choice::Stall { node } => format!("disk {} manual\n", replica(node)),
-            Choice::Crash { node, lost } => {
-                let name = replica(node);
-                format!("# {lost} records are lost\ncrash {name}\nrestart {name}\n")
-            }
-        }
     }
 }

@@ -26,5 +26,6 @@ macro_rules! caught {
     )*};
 }
 
+mod explored;
 mod multipaxos;
 mod raft;
