@@ -5,21 +5,25 @@
 //! the past obliges the cluster to (`ledger`). A search in depth visits every state that can be reached, each once, told
 //! apart by a digest. What can happen in a state:
 //!
-//! - *A message arrives*: any that was sent, in any order. A state in which a message was lost behaves as one in which
-//!   it has not arrived yet, so loss needs no step of its own.
+//! - *A message arrives.* On a link, messages are lost but do not overtake each other, as on the node's connections,
+//!   which break and are made again; with [`Bounds::reorder`] they overtake. Loss needs no step of its own: a cluster
+//!   that has lost a message is one to which it has not come yet.
 //! - *A client asks* a replica. An operation begins when a replica first takes notice, and ends when a replica sends
 //!   the answer: an earlier beginning or a later end could only excuse more. An ask may reach any replica, as if its
-//!   proxy took that one for the leader, and again after another has been asked in vain.
+//!   proxy took that one for the leader, and with [`Bounds::asks`] again another.
 //! - *A replica stands for election*: time passes for all (`PACE`: longer than the patience of any follower), and its
-//!   election timer goes off. Other timers go off when they are due, as often as [`Bounds::wakes`] says.
+//!   election timer goes off. Heartbeats are sent and leases tended (`WAKES`) as often as [`Bounds::wakes`] says.
 //! - *Time passes* without an election ([`Bounds::ticks`]).
 //! - *A disk stands still*, and later its replica crashes, loses some of what was written since, and starts again; or a
 //!   replica crashes and loses nothing. Otherwise what a step records is durable at its end: until a crash, a disk
 //!   that is late differs from messages that are late in nothing.
 //!
-//! What is left out: a replica handles one input in a batch; its messages to itself come before anything else; polls
-//! before elections (`PROMPT`) are answered at once; clocks run alike; snapshots do not travel. Operations of one kind
-//! begin in the order of their numbers, which is no loss: they differ in nothing else.
+//! What is left out, so that the rest can be exhausted: a replica handles one input in a batch; its messages to itself
+//! come before anything else; messages that bind nobody, and the exchange that starts or renews a lease, are delivered
+//! as soon as they are sent (`PROMPT`); those that only tell of a higher ballot are lost unless [`Bounds::hints`] is
+//! set (`LOST`); no message arrives twice; clocks run alike; snapshots do not travel. Replicas differ in nothing but
+//! their names, and operations of one kind in nothing but their values: the first replica stands first, and the
+//! operations of a kind begin in order.
 //!
 //! **Why not the crate `stateright`.** Its actors are values that are cloned and hashed in each state. Our machines are
 //! neither, on purpose (they own logs and stores), and a state of the cluster here is a few words: the states of single
