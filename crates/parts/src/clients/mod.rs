@@ -19,5 +19,5 @@ pub mod streams;
 mod tests;
 
 pub use intake::{Intake, PendingRead};
-pub use message::{Ask, Embeds, Message};
-pub use proxy::{LeaderProxy, ProxyConfig, ProxyTimer};
+pub use message::{Ask, Embeds, Message, Sighting};
+pub use proxy::{LeaderProxy, ProxyConfig, ProxyTimer, Rinse};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use quorate_core::{Message, ProcessId, Protocol, Time, wide_digest};
+use quorate_core::{ProcessId, Protocol, Time, wide_digest};
 use quorate_store::{Command, Reply};
 
 use super::ledger::Ledger;
@@ -10,7 +10,7 @@ use super::locals::{Code, Locals};
 use super::opening::{Client, Opening};
 use super::stale::Stale;
 use super::table::Table;
-use super::{Bounds, Counterexample, Explored, LOST, MAX_NODES, MAX_OPERATIONS, PACE, PROMPT, WAKES};
+use super::{Bounds, Explored, LOST, MAX_NODES, MAX_OPERATIONS, PACE, PROMPT, WAKES};
 use crate::checkers::{Process, Violation};
 
 /// So many states between two reports of progress.
