@@ -3,9 +3,11 @@
 
 use std::fmt::Write;
 
+use bytes::Bytes;
 use quorate_core::{Fact, NodeId, Time, wide_digest};
 use quorate_store::{Command, Reply};
 
+use super::register::{Register, Value};
 use crate::checkers::agreement::Agreement;
 use crate::checkers::exactly_once::ExactlyOnce;
 use crate::checkers::leases::Leases;
@@ -26,22 +28,31 @@ pub(super) struct Ledger {
     agreement: Agreement,
     once: ExactlyOnce,
     leases: Leases,
-    /// In order, but those of one kind in a row sorted by operation: which of them came first binds nobody.
+    register: Register,
+    /// One history that leads here, of those that leave the register like this.
     events: Vec<Event>,
+}
+
+/// What a command writes, if it is a write.
+fn written(command: &Command) -> Option<&Bytes> {
+    match command {
+        Command::Put { value, .. } => Some(value),
+        _ => None,
+    }
 }
 
 impl Ledger {
     /// Everything that later judgements depend on. (Who stated a choice first is for people only.)
     pub fn digest(&self, scratch: &mut String) -> u128 {
         scratch.clear();
-        let Ledger { agreement, once, leases, events } = self;
+        let Ledger { agreement, once, leases, events: _, register } = self;
         for (slot, value) in agreement.chosen() {
             write!(scratch, "{slot}={value},").expect("memory");
         }
         for (command, slot) in once.executed() {
             write!(scratch, "{command}@{slot},").expect("memory");
         }
-        write!(scratch, "{leases:?}{events:?}").expect("memory");
+        write!(scratch, "{leases:?}{register:?}").expect("memory");
         wide_digest(scratch.as_bytes())
     }
 
@@ -66,8 +77,7 @@ impl Ledger {
 
     /// Whether an operation was asked, and has returned.
     pub fn standing(&self, operation: usize) -> (bool, bool) {
-        let told = |event: &Event| matches!(event, Event::Told(one, _) if *one == operation);
-        (self.events.contains(&Event::Asked(operation)), self.events.iter().any(told))
+        self.register.standing(operation)
     }
 
     /// What the client of an operation was told.
@@ -79,12 +89,10 @@ impl Ledger {
     }
 
     /// A client asks, unless it has asked before.
-    pub fn asked(&mut self, operation: usize) {
+    pub fn asked(&mut self, operation: usize, commands: &[Command]) {
         if !self.standing(operation).0 {
-            self.push(Event::Asked(operation), operation, |event| match event {
-                Event::Asked(operation) => Some(*operation),
-                Event::Told(..) => None,
-            });
+            self.events.push(Event::Asked(operation));
+            self.register.ask(operation, written(&commands[operation]).is_some());
         }
     }
 
@@ -99,22 +107,23 @@ impl Ledger {
         if self.standing(operation) != (true, false) {
             return Ok(());
         }
-        self.push(Event::Told(operation, reply), operation, |event| match event {
-            Event::Asked(_) => None,
-            Event::Told(operation, _) => Some(*operation),
-        });
+        self.events.push(Event::Told(operation, reply.clone()));
         linearizability::check(&self.history(commands)).map_err(|failure| Violation {
             checker: "linearizability",
             at: now.nanos(),
             what: failure.to_string(),
-        })
-    }
-
-    /// Adds an event; `key` orders those that may change places with it.
-    fn push(&mut self, event: Event, operation: usize, key: impl Fn(&Event) -> Option<usize>) {
-        let after = |event: &Event| key(event).is_some_and(|other| other > operation);
-        let back = self.events.iter().rev().take_while(|event| after(event)).count();
-        self.events.insert(self.events.len() - back, event);
+        })?;
+        match reply {
+            Reply::Done => self.register.written(operation),
+            Reply::Value(value) => {
+                let of = |command| value.is_some() && written(command) == value.as_ref();
+                let value = commands.iter().position(of).map_or(0, |write| write + 1);
+                self.register.read(operation, value as Value);
+            }
+            other => panic!("{other:?} was found linearizable"),
+        }
+        assert!(self.register.is_possible(), "the checker and the register judge alike");
+        Ok(())
     }
 
     fn history(&self, commands: &[Command]) -> History {

@@ -4,7 +4,15 @@
 //! A machine cannot be copied, but it is a function of what it was fed: its state is made again by feeding it the same
 //! inputs. Millions of states of a cluster are combinations of some ten thousand states of its replicas, so nearly all
 //! steps of the cluster are looked up.
+//!
+//! **States that behave alike are one.** What two states of a replica show may differ in something that makes no
+//! difference, such as when another replica was last heard. States that are equal but for that are guessed to be alike,
+//! and the cluster is searched with the first of them in the place of all. When the search is over, the guess is
+//! verified (`Locals::verify`): whatever was fed to the first is fed to each of the others; they must say the same, and
+//! come to states that are alike in turn. So the relation is a bisimulation, as far as the search goes. States that turn
+//! out to differ are apart from then on, and the search is repeated.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -53,6 +61,12 @@ impl Code {
 
 /// A state of a replica.
 pub(super) struct Local {
+    /// The state that stands for all that are guessed to be alike; itself, if it is that one.
+    alike: u32,
+    /// What it shows but for what hardly ever makes a difference.
+    key: u128,
+    /// What was fed to it: codes and steps.
+    fed: Vec<(Code, u32)>,
     /// The state before and what happened; `None` for the first.
     before: Option<(u32, Code)>,
     node: usize,
@@ -67,6 +81,8 @@ pub(super) struct Local {
 /// A step of a replica.
 pub(super) struct Step {
     pub to: u32,
+    /// The state itself, for which `to` may only stand.
+    exact: u32,
     /// Flights.
     pub sent: Box<[u32]>,
     /// Those that checkers of clusters want.
@@ -88,6 +104,10 @@ pub(super) struct Locals<P: Protocol> {
     prompt: &'static [&'static str],
     lost: &'static [&'static str],
     ids: Table<u32>,
+    /// States that stand for others, by what they show.
+    kinds: BTreeMap<u128, Vec<u32>>,
+    /// States for which others stand.
+    doubles: Vec<u32>,
     all: Vec<Local>,
     flight_ids: Table<u32>,
     flights: Vec<Flight<P::Message>>,
@@ -112,6 +132,8 @@ impl<P: Protocol> Locals<P> {
             prompt,
             lost,
             ids: Table::default(),
+            kinds: BTreeMap::new(),
+            doubles: Vec::new(),
             all: Vec::new(),
             flight_ids: Table::default(),
             flights: Vec::new(),
@@ -179,10 +201,11 @@ impl<P: Protocol> Locals<P> {
             let sent = effects.sent.iter().map(|(to, message)| self.send(from, *to, message)).collect();
             let facts = effects.facts.into_iter().filter(is_wanted).collect();
             self.live = Some((to, process));
-            Step { to, sent, facts }
+            Step { to: self.alike(to), exact: to, sent, facts }
         });
         let id = self.steps.len() as u32;
         self.steps.push(step);
+        self.all[local as usize].fed.push((code, id));
         self.step_ids.insert(key, id);
         id
     }
@@ -231,15 +254,81 @@ impl<P: Protocol> Locals<P> {
         }
     }
 
+    /// The state that stands for one.
+    fn alike(&self, local: u32) -> u32 {
+        self.all[local as usize].alike
+    }
+
+    /// Whether all states that were taken to be alike are. Those that are not will not be taken to be any more.
+    pub fn verify(&mut self) -> bool {
+        let mut right = true;
+        // Feeding them leads to more of them.
+        let mut next = 0;
+        while next < self.doubles.len() {
+            let local = self.doubles[next];
+            next += 1;
+            while self.alike(local) != local && !self.behaves(local, self.alike(local)) {
+                right = false;
+                let kind = &self.kinds[&self.all[local as usize].key];
+                let place = kind.iter().position(|one| *one == self.alike(local)).expect("it is of its kind");
+                let other = kind.get(place + 1).copied();
+                self.all[local as usize].alike = other.unwrap_or(local);
+                if other.is_none() {
+                    let kind = self.kinds.get_mut(&self.all[local as usize].key).expect("it is known");
+                    kind.push(local);
+                }
+            }
+        }
+        if !right {
+            self.doubles.retain(|local| self.all[*local as usize].alike != *local);
+            for step in self.steps.iter_mut().flatten() {
+                step.to = self.all[step.exact as usize].alike;
+            }
+        }
+        right
+    }
+
+    /// Whether a state says and does what another does, on whatever that one was fed.
+    fn behaves(&mut self, local: u32, other: u32) -> bool {
+        let mut place = 0;
+        while let Some(&(code, id)) = self.all[other as usize].fed.get(place) {
+            place += 1;
+            let mine = self.step(local, code);
+            let same = match (&self.steps[mine as usize], &self.steps[id as usize]) {
+                (Ok(mine), Ok(its)) => {
+                    let to = |step: &Step| self.alike(step.exact);
+                    to(mine) == to(its) && mine.sent == its.sent && mine.facts == its.facts
+                }
+                (Err(_), Err(_)) => true,
+                (Ok(_), Err(_)) | (Err(_), Ok(_)) => false,
+            };
+            if !same {
+                return false;
+            }
+        }
+        true
+    }
+
     /// The number of the state that a process is in.
     fn local(&mut self, node: usize, before: Option<(u32, Code)>, process: &Process<P>) -> u32 {
-        let key = process.digest(&mut self.scratch) ^ node as u128;
-        if let Some(known) = self.ids.get(key) {
+        let (exact, key) = process.digests(&mut self.scratch);
+        let (exact, key) = (exact ^ node as u128, key ^ node as u128);
+        if let Some(known) = self.ids.get(exact) {
             return known;
         }
         let id = self.all.len() as u32;
+        let kind = self.kinds.entry(key).or_default();
+        let alike = kind.first().copied().unwrap_or(id);
+        if alike == id {
+            kind.push(id);
+        } else {
+            self.doubles.push(id);
+        }
         let due = |(timer, at)| (Bytes::from(format!("{timer:?}")), at <= process.now);
         self.all.push(Local {
+            alike,
+            key,
+            fed: Vec::new(),
             before,
             node,
             timers: process.timers().map(due).collect(),
@@ -247,7 +336,7 @@ impl<P: Protocol> Locals<P> {
             stalled: process.is_stalled(),
             life: process.life(),
         });
-        self.ids.insert(key, id);
+        self.ids.insert(exact, id);
         id
     }
 

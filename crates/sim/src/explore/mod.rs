@@ -38,6 +38,7 @@
 //! | `process` | one replica with its disk, timers and clock |
 //! | `locals` | states and steps of single replicas, as numbers |
 //! | `ledger` | what the past obliges to; the checkers |
+//! | `register` | what clients have seen |
 //! | `search` | states of the cluster, and the search |
 //! | `stale` | messages that make no difference any more |
 //! | `tale` | counterexamples, for people |
@@ -47,6 +48,7 @@ mod ledger;
 mod locals;
 mod opening;
 mod process;
+mod register;
 mod search;
 mod stale;
 mod table;

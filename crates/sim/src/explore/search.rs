@@ -134,12 +134,13 @@ impl<P: Protocol> Search<P> {
         loop {
             let bound = limit.min(self.bounds.states);
             self.search(bound, progress);
-            // What was found, was found: guesses leave out, and never add.
             let partial = bound == self.bounds.states && !self.found.exhausted;
-            if self.found.counterexample.is_some() || partial {
+            let alike = self.locals.verify();
+            // To take messages for stale only leaves out: what was found without them was found.
+            if alike && self.found.counterexample.is_some() || partial {
                 return self.found;
             }
-            let right = self.stale.verify(&mut self.locals);
+            let right = self.stale.verify(&mut self.locals) && alike;
             if right && self.found.exhausted {
                 return self.found;
             }
@@ -480,7 +481,7 @@ impl<P: Protocol> Search<P> {
         }
         let mut ledger = self.ledgers[state.ledger as usize].clone();
         if let Some(operation) = operation {
-            ledger.asked(operation);
+            ledger.asked(operation, &self.commands);
         }
         let taken = self.locals.taken(step).expect("it was taken");
         let life = self.locals.get(taken.to).life;
