@@ -76,8 +76,14 @@ pub enum OptionsError {
     #[error("{0} clients: choose 1 to 1000")]
     Clients(usize),
     /// More operations than an exploration can tell apart.
-    #[error("{0} writes and reads: choose at most {max}", max = crate::explore::MAX_OPERATIONS)]
+    #[error("{0} writes, reads and rosters: choose at most {max}", max = crate::explore::MAX_OPERATIONS)]
     Operations(usize),
+    /// Nobody can say who answers reads.
+    #[error("{protocol} has no rosters")]
+    Rosters {
+        /// The protocol.
+        protocol: &'static str,
+    },
     /// What comes before an exploration does not end.
     #[error("with these settings the group serves no write when nothing fails: there is nothing to explore")]
     Opening,

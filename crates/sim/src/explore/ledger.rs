@@ -7,6 +7,7 @@ use bytes::Bytes;
 use quorate_core::{Fact, NodeId, Time, wide_digest};
 use quorate_store::{Command, Reply};
 
+use super::opening::{Told, Wish};
 use super::register::{Register, Value};
 use crate::checkers::agreement::Agreement;
 use crate::checkers::exactly_once::ExactlyOnce;
@@ -19,7 +20,7 @@ use crate::history::{History, Operation};
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Event {
     Asked(usize),
-    Told(usize, Reply),
+    Told(usize, Told),
 }
 
 /// See the file comment.
@@ -35,10 +36,8 @@ pub(super) struct Ledger {
 
 /// What a command writes, if it is a write.
 fn written(command: &Command) -> Option<&Bytes> {
-    match command {
-        Command::Put { value, .. } => Some(value),
-        _ => None,
-    }
+    let Command::PutMany { pairs, .. } = command else { return None };
+    pairs.last().map(|(_, value)| value)
 }
 
 impl Ledger {
@@ -81,7 +80,7 @@ impl Ledger {
     }
 
     /// What the client of an operation was told.
-    pub fn reply(&self, operation: usize) -> Option<&Reply> {
+    pub fn reply(&self, operation: usize) -> Option<&Told> {
         self.events.iter().find_map(|event| match event {
             Event::Told(told, reply) if *told == operation => Some(reply),
             Event::Told(..) | Event::Asked(_) => None,
@@ -89,26 +88,33 @@ impl Ledger {
     }
 
     /// A client asks, unless it has asked before.
-    pub fn asked(&mut self, operation: usize, commands: &[Command]) {
+    pub fn asked(&mut self, operation: usize, wishes: &[Wish]) {
         if !self.standing(operation).0 {
             self.events.push(Event::Asked(operation));
-            self.register.ask(operation, written(&commands[operation]).is_some());
+            match &wishes[operation] {
+                Wish::Command(command) => self.register.ask(operation, written(command).is_some()),
+                Wish::Manage(_) => self.register.demand(operation),
+            }
         }
     }
 
-    /// A client is told; the first time counts.
+    /// A client, or an operator, is told; the first time counts.
     pub fn told(
         &mut self,
         now: Time,
         operation: usize,
-        reply: Reply,
-        commands: &[Command],
+        told: Told,
+        wishes: &[Wish],
     ) -> Result<(), Violation> {
         if self.standing(operation) != (true, false) {
             return Ok(());
         }
-        self.events.push(Event::Told(operation, reply.clone()));
-        linearizability::check(&self.history(commands)).map_err(|failure| Violation {
+        self.events.push(Event::Told(operation, told.clone()));
+        let reply = match told {
+            Told::Reply(reply) => reply,
+            Told::Managed(_) => return Ok(self.register.granted(operation)),
+        };
+        linearizability::check(&self.history(wishes)).map_err(|failure| Violation {
             checker: "linearizability",
             at: now.nanos(),
             what: failure.to_string(),
@@ -116,8 +122,11 @@ impl Ledger {
         match reply {
             Reply::Done => self.register.written(operation),
             Reply::Value(value) => {
-                let of = |command| value.is_some() && written(command) == value.as_ref();
-                let value = commands.iter().position(of).map_or(0, |write| write + 1);
+                let wrote = |wish: &Wish| match wish {
+                    Wish::Command(command) => value.is_some() && written(command) == value.as_ref(),
+                    Wish::Manage(_) => false,
+                };
+                let value = wishes.iter().position(wrote).map_or(0, |write| write + 1);
                 self.register.read(operation, value as Value);
             }
             other => panic!("{other:?} was found linearizable"),
@@ -126,15 +135,15 @@ impl Ledger {
         Ok(())
     }
 
-    fn history(&self, commands: &[Command]) -> History {
+    fn history(&self, wishes: &[Wish]) -> History {
         let mut operations = Vec::new();
         for (time, event) in (1..).zip(&self.events) {
             let Event::Asked(asked) = *event else { continue };
+            let Wish::Command(command) = wishes[asked].clone() else { continue };
             let returned = (1..).zip(&self.events).find_map(|(time, event)| match event {
-                Event::Told(told, reply) if *told == asked => Some((time, reply.clone())),
-                _ => None,
+                Event::Told(told, Told::Reply(reply)) if *told == asked => Some((time, reply.clone())),
+                Event::Told(..) | Event::Asked(_) => None,
             });
-            let command = commands[asked].clone();
             operations.push(Operation { client: asked as u64, command, invoked: time, returned });
         }
         History(operations)

@@ -39,11 +39,17 @@ pub(super) struct Code(pub u32);
 
 const FLIGHTS: u32 = 0xf000_0000;
 const CRASH: u32 = 0xf200_0000;
+const PASS: u32 = 0xf400_0000;
 
 impl Code {
-    pub const PASS: Code = Code(0xf300_0000);
-    pub const STALL: Code = Code(0xf300_0001);
-    pub const SURVIVE: Code = Code(0xf300_0002);
+    pub const STALL: Code = Code(0xf300_0000);
+    pub const SURVIVE: Code = Code(0xf300_0001);
+
+    /// Whole milliseconds.
+    pub fn pass(time: Duration) -> Code {
+        let millis = u32::try_from(time.as_millis()).ok().filter(|millis| *millis < u32::MAX - PASS);
+        Code(PASS + millis.expect("a short time"))
+    }
 
     pub fn flight(flight: u32) -> Code {
         assert!(flight < FLIGHTS, "too many messages");
@@ -99,8 +105,6 @@ impl Step {
 /// See the file comment.
 pub(super) struct Locals<P: Protocol> {
     origins: Vec<Origin<P>>,
-    /// How far all clocks move at once.
-    pace: Duration,
     prompt: &'static [&'static str],
     lost: &'static [&'static str],
     ids: Table<u32>,
@@ -122,13 +126,11 @@ impl<P: Protocol> Locals<P> {
     /// The states in which the replicas begin have the numbers of `origins`.
     pub fn new(
         origins: Vec<Origin<P>>,
-        pace: Duration,
         prompt: &'static [&'static str],
         lost: &'static [&'static str],
     ) -> Locals<P> {
         let mut locals = Locals {
             origins,
-            pace,
             prompt,
             lost,
             ids: Table::default(),
@@ -242,7 +244,6 @@ impl<P: Protocol> Locals<P> {
 
     fn input(&self, code: Code) -> Input<P::Message> {
         match code {
-            Code::PASS => Input::Pass(self.pace),
             Code::STALL => Input::Stall,
             Code::SURVIVE => Input::Survive,
             Code(flight) if flight < FLIGHTS => {
@@ -250,6 +251,7 @@ impl<P: Protocol> Locals<P> {
                 Input::Message(*from, message.clone())
             }
             Code(timer) if timer < CRASH => Input::Timer((timer - FLIGHTS) as usize),
+            Code(time) if time >= PASS => Input::Pass(Duration::from_millis((time - PASS).into())),
             Code(crash) => Input::Crash((crash - CRASH) as usize),
         }
     }

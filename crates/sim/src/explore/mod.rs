@@ -13,7 +13,8 @@
 //!   proxy took that one for the leader, and with [`Bounds::asks`] again another.
 //! - *A replica stands for election*: time passes for all (`PACE`: longer than the patience of any follower), and its
 //!   election timer goes off. Heartbeats are sent and leases tended (`WAKES`) as often as [`Bounds::wakes`] says.
-//! - *Time passes* without an election ([`Bounds::ticks`]).
+//! - *Time passes* without an election (`TICK`; [`Bounds::ticks`]).
+//! - *An operator asks* for another roster ([`Bounds::rosters`]). It is in force from the next ballot on.
 //! - *A disk stands still*, and later its replica crashes, loses some of what was written since, and starts again; or a
 //!   replica crashes and loses nothing. Otherwise what a step records is durable at its end: until a crash, a disk
 //!   that is late differs from messages that are late in nothing.
@@ -63,8 +64,10 @@ use crate::checkers::Violation;
 use crate::options::OptionsError;
 use search::Search;
 
-/// Longer than a follower waits for its leader, with the default settings.
+/// Before an election: longer than a follower waits for its leader, with the default settings.
 const PACE: Duration = Duration::from_secs(1);
+/// Without an election: not as long as a leader waits that hears nobody, so that it notices who is silent first.
+const TICK: Duration = Duration::from_millis(600);
 /// Messages that bind nobody and tell nothing: they are delivered as soon as they are sent.
 const PROMPT: &[&str] = &[
     "Poll",
@@ -94,13 +97,15 @@ pub struct Bounds {
     pub nodes: usize,
     /// Elections: ballots, terms, views.
     pub ballots: u8,
-    /// Clients that write one key, each once, each another value.
+    /// Clients that write one key (and another), each once, each another value.
     pub writes: usize,
     /// Clients that read that key, each once.
     pub reads: usize,
     /// Whether only replicas are asked to read that answer at once, as in the paper's model; else reads that wait for
     /// something, or for a slot of their own, are explored too.
     pub at_once: bool,
+    /// Operators, each of which asks that these answer reads of the key that clients read, and nobody of others.
+    pub rosters: Vec<NodeSet>,
     /// Replicas that a request may reach, one after the other.
     pub asks: u8,
     /// Crashes, each followed by a restart.
@@ -127,6 +132,7 @@ impl Default for Bounds {
             writes: 2,
             reads: 2,
             at_once: false,
+            rosters: Vec::new(),
             asks: 2,
             failures: 1,
             wakes: 0,
@@ -198,8 +204,12 @@ pub fn explore<P: Protocol>(
     if !(min..=max).contains(&bounds.nodes) {
         return Err(OptionsError::Nodes { protocol: P::NAME, min, max, nodes: bounds.nodes });
     }
-    if bounds.writes + bounds.reads > MAX_OPERATIONS {
-        return Err(OptionsError::Operations(bounds.writes + bounds.reads));
+    let operations = bounds.writes + bounds.reads + bounds.rosters.len();
+    if operations > MAX_OPERATIONS {
+        return Err(OptionsError::Operations(operations));
+    }
+    if !bounds.rosters.is_empty() && !P::CAPABILITIES.rosters {
+        return Err(OptionsError::Rosters { protocol: P::NAME });
     }
     let mut settings = Settings::parse(&bounds.settings)?;
     let configs = P::configure(&Group::of(members), &mut settings)?;

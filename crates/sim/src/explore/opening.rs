@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_core::{
-    Configs, Group, Machine, NodeId, NodeSet, Outcome, ProcessId, Protocol, Proxy, ProxyId, Replica, Request,
-    RequestId, Saved, Time, Wire,
+    Access, Configs, Group, Machine, Manage, Managed, NodeId, NodeSet, Outcome, ProcessId, Protocol, Proxy,
+    ProxyId, Range, Replica, Request, RequestId, Roster, Saved, Time, Wire,
 };
-use quorate_store::{Command, Condition, Expiry, Reply};
+use quorate_store::{Command, Reply};
 
 use super::Bounds;
 use super::process::{Effects, Input, Origin, Process, instant};
@@ -30,11 +30,25 @@ const INPUTS: usize = 100_000;
 /// Proxies that live alone have ids from here on; they are those of the operations.
 const PROXIES: u64 = 1000;
 
+/// What a client, or an operator, wants.
+#[derive(Clone, Debug)]
+pub(super) enum Wish {
+    Command(Command),
+    Manage(Manage),
+}
+
+/// What it is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    Reply(Reply),
+    Managed(Managed),
+}
+
 /// What a client does.
 pub(super) struct Client<P: Protocol> {
     config: <P::Proxy as Machine>::Config,
     id: ProxyId,
-    pub command: Command,
+    pub wish: Wish,
     /// What its proxy says when it is asked to, to whatever replica.
     pub asks: Vec<P::Message>,
     /// What its proxy was fed: a machine cannot be copied.
@@ -42,7 +56,7 @@ pub(super) struct Client<P: Protocol> {
 }
 
 enum Fed<P: Protocol> {
-    Request(Command),
+    Request(Wish),
     Message(NodeId, P::Message),
     Timer(<P::Proxy as Machine>::Timer),
 }
@@ -56,9 +70,9 @@ pub(super) struct Opening<P: Protocol> {
 }
 
 impl<P: Protocol> Client<P> {
-    fn new(config: &<P::Proxy as Machine>::Config, index: usize, command: Command) -> Self {
+    fn new(config: &<P::Proxy as Machine>::Config, index: usize, wish: Wish) -> Self {
         let id = ProxyId(PROXIES + index as u64);
-        Client { config: config.clone(), id, command, asks: Vec::new(), fed: Vec::new() }
+        Client { config: config.clone(), id, wish, asks: Vec::new(), fed: Vec::new() }
     }
 
     fn proxy(&self) -> Running<P::Proxy> {
@@ -85,13 +99,16 @@ impl<P: Protocol> Client<P> {
     }
 
     /// What the client is told when its proxy hears this; nothing if it learns nothing of its operation.
-    pub fn hears(&self, from: ProcessId, message: P::Message) -> Option<Reply> {
+    pub fn hears(&self, from: ProcessId, message: P::Message) -> Option<Told> {
         let from = from.replica().expect("proxies hear replicas");
         let mut proxy = self.proxy();
         let now = self.fed.last().map_or(Time::ZERO + START, |(now, _)| *now);
         feed(&mut proxy, now, &Fed::<P>::Message(from, message));
         proxy.out.replies.drain(..).find_map(|answered| match answered.outcome {
-            Outcome::Done(reply) => Some(Reply::from_bytes(reply).expect("replies can be read")),
+            Outcome::Done(reply) => Some(match self.wish {
+                Wish::Command(_) => Told::Reply(Reply::from_bytes(reply).expect("replies can be read")),
+                Wish::Manage(_) => Told::Managed(Managed::from_bytes(reply).expect("replies can be read")),
+            }),
             Outcome::Failed(_) => None,
         })
     }
@@ -100,9 +117,12 @@ impl<P: Protocol> Client<P> {
 fn feed<P: Protocol>(proxy: &mut Running<P::Proxy>, now: Time, fed: &Fed<P>) {
     let at = instant(now);
     proxy.step(at, |machine, cx| match fed {
-        Fed::Request(command) => {
+        Fed::Request(wish) => {
             let deadline = now + PATIENCE;
-            let (access, command) = (command.access(), command.to_bytes());
+            let (access, command) = match wish {
+                Wish::Command(command) => (command.access(), command.to_bytes()),
+                Wish::Manage(manage) => (Access::Manage, manage.to_bytes()),
+            };
             // One request at a time: its own encoding tells it apart.
             let id = RequestId(quorate_core::digest(&command));
             machine.on_request(id, Request { stream: 1, command, access, deadline }, cx);
@@ -113,14 +133,25 @@ fn feed<P: Protocol>(proxy: &mut Running<P::Proxy>, now: Time, fed: &Fed<P>) {
     proxy.end_batch(at);
 }
 
-fn put(key: &str, value: String) -> Command {
-    Command::Put {
-        key: Bytes::copy_from_slice(key.as_bytes()),
-        value: value.into(),
-        condition: Condition::Always,
-        expiry: Expiry::Never,
-        old: false,
+/// A write of a key that no roster names, and of the one that is read.
+fn put(key: &'static str, value: String) -> Wish {
+    let keys = ["a", key].map(|key| Bytes::from_static(key.as_bytes()));
+    let pairs = keys.map(|key| (key, Bytes::from(value.clone()))).to_vec();
+    Wish::Command(Command::PutMany { pairs, if_none: false })
+}
+
+/// What the operation of this number is: first the writes, then the reads, then the operators'.
+fn wish(bounds: &Bounds, index: usize) -> Wish {
+    let key = Bytes::from_static(b"k");
+    if index < bounds.writes {
+        return put("k", format!("{}", index + 1));
     }
+    if index < bounds.writes + bounds.reads {
+        return Wish::Command(Command::Get { key });
+    }
+    let responders = bounds.rosters[index - bounds.writes - bounds.reads];
+    let ranges = vec![Range::key(&key, responders)];
+    Wish::Manage(Manage::Roster(Roster::new(None, ranges).expect("one range")))
 }
 
 /// Plays it.
@@ -141,12 +172,8 @@ pub(super) fn play<P: Protocol>(bounds: &Bounds, configs: Configs<P>) -> Result<
         stage.processes.push(Process::start(&origin));
         origins.push(origin);
     }
-    for index in 0..bounds.writes + bounds.reads {
-        let command = match index < bounds.writes {
-            true => put("k", format!("{}", index + 1)),
-            false => Command::Get { key: Bytes::from_static(b"k") },
-        };
-        let client = Client::new(&configs.1, index, command);
+    for index in 0..bounds.writes + bounds.reads + bounds.rosters.len() {
+        let client = Client::new(&configs.1, index, wish(bounds, index));
         stage.proxies.push(client.proxy());
         stage.clients.push(client);
     }
@@ -172,8 +199,8 @@ pub(super) fn play<P: Protocol>(bounds: &Bounds, configs: Configs<P>) -> Result<
         };
     }
     for index in 0..stage.clients.len() {
-        let command = stage.clients[index].command.clone();
-        stage.feed(index, Fed::Request(command));
+        let wish = stage.clients[index].wish.clone();
+        stage.feed(index, Fed::Request(wish));
         let said = stage.flights.drain(..).map(|(_, _, message)| message);
         let mut asks = BTreeMap::new();
         for message in said {

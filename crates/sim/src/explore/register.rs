@@ -56,6 +56,16 @@ impl Register {
         self.settle();
     }
 
+    /// An operator asks for something.
+    pub fn demand(&mut self, operation: usize) {
+        self.asked |= 1 << operation;
+    }
+
+    /// An operator is answered.
+    pub fn granted(&mut self, operation: usize) {
+        self.told |= 1 << operation;
+    }
+
     /// A write returns.
     pub fn written(&mut self, operation: usize) {
         self.told |= 1 << operation;

@@ -1,16 +1,16 @@
 //! The states of the cluster, and the search through them.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use quorate_core::{ProcessId, Protocol, Time, wide_digest};
-use quorate_store::{Command, Reply};
 
 use super::ledger::Ledger;
 use super::locals::{Code, Locals};
-use super::opening::{Client, Opening};
+use super::opening::{Client, Opening, Told, Wish};
 use super::stale::Stale;
 use super::table::Table;
-use super::{Bounds, Explored, LOST, MAX_NODES, MAX_OPERATIONS, PACE, PROMPT, WAKES};
+use super::{Bounds, Explored, LOST, MAX_NODES, MAX_OPERATIONS, PACE, PROMPT, TICK, WAKES};
 use crate::checkers::{Process, Violation};
 
 /// So many states between two reports of progress.
@@ -59,14 +59,14 @@ pub(super) struct Search<P: Protocol> {
     pub bounds: Bounds,
     pub locals: Locals<P>,
     pub clients: Vec<Client<P>>,
-    commands: Vec<Command>,
+    wishes: Vec<Wish>,
     /// The asks of each client, to each replica.
     asks: Vec<Vec<Vec<u32>>>,
     ledger_ids: Table<u32>,
     pub ledgers: Vec<Ledger>,
     judged: Table<u32>,
     /// What clients are told by messages to their proxies.
-    replies: BTreeMap<u32, Option<Reply>>,
+    replies: BTreeMap<u32, Option<Told>>,
     stale: Stale,
     visited: Table<()>,
     found: Explored,
@@ -82,7 +82,7 @@ impl<P: Protocol> Search<P> {
         let Opening { origins, clients, now } = opening;
         let nodes = origins.len();
         let lost = if bounds.hints { &[] } else { LOST };
-        let mut locals = Locals::new(origins, PACE, PROMPT, lost);
+        let mut locals = Locals::new(origins, PROMPT, lost);
         let mut start = State {
             locals: [0; MAX_NODES],
             ledger: 0,
@@ -106,12 +106,12 @@ impl<P: Protocol> Search<P> {
             };
             asks.push(client.asks.iter().map(&mut send).collect());
         }
-        let commands = clients.iter().map(|client| client.command.clone()).collect();
+        let wishes = clients.iter().map(|client| client.wish.clone()).collect();
         Search {
             bounds: bounds.clone(),
             locals,
             clients,
-            commands,
+            wishes,
             asks,
             ledger_ids: Table::default(),
             ledgers: vec![Ledger::default()],
@@ -247,7 +247,8 @@ impl<P: Protocol> Search<P> {
         let writes = self.bounds.writes;
         for operation in 0..self.clients.len() {
             // Operations of one kind differ in nothing but their values.
-            let turn = operation == 0 || operation == writes || ledger.standing(operation - 1).0;
+            let first = [0, writes, writes + self.bounds.reads].contains(&operation);
+            let turn = first || ledger.standing(operation - 1).0;
             if !turn || state.asks[operation] == 0 || ledger.standing(operation).1 {
                 continue;
             }
@@ -301,11 +302,12 @@ impl<P: Protocol> Search<P> {
                 let flight = self.asks[operation][message][node];
                 let useful = self.feed(&mut next, node, Code::flight(flight), Some(operation))?;
                 let waits = !self.ledgers[next.ledger as usize].standing(operation).1;
-                useful && !(waits && self.bounds.at_once && operation >= self.bounds.writes)
+                let reads = self.bounds.writes..self.bounds.writes + self.bounds.reads;
+                useful && !(waits && self.bounds.at_once && reads.contains(&operation))
             }
             Choice::Elect { node, timer } => {
                 next.ballots -= 1;
-                self.pass(&mut next)?;
+                self.pass(&mut next, PACE)?;
                 if !self.locals.get(next.locals[node]).timers[timer].1 {
                     return Ok(None);
                 }
@@ -320,7 +322,7 @@ impl<P: Protocol> Search<P> {
             }
             Choice::Tick => {
                 next.ticks -= 1;
-                self.pass(&mut next)?;
+                self.pass(&mut next, TICK)?;
                 true
             }
             Choice::Stall { node } => {
@@ -376,9 +378,10 @@ impl<P: Protocol> Search<P> {
     }
 
     /// Time passes for all.
-    fn pass(&mut self, state: &mut State) -> Result<(), Violation> {
-        state.now += PACE;
-        (0..self.bounds.nodes).try_for_each(|node| self.feed(state, node, Code::PASS, None).map(drop))
+    fn pass(&mut self, state: &mut State, time: Duration) -> Result<(), Violation> {
+        state.now += time;
+        let code = Code::pass(time);
+        (0..self.bounds.nodes).try_for_each(|node| self.feed(state, node, code, None).map(drop))
     }
 
     /// Gives an input to a replica, and what must be delivered at once to whom it is sent. Whether anything changed.
@@ -481,7 +484,7 @@ impl<P: Protocol> Search<P> {
         }
         let mut ledger = self.ledgers[state.ledger as usize].clone();
         if let Some(operation) = operation {
-            ledger.asked(operation, &self.commands);
+            ledger.asked(operation, &self.wishes);
         }
         let taken = self.locals.taken(step).expect("it was taken");
         let life = self.locals.get(taken.to).life;
@@ -492,7 +495,7 @@ impl<P: Protocol> Search<P> {
             let Some(operation) = Client::<P>::of(to.to) else { continue };
             let hear = || self.clients[operation].hears(to.from, to.message.clone());
             if let Some(reply) = self.replies.entry(flight).or_insert_with(hear) {
-                ledger.told(state.now, operation, reply.clone(), &self.commands)?;
+                ledger.told(state.now, operation, reply.clone(), &self.wishes)?;
             }
         }
         let id = self.ledger(ledger);

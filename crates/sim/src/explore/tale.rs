@@ -3,7 +3,8 @@
 use quorate_core::{Message, Protocol};
 
 use super::search::{Choice, Search, State};
-use super::{Counterexample, PACE};
+use super::opening::Told;
+use super::{Counterexample, PACE, TICK};
 use crate::checkers::Violation;
 use crate::history::reply_text;
 
@@ -60,7 +61,7 @@ impl<P: Protocol> Search<P> {
                 if told(&state) != told(&next)
                     && let Some(reply) = told(&next)
                 {
-                    text.push_str(&format!("  {} = {}\n", client.name(), reply_text(&reply)));
+                    text.push_str(&format!("  {} = {}\n", client.name(), text_of(&reply)));
                 }
             }
             state = next;
@@ -82,18 +83,25 @@ impl<P: Protocol> Search<P> {
             }
             Choice::Ask { operation, node, .. } => {
                 let client = &self.clients[operation];
-                format!("# {} asks {}: {:?}\n", client.name(), replica(node), client.command)
+                format!("# {} asks {}: {:?}\n", client.name(), replica(node), client.wish)
             }
             Choice::Elect { node, timer: place } => {
                 format!("tick {}s\n{}", PACE.as_secs(), timer(node, place))
             }
             Choice::Wake { node, timer: place } => timer(node, place),
-            Choice::Tick => format!("tick {}s\n", PACE.as_secs()),
+            Choice::Tick => format!("tick {}ms\n", TICK.as_millis()),
             Choice::Stall { node } => format!("disk {} manual\n", replica(node)),
             Choice::Crash { node, lost } => {
                 let name = replica(node);
                 format!("# {lost} records are lost\ncrash {name}\nrestart {name}\n")
             }
         }
+    }
+}
+
+fn text_of(told: &Told) -> String {
+    match told {
+        Told::Reply(reply) => reply_text(reply),
+        Told::Managed(managed) => format!("{managed:?}"),
     }
 }
