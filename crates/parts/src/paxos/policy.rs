@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use bytes::Bytes;
 use quorate_core::{Context, Manage, NodeId, NodeSet, ProcessId, Status, Time};
 
-use super::message::Charter;
+use super::message::{Charter, Record};
 use super::{Config, Replica, Role};
 use crate::ballot::Ballot;
 use crate::batch::{Batch, Entry};
@@ -169,6 +169,25 @@ impl<P: Policy> Replica<P> {
     pub fn last_charter(&self) -> &P::Charter {
         let announced = self.announced.as_ref().filter(|(of, _)| *of > self.promised);
         announced.map_or(&self.charter, |(_, charter)| charter)
+    }
+
+    /// Notes a change in what came with the promised ballot: it is durable before what is sent from now on
+    /// `AfterSync`.
+    pub fn amend(&mut self, charter: P::Charter, cx: &mut Context<'_, Self>) {
+        let ballot = self.promised;
+        self.charter = charter.clone();
+        self.persist(Record::Promise { ballot, charter }, cx);
+    }
+
+    /// As a leader: the last slot in which it has proposed anything.
+    pub fn last_proposed(&self) -> Option<u64> {
+        if let Role::Leader(leading) = &self.role { Some(leading.proposals.next() - 1) } else { None }
+    }
+
+    /// As a leader: whether another has executed a slot; what it needs for that is durable there.
+    pub fn has_executed(&self, node: NodeId, slot: u64) -> bool {
+        let Role::Leader(leading) = &self.role else { return false };
+        self.executed_by(leading, node).is_some_and(|upto| upto >= slot)
     }
 
     /// Whether another has executed what was chosen a heartbeat or two ago.

@@ -52,8 +52,8 @@ impl quorate_core::Message for Message {
             Message::Note { .. } => Release::AfterSync,
             // A restarted leader has another ballot.
             Message::Bars { .. } => Release::Now,
-            // A restarted grantor waits for the bars before it grants anything.
-            Message::Barred { .. } => Release::Now,
+            // A restarted replica must know whom it has said not to be bound to, itself among them.
+            Message::Barred { .. } => Release::AfterSync,
             Message::Statistics { .. } => Release::Now,
         }
     }
