@@ -11,7 +11,7 @@ use quorate_protocols::registry::Visitor;
 use quorate_sim::explore::Bounds;
 use quorate_sim::{Options, OptionsError, Summary};
 
-use crate::args::{Replay, Sim, Simulated};
+use crate::args::{Replay, Responders, Sim, Simulated};
 use crate::failure::Failure;
 use crate::protocols;
 use crate::topology;
@@ -64,12 +64,17 @@ fn explore(args: Sim) -> Result<(), Failure> {
         fn visit<P: Protocol>(self) -> Self::Out {
             let Sim { run, bounds, .. } = self.0;
             let can = P::CAPABILITIES;
+            if run.topology.is_some() || run.proxies.is_some() || run.clients.is_some() || run.until.is_some() {
+                return Err(Failure::wrong("an exploration has no sites, proxies, clients or duration: see its bounds"));
+            }
             let bounds = Bounds {
                 nodes: run.nodes.unwrap_or(3.clamp(can.min_nodes, can.max_nodes)),
                 ballots: bounds.ballots,
                 writes: bounds.writes.into(),
                 reads: bounds.reads.into(),
-                at_once: bounds.at_once,
+                waiting: bounds.waiting,
+                rosters: bounds.roster.into_iter().map(|Responders(nodes)| nodes).collect(),
+                facts: bounds.facts,
                 asks: bounds.asks,
                 failures: bounds.failures,
                 wakes: bounds.wakes,

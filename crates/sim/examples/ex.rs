@@ -7,7 +7,7 @@ fn main() {
     for a in std::env::args().skip(1) {
         let (k, v) = a.split_once('=').unwrap();
         let n = || v.parse::<usize>().unwrap();
-        match k { "nodes" => b.nodes=n(), "b" => b.ballots=n() as u8, "w" => b.writes=n(), "r"=>b.reads=n(), "a"=>b.asks=n() as u8, "f"=>b.failures=n() as u8, "k"=>b.wakes=n() as u8, "t"=>b.ticks=n() as u8, "d"=>b.reorder=v=="1","o"=>b.at_once=v=="1","h"=>b.hints=v=="1","n"=>b.states=n(), "m"=>mutation=Some(v.to_owned()), "ro" => b.rosters.push(v.split('+').filter_map(|n| n.parse().ok().and_then(quorate_core::NodeId::new)).collect()), "p"=>p=v.to_owned(), _=> b.settings.push(a) }
+        match k { "nodes" => b.nodes=n(), "b" => b.ballots=n() as u8, "w" => b.writes=n(), "r"=>b.reads=n(), "a"=>b.asks=n() as u8, "f"=>b.failures=n() as u8, "k"=>b.wakes=n() as u8, "t"=>b.ticks=n() as u8, "d"=>b.reorder=v=="1","o"=>b.waiting=v=="0","i"=>b.facts=v=="1","h"=>b.hints=v=="1","n"=>b.states=n(), "m"=>mutation=Some(v.to_owned()), "ro" => b.rosters.push(v.split('+').filter_map(|n| n.parse().ok().and_then(quorate_core::NodeId::new)).collect()), "p"=>p=v.to_owned(), _=> b.settings.push(a) }
     }
     #[allow(clippy::disallowed_methods)]
     let t = std::time::Instant::now();

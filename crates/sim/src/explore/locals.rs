@@ -105,7 +105,7 @@ impl Step {
 /// See the file comment.
 pub(super) struct Locals<P: Protocol> {
     origins: Vec<Origin<P>>,
-    prompt: &'static [&'static str],
+    prompt: Vec<&'static str>,
     lost: &'static [&'static str],
     ids: Table<u32>,
     /// States that stand for others, by what they show.
@@ -126,7 +126,7 @@ impl<P: Protocol> Locals<P> {
     /// The states in which the replicas begin have the numbers of `origins`.
     pub fn new(
         origins: Vec<Origin<P>>,
-        prompt: &'static [&'static str],
+        prompt: Vec<&'static str>,
         lost: &'static [&'static str],
     ) -> Locals<P> {
         let mut locals = Locals {

@@ -43,7 +43,7 @@
 //! | `search` | states of the cluster, and the search |
 //! | `stale` | messages that make no difference any more |
 //! | `tale` | counterexamples, for people |
-//! | `table` | sets of digests |
+//! | `table` | maps and sets of digests |
 
 mod ledger;
 mod locals;
@@ -81,6 +81,9 @@ const PROMPT: &[&str] = &[
     "RenewReply",
 ];
 
+/// The end of a lease, and the announcement that makes all end theirs at once: prompt where leases are facts
+/// ([`Bounds::facts`]).
+const FACTS: &[&str] = &["Revoke", "RevokeReply", "Announce"];
 /// Timers that may go off besides those of elections: others repeat what was lost, or tell sooner what is told anyway.
 const WAKES: &[&[u8]] = &[b"Heartbeat", b"Lease"];
 /// Messages that only tell of a higher ballot.
@@ -101,14 +104,17 @@ pub struct Bounds {
     pub writes: usize,
     /// Clients that read that key, each once.
     pub reads: usize,
-    /// Whether only replicas are asked to read that answer at once, as in the paper's model; else reads that wait for
-    /// something, or for a slot of their own, are explored too.
-    pub at_once: bool,
+    /// Whether reads may wait for something, such as a slot of their own; else only replicas are asked to read that
+    /// answer at once, as in the paper's model.
+    pub waiting: bool,
     /// Operators, each of which asks that these answer reads of the key that clients read, and nobody of others.
     pub rosters: Vec<NodeSet>,
+    /// Whether leases are facts, as in the paper's model: given back and ended at once when a ballot is left.
+    pub facts: bool,
     /// Replicas that a request may reach, one after the other.
     pub asks: u8,
-    /// Crashes, each followed by a restart.
+    /// Crashes, each followed by a restart. (A replica that stops for good needs none: it is one to which nothing comes
+    /// any more.)
     pub failures: u8,
     /// Times that timers other than those of elections go off.
     pub wakes: u8,
@@ -131,15 +137,16 @@ impl Default for Bounds {
             ballots: 3,
             writes: 2,
             reads: 2,
-            at_once: false,
+            waiting: false,
             rosters: Vec::new(),
-            asks: 2,
-            failures: 1,
+            facts: false,
+            asks: 1,
+            failures: 0,
             wakes: 0,
             ticks: 0,
             hints: false,
             reorder: false,
-            states: 100_000_000,
+            states: 200_000_000,
             settings: Vec::new(),
         }
     }

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use quorate_core::{ProcessId, Protocol, Time, wide_digest};
+use quorate_core::{ProcessId, Protocol, Time, digest, wide_digest};
 
 use super::ledger::Ledger;
 use super::locals::{Code, Locals};
 use super::opening::{Client, Opening, Told, Wish};
 use super::stale::Stale;
-use super::table::Table;
-use super::{Bounds, Explored, LOST, MAX_NODES, MAX_OPERATIONS, PACE, PROMPT, TICK, WAKES};
+use super::table::{Seen, Table};
+use super::{Bounds, Explored, FACTS, LOST, MAX_NODES, MAX_OPERATIONS, PACE, PROMPT, TICK, WAKES};
 use crate::checkers::{Process, Violation};
 
 /// So many states between two reports of progress.
@@ -68,7 +68,7 @@ pub(super) struct Search<P: Protocol> {
     /// What clients are told by messages to their proxies.
     replies: BTreeMap<u32, Option<Told>>,
     stale: Stale,
-    visited: Table<()>,
+    visited: Seen,
     found: Explored,
     pub start: State,
     /// The steps of replicas that the present choice takes, for people.
@@ -82,7 +82,8 @@ impl<P: Protocol> Search<P> {
         let Opening { origins, clients, now } = opening;
         let nodes = origins.len();
         let lost = if bounds.hints { &[] } else { LOST };
-        let mut locals = Locals::new(origins, PROMPT, lost);
+        let prompt = [PROMPT, if bounds.facts { FACTS } else { &[] }].concat();
+        let mut locals = Locals::new(origins, prompt, lost);
         let mut start = State {
             locals: [0; MAX_NODES],
             ledger: 0,
@@ -118,7 +119,7 @@ impl<P: Protocol> Search<P> {
             judged: Table::default(),
             replies: BTreeMap::new(),
             stale: Stale::default(),
-            visited: Table::default(),
+            visited: Seen::default(),
             found: Explored::default(),
             start,
             shown: None,
@@ -153,11 +154,11 @@ impl<P: Protocol> Search<P> {
 
     fn search(&mut self, bound: usize, progress: &mut dyn FnMut(&Explored)) {
         self.found = Explored { repeated: self.found.repeated, ..Explored::default() };
-        self.visited = Table::default();
+        self.visited = Seen::default();
         let mut stack: Vec<Frame> = Vec::new();
         let start = self.start.clone();
         let key = self.digest(&start);
-        self.visited.insert(key, ());
+        self.visited.insert(key);
         let choices = self.choices(&start);
         stack.push(Frame { state: start, choices, next: 0 });
         while let Some(frame) = stack.last_mut() {
@@ -173,7 +174,7 @@ impl<P: Protocol> Search<P> {
                 Ok(Some(mut state)) => {
                     self.forget(&mut state);
                     let key = self.digest(&state);
-                    if !self.visited.insert(key, ()) {
+                    if !self.visited.insert(key) {
                         continue;
                     }
                     if self.visited.len() % REPORT == 0 {
@@ -226,7 +227,7 @@ impl<P: Protocol> Search<P> {
     }
 
     /// A digest of what the future of a state depends on.
-    fn digest(&mut self, state: &State) -> u128 {
+    fn digest(&mut self, state: &State) -> u64 {
         let State { locals, ledger, now, ballots, wakes, ticks, failures, asks, flights } = state;
         self.bytes.clear();
         for word in locals.iter().chain(flights) {
@@ -236,7 +237,7 @@ impl<P: Protocol> Search<P> {
         self.bytes.extend(ledger.to_le_bytes());
         self.bytes.extend([ballots, wakes, ticks, failures].map(|left| *left));
         self.bytes.extend(asks);
-        wide_digest(&self.bytes)
+        digest(&self.bytes)
     }
 
     /// Everything that may happen; much of it will turn out to change nothing.
@@ -303,7 +304,7 @@ impl<P: Protocol> Search<P> {
                 let useful = self.feed(&mut next, node, Code::flight(flight), Some(operation))?;
                 let waits = !self.ledgers[next.ledger as usize].standing(operation).1;
                 let reads = self.bounds.writes..self.bounds.writes + self.bounds.reads;
-                useful && !(waits && self.bounds.at_once && reads.contains(&operation))
+                useful && !(waits && !self.bounds.waiting && reads.contains(&operation))
             }
             Choice::Elect { node, timer } => {
                 next.ballots -= 1;

@@ -1,19 +1,29 @@
 //! Weakened rules that an exploration notices: not a seed that happens upon it, but every schedule within the bounds.
 
-use quorate_core::{Protocol, mutation};
+use quorate_core::{NodeId, Protocol, mutation};
+use quorate_protocols::bodega::Bodega;
 use quorate_protocols::multipaxos::MultiPaxos;
 use quorate_sim::explore::{Bounds, explore};
 
-/// Through the log, without leases.
-fn log() -> Bounds {
-    let settings = vec!["reads=log".to_owned()];
-    Bounds { ballots: 2, writes: 2, reads: 0, asks: 1, failures: 0, settings, ..Bounds::default() }
+/// One ballot, one write, one read.
+fn tiny(settings: &[&str]) -> Bounds {
+    let settings = settings.iter().map(ToString::to_string).collect();
+    Bounds { ballots: 1, writes: 1, reads: 1, settings, ..Bounds::default() }
 }
 
-/// Leases outlast one election, and not two.
-fn lease() -> Bounds {
-    let settings = vec!["lease.duration=1200ms".to_owned()];
-    Bounds { writes: 1, reads: 1, wakes: 1, at_once: true, settings, ..log() }
+/// Through the log, without leases, with a crash.
+fn crash() -> Bounds {
+    Bounds { ballots: 2, writes: 2, reads: 0, failures: 1, ..tiny(&["reads=log"]) }
+}
+
+/// A responder is silent for so long that the leader bars it.
+fn silence() -> Bounds {
+    Bounds { wakes: 1, ticks: 1, ..tiny(&["responder.timeout=500ms"]) }
+}
+
+/// An operator makes the third replica the only responder.
+fn change() -> Bounds {
+    Bounds { rosters: vec![NodeId::new(3).into_iter().collect()], ..tiny(&["responders=none"]) }
 }
 
 fn assert_found<P: Protocol>(mutation: &str, bounds: &Bounds, checker: &str) {
@@ -25,10 +35,25 @@ fn assert_found<P: Protocol>(mutation: &str, bounds: &Bounds, checker: &str) {
 
 #[test]
 fn a_promise_that_leaves_before_it_is_durable() {
-    assert_found::<MultiPaxos>("now/PrepareReply", &Bounds { failures: 1, ..log() }, "machine");
+    assert_found::<MultiPaxos>("now/PrepareReply", &crash(), "agreement");
 }
 
 #[test]
 fn a_vote_that_leaves_before_it_is_durable() {
-    assert_found::<MultiPaxos>("now/AcceptReply", &Bounds { failures: 1, ..log() }, "machine");
+    assert_found::<MultiPaxos>("now/AcceptReply", &crash(), "agreement");
+}
+
+#[test]
+fn bars_that_nobody_has_confirmed() {
+    assert_found::<Bodega>("bodega/bars-unconfirmed", &silence(), "linearizability");
+}
+
+#[test]
+fn a_responder_that_reads_although_it_is_barred() {
+    assert_found::<Bodega>("bodega/barred-and-reading", &silence(), "linearizability");
+}
+
+#[test]
+fn responders_of_one_key_of_a_batch_only() {
+    assert_found::<Bodega>("bodega/one-key-of-a-batch", &change(), "linearizability");
 }
