@@ -57,3 +57,26 @@ fn a_responder_that_reads_although_it_is_barred() {
 fn responders_of_one_key_of_a_batch_only() {
     assert_found::<Bodega>("bodega/one-key-of-a-batch", &change(), "linearizability");
 }
+
+/// Two writes, of which the new responder knows the first, and its grantor the second.
+#[test]
+fn a_threshold_that_is_the_first_hole() {
+    let holes = Bounds { writes: 2, wakes: 1, facts: true, ..change() };
+    assert_found::<Bodega>("paxos/thresh-at-the-first-hole", &holes, "linearizability");
+}
+
+#[test]
+fn a_leader_that_answers_from_what_is_committed() {
+    let held = Bounds { reads: 2, waiting: true, ..tiny(&[]) };
+    assert_found::<Bodega>("bodega/leader-answers-committed", &held, "linearizability");
+}
+
+#[test]
+fn a_leader_that_serves_before_it_has_executed_what_phase_one_found() {
+    assert_found::<MultiPaxos>("paxos/read-before-recovery", &Bounds { ballots: 2, ..tiny(&[]) }, "linearizability");
+}
+
+#[test]
+fn a_higher_ballot_that_is_promised_although_a_lease_binds() {
+    assert_found::<MultiPaxos>("paxos/no-release", &Bounds { ballots: 2, ..tiny(&[]) }, "leases");
+}
