@@ -1,10 +1,12 @@
 //! The command line, a contract that tools rely on (DESIGN.md, *The command line*).
 
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use quorate_api::resp::ReadMode;
+use quorate_core::{NodeId, NodeSet};
 use quorate_node::{ClockSource, Durability};
 use quorate_sim::Faults;
 
@@ -87,7 +89,9 @@ Protocol and settings must be those of the nodes.";
 const SIM_EXAMPLES: &str = "Examples:
   quorate sim --protocol multipaxos --runs 10000
   quorate sim --protocol multipaxos --faults crashes,partitions --nodes 5
-  quorate sim --protocol multipaxos --faults clocks-beyond-bound      must find a violation";
+  quorate sim --protocol multipaxos --faults clocks-beyond-bound      must find a violation
+  quorate sim --protocol multipaxos --explore --ballots 2               every behaviour
+  quorate sim --protocol bodega --explore --ballots 1 --writes 1 --reads 1 --roster 3 --set responders=none";
 
 #[derive(Debug, clap::Args)]
 pub struct Up {
@@ -413,6 +417,71 @@ pub struct Sim {
     /// Threads; the outcome does not depend on them [default: all cores]
     #[arg(long)]
     pub jobs: Option<usize>,
+    /// Instead: every behaviour of a small cluster, in all orders of messages, requests, elections and crashes, as far
+    /// as the bounds below go
+    #[arg(long, conflicts_with_all = ["runs", "jobs"])]
+    pub explore: bool,
+    #[command(flatten)]
+    pub bounds: ExploreBounds,
+}
+
+/// Nodes, or none.
+#[derive(Clone, Copy, Debug)]
+pub struct Responders(pub NodeSet);
+
+impl FromStr for Responders {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Responders, String> {
+        let words = text.split(',').filter(|_| text != "none");
+        let node = |word: &str| word.parse().ok().and_then(NodeId::new).ok_or(format!("{word:?} is no node"));
+        words.map(node).collect::<Result<NodeSet, String>>().map(Responders)
+    }
+}
+
+/// How far an exploration goes.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Bounds of --explore")]
+pub struct ExploreBounds {
+    /// Elections
+    #[arg(long, requires = "explore", default_value_t = 3, value_parser = clap::value_parser!(u8).range(0..=20))]
+    pub ballots: u8,
+    /// Clients that write one key, each once
+    #[arg(long, requires = "explore", default_value_t = 2)]
+    pub writes: u8,
+    /// Clients that read it, each once
+    #[arg(long, requires = "explore", default_value_t = 2)]
+    pub reads: u8,
+    /// Crashes, each followed by a restart that may lose what was not durable; nodes that stop for good need none
+    #[arg(long, requires = "explore", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=20))]
+    pub failures: u8,
+    /// Replicas that a request may reach, one after the other
+    #[arg(long, requires = "explore", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=20))]
+    pub asks: u8,
+    /// Times that heartbeats are sent and leases tended; without, nobody gets a lease
+    #[arg(long, requires = "explore", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=20))]
+    pub wakes: u8,
+    /// Times that 600 ms pass without an election
+    #[arg(long, requires = "explore", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=20))]
+    pub ticks: u8,
+    /// Reads may wait for something, such as a slot of their own; else only replicas are asked that answer at once
+    #[arg(long, requires = "explore")]
+    pub waiting: bool,
+    /// An operator asks once that these nodes answer reads of the key (none: the leader alone); may be repeated
+    #[arg(long, requires = "explore", value_name = "ID,…")]
+    pub roster: Vec<Responders>,
+    /// Leases are facts: given back as soon as a ballot is left
+    #[arg(long, requires = "explore")]
+    pub facts: bool,
+    /// Messages may overtake each other on a link, and not only be lost
+    #[arg(long, requires = "explore")]
+    pub reorder: bool,
+    /// Messages that only tell of a higher ballot arrive too
+    #[arg(long, requires = "explore")]
+    pub hints: bool,
+    /// Give up after so many states; each takes some 15 bytes
+    #[arg(long, requires = "explore", default_value_t = 200_000_000)]
+    pub states: usize,
 }
 
 #[derive(Debug, clap::Args)]

@@ -8,9 +8,10 @@ use std::time::Instant;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use quorate_core::Protocol;
 use quorate_protocols::registry::Visitor;
+use quorate_sim::explore::Bounds;
 use quorate_sim::{Options, OptionsError, Summary};
 
-use crate::args::{Replay, Sim, Simulated};
+use crate::args::{Replay, Responders, Sim, Simulated};
 use crate::failure::Failure;
 use crate::protocols;
 use crate::topology;
@@ -39,6 +40,9 @@ fn options<P: Protocol>(args: Simulated, runs: u64) -> Result<Options, Failure> 
 }
 
 pub fn sim(args: Sim) -> Result<(), Failure> {
+    if args.explore {
+        return explore(args);
+    }
     struct Campaign(Sim);
     impl Visitor for Campaign {
         type Out = Result<(), Failure>;
@@ -51,6 +55,51 @@ pub fn sim(args: Sim) -> Result<(), Failure> {
         }
     }
     protocols::with(&args.run.protocol.clone(), Campaign(args))?
+}
+
+fn explore(args: Sim) -> Result<(), Failure> {
+    struct All(Sim);
+    impl Visitor for All {
+        type Out = Result<(), Failure>;
+        fn visit<P: Protocol>(self) -> Self::Out {
+            let Sim { run, bounds, .. } = self.0;
+            let can = P::CAPABILITIES;
+            if run.topology.is_some() || run.proxies.is_some() || run.clients.is_some() || run.until.is_some() {
+                return Err(Failure::wrong("an exploration has no sites, proxies, clients or duration: see its bounds"));
+            }
+            let bounds = Bounds {
+                nodes: run.nodes.unwrap_or(3.clamp(can.min_nodes, can.max_nodes)),
+                ballots: bounds.ballots,
+                writes: bounds.writes.into(),
+                reads: bounds.reads.into(),
+                waiting: bounds.waiting,
+                rosters: bounds.roster.into_iter().map(|Responders(nodes)| nodes).collect(),
+                facts: bounds.facts,
+                asks: bounds.asks,
+                failures: bounds.failures,
+                wakes: bounds.wakes,
+                ticks: bounds.ticks,
+                hints: bounds.hints,
+                reorder: bounds.reorder,
+                states: bounds.states,
+                settings: run.set,
+            };
+            let start = Instant::now();
+            let bar = match stderr().is_terminal() {
+                true => ProgressBar::new_spinner(),
+                false => ProgressBar::hidden(),
+            };
+            let explored = quorate_sim::explore::explore::<P>(&bounds, &mut |found| {
+                bar.set_message(format!("{} states, {} searches before", found.states, found.repeated));
+                bar.tick();
+            })
+            .map_err(Failure::wrong)?;
+            bar.finish_and_clear();
+            writeln!(stdout(), "{explored}{:.1} s", start.elapsed().as_secs_f64())?;
+            if explored.counterexample.is_none() { Ok(()) } else { Err(Failure::failed("")) }
+        }
+    }
+    protocols::with(&args.run.protocol.clone(), All(args))?
 }
 
 /// Seeds that one thread takes at a time.

@@ -55,3 +55,8 @@ pub use wire::{Decoder, Encoder, Wire, WireError};
 pub fn digest(bytes: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(bytes)
 }
+
+/// A 128-bit digest, for telling so many things apart that 64 bits would not do.
+pub fn wide_digest(bytes: &[u8]) -> u128 {
+    xxhash_rust::xxh3::xxh3_128(bytes)
+}

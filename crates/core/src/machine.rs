@@ -39,8 +39,9 @@ pub trait Message: Wire + Clone + Debug + Send + 'static {
 /// A deterministic state machine that a driver steps. Equal inputs give equal outputs.
 ///
 /// Inputs may come in any order, late, twice or never. A machine never blocks, never asks a clock, and says what
-/// it wants through its [`Context`].
-pub trait Machine: Sized {
+/// it wants through its [`Context`]. Its `Debug` output shows its whole state (large parts of it as
+/// [`Replica::fingerprint`] does): the explorer tells states apart by it.
+pub trait Machine: Sized + Debug {
     /// Everything it is told at its creation; valid by construction.
     type Config: Clone + Debug;
     /// What it says and hears.

@@ -13,6 +13,7 @@
 //! | [`trace`] | what happened, for people and for the determinism test |
 //! | [`queue`] | the future |
 //! | [`experiment`] | measurement runs: how long things take |
+//! | [`explore`] | every behaviour of a small cluster, within bounds |
 //! | [`scenario`] | golden conversations: small scripted clusters |
 
 pub mod checkers;
@@ -20,6 +21,7 @@ pub mod clock;
 mod cluster;
 pub mod disk;
 pub mod experiment;
+pub mod explore;
 pub mod faults;
 pub mod history;
 mod host;

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use bytes::Bytes;
 use quorate_core::{Context, Manage, NodeId, NodeSet, ProcessId, Status, Time, Wall};
 
-use super::message::Charter;
+use super::message::{Charter, Record};
 use super::{Config, Replica, Role};
 use crate::ballot::Ballot;
 use crate::batch::{Batch, Entry};
@@ -177,23 +177,28 @@ impl<P: Policy> Replica<P> {
         announced.map_or(&self.charter, |(_, charter)| charter)
     }
 
+    /// Notes a change in what came with the promised ballot: it is durable before what is sent from now on
+    /// `AfterSync`.
+    pub fn amend(&mut self, charter: P::Charter, cx: &mut Context<'_, Self>) {
+        let ballot = self.promised;
+        self.charter = charter.clone();
+        self.persist(Record::Promise { ballot, charter }, cx);
+    }
+
+    /// As a leader: the last slot in which it has proposed anything.
+    pub fn last_proposed(&self) -> Option<u64> {
+        if let Role::Leader(leading) = &self.role { Some(leading.proposals.next() - 1) } else { None }
+    }
+
+    /// As a leader: whether another has executed a slot; what it needs for that is durable there.
+    pub fn has_executed(&self, node: NodeId, slot: u64) -> bool {
+        let Role::Leader(leading) = &self.role else { return false };
+        self.executed_by(leading, node).is_some_and(|upto| upto >= slot)
+    }
+
     /// Whether another has executed what was chosen a heartbeat or two ago.
     pub fn is_near(&self, node: NodeId) -> bool {
         matches!(&self.role, Role::Leader(leading) if leading.is_near(node, self.configuration.0))
-    }
-
-    /// The last slot in which this leader has proposed anything.
-    pub fn proposed(&self) -> u64 {
-        match &self.role {
-            Role::Leader(leading) => leading.proposals.next().saturating_sub(1).max(self.log.last()),
-            Role::Follower | Role::Polling(_) | Role::Candidate(_) => self.log.last(),
-        }
-    }
-
-    /// As if something had been accepted in this slot before the ballot was promised: whoever reads on the strength of
-    /// this replica's own promise must know it.
-    pub fn must_know(&mut self, slot: u64) {
-        self.thresh = self.thresh.max(slot);
     }
 
     /// Whether it is not about to promise another.

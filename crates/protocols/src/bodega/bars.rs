@@ -1,19 +1,17 @@
 //! **Bars**: how writes come to do without a responder that has failed, in the ballot that is, without a pause in the
 //! others' reads.
 //!
-//! A responder reads while it believes promises of a majority. The leader names it to all (`Bars`); whoever hears that
-//! grants it no lease any more, waits until the one that it granted has ended, and says so (`Barred`). So does the
-//! responder itself, if it is there: it counts its own promise no more. When a majority of the voters have said so,
-//! each majority of promises that the responder could count has one among them: it is not in a position to read, and
-//! will not be. From then on writes do without it.
+//! A responder reads while it believes promises of a majority, its own among them. The leader names it to all (`Bars`);
+//! whoever hears that notes it for good, grants it no lease any more, waits until the one that it granted has ended,
+//! and says so (`Barred`). The responder itself, if it hears that, reads no more, and says so too. When a majority of
+//! the voters have said so, each majority of promises that the responder could count has one among them: it is not in
+//! a position to read, and will not be. From then on writes do without it.
 //!
-//! - A grantor that restarts forgets the bars, so it grants nothing in the ballot that it was in before its leader has
-//!   told it again. In a new ballot the first bars come with the ballot itself.
-//! - To let a responder in again the leader first requires it for all that is not chosen, then lifts the bar, and says
-//!   up to where it has proposed: that far the responder has to execute before it reads. Each majority of promises
-//!   that it counts has one in it of a voter that had confirmed the bar: its own, for which this slot is the
-//!   threshold, or one given after the lifting, with a threshold above all that was chosen before. (Those of others
-//!   may be older than the bar: they have not heard of it.)
+//! - Confirmed bars are as durable as the ballot (they are noted in its charter): a replica that restarts would else
+//!   grant, or read, by what it heard before, or by a late message. In a new ballot the first bars come with the ballot.
+//! - *A responder comes back in two steps.* First it is required again for all that is not chosen, and stays barred
+//!   until it has executed whatever was proposed before. Then it is named no more. Those that have not heard of it in
+//!   all the time may promise by a threshold that lies before what was chosen without it: it must not depend on them.
 //! - When the group changes, all are barred: their promises must not be counted by a majority that is none any more.
 
 use std::collections::BTreeMap;
@@ -22,22 +20,32 @@ use quorate_core::{Context, NodeId, NodeSet, Time, mutation};
 use quorate_parts::ballot::Ballot;
 use quorate_parts::paxos::Role;
 
-use super::{Policy, Replica, message};
+use super::charter::Charter;
+use super::{Policy, Replica, message, reads};
 
 /// As a leader sees it.
 #[derive(Debug, Default)]
 pub(super) struct Bars {
     seq: u64,
-    /// Who is barred: since which `seq`, and when.
-    out: BTreeMap<NodeId, (u64, Time)>,
+    out: BTreeMap<NodeId, Out>,
     /// What each voter has confirmed. All have confirmed 0, which came with the ballot.
     confirmed: BTreeMap<NodeId, u64>,
+}
+
+/// One that is barred.
+#[derive(Clone, Copy, Debug)]
+struct Out {
+    /// Since these bars.
+    seq: u64,
+    since: Time,
+    /// It is required again, for all slots behind this one; when it has executed those up to here, it may come back.
+    back: Option<u64>,
 }
 
 impl Bars {
     /// Of a ballot that begins with these.
     pub(super) fn new(barred: NodeSet, now: Time) -> Bars {
-        let out = barred.iter().map(|node| (node, (0, now))).collect();
+        let out = barred.iter().map(|node| (node, Out { seq: 0, since: now, back: None })).collect();
         Bars { seq: 0, out, confirmed: BTreeMap::new() }
     }
 
@@ -47,7 +55,7 @@ impl Bars {
     }
 }
 
-/// Those that cannot read under this ballot, by what a majority has confirmed.
+/// Those that writes can do without: they cannot read under this ballot, by what a majority has confirmed.
 pub(super) fn excluded(replica: &Replica) -> NodeSet {
     let bars = &replica.policy.bars;
     let confirmed = |node| Some(bars.confirmed.get(&node).copied().unwrap_or(0));
@@ -56,7 +64,8 @@ pub(super) fn excluded(replica: &Replica) -> NodeSet {
         false => replica.configuration().reached(confirmed),
     };
     let Some(reached) = reached else { return NodeSet::EMPTY };
-    bars.out.iter().filter(|(_, (seq, _))| *seq <= reached).map(|(node, _)| *node).collect()
+    let out = bars.out.iter().filter(|(_, out)| out.seq <= reached && out.back.is_none());
+    out.map(|(node, _)| *node).collect()
 }
 
 /// Who is to be barred, and who no more; tells all of it. Returns whether that has changed.
@@ -64,32 +73,41 @@ pub(super) fn review(replica: &mut Replica, cx: &mut Context<'_, Replica>) -> bo
     let now = cx.now();
     let (failure, me) = (replica.config().policy.failure, replica.me());
     let changing = replica.is_changing();
-    let mut changed = false;
+    let Some(last) = replica.last_proposed() else { return false };
+    let (mut named, mut required) = (false, false);
     for node in replica.charter().roster.everyone().without(me).iter() {
-        let heard = replica.has_heard(node, failure, now);
-        let votes = replica.configuration().votes(node);
-        match replica.policy.bars.out.get(&node) {
-            None if !heard || !votes || changing => {
-                let seq = replica.policy.bars.seq + 1;
-                replica.policy.bars.out.insert(node, (seq, now));
-                changed = true;
+        let fit = replica.has_heard(node, failure, now) && replica.configuration().votes(node) && !changing;
+        let (near, seq) = (replica.is_near(node), replica.policy.bars.seq + 1);
+        let done = |slot| replica.has_executed(node, slot) || mutation::active("bodega/back-at-once");
+        let done = replica.policy.bars.out.get(&node).and_then(|out| out.back).is_some_and(done);
+        match replica.policy.bars.out.get_mut(&node) {
+            None if !fit => {
+                replica.policy.bars.out.insert(node, Out { seq, since: now, back: None });
+                named = true;
             }
-            Some((_, since))
-                if heard && votes && !changing && now.since(*since) >= failure && replica.is_near(node) =>
-            {
+            Some(Out { back: Some(_), .. }) if fit && done => {
                 replica.policy.bars.out.remove(&node);
-                changed = true;
+                named = true;
             }
-            _ => {}
+            Some(Out { back: back @ Some(_), .. }) if !fit => {
+                *back = None;
+                required = true;
+            }
+            Some(Out { since, back: back @ None, .. }) if fit && now.since(*since) >= failure && near => {
+                *back = Some(last);
+                required = true;
+            }
+            None | Some(_) => {}
         }
     }
-    if changed {
+    if named {
         replica.policy.bars.seq += 1;
-        // Whoever comes back is required again before anybody grants it anything.
-        replica.reconsider(cx);
         tell(replica, cx);
     }
-    changed
+    if required {
+        replica.reconsider(cx);
+    }
+    named
 }
 
 /// Tells everybody.
@@ -98,17 +116,8 @@ pub(super) fn tell(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
         return;
     }
     let (ballot, seq, nodes) = (replica.promised(), replica.policy.bars.seq, replica.policy.bars.nodes());
-    let upto = replica.proposed();
-    let message = message::Message::Bars { ballot, seq, nodes, upto };
+    let message = message::Message::Bars { ballot, seq, nodes };
     cx.send_all(replica.configuration().all(), super::Message::Own(message));
-}
-
-/// Whether this replica may count its own promise, and others' with it: it knows that it is not barred.
-pub(super) fn may_respond(replica: &Replica) -> bool {
-    let me = replica.me();
-    let named = replica.charter().roster.everyone().contains(me);
-    let barred = replica.policy.barred.is_none_or(|(_, nodes)| nodes.contains(me));
-    named && (!barred || mutation::active("bodega/barred-counts-itself"))
 }
 
 /// As a grantor.
@@ -116,22 +125,23 @@ pub(super) fn on_bars(
     replica: &mut Replica,
     from: NodeId,
     ballot: Ballot,
-    (seq, nodes, upto): (u64, NodeSet, u64),
+    seq: u64,
+    nodes: NodeSet,
     cx: &mut Context<'_, Replica>,
 ) {
     if ballot != replica.promised() || ballot.node() != Some(from) {
         return;
     }
-    if replica.policy.barred.is_none_or(|(known, _)| known < seq) {
-        let responded = may_respond(replica);
-        replica.policy.barred = Some((seq, nodes));
-        if !responded && !mutation::active("bodega/lifted-without-threshold") {
-            replica.must_know(upto);
+    if replica.charter().seq < seq {
+        let charter = Charter { seq, barred: nodes, ..replica.charter().clone() };
+        replica.amend(charter, cx);
+        if nodes.contains(replica.me()) {
+            reads::refuse_held(replica, cx.now());
         }
         replica.note_reads(cx);
     }
-    let Some((seq, nodes)) = replica.policy.barred else { return };
-    if replica.withdraw(nodes, cx).is_none() {
+    let Charter { seq, barred, .. } = *replica.charter();
+    if replica.withdraw(barred, cx).is_none() {
         cx.send(from, super::Message::Own(message::Message::Barred { ballot, seq }));
     }
 }
@@ -163,9 +173,12 @@ pub(super) fn all_out(replica: &mut Replica) -> bool {
 impl Policy {
     /// To whom this replica grants, in the ballot that it has promised.
     pub(super) fn granted_by(replica: &Replica) -> NodeSet {
-        let Some((_, barred)) = replica.policy.barred else { return NodeSet::EMPTY };
-        let responders = replica.charter().roster.everyone();
-        let responders: NodeSet = responders.iter().filter(|node| !barred.contains(*node)).collect();
+        if !replica.charter().known {
+            return NodeSet::EMPTY;
+        }
+        let Charter { roster, barred, .. } = replica.charter();
+        let responders: NodeSet =
+            roster.everyone().iter().filter(|node| !barred.contains(*node)).collect();
         responders.union(replica.promised().node().into_iter().collect())
     }
 

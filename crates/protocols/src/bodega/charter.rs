@@ -1,6 +1,6 @@
-//! What comes with a ballot: the roster, as it was when the ballot was taken.
+//! What comes with a ballot: the roster, as it was when the ballot was taken; and the bars, as they were heard last.
 
-use quorate_core::{NodeId, NodeSet, Roster, wire_struct};
+use quorate_core::{NodeId, NodeSet, Roster, mutation, wire_struct};
 use quorate_parts::paxos;
 use quorate_parts::writes::Written;
 use quorate_store::footprint::Extent;
@@ -13,10 +13,12 @@ pub struct Charter {
     pub(super) roster: Roster,
     /// Whether the leader may change it by what is read where.
     pub(super) auto: bool,
-    /// Responders that are granted no lease from the start: they were silent, or have no vote.
+    /// Which bars these are; 0 came with the ballot.
+    pub(super) seq: u64,
+    /// Responders that are granted no lease: they were silent, or have no vote.
     pub(super) barred: NodeSet,
 }
-wire_struct!(Charter { known, roster, auto, barred });
+wire_struct!(Charter { known, roster, auto, seq, barred });
 
 impl paxos::Charter for Charter {
     const EMPTY: bool = false;
@@ -29,6 +31,12 @@ impl Charter {
             None => self.roster.everyone(),
             Some(keys) => keys.iter().fold(NodeSet::EMPTY, |all, key| all.union(self.roster.responders(key))),
         }
+    }
+
+    /// Whether a replica is a responder that is not barred.
+    pub(super) fn may_read(&self, node: NodeId) -> bool {
+        let barred = self.barred.contains(node) && !mutation::active("bodega/barred-and-reading");
+        self.known && !barred && self.roster.everyone().contains(node)
     }
 
     /// Whether a replica answers reads of all these keys.

@@ -22,8 +22,6 @@ pub enum Message {
         seq: u64,
         /// Those.
         nodes: NodeSet,
-        /// The last slot in which anything has been proposed: whoever was barred and is no more must know all of it.
-        upto: u64,
     },
     /// Acceptor → leader: I am bound to none of those, and will not be.
     Barred {
@@ -42,7 +40,7 @@ pub enum Message {
 }
 wire_enum!(Message {
     1 => Note { ballot, slots },
-    2 => Bars { ballot, seq, nodes, upto },
+    2 => Bars { ballot, seq, nodes },
     3 => Barred { ballot, seq },
     4 => Statistics { ballot, reads },
 });
@@ -54,8 +52,8 @@ impl quorate_core::Message for Message {
             Message::Note { .. } => Release::AfterSync,
             // A restarted leader has another ballot.
             Message::Bars { .. } => Release::Now,
-            // A restarted grantor waits for the bars before it grants anything.
-            Message::Barred { .. } => Release::Now,
+            // A restarted replica must know whom it has said not to be bound to, itself among them.
+            Message::Barred { .. } => Release::AfterSync,
             Message::Statistics { .. } => Release::Now,
         }
     }

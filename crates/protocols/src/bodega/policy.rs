@@ -30,8 +30,6 @@ pub struct Policy {
     pub(super) holds: Holds,
     /// How many.
     pub(super) held: usize,
-    /// As a grantor: the last bars of the promised ballot; none before they are heard.
-    pub(super) barred: Option<(u64, NodeSet)>,
     /// As a leader.
     pub(super) bars: Bars,
     pub(super) coverage: Coverage,
@@ -55,7 +53,6 @@ impl paxos::Policy for Policy {
             notes: Notes::default(),
             holds: Holds::default(),
             held: 0,
-            barred: None,
             bars: Bars::new(NodeSet::EMPTY, now),
             coverage: Coverage::default(),
             counters: Counters::default(),
@@ -79,7 +76,7 @@ impl paxos::Policy for Policy {
             !replica.has_heard(*node, failure, now) || !replica.configuration().votes(*node) || changing
         };
         let barred = roster.everyone().without(replica.me()).iter().filter(lost).collect();
-        Charter { known: true, roster, auto, barred }
+        Charter { known: true, roster, auto, seq: 0, barred }
     }
 
     fn on_leave(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
@@ -91,7 +88,6 @@ impl paxos::Policy for Policy {
         reads::refuse_held(replica, now);
         let barred = replica.charter().barred;
         replica.policy.notes.clear();
-        replica.policy.barred = Some((0, barred));
         replica.policy.bars = Bars::new(barred, now);
         if replica.promised().node() != Some(replica.me()) {
             // Operators ask again, elsewhere.
@@ -107,7 +103,7 @@ impl paxos::Policy for Policy {
     }
 
     fn holds(replica: &Replica) -> bool {
-        matches!(replica.role(), Role::Leader(_)) || bars::may_respond(replica)
+        matches!(replica.role(), Role::Leader(_)) || replica.charter().may_read(replica.me())
     }
 
     fn on_leases(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
@@ -171,9 +167,7 @@ impl paxos::Policy for Policy {
     fn on_message(replica: &mut Replica, from: NodeId, message: Message, cx: &mut Context<'_, Replica>) {
         match message {
             Message::Note { ballot, slots } => notes::on_note(replica, from, ballot, &slots, cx),
-            Message::Bars { ballot, seq, nodes, upto } => {
-                bars::on_bars(replica, from, ballot, (seq, nodes, upto), cx);
-            }
+            Message::Bars { ballot, seq, nodes } => bars::on_bars(replica, from, ballot, seq, nodes, cx),
             Message::Barred { ballot, seq } => bars::on_barred(replica, from, ballot, seq, cx),
             Message::Statistics { ballot, reads } if ballot == replica.promised() => {
                 coverage::on_statistics(replica, from, reads);

@@ -14,7 +14,7 @@ use super::{Checker, Clocks, Process, Violation};
 const NAME: &str = "agreement";
 
 /// See the [module](self).
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Agreement {
     /// The value of each slot and who stated it first.
     values: BTreeMap<u64, (u64, Process)>,
@@ -22,7 +22,7 @@ pub struct Agreement {
 }
 
 /// How far a replica has executed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Progress {
     incarnation: u64,
     /// The last slot executed or installed in this incarnation.
@@ -63,6 +63,11 @@ impl Checker for Agreement {
 }
 
 impl Agreement {
+    /// The slots with the digests of what is chosen there.
+    pub fn chosen(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.values.iter().map(|(slot, (digest, _))| (*slot, *digest))
+    }
+
     fn agree(&mut self, at: u64, who: Process, slot: u64, digest: u64, done: &str) -> Result<(), Violation> {
         let (known, first) = *self.values.entry(slot).or_insert((digest, who));
         if known == digest {

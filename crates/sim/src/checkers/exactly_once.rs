@@ -13,10 +13,17 @@ use super::{Checker, Clocks, Process, Violation};
 const NAME: &str = "exactly_once";
 
 /// See the [module](self).
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct ExactlyOnce {
     /// The slot of each executed command and who executed it first.
     executed: BTreeMap<u64, (u64, Process)>,
+}
+
+impl ExactlyOnce {
+    /// Commands by digest, with the slots in which they took effect.
+    pub fn executed(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.executed.iter().map(|(command, (slot, _))| (*command, *slot))
+    }
 }
 
 impl Checker for ExactlyOnce {

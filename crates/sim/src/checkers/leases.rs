@@ -25,7 +25,7 @@ use super::{Checker, Clocks, Process, Violation};
 const NAME: &str = "leases";
 
 /// See the [module](self).
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Leases {
     /// By grantor, grantee and number.
     promises: BTreeMap<(NodeId, NodeId, u64), End>,

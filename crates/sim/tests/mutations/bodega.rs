@@ -15,7 +15,7 @@ caught! { Bodega,
     a_leader_that_answers_from_what_is_committed: "bodega/leader-answers-committed";
     coverage_of_one_key_of_a_batch: "bodega/one-key-of-a-batch", of 5,
         under "roster-changes,loss,slow-links,partitions";
-    a_barred_responder_that_counts_its_own_promise: "bodega/barred-counts-itself" with IMPATIENT,
+    a_barred_responder_that_counts_its_own_promise: "bodega/barred-and-reading" with IMPATIENT,
         under "roster-changes,partitions,one-way-partitions,loss,slow-links";
     bars_that_nobody_has_confirmed: "bodega/bars-unconfirmed";
     // Leases.

@@ -33,6 +33,7 @@ macro_rules! caught {
 }
 
 mod bodega;
+mod explored;
 mod multipaxos;
 mod pqr;
 mod quorum_leases;
