@@ -125,6 +125,25 @@ pub enum Fact {
         /// The end; `None`: it is closed.
         until: Option<Until>,
     },
+    /// This instance is decided (protocols that order only what interferes): its value, by digest, and what it depends
+    /// on.
+    Decided {
+        /// The instance.
+        slot: u64,
+        /// Digest of the value.
+        digest: u64,
+        /// Per owner, up to which index it depends on its instances.
+        deps: Vec<u64>,
+    },
+    /// The state machine has executed an instance that touches these keys, by digest.
+    Ordered {
+        /// The instance.
+        slot: u64,
+        /// Keys that were read, where it was executed for its replies.
+        reads: Vec<u64>,
+        /// Keys that were written.
+        writes: Vec<u64>,
+    },
     /// Has just answered a read from its own state alone.
     ServesLocally {
         /// Under this number.

@@ -7,6 +7,7 @@
 //! | [`ballot`], [`quorum`] | numbers with an owner; counting votes |
 //! | [`slots`] | the slot log of the MultiPaxos family: acceptor, learner, proposer |
 //! | [`chain`] | the prefix log of Raft and ZAB; a leader's view of the others' |
+//! | [`graph`] | instances that depend on each other: the EPaxos family |
 //! | [`lease`] | promises that outlive the belief in them |
 //! | [`election`] | when to suspect a leader |
 //! | [`membership`] | who is in the group, and how that changes |
@@ -23,6 +24,7 @@ pub mod catchup;
 pub mod chain;
 pub mod clients;
 pub mod election;
+pub mod graph;
 pub mod lease;
 pub mod membership;
 pub mod quorum;

@@ -37,6 +37,7 @@ pub fn proxy(group: &Group, settings: &mut Settings) -> Result<ProxyConfig, Sett
         members: group.members,
         patience,
         nearest: false,
+        home: false,
         max_requests: settings.number("proxy.requests", 65536, 1..=1 << 20)? as usize,
     })
 }

@@ -123,6 +123,20 @@ impl Intake {
         self.admitted.insert(session, next);
     }
 
+    /// A value that was taken from here will never be executed: its writes are asked for again.
+    pub fn retry(&mut self, value: &Bytes) {
+        let Ok(Some(batch)) = Batch::decode(value) else { return };
+        for entry in batch.entries {
+            match entry {
+                // Those behind it in its session were gaps: they are admitted again when their proxy repeats them.
+                Entry::Write { session, .. } => drop(self.admitted.remove(&session)),
+                Entry::Open { .. } => {}
+                Entry::Read { .. } | Entry::Expire { .. } | Entry::Configuration(_) | Entry::EndLease => continue,
+            }
+            self.builder.push(entry);
+        }
+    }
+
     /// Begins with a log in which these values are yet to be executed: their writes are not admitted again.
     pub fn expect<'a>(&mut self, values: impl Iterator<Item = &'a Bytes>) {
         for value in values {

@@ -32,6 +32,8 @@ pub struct ProxyConfig {
     pub patience: Duration,
     /// Reads go to the replica of the own node first, whether it leads or not.
     pub nearest: bool,
+    /// Any replica serves everything: that of the own node does, as soon as it can be reached (again).
+    pub home: bool,
     /// Requests that may be under way; further ones are refused.
     pub max_requests: usize,
 }
@@ -360,12 +362,18 @@ impl<M: Embeds> LeaderProxy<M> {
             self.redirects = 0;
             if now.since(self.heard) >= self.config.patience {
                 self.searching = true;
-                self.probe(next_after(self.candidates(), self.target), cx);
+                // Where all serve, one that is slow may be as good as any other: it is asked again first.
+                let next = next_after(self.candidates(), self.target);
+                self.probe(if self.config.home { self.target } else { next }, cx);
             } else {
                 // The target lives: what is missing was lost, or waits long. Repeat, ever more patiently.
                 self.patience = (self.patience * 2).min(MAX_PATIENCE);
                 self.unsend();
             }
+        }
+        if let Some(home) = self.away() {
+            let ask = self.ask(false);
+            cx.send(home, M::from(Message::Ask(ask)));
         }
         self.pump(cx);
         if self.calls.is_empty() && self.writes.is_empty() {
@@ -375,6 +383,11 @@ impl<M: Embeds> LeaderProxy<M> {
         let pace = if self.searching { self.config.patience / 4 } else { self.patience };
         let deadline = self.calls.values().map(|call| call.deadline).min();
         self.wake_by(deadline.unwrap_or(now + pace).min(now + pace), cx);
+    }
+
+    /// The replica that it should ask and does not.
+    fn away(&self) -> Option<NodeId> {
+        self.near.filter(|near| self.config.home && *near != self.target)
     }
 
     /// When the oldest of what is under way was last sent.
@@ -517,6 +530,9 @@ impl<M: Embeds> Machine for LeaderProxy<M> {
             {
                 self.reads.values_mut().for_each(|read| read.sent = None);
                 self.unsent = true;
+            }
+            Message::Leader { nonce, leader } if nonce == self.nonce && leader == self.away() && leader == Some(from) => {
+                self.retarget(from, now);
             }
             // While searching, an answer counts even if another replica has been asked since: round trips may be
             // longer than the interval between probes.

@@ -60,6 +60,7 @@ impl Pair {
             members: [one].into_iter().collect(),
             patience: Duration::from_secs(1),
             nearest: false,
+            home: false,
             max_requests: 100,
         };
         let (mut out, mut random) = (Outbox::new(false), Random::new(1));
