@@ -10,9 +10,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use quorate_core::mutation;
+use quorate_core::{NodeId, mutation};
 
-use crate::graph::{Executed, Frontier, Instance};
+use crate::graph::{Executed, Frontier, Instance, OWNERS};
 
 /// Instances that are decided and not executed.
 #[derive(Debug, Default)]
@@ -41,7 +41,28 @@ struct Visit {
 #[derive(Debug)]
 struct Step {
     instance: Instance,
-    left: Vec<Instance>,
+    deps: Frontier,
+    /// The owner whose instances are looked at, and the last that was.
+    owner: u64,
+    index: u64,
+}
+
+impl Step {
+    /// The next dependency that is not executed; each owner's in order, so that what is below is executed first.
+    fn next(&mut self, executed: &Executed) -> Option<Instance> {
+        while let Some(owner) = NodeId::new(self.owner).filter(|owner| usize::from(owner.get()) <= OWNERS) {
+            self.index = self.index.max(executed.prefix().of(owner)) + 1;
+            if self.index > self.deps.of(owner) {
+                (self.owner, self.index) = (self.owner + 1, 0);
+                continue;
+            }
+            let dependency = Instance::new(owner, self.index);
+            if dependency != self.instance && !executed.contains(dependency) {
+                return Some(dependency);
+            }
+        }
+        None
+    }
 }
 
 impl Graph {
@@ -78,9 +99,9 @@ impl Graph {
         obstacles: &mut BTreeMap<Instance, Instance>,
     ) -> Option<Instance> {
         let mut search = Search::default();
-        let mut path = vec![self.enter(root, None, executed, &mut search)];
+        let mut path = vec![self.enter(root, None, &mut search)];
         while let Some(step) = path.last_mut() {
-            let Some(next) = step.left.pop() else {
+            let Some(next) = step.next(executed) else {
                 let done = path.pop().expect("it is there").instance;
                 let Visit { number, low } = search.visits[&done];
                 if low == number {
@@ -92,9 +113,6 @@ impl Graph {
                 }
                 continue;
             };
-            if executed.contains(next) {
-                continue;
-            }
             if let Some(visit) = search.visits.get(&next).copied() {
                 let from = search.visits.get_mut(&step.instance).expect("visited");
                 from.low = from.low.min(visit.number);
@@ -110,37 +128,18 @@ impl Graph {
                 return Some(obstacle);
             }
             let parent = step.instance;
-            path.push(self.enter(next, Some(parent), executed, &mut search));
+            path.push(self.enter(next, Some(parent), &mut search));
         }
         None
     }
 
-    fn enter(
-        &self,
-        instance: Instance,
-        parent: Option<Instance>,
-        executed: &Executed,
-        search: &mut Search,
-    ) -> Step {
+    fn enter(&self, instance: Instance, parent: Option<Instance>, search: &mut Search) -> Step {
         let number = search.visits.len();
         search.visits.insert(instance, Visit { number, low: number });
         search.stack.push(instance);
-        let whose = if mutation::active("graph/wrong-parent") { parent.unwrap_or(instance) } else { instance };
-        let mut left = Vec::new();
-        for (owner, last) in self.vertices[&whose].iter() {
-            for index in executed.prefix().of(owner) + 1..=last {
-                let dependency = Instance::new(owner, index);
-                if dependency == instance || executed.contains(dependency) {
-                    continue;
-                }
-                left.push(dependency);
-                // One that is not decided ends the search: further ones need not be listed.
-                if !self.vertices.contains_key(&dependency) {
-                    break;
-                }
-            }
-        }
-        Step { instance, left }
+        let wrong = parent.filter(|_| mutation::active("graph/wrong-parent"));
+        let deps = self.vertices[&wrong.unwrap_or(instance)];
+        Step { instance, deps, owner: 1, index: 0 }
     }
 
     fn execute(
@@ -179,7 +178,7 @@ impl Graph {
 
 #[cfg(test)]
 mod tests {
-    use quorate_core::{NodeId, Random};
+    use quorate_core::Random;
 
     use super::*;
 
