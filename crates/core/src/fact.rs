@@ -135,13 +135,11 @@ pub enum Fact {
         /// Per owner, up to which index it depends on its instances.
         deps: Vec<u64>,
     },
-    /// The state machine has executed an instance that touches these keys, by digest.
+    /// The state machine has executed an instance that writes these keys, by digest.
     Ordered {
         /// The instance.
         slot: u64,
-        /// Keys that were read, where it was executed for its replies.
-        reads: Vec<u64>,
-        /// Keys that were written.
+        /// The keys.
         writes: Vec<u64>,
     },
     /// Has just answered a read from its own state alone.

@@ -129,8 +129,8 @@ impl Replicated {
         note(&|| Fact::Applied { slot, digest: digest(value) });
         let Ok(Some(batch)) = Batch::decode(value) else { return 0 };
         note(&|| {
-            let (reads, writes) = Interference::of(value).digests();
-            Fact::Ordered { slot, reads, writes }
+            let writes = Interference::of(value).writes().iter().map(|key| digest(key)).collect();
+            Fact::Ordered { slot, writes }
         });
         for (ordinal, entry) in (0..).zip(&batch.entries) {
             let at = Position { slot, time: batch.time, instance: Some((instance, ordinal)) };

@@ -46,6 +46,7 @@ registry! {
     crate::unreplicated::Unreplicated,
     crate::raft::Raft,
     crate::multipaxos::MultiPaxos,
+    crate::epaxos::Epaxos,
 }
 
 #[cfg(test)]

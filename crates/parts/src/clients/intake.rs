@@ -131,7 +131,9 @@ impl Intake {
                 // Those behind it in its session were gaps: they are admitted again when their proxy repeats them.
                 Entry::Write { session, .. } => drop(self.admitted.remove(&session)),
                 Entry::Open { .. } => {}
-                Entry::Read { .. } | Entry::Expire { .. } | Entry::Configuration(_) | Entry::EndLease => continue,
+                Entry::Read { .. } | Entry::Expire { .. } | Entry::Configuration(_) | Entry::EndLease => {
+                    continue;
+                }
             }
             self.builder.push(entry);
         }

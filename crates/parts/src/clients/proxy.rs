@@ -531,7 +531,9 @@ impl<M: Embeds> Machine for LeaderProxy<M> {
                 self.reads.values_mut().for_each(|read| read.sent = None);
                 self.unsent = true;
             }
-            Message::Leader { nonce, leader } if nonce == self.nonce && leader == self.away() && leader == Some(from) => {
+            Message::Leader { nonce, leader }
+                if nonce == self.nonce && leader == self.away() && leader == Some(from) =>
+            {
                 self.retarget(from, now);
             }
             // While searching, an answer counts even if another replica has been asked since: round trips may be

@@ -61,12 +61,7 @@ impl Conflicts {
 
     /// Those that interfere with this, and any that may have been forgotten.
     pub fn with(&self, touched: &Interference) -> Frontier {
-        self.known(touched).union(&self.forgotten)
-    }
-
-    /// Those that interfere with this and were not forgotten: the last of each owner really does.
-    pub fn known(&self, touched: &Interference) -> Frontier {
-        let mut all = Frontier::default();
+        let mut all = self.forgotten;
         let mut take = |frontier: &Frontier| all = all.union(frontier);
         for key in &touched.reads {
             self.keys.get(key).into_iter().for_each(|marks| take(&marks.written));
@@ -114,11 +109,6 @@ impl Conflicts {
     /// Counts everything of this frontier as forgotten: there may be more of it than was ever here.
     pub fn miss(&mut self, frontier: &Frontier) {
         self.forgotten = self.forgotten.union(frontier);
-    }
-
-    /// What may have been forgotten.
-    pub fn forgotten(&self) -> Frontier {
-        self.forgotten
     }
 
     /// How many keys and sessions are remembered.
@@ -175,9 +165,7 @@ mod tests {
         upto.add(at(1, 7));
         conflicts.forget(&upto);
         assert_eq!(conflicts.len(), 1, "`a` was touched by another as well");
-        assert_eq!(format!("{:?}", conflicts.forgotten()), "{1.2}");
         assert_eq!(format!("{:?}", conflicts.with(&touching("w:z"))), "{1.2}");
-        assert_eq!(format!("{:?}", conflicts.known(&touching("w:z"))), "{}");
         assert_eq!(format!("{:?}", conflicts.with(&touching("w:a"))), "{1.2 2.9}");
     }
 }

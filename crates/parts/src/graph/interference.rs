@@ -3,7 +3,7 @@
 //! them opens a session, which may drop others and so comes before or after everything of any session.
 
 use bytes::Bytes;
-use quorate_core::{Wire, digest};
+use quorate_core::{Wire, wire_struct};
 use quorate_store::Command;
 use quorate_store::footprint::Extent;
 
@@ -23,7 +23,19 @@ pub struct Interference {
     pub(super) opens: bool,
 }
 
+wire_struct!(Interference { reads, writes, reads_all, writes_all, sessions, opens });
+
 impl Interference {
+    /// How many keys and sessions that are.
+    pub fn len(&self) -> usize {
+        self.reads.len() + self.writes.len() + self.sessions.len()
+    }
+
+    /// Whether it touches nothing.
+    pub fn is_empty(&self) -> bool {
+        !self.reads_some() && !self.writes_some() && !self.has_sessions()
+    }
+
     /// Of an encoded batch. What does not decode is executed as a no-op, and touches nothing.
     pub fn of(value: &Bytes) -> Interference {
         let mut touched = Interference::default();
@@ -99,10 +111,9 @@ impl Interference {
         self.opens || !self.sessions.is_empty()
     }
 
-    /// Digests of the keys that are read and of those that are written, for checkers.
-    pub fn digests(&self) -> (Vec<u64>, Vec<u64>) {
-        let all = |keys: &[Bytes]| keys.iter().map(|key| digest(key)).collect();
-        (all(&self.reads), all(&self.writes))
+    /// The keys that are written, apart from all of them.
+    pub fn writes(&self) -> &[Bytes] {
+        &self.writes
     }
 }
 

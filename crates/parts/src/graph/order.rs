@@ -248,7 +248,8 @@ mod tests {
     fn all_orders_of_decision_lead_to_one_order_of_what_depends() {
         let mut random = Random::new(5);
         for _ in 0..300 {
-            let mut all: Vec<_> = (1..=3).flat_map(|owner| (1..=4).map(move |index| at(owner, index))).collect();
+            let mut all: Vec<_> =
+                (1..=3).flat_map(|owner| (1..=4).map(move |index| at(owner, index))).collect();
             let deps: BTreeMap<_, _> = all
                 .iter()
                 .map(|instance| {

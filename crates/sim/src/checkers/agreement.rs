@@ -56,6 +56,8 @@ impl Checker for Agreement {
             | Fact::Commits { .. }
             | Fact::Configured { .. }
             | Fact::ReadGate { .. }
+            | Fact::Decided { .. }
+            | Fact::Ordered { .. }
             | Fact::ServesLocally { .. } => Ok(()),
         }
     }

@@ -60,6 +60,8 @@ impl Checker for Durability {
             | Fact::Commits { .. }
             | Fact::Configured { .. }
             | Fact::ReadGate { .. }
+            | Fact::Decided { .. }
+            | Fact::Ordered { .. }
             | Fact::ServesLocally { .. } => Ok(()),
         }
     }

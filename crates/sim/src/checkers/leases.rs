@@ -79,6 +79,8 @@ impl Checker for Leases {
             | Fact::Commits { .. }
             | Fact::Configured { .. }
             | Fact::ReadGate { .. }
+            | Fact::Decided { .. }
+            | Fact::Ordered { .. }
             | Fact::Follows => Ok(()),
         }
     }

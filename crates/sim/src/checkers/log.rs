@@ -136,6 +136,8 @@ impl Logs {
             | Fact::Believes { .. }
             | Fact::ReadsLocally { .. }
             | Fact::ReadGate { .. }
+            | Fact::Decided { .. }
+            | Fact::Ordered { .. }
             | Fact::ServesLocally { .. } => {}
         }
     }

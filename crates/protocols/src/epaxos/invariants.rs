@@ -1,0 +1,35 @@
+//! What must always hold at one replica, asserted after every step of the simulator.
+
+use super::instance::Phase;
+use super::replica::Replica;
+
+pub(super) fn check(replica: &Replica) {
+    let executed = replica.state.executed();
+    let prefix = executed.prefix();
+    assert!(prefix.within(&replica.committed), "what is executed is committed");
+    assert!(replica.floor().within(&prefix), "a floor is below what all have executed");
+    assert!(
+        executed.hull().of(replica.me) < replica.next,
+        "own instances are proposed before they are executed"
+    );
+    for (instance, held) in &replica.table {
+        let state = &held.state;
+        assert!(state.voted <= state.ballot, "{instance:?}: a vote above the ballot that was joined");
+        assert!(!state.deps.contains(*instance), "{instance:?} does not depend on itself");
+        match state.phase {
+            Phase::Initial => {}
+            Phase::PreAccepted => {
+                let init = state.init.expect("somebody proposed it");
+                assert!(init.within(&state.deps), "{instance:?}: dependencies only grow");
+            }
+            Phase::Accepted | Phase::Committed => {
+                assert!(held.value().is_some(), "{instance:?}: the value is known");
+            }
+        }
+    }
+    for (instance, duty) in &replica.duties {
+        let held = &replica.table[instance];
+        assert!(!held.is_committed(), "{instance:?}: nothing is left to do");
+        assert!(duty.ballot <= held.state.ballot, "{instance:?}: works in a ballot that it has joined");
+    }
+}
