@@ -77,9 +77,9 @@ impl Replica {
             let (first, last) = (self.committed.of(owner) + 1, self.known.of(owner));
             for index in first..=last.min(first + LOOK_AHEAD) {
                 let instance = Instance::new(owner, index);
-                if self.duties.contains_key(&instance)
-                    || self.table.get(&instance).is_some_and(Held::is_committed)
-                {
+                let decided = self.state.executed().contains(instance)
+                    || self.table.get(&instance).is_some_and(Held::is_committed);
+                if decided || self.duties.contains_key(&instance) {
                     continue;
                 }
                 let patience = self.config.recovery;
