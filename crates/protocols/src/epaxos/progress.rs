@@ -1,20 +1,26 @@
 //! How far the replicas are: what is missed, what nobody needs any more, what has to be recovered.
 
-use quorate_core::{Context, Fact, NodeId, NodeSet};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use quorate_core::{Context, Fact, NodeId, NodeSet, Wall};
+use quorate_parts::ballot::Ballot;
 use quorate_parts::batch::Entry;
 use quorate_parts::catchup;
 use quorate_parts::graph::{Frontier, Graph, Instance};
 use quorate_parts::state::Replicated;
 
-use super::Message;
 use super::instance::Held;
 use super::message::{Progress, Record};
 use super::replica::{Replica, Timer};
+use super::{MAX_GAP, Message, RETRANSMIT};
 
 /// Bytes that answer one `Ask`, about.
 const ANSWER_BYTES: usize = 1 << 20;
 /// Instances of one owner that are looked after at once.
 const LOOK_AHEAD: u64 = 64;
+/// Recoveries that are under way at once.
+const RECOVERIES: usize = 32;
 /// Keys that expire together.
 const EXPIRE: usize = 128;
 /// Own instances whose dependencies are remembered one by one.
@@ -46,7 +52,7 @@ impl Replica {
         last.floor = last.floor.union(&progress.floor);
         for owner in self.config.members.iter() {
             // Not further than this one follows.
-            let near = self.committed.of(owner).saturating_add(super::MAX_GAP);
+            let near = self.committed.of(owner).saturating_add(MAX_GAP);
             let index = progress.executed.of(owner).min(near);
             self.known.set(owner, self.known.of(owner).max(index));
         }
@@ -71,7 +77,7 @@ impl Replica {
     /// Finds what does not get on: asks for it, and recovers it in the end.
     fn look_after(&mut self, cx: &mut Context<'_, Self>) {
         let now = cx.now();
-        let mut missing = std::collections::BTreeMap::new();
+        let mut missing = BTreeMap::new();
         let mut sources = NodeSet::EMPTY;
         for owner in self.config.members.iter() {
             let (first, last) = (self.committed.of(owner) + 1, self.known.of(owner));
@@ -82,7 +88,7 @@ impl Replica {
                 if decided || self.duties.contains_key(&instance) {
                     continue;
                 }
-                let patience = self.config.recovery;
+                let patience = self.patience(instance);
                 let until = match self.stuck.get(&instance) {
                     Some(until) => *until,
                     None => now + cx.random().between(patience, 2 * patience),
@@ -103,7 +109,8 @@ impl Replica {
             }
         }
         let late = missing.iter().filter(|(_, until)| **until <= now).map(|(instance, _)| *instance);
-        let late: Vec<_> = late.take(LOOK_AHEAD as usize).collect();
+        let under_way = self.duties.values().filter(|duty| duty.ballot != Ballot::ZERO).count();
+        let late: Vec<_> = late.take(RECOVERIES.saturating_sub(under_way)).collect();
         self.stuck = missing;
         for instance in late {
             self.stuck.remove(&instance);
@@ -112,12 +119,22 @@ impl Replica {
         self.ask(sources.without(self.me), cx);
     }
 
+    /// How long to wait before an instance is recovered, at least. Longer after each attempt of anybody: those who try at
+    /// the same time get into each other's way.
+    pub(super) fn patience(&self, instance: Instance) -> Duration {
+        let attempts = self.table.get(&instance).map_or(0, |held| held.state.ballot.rounds());
+        self.config.recovery * (1 << attempts.min(5))
+    }
+
     /// Asks one of these for what is missing; for a snapshot, if it has nothing else.
     fn ask(&mut self, sources: NodeSet, cx: &mut Context<'_, Self>) {
         let sources: Vec<_> = sources.iter().collect();
-        if sources.is_empty() {
+        let (asked, at) = self.asked;
+        // The answer may be long, and on its way.
+        if sources.is_empty() || (asked == self.committed && cx.now().since(at) < RETRANSMIT) {
             return;
         }
+        self.asked = (self.committed, cx.now());
         let source = *cx.random().pick(&sources);
         if self.peers[&source].progress.collected.within(&self.committed) {
             cx.send(source, Message::Ask { committed: self.committed });
@@ -262,7 +279,7 @@ impl Replica {
     fn let_expire(&mut self, cx: &mut Context<'_, Self>) {
         let rank = self.config.members.iter().position(|node| node == self.me).unwrap_or(0) as u64;
         let wait = rank * 2 * self.config.heartbeat.as_millis() as u64;
-        let wall = quorate_core::Wall::from_millis(cx.wall().millis().saturating_sub(wait));
+        let wall = Wall::from_millis(cx.wall().millis().saturating_sub(wait));
         let busy = self.expiring > self.state.executed().prefix().of(self.me);
         if busy || self.draining || self.state.next_expiry().is_none_or(|at| at > wall) {
             return;

@@ -1,6 +1,6 @@
 //! The owner's side (EPaxos*, Figure 3): pre-accept, accept, commit; and what has to be said again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use quorate_core::{Context, Mark, NodeId, NodeSet, Time};
@@ -226,6 +226,10 @@ impl Replica {
     /// Says again what was not answered: messages may be lost. A fast quorum that is late is not waited for.
     pub(super) fn repeat(&mut self, cx: &mut Context<'_, Self>) {
         let (now, members) = (cx.now(), self.config.members);
+        let old = |(&instance, duty): (&Instance, &Duty)| {
+            (now.since(duty.since) >= 4 * self.patience(instance)).then_some(instance)
+        };
+        let old: BTreeSet<_> = self.duties.iter().filter_map(old).collect();
         let (mut late, mut stale, mut bytes) = (Vec::new(), Vec::new(), 0);
         for (&instance, duty) in &mut self.duties {
             let without =
@@ -244,7 +248,6 @@ impl Replica {
             let (ballot, held) = (duty.ballot, &self.table[&instance]);
             let command = held.command.clone().unwrap_or_default();
             bytes += command.len();
-            let old = now.since(duty.since) >= 4 * self.config.recovery;
             match &duty.step {
                 Step::PreAccept { replied, .. } => {
                     let deps = held.state.init.expect("it was proposed");
@@ -255,7 +258,9 @@ impl Replica {
                     cx.send_all(without(*replied), Message::Accept { instance, ballot, value, deps });
                 }
                 // It cannot get on with those that it asked; perhaps with others.
-                Step::Recover { .. } | Step::Validate { .. } | Step::Wait { .. } if old => {
+                Step::Recover { .. } | Step::Validate { .. } | Step::Wait { .. }
+                    if old.contains(&instance) =>
+                {
                     stale.push(instance)
                 }
                 Step::Recover { votes } => {

@@ -59,6 +59,8 @@ pub struct Replica {
     pub(super) source: Source,
     /// How much the last snapshot that came had executed: the next must be another.
     pub(super) wanted: u64,
+    /// What was committed when others were last asked, and when that was.
+    pub(super) asked: (Frontier, Time),
     pub(super) intake: Intake,
     /// Reads that need an instance, and those that have one.
     pub(super) queue: VecDeque<PendingRead>,
@@ -114,6 +116,7 @@ impl Machine for Replica {
             catchup: Catchup::default(),
             source: Source::default(),
             wanted: 0,
+            asked: (Frontier::default(), Time::ZERO),
             intake: Intake::new(me.into(), config.intake.max_bytes),
             queue: VecDeque::new(),
             reads: BTreeMap::new(),
