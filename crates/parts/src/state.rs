@@ -132,8 +132,13 @@ impl Replicated {
             let writes = Interference::of(value).writes().iter().map(|key| digest(key)).collect();
             Fact::Ordered { slot, writes }
         });
+        let mut time = batch.time;
+        if mutation::active("state/shared-time") {
+            self.time = self.time.max(time);
+            time = self.time;
+        }
         for (ordinal, entry) in (0..).zip(&batch.entries) {
-            let at = Position { slot, time: batch.time, instance: Some((instance, ordinal)) };
+            let at = Position { slot, time, instance: Some((instance, ordinal)) };
             let command = self.prepare(entry);
             self.execute_entry(entry, command, at, &mut each, &mut note);
         }
