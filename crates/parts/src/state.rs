@@ -61,6 +61,12 @@ pub enum Effect {
         /// The slot that carried it now.
         slot: u64,
     },
+    /// A command was not executed: one before it in its session is missing. Only where there are no slots: the leader
+    /// of a log admits no gap.
+    Gap {
+        /// The session.
+        session: u64,
+    },
     /// A command was not executed: its session is gone.
     NoSession {
         /// The session.
@@ -192,6 +198,7 @@ impl Replicated {
                 Verdict::Duplicate(reply) => each(Effect::Executed { session, seq, reply, slot }),
                 Verdict::NoSession => each(Effect::NoSession { session }),
                 // A gap cannot take effect before what it follows; its proxy repeats it.
+                Verdict::Gap if instance.is_some() => each(Effect::Gap { session }),
                 Verdict::Forgotten | Verdict::Gap => {}
             },
             Entry::Configuration(ref configuration) => {

@@ -204,6 +204,8 @@ impl Intake {
                     self.answer_write(route, session, seq, reply, slot);
                 }
             }
+            // It is admitted again, with what it lacks.
+            Effect::Gap { session } => drop(self.admitted.remove(&session)),
             Effect::NoSession { session } => {
                 self.admitted.remove(&session);
                 if let Some((proxy, nonce)) = self.routes.remove(&session) {

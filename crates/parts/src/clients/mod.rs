@@ -8,9 +8,11 @@
 //! |---|---|
 //! | [`message`] | what proxy and leader say |
 //! | [`proxy`] | the client side: a whole machine, [`LeaderProxy`] |
+//! | `calls` | what it knows of the requests under way |
 //! | [`streams`] | program order of each client connection, inside the proxy |
 //! | [`intake`] | the leader's side: admits, batches, answers |
 
+mod calls;
 pub mod intake;
 pub mod message;
 pub mod proxy;

@@ -14,6 +14,7 @@ use quorate_core::{
     Request, RequestId, Saved, Time,
 };
 
+use crate::clients::calls::{Call, Place, ReadCall, WriteCall};
 use crate::clients::message::{Ask, Embeds, Message};
 use crate::clients::streams::Streams;
 use crate::sessions::{REFRESH, WINDOW};
@@ -85,49 +86,6 @@ pub struct LeaderProxy<M> {
     /// Whether anything below has not been sent to the target.
     unsent: bool,
     _message: std::marker::PhantomData<fn() -> M>,
-}
-
-#[derive(Debug)]
-struct Call {
-    stream: u64,
-    access: Access,
-    deadline: Time,
-    command: Bytes,
-    place: Place,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    /// Behind earlier requests of its stream.
-    Stream,
-    /// A write without a number.
-    Queue,
-    /// A write with this number.
-    Write(u64),
-    /// A read (or an operator's request) with this id.
-    Read(u64),
-}
-
-#[derive(Debug)]
-struct WriteCall {
-    /// Whom to answer; nobody any more once it was given up.
-    request: Option<RequestId>,
-    command: Bytes,
-    /// When it last went to the target.
-    sent: Option<Time>,
-    /// Whether any replica may have got it.
-    exposed: bool,
-    answered: bool,
-}
-
-#[derive(Debug)]
-struct ReadCall {
-    request: RequestId,
-    command: Bytes,
-    manage: bool,
-    sent: Option<Time>,
-    /// Whether the replica nearby has been asked, and only the leader is left.
-    asked_nearby: bool,
 }
 
 impl<M: Embeds> LeaderProxy<M> {

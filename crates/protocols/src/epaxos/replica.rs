@@ -12,7 +12,7 @@ use quorate_parts::batch::Entry;
 use quorate_parts::catchup::{Catchup, Source};
 use quorate_parts::clients::{self, Intake, PendingRead};
 use quorate_parts::graph::{Conflicts, Frontier, Graph, Instance, Interference};
-use quorate_parts::state::Replicated;
+use quorate_parts::state::{Effect, Replicated};
 
 use super::instance::{Held, Phase};
 use super::message::{Progress, Record};
@@ -396,7 +396,11 @@ impl Replica {
             let requests = self.state.apply_instance(
                 instance,
                 &value,
-                |effect| self.intake.on_effect(effect),
+                |effect| match effect {
+                    // One replica is enough to tell it.
+                    Effect::Opened { .. } if instance.owner() != self.me => {}
+                    effect => self.intake.on_effect(effect),
+                },
                 |fact| cx.note(fact),
             );
             if instance.owner() == self.me {
