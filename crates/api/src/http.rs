@@ -126,11 +126,12 @@ fn exposition(report: &Report) -> String {
     };
     let status = &report.status;
     let about = format!(
-        "protocol=\"{}\",version=\"{}\",node=\"{}\",cluster=\"{}\"",
+        "protocol=\"{}\",version=\"{}\",node=\"{}\",cluster=\"{}\",site=\"{}\"",
         escaped(&fact("protocol")),
         escaped(&fact("version")),
         escaped(&fact("node_id")),
-        escaped(&fact("cluster_id"))
+        escaped(&fact("cluster_id")),
+        escaped(&fact("site"))
     );
     metric("info", "gauge", "What runs here.", &about, &1);
     let role = format!("role=\"{}\"", escaped(status.role));
@@ -235,7 +236,7 @@ mod tests {
         let facts = facts.map(|(name, value)| (name, value.to_owned())).into();
         let text = exposition(&Report { samples: metrics.samples(), status, facts });
         for line in [
-            "quorate_info{protocol=\"a\\\"b\",version=\"\",node=\"\",cluster=\"\"} 1",
+            "quorate_info{protocol=\"a\\\"b\",version=\"\",node=\"\",cluster=\"\",site=\"\"} 1",
             "quorate_role{role=\"leader\"} 1",
             "quorate_committed 7",
             "quorate_lease 1",

@@ -40,6 +40,9 @@ pub enum Command {
     Member(Member),
     /// Let another node lead: the one that is named, or whichever is furthest
     Transfer(Transfer),
+    /// Show or say who serves reads of which keys, in protocols with local reads
+    #[command(subcommand)]
+    Roster(Roster),
     /// List the protocols
     Protocols,
     /// Simulate clusters under faults; exit 1 and a replay line on a violation
@@ -55,7 +58,15 @@ pub enum Command {
 const UP_EXAMPLES: &str = "Examples:
   quorate up                                       three nodes, MultiPaxos, a temporary directory
   quorate up --nodes 5 --data-dir ./quorate-data   five nodes whose data stays
-  quorate up --set reads=log                       every read through the log";
+  quorate up --set reads=log                       every read through the log
+  quorate up --topology geo                        a node each in EU, VA, OR, CA, JP, as far apart as those are
+
+A topology's file, with the round trip of each pair, and up to how much more one way may take:
+  sites = [\"home\", \"office\", \"cloud\"]
+  jitter = \"1ms\"
+  [round-trips]
+  home = { office = \"12ms\", cloud = \"20ms\" }
+  office = { cloud = \"8ms\" }";
 
 const SERVE_EXAMPLES: &str = "Example, the first of three machines:
   quorate serve --node-id 1 --listen-peer 10.0.0.1:7201 --listen-resp 10.0.0.1:7101 \\
@@ -80,9 +91,13 @@ const SIM_EXAMPLES: &str = "Examples:
 
 #[derive(Debug, clap::Args)]
 pub struct Up {
-    /// How many nodes
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=63))]
-    pub nodes: u8,
+    /// How many nodes [default: 3; with --topology one for each site]
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=63))]
+    pub nodes: Option<u8>,
+    /// Delay messages between nodes as between these sites, one node at each: geo (five of Google Cloud), wan (five of
+    /// CloudLab) or a TOML file
+    #[arg(long, value_name = "NAME|FILE")]
+    pub topology: Option<String>,
     /// Replication protocol
     #[arg(long, default_value = "multipaxos")]
     pub protocol: String,
@@ -136,9 +151,12 @@ pub struct Serve {
     /// [default: linearizable]
     #[arg(long, value_name = "MODE")]
     pub read_mode: Option<ReadMode>,
-    /// The site this node is in, for display
+    /// The site this node is in [default: with --topology the site of its number]
     #[arg(long, value_name = "NAME")]
     pub site: Option<String>,
+    /// Delay messages to other nodes as between their sites and this one's: geo, wan or a TOML file
+    #[arg(long, value_name = "NAME|FILE")]
+    pub topology: Option<String>,
     /// Log requests that take as long, with their stages, such as 50ms; `off` logs none [default: 100ms]
     #[arg(long, value_name = "DURATION", value_parser = slow_log)]
     pub slow_log: Option<SlowLog>,
@@ -301,6 +319,44 @@ pub struct MemberIds {
     pub endpoints: Endpoints,
 }
 
+#[derive(Debug, Subcommand)]
+pub enum Roster {
+    /// Show who serves reads of which keys
+    Show(MemberList),
+    /// Say who serves reads of which keys; done when it is in force
+    #[command(after_help = ROSTER_EXAMPLES)]
+    Set(RosterSet),
+    /// Let the leader find out who reads what where, or stop that
+    Auto(RosterAuto),
+}
+
+const ROSTER_EXAMPLES: &str = "Examples:
+  quorate roster set 1,2,3                     nodes 1, 2 and 3, of every key
+  quorate roster set 'user:*=1,2' 'log:a=3'    keys with a prefix, and one key; of others the leader alone
+  quorate roster set 'a..m=1' 'm..=2'          ranges of keys, the end not included
+  quorate roster set none --leader 2           the leader alone, and that is node 2";
+
+#[derive(Debug, clap::Args)]
+pub struct RosterSet {
+    /// Nodes, or keys and nodes: ID,… or KEY=ID,… or PREFIX*=ID,… or FROM..TO=ID,…; none: the leader alone
+    #[arg(required = true, value_name = "KEYS=ID,…")]
+    pub ranges: Vec<String>,
+    /// Who is to lead
+    #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u8).range(1..=63))]
+    pub leader: Option<u8>,
+    #[command(flatten)]
+    pub endpoints: Endpoints,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct RosterAuto {
+    /// on or off
+    #[arg(value_parser = ["on", "off"])]
+    pub state: String,
+    #[command(flatten)]
+    pub endpoints: Endpoints,
+}
+
 #[derive(Debug, clap::Args)]
 pub struct Transfer {
     #[arg(value_name = "ID", value_parser = clap::value_parser!(u8).range(1..=63))]
@@ -321,9 +377,12 @@ pub struct Simulated {
     /// Which faults may happen: all, none, or a comma list of kinds (an unknown one lists them)
     #[arg(long, default_value = "all")]
     pub faults: Faults,
-    /// Replicas [default: 3, or what the protocol needs]
+    /// Replicas [default: 3, or one for each site, or what the protocol needs]
     #[arg(long)]
     pub nodes: Option<usize>,
+    /// Links as long as between these sites, one node at each: geo, wan or a TOML file
+    #[arg(long, value_name = "NAME|FILE")]
+    pub topology: Option<String>,
     /// Processes that run a proxy alone
     #[arg(long)]
     pub proxies: Option<usize>,

@@ -133,7 +133,10 @@ pub fn row(endpoint: &str, status: Option<&NodeStatus>) -> [String; 9] {
     let lag = status.peers.iter().map(|peer| format!("{}:{}", peer.node, peer.lag));
     [
         endpoint.to_owned(),
-        status.node.clone(),
+        match status.fact("site") {
+            Some(site) if !site.is_empty() => format!("{} {site}", status.node),
+            _ => status.node.clone(),
+        },
         match status.fact("membership") {
             Some(out @ ("joining" | "left")) => out.to_owned(),
             _ => status.role.clone(),

@@ -1,5 +1,5 @@
-//! The `quorate` binary: `up`, `serve`, `proxy`, `get`, `put`, `del`, `status`, `member`, `transfer`, `protocols`,
-//! `sim`, `replay`, `bench`.
+//! The `quorate` binary: `up`, `serve`, `proxy`, `get`, `put`, `del`, `status`, `member`, `transfer`, `roster`,
+//! `protocols`, `sim`, `replay`, `bench`.
 //!
 //! Exit codes: 0 fine, 1 the thing asked about failed, 2 the command line or configuration is wrong.
 
@@ -10,8 +10,10 @@ mod client;
 mod failure;
 mod members;
 mod protocols;
+mod roster;
 mod serve;
 mod simulate;
+mod topology;
 mod up;
 mod watch;
 
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
         Command::Status(args) => client::status(args),
         Command::Member(args) => members::member(args),
         Command::Transfer(args) => members::transfer(args),
+        Command::Roster(args) => roster::roster(args),
         Command::Protocols => protocols::list(),
         Command::Sim(args) => simulate::sim(args),
         Command::Replay(args) => simulate::replay(args),

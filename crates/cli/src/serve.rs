@@ -21,6 +21,7 @@ use crate::args::{self, Bounds, Proxy, Serve, SlowLog};
 use crate::bounds;
 use crate::failure::Failure;
 use crate::protocols;
+use crate::topology;
 
 /// The protocol unless one is named.
 const PROTOCOL: &str = "multipaxos";
@@ -42,6 +43,7 @@ struct File {
     durability: Option<String>,
     clock: Option<String>,
     site: Option<String>,
+    topology: Option<String>,
     slow_log: Option<String>,
     max_key: Option<String>,
     max_value: Option<String>,
@@ -128,12 +130,13 @@ pub fn serve(args: Serve) -> Result<(), Failure> {
         join,
         cluster_id,
         data_dir: args.data_dir.or(file.data_dir.clone()).ok_or_else(|| required("data-dir"))?,
+        site: args.site.or(file.site.clone()),
+        topology: args.topology.or(file.topology.clone()).as_deref().map(topology::load).transpose()?,
         durability,
         clock,
         limits,
     };
-    let site = args.site.or(file.site.clone());
-    start(What::Node(options), resp_limits, site, file, &args.process)
+    start(What::Node(options), resp_limits, file, &args.process)
 }
 
 pub fn proxy(args: Proxy) -> Result<(), Failure> {
@@ -146,22 +149,15 @@ pub fn proxy(args: Proxy) -> Result<(), Failure> {
         cluster_id: cluster_id(&args.process, &file)?,
         limits,
     };
-    start(What::Proxy(options), resp_limits, None, file, &args.process)
+    start(What::Proxy(options), resp_limits, file, &args.process)
 }
 
-fn start(
-    what: What,
-    resp_limits: resp::Limits,
-    site: Option<String>,
-    file: File,
-    flags: &args::Process,
-) -> Result<(), Failure> {
+fn start(what: What, resp_limits: resp::Limits, file: File, flags: &args::Process) -> Result<(), Failure> {
     let process = Process {
         what,
         resp_limits,
         settings: settings(&file.set, &flags.set)?,
         listen_http: file.listen_http,
-        site,
         log_json: flags.log_json,
         exit_with_stdin: flags.exit_with_stdin,
     };
@@ -208,7 +204,6 @@ struct Process {
     resp_limits: resp::Limits,
     settings: Settings,
     listen_http: Option<String>,
-    site: Option<String>,
     log_json: bool,
     exit_with_stdin: bool,
 }
@@ -234,9 +229,6 @@ impl Visitor for Process {
             }
         };
         let config = config.map_err(Failure::wrong)?;
-        if let Some(site) = &self.site {
-            tracing::info!(%site, "this node's site");
-        }
         if self.exit_with_stdin {
             std::thread::spawn(stop_with_stdin);
         }

@@ -13,14 +13,21 @@ use quorate_sim::{Options, OptionsError, Summary};
 use crate::args::{Replay, Sim, Simulated};
 use crate::failure::Failure;
 use crate::protocols;
+use crate::topology;
 
-fn options<P: Protocol>(args: Simulated, runs: u64) -> Options {
+fn options<P: Protocol>(args: Simulated, runs: u64) -> Result<Options, Failure> {
     let default = Options::default();
     let can = P::CAPABILITIES;
-    Options {
-        nodes: args.nodes.unwrap_or(default.nodes.clamp(can.min_nodes, can.max_nodes)),
+    let named = |name: String| topology::load(&name).map(|topology| (name, topology));
+    let topology = args.topology.map(named).transpose()?;
+    let several = topology.as_ref().map_or(default.nodes, |(_, topology)| topology.sites().len());
+    let nodes = args.nodes.unwrap_or(several.clamp(can.min_nodes, can.max_nodes));
+    let suiting = topology.as_ref().map(|(_, topology)| topology.settings::<P>(nodes)).unwrap_or_default();
+    Ok(Options {
+        nodes,
         proxies: args.proxies.unwrap_or(default.proxies),
-        settings: args.set,
+        settings: suiting.into_iter().chain(args.set).collect(),
+        topology,
         faults: args.faults,
         seed: args.seed,
         runs,
@@ -28,7 +35,7 @@ fn options<P: Protocol>(args: Simulated, runs: u64) -> Options {
         duration: args.duration.unwrap_or(default.duration),
         until: args.until,
         skip: args.skip,
-    }
+    })
 }
 
 pub fn sim(args: Sim) -> Result<(), Failure> {
@@ -37,7 +44,7 @@ pub fn sim(args: Sim) -> Result<(), Failure> {
         type Out = Result<(), Failure>;
         fn visit<P: Protocol>(self) -> Self::Out {
             let jobs = self.0.jobs.or_else(|| std::thread::available_parallelism().ok().map(usize::from));
-            let options = options::<P>(self.0.run, self.0.runs);
+            let options = options::<P>(self.0.run, self.0.runs)?;
             let summary = campaign::<P>(&options, jobs.unwrap_or(1).max(1)).map_err(Failure::wrong)?;
             write!(stdout(), "{summary}")?;
             if summary.is_fine() { Ok(()) } else { Err(Failure::failed("")) }
@@ -112,7 +119,7 @@ pub fn replay(args: Replay) -> Result<(), Failure> {
     impl Visitor for One {
         type Out = Result<(), Failure>;
         fn visit<P: Protocol>(self) -> Self::Out {
-            let options = options::<P>(self.0.run, 1);
+            let options = options::<P>(self.0.run, 1)?;
             let run = quorate_sim::replay::<P>(&options, |line| {
                 // A reader that has seen enough, such as `head`, ends the replay.
                 if writeln!(stdout(), "{line}").is_err() {

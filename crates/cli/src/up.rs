@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use quorate_client::Client;
-use quorate_core::Protocol;
+use quorate_core::{NodeId, Protocol, Topology};
 use quorate_protocols::registry::Visitor;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
@@ -18,9 +18,12 @@ use serde_json::json;
 use crate::args::{Bounds, Up};
 use crate::failure::Failure;
 use crate::protocols;
+use crate::topology;
 
 /// The first client port, unless it is taken.
 const BASE_PORT: u16 = 7101;
+/// How many nodes, unless something says otherwise.
+const NODES: u8 = 3;
 /// Peers listen this much higher.
 const PEER_OFFSET: u16 = 100;
 /// A cluster that does not serve by then has failed to start.
@@ -43,7 +46,8 @@ struct Node {
 }
 
 pub fn up(args: Up) -> Result<(), Failure> {
-    protocols::with(&args.protocol, Check { protocol: &args.protocol, nodes: args.nodes.into() })??;
+    let world = World::new(&args)?;
+    protocols::with(&args.protocol, Check { protocol: &args.protocol, nodes: world.nodes.into() })??;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
         signal_hook::flag::register(signal, stop.clone())
@@ -58,12 +62,45 @@ pub fn up(args: Up) -> Result<(), Failure> {
         (None, Some(dir)) => dir.path().to_owned(),
         (None, None) => unreachable!("one of them is there"),
     };
-    let mut nodes = start(&args, &data)?;
+    let mut nodes = start(&args, &world, &data)?;
     let result = wait_until_serving(&mut nodes, &stop)
-        .and_then(|()| announce(&args, &nodes, temporary.is_some()))
+        .and_then(|()| announce(&args, &world, &nodes, temporary.is_some()))
         .map(|()| watch(&mut nodes, &stop));
     end(nodes);
     result
+}
+
+/// How many nodes, and where.
+struct World {
+    nodes: u8,
+    topology: Option<Topology>,
+    /// What the distances ask for; `--set` comes after it, and wins.
+    settings: Vec<String>,
+}
+
+impl World {
+    fn new(args: &Up) -> Result<World, Failure> {
+        let Some(word) = &args.topology else {
+            return Ok(World { nodes: args.nodes.unwrap_or(NODES), topology: None, settings: Vec::new() });
+        };
+        let topology = topology::load(word)?;
+        let nodes = args.nodes.unwrap_or(topology.sites().len() as u8);
+        topology.fits(nodes.into()).map_err(|error| Failure::wrong(format!("--topology {word}: {error}")))?;
+        let settings = topology::timeouts(&topology, &args.protocol, nodes.into())?;
+        Ok(World { nodes, topology: Some(topology), settings })
+    }
+
+    fn site(&self, node: u8) -> &str {
+        let topology = self.topology.as_ref();
+        topology.and_then(|topology| topology.of(NodeId::new(node.into())?)).unwrap_or("local")
+    }
+
+    /// Those of its settings that `--set` leaves in force.
+    fn in_force(&self, set: &[String]) -> Vec<&str> {
+        let name = |setting: &str| setting.split('=').next().unwrap_or_default().trim().to_owned();
+        let own = |setting: &&String| set.iter().all(|given| name(given) != name(setting));
+        self.settings.iter().filter(own).map(String::as_str).collect()
+    }
 }
 
 /// Refuses what cannot run before anything is started.
@@ -85,9 +122,9 @@ impl Visitor for Check<'_> {
     }
 }
 
-fn start(args: &Up, data: &Path) -> Result<Vec<Node>, Failure> {
+fn start(args: &Up, world: &World, data: &Path) -> Result<Vec<Node>, Failure> {
     let exe = std::env::current_exe()?;
-    let ports = ports(args.nodes.into(), args.base_port)?;
+    let ports = ports(world.nodes.into(), args.base_port)?;
     let members: Vec<_> = (1..).zip(&ports).map(|(id, (_, peer))| format!("{id}=127.0.0.1:{peer}")).collect();
     let mut nodes: Vec<Node> = Vec::new();
     for (id, (resp, peer)) in (1..).zip(ports) {
@@ -109,7 +146,15 @@ fn start(args: &Up, data: &Path) -> Result<Vec<Node>, Failure> {
         .into_iter()
         .flat_map(|(flag, value)| [flag.to_owned(), value])
         .collect();
-        for setting in &args.set {
+        if let Some(word) = &args.topology {
+            // The command to start a node again must work anywhere.
+            let word = match Topology::named(word) {
+                Some(_) => word.clone(),
+                None => std::path::absolute(word)?.display().to_string(),
+            };
+            words.extend(["--topology".to_owned(), word, "--site".to_owned(), world.site(id).to_owned()]);
+        }
+        for setting in world.settings.iter().chain(&args.set) {
             words.extend(["--set".to_owned(), setting.clone()]);
         }
         words.extend(bounds(&args.bounds));
@@ -194,14 +239,14 @@ fn wait_until_serving(nodes: &mut [Node], stop: &AtomicBool) -> Result<(), Failu
     Ok(())
 }
 
-fn announce(args: &Up, nodes: &[Node], temporary: bool) -> Result<(), Failure> {
+fn announce(args: &Up, world: &World, nodes: &[Node], temporary: bool) -> Result<(), Failure> {
     let mut out = stdout().lock();
     if args.json {
         let nodes: Vec<_> = nodes
             .iter()
             .map(|node| {
                 json!({
-                    "id": node.id, "peer": node.peer, "resp": node.resp, "site": "local",
+                    "id": node.id, "peer": node.peer, "resp": node.resp, "site": world.site(node.id),
                     "pid": node.child.id(), "data_dir": node.data, "log": node.log,
                 })
             })
@@ -211,9 +256,26 @@ fn announce(args: &Up, nodes: &[Node], temporary: bool) -> Result<(), Failure> {
         return Ok(());
     }
     writeln!(out, "{} on {} nodes, durability {}:\n", args.protocol, nodes.len(), args.durability)?;
-    writeln!(out, "  node  clients            peers              pid      log")?;
+    let name = |node: u8| match world.topology {
+        Some(_) => format!("{node} {}", world.site(node)),
+        None => node.to_string(),
+    };
+    let width = nodes.iter().map(|node| name(node.id).len()).max().unwrap_or(0).max(4);
+    writeln!(out, "  {:<width$}  clients            peers              pid      log", "node")?;
     for Node { id, resp, peer, child, log, .. } in nodes {
-        writeln!(out, "  {id:<4}  {resp:<17}  {peer:<17}  {:<7}  {}", child.id(), log.display())?;
+        let (id, pid, log) = (name(*id), child.id(), log.display());
+        writeln!(out, "  {id:<width$}  {resp:<17}  {peer:<17}  {pid:<7}  {log}")?;
+    }
+    if let Some(topology) = &world.topology {
+        writeln!(out, "\nMessages between nodes are under way half of these round trips (ms):\n")?;
+        topology.to_string().lines().try_for_each(|line| writeln!(out, "  {line}"))?;
+        if !topology.jitter().is_zero() {
+            writeln!(out, "\n  and up to {:?} longer", topology.jitter())?;
+        }
+        let in_force = world.in_force(&args.set);
+        if !in_force.is_empty() {
+            writeln!(out, "\nTimeouts for these distances (--set others): {}", in_force.join(" "))?;
+        }
     }
     let (first, last) = (&nodes[0], &nodes[nodes.len() - 1]);
     let port = |node: &Node| node.resp.rsplit(':').next().unwrap_or_default().to_owned();

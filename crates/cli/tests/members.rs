@@ -14,8 +14,6 @@ use load::Load;
 use quorate_client::{Client, Value};
 use support::{Cluster, wait_for};
 
-const PROTOCOL: &str = "raft";
-
 /// Runs a command of the command line against some nodes: what it prints.
 fn quorate(cluster: &Cluster, nodes: &[usize], words: &[&str]) -> String {
     attempt(cluster, nodes, words).unwrap_or_else(|error| panic!("{words:?}: {error}"))
@@ -42,12 +40,21 @@ fn voters(cluster: &Cluster, node: usize) -> Vec<u64> {
 }
 
 #[test]
-fn a_group_grows_and_shrinks_under_load_until_every_old_member_is_replaced() {
-    let mut cluster = Cluster::start(3, PROTOCOL);
+fn a_group_of_raft_grows_and_shrinks_under_load_until_every_old_member_is_replaced() {
+    replace_every_member("raft");
+}
+
+#[test]
+fn a_group_of_multipaxos_grows_and_shrinks_under_load_until_every_old_member_is_replaced() {
+    replace_every_member("multipaxos");
+}
+
+fn replace_every_member(protocol: &str) {
+    let mut cluster = Cluster::start(3, protocol);
     let joining = [cluster.join(), cluster.join(), cluster.join()];
     let resps: Vec<_> = cluster.nodes.iter().map(|node| node.resp.clone()).collect();
     // Each begins at another node, and finds those that stay.
-    let mut proxy = cluster.proxy("proxy", PROTOCOL, cluster.members(), &[]);
+    let mut proxy = cluster.proxy("proxy", protocol, cluster.members(), &[]);
     let each = (0..9).map(|id| (0..6).map(|at| resps[(id + at) % 6].clone()).collect());
     let load = Load::start(each.chain([vec![proxy.resp.clone()]]));
     load.progress(300);
@@ -96,14 +103,23 @@ fn a_group_grows_and_shrinks_under_load_until_every_old_member_is_replaced() {
     let status: serde_json::Value = serde_json::from_str(&status).unwrap();
     let cluster_id = status["nodes"][0]["facts"]["cluster_id"].as_str().unwrap();
     let today = format!("4={},5={},6={}", joining[0], joining[1], joining[2]);
-    let late = cluster.proxy("late", PROTOCOL, &today, &["--cluster-id", cluster_id]);
+    let late = cluster.proxy("late", protocol, &today, &["--cluster-id", cluster_id]);
     load.check(cluster.nodes[3..].iter().chain([&proxy, &late]));
     assert!(proxy.terminate().success());
 }
 
 #[test]
-fn a_rolling_restart_loses_no_request() {
-    let mut cluster = Cluster::start(3, PROTOCOL);
+fn a_rolling_restart_of_raft_loses_no_request() {
+    restart_one_by_one("raft");
+}
+
+#[test]
+fn a_rolling_restart_of_multipaxos_loses_no_request() {
+    restart_one_by_one("multipaxos");
+}
+
+fn restart_one_by_one(protocol: &str) {
+    let mut cluster = Cluster::start(3, protocol);
     let resps: Vec<_> = cluster.nodes.iter().map(|node| node.resp.clone()).collect();
     let stop = Arc::new(AtomicBool::new(false));
     let done = Arc::new(AtomicU64::new(0));

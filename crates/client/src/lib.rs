@@ -155,6 +155,21 @@ impl Client {
         self.manage(&words)
     }
 
+    /// Who serves reads of what, as one JSON object.
+    pub fn roster(&mut self) -> Result<String, Error> {
+        match self.read(&["QUORATE", "ROSTER", "SHOW"])? {
+            Value::Bytes(text) => Ok(String::from_utf8_lossy(&text).into_owned()),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Says who serves reads of what, in the words of `QUORATE ROSTER`: `SET RANGE a m 1,2`. Done when it is in force.
+    pub fn change_roster<A: AsRef<[u8]>>(&mut self, words: &[A]) -> Result<(), Error> {
+        let words: Vec<&[u8]> =
+            [&b"QUORATE"[..], b"ROSTER"].into_iter().chain(words.iter().map(A::as_ref)).collect();
+        self.manage(&words)
+    }
+
     fn manage<A: AsRef<[u8]>>(&mut self, words: &[A]) -> Result<(), Error> {
         match self.read(words)? {
             Value::Status(word) if word == "OK" => Ok(()),

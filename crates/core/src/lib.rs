@@ -5,6 +5,7 @@
 //! | [`machine`] | `Machine`, `Replica`, `Proxy`, `Protocol`: what a protocol implements |
 //! | [`context`] | what a machine may ask for, and where a driver finds it |
 //! | [`request`] | commands and outcomes between clients and proxies |
+//! | [`members`], [`roster`] | who is in a group, and who serves reads |
 //! | [`id`] | replicas, proxies, sets of them |
 //! | [`time`] | monotonic time, wall time, intervals of true time |
 //! | [`wire`] | encoding for the network and the log |
@@ -12,6 +13,7 @@
 //! | [`fact`] | what machines state for checkers |
 //! | [`mark`] | what they state for a log of slow requests |
 //! | [`mutation`] | rules weakened on purpose, in tests only |
+//! | [`topology`] | sites, and the delays between them |
 //! | [`timers`], [`random`] | what every driver needs |
 
 pub mod context;
@@ -23,9 +25,11 @@ pub mod members;
 pub mod mutation;
 pub mod random;
 pub mod request;
+pub mod roster;
 pub mod settings;
 pub mod time;
 pub mod timers;
+pub mod topology;
 pub mod wire;
 
 pub use context::{Answered, Context, Instant, Outbox, Outgoing, Recipients};
@@ -39,9 +43,11 @@ pub use mark::Mark;
 pub use members::{Manage, Managed, Member, Members};
 pub use random::Random;
 pub use request::{Access, Failure, Outcome, Request};
+pub use roster::{Range, Roster, RosterError};
 pub use settings::{Settings, SettingsError};
 pub use time::{Interval, Time, Wall};
 pub use timers::Timers;
+pub use topology::{Topology, TopologyError};
 pub use wire::{Decoder, Encoder, Wire, WireError};
 
 /// A 64-bit digest for comparing values and settings: fast and stable across versions and machines, no protection

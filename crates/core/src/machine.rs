@@ -142,6 +142,8 @@ pub struct Capabilities {
     pub clocks: bool,
     /// Who is in the group can change while it runs ([`Manage`](crate::Manage)).
     pub membership: bool,
+    /// Operators can say who serves reads of what ([`Manage::Roster`](crate::Manage::Roster)).
+    pub rosters: bool,
     /// Safe with `--durability none`: a restarted replica does not rely on what it had written.
     pub diskless: bool,
     /// How reads are served by default, in a few words.
@@ -159,6 +161,7 @@ impl Capabilities {
         multi_key: true,
         clocks: false,
         membership: false,
+        rosters: false,
         diskless: false,
         reads: "through the log",
         min_nodes: 1,
@@ -208,6 +211,15 @@ pub type Snapshot = Arc<dyn Image>;
 /// none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Never {}
+
+impl Message for Never {
+    fn release(&self) -> Release {
+        match *self {}
+    }
+    fn kind(&self) -> &'static str {
+        match *self {}
+    }
+}
 
 impl Wire for Never {
     fn encode(&self, _: &mut Encoder) {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use crate::id::{NodeId, NodeSet};
+use crate::roster::Roster;
 use crate::{wire_enum, wire_struct};
 
 /// The group, as of a point of its log. A driver connects to whom it names and lets go of whom it does not.
@@ -57,8 +58,20 @@ pub enum Manage {
         /// To whom.
         to: Option<NodeId>,
     },
+    /// Say who serves reads of what; the answer comes when it does.
+    Roster(Roster),
+    /// Let the group find out itself who should serve reads of what, or (`false`) leave it as it is.
+    AutoRoster(bool),
+    /// Tell who serves reads of what.
+    ShowRoster,
 }
-wire_enum!(Manage { 1 => Change { voters, learners, remove }, 2 => Transfer { to } });
+wire_enum!(Manage {
+    1 => Change { voters, learners, remove },
+    2 => Transfer { to },
+    3 => Roster(roster),
+    4 => AutoRoster(on),
+    5 => ShowRoster,
+});
 
 /// How it went: nothing more to say, or why not, in words for the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,5 +80,14 @@ pub enum Managed {
     Done,
     /// It was refused; nothing changed.
     Refused(Bytes),
+    /// Who serves reads of what, under which ballot, and whether the group finds that out itself.
+    Roster {
+        /// As the protocol writes it.
+        ballot: String,
+        /// It is this.
+        roster: Roster,
+        /// Whether it may change without an operator.
+        auto: bool,
+    },
 }
-wire_enum!(Managed { 1 => Done, 2 => Refused(why) });
+wire_enum!(Managed { 1 => Done, 2 => Refused(why), 3 => Roster { ballot, roster, auto } });

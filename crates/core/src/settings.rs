@@ -147,6 +147,11 @@ impl Settings {
         })
     }
 
+    /// Takes `true` or `false`.
+    pub fn flag(&mut self, key: &str, default: bool) -> Result<bool, SettingsError> {
+        self.choice(key, if default { "true" } else { "false" }, &[("true", true), ("false", false)])
+    }
+
     /// Refuses what nobody took.
     pub fn finish(&self) -> Result<(), SettingsError> {
         match self.given.keys().next() {

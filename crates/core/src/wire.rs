@@ -244,6 +244,14 @@ macro_rules! integers {
 }
 integers!(u8: put_u8 u8, u16: put_u16 u16, u32: put_u32 u32, u64: put_u64 u64);
 
+/// Nothing takes no byte; it cannot be an item of a `Vec`.
+impl Wire for () {
+    fn encode(&self, _: &mut Encoder) {}
+    fn decode(_: &mut Decoder) -> Result<Self, WireError> {
+        Ok(())
+    }
+}
+
 impl Wire for i64 {
     fn encode(&self, out: &mut Encoder) {
         out.put_u64(*self as u64);
@@ -383,10 +391,10 @@ macro_rules! wire_struct {
 /// `1 => Name { a, b }`, `2 => Name(a)` or `3 => Name`. Tags are forever: never reuse one.
 #[macro_export]
 macro_rules! wire_enum {
-    ($type:ident {
+    ($type:ident $(<$($param:ident),+>)? {
         $($tag:literal => $variant:ident $({ $($field:ident),* $(,)? })? $(( $($item:ident),* ))?),* $(,)?
     }) => {
-        impl $crate::wire::Wire for $type {
+        impl $(<$($param: $crate::wire::Wire),+>)? $crate::wire::Wire for $type $(<$($param),+>)? {
             fn encode(&self, out: &mut $crate::wire::Encoder) {
                 match self {
                     $($type::$variant $({ $($field),* })? $(( $($item),* ))? => {

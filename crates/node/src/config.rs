@@ -5,12 +5,12 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use quorate_core::{Configs, Group, Machine, NodeId, Protocol, Settings, digest};
+use quorate_core::{Configs, Group, Machine, NodeId, Protocol, Settings, Topology, digest};
 
 use crate::clock::ClockSource;
 use crate::error::ConfigError;
 use crate::limits::Limits;
-use crate::transport::delay::Delay;
+use crate::transport::delay::{Delay, Delays};
 
 /// When a record counts as durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,6 +63,10 @@ pub struct NodeOptions {
     pub cluster_id: Option<u64>,
     /// `--data-dir`.
     pub data_dir: PathBuf,
+    /// `--site`: where it is; where there is a topology, by default the site of its number.
+    pub site: Option<String>,
+    /// `--topology`: the delays between sites, which the links to peers are to have.
+    pub topology: Option<Topology>,
     /// `--durability`.
     pub durability: Durability,
     /// `--clock`.
@@ -95,7 +99,7 @@ pub struct NodeConfig<P: Protocol> {
     pub(crate) proxy: <P::Proxy as Machine>::Config,
     /// A proxy alone has no use for true time.
     pub(crate) clock: ClockSource,
-    pub(crate) delay: Delay,
+    pub(crate) delays: Delays,
     pub(crate) settings: Settings,
 }
 
@@ -105,6 +109,7 @@ pub(crate) struct Place<P: Protocol> {
     pub(crate) listen_peer: String,
     pub(crate) data_dir: PathBuf,
     pub(crate) durability: Durability,
+    pub(crate) site: Option<String>,
     pub(crate) replica: <P::Replica as Machine>::Config,
 }
 
@@ -129,18 +134,21 @@ impl<P: Protocol> NodeConfig<P> {
         if options.durability == Durability::None && !P::CAPABILITIES.diskless {
             return Err(ConfigError::NeedsDisk { protocol: P::NAME });
         }
+        let (site, map) = place(options.node, options.site.clone(), options.topology.clone())?;
         let NodeOptions { node, listen_peer, listen_resp, initial_cluster, cluster_id, join, .. } = options;
         let NodeOptions { data_dir, durability, clock, limits, .. } = options;
         let common = ProxyOptions { listen_resp, initial_cluster, cluster_id, limits };
         let (mut config, replica) = Self::common(common, join, settings)?;
         config.clock = clock;
-        config.place = Some(Place { node, listen_peer, data_dir, durability, replica });
+        config.delays.map = map;
+        config.place = Some(Place { node, listen_peer, data_dir, durability, site, replica });
         Ok(config)
     }
 
     /// The same for a process that runs a proxy alone.
     pub fn proxy(options: ProxyOptions, settings: Settings) -> Result<Self, ConfigError> {
-        Ok(Self::common(options, false, settings)?.0)
+        // What it sends is not delayed; it may be told all the same, as its nodes are.
+        Ok(Self { delays: Delays::default(), ..Self::common(options, false, settings)?.0 })
     }
 
     fn common(
@@ -157,13 +165,13 @@ impl<P: Protocol> NodeConfig<P> {
         }
         let (ids, addresses) = (members.keys().copied().collect(), members.clone());
         let group = Group { members: ids, addresses, joining };
-        let delay = Delay::take(&mut settings)?;
+        let delays = Delays { common: Delay::take(&mut settings)?, map: None };
         let (replica, proxy): Configs<P> = P::configure(&group, &mut settings)?;
         settings.finish()?;
         let cluster = cluster_id.unwrap_or_else(|| self::cluster_id(&members));
         let (place, clock) = (None, ClockSource::None);
         let config =
-            NodeConfig { listen_resp, members, limits, cluster, place, proxy, clock, delay, settings };
+            NodeConfig { listen_resp, members, limits, cluster, place, proxy, clock, delays, settings };
         Ok((config, replica))
     }
 
@@ -171,6 +179,21 @@ impl<P: Protocol> NodeConfig<P> {
     pub fn cluster_id(&self) -> u64 {
         self.cluster
     }
+}
+
+/// The site of a node, by name, and by number in the topology if there is one.
+#[expect(clippy::type_complexity, reason = "taken apart at once")]
+fn place(
+    node: NodeId,
+    site: Option<String>,
+    topology: Option<Topology>,
+) -> Result<(Option<String>, Option<(Topology, usize)>), ConfigError> {
+    let Some(topology) = topology else { return Ok((site, None)) };
+    let default = || topology.of(node).map(str::to_owned);
+    let no_site = || ConfigError::NoSite { node: node.get(), known: topology.sites().join(", ") };
+    let site = site.or_else(default).ok_or_else(no_site)?;
+    let number = topology.site(&site)?;
+    Ok((Some(site), Some((topology, number))))
 }
 
 /// Reads `1=HOST:PORT,2=HOST:PORT,…`.

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use quorate_core::{SettingsError, WireError};
+use quorate_core::{SettingsError, TopologyError, WireError};
 use thiserror::Error;
 
 use crate::storage::{Failure, StorageError};
@@ -63,6 +63,10 @@ pub enum ConfigError {
          machines' clocks are never further from true time than that"
     )]
     Clock(String),
+    #[error("node {node} has no site by its number: say with --site at which of {known} it is")]
+    NoSite { node: u8, known: String },
+    #[error(transparent)]
+    Topology(#[from] TopologyError),
     #[error(transparent)]
     Setting(#[from] SettingsError),
 }

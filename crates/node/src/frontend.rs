@@ -126,6 +126,10 @@ pub trait NodeView {
     fn can_regroup(&self) -> bool {
         false
     }
+    /// Whether operators can say who serves reads of what.
+    fn has_roster(&self) -> bool {
+        false
+    }
     /// The latest slow requests, at most so many, the latest first.
     fn slow_requests(&self, _count: usize) -> Vec<SlowRequest> {
         Vec::new()

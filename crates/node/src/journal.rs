@@ -271,6 +271,7 @@ mod tests {
             let poll = Poll::new().unwrap();
             let waker = Arc::new(Waker::new(poll.registry(), Token(0)).unwrap());
             let place = Place {
+                site: None,
                 node: NodeId::new(1).unwrap(),
                 listen_peer: String::new(),
                 data_dir: directory.to_owned(),

@@ -151,7 +151,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
         desk: monitor::Desk,
         frontend: F,
     ) -> Result<Self, NodeError> {
-        let NodeConfig { members, limits, cluster, place, proxy, clock, delay, settings, .. } = config;
+        let NodeConfig { members, limits, cluster, place, proxy, clock, delays, settings, .. } = config;
         let system = |what| move |source| NodeError::System { what, source };
         let seed = || getrandom::u64().map_err(|error| system("random numbers")(io::Error::other(error)));
         let incarnation = seed()?;
@@ -166,6 +166,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
             (place.node, members.get(&place.node).cloned().unwrap_or(bound))
         };
         let own = place.as_ref().map(own);
+        let site = place.as_ref().and_then(|place| place.site.clone()).unwrap_or_default();
         let address = own.as_ref().map_or_else(String::new, |(_, address)| address.clone());
         let (directory, clock) = (Directory::new(own, members), Clock::new(clock));
         let settings_in_force: Vec<_> =
@@ -207,6 +208,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
                     resp = %resp_address,
                     data_dir = %data_dir.display(),
                     %durability,
+                    site,
                     settings = settings_in_force.join(" "),
                     restarted,
                     records = recovered,
@@ -218,6 +220,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
                     ("peer_address", peer_address),
                     ("data_dir", data_dir.display().to_string()),
                     ("durability", durability.to_string()),
+                    ("site", site.clone()),
                 ]);
             }
             None => {
@@ -244,10 +247,10 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
         let registry = || poll.registry().try_clone().map_err(system("an event queue"));
         let transport = Transport::new(transport::Start {
             me,
-            identity: Identity::new(cluster, (me, &address), incarnation, P::NAME, &settings),
+            identity: Identity::new(cluster, (me, &address), incarnation, P::NAME, &settings).at(&site),
             members: machines.directory.peers(),
             membership: P::CAPABILITIES.membership,
-            delay,
+            delays,
             limits: limits.clone(),
             metrics: metrics.clone(),
             registry: registry()?,

@@ -75,6 +75,10 @@ impl<P: Protocol> NodeView for View<'_, P> {
         P::CAPABILITIES.membership
     }
 
+    fn has_roster(&self) -> bool {
+        P::CAPABILITIES.rosters
+    }
+
     fn slow_requests(&self, count: usize) -> Vec<SlowRequest> {
         self.constants.slow.latest(count)
     }

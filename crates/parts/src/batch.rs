@@ -1,7 +1,7 @@
 //! What one slot of a log carries: client entries that are executed together, under one time.
 
 use bytes::Bytes;
-use quorate_core::{Decoder, Encoder, ProcessId, Wall, Wire, WireError, wire_enum};
+use quorate_core::{Decoder, Encoder, ProcessId, Roster, Wall, Wire, WireError, wire_enum};
 
 use crate::membership::Configuration;
 
@@ -40,14 +40,17 @@ pub enum Entry {
     },
     /// The leader that made this gives its lease up: it answers nothing from its state any more. Stands alone.
     EndLease,
+    /// These serve reads from now on, as the protocol has it. Stands alone.
+    Roster(Roster),
 }
 wire_enum!(Entry {
     1 => Open { proxy, nonce },
     2 => Write { session, seq, low, command },
     3 => Configuration(configuration),
     4 => EndLease,
-    5 => Read { command },
-    6 => Expire { keys },
+    5 => Roster(roster),
+    6 => Read { command },
+    7 => Expire { keys },
 });
 
 /// What a value is to the protocol that orders it.
@@ -61,6 +64,8 @@ pub enum Kind {
     Configuration,
     /// The end of a lease.
     EndLease,
+    /// Who serves reads.
+    Roster,
 }
 
 /// An encoded batch: `time (8) · entry · entry …`. An empty one (no bytes at all) is a **no-op**, which fills a slot
@@ -105,6 +110,7 @@ impl Batch {
             None if value.is_empty() => Kind::Noop,
             Some(&CONFIGURATION) => Kind::Configuration,
             Some(&END_LEASE) => Kind::EndLease,
+            Some(&ROSTER) => Kind::Roster,
             Some(_) | None => Kind::Clients,
         }
     }
@@ -117,7 +123,8 @@ impl Batch {
             | Entry::Write { .. }
             | Entry::Read { .. }
             | Entry::Expire { .. }
-            | Entry::EndLease => None,
+            | Entry::EndLease
+            | Entry::Roster(_) => None,
         }
     }
 
@@ -157,6 +164,7 @@ const TIME_BYTES: usize = 8;
 /// As entries are tagged.
 const CONFIGURATION: u8 = 3;
 const END_LEASE: u8 = 4;
+const ROSTER: u8 = 5;
 
 /// What an entry adds to a batch besides its command.
 const ENTRY_OVERHEAD: usize = 32;
@@ -209,7 +217,7 @@ impl Default for Builder {
 
 fn size(entry: &Entry) -> usize {
     match entry {
-        Entry::Open { .. } | Entry::Configuration(_) | Entry::EndLease => ENTRY_OVERHEAD,
+        Entry::Open { .. } | Entry::Configuration(_) | Entry::EndLease | Entry::Roster(_) => ENTRY_OVERHEAD,
         Entry::Write { command, .. } | Entry::Read { command } => ENTRY_OVERHEAD + command.len(),
         Entry::Expire { keys } => ENTRY_OVERHEAD + keys.iter().map(|key| key.len() + 4).sum::<usize>(),
     }
@@ -262,6 +270,7 @@ mod tests {
         assert_eq!(Batch::kind(&Builder::new().take(Limits { entries: 1, bytes: 1 }, time)), Kind::Clients);
         assert_eq!(Batch::kind(&Batch::alone(time, &Entry::EndLease)), Kind::EndLease);
         assert_eq!(Batch::kind(&Batch::alone(time, &entry)), Kind::Configuration);
+        assert_eq!(Batch::kind(&Batch::alone(time, &Entry::Roster(Roster::default()))), Kind::Roster);
         assert_eq!(Batch::configuration(&Batch::alone(time, &entry)), Some(configuration));
         assert_eq!(Batch::configuration(&Batch::alone(time, &Entry::EndLease)), None);
     }

@@ -167,17 +167,6 @@ struct Load {
     image: Loading,
 }
 
-/// What came of a piece.
-#[derive(Debug)]
-pub enum Progress {
-    /// Ask this next.
-    Ask(Message),
-    /// The whole state, up to its `applied`.
-    Loaded(Box<Replicated>),
-    /// It was none that was waited for.
-    Nothing,
-}
-
 impl Catchup {
     /// What to ask a peer who has what is missing from slot `from` on; `None` while an answer is still expected.
     pub fn ask(&mut self, peer: NodeId, from: u64, now: Time) -> Option<(NodeId, Message)> {
@@ -209,39 +198,35 @@ impl Catchup {
         self.asked.take_if(|asked| asked.peer == peer);
     }
 
-    /// [`Message::Piece`] has come in from a peer; `applied` is the last slot executed here.
+    /// [`Message::Piece`] has come in from a peer; `applied` is the last slot executed here. Asks for the next with
+    /// `ask`, or returns the whole state, up to its `applied`; neither, if it was none that was waited for.
     pub fn on_piece(
         &mut self,
         peer: NodeId,
         (slot, cursor, bytes, next): (u64, Bytes, Bytes, Option<Bytes>),
         applied: u64,
         now: Time,
-    ) -> Progress {
+        ask: impl FnOnce(Message),
+    ) -> Option<Replicated> {
         if slot <= applied {
-            return Progress::Nothing;
+            return None;
         }
         if cursor.is_empty() && self.loading.is_none() && self.asked.as_ref().is_some_and(|a| a.peer == peer)
         {
             self.loading = Some(Load { peer, slot, cursor: Bytes::new(), image: Loading::default() });
         }
         let expected = |load: &mut Load| (load.peer, load.slot) == (peer, slot) && load.cursor == cursor;
-        let Some(mut load) = self.loading.take_if(expected) else { return Progress::Nothing };
+        let mut load = self.loading.take_if(expected)?;
         self.asked = None;
-        if load.image.push(bytes).is_err() {
-            return Progress::Nothing;
-        }
-        match next {
-            Some(next) => {
-                load.cursor = next.clone();
-                self.loading = Some(load);
-                self.asked = Some(Asked { peer, at: now });
-                Progress::Ask(Message::More { slot, cursor: next })
-            }
-            None => match load.image.finish() {
-                Ok(state) if state.applied() == slot => Progress::Loaded(Box::new(state)),
-                Ok(_) | Err(_) => Progress::Nothing,
-            },
-        }
+        load.image.push(bytes).ok()?;
+        let Some(next) = next else {
+            return load.image.finish().ok().filter(|state| state.applied() == slot);
+        };
+        load.cursor = next.clone();
+        self.loading = Some(load);
+        self.asked = Some(Asked { peer, at: now });
+        ask(Message::More { slot, cursor: next });
+        None
     }
 
     /// [`Message::Gone`] has come in: start again.

@@ -82,6 +82,9 @@ pub enum Message {
         number: u64,
         /// This granting.
         guard: u64,
+        /// What was accepted in lower ballots is in slots up to here, as far as I have accepted it: whoever answers
+        /// reads because of my promise must know these (a **safety threshold**; Bodega §3.3.1).
+        thresh: u64,
     },
     /// Grantee: I know.
     GuardReply {
@@ -128,7 +131,7 @@ pub enum Message {
     },
 }
 wire_enum!(Message {
-    1 => Guard { number, guard },
+    1 => Guard { number, guard, thresh },
     2 => GuardReply { number, guard, nonce },
     3 => Renew { number, guard, nonce, seq },
     4 => RenewReply { number, guard, seq },
@@ -215,8 +218,9 @@ impl Grantor {
         }
     }
 
-    /// Called now and then while the grantee of `number` deserves the lease: starts, renews, repeats.
-    pub fn tend(&mut self, number: u64, now: Time) -> Option<Message> {
+    /// Called now and then while the grantee of `number` deserves the lease: starts, renews, repeats. `thresh`: the
+    /// last slot that this process has accepted anything in, since it joined `number` at the earliest.
+    pub fn tend(&mut self, number: u64, thresh: u64, now: Time) -> Option<Message> {
         self.expire(now);
         match &mut self.state {
             Granting::Idle => {
@@ -224,10 +228,10 @@ impl Grantor {
                 self.next_guard = guard.wrapping_add(1);
                 let until = now + self.terms.guard + self.terms.margin();
                 self.state = Granting::Guarding { number, guard, until };
-                Some(Message::Guard { number, guard })
+                Some(Message::Guard { number, guard, thresh })
             }
             Granting::Guarding { number: current, guard, .. } if *current == number => {
-                Some(Message::Guard { number, guard: *guard })
+                Some(Message::Guard { number, guard: *guard, thresh })
             }
             Granting::Promised { number: current, guard, nonce, seq, out, renewed, until }
                 if *current == number =>
@@ -246,9 +250,24 @@ impl Grantor {
             }
             Granting::Guarding { .. } => {
                 self.state = Granting::Idle;
-                self.tend(number, now)
+                self.tend(number, thresh, now)
             }
             Granting::Promised { .. } | Granting::Revoking { .. } => None,
+        }
+    }
+
+    /// Whether a promise is on its way, or holds: the grantee may believe it, or come to.
+    pub fn is_granting(&mut self, now: Time) -> bool {
+        self.expire(now);
+        self.state != Granting::Idle
+    }
+
+    /// Which granting is under way or in force; none while it is asked back.
+    pub fn granting(&mut self, now: Time) -> Option<u64> {
+        self.expire(now);
+        match self.state {
+            Granting::Guarding { guard, .. } | Granting::Promised { guard, .. } => Some(guard),
+            Granting::Idle | Granting::Revoking { .. } => None,
         }
     }
 
@@ -302,7 +321,9 @@ impl Grantor {
 }
 
 /// The believing side, towards one grantor, under one number. It must be kept as long as that number is current: it
-/// numbers its nonces.
+/// numbers its nonces. One that can come to the same number again after a restart must start at a random nonce
+/// ([`Grantee::new`]): else a late duplicate of a Guard and a Renew that its earlier incarnation has answered would
+/// be believed, although the grantor has been told by a `RevokeReply` in between that nothing is.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Grantee {
     nonces: u64,
@@ -314,30 +335,37 @@ enum Belief {
     #[default]
     None,
     /// A first renewal may be accepted until `until` (`seq` is 0), or the promise of `seq` is believed until then.
-    Some { guard: u64, seq: u64, until: Time },
+    Some { guard: u64, seq: u64, until: Time, thresh: u64 },
 }
 
 impl Grantee {
+    /// Whose nonces follow this one.
+    pub fn new(nonces: u64) -> Grantee {
+        Grantee { nonces, state: Belief::None }
+    }
+
     /// The grantor speaks under this process's current number (the caller has checked that); the answer.
     pub fn on_message(&mut self, message: &Message, terms: &Terms, now: Time) -> Option<Message> {
         match *message {
-            Message::Guard { number, guard } => {
+            Message::Guard { number, guard, thresh } => {
                 let known = matches!(self.state, Belief::Some { guard: current, .. } if current == guard);
                 if !known {
-                    self.nonces += 1;
+                    self.nonces = self.nonces.wrapping_add(1);
                     let until = now + (terms.guard - terms.margin());
-                    self.state = Belief::Some { guard, seq: 0, until };
+                    self.state = Belief::Some { guard, seq: 0, until, thresh };
                 }
                 Some(Message::GuardReply { number, guard, nonce: self.nonces })
             }
             Message::Renew { number, guard, nonce, seq } => {
-                let Belief::Some { guard: current, seq: last, until } = self.state else { return None };
+                let Belief::Some { guard: current, seq: last, until, thresh } = self.state else {
+                    return None;
+                };
                 if (guard, nonce) != (current, self.nonces) || now >= until || seq < last {
                     return None;
                 }
-                if seq > last {
+                if seq > last || mutation::active("lease/duplicate-extends") {
                     let until = now + (terms.lease - terms.margin());
-                    self.state = Belief::Some { guard, seq, until };
+                    self.state = Belief::Some { guard, seq, until, thresh };
                 }
                 Some(Message::RenewReply { number, guard, seq })
             }
@@ -355,6 +383,19 @@ impl Grantee {
             Belief::Some { seq: 1.., until, .. } if now < until => Some(until),
             _ => None,
         }
+    }
+
+    /// The granting and its safety threshold, if its promise is believed.
+    pub fn held(&self, now: Time) -> Option<(u64, u64)> {
+        match self.state {
+            Belief::Some { guard, seq: 1.., until, thresh } if now < until => Some((guard, thresh)),
+            _ => None,
+        }
+    }
+
+    /// The grantor's safety threshold, if its promise is believed.
+    pub fn thresh(&self, now: Time) -> Option<u64> {
+        self.held(now).map(|(_, thresh)| thresh)
     }
 }
 
@@ -377,7 +418,7 @@ mod tests {
     #[test]
     fn a_granting_starts_is_renewed_and_given_back() {
         let (mut grantor, mut grantee) = (Grantor::new(TERMS, 40), Grantee::default());
-        let guard = grantor.tend(7, ms(0)).unwrap();
+        let guard = grantor.tend(7, 0, ms(0)).unwrap();
         assert_eq!(grantor.bound(ms(0)), None, "a guard does not bind");
         let reply = grantee.on_message(&guard, &TERMS, ms(1)).unwrap();
         assert_eq!(grantee.believed(ms(1)), None, "a guard is not a lease");
@@ -387,8 +428,8 @@ mod tests {
         assert_eq!(grantee.believed(ms(3)), Some(ms(3 + 750 - 30)));
         grantor.on_reply(&reply, ms(4));
         assert_eq!(grantor.bound(ms(4)), Some(ms(4 + 750 + 30)));
-        assert_eq!(grantor.tend(7, ms(100)), None, "not due yet");
-        assert!(grantor.tend(7, ms(300)).is_some());
+        assert_eq!(grantor.tend(7, 0, ms(100)), None, "not due yet");
+        assert!(grantor.tend(7, 0, ms(300)).is_some());
         assert_eq!(grantor.bound(ms(300)), Some(ms(4 + 2 * (750 + 30))), "a renewal is out");
         let revoke = grantor.revoke(ms(301)).unwrap();
         let reply = grantee.on_message(&revoke, &TERMS, ms(302)).unwrap();
@@ -402,11 +443,11 @@ mod tests {
         let mut grantee = Grantee::default();
         let renew = |nonce, seq| Message::Renew { number: 7, guard: 1, nonce, seq };
         assert_eq!(grantee.on_message(&renew(1, 1), &TERMS, ms(0)), None, "without a guard");
-        grantee.on_message(&Message::Guard { number: 7, guard: 1 }, &TERMS, ms(0));
+        grantee.on_message(&Message::Guard { number: 7, guard: 1, thresh: 0 }, &TERMS, ms(0));
         assert_eq!(grantee.on_message(&renew(1, 1), &TERMS, ms(470)), None, "after the guard");
-        grantee.on_message(&Message::Guard { number: 7, guard: 2 }, &TERMS, ms(500));
+        grantee.on_message(&Message::Guard { number: 7, guard: 2, thresh: 0 }, &TERMS, ms(500));
         assert_eq!(grantee.on_message(&renew(2, 1), &TERMS, ms(501)), None, "of another granting");
-        grantee.on_message(&Message::Guard { number: 7, guard: 1 }, &TERMS, ms(510));
+        grantee.on_message(&Message::Guard { number: 7, guard: 1, thresh: 0 }, &TERMS, ms(510));
         assert_eq!(grantee.on_message(&renew(1, 1), &TERMS, ms(511)), None, "for an earlier guard");
         assert!(grantee.on_message(&renew(3, 1), &TERMS, ms(520)).is_some());
         let until = grantee.believed(ms(520));
@@ -433,7 +474,8 @@ mod tests {
                 let micros = step * 20_000;
                 let (now_r, now_e) = (local(micros, grantor_rate), local(micros, grantee_rate));
                 let mut sent: Vec<(bool, Message)> = Vec::new();
-                let tended = if random.chance(0.05) { grantor.revoke(now_r) } else { grantor.tend(7, now_r) };
+                let tended =
+                    if random.chance(0.05) { grantor.revoke(now_r) } else { grantor.tend(7, 0, now_r) };
                 sent.extend(tended.map(|message| (true, message)));
                 let due: Vec<_> = in_flight.extract_if(.., |(at, ..)| *at <= micros).collect();
                 for (_, to_grantee, message) in due {

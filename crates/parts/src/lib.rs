@@ -8,9 +8,11 @@
 //! | [`slots`] | the slot log of the MultiPaxos family: acceptor, learner, proposer |
 //! | [`chain`] | the prefix log of Raft and ZAB; a leader's view of the others' |
 //! | [`graph`] | instances that depend on each other: the EPaxos family |
-//! | [`lease`] | promises that outlive the belief in them |
+//! | [`lease`], [`leases`] | promises that outlive the belief in them: one, and all of a replica |
+//! | [`paxos`] | MultiPaxos as a machine, and what its family may change in it |
 //! | [`election`] | when to suspect a leader |
 //! | [`membership`] | who is in the group, and how that changes |
+//! | [`writes`] | which keys are written by what is not executed yet |
 //! | [`rounds`] | who has confirmed since when that a leader leads |
 //! | [`batch`] | what a slot carries |
 //! | [`sessions`], [`state`] | exactly-once execution; store and sessions as one replicated state |
@@ -26,10 +28,13 @@ pub mod clients;
 pub mod election;
 pub mod graph;
 pub mod lease;
+pub mod leases;
 pub mod membership;
+pub mod paxos;
 pub mod quorum;
 pub mod rounds;
 pub mod sessions;
 pub mod settings;
 pub mod slots;
 pub mod state;
+pub mod writes;

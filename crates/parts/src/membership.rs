@@ -52,6 +52,21 @@ impl Configuration {
         !self.outgoing.is_empty()
     }
 
+    /// What a replica that does not lead or stand is, in a word.
+    pub fn standing(&self, node: NodeId) -> &'static str {
+        match self {
+            _ if self.votes(node) => "follower",
+            _ if self.learners.contains(node) => "learner",
+            _ if self.voters.is_empty() => "joining",
+            _ => "removed",
+        }
+    }
+
+    /// Whether it decides alone.
+    pub fn is_alone(&self, node: NodeId) -> bool {
+        self.voters.len() == 1 && !self.is_joint() && self.voters.contains(node)
+    }
+
     /// To count votes under it.
     pub fn tally(&self) -> Tally {
         Tally::joint(self.voters, self.outgoing)
@@ -76,6 +91,31 @@ impl Configuration {
         Members { version, nodes: self.all().iter().map(member).collect() }
     }
 
+    /// The same, with the addresses that the operator gave at start-up where it knows none.
+    pub fn located(mut self, group: &Group) -> Configuration {
+        for node in self.all().iter() {
+            if let Some(address) = group.addresses.get(&node) {
+                self.addresses.entry(node).or_insert_with(|| address.clone());
+            }
+        }
+        self
+    }
+
+    /// Who is to lead next: the voter asked for, or whoever is furthest of those that are near, given how far they are.
+    pub fn heir(
+        &self,
+        to: Option<NodeId>,
+        near: impl IntoIterator<Item = (NodeId, u64)>,
+    ) -> Result<NodeId, Managed> {
+        if let Some(node) = to.filter(|node| !self.voters.contains(*node)) {
+            return Err(refused(format!("node {node} is no voter")));
+        }
+        let fits = |(node, _): &(NodeId, u64)| self.voters.contains(*node) && to.is_none_or(|to| to == *node);
+        let heirs = near.into_iter().filter(fits);
+        let heir = heirs.max_by_key(|(node, reached)| (*reached, std::cmp::Reverse(*node)));
+        heir.map(|(node, _)| node).ok_or_else(|| refused("nobody is there to take over"))
+    }
+
     /// What follows a joint configuration.
     fn settled(&self) -> Configuration {
         let mut next = Configuration { outgoing: NodeSet::EMPTY, ..self.clone() };
@@ -83,6 +123,14 @@ impl Configuration {
         next.addresses.retain(|node, _| all.contains(*node));
         next
     }
+}
+
+/// Why most protocols refuse to talk about rosters.
+pub const NO_ROSTER: &str = "in this protocol the leader alone serves reads; there is no roster";
+
+/// An operator's request is refused, and why.
+pub fn refused(why: impl Into<String>) -> Managed {
+    Managed::Refused(why.into().into_bytes().into())
 }
 
 /// What an operator has asked for, in terms of the group as it is to be.
@@ -135,7 +183,7 @@ impl Steward {
         change: Manage,
         current: &Configuration,
     ) -> Option<(PendingRead, Managed)> {
-        let refuse = |request, why: String| Some((request, Managed::Refused(why.into_bytes().into())));
+        let refuse = |request, why: String| Some((request, refused(why)));
         let Manage::Change { voters, learners, remove } = change else {
             return refuse(request, "this is no change of the group".to_owned());
         };
@@ -166,7 +214,7 @@ impl Steward {
     /// The configuration to write next, if it is time for one. `settled`: the present one is decided, and the leader
     /// has decided something of its own. `near` tells whether a learner has caught up.
     pub fn next(
-        &mut self,
+        &self,
         current: &Configuration,
         settled: bool,
         near: impl Fn(NodeId) -> bool,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorate_core::{Group, Settings, SettingsError};
+use quorate_core::{Group, NodeId, NodeSet, Settings, SettingsError};
 
 use crate::batch::Limits;
 use crate::clients::ProxyConfig;
@@ -27,6 +27,24 @@ pub fn intake(settings: &mut Settings) -> Result<IntakeConfig, SettingsError> {
     })
 }
 
+/// A setting that names members: `all`, `none`, or ids.
+pub fn members(
+    group: &Group,
+    settings: &mut Settings,
+    key: &str,
+    default: &str,
+) -> Result<NodeSet, SettingsError> {
+    let members = group.members;
+    settings.take(key, default, "all, none, or ids of members", |text| match text {
+        "all" => Some(members),
+        "none" => Some(NodeSet::EMPTY),
+        ids => {
+            let id = |word: &str| word.trim().parse().ok().and_then(NodeId::new);
+            ids.split(',').map(|word| id(word).filter(|id| members.contains(*id))).collect()
+        }
+    })
+}
+
 /// `proxy.patience`, `proxy.requests`.
 pub fn proxy(group: &Group, settings: &mut Settings) -> Result<ProxyConfig, SettingsError> {
     let patience = settings.duration("proxy.patience", "300ms")?;
@@ -38,6 +56,8 @@ pub fn proxy(group: &Group, settings: &mut Settings) -> Result<ProxyConfig, Sett
         patience,
         nearest: false,
         home: false,
+        unhold: None,
+        majority: None,
         max_requests: settings.number("proxy.requests", 65536, 1..=1 << 20)? as usize,
     })
 }

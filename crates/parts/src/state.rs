@@ -10,7 +10,8 @@ use std::fmt;
 
 use bytes::Bytes;
 use quorate_core::{
-    Decoder, Fact, Image, Piece, ProcessId, Snapshot, Wall, Wire, WireError, digest, mutation, wire_struct,
+    Decoder, Fact, Group, Image, Piece, ProcessId, Roster, Snapshot, Wall, Wire, WireError, digest, mutation,
+    wire_struct,
 };
 use quorate_store::{Command, CommandError, Loader, Reply, Store};
 
@@ -36,6 +37,8 @@ pub struct Replicated {
     origin: Origin,
     /// The last configuration that was executed, and where; `None`: the initial one.
     configuration: Option<(u64, Configuration)>,
+    /// The last roster that was executed, and where; `None`: the initial one.
+    roster: Option<(u64, Roster)>,
 }
 
 /// What came of one entry.
@@ -204,6 +207,7 @@ impl Replicated {
             Entry::Configuration(ref configuration) => {
                 self.configuration = Some((slot, configuration.clone()));
             }
+            Entry::Roster(ref roster) => self.roster = Some((slot, roster.clone())),
             Entry::Expire { ref keys } => self.store.expire(keys, time),
             Entry::Read { .. } | Entry::EndLease => {}
         }
@@ -254,6 +258,12 @@ impl Replicated {
         Some(reply.to_bytes())
     }
 
+    /// The reply to a read of the present state, if none of the keys it touches has a time to live. Otherwise any later
+    /// slot may carry the time at which one expires, also a slot that does not write it.
+    pub fn read_lasting(&self, command: &Bytes) -> Option<Bytes> {
+        self.read(command, Wall::from_millis(u64::MAX))
+    }
+
     /// The reply to a read at a log position that came after it was asked.
     pub fn read_now(&self, command: &Bytes) -> Bytes {
         self.read(command, Wall::ZERO).expect("nothing expires before the epoch")
@@ -279,6 +289,16 @@ impl Replicated {
         self.configuration.as_ref()
     }
 
+    /// The last roster that was executed, and its slot; `None`: the initial one.
+    pub fn roster(&self) -> Option<&(u64, Roster)> {
+        self.roster.as_ref()
+    }
+
+    /// The configuration; the initial one, of this group, is at 0.
+    pub fn configuration_in(&self, group: &Group) -> (u64, Configuration) {
+        self.configuration.clone().unwrap_or_else(|| (0, Configuration::initial(group)))
+    }
+
     /// The sessions.
     pub fn sessions(&self) -> &Sessions {
         &self.sessions
@@ -293,7 +313,7 @@ impl Replicated {
     /// replicas.
     pub fn fingerprint(&self) -> (u64, u64) {
         let sessions = digest(&self.sessions.image().to_bytes());
-        let group = digest(&(self.origin, self.configuration.clone()).to_bytes());
+        let group = digest(&(self.origin, (self.configuration.clone(), self.roster.clone())).to_bytes());
         let words = [self.store.digest(), sessions, self.revision, self.time.millis(), group];
         let executed = &self.executed;
         let position = if executed.is_empty() { self.applied } else { digest(&executed.image().to_bytes()) };
@@ -314,6 +334,7 @@ impl Replicated {
             sessions,
             origin: self.origin,
             configuration: self.configuration.clone(),
+            roster: self.roster.clone(),
         };
         std::sync::Arc::new(StateImage { head: head.to_bytes(), store: self.store.freeze() })
     }
@@ -382,8 +403,9 @@ struct Head {
     sessions: SessionsImage,
     origin: Origin,
     configuration: Option<(u64, Configuration)>,
+    roster: Option<(u64, Roster)>,
 }
-wire_struct!(Head { applied, executed, revision, time, sessions, origin, configuration });
+wire_struct!(Head { applied, executed, revision, time, sessions, origin, configuration, roster });
 
 /// An image that is coming in piece by piece.
 #[derive(Debug, Default)]
@@ -405,12 +427,12 @@ impl Loading {
 
     /// After the last piece.
     pub fn finish(self) -> Result<Replicated, LoadError> {
-        let Head { applied, executed, revision, time, sessions, origin, configuration } =
+        let Head { applied, executed, revision, time, sessions, origin, configuration, roster } =
             self.head.ok_or_else(|| LoadError("the image is empty".to_owned()))?;
         let store = self.store.finish().map_err(|error| LoadError(error.to_string()))?;
         let sessions = Sessions::from_image(sessions);
         let executed = Executed::from_image(executed);
-        Ok(Replicated { store, sessions, applied, executed, revision, time, origin, configuration })
+        Ok(Replicated { store, sessions, applied, executed, revision, time, origin, configuration, roster })
     }
 }
 

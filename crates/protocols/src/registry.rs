@@ -46,6 +46,9 @@ registry! {
     crate::unreplicated::Unreplicated,
     crate::raft::Raft,
     crate::multipaxos::MultiPaxos,
+    crate::pqr::Pqr,
+    crate::quorum_leases::QuorumLeases,
+    crate::bodega::Bodega,
     crate::epaxos::Epaxos,
 }
 

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use quorate_core::Random;
+use quorate_core::{Capabilities, Random};
 
 use crate::network::Noise;
 use crate::queue::{MILLISECOND, Nanos, SECOND};
@@ -75,12 +75,18 @@ kinds! {
     Transfers = "transfers",
     /// Clocks that break every promise. Only on demand: leases cannot survive it.
     ClocksBeyondBound = "clocks-beyond-bound",
+    /// An operator says who serves reads of what. Where the protocol lets it.
+    RosterChanges = "roster-changes",
 }
 
 impl Kind {
-    /// Whether it needs a protocol whose members can change.
-    pub fn needs_membership(self) -> bool {
-        matches!(self, Kind::MemberChanges | Kind::Transfers)
+    /// Whether it can happen to a protocol that can do this.
+    pub fn possible(self, can: &Capabilities) -> bool {
+        match self {
+            Kind::MemberChanges | Kind::Transfers => can.membership,
+            Kind::RosterChanges => can.rosters,
+            _ => true,
+        }
     }
 }
 
@@ -296,8 +302,8 @@ pub struct Scope {
     pub nodes: usize,
     /// All processes.
     pub hosts: usize,
-    /// Whether the group's members can change.
-    pub membership: bool,
+    /// What the protocol can do.
+    pub can: Capabilities,
     /// When the fault phase ends.
     pub end: Nanos,
 }
@@ -316,7 +322,7 @@ impl Plan {
                 Faults::Swarm => drawn && kind != Kind::ClocksBeyondBound,
                 Faults::Only(kinds) => kinds.contains(kind),
             };
-            if on && (scope.membership || !kind.needs_membership()) {
+            if on && kind.possible(&scope.can) {
                 plan.kinds = plan.kinds.with(kind);
                 let Scope { nodes, hosts, end, .. } = scope;
                 plan.add(kind, Draw { random, nodes: nodes as u64, hosts: hosts as u64, end });
@@ -346,7 +352,8 @@ impl Plan {
             | Kind::FullDisks
             | Kind::Drains
             | Kind::MemberChanges
-            | Kind::Transfers => {
+            | Kind::Transfers
+            | Kind::RosterChanges => {
                 let shortest = if kind == Kind::ClusterCrashes { SECOND } else { SECOND / 5 };
                 let interval = shortest << draw.random.range(0..4);
                 let mut at = draw.random.range(0..interval);
@@ -430,7 +437,7 @@ impl Draw {
             Kind::SlowDisks => Action::SlowDisk(*self.random.pick(&[10, 100, 1000])),
             Kind::FullDisks => Action::FullDisk,
             Kind::Drains => Action::Drain(self.random.range(0..SECOND)),
-            Kind::MemberChanges | Kind::Transfers => Action::Manage(self.random.u64()),
+            Kind::MemberChanges | Kind::Transfers | Kind::RosterChanges => Action::Manage(self.random.u64()),
             Kind::Loss
             | Kind::Duplication
             | Kind::Reordering
@@ -448,7 +455,8 @@ mod tests {
     use super::*;
 
     fn scope(end: Nanos) -> Scope {
-        Scope { nodes: 3, hosts: 5, membership: true, end }
+        let can = Capabilities { membership: true, rosters: true, ..Capabilities::LOGGED };
+        Scope { nodes: 3, hosts: 5, can, end }
     }
 
     #[test]
@@ -469,10 +477,11 @@ mod tests {
     #[test]
     fn only_groups_that_can_change_are_changed() {
         let all: KindSet = Kind::ALL.iter().copied().collect();
-        let fixed = Scope { membership: false, ..scope(SECOND) };
+        let fixed = Scope { can: Capabilities::LOGGED, ..scope(SECOND) };
         let plan = Plan::draw(Faults::Only(all), fixed, 1);
-        assert!(!plan.kinds.iter().any(Kind::needs_membership));
-        assert!(!plan.schedule.iter().any(|strike| strike.kind.needs_membership()));
+        let possible = |kind: Kind| kind.possible(&Capabilities::LOGGED);
+        assert!(plan.kinds.iter().all(possible));
+        assert!(plan.schedule.iter().all(|strike| possible(strike.kind)));
     }
 
     #[test]

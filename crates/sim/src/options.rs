@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorate_core::{Capabilities, SettingsError};
+use quorate_core::{Capabilities, SettingsError, Topology};
 use thiserror::Error;
 
 use crate::faults::Faults;
@@ -17,6 +17,9 @@ pub struct Options {
     pub proxies: usize,
     /// What the protocol is told (`--set`), as `key=value` words.
     pub settings: Vec<String>,
+    /// Sites for the nodes in order, as far apart as they are, with what the command line calls it. Nodes and proxies
+    /// beyond the last site begin again at the first.
+    pub topology: Option<(String, Topology)>,
     /// Which faults may happen (`--faults`).
     pub faults: Faults,
     /// The first seed.
@@ -39,6 +42,7 @@ impl Default for Options {
             nodes: 3,
             proxies: 1,
             settings: Vec::new(),
+            topology: None,
             faults: Faults::Swarm,
             seed: 0,
             runs: 1000,
@@ -105,6 +109,9 @@ impl Options {
         };
         flag(self.nodes != default.nodes, "nodes", self.nodes.to_string());
         flag(self.proxies != default.proxies, "proxies", self.proxies.to_string());
+        if let Some((name, _)) = &self.topology {
+            flag(true, "topology", name.clone());
+        }
         flag(self.faults != default.faults, "faults", self.faults.to_string());
         flag(self.clients != default.clients, "clients", self.clients.to_string());
         flag(self.duration != default.duration, "duration", milliseconds(self.duration));

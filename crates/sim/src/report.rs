@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use quorate_core::Protocol;
+use quorate_core::{Capabilities, Protocol};
 
 use crate::checkers::Violation;
 use crate::faults::{Counts, Kind};
@@ -192,7 +192,7 @@ impl fmt::Display for Summary {
         row("faults", String::new())?;
         for &kind in Kind::ALL {
             let times = self.faults.of(kind);
-            if times > 0 || !(kind == Kind::ClocksBeyondBound || kind.needs_membership()) {
+            if times > 0 || (kind != Kind::ClocksBeyondBound && kind.possible(&Capabilities::LOGGED)) {
                 row(&format!("  {}", kind.name()), times.to_string())?;
             }
         }

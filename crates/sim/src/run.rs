@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use quorate_core::{Configs, Group, NodeId, NodeSet, Protocol, Random, Replica, Settings, SettingsError};
+use quorate_core::{
+    Configs, Group, NodeId, NodeSet, Protocol, Random, Replica, Settings, SettingsError, Topology,
+};
 
 use crate::checkers::{Checker, Panel, Violation, linearizability};
 use crate::clock::{Clock, Quality};
@@ -77,13 +79,13 @@ pub fn run<P: Protocol>(options: &Options, seed: u64, trace: Trace) -> Result<Ru
     let (end, settings) = (options.end(), setup.words.clone());
     let mut cluster = build::<P>(options, root, far, trace, setup);
     cluster.introduce(seed, &settings);
-    if let Err(panic) = panics::catch(|| drive(&mut cluster, end)) {
+    if let Err(panic) = panics::catch(|| drive(&mut cluster, end, healing(options))) {
         cluster.fail("assertion", panic);
     }
     let history = std::mem::take(&mut cluster.work.recorder).finish();
     let mut undecided = false;
     if cluster.violation.is_none() {
-        match panics::catch(|| linearizability::check(&history)) {
+        match panics::catch(|| linearizability::check_within(&history, EFFORT)) {
             Ok(Ok(())) => {}
             Ok(Err(linearizability::Failure::Undecided { .. })) => undecided = true,
             Ok(Err(found)) => cluster.fail("linearizability", found.to_string()),
@@ -189,6 +191,9 @@ fn spares<P: Protocol>(options: &Options, random: &mut Random) -> usize {
     if P::CAPABILITIES.membership { (*random.pick(&[0, 1, 1, 2, 2, 2])).min(most) } else { 0 }
 }
 
+/// What deciding a history may take: some seconds. One in a thousand is left undecided, and is counted.
+const EFFORT: u64 = 8_000_000;
+
 /// The bound ρ on clock rates for which the lease settings in force suffice, with rates within 1±ρ. Promises: the
 /// margin Δ must be at least ρ·lease, and 3Δ at least 2ρ·(guard + lease). A lease that lies in the log: Δ on both
 /// sides, so Δ at least ρ·lease. A lease that lies in election timeouts: Δ on one side, so Δ at least 2ρ·lease.
@@ -222,7 +227,7 @@ fn build<P: Protocol>(
     let nodes = options.nodes + spares::<P>(options, &mut root);
     let hosts = nodes + options.proxies;
     let duration = options.duration.as_nanos() as Nanos;
-    let scope = Scope { nodes, hosts, membership: P::CAPABILITIES.membership, end: duration };
+    let scope = Scope { nodes, hosts, can: P::CAPABILITIES, end: duration };
     let plan = Plan::draw(options.faults, scope, root.u64());
     let mut knobs = root.fork();
     let mut workload = root.fork();
@@ -233,7 +238,10 @@ fn build<P: Protocol>(
         wall_jumps: on(Kind::WallJumps),
         beyond_bound: on(Kind::ClocksBeyondBound),
     };
-    let latencies = latencies(hosts, far, &mut root.fork());
+    let mut latencies = latencies(hosts, far, &mut root.fork());
+    if let Some((_, topology)) = &options.topology {
+        spread(&mut latencies, topology);
+    }
     let network = Network::new(hosts, |from, to| latencies[from][to], plan.noise, root.fork());
     let sync = Latency::LogNormal { median: *knobs.pick(&[50_000, 500_000, 5_000_000]) };
     let speed = Speed { write: Latency::LogNormal { median: 20_000 }, sync };
@@ -297,6 +305,28 @@ fn latencies(hosts: usize, far: bool, random: &mut Random) -> Vec<Vec<Latency>> 
     (0..hosts).map(|from| (0..hosts).map(|to| draw(from, to)).collect()).collect()
 }
 
+/// How long a cluster may take to serve all clients and converge. At the end one reader a host asks for one key after
+/// the other, through the log perhaps, so that its distances count often.
+fn healing(options: &Options) -> Nanos {
+    let furthest = options.topology.as_ref().map(|(_, topology)| topology.furthest()).unwrap_or_default();
+    HEALING + 300 * furthest.as_nanos() as Nanos
+}
+
+/// Puts hosts at the sites, in order and over again. Hosts of one site are as near as they were.
+fn spread(latencies: &mut [Vec<Latency>], topology: &Topology) {
+    let sites = topology.sites().len();
+    for (from, row) in latencies.iter_mut().enumerate() {
+        for (to, latency) in row.iter_mut().enumerate() {
+            if from % sites != to % sites {
+                let low = topology.one_way(from % sites, to % sites).as_nanos() as Nanos;
+                // Long lines are steady.
+                let high = low + (low / 16).max(topology.jitter().as_nanos() as Nanos);
+                *latency = Latency::Uniform { low, high };
+            }
+        }
+    }
+}
+
 fn schedule<P: Protocol>(cluster: &mut Cluster<P>, options: &Options) {
     for host in 0..cluster.hosts.len() {
         let at = cluster.random.range(0..20 * MILLISECOND);
@@ -315,7 +345,7 @@ fn schedule<P: Protocol>(cluster: &mut Cluster<P>, options: &Options) {
     cluster.queue.push(POLL, Event::Poll);
 }
 
-fn drive<P: Protocol>(cluster: &mut Cluster<P>, end: Nanos) {
+fn drive<P: Protocol>(cluster: &mut Cluster<P>, end: Nanos, healing: Nanos) {
     let mut stage = Stage::Faults;
     while cluster.violation.is_none() && stage != Stage::Done {
         let (at, event) = cluster.queue.pop().expect("a poll is always scheduled");
@@ -325,7 +355,7 @@ fn drive<P: Protocol>(cluster: &mut Cluster<P>, end: Nanos) {
         }
         match event {
             Event::Poll => {
-                stage = poll(cluster, stage, end);
+                stage = poll(cluster, stage, end, healing);
                 // A leader may append something now and then for ever; not always just before it is looked at.
                 let again = if stage == Stage::Converging { cluster.random.range(0..POLL) } else { POLL };
                 cluster.queue.push(at + again, Event::Poll);
@@ -344,11 +374,11 @@ fn drive<P: Protocol>(cluster: &mut Cluster<P>, end: Nanos) {
     }
 }
 
-fn poll<P: Protocol>(cluster: &mut Cluster<P>, stage: Stage, end: Nanos) -> Stage {
-    if cluster.now > end + HEALING {
+fn poll<P: Protocol>(cluster: &mut Cluster<P>, stage: Stage, end: Nanos, healing: Nanos) -> Stage {
+    if cluster.now > end + healing {
         let what = format!(
             "{:?} after all faults were over, {}",
-            Duration::from_nanos(HEALING),
+            Duration::from_nanos(healing),
             unfinished(cluster, stage)
         );
         cluster.fail("liveness", what);

@@ -4,6 +4,8 @@ use std::path::Path;
 
 use quorate_protocols::epaxos::Epaxos;
 use quorate_protocols::multipaxos::MultiPaxos;
+use quorate_protocols::pqr::Pqr;
+use quorate_protocols::quorum_leases::QuorumLeases;
 use quorate_protocols::raft::Raft;
 use quorate_sim::run_traces;
 
@@ -23,4 +25,16 @@ fn epaxos_speaks_as_its_traces_say() {
 fn raft_speaks_as_its_traces_say() {
     let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../protocols/src/raft/traces");
     run_traces::<Raft>(Path::new(dir));
+}
+
+#[test]
+fn pqr_speaks_as_its_traces_say() {
+    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../protocols/src/pqr/traces");
+    run_traces::<Pqr>(Path::new(dir));
+}
+
+#[test]
+fn quorum_leases_speak_as_their_traces_say() {
+    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../protocols/src/quorum_leases/traces");
+    run_traces::<QuorumLeases>(Path::new(dir));
 }

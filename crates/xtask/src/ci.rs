@@ -9,6 +9,15 @@ use std::time::Instant;
 /// 10000`).
 const BUDGETS: &[(&str, &[&str])] = &[
     ("multipaxos", &["--runs", "3000"]),
+    ("bodega", &["--runs", "1500"]),
+    (
+        "bodega",
+        &["--runs", "300", "--nodes", "5", "--set", "roster.auto=true", "--set", "coverage.period=300ms"],
+    ),
+    ("quorum-leases", &["--runs", "500"]),
+    ("quorum-leases", &["--runs", "500", "--set", "passive=true"]),
+    ("pqr", &["--runs", "500"]),
+    ("pqr", &["--runs", "500", "--set", "leader_lease=true"]),
     ("unreplicated", &["--runs", "100"]),
     ("raft", &["--runs", "1000", "--set", "reads=quorum"]),
     ("raft", &["--runs", "1000", "--set", "reads=ongaro-lease"]),

@@ -4,8 +4,10 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use quorate_core::{Access, Failure, Managed, Outcome, Wire};
+use quorate_core::{Access, Failure, Managed, NodeId, Outcome, Roster, Wire};
 use quorate_store::{Command, CommandError, Expires, Key, Kind, Reply, glob};
+
+use serde_json::json;
 
 use super::commands::Fault;
 use super::cursors::Cursors;
@@ -65,6 +67,19 @@ pub(super) struct Surroundings<'a> {
     pub(super) timeout: Duration,
 }
 
+/// One JSON object: what `quorate roster show` shows.
+fn show_roster(ballot: &str, roster: &Roster, auto: bool, writer: &mut Writer<'_>) {
+    let text = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
+    let ranges = roster.ranges().iter().map(|range| {
+        let responders: Vec<_> = range.responders.iter().map(NodeId::get).collect();
+        json!({ "from": text(&range.from), "to": range.to.as_deref().map(text), "responders": responders })
+    });
+    let ranges = ranges.collect::<Vec<_>>();
+    let leader = roster.leader().map(NodeId::get);
+    let document = json!({ "ballot": ballot, "leader": leader, "auto": auto, "ranges": ranges });
+    writer.bulk(document.to_string().as_bytes());
+}
+
 impl Shape {
     /// Shows how a request ended.
     pub(super) fn outcome(
@@ -78,6 +93,7 @@ impl Shape {
             Outcome::Done(bytes) if access == Access::Manage => match Managed::from_bytes(bytes) {
                 Ok(Managed::Done) => writer.ok(),
                 Ok(Managed::Refused(why)) => writer.error([b"ERR ", &why[..]].concat()),
+                Ok(Managed::Roster { ballot, roster, auto }) => show_roster(&ballot, &roster, auto, writer),
                 Err(error) => writer.error(format!("ERR the cluster's reply cannot be read: {error}")),
             },
             Outcome::Done(bytes) => match Reply::from_bytes(bytes) {

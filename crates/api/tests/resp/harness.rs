@@ -77,6 +77,9 @@ impl NodeView for View {
     fn can_regroup(&self) -> bool {
         true
     }
+    fn has_roster(&self) -> bool {
+        true
+    }
     fn slow_requests(&self, count: usize) -> Vec<SlowRequest> {
         let slow = |number, command, client: &str, slot| SlowRequest {
             number,

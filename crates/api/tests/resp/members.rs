@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use quorate_core::{Access, Manage, Managed, NodeId, Outcome, Time, Wire};
+use quorate_core::{Access, Manage, Managed, NodeId, Outcome, Range, Roster, Time, Wire};
 
 use crate::harness::{Connection, Node, timed_out};
 
@@ -77,6 +77,46 @@ fn what_makes_no_sense_is_refused_here() {
     let refused = |name| format!("-ERR quorate {name} is not allowed in a transaction\r\n");
     let expected = format!("+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n{}{}", refused("member"), refused("transfer"));
     assert_eq!(reply, expected);
+}
+
+#[test]
+fn rosters_are_set_and_shown() {
+    let mut node = Node::new();
+    let mut connection = node.connect();
+    let set = |ids: &[u64]| ids.iter().filter_map(|id| NodeId::new(*id)).collect();
+    let range = |from: &'static str, to: Option<&'static str>, ids: &[u64]| Range {
+        from: from.into(),
+        to: to.map(Into::into),
+        responders: set(ids),
+    };
+    let roster =
+        Roster::new(NodeId::new(2), vec![range("a", Some("m"), &[1, 3]), range("m", None, &[2])]).unwrap();
+    let words = "ROSTER SET LEADER 2 RANGE a m 1,3";
+    let first = Roster::new(NodeId::new(2), vec![range("a", Some("m"), &[1, 3])]).unwrap();
+    assert_eq!(asked(&mut node, &mut connection, words), Manage::Roster(first));
+    assert_eq!(asked(&mut node, &mut connection, "ROSTER AUTO ON"), Manage::AutoRoster(true));
+    for (command, why) in [
+        ("ROSTER SET RANGE a m 1 RANGE b c 2", "overlap"),
+        ("ROSTER SET RANGE m a 1", "holds no key"),
+        ("ROSTER SET RANGE a m x", "from 1 to 63"),
+        ("ROSTER SET RANGE a", "ERR write SHOW"),
+        ("ROSTER AUTO maybe", "ERR write SHOW"),
+    ] {
+        let reply = node.ask(&mut connection, format!("QUORATE {command}\r\n").as_bytes());
+        assert!(reply.contains(why), "{command}: {reply}");
+    }
+    node.send(&mut connection, b"QUORATE ROSTER SHOW\r\n");
+    let (ticket, _) = connection.asked.pop_back().unwrap();
+    let shown = Managed::Roster { ballot: "b3.2".to_owned(), roster, auto: false };
+    node.end(&mut connection, ticket, Outcome::Done(shown.to_bytes()));
+    let shown: serde_json::Value =
+        serde_json::from_str(connection.written().split("\r\n").nth(1).unwrap()).unwrap();
+    let ranges = serde_json::json!([
+        { "from": "a", "to": "m", "responders": [1, 3] },
+        { "from": "m", "to": null, "responders": [2] },
+    ]);
+    let expected = serde_json::json!({ "ballot": "b3.2", "leader": 2, "auto": false, "ranges": ranges });
+    assert_eq!(shown, expected);
 }
 
 #[test]

@@ -1,5 +1,6 @@
-//! An emulated one-way delay between nodes (`--set net.delay=5ms`): what is sent over a link waits that long before it
-//! goes to the socket, in order. Links of clients are not delayed.
+//! Emulated delays between nodes: what is sent over a link waits before it goes to the socket, in order. A topology
+//! says how long by the sites of the two (`--topology geo --site VA`), and `--set net.delay=5ms` adds to that, for
+//! every link alike. Links of clients are not delayed.
 //!
 //! Waiting for events has a resolution of a millisecond, which is too coarse for a delay of a few: where there is a
 //! delay, a timer of the system's wakes the loop.
@@ -7,8 +8,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use quorate_core::{Random, Settings, SettingsError, Time, settings::parse_duration};
+use quorate_core::{Random, Settings, SettingsError, Time, Topology, settings::parse_duration};
 
+use super::handshake::text;
 use super::queue::SendQueue;
 
 /// How long what is sent is under way.
@@ -36,6 +38,36 @@ impl Delay {
     /// When what is sent now arrives.
     fn due(self, now: Time, random: &mut Random) -> Time {
         now + random.between(self.fixed, self.fixed + self.jitter)
+    }
+}
+
+/// The delays of all links of a node.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Delays {
+    /// Of each.
+    pub(crate) common: Delay,
+    /// By place, and which is this node's.
+    pub(crate) map: Option<(Topology, usize)>,
+}
+
+impl Delays {
+    /// Whether nothing waits.
+    pub(super) fn are_none(&self) -> bool {
+        self.common.is_none() && self.map.is_none()
+    }
+
+    /// To a node that says it is there. The error says why that cannot be.
+    pub(super) fn to(&self, site: &[u8]) -> Result<Delay, String> {
+        let Some((topology, mine)) = &self.map else { return Ok(self.common) };
+        let site = text(site);
+        if site.is_empty() {
+            return Err("it does not say at which site it is: start it with --topology, or --site".to_owned());
+        }
+        let there = topology.site(&site).map_err(|error| format!("its site is unknown here: {error}"))?;
+        Ok(Delay {
+            fixed: self.common.fixed + topology.one_way(*mine, there),
+            jitter: self.common.jitter + topology.jitter(),
+        })
     }
 }
 
@@ -187,6 +219,20 @@ mod tests {
             last = due;
         }
         assert_eq!(taken(&mut line, last), (0..200).collect::<Vec<u8>>());
+    }
+
+    #[test]
+    fn a_links_delay_is_that_between_the_two_sites_and_what_every_link_has() {
+        let ms = Duration::from_millis;
+        let geo = Topology::named("geo").unwrap();
+        let mine = geo.site("VA").unwrap();
+        let common = Delay { fixed: ms(1), jitter: ms(2) };
+        let delays = Delays { common, map: Some((geo, mine)) };
+        assert_eq!(delays.to(b"JP").unwrap(), Delay { fixed: ms(74), jitter: ms(2) });
+        assert_eq!(delays.to(b"VA").unwrap(), common);
+        assert!(delays.to(b"Mars").unwrap_err().contains("no site Mars; the sites are EU, VA"));
+        assert!(delays.to(b"").unwrap_err().contains("--site"));
+        assert_eq!(Delays::default().to(b"Mars"), Ok(Delay::default()));
     }
 
     #[test]

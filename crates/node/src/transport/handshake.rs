@@ -20,7 +20,7 @@ use crate::config::check_address;
 /// The first bytes of every connection between processes.
 pub const MAGIC: [u8; 4] = *b"QRTE";
 /// Of the handshake and the frames.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 /// Nothing longer is read before the handshake is done.
 pub const LIMIT: usize = 64 << 10;
 /// What is wrong with a connection that does not begin with [`MAGIC`].
@@ -48,8 +48,20 @@ pub struct Hello {
     pub settings: BTreeMap<Bytes, Bytes>,
     /// Where it can be reached, as `host:port`; empty if it cannot. An unspecified host is the one it speaks from.
     pub address: Bytes,
+    /// Where it is, by name; empty if nobody has said.
+    pub site: Bytes,
 }
-wire_struct!(Hello { cluster, me, expected, incarnation, protocol, settings_digest, settings, address });
+wire_struct!(Hello {
+    cluster,
+    me,
+    expected,
+    incarnation,
+    protocol,
+    settings_digest,
+    settings,
+    address,
+    site
+});
 
 /// What an acceptor says to a [`Hello`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,8 +100,15 @@ impl Identity {
                 settings_digest: settings.digest(),
                 settings: effective.collect(),
                 address: bytes(address),
+                site: Bytes::new(),
             },
         }
+    }
+
+    /// The same, at a site.
+    pub fn at(mut self, site: &str) -> Identity {
+        self.hello.site = Bytes::copy_from_slice(site.as_bytes());
+        self
     }
 
     /// Whether this process runs a proxy alone.

@@ -12,7 +12,7 @@ use mio::{Interest, Registry, Token};
 use quorate_core::{NodeId, ProcessId, Random, Time};
 use tracing::{info, warn};
 
-use super::delay::{Delay, Line};
+use super::delay::{Delay, Delays, Line};
 use super::frame::Encoded;
 use super::handshake::{self, Answer, Identity, name, node_of};
 use super::queue::{SendQueue, Wrote};
@@ -31,7 +31,6 @@ pub(super) struct Link {
     pub(super) node: NodeId,
     address: String,
     token: Token,
-    delay: Delay,
     state: State,
     /// Failures in a row: chooses the wait, and which of several addresses is next.
     failures: u32,
@@ -54,6 +53,7 @@ enum State {
         stream: TcpStream,
         /// Not at the socket yet, if there is a delay.
         line: Line,
+        delay: Delay,
         queue: SendQueue,
         writable: bool,
         since: Time,
@@ -78,6 +78,7 @@ pub(super) struct Around<'a> {
     pub(super) identity: &'a Identity,
     pub(super) limits: &'a Limits,
     pub(super) metrics: &'a Metrics,
+    pub(super) delays: &'a Delays,
     pub(super) random: &'a mut Random,
     /// For connections that are used in both directions.
     pub(super) made: &'a mut Vec<Made>,
@@ -85,9 +86,9 @@ pub(super) struct Around<'a> {
 }
 
 impl Link {
-    pub(super) fn new(node: NodeId, address: String, token: Token, delay: Delay) -> Link {
+    pub(super) fn new(node: NodeId, address: String, token: Token) -> Link {
         let state = State::Waiting { until: Time::ZERO };
-        Link { node, address, token, delay, state, failures: 0, quiet: Quiet::default() }
+        Link { node, address, token, state, failures: 0, quiet: Quiet::default() }
     }
 
     pub(super) fn is_up(&self) -> bool {
@@ -108,13 +109,13 @@ impl Link {
 
     /// Sends a message on its way.
     pub(super) fn put(&mut self, message: &Encoded, from: ProcessId, to: ProcessId, random: &mut Random) {
-        let State::Up { line, queue, .. } = &mut self.state else { return };
-        if self.delay.is_none() {
+        let State::Up { line, queue, delay, .. } = &mut self.state else { return };
+        if delay.is_none() {
             return message.queue(from, to, queue);
         }
         let mut frame = SendQueue::default();
         message.queue(from, to, &mut frame);
-        line.push(frame, self.delay, clock::now(), random);
+        line.push(frame, *delay, clock::now(), random);
     }
 
     /// When the next frame comes to the socket.
@@ -268,6 +269,10 @@ impl Link {
         if let Some(difference) = around.identity.difference(&other) {
             return self.refuse(&difference, around);
         }
+        let delay = match around.delays.to(&other.site) {
+            Ok(delay) => delay,
+            Err(reason) => return self.refuse(&reason, around),
+        };
         let State::Greeting { mut stream, input, .. } =
             std::mem::replace(&mut self.state, State::Waiting { until: around.now })
         else {
@@ -284,7 +289,7 @@ impl Link {
             return;
         }
         let (line, queue) = (Line::default(), SendQueue::default());
-        self.state = State::Up { stream, line, queue, writable: true, since: around.now };
+        self.state = State::Up { stream, line, delay, queue, writable: true, since: around.now };
     }
 
     /// Writes what waits, as far as the socket takes it.

@@ -46,7 +46,7 @@ use tracing::{info, warn};
 use crate::limits::{ACCEPTS_PER_TURN, Limits};
 use crate::metrics::Metrics;
 use crate::quiet::Quiet;
-use delay::{Alarm, Delay};
+use delay::{Alarm, Delays};
 use frame::{Encoded, Frame};
 use handshake::{Answer, Hello, Identity, name, node_of};
 use inbound::{Inbound, Read, Stage};
@@ -73,7 +73,7 @@ pub(crate) struct Transport {
     members: BTreeMap<NodeId, String>,
     /// Whether those change.
     membership: bool,
-    delay: Delay,
+    delays: Delays,
     /// Where there is a delay.
     alarm: Option<Alarm>,
     /// None in a process that runs a proxy alone.
@@ -111,7 +111,7 @@ pub(crate) struct Start {
     pub(crate) members: BTreeMap<NodeId, String>,
     /// Whether those change.
     pub(crate) membership: bool,
-    pub(crate) delay: Delay,
+    pub(crate) delays: Delays,
     pub(crate) limits: Limits,
     pub(crate) metrics: Rc<Metrics>,
     pub(crate) registry: Registry,
@@ -124,13 +124,13 @@ pub(crate) struct Start {
 impl Transport {
     /// Registers the listener; dialing begins at the first [`tick`](Self::tick).
     pub(crate) fn new(start: Start) -> std::io::Result<Transport> {
-        let Start { me, identity, members, membership, delay, limits, metrics, registry, tokens, .. } = start;
+        let Start { me, identity, members, membership, delays, limits, metrics, registry, tokens, .. } =
+            start;
         let Start { random, waker, mut listener, .. } = start;
         if let Some(listener) = &mut listener {
             registry.register(listener, tokens.listener, Interest::READABLE)?;
         }
-        let delay = if identity.is_standalone() { Delay::default() } else { delay };
-        let alarm = (!delay.is_none()).then(|| Alarm::new(&registry, tokens.alarm)).transpose()?;
+        let alarm = (!delays.are_none()).then(|| Alarm::new(&registry, tokens.alarm)).transpose()?;
         metrics.peer_output_limit.set(limits.peer_output as u64);
         let mut transport = Transport {
             me,
@@ -145,7 +145,7 @@ impl Transport {
             links: BTreeMap::new(),
             members: BTreeMap::new(),
             membership,
-            delay,
+            delays,
             alarm,
             listener,
             accept_at: None,
@@ -170,7 +170,7 @@ impl Transport {
         }
         for (&node, address) in &self.members {
             let token = Token(self.tokens.links + usize::from(node.get()));
-            let new = || Link::new(node, address.clone(), token, self.delay);
+            let new = || Link::new(node, address.clone(), token);
             let link = self.links.entry(node).or_insert_with(new);
             link.move_to(address, now);
         }
@@ -373,6 +373,7 @@ impl Transport {
             identity: &self.identity,
             limits: &self.limits,
             metrics: &self.metrics,
+            delays: &self.delays,
             random: &mut self.random,
             made: &mut self.made,
             now,
@@ -494,8 +495,7 @@ impl Transport {
                     if let Some(reachable) = guest {
                         let token = Token(self.tokens.links + usize::from(node.get()));
                         let link = self.links.entry(node);
-                        let link =
-                            link.or_insert_with(|| Link::new(node, reachable.clone(), token, self.delay));
+                        let link = link.or_insert_with(|| Link::new(node, reachable.clone(), token));
                         link.move_to(&reachable, now);
                     }
                     self.with_link(node, now, |link, _| link.hurry(now));

@@ -102,6 +102,8 @@ pub fn listeners() -> Listeners {
 
 pub fn options(node: u64, members: BTreeMap<NodeId, String>, limits: Limits) -> NodeOptions {
     NodeOptions {
+        site: None,
+        topology: None,
         node: id(node),
         listen_peer: "127.0.0.1:0".to_owned(),
         listen_resp: "127.0.0.1:0".to_owned(),

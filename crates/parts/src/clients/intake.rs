@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use quorate_core::{Managed, Members, NodeId, ProcessId, Wall, Wire};
+use quorate_core::{Manage, Managed, NodeId, ProcessId, Wall, Wire};
 
 use crate::batch::{Batch, Builder, Entry, Limits};
 use crate::clients::message::{Ask, Message};
+use crate::membership::refused;
 use crate::sessions::Verdict;
 use crate::state::{Effect, Replicated};
 
@@ -131,9 +132,11 @@ impl Intake {
                 // Those behind it in its session were gaps: they are admitted again when their proxy repeats them.
                 Entry::Write { session, .. } => drop(self.admitted.remove(&session)),
                 Entry::Open { .. } => {}
-                Entry::Read { .. } | Entry::Expire { .. } | Entry::Configuration(_) | Entry::EndLease => {
-                    continue;
-                }
+                Entry::Read { .. }
+                | Entry::Expire { .. }
+                | Entry::Configuration(_)
+                | Entry::EndLease
+                | Entry::Roster(_) => continue,
             }
             self.builder.push(entry);
         }
@@ -155,6 +158,13 @@ impl Intake {
     /// A proxy asks a replica that does not lead.
     pub fn redirect(&mut self, proxy: ProcessId, nonce: u64, leader: Option<NodeId>) {
         self.notices.push((proxy, Message::Leader { nonce, leader }));
+    }
+
+    /// Reads that this replica cannot answer.
+    pub fn refuse(&mut self, proxy: ProcessId, nonce: u64, reads: Vec<u64>, leader: Option<NodeId>) {
+        if !reads.is_empty() {
+            self.notices.push((proxy, Message::Refused { nonce, reads, leader }));
+        }
     }
 
     /// Whether writes wait to be proposed.
@@ -179,8 +189,15 @@ impl Intake {
     }
 
     /// What operators have asked for since the last call. A protocol that never calls this refuses it all.
-    pub fn take_manage(&mut self) -> Vec<PendingRead> {
-        std::mem::take(&mut self.manage)
+    pub fn take_manage(&mut self) -> Vec<(PendingRead, Manage)> {
+        let mut taken = Vec::new();
+        for request in std::mem::take(&mut self.manage) {
+            match Manage::from_bytes(request.command.clone()) {
+                Ok(manage) => taken.push((request, manage)),
+                Err(_) => self.on_managed(request, refused("the request cannot be read")),
+            }
+        }
+        taken
     }
 
     /// An operator's request has ended.
@@ -188,9 +205,14 @@ impl Intake {
         self.on_read(request, how.to_bytes());
     }
 
-    /// A proxy's idea of the group is out of date.
-    pub fn tell_members(&mut self, proxy: ProcessId, nonce: u64, members: Members) {
-        self.notices.push((proxy, Message::Members { nonce, members }));
+    /// Tells a proxy that asks who is in the group, if its idea of that is out of date.
+    pub fn tell_members(&mut self, proxy: ProcessId, ask: &Ask, state: &Replicated) {
+        if let Some((slot, configuration)) = state.configuration()
+            && ask.version < *slot
+        {
+            let members = configuration.members(*slot);
+            self.notices.push((proxy, Message::Members { nonce: ask.nonce, members }));
+        }
     }
 
     /// What came of an entry of a slot that was executed here.
@@ -244,9 +266,8 @@ impl Intake {
             self.routes.retain(|session, _| state.sessions().next(*session).is_some());
             self.admitted.retain(|session, _| state.sessions().next(*session).is_some());
         }
-        for request in self.take_manage() {
-            let why = "this protocol does not change its group while it runs";
-            self.on_managed(request, Managed::Refused(Bytes::from_static(why.as_bytes())));
+        for (request, _) in self.take_manage() {
+            self.on_managed(request, refused("this protocol does not change its group while it runs"));
         }
         let mut out = std::mem::take(&mut self.notices);
         let now = state.applied();
@@ -268,16 +289,20 @@ impl Intake {
         proxies.extend(self.reads.iter().chain(&self.manage).map(|read| (read.proxy, read.nonce)));
         proxies.sort_unstable();
         proxies.dedup();
-        // What is answered already stays answered.
-        let (answers, notices) = (std::mem::take(&mut self.answers), std::mem::take(&mut self.notices));
-        self.clear();
-        (self.answers, self.notices) = (answers, notices);
+        self.retire();
         for (proxy, nonce) in proxies {
             self.redirect(proxy, nonce, Some(leader));
         }
     }
 
-    /// No longer leading: what waits will be asked again elsewhere.
+    /// No longer leading: what waits will be asked again elsewhere; what is answered already stays answered.
+    pub fn retire(&mut self) {
+        let (answers, notices) = (std::mem::take(&mut self.answers), std::mem::take(&mut self.notices));
+        self.clear();
+        (self.answers, self.notices) = (answers, notices);
+    }
+
+    /// Begins anew.
     pub fn clear(&mut self) {
         *self = Intake::new(self.me.into(), self.max_bytes);
     }

@@ -48,6 +48,29 @@ pub enum Message {
         /// Who leads, as far as the replica knows.
         leader: Option<NodeId>,
     },
+    /// Replica → proxy: I cannot answer these reads; ask whoever leads.
+    Refused {
+        /// Of the ask.
+        nonce: u64,
+        /// Their ids.
+        reads: Vec<u64>,
+        /// Who leads, as far as the replica knows.
+        leader: Option<NodeId>,
+    },
+    /// Proxy → replica: what do you know of these reads? Whether you lead or not.
+    Query {
+        /// Of this incarnation of the proxy.
+        nonce: u64,
+        /// Id, and encoded command.
+        reads: Vec<(u64, Bytes)>,
+    },
+    /// Replica → proxy: this.
+    Seen {
+        /// Of the query.
+        nonce: u64,
+        /// By id.
+        reads: Vec<(u64, Sighting)>,
+    },
     /// Replica → proxy: the group is not what you think it is.
     Members {
         /// Of the ask.
@@ -55,6 +78,17 @@ pub enum Message {
         /// It is this.
         members: Members,
     },
+}
+
+/// What one replica can say of a read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sighting {
+    /// It has executed everything up to this slot.
+    pub applied: u64,
+    /// The last slot behind that it has voted in for a value that writes what is read; 0: none.
+    pub accepted: u64,
+    /// The encoded reply after `applied`, if there is none such and no clock has a say in it.
+    pub reply: Option<Bytes>,
 }
 
 /// A proxy's requests to the replica that it takes for the leader.
@@ -86,6 +120,7 @@ impl Ask {
     }
 }
 
+wire_struct!(Sighting { applied, accepted, reply });
 wire_struct!(Ask { nonce, session, open, low, writes, reads, manage, version });
 wire_enum!(Message {
     1 => Ask(ask),
@@ -94,6 +129,9 @@ wire_enum!(Message {
     4 => Expired { nonce, session },
     5 => Leader { nonce, leader },
     6 => Members { nonce, members },
+    7 => Refused { nonce, reads, leader },
+    8 => Query { nonce, reads },
+    9 => Seen { nonce, reads },
 });
 
 /// A protocol's messages, of which some are the client conversation.
@@ -130,6 +168,9 @@ impl Message {
             Message::Expired { .. } => "Expired",
             Message::Leader { .. } => "Leader",
             Message::Members { .. } => "Members",
+            Message::Refused { .. } => "Refused",
+            Message::Query { .. } => "Query",
+            Message::Seen { .. } => "Seen",
         }
     }
 }

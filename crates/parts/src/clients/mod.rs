@@ -8,11 +8,9 @@
 //! |---|---|
 //! | [`message`] | what proxy and leader say |
 //! | [`proxy`] | the client side: a whole machine, [`LeaderProxy`] |
-//! | `calls` | what it knows of the requests under way |
 //! | [`streams`] | program order of each client connection, inside the proxy |
 //! | [`intake`] | the leader's side: admits, batches, answers |
 
-mod calls;
 pub mod intake;
 pub mod message;
 pub mod proxy;
@@ -21,5 +19,5 @@ pub mod streams;
 mod tests;
 
 pub use intake::{Intake, PendingRead};
-pub use message::{Ask, Embeds, Message};
-pub use proxy::{LeaderProxy, ProxyConfig, ProxyTimer};
+pub use message::{Ask, Embeds, Message, Sighting};
+pub use proxy::{LeaderProxy, ProxyConfig, ProxyTimer, Rinse};

@@ -61,6 +61,8 @@ impl Pair {
             patience: Duration::from_secs(1),
             nearest: false,
             home: false,
+            unhold: None,
+            majority: None,
             max_requests: 100,
         };
         let (mut out, mut random) = (Outbox::new(false), Random::new(1));

@@ -49,7 +49,7 @@ impl Interference {
                 }
                 Entry::Read { command } => touched.add(command),
                 Entry::Expire { keys } => touched.writes.extend(keys),
-                Entry::Configuration(_) | Entry::EndLease => {}
+                Entry::Configuration(_) | Entry::EndLease | Entry::Roster(_) => {}
             }
         }
         for keys in [&mut touched.reads, &mut touched.writes] {

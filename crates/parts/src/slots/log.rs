@@ -19,6 +19,17 @@ pub struct Vote {
 }
 wire_struct!(Vote { ballot, value, chosen });
 
+/// What became of a proposal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cast {
+    /// A vote for it, which has to be persisted.
+    New,
+    /// It has the vote already, or its slot is cut off.
+    Known,
+    /// None: another value is chosen there. The proposal is of a ballot before the one in which it was.
+    Late,
+}
+
 /// A window of slots: those below `start` are executed and cut off.
 #[derive(Clone, Debug)]
 pub struct SlotLog {
@@ -85,32 +96,28 @@ impl SlotLog {
         &mut self.slots[index]
     }
 
-    /// Records a vote. A slot that is chosen keeps its value: only the same can be proposed there again. Returns
-    /// whether the vote is new and has to be persisted.
-    pub fn vote(&mut self, slot: u64, ballot: Ballot, value: Bytes) -> bool {
+    /// Records a vote. A slot that is chosen keeps its value, which may have been learned from somebody in a higher
+    /// ballot.
+    pub fn vote(&mut self, slot: u64, ballot: Ballot, value: Bytes) -> Cast {
         if slot < self.start {
-            return false;
+            return Cast::Known;
         }
         if let Some(vote) = self.get(slot) {
             if vote.chosen {
-                assert!(
-                    vote.value == value,
-                    "slot {slot} was chosen with another value than {ballot} proposes"
-                );
-                return false;
+                return if vote.value == value { Cast::Known } else { Cast::Late };
             }
             if vote.ballot >= ballot {
                 assert!(
                     vote.ballot > ballot || vote.value == value,
                     "two values for slot {slot} in {ballot}"
                 );
-                return false;
+                return Cast::Known;
             }
         }
         let len = value.len();
         let old = self.entry(slot).replace(Vote { ballot, value, chosen: false });
         self.bytes = self.bytes + len - old.map_or(0, |vote| vote.value.len());
-        true
+        Cast::New
     }
 
     /// Records that a value is chosen, wherever it comes from. Returns whether the own vote says something else, so
@@ -260,7 +267,9 @@ mod tests {
             let words: Vec<_> = operation.split_whitespace().collect();
             let number = |index: usize| words[index].parse::<u64>().unwrap();
             match words[0] {
-                "vote" => drop(log.vote(number(1), ballot(number(2)), value(words[3]))),
+                "vote" => {
+                    log.vote(number(1), ballot(number(2)), value(words[3]));
+                }
                 "choose" => drop(log.choose(number(1), ballot(number(2)), value(words[3]))),
                 "commit" => drop(log.commit(ballot(number(1)), number(2))),
                 "retain" => log.retain(number(1), number(2) as usize),
@@ -276,12 +285,22 @@ mod tests {
     #[test]
     fn only_what_is_new_has_to_be_persisted() {
         let mut log = SlotLog::new(0);
-        assert!(log.vote(1, ballot(2), value("a")));
-        assert!(!log.vote(1, ballot(2), value("a")), "a duplicate");
-        assert!(!log.vote(1, ballot(1), value("z")), "an older ballot");
-        assert!(log.vote(1, ballot(3), value("a")), "the same value in a new ballot is a new vote");
+        assert_eq!(log.vote(1, ballot(2), value("a")), Cast::New);
+        assert_eq!(log.vote(1, ballot(2), value("a")), Cast::Known, "a duplicate");
+        assert_eq!(log.vote(1, ballot(1), value("z")), Cast::Known, "an older ballot");
+        assert_eq!(
+            log.vote(1, ballot(3), value("a")),
+            Cast::New,
+            "the same value in a new ballot is a new vote"
+        );
         assert!(!log.choose(1, ballot(3), value("a")), "the vote on disk says it already");
         assert!(log.choose(2, ballot(3), value("b")), "nothing on disk says it");
+        assert_eq!(log.vote(2, ballot(4), value("b")), Cast::Known, "chosen, and proposed again");
+        assert_eq!(
+            log.vote(2, ballot(4), value("c")),
+            Cast::Late,
+            "a ballot before that in which it was chosen"
+        );
     }
 
     #[test]

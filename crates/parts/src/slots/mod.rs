@@ -8,5 +8,5 @@
 pub mod log;
 pub mod proposer;
 
-pub use log::{SlotLog, Vote};
-pub use proposer::{Preparation, Proposals};
+pub use log::{Cast, SlotLog, Vote};
+pub use proposer::{Cover, Preparation, Proposals};

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use quorate_core::{NodeId, NodeSet, Time, mutation};
 
 use crate::ballot::Ballot;
-use crate::batch::Batch;
+use crate::batch::{Batch, Kind};
 use crate::quorum::{Tally, Verdict};
 use crate::slots::log::Vote;
 
@@ -29,16 +29,20 @@ pub struct Prepared {
     pub committed: u64,
     /// Who can be asked for them.
     pub holder: NodeId,
-    /// Every slot above `committed` that may have been chosen, and the holes between them: propose these.
+    /// Every slot above `committed` that may have been chosen, and the holes between them, up to the first
+    /// configuration: propose these, once what is committed is known and leaves the configuration as it was. (Of the
+    /// slots behind a configuration, replies that were counted under the one before it tell too little.)
     pub proposals: Vec<(u64, Bytes)>,
 }
 
 impl Preparation {
     /// Nobody has replied. The candidate knows all slots below `from` to be chosen, and asks for no votes there: a
     /// majority may reply that knows less, and then says nothing of what it voted for in between.
-    pub fn new(members: NodeSet, candidate: NodeId, from: u64) -> Preparation {
+    ///
+    /// `tally` is that of the configuration which the candidate has executed by then.
+    pub fn new(tally: Tally, candidate: NodeId, from: u64) -> Preparation {
         let committed = (from - 1, candidate);
-        Preparation { tally: Tally::new(members), votes: BTreeMap::new(), from, committed }
+        Preparation { tally, votes: BTreeMap::new(), from, committed }
     }
 
     /// From which slot on votes are asked for: the same in every repetition.
@@ -74,13 +78,19 @@ impl Preparation {
         let (committed, holder) = self.committed;
         let mut votes = std::mem::take(&mut self.votes).split_off(&(committed + 1));
         let last = votes.last_key_value().map_or(committed, |(&slot, _)| slot);
-        let proposals = (committed + 1..=last)
-            .filter_map(|slot| match votes.remove(&slot) {
-                Some(vote) => Some((slot, vote.value)),
-                None if mutation::active("slots/no-noop") => None,
-                None => Some((slot, Batch::noop())),
-            })
-            .collect();
+        let mut proposals = Vec::new();
+        for slot in committed + 1..=last {
+            let value = match votes.remove(&slot) {
+                Some(vote) => vote.value,
+                None if mutation::active("slots/no-noop") => continue,
+                None => Batch::noop(),
+            };
+            let changes = Batch::kind(&value) == Kind::Configuration;
+            proposals.push((slot, value));
+            if changes {
+                break;
+            }
+        }
         Some(Prepared { committed, holder, proposals })
     }
 }
@@ -89,7 +99,8 @@ impl Preparation {
 #[derive(Debug)]
 pub struct Proposals {
     ballot: Ballot,
-    members: NodeSet,
+    /// Of new proposals.
+    tally: Tally,
     /// The slot of the first of `open`.
     start: u64,
     open: VecDeque<Option<Proposal>>,
@@ -97,27 +108,84 @@ pub struct Proposals {
     bytes: usize,
 }
 
+/// The votes for one value in one ballot, and what they must cover before it is chosen: a majority, everybody who is
+/// *required* (Bodega's responders), and for each vote that counts everybody whom its voter has *granted* a say (quorum
+/// leases).
+#[derive(Clone, Debug)]
+pub struct Cover {
+    /// Those whose votes make a majority; counts at the end only, by what each vote brings with it.
+    tally: Tally,
+    required: NodeSet,
+    voters: NodeSet,
+    /// The voters that have granted something, and to whom.
+    grants: Vec<(NodeId, NodeSet)>,
+}
+
+impl Cover {
+    /// No vote yet.
+    pub fn new(tally: Tally, required: NodeSet) -> Cover {
+        Cover { tally, required, voters: NodeSet::EMPTY, grants: Vec::new() }
+    }
+
+    /// A vote; a later one of the same voter says anew what it has granted.
+    pub fn add(&mut self, voter: NodeId, grants: NodeSet) {
+        self.voters.insert(voter);
+        self.grants.retain(|(by, _)| *by != voter);
+        if !grants.is_empty() {
+            self.grants.push((voter, grants));
+        }
+    }
+
+    /// Whether the value is chosen.
+    pub fn is_reached(&self) -> bool {
+        let covers = |set: NodeSet| set.iter().all(|node| self.voters.contains(node));
+        if !covers(self.required) {
+            return false;
+        }
+        let mut tally = self.tally;
+        for voter in self.voters.iter() {
+            let grants = self.grants.iter().find(|(by, _)| *by == voter);
+            if grants.is_none_or(|(_, granted)| covers(*granted)) {
+                tally.add(voter);
+            }
+        }
+        tally.reached()
+    }
+
+    /// Who has not voted of those whose vote may be needed.
+    pub fn missing(&self) -> NodeSet {
+        let granted = self.grants.iter().fold(self.required, |all, (_, granted)| all.union(*granted));
+        self.tally.missing().union(granted).iter().filter(|node| !self.voters.contains(*node)).collect()
+    }
+}
+
 /// A proposal under way.
 #[derive(Debug)]
 pub struct Proposal {
     /// What is proposed.
     pub value: Bytes,
-    tally: Tally,
+    cover: Cover,
     /// When it was last sent.
     pub sent: Time,
 }
 
 impl Proposal {
-    /// Who has not voted for it, as far as known.
+    /// Who should be sent it again: whoever has not voted, or has granted somebody a say who has not.
     pub fn missing(&self) -> NodeSet {
-        self.tally.missing()
+        let pending = self.cover.grants.iter().map(|(voter, _)| *voter).collect();
+        self.cover.missing().union(pending)
     }
 }
 
 impl Proposals {
     /// None yet; the next free slot is `next`.
-    pub fn new(ballot: Ballot, members: NodeSet, next: u64) -> Proposals {
-        Proposals { ballot, members, start: next, open: VecDeque::new(), count: 0, bytes: 0 }
+    pub fn new(ballot: Ballot, tally: Tally, next: u64) -> Proposals {
+        Proposals { ballot, tally, start: next, open: VecDeque::new(), count: 0, bytes: 0 }
+    }
+
+    /// From the next slot on, others count.
+    pub fn change(&mut self, tally: Tally) {
+        self.tally = tally;
     }
 
     /// No slot below is under way.
@@ -140,24 +208,29 @@ impl Proposals {
         self.bytes
     }
 
-    /// Proposes a value for a slot at or above [`next`](Self::next); slots that are skipped stay empty.
-    pub fn propose(&mut self, slot: u64, value: Bytes, now: Time) {
+    /// Proposes a value for a slot at or above [`next`](Self::next); slots that are skipped stay empty. `required`: who
+    /// must vote for it, beside a majority.
+    pub fn propose(&mut self, slot: u64, value: Bytes, required: NodeSet, now: Time) {
         assert!(slot >= self.next(), "one value a slot and ballot");
         let skipped = (slot - self.next()) as usize;
         self.open.extend(std::iter::repeat_with(|| None).take(skipped));
         self.count += 1;
         self.bytes += value.len();
-        self.open.push_back(Some(Proposal { value, tally: Tally::new(self.members), sent: now }));
+        let cover = Cover::new(self.tally, required);
+        self.open.push_back(Some(Proposal { value, cover, sent: now }));
     }
 
-    /// A replica has voted for this ballot's proposal of a slot; the value, if it is chosen with this vote.
-    pub fn on_vote(&mut self, from: NodeId, ballot: Ballot, slot: u64) -> Option<Bytes> {
+    /// A replica has voted for this ballot's proposal of a slot, and has granted these a say in it; the value, if it is
+    /// chosen with this vote.
+    pub fn on_vote(&mut self, from: NodeId, ballot: Ballot, slot: u64, grants: NodeSet) -> Option<Bytes> {
         if ballot != self.ballot && !mutation::active("slots/count-across-ballots") {
             return None;
         }
         let index = usize::try_from(slot.checked_sub(self.start)?).ok()?;
         let open = self.open.get_mut(index)?;
-        if open.as_mut()?.tally.add(from) != Verdict::Reached {
+        let cover = &mut open.as_mut()?.cover;
+        cover.add(from, grants);
+        if !cover.is_reached() {
             return None;
         }
         let value = open.take().expect("present").value;
@@ -167,6 +240,31 @@ impl Proposals {
             self.start += 1;
         }
         Some(value)
+    }
+
+    /// Who must vote beside a majority has changed, for those under way too; what is chosen now.
+    pub fn reconsider(&mut self, required: impl Fn(&Bytes) -> NodeSet) -> Vec<(u64, Bytes)> {
+        let mut chosen = Vec::new();
+        for (index, open) in self.open.iter_mut().enumerate() {
+            let Some(proposal) = open else { continue };
+            proposal.cover.required = required(&proposal.value);
+            if proposal.cover.is_reached() {
+                let value = open.take().expect("present").value;
+                self.count -= 1;
+                self.bytes -= value.len();
+                chosen.push((self.start + index as u64, value));
+            }
+        }
+        while self.open.pop_front_if(|open| open.is_none()).is_some() {
+            self.start += 1;
+        }
+        chosen
+    }
+
+    /// Whether this ballot's proposal of a slot is under way: not chosen by votes for it.
+    pub fn is_open(&self, slot: u64) -> bool {
+        let index = slot.checked_sub(self.start).and_then(|index| usize::try_from(index).ok());
+        index.and_then(|index| self.open.get(index)).is_some_and(Option::is_some)
     }
 
     /// Those under way, oldest first.
@@ -179,14 +277,18 @@ impl Proposals {
 
 #[cfg(test)]
 mod tests {
+    use quorate_core::Wall;
+
     use super::*;
+    use crate::batch::Entry;
+    use crate::membership::Configuration;
 
     fn node(id: u64) -> NodeId {
         NodeId::new(id).unwrap()
     }
 
-    fn members() -> NodeSet {
-        (1..=3).map(node).collect()
+    fn members() -> Tally {
+        Tally::new((1..=3).map(node).collect())
     }
 
     fn ballot(counter: u64, id: u64) -> Ballot {
@@ -252,16 +354,78 @@ mod tests {
         let (mine, other) = (ballot(2, 1), ballot(1, 2));
         let mut proposals = Proposals::new(mine, members(), 5);
         let value = Bytes::from_static(b"v");
-        proposals.propose(5, value.clone(), Time::ZERO);
-        proposals.propose(7, value.clone(), Time::ZERO);
+        proposals.propose(5, value.clone(), NodeSet::EMPTY, Time::ZERO);
+        proposals.propose(7, value.clone(), NodeSet::EMPTY, Time::ZERO);
         assert_eq!((proposals.next(), proposals.count(), proposals.bytes()), (8, 2, 2));
-        assert_eq!(proposals.on_vote(node(1), mine, 5), None);
-        assert_eq!(proposals.on_vote(node(2), other, 5), None, "another ballot's vote");
-        assert_eq!(proposals.on_vote(node(1), mine, 5), None, "the same voter again");
-        assert_eq!(proposals.on_vote(node(9), mine, 5), None, "a stranger");
-        assert_eq!(proposals.on_vote(node(3), mine, 5), Some(value));
-        assert_eq!(proposals.on_vote(node(2), mine, 5), None, "chosen before");
-        assert_eq!(proposals.on_vote(node(2), mine, 6), None, "nothing was proposed there");
+        assert_eq!([4, 5, 6, 7, 8].map(|slot| proposals.is_open(slot)), [false, true, false, true, false]);
+        assert_eq!(proposals.on_vote(node(1), mine, 5, NodeSet::EMPTY), None);
+        assert_eq!(proposals.on_vote(node(2), other, 5, NodeSet::EMPTY), None, "another ballot's vote");
+        assert_eq!(proposals.on_vote(node(1), mine, 5, NodeSet::EMPTY), None, "the same voter again");
+        assert_eq!(proposals.on_vote(node(9), mine, 5, NodeSet::EMPTY), None, "a stranger");
+        assert_eq!(proposals.on_vote(node(3), mine, 5, NodeSet::EMPTY), Some(value));
+        assert_eq!(proposals.on_vote(node(2), mine, 5, NodeSet::EMPTY), None, "chosen before");
+        assert_eq!(proposals.on_vote(node(2), mine, 6, NodeSet::EMPTY), None, "nothing was proposed there");
         assert_eq!((proposals.next(), proposals.count(), proposals.bytes()), (8, 1, 1));
+    }
+
+    #[test]
+    fn what_is_required_or_granted_is_covered() {
+        let set = |ids: &str| ids.chars().map(|c| node(c.to_digit(10).unwrap().into())).collect::<NodeSet>();
+        // required | votes, each with what it grants | whether chosen after each
+        let table = "
+            -  | 1 2       | n y
+            3  | 1 2 3     | n n y
+            -  | 1:3 2     | n n
+            -  | 1:3 2 3   | n n y
+            -  | 1:3 2:3 3 | n n y
+            -  | 1:3 2 1   | n n y
+            2  | 1:3 3     | n n
+            -  | 1 1       | n n
+        ";
+        for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            let mut columns = line.split('|').map(str::trim);
+            let required = set(columns.next().unwrap().trim_matches('-'));
+            let mut cover = Cover::new(members(), required);
+            let chosen = columns.next().unwrap().split_whitespace().map(|vote| {
+                let (voter, grants) = vote.split_once(':').unwrap_or((vote, ""));
+                cover.add(set(voter).iter().next().unwrap(), set(grants));
+                if cover.is_reached() { "y" } else { "n" }
+            });
+            assert_eq!(chosen.collect::<Vec<_>>().join(" "), columns.next().unwrap(), "{line}");
+        }
+        let mut proposals = Proposals::new(ballot(2, 1), members(), 1);
+        proposals.propose(1, Bytes::new(), set("3"), Time::ZERO);
+        for voter in [1, 2] {
+            assert_eq!(proposals.on_vote(node(voter), ballot(2, 1), 1, NodeSet::EMPTY), None);
+        }
+        assert_eq!(proposals.reconsider(|_| set("3")), []);
+        assert_eq!(proposals.reconsider(|_| NodeSet::EMPTY), [(1, Bytes::new())]);
+        assert_eq!((proposals.start(), proposals.count()), (2, 0));
+    }
+
+    #[test]
+    fn what_is_behind_a_configuration_has_to_be_asked_of_others() {
+        let mut preparation = Preparation::new(members(), node(1), 1);
+        let entry = Entry::Configuration(Configuration::default());
+        let configuration = Batch::alone(Wall::from_millis(1), &entry);
+        let vote = |value: &Bytes| Vote { ballot: ballot(1, 1), value: value.clone(), chosen: false };
+        let other = Bytes::from_static(b"v");
+        let votes = [(1, vote(&other)), (3, vote(&configuration)), (4, vote(&other))];
+        assert_eq!(preparation.on_reply(node(1), 0, votes), None);
+        let prepared = preparation.on_reply(node(2), 0, []).expect("two of three have replied");
+        assert_eq!(prepared.proposals, [(1, other), (2, Batch::noop()), (3, configuration)]);
+    }
+
+    #[test]
+    fn votes_count_as_they_did_when_their_slot_was_proposed() {
+        let mine = ballot(2, 1);
+        let mut proposals = Proposals::new(mine, members(), 1);
+        proposals.propose(1, Bytes::new(), NodeSet::EMPTY, Time::ZERO);
+        proposals.change(Tally::joint([3, 4].into_iter().map(node).collect(), (1..=3).map(node).collect()));
+        proposals.propose(2, Bytes::new(), NodeSet::EMPTY, Time::ZERO);
+        let chosen = [(1, 1), (1, 2), (2, 2), (2, 3), (1, 3), (2, 4)];
+        let chosen =
+            chosen.map(|(slot, voter)| proposals.on_vote(node(voter), mine, slot, NodeSet::EMPTY).is_some());
+        assert_eq!(chosen, [false, true, false, false, false, true]);
     }
 }

@@ -169,10 +169,9 @@ impl Replica {
                 cx.send(from, Message::Catchup(answer));
             }
             catchup::Message::Piece { slot, cursor, bytes, next } => {
-                match self.catchup.on_piece(from, (slot, cursor, bytes, next), 0, now) {
-                    catchup::Progress::Ask(message) => cx.send(from, Message::Catchup(message)),
-                    catchup::Progress::Loaded(state) => self.install(*state, cx),
-                    catchup::Progress::Nothing => {}
+                let ask = |message| cx.send(from, Message::Catchup(message));
+                if let Some(state) = self.catchup.on_piece(from, (slot, cursor, bytes, next), 0, now, ask) {
+                    self.install(state, cx);
                 }
             }
             catchup::Message::Gone { slot } => self.catchup.on_gone(from, slot),

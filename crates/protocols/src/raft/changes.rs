@@ -1,9 +1,10 @@
 //! Changes of who leads and of who is in the group.
 
-use quorate_core::{Context, Manage, Managed, NodeId, NodeSet, Time, Wire};
+use quorate_core::{Context, Manage, Managed, NodeId, NodeSet, Time};
 use quorate_parts::batch::{Batch, Entry};
 use quorate_parts::chain::Mode;
 use quorate_parts::clients::PendingRead;
+use quorate_parts::membership::{NO_ROSTER, refused};
 
 use super::replica::{Replica, Role, Timer};
 use super::{Message, Reads};
@@ -28,24 +29,22 @@ impl Handing {
     }
 }
 
-fn refused(why: impl Into<String>) -> Managed {
-    Managed::Refused(why.into().into_bytes().into())
-}
-
 impl Replica {
     /// Takes operators' requests, and goes on with what they have begun.
     pub(super) fn manage(&mut self, cx: &mut Context<'_, Self>) {
-        for request in self.intake.take_manage() {
-            match Manage::from_bytes(request.command.clone()) {
-                Ok(Manage::Transfer { to }) => self.on_transfer(request, to, cx),
-                Ok(change) => {
+        for (request, manage) in self.intake.take_manage() {
+            match manage {
+                Manage::Transfer { to } => self.on_transfer(request, to, cx),
+                Manage::Roster(_) | Manage::AutoRoster(_) | Manage::ShowRoster => {
+                    self.intake.on_managed(request, refused(NO_ROSTER));
+                }
+                Manage::Change { .. } => {
                     let current = self.chain.configuration().1.clone();
                     let Role::Leader(leading) = &mut self.role else { return };
-                    if let Some((request, how)) = leading.steward.ask(request, change, &current) {
+                    if let Some((request, how)) = leading.steward.ask(request, manage, &current) {
                         self.intake.on_managed(request, how);
                     }
                 }
-                Err(_) => self.intake.on_managed(request, refused("the request cannot be read")),
             }
         }
         let (index, current) = self.chain.configuration();
@@ -60,12 +59,8 @@ impl Replica {
                 peer.mode == Mode::Replicate && self.chain.bytes(peer.matched + 1, last) <= NEAR_BYTES
             })
         };
-        if let Some(mut next) = leading.steward.next(current, settled, near) {
-            for node in next.all().iter() {
-                if let Some(address) = self.config.group.addresses.get(&node) {
-                    next.addresses.entry(node).or_insert_with(|| address.clone());
-                }
-            }
+        if let Some(next) = leading.steward.next(current, settled, near) {
+            let next = next.located(&self.config.group);
             self.append(Batch::alone(cx.wall(), &Entry::Configuration(next)), cx);
         }
     }
@@ -95,27 +90,24 @@ impl Replica {
     // Transfer ---------------------------------------------------------------------------------------------------
 
     fn on_transfer(&mut self, request: PendingRead, to: Option<NodeId>, cx: &mut Context<'_, Self>) {
-        let voters = self.chain.configuration().1.voters;
-        let how = match to {
-            Some(node) if node == self.me => Managed::Done,
-            Some(node) if !voters.contains(node) => refused(format!("node {node} is no voter")),
-            _ if matches!(&self.role, Role::Leader(leading) if leading.handing.is_some()) => {
+        let how = match self.heir(to, cx.now()) {
+            _ if to == Some(self.me) => Managed::Done,
+            Err(refusal) => refusal,
+            Ok(_) if matches!(&self.role, Role::Leader(leading) if leading.handing.is_some()) => {
                 refused("the leader is handing over already")
             }
-            _ if self.heir(to, cx.now()).is_none() => refused("nobody is there to take over"),
-            _ => return self.hand_over(to, vec![request], cx),
+            Ok(_) => return self.hand_over(to, vec![request], cx),
         };
         self.intake.on_managed(request, how);
     }
 
-    fn heir(&self, to: Option<NodeId>, now: Time) -> Option<NodeId> {
-        let Role::Leader(leading) = &self.role else { return None };
-        let voters = self.chain.configuration().1.voters;
-        let heirs = leading.peers.iter().filter(|(node, peer)| {
-            let near = peer.heard.is_some_and(|heard| now.since(heard) < self.config.pace.timeout);
-            near && voters.contains(**node) && to.is_none_or(|to| to == **node)
-        });
-        heirs.max_by_key(|(node, peer)| (peer.matched, std::cmp::Reverse(**node))).map(|(node, _)| *node)
+    fn heir(&self, to: Option<NodeId>, now: Time) -> Result<NodeId, Managed> {
+        let Role::Leader(leading) = &self.role else { return Err(refused("another leads")) };
+        let near = leading
+            .peers
+            .iter()
+            .filter(|(_, peer)| peer.heard.is_some_and(|heard| now.since(heard) < self.config.pace.timeout));
+        self.chain.configuration().1.heir(to, near.map(|(node, peer)| (*node, peer.matched)))
     }
 
     /// Lets another lead: brings it up to date, gives the lease up, and asks it to stand.
@@ -126,11 +118,14 @@ impl Replica {
         cx: &mut Context<'_, Self>,
     ) {
         let now = cx.now();
-        let Some(to) = self.heir(to, now) else {
-            for request in waiting {
-                self.intake.on_managed(request, refused("nobody is there to take over"));
+        let to = match self.heir(to, now) {
+            Ok(to) => to,
+            Err(refusal) => {
+                for request in waiting {
+                    self.intake.on_managed(request, refusal.clone());
+                }
+                return;
             }
-            return;
         };
         let end_lease = match self.config.reads {
             Reads::LeaseGuard(_) => Some(self.append(Batch::alone(cx.wall(), &Entry::EndLease), cx)),

@@ -2,16 +2,15 @@
 //! leader answer reads alone, because a later leader, which has that entry, commits nothing before it is more than Δ
 //! old. Two gates, one for commits and one for reads, both told by the entries' own stamps.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_core::{
     Context, Fact, Instant, Interval, Settings, SettingsError, Time, Until, Wall, Wire, mutation,
 };
-use quorate_parts::batch::{Batch, Entry};
-use quorate_store::footprint::Extent;
-use quorate_store::{Command, Key};
+use quorate_parts::batch::Batch;
+use quorate_parts::writes::Writes;
+use quorate_store::Command;
 
 use super::Reads;
 use super::replica::{Replica, Role, Timer};
@@ -137,8 +136,7 @@ impl CommitGate {
 pub struct Limbo {
     /// The last index in it; 0 if there is none.
     last: u64,
-    keys: BTreeSet<Key>,
-    everything: bool,
+    writes: Writes,
     /// The latest time that an entry in it tells: keys may have expired by it.
     time: Wall,
 }
@@ -152,39 +150,23 @@ impl Limbo {
         let mut limbo = Limbo { last: replica.chain.last().0, ..Limbo::default() };
         for (index, held) in replica.chain.iter(replica.committed + 1) {
             if !(index == limbo.last && mutation::active("leaseguard/limbo-short")) {
-                limbo.add(&held.entry.value);
+                limbo.add(index, &held.entry.value);
             }
         }
         limbo
     }
 
-    fn add(&mut self, value: &Bytes) {
-        // What does not decode is executed as a no-op.
-        let Ok(Some(batch)) = Batch::decode(value) else { return };
-        self.time = self.time.max(batch.time);
-        for entry in batch.entries {
-            let Entry::Write { command, .. } = entry else { continue };
-            let Ok(command) = Command::from_bytes(command) else { continue };
-            match command.footprint().writes() {
-                Extent::Everything => self.everything = true,
-                Extent::Keys(keys) => self.keys.extend(keys.as_slice().iter().cloned()),
-            }
+    fn add(&mut self, index: u64, value: &Bytes) {
+        self.writes.set(index, value);
+        if let Ok(Some(batch)) = Batch::decode(value) {
+            self.time = self.time.max(batch.time);
         }
     }
 
     /// Whether an entry in it could change what this read returns.
     pub(super) fn affects(&self, command: &Bytes) -> bool {
-        if self.last == 0 {
-            return false;
-        }
         let Ok(command) = Command::from_bytes(command.clone()) else { return false };
-        match command.footprint().reads() {
-            Extent::Everything => self.everything || !self.keys.is_empty(),
-            Extent::Keys(keys) => {
-                let keys = keys.as_slice();
-                (self.everything && !keys.is_empty()) || keys.iter().any(|key| self.keys.contains(key))
-            }
-        }
+        self.writes.last(command.footprint().reads()).is_some()
     }
 
     /// Keys whose time is up by then may have expired.

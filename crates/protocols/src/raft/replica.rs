@@ -118,7 +118,7 @@ impl Machine for Replica {
         };
         let now = cx.now();
         let me = cx.me().replica().expect("a replica's process id");
-        let configuration = configuration_of(&state, &config);
+        let configuration = state.configuration_in(&config.group);
         let mut chain = Chain::new(state.applied(), state.origin(), configuration, now);
         let (mut term, mut voted, mut recorded) = (0, None, 0);
         // A state that was received and is not there: what follows was never counted, up to the next start.
@@ -140,7 +140,7 @@ impl Machine for Replica {
                 Record::Installed { index, keep } => {
                     void |= index > chain.base();
                     if !void && !keep {
-                        let configuration = configuration_of(&state, &config);
+                        let configuration = state.configuration_in(&config.group);
                         chain = Chain::new(state.applied(), state.origin(), configuration, now);
                     }
                 }
@@ -282,10 +282,6 @@ impl Machine for Replica {
     fn check(&self) {
         super::invariants::check(self);
     }
-}
-
-pub(super) fn configuration_of(state: &Replicated, config: &Config) -> (u64, Configuration) {
-    state.configuration().cloned().unwrap_or_else(|| (0, Configuration::initial(&config.group)))
 }
 
 impl Replica {
@@ -462,7 +458,7 @@ impl Replica {
         if !matches!(from, ProcessId::Proxy(_)) {
             return;
         }
-        self.tell_members(from, &ask);
+        self.intake.tell_members(from, &ask, &self.state);
         let handing = matches!(&self.role, Role::Leader(leading) if leading.handing.is_some());
         if handing || (self.expecting && !matches!(self.role, Role::Leader(_))) {
             if self.held.len() < MAX_WAITING {
@@ -479,14 +475,6 @@ impl Replica {
             if near {
                 self.read_here(from, ask);
             }
-        }
-    }
-
-    fn tell_members(&mut self, proxy: ProcessId, ask: &clients::Ask) {
-        if let Some((index, configuration)) = self.state.configuration()
-            && ask.version < *index
-        {
-            self.intake.tell_members(proxy, ask.nonce, configuration.members(*index));
         }
     }
 }
@@ -526,10 +514,7 @@ impl quorate_core::Replica for Replica {
                 });
                 ("leader", peers.collect())
             }
-            Role::Follower if configuration.votes(self.me) => ("follower", Vec::new()),
-            Role::Follower if configuration.learners.contains(self.me) => ("learner", Vec::new()),
-            Role::Follower if configuration.voters.is_empty() => ("joining", Vec::new()),
-            Role::Follower => ("removed", Vec::new()),
+            Role::Follower => (configuration.standing(self.me), Vec::new()),
         };
         let (lease, reads) = self.reads_now(at);
         Status {

@@ -1,10 +1,10 @@
 //! A follower that needs what is in no log any more: it fetches the leader's state.
 
 use quorate_core::{Context, NodeId, mutation};
-use quorate_parts::catchup::{self, Progress};
+use quorate_parts::catchup;
 use quorate_parts::state::Replicated;
 
-use super::replica::{Replica, Role, Timer, configuration_of};
+use super::replica::{Replica, Role, Timer};
 use super::{Message, Record};
 
 impl Replica {
@@ -32,10 +32,10 @@ impl Replica {
             // Entries come from the leader alone, with their terms.
             catchup::Message::Values { .. } => {}
             catchup::Message::Piece { slot, cursor, bytes, next } => {
-                match self.catchup.on_piece(from, (slot, cursor, bytes, next), self.state.applied(), now) {
-                    Progress::Ask(message) => cx.send(from, Message::Catchup(message)),
-                    Progress::Loaded(state) => self.install(*state, cx),
-                    Progress::Nothing => {}
+                let (piece, applied) = ((slot, cursor, bytes, next), self.state.applied());
+                let ask = |message| cx.send(from, Message::Catchup(message));
+                if let Some(state) = self.catchup.on_piece(from, piece, applied, now, ask) {
+                    self.install(state, cx);
                 }
             }
             catchup::Message::Gone { slot } => {
@@ -55,7 +55,7 @@ impl Replica {
             // It came from one who knows a later leader.
             self.enter(origin.term, None, cx);
         }
-        let configuration = configuration_of(&state, &self.config);
+        let configuration = state.configuration_in(&self.config.group);
         let keep = self.chain.install(index, origin, configuration, cx.now());
         self.state = state;
         self.committed = index;

@@ -90,6 +90,8 @@ pub struct Logs {
     configured: BTreeMap<NodeId, Configured>,
     /// By index and term.
     written: BTreeMap<(u64, u64), Configured>,
+    /// By index, as said by processes that say nothing of their logs: they state what they execute.
+    executed: BTreeMap<u64, Configured>,
 }
 
 impl Logs {
@@ -122,6 +124,10 @@ impl Logs {
             Fact::Configured { index, voters, outgoing } => {
                 let configured = Configured { index, voters, outgoing };
                 self.configured.insert(who.node, configured);
+                if self.log(who.node).is_none() {
+                    self.executed.entry(index).or_insert(configured);
+                    return;
+                }
                 // Whatever is below a base is committed.
                 let own = self.log(who.node).and_then(|log| log.term(index));
                 if let Some(term) = own.or(self.committed.term(index)) {
@@ -172,8 +178,21 @@ impl Logs {
         self.written.get(&(index, term)).copied()
     }
 
+    /// The configuration that was executed at this index, by processes that say nothing of their logs.
+    pub fn executed(&self, index: u64) -> Option<Configured> {
+        self.executed.get(&index).copied()
+    }
+
+    /// The last one before this index.
+    pub fn executed_before(&self, index: u64) -> Option<Configured> {
+        self.executed.range(..index).next_back().map(|(_, configured)| *configured)
+    }
+
     /// The last configuration that is committed.
     pub fn group(&self) -> Option<Configured> {
+        if let Some((_, configured)) = self.executed.last_key_value() {
+            return Some(*configured);
+        }
         let committed = |(index, term): (u64, u64)| self.committed.term(index) == Some(term);
         self.written.iter().rev().find(|(at, _)| committed(**at)).map(|(_, configured)| *configured)
     }
@@ -198,6 +217,18 @@ mod tests {
         log.append(6, 5);
         log.append(5, 5);
         assert_eq!(terms(&log), [None, Some(1), Some(1), Some(5), None, None, None]);
+    }
+
+    #[test]
+    fn without_a_log_what_is_in_force_is_executed() {
+        let mut logs = Logs::default();
+        let voters = |ids: &[u64]| ids.iter().map(|id| node(*id)).collect::<NodeSet>();
+        for (index, ids) in [(0, [1, 2]), (9, [2, 3]), (4, [1, 3])] {
+            logs.on_fact(who(1, 0), &Fact::Configured { index, voters: voters(&ids), outgoing: voters(&[]) });
+        }
+        assert_eq!(logs.group().map(|group| group.index), Some(9));
+        assert_eq!(logs.executed_before(9).map(|before| before.voters), Some(voters(&[1, 3])));
+        assert_eq!(logs.executed_before(0), None);
     }
 
     #[test]

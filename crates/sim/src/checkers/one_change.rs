@@ -1,7 +1,11 @@
-//! One change at a time: a leader writes a configuration only when the one before it in its log is committed, and every
-//! majority of one meets every majority of the other: joint after simple, with the voters that were as outgoing; simple
-//! after joint, with the voters that were to be; or the same voters, where only learners differ. (Ongaro and Ousterhout
-//! 2014, §6; Ongaro's thesis, §4.3.)
+//! One change at a time: a leader writes a configuration only when the one before it in its log is committed, and
+//! every majority of one meets every majority of the other: joint after simple, with the voters that were as
+//! outgoing; simple after joint, with the voters that were to be; or the same voters, where only learners differ.
+//! (Ongaro and Ousterhout 2014, §6; Ongaro's thesis, §4.3.)
+//!
+//! A process that says nothing of its log (it has none of terms) states configurations when they are executed. Then
+//! they are decided, and the same for all; the first to execute one has executed the one before it, so they come
+//! one by one.
 
 use quorate_core::Fact;
 
@@ -40,6 +44,9 @@ impl Checker for OneChange {
 
 impl OneChange {
     fn change(&self, who: Process, next: Configured) -> Result<(), String> {
+        if self.logs.log(who.node).is_none() {
+            return self.execution(who, next);
+        }
         let log = self.logs.log(who.node);
         let term = log.and_then(|log| log.term(next.index));
         if let Some(known) = term.and_then(|term| self.logs.written(next.index, term))
@@ -68,6 +75,20 @@ impl OneChange {
     }
 }
 
+impl OneChange {
+    fn execution(&self, who: Process, next: Configured) -> Result<(), String> {
+        match (self.logs.executed(next.index), self.logs.executed_before(next.index)) {
+            (Some(known), _) if known != next => {
+                Err(format!("{who} has executed {next:?} where others have {known:?}"))
+            }
+            (None, Some(last)) if !meets(last, next) => {
+                Err(format!("{who} goes from {last:?} to {next:?}, whose majorities need not meet"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 fn meets(last: Configured, next: Configured) -> bool {
     match (last.outgoing.is_empty(), next.outgoing.is_empty()) {
         (true, false) => next.outgoing == last.voters,
@@ -86,6 +107,27 @@ mod tests {
 
     fn set(ids: &[u64]) -> NodeSet {
         ids.iter().map(|id| node(*id)).collect()
+    }
+
+    #[test]
+    fn configurations_are_executed_one_by_one() {
+        let (a, b) = (who(1, 0), who(2, 0));
+        let group = |who, index, voters: &[u64], outgoing: &[u64]| {
+            (who, Fact::Configured { index, voters: set(voters), outgoing: set(outgoing) })
+        };
+        let through =
+            || vec![group(a, 0, &[1, 2], &[]), group(a, 3, &[2, 3], &[1, 2]), group(a, 5, &[2, 3], &[])];
+        let cases = [
+            ("through a joint one", vec![], None),
+            ("one that is behind", vec![group(b, 0, &[1, 2], &[]), group(b, 3, &[2, 3], &[1, 2])], None),
+            ("from a snapshot", vec![group(b, 5, &[2, 3], &[])], None),
+            ("another one", vec![group(b, 3, &[1, 3], &[1, 2])], Some(3)),
+            ("at once", vec![group(b, 7, &[3, 4], &[])], Some(3)),
+        ];
+        for (name, facts, rejected) in cases {
+            let all: Vec<_> = through().into_iter().chain(facts).collect();
+            assert_eq!(first_rejected(&mut OneChange::default(), &all), rejected, "{name}");
+        }
     }
 
     #[test]

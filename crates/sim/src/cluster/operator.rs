@@ -4,14 +4,19 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use bytes::Bytes;
 use quorate_core::{
-    Access, Manage, Managed, NodeId, NodeSet, Outcome, Protocol, Random, Request, RequestId, Wire,
+    Access, Manage, Managed, NodeId, NodeSet, Outcome, Protocol, Random, Range, Request, RequestId, Roster,
+    Wire,
 };
 
 use super::{Cluster, Event};
 use crate::faults::Kind;
 use crate::host::Input;
 use crate::queue::{MILLISECOND, Nanos, SECOND};
+
+/// Where ranges of keys may end: between the keys of the [workload](crate::workload), and before and behind them.
+const ENDS: [&str; 6] = ["a", "h0.", "n1", "s1", "s2", "x1"];
 
 /// Its requests' ids, which no client's can be.
 const OPERATORS: u64 = 0xffff;
@@ -51,6 +56,29 @@ impl Operator {
             false => pick(if random.chance(0.8) { self.voters } else { self.nodes }, random),
         };
         Manage::Transfer { to }
+    }
+
+    /// Random responders for random ranges of the keys that clients use.
+    fn roster(&self, random: &mut Random) -> Manage {
+        match random.range(0..10) {
+            0 => return Manage::AutoRoster(random.chance(0.5)),
+            1 => return Manage::ShowRoster,
+            _ => {}
+        }
+        let mut ends: Vec<_> = (0..random.range(0..4)).map(|_| *random.pick(&ENDS)).collect();
+        ends.sort_unstable();
+        ends.dedup();
+        let mut from = Bytes::new();
+        let mut ranges = Vec::new();
+        for to in ends.into_iter().map(Some).chain([None]) {
+            let to = to.map(|to| Bytes::from_static(to.as_bytes()));
+            let responders = self.nodes.iter().filter(|_| random.chance(0.5)).collect();
+            let next = to.clone().unwrap_or_default();
+            ranges.push(Range { from: std::mem::replace(&mut from, next), to, responders });
+        }
+        // Now and then it may lead to nothing: one that is not in the group.
+        let leader = if random.chance(0.2) { pick(self.nodes, random) } else { None };
+        Manage::Roster(Roster::new(leader, ranges).expect("ranges in order"))
     }
 
     /// A change that makes sense as far as it knows, and now and then one that does not.
@@ -161,7 +189,11 @@ impl<P: Protocol> Cluster<P> {
     }
 
     fn draw_manage(&self, kind: Kind, random: &mut Random) -> Manage {
-        if kind == Kind::Transfers { self.operator.transfer(random) } else { self.operator.change(random) }
+        match kind {
+            Kind::Transfers => self.operator.transfer(random),
+            Kind::RosterChanges => self.operator.roster(random),
+            _ => self.operator.change(random),
+        }
     }
 
     fn order(&mut self, kind: Kind, host: usize, manage: Manage, random: &mut Random) {
@@ -200,7 +232,7 @@ impl<P: Protocol> Cluster<P> {
         {
             match Managed::from_bytes(bytes.clone()) {
                 Ok(Managed::Done) => self.operator.on_done(&order.manage),
-                Ok(Managed::Refused(_)) => {}
+                Ok(Managed::Refused(_) | Managed::Roster { .. }) => {}
                 Err(error) => self.fail("reply", format!("an operator's reply cannot be read: {error}")),
             }
         }

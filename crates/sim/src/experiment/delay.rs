@@ -9,6 +9,13 @@ use crate::queue::Nanos;
 pub enum Delay {
     /// Always the same.
     Fixed(Nanos),
+    /// Evenly between two bounds, the upper one excluded.
+    Uniform {
+        /// At least.
+        low: Nanos,
+        /// Less than.
+        high: Nanos,
+    },
     /// Log-normal, of this mean and standard deviation.
     LogNormal {
         /// In nanoseconds.
@@ -23,6 +30,7 @@ impl Delay {
     pub fn draw(self, random: &mut Random) -> Nanos {
         match self {
             Delay::Fixed(delay) => delay,
+            Delay::Uniform { low, high } => random.range(low..high),
             Delay::LogNormal { mean, deviation } => {
                 let sigma2 = (1.0 + (deviation / mean).powi(2)).ln();
                 let mu = mean.ln() - sigma2 / 2.0;

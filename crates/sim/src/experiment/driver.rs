@@ -1,19 +1,18 @@
-//! Turns of the loops, and who asks what when.
+//! Turns of the loops.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use quorate_core::{
-    Access, Answered, Configs, Fact, Message, NodeId, Outcome, Outgoing, ProcessId, Protocol, Random,
-    Replica, Request, RequestId, Wire,
+    Answered, Configs, Fact, Message, NodeId, Outcome, Outgoing, ProcessId, Protocol, Random, Request,
+    RequestId, Wire,
 };
-use quorate_store::Reply;
 
+use super::asking::Waiting;
 use super::wires::Wires;
-use super::{Act, Ask, Measured, Operation, Setup};
+use super::{Load, Measured, Setup};
 use crate::clock::Clock;
 use crate::disk::{Disk, Speed};
-use crate::history::{Invocation, Recorder};
+use crate::history::Recorder;
 use crate::host::{Host, Input};
 use crate::network::Latency;
 use crate::queue::{Nanos, Queue};
@@ -23,32 +22,59 @@ const BATCH: usize = 256;
 /// Bytes of a frame around a message.
 const FRAME: usize = 32;
 
-enum Event<P: Protocol> {
-    Deliver { from: ProcessId, to: ProcessId, message: P::Message },
-    Turn { host: usize, epoch: u64 },
-    Wake { host: usize, epoch: u64 },
-    Synced { host: usize, epoch: u64 },
+pub(super) enum Event<P: Protocol> {
+    Deliver {
+        from: ProcessId,
+        to: ProcessId,
+        message: P::Message,
+    },
+    Turn {
+        host: usize,
+        epoch: u64,
+    },
+    Wake {
+        host: usize,
+        epoch: u64,
+    },
+    Synced {
+        host: usize,
+        epoch: u64,
+    },
+    /// Of the script.
     Ask(usize),
-    Answer { index: usize, outcome: Outcome },
-    Act(Act),
+    /// A client of a closed loop.
+    Again(usize),
+    /// A request reaches a node.
+    Request {
+        host: usize,
+        id: RequestId,
+        request: Request,
+    },
+    Answer {
+        id: RequestId,
+        outcome: Outcome,
+    },
+    /// A client has waited long enough, whether its node lives or not.
+    GiveUp(RequestId),
+    Act(usize),
 }
 
 /// An experiment that runs.
 pub(super) struct Driver<'a, P: Protocol> {
-    setup: &'a Setup,
-    now: Nanos,
-    queue: Queue<Event<P>>,
-    hosts: Vec<Host<P>>,
-    wires: Wires,
-    asks: Vec<Ask>,
-    invocations: BTreeMap<usize, Invocation>,
-    recorder: Recorder,
-    measured: Measured,
+    pub setup: &'a Setup,
+    pub now: Nanos,
+    pub queue: Queue<Event<P>>,
+    pub hosts: Vec<Host<P>>,
+    pub wires: Wires,
+    pub load: Load<'a>,
+    pub waiting: BTreeMap<u64, Waiting>,
+    pub recorder: Recorder,
+    pub measured: Measured,
 }
 
 impl<'a, P: Protocol> Driver<'a, P> {
     /// Everybody starts at once.
-    pub fn new(setup: &'a Setup, configs: Configs<P>, mut asks: Vec<Ask>, acts: &[(Nanos, Act)]) -> Self {
+    pub fn new(setup: &'a Setup, configs: Configs<P>, mut load: Load<'a>) -> Self {
         let mut random = Random::new(setup.seed);
         let wires = Wires::new(setup, random.fork());
         let fixed = Latency::Uniform { low: setup.sync, high: setup.sync };
@@ -65,8 +91,8 @@ impl<'a, P: Protocol> Driver<'a, P> {
             queue: Queue::default(),
             hosts: hosts.collect(),
             wires,
-            asks: Vec::new(),
-            invocations: BTreeMap::new(),
+            load: Load::default(),
+            waiting: BTreeMap::new(),
             recorder: Recorder::default(),
             measured: Measured::default(),
         };
@@ -76,14 +102,19 @@ impl<'a, P: Protocol> Driver<'a, P> {
             driver.wake(host);
             driver.set_wake(host);
         }
-        asks.sort_by_key(|ask| ask.at);
-        for (index, ask) in asks.iter().enumerate() {
+        load.asks.sort_by_key(|ask| ask.at);
+        for (index, ask) in load.asks.iter().enumerate() {
             driver.queue.push(ask.at, Event::Ask(index));
         }
-        for (at, act) in acts {
-            driver.queue.push(*at, Event::Act(*act));
+        for (index, (at, _)) in load.acts.iter().enumerate() {
+            driver.queue.push(*at, Event::Act(index));
         }
-        driver.asks = asks;
+        if let Some(clients) = &load.clients {
+            for client in 0..clients.at.len() {
+                driver.queue.push(clients.from + client as Nanos * 1000, Event::Again(client));
+            }
+        }
+        driver.load = load;
         driver
     }
 
@@ -115,69 +146,17 @@ impl<'a, P: Protocol> Driver<'a, P> {
             }
             Event::Turn { .. } | Event::Wake { .. } | Event::Synced { .. } => {}
             Event::Ask(index) => self.ask(index),
-            Event::Answer { index, outcome } => self.answered(index, outcome),
+            Event::Again(client) => self.again(client),
+            Event::Request { host, id, request } => self.request(host, id, request),
+            Event::Answer { id, outcome } => self.answered(id, outcome),
+            Event::GiveUp(id) => self.give_up(id),
             Event::Act(act) => self.act(act),
         }
     }
 
-    // The load ---------------------------------------------------------------------------------------------------
-
-    fn ask(&mut self, index: usize) {
-        let Ask { proxy, command, patience, .. } = self.asks[index].clone();
-        let host = self.setup.nodes + proxy;
-        let writes = command.access() == Access::Write;
-        self.measured.operations.push(Operation { asked: self.now, ended: None, succeeded: false, writes });
-        self.invocations.insert(index, self.recorder.invoke(index as u64, command.clone(), self.now));
-        let request = Request {
-            stream: index as u64,
-            access: command.access(),
-            command: command.to_bytes(),
-            deadline: self.hosts[host].instant(self.now).now + Duration::from_nanos(patience),
-        };
-        let life = self.hosts[host].life.as_mut().expect("proxies live for ever");
-        life.inbox.push_back(Input::Request(RequestId(index as u64), request));
-        self.wake(host);
-    }
-
-    fn answered(&mut self, index: usize, outcome: Outcome) {
-        let operation = &mut self.measured.operations[index];
-        operation.ended = Some(self.now);
-        if let (Outcome::Done(bytes), Some(invocation)) = (outcome, self.invocations.remove(&index)) {
-            operation.succeeded = true;
-            let reply = Reply::from_bytes(bytes).expect("a replica encoded it");
-            self.recorder.returned(invocation, reply, self.now);
-        }
-    }
-
-    fn act(&mut self, act: Act) {
-        // A deposed leader may not know yet: the one of the highest term was elected last.
-        let leads = self.measured.facts.iter().rev().filter_map(|(_, node, fact)| match fact {
-            Fact::Leads { .. } => Some(*node),
-            _ => None,
-        });
-        let is_leader = |node: &NodeId| {
-            let host = &self.hosts[usize::from(node.get()) - 1];
-            host.replica().is_some_and(|replica| replica.status(host.instant(self.now)).role == "leader")
-        };
-        let Some(node) = { leads }.find(is_leader) else { return };
-        let host = usize::from(node.get()) - 1;
-        match act {
-            Act::CrashLeader => {
-                self.hosts[host].life = None;
-                self.hosts[host].epoch += 1;
-            }
-            Act::DeafenLeader => self.wires.deafen(host),
-            Act::IsolateLeader => {
-                self.wires.deafen(host);
-                self.wires.mute(host);
-            }
-        }
-        self.measured.acts.push((self.now, act, node));
-    }
-
     // Turns ------------------------------------------------------------------------------------------------------
 
-    fn wake(&mut self, host: usize) {
+    pub fn wake(&mut self, host: usize) {
         let Host { life, epoch, .. } = &mut self.hosts[host];
         if let Some(life) = life
             && !life.turning
@@ -243,7 +222,8 @@ impl<'a, P: Protocol> Driver<'a, P> {
     fn reply(&mut self, host: usize, done: Nanos) {
         let Some(life) = &mut self.hosts[host].life else { return };
         for Answered { request, outcome, .. } in life.proxy.out.replies.drain(..) {
-            self.queue.push(done, Event::Answer { index: request.0 as usize, outcome });
+            let at = done + self.waiting.get(&request.0).map_or(0, |waiting| waiting.back);
+            self.queue.push(at, Event::Answer { id: request, outcome });
         }
     }
 

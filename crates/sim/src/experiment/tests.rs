@@ -1,6 +1,7 @@
 //! What an experiment shows of protocols whose numbers are known beforehand.
 
 use bytes::Bytes;
+use quorate_core::Manage;
 use quorate_protocols::raft::Raft;
 use quorate_store::{Command, Condition, Expiry};
 
@@ -16,6 +17,7 @@ fn setup(settings: &[&str]) -> Setup {
         proxies: 2,
         settings: settings.iter().map(ToString::to_string).collect(),
         between_nodes: Delay::Fixed(ONE_WAY),
+        topology: None,
         to_clients: Delay::Fixed(0),
         sync: 0,
         capacity: Capacity::default(),
@@ -43,7 +45,8 @@ fn load(from: Nanos, to: Nanos) -> Vec<Ask> {
 }
 
 fn run(setup: &Setup, asks: Vec<Ask>, acts: &[(Nanos, Act)]) -> Measured {
-    let measured = measure::<Raft>(setup, asks, acts).expect("the settings are known");
+    let load = Load { asks, acts: acts.to_vec(), clients: None };
+    let measured = measure::<Raft>(setup, load).expect("the settings are known");
     linearizability::check(&measured.history).expect("linearizable");
     measured
 }
@@ -85,7 +88,7 @@ fn disks_processors_and_interfaces_add_what_they_are_said_to_take() {
 fn another_leader_follows_one_that_dies_and_everything_is_told() {
     let crash = (2500 * MILLISECOND, Act::CrashLeader);
     let setup = setup(&["reads=leaseguard", "lease_duration=1s", "proxy.patience=20ms"]);
-    let measured = run(&setup, load(2 * SECOND, 4 * SECOND), &[crash]);
+    let measured = run(&setup, load(2 * SECOND, 4 * SECOND), std::slice::from_ref(&crash));
     let [(at, _, dead)] = measured.acts[..] else { panic!("one leader dies") };
     assert_eq!(at, crash.0);
     let (elected, leader) = measured.elected_after(at).next().expect("another leads");
@@ -112,7 +115,8 @@ fn an_isolated_leader_is_followed_by_another_while_its_clients_still_reach_it() 
     let at = 2500 * MILLISECOND;
     let run = |settings: &[&str]| {
         let asks = load(2 * SECOND, 4 * SECOND);
-        measure::<Raft>(&setup(settings), asks, &[(at, Act::IsolateLeader)]).expect("the settings are known")
+        let load = Load { asks, acts: vec![(at, Act::IsolateLeader)], clients: None };
+        measure::<Raft>(&setup(settings), load).expect("the settings are known")
     };
     let guarded = run(&["reads=leaseguard", "lease_duration=2s", "proxy.patience=3s"]);
     let (elected, _) = guarded.elected_after(at).next().expect("the others have a leader");
@@ -120,6 +124,84 @@ fn an_isolated_leader_is_followed_by_another_while_its_clients_still_reach_it() 
     assert!(guarded.operations.iter().filter(late).count() > 10, "its lease outlasts its term");
     let writes = guarded.operations.iter().filter(|op| op.writes && op.asked > at);
     assert_eq!(writes.filter(|op| op.succeeded).count(), 0);
+}
+
+/// Five nodes at the paper's sites, one millisecond between a client and its node, and twelve clients in closed loops
+/// that write each fifth time.
+fn wide(settings: &[&str], acts: Vec<(Nanos, Act)>) -> (Setup, Measured) {
+    let geo = Topology::named("geo").unwrap();
+    let settings = geo.settings::<Raft>(5).into_iter().chain(settings.iter().map(ToString::to_string));
+    let setup = Setup {
+        nodes: 5,
+        proxies: 0,
+        settings: settings.collect(),
+        topology: Some(geo),
+        to_clients: Delay::Fixed(MILLISECOND / 2),
+        end: 20 * SECOND,
+        ..setup(&[])
+    };
+    let mut count = 0;
+    let draw = |_| {
+        count += 1;
+        match count % 5 {
+            0 => put(count, 0).command,
+            _ => get(0, 0).command,
+        }
+    };
+    let clients = Clients {
+        at: (0..12).map(|client| client % 4).collect(),
+        from: 5 * SECOND,
+        until: 18 * SECOND,
+        think: MILLISECOND,
+        patience: SECOND,
+        draw: Box::new(draw),
+    };
+    let load = Load { asks: Vec::new(), clients: Some(clients), acts };
+    let measured = measure::<Raft>(&setup, load).expect("the settings are known");
+    linearizability::check(&measured.history).expect("linearizable");
+    (setup, measured)
+}
+
+#[test]
+fn clients_in_closed_loops_pay_the_distances_of_their_sites() {
+    let (setup, measured) = wide(&["reads=leaseguard"], Vec::new());
+    let (_, leader) = measured.elected_after(0).next().expect("somebody leads");
+    let geo = setup.topology.unwrap();
+    let leader = usize::from(leader.get()) - 1;
+    let mut trips: Vec<_> = (0..5).map(|site| geo.round_trip(leader, site)).collect();
+    trips.sort();
+    let nanos = |time: std::time::Duration| time.as_nanos() as Nanos;
+    for site in 0..4 {
+        let there = MILLISECOND + nanos(geo.round_trip(site, leader));
+        let reads = measured.latencies(site, false, (8 * SECOND, 17 * SECOND));
+        assert_eq!(reads.quantile(0.5), Some(there), "the way to the leader and back");
+        let writes = measured.latencies(site, true, (8 * SECOND, 17 * SECOND));
+        assert_eq!(writes.quantile(0.0), Some(there + nanos(trips[2])), "and its majority");
+        // Three clients, each of which asks once in that time and a millisecond.
+        let mean = (reads.rate() * reads.mean().unwrap() + writes.rate() * writes.mean().unwrap())
+            / (reads.rate() + writes.rate());
+        let expected = 3.0 * SECOND as f64 / (mean + MILLISECOND as f64);
+        let rate = reads.rate() + writes.rate();
+        assert!((rate / expected - 1.0).abs() < 0.05, "{rate} of {expected}");
+    }
+    assert_eq!(measured.latencies(4, false, (0, 20 * SECOND)).count(), 0, "it has no clients");
+}
+
+#[test]
+fn clients_whose_node_dies_go_to_the_nearest_that_lives_and_operators_are_answered() {
+    let node = |id| NodeId::new(id).unwrap();
+    let transfer = Act::Manage(0, Manage::Transfer { to: Some(node(2)) });
+    let acts = vec![(6 * SECOND, transfer), (10 * SECOND, Act::Crash(node(1)))];
+    let (_, measured) = wide(&["reads=leaseguard"], acts);
+    let [managed] = &measured.managed[..] else { panic!("one is asked") };
+    assert!(managed.succeeded && managed.ended.is_some(), "{managed:?}");
+    assert_eq!(measured.acts.len(), 1);
+    let reads = |between| measured.latencies(0, false, between).quantile(0.5);
+    // From EU to VA and back: first between the nodes, then between the client and the node there.
+    let trip = 77 * MILLISECOND;
+    assert_eq!(reads((8 * SECOND, 9 * SECOND)), Some(trip + MILLISECOND));
+    assert_eq!(reads((12 * SECOND, 17 * SECOND)), Some(trip));
+    assert!(measured.operations.iter().any(|op| !op.succeeded), "those that were under way when it died");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use quorate_core::Random;
+use quorate_core::{Random, Topology};
 
 use super::Delay;
 use crate::queue::{Nanos, SECOND};
@@ -30,8 +30,10 @@ impl Capacity {
 pub struct Wires {
     hosts: usize,
     nodes: usize,
-    between_nodes: Delay,
-    to_clients: Delay,
+    /// Of each link, row by row.
+    delays: Vec<Delay>,
+    /// Between a client and the node it is connected to, by their sites; row by row.
+    trips: Vec<Delay>,
     capacity: Capacity,
     /// When each host's interface has sent what it was given.
     free_at: Vec<Nanos>,
@@ -45,12 +47,12 @@ pub struct Wires {
 impl Wires {
     /// See [`super::Setup`].
     pub fn new(setup: &super::Setup, random: Random) -> Wires {
-        let hosts = setup.nodes + setup.proxies;
+        let (nodes, hosts) = (setup.nodes, setup.nodes + setup.proxies);
         Wires {
             hosts,
-            nodes: setup.nodes,
-            between_nodes: setup.between_nodes,
-            to_clients: setup.to_clients,
+            nodes,
+            delays: (0..hosts * hosts).map(|link| delay(setup, link / hosts, link % hosts)).collect(),
+            trips: (0..nodes * nodes).map(|trip| trip_of(setup, trip / nodes, trip % nodes)).collect(),
             capacity: setup.capacity,
             free_at: vec![0; hosts],
             last_arrival: vec![0; hosts * hosts],
@@ -58,6 +60,11 @@ impl Wires {
             mute: BTreeSet::new(),
             random,
         }
+    }
+
+    /// What a message takes between a client of a site and a node.
+    pub fn trip(&mut self, site: usize, node: usize) -> Nanos {
+        self.trips[site * self.nodes + node].draw(&mut self.random)
     }
 
     /// What other nodes send to this one is lost.
@@ -81,9 +88,37 @@ impl Wires {
             leaves = now.max(self.free_at[from]) + self.capacity.transmission(bytes);
             self.free_at[from] = leaves;
         }
-        let delay = if peers { self.between_nodes } else { self.to_clients };
+        let delay = self.delays[from * self.hosts + to];
         let last = &mut self.last_arrival[from * self.hosts + to];
         *last = (leaves + delay.draw(&mut self.random)).max(*last);
         Some(*last)
+    }
+}
+
+/// Between two hosts.
+fn delay(setup: &super::Setup, from: usize, to: usize) -> Delay {
+    let peers = from < setup.nodes && to < setup.nodes;
+    let site = |host: usize| if host < setup.nodes { host } else { host - setup.nodes };
+    match &setup.topology {
+        Some(topology) if site(from) != site(to) => far(topology, site(from), site(to)),
+        _ if peers => setup.between_nodes,
+        _ => setup.to_clients,
+    }
+}
+
+/// Between a client of a site and a node.
+fn trip_of(setup: &super::Setup, site: usize, node: usize) -> Delay {
+    match &setup.topology {
+        Some(topology) if site != node => far(topology, site, node),
+        _ => setup.to_clients,
+    }
+}
+
+fn far(topology: &Topology, from: usize, to: usize) -> Delay {
+    let (least, jitter) =
+        (topology.one_way(from, to).as_nanos() as Nanos, topology.jitter().as_nanos() as Nanos);
+    match jitter {
+        0 => Delay::Fixed(least),
+        jitter => Delay::Uniform { low: least, high: least + jitter },
     }
 }

@@ -19,6 +19,7 @@
 //! | `mget p1 KEY …` | the same, for several keys |
 //! | `manage p1 [voters=r4,…] [learners=r5,…] [remove=r1,…]` | an operator asks for a change of the group |
 //! | `manage p1 transfer [r2]` | an operator asks for another leader |
+//! | `manage p1 roster FROM-TO:r2,r3 …` | an operator says who serves reads of ranges of keys; none behind the dash: no end |
 //! | `deliver [FROM>TO] [KIND]` | what is in flight and matches arrives, in the order in which it was sent; `*` is anybody |
 //! | `drop [FROM>TO] [KIND]`, `duplicate [FROM>TO] [KIND]` | it is lost; it will arrive twice |
 //! | `settle` | everything arrives, and what is sent on that too |

@@ -75,13 +75,13 @@ impl<P: Protocol> Stage<P> {
     pub fn open(words: &[&str]) -> Result<(Self, Vec<String>), String> {
         let (count, settings) = words.split_first().ok_or("nodes: how many?")?;
         let (members, all) = words::nodes(count)?;
-        let mut settings = Settings::parse(settings).map_err(|error| error.to_string())?;
-        let mut configure = |joining| {
-            let group = Group { joining, ..Group::of(members) };
-            P::configure(&group, &mut settings).map_err(|error| error.to_string())
+        let configure = |joining| {
+            let mut settings = Settings::parse(settings)?;
+            let configs = P::configure(&Group { joining, ..Group::of(members) }, &mut settings)?;
+            settings.finish().map(|()| configs)
         };
+        let configure = |joining| configure(joining).map_err(|error| error.to_string());
         let (configs, joining) = (configure(false)?, configure(true)?);
-        settings.finish().map_err(|error| error.to_string())?;
         let node = |id: NodeId| {
             let node = Node {
                 replica: None,

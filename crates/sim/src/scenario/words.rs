@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use quorate_core::{Interval, Manage, NodeId, NodeSet, Settings};
+use quorate_core::{Interval, Manage, NodeId, NodeSet, Range, Roster, Settings};
 
 /// A key or a value.
 pub(super) fn text(word: &str) -> Bytes {
@@ -39,11 +39,24 @@ pub(super) fn duration(word: &str) -> Result<Duration, String> {
     settings.duration("value", "0ms").map_err(|error| error.to_string())
 }
 
-/// `voters=r4,r5 learners=r6 remove=r1`, or `transfer`, or `transfer r2`.
+/// `-m:r2,r3 m-:r2`: ranges of keys, and who serves them.
+fn roster(words: &[&str]) -> Result<Roster, String> {
+    let range = |word: &&str| {
+        let parts = word.split_once(':').and_then(|(keys, nodes)| Some((keys.split_once('-')?, nodes)));
+        let ((from, to), nodes) = parts.ok_or_else(|| format!("`{word}`: write FROM-TO:r2,r3"))?;
+        let responders = nodes.split(',').map(node).collect::<Result<NodeSet, _>>()?;
+        Ok(Range { from: text(from), to: Some(to).filter(|to| !to.is_empty()).map(text), responders })
+    };
+    let ranges = words.iter().map(range).collect::<Result<_, String>>()?;
+    Roster::new(None, ranges).map_err(|error| error.to_string())
+}
+
+/// `voters=r4,r5 learners=r6 remove=r1`, or `transfer`, or `transfer r2`, or `roster -m:r2 m-:r3`.
 pub(super) fn manage(words: &[&str]) -> Result<Manage, String> {
     match words {
         ["transfer"] => return Ok(Manage::Transfer { to: None }),
         ["transfer", to] => return Ok(Manage::Transfer { to: Some(node(to)?) }),
+        ["roster", ranges @ ..] => return Ok(Manage::Roster(roster(ranges)?)),
         _ => {}
     }
     let (mut voters, mut learners, mut remove) = (BTreeMap::new(), BTreeMap::new(), NodeSet::EMPTY);
@@ -117,6 +130,9 @@ mod tests {
         };
         assert_eq!((voters.len(), learners.len(), remove), (2, 0, set(1..2)));
         assert_eq!(manage(&["transfer", "r2"]), Ok(Manage::Transfer { to: NodeId::new(2) }));
+        let Ok(Manage::Roster(roster)) = manage(&["roster", "-m:r2,r3", "x-:r1"]) else { panic!("a roster") };
+        assert_eq!((roster.responders(b"a"), roster.responders(b"n").len()), (set(2..4), 0));
+        assert!(manage(&["roster", "m:r1"]).is_err());
         assert!(manage(&["voters"]).is_err() && manage(&["friends=r1"]).is_err());
         let interval = |words: &[&str]| Knowledge::parse(words).map(|known| known.interval(10_000_000));
         let ms = |earliest: u64, latest: u64| {

@@ -8,25 +8,29 @@ use quorate_sim::{Options, caught};
 /// Within so many seeds.
 const SEEDS: u64 = 2000;
 
-fn assert_caught<P: Protocol>(mutation: &str, nodes: usize, settings: &[&str]) {
+fn assert_caught<P: Protocol>(mutation: &str, settings: &[&str], nodes: usize) {
     let settings = settings.iter().map(ToString::to_string).collect();
-    let options = Options { nodes, settings, ..Options::default() };
+    let options = Options { settings, nodes, ..Options::default() };
     let found = caught::<P>(mutation, &options, SEEDS).expect("valid options");
     let (seed, violation) = found.unwrap_or_else(|| panic!("{mutation} went unnoticed for {SEEDS} seeds"));
     println!("{mutation}: seed {seed}: {violation:.200}");
 }
 
 macro_rules! caught {
-    ($protocol:ty, $($test:ident: $mutation:literal $(on $nodes:literal)? $(with $settings:expr)?;)*) => {$(
+    ($protocol:ty, $($test:ident: $mutation:literal $(with $settings:expr)? $(, of $nodes:literal)?;)*) => {$(
         #[test]
         fn $test() {
             let settings: &[&[&str]] = &[$($settings)?];
-            let nodes = [$($nodes,)? 3][0];
-            crate::assert_caught::<$protocol>($mutation, nodes, &settings.concat());
+            let nodes: &[usize] = &[$($nodes)?];
+            let nodes = nodes.first().copied().unwrap_or(3);
+            crate::assert_caught::<$protocol>($mutation, &settings.concat(), nodes);
         }
     )*};
 }
 
+mod bodega;
 mod epaxos;
 mod multipaxos;
+mod pqr;
+mod quorum_leases;
 mod raft;

@@ -13,13 +13,17 @@ caught! { MultiPaxos,
     a_promise_that_leaves_before_it_is_durable: "now/PrepareReply" with RESTLESS;
     a_vote_that_leaves_before_it_is_durable: "now/AcceptReply";
     // Ballots and slots.
-    a_leader_that_does_not_record_its_own_repeated_proposal: "multipaxos/no-own-revote";
+    a_leader_that_does_not_record_its_own_repeated_proposal: "paxos/no-own-revote";
     a_commit_notice_that_covers_votes_of_other_ballots: "slots/commit-across-ballots";
     a_hole_that_is_not_filled: "slots/no-noop";
+    // Changes of the group.
+    values_behind_a_configuration_that_is_not_executed: "paxos/no-barrier" with RESTLESS;
+    a_leader_that_counts_as_before_the_change: "paxos/old-tally" with RESTLESS;
+    a_leader_that_executes_a_configuration_and_does_not_prepare_again: "paxos/lead-unprepared" with RESTLESS;
     // Leases.
     a_lease_without_drift_margin: "lease/no-drift-margin";
     a_lease_that_is_not_waited_out_after_a_restart: "lease/no-restart-wait";
-    a_leader_that_serves_before_it_has_executed_what_phase_one_found: "multipaxos/read-before-recovery";
+    a_leader_that_serves_before_it_has_executed_what_phase_one_found: "paxos/read-before-recovery";
     a_clock_that_is_read_before_a_pause: "driver/stale-now";
     // State and disk.
     a_snapshot_without_the_session_table: "snapshot/no-sessions";
@@ -35,4 +39,25 @@ fn a_vote_of_another_ballot_that_counts() {
     let weakened = mutation::with("slots/count-across-ballots", || play::<MultiPaxos>(text)).unwrap();
     let status = |text: &str| text.lines().find(|line| line.contains("r1 leader")).map(str::to_owned);
     assert_ne!(status(&weakened), status(text), "one vote of its ballot is no majority");
+}
+
+/// A leader that does not know that another leads has to learn of the other's slots, but not of its ballot.
+#[test]
+fn a_read_that_counts_a_slot_of_another_leader() {
+    let text = include_str!("../../../protocols/src/multipaxos/traces/read-after-another-leader.txt");
+    assert_eq!(play::<MultiPaxos>(text).unwrap(), text, "as it should be");
+    let weakened = mutation::with("paxos/read-after-another", || play::<MultiPaxos>(text)).unwrap();
+    let is_stale = |text: &str| text.contains("= Value(Some(b\"old\"))");
+    assert!(!is_stale(text) && is_stale(&weakened), "{weakened}");
+}
+
+/// In the simulator nobody who has left is gone for ever.
+#[test]
+fn a_configuration_that_is_vouched_for_before_it_is_durable() {
+    let text = include_str!("../../../protocols/src/multipaxos/traces/member-that-leaves-too-early.txt");
+    assert_eq!(play::<MultiPaxos>(text).unwrap(), text, "as it should be");
+    let weakened = mutation::with("now/HeartbeatReply", || play::<MultiPaxos>(text)).unwrap();
+    let is_early =
+        |text: &str| text.split_once("crash r2").is_some_and(|(before, _)| before.contains("= Done"));
+    assert!(!is_early(text) && is_early(&weakened), "{weakened}");
 }

@@ -8,10 +8,12 @@
 //! | `page` | sections, verdicts, the page; a claim without a verdict is an error |
 //! | `series` | what can be said of many operations: percentiles, rates, first successes |
 //! | `leaseguard` | the figures of LeaseGuard |
+//! | `bodega` | the figures of Bodega |
 //!
 //! A paper is a name, a register of claims and a list of figures ([`Paper`]); charts are `quorate_bench::chart`,
 //! runs in virtual time `quorate_sim::experiment`.
 
+mod bodega;
 mod claims;
 mod cluster;
 mod leaseguard;
@@ -52,7 +54,7 @@ struct Figure {
     make: fn(&Bench) -> Result<Section>,
 }
 
-const PAPERS: &[Paper] = &[leaseguard::PAPER];
+const PAPERS: &[Paper] = &[leaseguard::PAPER, bodega::PAPER];
 
 /// What a figure is made with.
 struct Bench {
@@ -107,7 +109,7 @@ impl Bench {
 }
 
 const USAGE: &str = "usage: cargo xtask figures PAPER [--only IDS] [--quick] [--out DIR] [--claims FILE]
-  PAPER          leaseguard
+  PAPER          leaseguard or bodega
   --only IDS     figures to make again, separated by commas; of the others the last results are taken
   --quick        small runs, to see that it works; not into the repository unless --out says so
   --out DIR      where files go [default: docs/figures/PAPER]

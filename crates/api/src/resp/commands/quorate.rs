@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use quorate_core::{Manage, NodeId, NodeSet};
+use bytes::Bytes;
+use quorate_core::{Manage, NodeId, NodeSet, Range, Roster};
 use quorate_node::config::check_address;
 use serde_json::json;
 
@@ -17,6 +18,7 @@ pub(super) const SPECS: &[Spec] = &[Spec {
     run: needs_subcommand,
     subcommands: &[
         command("quorate|member", -3, ADMIN, NO_KEY, "Shows or changes who is in the group.", member),
+        command("quorate|roster", -3, ADMIN, NO_KEY, "Shows or says who serves reads of what.", roster),
         command("quorate|status", 2, ADMIN, NO_KEY, "Returns the node's state as JSON.", status),
         command("quorate|transfer", -2, ADMIN, NO_KEY, "Lets another node lead.", transfer),
     ],
@@ -47,6 +49,46 @@ fn transfer(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
         return Err("ERR this protocol does not let its leader be chosen".into());
     }
     Ok(Step::Manage(Manage::Transfer { to }))
+}
+
+const ROSTER: &str = "ERR write SHOW, AUTO ON, AUTO OFF, or SET with LEADER ID and any number of RANGE FROM TO \
+                      ID,ID,…; an empty TO is no end";
+
+/// `SHOW`, `AUTO ON|OFF`, or `SET` with clauses that are one roster together.
+fn roster(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    if !call.node.has_roster() {
+        return Err("ERR in this protocol nobody chooses who serves reads; there is no roster".into());
+    }
+    let words: Vec<&[u8]> = args.from(2).collect();
+    let manage = match words[..] {
+        [word] if is(word, "show") => Manage::ShowRoster,
+        [word, on] if is(word, "auto") && is(on, "on") => Manage::AutoRoster(true),
+        [word, off] if is(word, "auto") && is(off, "off") => Manage::AutoRoster(false),
+        [word, ref clauses @ ..] if is(word, "set") => Manage::Roster(clauses_of_roster(clauses)?),
+        _ => return Err(ROSTER.into()),
+    };
+    Ok(Step::Manage(manage))
+}
+
+fn clauses_of_roster(mut words: &[&[u8]]) -> Result<Roster, Fault> {
+    let (mut leader, mut ranges) = (None, Vec::new());
+    while !words.is_empty() {
+        words = match *words {
+            [word, id, ref rest @ ..] if is(word, "leader") => {
+                leader = Some(node(id)?);
+                rest
+            }
+            [word, from, to, ids, ref rest @ ..] if is(word, "range") => {
+                let responders =
+                    ids.split(|byte| *byte == b',').map(node).collect::<Result<NodeSet, Fault>>()?;
+                let to = Some(Bytes::copy_from_slice(to)).filter(|to| !to.is_empty());
+                ranges.push(Range { from: Bytes::copy_from_slice(from), to, responders });
+                rest
+            }
+            _ => return Err(ROSTER.into()),
+        };
+    }
+    Roster::new(leader, ranges).map_err(|error| format!("ERR {error}").into())
 }
 
 #[derive(Clone, Copy)]

@@ -137,7 +137,7 @@ const ROWS: &[Row] = &[
         "a replica that does not lead names the leader; the proxy repeats a write under its number, so that a \
          deposition in between loses or doubles nothing, and the client hears only the result",
         "exactly once, by sessions",
-        "`crates/parts/src/clients/proxy.rs`, `crates/sim/src/checkers/exactly_once.rs`",
+        "`crates/parts/src/clients/proxy/mod.rs`, `crates/sim/src/checkers/exactly_once.rs`",
     ),
     (
         "LG-2.2",

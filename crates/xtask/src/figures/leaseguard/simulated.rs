@@ -5,7 +5,7 @@ use quorate_bench::{Arrivals, Choice, Keys, Schedule};
 use quorate_core::Random;
 use quorate_protocols::raft::Raft;
 use quorate_sim::checkers::linearizability;
-use quorate_sim::experiment::{Act, Ask, Capacity, Delay, Measured, Setup, measure};
+use quorate_sim::experiment::{Act, Ask, Capacity, Delay, Load as Script, Measured, Setup, measure};
 use quorate_store::{Command, Condition, Expiry};
 
 use super::super::series::Op;
@@ -82,6 +82,7 @@ pub fn setup(mechanism: Mechanism, common: &[&str], between_nodes: Delay, seed: 
         proxies: 2,
         settings,
         between_nodes,
+        topology: None,
         to_clients: Delay::Fixed(0),
         sync: 0,
         capacity: Capacity { per_input: 5_000, per_message: 5_000, bandwidth: 125_000_000 },
@@ -150,7 +151,8 @@ impl Load {
 
 /// Runs an experiment, and decides about its history.
 pub fn run(setup: &Setup, asks: Vec<Ask>, acts: &[(u64, Act)]) -> Result<Measured> {
-    measure::<Raft>(setup, asks, acts).map_err(|error| error.to_string())
+    let load = Script { asks, acts: acts.to_vec(), clients: None };
+    measure::<Raft>(setup, load).map_err(|error| error.to_string())
 }
 
 /// Whether what the clients saw is linearizable.

@@ -4,20 +4,33 @@
 //! While the target answers, requests go to it. When it falls silent, or says that it does not lead and knows nobody
 //! else, the proxy *searches*: it holds requests back and asks one replica after the other who leads, in short
 //! intervals, until one says that it does.
+//!
+//! | file | what |
+//! |---|---|
+//! | `leader.rs` | how the leader is found |
+//! | `sending.rs` | what is sent, and sent again |
+//! | `majority.rs` | reads that are asked of a majority first |
+
+mod leader;
+mod majority;
+mod sending;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_core::{
-    Access, Context, Failure, Machine, Mark, Members, Never, NodeId, NodeSet, Outcome, ProcessId, Proxy,
-    Request, RequestId, Saved, Time,
+    Access, Context, Failure, Machine, Mark, Never, NodeId, NodeSet, Outcome, ProcessId, Proxy, Request,
+    RequestId, Saved, Time,
 };
 
-use crate::clients::calls::{Call, Place, ReadCall, WriteCall};
-use crate::clients::message::{Ask, Embeds, Message};
+use crate::clients::message::{Embeds, Message};
 use crate::clients::streams::Streams;
 use crate::sessions::{REFRESH, WINDOW};
+
+use leader::next_after;
+use majority::Majority;
+pub use majority::Rinse;
 
 /// One message carries about this many bytes of commands, unless a single one is larger.
 const ASK_BYTES: usize = 1 << 20;
@@ -35,6 +48,10 @@ pub struct ProxyConfig {
     pub nearest: bool,
     /// Any replica serves everything: that of the own node does, as soon as it can be reached (again).
     pub home: bool,
+    /// If it has not answered one by then, the leader is asked too (Bodega §3.2.2, *unhold*).
+    pub unhold: Option<Duration>,
+    /// Reads are asked of a majority first, and then like this.
+    pub majority: Option<Rinse>,
     /// Requests that may be under way; further ones are refused.
     pub max_requests: usize,
 }
@@ -83,36 +100,89 @@ pub struct LeaderProxy<M> {
     low: u64,
     reads: BTreeMap<u64, ReadCall>,
     next_read: u64,
+    /// Reads that the replica nearby refuses or holds for long: for the target.
+    again: Vec<u64>,
+    /// Reads that a majority is asked.
+    majority: Majority,
     /// Whether anything below has not been sent to the target.
     unsent: bool,
     _message: std::marker::PhantomData<fn() -> M>,
+}
+
+#[derive(Debug)]
+struct Call {
+    stream: u64,
+    access: Access,
+    deadline: Time,
+    command: Bytes,
+    place: Place,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Behind earlier requests of its stream.
+    Stream,
+    /// A write without a number.
+    Queue,
+    /// A write with this number.
+    Write(u64),
+    /// A read (or an operator's request) with this id.
+    Read(u64),
+    /// A read that a majority is asked, with this id.
+    Majority(u64),
+}
+
+#[derive(Debug)]
+struct WriteCall {
+    /// Whom to answer; nobody any more once it was given up.
+    request: Option<RequestId>,
+    command: Bytes,
+    /// When it last went to the target.
+    sent: Option<Time>,
+    /// Whether any replica may have got it.
+    exposed: bool,
+    answered: bool,
+}
+
+#[derive(Debug)]
+struct ReadCall {
+    request: RequestId,
+    command: Bytes,
+    manage: bool,
+    sent: Option<Time>,
+    /// Whether the replica nearby has been asked, and only the leader is left.
+    asked_nearby: bool,
+    /// Whether it may still answer, and nobody else has been asked.
+    held: bool,
 }
 
 impl<M: Embeds> LeaderProxy<M> {
     fn start(&mut self, id: RequestId) {
         let call = self.calls.get_mut(&id).expect("a call that starts is known");
         match call.access {
-            Access::Read | Access::Manage => {
-                let manage = call.access == Access::Manage;
-                let read = self.next_read;
-                self.next_read += 1;
-                call.place = Place::Read(read);
-                self.reads.insert(
-                    read,
-                    ReadCall {
-                        request: id,
-                        command: call.command.clone(),
-                        manage,
-                        sent: None,
-                        asked_nearby: false,
-                    },
-                );
+            Access::Read if self.config.majority.is_some() => {
+                call.place = Place::Majority(self.majority.begin(id, call.command.clone()));
             }
+            Access::Read | Access::Manage => self.ask_leader(id),
             Access::Write => {
                 call.place = Place::Queue;
                 self.queue.push_back(id);
             }
         }
+        self.unsent = true;
+    }
+
+    /// A read, or an operator's request, that needs the leader, or the replica nearby.
+    fn ask_leader(&mut self, id: RequestId) {
+        let call = self.calls.get_mut(&id).expect("a call that starts is known");
+        let manage = call.access == Access::Manage;
+        let read = self.next_read;
+        self.next_read += 1;
+        call.place = Place::Read(read);
+        let command = call.command.clone();
+        let read_call =
+            ReadCall { request: id, command, manage, sent: None, asked_nearby: false, held: false };
+        self.reads.insert(read, read_call);
         self.unsent = true;
     }
 
@@ -139,6 +209,7 @@ impl<M: Embeds> LeaderProxy<M> {
             Place::Read(read) => {
                 self.reads.remove(&read);
             }
+            Place::Majority(read) => self.majority.forget(read),
             Place::Write(seq) => {
                 // Its number must be used, or the writes behind it would wait for ever. If the command itself has
                 // not been decided yet, nothing is decided in its place.
@@ -193,111 +264,6 @@ impl<M: Embeds> LeaderProxy<M> {
         self.unsent = true;
     }
 
-    fn retarget(&mut self, target: NodeId, now: Time) {
-        self.target = target;
-        self.heard = now;
-        self.searching = false;
-        self.patience = self.config.patience;
-        self.unsend();
-    }
-
-    /// Everything under way has to be sent (again).
-    fn unsend(&mut self) {
-        self.opening = None;
-        self.writes.iter_mut().for_each(|write| write.sent = None);
-        self.reads.values_mut().for_each(|read| read.sent = None);
-        self.unsent = true;
-    }
-
-    /// Gives numbers to queued writes and sends whatever the target has not got.
-    fn pump(&mut self, cx: &mut Context<'_, Self>) {
-        if !std::mem::take(&mut self.unsent) {
-            return;
-        }
-        if self.searching {
-            return;
-        }
-        let now = cx.now();
-        let mut open = false;
-        if self.session != 0 {
-            while (self.writes.len() as u64) < WINDOW {
-                let Some(id) = self.queue.pop_front() else { break };
-                let call = self.calls.get_mut(&id).expect("queued");
-                call.place = Place::Write(self.low + self.writes.len() as u64);
-                let command = std::mem::take(&mut call.command);
-                self.writes.push_back(WriteCall {
-                    request: Some(id),
-                    command,
-                    sent: None,
-                    exposed: false,
-                    answered: false,
-                });
-                self.wrote = true;
-            }
-        } else if !self.queue.is_empty() && self.opening.is_none() {
-            self.opening = Some(now);
-            open = true;
-        }
-        let mut ask = self.ask(open);
-        let near = self.near.filter(|near| self.config.nearest && *near != self.target);
-        let mut nearby = self.ask(false);
-        let mut bytes = 0;
-        for (index, write) in self.writes.iter_mut().enumerate() {
-            if write.sent.is_some() || write.answered {
-                continue;
-            }
-            write.sent = Some(now);
-            write.exposed = true;
-            if let Some(request) = write.request {
-                cx.mark(Mark::Forwarded { request });
-            }
-            bytes += write.command.len();
-            ask.writes.push((self.low + index as u64, write.command.clone()));
-            if bytes >= ASK_BYTES {
-                let next =
-                    Ask { open: false, writes: Vec::new(), reads: Vec::new(), manage: Vec::new(), ..ask };
-                cx.send(self.target, M::from(Message::Ask(std::mem::replace(&mut ask, next))));
-                bytes = 0;
-            }
-        }
-        // Reads are unsent only at the end of the map, except after a repetition: walk back from there.
-        for (id, read) in self.reads.iter_mut().rev() {
-            if read.sent.is_some() {
-                break;
-            }
-            read.sent = Some(now);
-            cx.mark(Mark::Forwarded { request: read.request });
-            if near.is_some() && !read.manage && !std::mem::replace(&mut read.asked_nearby, true) {
-                nearby.reads.push((*id, read.command.clone()));
-                continue;
-            }
-            let asked = if read.manage { &mut ask.manage } else { &mut ask.reads };
-            asked.push((*id, read.command.clone()));
-        }
-        ask.reads.reverse();
-        nearby.reads.reverse();
-        if let Some(near) = near.filter(|_| !nearby.reads.is_empty()) {
-            cx.send(near, M::from(Message::Ask(nearby)));
-        }
-        if !ask.is_probe() {
-            cx.send(self.target, M::from(Message::Ask(ask)));
-        }
-        self.wake_by(now + self.patience, cx);
-    }
-
-    fn ask(&self, open: bool) -> Ask {
-        Ask {
-            nonce: self.nonce,
-            session: self.session,
-            open,
-            low: self.low,
-            writes: Vec::new(),
-            reads: Vec::new(),
-            manage: Vec::new(),
-            version: self.version,
-        }
-    }
-
     fn wake_by(&mut self, at: Time, cx: &mut Context<'_, Self>) {
         if self.tick.is_none_or(|tick| at < tick) {
             self.tick = Some(at);
@@ -313,6 +279,12 @@ impl<M: Embeds> LeaderProxy<M> {
         for id in late {
             self.give_up(id, cx);
         }
+        if let Some(unhold) = self.config.unhold {
+            let late = |read: &ReadCall| read.held && read.sent.is_some_and(|sent| now.since(sent) >= unhold);
+            self.again.extend(self.reads.iter().filter(|(_, read)| late(read)).map(|(id, _)| *id));
+            self.unsent |= !self.again.is_empty();
+        }
+        self.repeat_queries(cx);
         if self.searching {
             self.redirects = 0;
             self.probe(next_after(self.candidates(), self.target), cx);
@@ -338,9 +310,12 @@ impl<M: Embeds> LeaderProxy<M> {
             self.searching = false;
             return;
         }
+        let holds = self.reads.values().any(|read| read.held);
         let pace = if self.searching { self.config.patience / 4 } else { self.patience };
+        let pace = self.config.unhold.filter(|_| holds).map_or(pace, |unhold| unhold.min(pace));
         let deadline = self.calls.values().map(|call| call.deadline).min();
-        self.wake_by(deadline.unwrap_or(now + pace).min(now + pace), cx);
+        let due = deadline.into_iter().chain(self.majority.due()).fold(now + pace, Time::min);
+        self.wake_by(due, cx);
     }
 
     /// The replica that it should ask and does not.
@@ -354,51 +329,6 @@ impl<M: Embeds> LeaderProxy<M> {
         let read = self.reads.values().filter_map(|read| read.sent).min();
         [write, read, self.opening].into_iter().flatten().min()
     }
-
-    /// Who may know who leads: the members as they are known here, and the replica beside this proxy, which may have
-    /// joined later and knows more.
-    fn candidates(&self) -> NodeSet {
-        // Those of the first day too: all that it knows to be in the group may have been removed since.
-        let mut candidates = self.config.members.union(self.initial);
-        if let Some(near) = self.near {
-            candidates.insert(near);
-        }
-        candidates
-    }
-
-    fn probe(&mut self, target: NodeId, cx: &mut Context<'_, Self>) {
-        self.target = target;
-        let ask = self.ask(false);
-        cx.send(target, M::from(Message::Ask(ask)));
-    }
-
-    fn on_members(&mut self, members: Members, cx: &mut Context<'_, Self>) {
-        if members.version > self.version && !members.voters().is_empty() {
-            self.version = members.version;
-            self.config.members = members.voters();
-            cx.members(members);
-        }
-    }
-
-    fn on_leader(&mut self, from: NodeId, leader: Option<NodeId>, cx: &mut Context<'_, Self>) {
-        let now = cx.now();
-        self.redirects += 1;
-        let known = leader.filter(|leader| self.config.members.contains(*leader));
-        match known {
-            Some(leader) if leader == from => self.retarget(leader, now),
-            Some(_) if self.redirects > self.config.members.len() => self.searching = true,
-            Some(leader) if self.searching => self.probe(leader, cx),
-            Some(leader) => self.retarget(leader, now),
-            None => self.searching = true,
-        }
-        if self.searching {
-            self.wake_by(now + self.config.patience / 4, cx);
-        }
-    }
-}
-
-fn next_after(members: NodeSet, node: NodeId) -> NodeId {
-    members.iter().find(|next| *next > node).or(members.iter().next()).expect("a group has members")
 }
 
 impl<M: Embeds> Machine for LeaderProxy<M> {
@@ -436,6 +366,8 @@ impl<M: Embeds> Machine for LeaderProxy<M> {
             low: 1,
             reads: BTreeMap::new(),
             next_read: 1,
+            again: Vec::new(),
+            majority: Majority::default(),
             unsent: false,
             _message: std::marker::PhantomData,
         }
@@ -501,9 +433,20 @@ impl<M: Embeds> Machine for LeaderProxy<M> {
             {
                 self.on_leader(from, leader, cx);
             }
+            Message::Refused { nonce, reads, leader } if nonce == self.nonce => {
+                self.again.extend(reads);
+                self.unsent = true;
+                if from == self.target {
+                    self.on_leader(from, leader, cx);
+                }
+            }
             Message::Members { nonce, members } if nonce == self.nonce => self.on_members(members, cx),
+            Message::Seen { nonce, reads } if nonce == self.nonce => self.on_seen(from, reads, cx),
             Message::Ask(_)
+            | Message::Query { .. }
+            | Message::Seen { .. }
             | Message::Members { .. }
+            | Message::Refused { .. }
             | Message::Answer { .. }
             | Message::Opened { .. }
             | Message::Expired { .. }
@@ -531,6 +474,7 @@ impl<M: Embeds> Machine for LeaderProxy<M> {
     }
 
     fn on_batch_end(&mut self, cx: &mut Context<'_, Self>) {
+        self.query(cx);
         self.pump(cx);
     }
 
@@ -538,7 +482,7 @@ impl<M: Embeds> Machine for LeaderProxy<M> {
         assert!(self.writes.len() as u64 <= WINDOW);
         assert!(self.calls.len() <= self.config.max_requests);
         assert!(self.session != 0 || self.writes.is_empty(), "numbers belong to a session");
-        assert!(self.reads.len() + self.queue.len() <= self.calls.len());
+        assert!(self.reads.len() + self.queue.len() + self.majority.len() <= self.calls.len());
     }
 }
 

@@ -1,8 +1,9 @@
 //! What must always hold at one replica, asserted after every step of the simulator.
 
+use super::policy::Policy;
 use super::replica::{Replica, Role};
 
-pub(super) fn check(replica: &Replica) {
+pub(super) fn check<P: Policy>(replica: &Replica<P>) {
     replica.log.check();
     let Replica { promised, wanted, highest, log, state, role, me, .. } = replica;
     assert!(wanted <= highest && promised <= highest, "the highest ballot seen is at least those in use");
@@ -18,7 +19,17 @@ pub(super) fn check(replica: &Replica) {
             assert!(wanted <= promised, "stops when it sees a higher ballot");
         }
     }
-    if let Role::Leader(leading) = role {
-        assert!(leading.proposals.next() > leading.recovered, "new values go above what phase 1 found");
+    let executed = state.configuration().map_or(0, |(slot, _)| *slot);
+    assert!(replica.configuration.0 == executed, "the configuration in force is the last that was executed");
+    if let Role::Leader(leading) = role
+        && leading.found.is_empty()
+    {
+        let next = leading.proposals.next();
+        let above = next > leading.recovered || state.applied() >= leading.recovered;
+        assert!(above, "new values go above what phase 1 found");
+        if let Some(slot) = leading.changing.filter(|slot| *slot > state.applied()) {
+            assert!(next == slot + 1, "nothing is proposed behind a configuration that is not executed");
+        }
     }
+    P::check(replica);
 }

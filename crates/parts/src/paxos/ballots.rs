@@ -1,12 +1,13 @@
 //! How a ballot comes to be promised: polls, candidates, phase 1.
 
-use quorate_core::{Context, Fact, NodeId, NodeSet};
-use quorate_parts::ballot::Ballot;
-use quorate_parts::quorum::{Tally, Verdict};
-use quorate_parts::slots::{Preparation, Vote};
-
+use super::message::Charter;
+use super::policy::Policy;
 use super::replica::{Replica, Role, Timer};
 use super::{Message, RETRANSMIT, Record};
+use crate::ballot::Ballot;
+use crate::quorum::{Tally, Verdict};
+use crate::slots::{Preparation, Vote};
+use quorate_core::{Context, Fact, NodeId, NodeSet, mutation};
 
 /// A poll under way.
 #[derive(Debug)]
@@ -15,13 +16,14 @@ pub struct Polling {
     tally: Tally,
 }
 
-impl Replica {
+impl<P: Policy> Replica<P> {
     /// Somebody is in this ballot. A higher one than the promised is to be promised; what this replica led or stood
     /// for is over.
     pub(super) fn see(&mut self, ballot: Ballot, cx: &mut Context<'_, Self>) {
         self.highest = self.highest.max(ballot);
+        let known = P::Charter::EMPTY || self.announced.as_ref().is_some_and(|(of, _)| *of == ballot);
         // An own ballot is taken by `step_up` alone, once.
-        if ballot > self.wanted && ballot.node() != Some(self.me) {
+        if ballot > self.wanted && ballot.node() != Some(self.me) && known {
             self.wanted = ballot;
             self.prepare_from = None;
             self.stop_leading(cx);
@@ -52,23 +54,26 @@ impl Replica {
             return;
         }
         let now = cx.now();
-        if now < self.bound_until {
-            cx.set_timer(Timer::Lease, self.bound_until.since(now));
-            return;
-        }
-        if let Some(until) = self.release_lease(cx) {
+        let bound = self.release_leases(cx);
+        if let Some(until) = bound.filter(|_| !mutation::active("paxos/no-release")) {
             cx.set_timer(Timer::Lease, until.since(now).min(RETRANSMIT));
             return;
         }
         self.forget_votes();
+        self.note_beliefs_ended(cx);
         self.promised = self.wanted;
-        self.persist(Record::Promise(self.promised), cx);
+        let announced = self.announced.take().filter(|(of, _)| *of == self.promised);
+        self.charter = announced.map(|(_, charter)| charter).unwrap_or_default();
+        self.leases.begin(self.promised.number());
+        self.thresh = self.log.last();
+        let (ballot, charter) = (self.promised, self.charter.clone());
+        self.persist(Record::Promise { ballot, charter }, cx);
         self.watch.heard(now);
-        let ballot = self.promised;
         if ballot.node() == Some(self.me) {
             let from = self.log.committed() + 1;
-            self.role = Role::Candidate(Preparation::new(self.config.members, self.me, from));
-            self.send_prepare(self.config.members, from, cx);
+            let (_, configuration) = &self.configuration;
+            self.role = Role::Candidate(Preparation::new(configuration.tally(), self.me, from));
+            self.send_prepare(configuration.tally().missing(), from, cx);
             cx.set_timer(Timer::Retransmit, RETRANSMIT);
         } else {
             self.role = Role::Follower;
@@ -76,46 +81,93 @@ impl Replica {
                 self.reply_to_prepare(from, cx);
             }
         }
+        P::on_adopted(self, cx);
+        self.tend_leases(cx);
     }
 
-    /// Takes a ballot above any seen.
-    pub(super) fn step_up(&mut self, cx: &mut Context<'_, Self>) {
-        if self.draining {
+    /// What comes with a ballot.
+    pub(super) fn learn_charter(&mut self, ballot: Ballot, charter: P::Charter) {
+        if ballot > self.promised && self.announced.as_ref().is_none_or(|(of, _)| *of < ballot) {
+            self.announced = Some((ballot, charter));
+        }
+    }
+
+    /// The owner of a ballot has taken it: the one before is to be left.
+    pub(super) fn on_announce(
+        &mut self,
+        from: NodeId,
+        ballot: Ballot,
+        charter: P::Charter,
+        cx: &mut Context<'_, Self>,
+    ) {
+        if ballot.node() == Some(from) {
+            self.learn_charter(ballot, charter);
+            self.see(ballot, cx);
+        }
+    }
+
+    pub(super) fn on_which(&mut self, from: NodeId, ballot: Ballot, cx: &mut Context<'_, Self>) {
+        if ballot == self.promised && ballot.node() == Some(self.me) {
+            let charter = self.charter.clone();
+            cx.send(from, Message::Announce { ballot, charter });
+        }
+    }
+
+    /// Takes a ballot above any seen, if its vote counts in what it has executed.
+    pub fn step_up(&mut self, cx: &mut Context<'_, Self>) {
+        if self.draining || !self.configuration.1.votes(self.me) {
             return;
         }
         self.stop_leading(cx);
+        let charter = P::charter(self, cx.now());
         self.wanted = self.highest.max(self.wanted).next(self.me);
         self.highest = self.wanted;
         self.prepare_from = None;
+        if !P::Charter::EMPTY {
+            let ballot = self.wanted;
+            self.announced = Some((ballot, charter.clone()));
+            self.persist(Record::Taken(ballot), cx);
+            let others = self.configuration.1.all().without(self.me);
+            cx.send_all(others, Message::Announce { ballot, charter });
+        }
         self.adopt(cx);
     }
 
     pub(super) fn on_election_timer(&mut self, cx: &mut Context<'_, Self>) {
         let now = cx.now();
         let leads = matches!(self.role, Role::Leader(_));
-        if let Some(rest) = self.watch.remaining(now).filter(|_| self.config.members.len() > 1) {
+        let configuration = &self.configuration.1;
+        let (alone, all) = (configuration.is_alone(self.me), configuration.all());
+        if let Some(rest) = self.watch.remaining(now).filter(|_| !alone) {
             cx.set_timer(Timer::Election, rest);
             return;
         }
         let patience = self.watch.restart(now, cx.random());
         cx.set_timer(Timer::Election, patience);
-        if leads || self.draining {
+        // Nobody has to wait for one that has left.
+        if leads || self.draining || !all.contains(self.me) {
             return;
         }
-        let mut tally = Tally::new(self.config.members);
+        let mut tally = self.configuration.1.tally();
         let ballot = self.highest.max(self.wanted).next(self.me);
         if tally.add(self.me) == Verdict::Reached {
             self.step_up(cx);
             return;
         }
-        self.role = Role::Polling(Polling { ballot, tally });
-        cx.send_all(self.config.members.without(self.me), Message::Poll { ballot });
+        // A learner asks too, to hear what others know: they may all have left, and wait for it to learn that it
+        // counts.
+        self.role = match self.configuration.1.votes(self.me) {
+            true => Role::Polling(Polling { ballot, tally }),
+            false => Role::Follower,
+        };
+        cx.send_all(all.without(self.me), Message::Poll { ballot });
     }
 
     pub(super) fn on_poll(&mut self, from: NodeId, ballot: Ballot, cx: &mut Context<'_, Self>) {
         let leads = matches!(self.role, Role::Leader(_));
         let granted = !leads && !self.watch.has_leader(cx.now());
-        cx.send(from, Message::PollReply { ballot, granted, highest: self.highest });
+        let committed = self.log.committed();
+        cx.send(from, Message::PollReply { ballot, granted, highest: self.highest, committed });
     }
 
     pub(super) fn on_poll_reply(
@@ -123,10 +175,11 @@ impl Replica {
         from: NodeId,
         ballot: Ballot,
         granted: bool,
-        highest: Ballot,
+        (highest, committed): (Ballot, u64),
         cx: &mut Context<'_, Self>,
     ) {
         self.highest = self.highest.max(highest);
+        self.hear_of(from, committed, cx);
         if let Role::Polling(polling) = &mut self.role
             && polling.ballot == ballot
             && granted
@@ -140,7 +193,8 @@ impl Replica {
     // Phase 1 ----------------------------------------------------------------------------------------------------
 
     fn send_prepare(&self, to: NodeSet, from: u64, cx: &mut Context<'_, Self>) {
-        cx.send_all(to, Message::Prepare { ballot: self.promised, from });
+        let (ballot, charter) = (self.promised, self.charter.clone());
+        cx.send_all(to, Message::Prepare { ballot, charter, from });
     }
 
     /// Phase 1a again, to those who have not replied.
@@ -196,16 +250,16 @@ impl Replica {
     }
 
     /// No longer leads or stands.
-    pub(super) fn stop_leading(&mut self, cx: &mut Context<'_, Self>) {
-        if let Role::Leader(leading) = &self.role {
-            let had_lease = leading.reads_until.is_some();
-            self.intake.clear();
+    pub fn stop_leading(&mut self, cx: &mut Context<'_, Self>) {
+        if let Role::Leader(_) = &self.role {
+            self.intake.retire();
             cx.cancel_timer(Timer::Heartbeat);
             cx.cancel_timer(Timer::Retransmit);
             cx.cancel_timer(Timer::Announce);
             cx.note(|| Fact::Follows);
-            self.note_beliefs_ended(had_lease, cx);
+            self.note_beliefs_ended(cx);
         }
         self.role = Role::Follower;
+        P::on_leave(self, cx);
     }
 }

@@ -1,17 +1,18 @@
 //! The leader: phase 2, decisions, reads, heartbeats.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use quorate_core::{Context, Fact, Mark, NodeId, Time};
-use quorate_parts::ballot::Ballot;
-use quorate_parts::clients::PendingRead;
-use quorate_parts::lease::Grantee;
-use quorate_parts::slots::Proposals;
-use quorate_parts::slots::proposer::Prepared;
-
+use super::policy::Policy;
 use super::replica::{Replica, Role, Timer, pace_of_leading};
 use super::{ANNOUNCE, Message, PIPELINE_BYTES, RETRANSMIT};
+use crate::ballot::Ballot;
+use crate::clients::PendingRead;
+use crate::membership::Steward;
+use crate::slots::Proposals;
+use crate::slots::proposer::Prepared;
+use bytes::Bytes;
+use quorate_core::{Context, Fact, Mark, NodeId, NodeSet, Time, mutation};
 
 /// Reads that may wait for the next slot.
 const MAX_WAITING_READS: usize = 1 << 16;
@@ -22,68 +23,109 @@ pub struct Leading {
     pub(super) proposals: Proposals,
     /// The last slot that phase 1 found.
     pub(super) recovered: u64,
-    /// The promises of followers.
-    pub(super) beliefs: BTreeMap<NodeId, Grantee>,
+    /// What it found, until everything before is executed.
+    pub(super) found: Vec<(u64, Bytes)>,
+    /// The slot of the last configuration that this leader proposed itself.
+    pub(super) changing: Option<u64>,
+    pub(super) steward: Steward,
     /// The others, as far as they were heard.
     pub(super) peers: BTreeMap<NodeId, Peer>,
     /// Reads that need a slot proposed after they came.
     reads: Vec<PendingRead>,
     /// Reads that wait for their slot to be executed.
-    waiting: VecDeque<(u64, Vec<PendingRead>)>,
+    waiting: BTreeMap<u64, Vec<PendingRead>>,
     /// Whether a slot must be proposed even if no client writes: for reads, or because a key's time is up.
     tell_time: bool,
     /// Slots up to here were announced as chosen.
-    announced: u64,
+    pub(super) announced: u64,
     announcing: bool,
+    /// What the last two heartbeats said to be chosen.
+    beats: [u64; 2],
+    /// The same of itself as of a [`Peer`].
+    pub(super) durable: u64,
     /// When the last slot that phase 1 found came closer to being executed.
     progress: (u64, Time),
-    since: Time,
-    /// Until when it said that it would read locally.
-    pub(super) reads_until: Option<Time>,
 }
 
 /// Another member.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Peer {
+    /// Since when it is expected to answer.
+    since: Time,
     pub(super) heard: Option<Time>,
+    /// It has executed everything up to here; after a crash, at least every configuration in it.
     pub(super) committed: u64,
+    /// It could not take over at once: an earlier incarnation's promises may bind it.
+    pub(super) bound: bool,
 }
 
-impl Replica {
+impl Peer {
+    /// Not heard yet.
+    pub fn new(now: Time) -> Peer {
+        Peer { since: now, heard: None, committed: 0, bound: false }
+    }
+}
+
+impl<P: Policy> Replica<P> {
     /// Phase 1 is complete.
     pub(super) fn begin_to_lead(&mut self, prepared: Prepared, cx: &mut Context<'_, Self>) {
         let now = cx.now();
         let Prepared { committed, holder, proposals } = prepared;
-        let mut leading = Leading {
-            proposals: Proposals::new(self.promised, self.config.members, committed + 1),
+        let (_, configuration) = &self.configuration;
+        let others = configuration.all().without(self.me);
+        let leading = Leading {
+            proposals: Proposals::new(self.promised, configuration.tally(), committed + 1),
             recovered: proposals.last().map_or(committed, |(slot, _)| *slot),
-            beliefs: BTreeMap::new(),
-            peers: self.config.members.without(self.me).iter().map(|node| (node, Peer::default())).collect(),
+            found: proposals,
+            changing: None,
+            steward: Steward::default(),
+            peers: others.iter().map(|node| (node, Peer::new(now))).collect(),
             reads: Vec::new(),
-            waiting: VecDeque::new(),
+            waiting: BTreeMap::new(),
             tell_time: false,
             announced: 0,
             announcing: false,
+            beats: [0; 2],
+            durable: 0,
             progress: (self.state.applied(), now),
-            since: now,
-            reads_until: None,
         };
-        for (slot, value) in proposals {
-            leading.proposals.propose(slot, value.clone(), now);
-            cx.mark(Mark::Proposed { slot });
-            let (ballot, committed) = (self.promised, self.log.committed());
-            cx.send_all(self.config.members, Message::Accept { ballot, slot, value, committed });
-        }
         self.intake.clear();
         self.role = Role::Leader(Box::new(leading));
         let number = self.promised.number();
         cx.note(|| Fact::Leads { number });
+        self.vouch(cx);
+        self.propose_found(cx);
         if committed > self.log.committed() {
-            self.goal = self.goal.max(committed);
-            self.informant = Some(holder);
+            self.hear_of(holder, committed, cx);
             self.fetch(cx);
         }
         pace_of_leading(cx);
+    }
+
+    /// Proposes what phase 1 found, once everything before is executed: what is chosen there may say that others count
+    /// from there on, and then this ballot has asked the wrong ones (see `changes.rs`).
+    fn propose_found(&mut self, cx: &mut Context<'_, Self>) {
+        let applied = self.state.applied();
+        let Role::Leader(leading) = &mut self.role else { return };
+        if leading.found.first().is_none_or(|(slot, _)| *slot > applied + 1) {
+            return;
+        }
+        for (slot, value) in std::mem::take(&mut leading.found) {
+            if slot > applied {
+                self.propose(slot, value, cx);
+            }
+        }
+    }
+
+    /// Phase 2a.
+    pub(super) fn propose(&mut self, slot: u64, value: Bytes, cx: &mut Context<'_, Self>) {
+        P::on_value(self, slot, &value);
+        let required = P::required(self, &value);
+        let Role::Leader(leading) = &mut self.role else { unreachable!("only a leader proposes") };
+        leading.proposals.propose(slot, value.clone(), required, cx.now());
+        cx.mark(Mark::Proposed { slot });
+        let (ballot, committed) = (self.promised, self.log.committed());
+        cx.send_all(self.configuration.1.all(), Message::Accept { ballot, slot, value, committed });
     }
 
     /// Serves and proposes what has gathered.
@@ -91,24 +133,28 @@ impl Replica {
         if !self.takes_requests() {
             return;
         }
+        let hold = self.manage(cx) && !mutation::active("paxos/no-barrier");
+        if !self.takes_requests() {
+            return;
+        }
         self.serve_reads(cx);
-        let Role::Leader(leading) = &mut self.role else { return };
-        while self.intake.has_writes() || leading.tell_time {
-            let full = leading.proposals.count() >= self.config.pipeline;
-            if full || leading.proposals.bytes() >= PIPELINE_BYTES {
+        loop {
+            let Role::Leader(leading) = &mut self.role else { return };
+            let idle = !self.intake.has_writes() && !leading.tell_time;
+            let full = leading.proposals.count() >= self.config.pipeline
+                || leading.proposals.bytes() >= PIPELINE_BYTES;
+            if hold || idle || full {
                 return;
             }
             leading.tell_time = false;
             let value = self.intake.take_batch(self.config.intake.batch, cx.wall());
-            let slot = leading.proposals.next();
-            leading.proposals.propose(slot, value.clone(), cx.now());
-            cx.mark(Mark::Proposed { slot });
+            // Another leader may have had more chosen.
+            let slot = leading.proposals.next().max(self.log.committed() + 1);
             if !leading.reads.is_empty() {
-                leading.waiting.push_back((slot, std::mem::take(&mut leading.reads)));
+                leading.waiting.entry(slot).or_default().append(&mut leading.reads);
             }
-            let (ballot, committed) = (self.promised, self.log.committed());
-            leading.announced = committed;
-            cx.send_all(self.config.members, Message::Accept { ballot, slot, value, committed });
+            leading.announced = self.log.committed();
+            self.propose(slot, value, cx);
         }
     }
 
@@ -120,8 +166,13 @@ impl Replica {
             let number = self.promised.number();
             cx.note(|| Fact::ServesLocally { number });
         }
-        let Role::Leader(leading) = &mut self.role else { return };
         for read in reads {
+            let waits_for = if local { P::waits_for(self, &read.command) } else { None };
+            let Role::Leader(leading) = &mut self.role else { return };
+            if let Some(slot) = waits_for {
+                leading.waiting.entry(slot).or_default().push(read);
+                continue;
+            }
             let reply = if local { self.state.read(&read.command, cx.wall()) } else { None };
             match reply {
                 Some(reply) => self.intake.on_read(read, reply),
@@ -137,8 +188,19 @@ impl Replica {
 
     /// Slots have been executed: reads that waited for them can be served, followers can be told.
     pub(super) fn after_execution(&mut self, cx: &mut Context<'_, Self>) {
+        self.propose_found(cx);
         let Role::Leader(leading) = &mut self.role else { return };
-        while let Some((_, reads)) = leading.waiting.pop_front_if(|(slot, _)| *slot <= self.state.applied()) {
+        while let Some(entry) =
+            leading.waiting.first_entry().filter(|entry| *entry.key() <= self.state.applied())
+        {
+            let slot = *entry.key();
+            let reads = entry.remove();
+            if leading.proposals.is_open(slot) && !mutation::active("paxos/read-after-another") {
+                // A later ballot had it chosen, perhaps long ago, and more since.
+                leading.reads.extend(reads);
+                leading.tell_time = true;
+                continue;
+            }
             for read in reads {
                 let reply = self.state.read_now(&read.command);
                 self.intake.on_read(read, reply);
@@ -155,6 +217,7 @@ impl Replica {
         &mut self,
         from: NodeId,
         ballot: Ballot,
+        grants: NodeSet,
         slots: &[(u64, u64)],
         cx: &mut Context<'_, Self>,
     ) {
@@ -164,7 +227,8 @@ impl Replica {
         let mut chosen = Vec::new();
         for &(first, last) in slots {
             for slot in first.max(leading.proposals.start())..=last.min(next - 1) {
-                chosen.extend(leading.proposals.on_vote(from, ballot, slot).map(|value| (slot, value)));
+                chosen
+                    .extend(leading.proposals.on_vote(from, ballot, slot, grants).map(|value| (slot, value)));
             }
         }
         for (slot, value) in chosen {
@@ -186,17 +250,34 @@ impl Replica {
         &mut self,
         from: NodeId,
         ballot: Ballot,
-        committed: u64,
+        (committed, bound): (u64, bool),
         cx: &mut Context<'_, Self>,
     ) {
         if ballot != self.promised {
             return;
         }
         self.hear(from, cx);
-        if let Role::Leader(leading) = &mut self.role
-            && let Some(peer) = leading.peers.get_mut(&from)
-        {
+        let Role::Leader(leading) = &mut self.role else { return };
+        if from == self.me {
+            leading.durable = leading.durable.max(committed);
+        } else if let Some(peer) = leading.peers.get_mut(&from) {
             peer.committed = peer.committed.max(committed);
+            peer.bound = bound;
+        }
+    }
+
+    /// Tells itself what it tells the leader as a follower, when that is durable.
+    pub(super) fn vouch(&mut self, cx: &mut Context<'_, Self>) {
+        self.record_committed(cx);
+        let (ballot, committed) = (self.promised, self.log.committed());
+        cx.send(self.me, Message::HeartbeatReply { ballot, committed, bound: false });
+    }
+
+    /// What a voter has executed for good, as far as this leader knows.
+    pub(super) fn executed_by(&self, leading: &Leading, node: NodeId) -> Option<u64> {
+        match node == self.me {
+            true => Some(leading.durable),
+            false => leading.peers.get(&node).map(|peer| peer.committed),
         }
     }
 
@@ -206,13 +287,25 @@ impl Replica {
             self.watch.forget();
             return;
         }
+        if !P::on_pulse(self, cx) {
+            return;
+        }
+        self.tend_leases(cx);
         let due = self.state.next_expiry().is_some_and(|at| at <= cx.wall());
         let Role::Leader(leading) = &mut self.role else { return };
         leading.tell_time |= due;
-        leading.announced = self.log.committed();
-        let (ballot, committed) = (self.promised, self.log.committed());
-        cx.send_all(self.config.members.without(self.me), Message::Heartbeat { ballot, committed });
+        leading.beats = [leading.beats[1], self.log.committed()];
+        self.pulse(cx);
         cx.set_timer(Timer::Heartbeat, self.config.pace.heartbeat);
+    }
+
+    /// Shows all that it leads, and tells them what is chosen.
+    pub(super) fn pulse(&mut self, cx: &mut Context<'_, Self>) {
+        let Role::Leader(leading) = &mut self.role else { return };
+        let (ballot, committed) = (self.promised, self.log.committed());
+        leading.announced = committed;
+        let others = leading.peers.keys().copied().collect();
+        cx.send_all(others, Message::Heartbeat { ballot, committed });
     }
 
     /// Whether the others are better off with this leader than without: it hears a majority, and gets on with what it
@@ -220,8 +313,11 @@ impl Replica {
     fn is_useful(&mut self, now: Time) -> bool {
         let limit = 2 * self.config.pace.timeout;
         let Role::Leader(leading) = &mut self.role else { return false };
-        let near = |peer: &&Peer| now.since(peer.heard.unwrap_or(leading.since)) < limit;
-        let reached = 1 + leading.peers.values().filter(near).count() >= self.config.members.majority();
+        let heard = self.configuration.1.reached(|node| match node == self.me {
+            true => Some(now),
+            false => leading.peers.get(&node).map(|peer| peer.heard.unwrap_or(peer.since)),
+        });
+        let reached = heard.is_some_and(|heard| now.since(heard) < limit);
         let applied = self.state.applied();
         let done = applied >= leading.recovered || self.catchup.is_loading();
         if done || applied > leading.progress.0 {
@@ -237,7 +333,8 @@ impl Replica {
         if leading.announced < committed {
             leading.announced = committed;
             let ballot = self.promised;
-            cx.send_all(self.config.members.without(self.me), Message::Commit { ballot, committed });
+            let others = leading.peers.keys().copied().collect();
+            cx.send_all(others, Message::Commit { ballot, committed });
         }
     }
 
@@ -264,16 +361,12 @@ impl Replica {
             cx.set_timer(Timer::Retransmit, RETRANSMIT.max(Duration::from_millis(1)));
         }
     }
+}
 
-    /// Stops leading, and asks the follower that is furthest to take over without delay.
-    pub(super) fn hand_over(&mut self, cx: &mut Context<'_, Self>) {
-        let Role::Leader(leading) = &self.role else { return };
-        let heir = leading.peers.iter().filter(|(_, peer)| peer.heard.is_some());
-        let heir = heir.max_by_key(|(node, peer)| (peer.committed, std::cmp::Reverse(**node)));
-        if let Some((&heir, _)) = heir {
-            cx.send(heir, Message::StepUp { ballot: self.promised });
-        }
-        self.stop_leading(cx);
-        self.watch.forget();
+impl Leading {
+    /// Whether a replica has executed this slot, and what was chosen a heartbeat or two ago.
+    pub(super) fn is_near(&self, node: NodeId, slot: u64) -> bool {
+        let beat = self.beats[0];
+        beat > 0 && self.peers.get(&node).is_some_and(|peer| peer.committed >= beat.max(slot))
     }
 }

@@ -1,23 +1,26 @@
 //! The replica: acceptor and learner, and the dispatch of everything that comes in.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::ballot::Ballot;
+use crate::catchup::{Catchup, Source};
+use crate::clients::{self, Intake};
+use crate::election::Watch;
+use crate::leases::Leases;
+use crate::membership::Configuration;
+use crate::slots::{Cast, Preparation, SlotLog, Vote};
+use crate::state::Replicated;
 use bytes::Bytes;
 use quorate_core::{
-    Context, Fact, Instant, Machine, Mark, NodeId, PeerStatus, ProcessId, Saved, Status, Time, digest,
+    Context, Fact, Instant, Machine, Mark, NodeId, NodeSet, PeerStatus, ProcessId, Saved, Status, Time,
     mutation,
 };
-use quorate_parts::ballot::Ballot;
-use quorate_parts::catchup::{self, Catchup, Progress, Source};
-use quorate_parts::clients::{self, Intake};
-use quorate_parts::election::Watch;
-use quorate_parts::lease::Grantor;
-use quorate_parts::slots::{Preparation, SlotLog, Vote};
-use quorate_parts::state::Replicated;
 
 use super::ballots::Polling;
 use super::leading::Leading;
-use super::{ANNOUNCE, Config, GRACE, MAX_GAP, Message, RETRANSMIT, Reads, Record};
+use super::policy::Policy;
+use super::{ANNOUNCE, Config, MAX_GAP, Message, RETRANSMIT, Reads, Record};
 
 /// A replica's wake-ups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,13 +37,17 @@ pub enum Timer {
     Announce,
     /// Missing decisions must be fetched.
     Fetch,
+    /// The policy's.
+    Own,
 }
 
 /// A member of the group. State by Lamport's roles: acceptor (`promised`, votes in `log`), learner (decisions in
 /// `log`, `state`), proposer (`role`).
 #[derive(Debug)]
-pub struct Replica {
-    pub(super) config: Config,
+pub struct Replica<P: Policy> {
+    pub(super) config: Config<P::Config>,
+    /// The policy's state.
+    pub policy: P,
     pub(super) me: NodeId,
     /// No vote in a lower ballot. Durable before anything that relies on it leaves.
     pub(super) promised: Ballot,
@@ -48,20 +55,29 @@ pub struct Replica {
     pub(super) highest: Ballot,
     /// The ballot to promise as soon as no lease binds to another; at or below `promised` if there is none.
     pub(super) wanted: Ballot,
+    /// What comes with `promised`.
+    pub(super) charter: P::Charter,
+    /// What comes with a ballot above, as far as it was heard.
+    pub(super) announced: Option<(Ballot, P::Charter)>,
+    /// The last slot in which anything was accepted when `promised` was.
+    pub(super) thresh: u64,
     /// The owner of `wanted` waits for a reply to its `Prepare`, with votes from this slot on.
     pub(super) prepare_from: Option<u64>,
     pub(super) log: SlotLog,
     pub(super) state: Replicated,
+    /// In force: the last that was executed, and its slot.
+    pub(super) configuration: (u64, Configuration),
     pub(super) role: Role,
     pub(super) watch: Watch,
-    /// The promise that this replica, as a follower, has made to `grantee`.
-    pub(super) grantor: Grantor,
-    pub(super) grantee: Option<NodeId>,
-    /// After a restart: promises of the earlier incarnation may bind until then.
-    pub(super) bound_until: Time,
+    pub(super) leases: Leases,
+    /// When each other replica was last heard.
+    heard: BTreeMap<NodeId, Time>,
+    /// Until when it said that it would read locally.
+    pub(super) reads_until: Option<Time>,
     /// About to stop: takes no new duties.
     pub(super) draining: bool,
-    pub(super) intake: Intake,
+    /// What clients have asked of this replica.
+    pub intake: Intake,
     /// Votes cast since the last batch end, in `promised`.
     votes: Vec<u64>,
     /// Slots up to here are chosen, as the furthest message said.
@@ -69,11 +85,11 @@ pub struct Replica {
     /// Who can be asked for them.
     pub(super) informant: Option<NodeId>,
     pub(super) catchup: Catchup,
-    source: Source,
+    pub(super) source: Source,
     /// The last `Record::Committed`, and whether something else was persisted since the last batch end.
     recorded: u64,
-    persisted: bool,
-    fetching: bool,
+    pub(super) persisted: bool,
+    pub(super) fetching: bool,
 }
 
 /// The proposer's role.
@@ -89,31 +105,37 @@ pub enum Role {
     Leader(Box<Leading>),
 }
 
-impl Machine for Replica {
-    type Config = Config;
-    type Message = Message;
-    type Record = Record;
+impl<P: Policy> Machine for Replica<P> {
+    type Config = Config<P::Config>;
+    type Message = Message<P::Message, P::Charter>;
+    type Record = Record<P::Charter>;
     type Timer = Timer;
 
-    fn recover(config: Config, saved: Saved<Record>, cx: &mut Context<'_, Self>) -> Self {
+    fn recover(config: Self::Config, saved: Saved<Self::Record>, cx: &mut Context<'_, Self>) -> Self {
         let state = match saved.snapshot {
             Some(image) => Replicated::load(&image).expect("an image that was saved loads"),
             None => Replicated::default(),
         };
         let me = cx.me().replica().expect("a replica's process id");
-        let mut promised = Ballot::ZERO;
+        let (mut promised, mut highest) = (Ballot::ZERO, Ballot::ZERO);
+        let mut charter = P::Charter::default();
         let mut log = SlotLog::new(state.applied());
         let mut installed = 0;
         let mut recorded = 0;
         for record in saved.records {
             match record {
-                Record::Promise(ballot) => promised = promised.max(ballot),
+                Record::Promise { ballot, charter: with } => {
+                    if ballot >= promised {
+                        (promised, charter) = (ballot, with);
+                    }
+                }
+                Record::Taken(ballot) => highest = highest.max(ballot),
                 Record::Vote { slot, ballot, value } => {
                     promised = promised.max(ballot);
                     log.vote(slot, ballot, value);
                 }
                 Record::Learned { slot, ballot, value } => drop(log.choose(slot, ballot, value)),
-                Record::Installed(slot) => installed = slot.max(installed),
+                Record::Installed(slot) => installed = slot,
                 Record::Committed(upto) => {
                     recorded = upto;
                     log.commit_recorded(installed, upto);
@@ -121,23 +143,25 @@ impl Machine for Replica {
             }
         }
         let now = cx.now();
-        let wait = match config.reads {
-            Reads::Lease if saved.restarted => config.terms.restart_wait(),
-            Reads::Lease | Reads::Log => Duration::ZERO,
-        };
+        let restarted = saved.restarted && config.reads == Reads::Lease;
         let first_guard = cx.random().u64();
         let mut replica = Replica {
             me,
             promised,
-            highest: promised,
+            highest: highest.max(promised),
             wanted: promised,
+            charter,
+            announced: None,
+            thresh: log.last(),
             prepare_from: None,
+            configuration: (0, Configuration::default()),
             state,
             role: Role::Follower,
             watch: Watch::new(config.pace, saved.restarted, now, cx.random()),
-            grantor: Grantor::new(config.terms, first_guard),
-            grantee: None,
-            bound_until: now + wait,
+            leases: Leases::new(me, config.terms, restarted, first_guard, promised.number(), now),
+            reads_until: None,
+            heard: BTreeMap::new(),
+            policy: P::new(&config, me, now),
             draining: false,
             intake: Intake::new(me.into(), config.intake.max_bytes),
             votes: Vec::new(),
@@ -151,38 +175,59 @@ impl Machine for Replica {
             log,
             config,
         };
+        P::on_installed(&mut replica);
+        let votes: Vec<_> = replica.log.votes(replica.state.applied() + 1).collect();
+        let votes: Vec<_> = votes.into_iter().map(|(slot, vote)| (slot, vote.value.clone())).collect();
+        for (slot, value) in votes {
+            if !mutation::active("paxos/votes-forgotten-by-the-policy") {
+                P::on_value(&mut replica, slot, &value);
+            }
+        }
         let slot = replica.state.applied();
         cx.note(|| Fact::Installed { slot });
-        replica.execute(cx);
+        if installed > slot {
+            // That state was lost in a crash. What will be recorded as chosen from now on has its values recorded too.
+            replica.persist(Record::Installed(slot), cx);
+        }
         let patience = replica.watch.remaining(now).expect("it has just begun");
-        // Alone there is nobody to wait for.
-        let patience = if replica.config.members.len() == 1 { Duration::ZERO } else { patience };
         cx.set_timer(Timer::Election, patience);
+        replica.restate(cx);
+        replica.execute(cx);
         replica
     }
 
-    fn on_message(&mut self, from: ProcessId, message: Message, cx: &mut Context<'_, Self>) {
+    fn on_message(&mut self, from: ProcessId, message: Self::Message, cx: &mut Context<'_, Self>) {
         let message = match message {
             Message::Client(message) => return self.on_client(from, message, cx),
             message => message,
         };
-        let Some(from) = from.replica().filter(|from| self.config.members.contains(*from)) else { return };
+        // From whomever it is: a member that missed a change does not know who leads, and one that joins knows nobody.
+        let Some(from) = from.replica() else { return };
+        self.heard.insert(from, cx.now());
         match message {
             Message::Client(_) => unreachable!("handled above"),
+            Message::Own(message) => P::on_message(self, from, message, cx),
             Message::Lease(message) => self.on_lease(from, message, cx),
             Message::Catchup(message) => self.on_catchup(from, message, cx),
             Message::Poll { ballot } => self.on_poll(from, ballot, cx),
-            Message::PollReply { ballot, granted, highest } => {
-                self.on_poll_reply(from, ballot, granted, highest, cx);
+            Message::PollReply { ballot, granted, highest, committed } => {
+                self.on_poll_reply(from, ballot, granted, (highest, committed), cx);
             }
-            Message::Prepare { ballot, from: slot } => self.on_prepare(from, ballot, slot, cx),
+            Message::Announce { ballot, charter } => self.on_announce(from, ballot, charter, cx),
+            Message::Which { ballot } => self.on_which(from, ballot, cx),
+            Message::Prepare { ballot, charter, from: slot } => {
+                self.learn_charter(ballot, charter);
+                self.on_prepare(from, ballot, slot, cx);
+            }
             Message::PrepareReply { ballot, committed, votes } => {
                 self.on_prepare_reply(from, ballot, committed, votes, cx);
             }
             Message::Accept { ballot, slot, value, committed } => {
                 self.on_accept(from, ballot, slot, value, committed, cx);
             }
-            Message::AcceptReply { ballot, slots } => self.on_accept_reply(from, ballot, &slots, cx),
+            Message::AcceptReply { ballot, grants, slots } => {
+                self.on_accept_reply(from, ballot, grants, &slots, cx);
+            }
             Message::Reject { promised } => self.on_reject(promised, cx),
             Message::Commit { ballot, committed } => {
                 if self.follow(from, ballot, cx) {
@@ -192,13 +237,14 @@ impl Machine for Replica {
             Message::Heartbeat { ballot, committed } => {
                 if self.follow(from, ballot, cx) {
                     self.on_committed(from, ballot, committed, cx);
-                    self.tend_lease(cx);
+                    self.tend_leases(cx);
                     let committed = self.log.committed();
-                    cx.send(from, Message::HeartbeatReply { ballot, committed });
+                    let bound = cx.now() < self.leases.bound_until();
+                    cx.send(from, Message::HeartbeatReply { ballot, committed, bound });
                 }
             }
-            Message::HeartbeatReply { ballot, committed } => {
-                self.on_heartbeat_reply(from, ballot, committed, cx);
+            Message::HeartbeatReply { ballot, committed, bound } => {
+                self.on_heartbeat_reply(from, ballot, (committed, bound), cx);
             }
             Message::StepUp { ballot } => {
                 if self.promised == ballot && ballot.node() == Some(from) {
@@ -215,7 +261,7 @@ impl Machine for Replica {
             Timer::Heartbeat => self.on_heartbeat_timer(cx),
             Timer::Lease => {
                 self.adopt(cx);
-                self.tend_lease(cx);
+                self.tend_leases(cx);
             }
             Timer::Retransmit => self.retransmit(cx),
             Timer::Announce => self.announce(cx),
@@ -223,18 +269,17 @@ impl Machine for Replica {
                 self.fetching = false;
                 self.fetch(cx);
             }
+            Timer::Own => P::on_timer(self, cx),
         }
     }
 
     fn on_batch_end(&mut self, cx: &mut Context<'_, Self>) {
         self.lead(cx);
         self.acknowledge(cx);
-        if self.persisted && self.recorded < self.log.committed() {
+        if std::mem::take(&mut self.persisted) {
             // In the shadow of records that are synced anyway.
-            self.recorded = self.log.committed();
-            cx.persist(Record::Committed(self.recorded));
+            self.record_committed(cx);
         }
-        self.persisted = false;
         for (proxy, message) in self.intake.flush(&self.state) {
             cx.send(proxy, Message::Client(message));
         }
@@ -245,10 +290,29 @@ impl Machine for Replica {
     }
 }
 
-impl Replica {
-    pub(super) fn persist(&mut self, record: Record, cx: &mut Context<'_, Self>) {
+impl<P: Policy> Replica<P> {
+    /// Whether another replica has spoken in the last while.
+    pub fn has_heard(&self, node: NodeId, limit: Duration, now: Time) -> bool {
+        node == self.me || self.heard.get(&node).is_some_and(|at| now.since(*at) < limit)
+    }
+
+    /// Those that have spoken lately.
+    pub(super) fn live(&self, now: Time) -> NodeSet {
+        let limit = self.config.pace.timeout;
+        self.heard.keys().copied().filter(|node| self.has_heard(*node, limit, now)).collect()
+    }
+
+    pub(super) fn persist(&mut self, record: Record<P::Charter>, cx: &mut Context<'_, Self>) {
         self.persisted = true;
         cx.persist(record);
+    }
+
+    /// From now on, a restart executes at least as much as is executed now.
+    pub(super) fn record_committed(&mut self, cx: &mut Context<'_, Self>) {
+        if self.recorded < self.log.committed() {
+            self.recorded = self.log.committed();
+            cx.persist(Record::Committed(self.recorded));
+        }
     }
 
     /// The owner of `ballot` leads or stands, and speaks: true if this replica is in that ballot.
@@ -261,6 +325,10 @@ impl Replica {
             return false;
         }
         self.see(ballot, cx);
+        if ballot > self.promised && ballot > self.wanted {
+            // What comes with it was not heard.
+            cx.send(from, Message::Which { ballot });
+        }
         if ballot == self.promised {
             self.watch.heard(cx.now());
             if let Role::Polling(_) = self.role {
@@ -284,14 +352,21 @@ impl Replica {
             return;
         }
         if slot <= self.log.committed().saturating_add(MAX_GAP) {
-            let unrecorded = mutation::active("multipaxos/no-own-revote") && self.is_own_repeat(from, slot);
-            if !unrecorded && self.log.vote(slot, ballot, value.clone()) {
+            let unrecorded = mutation::active("paxos/no-own-revote") && self.is_own_repeat(from, slot);
+            let cast = match unrecorded {
+                true => Cast::Known,
+                false => self.log.vote(slot, ballot, value.clone()),
+            };
+            if cast == Cast::New {
+                P::on_value(self, slot, &value);
                 self.persist(Record::Vote { slot, ballot, value }, cx);
                 if from == self.me {
                     cx.mark(Mark::Recorded { slot });
                 }
             }
-            self.votes.push(slot);
+            if cast != Cast::Late {
+                self.votes.push(slot);
+            }
         }
         self.on_committed(from, ballot, committed, cx);
     }
@@ -310,7 +385,10 @@ impl Replica {
                 _ => slots.push((slot, slot)),
             }
         }
-        cx.send(leader, Message::AcceptReply { ballot: self.promised, slots });
+        let ballot = self.promised;
+        for (grants, slots) in P::acknowledge(self, slots, cx) {
+            cx.send(leader, Message::AcceptReply { ballot, grants, slots });
+        }
     }
 
     /// Votes cast in a ballot that is no longer promised are not worth a reply.
@@ -318,154 +396,35 @@ impl Replica {
         self.votes.clear();
     }
 
-    /// The leader of `ballot` knows all slots up to `committed` to be chosen.
-    pub(super) fn on_committed(
-        &mut self,
-        from: NodeId,
-        ballot: Ballot,
-        committed: u64,
-        cx: &mut Context<'_, Self>,
-    ) {
-        for slot in self.log.commit(ballot, committed) {
-            self.note_chosen(slot, cx);
-        }
-        if committed >= self.goal {
-            self.goal = committed;
-            self.informant = Some(from);
-        }
-        self.execute(cx);
-        self.fetch_soon(GRACE, cx);
-    }
-
-    pub(super) fn note_chosen(&self, slot: u64, cx: &mut Context<'_, Self>) {
-        if let Some(value) = self.log.chosen(slot) {
-            cx.note(|| Fact::Chosen { slot, digest: digest(value) });
-        }
-    }
-
-    /// A value is known to be chosen, other than by a commit notice for the own vote.
-    pub(super) fn choose(&mut self, slot: u64, value: Bytes, cx: &mut Context<'_, Self>) {
-        let ballot = self.promised;
-        if self.log.choose(slot, ballot, value.clone()) {
-            self.persist(Record::Learned { slot, ballot, value }, cx);
-        }
-        self.note_chosen(slot, cx);
-    }
-
-    /// Executes what is chosen, in order.
-    pub(super) fn execute(&mut self, cx: &mut Context<'_, Self>) {
-        let leads = matches!(self.role, Role::Leader(_));
-        while let Some(value) = self.log.chosen(self.state.applied() + 1) {
-            let value = value.clone();
-            let intake = &mut self.intake;
-            let effect = |effect| {
-                if leads {
-                    intake.on_effect(effect);
-                }
-            };
-            let slot = self.state.applied() + 1;
-            let requests = self.state.apply(slot, &value, effect, |fact| cx.note(fact));
-            if leads {
-                cx.mark(Mark::Applied { slot, requests });
-            }
-        }
-        self.goal = self.goal.max(self.log.committed());
-        for (upto, bytes) in self.source.retention(self.state.applied(), self.config.retain, cx.now()) {
-            self.log.retain(upto, bytes);
-        }
-        if leads {
-            self.after_execution(cx);
-        }
-    }
-
     fn on_client(&mut self, from: ProcessId, message: clients::Message, cx: &mut Context<'_, Self>) {
-        let clients::Message::Ask(ask) = message else { return };
         if !matches!(from, ProcessId::Proxy(_)) {
+            return;
+        }
+        let mut ask = match message {
+            clients::Message::Ask(ask) => ask,
+            clients::Message::Query { nonce, reads } => return P::on_query(self, from, nonce, reads, cx),
+            _ => return,
+        };
+        self.intake.tell_members(from, &ask, &self.state);
+        let asked = !ask.is_probe();
+        P::on_ask(self, from, &mut ask, cx);
+        if asked && ask.is_probe() {
             return;
         }
         if self.takes_requests() {
             self.intake.on_ask(from, ask, &self.state);
         } else {
-            let known = self.watch.has_leader(cx.now()) && self.wanted <= self.promised;
-            let leader = self.promised.node().filter(|leader| known && *leader != self.me);
+            // Whoever leads and does not take requests yet is no help.
+            let leader = self.leader(cx.now()).filter(|leader| *leader != self.me);
             self.intake.redirect(from, ask.nonce, leader);
         }
     }
-
-    // Catch-up ---------------------------------------------------------------------------------------------------
-
-    pub(super) fn fetch_soon(&mut self, after: Duration, cx: &mut Context<'_, Self>) {
-        if self.log.committed() < self.goal && !self.fetching {
-            self.fetching = true;
-            cx.set_timer(Timer::Fetch, after);
-        }
-    }
-
-    pub(super) fn fetch(&mut self, cx: &mut Context<'_, Self>) {
-        if self.log.committed() >= self.goal {
-            return;
-        }
-        if let Some(peer) = self.informant
-            && let Some((peer, message)) = self.catchup.ask(peer, self.log.committed() + 1, cx.now())
-        {
-            cx.send(peer, Message::Catchup(message));
-        }
-        self.fetch_soon(catchup::RETRY, cx);
-    }
-
-    fn on_catchup(&mut self, from: NodeId, message: catchup::Message, cx: &mut Context<'_, Self>) {
-        let now = cx.now();
-        match message {
-            catchup::Message::Fetch { from: slot } => {
-                if let Some(answer) = self.source.on_fetch(slot.max(1), &self.log, &self.state, now) {
-                    cx.send(from, Message::Catchup(answer));
-                }
-            }
-            catchup::Message::More { slot, cursor } => {
-                let answer = self.source.on_more(slot, cursor, now);
-                cx.send(from, Message::Catchup(answer));
-            }
-            catchup::Message::Values { from: first, values } => {
-                self.catchup.on_values(from);
-                for (slot, value) in (first..).zip(values) {
-                    if slot > self.log.committed() && slot <= self.log.committed() + MAX_GAP {
-                        self.choose(slot, value, cx);
-                    }
-                }
-                self.execute(cx);
-                self.fetch(cx);
-            }
-            catchup::Message::Piece { slot, cursor, bytes, next } => {
-                match self.catchup.on_piece(from, (slot, cursor, bytes, next), self.state.applied(), now) {
-                    Progress::Ask(message) => cx.send(from, Message::Catchup(message)),
-                    Progress::Loaded(state) => self.install(*state, cx),
-                    Progress::Nothing => {}
-                }
-            }
-            catchup::Message::Gone { slot } => {
-                self.catchup.on_gone(from, slot);
-                self.fetch(cx);
-            }
-        }
-    }
-
-    fn install(&mut self, state: Replicated, cx: &mut Context<'_, Self>) {
-        let slot = state.applied();
-        if slot <= self.state.applied() {
-            return;
-        }
-        self.persist(Record::Installed(slot), cx);
-        self.state = state;
-        self.log.install(slot);
-        cx.note(|| Fact::Installed { slot });
-        self.execute(cx);
-        self.fetch(cx);
-    }
 }
 
-impl quorate_core::Replica for Replica {
-    fn save(&self) -> Saved<Record> {
-        let mut records = vec![Record::Promise(self.promised)];
+impl<P: Policy> quorate_core::Replica for Replica<P> {
+    fn save(&self) -> Saved<Self::Record> {
+        let (ballot, charter) = (self.promised, self.charter.clone());
+        let mut records = vec![Record::Promise { ballot, charter }, Record::Taken(self.highest)];
         for (slot, vote) in self.log.votes(self.state.applied() + 1) {
             let Vote { ballot, value, chosen } = vote.clone();
             records.push(match chosen {
@@ -478,7 +437,10 @@ impl quorate_core::Replica for Replica {
 
     fn on_drain(&mut self, cx: &mut Context<'_, Self>) {
         self.draining = true;
-        self.hand_over(cx);
+        if let Ok(heir) = self.heir(None, cx.now()) {
+            self.hand_over(heir, cx);
+        }
+        self.stop_leading(cx);
     }
 
     fn read(&self, command: &Bytes) -> Bytes {
@@ -493,7 +455,7 @@ impl quorate_core::Replica for Replica {
         let now = at.now;
         let committed = self.log.committed();
         let (role, peers) = match &self.role {
-            Role::Follower => ("follower", Vec::new()),
+            Role::Follower => (self.configuration.1.standing(self.me), Vec::new()),
             Role::Polling(_) | Role::Candidate(_) => ("candidate", Vec::new()),
             Role::Leader(leading) => {
                 let peers = leading.peers.iter().map(|(&node, peer)| PeerStatus {
@@ -506,7 +468,7 @@ impl quorate_core::Replica for Replica {
         };
         let leads = matches!(self.role, Role::Leader(_));
         let hint = self.promised.node().filter(|node| *node != self.me && self.watch.has_leader(now));
-        Status {
+        let mut status = Status {
             role,
             leader: if leads { Some(self.me) } else { hint },
             ballot: self.promised.to_string(),
@@ -515,12 +477,14 @@ impl quorate_core::Replica for Replica {
             lease: self.may_read_locally(now),
             reads: if self.may_read_locally(now) { "lease" } else { "log" },
             peers,
-        }
+        };
+        P::status(self, now, &mut status);
+        status
     }
 }
 
 /// Where timers are set for the first time in a role.
-pub(super) fn pace_of_leading(cx: &mut Context<'_, Replica>) {
+pub(super) fn pace_of_leading<P: Policy>(cx: &mut Context<'_, Replica<P>>) {
     cx.set_timer(Timer::Heartbeat, Duration::ZERO);
     cx.set_timer(Timer::Retransmit, RETRANSMIT);
     cx.set_timer(Timer::Announce, ANNOUNCE);

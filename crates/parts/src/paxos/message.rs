@@ -1,17 +1,21 @@
-//! What MultiPaxos replicas and proxies say, and what must be durable before they say it.
+//! What replicas and proxies say, and what must be durable before they say it.
 
 use bytes::Bytes;
-use quorate_core::{Release, wire_enum};
-use quorate_parts::ballot::Ballot;
-use quorate_parts::slots::Vote;
-use quorate_parts::{catchup, clients, embed_clients, lease};
+use quorate_core::{NodeSet, Release, Wire, wire_enum};
 
-/// A message. Numbers are slots unless they say otherwise.
+use crate::ballot::Ballot;
+use crate::slots::Vote;
+use crate::{catchup, clients, lease};
+
+/// A message; `M` are those of the protocol's own, `C` what comes with a ballot. Numbers are slots unless they say
+/// otherwise.
 #[derive(Clone, Debug)]
-pub enum Message {
+pub enum Message<M, C> {
     /// Between proxies and replicas.
     Client(clients::Message),
-    /// Between a follower that grants and the leader that holds a lease.
+    /// What only this protocol says.
+    Own(M),
+    /// Between one that grants a lease and one that holds it.
     Lease(lease::Message),
     /// Between a replica that is behind and one that is not.
     Catchup(catchup::Message),
@@ -28,11 +32,15 @@ pub enum Message {
         granted: bool,
         /// The highest I have seen.
         highest: Ballot,
+        /// All slots up to here are chosen; I can tell their values.
+        committed: u64,
     },
     /// Phase 1a.
     Prepare {
         /// To promise.
         ballot: Ballot,
+        /// That comes with it.
+        charter: C,
         /// Votes below this slot are of no interest.
         from: u64,
     },
@@ -60,8 +68,22 @@ pub enum Message {
     AcceptReply {
         /// In which they were cast.
         ballot: Ballot,
+        /// Who else has to vote before mine counts: I have promised them so.
+        grants: NodeSet,
         /// First and last.
         slots: Vec<(u64, u64)>,
+    },
+    /// I have taken this ballot, and will ask to promise it; leave the one before.
+    Announce {
+        /// That one.
+        ballot: Ballot,
+        /// That comes with it.
+        charter: C,
+    },
+    /// What comes with your ballot?
+    Which {
+        /// That one.
+        ballot: Ballot,
     },
     /// I have promised a higher ballot.
     Reject {
@@ -86,8 +108,10 @@ pub enum Message {
     HeartbeatReply {
         /// Of the leader.
         ballot: Ballot,
-        /// How far I have got.
+        /// I have executed everything up to here; after a crash, at least every configuration in it.
         committed: u64,
+        /// I have restarted, and may promise no other ballot for a while.
+        bound: bool,
     },
     /// The leader stops; you are the furthest: take over.
     StepUp {
@@ -96,24 +120,27 @@ pub enum Message {
     },
 }
 
-wire_enum!(Message {
+wire_enum!(Message<M, C> {
     1 => Client(message),
     2 => Lease(message),
     3 => Catchup(message),
     4 => Poll { ballot },
-    5 => PollReply { ballot, granted, highest },
-    6 => Prepare { ballot, from },
+    5 => PollReply { ballot, granted, highest, committed },
+    6 => Prepare { ballot, charter, from },
     7 => PrepareReply { ballot, committed, votes },
     8 => Accept { ballot, slot, value, committed },
-    9 => AcceptReply { ballot, slots },
+    9 => AcceptReply { ballot, grants, slots },
     10 => Reject { promised },
     11 => Commit { ballot, committed },
     12 => Heartbeat { ballot, committed },
-    13 => HeartbeatReply { ballot, committed },
+    13 => HeartbeatReply { ballot, committed, bound },
     14 => StepUp { ballot },
+    15 => Own(message),
+    16 => Announce { ballot, charter },
+    17 => Which { ballot },
 });
 
-impl quorate_core::Message for Message {
+impl<M: quorate_core::Message, C: Charter> quorate_core::Message for Message<M, C> {
     fn release(&self) -> Release {
         match self {
             // The candidate's own promise: a restarted leader must take a fresh ballot.
@@ -122,20 +149,24 @@ impl quorate_core::Message for Message {
             Message::PrepareReply { .. } => Release::AfterSync,
             // The votes.
             Message::AcceptReply { .. } => Release::AfterSync,
-            // Shows only what a majority has on disk.
+            // Who counts next, and who may go, is decided by what is durable where.
+            Message::HeartbeatReply { .. } => Release::AfterSync,
+            Message::Own(message) => message.release(),
+            // A restarted owner must take another ballot: this one's charter is known.
+            Message::Announce { .. } => Release::AfterSync,
+            // Shows only what a majority has on disk; and votes, so that nobody takes that for the last word.
             Message::Client(_) => Release::Now,
-            // A restarted grantor waits out every promise it can have made.
+            // A restarted grantor waits out every promise it can have made. It may come back to the ballot before, and
+            // grant under that: whoever leads in this one has a majority's promises on disk, and none of those is it.
             Message::Lease(_) => Release::Now,
             // Only what is chosen; durable at a majority.
-            Message::Catchup(_)
-            | Message::Commit { .. }
-            | Message::Heartbeat { .. }
-            | Message::HeartbeatReply { .. } => Release::Now,
+            Message::Catchup(_) | Message::Commit { .. } | Message::Heartbeat { .. } => Release::Now,
             // The proposal's ballot is durable at its owner since `Prepare`.
             Message::Accept { .. } => Release::Now,
             // Bind nobody.
             Message::Poll { .. }
             | Message::PollReply { .. }
+            | Message::Which { .. }
             | Message::Reject { .. }
             | Message::StepUp { .. } => Release::Now,
         }
@@ -144,6 +175,9 @@ impl quorate_core::Message for Message {
     fn kind(&self) -> &'static str {
         match self {
             Message::Client(message) => message.kind(),
+            Message::Own(message) => message.kind(),
+            Message::Announce { .. } => "Announce",
+            Message::Which { .. } => "Which",
             Message::Lease(message) => message.kind(),
             Message::Catchup(message) => message.kind(),
             Message::Poll { .. } => "Poll",
@@ -161,13 +195,40 @@ impl quorate_core::Message for Message {
     }
 }
 
-embed_clients!(Message);
+impl<M, C> From<clients::Message> for Message<M, C> {
+    fn from(message: clients::Message) -> Self {
+        Message::Client(message)
+    }
+}
+
+impl<M: quorate_core::Message, C: Charter> clients::Embeds for Message<M, C> {
+    fn into_client(self) -> Option<clients::Message> {
+        if let Message::Client(message) = self { Some(message) } else { None }
+    }
+}
+
+/// What comes with a ballot and never changes in it.
+pub trait Charter: Wire + Clone + std::fmt::Debug + Default + PartialEq + Send + Sync + 'static {
+    /// Whether there is nothing to say, so that a ballot can be promised without being told.
+    const EMPTY: bool;
+}
+
+impl Charter for () {
+    const EMPTY: bool = true;
+}
 
 /// What an acceptor must remember.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Record {
-    /// No vote below this ballot any more.
-    Promise(Ballot),
+pub enum Record<C> {
+    /// No vote below this ballot any more; and what comes with it.
+    Promise {
+        /// That one.
+        ballot: Ballot,
+        /// That comes with it.
+        charter: C,
+    },
+    /// This ballot was taken, and told to others.
+    Taken(Ballot),
     /// A vote.
     Vote {
         /// Where.
@@ -188,16 +249,18 @@ pub enum Record {
     },
     /// All slots up to here are chosen, as recorded before. Saves work after a restart; safety does not need it.
     Committed(u64),
-    /// A snapshot up to this slot came from a peer and is not on this disk: what is recorded for slots up to
-    /// there are votes, not decisions.
+    /// A snapshot up to this slot came from a peer, and it is durable with the next that is saved here
+    /// ([`Context::persist_state`](quorate_core::Context::persist_state)). Until then, what is recorded for slots up to
+    /// there are votes, not decisions. After a restart without it: with the slot up to which the state is there.
     Installed(u64),
 }
-wire_enum!(Record {
-    1 => Promise(ballot),
+wire_enum!(Record<C> {
+    1 => Promise { ballot, charter },
     2 => Vote { slot, ballot, value },
     3 => Learned { slot, ballot, value },
     4 => Committed(slot),
     5 => Installed(slot),
+    6 => Taken(ballot),
 });
 
 #[cfg(test)]
@@ -206,11 +269,16 @@ mod tests {
 
     use super::*;
 
+    type Message = super::Message<quorate_core::Never, ()>;
+    type Record = super::Record<()>;
+
     fn samples() -> Vec<Message> {
         let ballot = Ballot::ZERO.next(NodeId::new(2).unwrap());
         let value = Bytes::from_static(b"value");
         let vote = Vote { ballot, value: value.clone(), chosen: true };
         let reads = vec![(9, value.clone())];
+        let seen = clients::Sighting { applied: 5, accepted: 6, reply: Some(value.clone()) };
+        let query = clients::Message::Query { nonce: 1, reads: reads.clone() };
         let ask = clients::Ask {
             nonce: 1,
             session: 2,
@@ -223,18 +291,22 @@ mod tests {
         };
         vec![
             Message::Client(clients::Message::Ask(ask)),
+            Message::Client(query),
+            Message::Client(clients::Message::Seen { nonce: 1, reads: vec![(9, seen)] }),
             Message::Lease(lease::Message::Renew { number: 1, guard: 2, nonce: 3, seq: 4 }),
             Message::Catchup(catchup::Message::Values { from: 1, values: vec![value.clone(), Bytes::new()] }),
             Message::Poll { ballot },
-            Message::PollReply { ballot, granted: true, highest: ballot },
-            Message::Prepare { ballot, from: 7 },
+            Message::PollReply { ballot, granted: true, highest: ballot, committed: 6 },
+            Message::Prepare { ballot, charter: (), from: 7 },
             Message::PrepareReply { ballot, committed: 6, votes: vec![(7, vote)] },
             Message::Accept { ballot, slot: 8, value, committed: 6 },
-            Message::AcceptReply { ballot, slots: vec![(8, 9), (11, 11)] },
+            Message::AcceptReply { ballot, grants: NodeSet::EMPTY, slots: vec![(8, 9), (11, 11)] },
+            Message::Announce { ballot, charter: () },
+            Message::Which { ballot },
             Message::Reject { promised: ballot },
             Message::Commit { ballot, committed: 8 },
             Message::Heartbeat { ballot, committed: 8 },
-            Message::HeartbeatReply { ballot, committed: 8 },
+            Message::HeartbeatReply { ballot, committed: 8, bound: true },
             Message::StepUp { ballot },
         ]
     }

@@ -1,0 +1,117 @@
+//! What a proxy sends: whatever its target, or the replica nearby, has not got.
+
+use quorate_core::{Context, Mark};
+
+use super::{ASK_BYTES, LeaderProxy, Place, WriteCall};
+use crate::clients::message::{Ask, Embeds, Message};
+use crate::sessions::WINDOW;
+
+impl<M: Embeds> LeaderProxy<M> {
+    /// Everything under way has to be sent (again).
+    pub(super) fn unsend(&mut self) {
+        self.opening = None;
+        self.writes.iter_mut().for_each(|write| write.sent = None);
+        self.reads.values_mut().for_each(|read| read.sent = None);
+        self.unsent = true;
+    }
+
+    /// Gives numbers to queued writes and sends whatever the target has not got.
+    pub(super) fn pump(&mut self, cx: &mut Context<'_, Self>) {
+        if !std::mem::take(&mut self.unsent) {
+            return;
+        }
+        if self.searching {
+            return;
+        }
+        let now = cx.now();
+        let mut open = false;
+        if self.session != 0 {
+            while (self.writes.len() as u64) < WINDOW {
+                let Some(id) = self.queue.pop_front() else { break };
+                let call = self.calls.get_mut(&id).expect("queued");
+                call.place = Place::Write(self.low + self.writes.len() as u64);
+                let command = std::mem::take(&mut call.command);
+                self.writes.push_back(WriteCall {
+                    request: Some(id),
+                    command,
+                    sent: None,
+                    exposed: false,
+                    answered: false,
+                });
+                self.wrote = true;
+            }
+        } else if !self.queue.is_empty() && self.opening.is_none() {
+            self.opening = Some(now);
+            open = true;
+        }
+        let mut ask = self.ask(open);
+        let near = self.near.filter(|near| self.config.nearest && *near != self.target);
+        let mut nearby = self.ask(false);
+        let mut bytes = 0;
+        for (index, write) in self.writes.iter_mut().enumerate() {
+            if write.sent.is_some() || write.answered {
+                continue;
+            }
+            write.sent = Some(now);
+            write.exposed = true;
+            if let Some(request) = write.request {
+                cx.mark(Mark::Forwarded { request });
+            }
+            bytes += write.command.len();
+            ask.writes.push((self.low + index as u64, write.command.clone()));
+            if bytes >= ASK_BYTES {
+                let next =
+                    Ask { open: false, writes: Vec::new(), reads: Vec::new(), manage: Vec::new(), ..ask };
+                cx.send(self.target, M::from(Message::Ask(std::mem::replace(&mut ask, next))));
+                bytes = 0;
+            }
+        }
+        // Reads are unsent only at the end of the map, except after a repetition: walk back from there.
+        for (id, read) in self.reads.iter_mut().rev() {
+            if read.sent.is_some() {
+                break;
+            }
+            read.sent = Some(now);
+            cx.mark(Mark::Forwarded { request: read.request });
+            if near.is_some() && !read.manage && !std::mem::replace(&mut read.asked_nearby, true) {
+                nearby.reads.push((*id, read.command.clone()));
+                read.held = true;
+                continue;
+            }
+            read.held = false;
+            let asked = if read.manage { &mut ask.manage } else { &mut ask.reads };
+            asked.push((*id, read.command.clone()));
+        }
+        for id in std::mem::take(&mut self.again) {
+            // It may have been answered since, or sent again with all others.
+            if let Some(read) = self.reads.get_mut(&id)
+                && std::mem::take(&mut read.held)
+            {
+                ask.reads.push((id, read.command.clone()));
+            }
+        }
+        ask.reads.reverse();
+        nearby.reads.reverse();
+        if let Some(near) = near.filter(|_| !nearby.reads.is_empty()) {
+            cx.send(near, M::from(Message::Ask(nearby)));
+        }
+        if !ask.is_probe() {
+            cx.send(self.target, M::from(Message::Ask(ask)));
+        }
+        let unhold = self.config.unhold.filter(|_| near.is_some());
+        self.wake_by(now + unhold.unwrap_or(self.patience).min(self.patience), cx);
+    }
+
+    pub(super) fn ask(&self, open: bool) -> Ask {
+        Ask {
+            nonce: self.nonce,
+            session: self.session,
+            open,
+            low: self.low,
+            writes: Vec::new(),
+            reads: Vec::new(),
+            manage: Vec::new(),
+            version: self.version,
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! All leases of one replica ([`lease`](crate::lease)): those it grants, each to one other, and those it holds,
+//! each from one other, all under one number. Leader leases are those that everybody grants to one; roster leases
+//! those that everybody grants to all (Bodega §3.3).
+//!
+//! A number is left in two steps: first everything granted under it is given back or has ended ([`Leases::release`]),
+//! then the next one begins ([`Leases::begin`]). Whoever holds a majority's promises under a number therefore knows
+//! that no majority is in a later one.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use quorate_core::{Fact, NodeId, NodeSet, Time, mutation};
+
+use crate::lease::{Grantee, Grantor, Message, Terms};
+use crate::membership::Configuration;
+
+/// See the file comment.
+#[derive(Debug)]
+pub struct Leases {
+    me: NodeId,
+    terms: Terms,
+    /// Random: the first guard, and the nonces before the first one.
+    first: u64,
+    number: u64,
+    /// Kept for good: they number their grantings.
+    grantors: BTreeMap<NodeId, Grantor>,
+    /// Kept as long as the number: they number their nonces.
+    grantees: BTreeMap<NodeId, Grantee>,
+    /// After a restart: promises of the earlier incarnation may bind until then.
+    bound_until: Time,
+}
+
+impl Leases {
+    /// Neither grants nor holds any. `restarted`: an earlier incarnation may have promised anything, until a while
+    /// after `now`. `first` is random.
+    pub fn new(me: NodeId, terms: Terms, restarted: bool, first: u64, number: u64, now: Time) -> Leases {
+        let bound_until = if restarted { now + terms.restart_wait() } else { now };
+        let (grantors, grantees) = (BTreeMap::new(), BTreeMap::new());
+        Leases { me, terms, first, number, grantors, grantees, bound_until }
+    }
+
+    /// Until when an earlier incarnation's promises may bind.
+    pub fn bound_until(&self) -> Time {
+        self.bound_until
+    }
+
+    // Granting ---------------------------------------------------------------------------------------------------
+
+    /// Called now and then: starts, renews and repeats promises to these, and takes those to others back.
+    pub fn grant(&mut self, to: NodeSet, thresh: u64, now: Time) -> Vec<(NodeId, Message)> {
+        let mut out = Vec::new();
+        for node in to.without(self.me).iter() {
+            let (terms, first) = (self.terms, self.first);
+            let grantor = self.grantors.entry(node).or_insert_with(|| Grantor::new(terms, first));
+            out.extend(grantor.tend(self.number, thresh, now).map(|message| (node, message)));
+        }
+        for (&node, grantor) in self.grantors.iter_mut().filter(|(node, _)| !to.contains(**node)) {
+            out.extend(grantor.revoke(now).map(|message| (node, message)));
+        }
+        out
+    }
+
+    /// Takes promises back, of those to whom `whom` says. Until when the last of the others binds, if one does.
+    pub fn release(
+        &mut self,
+        whom: impl Fn(NodeId) -> bool,
+        now: Time,
+    ) -> (Vec<(NodeId, Message)>, Option<Time>) {
+        if mutation::active("leases/forgotten-at-a-higher-number") {
+            self.grantors.clear();
+        }
+        let mut out = Vec::new();
+        let mut bound = Some(self.bound_until).filter(|until| now < *until);
+        for (&node, grantor) in self.grantors.iter_mut().filter(|(node, _)| whom(**node)) {
+            out.extend(grantor.revoke(now).map(|message| (node, message)));
+            bound = bound.max(grantor.bound(now));
+        }
+        (out, bound)
+    }
+
+    /// Until when a promise binds, the last of those to others than these.
+    pub fn bound(&mut self, kept: NodeSet, now: Time) -> Option<Time> {
+        let others = self.grantors.iter_mut().filter(|(node, _)| !kept.contains(**node));
+        others.filter_map(|(_, grantor)| grantor.bound(now)).max()
+    }
+
+    /// Whether a grantee's words are about a promise; what to say next, and whether that promise has just ended.
+    pub fn on_reply(&mut self, from: NodeId, message: &Message, now: Time) -> (Option<Message>, bool) {
+        match self.grantors.get_mut(&from) {
+            Some(grantor) => grantor.on_reply(message, now),
+            None => (None, false),
+        }
+    }
+
+    /// Who may believe in a promise of this replica, or come to by what is on its way; `None`: anybody.
+    pub fn granted(&mut self, now: Time) -> Option<NodeSet> {
+        if now < self.bound_until {
+            return None;
+        }
+        let granting =
+            self.grantors.iter_mut().filter_map(|(&node, one)| one.is_granting(now).then_some(node));
+        Some(granting.collect())
+    }
+
+    /// Which granting to one is under way or in force.
+    pub fn granting(&mut self, to: NodeId, now: Time) -> Option<u64> {
+        self.grantors.get_mut(&to).and_then(|grantor| grantor.granting(now))
+    }
+
+    /// Begins under another number: what was believed under the last one counts no more.
+    pub fn begin(&mut self, number: u64) {
+        self.number = number;
+        self.grantees.clear();
+    }
+
+    fn grantee(&mut self, from: NodeId) -> &mut Grantee {
+        let first = self.first;
+        self.grantees.entry(from).or_insert_with(|| Grantee::new(first))
+    }
+
+    // Holding ----------------------------------------------------------------------------------------------------
+
+    /// A grantor speaks; `holds`: this replica takes promises at the moment. The answer, and whether what is believed
+    /// may have changed.
+    pub fn on_grant(
+        &mut self,
+        from: NodeId,
+        message: &Message,
+        holds: bool,
+        now: Time,
+    ) -> (Option<Message>, bool) {
+        let (Message::Guard { number, .. } | Message::Renew { number, .. } | Message::Revoke { number, .. }) =
+            message
+        else {
+            return (None, false);
+        };
+        if holds && *number == self.number {
+            let terms = self.terms;
+            let grantee = self.grantee(from);
+            return (grantee.on_message(message, &terms, now), true);
+        }
+        match *message {
+            // Nothing of that number is believed any more.
+            Message::Revoke { number, guard } if number != self.number => {
+                (Some(Message::RevokeReply { number, guard }), false)
+            }
+            Message::Revoke { .. } => {
+                let terms = self.terms;
+                let reply = self.grantee(from).on_message(message, &terms, now);
+                (reply, true)
+            }
+            _ => (None, false),
+        }
+    }
+
+    /// What is believed of one: the granting and its safety threshold.
+    pub fn held_from(&self, node: NodeId, now: Time) -> Option<(u64, u64)> {
+        self.grantees.get(&node).and_then(|grantee| grantee.held(now))
+    }
+
+    /// Until when promises of a majority are believed, counting itself, if they are.
+    pub fn held(&self, configuration: &Configuration, now: Time) -> Option<Time> {
+        configuration.reached(|node| match node == self.me {
+            true => Some(Time::from_nanos(u64::MAX)),
+            false => self.grantees.get(&node).and_then(|grantee| grantee.believed(now)),
+        })
+    }
+
+    /// The slot up to which everything must be known to whoever holds a majority's promises: the smallest that a
+    /// majority of their thresholds does not exceed. `own`: the last slot that this replica had accepted anything in
+    /// when it began under this number.
+    pub fn thresh(&self, configuration: &Configuration, own: u64, now: Time) -> Option<u64> {
+        if mutation::active("leases/thresh-ignored") {
+            return Some(0);
+        }
+        let thresh = configuration.reached(|node| match node == self.me {
+            true => Some(Reverse(own)),
+            false => self.grantees.get(&node).and_then(|grantee| grantee.thresh(now)).map(Reverse),
+        });
+        thresh.map(|Reverse(thresh)| thresh)
+    }
+
+    // For checkers -----------------------------------------------------------------------------------------------
+
+    /// What this replica has promised to another, if it ever has anything.
+    pub fn promise(&mut self, to: NodeId, now: Time) -> Option<Fact> {
+        let bound = self.grantors.get_mut(&to)?.bound(now);
+        // What an earlier incarnation promised still binds for a while.
+        let until = bound.unwrap_or(now).max(self.bound_until).max(now);
+        Some(Fact::Promised { to, number: self.number, until })
+    }
+
+    /// What this replica believes of another.
+    pub fn belief(&self, from: NodeId, now: Time) -> Fact {
+        let until = self.grantees.get(&from).and_then(|grantee| grantee.believed(now)).unwrap_or(now);
+        Fact::Believes { from, number: self.number, until }
+    }
+
+    /// Whose promises it has ever heard of, under this number.
+    pub fn grantors(&self) -> impl Iterator<Item = NodeId> {
+        self.grantees.keys().copied()
+    }
+}

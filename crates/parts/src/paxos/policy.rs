@@ -1,0 +1,270 @@
+//! What the protocols of the family differ in.
+
+use std::fmt::Debug;
+
+use bytes::Bytes;
+use quorate_core::{Context, Manage, NodeId, NodeSet, ProcessId, Status, Time};
+
+use super::message::Charter;
+use super::{Config, Replica, Role};
+use crate::ballot::Ballot;
+use crate::batch::{Batch, Entry};
+use crate::clients::{Ask, PendingRead};
+use crate::membership::Configuration;
+use crate::slots::SlotLog;
+use crate::state::Replicated;
+
+/// A protocol of the family, as the machine asks for it. Most have few things to say; the defaults are MultiPaxos's.
+pub trait Policy: Sized + Debug + 'static {
+    /// What it is told.
+    type Config: Clone + Debug;
+    /// What only it says to other replicas.
+    type Message: quorate_core::Message;
+    /// What comes with a ballot.
+    type Charter: Charter;
+
+    /// At the start of a replica, whose log is there.
+    fn new(config: &Config<Self::Config>, me: NodeId, now: Time) -> Self;
+
+    // Ballots ----------------------------------------------------------------------------------------------------
+
+    /// What is to come with a ballot that this replica is about to take.
+    fn charter(_: &mut Replica<Self>, _now: Time) -> Self::Charter {
+        Self::Charter::default()
+    }
+
+    /// This replica is leaving its ballot, or has stopped leading in it: what it does by its promises must end.
+    fn on_leave(_: &mut Replica<Self>, _: &mut Context<'_, Replica<Self>>) {}
+
+    /// Another ballot is promised.
+    fn on_adopted(_: &mut Replica<Self>, _: &mut Context<'_, Replica<Self>>) {}
+
+    // Leases -----------------------------------------------------------------------------------------------------
+
+    /// To whom this replica is to grant leases in the ballot that it has promised.
+    fn grantees(replica: &Replica<Self>) -> NodeSet {
+        let follows = matches!(replica.role, Role::Follower);
+        replica.promised.node().filter(|_| follows).into_iter().collect()
+    }
+
+    /// Whether this replica takes leases in it.
+    fn holds(replica: &Replica<Self>) -> bool {
+        matches!(replica.role, Role::Leader(_))
+    }
+
+    /// Something about leases has changed, here or at another.
+    fn on_leases(_: &mut Replica<Self>, _: &mut Context<'_, Replica<Self>>) {}
+
+    // Writes -----------------------------------------------------------------------------------------------------
+
+    /// A value is voted for, proposed or learned here; or, at a start, had been.
+    fn on_value(_: &mut Replica<Self>, _slot: u64, _value: &Bytes) {}
+
+    /// Votes in these ranges of slots (inclusive) are told to the leader, as soon as they are durable. Each range with
+    /// who else must vote before they count.
+    fn acknowledge(
+        _: &mut Replica<Self>,
+        slots: Vec<(u64, u64)>,
+        _: &mut Context<'_, Replica<Self>>,
+    ) -> Vec<(NodeSet, Vec<(u64, u64)>)> {
+        vec![(NodeSet::EMPTY, slots)]
+    }
+
+    /// Who must vote for a value before it is chosen, beside a majority.
+    fn required(_: &Replica<Self>, _value: &Bytes) -> NodeSet {
+        NodeSet::EMPTY
+    }
+
+    /// A state is there, at a start or from another replica: what was executed in between is not known slot by slot.
+    fn on_installed(_: &mut Replica<Self>) {}
+
+    /// Slots have been executed, or a state installed.
+    fn on_executed(_: &mut Replica<Self>, _: &mut Context<'_, Replica<Self>>) {}
+
+    // Reads ------------------------------------------------------------------------------------------------------
+
+    /// A proxy asks, whoever leads: takes the reads out that are answered, held or refused here.
+    fn on_ask(_: &mut Replica<Self>, _from: ProcessId, _: &mut Ask, _: &mut Context<'_, Replica<Self>>) {}
+
+    /// A proxy wants to know what this replica knows of some reads.
+    fn on_query(
+        _: &mut Replica<Self>,
+        _from: ProcessId,
+        _nonce: u64,
+        _reads: Vec<(u64, Bytes)>,
+        _: &mut Context<'_, Replica<Self>>,
+    ) {
+    }
+
+    /// The slot that a read at a leader under a lease has to wait for, if not for the present state.
+    fn waits_for(_: &Replica<Self>, _command: &Bytes) -> Option<u64> {
+        None
+    }
+
+    // The rest ---------------------------------------------------------------------------------------------------
+
+    /// Another replica says something of the protocol's own.
+    fn on_message(
+        _: &mut Replica<Self>,
+        _from: NodeId,
+        _: Self::Message,
+        _: &mut Context<'_, Replica<Self>>,
+    ) {
+    }
+
+    /// The leader's heartbeat: once in a while. Returns whether it goes on leading in this ballot.
+    fn on_pulse(_: &mut Replica<Self>, _: &mut Context<'_, Replica<Self>>) -> bool {
+        true
+    }
+
+    /// [`Timer::Own`](super::Timer::Own) has fired.
+    fn on_timer(_: &mut Replica<Self>, _: &mut Context<'_, Replica<Self>>) {}
+
+    /// An operator asks the leader for something that is the protocol's own; gives it back if it is not. Answered
+    /// through the replica's intake.
+    fn manage(
+        _: &mut Replica<Self>,
+        request: PendingRead,
+        manage: Manage,
+        _: &mut Context<'_, Replica<Self>>,
+    ) -> Option<(PendingRead, Manage)> {
+        Some((request, manage))
+    }
+
+    /// The group is about to change; `false`: it must wait.
+    fn may_change(_: &mut Replica<Self>, _: &mut Context<'_, Replica<Self>>) -> bool {
+        true
+    }
+
+    /// Adds what it knows.
+    fn status(_: &Replica<Self>, _now: Time, _: &mut Status) {}
+
+    /// Asserts what must always hold.
+    fn check(_: &Replica<Self>) {}
+}
+
+/// What a policy may look at.
+impl<P: Policy> Replica<P> {
+    /// What it is told.
+    pub fn config(&self) -> &Config<P::Config> {
+        &self.config
+    }
+
+    /// This replica.
+    pub fn me(&self) -> NodeId {
+        self.me
+    }
+
+    /// The ballot that it has promised.
+    pub fn promised(&self) -> Ballot {
+        self.promised
+    }
+
+    /// What comes with that.
+    pub fn charter(&self) -> &P::Charter {
+        &self.charter
+    }
+
+    /// What came with the highest ballot that this replica has heard of.
+    pub fn last_charter(&self) -> &P::Charter {
+        let announced = self.announced.as_ref().filter(|(of, _)| *of > self.promised);
+        announced.map_or(&self.charter, |(_, charter)| charter)
+    }
+
+    /// Whether another has executed what was chosen a heartbeat or two ago.
+    pub fn is_near(&self, node: NodeId) -> bool {
+        matches!(&self.role, Role::Leader(leading) if leading.is_near(node, self.configuration.0))
+    }
+
+    /// Whether it is not about to promise another.
+    pub fn is_current(&self) -> bool {
+        self.wanted <= self.promised
+    }
+
+    /// Whether it leads, follows or stands.
+    pub fn role(&self) -> &Role {
+        &self.role
+    }
+
+    /// The leader that it follows, itself if it leads; `None` while it does not hear any.
+    pub fn leader(&self, now: Time) -> Option<NodeId> {
+        match &self.role {
+            Role::Leader(_) => Some(self.me),
+            Role::Candidate(_) => None,
+            Role::Follower | Role::Polling(_) => {
+                let known = self.watch.has_leader(now) && self.is_current();
+                self.promised.node().filter(|leader| known && *leader != self.me)
+            }
+        }
+    }
+
+    /// Votes and decisions.
+    pub fn log(&self) -> &SlotLog {
+        &self.log
+    }
+
+    /// What is executed.
+    pub fn state(&self) -> &Replicated {
+        &self.state
+    }
+
+    /// Who is in the group.
+    pub fn configuration(&self) -> &Configuration {
+        &self.configuration.1
+    }
+
+    /// Whether who is in the group is about to change.
+    pub fn is_changing(&self) -> bool {
+        match &self.role {
+            Role::Leader(leading) => self.configuration.1.is_joint() || leading.steward.is_busy(),
+            Role::Follower | Role::Polling(_) | Role::Candidate(_) => self.configuration.1.is_joint(),
+        }
+    }
+
+    /// Who must vote beside a majority has changed.
+    pub fn reconsider(&mut self, cx: &mut Context<'_, Self>) {
+        if !matches!(self.role, Role::Leader(_)) {
+            return;
+        }
+        let Role::Leader(mut leading) = std::mem::replace(&mut self.role, Role::Follower) else { return };
+        let chosen = leading.proposals.reconsider(|value| P::required(self, value));
+        self.role = Role::Leader(leading);
+        for (slot, value) in chosen {
+            self.choose(slot, value, cx);
+        }
+        self.execute(cx);
+    }
+
+    /// Proposes an entry alone in the next slot, and says in which; `None`: not now.
+    pub fn propose_alone(&mut self, entry: &Entry, cx: &mut Context<'_, Self>) -> Option<u64> {
+        let applied = self.state.applied();
+        let (ready, committed) = (self.takes_requests(), self.log.committed());
+        let Role::Leader(leading) = &self.role else { return None };
+        let changing = leading.changing.is_some_and(|slot| slot > applied);
+        if !ready || changing || leading.proposals.count() >= self.config.pipeline {
+            return None;
+        }
+        let slot = leading.proposals.next().max(committed + 1);
+        self.propose(slot, Batch::alone(cx.wall(), entry), cx);
+        Some(slot)
+    }
+
+    /// To whom it may have promised anything; `None`: to anybody.
+    pub fn granted(&mut self, now: Time) -> Option<NodeSet> {
+        self.leases.granted(now)
+    }
+}
+
+/// MultiPaxos itself.
+#[derive(Debug)]
+pub struct Plain;
+
+impl Policy for Plain {
+    type Config = ();
+    type Message = quorate_core::Never;
+    type Charter = ();
+
+    fn new(_: &Config<()>, _: NodeId, _: Time) -> Plain {
+        Plain
+    }
+}

@@ -1,0 +1,43 @@
+//! What comes with a ballot: the roster, as it was when the ballot was taken.
+
+use quorate_core::{NodeId, NodeSet, Roster, wire_struct};
+use quorate_parts::paxos;
+use quorate_parts::writes::Written;
+use quorate_store::footprint::Extent;
+
+/// See the file comment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Charter {
+    /// Whether anybody has said so yet; else it is as the settings say.
+    pub(super) known: bool,
+    pub(super) roster: Roster,
+    /// Whether the leader may change it by what is read where.
+    pub(super) auto: bool,
+    /// Responders that are granted no lease from the start: they were silent, or have no vote.
+    pub(super) barred: NodeSet,
+}
+wire_struct!(Charter { known, roster, auto, barred });
+
+impl paxos::Charter for Charter {
+    const EMPTY: bool = false;
+}
+
+impl Charter {
+    /// Whoever must have a write to these keys.
+    pub(super) fn responders(&self, written: &Written) -> NodeSet {
+        match written.keys() {
+            None => self.roster.everyone(),
+            Some(keys) => keys.iter().fold(NodeSet::EMPTY, |all, key| all.union(self.roster.responders(key))),
+        }
+    }
+
+    /// Whether a replica answers reads of all these keys.
+    pub(super) fn covers(&self, node: NodeId, extent: &Extent) -> bool {
+        match extent {
+            Extent::Everything => self.roster.has_all(node),
+            Extent::Keys(keys) => {
+                keys.as_slice().iter().all(|key| self.roster.responders(key).contains(node))
+            }
+        }
+    }
+}

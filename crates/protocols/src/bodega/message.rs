@@ -1,0 +1,69 @@
+//! What Bodega's replicas say beside what all of the family say.
+
+use bytes::Bytes;
+use quorate_core::{NodeSet, Release, wire_enum};
+use quorate_parts::ballot::Ballot;
+
+/// See the file comment.
+#[derive(Clone, Debug)]
+pub enum Message {
+    /// Acceptor → responder: I have voted in these ranges of slots (inclusive).
+    Note {
+        /// In this ballot.
+        ballot: Ballot,
+        /// First and last.
+        slots: Vec<(u64, u64)>,
+    },
+    /// Leader → all: grant these no leases.
+    Bars {
+        /// In this ballot.
+        ballot: Ballot,
+        /// Grows; the last one counts.
+        seq: u64,
+        /// Those.
+        nodes: NodeSet,
+    },
+    /// Acceptor → leader: I am bound to none of those, and will not be.
+    Barred {
+        /// In this ballot.
+        ballot: Ballot,
+        /// Of the bars.
+        seq: u64,
+    },
+    /// Replica → leader: so often have clients at my site read these keys since the last time.
+    Statistics {
+        /// In this ballot.
+        ballot: Ballot,
+        /// Key and reads.
+        reads: Vec<(Bytes, u64)>,
+    },
+}
+wire_enum!(Message {
+    1 => Note { ballot, slots },
+    2 => Bars { ballot, seq, nodes },
+    3 => Barred { ballot, seq },
+    4 => Statistics { ballot, reads },
+});
+
+impl quorate_core::Message for Message {
+    fn release(&self) -> Release {
+        match self {
+            // The votes: reads are answered on their strength.
+            Message::Note { .. } => Release::AfterSync,
+            // A restarted leader has another ballot.
+            Message::Bars { .. } => Release::Now,
+            // A restarted grantor waits for the bars before it grants anything.
+            Message::Barred { .. } => Release::Now,
+            Message::Statistics { .. } => Release::Now,
+        }
+    }
+
+    fn kind(&self) -> &'static str {
+        match self {
+            Message::Note { .. } => "Note",
+            Message::Bars { .. } => "Bars",
+            Message::Barred { .. } => "Barred",
+            Message::Statistics { .. } => "Statistics",
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Local reads: answered, held, or refused (§3.2.2).
+
+use std::collections::BTreeMap;
+
+use quorate_core::{Context, Fact, ProcessId, Time, Wall, Wire, mutation};
+use quorate_parts::clients::{Ask, PendingRead};
+use quorate_parts::paxos::Role;
+use quorate_store::Command;
+
+use super::Replica;
+
+/// Reads that wait for a slot, and since when.
+pub(super) type Holds = BTreeMap<u64, Vec<(PendingRead, Time)>>;
+
+/// Beyond, reads are refused.
+const MAX_HELD: usize = 1 << 16;
+
+/// A key's value, unless a clock has a say in it.
+const TIMELESS: Wall = Wall::from_millis(u64::MAX);
+
+/// What local reads have come to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counters {
+    pub(super) local: u64,
+    pub(super) held: u64,
+    pub(super) refused: u64,
+    pub(super) held_nanos: u64,
+}
+
+/// What becomes of a read.
+enum Fate {
+    Answered,
+    Held(u64),
+    Refused,
+}
+
+/// A proxy asks. At the leader the machine answers.
+pub(super) fn on_ask(replica: &mut Replica, from: ProcessId, ask: &mut Ask, cx: &mut Context<'_, Replica>) {
+    if matches!(replica.role(), Role::Leader(_)) || ask.reads.is_empty() {
+        return;
+    }
+    let now = cx.now();
+    let mut refused = Vec::new();
+    for (id, command) in std::mem::take(&mut ask.reads) {
+        let read = PendingRead { proxy: from, nonce: ask.nonce, id, command };
+        match fate(replica, &read, cx) {
+            Fate::Answered => replica.policy.counters.local += 1,
+            Fate::Held(slot) if replica.policy.held < MAX_HELD => {
+                replica.policy.held += 1;
+                replica.policy.counters.held += 1;
+                replica.policy.holds.entry(slot).or_default().push((read, now));
+            }
+            Fate::Held(_) | Fate::Refused => refused.push(id),
+        }
+    }
+    replica.policy.counters.refused += refused.len() as u64;
+    let leader = replica.leader(now);
+    replica.intake.refuse(from, ask.nonce, refused, leader);
+}
+
+/// **The read rule.**
+fn fate(replica: &mut Replica, read: &PendingRead, cx: &mut Context<'_, Replica>) -> Fate {
+    let Ok(command) = Command::from_bytes(read.command.clone()) else { return Fate::Refused };
+    let footprint = command.footprint();
+    let responds = replica.charter().covers(replica.me(), footprint.reads());
+    if !responds || !replica.is_stable(cx.now()) {
+        return Fate::Refused;
+    }
+    let pending = replica.policy.writes.last(footprint.reads());
+    match pending.filter(|slot| *slot > replica.state().applied()) {
+        Some(slot) => Fate::Held(slot),
+        None => answer(replica, read.clone(), cx),
+    }
+}
+
+fn answer(replica: &mut Replica, read: PendingRead, cx: &mut Context<'_, Replica>) -> Fate {
+    replica.note_reads(cx);
+    let number = replica.promised().number();
+    cx.note(|| Fact::ServesLocally { number });
+    match replica.state().read(&read.command, TIMELESS) {
+        Some(reply) => {
+            replica.intake.on_read(read, reply);
+            Fate::Answered
+        }
+        None => Fate::Refused,
+    }
+}
+
+/// Slots have been executed: what waited for them can be answered, if this replica is in a position to.
+pub(super) fn release(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
+    let (applied, now) = (replica.state().applied(), cx.now());
+    while let Some(entry) = replica.policy.holds.first_entry().filter(|entry| *entry.key() <= applied) {
+        let reads = entry.remove();
+        replica.policy.held -= reads.len();
+        let stable = replica.is_stable(now) || mutation::active("bodega/unheld-unstable");
+        for (read, since) in reads {
+            replica.policy.counters.held_nanos += now.since(since).as_nanos() as u64;
+            let (proxy, nonce, id) = (read.proxy, read.nonce, read.id);
+            if !stable || matches!(answer(replica, read, cx), Fate::Refused) {
+                let leader = replica.leader(now);
+                replica.intake.refuse(proxy, nonce, vec![id], leader);
+            }
+        }
+    }
+}
+
+/// This replica leaves its ballot, or what it knew of it: nothing can be waited for any more.
+pub(super) fn refuse_held(replica: &mut Replica, now: Time) {
+    let leader = replica.leader(now);
+    replica.policy.held = 0;
+    for (read, _) in std::mem::take(&mut replica.policy.holds).into_values().flatten() {
+        replica.policy.counters.refused += 1;
+        replica.intake.refuse(read.proxy, read.nonce, vec![read.id], leader);
+    }
+}

@@ -1,0 +1,46 @@
+//! Local reads: answered or refused.
+
+use quorate_core::{Context, Fact, ProcessId, Wire, mutation};
+use quorate_parts::clients::{Ask, PendingRead};
+use quorate_parts::paxos::Role;
+use quorate_store::Command;
+
+use super::{Replica, acks, regrants, roster};
+
+/// A proxy asks. At the leader the machine answers.
+pub(super) fn on_ask(replica: &mut Replica, from: ProcessId, ask: &mut Ask, cx: &mut Context<'_, Replica>) {
+    if matches!(replica.role(), Role::Leader(_)) || ask.reads.is_empty() {
+        return;
+    }
+    let mut refused = Vec::new();
+    for (id, command) in std::mem::take(&mut ask.reads) {
+        let read = PendingRead { proxy: from, nonce: ask.nonce, id, command };
+        if !answer(replica, read, cx) {
+            refused.push(id);
+        }
+    }
+    let leader = replica.leader(cx.now());
+    replica.intake.refuse(from, ask.nonce, refused, leader);
+}
+
+/// **The read rule.**
+fn answer(replica: &mut Replica, read: PendingRead, cx: &mut Context<'_, Replica>) -> bool {
+    let now = cx.now();
+    let Ok(command) = Command::from_bytes(read.command.clone()) else { return false };
+    let footprint = command.footprint();
+    let extent = footprint.reads();
+    let accepted = replica.policy.writes.last(extent).is_some();
+    let readable = acks::is_granted(roster(replica), replica.me(), extent)
+        && replica.is_stable(now)
+        && (!accepted || mutation::active("quorum-leases/reads-over-accepted"))
+        && (replica.config().policy.passive || regrants::are_regranted(replica, extent, now));
+    if !readable {
+        return false;
+    }
+    let Some(reply) = replica.state().read_lasting(&read.command) else { return false };
+    replica.note_reads(cx);
+    let number = replica.promised().number();
+    cx.note(|| Fact::ServesLocally { number });
+    replica.intake.on_read(read, reply);
+    true
+}

@@ -1,0 +1,69 @@
+//! Who asks what, and what happens to the cluster meanwhile.
+
+use std::fmt;
+
+use quorate_core::{Manage, NodeId};
+use quorate_store::Command;
+
+use crate::queue::Nanos;
+
+/// Everything that is done to a cluster. Nothing in it needs an order.
+#[derive(Default)]
+pub struct Load<'a> {
+    /// An open loop, or single operations.
+    pub asks: Vec<Ask>,
+    /// Closed loops.
+    pub clients: Option<Clients<'a>>,
+    /// When what happens.
+    pub acts: Vec<(Nanos, Act)>,
+}
+
+/// A client asks, at a stated time.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// When.
+    pub at: Nanos,
+    /// Through which proxy, or at which node if there are no proxies; counted from 0.
+    pub proxy: usize,
+    /// What.
+    pub command: Command,
+    /// How long it waits.
+    pub patience: Nanos,
+}
+
+/// Clients that ask again when they are answered. One whose node has died goes to the nearest that lives.
+pub struct Clients<'a> {
+    /// For each the proxy, or the node if there are no proxies; counted from 0.
+    pub at: Vec<usize>,
+    /// When they begin, one a microsecond.
+    pub from: Nanos,
+    /// When they ask for the last time.
+    pub until: Nanos,
+    /// From an answer to the next request.
+    pub think: Nanos,
+    /// How long they wait.
+    pub patience: Nanos,
+    /// What one of them asks next.
+    pub draw: Box<dyn FnMut(usize) -> Command + 'a>,
+}
+
+impl fmt::Debug for Clients<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Clients").field("at", &self.at).finish_non_exhaustive()
+    }
+}
+
+/// What happens to the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// Whoever leads dies, and stays dead.
+    CrashLeader,
+    /// This node dies, and stays dead.
+    Crash(NodeId),
+    /// What other nodes send to whoever leads now is lost from now on.
+    DeafenLeader,
+    /// And what it sends to them is lost too; clients reach it as before.
+    IsolateLeader,
+    /// An operator asks through this proxy, or at this node; waits a minute.
+    Manage(usize, Manage),
+}

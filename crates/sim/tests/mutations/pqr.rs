@@ -1,0 +1,10 @@
+//! Each safety rule of PQR, weakened on purpose.
+
+use quorate_protocols::pqr::Pqr;
+
+caught! { Pqr,
+    a_reader_that_ignores_what_is_accepted: "pqr/accepted-ignored";
+    a_reader_that_ignores_what_is_accepted_and_could_ask_a_leader: "pqr/accepted-ignored" with &["leader_lease=true"];
+    a_reader_that_asks_one: "pqr/majority-of-one";
+    a_vote_that_is_not_told_after_a_restart: "paxos/votes-forgotten-by-the-policy";
+}

@@ -1,0 +1,65 @@
+//! Each safety rule of quorum leases, weakened on purpose.
+
+use quorate_core::mutation;
+use quorate_protocols::quorum_leases::QuorumLeases;
+use quorate_sim::scenario::play;
+
+const PASSIVE: &[&str] = &["passive=true"];
+
+caught! { QuorumLeases,
+    votes_that_do_not_name_grantees: "quorum-leases/grants-not-reported" with PASSIVE;
+    votes_that_do_not_name_grantees_of_regranted_keys: "quorum-leases/grants-not-reported";
+    a_grantee_that_reads_over_an_accepted_write: "quorum-leases/reads-over-accepted" with PASSIVE;
+    a_grantee_that_ignores_thresholds: "leases/thresh-ignored" with PASSIVE;
+    a_regrant_of_a_key_while_a_write_to_it_is_open: "quorum-leases/regrants-open-keys", of 5;
+    a_grantee_that_does_not_wait_for_regrants: "quorum-leases/regrants-not-awaited", of 5;
+}
+
+/// Plays a conversation as it should be, and with a rule weakened: each must hold its line, and not the other's.
+fn assert_told_apart(text: &str, rule: &str, right: &str, wrong: &str) {
+    let weakened = mutation::with(rule, || play::<QuorumLeases>(text)).unwrap();
+    for (played, here, not_here) in [(text, right, wrong), (&weakened, wrong, right)] {
+        assert!(played.contains(here), "{rule}: `{here}` is missing");
+        assert!(!played.contains(not_here), "{rule}: `{not_here}` is said");
+    }
+}
+
+/// A conversation of this protocol.
+macro_rules! trace {
+    ($name:literal) => {
+        include_str!(concat!("../../../protocols/src/quorum_leases/traces/", $name, ".txt"))
+    };
+}
+
+/// The vote of one that r2 is a grantee of.
+fn named(who: &str, slot: u64) -> String {
+    format!("r3 -> r1 AcceptReply {{ ballot: b1.1, grants: {{{who}}}, slots: [({slot}, {slot})] }}")
+}
+
+// The leader names everybody to whom it has granted a lease, and those are the grantees that can vote. So these
+// take a leader whose own vote comes last, at the right moment: no seed can be expected to find that. In each, a
+// write is acknowledged that r2 does not know, and r2 answers with what was before.
+
+#[test]
+fn grants_that_are_forgotten_in_the_restart_wait() {
+    let rule = "quorum-leases/forgotten-in-the-restart-wait";
+    assert_told_apart(trace!("restarted-grantors"), rule, &named("n2", 3), "slots: [(3, 1)]");
+}
+
+#[test]
+fn a_write_that_is_skipped_because_of_one_in_a_later_slot() {
+    let rule = "quorum-leases/skips-for-higher-slots";
+    assert_told_apart(trace!("later-slot-first"), rule, &named("n2", 5), "slots: [(5, 1)]");
+}
+
+#[test]
+fn a_voter_that_goes_by_an_old_roster() {
+    let rule = "quorum-leases/old-roster";
+    assert_told_apart(trace!("roster-that-gives"), rule, &named("n1, n2", 5), "slots: [(5, 1)]");
+}
+
+#[test]
+fn a_grantee_that_goes_by_an_old_roster() {
+    let (rule, refused) = ("quorum-leases/roster-is-no-write", "r2 -> p2 Client(Refused");
+    assert_told_apart(trace!("roster-that-takes-away"), rule, refused, "#4 = Value(Some(b\"blue\"))");
+}

@@ -1,0 +1,32 @@
+//! **Bodega** (Hu, Arpaci-Dusseau, Arpaci-Dusseau) and its peers: the paper's evaluation in our simulator.
+//!
+//! | file | what |
+//! |---|---|
+//! | `candidates` | the protocols that are compared, one line each, and the formulas of Table 1 |
+//! | `world` | the two clusters, and runs in them |
+//! | `fig7` | what the clusters are |
+//! | `table1` | latencies in a world without queues against the formulas |
+//! | `fig8` | throughput and latency by site |
+
+mod candidates;
+mod fig7;
+mod fig8;
+mod table1;
+mod world;
+
+use super::{Figure, Paper};
+
+/// What `cargo xtask figures` needs to know.
+pub const PAPER: Paper = Paper {
+    name: "bodega",
+    title: "Bodega and its peers, measured again",
+    intro: "*Serving Linearizable Reads Locally from Anywhere at Anytime via Roster Leases.* Figures are made in \
+            virtual time with the machines that our nodes run, on the delays of the paper's two clusters. Claims are \
+            quoted from the register, by their IDs; l, c, m, M and N are those of its Table 1.",
+    prefix: "B",
+    figures: &[
+        Figure { id: "table1", real: false, make: table1::make },
+        Figure { id: "fig7", real: false, make: fig7::make },
+        Figure { id: "fig8", real: false, make: fig8::make },
+    ],
+};
