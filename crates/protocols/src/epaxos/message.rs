@@ -113,6 +113,11 @@ pub enum Message {
         /// All up to here are committed here.
         committed: Frontier,
     },
+    /// Ends the answer to `Ask`.
+    Answered {
+        /// Whether it was cut short.
+        more: bool,
+    },
     /// How far I am; said again and again.
     Progress(Progress),
 }
@@ -161,6 +166,7 @@ wire_enum!(Message {
     13 => Reject { instance, ballot },
     14 => Ask { committed },
     15 => Progress(progress),
+    16 => Answered { more },
 });
 
 impl quorate_core::Message for Message {
@@ -185,7 +191,10 @@ impl quorate_core::Message for Message {
             // Shows only what is executed, which was committed before.
             Message::Client(_) | Message::Catchup(_) => Release::Now,
             // Bind nobody.
-            Message::Waiting { .. } | Message::Reject { .. } | Message::Ask { .. } => Release::Now,
+            Message::Waiting { .. }
+            | Message::Reject { .. }
+            | Message::Ask { .. }
+            | Message::Answered { .. } => Release::Now,
         }
     }
 
@@ -205,6 +214,7 @@ impl quorate_core::Message for Message {
             Message::Waiting { .. } => "Waiting",
             Message::Reject { .. } => "Reject",
             Message::Ask { .. } => "Ask",
+            Message::Answered { .. } => "Answered",
             Message::Progress(_) => "Progress",
         }
     }

@@ -78,14 +78,19 @@ impl Replica {
     fn look_after(&mut self, cx: &mut Context<'_, Self>) {
         let now = cx.now();
         let mut missing = BTreeMap::new();
-        let mut sources = NodeSet::EMPTY;
+        let mut waited = false;
         for owner in self.config.members.iter() {
             let (first, last) = (self.committed.of(owner) + 1, self.known.of(owner));
             for index in first..=last.min(first + LOOK_AHEAD) {
                 let instance = Instance::new(owner, index);
                 let decided = self.state.executed().contains(instance)
                     || self.table.get(&instance).is_some_and(Held::is_committed);
-                if decided || self.duties.contains_key(&instance) {
+                if decided {
+                    continue;
+                }
+                if let Some(duty) = self.duties.get(&instance) {
+                    // Others may be past it.
+                    waited |= now.since(duty.since) >= RETRANSMIT;
                     continue;
                 }
                 let patience = self.patience(instance);
@@ -93,21 +98,12 @@ impl Replica {
                     Some(until) => *until,
                     None => now + cx.random().between(patience, 2 * patience),
                 };
-                if self.stuck.contains_key(&instance) {
-                    sources = if owner == self.me {
-                        self.others()
-                    } else {
-                        sources.union([owner].into_iter().collect())
-                    };
-                }
+                waited |= self.stuck.contains_key(&instance);
                 missing.insert(instance, until);
             }
         }
-        for (node, peer) in &self.peers {
-            if !peer.progress.executed.within(&self.committed) {
-                sources.insert(*node);
-            }
-        }
+        let ahead = self.peers.iter().filter(|(_, peer)| !peer.progress.executed.within(&self.committed));
+        let sources = ahead.map(|(node, _)| *node).filter(|_| waited).collect();
         let late = missing.iter().filter(|(_, until)| **until <= now).map(|(instance, _)| *instance);
         let under_way = self.duties.values().filter(|duty| duty.ballot != Ballot::ZERO).count();
         let late: Vec<_> = late.take(RECOVERIES.saturating_sub(under_way)).collect();
@@ -116,7 +112,7 @@ impl Replica {
             self.stuck.remove(&instance);
             self.recover_instance(instance, cx);
         }
-        self.ask(sources.without(self.me), cx);
+        self.ask(sources, cx);
     }
 
     /// How long to wait before an instance is recovered, at least. Longer after each attempt of anybody: those who try at
@@ -129,14 +125,13 @@ impl Replica {
     /// Asks one of these for what is missing; for a snapshot, if it has nothing else.
     fn ask(&mut self, sources: NodeSet, cx: &mut Context<'_, Self>) {
         let sources: Vec<_> = sources.iter().collect();
-        let (asked, at) = self.asked;
         // The answer may be long, and on its way.
-        if sources.is_empty() || (asked == self.committed && cx.now().since(at) < RETRANSMIT) {
+        if sources.is_empty() || self.asked.is_some_and(|at| cx.now().since(at) < RETRANSMIT) {
             return;
         }
-        self.asked = (self.committed, cx.now());
         let source = *cx.random().pick(&sources);
         if self.peers[&source].progress.collected.within(&self.committed) {
+            self.asked = Some(cx.now());
             cx.send(source, Message::Ask { committed: self.committed });
         } else if let Some((peer, message)) = self.catchup.ask(source, self.wanted + 1, cx.now()) {
             cx.send(peer, Message::Catchup(message));
@@ -149,11 +144,19 @@ impl Replica {
             if committed.contains(instance) || !held.is_committed() {
                 continue;
             }
+            if bytes >= ANSWER_BYTES {
+                return cx.send(from, Message::Answered { more: true });
+            }
             self.tell(from, instance, cx);
             bytes += held.bytes();
-            if bytes >= ANSWER_BYTES {
-                return;
-            }
+        }
+        cx.send(from, Message::Answered { more: false });
+    }
+
+    /// That was all, or there is more where it came from.
+    pub(super) fn on_answered(&mut self, from: NodeId, more: bool, cx: &mut Context<'_, Self>) {
+        if self.asked.take().is_some() && more {
+            self.ask([from].into_iter().collect(), cx);
         }
     }
 

@@ -59,8 +59,8 @@ pub struct Replica {
     pub(super) source: Source,
     /// How much the last snapshot that came had executed: the next must be another.
     pub(super) wanted: u64,
-    /// What was committed when others were last asked, and when that was.
-    pub(super) asked: (Frontier, Time),
+    /// When somebody was asked for what is missing, until all of the answer has come.
+    pub(super) asked: Option<Time>,
     pub(super) intake: Intake,
     /// Reads that need an instance, and those that have one.
     pub(super) queue: VecDeque<PendingRead>,
@@ -116,7 +116,7 @@ impl Machine for Replica {
             catchup: Catchup::default(),
             source: Source::default(),
             wanted: 0,
-            asked: (Frontier::default(), Time::ZERO),
+            asked: None,
             intake: Intake::new(me.into(), config.intake.max_bytes),
             queue: VecDeque::new(),
             reads: BTreeMap::new(),
@@ -174,6 +174,7 @@ impl Machine for Replica {
             Message::Waiting { instance, count } => self.on_waiting(instance, count, cx),
             Message::Reject { instance, ballot } => self.on_reject(instance, ballot),
             Message::Ask { committed } => self.on_ask(from, committed, cx),
+            Message::Answered { more } => self.on_answered(from, more, cx),
             Message::Progress(progress) => self.on_progress(from, progress, cx),
         }
     }
