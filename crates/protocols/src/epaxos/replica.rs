@@ -256,6 +256,7 @@ impl Replica {
     /// Records how an instance is now, and its batch with it the first time.
     pub(super) fn record(&mut self, instance: Instance, cx: &mut Context<'_, Self>) {
         let held = self.table.get_mut(&instance).expect("what changes is in the table");
+        invariants::check_instance(instance, held);
         let fresh = !held.recorded && held.command.is_some();
         held.recorded |= fresh;
         if fresh {
