@@ -122,7 +122,7 @@ impl Protocol for Epaxos {
         let config = Config {
             members: group.members,
             heartbeat: settings.duration("heartbeat", "100ms")?,
-            recovery: settings.duration("recovery.timeout", "1s")?,
+            recovery: settings.duration("recovery.timeout", "500ms")?,
             intake: settings::intake(settings)?,
             pipeline: settings.number("pipeline", 64, 1..=4096)?,
             retain: settings.bytes("log.retain", "32MiB", 0..=16 << 30)? as usize,

@@ -96,6 +96,7 @@ impl Replica {
                 let patience = self.patience(instance);
                 let until = match self.stuck.get(&instance) {
                     Some(until) => *until,
+                    None if owner == self.me && self.is_orphan(instance) => now,
                     None => now + cx.random().between(patience, 2 * patience),
                 };
                 waited |= self.stuck.contains_key(&instance);
@@ -113,6 +114,11 @@ impl Replica {
             self.recover_instance(instance, cx);
         }
         self.ask(sources, cx);
+    }
+
+    /// Whether an earlier life of this replica left it, and nobody is at work on it.
+    fn is_orphan(&self, own: Instance) -> bool {
+        self.table.get(&own).is_some_and(|held| held.state.ballot == Ballot::ZERO)
     }
 
     /// How long to wait before an instance is recovered, at least. Longer after each attempt of anybody: those who try at
@@ -215,10 +221,12 @@ impl Replica {
         cx.note(|| Fact::Installed { slot });
         self.graph = Graph::default();
         self.resume(waiting, cx);
-        // Their replies are in the session table; reads are asked again.
+        // What came of the writes here is in the session table, if they were not replaced by no-ops: they are asked
+        // again. Reads need another instance.
+        self.intake.retire();
         let here = |instance: &Instance| self.table.contains_key(instance);
         let gone = self.reads.extract_if(.., |instance, _| !here(instance)).flat_map(|(_, reads)| reads);
-        self.queue.extend(gone);
+        gone.for_each(|read| self.queue.again(read));
     }
 
     /// Forgets what nobody needs from here any more.

@@ -52,7 +52,7 @@ impl Replica {
     /// Proposes what has gathered.
     pub(super) fn propose(&mut self, cx: &mut Context<'_, Self>) {
         let reads = self.intake.take_reads();
-        self.queue.extend(reads);
+        self.queue.add(reads, self.config.intake.max_bytes);
         while self.intake.has_writes() || !self.queue.is_empty() || !self.extra.is_empty() {
             let executed = self.state.executed().prefix().of(self.me);
             if self.next - 1 - executed >= self.config.pipeline {
@@ -88,7 +88,7 @@ impl Replica {
         let mut bytes = value.len();
         let mut reads = Vec::new();
         while reads.len() < limits.entries && (bytes < limits.bytes || reads.is_empty()) {
-            let Some(read) = self.queue.pop_front() else { break };
+            let Some(read) = self.queue.take() else { break };
             bytes += read.command.len();
             reads.push(read);
         }

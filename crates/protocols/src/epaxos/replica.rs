@@ -10,7 +10,7 @@ use quorate_core::{
 use quorate_parts::ballot::Ballot;
 use quorate_parts::batch::Entry;
 use quorate_parts::catchup::{Catchup, Source};
-use quorate_parts::clients::{self, Intake, PendingRead};
+use quorate_parts::clients::{self, Intake, PendingRead, ReadQueue};
 use quorate_parts::graph::{Conflicts, Frontier, Graph, Instance, Interference};
 use quorate_parts::state::{Effect, Replicated};
 
@@ -63,7 +63,7 @@ pub struct Replica {
     pub(super) asked: Option<Time>,
     pub(super) intake: Intake,
     /// Reads that need an instance, and those that have one.
-    pub(super) queue: VecDeque<PendingRead>,
+    pub(super) queue: ReadQueue,
     pub(super) reads: BTreeMap<Instance, Vec<PendingRead>>,
     /// To propose although no client asks for it.
     pub(super) extra: Vec<Entry>,
@@ -118,7 +118,7 @@ impl Machine for Replica {
             wanted: 0,
             asked: None,
             intake: Intake::new(me.into(), config.intake.max_bytes),
-            queue: VecDeque::new(),
+            queue: ReadQueue::default(),
             reads: BTreeMap::new(),
             extra: Vec::new(),
             expiring: 0,
@@ -381,7 +381,8 @@ impl Replica {
         } else if instance.owner() == self.me {
             // Whoever asked for it still waits for it.
             held.command.iter().for_each(|command| self.intake.retry(command));
-            self.queue.extend(self.reads.remove(&instance).into_iter().flatten());
+            let reads = self.reads.remove(&instance).into_iter().flatten();
+            reads.for_each(|read| self.queue.again(read));
         }
         self.duties.remove(&instance);
         self.waits.remove(&instance);
@@ -410,9 +411,12 @@ impl Replica {
             }
             for read in self.reads.remove(&instance).into_iter().flatten() {
                 match self.state.read(&read.command, cx.wall()) {
-                    Some(reply) => self.intake.on_read(read, reply),
+                    Some(reply) => {
+                        self.queue.done(&read);
+                        self.intake.on_read(read, reply);
+                    }
                     // An instance must decide whether what it touches has expired.
-                    None => self.queue.push_back(read),
+                    None => self.queue.again(read),
                 }
             }
         }
