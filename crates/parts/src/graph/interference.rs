@@ -133,7 +133,7 @@ pub(super) mod tests {
     /// `r:k` reads a key, `w:k` writes one (in no session), `r*` and `w*` all of them, `s:1` writes nothing in a
     /// session, `o` opens one.
     pub(crate) fn touching(words: &str) -> Interference {
-        let key = |word: &str| Bytes::copy_from_slice(word[2..].as_bytes());
+        let key = |word: &str| Bytes::copy_from_slice(&word.as_bytes()[2..]);
         let entries: Vec<_> = words
             .split_whitespace()
             .map(|word| match &word[..1] {
