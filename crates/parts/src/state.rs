@@ -1,10 +1,10 @@
 //! The replicated state: the store and the client sessions, executed together.
 //!
 //! Protocols with a log execute one slot after the other ([`Replicated::apply`]). Protocols that order only what
-//! interferes execute instances ([`Replicated::apply_instance`]), and the state must then be the same whatever the order
-//! of the others is. So nothing is kept that depends on it: a key's version is the number of the instance that wrote it
-//! (unique, not growing), time is that of each batch alone, keys expire where an instance that writes them says so, and
-//! sessions go only where one is opened, which interferes with every session.
+//! interferes execute instances ([`Replicated::apply_instance`]), and the state must then be the same whatever the
+//! order of the others is. So nothing is kept that depends on it: a key's version is the number of the instance that
+//! wrote it (unique, not growing), time is that of each batch alone, keys expire where an instance that writes them
+//! says so, and sessions go only where one is opened, which interferes with every session.
 
 use std::fmt;
 

@@ -49,6 +49,15 @@ fn campaigns_of_epaxos_pass_with_three_five_and_seven_nodes() {
     assert_passes::<Epaxos>(&with(3, "none", 20));
 }
 
+/// Reads that were repeated while they waited took an instance each, for ever (328); a snapshot hid from an owner
+/// that its instance had become a no-op (343).
+#[test]
+fn epaxos_gets_on_where_it_did_not() {
+    for first in [328, 343] {
+        assert_passes::<Epaxos>(&Options { first, runs: 1, ..Options::default() });
+    }
+}
+
 /// It asks no clock for anything but when keys expire.
 #[test]
 fn clocks_that_lie_never_hurt_epaxos() {

@@ -1,5 +1,5 @@
-//! Reads that wait for an instance of their own, each once, however often its proxy repeats it: otherwise a replica that
-//! is slow would be made slower by those who wait for it.
+//! Reads that wait for an instance of their own, each once, however often its proxy repeats it: otherwise a replica
+//! that is slow would be made slower by those who wait for it.
 
 use std::collections::{BTreeSet, VecDeque};
 

@@ -2,8 +2,8 @@
 //! depend on each other (a strongly connected component of the graph) are executed together, in the order of their
 //! numbers. A component can be executed when it is *closed*: everything it depends on is decided.
 //!
-//! Tarjan's algorithm, iterative: a chain of dependencies may be long. A search ends at the first dependency that is not
-//! decided, and is repeated when that one is; what it has passed on the way has the same obstacle.
+//! Tarjan's algorithm, iterative: a chain of dependencies may be long. A search ends at the first dependency that is
+//! not decided, and is repeated when that one is; what it has passed on the way has the same obstacle.
 //!
 //! Dependencies that a frontier includes without need are waited for, too. That is why work and memory are bounded: the
 //! graph holds what is decided and not executed, and owners bound how many of theirs are not executed.

@@ -1,6 +1,6 @@
-//! What a replica knows of one instance (EPaxos*, Figure 3). There are two ballots: the one that was joined last, and the
-//! one in which it voted last. With one variable for both, a replica that has merely joined a ballot would report an old
-//! vote as the newest (Sutra, *On the correctness of Egalitarian Paxos*, 2020).
+//! What a replica knows of one instance (EPaxos*, Figure 3). There are two ballots: the one that was joined last, and
+//! the one in which it voted last. With one variable for both, a replica that has merely joined a ballot would report
+//! an old vote as the newest (Sutra, *On the correctness of Egalitarian Paxos*, 2020).
 
 use bytes::Bytes;
 use quorate_core::{wire_enum, wire_struct};

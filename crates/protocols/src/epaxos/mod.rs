@@ -1,5 +1,5 @@
-//! **EPaxos\***: any replica commits what it is asked in one round trip, if a fast quorum knows of the same commands that
-//! interfere with it, and in two otherwise. Only commands that interfere are ordered.
+//! **EPaxos\***: any replica commits what it is asked in one round trip, if a fast quorum knows of the same commands
+//! that interfere with it, and in two otherwise. Only commands that interfere are ordered.
 //!
 //! Moraru, Andersen, Kaminsky, *There Is More Consensus in Egalitarian Parliaments* (SOSP 2013), with the recovery of
 //! Ryabinin, Gotsman, Sutra, *Making Democracy Work: Fixing and Simplifying Egalitarian Paxos* (OPODIS 2025);
@@ -10,29 +10,30 @@
 //! | pre-accept: D by the owner; a replica adds what it knows, in ballot 0 only | `proposing.rs` `propose`, `replica.rs` `on_pre_accept` |
 //! | n−e replies equal to D commit at once; else n−f replies, `Accept` with their union | `proposing.rs` `on_pre_accept_reply` |
 //! | vote in a ballot not below the joined one; two ballot variables | `replica.rs` `on_accept`, `instance.rs` |
-//! | recovery: committed, accepted, owner in the quorum (no-op), or validation of what may be committed fast | `recovery.rs` `judge` |
+//! | recovery: committed, accepted, owner in the quorum (no-op), or validation | `recovery.rs` `judge` |
 //! | validation: who interferes and knows nothing of it; wait for them, or tell them to give way | `recovery.rs` `on_validate`, `settle` |
 //! | execution of closed components, ties by id; **replies after execution only** | `parts/graph/order.rs`, `replica.rs` `execute` |
 //! | the owner's commit is durable before anybody, itself included, acts on it | `message.rs` `Commit` |
 //!
 //! # Decisions
 //!
-//! - *Dependencies are frontiers* (`parts/graph`): of each owner all instances up to the last that interferes. Sets grow
-//!   only, so what EPaxos* proves about them stays true; and a no-op in between hides nothing.
+//! - *Dependencies are frontiers* (`parts/graph`): of each owner all instances up to the last that interferes. Sets
+//!   grow only, so what EPaxos* proves about them stays true; and a no-op in between hides nothing.
 //! - *An owner's index is durable before its `PreAccept` leaves*, so an index has one batch and there are no gaps but
 //!   those of lost messages. It costs the owner's sync before the round trip instead of beside it.
 //! - *Who can be recovered by others in spite of being committed is told by a floor.* Validation asks a replica for
 //!   executed instances that interfere and are not in D. So an executed instance may be collected only when it is in
 //!   the D of everything that may still be recovered. Each owner says what all of its unfinished and future instances
-//!   depend on: its floor, below what all have executed. What is collected earlier, because a replica is away for long and
-//!   `log.retain` is full, leaves behind what it touches; and when that is too much (`conflicts.keys`), or came with a
-//!   snapshot, the replica does not answer a validation that it cannot decide: one with an old D waits for another replica.
-//! - *A table is cut above what all have executed* only where a majority has executed it and this replica has executed
-//!   all that they said to have: then two replicas never lack what only the other has cut. Who lacks it takes a snapshot;
-//!   what it has executed and the snapshot has not, it executes again.
+//!   depend on: its floor, below what all have executed. What is collected earlier, because a replica is away for
+//!   long and `log.retain` is full, leaves behind what it touches; and when that is too much (`conflicts.keys`), or
+//!   came with a snapshot, the replica does not answer a validation that it cannot decide: one with an old D waits
+//!   for another replica.
+//! - *A table is cut above what all have executed* only where a majority has executed it and this replica has
+//!   executed all that they said to have: then two replicas never lack what only the other has cut. Who lacks it
+//!   takes a snapshot; what it has executed and the snapshot has not, it executes again.
 //! - *Reads are commands.* They interfere with writes only, and only the replica that answers them executes them.
-//! - *Sessions* are keys that writes write; opening one interferes with all of them, so the table of sessions is the same
-//!   wherever one is opened or dropped.
+//! - *Sessions* are keys that writes write; opening one interferes with all of them, so the table of sessions is the
+//!   same wherever one is opened or dropped.
 //! - *Expiry without replicated time*: a key expires when a batch that writes it says so. Each batch has its proposer's
 //!   time, which counts for its own commands alone; whoever finds a key overdue, by its wall clock, proposes `Expire`
 //!   for it. Once a read has found it gone, no later one finds it, whatever clocks show. A key's version is unique but

@@ -121,8 +121,8 @@ impl Replica {
         self.table.get(&own).is_some_and(|held| held.state.ballot == Ballot::ZERO)
     }
 
-    /// How long to wait before an instance is recovered, at least. Longer after each attempt of anybody: those who try at
-    /// the same time get into each other's way.
+    /// How long to wait before an instance is recovered, at least. Longer after each attempt of anybody: those who
+    /// try at the same time get into each other's way.
     pub(super) fn patience(&self, instance: Instance) -> Duration {
         let attempts = self.table.get(&instance).map_or(0, |held| held.state.ballot.rounds());
         self.config.recovery * (1 << attempts.min(5))

@@ -1,10 +1,10 @@
-//! Protocols that order only what interferes: all replicas execute instances that interfere in one order. (Moraru et al.
-//! 2013, §4.1, *Execution consistency*; Ryabinin et al. 2025, *Visibility* and what follows from it.)
+//! Protocols that order only what interferes: all replicas execute instances that interfere in one order. (Moraru et
+//! al. 2013, §4.1, *Execution consistency*; Ryabinin et al. 2025, *Visibility* and what follows from it.)
 //!
-//! Seen from a key: all replicas execute the same sequence of writes of it. A replica that starts from a state, after a
-//! crash or with a snapshot, has the place in each sequence that its first write there had elsewhere. Reads are executed
-//! at one replica only: linearizability judges them. What commands that write all keys leave behind is compared as part
-//! of the state.
+//! Seen from a key: all replicas execute the same sequence of writes of it. A replica that starts from a state, after
+//! a crash or with a snapshot, has the place in each sequence that its first write there had elsewhere. Reads are
+//! executed at one replica only: linearizability judges them. What commands that write all keys leave behind is
+//! compared as part of the state.
 
 use std::collections::BTreeMap;
 

@@ -38,7 +38,8 @@ impl Checker for Instances {
                 if (first.0, &first.1) != (*digest, deps) {
                     let (value, before, other) = first;
                     return failed(format!(
-                        "{} is decided as {digest:016x} after {deps:?} at {who}, but as {value:016x} after {before:?} at {other}",
+                        "{} is decided as {digest:016x} after {deps:?} at {who}, \
+                         but as {value:016x} after {before:?} at {other}",
                         name(*slot)
                     ));
                 }
