@@ -53,8 +53,8 @@ fn campaigns_of_epaxos_pass_with_three_five_and_seven_nodes() {
 /// that its instance had become a no-op (343).
 #[test]
 fn epaxos_gets_on_where_it_did_not() {
-    for first in [328, 343] {
-        assert_passes::<Epaxos>(&Options { first, runs: 1, ..Options::default() });
+    for seed in [328, 343] {
+        assert_passes::<Epaxos>(&Options { seed, runs: 1, ..Options::default() });
     }
 }
 
