@@ -213,6 +213,11 @@ impl Visitor for Process {
 
     fn visit<P: Protocol>(self) -> Self::Out {
         log_to_stderr(self.log_json);
+        if self.resp_limits.read_mode == ReadMode::Sequential && !P::CAPABILITIES.total_order {
+            let why =
+                format!("{} does not put all writes in one order, as read mode sequential needs", P::NAME);
+            return Err(Failure::wrong(format!("{why}; choose linearizable or local")));
+        }
         let config = match self.what {
             What::Node(mut options) => {
                 bounds::take_descriptors(&mut options.limits);

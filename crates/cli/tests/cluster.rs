@@ -70,6 +70,26 @@ fn kills_and_pauses_lose_nothing_and_show_nothing_stale() {
     load.check(&cluster.nodes);
 }
 
+/// Nobody leads: whoever is killed, the others go on, and what it left is recovered.
+#[test]
+fn epaxos_loses_nothing_when_its_nodes_are_killed() {
+    let mut cluster = Cluster::start(3, "epaxos");
+    let load = Load::start((0..9).map(|id| vec![cluster.nodes[id % 3].resp.clone()]));
+    load.progress(500);
+    for node in 0..3 {
+        cluster.nodes[node].kill();
+        back(&cluster, None, &format!("kill -9 of node {}", node + 1));
+        load.progress(200);
+        cluster.nodes[node].start();
+        cluster.nodes[node].wait_until_serving();
+    }
+    cluster.nodes.iter_mut().for_each(|node| node.kill());
+    cluster.nodes.iter_mut().for_each(|node| node.start());
+    cluster.nodes.iter().for_each(|node| node.wait_until_serving());
+    load.progress(200);
+    load.check(&cluster.nodes);
+}
+
 #[test]
 fn sigterm_hands_over_and_ends_in_order() {
     let mut cluster = Cluster::start(3, "multipaxos");

@@ -130,6 +130,23 @@ pub enum Fact {
         /// The term.
         term: u64,
     },
+    /// This instance is decided (protocols that order only what interferes): its value, by digest, and what it depends
+    /// on.
+    Decided {
+        /// The instance.
+        slot: u64,
+        /// Digest of the value.
+        digest: u64,
+        /// Per owner, up to which index it depends on its instances.
+        deps: Vec<u64>,
+    },
+    /// The state machine has executed an instance that writes these keys, by digest.
+    Ordered {
+        /// The instance.
+        slot: u64,
+        /// The keys.
+        writes: Vec<u64>,
+    },
     /// Has just answered a read from its own state alone.
     ServesLocally {
         /// Under this number.

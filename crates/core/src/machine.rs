@@ -76,8 +76,9 @@ pub trait Replica: Machine {
     /// The process is going to stop soon: hand over what others would have to wait for.
     fn on_drain(&mut self, _cx: &mut Context<'_, Self>) {}
 
-    /// The last slot the state machine has executed and a digest of its whole state there: equal slots must mean
-    /// equal digests at every replica. Slow; for checkers.
+    /// What the state machine has executed, as a number (the last slot; without a total order, a digest of the set of
+    /// instances), and a digest of its whole state: equal numbers must mean equal digests at every replica. Slow; for
+    /// checkers.
     fn fingerprint(&self) -> (u64, u64);
 
     /// The encoded reply to a read of the state that is here, however far behind the others it is.

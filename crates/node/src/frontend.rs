@@ -110,6 +110,8 @@ pub trait NodeView {
     fn read(&self, command: &Bytes) -> Option<Bytes>;
     /// Whether it has such a state.
     fn has_state(&self) -> bool;
+    /// Whether all writes are executed in one order, so that a slot tells what this node's state shows.
+    fn has_total_order(&self) -> bool;
     /// The last slot that this node's own state shows.
     fn applied(&self) -> u64;
     /// The replica's state.

@@ -36,6 +36,10 @@ impl<P: Protocol> NodeView for View<'_, P> {
         self.machines.has_replica()
     }
 
+    fn has_total_order(&self) -> bool {
+        P::CAPABILITIES.total_order
+    }
+
     fn applied(&self) -> u64 {
         self.machines.status().applied
     }

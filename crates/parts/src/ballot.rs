@@ -25,6 +25,11 @@ impl Ballot {
         NodeId::new(self.0 & ((1 << NODE_BITS) - 1))
     }
 
+    /// How many ballots were taken one after the other to come here, at least.
+    pub fn rounds(self) -> u64 {
+        self.0 >> NODE_BITS
+    }
+
     /// As a word that is ordered alike: what lease and fact numbers are.
     pub fn number(self) -> u64 {
         self.0

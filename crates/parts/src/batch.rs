@@ -28,6 +28,16 @@ pub enum Entry {
     },
     /// The group is this from now on; what *now* means is the protocol's. Stands alone in its batch.
     Configuration(Configuration),
+    /// A read, whose replica answers it at this position; for the others it only touches keys.
+    Read {
+        /// The encoded command.
+        command: Bytes,
+    },
+    /// Those of these keys whose time is up by the batch's time expire now.
+    Expire {
+        /// Which.
+        keys: Vec<Bytes>,
+    },
     /// The leader that made this gives its lease up: it answers nothing from its state any more. Stands alone.
     EndLease,
     /// These serve reads from now on, as the protocol has it. Stands alone.
@@ -39,6 +49,8 @@ wire_enum!(Entry {
     3 => Configuration(configuration),
     4 => EndLease,
     5 => Roster(roster),
+    6 => Read { command },
+    7 => Expire { keys },
 });
 
 /// What a value is to the protocol that orders it.
@@ -80,6 +92,18 @@ impl Batch {
         out.into_bytes()
     }
 
+    /// A batch with more entries at its end.
+    pub fn extended<'a>(value: Bytes, more: impl IntoIterator<Item = &'a Entry>) -> Bytes {
+        let mut more = more.into_iter().peekable();
+        if more.peek().is_none() {
+            return value;
+        }
+        let mut out = Encoder::new();
+        out.put_slice(&value);
+        more.for_each(|entry| entry.encode(&mut out));
+        out.into_bytes()
+    }
+
     /// What a value is, told by its first entry.
     pub fn kind(value: &Bytes) -> Kind {
         match value.get(TIME_BYTES) {
@@ -95,7 +119,12 @@ impl Batch {
     pub fn configuration(value: &Bytes) -> Option<Configuration> {
         match Batch::decode(value).ok()??.entries.pop()? {
             Entry::Configuration(configuration) => Some(configuration),
-            Entry::Open { .. } | Entry::Write { .. } | Entry::EndLease | Entry::Roster(_) => None,
+            Entry::Open { .. }
+            | Entry::Write { .. }
+            | Entry::Read { .. }
+            | Entry::Expire { .. }
+            | Entry::EndLease
+            | Entry::Roster(_) => None,
         }
     }
 
@@ -189,7 +218,8 @@ impl Default for Builder {
 fn size(entry: &Entry) -> usize {
     match entry {
         Entry::Open { .. } | Entry::Configuration(_) | Entry::EndLease | Entry::Roster(_) => ENTRY_OVERHEAD,
-        Entry::Write { command, .. } => ENTRY_OVERHEAD + command.len(),
+        Entry::Write { command, .. } | Entry::Read { command } => ENTRY_OVERHEAD + command.len(),
+        Entry::Expire { keys } => ENTRY_OVERHEAD + keys.iter().map(|key| key.len() + 4).sum::<usize>(),
     }
 }
 

@@ -7,6 +7,7 @@
 //! | [`ballot`], [`quorum`] | numbers with an owner; counting votes |
 //! | [`slots`] | the slot log of the MultiPaxos family: acceptor, learner, proposer |
 //! | [`chain`] | the prefix log of Raft and ZAB; a leader's view of the others' |
+//! | [`graph`] | instances that depend on each other: the EPaxos family |
 //! | [`lease`], [`leases`] | promises that outlive the belief in them: one, and all of a replica |
 //! | [`paxos`] | MultiPaxos as a machine, and what its family may change in it |
 //! | [`election`] | when to suspect a leader |
@@ -25,6 +26,7 @@ pub mod catchup;
 pub mod chain;
 pub mod clients;
 pub mod election;
+pub mod graph;
 pub mod lease;
 pub mod leases;
 pub mod membership;

@@ -55,6 +55,7 @@ pub fn proxy(group: &Group, settings: &mut Settings) -> Result<ProxyConfig, Sett
         members: group.members,
         patience,
         nearest: false,
+        home: false,
         unhold: None,
         majority: None,
         max_requests: settings.number("proxy.requests", 65536, 1..=1 << 20)? as usize,

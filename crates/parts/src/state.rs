@@ -1,4 +1,10 @@
-//! The replicated state: the store and the client sessions, executed together, one log slot at a time.
+//! The replicated state: the store and the client sessions, executed together.
+//!
+//! Protocols with a log execute one slot after the other ([`Replicated::apply`]). Protocols that order only what
+//! interferes execute instances ([`Replicated::apply_instance`]), and the state must then be the same whatever the
+//! order of the others is. So nothing is kept that depends on it: a key's version is the number of the instance that
+//! wrote it (unique, not growing), time is that of each batch alone, keys expire where an instance that writes them
+//! says so, and sessions go only where one is opened, which interferes with every session.
 
 use std::fmt;
 
@@ -11,6 +17,8 @@ use quorate_store::{Command, CommandError, Loader, Reply, Store};
 
 use crate::batch::{Batch, Entry};
 use crate::chain::Origin;
+use crate::graph::instance::ExecutedImage;
+use crate::graph::{Executed, Instance, Interference};
 use crate::membership::Configuration;
 use crate::sessions::{Sessions, SessionsImage, Verdict};
 
@@ -20,6 +28,8 @@ pub struct Replicated {
     store: Store,
     sessions: Sessions,
     applied: u64,
+    /// Which instances those are, where there are no slots.
+    executed: Executed,
     /// Counts executed commands: the revision that keys get as their version.
     revision: u64,
     time: Wall,
@@ -54,6 +64,12 @@ pub enum Effect {
         /// The slot that carried it now.
         slot: u64,
     },
+    /// A command was not executed: one before it in its session is missing. Only where there are no slots: the leader
+    /// of a log admits no gap.
+    Gap {
+        /// The session.
+        session: u64,
+    },
     /// A command was not executed: its session is gone.
     NoSession {
         /// The session.
@@ -64,6 +80,19 @@ pub enum Effect {
 /// So many commands are prepared before the first of them is executed: the cache misses of finding their keys overlap
 /// then, where one after the other they would be half of a follower's time.
 const AHEAD: usize = 16;
+/// An instance's number and the place of an entry in it make a version.
+const ORDINAL_BITS: u32 = 17;
+/// Keys that are overdue and looked at; those behind them wait their turn.
+const OVERDUE: usize = 1024;
+
+/// Where an entry is executed.
+#[derive(Clone, Copy)]
+struct Position {
+    slot: u64,
+    time: Wall,
+    /// Where there are no slots: which instance, and which of its entries.
+    instance: Option<(Instance, u64)>,
+}
 
 impl Replicated {
     /// Executes the next slot, tells what came of each entry, and returns how many there were. With `facts`, also
@@ -84,13 +113,55 @@ impl Replicated {
         self.time = self.time.max(batch.time);
         self.store.advance(self.time);
         self.sessions.sweep(self.time);
+        let at = Position { slot, time: self.time, instance: None };
         for entries in batch.entries.chunks(AHEAD) {
             let commands: Vec<_> = entries.iter().map(|entry| self.prepare(entry)).collect();
             for (entry, command) in entries.iter().zip(commands) {
-                self.execute_entry(entry, command, slot, &mut each, &mut note);
+                self.execute_entry(entry, command, at, &mut each, &mut note);
             }
         }
         batch.entries.len()
+    }
+
+    /// Executes an instance that [`executed_mut`](Self::executed_mut) has been told of. Those that interfere with it
+    /// must come in the same order at all replicas; others may come in any. For the rest as [`apply`](Self::apply).
+    pub fn apply_instance(
+        &mut self,
+        instance: Instance,
+        value: &Bytes,
+        mut each: impl FnMut(Effect),
+        mut note: impl FnMut(&dyn Fn() -> Fact),
+    ) -> usize {
+        assert!(self.executed.contains(instance), "{instance:?} is executed when its turn has come");
+        self.applied += 1;
+        let slot = instance.number();
+        note(&|| Fact::Applied { slot, digest: digest(value) });
+        let Ok(Some(batch)) = Batch::decode(value) else { return 0 };
+        note(&|| {
+            let writes = Interference::of(value).writes().iter().map(|key| digest(key)).collect();
+            Fact::Ordered { slot, writes }
+        });
+        let mut time = batch.time;
+        if mutation::active("state/shared-time") {
+            self.time = self.time.max(time);
+            time = self.time;
+        }
+        for (ordinal, entry) in (0..).zip(&batch.entries) {
+            let at = Position { slot, time, instance: Some((instance, ordinal)) };
+            let command = self.prepare(entry);
+            self.execute_entry(entry, command, at, &mut each, &mut note);
+        }
+        batch.entries.len()
+    }
+
+    /// The instances that were executed. Whoever adds one applies it before anything else happens.
+    pub fn executed_mut(&mut self) -> &mut Executed {
+        &mut self.executed
+    }
+
+    /// The instances that were executed.
+    pub fn executed(&self) -> &Executed {
+        &self.executed
     }
 
     /// Decodes the command of an entry, and has the memory that it will need loaded.
@@ -105,47 +176,71 @@ impl Replicated {
         &mut self,
         entry: &Entry,
         decoded: Option<Command>,
-        slot: u64,
+        at: Position,
         each: &mut impl FnMut(Effect),
         note: &mut impl FnMut(&dyn Fn() -> Fact),
     ) {
+        let Position { slot, time, instance } = at;
         match *entry {
             Entry::Open { proxy, nonce } => {
-                let session = self.sessions.open(proxy, nonce, self.time);
+                if instance.is_some() {
+                    self.sessions.sweep(time);
+                }
+                let session = self.sessions.open(proxy, nonce, time);
                 each(Effect::Opened { proxy, nonce, session });
             }
             Entry::Write { session, seq, low, ref command } => match self.sessions.check(session, seq) {
                 Verdict::Next => {
-                    let reply = self.execute(command, decoded);
+                    let reply = self.execute(command, decoded, at);
                     if !command.is_empty() {
                         note(&|| Fact::Executed { slot, command: digest(command) });
                     }
-                    self.sessions.record(session, low, reply.clone(), self.time);
+                    self.sessions.record(session, low, reply.clone(), time);
                     each(Effect::Executed { session, seq, reply, slot });
                 }
                 Verdict::Duplicate(reply) => each(Effect::Executed { session, seq, reply, slot }),
                 Verdict::NoSession => each(Effect::NoSession { session }),
                 // A gap cannot take effect before what it follows; its proxy repeats it.
+                Verdict::Gap if instance.is_some() => each(Effect::Gap { session }),
                 Verdict::Forgotten | Verdict::Gap => {}
             },
             Entry::Configuration(ref configuration) => {
                 self.configuration = Some((slot, configuration.clone()));
             }
             Entry::Roster(ref roster) => self.roster = Some((slot, roster.clone())),
-            Entry::EndLease => {}
+            Entry::Expire { ref keys } => self.store.expire(keys, time),
+            Entry::Read { .. } | Entry::EndLease => {}
         }
     }
 
-    fn execute(&mut self, command: &Bytes, decoded: Option<Command>) -> Bytes {
+    fn execute(&mut self, command: &Bytes, decoded: Option<Command>, at: Position) -> Bytes {
         if command.is_empty() {
             return Bytes::new();
         }
-        self.revision += 1;
-        let reply = match decoded {
-            Some(command) => self.store.apply(&command, self.revision, self.time),
-            None => Reply::Error(CommandError::Malformed),
+        let reply = match (decoded, at.instance) {
+            (None, _) => Reply::Error(CommandError::Malformed),
+            (Some(command), None) => {
+                self.revision += 1;
+                self.store.apply(&command, self.revision, at.time)
+            }
+            (Some(command), Some((instance, ordinal))) => {
+                let version = instance.number() << ORDINAL_BITS | ordinal & ((1 << ORDINAL_BITS) - 1);
+                self.store.apply_unordered(&command, version, at.time)
+            }
         };
         reply.encoded()
+    }
+
+    /// Those of the keys that a batch touches whose time is up on this wall clock, and have not expired.
+    pub fn overdue_among(&self, touched: &Interference, wall: Wall) -> Vec<Bytes> {
+        let mut due = self.overdue(wall, OVERDUE);
+        due.retain(|key| touched.touches(key));
+        due
+    }
+
+    /// Keys whose time is up on this wall clock, the first few.
+    pub fn overdue(&self, wall: Wall, limit: usize) -> Vec<Bytes> {
+        self.store.overdue(wall, limit)
     }
 
     /// The reply to a read of the present state. `None` if a key it touches has outlived its time on this wall clock:
@@ -174,7 +269,7 @@ impl Replicated {
         self.read(command, Wall::ZERO).expect("nothing expires before the epoch")
     }
 
-    /// The last slot executed.
+    /// The last slot executed; where there are no slots, how many instances were.
     pub fn applied(&self) -> u64 {
         self.applied
     }
@@ -214,12 +309,15 @@ impl Replicated {
         self.store.next_expiry()
     }
 
-    /// The slot and a digest of everything: equal slots mean equal digests at all replicas.
+    /// The slot (or a digest of the set of instances) and a digest of everything: equal slots mean equal digests at all
+    /// replicas.
     pub fn fingerprint(&self) -> (u64, u64) {
         let sessions = digest(&self.sessions.image().to_bytes());
         let group = digest(&(self.origin, (self.configuration.clone(), self.roster.clone())).to_bytes());
         let words = [self.store.digest(), sessions, self.revision, self.time.millis(), group];
-        (self.applied, digest(&words.map(u64::to_le_bytes).concat()))
+        let executed = &self.executed;
+        let position = if executed.is_empty() { self.applied } else { digest(&executed.image().to_bytes()) };
+        (position, digest(&words.map(u64::to_le_bytes).concat()))
     }
 
     /// A frozen image of the present; cheap.
@@ -230,6 +328,7 @@ impl Replicated {
         };
         let head = Head {
             applied: self.applied,
+            executed: self.executed.image(),
             revision: self.revision,
             time: self.time,
             sessions,
@@ -298,6 +397,7 @@ impl Image for StateImage {
 #[derive(Debug)]
 struct Head {
     applied: u64,
+    executed: ExecutedImage,
     revision: u64,
     time: Wall,
     sessions: SessionsImage,
@@ -305,7 +405,7 @@ struct Head {
     configuration: Option<(u64, Configuration)>,
     roster: Option<(u64, Roster)>,
 }
-wire_struct!(Head { applied, revision, time, sessions, origin, configuration, roster });
+wire_struct!(Head { applied, executed, revision, time, sessions, origin, configuration, roster });
 
 /// An image that is coming in piece by piece.
 #[derive(Debug, Default)]
@@ -327,11 +427,12 @@ impl Loading {
 
     /// After the last piece.
     pub fn finish(self) -> Result<Replicated, LoadError> {
-        let Head { applied, revision, time, sessions, origin, configuration, roster } =
+        let Head { applied, executed, revision, time, sessions, origin, configuration, roster } =
             self.head.ok_or_else(|| LoadError("the image is empty".to_owned()))?;
         let store = self.store.finish().map_err(|error| LoadError(error.to_string()))?;
         let sessions = Sessions::from_image(sessions);
-        Ok(Replicated { store, sessions, applied, revision, time, origin, configuration, roster })
+        let executed = Executed::from_image(executed);
+        Ok(Replicated { store, sessions, applied, executed, revision, time, origin, configuration, roster })
     }
 }
 

@@ -49,6 +49,7 @@ registry! {
     crate::pqr::Pqr,
     crate::quorum_leases::QuorumLeases,
     crate::bodega::Bodega,
+    crate::epaxos::Epaxos,
 }
 
 #[cfg(test)]

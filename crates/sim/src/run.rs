@@ -123,6 +123,7 @@ const CORNERS: &[(f64, &[&str])] = &[
     (0.15, &["reads=log"]),
     (0.3, &["lease_duration=1s"]),
     (0.2, &["reads.at=nearest"]),
+    (0.1, &["conflicts.keys=8"]),
     (0.2, &["leaseguard.extend=demand"]),
     (0.1, &["leaseguard.deferred_commit=false"]),
     (0.1, &["leaseguard.inherited_reads=false"]),
@@ -132,6 +133,7 @@ const CORNERS: &[(f64, &[&str])] = &[
 const QUICK: &[&str] = &[
     "heartbeat=10ms",
     "election.timeout=50ms",
+    "recovery.timeout=50ms",
     "lease.guard=60ms",
     "lease.duration=100ms",
     "lease_duration=100ms",
@@ -270,7 +272,11 @@ fn build<P: Protocol>(
         network,
         knobs: Knobs::draw(&mut knobs),
         counts,
-        panel: if quality.beyond_bound { Panel::without_clocks() } else { Panel::standard() },
+        panel: match quality.beyond_bound {
+            _ if !P::CAPABILITIES.total_order => Panel::unordered(),
+            true => Panel::without_clocks(),
+            false => Panel::standard(),
+        },
         executed: (!quality.beyond_bound).then(BTreeMap::new),
         work: Workload::new(options.clients, hosts.len(), duration, &mut workload),
         trace,
@@ -360,7 +366,8 @@ fn drive<P: Protocol>(cluster: &mut Cluster<P>, end: Nanos, healing: Nanos) {
         }
     }
     if cluster.violation.is_none() {
-        let applied = |host: &Host<P>| Some((host.node?, host.replica()?.fingerprint().0));
+        let now = cluster.now;
+        let applied = |host: &Host<P>| Some((host.node?, host.replica()?.status(host.instant(now)).applied));
         let owing = cluster.owing();
         let applied: Vec<_> = owing.iter().filter_map(|host| applied(&cluster.hosts[*host])).collect();
         if let Err(violation) = cluster.panel.finish(cluster.now, &applied) {

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use quorate_core::Protocol;
 use quorate_protocols::bodega::Bodega;
+use quorate_protocols::epaxos::Epaxos;
 use quorate_protocols::multipaxos::MultiPaxos;
 use quorate_protocols::pqr::Pqr;
 use quorate_protocols::quorum_leases::QuorumLeases;
@@ -32,6 +33,37 @@ fn campaigns_pass() {
     assert_passes::<MultiPaxos>(&with(5, "all", 30));
     assert_passes::<MultiPaxos>(&with(1, "all", 20));
     assert_passes::<Unreplicated>(&with(1, "all", 50));
+}
+
+#[test]
+fn campaigns_of_epaxos_pass_with_three_five_and_seven_nodes() {
+    let with = |nodes, faults: &str, runs| Options {
+        nodes,
+        faults: faults.parse().unwrap(),
+        runs,
+        ..Options::default()
+    };
+    for (nodes, runs) in [(3, 100), (5, 40), (7, 20), (1, 20), (2, 20), (4, 20)] {
+        assert_passes::<Epaxos>(&with(nodes, "all", runs));
+    }
+    assert_passes::<Epaxos>(&with(3, "none", 20));
+}
+
+/// Reads that were repeated while they waited took an instance each, for ever (328); a snapshot hid from an owner
+/// that its instance had become a no-op (343).
+#[test]
+fn epaxos_gets_on_where_it_did_not() {
+    for seed in [328, 343] {
+        assert_passes::<Epaxos>(&Options { seed, runs: 1, ..Options::default() });
+    }
+}
+
+/// It asks no clock for anything but when keys expire.
+#[test]
+fn clocks_that_lie_never_hurt_epaxos() {
+    let faults = "partitions,one-way-partitions,crashes,drift,wall-jumps,clocks-beyond-bound";
+    let options = Options { faults: faults.parse().unwrap(), runs: 200, ..Options::default() };
+    assert_passes::<Epaxos>(&options);
 }
 
 /// What Raft's reads can be set to.
@@ -158,6 +190,7 @@ fn assert_happens<P: Protocol>(settings: &[&str]) {
 fn every_kind_of_fault_happens() {
     assert_happens::<MultiPaxos>(&[]);
     assert_happens::<Raft>(&["reads=quorum"]);
+    assert_happens::<Epaxos>(&[]);
 }
 
 /// Clocks that lie cost leases their promise, and nothing else.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use quorate_protocols::epaxos::Epaxos;
 use quorate_protocols::multipaxos::MultiPaxos;
 use quorate_protocols::pqr::Pqr;
 use quorate_protocols::quorum_leases::QuorumLeases;
@@ -12,6 +13,12 @@ use quorate_sim::run_traces;
 fn multipaxos_speaks_as_its_traces_say() {
     let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../protocols/src/multipaxos/traces");
     run_traces::<MultiPaxos>(Path::new(dir));
+}
+
+#[test]
+fn epaxos_speaks_as_its_traces_say() {
+    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../protocols/src/epaxos/traces");
+    run_traces::<Epaxos>(Path::new(dir));
 }
 
 #[test]

@@ -296,7 +296,7 @@ impl Loader {
         if self.header.as_ref().is_none_or(|header| self.store.keys.len() as u64 >= header.keys) {
             return Err(LoadError::TooMany);
         }
-        if created == 0 || created > version || version > self.store.revision {
+        if created == 0 || created.max(version) > self.store.revision {
             return Err(LoadError::Impossible("version"));
         }
         if deadline.is_some_and(|deadline| deadline <= self.store.time) {

@@ -66,6 +66,36 @@ impl Store {
         }
     }
 
+    /// Executes one command where only commands in conflict are ordered. Nothing that happens at one key may then show
+    /// at another: time is that of the command alone, what it writes expires by it and nothing else does, and
+    /// versions are as unique as `version`, which must never be used twice, but do not grow.
+    pub fn apply_unordered(&mut self, command: &Command, version: u64, now: Wall) -> Reply {
+        if let Extent::Keys(keys) = command.footprint().writes() {
+            self.expire(keys.as_slice(), now);
+        }
+        (self.time, self.revision) = (now, version);
+        let reply = self.answer(command, &mut { REPLY_LIMIT }).unwrap_or_else(|| self.execute(command));
+        // Between commands neither has a meaning; the image of the state must not depend on the last one.
+        (self.time, self.revision) = (Wall::ZERO, u64::MAX);
+        reply
+    }
+
+    /// Removes those of the keys whose time is up by `now`, without an effect on others.
+    pub fn expire(&mut self, keys: &[Key], now: Wall) {
+        for key in keys {
+            let deadline = self.keys.get(&key[..]).and_then(|entry| entry.deadline);
+            if deadline.is_some_and(|deadline| deadline <= now) {
+                self.remove(key);
+            }
+        }
+    }
+
+    /// Keys whose time is up on this wall clock, the first few.
+    pub fn overdue(&self, wall: Wall, limit: usize) -> Vec<Key> {
+        let due = self.deadlines.iter().take_while(|(deadline, _)| *deadline <= wall);
+        due.take(limit).map(|(_, key)| Key::copy_from_slice(key)).collect()
+    }
+
     /// Looks for the key of a command that is going to be executed, for no other effect than that it is found
     /// faster then.
     pub fn touch(&self, command: &Command) {

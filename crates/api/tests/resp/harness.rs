@@ -45,6 +45,9 @@ impl NodeView for View {
     fn has_state(&self) -> bool {
         false
     }
+    fn has_total_order(&self) -> bool {
+        true
+    }
     fn applied(&self) -> u64 {
         9
     }

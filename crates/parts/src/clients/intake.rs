@@ -124,6 +124,24 @@ impl Intake {
         self.admitted.insert(session, next);
     }
 
+    /// A value that was taken from here will never be executed: its writes are asked for again.
+    pub fn retry(&mut self, value: &Bytes) {
+        let Ok(Some(batch)) = Batch::decode(value) else { return };
+        for entry in batch.entries {
+            match entry {
+                // Those behind it in its session were gaps: they are admitted again when their proxy repeats them.
+                Entry::Write { session, .. } => drop(self.admitted.remove(&session)),
+                Entry::Open { .. } => {}
+                Entry::Read { .. }
+                | Entry::Expire { .. }
+                | Entry::Configuration(_)
+                | Entry::EndLease
+                | Entry::Roster(_) => continue,
+            }
+            self.builder.push(entry);
+        }
+    }
+
     /// Begins with a log in which these values are yet to be executed: their writes are not admitted again.
     pub fn expect<'a>(&mut self, values: impl Iterator<Item = &'a Bytes>) {
         for value in values {
@@ -208,6 +226,8 @@ impl Intake {
                     self.answer_write(route, session, seq, reply, slot);
                 }
             }
+            // It is admitted again, with what it lacks.
+            Effect::Gap { session } => drop(self.admitted.remove(&session)),
             Effect::NoSession { session } => {
                 self.admitted.remove(&session);
                 if let Some((proxy, nonce)) = self.routes.remove(&session) {

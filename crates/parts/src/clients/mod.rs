@@ -10,10 +10,12 @@
 //! | [`proxy`] | the client side: a whole machine, [`LeaderProxy`] |
 //! | [`streams`] | program order of each client connection, inside the proxy |
 //! | [`intake`] | the leader's side: admits, batches, answers |
+//! | [`reads`] | where reads are ordered like writes: each once |
 
 pub mod intake;
 pub mod message;
 pub mod proxy;
+pub mod reads;
 pub mod streams;
 #[cfg(test)]
 mod tests;
@@ -21,3 +23,4 @@ mod tests;
 pub use intake::{Intake, PendingRead};
 pub use message::{Ask, Embeds, Message, Sighting};
 pub use proxy::{LeaderProxy, ProxyConfig, ProxyTimer, Rinse};
+pub use reads::ReadQueue;

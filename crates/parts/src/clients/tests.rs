@@ -60,6 +60,7 @@ impl Pair {
             members: [one].into_iter().collect(),
             patience: Duration::from_secs(1),
             nearest: false,
+            home: false,
             unhold: None,
             majority: None,
             max_requests: 100,

@@ -57,6 +57,8 @@ impl Checker for Agreement {
             | Fact::Configured { .. }
             | Fact::ReadGate { .. }
             | Fact::PassesGate { .. }
+            | Fact::Decided { .. }
+            | Fact::Ordered { .. }
             | Fact::ServesLocally { .. } => Ok(()),
         }
     }

@@ -61,6 +61,8 @@ impl Checker for Durability {
             | Fact::Configured { .. }
             | Fact::ReadGate { .. }
             | Fact::PassesGate { .. }
+            | Fact::Decided { .. }
+            | Fact::Ordered { .. }
             | Fact::ServesLocally { .. } => Ok(()),
         }
     }

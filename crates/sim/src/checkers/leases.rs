@@ -81,6 +81,8 @@ impl Checker for Leases {
             | Fact::Configured { .. }
             | Fact::ReadGate { .. }
             | Fact::PassesGate { .. }
+            | Fact::Decided { .. }
+            | Fact::Ordered { .. }
             | Fact::Follows => Ok(()),
         }
     }

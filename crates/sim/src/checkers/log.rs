@@ -143,6 +143,8 @@ impl Logs {
             | Fact::ReadsLocally { .. }
             | Fact::ReadGate { .. }
             | Fact::PassesGate { .. }
+            | Fact::Decided { .. }
+            | Fact::Ordered { .. }
             | Fact::ServesLocally { .. } => {}
         }
     }

@@ -6,7 +6,9 @@
 //! | [`commitment`] | a majority has what is committed; what is committed is executed | Ongaro and Ousterhout 2014, §5.4.2, §6 |
 //! | [`durability`] | an acknowledged write is in every replica's final state | TLA+ `Linearizability`, its durable half |
 //! | [`election_safety`] | a number has one leader | Ongaro and Ousterhout 2014, Figure 3; TLA+ `ElectionSafety` |
+//! | [`execution_order`] | what interferes is executed in one order everywhere | Moraru et al. 2013, §4.1 |
 //! | [`exactly_once`] | a command is executed at one slot only | PROTOCOLS.md F, *Sessions* |
+//! | [`instances`] | an instance is decided once, with its dependencies, and lasts | Moraru et al. 2013, §4.1; Ryabinin et al. 2025 |
 //! | [`leader_completeness`] | later leaders have what is committed; leaders only append | the same; TLA+ `LeaderCompleteness` |
 //! | [`leases`] | promises outlast beliefs; one reader from its own state at a time | Gray and Cheriton 1989; PROTOCOLS.md A, *Lease primitive* |
 //! | [`linearizability`] | replies are those of one store | Herlihy and Wing 1990; Lowe, *Testing for Linearizability*, 2017 |
@@ -27,6 +29,8 @@ pub mod commitment;
 pub mod durability;
 pub mod election_safety;
 pub mod exactly_once;
+pub mod execution_order;
+pub mod instances;
 pub mod leader_completeness;
 pub mod leases;
 pub mod linearizability;
@@ -117,8 +121,8 @@ pub trait Checker {
         Ok(())
     }
 
-    /// The healing phase is over; `applied` is how far each member has executed, from
-    /// [`fingerprint`](quorate_core::Replica::fingerprint).
+    /// The healing phase is over; `applied` is how far each member has executed, from its
+    /// [`status`](quorate_core::Replica::status).
     fn finish(&mut self, _at: u64, _applied: &[(NodeId, u64)]) -> Result<(), Violation> {
         Ok(())
     }
@@ -148,6 +152,15 @@ impl Panel {
             Box::new(commitment::Commitment::default()),
             Box::new(one_change::OneChange::default()),
             Box::new(memory::Memory::default()),
+        ])
+    }
+
+    /// Those for protocols that order only what interferes, and read no clock for their safety.
+    pub fn unordered() -> Panel {
+        Panel(vec![
+            Box::new(instances::Instances::default()),
+            Box::new(execution_order::ExecutionOrder::default()),
+            Box::new(exactly_once::ExactlyOnce::default()),
         ])
     }
 

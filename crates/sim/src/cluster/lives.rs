@@ -156,7 +156,8 @@ impl<P: Protocol> Cluster<P> {
         let config = configs.0.clone();
         let again = Running::<P::Replica>::start(node.into(), config, saved, at.instant(self.now), 1);
         let (before, after) = (replica.fingerprint(), again.machine.fingerprint());
-        if after.0 < before.0 || (after.0 == before.0 && after != before) {
+        let applied = |replica: &P::Replica| replica.status(at.instant(self.now)).applied;
+        if applied(&again.machine) < applied(replica) || (after.0 == before.0 && after != before) {
             self.fail("recover-save", format!("{node:?} had state {before:x?}, recovered {after:x?}"));
         }
     }

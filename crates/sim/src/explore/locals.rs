@@ -367,6 +367,8 @@ fn is_wanted(fact: &Fact) -> bool {
         | Fact::Commits { .. }
         | Fact::Configured { .. }
         | Fact::ReadGate { .. }
-        | Fact::PassesGate { .. } => false,
+        | Fact::PassesGate { .. }
+        | Fact::Decided { .. }
+        | Fact::Ordered { .. } => false,
     }
 }

@@ -34,6 +34,7 @@ macro_rules! caught {
 
 mod bodega;
 mod explored;
+mod epaxos;
 mod multipaxos;
 mod pqr;
 mod quorum_leases;

@@ -66,6 +66,12 @@ fn read_mode(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
             if mode != ReadMode::Linearizable && !call.node.has_state() {
                 return Err("ERR this is a proxy: it has no state of its own to read from".into());
             }
+            if mode == ReadMode::Sequential && !call.node.has_total_order() {
+                return Err(
+                    "ERR this protocol does not put all writes in one order: choose linearizable or local"
+                        .into(),
+                );
+            }
             call.state.read_mode = mode;
             call.reply.ok();
         }

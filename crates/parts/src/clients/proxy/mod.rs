@@ -46,6 +46,8 @@ pub struct ProxyConfig {
     pub patience: Duration,
     /// Reads go to the replica of the own node first, whether it leads or not.
     pub nearest: bool,
+    /// Any replica serves everything: that of the own node does, as soon as it can be reached (again).
+    pub home: bool,
     /// If it has not answered one by then, the leader is asked too (Bodega §3.2.2, *unhold*).
     pub unhold: Option<Duration>,
     /// Reads are asked of a majority first, and then like this.
@@ -290,12 +292,18 @@ impl<M: Embeds> LeaderProxy<M> {
             self.redirects = 0;
             if now.since(self.heard) >= self.config.patience {
                 self.searching = true;
-                self.probe(next_after(self.candidates(), self.target), cx);
+                // Where all serve, one that is slow may be as good as any other: it is asked again first.
+                let next = next_after(self.candidates(), self.target);
+                self.probe(if self.config.home { self.target } else { next }, cx);
             } else {
                 // The target lives: what is missing was lost, or waits long. Repeat, ever more patiently.
                 self.patience = (self.patience * 2).min(MAX_PATIENCE);
                 self.unsend();
             }
+        }
+        if let Some(home) = self.away() {
+            let ask = self.ask(false);
+            cx.send(home, M::from(Message::Ask(ask)));
         }
         self.pump(cx);
         if self.calls.is_empty() && self.writes.is_empty() {
@@ -308,6 +316,11 @@ impl<M: Embeds> LeaderProxy<M> {
         let deadline = self.calls.values().map(|call| call.deadline).min();
         let due = deadline.into_iter().chain(self.majority.due()).fold(now + pace, Time::min);
         self.wake_by(due, cx);
+    }
+
+    /// The replica that it should ask and does not.
+    fn away(&self) -> Option<NodeId> {
+        self.near.filter(|near| self.config.home && *near != self.target)
     }
 
     /// When the oldest of what is under way was last sent.
@@ -407,6 +420,11 @@ impl<M: Embeds> Machine for LeaderProxy<M> {
             {
                 self.reads.values_mut().for_each(|read| read.sent = None);
                 self.unsent = true;
+            }
+            Message::Leader { nonce, leader }
+                if nonce == self.nonce && leader == self.away() && leader == Some(from) =>
+            {
+                self.retarget(from, now);
             }
             // While searching, an answer counts even if another replica has been asked since: round trips may be
             // longer than the interval between probes.

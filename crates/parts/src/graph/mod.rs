@@ -1,0 +1,23 @@
+//! What protocols that order only what interferes (the EPaxos family) are composed of: instances instead of slots, sets
+//! of them, who interferes with whom, and the order of execution.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`instance`] | instances, [`Frontier`] (a set that holds each owner's first so many), [`Executed`] |
+//! | [`interference`] | what a batch touches, and whether the order of two batches matters |
+//! | [`conflicts`] | the latest instances that touched each key |
+//! | [`order`] | execution: closed components of the dependency graph, one after the other |
+//!
+//! Dependencies are a [`Frontier`], not a list: an instance depends on *all* instances of an owner up to the last that
+//! interferes with it. More dependencies than needed cost waiting and never safety, and a frontier is small, forgets
+//! nothing when a no-op takes the place of what it names, and has its union and inclusion word by word.
+
+pub mod conflicts;
+pub mod instance;
+pub mod interference;
+pub mod order;
+
+pub use conflicts::Conflicts;
+pub use instance::{Executed, Frontier, Instance, OWNERS};
+pub use interference::Interference;
+pub use order::Graph;

@@ -1,0 +1,52 @@
+//! Each safety rule of EPaxos*, weakened on purpose.
+
+use quorate_core::mutation;
+use quorate_protocols::epaxos::Epaxos;
+use quorate_sim::scenario::play;
+
+/// Owners are suspected soon: more recoveries in a run.
+const RESTLESS: &[&str] = &["heartbeat=10ms", "recovery.timeout=30ms", "proxy.patience=40ms"];
+
+caught! { Epaxos,
+    // `AfterSync` made `Now`.
+    an_index_that_is_given_away_before_it_is_durable: "now/PreAccept" with RESTLESS;
+    a_pre_acceptance_that_leaves_before_it_is_durable: "now/PreAcceptReply" with RESTLESS;
+    a_vote_that_leaves_before_it_is_durable: "now/AcceptReply" with RESTLESS;
+    a_commit_on_the_fast_path_that_its_owner_may_forget: "now/Commit" with RESTLESS;
+    // Ballots and recovery.
+    one_variable_for_both_ballots: "epaxos/one-ballot" with RESTLESS;
+    a_recovery_that_validates_nothing: "epaxos/no-validation" with RESTLESS, of 5;
+    // Execution.
+    dependencies_of_the_wrong_parent: "graph/wrong-parent";
+    a_time_that_depends_on_the_order_of_others: "state/shared-time";
+}
+
+/// These take a crash at one moment, and messages to some and not to others; the conversations are scripted. With the
+/// rule, the text is what is said; without it, a write is acknowledged and lost.
+fn assert_loses_a_write(mutation: &str, text: &str) {
+    assert_eq!(play::<Epaxos>(text).unwrap(), text, "as it should be");
+    let weakened = mutation::with(mutation, || play::<Epaxos>(text)).unwrap();
+    let loses = |text: &str| {
+        let (_, after) = text.split_once("put p1 k new").expect("it is written");
+        after.contains("= Done") && after.contains("= Value(Some(b\"old\"))")
+    };
+    assert!(!loses(text) && loses(&weakened), "{mutation}:\n{weakened}");
+}
+
+#[test]
+fn a_fast_quorum_that_is_a_majority_of_seven() {
+    let text = include_str!("../../../protocols/src/epaxos/traces/fast-quorum-of-five.txt");
+    assert_loses_a_write("epaxos/small-fast-quorum", text);
+}
+
+#[test]
+fn a_ballot_that_is_taken_before_it_is_durable() {
+    let text = include_str!("../../../protocols/src/epaxos/traces/ballot-that-is-not-durable.txt");
+    assert_loses_a_write("now/Recover", text);
+}
+
+#[test]
+fn a_ballot_that_is_joined_before_it_is_durable() {
+    let text = include_str!("../../../protocols/src/epaxos/traces/promise-that-is-not-durable.txt");
+    assert_loses_a_write("now/RecoverReply", text);
+}
