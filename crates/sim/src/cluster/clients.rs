@@ -143,7 +143,8 @@ impl<P: Protocol> Cluster<P> {
     fn probe(&mut self, write: u64, read: &Bytes) {
         let Some(&slot) = self.executed.as_ref().and_then(|executed| executed.get(&write)) else { return };
         for at in &self.hosts {
-            let (Some(replica), instant) = (at.replica(), at.instant(self.now)) else { continue };
+            let Some(replica) = at.replica() else { continue };
+            let instant = at.instant(self.now);
             let applied = replica.status(instant).applied;
             if applied < slot && replica.would_answer(read, instant) {
                 let what = format!(
