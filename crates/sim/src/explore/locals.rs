@@ -29,6 +29,8 @@ pub(super) struct Flight<M> {
     pub message: M,
     /// Delivered as soon as it is sent.
     pub prompt: bool,
+    /// But if nobody takes notice of it then, it is under way as others are.
+    pub patient: bool,
     /// From whom to whom, as a number; of use between replicas.
     pub link: u16,
 }
@@ -54,6 +56,10 @@ impl Code {
     pub fn flight(flight: u32) -> Code {
         assert!(flight < FLIGHTS, "too many messages");
         Code(flight)
+    }
+
+    pub fn of_flight(self) -> Option<u32> {
+        Some(self.0).filter(|code| *code < FLIGHTS)
     }
 
     pub fn timer(place: usize) -> Code {
@@ -106,6 +112,7 @@ impl Step {
 pub(super) struct Locals<P: Protocol> {
     origins: Vec<Origin<P>>,
     prompt: Vec<&'static str>,
+    patient: &'static [&'static str],
     lost: &'static [&'static str],
     ids: Table<u32>,
     /// States that stand for others, by what they show.
@@ -127,11 +134,13 @@ impl<P: Protocol> Locals<P> {
     pub fn new(
         origins: Vec<Origin<P>>,
         prompt: Vec<&'static str>,
+        patient: &'static [&'static str],
         lost: &'static [&'static str],
     ) -> Locals<P> {
         let mut locals = Locals {
             origins,
             prompt,
+            patient,
             lost,
             ids: Table::default(),
             kinds: BTreeMap::new(),
@@ -175,9 +184,10 @@ impl<P: Protocol> Locals<P> {
         // What a machine hears is what its decoder makes of the sender's encoding.
         let message = P::Message::from_bytes(bytes).expect("a message that was sent can be read");
         let prompt = self.prompt.contains(&message.kind());
+        let patient = self.patient.contains(&message.kind());
         let number = |process: ProcessId| process.replica().map_or(0, |node| u16::from(node.get()));
         let link = number(to) << 8 | number(from);
-        self.flights.push(Flight { from, to, message, prompt, link });
+        self.flights.push(Flight { from, to, message, prompt, patient, link });
         self.flight_ids.insert(key, id);
         id
     }

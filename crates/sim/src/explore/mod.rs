@@ -12,7 +12,7 @@
 //!   the answer: an earlier beginning or a later end could only excuse more. An ask may reach any replica, as if its
 //!   proxy took that one for the leader, and with [`Bounds::asks`] again another.
 //! - *A replica stands for election*: time passes for all (`PACE`: longer than the patience of any follower), and its
-//!   election timer goes off. Heartbeats are sent and leases tended (`WAKES`) as often as [`Bounds::wakes`] says.
+//!   election timer goes off. Where it matters whom it has heard lately, it may have heard the others. Heartbeats are sent and leases tended (`WAKES`) as often as [`Bounds::wakes`] says.
 //! - *Time passes* without an election (`TICK`; [`Bounds::ticks`]).
 //! - *An operator asks* for another roster ([`Bounds::rosters`]). It is in force from the next ballot on.
 //! - *A disk stands still*, and later its replica crashes, loses some of what was written since, and starts again; or a
@@ -81,6 +81,9 @@ const PROMPT: &[&str] = &[
     "RenewReply",
 ];
 
+/// Those of them that are not lost where nobody takes notice of them yet: whoever comes to a ballot later than its
+/// grantor is promised something too.
+const PATIENT: &[&str] = &["Guard"];
 /// The end of a lease, and the announcement that makes all end theirs at once: prompt where leases are facts
 /// ([`Bounds::facts`]).
 const FACTS: &[&str] = &["Revoke", "RevokeReply", "Announce"];

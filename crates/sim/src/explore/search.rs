@@ -10,7 +10,7 @@ use super::locals::{Code, Locals};
 use super::opening::{Client, Opening, Told, Wish};
 use super::stale::Stale;
 use super::table::{Seen, Table};
-use super::{Bounds, Explored, FACTS, LOST, MAX_NODES, MAX_OPERATIONS, PACE, PROMPT, TICK, WAKES};
+use super::{Bounds, Explored, FACTS, LOST, MAX_NODES, MAX_OPERATIONS, PACE, PATIENT, PROMPT, TICK, WAKES};
 use crate::checkers::{Process, Violation};
 
 /// So many states between two reports of progress.
@@ -40,7 +40,7 @@ pub(super) struct State {
 pub(super) enum Choice {
     Deliver { flight: u32 },
     Ask { operation: usize, message: usize, node: usize },
-    Elect { node: usize, timer: usize },
+    Elect { node: usize, timer: usize, greeted: bool },
     Wake { node: usize, timer: usize },
     Tick,
     Stall { node: usize },
@@ -83,7 +83,7 @@ impl<P: Protocol> Search<P> {
         let nodes = origins.len();
         let lost = if bounds.hints { &[] } else { LOST };
         let prompt = [PROMPT, if bounds.facts { FACTS } else { &[] }].concat();
-        let mut locals = Locals::new(origins, prompt, lost);
+        let mut locals = Locals::new(origins, prompt, PATIENT, lost);
         let mut start = State {
             locals: [0; MAX_NODES],
             ledger: 0,
@@ -265,7 +265,8 @@ impl<P: Protocol> Search<P> {
                     // Replicas differ in nothing but their names: the first that stands is the first.
                     let first = state.ballots == self.bounds.ballots;
                     if state.ballots > 0 && (node == 0 || !first) {
-                        choices.push(Choice::Elect { node, timer });
+                        let greeted = if P::CAPABILITIES.rosters { &[true, false][..] } else { &[false] };
+                        choices.extend(greeted.iter().map(|&greeted| Choice::Elect { node, timer, greeted }));
                     }
                 } else if *due && state.wakes > 0 && WAKES.contains(&&name[..]) {
                     choices.push(Choice::Wake { node, timer });
@@ -306,11 +307,14 @@ impl<P: Protocol> Search<P> {
                 let reads = self.bounds.writes..self.bounds.writes + self.bounds.reads;
                 useful && !(waits && !self.bounds.waiting && reads.contains(&operation))
             }
-            Choice::Elect { node, timer } => {
+            Choice::Elect { node, timer, greeted } => {
                 next.ballots -= 1;
                 self.pass(&mut next, PACE)?;
                 if !self.locals.get(next.locals[node]).timers[timer].1 {
                     return Ok(None);
+                }
+                if greeted {
+                    self.greet(&mut next, node)?;
                 }
                 let before = next.flights.len();
                 self.feed(&mut next, node, Code::timer(timer), None)?;
@@ -385,6 +389,41 @@ impl<P: Protocol> Search<P> {
         (0..self.bounds.nodes).try_for_each(|node| self.feed(state, node, code, None).map(drop))
     }
 
+    /// The others have just asked a replica for its support, and never hear its answers: so it knows that they are there.
+    fn greet(&mut self, state: &mut State, node: usize) -> Result<(), Violation> {
+        for other in (0..self.bounds.nodes).filter(|other| *other != node) {
+            let timers = &self.locals.get(state.locals[other]).timers;
+            let election = timers.iter().position(|(name, due)| *due && name.starts_with(b"Election"));
+            let Some(election) = election else { continue };
+            for flight in self.only(state, other, Code::timer(election))? {
+                let to = self.locals.flight(flight);
+                if to.prompt && self.place(to.to) == node {
+                    self.only(state, node, Code::flight(flight))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives an input to a replica, and says what it would send.
+    fn only(&mut self, state: &mut State, node: usize, code: Code) -> Result<Vec<u32>, Violation> {
+        let local = state.locals[node];
+        if let Some(shown) = &mut self.shown {
+            shown.push((local, code));
+        }
+        let id = self.locals.step(local, code);
+        let step = self.locals.taken(id).map_err(|why| self.failure(state, node, why))?;
+        assert!(step.facts.is_empty(), "to ask for support changes nothing");
+        state.locals[node] = step.to;
+        self.stale.moves(local, step.to);
+        Ok(step.sent.to_vec())
+    }
+
+    fn failure(&self, state: &State, node: usize, why: &str) -> Violation {
+        let what = format!("{:?}: {why}", self.locals.node(node));
+        Violation { checker: "machine", at: state.now.nanos(), what }
+    }
+
     /// Gives an input to a replica, and what must be delivered at once to whom it is sent. Whether anything changed.
     fn feed(
         &mut self,
@@ -401,12 +440,14 @@ impl<P: Protocol> Search<P> {
                 shown.push((local, code));
             }
             let id = self.locals.step(local, code);
-            let step = self.locals.taken(id).map_err(|why| Violation {
-                checker: "machine",
-                at: state.now.nanos(),
-                what: format!("{:?}: {why}", self.locals.node(node)),
-            })?;
+            let step = self.locals.taken(id).map_err(|why| self.failure(state, node, why))?;
             self.stale.moves(local, step.to);
+            if let Some(flight) = code.of_flight().filter(|_| step.is_idle(local))
+                && self.locals.flight(flight).patient
+            {
+                changed |= self.enter(state, flight);
+                continue;
+            }
             let mut quiet = step.facts.is_empty();
             changed |= step.to != local;
             state.locals[node] = step.to;

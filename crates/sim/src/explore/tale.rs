@@ -85,8 +85,9 @@ impl<P: Protocol> Search<P> {
                 let client = &self.clients[operation];
                 format!("# {} asks {}: {:?}\n", client.name(), replica(node), client.wish)
             }
-            Choice::Elect { node, timer: place } => {
-                format!("tick {}s\n{}", PACE.as_secs(), timer(node, place))
+            Choice::Elect { node, timer: place, greeted } => {
+                let heard = if greeted { "# the others have asked for its support\n" } else { "" };
+                format!("tick {}s\n{heard}{}", PACE.as_secs(), timer(node, place))
             }
             Choice::Wake { node, timer: place } => timer(node, place),
             Choice::Tick => format!("tick {}ms\n", TICK.as_millis()),
