@@ -64,8 +64,11 @@ fn explore(args: Sim) -> Result<(), Failure> {
         fn visit<P: Protocol>(self) -> Self::Out {
             let Sim { run, bounds, .. } = self.0;
             let can = P::CAPABILITIES;
-            if run.topology.is_some() || run.proxies.is_some() || run.clients.is_some() || run.until.is_some() {
-                return Err(Failure::wrong("an exploration has no sites, proxies, clients or duration: see its bounds"));
+            if run.topology.is_some() || run.proxies.is_some() || run.clients.is_some() || run.until.is_some()
+            {
+                return Err(Failure::wrong(
+                    "an exploration has no sites, proxies, clients or duration: see its bounds",
+                ));
             }
             let bounds = Bounds {
                 nodes: run.nodes.unwrap_or(3.clamp(can.min_nodes, can.max_nodes)),

@@ -77,7 +77,8 @@ fn the_same_bounds_give_the_same_search() {
 
 #[test]
 fn a_bound_on_states_is_kept_and_told() {
-    let found = explore::<MultiPaxos>(&Bounds { states: 100, ..bounds(&["reads=log"]) }, &mut |_| {}).unwrap();
+    let found =
+        explore::<MultiPaxos>(&Bounds { states: 100, ..bounds(&["reads=log"]) }, &mut |_| {}).unwrap();
     assert!(found.states == 100 && !found.exhausted, "{found}");
 }
 

@@ -90,6 +90,7 @@ impl quorate_core::Message for Message {
 /// The record of a state that came from elsewhere.
 pub const ADOPTED: &[u8] = b"adopted";
 
+#[derive(Debug)]
 pub struct Replica {
     kept: Vec<Bytes>,
     later: Vec<(ProcessId, u64, Bytes)>,
@@ -171,7 +172,7 @@ impl quorate_core::Replica for Replica {
     }
 }
 
-#[derive(Default)]
+#[derive(Default, Debug)]
 pub struct Proxy {
     asked: BTreeMap<u64, RequestId>,
     deadlines: VecDeque<(Time, u64)>,

@@ -1,14 +1,15 @@
 //! **Bars**: how writes come to do without a responder that has failed, in the ballot that is, without a pause in the
 //! others' reads.
 //!
-//! A responder reads while it believes promises of a majority, its own among them. The leader names it to all (`Bars`);
-//! whoever hears that notes it for good, grants it no lease any more, waits until the one that it granted has ended,
-//! and says so (`Barred`). The responder itself, if it hears that, reads no more, and says so too. When a majority of
-//! the voters have said so, each majority of promises that the responder could count has one among them: it is not in
-//! a position to read, and will not be. From then on writes do without it.
+//! A responder reads while it believes promises of a majority, its own among them. The leader names it to all
+//! (`Bars`); whoever hears that notes it for good, grants it no lease any more, waits until the one that it granted
+//! has ended, and says so (`Barred`). The responder itself, if it hears that, reads no more, and says so too. When
+//! a majority of the voters have said so, each majority of promises that the responder could count has one among
+//! them: it is not in a position to read, and will not be. From then on writes do without it.
 //!
-//! - Confirmed bars are as durable as the ballot (they are noted in its charter): a replica that restarts would else
-//!   grant, or read, by what it heard before, or by a late message. In a new ballot the first bars come with the ballot.
+//! - Confirmed bars are as durable as the ballot (they are noted in its charter): a replica that restarts would
+//!   else grant, or read, by what it heard before, or by a late message. In a new ballot the first bars come with
+//!   the ballot.
 //! - *A responder comes back in two steps.* First it is required again for all that is not chosen, and stays barred
 //!   until it has executed whatever was proposed before. Then it is named no more. Those that have not heard of it in
 //!   all the time may promise by a threshold that lies before what was chosen without it: it must not depend on them.
@@ -177,8 +178,7 @@ impl Policy {
             return NodeSet::EMPTY;
         }
         let Charter { roster, barred, .. } = replica.charter();
-        let responders: NodeSet =
-            roster.everyone().iter().filter(|node| !barred.contains(*node)).collect();
+        let responders: NodeSet = roster.everyone().iter().filter(|node| !barred.contains(*node)).collect();
         responders.union(replica.promised().node().into_iter().collect())
     }
 

@@ -112,7 +112,10 @@ impl Ledger {
         self.events.push(Event::Told(operation, told.clone()));
         let reply = match told {
             Told::Reply(reply) => reply,
-            Told::Managed(_) => return Ok(self.register.granted(operation)),
+            Told::Managed(_) => {
+                self.register.granted(operation);
+                return Ok(());
+            }
         };
         linearizability::check(&self.history(wishes)).map_err(|failure| Violation {
             checker: "linearizability",

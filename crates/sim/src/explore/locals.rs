@@ -1,16 +1,16 @@
 //! The states of single replicas, the messages between them, and the steps from one to the next: each is found by
 //! running the real machine, once, and is a number from then on.
 //!
-//! A machine cannot be copied, but it is a function of what it was fed: its state is made again by feeding it the same
-//! inputs. Millions of states of a cluster are combinations of some ten thousand states of its replicas, so nearly all
-//! steps of the cluster are looked up.
+//! A machine cannot be copied, but it is a function of what it was fed: its state is made again by feeding it the
+//! same inputs. Millions of states of a cluster are combinations of some ten thousand states of its replicas, so
+//! nearly all steps of the cluster are looked up.
 //!
 //! **States that behave alike are one.** What two states of a replica show may differ in something that makes no
-//! difference, such as when another replica was last heard. States that are equal but for that are guessed to be alike,
-//! and the cluster is searched with the first of them in the place of all. When the search is over, the guess is
-//! verified (`Locals::verify`): whatever was fed to the first is fed to each of the others; they must say the same, and
-//! come to states that are alike in turn. So the relation is a bisimulation, as far as the search goes. States that turn
-//! out to differ are apart from then on, and the search is repeated.
+//! difference, such as when another replica was last heard. States that are equal but for that are guessed to be
+//! alike, and the cluster is searched with the first of them in the place of all. When the search is over, the
+//! guess is verified (`Locals::verify`): whatever was fed to the first is fed to each of the others; they must say
+//! the same, and come to states that are alike in turn. So the relation is a bisimulation, as far as the search
+//! goes. States that turn out to differ are apart from then on, and the search is repeated.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! What clients have seen of the one key, as far as it can still matter to linearizability: the *worlds* that the
-//! present may be, one for each way in which the operations so far may have taken effect. Histories with the same worlds
-//! have the same futures, however they differ; so the worlds are the state, and not the history.
+//! present may be, one for each way in which the operations so far may have taken effect. Histories with the same
+//! worlds have the same futures, however they differ; so the worlds are the state, and not the history.
 //!
 //! (The histories themselves are judged by the checker that all simulations use. That both agree is asserted.)
 

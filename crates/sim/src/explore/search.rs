@@ -177,7 +177,7 @@ impl<P: Protocol> Search<P> {
                     if !self.visited.insert(key) {
                         continue;
                     }
-                    if self.visited.len() % REPORT == 0 {
+                    if self.visited.len().is_multiple_of(REPORT) {
                         self.sum_up();
                         progress(&self.found);
                     }
@@ -242,8 +242,7 @@ impl<P: Protocol> Search<P> {
 
     /// Everything that may happen; much of it will turn out to change nothing.
     pub fn choices(&self, state: &State) -> Vec<Choice> {
-        let mut choices: Vec<_> =
-            state.flights.iter().map(|&flight| Choice::Deliver { flight }).collect();
+        let mut choices: Vec<_> = state.flights.iter().map(|&flight| Choice::Deliver { flight }).collect();
         let ledger = &self.ledgers[state.ledger as usize];
         let writes = self.bounds.writes;
         for operation in 0..self.clients.len() {
@@ -389,7 +388,8 @@ impl<P: Protocol> Search<P> {
         (0..self.bounds.nodes).try_for_each(|node| self.feed(state, node, code, None).map(drop))
     }
 
-    /// The others have just asked a replica for its support, and never hear its answers: so it knows that they are there.
+    /// The others have just asked a replica for its support, and never hear its answers: so it knows that they are
+    /// there.
     fn greet(&mut self, state: &mut State, node: usize) -> Result<(), Violation> {
         for other in (0..self.bounds.nodes).filter(|other| *other != node) {
             let timers = &self.locals.get(state.locals[other]).timers;
@@ -452,7 +452,7 @@ impl<P: Protocol> Search<P> {
             changed |= step.to != local;
             state.locals[node] = step.to;
             // Steps are few, and their messages fewer.
-            for flight in step.sent.to_vec() {
+            for flight in step.sent.iter().copied() {
                 let to = self.locals.flight(flight);
                 match to.to {
                     ProcessId::Proxy(_) => quiet = false,

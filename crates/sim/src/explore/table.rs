@@ -1,8 +1,8 @@
 //! A map from digests, and a set of them for hundreds of millions: flat, without buckets, iterated by nobody.
 //!
-//! A key tells its place; the next free one is taken where that is occupied. Two things with one digest count as one.
-//! Keys of the map have 128 bits, and never do. Those of the set have 64, to be small, as in other model checkers: among
-//! 10⁸ states, one is left out with a chance of 1 in 3,700.
+//! A key tells its place; the next free one is taken where that is occupied. Two things with one digest count as
+//! one. Keys of the map have 128 bits, and never do. Those of the set have 64, to be small, as in other model
+//! checkers: among 10⁸ states, one is left out with a chance of 1 in 3,700.
 
 /// From digests to small values; `()` makes it a set.
 pub(super) struct Table<V> {

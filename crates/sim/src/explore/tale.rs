@@ -2,8 +2,8 @@
 
 use quorate_core::{Message, Protocol};
 
-use super::search::{Choice, Search, State};
 use super::opening::Told;
+use super::search::{Choice, Search, State};
 use super::{Counterexample, PACE, TICK};
 use crate::checkers::Violation;
 use crate::history::reply_text;

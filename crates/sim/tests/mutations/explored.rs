@@ -73,12 +73,20 @@ fn a_leader_that_answers_from_what_is_committed() {
 
 #[test]
 fn reads_that_are_released_at_m_notes() {
-    assert_found::<Bodega>("bodega/released-at-m-notes", &Bounds { reads: 2, ..tiny(&[]) }, "linearizability");
+    assert_found::<Bodega>(
+        "bodega/released-at-m-notes",
+        &Bounds { reads: 2, ..tiny(&[]) },
+        "linearizability",
+    );
 }
 
 #[test]
 fn a_leader_that_serves_before_it_has_executed_what_phase_one_found() {
-    assert_found::<MultiPaxos>("paxos/read-before-recovery", &Bounds { ballots: 2, ..tiny(&[]) }, "linearizability");
+    assert_found::<MultiPaxos>(
+        "paxos/read-before-recovery",
+        &Bounds { ballots: 2, ..tiny(&[]) },
+        "linearizability",
+    );
 }
 
 #[test]

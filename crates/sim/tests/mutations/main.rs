@@ -33,8 +33,8 @@ macro_rules! caught {
 }
 
 mod bodega;
-mod explored;
 mod epaxos;
+mod explored;
 mod multipaxos;
 mod pqr;
 mod quorum_leases;
