@@ -12,7 +12,7 @@
 //!   the answer: an earlier beginning or a later end could only excuse more. An ask may reach any replica, as if its
 //!   proxy took that one for the leader, and with [`Bounds::asks`] again another.
 //! - *A replica stands for election*: time passes for all (`PACE`: longer than the patience of any follower), and its
-//!   election timer goes off. Where it matters whom it has heard lately, it may have heard the others. Heartbeats are sent and leases tended (`WAKES`) as often as [`Bounds::wakes`] says.
+//!   election timer goes off. Where it matters whom it has heard lately, it may have heard the others. Heartbeats are sent and leases tended (`TIMERS`) as often as [`Bounds::wakes`] says.
 //! - *Time passes* without an election (`TICK`; [`Bounds::ticks`]).
 //! - *An operator asks* for another roster ([`Bounds::rosters`]). It is in force from the next ballot on.
 //! - *A disk stands still*, and later its replica crashes, loses some of what was written since, and starts again; or a
@@ -84,11 +84,13 @@ const PROMPT: &[&str] = &[
 /// Those of them that are not lost where nobody takes notice of them yet: whoever comes to a ballot later than its
 /// grantor is promised something too.
 const PATIENT: &[&str] = &["Guard"];
-/// The end of a lease, and the announcement that makes all end theirs at once: prompt where leases are facts
-/// ([`Bounds::facts`]).
-const FACTS: &[&str] = &["Revoke", "RevokeReply", "Announce"];
-/// Timers that may go off besides those of elections: others repeat what was lost, or tell sooner what is told anyway.
-const WAKES: &[&[u8]] = &[b"Heartbeat", b"Lease"];
+/// How a lease is given back: prompt where leases are facts ([`Bounds::facts`]).
+const FACTS: &[&str] = &["Revoke", "RevokeReply"];
+/// What is lost then: it only makes all leave a ballot at about the same time.
+const NO_FACTS: &[&str] = &["Announce"];
+/// Timers that may go off, by how their names begin: those of elections, and as often as [`Bounds::wakes`] says the
+/// others. Those that are not here repeat what was lost, or tell sooner what is told anyway.
+const TIMERS: &[&str] = &["Election", "Heartbeat", "Lease"];
 /// Messages that only tell of a higher ballot.
 const LOST: &[&str] = &["Reject"];
 /// The largest group that is explored.
@@ -112,7 +114,7 @@ pub struct Bounds {
     pub waiting: bool,
     /// Operators, each of which asks that these answer reads of the key that clients read, and nobody of others.
     pub rosters: Vec<NodeSet>,
-    /// Whether leases are facts, as in the paper's model: given back and ended at once when a ballot is left.
+    /// Whether leases are facts, as in the paper's model: whoever promises another ballot has his back in that moment.
     pub facts: bool,
     /// Replicas that a request may reach, one after the other.
     pub asks: u8,
