@@ -1,6 +1,7 @@
 //! Local reads: answered, held, or refused (§3.2.2).
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use bytes::Bytes;
 use quorate_core::{Context, Fact, ProcessId, Time, Wall, Wire, mutation};
@@ -19,13 +20,19 @@ const MAX_HELD: usize = 1 << 16;
 /// A key's value, unless a clock has a say in it.
 const TIMELESS: Wall = Wall::from_millis(u64::MAX);
 
-/// What local reads have come to.
-#[derive(Clone, Copy, Debug, Default)]
+/// What local reads have come to: for people, and no part of the state.
+#[derive(Clone, Copy, Default)]
 pub(super) struct Counters {
     pub(super) local: u64,
     pub(super) held: u64,
     pub(super) refused: u64,
     pub(super) held_nanos: u64,
+}
+
+impl fmt::Debug for Counters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Counters").finish_non_exhaustive()
+    }
 }
 
 /// What becomes of a read.

@@ -113,7 +113,7 @@ pub(super) struct Locals<P: Protocol> {
     origins: Vec<Origin<P>>,
     prompt: Vec<&'static str>,
     patient: &'static [&'static str],
-    lost: &'static [&'static str],
+    lost: Vec<&'static str>,
     ids: Table<u32>,
     /// States that stand for others, by what they show.
     kinds: BTreeMap<u128, Vec<u32>>,
@@ -135,7 +135,7 @@ impl<P: Protocol> Locals<P> {
         origins: Vec<Origin<P>>,
         prompt: Vec<&'static str>,
         patient: &'static [&'static str],
-        lost: &'static [&'static str],
+        lost: Vec<&'static str>,
     ) -> Locals<P> {
         let mut locals = Locals {
             origins,

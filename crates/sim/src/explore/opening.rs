@@ -14,8 +14,8 @@ use quorate_core::{
 };
 use quorate_store::{Command, Reply};
 
-use super::Bounds;
 use super::process::{Effects, Input, Origin, Process, instant};
+use super::{Bounds, TIMERS};
 use crate::host::Running;
 use crate::options::OptionsError;
 
@@ -168,7 +168,8 @@ pub(super) fn play<P: Protocol>(bounds: &Bounds, configs: Configs<P>) -> Result<
     let mut origins = Vec::new();
     for me in group.members.iter() {
         let (config, saved) = (configs.0.clone(), Saved::nothing());
-        let origin = Origin { me, config, saved, at: stage.now, rest: Duration::ZERO, mortal: false };
+        let origin =
+            Origin { me, config, saved, at: stage.now, rest: Duration::ZERO, mortal: false, timers: &[""] };
         stage.processes.push(Process::start(&origin));
         origins.push(origin);
     }
@@ -196,6 +197,7 @@ pub(super) fn play<P: Protocol>(bounds: &Bounds, configs: Configs<P>) -> Result<
             at: stage.now,
             rest: REST,
             mortal: bounds.failures > 0,
+            timers: if bounds.wakes > 0 { TIMERS } else { &TIMERS[..1] },
         };
     }
     for index in 0..stage.clients.len() {

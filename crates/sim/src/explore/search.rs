@@ -10,7 +10,9 @@ use super::locals::{Code, Locals};
 use super::opening::{Client, Opening, Told, Wish};
 use super::stale::Stale;
 use super::table::{Seen, Table};
-use super::{Bounds, Explored, FACTS, LOST, MAX_NODES, MAX_OPERATIONS, PACE, PATIENT, PROMPT, TICK, WAKES};
+use super::{
+    Bounds, Explored, FACTS, LOST, MAX_NODES, MAX_OPERATIONS, NO_FACTS, PACE, PATIENT, PROMPT, TICK,
+};
 use crate::checkers::{Process, Violation};
 
 /// So many states between two reports of progress.
@@ -81,8 +83,9 @@ impl<P: Protocol> Search<P> {
     pub fn new(bounds: &Bounds, opening: Opening<P>) -> Search<P> {
         let Opening { origins, clients, now } = opening;
         let nodes = origins.len();
-        let lost = if bounds.hints { &[] } else { LOST };
-        let prompt = [PROMPT, if bounds.facts { FACTS } else { &[] }].concat();
+        let facts = |kinds: &'static [&str]| if bounds.facts { kinds } else { &[] };
+        let lost = [facts(NO_FACTS), if bounds.hints { &[] } else { LOST }].concat();
+        let prompt = [PROMPT, facts(FACTS)].concat();
         let mut locals = Locals::new(origins, prompt, PATIENT, lost);
         let mut start = State {
             locals: [0; MAX_NODES],
@@ -267,7 +270,7 @@ impl<P: Protocol> Search<P> {
                         let greeted = if P::CAPABILITIES.rosters { &[true, false][..] } else { &[false] };
                         choices.extend(greeted.iter().map(|&greeted| Choice::Elect { node, timer, greeted }));
                     }
-                } else if *due && state.wakes > 0 && WAKES.contains(&&name[..]) {
+                } else if *due && state.wakes > 0 {
                     choices.push(Choice::Wake { node, timer });
                 }
             }
