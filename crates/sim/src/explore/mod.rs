@@ -1,9 +1,9 @@
 //! Every behaviour of a small cluster: the real replicas of a protocol, in all orders of whatever can happen, within
 //! [`Bounds`].
 //!
-//! A *state* is the state of each replica (with its disk, its timers and its clock), the messages under way, and what
-//! the past obliges the cluster to (`ledger`). A search in depth visits every state that can be reached, each once, told
-//! apart by a digest. What can happen in a state:
+//! A *state* is the state of each replica (with its disk, its timers and its clock), the messages under way, and
+//! what the past obliges the cluster to (`ledger`). A search in depth visits every state that can be reached, each
+//! once, told apart by a digest. What can happen in a state:
 //!
 //! - *A message arrives.* On a link, messages are lost but do not overtake each other, as on the node's connections,
 //!   which break and are made again; with [`Bounds::reorder`] they overtake. Loss needs no step of its own: a cluster
@@ -11,27 +11,28 @@
 //! - *A client asks* a replica. An operation begins when a replica first takes notice, and ends when a replica sends
 //!   the answer: an earlier beginning or a later end could only excuse more. An ask may reach any replica, as if its
 //!   proxy took that one for the leader, and with [`Bounds::asks`] again another.
-//! - *A replica stands for election*: time passes for all (`PACE`: longer than the patience of any follower), and its
-//!   election timer goes off. Where it matters whom it has heard lately, it may have heard the others. Heartbeats are sent and leases tended (`TIMERS`) as often as [`Bounds::wakes`] says.
+//! - *A replica stands for election*: time passes for all (`PACE`: longer than the patience of any follower), and
+//!   its election timer goes off. Where it matters whom it has heard lately, it may have heard the others.
+//!   Heartbeats are sent and leases tended (`TIMERS`) as often as [`Bounds::wakes`] says.
 //! - *Time passes* without an election (`TICK`; [`Bounds::ticks`]).
 //! - *An operator asks* for another roster ([`Bounds::rosters`]). It is in force from the next ballot on.
-//! - *A disk stands still*, and later its replica crashes, loses some of what was written since, and starts again; or a
-//!   replica crashes and loses nothing. Otherwise what a step records is durable at its end: until a crash, a disk
-//!   that is late differs from messages that are late in nothing.
+//! - *A disk stands still*, and later its replica crashes, loses some of what was written since, and starts again;
+//!   or a replica crashes and loses nothing. Otherwise what a step records is durable at its end: until a crash, a
+//!   disk that is late differs from messages that are late in nothing.
 //!
-//! What is left out, so that the rest can be exhausted: a replica handles one input in a batch; its messages to itself
-//! come before anything else; messages that bind nobody, and the exchange that starts or renews a lease, are delivered
-//! as soon as they are sent (`PROMPT`); those that only tell of a higher ballot are lost unless [`Bounds::hints`] is
-//! set (`LOST`); no message arrives twice; clocks run alike; snapshots do not travel. Replicas differ in nothing but
-//! their names, and operations of one kind in nothing but their values: the first replica stands first, and the
-//! operations of a kind begin in order.
+//! What is left out, so that the rest can be exhausted: a replica handles one input in a batch; its messages to
+//! itself come before anything else; messages that bind nobody, and the exchange that starts or renews a lease, are
+//! delivered as soon as they are sent (`PROMPT`); those that only tell of a higher ballot are lost unless
+//! [`Bounds::hints`] is set (`LOST`); no message arrives twice; clocks run alike; snapshots do not travel. Replicas
+//! differ in nothing but their names, and operations of one kind in nothing but their values: the first replica
+//! stands first, and the operations of a kind begin in order.
 //!
-//! **Why not the crate `stateright`.** Its actors are values that are cloned and hashed in each state. Our machines are
-//! neither, on purpose (they own logs and stores), and a state of the cluster here is a few words: the states of single
-//! replicas, and the steps between them, are found by running the real machine once and then looked up (`locals`).
-//! That a replica's state is what its `Debug` output and fingerprint say is sound because `Debug` is derived all the way
-//! down, the fingerprint covers the store, and nothing else, neither a generator nor a wall clock, is carried from step
-//! to step.
+//! **Why not the crate `stateright`.** Its actors are values that are cloned and hashed in each state. Our machines
+//! are neither, on purpose (they own logs and stores), and a state of the cluster here is a few words: the states
+//! of single replicas, and the steps between them, are found by running the real machine once and then looked up
+//! (`locals`). That a replica's state is what its `Debug` output and fingerprint say is sound because `Debug` is
+//! derived all the way down, the fingerprint covers the store, and nothing else, neither a generator nor a wall
+//! clock, is carried from step to step.
 //!
 //! | file | what |
 //! |---|---|
@@ -114,12 +115,13 @@ pub struct Bounds {
     pub waiting: bool,
     /// Operators, each of which asks that these answer reads of the key that clients read, and nobody of others.
     pub rosters: Vec<NodeSet>,
-    /// Whether leases are facts, as in the paper's model: whoever promises another ballot has his back in that moment.
+    /// Whether leases are facts, as in the paper's model: whoever promises another ballot has his back in that
+    /// moment.
     pub facts: bool,
     /// Replicas that a request may reach, one after the other.
     pub asks: u8,
-    /// Crashes, each followed by a restart. (A replica that stops for good needs none: it is one to which nothing comes
-    /// any more.)
+    /// Crashes, each followed by a restart. (A replica that stops for good needs none: it is one to which nothing
+    /// comes any more.)
     pub failures: u8,
     /// Times that timers other than those of elections go off.
     pub wakes: u8,
