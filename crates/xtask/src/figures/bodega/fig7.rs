@@ -40,8 +40,8 @@ fn matrix(topology: &Topology) -> Table {
 
 fn timeouts(world: &World) -> String {
     let (topology, mut all) = (world.topology(), Vec::new());
-    for candidate in super::candidates::ALL {
-        all.extend((candidate.timeouts)(&topology, topology.sites().len()));
+    for candidate in super::candidates::present() {
+        all.extend(candidate.timeouts(&topology, topology.sites().len()));
     }
     all.sort();
     all.dedup();

@@ -6,11 +6,11 @@
 //! | `world` | the two clusters, and runs in them |
 //! | `fig7` | what the clusters are |
 //! | `table1` | latencies in a world without queues against the formulas |
-//! | `fig8` | throughput and latency by site |
 
 mod candidates;
+mod model;
 mod fig7;
-mod fig8;
+mod closed;
 mod table1;
 mod world;
 
@@ -27,6 +27,5 @@ pub const PAPER: Paper = Paper {
     figures: &[
         Figure { id: "table1", real: false, make: table1::make },
         Figure { id: "fig7", real: false, make: fig7::make },
-        Figure { id: "fig8", real: false, make: fig8::make },
     ],
 };
