@@ -20,7 +20,7 @@ use quorate_core::{
 use super::ballots::Polling;
 use super::leading::Leading;
 use super::policy::Policy;
-use super::{ANNOUNCE, Config, MAX_GAP, Message, RETRANSMIT, Reads, Record};
+use super::{Config, MAX_GAP, Message, RETRANSMIT, Reads, Record};
 
 /// A replica's wake-ups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -484,8 +484,8 @@ impl<P: Policy> quorate_core::Replica for Replica<P> {
 }
 
 /// Where timers are set for the first time in a role.
-pub(super) fn pace_of_leading<P: Policy>(cx: &mut Context<'_, Replica<P>>) {
+pub(super) fn pace_of_leading<P: Policy>(announce: Duration, cx: &mut Context<'_, Replica<P>>) {
     cx.set_timer(Timer::Heartbeat, Duration::ZERO);
     cx.set_timer(Timer::Retransmit, RETRANSMIT);
-    cx.set_timer(Timer::Announce, ANNOUNCE);
+    cx.set_timer(Timer::Announce, announce);
 }

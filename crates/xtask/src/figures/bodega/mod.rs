@@ -8,6 +8,10 @@
 //! | `table1` | latencies in a world without queues against the formulas |
 
 mod candidates;
+mod fig10;
+mod fig8;
+mod fig9;
+mod sweeps;
 mod model;
 mod fig7;
 mod closed;
@@ -27,5 +31,10 @@ pub const PAPER: Paper = Paper {
     figures: &[
         Figure { id: "table1", real: false, make: table1::make },
         Figure { id: "fig7", real: false, make: fig7::make },
+        Figure { id: "fig8", real: false, make: fig8::make },
+        Figure { id: "fig9", real: false, make: fig9::make },
+        Figure { id: "fig10", real: false, make: fig10::make },
+        Figure { id: "fig11", real: false, make: sweeps::fig11 },
+        Figure { id: "fig12", real: false, make: sweeps::fig12 },
     ],
 };

@@ -65,15 +65,21 @@ impl Model<'_> {
         Cells { write: once, read: once, worst: once + self.own(), window: fast }
     }
 
-    /// PQR: how often it rinses is not known beforehand; once.
+    /// PQR: how often it rinses is not known beforehand; once. Who leads has executed what anybody has.
     pub fn pqr(&self) -> Cells {
         let read = self.c + self.own();
+        if self.site == self.leader {
+            return Cells::steady(self.l() + self.m(), read);
+        }
         Cells { write: self.l() + self.m(), read, worst: read + self.own(), window: self.m() }
     }
 
     /// PQR with leader leases: then it asks the leader.
     pub fn pqr_leases(&self) -> Cells {
         let read = self.c + self.own();
+        if self.site == self.leader {
+            return Cells::steady(self.l() + self.m(), read);
+        }
         Cells { write: self.l() + self.m(), read, worst: read + self.l() - self.c, window: self.m() }
     }
 
@@ -89,7 +95,7 @@ impl Model<'_> {
     /// Bodega: the slowest read beside a write is held all the time.
     pub fn bodega(&self) -> Cells {
         let (write, read) = (self.l() + self.all(), if self.is_local() { self.c } else { self.l() });
-        if !self.is_local() {
+        if self.site == self.leader || !self.is_local() {
             return Cells::steady(write, read);
         }
         Cells { write, read, worst: self.c + self.all() / 2.0, window: self.all() / 2.0 }
