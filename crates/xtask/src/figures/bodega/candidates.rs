@@ -52,6 +52,17 @@ const ALL: &[Candidate] = &[
     of("Raft, LeaseGuard", "raft", &["reads=leaseguard"], None, |t| Cells::steady(t.l() + t.m(), t.l()), None),
 ];
 
+/// Bodega as its paper describes it without the optimization of §3.2.2: responders wait for the leader's commit, and the
+/// leader need not hold reads.
+pub const WITHOUT_NOTES: Candidate = of(
+    "Bodega without early notes",
+    "bodega",
+    &["responder.timeout=1200ms", "early_notes=false"],
+    Some("responders"),
+    |t| t.bodega(),
+    None,
+);
+
 const fn of(
     name: &'static str,
     protocol: &'static str,

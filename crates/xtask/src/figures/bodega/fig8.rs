@@ -179,12 +179,13 @@ fn fewer(bench: &Bench, section: &mut Section, length: u64) -> Result<Vec<(&'sta
     let responders = WAN.responders();
     let mut table = Table::new(["protocol", "keys", "read_mean_ms", "write_mean_ms", "ops_per_s"]);
     let mut rows = Vec::new();
-    for name in [LEADER_LEASES, QUORUM_LEASES, PASSIVE, BODEGA] {
-        let mut means = Vec::new();
+    let compared = [LEADER_LEASES, QUORUM_LEASES, PASSIVE, BODEGA].map(candidates::known);
+    for candidate in compared.into_iter().chain([&candidates::WITHOUT_NOTES]) {
+        let (name, mut means) = (candidate.name, Vec::new());
         for keys in FEWER {
             bench.say(&format!("WAN, 10% writes, {keys} keys, {name}"))?;
             let pick = closed::uniform(keys);
-            let new = Closed::new(&WAN, candidates::known(name), &responders, length);
+            let new = Closed::new(&WAN, candidate, &responders, length);
             let seen = Closed { writes: 0.1, pick, ..new }.run()?;
             let sites = || responders.iter();
             let mean = sites().filter_map(|site| closed::mean(&seen.reads[*site])).sum::<f64>() / responders.len() as f64;

@@ -9,6 +9,7 @@
 
 mod candidates;
 mod fig10;
+mod fig13;
 mod fig8;
 mod fig9;
 mod sweeps;
@@ -36,5 +37,6 @@ pub const PAPER: Paper = Paper {
         Figure { id: "fig10", real: false, make: fig10::make },
         Figure { id: "fig11", real: false, make: sweeps::fig11 },
         Figure { id: "fig12", real: false, make: sweeps::fig12 },
+        Figure { id: "fig13", real: false, make: fig13::make },
     ],
 };

@@ -96,7 +96,14 @@ pub fn fig11(bench: &Bench) -> Result<Section> {
     section.judge(
         "B-11.1",
         Verdict::when(rest.is_empty()),
-        format!("from 1% to 50%: {}", told(&mut rates.iter().filter(|(name, _)| !except(name)))),
+        format!(
+            "not with each step: {}. From 1% to 50%: {}",
+            match rest.iter().map(|(name, _)| *name).collect::<Vec<_>>() {
+                none if none.is_empty() => "none".to_owned(),
+                some => some.join(", "),
+            },
+            told(&mut rates.iter().filter(|(name, _)| !except(name)))
+        ),
         "rule: throughput falls with each step for all but PQR (+ Ldr Ls). MultiPaxos and Raft with ReadIndex take as long \
          for reads as for writes, so nothing is there to fall; the paper does not say whether it plots MultiPaxos",
     );

@@ -189,6 +189,8 @@ pub fn get(key: &str) -> Command {
 
 /// Each value is another, as checkers need it.
 pub fn put(key: &str, number: u64, size: usize) -> Command {
-    let (key, value) = (Bytes::copy_from_slice(key.as_bytes()), Bytes::from(format!("{number:0size$}")));
+    let number = number.to_string();
+    let value = Bytes::from("0".repeat(size.saturating_sub(number.len())) + &number);
+    let key = Bytes::copy_from_slice(key.as_bytes());
     Command::Put { key, value, condition: Condition::Always, expiry: Expiry::Never, old: false }
 }
