@@ -108,7 +108,8 @@ impl paxos::Policy for Policy {
 
     fn holds(replica: &Replica) -> bool {
         let me = replica.me();
-        matches!(replica.role(), Role::Leader(_)) || replica.charter().roster.everyone().contains(me)
+        let leads = matches!(replica.role(), Role::Leader(_) | Role::Candidate(_));
+        leads || replica.charter().roster.everyone().contains(me)
     }
 
     fn on_leases(replica: &mut Replica, cx: &mut Context<'_, Replica>) {

@@ -10,6 +10,8 @@
 mod candidates;
 mod fig10;
 mod fig13;
+mod fig16;
+mod rosters;
 mod fig8;
 mod fig9;
 mod sweeps;
@@ -38,5 +40,8 @@ pub const PAPER: Paper = Paper {
         Figure { id: "fig11", real: false, make: sweeps::fig11 },
         Figure { id: "fig12", real: false, make: sweeps::fig12 },
         Figure { id: "fig13", real: false, make: fig13::make },
+        Figure { id: "fig14", real: false, make: rosters::fig14 },
+        Figure { id: "fig15", real: false, make: rosters::fig15 },
+        Figure { id: "fig16", real: false, make: fig16::make },
     ],
 };
