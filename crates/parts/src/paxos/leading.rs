@@ -89,7 +89,7 @@ impl<P: Policy> Replica<P> {
             durable: 0,
             progress: (self.state.applied(), now),
         };
-        self.intake.clear();
+        self.intake.retire();
         self.role = Role::Leader(Box::new(leading));
         let number = self.promised.number();
         cx.note(|| Fact::Leads { number });
