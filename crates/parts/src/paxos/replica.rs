@@ -280,7 +280,9 @@ impl<P: Policy> Machine for Replica<P> {
             // In the shadow of records that are synced anyway.
             self.record_committed(cx);
         }
-        if let Some(leader) = self.leader(cx.now()).filter(|leader| *leader != self.me || self.takes_requests()) {
+        if let Some(leader) =
+            self.leader(cx.now()).filter(|leader| *leader != self.me || self.takes_requests())
+        {
             self.intake.found(leader);
         }
         for (proxy, message) in self.intake.flush(&self.state) {

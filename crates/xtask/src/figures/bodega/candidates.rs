@@ -36,7 +36,8 @@ pub const PASSIVE: &str = "Quorum Leases (passive)";
 pub const BODEGA: &str = "Bodega";
 
 /// Of a claim about a protocol that the registry does not know.
-pub const ABSENT: &str = "the protocol is not in this program yet; the figure takes it as soon as it is registered";
+pub const ABSENT: &str =
+    "the protocol is not in this program yet; the figure takes it as soon as it is registered";
 
 /// All of them, in the order of the paper's legend; Raft, which it leaves out, behind.
 const ALL: &[Candidate] = &[
@@ -48,8 +49,22 @@ const ALL: &[Candidate] = &[
     of(QUORUM_LEASES, "quorum-leases", &[], Some("grantees"), |t| t.leased(2.0), Some("B-T1.6")),
     of(PASSIVE, "quorum-leases", &["passive=true"], Some("grantees"), |t| t.leased(1.0), Some("B-T1.7")),
     of(BODEGA, "bodega", &["responder.timeout=1200ms"], Some("responders"), |t| t.bodega(), Some("B-T1.8")),
-    of("Raft, ReadIndex", "raft", &["reads=quorum"], None, |t| Cells::steady(t.l() + t.m(), t.l() + t.m()), None),
-    of("Raft, LeaseGuard", "raft", &["reads=leaseguard"], None, |t| Cells::steady(t.l() + t.m(), t.l()), None),
+    of(
+        "Raft, ReadIndex",
+        "raft",
+        &["reads=quorum"],
+        None,
+        |t| Cells::steady(t.l() + t.m(), t.l() + t.m()),
+        None,
+    ),
+    of(
+        "Raft, LeaseGuard",
+        "raft",
+        &["reads=leaseguard"],
+        None,
+        |t| Cells::steady(t.l() + t.m(), t.l()),
+        None,
+    ),
 ];
 
 /// Bodega as its paper describes it without the optimization of §3.2.2: responders wait for the leader's commit, and the

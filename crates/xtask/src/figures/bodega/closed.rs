@@ -61,7 +61,12 @@ pub fn told(length: u64) -> String {
 
 impl<'a> Closed<'a> {
     /// The load of Figure 8 on a cluster as in Figure 7.
-    pub fn new(world: &'a World, candidate: &'a Candidate, responders: &'a [usize], length: u64) -> Closed<'a> {
+    pub fn new(
+        world: &'a World,
+        candidate: &'a Candidate,
+        responders: &'a [usize],
+        length: u64,
+    ) -> Closed<'a> {
         let pick = uniform(KEYS);
         Closed { world, candidate, responders, ranges: None, writes: 0.0, value: VALUE, length, pick }
     }

@@ -45,7 +45,8 @@ fn count_lines(section: &mut Section) -> Result<()> {
     let root = crate::root();
     let of = |path: &str| lines(&root.join(path));
     let protocols = ["multipaxos", "pqr", "quorum_leases", "bodega"];
-    let own: Vec<_> = protocols.iter().map(|name| of(&format!("crates/protocols/src/{name}"))).collect::<Result<_>>()?;
+    let own: Vec<_> =
+        protocols.iter().map(|name| of(&format!("crates/protocols/src/{name}"))).collect::<Result<_>>()?;
     let parts = of("crates/parts/src")?;
     let told: Vec<_> = protocols.iter().zip(&own).map(|(name, lines)| format!("{name} {lines}")).collect();
     section.judge_by(
@@ -106,7 +107,12 @@ fn held(candidate: &Candidate) -> Result<Vec<f64>> {
         // Apart, so that each is held for one write.
         at += random.range(400 * MS..800 * MS);
     }
-    asks.extend((from..until).step_by(3 * MS as usize).map(|at| Ask { at, proxy: site, command: world::get("k"), patience }));
+    asks.extend((from..until).step_by(3 * MS as usize).map(|at| Ask {
+        at,
+        proxy: site,
+        command: world::get("k"),
+        patience,
+    }));
     let setup = EVEN.setup(candidate, &EVEN.responders(), Capacity::default(), until + patience)?;
     let measured = world::run(candidate, &setup, Load { asks, clients: None, acts: Vec::new() })?;
     world::check(candidate, &measured)?;
@@ -123,15 +129,25 @@ fn idle(bench: &Bench, section: &mut Section) -> Result<()> {
     for name in [MULTIPAXOS, LEADER_LEASES, BODEGA] {
         let candidate = candidates::known(name);
         let sent = |end: u64| {
-            let first = Ask { at: READY, proxy: WAN.leader(), command: world::put("first", 0, 8), patience: 5_000 * MS };
+            let first = Ask {
+                at: READY,
+                proxy: WAN.leader(),
+                command: world::put("first", 0, 8),
+                patience: 5_000 * MS,
+            };
             let setup = WAN.setup(candidate, &WAN.responders(), Capacity::default(), end)?;
             let load = Load { asks: vec![first], clients: None, acts: Vec::new() };
             Ok::<_, String>(world::run(candidate, &setup, load)?.sent)
         };
         let (before, after) = (sent(READY + 5_000 * MS)?, sent(READY + (5 + seconds) * 1_000 * MS)?);
-        let rate = |kind: &str| (after[kind] - before.get(kind).copied().unwrap_or(0)) as f64 / seconds as f64;
+        let rate =
+            |kind: &str| (after[kind] - before.get(kind).copied().unwrap_or(0)) as f64 / seconds as f64;
         let total: f64 = after.keys().map(|kind| rate(kind)).sum();
-        let kinds: Vec<_> = after.keys().filter(|kind| rate(kind) > 0.0).map(|kind| format!("{kind} {:.1}", rate(kind))).collect();
+        let kinds: Vec<_> = after
+            .keys()
+            .filter(|kind| rate(kind) > 0.0)
+            .map(|kind| format!("{kind} {:.1}", rate(kind)))
+            .collect();
         table.row([name.to_owned(), format!("{total:.1}"), kinds.join(", ")]);
         rates.push(total);
     }

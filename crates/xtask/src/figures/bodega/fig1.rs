@@ -36,7 +36,13 @@ pub fn make(bench: &Bench) -> Result<Section> {
          keys in turn (how many and how often it does not say). Its share of writes is written by another client, at the \
          leader's site, so that what leaves {SITE} is for reads alone. Only 1% is in the paper."
     ));
-    let mut table = Table::new(["protocol", "writes_percent", "asked_of_another_percent", "slower_than_c_percent", "votes_per_read"]);
+    let mut table = Table::new([
+        "protocol",
+        "writes_percent",
+        "asked_of_another_percent",
+        "slower_than_c_percent",
+        "votes_per_read",
+    ]);
     let mut shares = Vec::new();
     for name in [MULTIPAXOS, LEADER_LEASES, QUORUM_LEASES, BODEGA] {
         bench.say(&format!("fig1: {name}"))?;
@@ -69,19 +75,27 @@ fn measure(name: &str, writes: u64) -> Result<Shares> {
     for index in 0..OPERATIONS {
         let (at, key) = (from + index * EVERY, world::key(index * 7 / 10 % KEYS));
         asks.push(match index % 100 < writes {
-            true => Ask { at, proxy: leader, command: world::put(&world::key(index / 100 % KEYS), index, 8), patience },
+            true => Ask {
+                at,
+                proxy: leader,
+                command: world::put(&world::key(index / 100 % KEYS), index, 8),
+                patience,
+            },
             false => Ask { at, proxy: site, command: world::get(&key), patience },
         });
     }
-    let setup = WAN.setup(candidate, &WAN.responders(), Capacity::default(), from + OPERATIONS * EVERY + patience)?;
+    let setup =
+        WAN.setup(candidate, &WAN.responders(), Capacity::default(), from + OPERATIONS * EVERY + patience)?;
     let run = |asks: Vec<Ask>| world::run(candidate, &setup, Load { asks, clients: None, acts: Vec::new() });
     // What goes on without the reads does not count.
     let is_read = |ask: &Ask| ask.proxy == site && ask.at >= from;
     let without = run(asks.iter().filter(|ask| !is_read(ask)).cloned().collect())?;
     let measured = run(asks)?;
     world::check(candidate, &measured)?;
-    let reads: Vec<_> = measured.operations.iter().filter(|op| op.proxy == site && op.asked >= from).collect();
-    let slow = reads.iter().filter(|op| op.latency().is_none_or(|it| it as f64 > (NEAR + 0.5) * MS as f64)).count();
+    let reads: Vec<_> =
+        measured.operations.iter().filter(|op| op.proxy == site && op.asked >= from).collect();
+    let slow =
+        reads.iter().filter(|op| op.latency().is_none_or(|it| it as f64 > (NEAR + 0.5) * MS as f64)).count();
     let more = |kind: &str| {
         let of = |measured: &Measured| measured.sent.get(kind).copied().unwrap_or(0) as f64;
         (of(&measured) - of(&without)).max(0.0) / reads.len() as f64
@@ -90,18 +104,27 @@ fn measure(name: &str, writes: u64) -> Result<Shares> {
 }
 
 fn judge(section: &mut Section, shares: &[Shares]) {
-    let [paxos, leases, quorum, bodega] = [0, 1, 2, 3].map(|protocol| &shares[protocol * WRITES.len()..][..WRITES.len()]);
+    let [paxos, leases, quorum, bodega] =
+        [0, 1, 2, 3].map(|protocol| &shares[protocol * WRITES.len()..][..WRITES.len()]);
     let percent = |share: f64| format!("{:.1}%", 100.0 * share);
     section.judge(
         "B-1.1",
         Verdict::when(paxos[0].asked >= 0.99 && paxos[0].votes >= 2.0),
-        format!("{} of the reads are asked of the leader, which has {:.1} other nodes vote for each", percent(paxos[0].asked), paxos[0].votes),
+        format!(
+            "{} of the reads are asked of the leader, which has {:.1} other nodes vote for each",
+            percent(paxos[0].asked),
+            paxos[0].votes
+        ),
         "rule: all of them, and at least two votes beside the leader's own",
     );
     section.judge(
         "B-1.2",
         Verdict::when(leases[0].asked >= 0.99 && leases[0].votes < 0.05),
-        format!("{} are asked of the leader, with {:.2} votes each", percent(leases[0].asked), leases[0].votes),
+        format!(
+            "{} are asked of the leader, with {:.2} votes each",
+            percent(leases[0].asked),
+            leases[0].votes
+        ),
         "rule: all of them, and no votes",
     );
     let list: Vec<_> = quorum.iter().map(|share| percent(share.asked)).collect();
@@ -115,7 +138,11 @@ fn judge(section: &mut Section, shares: &[Shares]) {
     section.judge(
         "B-1.4",
         Verdict::when(most == 0.0),
-        format!("{} are asked of another node, at any share of writes; {} at 1% are held", percent(most), percent(bodega[0].slow)),
+        format!(
+            "{} are asked of another node, at any share of writes; {} at 1% are held",
+            percent(most),
+            percent(bodega[0].slow)
+        ),
         "rule: none",
     );
 }

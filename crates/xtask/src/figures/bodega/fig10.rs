@@ -56,8 +56,10 @@ pub fn make(bench: &Bench) -> Result<Section> {
         world::CAPACITY_TOLD
     ));
     let topology = WAN.topology();
-    let mut table = Table::new(["protocol", "site", "window_ms", "slow_median_ms", "slowest_ms", "asked_of_others"]);
-    let mut chart = Chart::new("one write at 0 ms", "reads that end then, ms", "mean latency, ms", Scale::Linear(None));
+    let mut table =
+        Table::new(["protocol", "site", "window_ms", "slow_median_ms", "slowest_ms", "asked_of_others"]);
+    let mut chart =
+        Chart::new("one write at 0 ms", "reads that end then, ms", "mean latency, ms", Scale::Linear(None));
     chart.x = Some((-20.0, 220.0));
     chart.legend_right = true;
     let mut results = Vec::new();
@@ -79,7 +81,13 @@ pub fn make(bench: &Bench) -> Result<Section> {
         results.push((sites, others));
     }
     bench.csv(&mut section, "fig10.csv", &table)?;
-    bench.plot(&mut section, "fig10.svg", "Mean latency of the reads that end in each millisecond", &[chart], 1)?;
+    bench.plot(
+        &mut section,
+        "fig10.svg",
+        "Mean latency of the reads that end in each millisecond",
+        &[chart],
+        1,
+    )?;
     section.tables.push((
         "The reads that are slower than c by more than 0.5 ms: from when to when they are asked, how long they take, and \
          how many messages with reads go from one node to another because of them."
@@ -107,7 +115,8 @@ fn measure(candidate: &Candidate) -> Result<(Vec<Read>, u64)> {
     world::check(candidate, &measured)?;
     let millis = |at: u64| (at as f64 - WRITE as f64) / MS as f64;
     let reads = measured.operations.iter().filter(|op| !op.writes).map(|op| {
-        let ended = op.ended.filter(|_| op.succeeded).ok_or_else(|| format!("{}: a read failed", candidate.name))?;
+        let ended =
+            op.ended.filter(|_| op.succeeded).ok_or_else(|| format!("{}: a read failed", candidate.name))?;
         Ok(Read { site: op.proxy, asked: millis(op.asked), ended: millis(ended) })
     });
     // Writes are asked of the own node, which leads: these are reads.
@@ -116,7 +125,8 @@ fn measure(candidate: &Candidate) -> Result<(Vec<Read>, u64)> {
 }
 
 fn degraded(reads: &[Read], site: usize) -> Degraded {
-    let slow: Vec<_> = reads.iter().filter(|read| read.site == site && read.latency() > NEAR + SLACK).collect();
+    let slow: Vec<_> =
+        reads.iter().filter(|read| read.site == site && read.latency() > NEAR + SLACK).collect();
     let first = slow.iter().map(|read| read.asked).fold(f64::INFINITY, f64::min);
     let last = slow.iter().map(|read| read.asked).fold(f64::NEG_INFINITY, f64::max);
     let latencies = || slow.iter().map(|read| read.latency());
@@ -137,7 +147,9 @@ fn bins(reads: &[Read]) -> Vec<(f64, f64)> {
 }
 
 fn judge(section: &mut Section, topology: &Topology, results: &[(Vec<Degraded>, u64)]) {
-    let [(active, active_others), (passive, passive_others), (bodega, bodega_others)] = results else { return };
+    let [(active, active_others), (passive, passive_others), (bodega, bodega_others)] = results else {
+        return;
+    };
     let mean = |sites: &[Degraded], of: fn(&Degraded) -> f64| {
         series::mean(&sites.iter().map(of).collect::<Vec<_>>())
     };
@@ -145,16 +157,23 @@ fn judge(section: &mut Section, topology: &Topology, results: &[(Vec<Degraded>, 
     section.judge(
         "B-10.1",
         Verdict::when(windows.iter().all(|window| *window > 1.0)),
-        format!("for {:.1}, {:.1} and {:.1} ms on average over the sites", windows[0], windows[1], windows[2]),
+        format!(
+            "for {:.1}, {:.1} and {:.1} ms on average over the sites",
+            windows[0], windows[1], windows[2]
+        ),
         "",
     );
     let responders = WAN.responders();
-    let l = responders.iter().map(|site| WAN.model(topology, &responders, *site).l()).sum::<f64>() / responders.len() as f64;
+    let l = responders.iter().map(|site| WAN.model(topology, &responders, *site).l()).sum::<f64>()
+        / responders.len() as f64;
     let levels = [active, passive].map(|sites| mean(sites, |site| site.level));
     section.judge(
         "B-10.2",
         Verdict::when(levels.iter().all(|level| (level / l - 1.0).abs() <= 0.1)),
-        format!("{:.1} and {:.1} ms; to the leader and back it is {l:.1} ms on average", levels[0], levels[1]),
+        format!(
+            "{:.1} and {:.1} ms; to the leader and back it is {l:.1} ms on average",
+            levels[0], levels[1]
+        ),
         "rule: within 10% of the mean round trip between client and leader",
     );
     let ratio = windows[1] / windows[0];

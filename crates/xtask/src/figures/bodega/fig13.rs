@@ -80,7 +80,8 @@ impl Run {
     fn slow(&self, between: (f64, f64)) -> (usize, usize) {
         let slow: Vec<_> = self.client().filter(|op| op.is_slow() && op.starts_in(between)).collect();
         let interferes = |read: &&Op| {
-            self.client().any(|op| op.writes && op.key == read.key && op.start <= read.start && op.end >= read.start)
+            self.client()
+                .any(|op| op.writes && op.key == read.key && op.start <= read.start && op.end >= read.start)
         };
         let alone = slow.iter().filter(|read| !interferes(read)).count();
         (slow.len(), alone)
@@ -155,7 +156,13 @@ fn run(candidate: &Candidate, offset: u64, fails: bool) -> Result<Run> {
             run.failed += 1;
             continue;
         };
-        run.ops.push(Op { site: op.proxy, key, writes: op.writes, start: millis(op.asked), end: millis(end) });
+        run.ops.push(Op {
+            site: op.proxy,
+            key,
+            writes: op.writes,
+            start: millis(op.asked),
+            end: millis(end),
+        });
     }
     if let Some(managed) = measured.managed.first().filter(|it| it.succeeded)
         && let Some(ended) = managed.ended
@@ -245,7 +252,8 @@ fn judge_failure(section: &mut Section, runs: &[Run], without_notes: &Run) {
     let before = (crash, crash + SILENCE);
     let slow: Vec<_> = runs.iter().map(|run| run.slow(before)).collect();
     let (held, alone) = slow.iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-    let reads: usize = runs.iter().map(|run| run.client().filter(|op| !op.writes && op.starts_in(before)).count()).sum();
+    let reads: usize =
+        runs.iter().map(|run| run.client().filter(|op| !op.writes && op.starts_in(before)).count()).sum();
     let plain = without_notes.slow((crash, crash + without_notes.writes_again())).0;
     section.judge(
         "B-13.2",
@@ -285,7 +293,11 @@ fn judge_failure(section: &mut Section, runs: &[Run], without_notes: &Run) {
     section.judge(
         "B-13.5",
         Verdict::when(most <= 1.05 * 3700.0 && slowest <= LOCAL),
-        format!("writes stop for {:.2} to {:.2} s, reads of keys without writes not at all", least / 1e3, most / 1e3),
+        format!(
+            "writes stop for {:.2} to {:.2} s, reads of keys without writes not at all",
+            least / 1e3,
+            most / 1e3
+        ),
         "rule: writes at most 3.7 s and 5%, no such read slower than 2 ms. See B-13.4",
     );
 }
@@ -310,7 +322,8 @@ fn quiet(world: &World) -> Result<f64> {
 }
 
 fn judge_regular(bench: &Bench, section: &mut Section, runs: &[Run], healthy: &Run) -> Result<()> {
-    let mut table = Table::new(["cluster", "change_ms", "mean_round_trip_ms", "longest_ms", "leader_majority_ms"]);
+    let mut table =
+        Table::new(["cluster", "change_ms", "mean_round_trip_ms", "longest_ms", "leader_majority_ms"]);
     let mut quiets = Vec::new();
     for world in [&WAN, &GEO, &EVEN] {
         let (topology, sites) = (world.topology(), world.sites());
@@ -355,7 +368,9 @@ fn judge_regular(bench: &Bench, section: &mut Section, runs: &[Run], healthy: &R
     let change = CHANGE as f64 / MS as f64;
     let around = (change, change + 500.0);
     let client: Vec<_> = healthy.client().filter(|op| op.starts_in(around)).collect();
-    let worst = |writes: bool| client.iter().filter(|op| op.writes == writes).map(|op| op.latency()).fold(0.0, f64::max);
+    let worst = |writes: bool| {
+        client.iter().filter(|op| op.writes == writes).map(|op| op.latency()).fold(0.0, f64::max)
+    };
     let slow = client.iter().filter(|op| op.is_slow()).count();
     let elsewhere = healthy.ops.iter().filter(|op| op.site != WAN.leader() && op.starts_in(around));
     let elsewhere = elsewhere.map(Op::latency).fold(0.0, f64::max);
@@ -372,10 +387,17 @@ fn judge_regular(bench: &Bench, section: &mut Section, runs: &[Run], healthy: &R
         "rule: none fails and none that is asked in the half second from the request on takes more than 200 ms",
     );
     let rounds = even / even_trip;
-    let told = format!("where all sites are as far apart, {rounds:.2} round trips from the leader's hearing of it to its answer");
+    let told = format!(
+        "where all sites are as far apart, {rounds:.2} round trips from the leader's hearing of it to its answer"
+    );
     for claim in ["B-13.8", "B-A.4"] {
         let verdict = Verdict::when((1.6..=2.4).contains(&rounds));
-        section.judge(claim, verdict, told.clone(), "rule: two round trips within a fifth, in EVEN (of Table 1)");
+        section.judge(
+            claim,
+            verdict,
+            told.clone(),
+            "rule: two round trips within a fifth, in EVEN (of Table 1)",
+        );
     }
     Ok(())
 }

@@ -7,7 +7,8 @@ use super::super::page::{Section, Verdict};
 use super::super::table::Table;
 use super::super::{Bench, Result};
 use super::candidates::{
-    self, ABSENT, BODEGA, Candidate, EPAXOS, LEADER_LEASES, MULTIPAXOS, PASSIVE, PQR, PQR_LEASES, QUORUM_LEASES,
+    self, ABSENT, BODEGA, Candidate, EPAXOS, LEADER_LEASES, MULTIPAXOS, PASSIVE, PQR, PQR_LEASES,
+    QUORUM_LEASES,
 };
 use super::closed::{self, Closed, Seen};
 use super::world::{GEO, MS, NEAR, WAN, World};
@@ -128,7 +129,8 @@ fn table(panels: &[Panel]) -> Table {
                     let word = |ms: Option<f64>| ms.map_or(String::new(), |ms| format!("{ms:.2}"));
                     [word(closed::mean(it)), word(closed::quantile(it, 0.99))]
                 };
-                let ([read, read_p99], [write, write_p99]) = (words(&seen.reads[site]), words(&seen.writes[site]));
+                let ([read, read_p99], [write, write_p99]) =
+                    (words(&seen.reads[site]), words(&seen.writes[site]));
                 table.row([
                     panel.world.title.to_owned(),
                     format!("{:.0}", 100.0 * panel.writes),
@@ -188,7 +190,8 @@ fn fewer(bench: &Bench, section: &mut Section, length: u64) -> Result<Vec<(&'sta
             let new = Closed::new(&WAN, candidate, &responders, length);
             let seen = Closed { writes: 0.1, pick, ..new }.run()?;
             let sites = || responders.iter();
-            let mean = sites().filter_map(|site| closed::mean(&seen.reads[*site])).sum::<f64>() / responders.len() as f64;
+            let mean = sites().filter_map(|site| closed::mean(&seen.reads[*site])).sum::<f64>()
+                / responders.len() as f64;
             let write = sites().filter_map(|site| closed::mean(&seen.writes[*site])).sum::<f64>();
             means.push(mean);
             table.row([
@@ -203,7 +206,8 @@ fn fewer(bench: &Bench, section: &mut Section, length: u64) -> Result<Vec<(&'sta
     }
     bench.csv(section, "fig8-keys.csv", &table)?;
     section.tables.push((
-        "WAN, 10% writes, fewer keys (not in the paper): mean over the responders beside the leader.".to_owned(),
+        "WAN, 10% writes, fewer keys (not in the paper): mean over the responders beside the leader."
+            .to_owned(),
         table,
     ));
     Ok(rows)
@@ -213,8 +217,12 @@ fn judge_writes(section: &mut Section, panels: &[Panel]) {
     let ratios = |names: &[&str]| {
         let (mut low, mut high) = (f64::INFINITY, 0.0f64);
         for panel in panels {
-            for (name, site) in names.iter().flat_map(|name| (0..panel.world.sites()).map(move |site| (name, site))) {
-                if let (Some(ours), Some(reference)) = (panel.write(name, site), panel.write(LEADER_LEASES, site)) {
+            for (name, site) in
+                names.iter().flat_map(|name| (0..panel.world.sites()).map(move |site| (name, site)))
+            {
+                if let (Some(ours), Some(reference)) =
+                    (panel.write(name, site), panel.write(LEADER_LEASES, site))
+                {
                     (low, high) = (low.min(ours / reference), high.max(ours / reference));
                 }
             }
@@ -223,7 +231,8 @@ fn judge_writes(section: &mut Section, panels: &[Panel]) {
     };
     let rule = "rule: mean write latency ÷ Leader Leases' from 0.99 to 1.25 at each site with writes";
     let is_similar = |(low, high): (f64, f64)| low >= 0.99 && high <= 1.25;
-    let names: Vec<_> = candidates::present().iter().map(|one| one.name).filter(|name| *name != EPAXOS).collect();
+    let names: Vec<_> =
+        candidates::present().iter().map(|one| one.name).filter(|name| *name != EPAXOS).collect();
     let all = ratios(&names);
     let tell = |(low, high): (f64, f64)| format!("{low:.2} to {high:.2} times Leader Leases'");
     section.judge("B-8.2", Verdict::when(is_similar(all)), tell(all), rule);
@@ -232,7 +241,9 @@ fn judge_writes(section: &mut Section, panels: &[Panel]) {
         "B-8.3",
         Verdict::when(is_similar(local)),
         tell(local),
-        format!("{rule}. In WAN the leader's majority takes as long as all responders, so nothing is added there"),
+        format!(
+            "{rule}. In WAN the leader's majority takes as long as all responders, so nothing is added there"
+        ),
     );
     section.judge("B-A.2", Verdict::when(is_similar(ratios(&[BODEGA]))), tell(ratios(&[BODEGA])), rule);
     let near = panels.iter().filter(|panel| panel.writes == 0.1).flat_map(|panel| {
@@ -240,7 +251,8 @@ fn judge_writes(section: &mut Section, panels: &[Panel]) {
         [QUORUM_LEASES, PASSIVE, BODEGA].map(|name| panel.rate(name, site) / panel.rate(LEADER_LEASES, site))
     });
     let near: Vec<_> = near.collect();
-    let (low, high) = (near.iter().copied().fold(f64::INFINITY, f64::min), near.iter().copied().fold(0.0, f64::max));
+    let (low, high) =
+        (near.iter().copied().fold(f64::INFINITY, f64::min), near.iter().copied().fold(0.0, f64::max));
     section.judge(
         "B-8.4",
         Verdict::when(low >= 0.75 && high <= 1.02),
@@ -256,7 +268,9 @@ fn judge_reads(section: &mut Section, panels: &[Panel]) {
     for panel in panels {
         let (topology, leader) = (panel.world.topology(), panel.world.leader());
         for (site, title) in topology.sites().iter().enumerate() {
-            let (Some(leases), Some(without)) = (panel.read(LEADER_LEASES, site), panel.read(MULTIPAXOS, site)) else {
+            let (Some(leases), Some(without)) =
+                (panel.read(LEADER_LEASES, site), panel.read(MULTIPAXOS, site))
+            else {
                 continue;
             };
             if site == leader {
@@ -325,7 +339,8 @@ fn judge_reads(section: &mut Section, panels: &[Panel]) {
         for class in 0..3 {
             for (at, one) in names.iter().enumerate() {
                 for other in &names[at + 1..] {
-                    let [geo, wan] = [geo, wan].map(|panel| class_rate(panel, one, class) / class_rate(panel, other, class));
+                    let [geo, wan] = [geo, wan]
+                        .map(|panel| class_rate(panel, one, class) / class_rate(panel, other, class));
                     pairs += 1;
                     let apart = |ratio: f64| !(0.9..=1.1).contains(&ratio);
                     turned += usize::from(apart(geo) && apart(wan) && (geo > 1.0) != (wan > 1.0));
@@ -350,7 +365,10 @@ fn class_rate(panel: &Panel, name: &str, class: usize) -> f64 {
         (false, true) => 1,
         (false, false) => 2,
     };
-    let rates: Vec<_> = (0..panel.world.sites()).filter(|site| of(site) == class).map(|site| panel.rate(name, site)).collect();
+    let rates: Vec<_> = (0..panel.world.sites())
+        .filter(|site| of(site) == class)
+        .map(|site| panel.rate(name, site))
+        .collect();
     rates.iter().sum::<f64>() / rates.len() as f64
 }
 
@@ -368,8 +386,12 @@ fn judge_local(section: &mut Section, panels: &[Panel], fewer: Vec<(&'static str
     let (mut degraded, mut leases_at_ten) = (Vec::new(), Vec::new());
     for panel in panels {
         let (leader, responders) = (panel.world.leader(), panel.world.responders());
-        for (name, site) in local.iter().flat_map(|name| (0..panel.world.sites()).map(move |site| (*name, site))) {
-            let (Some(ours), Some(leases)) = (panel.read(name, site), panel.read(LEADER_LEASES, site)) else { continue };
+        for (name, site) in
+            local.iter().flat_map(|name| (0..panel.world.sites()).map(move |site| (*name, site)))
+        {
+            let (Some(ours), Some(leases)) = (panel.read(name, site), panel.read(LEADER_LEASES, site)) else {
+                continue;
+            };
             let rate = panel.rate(name, site) / panel.rate(LEADER_LEASES, site);
             if responders.contains(&site) {
                 if panel.writes == 0.0 {
@@ -410,18 +432,26 @@ fn judge_local(section: &mut Section, panels: &[Panel], fewer: Vec<(&'static str
         format!("mean read at most {quiet:.2} ms at responders; throughput at least {gain:.2} of the ratio of latencies"),
         "rule: at most 2 ms, and at least half of what the latencies allow",
     );
-    let of = |writes: f64| busy.iter().filter(|(_, share)| *share == writes).map(|(ms, _)| *ms).fold(0.0, f64::max);
+    let of = |writes: f64| {
+        busy.iter().filter(|(_, share)| *share == writes).map(|(ms, _)| *ms).fold(0.0, f64::max)
+    };
     section.judge(
         "B-8.14",
         Verdict::when(of(0.01).max(of(0.1)) <= LOCAL),
-        format!("mean read at responders at most {:.2} ms at 1% writes and {:.2} ms at 10%", of(0.01), of(0.1)),
+        format!(
+            "mean read at responders at most {:.2} ms at 1% writes and {:.2} ms at 10%",
+            of(0.01),
+            of(0.1)
+        ),
         "rule: at most 2 ms",
     );
     let average = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
     let (ours, leases) = (average(&degraded), average(&leases_at_ten));
     let told: Vec<_> = fewer
         .iter()
-        .map(|(name, means)| format!("{name} {}", means.iter().map(|ms| format!("{ms:.1}")).collect::<Vec<_>>().join(", ")))
+        .map(|(name, means)| {
+            format!("{name} {}", means.iter().map(|ms| format!("{ms:.1}")).collect::<Vec<_>>().join(", "))
+        })
         .collect();
     section.judge(
         "B-8.15",
@@ -465,10 +495,13 @@ fn judge_headline(section: &mut Section, panels: &[Panel]) {
         ranges.push((panel.writes, low, high));
     }
     section.tables.push((
-        "Mean read latency ÷ Bodega's, WAN: mean over the responders beside the leader, and over all sites.".to_owned(),
+        "Mean read latency ÷ Bodega's, WAN: mean over the responders beside the leader, and over all sites."
+            .to_owned(),
         table,
     ));
-    let told = ranges.iter().map(|(writes, low, high)| format!("{low:.1}x to {high:.1}x at {:.0}% writes", 100.0 * writes));
+    let told = ranges
+        .iter()
+        .map(|(writes, low, high)| format!("{low:.1}x to {high:.1}x at {:.0}% writes", 100.0 * writes));
     section.judge(
         "B-A.1",
         Verdict::when(ranges.iter().all(|(_, _, high)| *high >= 5.6)),
@@ -488,13 +521,16 @@ fn judge_epaxos(section: &mut Section, panels: &[Panel]) {
     }
     let (mut means, mut tails, mut reads, mut alike) = (0.0f64, f64::INFINITY, f64::INFINITY, 0.0f64);
     for panel in panels {
-        let [Some(epaxos), Some(leases), Some(pqr)] = [EPAXOS, LEADER_LEASES, PQR].map(|name| panel.of(name)) else {
+        let [Some(epaxos), Some(leases), Some(pqr)] = [EPAXOS, LEADER_LEASES, PQR].map(|name| panel.of(name))
+        else {
             continue;
         };
         let p99 = |of: &[quorate_sim::experiment::measured::Latencies]| {
             of.iter().filter_map(|it| closed::quantile(it, 0.99)).fold(0.0, f64::max)
         };
-        let mean = |of: &Seen, writes: bool| Seen::overall(if writes { &of.writes } else { &of.reads }).map(|(mean, _)| mean);
+        let mean = |of: &Seen, writes: bool| {
+            Seen::overall(if writes { &of.writes } else { &of.reads }).map(|(mean, _)| mean)
+        };
         if let (Some(ours), Some(theirs)) = (mean(epaxos, true), mean(leases, true)) {
             means = means.max(ours / theirs);
             tails = tails.min(p99(&epaxos.writes) / p99(&leases.writes));
@@ -513,7 +549,10 @@ fn judge_epaxos(section: &mut Section, panels: &[Panel]) {
     section.judge(
         "B-8.10",
         Verdict::when(alike <= 0.2 && reads > 1.0),
-        format!("mean read within {:.0}% of PQR's; p99 of the slowest site at least {reads:.2} times PQR's", 100.0 * alike),
+        format!(
+            "mean read within {:.0}% of PQR's; p99 of the slowest site at least {reads:.2} times PQR's",
+            100.0 * alike
+        ),
         "rule: means within 20%, p99 higher, with writes in both clusters",
     );
 }

@@ -64,8 +64,19 @@ pub fn make(bench: &Bench) -> Result<Section> {
         closed::told(length),
         length / 1000 / MS
     ));
-    let panels: Vec<_> = { WRITES.iter() }.map(|writes| Panel::measure(bench, &WAN, *writes, length)).collect::<Result<_>>()?;
-    let mut table = Table::new(["operations", "writes_percent", "protocol", "p25_ms", "p50_ms", "p75_ms", "p90_ms", "p99_ms"]);
+    let panels: Vec<_> = { WRITES.iter() }
+        .map(|writes| Panel::measure(bench, &WAN, *writes, length))
+        .collect::<Result<_>>()?;
+    let mut table = Table::new([
+        "operations",
+        "writes_percent",
+        "protocol",
+        "p25_ms",
+        "p50_ms",
+        "p75_ms",
+        "p90_ms",
+        "p99_ms",
+    ]);
     let mut charts = Vec::new();
     for panel in &panels {
         let title = format!("reads, {:.0}% writes", 100.0 * panel.writes);
@@ -105,7 +116,9 @@ fn judge_writes(section: &mut Section, panels: &[Panel]) {
     let writes = |panel: &Panel, name: &str| overall(panel, name, |seen| &seen.writes);
     let mut furthest = (0.0f64, "");
     for candidate in candidates::present() {
-        if let (Some(few), Some(many)) = (writes(&panels[1], candidate.name), writes(&panels[2], candidate.name)) {
+        if let (Some(few), Some(many)) =
+            (writes(&panels[1], candidate.name), writes(&panels[2], candidate.name))
+        {
             let apart = (many / few - 1.0).abs();
             if apart >= furthest.0 {
                 furthest = (apart, candidate.name);
@@ -170,10 +183,13 @@ fn judge_slight(section: &mut Section, panel: &Panel) {
     let excess = |name| {
         let seen = panel.of(name)?;
         let (topology, sites) = (WAN.topology(), WAN.responders());
-        let mean = sites.iter().filter_map(|site| closed::mean(&seen.reads[*site])).sum::<f64>() / sites.len() as f64;
+        let mean = sites.iter().filter_map(|site| closed::mean(&seen.reads[*site])).sum::<f64>()
+            / sites.len() as f64;
         Some((mean, mean - WAN.model(&topology, &sites, sites[0]).c))
     };
-    let (Some(active), Some(passive), Some(bodega)) = (excess(QUORUM_LEASES), excess(PASSIVE), excess(BODEGA)) else {
+    let (Some(active), Some(passive), Some(bodega)) =
+        (excess(QUORUM_LEASES), excess(PASSIVE), excess(BODEGA))
+    else {
         return;
     };
     section.judge(
@@ -206,7 +222,8 @@ fn judge_ten(section: &mut Section, panels: &[Panel]) {
     let (topology, leader, responders) = (WAN.topology(), WAN.leader(), WAN.responders());
     let l = |site: usize| WAN.model(&topology, &responders, site).l();
     let sites = 0..WAN.sites();
-    let reads = |name: &str, site: usize| ten.of(name).and_then(|seen| closed::quantile(&seen.reads[site], 0.5));
+    let reads =
+        |name: &str, site: usize| ten.of(name).and_then(|seen| closed::quantile(&seen.reads[site], 0.5));
     let pairs = sites.clone().flat_map(|a| sites.clone().map(move |b| (a, b))).filter(|(a, b)| l(*a) < l(*b));
     let ordered = pairs.clone().all(|(a, b)| reads(MULTIPAXOS, a) < reads(MULTIPAXOS, b));
     section.judge(
@@ -216,7 +233,8 @@ fn judge_ten(section: &mut Section, panels: &[Panel]) {
         "rule: in all pairs (three sites of the stand-in are as far away as each other)",
     );
     let m = WAN.model(&topology, &responders, leader).m();
-    let furthest = sites.clone().filter_map(|site| Some((reads(MULTIPAXOS, site)? - reads(LEADER_LEASES, site)?) / m));
+    let furthest =
+        sites.clone().filter_map(|site| Some((reads(MULTIPAXOS, site)? - reads(LEADER_LEASES, site)?) / m));
     let furthest = furthest.map(|ratio| (ratio - 1.0).abs()).fold(0.0, f64::max);
     section.judge(
         "B-9.8",
@@ -232,7 +250,14 @@ fn judge_ten(section: &mut Section, panels: &[Panel]) {
         let sites = ten.of(name).map(|seen| &seen.reads[..]).unwrap_or_default();
         sites.iter().filter_map(|site| closed::quantile(site, 1.0)).fold(0.0, f64::max)
     };
-    let tell = |name| format!("{name} {:.0} ms (at 0% {:.0}; slowest {:.0})", p99(ten, name), p99(none, name), slowest(name));
+    let tell = |name| {
+        format!(
+            "{name} {:.0} ms (at 0% {:.0}; slowest {:.0})",
+            p99(ten, name),
+            p99(none, name),
+            slowest(name)
+        )
+    };
     let mut names = vec![PQR, PQR_LEASES];
     names.extend(candidates::find(EPAXOS).map(|one| one.name));
     let told: Vec<_> = names.iter().map(|name| tell(name)).collect();
@@ -254,7 +279,11 @@ fn judge_ten(section: &mut Section, panels: &[Panel]) {
     let near = |ours: f64| (0.8..=1.2).contains(&(ours / leases));
     section.judge(
         "B-9.10",
-        if active.max(passive) < 0.8 * leases { Verdict::Better } else { Verdict::when(near(active) && near(passive)) },
+        if active.max(passive) < 0.8 * leases {
+            Verdict::Better
+        } else {
+            Verdict::when(near(active) && near(passive))
+        },
         format!("{active:.1} and {passive:.1} ms at responders, Leader Leases {leases:.1} ms"),
         "rule: within a fifth of Leader Leases'; see B-8.15 for why ours do better",
     );
@@ -262,12 +291,17 @@ fn judge_ten(section: &mut Section, panels: &[Panel]) {
     let limit = WAN.model(&topology, &responders, leader).c + m / 2.0;
     let share = Distribution::of(&bodega.reads).share(limit);
     let away = sites.filter(|site| !WAN.model(&topology, &responders, *site).is_local());
-    let away: Vec<_> = away.filter_map(|site| Some((closed::quantile(&bodega.reads[site], 0.5)?, l(site)))).collect();
+    let away: Vec<_> =
+        away.filter_map(|site| Some((closed::quantile(&bodega.reads[site], 0.5)?, l(site)))).collect();
     let far = away.iter().all(|(ours, l)| (ours / l - 1.0).abs() <= 0.1);
     section.judge(
         "B-9.11",
         Verdict::when(share >= 0.78 && far),
-        format!("{:.1}% of the reads within c + m/2 ({limit:.1} ms); SC's median {:.1} ms", 100.0 * share, away.first().map_or(0.0, |it| it.0)),
+        format!(
+            "{:.1}% of the reads within c + m/2 ({limit:.1} ms); SC's median {:.1} ms",
+            100.0 * share,
+            away.first().map_or(0.0, |it| it.0)
+        ),
         "rule: at least 78%, each site counting for a fifth; SC's median within 10% of l",
     );
 }

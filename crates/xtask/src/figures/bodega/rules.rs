@@ -309,20 +309,8 @@ pub const ROWS: &[Row] = &[
         "B-13.3",
         "`crates/protocols/src/bodega/bars.rs` `review`",
     ),
-    (
-        "B-S.30",
-        Verdict::Agrees,
-        "as B-A.5, B-8.14, B-15.1 and B-A.6 show",
-        "",
-        "Figures 8, 14 and 15",
-    ),
-    (
-        "B-S.31",
-        Verdict::NotJudged,
-        "only the Paxos form is built",
-        "the paper evaluates no other either",
-        "",
-    ),
+    ("B-S.30", Verdict::Agrees, "as B-A.5, B-8.14, B-15.1 and B-A.6 show", "", "Figures 8, 14 and 15"),
+    ("B-S.31", Verdict::NotJudged, "only the Paxos form is built", "the paper evaluates no other either", ""),
     (
         "B-S.32",
         Verdict::NotJudged,
@@ -330,11 +318,5 @@ pub const ROWS: &[Row] = &[
         "the paper does not evaluate it, nor do we measure how long activation may take",
         "`crates/parts/src/paxos/ballots.rs` `on_poll`",
     ),
-    (
-        "B-S.33",
-        Verdict::NotJudged,
-        "not built for responders",
-        "the paper does not evaluate it",
-        "",
-    ),
+    ("B-S.33", Verdict::NotJudged, "not built for responders", "the paper does not evaluate it", ""),
 ];

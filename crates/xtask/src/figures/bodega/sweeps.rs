@@ -21,7 +21,12 @@ fn length(bench: &Bench) -> u64 {
     if bench.quick { 500 * MS } else { 3_000 * MS }
 }
 
-fn sweep(bench: &Bench, what: &str, count: usize, of: &dyn Fn(usize, Closed<'static>) -> Closed<'static>) -> Result<Rates> {
+fn sweep(
+    bench: &Bench,
+    what: &str,
+    count: usize,
+    of: &dyn Fn(usize, Closed<'static>) -> Closed<'static>,
+) -> Result<Rates> {
     let mut rates = Vec::new();
     for candidate in candidates::present() {
         bench.say(&format!("{what}: {}", candidate.name))?;
@@ -64,7 +69,11 @@ fn show(
 }
 
 fn at(list: &[String], x: f64) -> String {
-    if x.fract() == 0.0 && x >= 0.0 { list.get(x as usize).cloned().unwrap_or_default() } else { String::new() }
+    if x.fract() == 0.0 && x >= 0.0 {
+        list.get(x as usize).cloned().unwrap_or_default()
+    } else {
+        String::new()
+    }
 }
 
 fn shares() -> Vec<String> {
@@ -72,7 +81,10 @@ fn shares() -> Vec<String> {
 }
 
 fn sizes() -> Vec<String> {
-    SIZES.iter().map(|size| if *size < 1024 { format!("{size} B") } else { format!("{} KiB", size / 1024) }).collect()
+    SIZES
+        .iter()
+        .map(|size| if *size < 1024 { format!("{size} B") } else { format!("{} KiB", size / 1024) })
+        .collect()
 }
 
 /// Figure 11.
@@ -91,7 +103,10 @@ pub fn fig11(bench: &Bench) -> Result<Section> {
     let rest: Vec<_> = rates.iter().filter(|(name, rates)| !except(name) && !falls(rates)).collect();
     let change = |rates: &[f64]| rates[rates.len() - 1] / rates[0] - 1.0;
     let told = |rates: &mut dyn Iterator<Item = &(&str, Vec<f64>)>| {
-        { rates }.map(|(name, rates)| format!("{name} {:+.0}%", 100.0 * change(rates))).collect::<Vec<_>>().join(", ")
+        { rates }
+            .map(|(name, rates)| format!("{name} {:+.0}%", 100.0 * change(rates)))
+            .collect::<Vec<_>>()
+            .join(", ")
     };
     section.judge(
         "B-11.1",
@@ -175,7 +190,8 @@ pub fn fig12(bench: &Bench) -> Result<Section> {
     let last = |rates: &[f64]| rates[rates.len() - 1] / rates[0];
     let drops: Vec<_> = rates.iter().map(|(name, rates)| format!("{name} {:.2}", last(rates))).collect();
     let slow = [MULTIPAXOS, LEADER_LEASES];
-    let all_drop = rates.iter().all(|(name, rates)| last(rates) < 0.9 || slow.contains(name) && last(rates) < 1.0);
+    let all_drop =
+        rates.iter().all(|(name, rates)| last(rates) < 0.9 || slow.contains(name) && last(rates) < 1.0);
     section.judge(
         "B-12.2",
         Verdict::when(all_drop),

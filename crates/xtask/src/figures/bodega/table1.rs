@@ -56,7 +56,9 @@ pub fn make(bench: &Bench) -> Result<Section> {
     for candidate in candidates::present() {
         bench.say(&format!("table1: {}", candidate.name))?;
         let rows = [measure(candidate, &GEO)?, measure(candidate, &EVEN)?];
-        for (world, row) in [GEO, EVEN].iter().zip(&rows).flat_map(|(world, rows)| rows.iter().map(move |row| (world, row))) {
+        for (world, row) in
+            [GEO, EVEN].iter().zip(&rows).flat_map(|(world, rows)| rows.iter().map(move |row| (world, row)))
+        {
             let (ours, theirs) = (row.ours, row.formula);
             let ms = |cell: f64| format!("{cell:.1}");
             table.row([

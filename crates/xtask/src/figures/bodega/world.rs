@@ -74,7 +74,8 @@ fn topology(name: &str) -> Option<Topology> {
         return Topology::named(name);
     }
     const SITES: [&str; 5] = ["S1", "S2", "S3", "S4", "S5"];
-    let pairs = SITES.iter().enumerate().flat_map(|(at, from)| SITES[at + 1..].iter().map(move |to| (from, to)));
+    let pairs =
+        SITES.iter().enumerate().flat_map(|(at, from)| SITES[at + 1..].iter().map(move |to| (from, to)));
     let pairs = pairs.map(|(from, to)| {
         let millis = if from == &SITES[0] { 99 } else { 100 };
         (*from, *to, Duration::from_millis(millis))
