@@ -31,6 +31,17 @@ impl Charter {
         }
     }
 
+    /// Whoever may answer reads of any of these keys, apart from the leader.
+    pub(super) fn readers(&self, extent: &Extent) -> NodeSet {
+        match extent {
+            Extent::Everything => self.roster.everyone(),
+            Extent::Keys(keys) => keys
+                .as_slice()
+                .iter()
+                .fold(NodeSet::EMPTY, |all, key| all.union(self.roster.responders(key))),
+        }
+    }
+
     /// Whether a replica answers reads of all these keys.
     pub(super) fn covers(&self, node: NodeId, extent: &Extent) -> bool {
         match extent {

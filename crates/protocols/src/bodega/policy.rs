@@ -162,7 +162,12 @@ impl paxos::Policy for Policy {
             return None;
         }
         let command = Command::from_bytes(command.clone()).ok()?;
-        let slot = replica.policy.writes.last(command.footprint().reads())?;
+        let footprint = command.footprint();
+        // Nobody else shows a write to keys that only the leader answers reads of.
+        if replica.charter().readers(footprint.reads()).without(replica.me()).is_empty() {
+            return None;
+        }
+        let slot = replica.policy.writes.last(footprint.reads())?;
         Some(slot).filter(|slot| *slot > replica.state().applied())
     }
 

@@ -1,5 +1,6 @@
 //! Figure 1: who is on the critical path of a read.
 
+use quorate_core::Random;
 use quorate_sim::experiment::{Ask, Capacity, Load, Measured};
 
 use super::super::page::{Section, Verdict};
@@ -12,7 +13,6 @@ use super::world::{self, MS, NEAR, READY, WAN};
 const SITE: &str = "APT";
 /// Writes per hundred operations.
 const WRITES: [u64; 3] = [1, 5, 10];
-const KEYS: u64 = 10;
 /// One client, one operation each so often.
 const EVERY: u64 = 10 * MS;
 const OPERATIONS: u64 = 4_000;
@@ -32,8 +32,8 @@ pub fn make(bench: &Bench) -> Result<Section> {
     let mut section = Section::new("fig1", "Figure 1: servers on the critical path of a read");
     section.told(format!("{}. Nothing takes time but distances.", WAN.told()));
     section.told(format!(
-        "The paper's client near S4 is one at {SITE}, a responder: an operation each 10 ms, {OPERATIONS} in all, on {KEYS} \
-         keys in turn (how many and how often it does not say). Its share of writes is written by another client, at the \
+        "The paper's client near S4 is one at {SITE}, a responder: an operation each 10 ms, {OPERATIONS} in all, \
+         of one key (how many and how often it does not say). Its share of writes is written by another client, at the \
          leader's site, so that what leaves {SITE} is for reads alone. Only 1% is in the paper."
     ));
     let mut table = Table::new([
@@ -72,16 +72,12 @@ fn measure(name: &str, writes: u64) -> Result<Shares> {
     let warm = Ask { at: READY + 500 * MS, proxy: site, command: world::get("first"), patience };
     asks.push(warm);
     let from = READY + 1_000 * MS;
+    let mut random = Random::new(1);
     for index in 0..OPERATIONS {
-        let (at, key) = (from + index * EVERY, world::key(index * 7 / 10 % KEYS));
-        asks.push(match index % 100 < writes {
-            true => Ask {
-                at,
-                proxy: leader,
-                command: world::put(&world::key(index / 100 % KEYS), index, 8),
-                patience,
-            },
-            false => Ask { at, proxy: site, command: world::get(&key), patience },
+        let at = from + index * EVERY;
+        asks.push(match random.chance(writes as f64 / 100.0) {
+            true => Ask { at, proxy: leader, command: world::put("k", index, 8), patience },
+            false => Ask { at, proxy: site, command: world::get("k"), patience },
         });
     }
     let setup =

@@ -443,7 +443,10 @@ fn judge_local(section: &mut Section, panels: &[Panel], fewer: Vec<(&'static str
             of(0.01),
             of(0.1)
         ),
-        "rule: at most 2 ms",
+        format!(
+            "rule: at most 2 ms. A read that meets a write waits for the vote of the furthest responder (B-S.13), in GEO up to {:.0} ms",
+            GEO.model(&GEO.topology(), &GEO.responders(), GEO.leader()).all()
+        ),
     );
     let average = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
     let (ours, leases) = (average(&degraded), average(&leases_at_ten));

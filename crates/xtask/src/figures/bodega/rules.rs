@@ -20,6 +20,30 @@ pub const ROWS: &[Row] = &[
         "",
     ),
     (
+        "B-6.1",
+        Verdict::Agrees,
+        "a vote for a write takes the grants of its keys back and names who had one; a regrant tells when they are open again",
+        "",
+        "`crates/protocols/src/quorum_leases/acks.rs` `is_revoked`, \
+         `crates/protocols/src/quorum_leases/traces/active-regrants.txt`, \
+         `crates/sim/tests/traces.rs` `quorum_leases_speak_as_their_traces_say`",
+    ),
+    (
+        "B-6.2",
+        Verdict::Agrees,
+        "at once if the furthest of a majority has executed all that any of them has accepted of the key",
+        "executed, not committed: a slot's value alone is not the answer to a read here",
+        "`crates/parts/src/clients/proxy/majority.rs` `judge`, `crates/protocols/src/pqr/traces/rinse.txt`, \
+         `crates/sim/tests/traces.rs` `pqr_speaks_as_its_traces_say`",
+    ),
+    (
+        "B-6.3",
+        Verdict::Differs,
+        "from the Accept until the commit, or until notes of a majority with all responders of the batch's keys",
+        "at m notes reads are not linearizable: B-S.13. Figure 10 has the widths",
+        "`crates/protocols/src/bodega/notes.rs` `count`",
+    ),
+    (
         "B-P.1",
         Verdict::Agrees,
         "one `Prepare` from the first slot that is not chosen; commits are told at once with a topology's `commit.delay=0ms`",
