@@ -293,7 +293,8 @@ impl Intake {
         self.found(leader);
     }
 
-    /// No longer leading: what waits will be asked again, of whoever leads next; what is answered already stays answered.
+    /// No longer leading: what waits will be asked again, of whoever leads next; what is answered already stays
+    /// answered.
     pub fn retire(&mut self) {
         let mut waiting: Vec<_> = self.routes.values().copied().collect();
         waiting.extend(self.reads.iter().chain(&self.manage).map(|read| (read.proxy, read.nonce)));

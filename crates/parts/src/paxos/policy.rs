@@ -47,8 +47,8 @@ pub trait Policy: Sized + Debug + 'static {
         replica.promised.node().filter(|_| follows).into_iter().collect()
     }
 
-    /// Whether this replica takes leases in it. A candidate does: they are offered as soon as its ballot is promised, and
-    /// are not offered again before the next renewal.
+    /// Whether this replica takes leases in it. A candidate does: they are offered as soon as its ballot is promised,
+    /// and not again before the next renewal.
     fn holds(replica: &Replica<Self>) -> bool {
         matches!(replica.role, Role::Leader(_) | Role::Candidate(_))
     }

@@ -35,10 +35,9 @@ impl Charter {
     pub(super) fn readers(&self, extent: &Extent) -> NodeSet {
         match extent {
             Extent::Everything => self.roster.everyone(),
-            Extent::Keys(keys) => keys
-                .as_slice()
-                .iter()
-                .fold(NodeSet::EMPTY, |all, key| all.union(self.roster.responders(key))),
+            Extent::Keys(keys) => {
+                keys.as_slice().iter().fold(NodeSet::EMPTY, |all, key| all.union(self.roster.responders(key)))
+            }
         }
     }
 

@@ -67,8 +67,8 @@ const ALL: &[Candidate] = &[
     ),
 ];
 
-/// Bodega as its paper describes it without the optimization of §3.2.2: responders wait for the leader's commit, and the
-/// leader need not hold reads.
+/// Bodega without the optimization of §3.2.2: responders wait for the leader's commit, and the leader need not hold
+/// reads.
 pub const WITHOUT_NOTES: Candidate = of(
     "Bodega without early notes",
     "bodega",

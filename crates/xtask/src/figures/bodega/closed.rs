@@ -51,8 +51,9 @@ pub fn uniform<'a>(keys: u64) -> Pick<'a> {
 /// How it reads on a page.
 pub fn told(length: u64) -> String {
     format!(
-        "Load: {CLIENTS_PER_SITE} clients at each of the five sites, in closed loops without thinking, each with the \
-         node at its site; {} s are counted after {} s. {}. Every history is checked: it is linearizable",
+        "Load: {CLIENTS_PER_SITE} clients at each of the five sites, in closed loops without thinking, each \
+         with the node at its site; {} s are counted after {} s. {}. Every history is checked: it is \
+         linearizable",
         length / 1000 / MS,
         WARM_UP / 1000 / MS,
         world::CAPACITY_TOLD

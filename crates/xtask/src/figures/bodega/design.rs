@@ -16,8 +16,9 @@ use super::world::{self, EVEN, MS, NEAR, READY, WAN};
 pub fn make(bench: &Bench) -> Result<Section> {
     let mut section = Section::new("design", "Baselines, implementation, rules and guarantees");
     section.told(
-        "A test or a file shows each. Campaigns are `quorate sim --protocol NAME`; mutations, in which a rule is weakened and a \
-         checker must notice, `cargo test -p quorate-sim --features mutations --test mutations`.",
+        "A test or a file shows each. Campaigns are `quorate sim --protocol NAME`; mutations, in which a rule \
+         is weakened and a checker must notice, `cargo test -p quorate-sim --features mutations --test \
+         mutations`.",
     );
     for (claim, verdict, ours, why, by) in ROWS {
         section.judge_by(claim, *verdict, *ours, *why, if by.is_empty() { "this page" } else { by });
@@ -53,7 +54,8 @@ fn count_lines(section: &mut Section) -> Result<()> {
         "B-I.1",
         Verdict::NotJudged,
         format!("{}; the parts that they and Raft share: {parts}", told.join(", ")),
-        "Vineyard is not ours to count. Lines without blank lines, comments and tests: a protocol is a policy on one machine here",
+        "Vineyard is not ours to count. Lines without blank lines, comments and tests: a protocol is a policy \
+         on one machine here",
         "`crates/protocols/src`, `crates/parts/src`, counted by this command",
     );
     section.judge_by(
@@ -76,19 +78,24 @@ fn holds(section: &mut Section) -> Result<()> {
         "B-S.14",
         Verdict::when((0.4..=0.6).contains(&ratio)),
         format!(
-            "reads that are held wait {:.1} ms on average with notes and {:.1} ms without ({} and {} of them): {ratio:.2} times as long",
+            "reads that are held wait {:.1} ms on average with notes and {:.1} ms without ({} and {} of them): \
+             {ratio:.2} times as long",
             mean(&with),
             mean(&without),
             with.len(),
             without.len()
         ),
-        "rule: 0.5 within a fifth; in EVEN (of Table 1), writes of one key at random times, reads of it at one responder each 3 ms",
+        "rule: 0.5 within a fifth; in EVEN (of Table 1), writes of one key at random times, reads of it at one \
+         responder each 3 ms",
     );
     let longest = series::quantile(without.iter().copied(), 1.0);
     section.judge(
         "B-S.10",
         Verdict::when(longest <= 1.05 * 100.0),
-        format!("the longest wait without notes is {longest:.1} ms; the round trip between leader and responders is 99 ms"),
+        format!(
+            "the longest wait without notes is {longest:.1} ms; the round trip between leader and \
+                 responders is 99 ms"
+        ),
         "rule: one round trip and 5%, in EVEN",
     );
     Ok(())
@@ -156,9 +163,11 @@ fn idle(bench: &Bench, section: &mut Section) -> Result<()> {
     section.judge(
         "B-S.21",
         Verdict::when(rates[2] <= 1.05 * rates[0]),
-        format!("idle: {:.1} messages a second without leases, {:.1} with leader leases, {:.1} with roster leases", rates[0], rates[1], rates[2]),
-        "rule: as many as without, and 5%. Renewals are messages of their own here, each third of a lease, off the critical path; so \
-         are the bars that a leader repeats with each heartbeat. Heartbeats go from the leader to all and back, not from all to all",
+        format!("idle: {:.1} messages a second without leases, {:.1} with leader leases, {:.1} with roster \
+                 leases", rates[0], rates[1], rates[2]),
+        "rule: as many as without, and 5%. Renewals are messages of their own here, each third of a lease, off \
+         the critical path; so are the bars that a leader repeats with each heartbeat. Heartbeats go from the \
+         leader to all and back, not from all to all",
     );
     Ok(())
 }

@@ -32,9 +32,9 @@ pub fn make(bench: &Bench) -> Result<Section> {
     let mut section = Section::new("fig1", "Figure 1: servers on the critical path of a read");
     section.told(format!("{}. Nothing takes time but distances.", WAN.told()));
     section.told(format!(
-        "The paper's client near S4 is one at {SITE}, a responder: an operation each 10 ms, {OPERATIONS} in all, \
-         of one key (how many and how often it does not say). Its share of writes is written by another client, at the \
-         leader's site, so that what leaves {SITE} is for reads alone. Only 1% is in the paper."
+        "The paper's client near S4 is one at {SITE}, a responder: an operation each 10 ms, {OPERATIONS} in \
+         all, of one key (how many and how often it does not say). Its share of writes is written by another \
+         client, at the leader's site, so that what leaves {SITE} is for reads alone. Only 1% is in the paper."
     ));
     let mut table = Table::new([
         "protocol",
@@ -128,7 +128,8 @@ fn judge(section: &mut Section, shares: &[Shares]) {
         "B-1.3",
         Verdict::when(quorum[0].asked > 0.0 && quorum.windows(2).all(|pair| pair[1].asked > pair[0].asked)),
         format!("{} at 1%, 5% and 10% writes", list.join(", ")),
-        "rule: some at 1%, more with more writes. How many depends on how often reads meet writes, which the paper leaves open",
+        "rule: some at 1%, more with more writes. How many depends on how often reads meet writes, which the \
+         paper leaves open",
     );
     let most = bodega.iter().map(|share| share.asked).fold(0.0, f64::max);
     section.judge(

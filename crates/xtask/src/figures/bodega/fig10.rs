@@ -50,9 +50,9 @@ pub fn make(bench: &Bench) -> Result<Section> {
     let mut section = Section::new("fig10", "Figure 10: reads around one interfering write");
     section.told(format!("{}.", WAN.told()));
     section.told(format!(
-        "Ten clients at each responder beside the leader, each in an open loop of 400 reads a second to one key, evenly \
-         apart, so that a site is asked each 0.25 ms (the paper does not say how many); one write, by a client at the \
-         leader's site (nor whose). {}. Every history is checked.",
+        "Ten clients at each responder beside the leader, each in an open loop of 400 reads a second to one \
+         key, evenly apart, so that a site is asked each 0.25 ms (the paper does not say how many); one write, \
+         by a client at the leader's site (nor whose). {}. Every history is checked.",
         world::CAPACITY_TOLD
     ));
     let topology = WAN.topology();
@@ -89,8 +89,8 @@ pub fn make(bench: &Bench) -> Result<Section> {
         1,
     )?;
     section.tables.push((
-        "The reads that are slower than c by more than 0.5 ms: from when to when they are asked, how long they take, and \
-         how many messages with reads go from one node to another because of them."
+        "The reads that are slower than c by more than 0.5 ms: from when to when they are asked, how long they \
+         take, and how many messages with reads go from one node to another because of them."
             .to_owned(),
         table,
     ));
@@ -181,20 +181,23 @@ fn judge(section: &mut Section, topology: &Topology, results: &[(Vec<Degraded>, 
         "B-10.3",
         Verdict::when(ratio < 1.0),
         format!("{:.1} against {:.1} ms, a ratio of {ratio:.2}", windows[1], windows[0]),
-        "rule: shorter. Of N against 2N the register derives a ratio of 0.5; our active variant is degraded for less than 2N \
-         (B-T1.6), least where two responders are near each other and have a third's grant as soon as its commit",
+        "rule: shorter. Of N against 2N the register derives a ratio of 0.5; our active variant is degraded \
+         for less than 2N (B-T1.6), least where two responders are near each other and have a third's grant as \
+         soon as its commit",
     );
     let m = WAN.model(topology, &responders, WAN.leader()).m();
     let window = windows[2];
     section.judge(
         "B-10.4",
         Verdict::when((window / (m / 2.0) - 1.0).abs() <= 0.2),
-        format!("{window:.1} ms on average over the sites; m/2 is {:.0} ms, and the paper's number 25; where all sites are as far away, it is m/2 (B-T1.8)", m / 2.0),
+        format!("{window:.1} ms on average over the sites; m/2 is {:.0} ms, and the paper's number 25; where \
+                 all sites are as far away, it is m/2 (B-T1.8)", m / 2.0),
         format!(
-            "rule: within a fifth of m/2. {:.2} times the paper's 25 ms. A responder is released when it has heard all \
-             responders (and a majority), not the nearest majority: from Amherst to Salt Lake City takes 28 ms, longer than \
-             from either to the leader, 20. At a majority of notes, as the paper's Figure 17 has it, reads are not \
-             linearizable (B-S.13). Quorum leases are degraded {:.1} times as long, their passive variant {:.1} times",
+            "rule: within a fifth of m/2. {:.2} times the paper's 25 ms. A responder is released when it has \
+             heard all responders (and a majority), not the nearest majority: from Amherst to Salt Lake City \
+             takes 28 ms, longer than from either to the leader, 20. At a majority of notes, as the paper's \
+             Figure 17 has it, reads are not linearizable (B-S.13). Quorum leases are degraded {:.1} times as \
+             long, their passive variant {:.1} times",
             window / 25.0,
             windows[0] / window,
             windows[1] / window
@@ -206,8 +209,8 @@ fn judge(section: &mut Section, topology: &Topology, results: &[(Vec<Degraded>, 
         "B-10.5",
         Verdict::when(*bodega_others == 0 && waits <= 1.0),
         format!(
-            "{bodega_others} messages with reads leave a responder (quorum leases: {active_others} and {passive_others}); the \
-             longest wait is D within {waits:.2} ms"
+            "{bodega_others} messages with reads leave a responder (quorum leases: {active_others} and \
+             {passive_others}); the longest wait is D within {waits:.2} ms"
         ),
         "rule: none leaves; the slowest read takes c + D within 1 ms",
     );

@@ -95,16 +95,17 @@ pub fn make(bench: &Bench) -> Result<Section> {
     let mut section = Section::new("fig13", "Figure 13: a responder fails, and an operator sets a roster");
     section.told(format!("{}.", WAN.told()));
     section.told(format!(
-        "One client at WI, in an open loop of 400 operations a second, half of them reads, {KEYS} keys, values of {VALUE} B. UT \
-         dies at 800 ms and stays dead; at 7.2 s an operator asks the node at WI for the roster MA and APT (the paper does \
-         not say which). Beside that, not in the paper, one client each at MA and APT reads a key that nobody writes, 400 \
-         times a second. Timeouts: {SILENCE} ms without a word from a responder, leases of 2500 ms, 100 ms for drift. {}. \
-         Every history is checked.",
+        "One client at WI, in an open loop of 400 operations a second, half of them reads, {KEYS} keys, values \
+         of {VALUE} B. UT dies at 800 ms and stays dead; at 7.2 s an operator asks the node at WI for the \
+         roster MA and APT (the paper does not say which). Beside that, not in the paper, one client each at \
+         MA and APT reads a key that nobody writes, 400 times a second. Timeouts: {SILENCE} ms without a word \
+         from a responder, leases of 2500 ms, 100 ms for drift. {}. Every history is checked.",
         world::CAPACITY_TOLD
     ));
     section.told(format!(
-        "The chart is of one run; numbers of failures are over {RUNS} runs, each of which begins 83 ms later in the round of \
-         renewals. The regular change is made without failures too, and without load in three clusters."
+        "The chart is of one run; numbers of failures are over {RUNS} runs, each of which begins 83 ms later \
+         in the round of renewals. The regular change is made without failures too, and without load in three \
+         clusters."
     ));
     section.told(
         "Here a responder's failure does not change the roster: the leader bars it \
@@ -225,8 +226,8 @@ fn show(bench: &Bench, section: &mut Section, runs: &[Run]) -> Result<()> {
         ]);
     }
     section.tables.push((
-        "From the crash until writes are answered again; reads of the client at WI that take more than 2 ms meanwhile, and how \
-         many of these are of keys that nothing is being written to."
+        "From the crash until writes are answered again; reads of the client at WI that take more than 2 ms \
+         meanwhile, and how many of these are of keys that nothing is being written to."
             .to_owned(),
         table,
     ));
@@ -261,22 +262,24 @@ fn judge_failure(section: &mut Section, runs: &[Run], without_notes: &Run) {
         "B-13.2",
         Verdict::when(held == 0),
         format!(
-            "at WI {held} of {reads} reads in the {:.1} s after the crash are held, {alone} of them of keys that no write is under \
-             way to; at MA and APT the slowest read of a key that nobody writes takes {slowest:.2} ms, from the crash to the operator's request",
+            "at WI {held} of {reads} reads in the {:.1} s after the crash are held, {alone} of them of keys \
+             that no write is under way to; at MA and APT the slowest read of a key that nobody writes takes \
+             {slowest:.2} ms, from the crash to the operator's request",
             SILENCE / 1e3
         ),
         format!(
-            "rule: no read at WI slower than 2 ms. A leader with early notes must hold reads of keys whose writes are blocked \
-             (B-S.7; with `early_notes=false` {plain} reads at WI are slow until writes go on). All other reads go on, also \
-             while the dead responder's leases end, where the paper's stop for 2.6 s"
+            "rule: no read at WI slower than 2 ms. A leader with early notes must hold reads of keys whose \
+             writes are blocked (B-S.7; with `early_notes=false` {plain} reads at WI are slow until writes go \
+             on). All other reads go on, also while the dead responder's leases end, where the paper's stop \
+             for 2.6 s"
         ),
     );
     section.judge_by(
         "B-13.3",
         Verdict::Differs,
         "the roster stays; UT is barred from it, and `quorate roster show` leaves it out",
-        "a new roster would end everybody's leases and stop all local reads for as long as the dead one's last; when UT \
-         comes back it is let in again without a change",
+        "a new roster would end everybody's leases and stop all local reads for as long as the dead one's \
+         last; when UT comes back it is let in again without a change",
         "`crates/protocols/src/bodega/bars.rs`",
     );
     let waits: Vec<_> = again.iter().map(|ms| ms - SILENCE).collect();
@@ -285,11 +288,17 @@ fn judge_failure(section: &mut Section, runs: &[Run], without_notes: &Run) {
     section.judge(
         "B-13.4",
         if most <= 1.05 * 2600.0 { Verdict::when(least >= 0.0) } else { Verdict::Differs },
-        format!("{:.2} s on average after {:.1} s of silence, {:.2} to {:.2} s", mean / 1e3, SILENCE / 1e3, least / 1e3, most / 1e3),
-        "rule: at most 2.6 s and 5%. A grantor that has sent a renewal and heard nothing must assume that it is accepted at the \
-         last moment at which the lease before it is believed: two leases and two margins from the last reply, as the paper's own \
-         timers have it (B-S.28). Renewals go out each 833 ms, so one is always out when a responder is \
-         found silent. 2.6 s would be right if none were",
+        format!(
+            "{:.2} s on average after {:.1} s of silence, {:.2} to {:.2} s",
+            mean / 1e3,
+            SILENCE / 1e3,
+            least / 1e3,
+            most / 1e3
+        ),
+        "rule: at most 2.6 s and 5%. A grantor that has sent a renewal and heard nothing must assume that it \
+         is accepted at the last moment at which the lease before it is believed: two leases and two margins \
+         from the last reply, as the paper's own timers have it (B-S.28). Renewals go out each 833 ms, so one \
+         is always out when a responder is found silent. 2.6 s would be right if none were",
     );
     let (least, most) = range(&again);
     section.judge(
@@ -345,8 +354,8 @@ fn judge_regular(bench: &Bench, section: &mut Section, runs: &[Run], healthy: &R
     }
     bench.csv(section, "fig13-changes.csv", &table)?;
     section.tables.push((
-        "A regular change without load, from the leader's node hearing of it to its answer: every lease of the new ballot that \
-         it needs is there."
+        "A regular change without load, from the leader's node hearing of it to its answer: every lease of the \
+         new ballot that it needs is there."
             .to_owned(),
         table,
     ));
@@ -361,7 +370,8 @@ fn judge_regular(bench: &Bench, section: &mut Section, runs: &[Run], healthy: &R
             _ => Verdict::Agrees,
         },
         format!(
-            "{:.0} ms with all nodes, {wan:.0} without load, {least:.0} to {most:.0} after the failure; {:.1} mean round trips of {mean:.1} ms",
+            "{:.0} ms with all nodes, {wan:.0} without load, {least:.0} to {most:.0} after the failure; {:.1} \
+             mean round trips of {mean:.1} ms",
             healthy.change - NEAR,
             wan / mean
         ),
@@ -381,8 +391,8 @@ fn judge_regular(bench: &Bench, section: &mut Section, runs: &[Run], healthy: &R
         "B-13.7",
         Verdict::when(failed == 0),
         format!(
-            "no operation fails ({failed}); at WI the slowest write takes {:.0} ms and the slowest read {:.0} ms ({slow} reads more \
-             than 2 ms), at MA and APT the slowest read {elsewhere:.0} ms",
+            "no operation fails ({failed}); at WI the slowest write takes {:.0} ms and the slowest read {:.0} \
+             ms ({slow} reads more than 2 ms), at MA and APT the slowest read {elsewhere:.0} ms",
             worst(true),
             worst(false)
         ),

@@ -45,16 +45,19 @@ pub fn make(bench: &Bench) -> Result<Section> {
     let mut section = Section::new("fig16", "Figure 16: YCSB");
     section.told(format!("{}.", WAN.told()));
     section.told(format!(
-        "{}. {KEYS} keys; values of 128 B (the paper does not say). The paper's approximate shares of writes: A 50%, B 5%, C 0%, D \
-         5%, F 25%; insertions are updates, and a read-modify-write of F is a write.",
+        "{}. {KEYS} keys; values of 128 B (the paper does not say). The paper's approximate shares of writes: \
+         A 50%, B 5%, C 0%, D 5%, F 25%; insertions are updates, and a read-modify-write of F is a write.",
         closed::told(length)
     ));
     section.told(
-        "Uniform: all sites choose alike, and all are responders for all keys. Zipfian (0.99): the i-th site's most popular key is \
-         number 2000 i, and popularity falls from there; each site is a responder for the 2000 keys that it asks for most, five \
-         ranges in all.",
+        "Uniform: all sites choose alike, and all are responders for all keys. Zipfian (0.99): the i-th site's \
+         most popular key is number 2000 i, and popularity falls from there; each site is a responder for the \
+         2000 keys that it asks for most, five ranges in all.",
     );
-    section.told("etcd and ZooKeeper are compared as processes in another figure, later: what is said of them is not judged here.");
+    section.told(
+        "etcd and ZooKeeper are compared as processes in another figure, later: what is said of them \
+                  is not judged here.",
+    );
     let uniform = scenario(bench, "Uniform", length)?;
     let zipfian = scenario(bench, "Zipfian", length)?;
     show(bench, &mut section, &[&uniform, &zipfian])?;
@@ -176,7 +179,8 @@ fn judge_mixes(section: &mut Section, uniform: &Scenario, zipfian: &Scenario) {
         "B-16.6",
         if slowest < 0.8 * 1.2 { Verdict::NotJudged } else { Verdict::when(slowest <= 1.2 * 1.2) },
         format!("{slowest:.2} ms in Uniform"),
-        "rule: 1.2 ms within a fifth. Our servers wait for no batching interval; what is left is c, which is 1 ms by our own choice",
+        "rule: 1.2 ms within a fifth. Our servers wait for no batching interval; what is left is c, which is 1 \
+         ms by our own choice",
     );
     let gain = |scenario: &Scenario, mix, name| scenario.rate(mix, name) / scenario.rate(mix, LEADER_LEASES);
     let quiet = [QUORUM_LEASES, BODEGA].map(|name| gain(uniform, "C", name));
@@ -204,14 +208,15 @@ fn judge_mixes(section: &mut Section, uniform: &Scenario, zipfian: &Scenario) {
         "B-16.9",
         Verdict::when(ratios.windows(2).take(2).all(|pair| pair[1] >= 0.99 * pair[0])),
         format!(
-            "mean reads of Quorum Leases ÷ Bodega's in Uniform: {}; throughput Bodega ÷ Quorum Leases: B {:.2}, F {:.2}, A {:.2}",
+            "mean reads of Quorum Leases ÷ Bodega's in Uniform: {}; throughput Bodega ÷ Quorum Leases: B \
+             {:.2}, F {:.2}, A {:.2}",
             told.join(", "),
             rate("B"),
             rate("F"),
             rate("A")
         ),
-        "rule: the ratio of reads does not fall from C to B to F. With half of the operations writes, throughput is that of writes, \
-         which are the same",
+        "rule: the ratio of reads does not fall from C to B to F. With half of the operations writes, \
+         throughput is that of writes, which are the same",
     );
     let order = |scenario: &Scenario, mix| {
         let [bodega, quorum, pqr] = [BODEGA, QUORUM_LEASES, PQR_LEASES].map(|name| scenario.rate(mix, name));
@@ -228,8 +233,8 @@ fn judge_mixes(section: &mut Section, uniform: &Scenario, zipfian: &Scenario) {
         Verdict::when(wrong.is_empty()),
         format!("not in that order: {}", if wrong.is_empty() { "none".to_owned() } else { wrong.join(", ") }),
         format!(
-            "rule: by throughput Bodega at least Quorum Leases (0.95), and these above PQR (+ Ldr Ls), in B, C, D and F of both \
-             scenarios{}",
+            "rule: by throughput Bodega at least Quorum Leases (0.95), and these above PQR (+ Ldr Ls), in B, \
+             C, D and F of both scenarios{}",
             if candidates::find(EPAXOS).is_none() { format!(". EPaxos: {ABSENT}") } else { String::new() }
         ),
     );
@@ -254,11 +259,11 @@ fn judge_rosters(
         "B-16.11",
         Verdict::when(far_here > 1.02 * far_there && (here / expected - 1.0).abs() <= 0.1),
         format!(
-            "mean writes of A in Uniform and Zipfian: GEO {far_here:.1} and {far_there:.1} ms; WAN {here:.1} and {there:.1} ms, where l \
-             and all nodes take {expected:.1} ms"
+            "mean writes of A in Uniform and Zipfian: GEO {far_here:.1} and {far_there:.1} ms; WAN {here:.1} \
+             and {there:.1} ms, where l and all nodes take {expected:.1} ms"
         ),
-        "rule: in GEO higher in Uniform by more than 2%; in WAN all nodes' time within 10%. In the stand-in for WAN all nodes take \
-         what a majority takes (B-14.2). ZooKeeper's side is not judged",
+        "rule: in GEO higher in Uniform by more than 2%; in WAN all nodes' time within 10%. In the stand-in \
+         for WAN all nodes take what a majority takes (B-14.2). ZooKeeper's side is not judged",
     );
     let ratio = there / mean(zipfian, LEADER_LEASES);
     section.judge(

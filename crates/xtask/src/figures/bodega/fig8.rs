@@ -78,8 +78,8 @@ pub fn make(bench: &Bench) -> Result<Section> {
         section.told(format!("{}.", world.told()));
     }
     section.told(format!(
-        "{}; {} keys, uniform; values of {} B. The paper's servers batch what is not read locally for 1 ms; ours \
-         take what has gathered when a turn of the loop ends, so nothing waits for an interval.",
+        "{}; {} keys, uniform; values of {} B. The paper's servers batch what is not read locally for 1 ms; \
+         ours take what has gathered when a turn of the loop ends, so nothing waits for an interval.",
         closed::told(length),
         closed::KEYS,
         closed::VALUE
@@ -316,16 +316,16 @@ fn judge_reads(section: &mut Section, panels: &[Panel]) {
             "B-8.9",
             Verdict::when(wins_now && only),
             format!(
-                "at 0% writes PQR has {:.2} times Leader Leases' throughput at JP and {:.2} times Bodega's; at 1% {:.2} \
-                 times Leader Leases', at 10% {:.2}",
+                "at 0% writes PQR has {:.2} times Leader Leases' throughput at JP and {:.2} times Bodega's; at \
+                 1% {:.2} times Leader Leases', at 10% {:.2}",
                 ratio(none, LEADER_LEASES),
                 ratio(none, BODEGA),
                 ratio(some, LEADER_LEASES),
                 ratio(most, LEADER_LEASES)
             ),
-            "rule: above both at 0%, at most 1.05 otherwise. A majority near JP is 98 ms away and the leader 146, whatever \
-             is written; few reads meet a write to their key among 1000, so the exception stays. Why it ends in the \
-             paper it does not say",
+            "rule: above both at 0%, at most 1.05 otherwise. A majority near JP is 98 ms away and the leader \
+             146, whatever is written; few reads meet a write to their key among 1000, so the exception stays. \
+             Why it ends in the paper it does not say",
         );
     }
     let names: Vec<_> = candidates::present().iter().map(|one| one.name).collect();
@@ -352,8 +352,9 @@ fn judge_reads(section: &mut Section, panels: &[Panel]) {
         "B-8.1",
         Verdict::when(turned * 20 <= pairs),
         format!("{turned} of {pairs} orders are turned round"),
-        "rule: of all pairs of protocols, by throughput at the leader's site, at responders' and at the other's, and at each \
-         share of writes, at most 5% are in another order in the other cluster, by more than 10% in both",
+        "rule: of all pairs of protocols, by throughput at the leader's site, at responders' and at the \
+         other's, and at each share of writes, at most 5% are in another order in the other cluster, by more \
+         than 10% in both",
     );
 }
 
@@ -417,8 +418,8 @@ fn judge_local(section: &mut Section, panels: &[Panel], fewer: Vec<(&'static str
         "B-8.11",
         Verdict::when(at_leader.0 <= 0.1),
         format!("throughput ÷ Leader Leases' furthest from 1: {}", at_leader.1),
-        "rule: within 10% in every panel. A leader that sends and counts early notes must hold reads of keys with a write \
-         under way, as its responders do (B-S.7); the others' writes wait for all responders",
+        "rule: within 10% in every panel. A leader that sends and counts early notes must hold reads of keys \
+         with a write under way, as its responders do (B-S.7); the others' writes wait for all responders",
     );
     section.judge(
         "B-8.12",
@@ -429,7 +430,10 @@ fn judge_local(section: &mut Section, panels: &[Panel], fewer: Vec<(&'static str
     section.judge(
         "B-8.13",
         Verdict::when(quiet <= LOCAL && gain >= 0.5),
-        format!("mean read at most {quiet:.2} ms at responders; throughput at least {gain:.2} of the ratio of latencies"),
+        format!(
+            "mean read at most {quiet:.2} ms at responders; throughput at least {gain:.2} of the ratio of \
+                 latencies"
+        ),
         "rule: at most 2 ms, and at least half of what the latencies allow",
     );
     let of = |writes: f64| {
@@ -444,7 +448,8 @@ fn judge_local(section: &mut Section, panels: &[Panel], fewer: Vec<(&'static str
             of(0.1)
         ),
         format!(
-            "rule: at most 2 ms. A read that meets a write waits for the vote of the furthest responder (B-S.13), in GEO up to {:.0} ms",
+            "rule: at most 2 ms. A read that meets a write waits for the vote of the furthest responder \
+             (B-S.13), in GEO up to {:.0} ms",
             GEO.model(&GEO.topology(), &GEO.responders(), GEO.leader()).all()
         ),
     );
@@ -461,10 +466,10 @@ fn judge_local(section: &mut Section, panels: &[Panel], fewer: Vec<(&'static str
         if ours < 0.8 * leases { Verdict::Better } else { Verdict::when(ours <= 1.2 * leases) },
         format!("{ours:.1} ms on average at responders, Leader Leases {leases:.1} ms"),
         format!(
-            "rule: within a fifth of Leader Leases'; faster is better, of the protocol that the paper compares with. Our \
-             leases are lost for the keys that are written alone, as in the paper of Quorum Leases, and a key among 1000 \
-             is seldom written. With {} keys in WAN, in ms: {}. What the paper shows is what ours shows where all reads meet \
-             writes",
+            "rule: within a fifth of Leader Leases'; faster is better, of the protocol that the paper compares \
+             with. Our leases are lost for the keys that are written alone, as in the paper of Quorum Leases, \
+             and a key among 1000 is seldom written. With {} keys in WAN, in ms: {}. What the paper shows is \
+             what ours shows where all reads meet writes",
             FEWER.map(|keys| keys.to_string()).join(", "),
             told.join("; ")
         ),
@@ -509,9 +514,9 @@ fn judge_headline(section: &mut Section, panels: &[Panel]) {
         "B-A.1",
         Verdict::when(ranges.iter().all(|(_, _, high)| *high >= 5.6)),
         told.collect::<Vec<_>>().join("; "),
-        "rule: the range over the earlier protocols that the abstract names, at the responders beside the leader in WAN, \
-         overlaps 5.6 to 13.1 or is above, at both shares of writes. The low end is Quorum Leases, which lose a lease by key \
-         here (B-8.15)",
+        "rule: the range over the earlier protocols that the abstract names, at the responders beside the \
+         leader in WAN, overlaps 5.6 to 13.1 or is above, at both shares of writes. The low end is Quorum \
+         Leases, which lose a lease by key here (B-8.15)",
     );
 }
 
@@ -546,7 +551,10 @@ fn judge_epaxos(section: &mut Section, panels: &[Panel]) {
     section.judge(
         "B-8.5",
         Verdict::when(means < 1.0 && tails >= 0.95),
-        format!("mean write over all sites at most {means:.2} times Leader Leases', p99 of the slowest site at least {tails:.2}"),
+        format!(
+            "mean write over all sites at most {means:.2} times Leader Leases', p99 of the slowest site at \
+                 least {tails:.2}"
+        ),
         "rule: mean below, p99 not below (0.95), at 1% and 10% writes in both clusters",
     );
     section.judge(

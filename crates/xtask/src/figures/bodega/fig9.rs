@@ -59,8 +59,8 @@ pub fn make(bench: &Bench) -> Result<Section> {
     let mut section = Section::new("fig9", "Figure 9: distributions of latency");
     section.told(format!("{}.", WAN.told()));
     section.told(format!(
-        "The runs of Figure 8 on WAN once more. {}. The paper shows one key of the thousand, which ours see too seldom \
-         in {} s; keys are drawn alike, so all are taken. Each site counts for a fifth.",
+        "The runs of Figure 8 on WAN once more. {}. The paper shows one key of the thousand, which ours see \
+         too seldom in {} s; keys are drawn alike, so all are taken. Each site counts for a fifth.",
         closed::told(length),
         length / 1000 / MS
     ));
@@ -138,8 +138,8 @@ fn judge_writes(section: &mut Section, panels: &[Panel]) {
         "B-9.2",
         Verdict::when(ratios.iter().all(|ratio| (0.99..=1.25).contains(ratio))),
         format!("at most {highest:.3} times Leader Leases' mean"),
-        "rule: 1.00 (0.99) to 1.25 times. In this stand-in for WAN the leader's majority takes as long as all responders: \
-         40 ms; GEO shows the difference (B-8.3)",
+        "rule: 1.00 (0.99) to 1.25 times. In this stand-in for WAN the leader's majority takes as long as all \
+         responders: 40 ms; GEO shows the difference (B-8.3)",
     );
     match (writes(&panels[2], EPAXOS), overall(&panels[2], EPAXOS, |seen| &seen.reads)) {
         (Some(writes), Some(reads)) => section.judge(
@@ -196,8 +196,8 @@ fn judge_slight(section: &mut Section, panel: &Panel) {
         "B-9.5",
         Verdict::when(active.1 > 1.5 * bodega.1),
         format!(
-            "a write costs an average read at a responder {:.2} ms with quorum leases and {:.2} ms with Bodega (over all \
-             sites {:.1} and {:.1} ms, 79% of the reads within {:.1} and {:.1} ms)",
+            "a write costs an average read at a responder {:.2} ms with quorum leases and {:.2} ms with Bodega \
+             (over all sites {:.1} and {:.1} ms, 79% of the reads within {:.1} and {:.1} ms)",
             active.1,
             bodega.1,
             reads(QUORUM_LEASES).unwrap_or_default(),
@@ -211,9 +211,12 @@ fn judge_slight(section: &mut Section, panel: &Panel) {
     section.judge(
         "B-9.6",
         Verdict::when((0.4..=0.6).contains(&plain)),
-        format!("means at responders {:.2} and {:.2} ms, a ratio of {plain:.2}; of what is above c, {ratio:.2}", passive.0, active.0),
-        "rule: 0.4 to 0.6 of the mean. Few reads meet a write to their key here (B-8.15), so most take c with either; and \
-         our active variant is degraded for 3N/2 instead of 2N (B-T1.6)",
+        format!(
+            "means at responders {:.2} and {:.2} ms, a ratio of {plain:.2}; of what is above c, {ratio:.2}",
+            passive.0, active.0
+        ),
+        "rule: 0.4 to 0.6 of the mean. Few reads meet a write to their key here (B-8.15), so most take c with \
+         either; and our active variant is degraded for 3N/2 instead of 2N (B-T1.6)",
     );
 }
 
@@ -267,8 +270,8 @@ fn judge_ten(section: &mut Section, panels: &[Panel]) {
         Verdict::when(holds),
         format!("p99 at 10%: {}", told.join(", ")),
         format!(
-            "rule: p99 at 10% at least twice that at 0%. Tails are there, in less than one read of a hundred where a key of \
-             1000 is seldom written{}",
+            "rule: p99 at 10% at least twice that at 0%. Tails are there, in less than one read of a hundred \
+             where a key of 1000 is seldom written{}",
             if candidates::find(EPAXOS).is_none() { "; EPaxos is not in this program yet" } else { "" }
         ),
     );

@@ -39,9 +39,9 @@ use super::{Figure, Paper};
 pub const PAPER: Paper = Paper {
     name: "bodega",
     title: "Bodega and its peers, measured again",
-    intro: "*Serving Linearizable Reads Locally from Anywhere at Anytime via Roster Leases.* Figures are made in \
-            virtual time with the machines that our nodes run, on the delays of the paper's two clusters. Claims are \
-            quoted from the register, by their IDs; l, c, m, M and N are those of its Table 1.",
+    intro: "*Serving Linearizable Reads Locally from Anywhere at Anytime via Roster Leases.* Figures are made \
+            in virtual time with the machines that our nodes run, on the delays of the paper's two clusters. \
+            Claims are quoted from the register, by their IDs; l, c, m, M and N are those of its Table 1.",
     prefix: "B",
     figures: &[
         Figure { id: "fig1", real: false, make: fig1::make },

@@ -40,7 +40,8 @@ fn told(section: &mut Section, bench: &Bench) {
         GEO.told()
     ));
     section.told(format!(
-        "Figure 8's load with {:.0}% writes. {}. Means and standard deviations over all clients, each site counting alike.",
+        "Figure 8's load with {:.0}% writes. {}. Means and standard deviations over all clients, each site \
+         counting alike.",
         100.0 * WRITES,
         closed::told(fig8::length(bench))
     ));
@@ -182,8 +183,9 @@ pub fn fig14(bench: &Bench) -> Result<Section> {
         "B-14.2",
         Verdict::when(rises(&far_writes)),
         format!("GEO {} ms; WAN {} ms", list(&far_writes), list(&writes)),
-        "rule: in GEO never lower, and higher in the end. The stand-in for WAN (Figure 7) cannot show it: there the leader's third \
-         node is as far away as its furthest, so a majority that has all responders takes what any takes, 40 ms",
+        "rule: in GEO never lower, and higher in the end. The stand-in for WAN (Figure 7) cannot show it: \
+         there the leader's third node is as far away as its furthest, so a majority that has all responders \
+         takes what any takes, 40 ms",
     );
     section.judge(
         "B-T1.12",
@@ -227,8 +229,8 @@ pub fn fig15(bench: &Bench) -> Result<Section> {
         Section::new("fig15", "Figure 15: latency against the share of keys that the roster covers");
     told(&mut section, bench);
     section.told(
-        "Covered are the first keys in their order, one range, set with `quorate roster set`'s request before the load begins; the \
-         paper does not give the shares.",
+        "Covered are the first keys in their order, one range, set with `quorate roster set`'s request before \
+         the load begins; the paper does not give the shares.",
     );
     let points = coverage(bench, &WAN)?;
     let far = coverage(bench, &GEO)?;

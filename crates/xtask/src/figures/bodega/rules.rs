@@ -22,11 +22,12 @@ pub const ROWS: &[Row] = &[
     (
         "B-6.1",
         Verdict::Agrees,
-        "a vote for a write takes the grants of its keys back and names who had one; a regrant tells when they are open again",
+        "a vote for a write takes the grants of its keys back and names who had one; a regrant tells when they \
+         are open again",
         "",
         "`crates/protocols/src/quorum_leases/acks.rs` `is_revoked`, \
-         `crates/protocols/src/quorum_leases/traces/active-regrants.txt`, \
-         `crates/sim/tests/traces.rs` `quorum_leases_speak_as_their_traces_say`",
+         `crates/protocols/src/quorum_leases/traces/active-regrants.txt`, `crates/sim/tests/traces.rs` \
+         `quorum_leases_speak_as_their_traces_say`",
     ),
     (
         "B-6.2",
@@ -46,7 +47,8 @@ pub const ROWS: &[Row] = &[
     (
         "B-P.1",
         Verdict::Agrees,
-        "one `Prepare` from the first slot that is not chosen; commits are told at once with a topology's `commit.delay=0ms`",
+        "one `Prepare` from the first slot that is not chosen; commits are told at once with a topology's \
+         `commit.delay=0ms`",
         "",
         "`crates/parts/src/paxos/ballots.rs` `send_prepare`, `crates/core/src/topology.rs` `commit.delay`",
     ),
@@ -60,7 +62,8 @@ pub const ROWS: &[Row] = &[
     (
         "B-P.4",
         Verdict::Agrees,
-        "all are asked and the first majority counts; then again after 2, 4, … ms, at most six times, then the leader",
+        "all are asked and the first majority counts; then again after 2, 4, … ms, at most six times, then the \
+         leader",
         "rounds are bounded: a vote that a dead ballot left behind may never be chosen",
         "`crates/parts/src/clients/proxy/majority.rs` `judge`",
     ),
@@ -74,8 +77,8 @@ pub const ROWS: &[Row] = &[
     (
         "B-P.6",
         Verdict::Agrees,
-        "grantees by ranges of keys, set through the log; a vote revokes the grants of its keys and names the grantees; refused \
-         reads go to the leader",
+        "grantees by ranges of keys, set through the log; a vote revokes the grants of its keys and names the \
+         grantees; refused reads go to the leader",
         "grants are lost for the keys that are written, not for the subset",
         "`crates/protocols/src/quorum_leases/acks.rs` `is_revoked`, `crates/protocols/src/quorum_leases/reads.rs`",
     ),
@@ -98,7 +101,8 @@ pub const ROWS: &[Row] = &[
     (
         "B-I.3",
         Verdict::Agrees,
-        "`roster auto`: above 95% reads, at sites with above 20% of a key's reads, looked at each 5 s; all are settings",
+        "`roster auto`: above 95% reads, at sites with above 20% of a key's reads, looked at each 5 s; all are \
+         settings",
         "the paper gives no period",
         "`crates/protocols/src/bodega/coverage.rs` `keys_are_covered_where_they_are_read`",
     ),
@@ -126,8 +130,8 @@ pub const ROWS: &[Row] = &[
     (
         "B-I.7",
         Verdict::Differs,
-        "one slot holds one batch, and the commit rule is checked for all its writes; what has gathered when a turn ends is a \
-         batch, without an interval",
+        "one slot holds one batch, and the commit rule is checked for all its writes; what has gathered when a \
+         turn ends is a batch, without an interval",
         "an interval adds its half to each write and saves messages that are not short here",
         "`crates/parts/src/paxos/leading.rs` `take_batch`, `crates/protocols/src/bodega/charter.rs` `responders`",
     ),
@@ -156,7 +160,8 @@ pub const ROWS: &[Row] = &[
         "B-S.2",
         Verdict::Agrees,
         "a topology sets them: 120 ms, 1200 ms to 2400 ms at random, 2500 ms both",
-        "the shortest silence that makes a follower suspicious is the paper's middle; a leader bars a responder after 1200 ms",
+        "the shortest silence that makes a follower suspicious is the paper's middle; a leader bars a \
+         responder after 1200 ms",
         "`crates/core/src/topology.rs` `timeouts_are_the_papers_until_distances_outgrow_them`",
     ),
     (
@@ -191,8 +196,9 @@ pub const ROWS: &[Row] = &[
         "B-S.7",
         Verdict::Differs,
         "while notes are on, the leader holds a read as its responders do",
-        "the paper's leader answers from what it knows to be committed, while a responder may have shown the write by its notes: \
-         a read at the leader would be older than one that has ended. The mutation that does so is caught",
+        "the paper's leader answers from what it knows to be committed, while a responder may have shown the \
+         write by its notes: a read at the leader would be older than one that has ended. The mutation that \
+         does so is caught",
         "`crates/protocols/src/bodega/policy.rs` `waits_for`, `crates/sim/tests/mutations/bodega.rs` \
          `a_leader_that_answers_from_what_is_committed`",
     ),
@@ -228,8 +234,8 @@ pub const ROWS: &[Row] = &[
         "B-S.13",
         Verdict::Differs,
         "notes count by the commit rule: a majority, and all responders of all keys in the batch",
-        "released at m notes, one responder shows a write that another has not accepted and reads without; the mutation that does \
-         so is caught. The paper's Appendix B has the rule that we follow",
+        "released at m notes, one responder shows a write that another has not accepted and reads without; the \
+         mutation that does so is caught. The paper's Appendix B has the rule that we follow",
         "`crates/protocols/src/bodega/notes.rs` `count`, `crates/sim/tests/mutations/bodega.rs` \
          `reads_that_are_released_at_m_notes`",
     ),
@@ -245,7 +251,8 @@ pub const ROWS: &[Row] = &[
         Verdict::Agrees,
         "checked in true time in every campaign, and in 2000 random schedules with clocks at the edge of their bound",
         "",
-        "`crates/parts/src/lease.rs` `the_promise_outlives_the_belief_in_true_time`, `crates/sim/src/checkers/leases.rs`",
+        "`crates/parts/src/lease.rs` `the_promise_outlives_the_belief_in_true_time`, \
+         `crates/sim/src/checkers/leases.rs`",
     ),
     (
         "B-S.17",
@@ -280,7 +287,8 @@ pub const ROWS: &[Row] = &[
     (
         "B-S.22",
         Verdict::Agrees,
-        "statistics and operators change the roster; a failed responder is barred within it (B-13.3), a failed leader replaced",
+        "statistics and operators change the roster; a failed responder is barred within it (B-13.3), a failed \
+         leader replaced",
         "",
         "`crates/protocols/src/bodega/coverage.rs` `review`, `crates/protocols/src/bodega/policy.rs` `manage`",
     ),

@@ -119,16 +119,17 @@ pub fn fig11(bench: &Bench) -> Result<Section> {
             },
             told(&mut rates.iter().filter(|(name, _)| !except(name)))
         ),
-        "rule: throughput falls with each step for all but PQR (+ Ldr Ls). MultiPaxos and Raft with ReadIndex take as long \
-         for reads as for writes, so nothing is there to fall; the paper does not say whether it plots MultiPaxos",
+        "rule: throughput falls with each step for all but PQR (+ Ldr Ls). MultiPaxos and Raft with ReadIndex \
+         take as long for reads as for writes, so nothing is there to fall; the paper does not say whether it \
+         plots MultiPaxos",
     );
     let baseline = rates.iter().find(|(name, _)| except(name)).map_or(0.0, |(_, rates)| change(rates));
     section.judge(
         "B-11.2",
         Verdict::when(baseline >= -0.1),
         format!("{:+.0}% from 1% to 50%", 100.0 * baseline),
-        "rule: at most 10% down. A write takes l+m where a read takes c+m, so closed loops get slower by the sites' l: \
-         Table 1's own formulas say so",
+        "rule: at most 10% down. A write takes l+m where a read takes c+m, so closed loops get slower by the \
+         sites' l: Table 1's own formulas say so",
     );
     let single = |name: &str, writes: f64| {
         let responders = WAN.responders();
@@ -179,10 +180,14 @@ pub fn fig12(bench: &Bench) -> Result<Section> {
     section.judge(
         "B-12.1",
         Verdict::when(furthest <= 0.1),
-        format!("up to {} within {:.1}% of the throughput with 16 B ({name})", sizes()[below - 1], 100.0 * furthest),
         format!(
-            "rule: within 10% up to half of the size at which one interface is full that sends a value for each operation of the \
-             fastest protocol ({:.1} KiB)",
+            "up to {} within {:.1}% of the throughput with 16 B ({name})",
+            sizes()[below - 1],
+            100.0 * furthest
+        ),
+        format!(
+            "rule: within 10% up to half of the size at which one interface is full that sends a value for \
+             each operation of the fastest protocol ({:.1} KiB)",
             saturates / 1024.0
         ),
     );
@@ -192,7 +197,8 @@ pub fn fig12(bench: &Bench) -> Result<Section> {
         "B-12.2",
         Verdict::when(rates.iter().all(|(_, rates)| last(rates) < 0.99)),
         format!("64 KiB ÷ 16 B: {}", drops.join(", ")),
-        "rule: lower by more than 1% for each. Those that wait for distances send little, so their interfaces are idle longer",
+        "rule: lower by more than 1% for each. Those that wait for distances send little, so their interfaces \
+         are idle longer",
     );
     Ok(section)
 }

@@ -24,21 +24,22 @@ const NEARLY: f64 = 0.05;
 pub fn make(bench: &Bench) -> Result<Section> {
     let mut section = Section::new("table1", "Table 1: latency and degradation of each protocol");
     section.told(format!(
-        "Two clusters without queues (processors, interfaces and disks take no time): GEO, leader VA, round trips as \
-         printed in Figure 7; and EVEN, five sites of which each is 100 ms from each (99 ms from the leader, S1, so \
-         that it is in everybody's majority): m = M = N, wherever one asks, and R* and D* do not depend on which site is meant. {NEAR} ms from a client to its node \
-         and back. In both all sites are responders: the most read-optimized roster."
+        "Two clusters without queues (processors, interfaces and disks take no time): GEO, leader VA, round \
+         trips as printed in Figure 7; and EVEN, five sites of which each is 100 ms from each (99 ms from the \
+         leader, S1, so that it is in everybody's majority): m = M = N, wherever one asks, and R* and D* do \
+         not depend on which site is meant. {NEAR} ms from a client to its node and back. In both all sites \
+         are responders: the most read-optimized roster."
     ));
     section.told(
-        "W and R: single operations at each site, 1.5 s apart, after one that opened the session. R* and D*: one \
-         write at the leader's site, and a read of its key each millisecond at every site, from 0.3 s before to 1.5 s \
-         after; R* is the slowest of them, D* the time from the first to the last that is slower than R by more than \
-         0.5 ms.",
+        "W and R: single operations at each site, 1.5 s apart, after one that opened the session. R* and D*: \
+         one write at the leader's site, and a read of its key each millisecond at every site, from 0.3 s \
+         before to 1.5 s after; R* is the slowest of them, D* the time from the first to the last that is \
+         slower than R by more than 0.5 ms.",
     );
     section.told(
-        "Formulas take m and M at the node that waits for them (PQR's reads and EPaxos: that of the clients' site), N \
-         is the furthest responder of the leader. PQR's R* is that of one rinse. Those of protocols that the table \
-         leaves out (MultiPaxos, Raft) are ours: W = R = l+m without leases, R = l with them.",
+        "Formulas take m and M at the node that waits for them (PQR's reads and EPaxos: that of the clients' \
+         site), N is the furthest responder of the leader. PQR's R* is that of one rinse. Those of protocols \
+         that the table leaves out (MultiPaxos, Raft) are ours: W = R = l+m without leases, R = l with them.",
     );
     let mut table = Table::new([
         "cluster",
@@ -111,31 +112,33 @@ fn verdict(section: &mut Section, candidate: &Candidate, claim: &str, [geo, even
         claim,
         verdict,
         format!(
-            "furthest from its formula: W {write:.1}%, R {read:.1}%, R* {slowest:.1}%, D* {window:.1}%; D* is {:.0} ms \
-             where the formula says {:.0}",
+            "furthest from its formula: W {write:.1}%, R {read:.1}%, R* {slowest:.1}%, D* {window:.1}%; D* is \
+             {:.0} ms where the formula says {:.0}",
             there.ours.window, there.formula.window
         ),
         match candidate.name {
             candidates::BODEGA => format!(
-                "rule as at B-T1.2. A held read is released by the commit rule, so what counts is the last responder's vote: with \
-                 all sites as responders m is N (in EVEN they are the same; in GEO D* at JP is {:.0} ms, m/2 {:.0}, N/2 \
-                 {:.0}). At the leader's own site reads wait too, up to N (D* {:.0} ms): while notes are on it must not \
-                 answer from what it knows to be committed (B-S.7)",
+                "rule as at B-T1.2. A held read is released by the commit rule, so what counts is the last \
+                 responder's vote: with all sites as responders m is N (in EVEN they are the same; in GEO D* \
+                 at JP is {:.0} ms, m/2 {:.0}, N/2 {:.0}). At the leader's own site reads wait too, up to N \
+                 (D* {:.0} ms): while notes are on it must not answer from what it knows to be committed \
+                 (B-S.7)",
                 geos.ours.window,
                 GEO.model(&GEO.topology(), &[], 0).m() / 2.0,
                 geos.formula.window,
                 at.ours.window
             ),
-            candidates::QUORUM_LEASES => "rule as at B-T1.2. A grant that a write has revoked comes back with the message that tells of its \
-                 execution, from everybody to everybody: 3N/2, not 2N"
+            candidates::QUORUM_LEASES => "rule as at B-T1.2. A grant that a write has revoked comes back with \
+                                          the message that tells of its execution, from everybody to everybody: \
+                                          3N/2, not 2N"
                 .to_owned(),
             _ => RULE.to_owned(),
         },
     );
 }
 
-const RULE: &str = "rule: W and R at each site of both clusters within 5% of the formula or 0.5 ms; R* and D* too, in EVEN, at \
-                    the sites that do not lead; a D* that is shorter everywhere is better";
+const RULE: &str = "rule: W and R at each site of both clusters within 5% of the formula or 0.5 ms; R* and D* \
+                    too, in EVEN, at the sites that do not lead; a D* that is shorter everywhere is better";
 
 struct Row {
     site: String,
@@ -222,8 +225,8 @@ fn judge(section: &mut Section) {
         "B-T1.1",
         Verdict::when(c < 0.1 * average && (0.5..=2.0).contains(&(average / m)) && m < all),
         format!("GEO: c {c:.0}, l {average:.0} on average, m {m:.0}, N {all:.0} ms"),
-        "rule: c below a tenth of l; l ÷ m between one half and two; m < N. M is as large as m with five nodes: \
-         EPaxos' fast quorum is three of them",
+        "rule: c below a tenth of l; l ÷ m between one half and two; m < N. M is as large as m with five \
+         nodes: EPaxos' fast quorum is three of them",
     );
     section.judge(
         "B-T1.9",
@@ -235,16 +238,19 @@ fn judge(section: &mut Section) {
     section.judge_by(
         "B-T1.10",
         Verdict::Differs,
-        format!("rosters by ranges of keys, set while it runs: {}; no others of ours", names(candidates::local())),
-        "our passive variant keeps the roster in the log as the active one does, so it is tunable too; Pando is not \
-         built",
+        format!(
+            "rosters by ranges of keys, set while it runs: {}; no others of ours",
+            names(candidates::local())
+        ),
+        "our passive variant keeps the roster in the log as the active one does, so it is tunable too; Pando \
+         is not built",
         "`quorate roster set`, `crates/protocols/src/registry.rs` (`rosters` of the capabilities)",
     );
     section.judge(
         "B-T1.11",
         Verdict::Differs,
         "R, R* and D* are the least of the table at responders; W is l+N, where others have l+m",
-        "as the register notes, the claim does not fit the table's own column W; with fewer responders W is l+m \
-         (Figure 14)",
+        "as the register notes, the claim does not fit the table's own column W; with fewer responders W is \
+         l+m (Figure 14)",
     );
 }

@@ -21,8 +21,9 @@ pub const NEAR: f64 = 1.0;
 /// What a message and an input cost a node, and what its interface sends: 1 Gbit/s, as in the paper.
 pub const CAPACITY: Capacity = Capacity { per_input: 5_000, per_message: 5_000, bandwidth: 125_000_000 };
 /// How that reads on a page.
-pub const CAPACITY_TOLD: &str = "A node takes 5 µs for each input and each message that it sends, and its interface \
-                                 sends 1 Gbit/s; disks take no time (the paper does not say whether it syncs)";
+pub const CAPACITY_TOLD: &str = "A node takes 5 µs for each input and each message that it sends, and its \
+                                 interface sends 1 Gbit/s; disks take no time (the paper does not say whether \
+                                 it syncs)";
 /// Seeds that are tried until the node leads that the paper has lead.
 const SEEDS: u64 = 300;
 
@@ -155,8 +156,9 @@ impl World {
     pub fn told(&self) -> String {
         let responders = self.responders.join(", ");
         format!(
-            "{} (`--topology {}`): leader {}, other responders {responders}; {NEAR} ms from a client to the node at \
-             its site and back (the paper's c is not given); round trips of the links as printed in Figure 7",
+            "{} (`--topology {}`): leader {}, other responders {responders}; {NEAR} ms from a client to the \
+             node at its site and back (the paper's c is not given); round trips of the links as printed in \
+             Figure 7",
             self.title, self.name, self.leader
         )
     }
