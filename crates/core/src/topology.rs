@@ -246,7 +246,7 @@ impl Topology {
 
     /// By the names of settings: the timeouts of the Bodega paper (§3.3.3, §6), and longer ones in proportion where its
     /// rule (a heartbeat above the usual round trip, the rest far above a heartbeat) asks for them.
-    fn timeouts(&self) -> [(&'static str, Duration); 7] {
+    fn timeouts(&self) -> [(&'static str, Duration); 8] {
         let reach = PAPERS_REACH.as_millis() as u64;
         let scaled = |millis: u64| millis.max((millis * self.furthest().as_millis() as u64).div_ceil(reach));
         [
@@ -258,6 +258,8 @@ impl Topology {
             ("lease.drift", 100),
             // A write may wait for the trip to the leader and for its quorum; then a proxy asks again.
             ("proxy.patience", 1000),
+            // "All protocols send immediate Commit notifications" (§6): reads far away wait for them.
+            ("commit.delay", 0),
         ]
         .map(|(name, millis)| (name, Duration::from_millis(scaled(millis))))
     }

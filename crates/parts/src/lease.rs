@@ -12,6 +12,9 @@
 //! grantee         guarded guard−Δ               believes lease−Δ from receipt
 //! ```
 //!
+//! A grantee that knows that it will be promised something saves half of the first round: it guards itself, and says
+//! so (`Ready`); the renewal carries what the `Guard` would have said. It may give a promise back unasked, too.
+//!
 //! The margin Δ must cover the drift over one wait: with rates within 1±ρ of true time, Δ ≥ ρ·lease and
 //! 3Δ ≥ 2ρ·(guard+lease) suffice. A restarted grantor does not know its promises and waits out the longest one
 //! ([`Terms::restart_wait`]); a restarted grantee believes nothing.
@@ -105,6 +108,8 @@ pub enum Message {
         nonce: u64,
         /// Counts renewals.
         seq: u64,
+        /// As in `Guard`; counts with the first renewal.
+        thresh: u64,
     },
     /// Grantee: I have got it.
     RenewReply {
@@ -129,14 +134,22 @@ pub enum Message {
         /// This granting.
         guard: u64,
     },
+    /// Grantee: I wait for a promise, and have got no `Guard`.
+    Ready {
+        /// The ballot.
+        number: u64,
+        /// Fresh; to be repeated in renewals.
+        nonce: u64,
+    },
 }
 wire_enum!(Message {
     1 => Guard { number, guard, thresh },
     2 => GuardReply { number, guard, nonce },
-    3 => Renew { number, guard, nonce, seq },
+    3 => Renew { number, guard, nonce, seq, thresh },
     4 => RenewReply { number, guard, seq },
     5 => Revoke { number, guard },
     6 => RevokeReply { number, guard },
+    7 => Ready { number, nonce },
 });
 
 impl Message {
@@ -149,6 +162,7 @@ impl Message {
             Message::RenewReply { .. } => "RenewReply",
             Message::Revoke { .. } => "Revoke",
             Message::RevokeReply { .. } => "RevokeReply",
+            Message::Ready { .. } => "Ready",
         }
     }
 }
@@ -170,6 +184,7 @@ enum Granting {
         number: u64,
         guard: u64,
         until: Time,
+        thresh: u64,
     },
     /// Bound until `until`. `out`: the renewal `seq` is not answered.
     Promised {
@@ -227,7 +242,7 @@ impl Grantor {
                 let guard = self.next_guard;
                 self.next_guard = guard.wrapping_add(1);
                 let until = now + self.terms.guard + self.terms.margin();
-                self.state = Granting::Guarding { number, guard, until };
+                self.state = Granting::Guarding { number, guard, until, thresh };
                 Some(Message::Guard { number, guard, thresh })
             }
             Granting::Guarding { number: current, guard, .. } if *current == number => {
@@ -246,7 +261,7 @@ impl Grantor {
                     *renewed = now;
                     *until += self.terms.lease + self.terms.margin();
                 }
-                Some(Message::Renew { number, guard: *guard, nonce: *nonce, seq: *seq })
+                Some(Message::Renew { number, guard: *guard, nonce: *nonce, seq: *seq, thresh })
             }
             Granting::Guarding { .. } => {
                 self.state = Granting::Idle;
@@ -271,19 +286,37 @@ impl Grantor {
         }
     }
 
+    /// A grantee of `number` has guarded itself, and deserves the lease; `thresh` as in [`Grantor::tend`].
+    pub fn on_ready(&mut self, number: u64, nonce: u64, thresh: u64, now: Time) -> Option<Message> {
+        self.expire(now);
+        let guard = match self.state {
+            Granting::Guarding { number: current, guard, .. } if current == number => guard,
+            Granting::Idle | Granting::Guarding { .. } => {
+                let guard = self.next_guard;
+                self.next_guard = guard.wrapping_add(1);
+                guard
+            }
+            Granting::Promised { .. } | Granting::Revoking { .. } => return None,
+        };
+        Some(self.promise(number, guard, nonce, thresh, now))
+    }
+
+    /// The first renewal.
+    fn promise(&mut self, number: u64, guard: u64, nonce: u64, thresh: u64, now: Time) -> Message {
+        let until = now + self.terms.guard + self.terms.lease + self.terms.margin();
+        let (seq, out, renewed) = (1, true, now);
+        self.state = Granting::Promised { number, guard, nonce, seq, out, renewed, until };
+        Message::Renew { number, guard, nonce, seq, thresh }
+    }
+
     /// The grantee answers. True: the promise has just been given back.
     pub fn on_reply(&mut self, message: &Message, now: Time) -> (Option<Message>, bool) {
         self.expire(now);
         match (self.state, message) {
             (
-                Granting::Guarding { number, guard, .. },
+                Granting::Guarding { number, guard, thresh, .. },
                 &Message::GuardReply { number: n, guard: g, nonce },
-            ) if (number, guard) == (n, g) => {
-                let until = now + self.terms.guard + self.terms.lease + self.terms.margin();
-                let (seq, out, renewed) = (1, true, now);
-                self.state = Granting::Promised { number, guard, nonce, seq, out, renewed, until };
-                (Some(Message::Renew { number, guard, nonce, seq }), false)
-            }
+            ) if (number, guard) == (n, g) => (Some(self.promise(number, guard, nonce, thresh, now)), false),
             (
                 Granting::Promised { number, guard, nonce, seq, out: true, renewed, .. },
                 Message::RenewReply { number: n, guard: g, seq: s },
@@ -293,9 +326,11 @@ impl Grantor {
                 self.state = Granting::Promised { number, guard, nonce, seq, out: false, renewed, until };
                 (None, false)
             }
-            (Granting::Revoking { number, guard, .. }, Message::RevokeReply { number: n, guard: g })
-                if (number, guard) == (*n, *g) =>
-            {
+            // It may give back what it is not asked for.
+            (
+                Granting::Promised { number, guard, .. } | Granting::Revoking { number, guard, .. },
+                Message::RevokeReply { number: n, guard: g },
+            ) if (number, guard) == (*n, *g) => {
                 self.state = Granting::Idle;
                 (None, true)
             }
@@ -334,6 +369,8 @@ pub struct Grantee {
 enum Belief {
     #[default]
     None,
+    /// A first renewal of any granting may be accepted until then, if it has the last nonce.
+    Ready { until: Time },
     /// A first renewal may be accepted until `until` (`seq` is 0), or the promise of `seq` is believed until then.
     Some { guard: u64, seq: u64, until: Time, thresh: u64 },
 }
@@ -344,21 +381,47 @@ impl Grantee {
         Grantee { nonces, state: Belief::None }
     }
 
+    /// Guards itself, unless a promise is believed or about to be; what to say to the grantor.
+    pub fn ready(&mut self, number: u64, terms: &Terms, now: Time) -> Option<Message> {
+        if self.state != Belief::None {
+            return None;
+        }
+        self.nonces = self.nonces.wrapping_add(1);
+        self.state = Belief::Ready { until: now + (terms.guard - terms.margin()) };
+        Some(Message::Ready { number, nonce: self.nonces })
+    }
+
+    /// Believes nothing any more; what to say to the grantor, if it has promised anything. Of a granting that it only
+    /// guards nothing may be said: a duplicate of its `Guard` could bring it back to life, and the word arrive after.
+    pub fn give_back(&mut self, number: u64) -> Option<Message> {
+        match std::mem::take(&mut self.state) {
+            Belief::Some { guard, seq: 1.., .. } => Some(Message::RevokeReply { number, guard }),
+            Belief::None | Belief::Ready { .. } | Belief::Some { .. } => None,
+        }
+    }
+
     /// The grantor speaks under this process's current number (the caller has checked that); the answer.
     pub fn on_message(&mut self, message: &Message, terms: &Terms, now: Time) -> Option<Message> {
         match *message {
             Message::Guard { number, guard, thresh } => {
                 let known = matches!(self.state, Belief::Some { guard: current, .. } if current == guard);
-                if !known {
-                    self.nonces = self.nonces.wrapping_add(1);
-                    let until = now + (terms.guard - terms.margin());
-                    self.state = Belief::Some { guard, seq: 0, until, thresh };
+                match self.state {
+                    _ if known => {}
+                    // They have crossed: whatever it sends first counts.
+                    Belief::Ready { until } if now < until => {}
+                    _ => {
+                        self.nonces = self.nonces.wrapping_add(1);
+                        let until = now + (terms.guard - terms.margin());
+                        self.state = Belief::Some { guard, seq: 0, until, thresh };
+                    }
                 }
                 Some(Message::GuardReply { number, guard, nonce: self.nonces })
             }
-            Message::Renew { number, guard, nonce, seq } => {
-                let Belief::Some { guard: current, seq: last, until, thresh } = self.state else {
-                    return None;
+            Message::Renew { number, guard, nonce, seq, thresh: told } => {
+                let (current, last, until, thresh) = match self.state {
+                    Belief::None => return None,
+                    Belief::Ready { until } => (guard, 0, until, told),
+                    Belief::Some { guard, seq, until, thresh } => (guard, seq, until, thresh),
                 };
                 if (guard, nonce) != (current, self.nonces) || now >= until || seq < last {
                     return None;
@@ -373,7 +436,10 @@ impl Grantee {
                 self.state = Belief::None;
                 Some(Message::RevokeReply { number, guard })
             }
-            Message::GuardReply { .. } | Message::RenewReply { .. } | Message::RevokeReply { .. } => None,
+            Message::GuardReply { .. }
+            | Message::RenewReply { .. }
+            | Message::RevokeReply { .. }
+            | Message::Ready { .. } => None,
         }
     }
 
@@ -439,9 +505,32 @@ mod tests {
     }
 
     #[test]
+    fn a_grantee_that_is_ready_is_promised_at_once_and_may_give_back_unasked() {
+        let (mut grantor, mut grantee) = (Grantor::new(TERMS, 40), Grantee::default());
+        let nonce_of =
+            |ready| if let Some(Message::Ready { nonce, .. }) = ready { nonce } else { panic!("it is") };
+        let nonce = nonce_of(grantee.ready(7, &TERMS, ms(0)));
+        let guard = grantor.tend(7, 3, ms(1)).unwrap();
+        let renew = grantor.on_ready(7, nonce, 5, ms(2)).unwrap();
+        assert_eq!(grantor.bound(ms(2)), Some(ms(2 + 500 + 750 + 30)));
+        let reply = grantee.on_message(&guard, &TERMS, ms(3)).expect("they cross");
+        assert_eq!(grantor.on_reply(&reply, ms(4)), (None, false), "it is promised already");
+        let reply = grantee.on_message(&renew, &TERMS, ms(5)).unwrap();
+        assert_eq!((grantee.believed(ms(5)), grantee.thresh(ms(5))), (Some(ms(5 + 750 - 30)), Some(5)));
+        grantor.on_reply(&reply, ms(6));
+        let back = grantee.give_back(7).unwrap();
+        assert_eq!(grantee.believed(ms(7)), None);
+        assert_eq!(grantee.on_message(&renew, &TERMS, ms(7)), None, "a duplicate");
+        assert_eq!(grantor.on_reply(&back, ms(8)), (None, true));
+        let nonce = nonce_of(grantee.ready(7, &TERMS, ms(10)));
+        let late = grantor.on_ready(7, nonce, 5, ms(400)).unwrap();
+        assert_eq!(grantee.on_message(&late, &TERMS, ms(10 + 470)), None, "its guard has ended");
+    }
+
+    #[test]
     fn a_renewal_is_accepted_once_and_in_time_only() {
         let mut grantee = Grantee::default();
-        let renew = |nonce, seq| Message::Renew { number: 7, guard: 1, nonce, seq };
+        let renew = |nonce, seq| Message::Renew { number: 7, guard: 1, nonce, seq, thresh: 0 };
         assert_eq!(grantee.on_message(&renew(1, 1), &TERMS, ms(0)), None, "without a guard");
         grantee.on_message(&Message::Guard { number: 7, guard: 1, thresh: 0 }, &TERMS, ms(0));
         assert_eq!(grantee.on_message(&renew(1, 1), &TERMS, ms(470)), None, "after the guard");
@@ -477,13 +566,22 @@ mod tests {
                 let tended =
                     if random.chance(0.05) { grantor.revoke(now_r) } else { grantor.tend(7, 0, now_r) };
                 sent.extend(tended.map(|message| (true, message)));
+                if random.chance(0.05) {
+                    sent.extend(grantee.give_back(7).map(|message| (false, message)));
+                }
+                if random.chance(0.1) {
+                    sent.extend(grantee.ready(7, &TERMS, now_e).map(|message| (false, message)));
+                }
                 let due: Vec<_> = in_flight.extract_if(.., |(at, ..)| *at <= micros).collect();
                 for (_, to_grantee, message) in due {
                     if to_grantee {
                         let reply = grantee.on_message(&message, &TERMS, now_e);
                         sent.extend(reply.map(|message| (false, message)));
                     } else {
-                        let (next, _) = grantor.on_reply(&message, now_r);
+                        let next = match message {
+                            Message::Ready { number, nonce } => grantor.on_ready(number, nonce, 0, now_r),
+                            _ => grantor.on_reply(&message, now_r).0,
+                        };
                         sent.extend(next.map(|message| (true, message)));
                     }
                 }

@@ -26,6 +26,8 @@ pub struct Leases {
     grantors: BTreeMap<NodeId, Grantor>,
     /// Kept as long as the number: they number their nonces.
     grantees: BTreeMap<NodeId, Grantee>,
+    /// All has been given back: nothing is believed any more before another number begins.
+    closed: bool,
     /// After a restart: promises of the earlier incarnation may bind until then.
     bound_until: Time,
 }
@@ -36,7 +38,7 @@ impl Leases {
     pub fn new(me: NodeId, terms: Terms, restarted: bool, first: u64, number: u64, now: Time) -> Leases {
         let bound_until = if restarted { now + terms.restart_wait() } else { now };
         let (grantors, grantees) = (BTreeMap::new(), BTreeMap::new());
-        Leases { me, terms, first, number, grantors, grantees, bound_until }
+        Leases { me, terms, first, number, grantors, grantees, closed: false, bound_until }
     }
 
     /// Until when an earlier incarnation's promises may bind.
@@ -84,6 +86,22 @@ impl Leases {
         others.filter_map(|(_, grantor)| grantor.bound(now)).max()
     }
 
+    /// A grantee that deserves a promise has guarded itself.
+    pub fn on_ready(
+        &mut self,
+        from: NodeId,
+        (number, nonce): (u64, u64),
+        thresh: u64,
+        now: Time,
+    ) -> Option<Message> {
+        if number != self.number || from == self.me {
+            return None;
+        }
+        let (terms, first) = (self.terms, self.first);
+        let grantor = self.grantors.entry(from).or_insert_with(|| Grantor::new(terms, first));
+        grantor.on_ready(number, nonce, thresh, now)
+    }
+
     /// Whether a grantee's words are about a promise; what to say next, and whether that promise has just ended.
     pub fn on_reply(&mut self, from: NodeId, message: &Message, now: Time) -> (Option<Message>, bool) {
         match self.grantors.get_mut(&from) {
@@ -111,6 +129,7 @@ impl Leases {
     pub fn begin(&mut self, number: u64) {
         self.number = number;
         self.grantees.clear();
+        self.closed = false;
     }
 
     fn grantee(&mut self, from: NodeId) -> &mut Grantee {
@@ -119,6 +138,21 @@ impl Leases {
     }
 
     // Holding ----------------------------------------------------------------------------------------------------
+
+    /// Asks these for promises, which they may not know to be wanted.
+    pub fn ready(&mut self, from: NodeSet, now: Time) -> Vec<(NodeId, Message)> {
+        let (number, terms) = (self.number, self.terms);
+        let from = from.without(self.me);
+        from.iter().filter_map(|node| Some((node, self.grantee(node).ready(number, &terms, now)?))).collect()
+    }
+
+    /// Believes nothing any more under this number, and says so: nobody need ask for it back.
+    pub fn give_back(&mut self) -> Vec<(NodeId, Message)> {
+        self.closed = true;
+        let number = self.number;
+        let given = self.grantees.iter_mut();
+        given.filter_map(|(&node, grantee)| Some((node, grantee.give_back(number)?))).collect()
+    }
 
     /// A grantor speaks; `holds`: this replica takes promises at the moment. The answer, and whether what is believed
     /// may have changed.
@@ -134,7 +168,8 @@ impl Leases {
         else {
             return (None, false);
         };
-        if holds && *number == self.number {
+        let revokes = matches!(message, Message::Revoke { .. });
+        if holds && *number == self.number && (!self.closed || revokes) {
             let terms = self.terms;
             let grantee = self.grantee(from);
             return (grantee.on_message(message, &terms, now), true);

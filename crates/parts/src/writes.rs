@@ -14,6 +14,8 @@ use crate::batch::{Batch, Entry};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     keys: BTreeSet<Key>,
+    /// Those of them that one command writes together with others.
+    shared: BTreeSet<Key>,
     /// Every key there is or could be.
     everything: bool,
 }
@@ -31,7 +33,13 @@ impl Written {
             let Ok(command) = Command::from_bytes(command) else { continue };
             match command.footprint().writes() {
                 Extent::Everything => written.everything = true,
-                Extent::Keys(keys) => written.keys.extend(keys.as_slice().iter().cloned()),
+                Extent::Keys(keys) => {
+                    let keys = keys.as_slice();
+                    if keys.len() > 1 {
+                        written.shared.extend(keys.iter().cloned());
+                    }
+                    written.keys.extend(keys.iter().cloned());
+                }
             }
         }
         written
@@ -105,6 +113,17 @@ impl Writes {
         }
     }
 
+    /// The last slot with a command that writes one of these keys and others.
+    pub fn last_shared(&self, extent: &Extent) -> Option<u64> {
+        let Extent::Keys(keys) = extent else { return self.last(extent) };
+        let last = |key: &Key| {
+            let mut slots = self.keys.get(key)?.iter().rev().copied();
+            slots.find(|slot| self.slots[slot].shared.contains(key) && !mutation::active("writes/all-alone"))
+        };
+        let anything = self.everything.last().copied().filter(|_| !keys.as_slice().is_empty());
+        keys.as_slice().iter().filter_map(last).max().max(anything)
+    }
+
     /// The first slot that is here.
     pub fn first(&self) -> Option<u64> {
         self.slots.first_key_value().map(|(slot, _)| *slot)
@@ -150,17 +169,17 @@ mod tests {
 
     #[test]
     fn the_last_slot_that_writes_a_key_is_known_until_it_is_executed() {
-        // operation → the last slot that writes a, b, a or b, everything
+        // operation → the last slot that writes a, b, a or b, everything; a with others
         let table = "
-            set 1 a    → 1 0 1 1
-            set 3 ab   → 3 3 3 3
-            set 2 a    → 3 3 3 3
-            set 3 b    → 2 3 3 3
-            set 4 *    → 4 4 4 4
-            set 4 c    → 2 3 3 4
-            executed 2 → 0 3 3 4
-            set 5 b    → 0 5 5 5
-            executed 9 → 0 0 0 0
+            set 1 a    → 1 0 1 1 0
+            set 3 ab   → 3 3 3 3 3
+            set 2 a    → 3 3 3 3 3
+            set 3 b    → 2 3 3 3 0
+            set 4 *    → 4 4 4 4 4
+            set 4 c    → 2 3 3 4 0
+            executed 2 → 0 3 3 4 0
+            set 5 b    → 0 5 5 5 0
+            executed 9 → 0 0 0 0 0
         ";
         let mut writes = Writes::default();
         for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -173,7 +192,9 @@ mod tests {
             }
             let extent = |text: &str| Extent::Keys(text.chars().map(|c| Key::from(c.to_string())).collect());
             let asked = [extent("a"), extent("b"), extent("ab"), Extent::Everything];
-            let found = asked.map(|extent| writes.last(&extent).unwrap_or(0).to_string());
+            let mut found = asked.map(|extent| writes.last(&extent)).to_vec();
+            found.push(writes.last_shared(&extent("a")));
+            let found: Vec<_> = found.iter().map(|slot| slot.unwrap_or(0).to_string()).collect();
             assert_eq!(found.join(" "), expected.trim(), "{line}");
             assert_eq!(writes.last(&extent("")), None);
         }

@@ -233,8 +233,10 @@ fn quorum_leases_stand_and_fall_with_clocks_and_reads_of_a_majority_do_not() {
     let faults = "clocks-beyond-bound,partitions,one-way-partitions";
     assert_passes::<Pqr>(&set(&[], 3, faults, 500));
     fn stale<P: Protocol>(options: &Options) {
-        let found = |seed| run::<P>(options, seed, Trace::silent()).unwrap().violation;
-        let violation = (0..500).find_map(found).expect("a lie is told");
+        let found = |seed| {
+            run::<P>(options, seed, Trace::silent()).unwrap().violation.inspect(|_| eprintln!("SEED {seed}"))
+        };
+        let violation = (0..4000).find_map(found).expect("a lie is told");
         assert_eq!(violation.checker, "linearizability", "{violation}");
     }
     stale::<Pqr>(&set(&["leader_lease=true"], 3, faults, 1));

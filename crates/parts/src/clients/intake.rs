@@ -27,6 +27,8 @@ pub struct PendingRead {
 
 /// Operators' requests that may wait.
 const MAX_MANAGE: usize = 64;
+/// Proxies that are told when somebody leads; others search.
+const MAX_LOST: usize = 1024;
 
 /// What clients have asked of a leader. Volatile: whoever leads next is asked again.
 #[derive(Debug)]
@@ -44,6 +46,8 @@ pub struct Intake {
     routes: BTreeMap<u64, (ProcessId, u64)>,
     answers: BTreeMap<(ProcessId, u64), Answer>,
     notices: Vec<(ProcessId, Message)>,
+    /// Proxies that wait for somebody to lead, and their nonces.
+    lost: BTreeMap<ProcessId, u64>,
     max_bytes: usize,
 }
 
@@ -69,6 +73,7 @@ impl Intake {
             routes: BTreeMap::new(),
             answers: BTreeMap::new(),
             notices: Vec::new(),
+            lost: BTreeMap::new(),
             max_bytes,
         }
     }
@@ -155,14 +160,33 @@ impl Intake {
         }
     }
 
-    /// A proxy asks a replica that does not lead.
+    /// A proxy asks a replica that does not lead. If that knows nobody who does, it is told as soon as it knows.
     pub fn redirect(&mut self, proxy: ProcessId, nonce: u64, leader: Option<NodeId>) {
+        if leader.is_none() {
+            self.lose(proxy, nonce);
+        }
         self.notices.push((proxy, Message::Leader { nonce, leader }));
+    }
+
+    /// Somebody leads: whoever waits for that need not search.
+    pub fn found(&mut self, leader: NodeId) {
+        for (proxy, nonce) in std::mem::take(&mut self.lost) {
+            self.redirect(proxy, nonce, Some(leader));
+        }
+    }
+
+    fn lose(&mut self, proxy: ProcessId, nonce: u64) {
+        if self.lost.len() < MAX_LOST {
+            self.lost.insert(proxy, nonce);
+        }
     }
 
     /// Reads that this replica cannot answer.
     pub fn refuse(&mut self, proxy: ProcessId, nonce: u64, reads: Vec<u64>, leader: Option<NodeId>) {
         if !reads.is_empty() {
+            if leader.is_none() {
+                self.lose(proxy, nonce);
+            }
             self.notices.push((proxy, Message::Refused { nonce, reads, leader }));
         }
     }
@@ -285,21 +309,22 @@ impl Intake {
 
     /// Another leads from now on: everybody who waits for an answer from here is told.
     pub fn depart(&mut self, leader: NodeId) {
-        let mut proxies: Vec<_> = self.routes.values().copied().collect();
-        proxies.extend(self.reads.iter().chain(&self.manage).map(|read| (read.proxy, read.nonce)));
-        proxies.sort_unstable();
-        proxies.dedup();
         self.retire();
-        for (proxy, nonce) in proxies {
-            self.redirect(proxy, nonce, Some(leader));
-        }
+        self.found(leader);
     }
 
-    /// No longer leading: what waits will be asked again elsewhere; what is answered already stays answered.
+    /// No longer leading: what waits will be asked again, of whoever leads next; what is answered already stays
+    /// answered.
     pub fn retire(&mut self) {
+        let mut waiting: Vec<_> = self.routes.values().copied().collect();
+        waiting.extend(self.reads.iter().chain(&self.manage).map(|read| (read.proxy, read.nonce)));
         let (answers, notices) = (std::mem::take(&mut self.answers), std::mem::take(&mut self.notices));
+        let lost = std::mem::take(&mut self.lost);
         self.clear();
-        (self.answers, self.notices) = (answers, notices);
+        (self.answers, self.notices, self.lost) = (answers, notices, lost);
+        for (proxy, nonce) in waiting {
+            self.lose(proxy, nonce);
+        }
     }
 
     /// Begins anew.

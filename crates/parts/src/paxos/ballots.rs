@@ -82,6 +82,7 @@ impl<P: Policy> Replica<P> {
             }
         }
         P::on_adopted(self, cx);
+        self.ask_for_leases(cx);
         self.tend_leases(cx);
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::policy::Policy;
 use super::replica::{Replica, Role, Timer, pace_of_leading};
-use super::{ANNOUNCE, Message, PIPELINE_BYTES, RETRANSMIT};
+use super::{Message, PIPELINE_BYTES, RETRANSMIT};
 use crate::ballot::Ballot;
 use crate::clients::PendingRead;
 use crate::membership::Steward;
@@ -89,7 +89,7 @@ impl<P: Policy> Replica<P> {
             durable: 0,
             progress: (self.state.applied(), now),
         };
-        self.intake.clear();
+        self.intake.retire();
         self.role = Role::Leader(Box::new(leading));
         let number = self.promised.number();
         cx.note(|| Fact::Leads { number });
@@ -99,7 +99,7 @@ impl<P: Policy> Replica<P> {
             self.hear_of(holder, committed, cx);
             self.fetch(cx);
         }
-        pace_of_leading(cx);
+        pace_of_leading(self.config.announce, cx);
     }
 
     /// Proposes what phase 1 found, once everything before is executed: what is chosen there may say that others count
@@ -208,7 +208,7 @@ impl<P: Policy> Replica<P> {
         }
         if leading.announced < self.log.committed() && !leading.announcing {
             leading.announcing = true;
-            cx.set_timer(Timer::Announce, ANNOUNCE);
+            cx.set_timer(Timer::Announce, self.config.announce);
         }
     }
 

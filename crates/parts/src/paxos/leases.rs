@@ -54,32 +54,57 @@ impl<P: Policy> Replica<P> {
     /// Starts, renews or repeats promises, while the leader of the promised ballot is heard.
     pub(super) fn tend_leases(&mut self, cx: &mut Context<'_, Self>) {
         let now = cx.now();
+        let Some(grantees) = self.deserving(now) else { return };
+        let messages = self.leases.grant(grantees, self.accepted(), now);
+        self.say_of_promises(messages, cx);
+        if !grantees.is_empty() {
+            cx.set_timer(Timer::Lease, self.config.terms.renewal());
+        }
+    }
+
+    /// To whom promises are made; `None`: they are not tended.
+    fn deserving(&mut self, now: Time) -> Option<NodeSet> {
         let leads = matches!(self.role, Role::Leader(_));
         // A leader that has fallen silent would only be waited for longer.
         let heard = leads || self.watch.heard_within(self.config.pace.heartbeat * 5 / 2, now);
         let votes = self.configuration.1.votes(self.me);
         if self.config.reads == Reads::Log || !votes {
-            return;
+            return None;
         }
-        let mut grantees = P::grantees(self).without(self.me);
-        if !self.is_current() {
-            // As long as it waits for the end of a promise to one that is silent, the others keep theirs.
-            let live = self.live(now);
-            if self.leases.bound(live, now).is_none() {
-                return;
-            }
-            grantees = grantees.intersection(live);
-        } else if !heard {
-            return;
+        let grantees = P::grantees(self).without(self.me);
+        if self.is_current() {
+            return heard.then_some(grantees);
         }
-        let thresh = match mutation::active("paxos/thresh-at-the-first-hole") {
+        // As long as it waits for the end of a promise to one that is silent, the others keep theirs.
+        let live = self.live(now);
+        self.leases.bound(live, now).map(|_| grantees.intersection(live))
+    }
+
+    /// The safety threshold of a promise that is made now.
+    fn accepted(&self) -> u64 {
+        match mutation::active("paxos/thresh-at-the-first-hole") {
             true => (self.log.committed()..).find(|slot| self.log.get(slot + 1).is_none()).unwrap_or(0),
             // Not up to the first hole: behind it, what an earlier ballot had chosen may have been accepted.
             false => self.log.last(),
-        };
-        let messages = self.leases.grant(grantees, thresh, now);
-        self.say_of_promises(messages, cx);
-        if !grantees.is_empty() {
+        }
+    }
+
+    /// A ballot has been promised: asks for the leases that it brings, without waiting to be offered them.
+    pub(super) fn ask_for_leases(&mut self, cx: &mut Context<'_, Self>) {
+        if self.config.reads == Reads::Lease && P::holds(self) {
+            for (to, message) in self.leases.ready(self.configuration.1.all(), cx.now()) {
+                cx.send(to, Message::Lease(message));
+            }
+        }
+    }
+
+    fn on_ready(&mut self, from: NodeId, number: u64, nonce: u64, cx: &mut Context<'_, Self>) {
+        let now = cx.now();
+        let deserves =
+            self.is_current() && self.deserving(now).is_some_and(|grantees| grantees.contains(from));
+        let thresh = self.accepted();
+        if deserves && let Some(renew) = self.leases.on_ready(from, (number, nonce), thresh, now) {
+            self.say_of_promises(vec![(from, renew)], cx);
             cx.set_timer(Timer::Lease, self.config.terms.renewal());
         }
     }
@@ -103,6 +128,11 @@ impl<P: Policy> Replica<P> {
         }
         let (messages, bound) = self.leases.release(|_| true, now);
         self.say_of_promises(messages, cx);
+        // The others leave too: what they would ask for half a round trip later is given back now.
+        self.note_beliefs_ended(cx);
+        for (to, message) in self.leases.give_back() {
+            cx.send(to, Message::Lease(message));
+        }
         bound
     }
 
@@ -129,6 +159,7 @@ impl<P: Policy> Replica<P> {
                     P::on_leases(self, cx);
                 }
             }
+            &lease::Message::Ready { number, nonce } => self.on_ready(from, number, nonce, cx),
             lease::Message::GuardReply { .. }
             | lease::Message::RenewReply { .. }
             | lease::Message::RevokeReply { .. } => {

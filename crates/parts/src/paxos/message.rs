@@ -302,7 +302,7 @@ mod tests {
             Message::Client(clients::Message::Ask(ask)),
             Message::Client(query),
             Message::Client(clients::Message::Seen { nonce: 1, reads: vec![(9, seen)] }),
-            Message::Lease(lease::Message::Renew { number: 1, guard: 2, nonce: 3, seq: 4 }),
+            Message::Lease(lease::Message::Renew { number: 1, guard: 2, nonce: 3, seq: 4, thresh: 5 }),
             Message::Catchup(catchup::Message::Values { from: 1, values: vec![value.clone(), Bytes::new()] }),
             Message::Poll { ballot },
             Message::PollReply { ballot, granted: true, highest: ballot, committed: 6 },

@@ -88,6 +88,8 @@ pub struct Config<C> {
     pub pipeline: usize,
     /// Bytes of executed values to keep for replicas that are a little behind.
     pub retain: usize,
+    /// How long a decision may wait for a message that tells the followers.
+    pub announce: Duration,
     /// The policy's.
     pub policy: C,
 }
@@ -108,6 +110,7 @@ impl<C> Config<C> {
             intake: settings::intake(settings)?,
             pipeline: settings.number("pipeline", 256, 1..=16384)? as usize,
             retain: settings.bytes("log.retain", "32MiB", 0..=16 << 30)? as usize,
+            announce: settings.duration("commit.delay", "5ms")?,
             policy,
         })
     }
@@ -115,8 +118,6 @@ impl<C> Config<C> {
 
 /// A proposal that was not answered for this long is sent again.
 const RETRANSMIT: Duration = Duration::from_millis(200);
-/// How long a decision may wait for a message that tells the followers.
-const ANNOUNCE: Duration = Duration::from_millis(5);
 /// A follower waits this long for decisions that are on their way before it asks for them.
 const GRACE: Duration = Duration::from_millis(20);
 /// Bytes that may be proposed and not chosen, before the last proposal; and bytes sent again at once. With the largest

@@ -47,9 +47,10 @@ pub trait Policy: Sized + Debug + 'static {
         replica.promised.node().filter(|_| follows).into_iter().collect()
     }
 
-    /// Whether this replica takes leases in it.
+    /// Whether this replica takes leases in it. A candidate does: they are offered as soon as its ballot is promised,
+    /// and not again before the next renewal.
     fn holds(replica: &Replica<Self>) -> bool {
-        matches!(replica.role, Role::Leader(_))
+        matches!(replica.role, Role::Leader(_) | Role::Candidate(_))
     }
 
     /// Something about leases has changed, here or at another.

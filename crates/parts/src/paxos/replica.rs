@@ -20,7 +20,7 @@ use quorate_core::{
 use super::ballots::Polling;
 use super::leading::Leading;
 use super::policy::Policy;
-use super::{ANNOUNCE, Config, MAX_GAP, Message, RETRANSMIT, Reads, Record};
+use super::{Config, MAX_GAP, Message, RETRANSMIT, Reads, Record};
 
 /// A replica's wake-ups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -280,6 +280,11 @@ impl<P: Policy> Machine for Replica<P> {
             // In the shadow of records that are synced anyway.
             self.record_committed(cx);
         }
+        if let Some(leader) =
+            self.leader(cx.now()).filter(|leader| *leader != self.me || self.takes_requests())
+        {
+            self.intake.found(leader);
+        }
         for (proxy, message) in self.intake.flush(&self.state) {
             cx.send(proxy, Message::Client(message));
         }
@@ -495,8 +500,8 @@ impl<P: Policy> quorate_core::Replica for Replica<P> {
 }
 
 /// Where timers are set for the first time in a role.
-pub(super) fn pace_of_leading<P: Policy>(cx: &mut Context<'_, Replica<P>>) {
+pub(super) fn pace_of_leading<P: Policy>(announce: Duration, cx: &mut Context<'_, Replica<P>>) {
     cx.set_timer(Timer::Heartbeat, Duration::ZERO);
     cx.set_timer(Timer::Retransmit, RETRANSMIT);
-    cx.set_timer(Timer::Announce, ANNOUNCE);
+    cx.set_timer(Timer::Announce, announce);
 }

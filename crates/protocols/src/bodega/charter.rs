@@ -39,6 +39,16 @@ impl Charter {
         self.known && !barred && self.roster.everyone().contains(node)
     }
 
+    /// Whoever may answer reads of any of these keys, apart from the leader.
+    pub(super) fn readers(&self, extent: &Extent) -> NodeSet {
+        match extent {
+            Extent::Everything => self.roster.everyone(),
+            Extent::Keys(keys) => {
+                keys.as_slice().iter().fold(NodeSet::EMPTY, |all, key| all.union(self.roster.responders(key)))
+            }
+        }
+    }
+
     /// Whether a replica answers reads of all these keys.
     pub(super) fn covers(&self, node: NodeId, extent: &Extent) -> bool {
         match extent {

@@ -103,7 +103,8 @@ impl paxos::Policy for Policy {
     }
 
     fn holds(replica: &Replica) -> bool {
-        matches!(replica.role(), Role::Leader(_)) || replica.charter().may_read(replica.me())
+        let leads = matches!(replica.role(), Role::Leader(_) | Role::Candidate(_));
+        leads || replica.charter().may_read(replica.me())
     }
 
     fn on_leases(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
@@ -156,7 +157,14 @@ impl paxos::Policy for Policy {
             return None;
         }
         let command = Command::from_bytes(command.clone()).ok()?;
-        let slot = replica.policy.writes.last(command.footprint().reads())?;
+        let footprint = command.footprint();
+        // Of keys that only the leader answers reads of, nobody else can have shown a write, unless it was one to other
+        // keys too.
+        let alone = replica.charter().readers(footprint.reads()).without(replica.me()).is_empty();
+        let slot = match alone {
+            true => replica.policy.writes.last_shared(footprint.reads())?,
+            false => replica.policy.writes.last(footprint.reads())?,
+        };
         Some(slot).filter(|slot| *slot > replica.state().applied())
     }
 

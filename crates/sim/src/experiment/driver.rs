@@ -222,7 +222,12 @@ impl<'a, P: Protocol> Driver<'a, P> {
     fn reply(&mut self, host: usize, done: Nanos) {
         let Some(life) = &mut self.hosts[host].life else { return };
         for Answered { request, outcome, .. } in life.proxy.out.replies.drain(..) {
-            let at = done + self.waiting.get(&request.0).map_or(0, |waiting| waiting.back);
+            let back = self.waiting.get(&request.0).map_or(0, |waiting| waiting.back);
+            let size = if let Outcome::Done(bytes) = &outcome { bytes.len() } else { 0 };
+            // A process that runs a proxy alone is its clients'.
+            let sent =
+                if host < self.setup.nodes { self.wires.transmit(host, done, size + FRAME) } else { done };
+            let at = sent + back;
             self.queue.push(at, Event::Answer { id: request, outcome });
         }
     }

@@ -77,17 +77,20 @@ impl Wires {
         self.mute.insert(node);
     }
 
+    /// When a node's interface has sent so much that is ready now.
+    pub fn transmit(&mut self, node: usize, now: Nanos, bytes: usize) -> Nanos {
+        let leaves = now.max(self.free_at[node]) + self.capacity.transmission(bytes);
+        self.free_at[node] = leaves;
+        leaves
+    }
+
     /// When a message that is ready now arrives; `None` if it is lost.
     pub fn send(&mut self, from: usize, to: usize, now: Nanos, bytes: usize) -> Option<Nanos> {
         let peers = from < self.nodes && to < self.nodes;
         if peers && (self.deaf.contains(&to) || self.mute.contains(&from)) {
             return None;
         }
-        let mut leaves = now;
-        if from < self.nodes {
-            leaves = now.max(self.free_at[from]) + self.capacity.transmission(bytes);
-            self.free_at[from] = leaves;
-        }
+        let leaves = if from < self.nodes { self.transmit(from, now, bytes) } else { now };
         let delay = self.delays[from * self.hosts + to];
         let last = &mut self.last_arrival[from * self.hosts + to];
         *last = (leaves + delay.draw(&mut self.random)).max(*last);

@@ -92,6 +92,8 @@ const NO_FACTS: &[&str] = &["Announce"];
 /// Timers that may go off, by how their names begin: those of elections, and as often as [`Bounds::wakes`] says the
 /// others. Those that are not here repeat what was lost, or tell sooner what is told anyway.
 const TIMERS: &[&str] = &["Election", "Heartbeat", "Lease"];
+/// Always lost: what it asks for is offered anyway.
+const SPARED: &[&str] = &["Ready"];
 /// Messages that only tell of a higher ballot.
 const LOST: &[&str] = &["Reject"];
 /// The largest group that is explored.

@@ -84,7 +84,7 @@ impl<P: Protocol> Search<P> {
         let Opening { origins, clients, now } = opening;
         let nodes = origins.len();
         let facts = |kinds: &'static [&str]| if bounds.facts { kinds } else { &[] };
-        let lost = [facts(NO_FACTS), if bounds.hints { &[] } else { LOST }].concat();
+        let lost = [SPARED, facts(NO_FACTS), if bounds.hints { &[] } else { LOST }].concat();
         let prompt = [PROMPT, facts(FACTS)].concat();
         let mut locals = Locals::new(origins, prompt, PATIENT, lost);
         let mut start = State {

@@ -48,12 +48,12 @@ impl Claims {
     }
 }
 
-/// `7.2`, `A.1`, `X.11`: a section and a number.
+/// `7.2`, `A.1`, `T1.11`: a section and a number.
 fn is_number(text: &str) -> bool {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     text.split_once('.').is_some_and(|(section, number)| {
-        digits(number)
-            && (digits(section) || section.len() == 1 && section.bytes().all(|b| b.is_ascii_uppercase()))
+        let plain = section.strip_prefix(|first: char| first.is_ascii_uppercase()).unwrap_or(section);
+        digits(number) && !section.is_empty() && (plain.is_empty() || digits(plain))
     })
 }
 
@@ -69,13 +69,14 @@ Claims:
 - LG-6.1 Reads take no time (text).
 - LG-6.12 Writes do.
 - LG-A.2 Headline: a | b.
+- LG-T1.3 Table 1.
 - LG-figures are many
 ";
 
     #[test]
     fn claims_are_the_lines_that_begin_with_an_id() {
         let claims = Claims::parse(REGISTER, "LG").unwrap();
-        assert_eq!(claims.ids().collect::<Vec<_>>(), ["LG-6.1", "LG-6.12", "LG-A.2"]);
+        assert_eq!(claims.ids().collect::<Vec<_>>(), ["LG-6.1", "LG-6.12", "LG-A.2", "LG-T1.3"]);
         assert_eq!(claims.text("LG-6.1"), Some("Reads take no time (text)."));
         assert_eq!(claims.text("LG-6.2"), None);
     }

@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `cluster` | real clusters, loaded, and robbed of their leader |
+//! | `argued` | claims that are argued, not measured |
 //! | `claims` | the register of claims |
 //! | `table` | CSV and Markdown |
 //! | `page` | sections, verdicts, the page; a claim without a verdict is an error |
@@ -13,6 +14,7 @@
 //! A paper is a name, a register of claims and a list of figures ([`Paper`]); charts are `quorate_bench::chart`,
 //! runs in virtual time `quorate_sim::experiment`.
 
+mod argued;
 mod bodega;
 mod claims;
 mod cluster;

@@ -1,104 +1,150 @@
-//! The protocols that are compared. One that is new is a line of [`ALL`], and a formula if Table 1 has it.
+//! The protocols that are compared. One that is new is a line of [`ALL`]; until the registry knows it, figures leave
+//! it out, and its claims say so.
 
 use quorate_core::{Protocol, SettingsError, Topology};
-use quorate_protocols::multipaxos::MultiPaxos;
-use quorate_protocols::raft::Raft;
-use quorate_sim::experiment::{Load, Measured, Setup, measure};
+use quorate_protocols::registry;
+use quorate_sim::experiment::{self, Load, Measured, Setup};
+
+use super::model::{Cells, Model};
 
 /// A protocol with its settings.
+#[derive(Debug)]
 pub struct Candidate {
     /// As the paper calls it, where it does.
     pub name: &'static str,
+    /// As the registry calls it.
+    protocol: &'static str,
     /// Beside the timeouts of the topology.
     pub settings: &'static [&'static str],
+    /// The setting that names the replicas that read locally, where there is one.
+    pub roster: Option<&'static str>,
     /// What Table 1 says of it, or would say.
-    pub formula: fn(&Model) -> Cells,
+    pub formula: fn(&Model<'_>) -> Cells,
     /// Of Table 1; none for what the paper leaves out.
     pub claim: Option<&'static str>,
-    pub run: fn(&Setup, Load<'_>) -> Result<Measured, SettingsError>,
-    /// The timeouts that suit a topology.
-    pub timeouts: fn(&Topology, usize) -> Vec<String>,
 }
 
-/// All of them, in the order of the paper's legend.
-pub const ALL: &[Candidate] = &[
-    of::<MultiPaxos>("MultiPaxos", &["reads=log"], |t| Cells::steady(t.l() + t.m(), t.l() + t.m()), None),
-    of::<MultiPaxos>(LEADER_LEASES, &[], |t| Cells::steady(t.l() + t.m(), t.l()), Some("B-T1.2")),
-    of::<Raft>("Raft, ReadIndex", &["reads=quorum"], |t| Cells::steady(t.l() + t.m(), t.l() + t.m()), None),
-    of::<Raft>("Raft, LeaseGuard", &["reads=leaseguard"], |t| Cells::steady(t.l() + t.m(), t.l()), None),
-];
-
+pub const MULTIPAXOS: &str = "MultiPaxos";
 /// To which the paper's Figure 8 normalizes.
 pub const LEADER_LEASES: &str = "Leader Leases";
+pub const EPAXOS: &str = "EPaxos";
+pub const PQR: &str = "PQR";
+/// To which the paper's Figure 16 normalizes.
+pub const PQR_LEASES: &str = "PQR (+ Ldr Ls)";
+pub const QUORUM_LEASES: &str = "Quorum Leases";
+pub const PASSIVE: &str = "Quorum Leases (passive)";
+pub const BODEGA: &str = "Bodega";
 
-const fn of<P: Protocol>(
+/// Of a claim about a protocol that the registry does not know.
+pub const ABSENT: &str =
+    "the protocol is not in this program yet; the figure takes it as soon as it is registered";
+
+/// All of them, in the order of the paper's legend; Raft, which it leaves out, behind.
+const ALL: &[Candidate] = &[
+    of(MULTIPAXOS, "multipaxos", &["reads=log"], None, |t| Cells::steady(t.l() + t.m(), t.l() + t.m()), None),
+    of(LEADER_LEASES, "multipaxos", &[], None, |t| Cells::steady(t.l() + t.m(), t.l()), Some("B-T1.2")),
+    of(EPAXOS, "epaxos", &[], None, |t| t.epaxos(), Some("B-T1.3")),
+    of(PQR, "pqr", &[], None, |t| t.pqr(), Some("B-T1.4")),
+    of(PQR_LEASES, "pqr", &["leader_lease=true"], None, |t| t.pqr_leases(), Some("B-T1.5")),
+    of(QUORUM_LEASES, "quorum-leases", &[], Some("grantees"), |t| t.leased(2.0), Some("B-T1.6")),
+    of(PASSIVE, "quorum-leases", &["passive=true"], Some("grantees"), |t| t.leased(1.0), Some("B-T1.7")),
+    of(BODEGA, "bodega", &["responder.timeout=1200ms"], Some("responders"), |t| t.bodega(), Some("B-T1.8")),
+    of(
+        "Raft, ReadIndex",
+        "raft",
+        &["reads=quorum"],
+        None,
+        |t| Cells::steady(t.l() + t.m(), t.l() + t.m()),
+        None,
+    ),
+    of(
+        "Raft, LeaseGuard",
+        "raft",
+        &["reads=leaseguard"],
+        None,
+        |t| Cells::steady(t.l() + t.m(), t.l()),
+        None,
+    ),
+];
+
+/// Bodega without the optimization of §3.2.2: responders wait for the leader's commit, and the leader need not hold
+/// reads.
+pub const WITHOUT_NOTES: Candidate = of(
+    "Bodega without early notes",
+    "bodega",
+    &["responder.timeout=1200ms", "early_notes=false"],
+    Some("responders"),
+    |t| t.bodega(),
+    None,
+);
+
+const fn of(
     name: &'static str,
+    protocol: &'static str,
     settings: &'static [&'static str],
-    formula: fn(&Model) -> Cells,
+    roster: Option<&'static str>,
+    formula: fn(&Model<'_>) -> Cells,
     claim: Option<&'static str>,
 ) -> Candidate {
-    Candidate { name, settings, formula, claim, run: measure::<P>, timeouts: Topology::settings::<P> }
+    Candidate { name, protocol, settings, roster, formula, claim }
 }
 
-/// What Table 1's symbols are for the clients of a site, in ms.
-pub struct Model<'a> {
-    pub topology: &'a Topology,
-    /// Of the leader.
-    pub leader: usize,
-    /// Of the clients.
-    pub site: usize,
-    /// From a client to its node and back.
-    pub c: f64,
+/// Those that the registry knows.
+pub fn present() -> Vec<&'static Candidate> {
+    ALL.iter().filter(|candidate| candidate.is_there()).collect()
 }
 
-impl Model<'_> {
-    fn trip(&self, from: usize, to: usize) -> f64 {
-        self.topology.round_trip(from, to).as_secs_f64() * 1e3
+/// One of them, if the registry knows it.
+pub fn find(name: &str) -> Option<&'static Candidate> {
+    ALL.iter().find(|candidate| candidate.name == name && candidate.is_there())
+}
+
+/// One that is there.
+pub fn known(name: &str) -> &'static Candidate {
+    find(name).expect("the registry knows it")
+}
+
+/// Those that only read at replicas that a setting names, or at the leader.
+pub fn local() -> Vec<&'static Candidate> {
+    present().into_iter().filter(|candidate| candidate.roster.is_some()).collect()
+}
+
+impl Candidate {
+    fn is_there(&self) -> bool {
+        registry::all().iter().any(|info| info.name == self.protocol)
     }
 
-    /// Client and leader: through the client's node, whose proxy asks for it.
-    pub fn l(&self) -> f64 {
-        self.c + self.trip(self.site, self.leader)
+    /// Runs an experiment.
+    pub fn measure(&self, setup: &Setup, load: Load<'_>) -> Result<Measured, SettingsError> {
+        registry::with(self.protocol, Measure { setup, load }).expect("it is there")
     }
 
-    /// Until so many nodes, the first itself, have answered a node.
-    fn nearest(&self, from: usize, count: usize) -> f64 {
-        let mut trips: Vec<_> = (0..self.nodes()).map(|to| self.trip(from, to)).collect();
-        trips.sort_by(f64::total_cmp);
-        trips[count - 1]
-    }
-
-    fn nodes(&self) -> usize {
-        self.topology.sites().len()
-    }
-
-    /// The leader's majority.
-    pub fn m(&self) -> f64 {
-        self.nearest(self.leader, self.nodes() / 2 + 1)
-    }
-
-    /// All nodes, from the leader.
-    pub fn all(&self) -> f64 {
-        self.nearest(self.leader, self.nodes())
+    /// The timeouts that suit a topology.
+    pub fn timeouts(&self, topology: &Topology, nodes: usize) -> Vec<String> {
+        registry::with(self.protocol, Timeouts { topology, nodes }).expect("it is there")
     }
 }
 
-/// A row of Table 1, in ms.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Cells {
-    /// W: a write.
-    pub write: f64,
-    /// R: a read when nothing else goes on.
-    pub read: f64,
-    /// R*: the slowest read beside one write.
-    pub worst: f64,
-    /// D*: how long reads are slower than R.
-    pub window: f64,
+struct Measure<'a, 'b> {
+    setup: &'a Setup,
+    load: Load<'b>,
 }
 
-impl Cells {
-    /// Where writes do not slow reads.
-    pub const fn steady(write: f64, read: f64) -> Cells {
-        Cells { write, read, worst: read, window: 0.0 }
+impl registry::Visitor for Measure<'_, '_> {
+    type Out = Result<Measured, SettingsError>;
+    fn visit<P: Protocol>(self) -> Self::Out {
+        experiment::measure::<P>(self.setup, self.load)
+    }
+}
+
+struct Timeouts<'a> {
+    topology: &'a Topology,
+    nodes: usize,
+}
+
+impl registry::Visitor for Timeouts<'_> {
+    type Out = Vec<String>;
+    fn visit<P: Protocol>(self) -> Vec<String> {
+        self.topology.settings::<P>(self.nodes)
     }
 }

@@ -11,9 +11,9 @@ use super::world::{GEO, WAN, World};
 pub fn make(bench: &Bench) -> Result<Section> {
     let mut section = Section::new("fig7", "Figure 7: the two clusters");
     section.told(
-        "The labels of the figure's edges are lost. GEO is the matrix of the work that the paper cites for it. WAN is \
-         a stand-in that agrees with what the text says of the cluster (`crates/core/src/topology.rs`): averages and \
-         a majority, not five sites' measurements.",
+        "The labels of the figure's edges are lost. GEO is the matrix of the work that the paper cites for it. \
+         WAN is a stand-in that agrees with what the text says of the cluster (`crates/core/src/topology.rs`): \
+         averages and a majority, not five sites' measurements.",
     );
     for world in [GEO, WAN] {
         section.told(format!("{}.", world.told()));
@@ -40,8 +40,8 @@ fn matrix(topology: &Topology) -> Table {
 
 fn timeouts(world: &World) -> String {
     let (topology, mut all) = (world.topology(), Vec::new());
-    for candidate in super::candidates::ALL {
-        all.extend((candidate.timeouts)(&topology, topology.sites().len()));
+    for candidate in super::candidates::present() {
+        all.extend(candidate.timeouts(&topology, topology.sites().len()));
     }
     all.sort();
     all.dedup();

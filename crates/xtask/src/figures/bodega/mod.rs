@@ -2,15 +2,34 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `candidates` | the protocols that are compared, one line each, and the formulas of Table 1 |
-//! | `world` | the two clusters, and runs in them |
+//! | `candidates` | the protocols that are compared, one line each |
+//! | `model` | the formulas of Table 1 |
+//! | `world` | the clusters, and runs in them |
+//! | `closed` | clients in closed loops |
+//! | `table1`, `fig1` | latencies and servers touched in a world without queues |
 //! | `fig7` | what the clusters are |
-//! | `table1` | latencies in a world without queues against the formulas |
-//! | `fig8` | throughput and latency by site |
+//! | `fig8`, `fig9` | throughput and latency by site, and distributions |
+//! | `fig10` | reads around one write |
+//! | `sweeps` | Figures 11 and 12: shares of writes, sizes of values |
+//! | `fig13` | roster changes |
+//! | `rosters` | Figures 14 and 15: who responds, for which keys |
+//! | `fig16` | YCSB |
+//! | `design`, `rules` | what is argued, and what is counted for it |
 
 mod candidates;
+mod closed;
+mod design;
+mod fig1;
+mod fig10;
+mod fig13;
+mod fig16;
 mod fig7;
 mod fig8;
+mod fig9;
+mod model;
+mod rosters;
+mod rules;
+mod sweeps;
 mod table1;
 mod world;
 
@@ -20,13 +39,23 @@ use super::{Figure, Paper};
 pub const PAPER: Paper = Paper {
     name: "bodega",
     title: "Bodega and its peers, measured again",
-    intro: "*Serving Linearizable Reads Locally from Anywhere at Anytime via Roster Leases.* Figures are made in \
-            virtual time with the machines that our nodes run, on the delays of the paper's two clusters. Claims are \
-            quoted from the register, by their IDs; l, c, m, M and N are those of its Table 1.",
+    intro: "*Serving Linearizable Reads Locally from Anywhere at Anytime via Roster Leases.* Figures are made \
+            in virtual time with the machines that our nodes run, on the delays of the paper's two clusters. \
+            Claims are quoted from the register, by their IDs; l, c, m, M and N are those of its Table 1.",
     prefix: "B",
     figures: &[
+        Figure { id: "fig1", real: false, make: fig1::make },
         Figure { id: "table1", real: false, make: table1::make },
         Figure { id: "fig7", real: false, make: fig7::make },
         Figure { id: "fig8", real: false, make: fig8::make },
+        Figure { id: "fig9", real: false, make: fig9::make },
+        Figure { id: "fig10", real: false, make: fig10::make },
+        Figure { id: "fig11", real: false, make: sweeps::fig11 },
+        Figure { id: "fig12", real: false, make: sweeps::fig12 },
+        Figure { id: "fig13", real: false, make: fig13::make },
+        Figure { id: "fig14", real: false, make: rosters::fig14 },
+        Figure { id: "fig15", real: false, make: rosters::fig15 },
+        Figure { id: "fig16", real: false, make: fig16::make },
+        Figure { id: "design", real: false, make: design::make },
     ],
 };

@@ -1,4 +1,6 @@
-//! The paper's two clusters, and runs in them.
+//! The paper's two clusters, a third without distances that differ, and runs in them.
+
+use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_core::{Fact, Topology};
@@ -6,7 +8,8 @@ use quorate_sim::checkers::linearizability;
 use quorate_sim::experiment::{Capacity, Delay, Load, Measured, Setup};
 use quorate_store::{Command, Condition, Expiry};
 
-use super::candidates::{Candidate, Model};
+use super::candidates::Candidate;
+use super::model::Model;
 use crate::compare::processes::Result;
 
 /// Nanoseconds in a millisecond.
@@ -15,12 +18,18 @@ pub const MS: u64 = 1_000_000;
 pub const READY: u64 = 8_000 * MS;
 /// From a client to the node at its site and back, in ms: the paper's c, which it does not give.
 pub const NEAR: f64 = 1.0;
+/// What a message and an input cost a node, and what its interface sends: 1 Gbit/s, as in the paper.
+pub const CAPACITY: Capacity = Capacity { per_input: 5_000, per_message: 5_000, bandwidth: 125_000_000 };
+/// How that reads on a page.
+pub const CAPACITY_TOLD: &str = "A node takes 5 µs for each input and each message that it sends, and its \
+                                 interface sends 1 Gbit/s; disks take no time (the paper does not say whether \
+                                 it syncs)";
 /// Seeds that are tried until the node leads that the paper has lead.
 const SEEDS: u64 = 300;
 
 /// One of the clusters.
 pub struct World {
-    /// As `quorate up --topology` takes it.
+    /// As `quorate up --topology` takes it, where it does.
     pub name: &'static str,
     /// As the paper calls it.
     pub title: &'static str,
@@ -45,33 +54,77 @@ pub const WAN: World = World {
     responders: &["UT", "MA", "APT"],
     ticks: |x| tick("wan", *x),
 };
+/// Each site is 100 ms from each: m = M = N, wherever one asks. The leader is a little nearer, so that it is in
+/// everybody's majority.
+pub const EVEN: World = World {
+    name: "even",
+    title: "EVEN",
+    leader: "S1",
+    responders: &["S2", "S3", "S4", "S5"],
+    ticks: |x| tick("even", *x),
+};
 
 fn tick(name: &str, x: f64) -> String {
-    let topology = Topology::named(name);
+    let topology = topology(name);
     let site = topology.filter(|_| x.fract() == 0.0 && x >= 1.0);
     site.and_then(|topology| topology.sites().get(x as usize - 1).cloned()).unwrap_or_default()
 }
 
+fn topology(name: &str) -> Option<Topology> {
+    if name != EVEN.name {
+        return Topology::named(name);
+    }
+    const SITES: [&str; 5] = ["S1", "S2", "S3", "S4", "S5"];
+    let pairs =
+        SITES.iter().enumerate().flat_map(|(at, from)| SITES[at + 1..].iter().map(move |to| (from, to)));
+    let pairs = pairs.map(|(from, to)| {
+        let millis = if from == &SITES[0] { 99 } else { 100 };
+        (*from, *to, Duration::from_millis(millis))
+    });
+    Topology::new(&SITES, pairs, Duration::ZERO).ok()
+}
+
 impl World {
     pub fn topology(&self) -> Topology {
-        Topology::named(self.name).expect("it comes with the program")
+        topology(self.name).expect("it comes with the program")
     }
 
-    /// The site that leads, counted from 0.
+    pub fn sites(&self) -> usize {
+        self.topology().sites().len()
+    }
+
+    /// A site, counted from 0.
+    pub fn site(&self, name: &str) -> usize {
+        self.topology().site(name).expect("it is one of them")
+    }
+
+    /// The site that leads.
     pub fn leader(&self) -> usize {
-        self.topology().site(self.leader).expect("it is one of them")
+        self.site(self.leader)
     }
 
-    pub fn model<'a>(&self, topology: &'a Topology, site: usize) -> Model<'a> {
-        Model { topology, leader: self.leader(), site, c: NEAR }
+    /// Its sites beside the leader that read locally, unless a figure says otherwise.
+    pub fn responders(&self) -> Vec<usize> {
+        self.responders.iter().map(|name| self.site(name)).collect()
     }
 
-    /// A cluster of a protocol whose leader is the paper's; of the first seed that has it so.
-    pub fn setup(&self, candidate: &Candidate, capacity: Capacity, end: u64) -> Result<Setup> {
+    pub fn model<'a>(&self, topology: &'a Topology, responders: &'a [usize], site: usize) -> Model<'a> {
+        Model { topology, leader: self.leader(), responders, site, c: NEAR }
+    }
+
+    /// A cluster of a protocol, with these responders, whose leader is the paper's; of the first seed that has it so.
+    pub fn setup(
+        &self,
+        candidate: &Candidate,
+        responders: &[usize],
+        capacity: Capacity,
+        end: u64,
+    ) -> Result<Setup> {
         let topology = self.topology();
         let nodes = topology.sites().len();
-        let mut settings = (candidate.timeouts)(&topology, nodes);
+        let mut settings = candidate.timeouts(&topology, nodes);
         settings.extend(candidate.settings.iter().map(ToString::to_string));
+        settings.extend(candidate.roster.map(|key| format!("{key}={}", ids(responders))));
         let mut setup = Setup {
             nodes,
             proxies: 0,
@@ -103,16 +156,23 @@ impl World {
     pub fn told(&self) -> String {
         let responders = self.responders.join(", ");
         format!(
-            "{} (`--topology {}`): leader {}, other responders {responders}; {NEAR} ms from a client to the node at \
-             its site and back (the paper's c is not given); round trips of the links as printed in Figure 7",
+            "{} (`--topology {}`): leader {}, other responders {responders}; {NEAR} ms from a client to the \
+             node at its site and back (the paper's c is not given); round trips of the links as printed in \
+             Figure 7",
             self.title, self.name, self.leader
         )
     }
 }
 
+/// As a setting.
+fn ids(sites: &[usize]) -> String {
+    let ids: Vec<_> = sites.iter().map(|site| (site + 1).to_string()).collect();
+    if ids.is_empty() { "none".to_owned() } else { ids.join(",") }
+}
+
 /// Runs an experiment.
 pub fn run(candidate: &Candidate, setup: &Setup, load: Load<'_>) -> Result<Measured> {
-    (candidate.run)(setup, load).map_err(|error| format!("{}: {error}", candidate.name))
+    candidate.measure(setup, load).map_err(|error| format!("{}: {error}", candidate.name))
 }
 
 /// That what the clients saw is linearizable; a figure of anything else is worth nothing.
@@ -121,12 +181,19 @@ pub fn check(candidate: &Candidate, measured: &Measured) -> Result<()> {
     checked.map_err(|error| format!("{}: the history is not linearizable: {error:?}", candidate.name))
 }
 
+/// The n-th key.
+pub fn key(number: u64) -> String {
+    format!("k{number:07}")
+}
+
 pub fn get(key: &str) -> Command {
     Command::Get { key: Bytes::copy_from_slice(key.as_bytes()) }
 }
 
 /// Each value is another, as checkers need it.
 pub fn put(key: &str, number: u64, size: usize) -> Command {
-    let (key, value) = (Bytes::copy_from_slice(key.as_bytes()), Bytes::from(format!("{number:0size$}")));
+    let number = number.to_string();
+    let value = Bytes::from("0".repeat(size.saturating_sub(number.len())) + &number);
+    let key = Bytes::copy_from_slice(key.as_bytes());
     Command::Put { key, value, condition: Condition::Always, expiry: Expiry::Never, old: false }
 }

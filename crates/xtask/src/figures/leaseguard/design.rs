@@ -1,19 +1,16 @@
 //! Claims that no figure measures: mechanisms, rules, guarantees, and what the paper leaves open. Each is an
 //! argument, with the file or the test that shows it; what can be counted is counted.
 
-use std::path::Path;
 use std::time::Instant;
 
 use quorate_bench::Arrivals;
 use quorate_sim::experiment::Act;
 
+use super::super::argued::{self, Row, lines};
 use super::super::page::{Section, Verdict};
 use super::super::{Bench, Result};
 use super::rules::RULES;
 use super::simulated::{self, LEASEGUARD, Load, MS, ORIGIN, PATIENCE, SUBNET};
-
-/// A claim, a verdict, what is so here, why (perhaps), and what shows it.
-pub type Row = (&'static str, Verdict, &'static str, &'static str, &'static str);
 
 const ROWS: &[Row] = &[
     (
@@ -268,14 +265,8 @@ pub fn make(bench: &Bench) -> Result<Section> {
         section.judge_by(claim, *verdict, ours, *why, by);
     }
     simulator_claims(bench, &mut section)?;
-    section.judged.sort_by_key(|judged| order(&judged.claim));
+    section.judged.sort_by_key(|judged| argued::order(&judged.claim));
     Ok(section)
-}
-
-/// Figures first, then I, S and X, each by number.
-fn order(claim: &str) -> (String, u32) {
-    let (section, number) = claim.rsplit_once('.').unwrap_or((claim, "0"));
-    (section.to_owned(), number.parse().unwrap_or(0))
 }
 
 /// What the paper says of its simulator, tried with ours.
@@ -327,49 +318,12 @@ fn simulator_claims(bench: &Bench, section: &mut Section) -> Result<()> {
     Ok(())
 }
 
-/// Lines of Rust that say something, in a file or a folder.
-fn lines(path: &Path) -> Result<usize> {
-    let fail = |error: std::io::Error| format!("{}: {error}", path.display());
-    if path.is_dir() {
-        let entries = std::fs::read_dir(path).map_err(fail)?;
-        return entries.map(|entry| lines(&entry.map_err(fail)?.path())).sum();
-    }
-    if path.extension().is_none_or(|extension| extension != "rs") {
-        return Ok(0);
-    }
-    let text = std::fs::read_to_string(path).map_err(fail)?;
-    let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
-    let says = |line: &&str| !line.trim().is_empty() && !line.trim().starts_with("//");
-    Ok(code.lines().filter(says).count())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// An argument rots when what it points to is renamed.
     #[test]
-    fn every_file_is_there_and_has_the_words_that_are_named_with_it() {
-        for (claim, _, _, _, by) in ROWS.iter().chain(RULES) {
-            let mut file = None;
-            for word in by.split('`').skip(1).step_by(2) {
-                if word.starts_with("crates/") {
-                    let path = crate::root().join(word);
-                    let text = std::fs::read_to_string(&path);
-                    file = Some((word, text.unwrap_or_else(|error| panic!("{claim}: {word}: {error}"))));
-                } else {
-                    let (name, text) =
-                        file.as_ref().unwrap_or_else(|| panic!("{claim}: {word} of which file?"));
-                    assert!(text.contains(word), "{claim}: {name} has no {word}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn claims_are_listed_by_number() {
-        let mut claims = ["LG-S.10", "LG-I.2", "LG-S.9", "LG-2.1"];
-        claims.sort_by_key(|claim| order(claim));
-        assert_eq!(claims, ["LG-2.1", "LG-I.2", "LG-S.9", "LG-S.10"]);
+    fn what_is_named_is_there() {
+        argued::check(ROWS.iter().chain(RULES));
     }
 }

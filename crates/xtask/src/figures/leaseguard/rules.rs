@@ -1,7 +1,7 @@
 //! The system claims of the register: rules, guarantees and limits of LeaseGuard.
 
+use super::super::argued::Row;
 use super::super::page::Verdict;
-use super::design::Row;
 
 /// In the order of their numbers.
 pub const RULES: &[Row] = &[
