@@ -209,7 +209,8 @@ impl fmt::Display for Explored {
         let (locals, stepped) = machines;
         writeln!(
             f,
-            "{locals} states of single replicas, {stepped} steps of machines, {messages} messages, {repeated} searches before, {} MiB of digests",
+            "{locals} states of single replicas, {stepped} steps of machines, {messages} messages, \
+             {repeated} searches before, {} MiB of digests",
             bytes >> 20
         )
     }
