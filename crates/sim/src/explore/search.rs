@@ -11,7 +11,7 @@ use super::opening::{Client, Opening, Told, Wish};
 use super::stale::Stale;
 use super::table::{Seen, Table};
 use super::{
-    Bounds, Explored, FACTS, LOST, MAX_NODES, MAX_OPERATIONS, NO_FACTS, PACE, PATIENT, PROMPT, TICK,
+    Bounds, Explored, FACTS, LOST, MAX_NODES, MAX_OPERATIONS, NO_FACTS, PACE, PATIENT, PROMPT, SPARED, TICK,
 };
 use crate::checkers::{Process, Violation};
 
