@@ -11,7 +11,8 @@ const IMPATIENT: &[&str] =
 
 caught! { Bodega,
     // The commit rule, as a responder counts and as the leader does.
-    reads_that_are_released_at_m_notes: "bodega/released-at-m-notes";
+    reads_that_are_released_at_m_notes: "bodega/released-at-m-notes",
+        under "slow-links,loss,roster-changes";
     a_leader_that_answers_from_what_is_committed: "bodega/leader-answers-committed";
     coverage_of_one_key_of_a_batch: "bodega/one-key-of-a-batch", of 5,
         under "roster-changes,loss,slow-links,partitions";

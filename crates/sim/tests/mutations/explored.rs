@@ -16,11 +16,6 @@ fn crash() -> Bounds {
     Bounds { ballots: 2, writes: 2, reads: 0, failures: 1, ..tiny(&["reads=log"]) }
 }
 
-/// A responder is silent for so long that the leader bars it.
-fn silence() -> Bounds {
-    Bounds { wakes: 1, ticks: 1, ..tiny(&["responder.timeout=500ms"]) }
-}
-
 /// An operator makes the third replica the only responder.
 fn change() -> Bounds {
     Bounds { rosters: vec![NodeId::new(3).into_iter().collect()], ..tiny(&["responders=none"]) }
@@ -41,16 +36,6 @@ fn a_promise_that_leaves_before_it_is_durable() {
 #[test]
 fn a_vote_that_leaves_before_it_is_durable() {
     assert_found::<MultiPaxos>("now/AcceptReply", &crash(), "agreement");
-}
-
-#[test]
-fn bars_that_nobody_has_confirmed() {
-    assert_found::<Bodega>("bodega/bars-unconfirmed", &silence(), "linearizability");
-}
-
-#[test]
-fn a_responder_that_reads_although_it_is_barred() {
-    assert_found::<Bodega>("bodega/barred-and-reading", &silence(), "linearizability");
 }
 
 #[test]
