@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use quorate_protocols::bodega::Bodega;
 use quorate_protocols::epaxos::Epaxos;
 use quorate_protocols::multipaxos::MultiPaxos;
 use quorate_protocols::pqr::Pqr;
@@ -37,4 +38,10 @@ fn pqr_speaks_as_its_traces_say() {
 fn quorum_leases_speak_as_their_traces_say() {
     let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../protocols/src/quorum_leases/traces");
     run_traces::<QuorumLeases>(Path::new(dir));
+}
+
+#[test]
+fn bodega_speaks_as_its_traces_say() {
+    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../protocols/src/bodega/traces");
+    run_traces::<Bodega>(Path::new(dir));
 }

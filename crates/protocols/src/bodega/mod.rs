@@ -9,11 +9,11 @@
 //! |---|---|
 //! | a ballot is one roster: they are promised together, and never change (§3.1) | `charter.rs` |
 //! | roster change: revoke all leases of the ballot before, then promise, then grant anew (§3.3.1, §3.3.2) | `parts/paxos/ballots.rs` `adopt` |
-//! | safety threshold: the highest slot accepted, sampled after the promise, told with `Guard` (§3.3.1) | `parts/paxos/leases.rs` `tend_leases` |
+//! | safety threshold: the highest slot accepted, sampled after the promise, told with the first renewal or its `Guard` (§3.3.1) | `parts/paxos/leases.rs` `accepted` |
 //! | a write is chosen by a majority and all responders of every key in its batch (§3.2.1) | `policy.rs` `required` |
-//! | **read rule**: stable (a majority's promises, everything up to the m-th smallest threshold executed), and no accepted write to the key that is not executed; else the read is *held* until that slot is executed (§3.2.2) | `reads.rs` `read_here`, `parts/paxos/leases.rs` `is_stable` |
+//! | **read rule**: stable (a majority's promises, everything up to the m-th smallest threshold executed), and no accepted write to the key that is not executed; else the read is *held* until that slot is executed (§3.2.2) | `reads.rs` `answerable`, `parts/paxos/leases.rs` `is_stable` |
 //! | early accept notes: a responder counts votes itself, **by the commit rule** | `notes.rs` |
-//! | the leader holds reads too while notes are on | `policy.rs` `waits_for` |
+//! | the leader holds reads too while notes are on, if anybody else can have shown what they wait for | `policy.rs` `waits_for` |
 //! | unhold: a read that is held for long is asked of the leader too | `parts/clients/proxy/mod.rs` |
 //! | failure of a responder | `bars.rs` |
 //! | smart coverage (§5.1) | `coverage.rs` |
@@ -28,7 +28,8 @@
 //!   asked of the leader, which takes a ballot itself; another leader is asked to step up afterwards. So a roster has
 //!   one author, who has promised it first.
 //! - *A change is announced as soon as its ballot is durable at its owner*, before that has left the ballot before:
-//!   all leave at once, and the change takes two rounds.
+//!   all leave at once, give back the leases of the ballot before unasked, and ask for those of the next
+//!   (`parts/lease.rs` `Ready`): the change takes two rounds.
 //! - *A responder that fails does not change the roster* (the paper proposes another, whose promises wait for the end
 //!   of the dead one's leases, during which nobody reads). The leader **bars** it: grantors let its leases end and
 //!   grant it none, and when a majority has done so it can never read under this ballot, so writes need it no more.

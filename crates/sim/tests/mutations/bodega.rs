@@ -1,6 +1,8 @@
 //! Each safety rule of Bodega and of leases that all grant to all, weakened on purpose.
 
+use quorate_core::mutation;
 use quorate_protocols::bodega::Bodega;
+use quorate_sim::scenario::play;
 
 /// Nothing else than the rule that is looked at keeps a read from being stale: long leases, short waits.
 const RESTLESS: &[&str] = &["heartbeat=20ms", "election.timeout=100ms", "proxy.patience=80ms"];
@@ -26,4 +28,15 @@ caught! { Bodega,
     held_reads_that_are_answered_without_leases: "bodega/unheld-unstable";
     // What must be durable.
     a_note_of_a_vote_that_is_not_durable: "now/Note" with RESTLESS;
+}
+
+/// This takes grantors of which one has never heard of the bars, and others that have not got what was chosen in the
+/// meantime: no seed can be expected to find both, so the conversation is scripted.
+#[test]
+fn a_responder_that_comes_back_before_it_has_executed_what_was_chosen_without_it() {
+    let text = include_str!("../../../protocols/src/bodega/traces/responder-that-comes-back.txt");
+    assert_eq!(play::<Bodega>(text).unwrap(), text, "as it should be");
+    let weakened = mutation::with("bodega/back-at-once", || play::<Bodega>(text)).unwrap();
+    let is_stale = |text: &str| text.contains("p3 #3 = Value(Some(b\"old\"))");
+    assert!(!is_stale(text) && is_stale(&weakened), "{weakened}");
 }
