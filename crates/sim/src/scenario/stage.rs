@@ -137,6 +137,10 @@ impl<P: Protocol> Stage<P> {
                 let keys = keys.iter().map(|key| text(key)).collect();
                 self.ask(proxy, Command::GetMany { keys })?;
             }
+            ["mput", proxy, pairs @ ..] if pairs.len().is_multiple_of(2) => {
+                let pairs = pairs.chunks(2).map(|pair| (text(pair[0]), text(pair[1]))).collect();
+                self.ask(proxy, Command::PutMany { pairs, if_none: false })?;
+            }
             ["manage", proxy, words @ ..] => {
                 let manage = words::manage(words)?;
                 self.request(proxy, Access::Manage, manage.to_bytes())?;

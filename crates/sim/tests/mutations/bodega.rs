@@ -40,3 +40,13 @@ fn a_responder_that_comes_back_before_it_has_executed_what_was_chosen_without_it
     let is_stale = |text: &str| text.contains("p3 #3 = Value(Some(b\"old\"))");
     assert!(!is_stale(text) && is_stale(&weakened), "{weakened}");
 }
+
+/// Writes of several keys of which different replicas answer reads are rare, and must meet a late vote.
+#[test]
+fn a_leader_that_does_not_wait_for_writes_that_others_may_have_shown() {
+    let text = include_str!("../../../protocols/src/bodega/traces/leader-that-answers-alone.txt");
+    assert_eq!(play::<Bodega>(text).unwrap(), text, "as it should be");
+    let weakened = mutation::with("writes/all-alone", || play::<Bodega>(text)).unwrap();
+    let is_stale = |text: &str| text.contains("p2 #5 = Value(Some(b\"old\"))");
+    assert!(!is_stale(text) && is_stale(&weakened), "{weakened}");
+}
