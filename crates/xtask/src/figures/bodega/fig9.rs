@@ -10,7 +10,7 @@ use super::candidates::{
     self, BODEGA, EPAXOS, LEADER_LEASES, MULTIPAXOS, PASSIVE, PQR, PQR_LEASES, QUORUM_LEASES,
 };
 use super::closed::{self, Seen};
-use super::fig8::{self, Panel};
+use super::panel::{self, Panel};
 use super::world::{MS, WAN};
 
 const WRITES: [f64; 3] = [0.0, 0.01, 0.1];
@@ -55,7 +55,7 @@ impl Distribution {
 
 /// Makes it.
 pub fn make(bench: &Bench) -> Result<Section> {
-    let length = fig8::length(bench);
+    let length = panel::length(bench);
     let mut section = Section::new("fig9", "Figure 9: distributions of latency");
     section.told(format!("{}.", WAN.told()));
     section.told(format!(

@@ -143,7 +143,7 @@ pub fn fig11(bench: &Bench) -> Result<Section> {
     );
     let single = |name: &str, writes: f64| {
         let responders = WAN.responders();
-        let new = Closed::new(&WAN, candidates::known(name), &responders, super::fig8::length(bench));
+        let new = Closed::new(&WAN, candidates::known(name), &responders, super::panel::length(bench));
         Ok::<_, String>(Closed { writes, ..new }.run()?.total())
     };
     let mut furthest = 0.0f64;
