@@ -138,7 +138,8 @@ fn show(bench: &Bench, section: &mut Section, scenarios: &[&Scenario]) -> Result
         ];
         for (what, of) in rows {
             let mut chart = Chart::new(scenario.title, "workload", what, Scale::Log);
-            (chart.x, chart.x_ticks) = (Some((0.5, 5.5)), tick);
+            (chart.x, chart.x_ticks) = (Some((0.5, 10.5)), tick);
+            chart.legend_right = true;
             for candidate in candidates::ALL {
                 let point = |(at, (mix, _)): (usize, &(&str, f64))| {
                     Some((at as f64 + 1.0, of(scenario, mix, candidate.name)?))

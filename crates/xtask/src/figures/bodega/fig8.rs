@@ -116,7 +116,8 @@ fn draw(bench: &Bench, section: &mut Section, world: &World, panels: &[Panel]) -
         for panel in panels.iter().filter(|panel| panel.world.name == world.name) {
             let title = format!("{}, {:.0}% writes", world.title, 100.0 * panel.writes);
             let mut chart = Chart::new(&title, "site of the clients", what, Scale::Log);
-            (chart.x, chart.x_ticks) = (Some((0.5, 5.5)), world.ticks);
+            (chart.x, chart.x_ticks) = (Some((0.5, 10.5)), world.ticks);
+            chart.legend_right = true;
             for (name, seen) in panel.all() {
                 let points = (0..world.sites()).filter_map(|site| Some((site as f64 + 1.0, of(seen, site)?)));
                 chart = chart.line(name, points.collect(), true);

@@ -104,7 +104,8 @@ fn chart(title: &str, panel: &Panel, of: fn(&Seen) -> &[Latencies], table: &mut 
         table.row([kind, format!("{:.0}", 100.0 * panel.writes), name.to_owned(), p25, p50, p75, p90, p99]);
         chart = chart.line(name, distribution.points(), false);
     }
-    chart.x = Some((0.0, 160.0));
+    // Behind the lines there is room for the legend.
+    chart.x = Some((0.0, 240.0));
     chart
 }
 

@@ -91,7 +91,8 @@ fn one(
         points.iter().enumerate().map(|(at, (_, point))| (at as f64, of(point))).collect()
     };
     let mut chart = Chart::new(world.title, what, "ms", Scale::Linear(None));
-    (chart.x, chart.x_ticks) = (Some((-0.5, points.len() as f64 - 0.5)), ticks);
+    (chart.x, chart.x_ticks) = (Some((-0.5, 1.6 * points.len() as f64)), ticks);
+    chart.legend_right = true;
     chart = chart.line("reads", line(|point| point.read.0), true).line(
         "writes",
         line(|point| point.write.0),

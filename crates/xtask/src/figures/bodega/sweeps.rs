@@ -46,7 +46,8 @@ fn show(
 ) -> Result<()> {
     let mut table = Table::new(["protocol", column, "ops_per_s"]);
     let mut chart = Chart::new("all sites", axis, "operations/s", Scale::Log);
-    (chart.x, chart.x_ticks) = (Some((-0.5, words.len() as f64 - 0.5)), ticks);
+    (chart.x, chart.x_ticks) = (Some((-0.5, 2.0 * words.len() as f64)), ticks);
+    chart.legend_right = true;
     for (name, rates) in rates {
         for (word, rate) in words.iter().zip(rates) {
             table.row([(*name).to_owned(), word.clone(), format!("{rate:.0}")]);
