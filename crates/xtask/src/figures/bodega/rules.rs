@@ -335,7 +335,8 @@ pub const ROWS: &[Row] = &[
         "`quorate sim --explore` exhausts smaller sizes of the real code: Bodega through two ballots with a write \
          and a read, and through a change of its roster; MultiPaxos through three ballots, and with a crash",
         "this command does not explore; how far the paper's size gets is told by that one",
-        "`crates/sim/tests/explore.rs` `bodega_reads_at_all_responders_through_two_ballots` `bodega_changes_its_roster`",
+        "`crates/sim/tests/explore.rs` `bodega_reads_at_all_responders_through_two_ballots` \
+         `bodega_changes_its_roster`",
     ),
     (
         "B-S.28",
