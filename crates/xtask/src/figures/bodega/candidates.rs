@@ -1,5 +1,4 @@
-//! The protocols that are compared. One that is new is a line of [`ALL`]; until the registry knows it, figures leave
-//! it out, and its claims say so.
+//! The protocols that are compared. One that is new is a line of [`ALL`].
 
 use quorate_core::{Protocol, SettingsError, Topology};
 use quorate_protocols::registry;
@@ -35,12 +34,8 @@ pub const QUORUM_LEASES: &str = "Quorum Leases";
 pub const PASSIVE: &str = "Quorum Leases (passive)";
 pub const BODEGA: &str = "Bodega";
 
-/// Of a claim about a protocol that the registry does not know.
-pub const ABSENT: &str =
-    "the protocol is not in this program yet; the figure takes it as soon as it is registered";
-
 /// All of them, in the order of the paper's legend; Raft, which it leaves out, behind.
-const ALL: &[Candidate] = &[
+pub const ALL: &[Candidate] = &[
     of(MULTIPAXOS, "multipaxos", &["reads=log"], None, |t| Cells::steady(t.l() + t.m(), t.l() + t.m()), None),
     of(LEADER_LEASES, "multipaxos", &[], None, |t| Cells::steady(t.l() + t.m(), t.l()), Some("B-T1.2")),
     of(EPAXOS, "epaxos", &[], None, |t| t.epaxos(), Some("B-T1.3")),
@@ -89,39 +84,25 @@ const fn of(
     Candidate { name, protocol, settings, roster, formula, claim }
 }
 
-/// Those that the registry knows.
-pub fn present() -> Vec<&'static Candidate> {
-    ALL.iter().filter(|candidate| candidate.is_there()).collect()
-}
-
-/// One of them, if the registry knows it.
-pub fn find(name: &str) -> Option<&'static Candidate> {
-    ALL.iter().find(|candidate| candidate.name == name && candidate.is_there())
-}
-
-/// One that is there.
+/// One of them.
 pub fn known(name: &str) -> &'static Candidate {
-    find(name).expect("the registry knows it")
+    ALL.iter().find(|candidate| candidate.name == name).expect("one of them")
 }
 
 /// Those that only read at replicas that a setting names, or at the leader.
 pub fn local() -> Vec<&'static Candidate> {
-    present().into_iter().filter(|candidate| candidate.roster.is_some()).collect()
+    ALL.iter().filter(|candidate| candidate.roster.is_some()).collect()
 }
 
 impl Candidate {
-    fn is_there(&self) -> bool {
-        registry::all().iter().any(|info| info.name == self.protocol)
-    }
-
     /// Runs an experiment.
     pub fn measure(&self, setup: &Setup, load: Load<'_>) -> Result<Measured, SettingsError> {
-        registry::with(self.protocol, Measure { setup, load }).expect("it is there")
+        registry::with(self.protocol, Measure { setup, load }).expect("it is registered")
     }
 
     /// The timeouts that suit a topology.
     pub fn timeouts(&self, topology: &Topology, nodes: usize) -> Vec<String> {
-        registry::with(self.protocol, Timeouts { topology, nodes }).expect("it is there")
+        registry::with(self.protocol, Timeouts { topology, nodes }).expect("it is registered")
     }
 }
 

@@ -77,9 +77,12 @@ impl<'a> Closed<'a> {
         let (from, sites) = (READY + 1_000 * MS + WARM_UP, self.world.sites());
         let until = from + self.length;
         let at: Vec<_> = (0..CLIENTS_PER_SITE * sites).map(|client| client % sites).collect();
-        let (mut random, mut count) = (Random::new(8), 0);
+        // Each client's requests are the same, whatever the protocol: only how far it gets differs.
+        let mut randoms: Vec<_> = (0..at.len()).map(|client| Random::new(8 + client as u64)).collect();
+        let mut count = 0;
         let draw = |client: usize| {
-            let key = world::key((self.pick)(client % sites, &mut random));
+            let random = &mut randoms[client];
+            let key = world::key((self.pick)(client % sites, random));
             count += 1;
             match random.chance(self.writes) {
                 true => world::put(&key, count, self.value),

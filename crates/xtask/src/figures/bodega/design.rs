@@ -8,7 +8,7 @@ use super::super::page::{Section, Verdict};
 use super::super::series;
 use super::super::table::Table;
 use super::super::{Bench, Result};
-use super::candidates::{self, ABSENT, BODEGA, Candidate, EPAXOS, LEADER_LEASES, MULTIPAXOS};
+use super::candidates::{self, BODEGA, Candidate, LEADER_LEASES, MULTIPAXOS};
 use super::rules::ROWS;
 use super::world::{self, EVEN, MS, NEAR, READY, WAN};
 
@@ -23,16 +23,6 @@ pub fn make(bench: &Bench) -> Result<Section> {
     for (claim, verdict, ours, why, by) in ROWS {
         section.judge_by(claim, *verdict, *ours, *why, if by.is_empty() { "this page" } else { by });
     }
-    match candidates::find(EPAXOS) {
-        Some(_) => section.judge_by(
-            "B-P.3",
-            Verdict::Agrees,
-            "registered; its latencies are in Table 1",
-            "",
-            "`crates/protocols/src/registry.rs`",
-        ),
-        None => section.judge("B-P.3", Verdict::NotJudged, "nothing", ABSENT),
-    }
     count_lines(&mut section)?;
     bench.say("design: holds")?;
     holds(&mut section)?;
@@ -45,7 +35,7 @@ pub fn make(bench: &Bench) -> Result<Section> {
 fn count_lines(section: &mut Section) -> Result<()> {
     let root = crate::root();
     let of = |path: &str| lines(&root.join(path));
-    let protocols = ["multipaxos", "pqr", "quorum_leases", "bodega"];
+    let protocols = ["multipaxos", "epaxos", "pqr", "quorum_leases", "bodega"];
     let own: Vec<_> =
         protocols.iter().map(|name| of(&format!("crates/protocols/src/{name}"))).collect::<Result<_>>()?;
     let parts = of("crates/parts/src")?;

@@ -201,6 +201,7 @@ fn show(bench: &Bench, section: &mut Section, runs: &[Run]) -> Result<()> {
     bench.csv(section, "fig13.csv", &table)?;
     let mut chart = Chart::new("the client at WI", "s at which operations finish", "latency, ms", Scale::Log);
     chart = chart.line("reads", points(false), false).line("writes", points(true), false);
+    (chart.x, chart.legend_right) = (Some((0.0, 13.0)), true);
     chart.marks = vec![(0.8, "UT dies".to_owned()), (7.2, "new roster".to_owned())];
     bench.plot(section, "fig13.svg", "Latency of each operation, by when it finishes", &[chart], 1)?;
     let mut table = Table::new([

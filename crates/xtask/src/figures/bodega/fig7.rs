@@ -40,7 +40,7 @@ fn matrix(topology: &Topology) -> Table {
 
 fn timeouts(world: &World) -> String {
     let (topology, mut all) = (world.topology(), Vec::new());
-    for candidate in super::candidates::present() {
+    for candidate in super::candidates::ALL {
         all.extend(candidate.timeouts(&topology, topology.sites().len()));
     }
     all.sort();

@@ -7,10 +7,10 @@ use super::super::page::{Section, Verdict};
 use super::super::table::Table;
 use super::super::{Bench, Result};
 use super::candidates::{
-    self, ABSENT, BODEGA, EPAXOS, LEADER_LEASES, MULTIPAXOS, PASSIVE, PQR, PQR_LEASES, QUORUM_LEASES,
+    self, BODEGA, EPAXOS, LEADER_LEASES, MULTIPAXOS, PASSIVE, PQR, PQR_LEASES, QUORUM_LEASES,
 };
 use super::closed::{self, Seen};
-use super::fig8::{self, Panel};
+use super::panel::{self, Panel};
 use super::world::{MS, WAN};
 
 const WRITES: [f64; 3] = [0.0, 0.01, 0.1];
@@ -55,7 +55,7 @@ impl Distribution {
 
 /// Makes it.
 pub fn make(bench: &Bench) -> Result<Section> {
-    let length = fig8::length(bench);
+    let length = panel::length(bench);
     let mut section = Section::new("fig9", "Figure 9: distributions of latency");
     section.told(format!("{}.", WAN.told()));
     section.told(format!(
@@ -104,7 +104,8 @@ fn chart(title: &str, panel: &Panel, of: fn(&Seen) -> &[Latencies], table: &mut 
         table.row([kind, format!("{:.0}", 100.0 * panel.writes), name.to_owned(), p25, p50, p75, p90, p99]);
         chart = chart.line(name, distribution.points(), false);
     }
-    chart.x = Some((0.0, 160.0));
+    // Behind the lines there is room for the legend.
+    chart.x = Some((0.0, 240.0));
     chart
 }
 
@@ -115,7 +116,7 @@ fn overall(panel: &Panel, name: &str, of: fn(&Seen) -> &[Latencies]) -> Option<f
 fn judge_writes(section: &mut Section, panels: &[Panel]) {
     let writes = |panel: &Panel, name: &str| overall(panel, name, |seen| &seen.writes);
     let mut furthest = (0.0f64, "");
-    for candidate in candidates::present() {
+    for candidate in candidates::ALL {
         if let (Some(few), Some(many)) =
             (writes(&panels[1], candidate.name), writes(&panels[2], candidate.name))
         {
@@ -141,21 +142,20 @@ fn judge_writes(section: &mut Section, panels: &[Panel]) {
         "rule: 1.00 (0.99) to 1.25 times. In this stand-in for WAN the leader's majority takes as long as all \
          responders: 40 ms; GEO shows the difference (B-8.3)",
     );
-    match (writes(&panels[2], EPAXOS), overall(&panels[2], EPAXOS, |seen| &seen.reads)) {
-        (Some(writes), Some(reads)) => section.judge(
-            "B-9.3",
-            Verdict::when((writes / reads - 1.0).abs() <= 0.25),
-            format!("writes {writes:.1} ms on average, reads {reads:.1} ms"),
-            "rule: within a quarter, at 10% writes",
-        ),
-        _ => section.judge("B-9.3", Verdict::NotJudged, "nothing", ABSENT),
-    }
+    let epaxos = (writes(&panels[2], EPAXOS), overall(&panels[2], EPAXOS, |seen| &seen.reads));
+    let (writes, reads) = (epaxos.0.unwrap_or_default(), epaxos.1.unwrap_or_default());
+    section.judge(
+        "B-9.3",
+        Verdict::when((writes / reads - 1.0).abs() <= 0.25),
+        format!("writes {writes:.1} ms on average, reads {reads:.1} ms"),
+        "rule: within a quarter, at 10% writes",
+    );
 }
 
 fn judge_quiet(section: &mut Section, panel: &Panel) {
     let (topology, responders) = (WAN.topology(), WAN.responders());
     let (mut furthest, mut outliers) = (0.0f64, 0.0f64);
-    for (candidate, (_, seen)) in candidates::present().into_iter().zip(panel.all()) {
+    for (candidate, (_, seen)) in candidates::ALL.iter().zip(panel.all()) {
         for (site, reads) in seen.reads.iter().enumerate() {
             let formula = (candidate.formula)(&WAN.model(&topology, &responders, site)).read;
             let Some(median) = closed::quantile(reads, 0.5) else { continue };
@@ -245,35 +245,29 @@ fn judge_ten(section: &mut Section, panels: &[Panel]) {
         format!("medians differ by m ({m:.0} ms) within {:.1}% at each site", 100.0 * furthest),
         "rule: within 20%",
     );
-    let p99 = |panel: &Panel, name: &str| {
+    let tail = |panel: &Panel, name: &str, share: f64| {
         let sites = panel.of(name).map(|seen| &seen.reads[..]).unwrap_or_default();
-        Distribution::of(sites).quantile(0.99)
+        Distribution::of(sites).quantile(share)
     };
-    let slowest = |name: &str| {
-        let sites = ten.of(name).map(|seen| &seen.reads[..]).unwrap_or_default();
-        sites.iter().filter_map(|site| closed::quantile(site, 1.0)).fold(0.0, f64::max)
-    };
-    let tell = |name| {
+    let names = [PQR, PQR_LEASES, EPAXOS];
+    let tell = |name: &&str| {
         format!(
-            "{name} {:.0} ms (at 0% {:.0}; slowest {:.0})",
-            p99(ten, name),
-            p99(none, name),
-            slowest(name)
+            "{name} {:.0} ms (at 0% {:.0}), p99.9 {:.0} ms, slowest {:.0} ms",
+            tail(ten, name, 0.99),
+            tail(none, name, 0.99),
+            tail(ten, name, 0.999),
+            tail(ten, name, 1.0)
         )
     };
-    let mut names = vec![PQR, PQR_LEASES];
-    names.extend(candidates::find(EPAXOS).map(|one| one.name));
-    let told: Vec<_> = names.iter().map(|name| tell(name)).collect();
-    let holds = names.iter().all(|name| p99(ten, name) >= 2.0 * p99(none, name));
+    let told: Vec<_> = names.iter().map(tell).collect();
+    let holds = names.iter().all(|name| tail(ten, name, 0.99) >= 2.0 * tail(none, name, 0.99));
     section.judge(
         "B-9.9",
         Verdict::when(holds),
-        format!("p99 at 10%: {}", told.join(", ")),
-        format!(
-            "rule: p99 at 10% at least twice that at 0%. Tails are there, in less than one read of a hundred \
-             where a key of 1000 is seldom written{}",
-            if candidates::find(EPAXOS).is_none() { "; EPaxos is not in this program yet" } else { "" }
-        ),
+        format!("p99 at 10%: {}", told.join("; ")),
+        "rule: p99 at 10% at least twice that at 0%, for all three. The tails are as long as the paper's, but \
+         thinner: with 1000 keys fewer than one read of a hundred meets a write to its key. The paper's servers \
+         gather commands for 1 ms, and a batch meets what any of its commands meets",
     );
     let mean = |name: &str| {
         responders.iter().filter_map(|site| ten.read(name, *site)).sum::<f64>() / responders.len() as f64
@@ -282,13 +276,9 @@ fn judge_ten(section: &mut Section, panels: &[Panel]) {
     let near = |ours: f64| (0.8..=1.2).contains(&(ours / leases));
     section.judge(
         "B-9.10",
-        if active.max(passive) < 0.8 * leases {
-            Verdict::Better
-        } else {
-            Verdict::when(near(active) && near(passive))
-        },
+        Verdict::when(near(active) && near(passive)),
         format!("{active:.1} and {passive:.1} ms at responders, Leader Leases {leases:.1} ms"),
-        "rule: within a fifth of Leader Leases'; see B-8.15 for why ours do better",
+        "rule: within a fifth of Leader Leases'; see B-8.15 for why ours stay faster",
     );
     let Some(bodega) = ten.of(BODEGA) else { return };
     let limit = WAN.model(&topology, &responders, leader).c + m / 2.0;

@@ -6,6 +6,7 @@
 //! | `model` | the formulas of Table 1 |
 //! | `world` | the clusters, and runs in them |
 //! | `closed` | clients in closed loops |
+//! | `panel` | all protocols under one such load |
 //! | `table1`, `fig1` | latencies and servers touched in a world without queues |
 //! | `fig7` | what the clusters are |
 //! | `fig8`, `fig9` | throughput and latency by site, and distributions |
@@ -27,6 +28,7 @@ mod fig7;
 mod fig8;
 mod fig9;
 mod model;
+mod panel;
 mod rosters;
 mod rules;
 mod sweeps;

@@ -8,7 +8,7 @@ use super::super::table::Table;
 use super::super::{Bench, Result};
 use super::candidates::{self, BODEGA, LEADER_LEASES};
 use super::closed::{self, Closed, KEYS, Seen};
-use super::fig8;
+use super::panel;
 use super::world::{self, GEO, WAN, World};
 
 const WRITES: f64 = 0.1;
@@ -43,7 +43,7 @@ fn told(section: &mut Section, bench: &Bench) {
         "Figure 8's load with {:.0}% writes. {}. Means and standard deviations over all clients, each site \
          counting alike.",
         100.0 * WRITES,
-        closed::told(fig8::length(bench))
+        closed::told(panel::length(bench))
     ));
 }
 
@@ -91,7 +91,8 @@ fn one(
         points.iter().enumerate().map(|(at, (_, point))| (at as f64, of(point))).collect()
     };
     let mut chart = Chart::new(world.title, what, "ms", Scale::Linear(None));
-    (chart.x, chart.x_ticks) = (Some((-0.5, points.len() as f64 - 0.5)), ticks);
+    (chart.x, chart.x_ticks) = (Some((-0.5, 1.6 * points.len() as f64)), ticks);
+    chart.legend_right = true;
     chart = chart.line("reads", line(|point| point.read.0), true).line(
         "writes",
         line(|point| point.write.0),
@@ -125,8 +126,8 @@ fn responders(bench: &Bench, world: &World, leader: &str, order: &[&str]) -> Res
     for (count, name) in names(leader, order).into_iter().enumerate() {
         bench.say(&format!("fig14: {} {name}", world.title))?;
         let responders = &sites[..count];
-        let seen =
-            Closed { writes: WRITES, ..Closed::new(world, bodega, responders, fig8::length(bench)) }.run()?;
+        let seen = Closed { writes: WRITES, ..Closed::new(world, bodega, responders, panel::length(bench)) }
+            .run()?;
         for site in 0..world.sites() {
             let formula = (bodega.formula)(&world.model(&topology, responders, site)).write;
             let apart = closed::mean(&seen.writes[site]).map_or(1.0, |ours| (ours / formula - 1.0).abs());
@@ -204,7 +205,7 @@ pub fn fig14(bench: &Bench) -> Result<Section> {
 fn judge_empty(bench: &Bench, section: &mut Section, bodega: Point) -> Result<()> {
     let leases = candidates::known(LEADER_LEASES);
     bench.say("fig14: Leader Leases")?;
-    let seen = Closed { writes: WRITES, ..Closed::new(&WAN, leases, &[], fig8::length(bench)) }.run()?;
+    let seen = Closed { writes: WRITES, ..Closed::new(&WAN, leases, &[], panel::length(bench)) }.run()?;
     let leases = Point::of(&seen)?;
     let ratios = [bodega.read.0 / leases.read.0, bodega.write.0 / leases.write.0, bodega.rate / leases.rate];
     section.judge(
@@ -271,7 +272,7 @@ pub fn fig15(bench: &Bench) -> Result<Section> {
         "rule: in GEO never lower, higher in the end, within 10% of the linear mix; see B-14.2 for WAN",
     );
     bench.say("fig15: the ends")?;
-    let (bodega, length, responders) = (candidates::known(BODEGA), fig8::length(bench), WAN.responders());
+    let (bodega, length, responders) = (candidates::known(BODEGA), panel::length(bench), WAN.responders());
     let end = |responders: &[usize]| {
         Point::of(&Closed { writes: WRITES, ..Closed::new(&WAN, bodega, responders, length) }.run()?)
     };
@@ -301,7 +302,7 @@ fn coverage(bench: &Bench, world: &World) -> Result<Points> {
         let key = |number| bytes::Bytes::from(world::key(number));
         let range = Range { from: key(0), to: Some(key((share * KEYS as f64) as u64)), responders };
         let ranges = if share > 0.0 { vec![range] } else { Vec::new() };
-        let new = Closed::new(world, bodega, &[], fig8::length(bench));
+        let new = Closed::new(world, bodega, &[], panel::length(bench));
         let seen = Closed { writes: WRITES, ranges: Some(ranges), ..new }.run()?;
         points.push((label, Point::of(&seen)?));
     }
