@@ -9,6 +9,8 @@
 //! | [`chain`] | the prefix log of Raft and ZAB; a leader's view of the others' |
 //! | [`graph`] | instances that depend on each other: the EPaxos family |
 //! | [`lease`], [`leases`] | promises that outlive the belief in them: one, and all of a replica |
+//! | [`rosters`], [`coverage`] | who answers reads of which keys; who should |
+//! | [`bars`] | doing without replicas that have failed |
 //! | [`paxos`] | MultiPaxos as a machine, and what its family may change in it |
 //! | [`election`] | when to suspect a leader |
 //! | [`membership`] | who is in the group, and how that changes |
@@ -21,10 +23,12 @@
 //! | [`settings`] | settings that protocols share |
 
 pub mod ballot;
+pub mod bars;
 pub mod batch;
 pub mod catchup;
 pub mod chain;
 pub mod clients;
+pub mod coverage;
 pub mod election;
 pub mod graph;
 pub mod lease;
@@ -32,6 +36,7 @@ pub mod leases;
 pub mod membership;
 pub mod paxos;
 pub mod quorum;
+pub mod rosters;
 pub mod rounds;
 pub mod sessions;
 pub mod settings;

@@ -191,10 +191,10 @@ impl<P: Policy> Replica<P> {
         if let Role::Leader(leading) = &self.role { Some(leading.proposals.next() - 1) } else { None }
     }
 
-    /// As a leader: whether another has executed a slot; what it needs for that is durable there.
-    pub fn has_executed(&self, node: NodeId, slot: u64) -> bool {
-        let Role::Leader(leading) = &self.role else { return false };
-        self.executed_by(leading, node).is_some_and(|upto| upto >= slot)
+    /// As a leader: up to where another has executed; what it needs for that is durable there.
+    pub fn executed_upto(&self, node: NodeId) -> u64 {
+        let Role::Leader(leading) = &self.role else { return 0 };
+        self.executed_by(leading, node).unwrap_or(0)
     }
 
     /// Whether another has executed what was chosen a heartbeat or two ago.

@@ -10,105 +10,45 @@
 //! - Confirmed bars are as durable as the ballot (they are noted in its charter): a replica that restarts would
 //!   else grant, or read, by what it heard before, or by a late message. In a new ballot the first bars come with
 //!   the ballot.
-//! - *A responder comes back in two steps.* First it is required again for all that is not chosen, and stays barred
-//!   until it has executed whatever was proposed before. Then it is named no more. Those that have not heard of it in
-//!   all the time may promise by a threshold that lies before what was chosen without it: it must not depend on them.
+//! - *A responder comes back in two steps* ([`quorate_parts::bars`]): those that have not heard of its bars in all the
+//!   time may promise by a threshold that lies before what was chosen without it.
 //! - When the group changes, all are barred: their promises must not be counted by a majority that is none any more.
 
-use std::collections::BTreeMap;
-
-use quorate_core::{Context, NodeId, NodeSet, Time, mutation};
+use quorate_core::{Context, NodeId, NodeSet, mutation};
 use quorate_parts::ballot::Ballot;
+use quorate_parts::bars::Health;
 use quorate_parts::paxos::Role;
+use quorate_parts::rosters;
+use quorate_parts::writes::Written;
 
 use super::charter::Charter;
 use super::{Policy, Replica, message, reads};
 
-/// As a leader sees it.
-#[derive(Debug, Default)]
-pub(super) struct Bars {
-    seq: u64,
-    out: BTreeMap<NodeId, Out>,
-    /// What each voter has confirmed. All have confirmed 0, which came with the ballot.
-    confirmed: BTreeMap<NodeId, u64>,
-}
-
-/// One that is barred.
-#[derive(Clone, Copy, Debug)]
-struct Out {
-    /// Since these bars.
-    seq: u64,
-    since: Time,
-    /// It is required again, for all slots behind this one; when it has executed those up to here, it may come back.
-    back: Option<u64>,
-}
-
-impl Bars {
-    /// Of a ballot that begins with these.
-    pub(super) fn new(barred: NodeSet, now: Time) -> Bars {
-        let out = barred.iter().map(|node| (node, Out { seq: 0, since: now, back: None })).collect();
-        Bars { seq: 0, out, confirmed: BTreeMap::new() }
-    }
-
-    /// All that are barred.
-    pub(super) fn nodes(&self) -> NodeSet {
-        self.out.keys().copied().collect()
-    }
-}
-
 /// Those that writes can do without: they cannot read under this ballot, by what a majority has confirmed.
 pub(super) fn excluded(replica: &Replica) -> NodeSet {
-    let bars = &replica.policy.bars;
-    let confirmed = |node| Some(bars.confirmed.get(&node).copied().unwrap_or(0));
-    let reached = match mutation::active("bodega/bars-unconfirmed") {
-        true => Some(u64::MAX),
-        false => replica.configuration().reached(confirmed),
-    };
-    let Some(reached) = reached else { return NodeSet::EMPTY };
-    let out = bars.out.iter().filter(|(_, out)| out.seq <= reached && out.back.is_none());
-    out.map(|(node, _)| *node).collect()
+    replica.policy.bars.excluded(|confirmed| replica.configuration().reached(confirmed))
 }
 
 /// Who is to be barred, and who no more; tells all of it. Returns whether that has changed.
 pub(super) fn review(replica: &mut Replica, cx: &mut Context<'_, Replica>) -> bool {
     let now = cx.now();
-    let (failure, me) = (replica.config().policy.failure, replica.me());
-    let changing = replica.is_changing();
+    let (failure, changing) = (replica.config().policy.failure, replica.is_changing());
     let Some(last) = replica.last_proposed() else { return false };
-    let (mut named, mut required) = (false, false);
-    for node in replica.charter().roster.everyone().without(me).iter() {
-        let fit = replica.has_heard(node, failure, now) && replica.configuration().votes(node) && !changing;
-        let (near, seq) = (replica.is_near(node), replica.policy.bars.seq + 1);
-        let done = |slot| replica.has_executed(node, slot) || mutation::active("bodega/back-at-once");
-        let done = replica.policy.bars.out.get(&node).and_then(|out| out.back).is_some_and(done);
-        match replica.policy.bars.out.get_mut(&node) {
-            None if !fit => {
-                replica.policy.bars.out.insert(node, Out { seq, since: now, back: None });
-                named = true;
-            }
-            Some(Out { back: Some(_), .. }) if fit && done => {
-                replica.policy.bars.out.remove(&node);
-                named = true;
-            }
-            Some(Out { back: back @ Some(_), .. }) if !fit => {
-                *back = None;
-                required = true;
-            }
-            Some(Out { since, back: back @ None, .. }) if fit && now.since(*since) >= failure && near => {
-                *back = Some(last);
-                required = true;
-            }
-            None | Some(_) => {}
-        }
-    }
-    if named {
-        replica.policy.bars.seq += 1;
+    let others = replica.charter().roster.everyone().without(replica.me());
+    let health = |node: NodeId| Health {
+        fit: replica.has_heard(node, failure, now) && replica.configuration().votes(node) && !changing,
+        near: replica.is_near(node),
+        executed: replica.executed_upto(node),
+    };
+    let health: Vec<_> = others.iter().map(|node| (node, health(node))).collect();
+    let reviewed = replica.policy.bars.review(health.into_iter(), last, failure, now);
+    if reviewed.named {
         tell(replica, cx);
     }
-    if required {
+    if reviewed.needed {
         replica.reconsider(cx);
     }
-    named
+    reviewed.named
 }
 
 /// Tells everybody.
@@ -116,7 +56,7 @@ pub(super) fn tell(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
     if replica.charter().roster.ranges().is_empty() {
         return;
     }
-    let (ballot, seq, nodes) = (replica.promised(), replica.policy.bars.seq, replica.policy.bars.nodes());
+    let (ballot, seq, nodes) = (replica.promised(), replica.policy.bars.seq(), replica.policy.bars.nodes());
     let message = message::Message::Bars { ballot, seq, nodes };
     cx.send_all(replica.configuration().all(), super::Message::Own(message));
 }
@@ -155,12 +95,9 @@ pub(super) fn on_barred(
     seq: u64,
     cx: &mut Context<'_, Replica>,
 ) {
-    if ballot == replica.promised() && matches!(replica.role(), Role::Leader(_)) {
-        let known = replica.policy.bars.confirmed.entry(from).or_default();
-        if *known < seq {
-            *known = seq;
-            replica.reconsider(cx);
-        }
+    let leads = ballot == replica.promised() && matches!(replica.role(), Role::Leader(_));
+    if leads && replica.policy.bars.confirm(from, seq) {
+        replica.reconsider(cx);
     }
 }
 
@@ -184,13 +121,13 @@ impl Policy {
 
     /// Whom the roster names for the keys of a value.
     pub(super) fn named(replica: &Replica, value: &bytes::Bytes) -> NodeSet {
-        let written = quorate_parts::writes::Written::by(value);
+        let written = Written::by(value);
         if mutation::active("bodega/one-key-of-a-batch")
             && let Some(key) = written.keys().and_then(|keys| keys.first())
         {
             return replica.charter().roster.responders(key);
         }
-        replica.charter().responders(&written)
+        rosters::readers_of(&replica.charter().roster, &written)
     }
 }
 

@@ -2,8 +2,6 @@
 
 use quorate_core::{NodeId, NodeSet, Roster, mutation, wire_struct};
 use quorate_parts::paxos;
-use quorate_parts::writes::Written;
-use quorate_store::footprint::Extent;
 
 /// See the file comment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,37 +23,9 @@ impl paxos::Charter for Charter {
 }
 
 impl Charter {
-    /// Whoever must have a write to these keys.
-    pub(super) fn responders(&self, written: &Written) -> NodeSet {
-        match written.keys() {
-            None => self.roster.everyone(),
-            Some(keys) => keys.iter().fold(NodeSet::EMPTY, |all, key| all.union(self.roster.responders(key))),
-        }
-    }
-
     /// Whether a replica is a responder that is not barred.
     pub(super) fn may_read(&self, node: NodeId) -> bool {
         let barred = self.barred.contains(node) && !mutation::active("bodega/barred-and-reading");
         self.known && !barred && self.roster.everyone().contains(node)
-    }
-
-    /// Whoever may answer reads of any of these keys, apart from the leader.
-    pub(super) fn readers(&self, extent: &Extent) -> NodeSet {
-        match extent {
-            Extent::Everything => self.roster.everyone(),
-            Extent::Keys(keys) => {
-                keys.as_slice().iter().fold(NodeSet::EMPTY, |all, key| all.union(self.roster.responders(key)))
-            }
-        }
-    }
-
-    /// Whether a replica answers reads of all these keys.
-    pub(super) fn covers(&self, node: NodeId, extent: &Extent) -> bool {
-        match extent {
-            Extent::Everything => self.roster.has_all(node),
-            Extent::Keys(keys) => {
-                keys.as_slice().iter().all(|key| self.roster.responders(key).contains(node))
-            }
-        }
     }
 }

@@ -15,8 +15,8 @@
 //! | early accept notes: a responder counts votes itself, **by the commit rule** | `notes.rs` |
 //! | the leader holds reads too while notes are on, if anybody else can have shown what they wait for | `policy.rs` `waits_for` |
 //! | unhold: a read that is held for long is asked of the leader too | `parts/clients/proxy/mod.rs` |
-//! | failure of a responder | `bars.rs` |
-//! | smart coverage (§5.1) | `coverage.rs` |
+//! | failure of a responder | `bars.rs`, `parts/bars.rs` |
+//! | smart coverage (§5.1) | `parts/coverage.rs` |
 //!
 //! # Decisions
 //!
@@ -42,7 +42,6 @@
 
 mod bars;
 mod charter;
-mod coverage;
 mod message;
 mod notes;
 mod policy;
@@ -52,6 +51,7 @@ use std::time::Duration;
 
 use quorate_core::{Capabilities, Group, Protocol, Range, Roster, Settings, SettingsError};
 use quorate_parts::clients::{LeaderProxy, ProxyConfig};
+use quorate_parts::coverage;
 use quorate_parts::paxos::{self, Reads};
 use quorate_parts::settings;
 

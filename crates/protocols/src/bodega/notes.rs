@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use quorate_core::{Context, NodeId, NodeSet, mutation};
 use quorate_parts::ballot::Ballot;
 use quorate_parts::paxos::MAX_GAP;
+use quorate_parts::rosters;
 use quorate_parts::slots::Cover;
 
 use super::{Policy, Replica, message};
@@ -22,7 +23,7 @@ pub(super) fn tell(replica: &Replica, slots: &[(u64, u64)], cx: &mut Context<'_,
     let mut to = NodeSet::EMPTY;
     for slot in slots.iter().flat_map(|(first, last)| *first..=*last) {
         if let Some(written) = replica.policy.writes.of(slot) {
-            to = to.union(charter.responders(written));
+            to = to.union(rosters::readers_of(&charter.roster, written));
         }
     }
     let note = message::Message::Note { ballot, slots: slots.to_vec() };

@@ -4,15 +4,17 @@ use bytes::Bytes;
 use quorate_core::{
     Context, Manage, Managed, NodeId, NodeSet, ProcessId, Roster, Status, Time, Wall, Wire, mutation,
 };
+use quorate_parts::bars::Bars;
 use quorate_parts::clients::{Ask, PendingRead};
+use quorate_parts::coverage::Coverage;
 use quorate_parts::membership::refused;
 use quorate_parts::paxos::{self, Role, Timer};
+use quorate_parts::rosters;
 use quorate_parts::writes::Writes;
 use quorate_store::Command;
 
-use super::bars::{self, Bars};
+use super::bars;
 use super::charter::Charter;
-use super::coverage::{self, Coverage};
 use super::message::Message;
 use super::notes::{self, Notes};
 use super::reads::{self, Counters, Holds};
@@ -160,7 +162,8 @@ impl paxos::Policy for Policy {
         let footprint = command.footprint();
         // Of keys that only the leader answers reads of, nobody else can have shown a write, unless it was one to other
         // keys too.
-        let alone = replica.charter().readers(footprint.reads()).without(replica.me()).is_empty();
+        let alone =
+            rosters::readers(&replica.charter().roster, footprint.reads()).without(replica.me()).is_empty();
         let slot = match alone {
             true => replica.policy.writes.last_shared(footprint.reads())?,
             false => replica.policy.writes.last(footprint.reads())?,
@@ -178,7 +181,9 @@ impl paxos::Policy for Policy {
             Message::Bars { ballot, seq, nodes } => bars::on_bars(replica, from, ballot, seq, nodes, cx),
             Message::Barred { ballot, seq } => bars::on_barred(replica, from, ballot, seq, cx),
             Message::Statistics { ballot, reads } if ballot == replica.promised() => {
-                coverage::on_statistics(replica, from, reads);
+                if replica.configuration().votes(from) {
+                    replica.policy.coverage.on_reads(from, reads);
+                }
             }
             Message::Statistics { .. } => {}
         }
@@ -202,7 +207,7 @@ impl paxos::Policy for Policy {
     }
 
     fn on_timer(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
-        coverage::report(replica, cx);
+        report(replica, cx);
         let rule = replica.config().policy.coverage;
         cx.set_timer(Timer::Own, rule.period);
         if matches!(replica.role(), Role::Leader(_)) && replica.charter().auto && !replica.is_changing() {
@@ -277,6 +282,14 @@ impl paxos::Policy for Policy {
         let held: usize = replica.policy.holds.values().map(Vec::len).sum();
         assert!(held == replica.policy.held, "held reads are counted");
         assert!(replica.policy.waiting.len() <= MAX_WAITING);
+    }
+}
+
+/// Once in a while each replica tells the leader what its clients read (§5.1).
+fn report(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
+    let (reads, ballot) = (replica.policy.coverage.report(), replica.promised());
+    if let Some(leader) = ballot.node().filter(|_| replica.charter().auto && !reads.is_empty()) {
+        cx.send(leader, super::Message::Own(Message::Statistics { ballot, reads }));
     }
 }
 

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use quorate_core::{Context, Fact, ProcessId, Time, Wall, Wire, mutation};
 use quorate_parts::clients::{Ask, PendingRead};
 use quorate_parts::paxos::Role;
+use quorate_parts::rosters;
 use quorate_store::Command;
 
 use super::Replica;
@@ -70,7 +71,7 @@ pub(super) fn on_ask(replica: &mut Replica, from: ProcessId, ask: &mut Ask, cx: 
 fn answerable(replica: &Replica, command: &Bytes, now: Time) -> Option<u64> {
     let command = Command::from_bytes(command.clone()).ok()?;
     let footprint = command.footprint();
-    let responds = replica.charter().covers(replica.me(), footprint.reads());
+    let responds = rosters::covers(&replica.charter().roster, replica.me(), footprint.reads());
     if !responds || !replica.is_stable(now) {
         return None;
     }

@@ -1,8 +1,9 @@
 //! The grantor's half of the commit rule: with its vote, an acceptor tells the leader to whom it has granted a say in
 //! the slot.
 
-use quorate_core::{Context, NodeId, NodeSet, Roster, mutation};
+use quorate_core::{Context, NodeSet, mutation};
 use quorate_parts::batch::{Batch, Kind};
+use quorate_parts::rosters;
 use quorate_store::command::Key;
 
 use super::{Replica, roster};
@@ -68,7 +69,7 @@ fn covered(replica: &mut Replica, slot: u64, forgets: bool) -> NodeSet {
         None => roster.everyone(),
         Some(keys) => {
             let granted = keys.iter().filter(|key| !(skips && is_revoked(replica, key, slot)));
-            granted.fold(NodeSet::EMPTY, |all, key| all.union(roster.responders(key)))
+            rosters::of_any(roster, granted)
         }
     }
 }
@@ -96,14 +97,4 @@ fn knows_roster(replica: &mut Replica, slot: u64) -> bool {
     }
     replica.policy.same_roster = same;
     same + 1 >= slot
-}
-
-/// Whether a node is a grantee of every key that is read.
-pub(super) fn is_granted(roster: &Roster, node: NodeId, extent: &quorate_store::footprint::Extent) -> bool {
-    match extent {
-        quorate_store::footprint::Extent::Everything => roster.has_all(node),
-        quorate_store::footprint::Extent::Keys(keys) => {
-            keys.as_slice().iter().all(|key| roster.responders(key).contains(node))
-        }
-    }
 }

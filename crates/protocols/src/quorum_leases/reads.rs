@@ -4,9 +4,10 @@ use bytes::Bytes;
 use quorate_core::{Context, Fact, ProcessId, Time, Wall, Wire, mutation};
 use quorate_parts::clients::{Ask, PendingRead};
 use quorate_parts::paxos::Role;
+use quorate_parts::rosters;
 use quorate_store::Command;
 
-use super::{Replica, acks, regrants, roster};
+use super::{Replica, regrants, roster};
 
 /// A proxy asks. At the leader the machine answers.
 pub(super) fn on_ask(replica: &mut Replica, from: ProcessId, ask: &mut Ask, cx: &mut Context<'_, Replica>) {
@@ -30,7 +31,7 @@ fn is_readable(replica: &Replica, command: &Bytes, now: Time) -> bool {
     let footprint = command.footprint();
     let extent = footprint.reads();
     let accepted = replica.policy.writes.last(extent).is_some();
-    acks::is_granted(roster(replica), replica.me(), extent)
+    rosters::covers(roster(replica), replica.me(), extent)
         && replica.is_stable(now)
         && (!accepted || mutation::active("quorum-leases/reads-over-accepted"))
         && (replica.config().policy.passive || regrants::are_regranted(replica, extent, now))

@@ -20,7 +20,7 @@ caught! { Bodega,
         under "roster-changes,loss,slow-links,partitions";
     a_barred_responder_that_counts_its_own_promise: "bodega/barred-and-reading" with IMPATIENT,
         under "roster-changes,partitions,one-way-partitions,loss,slow-links";
-    bars_that_nobody_has_confirmed: "bodega/bars-unconfirmed";
+    bars_that_nobody_has_confirmed: "bars/unconfirmed";
     // Leases.
     a_higher_ballot_that_is_promised_at_once: "paxos/no-release";
     promises_that_are_forgotten_at_a_higher_number: "leases/forgotten-at-a-higher-number";
@@ -36,7 +36,7 @@ caught! { Bodega,
 fn a_responder_that_comes_back_before_it_has_executed_what_was_chosen_without_it() {
     let text = include_str!("../../../protocols/src/bodega/traces/responder-that-comes-back.txt");
     assert_eq!(play::<Bodega>(text).unwrap(), text, "as it should be");
-    let weakened = mutation::with("bodega/back-at-once", || play::<Bodega>(text)).unwrap();
+    let weakened = mutation::with("bars/back-at-once", || play::<Bodega>(text)).unwrap();
     let is_stale = |text: &str| text.contains("p3 #3 = Value(Some(b\"old\"))");
     assert!(!is_stale(text) && is_stale(&weakened), "{weakened}");
 }

@@ -1,23 +1,22 @@
-//! Smart roster coverage (§5.1): the leader counts who reads what where, and makes replicas near many reads of a
-//! key its responders, unless it is written too often.
+//! Which replicas should answer reads of which keys: each counts what its clients read; the leader adds that up, and
+//! finds those near many reads of a key, unless it is written too often. (Bodega §5.1, *smart roster coverage*.)
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use quorate_core::{Context, NodeId, NodeSet, Range, Roster, Settings, SettingsError, Wire};
-use quorate_parts::clients::Ask;
-use quorate_parts::writes::Written;
+use quorate_core::{NodeId, NodeSet, Range, Roster, Settings, SettingsError, Wire};
 use quorate_store::Command;
 use quorate_store::footprint::Extent;
 
-use super::{Replica, message};
+use crate::clients::Ask;
+use crate::writes::Written;
 
 /// When a key is covered, and by whom.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rule {
+pub struct Rule {
     /// How often the leader looks.
-    pub(super) period: Duration,
+    pub period: Duration,
     /// More than this share of what clients ask of a key are reads.
     reads: f64,
     /// More than this share of its reads are made near a replica.
@@ -28,7 +27,7 @@ pub(super) struct Rule {
 
 impl Rule {
     /// `coverage.period`, `coverage.reads`, `coverage.near`, `coverage.least` (percentages).
-    pub(super) fn from_settings(settings: &mut Settings) -> Result<Rule, SettingsError> {
+    pub fn from_settings(settings: &mut Settings) -> Result<Rule, SettingsError> {
         Ok(Rule {
             period: settings.duration("coverage.period", "5s")?.max(Duration::from_millis(10)),
             reads: settings.number("coverage.reads", 95, 0..=100)? as f64 / 100.0,
@@ -43,7 +42,7 @@ const MAX_KEYS: usize = 4096;
 
 /// What was asked lately.
 #[derive(Debug, Default)]
-pub(super) struct Coverage {
+pub struct Coverage {
     /// By clients of this site, since the last report.
     here: BTreeMap<Bytes, u64>,
     /// At the leader: reads by site, and writes. They halve with each period.
@@ -60,7 +59,7 @@ struct Asked {
 
 impl Coverage {
     /// A client of this site asks.
-    pub(super) fn on_ask(&mut self, ask: &Ask) {
+    pub fn on_ask(&mut self, ask: &Ask) {
         for (_, command) in &ask.reads {
             let Ok(command) = Command::from_bytes(command.clone()) else { continue };
             let Extent::Keys(keys) = command.footprint().reads().clone() else { continue };
@@ -74,8 +73,13 @@ impl Coverage {
         }
     }
 
+    /// What a site is to tell the leader.
+    pub fn report(&mut self) -> Vec<(Bytes, u64)> {
+        std::mem::take(&mut self.here).into_iter().collect()
+    }
+
     /// The leader proposes writes of these keys.
-    pub(super) fn on_write(&mut self, written: &Written) {
+    pub fn on_write(&mut self, written: &Written) {
         for key in written.keys().into_iter().flatten() {
             if let Some(asked) = self.asked.get_mut(key) {
                 asked.writes += 1;
@@ -83,7 +87,8 @@ impl Coverage {
         }
     }
 
-    fn on_reads(&mut self, site: NodeId, reads: Vec<(Bytes, u64)>) {
+    /// The leader hears what clients of a site have read.
+    pub fn on_reads(&mut self, site: NodeId, reads: Vec<(Bytes, u64)>) {
         for (key, count) in reads {
             if self.asked.len() < MAX_KEYS || self.asked.contains_key(&key) {
                 let reads = self.asked.entry(key).or_default().reads.entry(site).or_default();
@@ -119,27 +124,11 @@ impl Coverage {
     }
 
     /// The roster to change to, when it has come out so twice in a row.
-    pub(super) fn review(&mut self, rule: &Rule, current: &Roster) -> Option<Roster> {
+    pub fn review(&mut self, rule: &Rule, current: &Roster) -> Option<Roster> {
         let ranges = self.ranges(rule);
         let roster = Roster::new(None, ranges.clone()).ok()?;
         let again = self.candidate.replace(ranges).is_some_and(|last| last == roster.ranges());
         (again && !roster.ranges().is_empty() && roster.ranges() != current.ranges()).then_some(roster)
-    }
-}
-
-/// Once in a while each replica tells the leader what its clients read.
-pub(super) fn report(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
-    let reads: Vec<_> = std::mem::take(&mut replica.policy.coverage.here).into_iter().collect();
-    let ballot = replica.promised();
-    if let Some(leader) = ballot.node().filter(|_| replica.charter().auto && !reads.is_empty()) {
-        cx.send(leader, super::Message::Own(message::Message::Statistics { ballot, reads }));
-    }
-}
-
-/// The leader hears of it.
-pub(super) fn on_statistics(replica: &mut Replica, from: NodeId, reads: Vec<(Bytes, u64)>) {
-    if replica.configuration().votes(from) {
-        replica.policy.coverage.on_reads(from, reads);
     }
 }
 
