@@ -41,22 +41,20 @@
 //! - *An owner stops proposing while `pipeline` of its instances are not executed.* Then everything that is under way
 //!   gets committed, and the components of the graph close: their size is bounded, and nothing starves.
 
-mod instance;
-mod invariants;
 pub mod message;
-mod progress;
 mod proposing;
 mod recovery;
 mod replica;
+mod voting;
 
 use std::time::Duration;
 
 use quorate_core::{Capabilities, Group, NodeSet, Protocol, Settings, SettingsError, mutation};
 use quorate_parts::clients::{LeaderProxy, ProxyConfig};
-use quorate_parts::graph::OWNERS;
-use quorate_parts::settings::{self, IntakeConfig};
+use quorate_parts::graph::{LearnerConfig, OWNERS};
+use quorate_parts::settings;
 
-pub use message::{Message, Record};
+pub use message::Message;
 pub use replica::{Replica, Timer};
 
 /// See the module's comment.
@@ -66,23 +64,19 @@ pub struct Epaxos;
 /// What a replica is told.
 #[derive(Clone, Debug)]
 pub struct Config {
-    members: NodeSet,
-    heartbeat: Duration,
+    learner: LearnerConfig,
     /// An instance that others should have committed by now is recovered after this long, or up to twice as long.
     recovery: Duration,
-    intake: IntakeConfig,
-    /// Own instances that may be proposed and not executed.
-    pipeline: u64,
-    /// Bytes of executed batches to keep for replicas that are behind, when they cannot be awaited.
-    retain: usize,
-    /// Keys to remember, each time in who touched them last and in what was collected early.
-    keys: usize,
 }
 
 impl Config {
+    fn members(&self) -> NodeSet {
+        self.learner.members
+    }
+
     /// How many may fail.
     fn f(&self) -> usize {
-        (self.members.len() - 1) / 2
+        (self.members().len() - 1) / 2
     }
 
     /// How many may fail without the fast path being lost.
@@ -91,14 +85,14 @@ impl Config {
     }
 
     fn slow(&self) -> usize {
-        self.members.len() - self.f()
+        self.members().len() - self.f()
     }
 
     fn fast(&self) -> usize {
         if mutation::active("epaxos/small-fast-quorum") {
-            return self.members.majority();
+            return self.members().majority();
         }
-        self.members.len() - self.e()
+        self.members().len() - self.e()
     }
 }
 
@@ -120,16 +114,18 @@ impl Protocol for Epaxos {
             let text = format!("epaxos runs on nodes 1 to {OWNERS}; there is a node {node}");
             return Err(SettingsError::Conflict(text));
         }
-        let config = Config {
+        let learner = LearnerConfig {
             members: group.members,
             heartbeat: settings.duration("heartbeat", "100ms")?,
-            recovery: settings.duration("recovery.timeout", "500ms")?,
             intake: settings::intake(settings)?,
             pipeline: settings.number("pipeline", 64, 1..=4096)?,
             retain: settings.bytes("log.retain", "32MiB", 0..=16 << 30)? as usize,
             keys: settings.number("conflicts.keys", 1 << 17, 1..=1 << 24)? as usize,
         };
-        if config.heartbeat < Duration::from_millis(1) || config.recovery < 3 * config.heartbeat {
+        let config = Config { recovery: settings.duration("recovery.timeout", "500ms")?, learner };
+        if config.learner.heartbeat < Duration::from_millis(1)
+            || config.recovery < 3 * config.learner.heartbeat
+        {
             let text =
                 "heartbeat must be at least 1ms, and recovery.timeout at least three times the heartbeat";
             return Err(SettingsError::Conflict(text.to_owned()));
@@ -137,8 +133,3 @@ impl Protocol for Epaxos {
         Ok((config, ProxyConfig { home: true, ..settings::proxy(group, settings)? }))
     }
 }
-
-/// What was not answered for this long is sent again.
-const RETRANSMIT: Duration = Duration::from_millis(200);
-/// A replica takes no vote further than this above what it knows to be committed: it is too far behind to help.
-const MAX_GAP: u64 = 1 << 14;
