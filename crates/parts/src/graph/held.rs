@@ -52,6 +52,11 @@ impl State {
         (self.ballot, self.voted, self.phase, self.deps) = (ballot, ballot, Phase::Accepted, deps);
     }
 
+    /// Whether it is decided.
+    pub fn is_committed(&self) -> bool {
+        self.phase == Phase::Committed
+    }
+
     /// It is decided.
     pub fn commit(&mut self, noop: bool, deps: Frontier) {
         (self.phase, self.noop, self.deps) = (Phase::Committed, noop, deps);
@@ -116,7 +121,7 @@ impl Held {
 
     /// Whether it is decided.
     pub fn is_committed(&self) -> bool {
-        self.state.phase == Phase::Committed
+        self.state.is_committed()
     }
 
     /// What it tells who recovers it.

@@ -8,6 +8,7 @@
 //! | [`conflicts`] | the latest instances that touched each key |
 //! | [`held`] | what a replica knows of one instance: the protocol's variables |
 //! | [`duties`] | what a replica is at work on, and whom it waits for |
+//! | [`watch`] | when to take over what does not get on |
 //! | [`learner`] | all that a replica does about instances apart from deciding them |
 //! | [`order`] | execution: closed components of the dependency graph, one after the other |
 //!
@@ -22,6 +23,7 @@ pub mod instance;
 pub mod interference;
 pub mod learner;
 pub mod order;
+pub mod watch;
 
 pub use conflicts::Conflicts;
 pub use duties::{Duties, Duty, RETRANSMIT};
@@ -30,3 +32,4 @@ pub use instance::{Executed, Frontier, Instance, OWNERS};
 pub use interference::Interference;
 pub use learner::{Learner, LearnerConfig};
 pub use order::Graph;
+pub use watch::Watch;

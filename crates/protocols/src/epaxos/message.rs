@@ -6,6 +6,11 @@ use quorate_parts::ballot::Ballot;
 use quorate_parts::graph::{Frontier, Instance, Vote, learner};
 use quorate_parts::{clients, embed_clients};
 
+/// A value on its way: the batch, empty for a no-op; `None`: the batch that the receiver has.
+pub type Value = Option<Bytes>;
+/// Instances that interfere with one and do not know of it, and whether they are committed.
+pub type Against = Vec<(Instance, bool)>;
+
 /// A message. Ballot zero is the first proposer's.
 #[derive(Clone, Debug)]
 pub enum Message {
@@ -35,8 +40,8 @@ pub enum Message {
         instance: Instance,
         /// Of the proposer.
         ballot: Ballot,
-        /// The batch, empty for a no-op; `None`: the one that you have pre-accepted.
-        value: Option<Bytes>,
+        /// What to vote for.
+        value: Value,
         /// What it depends on.
         deps: Frontier,
     },
@@ -51,8 +56,8 @@ pub enum Message {
     Commit {
         /// Which.
         instance: Instance,
-        /// As in `Accept`.
-        value: Option<Bytes>,
+        /// As what.
+        value: Value,
         /// What it depends on.
         deps: Frontier,
     },
@@ -90,7 +95,7 @@ pub enum Message {
         /// Of the one who recovers it.
         ballot: Ballot,
         /// Instances that interfere and do not know of this one; and whether they are committed.
-        against: Vec<(Instance, bool)>,
+        against: Against,
     },
     /// My recovery of this instance waits for others; so many had pre-accepted it as its owner proposed it.
     Waiting {
@@ -153,17 +158,7 @@ impl quorate_core::Message for Message {
         match self {
             Message::Client(message) => message.kind(),
             Message::Learner(message) => message.kind(),
-            Message::PreAccept { .. } => "PreAccept",
-            Message::PreAcceptReply { .. } => "PreAcceptReply",
-            Message::Accept { .. } => "Accept",
-            Message::AcceptReply { .. } => "AcceptReply",
-            Message::Commit { .. } => "Commit",
-            Message::Recover { .. } => "Recover",
-            Message::RecoverReply { .. } => "RecoverReply",
-            Message::Validate { .. } => "Validate",
-            Message::ValidateReply { .. } => "ValidateReply",
-            Message::Waiting { .. } => "Waiting",
-            Message::Reject { .. } => "Reject",
+            other => other.variant(),
         }
     }
 }

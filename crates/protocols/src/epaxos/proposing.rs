@@ -2,28 +2,33 @@
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
 use quorate_core::{NodeId, NodeSet};
 use quorate_parts::ballot::Ballot;
-use quorate_parts::batch::Batch;
 use quorate_parts::graph::{Duty, Frontier, Instance, Vote};
 
 use super::Message;
-use super::replica::{Cx, Replica};
+use super::replica::{Attempt, Cx, Replica};
 
 /// How far a replica is with an instance, as its owner in ballot zero or to recover it in another.
 #[derive(Debug)]
 pub enum Step {
     /// Waits for replies to `PreAccept`. All so far had nothing to add?
     PreAccept { same: bool, union: Frontier },
-    /// Waits for votes for the value (a no-op, or the batch) with these dependencies.
-    Accept { noop: bool, deps: Frontier },
+    /// Waits for votes.
+    Accept(Proposal),
     /// Waits for votes of the past.
     Recover { votes: BTreeMap<NodeId, Vote> },
     /// Waits until all that have voted say what speaks against the batch with the owner's dependencies.
     Validate { candidate: Candidate, against: BTreeMap<Instance, bool> },
     /// Waits for the fate of these.
     Wait { candidate: Candidate, against: Vec<Instance> },
+}
+
+/// What an instance may become: its owner's batch with these dependencies, or a no-op.
+#[derive(Clone, Copy, Debug)]
+pub struct Proposal {
+    pub(super) noop: bool,
+    pub(super) deps: Frontier,
 }
 
 /// A batch that may have been committed on the fast path.
@@ -49,125 +54,75 @@ impl Replica {
             let duty = Duty::new(Ballot::ZERO, step, message, self.config.members(), cx.now());
             self.duties.begin(instance, duty);
             // Nothing leaves before the own vote is durable: it counts when the first reply to it does.
-            self.on_pre_accept_reply(self.me, instance, deps, cx);
+            self.on_pre_accepted(instance.owner(), instance, deps, cx);
         }
     }
 
-    pub(super) fn on_pre_accept_reply(
-        &mut self,
-        from: NodeId,
-        instance: Instance,
-        deps: Frontier,
-        cx: &mut Cx<'_>,
-    ) {
-        let Some(duty) = self.duties.of(instance, Ballot::ZERO) else { return };
-        let state = self.learner.entry(instance).state;
-        let valid = state.ballot == Ballot::ZERO && !deps.contains(instance);
+    pub(super) fn on_pre_accepted(&mut self, from: NodeId, id: Instance, deps: Frontier, cx: &mut Cx<'_>) {
+        let state = self.learner.get(id).map(|held| held.state).unwrap_or_default();
+        let Some(duty) = self.duties.of(id, Ballot::ZERO) else { return };
         let Step::PreAccept { same, union } = &mut duty.step else { return };
-        if !valid || !duty.replied.insert(from) {
+        if state.ballot != Ballot::ZERO || deps.contains(id) || !duty.replied.insert(from) {
             return;
         }
         *same &= Some(deps) == state.init;
         *union = union.union(&deps);
         let (same, replied) = (*same, duty.replied);
         if same && replied.len() >= self.config.fast() {
-            self.decide(instance, false, deps, replied, cx);
+            self.decide(id, Proposal { noop: false, deps }, replied, cx);
         } else if !same && replied.len() >= self.config.slow() {
-            self.take_slow_path(instance, cx);
+            self.take_slow_path(id, cx);
         }
     }
 
     fn take_slow_path(&mut self, instance: Instance, cx: &mut Cx<'_>) {
         let Some(duty) = self.duties.get(instance) else { return };
-        let Step::PreAccept { union, .. } = duty.step else { return };
-        self.accept((instance, Ballot::ZERO), false, union, duty.replied, cx);
+        let Step::PreAccept { union: deps, .. } = duty.step else { return };
+        self.accept((instance, Ballot::ZERO), Proposal { noop: false, deps }, duty.replied, cx);
     }
 
     /// Phase 2: asks for votes. Those in `knowing` have the batch.
-    pub(super) fn accept(
-        &mut self,
-        (instance, ballot): (Instance, Ballot),
-        noop: bool,
-        deps: Frontier,
-        knowing: NodeSet,
-        cx: &mut Cx<'_>,
-    ) {
-        let message = |value| Message::Accept { instance, ballot, value, deps };
-        let whole = message(Some(self.value(instance, noop)));
-        let duty = Duty::new(ballot, Step::Accept { noop, deps }, whole, self.config.members(), cx.now());
+    pub(super) fn accept(&mut self, at: Attempt, proposal: Proposal, knowing: NodeSet, cx: &mut Cx<'_>) {
+        let (instance, ballot) = at;
+        let message = |value| Message::Accept { instance, ballot, value, deps: proposal.deps };
+        let whole = self.learner.spread(instance, proposal.noop, knowing, message, cx);
+        let duty = Duty::new(ballot, Step::Accept(proposal), whole, self.config.members(), cx.now());
         self.duties.begin(instance, duty);
-        self.send_value(instance, noop, knowing, message, cx);
     }
 
-    pub(super) fn on_accept_reply(
-        &mut self,
-        from: NodeId,
-        instance: Instance,
-        ballot: Ballot,
-        cx: &mut Cx<'_>,
-    ) {
-        let Some(duty) = self.duties.of(instance, ballot) else { return };
-        let Step::Accept { noop, deps } = duty.step else { return };
+    pub(super) fn on_accepted(&mut self, from: NodeId, (id, ballot): Attempt, cx: &mut Cx<'_>) {
+        let Some(duty) = self.duties.of(id, ballot) else { return };
+        let Step::Accept(proposal) = duty.step else { return };
         duty.answered(from);
-        if duty.replied.len() >= self.config.slow() {
-            let replied = duty.replied;
-            self.decide(instance, noop, deps, replied, cx);
+        let replied = duty.replied;
+        if replied.len() >= self.config.slow() {
+            self.decide(id, proposal, replied, cx);
         }
     }
 
     /// It is decided. All learn it, and this replica too, when it is durable here.
-    pub(super) fn decide(
-        &mut self,
-        instance: Instance,
-        noop: bool,
-        deps: Frontier,
-        knowing: NodeSet,
-        cx: &mut Cx<'_>,
-    ) {
-        self.learner.entry(instance).state.commit(noop, deps);
-        self.learner.record(instance, cx);
-        self.duties.end(instance);
-        let message = |value| Message::Commit { instance, value, deps };
-        self.send_value(instance, noop, knowing, message, cx);
-    }
-
-    fn value(&self, instance: Instance, noop: bool) -> Bytes {
-        let held = self.learner.get(instance).expect("a duty is in the table");
-        if noop { Batch::noop() } else { held.command.clone().expect("proposed by whoever knows it") }
-    }
-
-    /// Sends the value to all members, without the batch where it is.
-    fn send_value(
-        &self,
-        instance: Instance,
-        noop: bool,
-        knowing: NodeSet,
-        message: impl Fn(Option<Bytes>) -> Message,
-        cx: &mut Cx<'_>,
-    ) {
-        let (members, value) = (self.config.members(), self.value(instance, noop));
-        let knowing = if noop { NodeSet::EMPTY } else { members.intersection(knowing) };
-        let others = members.iter().filter(|node| !knowing.contains(*node)).collect();
-        cx.send_all(knowing, message(None));
-        cx.send_all(others, message(Some(value)));
+    pub(super) fn decide(&mut self, id: Instance, proposal: Proposal, knowing: NodeSet, cx: &mut Cx<'_>) {
+        let Proposal { noop, deps } = proposal;
+        self.learner.entry(id).state.commit(noop, deps);
+        self.learner.record(id, cx);
+        self.duties.end(id);
+        self.learner.spread(id, noop, knowing, |value| Message::Commit { instance: id, value, deps }, cx);
     }
 
     /// Says again what was not answered. A fast quorum that is late is not waited for; a recovery that does not get on
     /// with those whom it asked begins again, perhaps with others.
     pub(super) fn repeat(&mut self, cx: &mut Cx<'_>) {
-        let (now, slow) = (cx.now(), self.config.slow());
+        let (now, slow, heartbeat) = (cx.now(), self.config.slow(), self.config.learner.heartbeat);
         let (mut late, mut stale) = (Vec::new(), Vec::new());
         for (instance, duty) in self.duties.iter_mut() {
             let age = now.since(duty.since);
-            let is_old = || age >= 4 * super::recovery::patience(&self.config, &self.learner, instance);
+            let is_old = age >= 4 * self.config.patience(&self.learner, instance);
             match duty.step {
-                Step::PreAccept { .. }
-                    if duty.replied.len() >= slow && age >= self.config.learner.heartbeat =>
-                {
-                    late.push(instance);
+                Step::PreAccept { .. } if duty.replied.len() >= slow && age >= heartbeat => {
+                    late.push(instance)
                 }
                 _ if !duty.is_due(now) => {}
-                Step::Recover { .. } | Step::Validate { .. } | Step::Wait { .. } if is_old() => {
+                Step::Recover { .. } | Step::Validate { .. } | Step::Wait { .. } if is_old => {
                     stale.push(instance);
                 }
                 _ => {
@@ -182,6 +137,6 @@ impl Replica {
 
     /// All members but this.
     pub(super) fn others(&self) -> NodeSet {
-        self.config.members().without(self.me)
+        self.config.members().without(self.learner.me())
     }
 }

@@ -6,119 +6,96 @@ use std::time::Duration;
 
 use quorate_core::{NodeId, NodeSet, mutation};
 use quorate_parts::ballot::Ballot;
-use quorate_parts::graph::{Duty, Frontier, Instance, Learner, Phase, RETRANSMIT, Vote};
+use quorate_parts::graph::{Duty, Frontier, Held, Instance, Phase, RETRANSMIT, Vote};
 
-use super::proposing::{Candidate, Step};
-use super::replica::{Cx, Replica};
-use super::{Config, Message};
+use super::Message;
+use super::message::Against;
+use super::proposing::{Candidate, Proposal, Step};
+use super::replica::{Attempt, Cx, Replica};
 
 /// Recoveries that are under way at once.
 const RECOVERIES: usize = 32;
-
-/// How long to wait before an instance is recovered, at least. Longer after each attempt of anybody: those who try at
-/// the same time get into each other's way.
-pub(super) fn patience(config: &Config, learner: &Learner, instance: Instance) -> Duration {
-    let attempts = learner.get(instance).map_or(0, |held| held.state.ballot.rounds());
-    config.recovery * (1 << attempts.min(5))
-}
 
 impl Replica {
     /// Finds what does not get on: asks for it, and recovers it in the end.
     pub(super) fn look_after(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now();
-        let mut missing = BTreeMap::new();
-        let mut waited = false;
+        let (mut stuck, mut waits) = (Vec::new(), false);
         for instance in self.learner.undecided() {
-            if let Some(duty) = self.duties.get(instance) {
+            match self.duties.get(instance) {
                 // Others may be past it.
-                waited |= now.since(duty.since) >= RETRANSMIT;
-                continue;
+                Some(duty) => waits |= now.since(duty.since) >= RETRANSMIT,
+                None if self.is_orphan(instance) => stuck.push((instance, Duration::ZERO)),
+                None => stuck.push((instance, self.config.patience(&self.learner, instance))),
             }
-            let patience = patience(&self.config, &self.learner, instance);
-            let until = match self.stuck.get(&instance) {
-                Some(until) => *until,
-                None if self.is_orphan(instance) => now,
-                None => now + cx.random().between(patience, 2 * patience),
-            };
-            waited |= self.stuck.contains_key(&instance);
-            missing.insert(instance, until);
         }
+        waits |= self.watch.look(stuck, now, cx.random());
         let under_way = self.duties.iter().filter(|(_, duty)| duty.ballot != Ballot::ZERO).count();
-        let late = missing.iter().filter(|(_, until)| **until <= now).map(|(instance, _)| *instance);
-        let late: Vec<_> = late.take(RECOVERIES.saturating_sub(under_way)).collect();
-        self.stuck = missing;
-        for instance in late {
-            self.stuck.remove(&instance);
+        for instance in self.watch.due(RECOVERIES.saturating_sub(under_way), now) {
             self.recover_instance(instance, cx);
         }
-        if waited {
+        if waits {
             self.learner.ask(cx);
         }
     }
 
     /// Whether an earlier life of this replica left it, and nobody is at work on it.
     fn is_orphan(&self, instance: Instance) -> bool {
-        let untouched = |ballot| ballot == Ballot::ZERO;
-        let held = self.learner.get(instance).filter(|_| instance.owner() == self.me);
-        held.is_some_and(|held| untouched(held.state.ballot))
+        let untouched = |held: &Held| held.state.ballot == Ballot::ZERO;
+        instance.owner() == self.learner.me() && self.learner.get(instance).is_some_and(untouched)
     }
 
     /// Takes over an instance in a ballot of its own.
     pub(super) fn recover_instance(&mut self, instance: Instance, cx: &mut Cx<'_>) {
-        let held = self.learner.entry(instance);
+        let (me, held) = (self.learner.me(), self.learner.entry(instance));
         if held.is_committed() {
             return;
         }
-        let ballot = held.state.ballot.next(self.me);
-        self.join(instance, ballot, cx);
-        let votes = BTreeMap::from([(self.me, self.learner.entry(instance).vote())]);
+        let ballot = held.state.ballot.next(me);
+        self.join((instance, ballot), cx);
+        let votes = BTreeMap::from([(me, self.learner.entry(instance).vote())]);
         let message = Message::Recover { instance, ballot };
         cx.send_all(self.others(), message.clone());
         let duty = Duty::new(ballot, Step::Recover { votes }, message, self.others(), cx.now());
         self.duties.begin(instance, duty);
-        self.judge(instance, ballot, cx);
+        self.judge((instance, ballot), cx);
     }
 
     /// Somebody has joined a higher ballot: the next attempt must be above it.
     pub(super) fn on_reject(&mut self, instance: Instance, ballot: Ballot) {
-        let Some(joined) = self.learner.get(instance).map(|held| held.state.ballot) else { return };
-        if joined < ballot && self.learner.get(instance).is_some_and(|held| !held.is_committed()) {
+        let lower = |held: &Held| held.state.ballot < ballot && !held.is_committed();
+        if self.learner.get(instance).is_some_and(lower) {
             self.learner.entry(instance).state.ballot = ballot;
             self.duties.give_up(instance, ballot);
         }
     }
 
-    pub(super) fn on_recover_reply(
-        &mut self,
-        from: NodeId,
-        instance: Instance,
-        ballot: Ballot,
-        vote: Vote,
-        cx: &mut Cx<'_>,
-    ) {
-        let Some(duty) = self.duties.of(instance, ballot) else { return };
+    pub(super) fn on_recover_reply(&mut self, from: NodeId, at: Attempt, vote: Vote, cx: &mut Cx<'_>) {
+        let Some(duty) = self.duties.of(at.0, at.1) else { return };
         match &mut duty.step {
             Step::Recover { votes } => {
                 votes.insert(from, vote);
                 duty.answered(from);
-                self.judge(instance, ballot, cx);
+                self.judge(at, cx);
             }
             // Late, but it decides what the others could not.
-            Step::Validate { candidate, .. } | Step::Wait { candidate, .. }
-                if !candidate.voters.contains(from) =>
+            Step::Validate { candidate: Candidate { voters, .. }, .. }
+            | Step::Wait { candidate: Candidate { voters, .. }, .. }
+                if !voters.contains(from) =>
             {
                 match vote.phase {
-                    Phase::Committed | Phase::Accepted => self.obey(instance, ballot, &vote, cx),
-                    _ if from == instance.owner() => self.nullify(instance, ballot, cx),
+                    Phase::Committed | Phase::Accepted => self.obey(at, &vote, cx),
+                    _ if from == at.0.owner() => self.nullify(at, cx),
                     Phase::Initial | Phase::PreAccepted => {}
                 }
             }
-            Step::PreAccept { .. } | Step::Accept { .. } | Step::Validate { .. } | Step::Wait { .. } => {}
+            Step::PreAccept { .. } | Step::Accept(_) | Step::Validate { .. } | Step::Wait { .. } => {}
         }
     }
 
     /// A slow quorum has told what it knows.
-    fn judge(&mut self, instance: Instance, ballot: Ballot, cx: &mut Cx<'_>) {
+    fn judge(&mut self, at: Attempt, cx: &mut Cx<'_>) {
+        let (instance, ballot) = at;
         let Some(duty) = self.duties.of(instance, ballot) else { return };
         let Step::Recover { votes } = &duty.step else { return };
         if votes.len() < self.config.slow() {
@@ -128,7 +105,7 @@ impl Replica {
         let strongest = |vote: &&Vote| vote.phase == Phase::Committed;
         let accepted = |vote: &&Vote| vote.phase == Phase::Accepted && vote.voted == top;
         if let Some(vote) = votes.values().find(strongest).or(votes.values().find(accepted)).cloned() {
-            return self.obey(instance, ballot, &vote, cx);
+            return self.obey(at, &vote, cx);
         }
         let voters: NodeSet = votes.keys().copied().collect();
         let as_proposed = |vote: &&Vote| vote.phase == Phase::PreAccepted && vote.init == Some(vote.deps);
@@ -136,11 +113,11 @@ impl Replica {
         let possible = !voters.contains(instance.owner()) && count + self.config.e() >= voters.len();
         let proposed = votes.values().find(as_proposed).filter(|_| possible).cloned();
         let Some(Vote { value: Some(value), deps, .. }) = proposed else {
-            return self.nullify(instance, ballot, cx);
+            return self.nullify(at, cx);
         };
         self.learner.entry(instance).learn(&value);
         if mutation::active("epaxos/no-validation") {
-            return self.accept((instance, ballot), false, deps, NodeSet::EMPTY, cx);
+            return self.propose_batch(at, deps, cx);
         }
         let message = Message::Validate { instance, ballot, value, deps };
         cx.send_all(voters, message.clone());
@@ -149,79 +126,59 @@ impl Replica {
     }
 
     /// Proposes what was voted for, or learns what is decided.
-    fn obey(&mut self, instance: Instance, ballot: Ballot, vote: &Vote, cx: &mut Cx<'_>) {
+    fn obey(&mut self, at: Attempt, vote: &Vote, cx: &mut Cx<'_>) {
         let Some(value) = &vote.value else { return };
-        let noop = value.is_empty();
-        if !noop {
-            self.learner.entry(instance).learn(value);
+        let proposal = Proposal { noop: value.is_empty(), deps: vote.deps };
+        if !proposal.noop {
+            self.learner.entry(at.0).learn(value);
         }
         match vote.phase {
-            Phase::Committed => self.decide(instance, noop, vote.deps, NodeSet::EMPTY, cx),
-            _ => self.accept((instance, ballot), noop, vote.deps, NodeSet::EMPTY, cx),
+            Phase::Committed => self.decide(at.0, proposal, NodeSet::EMPTY, cx),
+            _ => self.accept(at, proposal, NodeSet::EMPTY, cx),
         }
     }
 
     /// It cannot have been committed on the fast path, or others are better off if it was not proposed.
-    fn nullify(&mut self, instance: Instance, ballot: Ballot, cx: &mut Cx<'_>) {
-        self.accept((instance, ballot), true, Frontier::default(), NodeSet::EMPTY, cx);
+    fn nullify(&mut self, at: Attempt, cx: &mut Cx<'_>) {
+        self.accept(at, Proposal { noop: true, deps: Frontier::default() }, NodeSet::EMPTY, cx);
     }
 
-    pub(super) fn on_validate_reply(
-        &mut self,
-        from: NodeId,
-        instance: Instance,
-        ballot: Ballot,
-        more: Vec<(Instance, bool)>,
-        cx: &mut Cx<'_>,
-    ) {
+    /// It may have been, and nothing speaks against it.
+    fn propose_batch(&mut self, at: Attempt, deps: Frontier, cx: &mut Cx<'_>) {
+        self.accept(at, Proposal { noop: false, deps }, NodeSet::EMPTY, cx);
+    }
+
+    /// What speaks against the batch: `more` of it, and whether that is committed. All must have said it.
+    pub(super) fn on_validated(&mut self, from: NodeId, at: Attempt, more: Against, cx: &mut Cx<'_>) {
+        let (instance, ballot) = at;
         let Some(duty) = self.duties.of(instance, ballot) else { return };
         let Step::Validate { candidate, against } = &mut duty.step else { return };
-        if !candidate.voters.contains(from) {
-            return;
-        }
-        for (other, committed) in more {
+        let candidate @ Candidate { voters, count, deps } = *candidate;
+        for (other, committed) in more.into_iter().filter(|_| voters.contains(from)) {
             *against.entry(other).or_default() |= committed;
         }
-        let (candidate, against) = (*candidate, against.clone());
+        let against = against.clone();
         duty.answered(from);
-        if duty.is_answered() {
-            self.settle(instance, ballot, candidate, against, cx);
-        }
-    }
-
-    /// All have said what speaks against the batch.
-    fn settle(
-        &mut self,
-        instance: Instance,
-        ballot: Ballot,
-        candidate: Candidate,
-        against: BTreeMap<Instance, bool>,
-        cx: &mut Cx<'_>,
-    ) {
-        let Candidate { voters, count, deps } = candidate;
-        if against.is_empty() {
-            return self.accept((instance, ballot), false, deps, NodeSet::EMPTY, cx);
+        if !duty.is_answered() {
+            return;
         }
         let bare = count + self.config.e() == voters.len();
+        if against.is_empty() {
+            return self.propose_batch(at, deps, cx);
+        }
         if against.iter().any(|(other, committed)| *committed || (bare && !voters.contains(other.owner()))) {
-            return self.nullify(instance, ballot, cx);
+            return self.nullify(at, cx);
         }
         let against: Vec<_> = against.into_keys().collect();
-        for other in &against {
-            self.learner.admits(*other);
-        }
+        self.learner.expect(&against);
         let message = Message::Waiting { instance, count: count as u64 };
-        let members = self.config.members();
-        cx.send_all(members, message.clone());
-        if let Some(duty) = self.duties.of(instance, ballot) {
-            duty.turn(Step::Wait { candidate, against }, message, members);
-        }
+        cx.send_all(self.config.members(), message.clone());
+        duty.turn(Step::Wait { candidate, against }, message, self.config.members());
         self.review_waiting(cx);
     }
 
     pub(super) fn on_waiting(&mut self, instance: Instance, count: u64, cx: &mut Cx<'_>) {
-        let decided = self.learner.get(instance).is_some_and(|held| held.is_committed());
-        if self.learner.admits(instance) && !decided {
+        if self.learner.admits(instance) && !self.learner.get(instance).is_some_and(Held::is_committed) {
             self.waits.insert(instance, count);
             self.review_waiting(cx);
         }
@@ -235,19 +192,19 @@ impl Replica {
         for (instance, duty) in self.duties.iter() {
             let Step::Wait { candidate, against } = &duty.step else { continue };
             // Whether it is decided that the other depends on this one or never happens.
-            let fate = |other: &Instance| {
+            let knows = |other: &Instance| {
                 self.learner.fate(*other).map(|state| state.noop || state.deps.contains(instance))
             };
-            if against.iter().any(|other| fate(other) == Some(false) || yields(other)) {
-                ready.push((instance, duty.ballot, None));
-            } else if against.iter().all(|other| fate(other) == Some(true)) {
-                ready.push((instance, duty.ballot, Some(candidate.deps)));
+            if against.iter().any(|other| knows(other) == Some(false) || yields(other)) {
+                ready.push(((instance, duty.ballot), None));
+            } else if against.iter().all(|other| knows(other) == Some(true)) {
+                ready.push(((instance, duty.ballot), Some(candidate.deps)));
             }
         }
-        for (instance, ballot, deps) in ready {
+        for (at, deps) in ready {
             match deps {
-                Some(deps) => self.accept((instance, ballot), false, deps, NodeSet::EMPTY, cx),
-                None => self.nullify(instance, ballot, cx),
+                Some(deps) => self.propose_batch(at, deps, cx),
+                None => self.nullify(at, cx),
             }
         }
     }

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use quorate_core::{Context, Instant, Machine, NodeId, ProcessId, Saved, Status, Time};
+use quorate_core::{Context, Instant, Machine, NodeId, ProcessId, Saved, Status};
+use quorate_parts::ballot::Ballot;
 use quorate_parts::graph::learner::{Host, Record};
-use quorate_parts::graph::{Duties, Frontier, Instance, Learner};
+use quorate_parts::graph::{Duties, Frontier, Instance, Learner, Watch};
 
 use super::proposing::Step;
 use super::{Config, Message};
@@ -21,7 +22,6 @@ pub enum Timer {
 #[derive(Debug)]
 pub struct Replica {
     pub(super) config: Config,
-    pub(super) me: NodeId,
     /// What is known of instances, executes them, and talks to clients.
     pub(super) learner: Learner,
     /// What this replica proposes, or recovers.
@@ -29,10 +29,18 @@ pub struct Replica {
     /// Recoveries of others that wait, with their *|R|*.
     pub(super) waits: BTreeMap<Instance, u64>,
     /// When to recover what does not get on.
-    pub(super) stuck: BTreeMap<Instance, Time>,
+    pub(super) watch: Watch,
 }
 
 pub(super) type Cx<'a> = Context<'a, Replica>;
+
+/// A ballot of an instance.
+pub(super) type Attempt = (Instance, Ballot);
+
+/// Who proposes in it: ballot zero is the owner's.
+pub(super) fn proposer((instance, ballot): Attempt) -> NodeId {
+    ballot.node().unwrap_or(instance.owner())
+}
 
 impl Machine for Replica {
     type Config = Config;
@@ -43,9 +51,8 @@ impl Machine for Replica {
     fn recover(config: Config, saved: Saved<Record>, cx: &mut Cx<'_>) -> Self {
         let learner = Learner::recover(config.learner.clone(), saved, cx);
         cx.set_timer(Timer::Tick, config.learner.heartbeat);
-        let me = cx.me().replica().expect("a replica's process id");
-        let (waits, stuck) = (BTreeMap::new(), BTreeMap::new());
-        Replica { config, me, learner, duties: Duties::default(), waits, stuck }
+        let (duties, waits, watch) = (Duties::default(), BTreeMap::new(), Watch::default());
+        Replica { config, learner, duties, waits, watch }
     }
 
     fn on_message(&mut self, from: ProcessId, message: Message, cx: &mut Cx<'_>) {
@@ -61,24 +68,29 @@ impl Machine for Replica {
                     self.waits.retain(|instance, _| !self.learner.is_executed(*instance));
                 }
             }
-            Message::PreAccept { instance, value, deps } => {
-                self.on_pre_accept(from, instance, value, deps, cx)
+            Message::PreAccept { instance, value, deps } if from == instance.owner() => {
+                self.on_pre_accept(instance, value, deps, cx);
             }
-            Message::PreAcceptReply { instance, deps } => self.on_pre_accept_reply(from, instance, deps, cx),
-            Message::Accept { instance, ballot, value, deps } => {
-                self.on_accept(from, (instance, ballot), value, deps, cx);
+            Message::Accept { instance, ballot, value, deps } if from == proposer((instance, ballot)) => {
+                self.on_accept((instance, ballot), value, deps, cx);
             }
-            Message::AcceptReply { instance, ballot } => self.on_accept_reply(from, instance, ballot, cx),
+            Message::Recover { instance, ballot } if ballot.node() == Some(from) => {
+                self.on_recover((instance, ballot), cx);
+            }
+            Message::Validate { instance, ballot, value, deps } if ballot.node() == Some(from) => {
+                self.on_validate((instance, ballot), value, deps, cx);
+            }
+            // Forged: only these may propose.
+            Message::PreAccept { .. } | Message::Accept { .. } => {}
+            Message::Recover { .. } | Message::Validate { .. } => {}
+            Message::PreAcceptReply { instance, deps } => self.on_pre_accepted(from, instance, deps, cx),
+            Message::AcceptReply { instance, ballot } => self.on_accepted(from, (instance, ballot), cx),
             Message::Commit { instance, value, deps } => self.on_commit(instance, value, deps, cx),
-            Message::Recover { instance, ballot } => self.on_recover(from, instance, ballot, cx),
             Message::RecoverReply { instance, ballot, vote } => {
-                self.on_recover_reply(from, instance, ballot, vote, cx);
-            }
-            Message::Validate { instance, ballot, value, deps } => {
-                self.on_validate(from, (instance, ballot), value, deps, cx);
+                self.on_recover_reply(from, (instance, ballot), vote, cx);
             }
             Message::ValidateReply { instance, ballot, against } => {
-                self.on_validate_reply(from, instance, ballot, against, cx);
+                self.on_validated(from, (instance, ballot), against, cx);
             }
             Message::Waiting { instance, count } => self.on_waiting(instance, count, cx),
             Message::Reject { instance, ballot } => self.on_reject(instance, ballot),

@@ -1,6 +1,7 @@
 //! What nobody needs any more. A recovery asks for executed instances that interfere with it and are not in its
 //! dependencies; so an executed instance may go only when everything that may still be recovered depends on it. Each
-//! owner says below what all of its unfinished and future instances depend on: its *floor*.
+//! owner says below what all of its unfinished and future instances depend on: its *floor*, below what all have
+//! executed.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -80,9 +81,9 @@ impl Horizon {
         }
     }
 
-    /// What may be collected without a trace: it is below everybody's floor.
-    pub(super) fn safe(&self, own: Frontier) -> Frontier {
-        self.peers.values().fold(self.floor(own), |safe, peer| safe.intersection(&peer.progress.floor))
+    /// What may be collected without a trace: it is below everybody's floor. `floor` is this one's.
+    pub(super) fn safe(&self, floor: Frontier) -> Frontier {
+        self.peers.values().fold(floor, |safe, peer| safe.intersection(&peer.progress.floor))
     }
 
     /// What this one and enough others to be a majority have executed, if it has executed all that they say they have:
@@ -143,7 +144,7 @@ mod tests {
         assert_eq!(horizon.floor(own), frontier(&[3, 1]), "4 may still be recovered somewhere");
         horizon.advance(node(1), own);
         assert_eq!(horizon.floor(own), frontier(&[4, 3]), "all have executed 4");
-        assert_eq!(horizon.safe(own), frontier(&[4, 3]));
+        assert_eq!(horizon.safe(horizon.floor(own)), frontier(&[4, 3]));
     }
 
     #[test]

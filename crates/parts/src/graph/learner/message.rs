@@ -41,10 +41,8 @@ impl Message {
     /// The name of its type.
     pub fn kind(&self) -> &'static str {
         match self {
-            Message::Ask { .. } => "Ask",
-            Message::Answered { .. } => "Answered",
-            Message::Progress(_) => "Progress",
             Message::Catchup(message) => message.kind(),
+            other => other.variant(),
         }
     }
 }

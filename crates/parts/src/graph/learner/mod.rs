@@ -17,7 +17,7 @@
 //!   gets committed, and the components of the graph close: their size is bounded, and nothing starves.
 //! - *What is collected early* ([`horizon`]), because a replica is away for long and `retain` is full, leaves behind
 //!   what it touches; and when that is too much (`keys`), or came with a snapshot, this replica
-//!   [cannot judge](Learner::can_judge) whom it interferes with.
+//!   [cannot judge](Learner::can_judge) whom it interferes with: a recovery with old dependencies waits for another.
 
 mod catchup;
 mod horizon;
@@ -28,16 +28,20 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use quorate_core::{Context, Fact, Instant, Mark, NodeId, NodeSet, ProcessId, Saved, Status, Time, digest};
+use quorate_core::{
+    Context, Fact, Instant, Mark, NodeId, NodeSet, ProcessId, Saved, Settings, SettingsError, Status, Time,
+    digest,
+};
 
 use self::horizon::Horizon;
 pub use self::message::{Host, Message, Progress, Record};
 use self::requests::Requests;
 use super::held::{Held, State};
-use super::{Conflicts, Frontier, Graph, Instance, Interference};
+use super::{Conflicts, Frontier, Graph, Instance, Interference, OWNERS};
+use crate::batch::Batch;
 use crate::catchup::{Catchup, Source};
 use crate::clients;
-use crate::settings::IntakeConfig;
+use crate::settings::{self, IntakeConfig};
 use crate::state::Replicated;
 
 /// A replica takes note of nothing further than this above what it knows to be committed: it is too far behind to help.
@@ -60,6 +64,28 @@ pub struct LearnerConfig {
     pub retain: usize,
     /// Keys to remember, each time in who touched them last and in what was collected early.
     pub keys: usize,
+}
+
+impl LearnerConfig {
+    /// `heartbeat`, `pipeline`, `log.retain`, `conflicts.keys`, and what [`settings::intake`] knows.
+    pub fn new(members: NodeSet, settings: &mut Settings) -> Result<LearnerConfig, SettingsError> {
+        if let Some(node) = members.iter().find(|node| usize::from(node.get()) > OWNERS) {
+            let text = format!("instances are those of nodes 1 to {OWNERS}; there is a node {node}");
+            return Err(SettingsError::Conflict(text));
+        }
+        let config = LearnerConfig {
+            members,
+            heartbeat: settings.duration("heartbeat", "100ms")?,
+            intake: settings::intake(settings)?,
+            pipeline: settings.number("pipeline", 64, 1..=4096)?,
+            retain: settings.bytes("log.retain", "32MiB", 0..=16 << 30)? as usize,
+            keys: settings.number("conflicts.keys", 1 << 17, 1..=1 << 24)? as usize,
+        };
+        if config.heartbeat < Duration::from_millis(1) {
+            return Err(SettingsError::Conflict("heartbeat must be at least 1ms".to_owned()));
+        }
+        Ok(config)
+    }
 }
 
 /// See the module's comment.
@@ -224,6 +250,13 @@ impl Learner {
         admits
     }
 
+    /// These exist, as somebody says: they are looked after if they stay undecided.
+    pub fn expect(&mut self, instances: &[Instance]) {
+        for instance in instances {
+            self.admits(*instance);
+        }
+    }
+
     /// Records how an instance is now, and its batch with it the first time. What is proposed later and interferes will
     /// depend on it.
     pub fn record<M: Host>(&mut self, instance: Instance, cx: &mut Context<'_, M>) {
@@ -241,9 +274,9 @@ impl Learner {
         cx.persist(Record::Changed { instance, state: held.state, command });
     }
 
-    /// What a batch that touches this depends on, as far as is known here.
-    pub fn interfering(&self, touched: &Interference) -> Frontier {
-        self.seen.with(touched)
+    /// What an instance depends on, as far as is known here.
+    pub fn interfering(&self, instance: Instance) -> Frontier {
+        self.seen.with(&self.table[&instance].touched)
     }
 
     /// Each instance that interferes with this one and is not in `deps`, with what is known of it: nothing of those that
@@ -278,6 +311,26 @@ impl Learner {
 
     fn is_decided(&self, instance: Instance) -> bool {
         self.is_executed(instance) || self.table.get(&instance).is_some_and(Held::is_committed)
+    }
+
+    /// Sends a value, a no-op or the batch, to all members: without the batch to those who have it. Returns the message
+    /// with the batch.
+    pub fn spread<M: Host>(
+        &self,
+        instance: Instance,
+        noop: bool,
+        knowing: NodeSet,
+        message: impl Fn(Option<Bytes>) -> M::Message,
+        cx: &mut Context<'_, M>,
+    ) -> M::Message {
+        let batch = || self.table.get(&instance)?.command.clone();
+        let whole = if noop { Batch::noop() } else { batch().expect("proposed by whoever knows it") };
+        let (members, whole) = (self.config.members, message(Some(whole)));
+        let knowing = if noop { NodeSet::EMPTY } else { members.intersection(knowing) };
+        cx.send_all(knowing, message(None));
+        let others = members.iter().filter(|node| !knowing.contains(*node)).collect();
+        cx.send_all(others, whole.clone());
+        whole
     }
 
     /// Tells somebody who asks about an instance that it is committed. If it is executed and no longer here, that one
@@ -404,9 +457,10 @@ impl Learner {
     /// After each heartbeat: tells how far this one is, and forgets what nobody needs from here any more.
     pub fn tick<M: Host>(&mut self, cx: &mut Context<'_, M>) {
         self.horizon.advance(self.me, self.state.executed().prefix());
-        cx.send_all(self.config.members.without(self.me), Message::Progress(self.progress()).into());
+        let progress = self.progress();
+        cx.send_all(self.config.members.without(self.me), Message::Progress(progress).into());
         self.source.retention(0, 0, cx.now());
-        self.collect();
+        self.collect(&progress);
         let turn = (self.config.members, 2 * self.config.heartbeat);
         self.requests.let_expire(turn, self.next, &self.state, cx.wall());
     }
@@ -420,9 +474,9 @@ impl Learner {
         self.horizon.floor(self.state.executed().prefix())
     }
 
-    fn collect(&mut self) {
-        let own = self.state.executed().prefix();
-        let safe = self.horizon.safe(own);
+    fn collect(&mut self, progress: &Progress) {
+        let own = progress.executed;
+        let safe = self.horizon.safe(progress.floor);
         let mut upto = safe;
         if self.bytes > self.config.retain {
             upto = upto.union(&self.horizon.kept_by_a_majority(own));
@@ -470,6 +524,11 @@ impl Learner {
             executed.hull().of(self.me) < self.next,
             "own instances are proposed before they are executed"
         );
+    }
+
+    /// Whose instances it opens.
+    pub fn me(&self) -> NodeId {
+        self.me
     }
 
     /// What was executed, and the sessions.
