@@ -279,8 +279,8 @@ impl Learner {
         self.seen.with(&self.table[&instance].touched)
     }
 
-    /// Each instance that interferes with this one and is not in `deps`, with what is known of it: nothing of those that
-    /// were executed and are collected.
+    /// Each instance that interferes with this one and is not in `deps`, with what is known of it: nothing of those
+    /// that were executed and are collected.
     pub fn beyond(
         &self,
         instance: Instance,
