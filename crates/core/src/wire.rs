@@ -387,8 +387,17 @@ macro_rules! wire_struct {
     };
 }
 
+/// A pattern for anything, in place of a name.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! skip {
+    ($name:ident) => {
+        _
+    };
+}
+
 /// Implements [`Wire`] for an enum: a tag byte, then the variant's fields in order. Variants are written as
-/// `1 => Name { a, b }`, `2 => Name(a)` or `3 => Name`. Tags are forever: never reuse one.
+/// `1 => Name { a, b }`, `2 => Name(a)` or `3 => Name`. Tags are forever: never reuse one. `variant` tells the name.
 #[macro_export]
 macro_rules! wire_enum {
     ($type:ident $(<$($param:ident),+>)? {
@@ -420,6 +429,18 @@ macro_rules! wire_enum {
                 }
             }
         }
+
+        #[allow(dead_code)]
+        impl $(<$($param),+>)? $type $(<$($param),+>)? {
+            /// The variant's name.
+            pub(crate) fn variant(&self) -> &'static str {
+                match self {
+                    $($type::$variant $({ $($field: _),* })? $(( $($crate::skip!($item)),* ))? => {
+                        stringify!($variant)
+                    })*
+                }
+            }
+        }
     };
 }
 
@@ -435,6 +456,13 @@ mod tests {
         Named { flag: bool, items: Vec<Option<u32>> },
     }
     wire_enum!(Sample { 1 => Unit, 2 => Pair(a, b), 3 => Named { flag, items } });
+
+    #[test]
+    fn a_variant_has_its_name() {
+        let samples =
+            [Sample::Unit, Sample::Pair(1, Bytes::new()), Sample::Named { flag: true, items: vec![] }];
+        assert_eq!(samples.each_ref().map(Sample::variant), ["Unit", "Pair", "Named"]);
+    }
 
     #[test]
     fn what_is_written_is_read_back() {

@@ -1,6 +1,6 @@
 //! What protocols are composed of: pure values that take and return values. Only a protocol (or a whole machine
-//! such as [`clients::LeaderProxy`]) touches `Context`; parts that converse own a message enum that a protocol
-//! embeds.
+//! such as [`clients::LeaderProxy`], or half of one: [`graph::Learner`]) touches `Context`; parts that converse own a
+//! message enum that a protocol embeds.
 //!
 //! | part | what |
 //! |---|---|

@@ -3,8 +3,9 @@
 //! Protocols with a log execute one slot after the other ([`Replicated::apply`]). Protocols that order only what
 //! interferes execute instances ([`Replicated::apply_instance`]), and the state must then be the same whatever the
 //! order of the others is. So nothing is kept that depends on it: a key's version is the number of the instance that
-//! wrote it (unique, not growing), time is that of each batch alone, keys expire where an instance that writes them
-//! says so, and sessions go only where one is opened, which interferes with every session.
+//! wrote it, or the next after its last one if that is higher (so it grows while the key is there), time is that of each
+//! batch alone, keys expire where an instance that writes them says so, and sessions go only where one is opened, which
+//! interferes with every session.
 
 use std::fmt;
 
@@ -521,6 +522,30 @@ mod tests {
         let expiring = put("k", "v", Expiry::In(100));
         let (state, _) = run(&[batch(vec![open()], 5000), batch(vec![write(1, expiring)], 10)]);
         assert_eq!(state.next_expiry(), Some(Wall::from_millis(5100)));
+    }
+
+    /// The writes of a key come in one order, which need not be that of their instances' numbers.
+    #[test]
+    fn versions_grow_with_the_writes_of_a_key_wherever_they_come_from() {
+        let versions = || Command::VersionsOf { keys: vec![Bytes::from_static(b"k")] }.to_bytes();
+        let (mut state, mut last) = (Replicated::default(), 0);
+        let at = |owner, index| Instance::new(quorate_core::NodeId::new(owner).expect("an id"), index);
+        let put = || put("k", "v", Expiry::Never);
+        let batches = [
+            (at(1, 1), vec![open()]),
+            (at(3, 9), vec![write(1, put())]),
+            (at(3, 2), vec![write(2, put())]),
+            (at(1, 2), vec![write(3, put()), write(4, put())]),
+            (at(2, 40), vec![write(5, put())]),
+        ];
+        for (instance, entries) in batches {
+            state.executed_mut().insert(instance);
+            state.apply_instance(instance, &batch(entries, 1), |_| {}, |_| {});
+            let Ok(Reply::Versions(now)) = Reply::from_bytes(state.read_now(&versions())) else { panic!() };
+            assert!(now[0] > last || instance == at(1, 1), "{instance:?}: {now:?} after {last}");
+            last = now[0];
+        }
+        assert_eq!(last, at(2, 40).number() << ORDINAL_BITS, "a high number is taken as it is");
     }
 
     #[test]

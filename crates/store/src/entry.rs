@@ -35,6 +35,20 @@ pub(crate) enum Value {
 }
 
 impl Entry {
+    /// It changes at this revision. Where only commands in conflict are ordered, the revision may be below the version:
+    /// then the version is the next one.
+    pub fn change(&mut self, revision: u64) {
+        self.version = if revision >= self.version { revision } else { self.version + 1 };
+    }
+
+    /// Changes the string, if it is one.
+    pub fn edit(&mut self, revision: u64, edit: impl FnOnce(Bytes) -> Bytes) {
+        if let Value::String(string) = &mut self.value {
+            *string = edit(std::mem::take(string));
+            self.change(revision);
+        }
+    }
+
     /// The string, or that it is none.
     pub fn string(&self) -> Result<&Bytes, CommandError> {
         match &self.value {

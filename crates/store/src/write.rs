@@ -162,9 +162,8 @@ impl Store {
         let len = self.get_string(key)?.map_or(0, Bytes::len) + value.len();
         fits(len)?;
         match self.keys.get_mut(&key[..]) {
-            Some(Entry { value: Value::String(string), version, .. }) => {
-                *string = joined(std::mem::take(string), value);
-                *version = self.revision;
+            Some(entry @ Entry { value: Value::String(_), .. }) => {
+                entry.edit(self.revision, |string| joined(string, value));
                 self.bytes += value.len();
             }
             Some(Entry { value: Value::Hash(_), .. }) => return Err(CommandError::WrongType),
@@ -182,10 +181,9 @@ impl Store {
         let end = offset.checked_add(value.len()).ok_or(CommandError::TooLarge)?;
         fits(end)?;
         match self.keys.get_mut(&key[..]) {
-            Some(Entry { value: Value::String(string), version, .. }) => {
-                *string = overwritten(std::mem::take(string), offset, value);
-                *version = self.revision;
-                self.bytes += string.len() - before;
+            Some(entry @ Entry { value: Value::String(_), .. }) => {
+                entry.edit(self.revision, |string| overwritten(string, offset, value));
+                self.bytes += before.max(end) - before;
             }
             Some(Entry { value: Value::Hash(_), .. }) => return Err(CommandError::WrongType),
             None => self.set(key, Value::String(overwritten(Bytes::new(), offset, value)), None),
@@ -255,7 +253,7 @@ impl Store {
         self.bytes = self.bytes - before + hash.bytes();
         let empty = hash.is_empty();
         if changed {
-            entry.version = self.revision;
+            entry.change(self.revision);
         }
         if empty {
             self.remove(key);

@@ -22,6 +22,8 @@ pub struct Node {
     pub resp: Resp,
     pub store: Store,
     revision: u64,
+    /// Executes as if the replication protocol orders only what interferes: with numbers that fall.
+    unordered: bool,
     connections: u64,
 }
 
@@ -103,7 +105,12 @@ impl Node {
     }
 
     pub fn with(limits: Limits) -> Node {
-        Node { resp: Resp::with_clock(limits, || NOW), store: Store::new(), revision: 0, connections: 0 }
+        let (resp, store) = (Resp::with_clock(limits, || NOW), Store::new());
+        Node { resp, store, revision: 0, unordered: false, connections: 0 }
+    }
+
+    pub fn unordered() -> Node {
+        Node { unordered: true, ..Node::new() }
     }
 
     pub fn connect(&mut self) -> Connection {
@@ -140,7 +147,11 @@ impl Node {
         assert_eq!(command.is_read_only(), request.access == Access::Read);
         self.revision += 1;
         let now = Wall::from_millis(NOW.as_millis() as u64);
-        Outcome::Done(self.store.apply(&command, self.revision, now).to_bytes())
+        let reply = match self.unordered {
+            false => self.store.apply(&command, self.revision, now),
+            true => self.store.apply_unordered(&command, (1 << 60) - (self.revision << 17), now),
+        };
+        Outcome::Done(reply.to_bytes())
     }
 
     /// Executes and answers what is under way until nothing moves, and returns what was written.

@@ -78,6 +78,27 @@ fn exec_waits_for_what_watch_finds_and_everything_after_it_waits_too() {
 }
 
 #[test]
+fn watch_finds_every_change_where_only_what_interferes_is_ordered() {
+    let mut node = Node::unordered();
+    let (mut connection, mut other) = (node.connect(), node.connect());
+    node.ask(&mut connection, b"SET k 0\r\n");
+    for change in
+        ["SET k 1", "APPEND k 2", "INCR k", "DEL k", "SET k 3", "EXPIRE k 100", "DEL k", "HSET k f v"]
+    {
+        node.ask(&mut connection, b"WATCH k\r\n");
+        node.ask(&mut other, format!("{change}\r\n").as_bytes());
+        assert_eq!(
+            node.ask(&mut connection, b"MULTI\r\nDEL k\r\nEXEC\r\n"),
+            "+OK\r\n+QUEUED\r\n*-1\r\n",
+            "{change}"
+        );
+    }
+    node.ask(&mut other, b"SET j 1\r\n");
+    let unchanged = node.ask(&mut connection, b"WATCH k\r\nMULTI\r\nDEL k\r\nEXEC\r\n");
+    assert!(unchanged.ends_with("*1\r\n:1\r\n"), "{unchanged}");
+}
+
+#[test]
 fn exec_is_refused_when_nobody_knows_what_was_watched() {
     let mut node = Node::new();
     let mut connection = node.connect();

@@ -130,8 +130,13 @@ impl fmt::Debug for Frontier {
 impl Wire for Frontier {
     fn encode(&self, out: &mut Encoder) {
         let len = OWNERS - self.0.iter().rev().take_while(|index| **index == 0).count();
-        out.put_u8(len as u8);
-        self.0[..len].iter().for_each(|index| out.put_u64(*index));
+        // In one piece: every record and most messages carry some.
+        let mut bytes = [0; 1 + 8 * OWNERS];
+        bytes[0] = len as u8;
+        for (word, index) in bytes[1..].chunks_exact_mut(8).zip(&self.0[..len]) {
+            word.copy_from_slice(&index.to_le_bytes());
+        }
+        out.put_slice(&bytes[..1 + 8 * len]);
     }
     fn decode(input: &mut Decoder) -> Result<Self, WireError> {
         let len = input.u8()?;
@@ -155,6 +160,7 @@ impl Wire for Frontier {
 pub struct Executed {
     prefix: Frontier,
     beyond: BTreeSet<Instance>,
+    hull: Frontier,
 }
 
 impl Executed {
@@ -162,6 +168,7 @@ impl Executed {
     pub fn insert(&mut self, instance: Instance) {
         assert!(!self.contains(instance), "{instance:?} is executed once");
         self.beyond.insert(instance);
+        self.hull.add(instance);
         let owner = instance.owner();
         while self.beyond.remove(&Instance::new(owner, self.prefix.of(owner) + 1)) {
             self.prefix.set(owner, self.prefix.of(owner) + 1);
@@ -180,9 +187,7 @@ impl Executed {
 
     /// The smallest frontier that has them all.
     pub fn hull(&self) -> Frontier {
-        let mut hull = self.prefix;
-        self.beyond.iter().for_each(|instance| hull.add(*instance));
-        hull
+        self.hull
     }
 
     /// Whether there is none.
@@ -197,7 +202,7 @@ impl Executed {
 
     /// Back from a snapshot.
     pub fn from_image(image: ExecutedImage) -> Executed {
-        let mut executed = Executed { prefix: image.prefix, beyond: BTreeSet::new() };
+        let mut executed = Executed { prefix: image.prefix, beyond: BTreeSet::new(), hull: image.prefix };
         for instance in image.beyond {
             if !executed.contains(instance) {
                 executed.insert(instance);

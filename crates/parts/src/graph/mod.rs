@@ -6,6 +6,10 @@
 //! | [`instance`] | instances, [`Frontier`] (a set that holds each owner's first so many), [`Executed`] |
 //! | [`interference`] | what a batch touches, and whether the order of two batches matters |
 //! | [`conflicts`] | the latest instances that touched each key |
+//! | [`held`] | what a replica knows of one instance: the protocol's variables |
+//! | [`duties`] | what a replica is at work on, and whom it waits for |
+//! | [`watch`] | when to take over what does not get on |
+//! | [`learner`] | all that a replica does about instances apart from deciding them |
 //! | [`order`] | execution: closed components of the dependency graph, one after the other |
 //!
 //! Dependencies are a [`Frontier`], not a list: an instance depends on *all* instances of an owner up to the last that
@@ -13,11 +17,19 @@
 //! nothing when a no-op takes the place of what it names, and has its union and inclusion word by word.
 
 pub mod conflicts;
+pub mod duties;
+pub mod held;
 pub mod instance;
 pub mod interference;
+pub mod learner;
 pub mod order;
+pub mod watch;
 
 pub use conflicts::Conflicts;
+pub use duties::{Duties, Duty, RETRANSMIT};
+pub use held::{Held, Phase, State, Vote};
 pub use instance::{Executed, Frontier, Instance, OWNERS};
 pub use interference::Interference;
+pub use learner::{Learner, LearnerConfig};
 pub use order::Graph;
+pub use watch::Watch;

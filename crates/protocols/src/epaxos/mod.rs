@@ -7,13 +7,16 @@
 //!
 //! | rule | code |
 //! |---|---|
-//! | pre-accept: D by the owner; a replica adds what it knows, in ballot 0 only | `proposing.rs` `propose`, `replica.rs` `on_pre_accept` |
-//! | n−e replies equal to D commit at once; else n−f replies, `Accept` with their union | `proposing.rs` `on_pre_accept_reply` |
-//! | vote in a ballot not below the joined one; two ballot variables | `replica.rs` `on_accept`, `instance.rs` |
+//! | phase 1: D by the owner; a replica adds what it knows, in ballot 0 only | `proposing.rs` `propose`, `voting.rs` `on_pre_accept` |
+//! | n−e replies equal to D commit at once; else n−f replies, `Accept` with their union | `proposing.rs` `on_pre_accepted` |
+//! | vote in a ballot not below the joined one; two ballot variables | `voting.rs` `on_accept`, `parts/graph/held.rs` |
 //! | recovery: committed, accepted, owner in the quorum (no-op), or validation | `recovery.rs` `judge` |
-//! | validation: who interferes and knows nothing of it; wait for them, or tell them to give way | `recovery.rs` `on_validate`, `settle` |
-//! | execution of closed components, ties by id; **replies after execution only** | `parts/graph/order.rs`, `replica.rs` `execute` |
+//! | validation: who interferes and knows nothing of it; wait for them, or tell them to give way | `voting.rs` `on_validate`, `recovery.rs` `on_validated` |
+//! | execution of closed components, ties by id; **replies after execution only** | `parts/graph/order.rs`, `parts/graph/learner` `execute` |
 //! | the owner's commit is durable before anybody, itself included, acts on it | `message.rs` `Commit` |
+//!
+//! Everything else a replica does is its `Learner`'s (`parts/graph/learner`): batches, execution, catching up,
+//! forgetting.
 //!
 //! # Decisions
 //!
@@ -21,42 +24,30 @@
 //!   grow only, so what EPaxos* proves about them stays true; and a no-op in between hides nothing.
 //! - *An owner's index is durable before its `PreAccept` leaves*, so an index has one batch and there are no gaps but
 //!   those of lost messages. It costs the owner's sync before the round trip instead of beside it.
-//! - *Who can be recovered by others in spite of being committed is told by a floor.* Validation asks a replica for
-//!   executed instances that interfere and are not in D. So an executed instance may be collected only when it is in
-//!   the D of everything that may still be recovered. Each owner says what all of its unfinished and future instances
-//!   depend on: its floor, below what all have executed. What is collected earlier, because a replica is away for
-//!   long and `log.retain` is full, leaves behind what it touches; and when that is too much (`conflicts.keys`), or
-//!   came with a snapshot, the replica does not answer a validation that it cannot decide: one with an old D waits
-//!   for another replica.
-//! - *A table is cut above what all have executed* only where a majority has executed it and this replica has
-//!   executed all that they said to have: then two replicas never lack what only the other has cut. Who lacks it
-//!   takes a snapshot; what it has executed and the snapshot has not, it executes again.
+//! - *Who can be recovered by others in spite of being committed is told by a floor* (`learner/horizon.rs`): a
+//!   validation that collected instances might contradict is not answered.
 //! - *Reads are commands.* They interfere with writes only, and only the replica that answers them executes them.
 //! - *Sessions* are keys that writes write; opening one interferes with all of them, so the table of sessions is the
 //!   same wherever one is opened or dropped.
 //! - *Expiry without replicated time*: a key expires when a batch that writes it says so. Each batch has its proposer's
 //!   time, which counts for its own commands alone; whoever finds a key overdue, by its wall clock, proposes `Expire`
-//!   for it. Once a read has found it gone, no later one finds it, whatever clocks show. A key's version is unique but
-//!   does not grow (`parts/state`).
-//! - *An owner stops proposing while `pipeline` of its instances are not executed.* Then everything that is under way
-//!   gets committed, and the components of the graph close: their size is bounded, and nothing starves.
+//!   for it. Once a read has found it gone, no later one finds it, whatever clocks show. A key's version grows while
+//!   the key is there, and is never used twice (`parts/state`).
 
-mod instance;
-mod invariants;
 pub mod message;
-mod progress;
 mod proposing;
 mod recovery;
 mod replica;
+mod voting;
 
 use std::time::Duration;
 
 use quorate_core::{Capabilities, Group, NodeSet, Protocol, Settings, SettingsError, mutation};
 use quorate_parts::clients::{LeaderProxy, ProxyConfig};
-use quorate_parts::graph::OWNERS;
-use quorate_parts::settings::{self, IntakeConfig};
+use quorate_parts::graph::{Instance, Learner, LearnerConfig, OWNERS};
+use quorate_parts::settings;
 
-pub use message::{Message, Record};
+pub use message::Message;
 pub use replica::{Replica, Timer};
 
 /// See the module's comment.
@@ -66,23 +57,19 @@ pub struct Epaxos;
 /// What a replica is told.
 #[derive(Clone, Debug)]
 pub struct Config {
-    members: NodeSet,
-    heartbeat: Duration,
+    learner: LearnerConfig,
     /// An instance that others should have committed by now is recovered after this long, or up to twice as long.
     recovery: Duration,
-    intake: IntakeConfig,
-    /// Own instances that may be proposed and not executed.
-    pipeline: u64,
-    /// Bytes of executed batches to keep for replicas that are behind, when they cannot be awaited.
-    retain: usize,
-    /// Keys to remember, each time in who touched them last and in what was collected early.
-    keys: usize,
 }
 
 impl Config {
+    fn members(&self) -> NodeSet {
+        self.learner.members
+    }
+
     /// How many may fail.
     fn f(&self) -> usize {
-        (self.members.len() - 1) / 2
+        (self.members().len() - 1) / 2
     }
 
     /// How many may fail without the fast path being lost.
@@ -90,15 +77,22 @@ impl Config {
         if self.f() == 0 { 0 } else { (self.f() + 1).div_ceil(2) }
     }
 
+    /// How long to wait before an instance is recovered, at least. Longer after each attempt of anybody: those who try
+    /// at the same time get into each other's way.
+    fn patience(&self, learner: &Learner, instance: Instance) -> Duration {
+        let attempts = learner.get(instance).map_or(0, |held| held.state.ballot.rounds());
+        self.recovery * (1 << attempts.min(5))
+    }
+
     fn slow(&self) -> usize {
-        self.members.len() - self.f()
+        self.members().len() - self.f()
     }
 
     fn fast(&self) -> usize {
         if mutation::active("epaxos/small-fast-quorum") {
-            return self.members.majority();
+            return self.members().majority();
         }
-        self.members.len() - self.e()
+        self.members().len() - self.e()
     }
 }
 
@@ -116,29 +110,13 @@ impl Protocol for Epaxos {
     type Proxy = LeaderProxy<Message>;
 
     fn configure(group: &Group, settings: &mut Settings) -> Result<(Config, ProxyConfig), SettingsError> {
-        if let Some(node) = group.members.iter().find(|node| usize::from(node.get()) > OWNERS) {
-            let text = format!("epaxos runs on nodes 1 to {OWNERS}; there is a node {node}");
-            return Err(SettingsError::Conflict(text));
-        }
-        let config = Config {
-            members: group.members,
-            heartbeat: settings.duration("heartbeat", "100ms")?,
-            recovery: settings.duration("recovery.timeout", "500ms")?,
-            intake: settings::intake(settings)?,
-            pipeline: settings.number("pipeline", 64, 1..=4096)?,
-            retain: settings.bytes("log.retain", "32MiB", 0..=16 << 30)? as usize,
-            keys: settings.number("conflicts.keys", 1 << 17, 1..=1 << 24)? as usize,
-        };
-        if config.heartbeat < Duration::from_millis(1) || config.recovery < 3 * config.heartbeat {
-            let text =
-                "heartbeat must be at least 1ms, and recovery.timeout at least three times the heartbeat";
+        let learner = LearnerConfig::new(group.members, settings)?;
+        let recovery = settings.duration("recovery.timeout", "500ms")?;
+        if recovery < 3 * learner.heartbeat {
+            let text = "recovery.timeout must be at least three times the heartbeat";
             return Err(SettingsError::Conflict(text.to_owned()));
         }
+        let config = Config { learner, recovery };
         Ok((config, ProxyConfig { home: true, ..settings::proxy(group, settings)? }))
     }
 }
-
-/// What was not answered for this long is sent again.
-const RETRANSMIT: Duration = Duration::from_millis(200);
-/// A replica takes no vote further than this above what it knows to be committed: it is too far behind to help.
-const MAX_GAP: u64 = 1 << 14;

@@ -1,0 +1,137 @@
+//! How a learner that is behind gets what it misses: decisions while a peer still has them, else a snapshot.
+
+use quorate_core::{Context, Fact, NodeId};
+
+use super::message::{Host, Message, Progress, Record};
+use super::{Learner, MAX_GAP};
+use crate::catchup;
+use crate::graph::duties::RETRANSMIT;
+use crate::graph::{Graph, Instance};
+use crate::state::Replicated;
+
+/// Bytes that answer one `Ask`, about.
+const ANSWER_BYTES: usize = 1 << 20;
+
+impl Learner {
+    /// A peer's learner speaks. Whether instances have gone because a snapshot came.
+    pub fn on_message<M: Host>(&mut self, from: NodeId, message: Message, cx: &mut Context<'_, M>) -> bool {
+        match message {
+            Message::Ask { committed } => {
+                let mut bytes = 0;
+                let beyond = self.table.iter().filter(|(instance, _)| !committed.contains(**instance));
+                for (&instance, held) in beyond.filter(|(_, held)| held.is_committed()) {
+                    if bytes >= ANSWER_BYTES {
+                        cx.send(from, Message::Answered { more: true }.into());
+                        return false;
+                    }
+                    self.tell(from, instance, cx);
+                    bytes += held.bytes();
+                }
+                cx.send(from, Message::Answered { more: false }.into());
+            }
+            Message::Answered { more } => {
+                if self.asked.take().is_some() && more {
+                    self.ask_one_of(vec![from], cx);
+                }
+            }
+            Message::Progress(progress) => self.on_progress(from, progress, cx),
+            Message::Catchup(message) => return self.on_catchup(from, message, cx),
+        }
+        false
+    }
+
+    fn on_progress<M: Host>(&mut self, from: NodeId, progress: Progress, cx: &mut Context<'_, M>) {
+        if !self.horizon.on_progress(from, &progress, cx.now()) {
+            return;
+        }
+        for owner in self.config.members.iter() {
+            // Not further than this one follows.
+            let near = self.committed.of(owner).saturating_add(MAX_GAP);
+            let index = progress.executed.of(owner).min(near);
+            self.known.set(owner, self.known.of(owner).max(index));
+        }
+    }
+
+    /// Something is missing and does not come: asks somebody who has it.
+    pub fn ask<M: Host>(&mut self, cx: &mut Context<'_, M>) {
+        self.ask_one_of(self.horizon.ahead_of(&self.committed), cx);
+    }
+
+    /// Asks one of these for what is missing; for a snapshot, if it has nothing else.
+    fn ask_one_of<M: Host>(&mut self, sources: Vec<NodeId>, cx: &mut Context<'_, M>) {
+        // The answer may be long, and on its way.
+        if sources.is_empty() || self.asked.is_some_and(|at| cx.now().since(at) < RETRANSMIT) {
+            return;
+        }
+        let source = *cx.random().pick(&sources);
+        if self.horizon.peer(source).collected.within(&self.committed) {
+            self.asked = Some(cx.now());
+            cx.send(source, Message::Ask { committed: self.committed }.into());
+        } else if let Some((peer, message)) = self.catchup.ask(source, self.wanted + 1, cx.now()) {
+            cx.send(peer, Message::Catchup(message).into());
+        }
+    }
+
+    fn on_catchup<M: Host>(
+        &mut self,
+        from: NodeId,
+        message: catchup::Message,
+        cx: &mut Context<'_, M>,
+    ) -> bool {
+        let now = cx.now();
+        match message {
+            catchup::Message::Fetch { from: count } => {
+                let answer = self.source.on_far_fetch(count, count, &self.state, now);
+                cx.send(from, Message::Catchup(answer).into());
+            }
+            catchup::Message::More { slot, cursor } => {
+                let answer = self.source.on_more(slot, cursor, now);
+                cx.send(from, Message::Catchup(answer).into());
+            }
+            catchup::Message::Piece { slot, cursor, bytes, next } => {
+                let ask = |message| cx.send(from, Message::Catchup(message).into());
+                let whole = self.catchup.on_piece(from, (slot, cursor, bytes, next), 0, now, ask);
+                return whole.is_some_and(|state| self.install(state, cx));
+            }
+            catchup::Message::Gone { slot } => self.catchup.on_gone(from, slot),
+            catchup::Message::Values { .. } => {}
+        }
+        false
+    }
+
+    /// Takes a snapshot over, if what it lacks is still here to be executed again. A snapshot hides no-ops: a replica
+    /// that learns from one that its own instance became one does not know what it lost.
+    fn install<M: Host>(&mut self, state: Replicated, cx: &mut Context<'_, M>) -> bool {
+        self.wanted = state.applied();
+        let brings = state.executed().prefix();
+        if !self.collected.within(&brings) || brings.within(&self.committed) {
+            return false;
+        }
+        let old = std::mem::replace(&mut self.state, state);
+        let graph = std::mem::take(&mut self.graph);
+        let durable = |instance: &Instance| graph.contains(*instance) || old.executed().contains(*instance);
+        // What this replica has decided and not recorded yet comes back to it.
+        let executed = self.state.executed();
+        let mut waiting = Vec::new();
+        self.table.retain(|instance, held| {
+            let keep = !executed.contains(*instance);
+            if keep && held.is_committed() && durable(instance) {
+                waiting.push(*instance);
+            }
+            keep
+        });
+        let hull = executed.hull();
+        self.committed = self.committed.union(&executed.prefix());
+        self.collected = self.collected.union(&hull);
+        self.known = self.known.union(&hull);
+        self.forgotten = self.forgotten.union(&hull);
+        self.seen.miss(&hull);
+        cx.persist_state(Record::Installed);
+        let slot = self.state.applied();
+        cx.note(|| Fact::Installed { slot });
+        self.graph = Graph::default();
+        self.resume(waiting, cx);
+        self.requests.retire(|instance| self.table.contains_key(instance));
+        true
+    }
+}

@@ -1,0 +1,106 @@
+//! What learners tell each other, and what they must remember.
+
+use bytes::Bytes;
+use quorate_core::{Machine, Release, wire_enum, wire_struct};
+
+use crate::graph::held::State;
+use crate::graph::{Frontier, Instance, Interference};
+use crate::{catchup, clients};
+
+/// Between a learner that is behind and one that is not.
+#[derive(Clone, Debug)]
+pub enum Message {
+    /// Tell me what is committed beyond this.
+    Ask {
+        /// All up to here are committed here.
+        committed: Frontier,
+    },
+    /// Ends the answer to `Ask`, which is the protocol's commits.
+    Answered {
+        /// Whether it was cut short.
+        more: bool,
+    },
+    /// How far I am; said again and again.
+    Progress(Progress),
+    /// A snapshot for a replica that is far behind.
+    Catchup(catchup::Message),
+}
+wire_enum!(Message { 1 => Ask { committed }, 2 => Answered { more }, 3 => Progress(progress), 4 => Catchup(message) });
+
+impl Message {
+    /// What must be durable before it leaves.
+    pub fn release(&self) -> Release {
+        match self {
+            // Others forget what this one says to have executed.
+            Message::Progress(_) => Release::AfterSync,
+            // Show only what is executed, or bind nobody.
+            Message::Catchup(_) | Message::Ask { .. } | Message::Answered { .. } => Release::Now,
+        }
+    }
+
+    /// The name of its type.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Message::Catchup(message) => message.kind(),
+            other => other.variant(),
+        }
+    }
+}
+
+/// What a replica tells others about itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// All up to here are executed here.
+    pub executed: Frontier,
+    /// No longer here: whoever needs these takes a snapshot.
+    pub collected: Frontier,
+    /// All that I have proposed and that may still have to be recovered depends on these; and all that I will propose.
+    pub floor: Frontier,
+}
+wire_struct!(Progress { executed, collected, floor });
+
+/// What a replica must remember.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// An instance is like this now.
+    Changed {
+        /// Which.
+        instance: Instance,
+        /// How.
+        state: State,
+        /// The batch, if it was not recorded before.
+        command: Option<Bytes>,
+    },
+    /// A snapshot came from a peer and is not on this disk.
+    Installed,
+    /// Where a snapshot was saved: what no instance tells.
+    Saved {
+        /// The index of the next own instance.
+        next: u64,
+        /// As in [`Progress`].
+        collected: Frontier,
+        /// As in [`Progress`].
+        floor: Frontier,
+        /// Collected without a trace: whether these interfere with anything is not known.
+        forgotten: Frontier,
+    },
+    /// Collected, and may still matter to a recovery: this is what it touches.
+    Settled {
+        /// Which.
+        instance: Instance,
+        /// The keys and sessions.
+        touched: Interference,
+    },
+}
+wire_enum!(Record {
+    1 => Changed { instance, state, command },
+    2 => Installed,
+    3 => Saved { next, collected, floor, forgotten },
+    4 => Settled { instance, touched },
+});
+
+/// The machine that a learner is part of.
+pub trait Host: Machine<Record = Record, Message: From<Message> + From<clients::Message>> {
+    /// How it says that an instance is decided. An empty value is a no-op; `None`: the batch that is known.
+    fn commit(instance: Instance, value: Option<Bytes>, deps: Frontier) -> Self::Message;
+}
