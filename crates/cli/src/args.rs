@@ -55,6 +55,9 @@ pub enum Command {
     /// Measure throughput and latency, of Quorate or of Redis
     #[command(after_help = crate::bench::EXAMPLES)]
     Bench(crate::bench::Bench),
+    /// Measure protocols side by side on emulated sites: latency of reads and writes at each
+    #[command(after_help = crate::compare::EXAMPLES)]
+    Compare(crate::compare::Compare),
 }
 
 const UP_EXAMPLES: &str = "Examples:
@@ -510,6 +513,11 @@ pub fn cluster_id(text: &str) -> Result<u64, String> {
 pub fn duration(text: &str) -> Result<Duration, String> {
     quorate_core::settings::parse_duration(text)
         .ok_or_else(|| "write a duration such as 8s, 500ms or 100us".to_owned())
+}
+
+pub fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| "write a share from 0 to 1, such as 0.05".to_owned())
 }
 
 pub fn endpoint(text: &str) -> Result<String, String> {

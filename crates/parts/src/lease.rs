@@ -277,6 +277,11 @@ impl Grantor {
         self.state != Granting::Idle
     }
 
+    /// Whether it is bound.
+    pub fn promises(&self, now: Time) -> bool {
+        matches!(self.state, Granting::Promised { until, .. } | Granting::Revoking { until, .. } if now < until)
+    }
+
     /// Which granting is under way or in force; none while it is asked back.
     pub fn granting(&mut self, now: Time) -> Option<u64> {
         self.expire(now);

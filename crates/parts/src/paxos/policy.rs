@@ -102,6 +102,11 @@ pub trait Policy: Sized + Debug + 'static {
         None
     }
 
+    /// How many reads it holds, for people.
+    fn holding(_: &Replica<Self>) -> usize {
+        0
+    }
+
     /// Whether this replica, which does not lead, would answer such a read at once, and the time up to which keys must
     /// last for that.
     fn would_answer(_: &Replica<Self>, _command: &Bytes, _now: Time) -> Option<Wall> {

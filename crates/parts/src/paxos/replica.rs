@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::ballot::Ballot;
 use crate::catchup::{Catchup, Source};
-use crate::clients::{self, Intake};
+use crate::clients::{self, Intake, Served};
 use crate::election::Watch;
 use crate::leases::Leases;
 use crate::membership::Configuration;
@@ -78,6 +78,8 @@ pub struct Replica<P: Policy> {
     pub(super) draining: bool,
     /// What clients have asked of this replica.
     pub intake: Intake,
+    /// How their reads were served.
+    pub served: Served,
     /// Votes cast since the last batch end, in `promised`.
     votes: Vec<u64>,
     /// Slots up to here are chosen, as the furthest message said.
@@ -164,6 +166,7 @@ impl<P: Policy> Machine for Replica<P> {
             policy: P::new(&config, me, now),
             draining: false,
             intake: Intake::new(me.into(), config.intake.max_bytes),
+            served: Served::default(),
             votes: Vec::new(),
             goal: log.committed(),
             informant: None,
@@ -493,7 +496,12 @@ impl<P: Policy> quorate_core::Replica for Replica<P> {
             lease: self.may_read_locally(now),
             reads: if self.may_read_locally(now) { "lease" } else { "log" },
             peers,
+            samples: self.served.samples(P::holding(self)).into(),
+            facts: Vec::new(),
         };
+        if self.config.reads == Reads::Lease {
+            status.samples.extend(self.leases.samples(self.believed_until(now), now));
+        }
         P::status(self, now, &mut status);
         status
     }

@@ -1,8 +1,10 @@
 //! What Bodega answers the machine.
 
+use std::fmt;
+
 use bytes::Bytes;
 use quorate_core::{
-    Context, Manage, Managed, NodeId, NodeSet, ProcessId, Roster, Status, Time, Wall, Wire, mutation,
+    Context, Manage, Managed, NodeId, NodeSet, ProcessId, Roster, Sample, Spell, Status, Time, Wall, Wire, mutation,
 };
 use quorate_parts::clients::{Ask, PendingRead};
 use quorate_parts::membership::refused;
@@ -15,7 +17,7 @@ use super::charter::Charter;
 use super::coverage::{self, Coverage};
 use super::message::Message;
 use super::notes::{self, Notes};
-use super::reads::{self, Counters, Holds};
+use super::reads::{self, Holds};
 use super::{Config, Replica};
 
 /// Operators that may wait for a roster.
@@ -33,7 +35,7 @@ pub struct Policy {
     /// As a leader.
     pub(super) bars: Bars,
     pub(super) coverage: Coverage,
-    pub(super) counters: Counters,
+    changes: Changes,
     /// What the next ballot is to come with, beside what this one came with.
     next: Option<(Roster, bool)>,
     /// Operators that wait until it does.
@@ -55,7 +57,7 @@ impl paxos::Policy for Policy {
             held: 0,
             bars: Bars::new(NodeSet::EMPTY, now),
             coverage: Coverage::default(),
-            counters: Counters::default(),
+            changes: Changes::default(),
             next: None,
             waiting: Vec::new(),
             heir: None,
@@ -80,6 +82,7 @@ impl paxos::Policy for Policy {
     }
 
     fn on_leave(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
+        replica.policy.changes.spell.begin(cx.now());
         reads::refuse_held(replica, cx.now());
     }
 
@@ -108,6 +111,7 @@ impl paxos::Policy for Policy {
     }
 
     fn on_leases(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
+        note_change(replica, cx.now());
         reads::release(replica, cx);
         answer_operators(replica, cx);
     }
@@ -166,6 +170,10 @@ impl paxos::Policy for Policy {
             false => replica.policy.writes.last(footprint.reads())?,
         };
         Some(slot).filter(|slot| *slot > replica.state().applied())
+    }
+
+    fn holding(replica: &Replica) -> usize {
+        replica.policy.held
     }
 
     fn would_answer(replica: &Replica, command: &Bytes, now: Time) -> Option<Wall> {
@@ -271,12 +279,58 @@ impl paxos::Policy for Policy {
         if follows && replica.is_stable(now) {
             (status.lease, status.reads) = (true, "local");
         }
+        let (Charter { roster, auto, barred, .. }, changes) = (replica.charter(), &replica.policy.changes.spell);
+        let barred = match matches!(replica.role(), Role::Leader(_)) {
+            true => replica.policy.bars.nodes(),
+            false => *barred,
+        };
+        status.facts.push(("roster", roster.to_string()));
+        status.facts.push(("roster_auto", if *auto { "on" } else { "off" }.to_owned()));
+        status.samples.extend([
+            Sample::gauge("responders", roster.everyone().len(), "Responders by the roster, of any key."),
+            Sample::gauge("responders_barred", barred.len(), "Those of them that are granted no lease."),
+            Sample::counter("roster_changes_total", changes.count(), "Rosters that came into force here."),
+            Sample::gauge(
+                "roster_change_seconds",
+                changes.last(),
+                "From leaving the one before until a majority promised the last.",
+            ),
+        ]);
     }
 
     fn check(replica: &Replica) {
         let held: usize = replica.policy.holds.values().map(Vec::len).sum();
         assert!(held == replica.policy.held, "held reads are counted");
         assert!(replica.policy.waiting.len() <= MAX_WAITING);
+    }
+}
+
+/// How one roster comes after another: for people, and no part of the state.
+#[derive(Default)]
+struct Changes {
+    spell: Spell,
+    /// The last that was in force.
+    last: Option<Roster>,
+}
+
+impl fmt::Debug for Changes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("_")
+    }
+}
+
+/// A ballot's roster has come into force here once a majority promises the ballot.
+fn note_change(replica: &mut Replica, now: Time) {
+    if !replica.is_current() || replica.believed_until(now).is_none() {
+        return;
+    }
+    let changed = replica.policy.changes.last.as_ref().map(|last| *last != replica.charter().roster);
+    match changed {
+        Some(true) => replica.policy.changes.spell.end(now),
+        Some(false) | None => replica.policy.changes.spell.cancel(),
+    }
+    if changed != Some(false) {
+        replica.policy.changes.last = Some(replica.charter().roster.clone());
     }
 }
 

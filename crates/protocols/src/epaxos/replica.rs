@@ -502,6 +502,8 @@ impl quorate_core::Replica for Replica {
             lease: false,
             reads: "quorum",
             peers: peers.collect(),
+            samples: Vec::new(),
+            facts: Vec::new(),
         }
     }
 }

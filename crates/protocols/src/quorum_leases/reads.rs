@@ -20,6 +20,7 @@ pub(super) fn on_ask(replica: &mut Replica, from: ProcessId, ask: &mut Ask, cx: 
             refused.push(id);
         }
     }
+    replica.served.refused.add(refused.len());
     let leader = replica.leader(cx.now());
     replica.intake.refuse(from, ask.nonce, refused, leader);
 }
@@ -49,6 +50,7 @@ fn answer(replica: &mut Replica, read: PendingRead, cx: &mut Context<'_, Replica
     replica.note_reads(cx);
     let number = replica.promised().number();
     cx.note(|| Fact::ServesLocally { number });
+    replica.served.local.add(1);
     replica.intake.on_read(read, reply);
     true
 }

@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_core::{
-    Access, Context, Failure, Machine, Mark, Never, NodeId, NodeSet, Outcome, ProcessId, Proxy, Request,
-    RequestId, Saved, Time,
+    Access, Context, Count, Failure, Machine, Mark, Never, NodeId, NodeSet, Outcome, ProcessId, Proxy, Request,
+    RequestId, Sample, Saved, Time,
 };
 
 use crate::clients::message::{Embeds, Message};
@@ -104,6 +104,11 @@ pub struct LeaderProxy<M> {
     again: Vec<u64>,
     /// Reads that a majority is asked.
     majority: Majority,
+    /// Reads that the replica nearby was asked first.
+    asked_nearby: Count,
+    /// Those of them that the target was asked after that, and those of these that had been held for too long.
+    fallen_back: Count,
+    unheld: Count,
     /// Whether anything below has not been sent to the target.
     unsent: bool,
     _message: std::marker::PhantomData<fn() -> M>,
@@ -281,7 +286,9 @@ impl<M: Embeds> LeaderProxy<M> {
         }
         if let Some(unhold) = self.config.unhold {
             let late = |read: &ReadCall| read.held && read.sent.is_some_and(|sent| now.since(sent) >= unhold);
+            let before = self.again.len();
             self.again.extend(self.reads.iter().filter(|(_, read)| late(read)).map(|(id, _)| *id));
+            self.unheld.add(self.again.len() - before);
             self.unsent |= !self.again.is_empty();
         }
         self.repeat_queries(cx);
@@ -368,6 +375,9 @@ impl<M: Embeds> Machine for LeaderProxy<M> {
             next_read: 1,
             again: Vec::new(),
             majority: Majority::default(),
+            asked_nearby: Count::default(),
+            fallen_back: Count::default(),
+            unheld: Count::default(),
             unsent: false,
             _message: std::marker::PhantomData,
         }
@@ -505,5 +515,22 @@ impl<M: Embeds> Proxy for LeaderProxy<M> {
             self.start(id);
         }
         self.wake_by(deadline, cx);
+    }
+
+    fn samples(&self) -> Vec<Sample> {
+        let nearby = [
+            Sample::counter(
+                "reads_nearby_total",
+                self.asked_nearby.get(),
+                "Reads that this proxy asked the replica of its node first.",
+            ),
+            Sample::counter("reads_fallback_total", self.fallen_back.get(), "Those that it then asked the leader."),
+            Sample::counter(
+                "reads_unheld_total",
+                self.unheld.get(),
+                "Those that it asked the leader because they were held for long.",
+            ),
+        ];
+        if self.config.nearest { nearby.into() } else { Vec::new() }
     }
 }

@@ -74,10 +74,12 @@ impl<M: Embeds> LeaderProxy<M> {
             read.sent = Some(now);
             cx.mark(Mark::Forwarded { request: read.request });
             if near.is_some() && !read.manage && !std::mem::replace(&mut read.asked_nearby, true) {
+                self.asked_nearby.add(1);
                 nearby.reads.push((*id, read.command.clone()));
                 read.held = true;
                 continue;
             }
+            self.fallen_back.add(usize::from(read.asked_nearby));
             read.held = false;
             let asked = if read.manage { &mut ask.manage } else { &mut ask.reads };
             asked.push((*id, read.command.clone()));
@@ -87,6 +89,7 @@ impl<M: Embeds> LeaderProxy<M> {
             if let Some(read) = self.reads.get_mut(&id)
                 && std::mem::take(&mut read.held)
             {
+                self.fallen_back.add(1);
                 ask.reads.push((id, read.command.clone()));
             }
         }
