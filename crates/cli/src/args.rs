@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use quorate_api::resp::ReadMode;
-use quorate_core::{NodeId, NodeSet};
+use quorate_core::{NodeId, NodeSet, Staleness};
 use quorate_node::{ClockSource, Durability};
 use quorate_sim::Faults;
 
@@ -154,7 +154,8 @@ pub struct Serve {
     pub clock: Option<ClockSource>,
     #[command(flatten)]
     pub process: Process,
-    /// Where reads are served unless a client says otherwise: linearizable, sequential or local
+    /// Where reads are served unless a client says otherwise: linearizable, sequential, local, or bounded=500ms or
+    /// bounded=3 for what may be so old, or behind by so many versions
     /// [default: linearizable]
     #[arg(long, value_name = "MODE")]
     pub read_mode: Option<ReadMode>,
@@ -244,6 +245,9 @@ pub struct Endpoints {
 #[derive(Debug, clap::Args)]
 pub struct Get {
     pub key: String,
+    /// The value may be so old (500ms), or miss so many writes (3): any node may know one that is not older
+    #[arg(long, value_name = "DURATION|VERSIONS")]
+    pub staleness: Option<Staleness>,
     #[command(flatten)]
     pub endpoints: Endpoints,
 }

@@ -31,7 +31,13 @@ pub fn connect_for(endpoints: Endpoints, timeout: Duration) -> Result<Client, Fa
 }
 
 pub fn get(args: Get) -> Result<(), Failure> {
-    match connect(args.endpoints)?.get(&args.key).map_err(Failure::failed)? {
+    let mut client = connect(args.endpoints)?;
+    if let Some(staleness) = args.staleness {
+        // Should the connection break in between, the value is the latest.
+        let mode = format!("bounded={staleness}");
+        client.read(&["CLIENT", "READMODE", &mode]).map_err(Failure::failed)?;
+    }
+    match client.get(&args.key).map_err(Failure::failed)? {
         Some(value) => {
             let mut out = stdout().lock();
             out.write_all(&value)?;

@@ -44,7 +44,7 @@ pub use machine::{
 pub use mark::Mark;
 pub use members::{Manage, Managed, Member, Members};
 pub use random::Random;
-pub use request::{Access, Failure, Outcome, Request};
+pub use request::{Access, Failure, Outcome, Request, Staleness};
 pub use roster::{Range, Roster, RosterError};
 pub use sample::{Amount, Count, Kind, Sample, Spell};
 pub use settings::{Settings, SettingsError};

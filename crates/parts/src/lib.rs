@@ -10,6 +10,7 @@
 //! | [`graph`] | instances that depend on each other: the EPaxos family |
 //! | [`lease`], [`leases`] | promises that outlive the belief in them: one, and all of a replica |
 //! | [`paxos`] | MultiPaxos as a machine, and what its family may change in it |
+//! | [`freshness`] | how old a follower's state may be at most |
 //! | [`election`] | when to suspect a leader |
 //! | [`membership`] | who is in the group, and how that changes |
 //! | [`writes`] | which keys are written by what is not executed yet |
@@ -26,6 +27,7 @@ pub mod catchup;
 pub mod chain;
 pub mod clients;
 pub mod election;
+pub mod freshness;
 pub mod graph;
 pub mod lease;
 pub mod leases;

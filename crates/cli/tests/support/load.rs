@@ -1,6 +1,8 @@
 //! Clients that work without pause while things happen to the cluster, and what must hold of what they have seen: the
 //! history is linearizable, and what was acknowledged is there.
 
+#![allow(dead_code, reason = "each test file uses its part of this")]
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};

@@ -172,6 +172,10 @@ impl paxos::Policy for Policy {
         Some(slot).filter(|slot| *slot > replica.state().applied())
     }
 
+    fn missing(replica: &Replica, command: &Bytes, now: Time) -> Option<u64> {
+        reads::missing(replica, command, now)
+    }
+
     fn holding(replica: &Replica) -> usize {
         replica.policy.held
     }

@@ -60,6 +60,14 @@ fn answerable(replica: &Replica, command: &Bytes, now: Time) -> Option<u64> {
     Some(replica.policy.writes.last(footprint.reads()).unwrap_or(0))
 }
 
+/// How many writes may be missing here that are acknowledged (§7): all of them have this responder's vote.
+pub(super) fn missing(replica: &Replica, command: &Bytes, now: Time) -> Option<u64> {
+    let footprint = Command::from_bytes(command.clone()).ok()?.footprint();
+    let responds = replica.charter().covers(replica.me(), footprint.reads());
+    let stable = replica.is_stable(now) || mutation::active("bodega/versions-unstable");
+    if responds && stable { replica.policy.writes.versions(footprint.reads()) } else { None }
+}
+
 fn fate(replica: &mut Replica, read: &PendingRead, cx: &mut Context<'_, Replica>) -> Fate {
     match answerable(replica, &read.command, cx.now()) {
         None => Fate::Refused,

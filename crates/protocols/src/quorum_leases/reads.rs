@@ -5,6 +5,7 @@ use quorate_core::{Context, Fact, ProcessId, Time, Wall, Wire, mutation};
 use quorate_parts::clients::{Ask, PendingRead};
 use quorate_parts::paxos::Role;
 use quorate_store::Command;
+use quorate_store::footprint::Extent;
 
 use super::{Replica, acks, regrants, roster};
 
@@ -31,10 +32,21 @@ fn is_readable(replica: &Replica, command: &Bytes, now: Time) -> bool {
     let footprint = command.footprint();
     let extent = footprint.reads();
     let accepted = replica.policy.writes.last(extent).is_some();
+    knows(replica, extent, now) && (!accepted || mutation::active("quorum-leases/reads-over-accepted"))
+}
+
+/// Whether every write of these keys that is acknowledged is executed here, or voted for.
+fn knows(replica: &Replica, extent: &Extent, now: Time) -> bool {
     acks::is_granted(roster(replica), replica.me(), extent)
         && replica.is_stable(now)
-        && (!accepted || mutation::active("quorum-leases/reads-over-accepted"))
         && (replica.config().policy.passive || regrants::are_regranted(replica, extent, now))
+}
+
+/// How many writes may be missing here that are acknowledged.
+pub(super) fn missing(replica: &Replica, command: &Bytes, now: Time) -> Option<u64> {
+    let footprint = Command::from_bytes(command.clone()).ok()?.footprint();
+    let known = knows(replica, footprint.reads(), now);
+    known.then(|| replica.policy.writes.versions(footprint.reads())).flatten()
 }
 
 /// Whether it would be answered at once; keys must not expire.

@@ -21,7 +21,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use quorate_core::{
     Access, Context, Count, Failure, Machine, Mark, Never, NodeId, NodeSet, Outcome, ProcessId, Proxy, Request,
-    RequestId, Sample, Saved, Time,
+    RequestId, Sample, Saved, Staleness, Time,
 };
 
 use crate::clients::message::{Embeds, Message};
@@ -48,6 +48,8 @@ pub struct ProxyConfig {
     pub nearest: bool,
     /// Any replica serves everything: that of the own node does, as soon as it can be reached (again).
     pub home: bool,
+    /// Reads that may miss something do, whatever the others do: it may know how much it misses.
+    pub bounded: bool,
     /// If it has not answered one by then, the leader is asked too (Bodega §3.2.2, *unhold*).
     pub unhold: Option<Duration>,
     /// Reads are asked of a majority first, and then like this.
@@ -154,6 +156,8 @@ struct ReadCall {
     request: RequestId,
     command: Bytes,
     manage: bool,
+    /// What it may miss.
+    within: Option<Staleness>,
     sent: Option<Time>,
     /// Whether the replica nearby has been asked, and only the leader is left.
     asked_nearby: bool,
@@ -165,10 +169,10 @@ impl<M: Embeds> LeaderProxy<M> {
     fn start(&mut self, id: RequestId) {
         let call = self.calls.get_mut(&id).expect("a call that starts is known");
         match call.access {
-            Access::Read if self.config.majority.is_some() => {
+            Access::Read | Access::Within(_) if self.config.majority.is_some() => {
                 call.place = Place::Majority(self.majority.begin(id, call.command.clone()));
             }
-            Access::Read | Access::Manage => self.ask_leader(id),
+            Access::Read | Access::Within(_) | Access::Manage => self.ask_leader(id),
             Access::Write => {
                 call.place = Place::Queue;
                 self.queue.push_back(id);
@@ -181,12 +185,16 @@ impl<M: Embeds> LeaderProxy<M> {
     fn ask_leader(&mut self, id: RequestId) {
         let call = self.calls.get_mut(&id).expect("a call that starts is known");
         let manage = call.access == Access::Manage;
+        let within = match call.access {
+            Access::Within(staleness) => Some(staleness).filter(|_| self.config.bounded),
+            Access::Read | Access::Write | Access::Manage => None,
+        };
         let read = self.next_read;
         self.next_read += 1;
         call.place = Place::Read(read);
         let command = call.command.clone();
         let read_call =
-            ReadCall { request: id, command, manage, sent: None, asked_nearby: false, held: false };
+            ReadCall { request: id, command, manage, within, sent: None, asked_nearby: false, held: false };
         self.reads.insert(read, read_call);
         self.unsent = true;
     }
@@ -531,6 +539,6 @@ impl<M: Embeds> Proxy for LeaderProxy<M> {
                 "Those that it asked the leader because they were held for long.",
             ),
         ];
-        if self.config.nearest { nearby.into() } else { Vec::new() }
+        if self.config.nearest || self.config.bounded { nearby.into() } else { Vec::new() }
     }
 }
