@@ -16,8 +16,9 @@ use quorate_store::{Command, Condition, Expiry, Reply};
 use crate::support::{Connection, Node, Resp, wait_for};
 
 const KEYS: u64 = 8;
-/// Readers in the history.
+/// In the history: readers, and whoever sets a key.
 const READER: u64 = 100;
+const SETTER: u64 = 101;
 
 /// See the file comment.
 pub struct Load {
@@ -58,6 +59,15 @@ impl Load {
         };
         let clients = (0..).zip(addresses).map(client).collect();
         Load { shared, clients }
+    }
+
+    /// Has a key set at one node, once.
+    pub fn set(&self, address: &str, key: &str, value: &str) {
+        let (key, value) = (Bytes::from(key.to_owned()), Bytes::from(value.to_owned()));
+        let invoke = |now| self.shared.recorder.lock().unwrap().invoke(SETTER, put(&key, &value), now);
+        let invocation = invoke(self.shared.now());
+        let reply = Connection::open(address).unwrap().call(&[b"SET", &key, &value]).unwrap();
+        self.shared.recorder.lock().unwrap().returned(invocation, translate(reply), self.shared.now());
     }
 
     /// One more client, which does nothing but read a key of one node, and looks at its watch.
