@@ -23,7 +23,8 @@ const LEADER: usize = 1;
 fn start() -> Cluster {
     let geo = Topology::named("geo").unwrap();
     let mut settings = geo.settings::<Bodega>(geo.sites().len());
-    settings.push("coverage.period=500ms".to_owned());
+    // Whoever reads from afar in a closed loop is to be noticed soon, too.
+    settings.extend(["coverage.period=500ms", "coverage.least=2"].map(str::to_owned));
     let cluster = Cluster::start_each(geo.sites().len(), "bodega", |index| {
         let words = ["--topology", "geo", "--site", &geo.sites()[index], "--durability", "os"];
         let set = settings.iter().flat_map(|setting| ["--set", setting]);

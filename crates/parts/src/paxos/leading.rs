@@ -39,8 +39,8 @@ pub struct Leading {
     /// Slots up to here were announced as chosen.
     pub(super) announced: u64,
     announcing: bool,
-    /// What the last two heartbeats said to be chosen.
-    beats: [u64; 2],
+    /// What the last two heartbeats said to be chosen, once there were two.
+    beats: [Option<u64>; 2],
     /// The same of itself as of a [`Peer`].
     pub(super) durable: u64,
     /// When the last slot that phase 1 found came closer to being executed.
@@ -85,7 +85,7 @@ impl<P: Policy> Replica<P> {
             tell_time: false,
             announced: 0,
             announcing: false,
-            beats: [0; 2],
+            beats: [None; 2],
             durable: 0,
             progress: (self.state.applied(), now),
         };
@@ -298,7 +298,7 @@ impl<P: Policy> Replica<P> {
         let due = self.state.next_expiry().is_some_and(|at| at <= cx.wall());
         let Role::Leader(leading) = &mut self.role else { return };
         leading.tell_time |= due;
-        leading.beats = [leading.beats[1], self.log.committed()];
+        leading.beats = [leading.beats[1], Some(self.log.committed())];
         self.pulse(cx);
         cx.set_timer(Timer::Heartbeat, self.config.pace.heartbeat);
     }
@@ -370,7 +370,7 @@ impl<P: Policy> Replica<P> {
 impl Leading {
     /// Whether a replica has executed this slot, and what was chosen a heartbeat or two ago.
     pub(super) fn is_near(&self, node: NodeId, slot: u64) -> bool {
-        let beat = self.beats[0];
-        beat > 0 && self.peers.get(&node).is_some_and(|peer| peer.committed >= beat.max(slot))
+        let near = |beat: u64| self.peers.get(&node).is_some_and(|peer| peer.committed >= beat.max(slot));
+        self.beats[0].is_some_and(near)
     }
 }
