@@ -226,7 +226,11 @@ mod tests {
             lease: true,
             reads: "lease",
             peers: Vec::new(),
-            samples: vec![Sample::counter("hold_seconds_total", Duration::from_millis(1500), "All holds together.")],
+            samples: vec![Sample::counter(
+                "hold_seconds_total",
+                Duration::from_millis(1500),
+                "All holds together.",
+            )],
             facts: Vec::new(),
         };
         let facts = [

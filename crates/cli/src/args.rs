@@ -343,18 +343,20 @@ pub enum Roster {
 
 const ROSTER_EXAMPLES: &str = "Examples:
   quorate roster set 1,2,3                     nodes 1, 2 and 3, of every key
+  quorate roster set EU,VA --leader VA         by the sites of `up --topology`
   quorate roster set 'user:*=1,2' 'log:a=3'    keys with a prefix, and one key; of others the leader alone
   quorate roster set 'a..m=1' 'm..=2'          ranges of keys, the end not included
   quorate roster set none --leader 2           the leader alone, and that is node 2";
 
 #[derive(Debug, clap::Args)]
 pub struct RosterSet {
-    /// Nodes, or keys and nodes: ID,… or KEY=ID,… or PREFIX*=ID,… or FROM..TO=ID,…; none: the leader alone
+    /// Nodes (their ids or sites), or keys and nodes: ID,… or KEY=ID,… or PREFIX*=ID,… or FROM..TO=ID,…; none: the leader
+    /// alone
     #[arg(required = true, value_name = "KEYS=ID,…")]
     pub ranges: Vec<String>,
     /// Who is to lead
-    #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u8).range(1..=63))]
-    pub leader: Option<u8>,
+    #[arg(long, value_name = "ID|SITE")]
+    pub leader: Option<String>,
     #[command(flatten)]
     pub endpoints: Endpoints,
 }

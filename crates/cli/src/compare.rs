@@ -76,7 +76,8 @@ pub fn compare(args: Compare) -> Result<(), Failure> {
         (None, "wan") => Some("WI"),
         (given, _) => given,
     };
-    let leader = leader.map(|site| sites.site(site).map_err(|error| Failure::wrong(format!("--leader: {error}"))));
+    let leader =
+        leader.map(|site| sites.site(site).map_err(|error| Failure::wrong(format!("--leader: {error}"))));
     let leader = leader.transpose()?;
     let mut all = Vec::new();
     for protocol in &args.protocols {
@@ -128,8 +129,9 @@ fn up(args: &Compare, protocol: &str) -> Result<(Up, Vec<Node>), Failure> {
         let code = up.0.wait()?.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
         return Err(Failure { code, message: format!("{protocol} did not start") });
     }
-    let told: Told = serde_json::from_str(&line)
-        .map_err(|error| Failure::failed(format!("`quorate up` said something else than its nodes: {error}")))?;
+    let told: Told = serde_json::from_str(&line).map_err(|error| {
+        Failure::failed(format!("`quorate up` said something else than its nodes: {error}"))
+    })?;
     Ok((up, told.nodes))
 }
 
@@ -156,7 +158,10 @@ fn measure(args: &Compare, protocol: &str, leader: Option<usize>) -> Result<Meas
         progress: false,
         trace: false,
     };
-    quorate_bench::load(&options(&nodes[leader.unwrap_or(0)])).map_err(Failure::failed)?;
+    // At all of them: each node's proxy opens its session with its first write.
+    let everywhere = nodes.iter().map(|node| node.resp).collect();
+    let loading = Options { endpoints: everywhere, connections: 4 * nodes.len(), ..options(&nodes[0]) };
+    quorate_bench::load(&loading).map_err(Failure::failed)?;
     let reports: Vec<_> = thread::scope(|scope| {
         let run = |node| {
             let options = options(node);
@@ -230,7 +235,8 @@ fn print(all: &[Measured]) -> Result<(), Failure> {
 
 fn print_json(args: &Compare, all: &[Measured]) -> Result<(), Failure> {
     let protocols = all.iter().map(|Measured { protocol, sites }| {
-        let sites = sites.iter().map(|(site, leads, report)| json!({ "site": site, "leads": leads, "run": report }));
+        let sites =
+            sites.iter().map(|(site, leads, report)| json!({ "site": site, "leads": leads, "run": report }));
         json!({ "protocol": protocol, "sites": sites.collect::<Vec<_>>() })
     });
     let (topology, writes, clients, keys) = (&args.topology, args.writes, args.clients, args.keys);

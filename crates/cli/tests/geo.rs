@@ -96,7 +96,8 @@ fn bodega_across_sites_stays_linearizable_and_local_whatever_is_killed() {
     // And some that read, each a key of its site that is written between the calamities only: reads of others are held,
     // while a write waits for the end of a dead responder's leases.
     let readers: Vec<Reader> = nodes().map(|node| load.read(&resps[node], &home(node))).collect();
-    let write = |node: usize, value: &str| nodes().for_each(|home_of| load.set(&resps[node], &home(home_of), value));
+    let write =
+        |node: usize, value: &str| nodes().for_each(|home_of| load.set(&resps[node], &home(home_of), value));
     write(LEADER, "0");
     let pauses = |of: &[usize]| of.iter().map(|node| readers[*node].longest_pause()).max().unwrap();
     load.progress(100);
@@ -116,7 +117,10 @@ fn bodega_across_sites_stays_linearizable_and_local_whatever_is_killed() {
     let gap = pauses(&healthy);
     println!("a responder was killed: the others' readers waited {gap:.1?} at most, and {noise:.1?} before");
     assert!(gap < GAP + noise, "{gap:?}, and {noise:?} without a crash");
-    assert!(local(&cluster).iter().zip(before).all(|(now, before)| *now > before + 100), "they are no local reads");
+    assert!(
+        local(&cluster).iter().zip(before).all(|(now, before)| *now > before + 100),
+        "they are no local reads"
+    );
     write(0, "1");
     cluster.nodes[dead].start();
     cluster.nodes[dead].wait_until_serving();

@@ -178,7 +178,10 @@ mod tests {
         spell.end(at(35));
         spell.add(Duration::from_millis(5));
         let (total, last) = (Amount::from(spell.total()), Amount::from(spell.last()));
-        assert_eq!((spell.count(), total.to_string().as_str(), last.to_string().as_str()), (2, "0.03", "0.005"));
+        assert_eq!(
+            (spell.count(), total.to_string().as_str(), last.to_string().as_str()),
+            (2, "0.03", "0.005")
+        );
         assert_eq!(format!("{spell:?}"), format!("{:?}", Spell::default()));
     }
 }

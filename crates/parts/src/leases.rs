@@ -223,7 +223,9 @@ impl Leases {
         let held = self.grantees.values().filter(|grantee| grantee.believed(now).is_some()).count();
         let granted = self.grantors.values().filter(|grantor| grantor.promises(now)).count();
         // A group of one has nobody to wait for.
-        let rest = majority.filter(|until| until.nanos() < u64::MAX).map_or(Duration::ZERO, |until| until.since(now));
+        let rest = majority
+            .filter(|until| until.nanos() < u64::MAX)
+            .map_or(Duration::ZERO, |until| until.since(now));
         [
             Sample::gauge("leases_held", held, "Other members whose promises are believed."),
             Sample::gauge("leases_granted", granted, "Other members that a promise binds to."),

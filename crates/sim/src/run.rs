@@ -86,8 +86,9 @@ pub fn run<P: Protocol>(options: &Options, seed: u64, trace: Trace) -> Result<Ru
     let (history, bounds) = std::mem::take(&mut cluster.work.recorder).finish_with_bounds();
     let mut undecided = false;
     if cluster.violation.is_none() {
-        let mut check = |name, history: &History| match panics::catch(|| linearizability::check_within(history, EFFORT))
-        {
+        let mut check = |name, history: &History| match panics::catch(|| {
+            linearizability::check_within(history, EFFORT)
+        }) {
             Ok(Ok(())) => {}
             Ok(Err(linearizability::Failure::Undecided { .. })) => undecided = true,
             Ok(Err(found)) => cluster.fail(name, found.to_string()),

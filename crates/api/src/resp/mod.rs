@@ -87,7 +87,10 @@ impl FromStr for ReadMode {
             return bound.parse().map(ReadMode::Bounded).map_err(|right| format!("bounded={bound}: {right}"));
         }
         let found = ReadMode::PLAIN.into_iter().find(|mode| text.eq_ignore_ascii_case(&mode.to_string()));
-        found.ok_or_else(|| "read modes are linearizable, sequential, local, and bounded=500ms or bounded=3 (versions)".to_owned())
+        found.ok_or_else(|| {
+            "read modes are linearizable, sequential, local, and bounded=500ms or bounded=3 (versions)"
+                .to_owned()
+        })
     }
 }
 

@@ -381,7 +381,8 @@ impl Session {
         let command = encoder.into_bytes();
         let mode = self.state.read_mode;
         // What WATCH finds must be what EXEC will compare it with.
-        let is_free = access == Access::Read && !matches!(self.replies.ask_of(ticket).shape, Shape::Watch { .. });
+        let is_free =
+            access == Access::Read && !matches!(self.replies.ask_of(ticket).shape, Shape::Watch { .. });
         if is_free
             && matches!(mode, ReadMode::Sequential | ReadMode::Local)
             && let Some(reply) = desk.node.read(&command)

@@ -21,13 +21,33 @@ impl Served {
     /// `holding`: how many are held at the moment.
     pub fn samples(&self, holding: usize) -> [Sample; 7] {
         [
-            Sample::counter("reads_local_total", self.local.get(), "Reads answered at once from the own state."),
-            Sample::counter("reads_held_total", self.held.count(), "Reads held for a write that ended or failed."),
+            Sample::counter(
+                "reads_local_total",
+                self.local.get(),
+                "Reads answered at once from the own state.",
+            ),
+            Sample::counter(
+                "reads_held_total",
+                self.held.count(),
+                "Reads held for a write that ended or failed.",
+            ),
             Sample::gauge("reads_holding", holding, "Reads held for a write at the moment."),
-            Sample::counter("reads_hold_seconds_total", self.held.total(), "How long reads were held, together."),
+            Sample::counter(
+                "reads_hold_seconds_total",
+                self.held.total(),
+                "How long reads were held, together.",
+            ),
             Sample::counter("reads_refused_total", self.refused.get(), "Reads that others have to answer."),
-            Sample::counter("reads_waited_total", self.waited.get(), "Reads that waited for a slot at the leader."),
-            Sample::counter("reads_bounded_total", self.bounded.get(), "Reads that a state of bounded age answered."),
+            Sample::counter(
+                "reads_waited_total",
+                self.waited.get(),
+                "Reads that waited for a slot at the leader.",
+            ),
+            Sample::counter(
+                "reads_bounded_total",
+                self.bounded.get(),
+                "Reads that a state of bounded age answered.",
+            ),
         ]
     }
 }

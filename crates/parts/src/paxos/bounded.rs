@@ -42,7 +42,8 @@ impl<P: Policy> Replica<P> {
         if bounds.is_empty() {
             return;
         }
-        let (left, others) = std::mem::take(&mut ask.reads).into_iter().partition(|(id, _)| bounds.contains_key(id));
+        let (left, others) =
+            std::mem::take(&mut ask.reads).into_iter().partition(|(id, _)| bounds.contains_key(id));
         ask.reads = others;
         let left: Vec<_> = left.into_iter().map(|(id, _)| id).collect();
         self.served.refused.add(left.len());
@@ -52,10 +53,13 @@ impl<P: Policy> Replica<P> {
 
     fn bounded_reply(&mut self, bound: Staleness, command: &Bytes, now: Time) -> Option<Bytes> {
         let fits = match bound {
-            Staleness::Age(limit) => {
-                self.freshness.since().is_some_and(|since| self.config.terms.at_most(now.since(since)) <= limit)
+            Staleness::Age(limit) => self
+                .freshness
+                .since()
+                .is_some_and(|since| self.config.terms.at_most(now.since(since)) <= limit),
+            Staleness::Versions(most) => {
+                P::missing(self, command, now).is_some_and(|missing| missing <= most)
             }
-            Staleness::Versions(most) => P::missing(self, command, now).is_some_and(|missing| missing <= most),
         };
         // Keys that a clock has a say in are the leader's.
         if fits { self.state.read_lasting(command) } else { None }

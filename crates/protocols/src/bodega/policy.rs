@@ -4,7 +4,8 @@ use std::fmt;
 
 use bytes::Bytes;
 use quorate_core::{
-    Context, Manage, Managed, NodeId, NodeSet, ProcessId, Roster, Sample, Spell, Status, Time, Wall, Wire, mutation,
+    Context, Manage, Managed, NodeId, NodeSet, ProcessId, Roster, Sample, Spell, Status, Time, Wall, Wire,
+    mutation,
 };
 use quorate_parts::clients::{Ask, PendingRead};
 use quorate_parts::membership::refused;
@@ -283,7 +284,8 @@ impl paxos::Policy for Policy {
         if follows && replica.is_stable(now) {
             (status.lease, status.reads) = (true, "local");
         }
-        let (Charter { roster, auto, barred, .. }, changes) = (replica.charter(), &replica.policy.changes.spell);
+        let (Charter { roster, auto, barred, .. }, changes) =
+            (replica.charter(), &replica.policy.changes.spell);
         let barred = match matches!(replica.role(), Role::Leader(_)) {
             true => replica.policy.bars.nodes(),
             false => *barred,

@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_core::{
-    Access, Context, Count, Failure, Machine, Mark, Never, NodeId, NodeSet, Outcome, ProcessId, Proxy, Request,
-    RequestId, Sample, Saved, Staleness, Time,
+    Access, Context, Count, Failure, Machine, Mark, Never, NodeId, NodeSet, Outcome, ProcessId, Proxy,
+    Request, RequestId, Sample, Saved, Staleness, Time,
 };
 
 use crate::clients::message::{Embeds, Message};
@@ -532,7 +532,11 @@ impl<M: Embeds> Proxy for LeaderProxy<M> {
                 self.asked_nearby.get(),
                 "Reads that this proxy asked the replica of its node first.",
             ),
-            Sample::counter("reads_fallback_total", self.fallen_back.get(), "Those that it then asked the leader."),
+            Sample::counter(
+                "reads_fallback_total",
+                self.fallen_back.get(),
+                "Those that it then asked the leader.",
+            ),
             Sample::counter(
                 "reads_unheld_total",
                 self.unheld.get(),

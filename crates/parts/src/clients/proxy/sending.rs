@@ -60,8 +60,14 @@ impl<M: Embeds> LeaderProxy<M> {
             bytes += write.command.len();
             ask.writes.push((self.low + index as u64, write.command.clone()));
             if bytes >= ASK_BYTES {
-                let next =
-                    Ask { open: false, writes: Vec::new(), reads: Vec::new(), bounds: Vec::new(), manage: Vec::new(), ..ask };
+                let next = Ask {
+                    open: false,
+                    writes: Vec::new(),
+                    reads: Vec::new(),
+                    bounds: Vec::new(),
+                    manage: Vec::new(),
+                    ..ask
+                };
                 cx.send(self.target, M::from(Message::Ask(std::mem::replace(&mut ask, next))));
                 bytes = 0;
             }
@@ -81,7 +87,7 @@ impl<M: Embeds> LeaderProxy<M> {
                 read.held = true;
                 continue;
             }
-            self.fallen_back.add(usize::from(read.asked_nearby));
+            self.fallen_back.add(usize::from(read.held));
             read.held = false;
             let asked = if read.manage { &mut ask.manage } else { &mut ask.reads };
             asked.push((*id, read.command.clone()));
