@@ -18,7 +18,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use quorate_node::metrics::Kind;
+use quorate_core::Kind;
 use quorate_node::monitor::{Health, Monitor, Report};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
@@ -180,7 +180,7 @@ fn exposition(report: &Report) -> String {
         metric("clock_bound_seconds", "gauge", "How wrong the wall clock may be.", "", &bound);
     }
     metric("uptime_seconds", "gauge", "Since this process began to serve.", "", &fact("uptime_seconds"));
-    for sample in &report.samples {
+    for sample in report.samples.iter().chain(&status.samples) {
         let kind = match sample.kind {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
@@ -207,7 +207,7 @@ fn resident() -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use quorate_core::Status;
+    use quorate_core::{Sample, Status};
     use quorate_node::metrics::Metrics;
 
     use super::*;
@@ -226,6 +226,12 @@ mod tests {
             lease: true,
             reads: "lease",
             peers: Vec::new(),
+            samples: vec![Sample::counter(
+                "hold_seconds_total",
+                Duration::from_millis(1500),
+                "All holds together.",
+            )],
+            facts: Vec::new(),
         };
         let facts = [
             ("protocol", "a\"b"),
@@ -240,6 +246,7 @@ mod tests {
             "quorate_role{role=\"leader\"} 1",
             "quorate_committed 7",
             "quorate_lease 1",
+            "quorate_hold_seconds_total 1.5",
             "quorate_clock_source{source=\"kernel\"} 1",
             "quorate_clock_synchronized 1",
             "quorate_clock_bound_seconds 0.0015",

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use quorate_api::resp::ReadMode;
-use quorate_core::{NodeId, NodeSet};
+use quorate_core::{NodeId, NodeSet, Staleness};
 use quorate_node::{ClockSource, Durability};
 use quorate_sim::Faults;
 
@@ -55,6 +55,9 @@ pub enum Command {
     /// Measure throughput and latency, of Quorate or of Redis
     #[command(after_help = crate::bench::EXAMPLES)]
     Bench(crate::bench::Bench),
+    /// Measure protocols side by side on emulated sites: latency of reads and writes at each
+    #[command(after_help = crate::compare::EXAMPLES)]
+    Compare(crate::compare::Compare),
 }
 
 const UP_EXAMPLES: &str = "Examples:
@@ -151,7 +154,8 @@ pub struct Serve {
     pub clock: Option<ClockSource>,
     #[command(flatten)]
     pub process: Process,
-    /// Where reads are served unless a client says otherwise: linearizable, sequential or local
+    /// Where reads are served unless a client says otherwise: linearizable, sequential, local, or bounded=500ms or
+    /// bounded=3 for what may be so old, or behind by so many versions
     /// [default: linearizable]
     #[arg(long, value_name = "MODE")]
     pub read_mode: Option<ReadMode>,
@@ -241,6 +245,9 @@ pub struct Endpoints {
 #[derive(Debug, clap::Args)]
 pub struct Get {
     pub key: String,
+    /// The value may be so old (500ms), or miss so many writes (3): any node may know one that is not older
+    #[arg(long, value_name = "DURATION|VERSIONS")]
+    pub staleness: Option<Staleness>,
     #[command(flatten)]
     pub endpoints: Endpoints,
 }
@@ -336,18 +343,20 @@ pub enum Roster {
 
 const ROSTER_EXAMPLES: &str = "Examples:
   quorate roster set 1,2,3                     nodes 1, 2 and 3, of every key
+  quorate roster set EU,VA --leader VA         by the sites of `up --topology`
   quorate roster set 'user:*=1,2' 'log:a=3'    keys with a prefix, and one key; of others the leader alone
   quorate roster set 'a..m=1' 'm..=2'          ranges of keys, the end not included
   quorate roster set none --leader 2           the leader alone, and that is node 2";
 
 #[derive(Debug, clap::Args)]
 pub struct RosterSet {
-    /// Nodes, or keys and nodes: ID,… or KEY=ID,… or PREFIX*=ID,… or FROM..TO=ID,…; none: the leader alone
+    /// Nodes (their ids or sites), or keys and nodes: ID,… or KEY=ID,… or PREFIX*=ID,… or FROM..TO=ID,…; none: the leader
+    /// alone
     #[arg(required = true, value_name = "KEYS=ID,…")]
     pub ranges: Vec<String>,
     /// Who is to lead
-    #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u8).range(1..=63))]
-    pub leader: Option<u8>,
+    #[arg(long, value_name = "ID|SITE")]
+    pub leader: Option<String>,
     #[command(flatten)]
     pub endpoints: Endpoints,
 }
@@ -510,6 +519,11 @@ pub fn cluster_id(text: &str) -> Result<u64, String> {
 pub fn duration(text: &str) -> Result<Duration, String> {
     quorate_core::settings::parse_duration(text)
         .ok_or_else(|| "write a duration such as 8s, 500ms or 100us".to_owned())
+}
+
+pub fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| "write a share from 0 to 1, such as 0.05".to_owned())
 }
 
 pub fn endpoint(text: &str) -> Result<String, String> {

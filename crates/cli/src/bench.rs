@@ -8,7 +8,7 @@ use std::time::Duration;
 use quorate_bench::{Arrivals, BenchError, Choice, Mix, Options, Report, Sizes};
 use serde_json::json;
 
-use crate::args::{duration, endpoint};
+use crate::args::{duration, endpoint, share};
 use crate::failure::Failure;
 
 pub const EXAMPLES: &str = "Examples:
@@ -96,11 +96,6 @@ pub struct Bench {
     /// One line a second on the standard error, also where that is not a terminal
     #[arg(long)]
     pub progress: bool,
-}
-
-fn share(text: &str) -> Result<f64, String> {
-    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
-    share.ok_or_else(|| "write a share from 0 to 1, such as 0.05".to_owned())
 }
 
 fn exponent(text: &str) -> Result<f64, String> {

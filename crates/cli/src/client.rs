@@ -1,5 +1,6 @@
 //! `quorate get`, `put`, `del` and `status`: against the endpoints of a cluster.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Write, stdout};
 use std::time::Duration;
 
@@ -30,7 +31,13 @@ pub fn connect_for(endpoints: Endpoints, timeout: Duration) -> Result<Client, Fa
 }
 
 pub fn get(args: Get) -> Result<(), Failure> {
-    match connect(args.endpoints)?.get(&args.key).map_err(Failure::failed)? {
+    let mut client = connect(args.endpoints)?;
+    if let Some(staleness) = args.staleness {
+        // Should the connection break in between, the value is the latest.
+        let mode = format!("bounded={staleness}");
+        client.read(&["CLIENT", "READMODE", &mode]).map_err(Failure::failed)?;
+    }
+    match client.get(&args.key).map_err(Failure::failed)? {
         Some(value) => {
             let mut out = stdout().lock();
             out.write_all(&value)?;
@@ -68,6 +75,9 @@ pub struct NodeStatus {
     lease: bool,
     #[serde(default)]
     peers: Vec<Peer>,
+    /// What it counts.
+    #[serde(default)]
+    samples: BTreeMap<String, serde_json::Value>,
     #[serde(flatten)]
     rest: serde_json::Map<String, serde_json::Value>,
 }
@@ -80,6 +90,14 @@ pub struct Peer {
 }
 
 impl NodeStatus {
+    /// Its number, and its site if it has one.
+    fn name(&self) -> String {
+        match self.fact("site") {
+            Some(site) if !site.is_empty() => format!("{} {site}", self.node),
+            _ => self.node.clone(),
+        }
+    }
+
     /// What it says of itself under this name.
     pub fn fact(&self, name: &str) -> Option<&str> {
         self.rest.get("facts")?.get(name)?.as_str()
@@ -117,8 +135,46 @@ pub fn status(args: Status) -> Result<(), Failure> {
         let mut rows = vec![TITLES.map(str::to_owned)];
         rows.extend(answers.iter().map(|(endpoint, answer)| row(endpoint, answer.as_ref().ok())));
         protocols::print(&rows)?;
+        let told: Vec<_> = answers.iter().filter_map(|(_, answer)| answer.as_ref().ok()).collect();
+        show_samples(&told)?;
     }
     if answered { Ok(()) } else { Err(Failure::failed("no node answered; is the cluster running?")) }
+}
+
+/// What the nodes count, a column each, and the rosters they act by; nothing where no protocol says anything.
+fn show_samples(nodes: &[&NodeStatus]) -> Result<(), Failure> {
+    let names: BTreeSet<_> = nodes.iter().flat_map(|node| node.samples.keys()).collect();
+    let counts = |name: &&String| {
+        let of = |node: &&NodeStatus| node.samples.get(*name).and_then(serde_json::Value::as_f64);
+        nodes.iter().filter_map(of).any(|value| value != 0.0)
+    };
+    let mut rows = vec![vec!["".to_owned()]];
+    rows[0].extend(nodes.iter().map(|node| node.name()));
+    for name in names.into_iter().filter(counts) {
+        let mut row = vec![name.clone()];
+        row.extend(nodes.iter().map(|node| match node.samples.get(name) {
+            Some(value) if value.is_f64() => format!("{:.3}", value.as_f64().unwrap_or(0.0)),
+            Some(value) => value.to_string(),
+            None => "-".to_owned(),
+        }));
+        rows.push(row);
+    }
+    if rows.len() > 1 {
+        writeln!(stdout())?;
+        protocols::print(&rows)?;
+    }
+    let mut rosters: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for node in nodes {
+        if let Some(roster) = node.fact("roster") {
+            let auto = if node.fact("roster_auto") == Some("on") { ", changes by itself" } else { "" };
+            rosters.entry((&node.ballot, roster, auto)).or_default().push(node.node.as_str());
+        }
+    }
+    for (index, ((ballot, roster, auto), nodes)) in rosters.iter().enumerate() {
+        let space = if index == 0 { "\n" } else { "" };
+        writeln!(stdout(), "{space}roster of ballot {ballot} (at {}): {roster}{auto}", nodes.join(","))?;
+    }
+    Ok(())
 }
 
 /// The columns of the table.
@@ -133,10 +189,7 @@ pub fn row(endpoint: &str, status: Option<&NodeStatus>) -> [String; 9] {
     let lag = status.peers.iter().map(|peer| format!("{}:{}", peer.node, peer.lag));
     [
         endpoint.to_owned(),
-        match status.fact("site") {
-            Some(site) if !site.is_empty() => format!("{} {site}", status.node),
-            _ => status.node.clone(),
-        },
+        status.name(),
         match status.fact("membership") {
             Some(out @ ("joining" | "left")) => out.to_owned(),
             _ => status.role.clone(),

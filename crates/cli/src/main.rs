@@ -1,5 +1,5 @@
 //! The `quorate` binary: `up`, `serve`, `proxy`, `get`, `put`, `del`, `status`, `member`, `transfer`, `roster`,
-//! `protocols`, `sim`, `replay`, `bench`.
+//! `protocols`, `sim`, `replay`, `bench`, `compare`.
 //!
 //! Exit codes: 0 fine, 1 the thing asked about failed, 2 the command line or configuration is wrong.
 
@@ -7,6 +7,7 @@ mod args;
 mod bench;
 mod bounds;
 mod client;
+mod compare;
 mod failure;
 mod members;
 mod protocols;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         Command::Sim(args) => simulate::sim(args),
         Command::Replay(args) => simulate::replay(args),
         Command::Bench(args) => bench::bench(args),
+        Command::Compare(args) => compare::compare(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -42,17 +42,18 @@ pub fn list() -> Result<(), Failure> {
 }
 
 /// Prints rows as columns that line up.
-pub fn print<const N: usize>(rows: &[[String; N]]) -> Result<(), Failure> {
+pub fn print<R: AsRef<[String]>>(rows: &[R]) -> Result<(), Failure> {
     let mut out = stdout().lock();
     Ok(out.write_all(table(rows).as_bytes())?)
 }
 
 /// Rows as lines with columns that line up.
-pub fn table<const N: usize>(rows: &[[String; N]]) -> String {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<_> = (0..N).map(width).collect();
+pub fn table<R: AsRef<[String]>>(rows: &[R]) -> String {
+    let rows = || rows.iter().map(AsRef::as_ref);
+    let width = |column: usize| rows().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<_> = (0..rows().next().map_or(0, <[String]>::len)).map(width).collect();
     let mut lines = String::new();
-    for row in rows {
+    for row in rows() {
         let cells: Vec<_> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
         lines.push_str(cells.join("  ").trim_end());
         lines.push('\n');

@@ -1,12 +1,13 @@
 //! `quorate roster`: who serves reads of which keys.
 
+use std::collections::BTreeMap;
 use std::io::{Write, stdout};
 use std::time::Duration;
 
 use serde::Deserialize;
 
 use crate::args::{MemberList, Roster, RosterAuto, RosterSet};
-use crate::client::connect_for;
+use crate::client::{self, connect_for};
 use crate::failure::Failure;
 use crate::protocols;
 
@@ -16,7 +17,10 @@ const TIMEOUT: Duration = Duration::from_secs(65);
 pub fn roster(command: Roster) -> Result<(), Failure> {
     let (words, endpoints) = match command {
         Roster::Show(args) => return show(args),
-        Roster::Set(RosterSet { ranges, leader, endpoints }) => (set(&ranges, leader)?, endpoints),
+        Roster::Set(RosterSet { ranges, leader, endpoints }) => {
+            let mut sites = Sites { endpoints: &endpoints.endpoints, known: None };
+            (set(&ranges, leader.as_deref(), &mut sites)?, endpoints)
+        }
         Roster::Auto(RosterAuto { state, endpoints }) => {
             (vec![b"AUTO".to_vec(), state.into_bytes()], endpoints)
         }
@@ -25,11 +29,42 @@ pub fn roster(command: Roster) -> Result<(), Failure> {
     Ok(writeln!(stdout(), "OK")?)
 }
 
+/// Which node is where, as the nodes say; they are asked once, when the first name comes up.
+struct Sites<'a> {
+    endpoints: &'a [String],
+    known: Option<BTreeMap<String, String>>,
+}
+
+impl Sites<'_> {
+    /// The id of a node that is named by it or by its site.
+    fn node(&mut self, word: &str) -> Result<String, Failure> {
+        let word = word.trim();
+        if word.parse::<u8>().is_ok() {
+            return Ok(word.to_owned());
+        }
+        let endpoints = self.endpoints;
+        let known = self.known.get_or_insert_with(|| {
+            let status = |endpoint: &String| {
+                let status = client::ask(endpoint).ok()?;
+                Some((status.fact("site").filter(|site| !site.is_empty())?.to_owned(), status.node.clone()))
+            };
+            endpoints.iter().filter_map(status).collect()
+        });
+        known.get(word).cloned().ok_or_else(|| {
+            let all =
+                known.iter().map(|(site, node)| format!("{site} ({node})")).collect::<Vec<_>>().join(", ");
+            let known =
+                if all.is_empty() { "the nodes at these endpoints have none".to_owned() } else { all };
+            Failure::wrong(format!("{word:?} is no node's id, and no site: {known}"))
+        })
+    }
+}
+
 /// In the words of `QUORATE ROSTER`.
-fn set(ranges: &[String], leader: Option<u8>) -> Result<Vec<Vec<u8>>, Failure> {
+fn set(ranges: &[String], leader: Option<&str>, sites: &mut Sites<'_>) -> Result<Vec<Vec<u8>>, Failure> {
     let mut words = vec![b"SET".to_vec()];
     if let Some(leader) = leader {
-        words.extend([b"LEADER".to_vec(), leader.to_string().into_bytes()]);
+        words.extend([b"LEADER".to_vec(), sites.node(leader)?.into_bytes()]);
     }
     for range in ranges.iter().filter(|range| *range != "none") {
         let (keys, ids) = range.rsplit_once('=').unwrap_or(("..", range));
@@ -38,11 +73,12 @@ fn set(ranges: &[String], leader: Option<u8>) -> Result<Vec<Vec<u8>>, Failure> {
             (None, Some(prefix)) => (prefix.as_bytes().to_vec(), behind(prefix.as_bytes())),
             (None, None) => (keys.as_bytes().to_vec(), [keys.as_bytes(), b"\0"].concat()),
         };
-        if ids.split(',').any(|id| id.trim().parse::<u8>().is_err()) {
+        if ids.split(',').any(|id| id.trim().is_empty()) {
             let text = format!("{range} does not say which nodes: write KEYS=ID,ID or ID,ID");
             return Err(Failure::wrong(text));
         }
-        words.extend([b"RANGE".to_vec(), from, to, ids.as_bytes().to_vec()]);
+        let ids = ids.split(',').map(|id| sites.node(id)).collect::<Result<Vec<_>, _>>()?;
+        words.extend([b"RANGE".to_vec(), from, to, ids.join(",").into_bytes()]);
     }
     Ok(words)
 }
@@ -102,8 +138,10 @@ mod tests {
 
     #[test]
     fn ranges_are_told_in_the_words_of_the_node() {
+        let known = BTreeMap::from([("EU".to_owned(), "1".to_owned())]);
+        let sites = || Sites { endpoints: &[], known: Some(known.clone()) };
         let words = |range: &str| {
-            let words = set(&[range.to_owned()], None).unwrap();
+            let words = set(&[range.to_owned()], None, &mut sites()).unwrap();
             words.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect::<Vec<_>>().join(" ")
         };
         assert_eq!(words("1,2"), "SET RANGE   1,2");
@@ -111,6 +149,12 @@ mod tests {
         assert_eq!(words("user:*=1"), "SET RANGE user: user; 1");
         assert_eq!(words("k=1"), "SET RANGE k k\0 1");
         assert_eq!(words("none"), "SET");
-        assert!(set(&["k=x".to_owned()], None).is_err());
+        assert_eq!(words("k=EU,2"), "SET RANGE k k\0 1,2");
+        for (range, message) in
+            [("k=x", "no site: EU (1)"), ("k=", "does not say which"), ("k", "\"k\" is no node")]
+        {
+            let error = set(&[range.to_owned()], None, &mut sites()).unwrap_err();
+            assert!(error.message.contains(message), "{}", error.message);
+        }
     }
 }

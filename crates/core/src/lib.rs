@@ -9,6 +9,7 @@
 //! | [`id`] | replicas, proxies, sets of them |
 //! | [`time`] | monotonic time, wall time, intervals of true time |
 //! | [`wire`] | encoding for the network and the log |
+//! | [`sample`] | what they count, for people |
 //! | [`settings`] | `--set key=value` |
 //! | [`fact`] | what machines state for checkers |
 //! | [`mark`] | what they state for a log of slow requests |
@@ -26,6 +27,7 @@ pub mod mutation;
 pub mod random;
 pub mod request;
 pub mod roster;
+pub mod sample;
 pub mod settings;
 pub mod time;
 pub mod timers;
@@ -42,8 +44,9 @@ pub use machine::{
 pub use mark::Mark;
 pub use members::{Manage, Managed, Member, Members};
 pub use random::Random;
-pub use request::{Access, Failure, Outcome, Request};
+pub use request::{Access, Failure, Outcome, Request, Staleness};
 pub use roster::{Range, Roster, RosterError};
+pub use sample::{Amount, Count, Kind, Sample, Spell};
 pub use settings::{Settings, SettingsError};
 pub use time::{Interval, Time, Wall};
 pub use timers::Timers;

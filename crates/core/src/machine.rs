@@ -9,6 +9,7 @@ use bytes::Bytes;
 use crate::context::{Context, Instant};
 use crate::id::{NodeId, NodeSet, ProcessId, RequestId};
 use crate::request::Request;
+use crate::sample::Sample;
 use crate::settings::{Settings, SettingsError};
 use crate::wire::{Decoder, Encoder, Wire, WireError};
 
@@ -98,6 +99,11 @@ pub trait Replica: Machine {
 pub trait Proxy: Machine<Record = Never> {
     /// A client asks. Must be answered by `Context::reply` no later than the request's deadline.
     fn on_request(&mut self, id: RequestId, request: Request, cx: &mut Context<'_, Self>);
+
+    /// What it counts, for people and tools.
+    fn samples(&self) -> Vec<Sample> {
+        Vec::new()
+    }
 }
 
 /// A replication protocol: two machines that speak one language, the replica and its client side.
@@ -262,6 +268,10 @@ pub struct Status {
     pub reads: &'static str,
     /// The other members as it sees them; empty where it does not track them.
     pub peers: Vec<PeerStatus>,
+    /// What it counts and knows beside, each under a name that all protocols share who have it.
+    pub samples: Vec<Sample>,
+    /// What it says of itself in words: name, value.
+    pub facts: Vec<(&'static str, String)>,
 }
 
 /// Another member, seen from here.

@@ -2,21 +2,82 @@
 //! store's (`quorate_store::Command`, `quorate_store::Reply`), so that a command is encoded once, at the socket it
 //! came from, and travels unchanged to every log and state machine.
 
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
 use bytes::Bytes;
 use thiserror::Error;
 
+use crate::settings::parse_duration;
 use crate::time::Time;
+use crate::wire::{Decoder, Encoder, Wire, WireError};
 
 /// Whether a command changes the state machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Changes nothing: may be repeated, and served without the log where a protocol can.
     Read,
+    /// The same, and may be answered from a state that is behind by no more than this.
+    Within(Staleness),
     /// Must happen exactly once.
     Write,
     /// An operator's: the command is an encoded [`Manage`](crate::Manage), the reply an encoded
     /// [`Managed`](crate::Managed). May be repeated.
     Manage,
+}
+
+impl Access {
+    /// Whether it changes nothing, whatever it may miss.
+    pub fn is_read(self) -> bool {
+        matches!(self, Access::Read | Access::Within(_))
+    }
+}
+
+/// How much a read may miss of what was acknowledged before it was asked. (Bodega §7.)
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Staleness {
+    /// What is younger than this, in true time.
+    Age(Duration),
+    /// So many writes of each of its keys.
+    Versions(u64),
+}
+
+impl Wire for Staleness {
+    fn encode(&self, out: &mut Encoder) {
+        match *self {
+            Staleness::Age(age) => (1_u8, u64::try_from(age.as_nanos()).unwrap_or(u64::MAX)).encode(out),
+            Staleness::Versions(versions) => (2_u8, versions).encode(out),
+        }
+    }
+    fn decode(input: &mut Decoder) -> Result<Self, WireError> {
+        match Wire::decode(input)? {
+            (1_u8, nanos) => Ok(Staleness::Age(Duration::from_nanos(nanos))),
+            (2_u8, versions) => Ok(Staleness::Versions(versions)),
+            (found, _) => Err(WireError::Value { what: "staleness", found: found.into() }),
+        }
+    }
+}
+
+impl fmt::Display for Staleness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Staleness::Age(age) if age.subsec_nanos() % 1_000_000 != 0 => write!(f, "{}us", age.as_micros()),
+            Staleness::Age(age) => write!(f, "{}ms", age.as_millis()),
+            Staleness::Versions(versions) => versions.fmt(f),
+        }
+    }
+}
+
+impl FromStr for Staleness {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let versions = || text.parse().ok().map(Staleness::Versions);
+        parse_duration(text)
+            .map(Staleness::Age)
+            .or_else(versions)
+            .ok_or_else(|| "write a duration such as 500ms, or a number of versions such as 3".to_owned())
+    }
 }
 
 /// A client's command, as it reaches a proxy.
@@ -51,4 +112,24 @@ pub enum Failure {
     /// The deadline passed. A read had no effect; a write may take effect now, later or never.
     #[error("no majority of the cluster answered in time; the outcome of a write is unknown")]
     TimedOut,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn staleness_is_a_duration_or_a_number_of_versions_and_survives_the_wire() {
+        for (text, staleness) in [
+            ("500ms", Staleness::Age(Duration::from_millis(500))),
+            ("1500us", Staleness::Age(Duration::from_micros(1500))),
+            ("3", Staleness::Versions(3)),
+        ] {
+            assert_eq!(text.parse(), Ok(staleness));
+            assert_eq!(staleness.to_string(), text);
+            assert_eq!(Staleness::from_bytes(staleness.to_bytes()), Ok(staleness));
+        }
+        assert!("2s".parse::<Staleness>().is_ok_and(|two| two.to_string() == "2000ms"));
+        assert!(["", "x", "-1", "3 s"].iter().all(|text| text.parse::<Staleness>().is_err()));
+    }
 }

@@ -1,6 +1,8 @@
 //! A **roster**: who leads, and for each range of keys which replicas serve linearizable reads from their own state
 //! (its **responders**). The leader is a responder for every key without being named. (Bodega §3.1.)
 
+use std::fmt;
+
 use bytes::Bytes;
 
 use crate::id::{NodeId, NodeSet};
@@ -64,6 +66,8 @@ pub enum RosterError {
 
 /// A roster is told to everybody whenever it changes.
 pub const MAX_RANGES: usize = 4096;
+/// In a line.
+const SHOWN: usize = 16;
 
 impl Roster {
     /// Of these ranges, in any order; those without responders are left out.
@@ -137,6 +141,27 @@ impl Roster {
     }
 }
 
+/// The ranges, as `quorate roster set` takes them; after a few, how many more there are.
+impl fmt::Display for Roster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.ranges.is_empty() {
+            return f.write_str("none");
+        }
+        for (index, Range { from, to, responders }) in self.ranges.iter().take(SHOWN).enumerate() {
+            let space = if index == 0 { "" } else { " " };
+            let to = to.as_deref().unwrap_or_default();
+            write!(f, "{space}{}..{}=", from.escape_ascii(), to.escape_ascii())?;
+            for (index, node) in responders.iter().enumerate() {
+                write!(f, "{}{node}", if index == 0 { "" } else { "," })?;
+            }
+        }
+        match self.ranges.len().checked_sub(SHOWN + 1) {
+            Some(more) => write!(f, " and {} more", more + 1),
+            None => Ok(()),
+        }
+    }
+}
+
 impl Wire for Roster {
     fn encode(&self, out: &mut Encoder) {
         self.leader.encode(out);
@@ -175,6 +200,7 @@ mod tests {
             assert_eq!(roster.responders(key.as_bytes()), nodes(expected), "{key}");
         }
         assert_eq!(roster.everyone(), nodes("1234"));
+        assert_eq!(roster.to_string(), "b..d=1,2,3 d..e=2 m..=4");
         assert_eq!(roster.within(nodes("13")).everyone(), nodes("13"));
         assert_eq!(Roster::from_bytes(roster.to_bytes()).unwrap(), roster);
         let one = Roster::new(None, vec![Range::key(&Bytes::from_static(b"k"), nodes("2"))]).unwrap();

@@ -290,7 +290,11 @@ impl<P: Protocol> Machines<P> {
 
     pub(crate) fn status(&self) -> Status {
         match &self.replica {
-            Some(replica) => replica.machine.status(self.clock.instant()),
+            Some(replica) => {
+                let mut status = replica.machine.status(self.clock.instant());
+                status.samples.extend(self.proxy.machine.samples());
+                status
+            }
             None => Status {
                 role: "proxy",
                 leader: None,
@@ -300,6 +304,8 @@ impl<P: Protocol> Machines<P> {
                 lease: false,
                 reads: "at the replicas",
                 peers: Vec::new(),
+                samples: self.proxy.machine.samples(),
+                facts: Vec::new(),
             },
         }
     }

@@ -2,6 +2,8 @@
 
 use std::cell::{Cell, RefCell};
 
+use quorate_core::Sample;
+
 /// A number that only grows.
 #[derive(Debug, Default)]
 pub struct Counter(Cell<u64>);
@@ -57,30 +59,6 @@ impl ByKind {
     fn total(&self) -> u64 {
         self.0.borrow().iter().map(|(_, count)| count).sum()
     }
-}
-
-/// How a metric's values relate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Only grows.
-    Counter,
-    /// Goes up and down.
-    Gauge,
-}
-
-/// One metric as an exporter shows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sample {
-    /// Its name, in the style of Prometheus without a prefix.
-    pub name: &'static str,
-    /// The kind of message, where it counts those.
-    pub label: Option<&'static str>,
-    /// How its values relate.
-    pub kind: Kind,
-    /// In one sentence.
-    pub help: &'static str,
-    /// Now.
-    pub value: u64,
 }
 
 macro_rules! metrics {
@@ -151,7 +129,7 @@ trait Metric {
 
 impl Metric for Counter {
     fn sample(&self, name: &'static str, help: &'static str, out: &mut Vec<Sample>) {
-        out.push(Sample { name, label: None, kind: Kind::Counter, help, value: self.get() });
+        out.push(Sample::counter(name, self.get(), help));
     }
     fn word(&self) -> String {
         self.get().to_string()
@@ -160,7 +138,7 @@ impl Metric for Counter {
 
 impl Metric for Gauge {
     fn sample(&self, name: &'static str, help: &'static str, out: &mut Vec<Sample>) {
-        out.push(Sample { name, label: None, kind: Kind::Gauge, help, value: self.get() });
+        out.push(Sample::gauge(name, self.get(), help));
     }
     fn word(&self) -> String {
         self.get().to_string()
@@ -170,7 +148,7 @@ impl Metric for Gauge {
 impl Metric for ByKind {
     fn sample(&self, name: &'static str, help: &'static str, out: &mut Vec<Sample>) {
         for (label, value) in self.get() {
-            out.push(Sample { name, label: Some(label), kind: Kind::Counter, help, value });
+            out.push(Sample { label: Some(label), ..Sample::counter(name, value, help) });
         }
     }
     fn word(&self) -> String {
@@ -193,7 +171,7 @@ mod tests {
             let found = samples.iter().find(|s| s.name == "messages_in_total" && s.label == Some(label));
             found.map(|s| s.value)
         };
-        assert_eq!((of("Accept"), of("Commit"), of("Prepare")), (Some(3), Some(1), None));
+        assert_eq!((of("Accept"), of("Commit"), of("Prepare")), (Some(3.into()), Some(1.into()), None));
         assert!(metrics.facts().contains(&("messages_in_total", "4".to_owned())));
     }
 }

@@ -8,9 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mio::Waker;
-use quorate_core::{Access, Answered, Failure, Outcome, Request, RequestId, Status, Time};
-
-use crate::metrics::Sample;
+use quorate_core::{Access, Answered, Failure, Outcome, Request, RequestId, Sample, Status, Time};
 
 /// How long the read may take.
 const PATIENCE: Duration = Duration::from_secs(1);

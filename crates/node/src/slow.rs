@@ -272,7 +272,7 @@ impl Slow {
                 reached.at("proposed", Some(slot.proposed));
                 slot.stages(&mut reached);
             }
-            None if times.access == Access::Read => reached.at("served", times.answered),
+            None if times.access.is_read() => reached.at("served", times.answered),
             None => reached.at("answered", times.answered),
         }
         let end = if matches!(outcome, Outcome::Done(_)) { "replied" } else { "failed" };

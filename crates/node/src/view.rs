@@ -63,6 +63,7 @@ impl<P: Protocol> NodeView for View<'_, P> {
         facts.push(("membership", directory.standing().word().to_owned()));
         let uptime = clock::now().since(self.constants.started).as_secs();
         facts.push(("uptime_seconds", uptime.to_string()));
+        facts.extend(self.machines.status().facts);
         facts.extend(self.constants.metrics.facts());
         facts
     }

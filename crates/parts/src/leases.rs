@@ -8,8 +8,9 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use quorate_core::{Fact, NodeId, NodeSet, Time, mutation};
+use quorate_core::{Fact, NodeId, NodeSet, Sample, Time, mutation};
 
 use crate::lease::{Grantee, Grantor, Message, Terms};
 use crate::membership::Configuration;
@@ -213,6 +214,28 @@ impl Leases {
             false => self.grantees.get(&node).and_then(|grantee| grantee.thresh(now)).map(Reverse),
         });
         thresh.map(|Reverse(thresh)| thresh)
+    }
+
+    // For people -------------------------------------------------------------------------------------------------
+
+    /// Promises in force; `majority`: until when promises of one are believed, if they are.
+    pub fn samples(&self, majority: Option<Time>, now: Time) -> [Sample; 4] {
+        let held = self.grantees.values().filter(|grantee| grantee.believed(now).is_some()).count();
+        let granted = self.grantors.values().filter(|grantor| grantor.promises(now)).count();
+        // A group of one has nobody to wait for.
+        let rest = majority
+            .filter(|until| until.nanos() < u64::MAX)
+            .map_or(Duration::ZERO, |until| until.since(now));
+        [
+            Sample::gauge("leases_held", held, "Other members whose promises are believed."),
+            Sample::gauge("leases_granted", granted, "Other members that a promise binds to."),
+            Sample::gauge("lease_seconds", rest, "For how long a majority's promises hold if not renewed."),
+            Sample::gauge(
+                "lease_bound_seconds",
+                self.bound_until.since(now),
+                "For how long promises from before the restart may bind.",
+            ),
+        ]
     }
 
     // For checkers -----------------------------------------------------------------------------------------------

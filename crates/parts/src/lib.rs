@@ -12,6 +12,7 @@
 //! | [`rosters`], [`coverage`] | who answers reads of which keys; who should |
 //! | [`bars`] | doing without replicas that have failed |
 //! | [`paxos`] | MultiPaxos as a machine, and what its family may change in it |
+//! | [`freshness`] | how old a follower's state may be at most |
 //! | [`election`] | when to suspect a leader |
 //! | [`membership`] | who is in the group, and how that changes |
 //! | [`writes`] | which keys are written by what is not executed yet |
@@ -30,6 +31,7 @@ pub mod chain;
 pub mod clients;
 pub mod coverage;
 pub mod election;
+pub mod freshness;
 pub mod graph;
 pub mod lease;
 pub mod leases;

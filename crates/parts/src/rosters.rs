@@ -1,6 +1,8 @@
-//! Who answers reads of what a command touches, by a roster.
+//! Who answers reads of what a command touches, by a roster; and how one roster comes after another.
 
-use quorate_core::{NodeId, NodeSet, Roster};
+use std::fmt;
+
+use quorate_core::{NodeId, NodeSet, Roster, Sample, Spell, Status, Time};
 use quorate_store::command::Key;
 use quorate_store::footprint::Extent;
 
@@ -30,4 +32,51 @@ pub fn readers_of(roster: &Roster, written: &Written) -> NodeSet {
 /// Whoever answers reads of any of these keys.
 pub fn of_any<'a>(roster: &Roster, keys: impl Iterator<Item = &'a Key>) -> NodeSet {
     keys.fold(NodeSet::EMPTY, |all, key| all.union(roster.responders(key)))
+}
+
+/// How one roster comes after another: for people, and no part of the state.
+#[derive(Default)]
+pub struct Changes {
+    spell: Spell,
+    /// The last that was in force.
+    last: Option<Roster>,
+}
+
+impl fmt::Debug for Changes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("_")
+    }
+}
+
+impl Changes {
+    /// A roster is left: another may follow.
+    pub fn leave(&mut self, now: Time) {
+        self.spell.begin(now);
+    }
+
+    /// This one is in force here.
+    pub fn in_force(&mut self, roster: &Roster, now: Time) {
+        match self.last.as_ref().map(|last| last != roster) {
+            Some(true) => self.spell.end(now),
+            Some(false) | None => self.spell.cancel(),
+        }
+        if self.last.as_ref() != Some(roster) {
+            self.last = Some(roster.clone());
+        }
+    }
+
+    /// Adds to a status: the roster, who is barred, and the changes.
+    pub fn tell(&self, roster: &Roster, barred: NodeSet, status: &mut Status) {
+        status.facts.push(("roster", roster.to_string()));
+        status.samples.extend([
+            Sample::gauge("responders", roster.everyone().len(), "Responders by the roster, of any key."),
+            Sample::gauge("responders_barred", barred.len(), "Those of them that are granted no lease."),
+            Sample::counter("roster_changes_total", self.spell.count(), "Rosters that came into force here."),
+            Sample::gauge(
+                "roster_change_seconds",
+                self.spell.last(),
+                "From leaving the one before until a majority promised the last.",
+            ),
+        ]);
+    }
 }

@@ -56,6 +56,7 @@ pub fn proxy(group: &Group, settings: &mut Settings) -> Result<ProxyConfig, Sett
         patience,
         nearest: false,
         home: false,
+        bounded: false,
         unhold: None,
         majority: None,
         max_requests: settings.number("proxy.requests", 65536, 1..=1 << 20)? as usize,

@@ -16,6 +16,8 @@ pub struct Written {
     keys: BTreeSet<Key>,
     /// Those of them that one command writes together with others.
     shared: BTreeSet<Key>,
+    /// Those that several commands write: how many more than one.
+    again: BTreeMap<Key, u64>,
     /// Every key there is or could be.
     everything: bool,
 }
@@ -38,7 +40,11 @@ impl Written {
                     if keys.len() > 1 {
                         written.shared.extend(keys.iter().cloned());
                     }
-                    written.keys.extend(keys.iter().cloned());
+                    for key in keys {
+                        if !written.keys.insert(key.clone()) {
+                            *written.again.entry(key.clone()).or_default() += 1;
+                        }
+                    }
                 }
             }
         }
@@ -122,6 +128,17 @@ impl Writes {
         };
         let anything = self.everything.last().copied().filter(|_| !keys.as_slice().is_empty());
         keys.as_slice().iter().filter_map(last).max().max(anything)
+    }
+
+    /// How many commands write one of these keys, of the one with the most; `None`: there is no telling.
+    pub fn versions(&self, extent: &Extent) -> Option<u64> {
+        let Extent::Keys(keys) = extent else { return None };
+        let of = |key: &Key| {
+            let slots = self.keys.get(key).into_iter().flatten();
+            slots.map(|slot| 1 + self.slots[slot].again.get(key).copied().unwrap_or(0)).sum::<u64>()
+        };
+        // One that writes every key may do so several times over.
+        self.everything.is_empty().then(|| keys.as_slice().iter().map(of).max().unwrap_or(0))
     }
 
     /// The first slot that is here.

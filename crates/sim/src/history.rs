@@ -13,7 +13,10 @@ mod text;
 pub use text::ParseError;
 pub(crate) use text::reply_text;
 
+use quorate_core::Staleness;
 use quorate_store::{Command, Reply};
+
+use crate::checkers::staleness::Bounds;
 
 /// One command of one client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +49,7 @@ impl History {
 #[derive(Debug, Default)]
 pub struct Recorder {
     operations: Vec<Operation>,
+    bounds: Bounds,
     last: Option<u64>,
 }
 
@@ -59,6 +63,11 @@ impl Recorder {
         let invoked = self.tick(now);
         self.operations.push(Operation { client, command, invoked, returned: None });
         Invocation(self.operations.len() - 1)
+    }
+
+    /// It is a read that may miss something.
+    pub fn allow(&mut self, invocation: Invocation, bound: Staleness) {
+        self.bounds.insert(invocation.0, bound);
     }
 
     /// The reply has come, now. An operation that never gets here has an unknown outcome.
@@ -81,7 +90,12 @@ impl Recorder {
 
     /// What was recorded.
     pub fn finish(self) -> History {
-        History(self.operations)
+        self.finish_with_bounds().0
+    }
+
+    /// What was recorded, and what reads may miss.
+    pub fn finish_with_bounds(self) -> (History, Bounds) {
+        (History(self.operations), self.bounds)
     }
 
     fn tick(&mut self, now: u64) -> u64 {

@@ -7,7 +7,7 @@ use quorate_core::{
     Configs, Group, NodeId, NodeSet, Protocol, Random, Replica, Settings, SettingsError, Topology,
 };
 
-use crate::checkers::{Checker, Panel, Violation, linearizability};
+use crate::checkers::{Checker, Panel, Violation, linearizability, staleness};
 use crate::clock::{Clock, Quality};
 use crate::cluster::{Cluster, Event, Knobs, Operator};
 use crate::disk::{Disk, Speed};
@@ -83,16 +83,23 @@ pub fn run<P: Protocol>(options: &Options, seed: u64, trace: Trace) -> Result<Ru
     if let Err(panic) = panics::catch(|| drive(&mut cluster, end, healing(options))) {
         cluster.fail("assertion", panic);
     }
-    let history = std::mem::take(&mut cluster.work.recorder).finish();
+    let (history, bounds) = std::mem::take(&mut cluster.work.recorder).finish_with_bounds();
     let mut undecided = false;
     if cluster.violation.is_none() {
-        match panics::catch(|| linearizability::check_within(&history, EFFORT)) {
+        let mut check = |name, history: &History| match panics::catch(|| {
+            linearizability::check_within(history, EFFORT)
+        }) {
             Ok(Ok(())) => {}
             Ok(Err(linearizability::Failure::Undecided { .. })) => undecided = true,
-            Ok(Err(found)) => cluster.fail("linearizability", found.to_string()),
-            Err(panic) => cluster.fail("linearizability", panic),
+            Ok(Err(found)) => cluster.fail(name, found.to_string()),
+            Err(panic) => cluster.fail(name, panic),
+        };
+        check("linearizability", &staleness::strict(&history, &bounds));
+        if !bounds.is_empty() {
+            check("staleness", &staleness::widened(&history, &bounds));
         }
     }
+    let history = staleness::widened(&history, &bounds);
     Ok(Run {
         seed,
         virtual_time: cluster.now,

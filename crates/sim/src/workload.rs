@@ -11,8 +11,10 @@
 //! of them. So after a few the clients move on to fresh keys, a new *era*; what they left is still read now and
 //! then, and at the end.
 
+use std::time::Duration;
+
 use bytes::Bytes;
-use quorate_core::{Random, RequestId};
+use quorate_core::{Random, RequestId, Staleness};
 use quorate_store::{Command, Condition, Expiry, Single};
 
 use crate::history::{Invocation, Recorder};
@@ -38,6 +40,8 @@ pub(crate) struct Ask {
     pub command: Command,
     /// Whether it belongs into the history.
     pub recorded: bool,
+    /// A read that may miss something.
+    pub within: Option<Staleness>,
 }
 
 /// A request under way.
@@ -86,6 +90,8 @@ pub(crate) struct Workload {
     healed: bool,
     unique: u64,
     think: Nanos,
+    /// Draws what reads may miss, in runs in which some may.
+    bounds: Option<Random>,
     several: Several,
     requests: u64,
     era: u32,
@@ -107,6 +113,9 @@ enum Several {
 impl Workload {
     /// `clients` clients over `hosts` hosts; together they ask about `operations` times in `duration`.
     pub fn new(clients: usize, hosts: usize, duration: Nanos, random: &mut Random) -> Workload {
+        // On the side: protocols without such reads see the same run with them.
+        let mut aside = random.clone().fork();
+        let bounds = aside.chance(0.3).then_some(aside);
         let several = match random.range(0..20) {
             0..12 => Several::Never,
             12..18 => Several::Keys,
@@ -149,6 +158,7 @@ impl Workload {
             healed: false,
             unique: 0,
             think,
+            bounds,
             several,
             requests: 0,
             era: 0,
@@ -194,7 +204,7 @@ impl Workload {
 
     /// What a lane asks next; `None` when it has done its share.
     pub fn next(&mut self, lane: usize) -> Option<Ask> {
-        let Workload { lanes, healed, unique, several, era, unknown, .. } = self;
+        let Workload { lanes, healed, unique, several, era, unknown, bounds, .. } = self;
         let lane = &mut lanes[lane];
         if lane.open_write.take() == Some(*era) {
             *unknown += 1;
@@ -203,7 +213,7 @@ impl Workload {
             }
         }
         if let Some(script) = &mut lane.script {
-            return script.pop().map(|command| Ask { command, recorded: true });
+            return script.pop().map(|command| Ask { command, recorded: true, within: None });
         }
         if *healed && lane.done_since_heal >= QUOTA {
             return None;
@@ -217,6 +227,7 @@ impl Workload {
             let of = if look_back { lane.random.range(0..u64::from(*era)) as u32 } else { *era };
             in_era(&mut ask.command, of);
             lane.open_write = writes.then_some(*era);
+            ask.within = bounds.as_mut().filter(|_| !writes).and_then(bound);
         }
         Some(ask)
     }
@@ -323,13 +334,13 @@ fn text(key: &'static str) -> Bytes {
 
 fn draw(random: &mut Random, unique: u64, reads: f64, several: Several) -> Ask {
     if several == Several::Scans {
-        return Ask { command: draw_tied(random, unique, reads), recorded: true };
+        return Ask { command: draw_tied(random, unique, reads), recorded: true, within: None };
     }
     let several = several == Several::Keys;
     let pick = |random: &mut Random, keys: &[&'static str]| text(random.pick::<&str>(keys));
     if random.chance(0.05) {
         let command = expiring(random, unique);
-        return Ask { command, recorded: false };
+        return Ask { command, recorded: false, within: None };
     }
     let value = Bytes::from(format!("v{unique}"));
     let command = if random.chance(reads) {
@@ -380,7 +391,16 @@ fn draw(random: &mut Random, unique: u64, reads: f64, several: Several) -> Ask {
             }
         }
     };
-    Ask { command, recorded: true }
+    Ask { command, recorded: true, within: None }
+}
+
+/// What a read may miss, if it may.
+fn bound(random: &mut Random) -> Option<Staleness> {
+    match random.range(0..4) {
+        0 => Some(Staleness::Versions(random.range(0..3))),
+        1 => Some(Staleness::Age(Duration::from_millis(*random.pick(&[3, 10, 30, 100, 300])))),
+        _ => None,
+    }
 }
 
 /// What goes together with scans.
@@ -456,7 +476,7 @@ mod tests {
             let several = *random.pick(&[Several::Keys, Several::Scans]);
             let Ask { command, .. } = draw(&mut random, unique, 0.5, several);
             match command.access() {
-                Access::Read | Access::Manage => reads += 1,
+                Access::Read | Access::Within(_) | Access::Manage => reads += 1,
                 Access::Write => {
                     writes += 1;
                     assert!(seen.insert(command.to_bytes()), "{command:?} twice");
@@ -470,7 +490,7 @@ mod tests {
     fn only_keys_without_expiry_are_recorded() {
         let mut random = Random::new(2);
         for unique in 1..2000 {
-            let Ask { command, recorded } = draw(&mut random, unique, 0.5, Several::Keys);
+            let Ask { command, recorded, .. } = draw(&mut random, unique, 0.5, Several::Keys);
             let expiring = format!("{command:?}").contains("b\"x");
             assert_eq!(expiring, !recorded, "{command:?}");
         }

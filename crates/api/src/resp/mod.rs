@@ -39,7 +39,7 @@ use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::{Bytes, BytesMut};
-use quorate_core::{Outcome, Wire};
+use quorate_core::{Outcome, Staleness, Wire};
 use quorate_node::frontend::{Described, Desk, Frontend, Ticket};
 
 use quorate_store::Command;
@@ -58,27 +58,39 @@ pub enum ReadMode {
     Sequential,
     /// From this node's own state as it is.
     Local,
+    /// They may miss so much of what was acknowledged before they were asked; from this node's own state where that is
+    /// known to miss no more.
+    Bounded(Staleness),
 }
 
 impl ReadMode {
-    const ALL: [ReadMode; 3] = [ReadMode::Linearizable, ReadMode::Sequential, ReadMode::Local];
+    const PLAIN: [ReadMode; 3] = [ReadMode::Linearizable, ReadMode::Sequential, ReadMode::Local];
 }
 
 impl fmt::Display for ReadMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            ReadMode::Linearizable => "linearizable",
-            ReadMode::Sequential => "sequential",
-            ReadMode::Local => "local",
-        })
+        match self {
+            ReadMode::Linearizable => f.write_str("linearizable"),
+            ReadMode::Sequential => f.write_str("sequential"),
+            ReadMode::Local => f.write_str("local"),
+            ReadMode::Bounded(staleness) => write!(f, "bounded={staleness}"),
+        }
     }
 }
 
 impl FromStr for ReadMode {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let found = ReadMode::ALL.into_iter().find(|mode| text.eq_ignore_ascii_case(&mode.to_string()));
-        found.ok_or_else(|| "read modes are linearizable, sequential and local".to_owned())
+        if let Some((name, bound)) = text.split_once('=')
+            && name.eq_ignore_ascii_case("bounded")
+        {
+            return bound.parse().map(ReadMode::Bounded).map_err(|right| format!("bounded={bound}: {right}"));
+        }
+        let found = ReadMode::PLAIN.into_iter().find(|mode| text.eq_ignore_ascii_case(&mode.to_string()));
+        found.ok_or_else(|| {
+            "read modes are linearizable, sequential, local, and bounded=500ms or bounded=3 (versions)"
+                .to_owned()
+        })
     }
 }
 

@@ -277,7 +277,7 @@ impl Session {
                 cursors: &mut shared.cursors,
                 clock: shared.clock,
                 timeout: match ask.access {
-                    Access::Read | Access::Write => shared.limits.timeout,
+                    Access::Read | Access::Within(_) | Access::Write => shared.limits.timeout,
                     Access::Manage => shared.limits.manage_timeout,
                 },
             };
@@ -381,19 +381,24 @@ impl Session {
         let command = encoder.into_bytes();
         let mode = self.state.read_mode;
         // What WATCH finds must be what EXEC will compare it with.
-        if access == Access::Read
-            && mode != ReadMode::Linearizable
-            && !matches!(self.replies.ask_of(ticket).shape, Shape::Watch { .. })
+        let is_free =
+            access == Access::Read && !matches!(self.replies.ask_of(ticket).shape, Shape::Watch { .. });
+        if is_free
+            && matches!(mode, ReadMode::Sequential | ReadMode::Local)
             && let Some(reply) = desk.node.read(&command)
         {
             return self.settle(ticket, Outcome::Done(reply), shared, desk);
         }
+        let access = match mode {
+            ReadMode::Bounded(staleness) if is_free => Access::Within(staleness),
+            _ => access,
+        };
         let deadline = desk.now + shared.limits.timeout;
         let stream = self.state.connection;
         let request = Request { stream, command, access, deadline };
         match mode {
             ReadMode::Sequential => desk.ask_shown(ticket, request),
-            ReadMode::Linearizable | ReadMode::Local => desk.ask(ticket, request),
+            ReadMode::Linearizable | ReadMode::Local | ReadMode::Bounded(_) => desk.ask(ticket, request),
         }
     }
 

@@ -105,7 +105,7 @@ impl Shape {
             }
             Outcome::Failed(Failure::TimedOut) => {
                 let unknown = match access {
-                    Access::Read => "",
+                    Access::Read | Access::Within(_) => "",
                     Access::Manage => "; what was asked may be done yet: ask again, it is done once",
                     Access::Write => {
                         "; the outcome is unknown: the write may take effect now, later or never"

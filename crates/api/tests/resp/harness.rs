@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use quorate_api::resp::{Limits, Resp, Session};
 use quorate_core::{
-    Access, Failure, Member, Members, NodeId, Outcome, PeerStatus, Request, Status, Time, Wall, Wire,
+    Access, Failure, Member, Members, NodeId, Outcome, PeerStatus, Request, Sample, Status, Time, Wall, Wire,
 };
 use quorate_node::frontend::{Described, Desk, Frontend, NodeView, SlowRequest, Ticket};
 use quorate_store::{Command, Store};
@@ -64,6 +64,8 @@ impl NodeView for View {
             lease: true,
             reads: "lease",
             peers: vec![peer],
+            samples: vec![Sample::counter("reads_local_total", 7_u64, "Reads answered alone.")],
+            facts: Vec::new(),
         }
     }
     fn facts(&self) -> Vec<(&'static str, String)> {

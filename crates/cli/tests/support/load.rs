@@ -1,6 +1,8 @@
 //! Clients that work without pause while things happen to the cluster, and what must hold of what they have seen: the
 //! history is linearizable, and what was acknowledged is there.
 
+#![allow(dead_code, reason = "each test file uses its part of this")]
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -14,6 +16,9 @@ use quorate_store::{Command, Condition, Expiry, Reply};
 use crate::support::{Connection, Node, Resp, wait_for};
 
 const KEYS: u64 = 8;
+/// In the history: readers, and whoever sets a key.
+const READER: u64 = 100;
+const SETTER: u64 = 101;
 
 /// See the file comment.
 pub struct Load {
@@ -56,6 +61,25 @@ impl Load {
         Load { shared, clients }
     }
 
+    /// Has a key set at one node, once.
+    pub fn set(&self, address: &str, key: &str, value: &str) {
+        let (key, value) = (Bytes::from(key.to_owned()), Bytes::from(value.to_owned()));
+        let invoke = |now| self.shared.recorder.lock().unwrap().invoke(SETTER, put(&key, &value), now);
+        let invocation = invoke(self.shared.now());
+        let reply = Connection::open(address).unwrap().call(&[b"SET", &key, &value]).unwrap();
+        self.shared.recorder.lock().unwrap().returned(invocation, translate(reply), self.shared.now());
+    }
+
+    /// One more client, which does nothing but read a key of one node, and looks at its watch.
+    pub fn read(&self, address: &str, key: &str) -> Reader {
+        let pauses = Arc::new(Mutex::new(Pauses { last: Instant::now(), longest: Duration::ZERO }));
+        let (shared, address, key) = (self.shared.clone(), address.to_owned(), Bytes::from(key.to_owned()));
+        let reader = Reader { pauses: pauses.clone() };
+        // Nobody waits for it: it ends when the load is checked, or with its node.
+        thread::spawn(move || read(&address, &key, &shared, &pauses));
+        reader
+    }
+
     /// Lets clients work undisturbed until this many more operations have succeeded.
     pub fn progress(&self, operations: u64) {
         let done = || self.shared.done.load(Ordering::Relaxed);
@@ -86,6 +110,44 @@ impl Load {
         let history = std::mem::take(&mut *shared.recorder.lock().unwrap()).finish();
         println!("{} operations, {} acknowledged once-only writes", history.0.len(), acknowledged.len());
         linearizability::check(&history).unwrap_or_else(|violation| panic!("{violation}"));
+    }
+}
+
+/// A client that only reads.
+pub struct Reader {
+    pauses: Arc<Mutex<Pauses>>,
+}
+
+struct Pauses {
+    /// When it was last answered.
+    last: Instant,
+    longest: Duration,
+}
+
+impl Reader {
+    /// The longest time without an answer since this was last asked, and begins anew.
+    pub fn longest_pause(&self) -> Duration {
+        let mut pauses = self.pauses.lock().unwrap();
+        let longest = pauses.longest.max(pauses.last.elapsed());
+        *pauses = Pauses { last: Instant::now(), longest: Duration::ZERO };
+        longest
+    }
+}
+
+fn read(address: &str, key: &Bytes, shared: &Shared, pauses: &Mutex<Pauses>) {
+    let Ok(mut connection) = Connection::open(address) else { return };
+    while !shared.stop.load(Ordering::Relaxed) {
+        let command = Command::Get { key: key.clone() };
+        let invocation = shared.recorder.lock().unwrap().invoke(READER, command, shared.now());
+        let Ok(reply) = connection.call(&[b"GET", key]) else { return };
+        if !matches!(reply, Resp::Error(_)) {
+            shared.recorder.lock().unwrap().returned(invocation, translate(reply), shared.now());
+            let mut pauses = pauses.lock().unwrap();
+            pauses.longest = pauses.longest.max(pauses.last.elapsed());
+            pauses.last = Instant::now();
+        }
+        // A history of so many reads would take long to check.
+        thread::park_timeout(Duration::from_millis(2));
     }
 }
 

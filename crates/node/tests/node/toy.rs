@@ -168,6 +168,8 @@ impl quorate_core::Replica for Replica {
             lease: false,
             reads: "locally",
             peers: Vec::new(),
+            samples: Vec::new(),
+            facts: Vec::new(),
         }
     }
 }

@@ -84,7 +84,7 @@ impl Intake {
             self.redirect(proxy, ask.nonce, Some(self.me));
             return;
         }
-        let Ask { nonce, session, open, low, writes, reads, manage, version: _ } = ask;
+        let Ask { nonce, session, open, low, writes, reads, bounds: _, manage, version: _ } = ask;
         for (id, command) in reads {
             if self.read_bytes + command.len() <= self.max_bytes {
                 self.read_bytes += command.len();

@@ -1,7 +1,7 @@
 //! What a proxy and a leader say to each other.
 
 use bytes::Bytes;
-use quorate_core::{Members, NodeId, wire_enum, wire_struct};
+use quorate_core::{Members, NodeId, Staleness, wire_enum, wire_struct};
 
 /// The client conversation; protocols embed it in their own messages.
 ///
@@ -106,6 +106,8 @@ pub struct Ask {
     pub writes: Vec<(u64, Bytes)>,
     /// Id, and encoded command.
     pub reads: Vec<(u64, Bytes)>,
+    /// Of reads that need not be linearizable: id, in the order of `reads`, and what they may miss.
+    pub bounds: Vec<(u64, Staleness)>,
     /// Id (from the same row as those of reads), and encoded [`Manage`](quorate_core::Manage). They are answered like
     /// reads.
     pub manage: Vec<(u64, Bytes)>,
@@ -121,7 +123,7 @@ impl Ask {
 }
 
 wire_struct!(Sighting { applied, accepted, reply });
-wire_struct!(Ask { nonce, session, open, low, writes, reads, manage, version });
+wire_struct!(Ask { nonce, session, open, low, writes, reads, bounds, manage, version });
 wire_enum!(Message {
     1 => Ask(ask),
     2 => Answer { nonce, session, applied, writes, slots, reads },

@@ -11,11 +11,13 @@
 //! | [`streams`] | program order of each client connection, inside the proxy |
 //! | [`intake`] | the leader's side: admits, batches, answers |
 //! | [`reads`] | where reads are ordered like writes: each once |
+//! | [`served`] | how reads were served, counted |
 
 pub mod intake;
 pub mod message;
 pub mod proxy;
 pub mod reads;
+pub mod served;
 pub mod streams;
 #[cfg(test)]
 mod tests;
@@ -24,3 +26,4 @@ pub use intake::{Intake, PendingRead};
 pub use message::{Ask, Embeds, Message, Sighting};
 pub use proxy::{LeaderProxy, ProxyConfig, ProxyTimer, Rinse};
 pub use reads::ReadQueue;
+pub use served::Served;

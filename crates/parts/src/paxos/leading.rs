@@ -175,7 +175,10 @@ impl<P: Policy> Replica<P> {
             }
             let reply = if local { self.state.read(&read.command, cx.wall()) } else { None };
             match reply {
-                Some(reply) => self.intake.on_read(read, reply),
+                Some(reply) => {
+                    self.served.local.add(1);
+                    self.intake.on_read(read, reply);
+                }
                 // Beyond the bound the proxy has to ask again.
                 None if leading.reads.len() < MAX_WAITING_READS => {
                     leading.reads.push(read);
@@ -201,6 +204,7 @@ impl<P: Policy> Replica<P> {
                 leading.tell_time = true;
                 continue;
             }
+            self.served.waited.add(reads.len());
             for read in reads {
                 let reply = self.state.read_now(&read.command);
                 self.intake.on_read(read, reply);

@@ -79,6 +79,7 @@ impl<P: Policy> Replica<P> {
         for (upto, bytes) in self.source.retention(self.state.applied(), self.config.retain, cx.now()) {
             self.log.retain(upto, bytes);
         }
+        self.freshness.executed(self.state.applied());
         P::on_executed(self, cx);
         self.after_execution(cx);
     }

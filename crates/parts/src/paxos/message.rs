@@ -5,7 +5,7 @@ use quorate_core::{NodeSet, Release, Wire, wire_enum};
 
 use crate::ballot::Ballot;
 use crate::slots::Vote;
-use crate::{catchup, clients, lease};
+use crate::{catchup, clients, freshness, lease};
 
 /// A message; `M` are those of the protocol's own, `C` what comes with a ballot. Numbers are slots unless they say
 /// otherwise.
@@ -19,6 +19,8 @@ pub enum Message<M, C> {
     Lease(lease::Message),
     /// Between a replica that is behind and one that is not.
     Catchup(catchup::Message),
+    /// Between a follower that wants to know how old its state may be and the leader.
+    Freshness(freshness::Message),
     /// Would you support me in this ballot? Binds nobody.
     Poll {
         /// That I would take.
@@ -138,6 +140,7 @@ wire_enum!(Message<M, C> {
     15 => Own(message),
     16 => Announce { ballot, charter },
     17 => Which { ballot },
+    18 => Freshness(message),
 });
 
 impl<M: quorate_core::Message, C: Charter> quorate_core::Message for Message<M, C> {
@@ -156,11 +159,15 @@ impl<M: quorate_core::Message, C: Charter> quorate_core::Message for Message<M, 
             Message::Announce { .. } => Release::AfterSync,
             // Shows only what a majority has on disk; and votes, so that nobody takes that for the last word.
             Message::Client(_) => Release::Now,
-            // A restarted grantor waits out every promise it can have made. It may come back to the ballot before, and
-            // grant under that: whoever leads in this one has a majority's promises on disk, and none of those is it.
+            // The promise of the ballot. A grantor that came back to the ballot before would vote there, and a responder
+            // of this one would miss what it votes for.
+            Message::Lease(lease::Message::Guard { .. } | lease::Message::Renew { .. }) => Release::AfterSync,
+            // A restarted grantor waits out every promise it can have made; a grantee believes nothing any more.
             Message::Lease(_) => Release::Now,
             // Only what is chosen; durable at a majority.
             Message::Catchup(_) | Message::Commit { .. } | Message::Heartbeat { .. } => Release::Now,
+            // Of what was proposed, durable or not.
+            Message::Freshness(_) => Release::Now,
             // The proposal's ballot is durable at its owner since `Prepare`.
             Message::Accept { .. } => Release::Now,
             // Bind nobody.
@@ -189,6 +196,7 @@ impl<M: quorate_core::Message, C: Charter> quorate_core::Message for Message<M, 
             Message::Which { .. } => "Which",
             Message::Lease(message) => message.kind(),
             Message::Catchup(message) => message.kind(),
+            Message::Freshness(message) => message.kind(),
             Message::Poll { .. } => "Poll",
             Message::PollReply { .. } => "PollReply",
             Message::Prepare { .. } => "Prepare",
@@ -274,7 +282,7 @@ wire_enum!(Record<C> {
 
 #[cfg(test)]
 mod tests {
-    use quorate_core::{Decoder, Message as _, NodeId, Random, Wire};
+    use quorate_core::{Decoder, Message as _, NodeId, Random, Staleness, Wire};
 
     use super::*;
 
@@ -295,6 +303,7 @@ mod tests {
             low: 3,
             writes: vec![],
             reads,
+            bounds: vec![(9, Staleness::Versions(2))],
             manage: vec![],
             version: 0,
         };
@@ -317,6 +326,7 @@ mod tests {
             Message::Heartbeat { ballot, committed: 8 },
             Message::HeartbeatReply { ballot, committed: 8, bound: true },
             Message::StepUp { ballot },
+            Message::Freshness(freshness::Message::Then { token: 1, slot: 2 }),
         ]
     }
 

@@ -40,6 +40,7 @@
 //!   charter asks for it and promises nothing before it knows.
 
 mod ballots;
+mod bounded;
 mod changes;
 mod invariants;
 mod leading;

@@ -102,6 +102,16 @@ pub trait Policy: Sized + Debug + 'static {
         None
     }
 
+    /// How many writes of what is read may be acknowledged and are not executed here, at most, if there is a bound.
+    fn missing(_: &Replica<Self>, _command: &Bytes, _now: Time) -> Option<u64> {
+        None
+    }
+
+    /// How many reads it holds, for people.
+    fn holding(_: &Replica<Self>) -> usize {
+        0
+    }
+
     /// Whether this replica, which does not lead, would answer such a read at once, and the time up to which keys must
     /// last for that.
     fn would_answer(_: &Replica<Self>, _command: &Bytes, _now: Time) -> Option<Wall> {

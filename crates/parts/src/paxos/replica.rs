@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use crate::ballot::Ballot;
 use crate::catchup::{Catchup, Source};
-use crate::clients::{self, Intake};
+use crate::clients::{self, Intake, Served};
 use crate::election::Watch;
+use crate::freshness::Freshness;
 use crate::leases::Leases;
 use crate::membership::Configuration;
 use crate::slots::{Cast, Preparation, SlotLog, Vote};
@@ -72,12 +73,16 @@ pub struct Replica<P: Policy> {
     pub(super) leases: Leases,
     /// When each other replica was last heard.
     heard: BTreeMap<NodeId, Time>,
+    /// Of its state.
+    pub(super) freshness: Freshness,
     /// Until when it said that it would read locally.
     pub(super) reads_until: Option<Time>,
     /// About to stop: takes no new duties.
     pub(super) draining: bool,
     /// What clients have asked of this replica.
     pub intake: Intake,
+    /// How their reads were served.
+    pub served: Served,
     /// Votes cast since the last batch end, in `promised`.
     votes: Vec<u64>,
     /// Slots up to here are chosen, as the furthest message said.
@@ -159,11 +164,13 @@ impl<P: Policy> Machine for Replica<P> {
             role: Role::Follower,
             watch: Watch::new(config.pace, saved.restarted, now, cx.random()),
             leases: Leases::new(me, config.terms, restarted, first_guard, promised.number(), now),
+            freshness: Freshness::new(first_guard.rotate_left(32)),
             reads_until: None,
             heard: BTreeMap::new(),
             policy: P::new(&config, me, now),
             draining: false,
             intake: Intake::new(me.into(), config.intake.max_bytes),
+            served: Served::default(),
             votes: Vec::new(),
             goal: log.committed(),
             informant: None,
@@ -209,6 +216,7 @@ impl<P: Policy> Machine for Replica<P> {
             Message::Own(message) => P::on_message(self, from, message, cx),
             Message::Lease(message) => self.on_lease(from, message, cx),
             Message::Catchup(message) => self.on_catchup(from, message, cx),
+            Message::Freshness(message) => self.on_freshness(from, message, cx),
             Message::Poll { ballot } => self.on_poll(from, ballot, cx),
             Message::PollReply { ballot, granted, highest, committed } => {
                 self.on_poll_reply(from, ballot, granted, (highest, committed), cx);
@@ -238,6 +246,7 @@ impl<P: Policy> Machine for Replica<P> {
                 if self.follow(from, ballot, cx) {
                     self.on_committed(from, ballot, committed, cx);
                     self.tend_leases(cx);
+                    self.ask_freshness(from, cx);
                     let committed = self.log.committed();
                     let bound = cx.now() < self.leases.bound_until();
                     cx.send(from, Message::HeartbeatReply { ballot, committed, bound });
@@ -412,7 +421,9 @@ impl<P: Policy> Replica<P> {
         };
         self.intake.tell_members(from, &ask, &self.state);
         let asked = !ask.is_probe();
+        let bounded = self.answer_bounded(from, &mut ask, cx.now());
         P::on_ask(self, from, &mut ask, cx);
+        self.refuse_bounded(from, &mut ask, &bounded, cx.now());
         if asked && ask.is_probe() {
             return;
         }
@@ -493,7 +504,12 @@ impl<P: Policy> quorate_core::Replica for Replica<P> {
             lease: self.may_read_locally(now),
             reads: if self.may_read_locally(now) { "lease" } else { "log" },
             peers,
+            samples: self.served.samples(P::holding(self)).into(),
+            facts: Vec::new(),
         };
+        if self.config.reads == Reads::Lease {
+            status.samples.extend(self.leases.samples(self.believed_until(now), now));
+        }
         P::status(self, now, &mut status);
         status
     }

@@ -110,6 +110,9 @@ impl Protocol for Bodega {
         };
         let config = paxos::Config::new(group, settings, Reads::Lease, policy)?;
         let unhold = Some(settings.duration("unhold", "300ms")?);
-        Ok((config, ProxyConfig { nearest: true, unhold, ..settings::proxy(group, settings)? }))
+        Ok((
+            config,
+            ProxyConfig { nearest: true, bounded: true, unhold, ..settings::proxy(group, settings)? },
+        ))
     }
 }

@@ -9,7 +9,7 @@ use quorate_parts::clients::{Ask, PendingRead};
 use quorate_parts::coverage::Coverage;
 use quorate_parts::membership::refused;
 use quorate_parts::paxos::{self, Role, Timer};
-use quorate_parts::rosters;
+use quorate_parts::rosters::{self, Changes};
 use quorate_parts::writes::Writes;
 use quorate_store::Command;
 
@@ -17,7 +17,7 @@ use super::bars;
 use super::charter::Charter;
 use super::message::Message;
 use super::notes::{self, Notes};
-use super::reads::{self, Counters, Holds};
+use super::reads::{self, Holds};
 use super::{Config, Replica};
 
 /// Operators that may wait for a roster.
@@ -35,7 +35,7 @@ pub struct Policy {
     /// As a leader.
     pub(super) bars: Bars,
     pub(super) coverage: Coverage,
-    pub(super) counters: Counters,
+    changes: Changes,
     /// What the next ballot is to come with, beside what this one came with.
     next: Option<(Roster, bool)>,
     /// Operators that wait until it does.
@@ -57,7 +57,7 @@ impl paxos::Policy for Policy {
             held: 0,
             bars: Bars::new(NodeSet::EMPTY, now),
             coverage: Coverage::default(),
-            counters: Counters::default(),
+            changes: Changes::default(),
             next: None,
             waiting: Vec::new(),
             heir: None,
@@ -82,6 +82,7 @@ impl paxos::Policy for Policy {
     }
 
     fn on_leave(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
+        replica.policy.changes.leave(cx.now());
         reads::refuse_held(replica, cx.now());
     }
 
@@ -110,6 +111,11 @@ impl paxos::Policy for Policy {
     }
 
     fn on_leases(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
+        let now = cx.now();
+        if replica.is_current() && replica.believed_until(now).is_some() {
+            let roster = replica.charter().roster.clone();
+            replica.policy.changes.in_force(&roster, now);
+        }
         reads::release(replica, cx);
         answer_operators(replica, cx);
     }
@@ -169,6 +175,14 @@ impl paxos::Policy for Policy {
             false => replica.policy.writes.last(footprint.reads())?,
         };
         Some(slot).filter(|slot| *slot > replica.state().applied())
+    }
+
+    fn missing(replica: &Replica, command: &Bytes, now: Time) -> Option<u64> {
+        reads::missing(replica, command, now)
+    }
+
+    fn holding(replica: &Replica) -> usize {
+        replica.policy.held
     }
 
     fn would_answer(replica: &Replica, command: &Bytes, now: Time) -> Option<Wall> {
@@ -276,6 +290,13 @@ impl paxos::Policy for Policy {
         if follows && replica.is_stable(now) {
             (status.lease, status.reads) = (true, "local");
         }
+        let Charter { roster, auto, barred, .. } = replica.charter();
+        let barred = match matches!(replica.role(), Role::Leader(_)) {
+            true => replica.policy.bars.nodes(),
+            false => *barred,
+        };
+        status.facts.push(("roster_auto", if *auto { "on" } else { "off" }.to_owned()));
+        replica.policy.changes.tell(roster, barred, status);
     }
 
     fn check(replica: &Replica) {

@@ -1,7 +1,6 @@
 //! Local reads: answered, held, or refused (§3.2.2).
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use bytes::Bytes;
 use quorate_core::{Context, Fact, ProcessId, Time, Wall, Wire, mutation};
@@ -21,21 +20,6 @@ const MAX_HELD: usize = 1 << 16;
 /// A key's value, unless a clock has a say in it.
 const TIMELESS: Wall = Wall::from_millis(u64::MAX);
 
-/// What local reads have come to: for people, and no part of the state.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Counters {
-    pub(super) local: u64,
-    pub(super) held: u64,
-    pub(super) refused: u64,
-    pub(super) held_nanos: u64,
-}
-
-impl fmt::Debug for Counters {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Counters").finish_non_exhaustive()
-    }
-}
-
 /// What becomes of a read.
 enum Fate {
     Answered,
@@ -53,16 +37,15 @@ pub(super) fn on_ask(replica: &mut Replica, from: ProcessId, ask: &mut Ask, cx: 
     for (id, command) in std::mem::take(&mut ask.reads) {
         let read = PendingRead { proxy: from, nonce: ask.nonce, id, command };
         match fate(replica, &read, cx) {
-            Fate::Answered => replica.policy.counters.local += 1,
+            Fate::Answered => replica.served.local.add(1),
             Fate::Held(slot) if replica.policy.held < MAX_HELD => {
                 replica.policy.held += 1;
-                replica.policy.counters.held += 1;
                 replica.policy.holds.entry(slot).or_default().push((read, now));
             }
             Fate::Held(_) | Fate::Refused => refused.push(id),
         }
     }
-    replica.policy.counters.refused += refused.len() as u64;
+    replica.served.refused.add(refused.len());
     let leader = replica.leader(now);
     replica.intake.refuse(from, ask.nonce, refused, leader);
 }
@@ -76,6 +59,14 @@ fn answerable(replica: &Replica, command: &Bytes, now: Time) -> Option<u64> {
         return None;
     }
     Some(replica.policy.writes.last(footprint.reads()).unwrap_or(0))
+}
+
+/// How many writes may be missing here that are acknowledged (§7): all of them have this responder's vote.
+pub(super) fn missing(replica: &Replica, command: &Bytes, now: Time) -> Option<u64> {
+    let footprint = Command::from_bytes(command.clone()).ok()?.footprint();
+    let responds = rosters::covers(&replica.charter().roster, replica.me(), footprint.reads());
+    let stable = replica.is_stable(now) || mutation::active("bodega/versions-unstable");
+    if responds && stable { replica.policy.writes.versions(footprint.reads()) } else { None }
 }
 
 fn fate(replica: &mut Replica, read: &PendingRead, cx: &mut Context<'_, Replica>) -> Fate {
@@ -113,9 +104,10 @@ pub(super) fn release(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
         replica.policy.held -= reads.len();
         let stable = replica.is_stable(now) || mutation::active("bodega/unheld-unstable");
         for (read, since) in reads {
-            replica.policy.counters.held_nanos += now.since(since).as_nanos() as u64;
+            replica.served.held.add(now.since(since));
             let (proxy, nonce, id) = (read.proxy, read.nonce, read.id);
             if !stable || matches!(answer(replica, read, cx), Fate::Refused) {
+                replica.served.refused.add(1);
                 let leader = replica.leader(now);
                 replica.intake.refuse(proxy, nonce, vec![id], leader);
             }
@@ -127,8 +119,9 @@ pub(super) fn release(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
 pub(super) fn refuse_held(replica: &mut Replica, now: Time) {
     let leader = replica.leader(now);
     replica.policy.held = 0;
-    for (read, _) in std::mem::take(&mut replica.policy.holds).into_values().flatten() {
-        replica.policy.counters.refused += 1;
+    for (read, since) in std::mem::take(&mut replica.policy.holds).into_values().flatten() {
+        replica.served.held.add(now.since(since));
+        replica.served.refused.add(1);
         replica.intake.refuse(read.proxy, read.nonce, vec![read.id], leader);
     }
 }

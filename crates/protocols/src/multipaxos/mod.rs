@@ -31,6 +31,6 @@ impl Protocol for MultiPaxos {
     fn configure(group: &Group, settings: &mut Settings) -> Result<(Config<()>, ProxyConfig), SettingsError> {
         let reads = settings.choice("reads", "lease", &[("lease", Reads::Lease), ("log", Reads::Log)])?;
         let config = Config::new(group, settings, reads, ())?;
-        Ok((config, settings::proxy(group, settings)?))
+        Ok((config, ProxyConfig { bounded: reads == Reads::Lease, ..settings::proxy(group, settings)? }))
     }
 }

@@ -121,7 +121,7 @@ impl Protocol for QuorumLeases {
             passive: settings.flag("passive", false)?,
         };
         let config = paxos::Config::new(group, settings, Reads::Lease, policy)?;
-        Ok((config, ProxyConfig { nearest: true, ..settings::proxy(group, settings)? }))
+        Ok((config, ProxyConfig { nearest: true, bounded: true, ..settings::proxy(group, settings)? }))
     }
 }
 

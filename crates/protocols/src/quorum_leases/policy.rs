@@ -161,6 +161,10 @@ impl paxos::Policy for Policy {
         None
     }
 
+    fn missing(replica: &Replica, command: &Bytes, now: Time) -> Option<u64> {
+        reads::missing(replica, command, now)
+    }
+
     fn would_answer(replica: &Replica, command: &Bytes, now: Time) -> Option<Wall> {
         reads::would_answer(replica, command, now)
     }

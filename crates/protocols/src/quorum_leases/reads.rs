@@ -6,6 +6,7 @@ use quorate_parts::clients::{Ask, PendingRead};
 use quorate_parts::paxos::Role;
 use quorate_parts::rosters;
 use quorate_store::Command;
+use quorate_store::footprint::Extent;
 
 use super::{Replica, regrants, roster};
 
@@ -21,6 +22,7 @@ pub(super) fn on_ask(replica: &mut Replica, from: ProcessId, ask: &mut Ask, cx: 
             refused.push(id);
         }
     }
+    replica.served.refused.add(refused.len());
     let leader = replica.leader(cx.now());
     replica.intake.refuse(from, ask.nonce, refused, leader);
 }
@@ -31,10 +33,21 @@ fn is_readable(replica: &Replica, command: &Bytes, now: Time) -> bool {
     let footprint = command.footprint();
     let extent = footprint.reads();
     let accepted = replica.policy.writes.last(extent).is_some();
+    knows(replica, extent, now) && (!accepted || mutation::active("quorum-leases/reads-over-accepted"))
+}
+
+/// Whether every write of these keys that is acknowledged is executed here, or voted for.
+fn knows(replica: &Replica, extent: &Extent, now: Time) -> bool {
     rosters::covers(roster(replica), replica.me(), extent)
         && replica.is_stable(now)
-        && (!accepted || mutation::active("quorum-leases/reads-over-accepted"))
         && (replica.config().policy.passive || regrants::are_regranted(replica, extent, now))
+}
+
+/// How many writes may be missing here that are acknowledged.
+pub(super) fn missing(replica: &Replica, command: &Bytes, now: Time) -> Option<u64> {
+    let footprint = Command::from_bytes(command.clone()).ok()?.footprint();
+    let known = knows(replica, footprint.reads(), now);
+    known.then(|| replica.policy.writes.versions(footprint.reads())).flatten()
 }
 
 /// Whether it would be answered at once; keys must not expire.
@@ -50,6 +63,7 @@ fn answer(replica: &mut Replica, read: PendingRead, cx: &mut Context<'_, Replica
     replica.note_reads(cx);
     let number = replica.promised().number();
     cx.note(|| Fact::ServesLocally { number });
+    replica.served.local.add(1);
     replica.intake.on_read(read, reply);
     true
 }

@@ -530,6 +530,8 @@ impl quorate_core::Replica for Replica {
             lease,
             reads,
             peers,
+            samples: Vec::new(),
+            facts: Vec::new(),
         }
     }
 }

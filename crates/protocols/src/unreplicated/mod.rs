@@ -159,6 +159,8 @@ impl quorate_core::Replica for Replica {
             lease: true,
             reads: "locally",
             peers,
+            samples: Vec::new(),
+            facts: Vec::new(),
         }
     }
 }

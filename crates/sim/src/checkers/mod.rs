@@ -16,13 +16,14 @@
 //! | [`memory`] | what a replica has said binds its later lives | Lamport, *Paxos Made Simple* §2.5: stable storage |
 //! | [`one_change`] | a group changes in one step at a time, and majorities meet | Ongaro and Ousterhout 2014, §6 |
 //! | [`read_gate`] | nobody reads alone while another commits what it does not see | Davis et al., *LeaseGuard*, 2025 |
+//! | [`staleness`] | a read that may miss something misses no more | Bodega §7 |
 //!
 //! *State-machine safety* of the same figure is [`agreement`] (one value is executed for an index, everywhere) with
 //! [`commitment`] (it is the committed one).
 //!
-//! All but one listen to the facts that machines state and run after every step of the simulator, so each spends at
+//! All but two listen to the facts that machines state and run after every step of the simulator, so each spends at
 //! most some hundred nanoseconds on a fact; those about terms say nothing of protocols that state none. What several
-//! of them know of logs is in [`log`]. Linearizability takes the finished history of all clients.
+//! of them know of logs is in [`log`]. Linearizability and staleness take the finished history of all clients.
 
 pub mod agreement;
 pub mod commitment;
@@ -39,6 +40,7 @@ pub mod log_matching;
 pub mod memory;
 pub mod one_change;
 pub mod read_gate;
+pub mod staleness;
 
 use std::fmt;
 

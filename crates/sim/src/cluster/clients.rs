@@ -26,7 +26,7 @@ impl<P: Protocol> Cluster<P> {
             self.queue.push(self.now + pause, Event::Ask(lane));
             return;
         }
-        let Some(Ask { command, recorded }) = self.work.next(lane) else { return };
+        let Some(Ask { command, recorded, within }) = self.work.next(lane) else { return };
         let id = self.work.next_id(lane);
         let patience = match self.healed {
             true => crate::run::HEALING,
@@ -35,11 +35,14 @@ impl<P: Protocol> Cluster<P> {
         let at = &self.hosts[host];
         let deadline = at.instant(self.now).now + Duration::from_nanos(patience);
         let bytes = command.to_bytes();
-        let access = command.access();
+        let access = within.map_or(command.access(), Access::Within);
         let write = (access == Access::Write).then(|| digest(&bytes));
         let probe = probe(&command);
         let give_up = at.clock.true_time(at.incarnation, deadline);
         let invocation = recorded.then(|| self.work.recorder.invoke(lane as u64, command, self.now));
+        if let (Some(invocation), Some(within)) = (invocation, within) {
+            self.work.recorder.allow(invocation, within);
+        }
         let stream = self.work.lanes[lane].stream;
         self.work.lanes[lane].pending = Some(Pending {
             id,

@@ -26,6 +26,8 @@ caught! { Bodega,
     promises_that_are_forgotten_at_a_higher_number: "leases/forgotten-at-a-higher-number";
     a_lease_that_a_duplicate_extends: "lease/duplicate-extends";
     held_reads_that_are_answered_without_leases: "bodega/unheld-unstable";
+    // Reads that may miss some versions.
+    versions_that_are_counted_without_leases: "bodega/versions-unstable";
     // What must be durable.
     a_note_of_a_vote_that_is_not_durable: "now/Note" with RESTLESS;
 }

@@ -28,6 +28,10 @@ caught! { MultiPaxos,
     // State and disk.
     a_snapshot_without_the_session_table: "snapshot/no-sessions";
     a_torn_record_that_is_accepted: "disk/torn-record-accepted";
+    // Reads that may be so old.
+    an_age_that_counts_from_the_answer: "freshness/by-arrival";
+    an_age_of_what_is_not_executed: "freshness/unexecuted";
+    an_age_told_without_a_lease: "freshness/without-a-lease";
 }
 
 /// This takes a crash before the own vote is durable, a reply that is late for longer than an election takes, and a

@@ -26,7 +26,7 @@ pub(super) const SPECS: &[Spec] = &[
                 -2,
                 CLIENT,
                 NO_KEY,
-                "Tells or sets where this connection's reads are served: linearizable, sequential or local.",
+                "Tells or sets where this connection's reads are served, and what they may miss.",
                 read_mode,
             ),
             command(
@@ -63,7 +63,7 @@ fn read_mode(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
         3 => {
             let mode = str::from_utf8(args.get(2)).unwrap_or_default().parse::<ReadMode>();
             let mode = mode.map_err(|right| Fault(format!("ERR {right}").into_bytes().into()))?;
-            if mode != ReadMode::Linearizable && !call.node.has_state() {
+            if matches!(mode, ReadMode::Sequential | ReadMode::Local) && !call.node.has_state() {
                 return Err("ERR this is a proxy: it has no state of its own to read from".into());
             }
             if mode == ReadMode::Sequential && !call.node.has_total_order() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use quorate_core::{Manage, NodeId, NodeSet, Range, Roster};
+use quorate_core::{Amount, Manage, NodeId, NodeSet, Range, Roster};
 use quorate_node::config::check_address;
 use serde_json::json;
 
@@ -183,6 +183,13 @@ fn status(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
         .iter()
         .map(|peer| json!({ "node": peer.node.get(), "lag": peer.lag, "heard_ms": peer.heard_ms }));
     let facts = facts.into_iter().map(|(name, value)| (name.to_owned(), value.into()));
+    let samples = status.samples.iter().map(|sample| {
+        let value = match sample.value {
+            Amount::Count(count) => json!(count),
+            Amount::Time(time) => json!(time.as_secs_f64()),
+        };
+        (sample.name.to_owned(), value)
+    });
     let text = json!({
         "role": status.role,
         "leader": status.leader.map(|node| node.get()),
@@ -192,6 +199,7 @@ fn status(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
         "lease": status.lease,
         "reads": status.reads,
         "peers": peers.collect::<Vec<_>>(),
+        "samples": samples.collect::<serde_json::Map<_, _>>(),
         "facts": facts.collect::<serde_json::Map<_, _>>(),
     });
     call.reply.bulk(text.to_string().as_bytes());

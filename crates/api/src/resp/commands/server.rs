@@ -213,6 +213,9 @@ fn node_info(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     for (name, value) in &facts {
         let _ = writeln!(quorate, "{name}:{value}\r");
     }
+    for sample in &status.samples {
+        let _ = writeln!(quorate, "{}:{}\r", sample.name, sample.value);
+    }
     let sections = [
         (
             "Server",

@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_core::{
-    Access, Context, Failure, Machine, Mark, Never, NodeId, NodeSet, Outcome, ProcessId, Proxy, Request,
-    RequestId, Saved, Time,
+    Access, Context, Count, Failure, Machine, Mark, Never, NodeId, NodeSet, Outcome, ProcessId, Proxy,
+    Request, RequestId, Sample, Saved, Staleness, Time,
 };
 
 use crate::clients::message::{Embeds, Message};
@@ -48,6 +48,8 @@ pub struct ProxyConfig {
     pub nearest: bool,
     /// Any replica serves everything: that of the own node does, as soon as it can be reached (again).
     pub home: bool,
+    /// Reads that may miss something do, whatever the others do: it may know how much it misses.
+    pub bounded: bool,
     /// If it has not answered one by then, the leader is asked too (Bodega §3.2.2, *unhold*).
     pub unhold: Option<Duration>,
     /// Reads are asked of a majority first, and then like this.
@@ -104,6 +106,11 @@ pub struct LeaderProxy<M> {
     again: Vec<u64>,
     /// Reads that a majority is asked.
     majority: Majority,
+    /// Reads that the replica nearby was asked first.
+    asked_nearby: Count,
+    /// Those of them that the target was asked after that, and those of these that had been held for too long.
+    fallen_back: Count,
+    unheld: Count,
     /// Whether anything below has not been sent to the target.
     unsent: bool,
     _message: std::marker::PhantomData<fn() -> M>,
@@ -149,6 +156,8 @@ struct ReadCall {
     request: RequestId,
     command: Bytes,
     manage: bool,
+    /// What it may miss.
+    within: Option<Staleness>,
     sent: Option<Time>,
     /// Whether the replica nearby has been asked, and only the leader is left.
     asked_nearby: bool,
@@ -160,10 +169,10 @@ impl<M: Embeds> LeaderProxy<M> {
     fn start(&mut self, id: RequestId) {
         let call = self.calls.get_mut(&id).expect("a call that starts is known");
         match call.access {
-            Access::Read if self.config.majority.is_some() => {
+            Access::Read | Access::Within(_) if self.config.majority.is_some() => {
                 call.place = Place::Majority(self.majority.begin(id, call.command.clone()));
             }
-            Access::Read | Access::Manage => self.ask_leader(id),
+            Access::Read | Access::Within(_) | Access::Manage => self.ask_leader(id),
             Access::Write => {
                 call.place = Place::Queue;
                 self.queue.push_back(id);
@@ -176,12 +185,16 @@ impl<M: Embeds> LeaderProxy<M> {
     fn ask_leader(&mut self, id: RequestId) {
         let call = self.calls.get_mut(&id).expect("a call that starts is known");
         let manage = call.access == Access::Manage;
+        let within = match call.access {
+            Access::Within(staleness) => Some(staleness).filter(|_| self.config.bounded),
+            Access::Read | Access::Write | Access::Manage => None,
+        };
         let read = self.next_read;
         self.next_read += 1;
         call.place = Place::Read(read);
         let command = call.command.clone();
         let read_call =
-            ReadCall { request: id, command, manage, sent: None, asked_nearby: false, held: false };
+            ReadCall { request: id, command, manage, within, sent: None, asked_nearby: false, held: false };
         self.reads.insert(read, read_call);
         self.unsent = true;
     }
@@ -281,7 +294,9 @@ impl<M: Embeds> LeaderProxy<M> {
         }
         if let Some(unhold) = self.config.unhold {
             let late = |read: &ReadCall| read.held && read.sent.is_some_and(|sent| now.since(sent) >= unhold);
+            let before = self.again.len();
             self.again.extend(self.reads.iter().filter(|(_, read)| late(read)).map(|(id, _)| *id));
+            self.unheld.add(self.again.len() - before);
             self.unsent |= !self.again.is_empty();
         }
         self.repeat_queries(cx);
@@ -368,6 +383,9 @@ impl<M: Embeds> Machine for LeaderProxy<M> {
             next_read: 1,
             again: Vec::new(),
             majority: Majority::default(),
+            asked_nearby: Count::default(),
+            fallen_back: Count::default(),
+            unheld: Count::default(),
             unsent: false,
             _message: std::marker::PhantomData,
         }
@@ -505,5 +523,26 @@ impl<M: Embeds> Proxy for LeaderProxy<M> {
             self.start(id);
         }
         self.wake_by(deadline, cx);
+    }
+
+    fn samples(&self) -> Vec<Sample> {
+        let nearby = [
+            Sample::counter(
+                "reads_nearby_total",
+                self.asked_nearby.get(),
+                "Reads that this proxy asked the replica of its node first.",
+            ),
+            Sample::counter(
+                "reads_fallback_total",
+                self.fallen_back.get(),
+                "Those that it then asked the leader.",
+            ),
+            Sample::counter(
+                "reads_unheld_total",
+                self.unheld.get(),
+                "Those that it asked the leader because they were held for long.",
+            ),
+        ];
+        if self.config.nearest || self.config.bounded { nearby.into() } else { Vec::new() }
     }
 }

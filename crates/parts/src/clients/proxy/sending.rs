@@ -45,7 +45,7 @@ impl<M: Embeds> LeaderProxy<M> {
             open = true;
         }
         let mut ask = self.ask(open);
-        let near = self.near.filter(|near| self.config.nearest && *near != self.target);
+        let near = self.near.filter(|near| *near != self.target);
         let mut nearby = self.ask(false);
         let mut bytes = 0;
         for (index, write) in self.writes.iter_mut().enumerate() {
@@ -60,8 +60,14 @@ impl<M: Embeds> LeaderProxy<M> {
             bytes += write.command.len();
             ask.writes.push((self.low + index as u64, write.command.clone()));
             if bytes >= ASK_BYTES {
-                let next =
-                    Ask { open: false, writes: Vec::new(), reads: Vec::new(), manage: Vec::new(), ..ask };
+                let next = Ask {
+                    open: false,
+                    writes: Vec::new(),
+                    reads: Vec::new(),
+                    bounds: Vec::new(),
+                    manage: Vec::new(),
+                    ..ask
+                };
                 cx.send(self.target, M::from(Message::Ask(std::mem::replace(&mut ask, next))));
                 bytes = 0;
             }
@@ -73,11 +79,15 @@ impl<M: Embeds> LeaderProxy<M> {
             }
             read.sent = Some(now);
             cx.mark(Mark::Forwarded { request: read.request });
-            if near.is_some() && !read.manage && !std::mem::replace(&mut read.asked_nearby, true) {
+            let nearest = self.config.nearest && !read.manage || read.within.is_some();
+            if near.is_some() && nearest && !std::mem::replace(&mut read.asked_nearby, true) {
+                self.asked_nearby.add(1);
                 nearby.reads.push((*id, read.command.clone()));
+                nearby.bounds.extend(read.within.map(|within| (*id, within)));
                 read.held = true;
                 continue;
             }
+            self.fallen_back.add(usize::from(read.held));
             read.held = false;
             let asked = if read.manage { &mut ask.manage } else { &mut ask.reads };
             asked.push((*id, read.command.clone()));
@@ -87,11 +97,13 @@ impl<M: Embeds> LeaderProxy<M> {
             if let Some(read) = self.reads.get_mut(&id)
                 && std::mem::take(&mut read.held)
             {
+                self.fallen_back.add(1);
                 ask.reads.push((id, read.command.clone()));
             }
         }
         ask.reads.reverse();
         nearby.reads.reverse();
+        nearby.bounds.reverse();
         if let Some(near) = near.filter(|_| !nearby.reads.is_empty()) {
             cx.send(near, M::from(Message::Ask(nearby)));
         }
@@ -110,6 +122,7 @@ impl<M: Embeds> LeaderProxy<M> {
             low: self.low,
             writes: Vec::new(),
             reads: Vec::new(),
+            bounds: Vec::new(),
             manage: Vec::new(),
             version: self.version,
         }

@@ -547,6 +547,8 @@ impl Learner {
             lease: false,
             reads: "quorum",
             peers: self.horizon.status(self.state.executed().prefix(), at.now),
+            samples: Vec::new(),
+            facts: Vec::new(),
         }
     }
 }
