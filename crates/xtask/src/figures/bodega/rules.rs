@@ -275,7 +275,7 @@ pub const ROWS: &[Row] = &[
         Verdict::Agrees,
         "sampled after the promise; not up to the first hole",
         "",
-        "`crates/parts/src/paxos/leases.rs` `tend_leases`, `crates/sim/tests/mutations/bodega.rs` \
+        "`crates/parts/src/paxos/leases.rs` `tend_leases`, `crates/sim/tests/mutations/explored.rs` \
          `a_threshold_that_is_the_first_hole`",
     ),
     (
