@@ -101,8 +101,8 @@ pub struct Up {
     /// How many nodes [default: 3; with --topology one for each site]
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=63))]
     pub nodes: Option<u8>,
-    /// Delay messages between nodes as between these sites, one node at each: geo (five of Google Cloud), wan (five of
-    /// CloudLab) or a TOML file
+    /// Delay messages between nodes as between these sites, one node at each: geo (five of Google Cloud), wan (five
+    /// of CloudLab) or a TOML file
     #[arg(long, value_name = "NAME|FILE")]
     pub topology: Option<String>,
     /// Replication protocol
@@ -350,8 +350,8 @@ const ROSTER_EXAMPLES: &str = "Examples:
 
 #[derive(Debug, clap::Args)]
 pub struct RosterSet {
-    /// Nodes (their ids or sites), or keys and nodes: ID,… or KEY=ID,… or PREFIX*=ID,… or FROM..TO=ID,…; none: the leader
-    /// alone
+    /// Nodes (their ids or sites), or keys and nodes: ID,… or KEY=ID,… or PREFIX*=ID,… or FROM..TO=ID,…; none: the
+    /// leader alone
     #[arg(required = true, value_name = "KEYS=ID,…")]
     pub ranges: Vec<String>,
     /// Who is to lead
@@ -426,8 +426,8 @@ pub struct Sim {
     /// Threads; the outcome does not depend on them [default: all cores]
     #[arg(long)]
     pub jobs: Option<usize>,
-    /// Instead: every behaviour of a small cluster, in all orders of messages, requests, elections and crashes, as far
-    /// as the bounds below go
+    /// Instead: every behaviour of a small cluster, in all orders of messages, requests, elections and crashes, as
+    /// far as the bounds below go
     #[arg(long, conflicts_with_all = ["runs", "jobs"])]
     pub explore: bool,
     #[command(flatten)]

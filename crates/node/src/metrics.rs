@@ -171,7 +171,10 @@ mod tests {
             let found = samples.iter().find(|s| s.name == "messages_in_total" && s.label == Some(label));
             found.map(|s| s.value)
         };
-        assert_eq!((of("Accept"), of("Commit"), of("Prepare")), (Some(3.into()), Some(1.into()), None));
+        assert_eq!(
+            (of("Accept"), of("Commit"), of("Prepare")),
+            (Some(3_u64.into()), Some(1_u64.into()), None)
+        );
         assert!(metrics.facts().contains(&("messages_in_total", "4".to_owned())));
     }
 }

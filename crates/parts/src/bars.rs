@@ -70,6 +70,12 @@ impl Bars {
         self.out.keys().copied().collect()
     }
 
+    /// Those of a group that have not confirmed the last.
+    pub fn unconfirmed(&self, group: NodeSet) -> NodeSet {
+        let confirmed = |node: &NodeId| self.confirmed.get(node).copied().unwrap_or(0);
+        group.iter().filter(|node| confirmed(node) < self.seq).collect()
+    }
+
     /// Looks at each that might be barred. `last`: the last slot that is proposed. Nobody comes back before `failure`
     /// has passed.
     pub fn review(
@@ -179,5 +185,6 @@ mod tests {
         let barred = NodeSet::from_iter(NodeId::new(2));
         let bars = Bars::new(barred, Time::ZERO);
         assert_eq!(bars.excluded(|confirmed| confirmed(NodeId::new(1)?)), barred);
+        assert_eq!(bars.unconfirmed(barred), NodeSet::EMPTY);
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! Protocols with a log execute one slot after the other ([`Replicated::apply`]). Protocols that order only what
 //! interferes execute instances ([`Replicated::apply_instance`]), and the state must then be the same whatever the
-//! order of the others is. So nothing is kept that depends on it: a key's version is the number of the instance that
-//! wrote it, or the next after its last one if that is higher (so it grows while the key is there), time is that of each
-//! batch alone, keys expire where an instance that writes them says so, and sessions go only where one is opened, which
-//! interferes with every session.
+//! order of the others is. So nothing is kept that depends on it: a key's version is the number of the instance
+//! that wrote it, or the next after its last one if that is higher (so it grows while the key is there), time is
+//! that of each batch alone, keys expire where an instance that writes them says so, and sessions go only where one
+//! is opened, which interferes with every session.
 
 use std::fmt;
 
@@ -259,8 +259,8 @@ impl Replicated {
         Some(reply.to_bytes())
     }
 
-    /// The reply to a read of the present state, if none of the keys it touches has a time to live. Otherwise any later
-    /// slot may carry the time at which one expires, also a slot that does not write it.
+    /// The reply to a read of the present state, if none of the keys it touches has a time to live. Otherwise any
+    /// later slot may carry the time at which one expires, also a slot that does not write it.
     pub fn read_lasting(&self, command: &Bytes) -> Option<Bytes> {
         self.read(command, Wall::from_millis(u64::MAX))
     }
@@ -310,8 +310,8 @@ impl Replicated {
         self.store.next_expiry()
     }
 
-    /// The slot (or a digest of the set of instances) and a digest of everything: equal slots mean equal digests at all
-    /// replicas.
+    /// The slot (or a digest of the set of instances) and a digest of everything: equal slots mean equal digests at
+    /// all replicas.
     pub fn fingerprint(&self) -> (u64, u64) {
         let sessions = digest(&self.sessions.image().to_bytes());
         let group = digest(&(self.origin, (self.configuration.clone(), self.roster.clone())).to_bytes());

@@ -159,8 +159,8 @@ impl<M: quorate_core::Message, C: Charter> quorate_core::Message for Message<M, 
             Message::Announce { .. } => Release::AfterSync,
             // Shows only what a majority has on disk; and votes, so that nobody takes that for the last word.
             Message::Client(_) => Release::Now,
-            // The promise of the ballot. A grantor that came back to the ballot before would vote there, and a responder
-            // of this one would miss what it votes for.
+            // The promise of the ballot. A grantor that came back to the ballot before would vote there, and a
+            // responder of this one would miss what it votes for.
             Message::Lease(lease::Message::Guard { .. } | lease::Message::Renew { .. }) => Release::AfterSync,
             // A restarted grantor waits out every promise it can have made; a grantee believes nothing any more.
             Message::Lease(_) => Release::Now,
@@ -267,8 +267,9 @@ pub enum Record<C> {
     /// All slots up to here are chosen, as recorded before. Saves work after a restart; safety does not need it.
     Committed(u64),
     /// A snapshot up to this slot came from a peer, and it is durable with the next that is saved here
-    /// ([`Context::persist_state`](quorate_core::Context::persist_state)). Until then, what is recorded for slots up to
-    /// there are votes, not decisions. After a restart without it: with the slot up to which the state is there.
+    /// ([`Context::persist_state`](quorate_core::Context::persist_state)). Until then, what is recorded for slots
+    /// up to there are votes, not decisions. After a restart without it: with the slot up to which the state is
+    /// there.
     Installed(u64),
 }
 wire_enum!(Record<C> {

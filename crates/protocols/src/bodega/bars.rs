@@ -51,14 +51,12 @@ pub(super) fn review(replica: &mut Replica, cx: &mut Context<'_, Replica>) -> bo
     reviewed.named
 }
 
-/// Tells everybody.
+/// Tells whoever has not confirmed it.
 pub(super) fn tell(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
-    if replica.charter().roster.ranges().is_empty() {
-        return;
-    }
     let (ballot, seq, nodes) = (replica.promised(), replica.policy.bars.seq(), replica.policy.bars.nodes());
     let message = message::Message::Bars { ballot, seq, nodes };
-    cx.send_all(replica.configuration().all(), super::Message::Own(message));
+    let unaware = replica.policy.bars.unconfirmed(replica.configuration().all());
+    cx.send_all(unaware, super::Message::Own(message));
 }
 
 /// As a grantor.

@@ -205,7 +205,7 @@ impl paxos::Policy for Policy {
 
     fn on_pulse(replica: &mut Replica, cx: &mut Context<'_, Replica>) -> bool {
         if !bars::review(replica, cx) {
-            // Again: messages are lost, and a grantor that has restarted waits for it.
+            // Again: messages are lost.
             bars::tell(replica, cx);
         }
         answer_operators(replica, cx);

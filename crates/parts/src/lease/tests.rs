@@ -1,0 +1,131 @@
+//! One lease, step by step and at random.
+
+use quorate_core::Random;
+
+use super::*;
+
+const TERMS: Terms = Terms {
+    guard: Duration::from_millis(500),
+    lease: Duration::from_millis(750),
+    drift: Duration::from_millis(30),
+};
+
+fn ms(millis: u64) -> Time {
+    Time::from_nanos(millis * 1_000_000)
+}
+
+#[test]
+fn a_granting_starts_is_renewed_and_given_back() {
+    let (mut grantor, mut grantee) = (Grantor::new(TERMS, 40), Grantee::default());
+    let guard = grantor.tend(7, 0, ms(0)).unwrap();
+    assert_eq!(grantor.bound(ms(0)), None, "a guard does not bind");
+    let reply = grantee.on_message(&guard, &TERMS, ms(1)).unwrap();
+    assert_eq!(grantee.believed(ms(1)), None, "a guard is not a lease");
+    let (renew, _) = grantor.on_reply(&reply, ms(2));
+    assert_eq!(grantor.bound(ms(2)), Some(ms(2 + 500 + 750 + 30)));
+    let reply = grantee.on_message(&renew.unwrap(), &TERMS, ms(3)).unwrap();
+    assert_eq!(grantee.believed(ms(3)), Some(ms(3 + 750 - 30)));
+    grantor.on_reply(&reply, ms(4));
+    assert_eq!(grantor.bound(ms(4)), Some(ms(4 + 750 + 30)));
+    assert_eq!(grantor.tend(7, 0, ms(100)), None, "not due yet");
+    assert!(grantor.tend(7, 0, ms(300)).is_some());
+    assert_eq!(grantor.bound(ms(300)), Some(ms(4 + 2 * (750 + 30))), "a renewal is out");
+    let revoke = grantor.revoke(ms(301)).unwrap();
+    let reply = grantee.on_message(&revoke, &TERMS, ms(302)).unwrap();
+    assert_eq!(grantee.believed(ms(302)), None);
+    assert_eq!(grantor.on_reply(&reply, ms(303)), (None, true));
+    assert_eq!(grantor.bound(ms(303)), None);
+}
+
+#[test]
+fn a_grantee_that_is_ready_is_promised_at_once_and_may_give_back_unasked() {
+    let (mut grantor, mut grantee) = (Grantor::new(TERMS, 40), Grantee::default());
+    let nonce_of =
+        |ready| if let Some(Message::Ready { nonce, .. }) = ready { nonce } else { panic!("it is") };
+    let nonce = nonce_of(grantee.ready(7, &TERMS, ms(0)));
+    let guard = grantor.tend(7, 3, ms(1)).unwrap();
+    let renew = grantor.on_ready(7, nonce, 5, ms(2)).unwrap();
+    assert_eq!(grantor.bound(ms(2)), Some(ms(2 + 500 + 750 + 30)));
+    let reply = grantee.on_message(&guard, &TERMS, ms(3)).expect("they cross");
+    assert_eq!(grantor.on_reply(&reply, ms(4)), (None, false), "it is promised already");
+    let reply = grantee.on_message(&renew, &TERMS, ms(5)).unwrap();
+    assert_eq!((grantee.believed(ms(5)), grantee.thresh(ms(5))), (Some(ms(5 + 750 - 30)), Some(5)));
+    grantor.on_reply(&reply, ms(6));
+    let back = grantee.give_back(7).unwrap();
+    assert_eq!(grantee.believed(ms(7)), None);
+    assert_eq!(grantee.on_message(&renew, &TERMS, ms(7)), None, "a duplicate");
+    assert_eq!(grantor.on_reply(&back, ms(8)), (None, true));
+    let nonce = nonce_of(grantee.ready(7, &TERMS, ms(10)));
+    let late = grantor.on_ready(7, nonce, 5, ms(400)).unwrap();
+    assert_eq!(grantee.on_message(&late, &TERMS, ms(10 + 470)), None, "its guard has ended");
+}
+
+#[test]
+fn a_renewal_is_accepted_once_and_in_time_only() {
+    let mut grantee = Grantee::default();
+    let renew = |nonce, seq| Message::Renew { number: 7, guard: 1, nonce, seq, thresh: 0 };
+    assert_eq!(grantee.on_message(&renew(1, 1), &TERMS, ms(0)), None, "without a guard");
+    grantee.on_message(&Message::Guard { number: 7, guard: 1, thresh: 0 }, &TERMS, ms(0));
+    assert_eq!(grantee.on_message(&renew(1, 1), &TERMS, ms(470)), None, "after the guard");
+    grantee.on_message(&Message::Guard { number: 7, guard: 2, thresh: 0 }, &TERMS, ms(500));
+    assert_eq!(grantee.on_message(&renew(2, 1), &TERMS, ms(501)), None, "of another granting");
+    grantee.on_message(&Message::Guard { number: 7, guard: 1, thresh: 0 }, &TERMS, ms(510));
+    assert_eq!(grantee.on_message(&renew(1, 1), &TERMS, ms(511)), None, "for an earlier guard");
+    assert!(grantee.on_message(&renew(3, 1), &TERMS, ms(520)).is_some());
+    let until = grantee.believed(ms(520));
+    assert!(grantee.on_message(&renew(3, 1), &TERMS, ms(900)).is_some(), "the reply may have been lost");
+    assert_eq!(grantee.believed(ms(900)), until, "a duplicate does not extend");
+    assert_eq!(grantee.on_message(&renew(3, 2), &TERMS, ms(520 + 720)), None, "after the end");
+}
+
+/// Random schedules of loss, delay, duplication and restarts, with clocks at the edge of the bound: in true time
+/// the grantee never believes longer than the grantor is bound.
+#[test]
+fn the_promise_outlives_the_belief_in_true_time() {
+    // 3Δ ≥ 2ρ(guard + lease) and Δ ≥ ρ·lease.
+    let rho = 0.036;
+    for seed in 0..2000 {
+        let mut random = Random::new(seed);
+        let rate = |random: &mut Random| *random.pick(&[1.0 - rho, 1.0, 1.0 + rho]);
+        let (grantor_rate, grantee_rate) = (rate(&mut random), rate(&mut random));
+        let local = |micros: u64, rate: f64| Time::from_nanos((micros as f64 * rate * 1000.0) as u64);
+        let mut grantor = Grantor::new(TERMS, random.u64());
+        let mut grantee = Grantee::default();
+        let mut in_flight: Vec<(u64, bool, Message)> = Vec::new();
+        for step in 0..400u64 {
+            let micros = step * 20_000;
+            let (now_r, now_e) = (local(micros, grantor_rate), local(micros, grantee_rate));
+            let mut sent: Vec<(bool, Message)> = Vec::new();
+            let tended = if random.chance(0.05) { grantor.revoke(now_r) } else { grantor.tend(7, 0, now_r) };
+            sent.extend(tended.map(|message| (true, message)));
+            if random.chance(0.05) {
+                sent.extend(grantee.give_back(7).map(|message| (false, message)));
+            }
+            if random.chance(0.1) {
+                sent.extend(grantee.ready(7, &TERMS, now_e).map(|message| (false, message)));
+            }
+            let due: Vec<_> = in_flight.extract_if(.., |(at, ..)| *at <= micros).collect();
+            for (_, to_grantee, message) in due {
+                if to_grantee {
+                    let reply = grantee.on_message(&message, &TERMS, now_e);
+                    sent.extend(reply.map(|message| (false, message)));
+                } else {
+                    let next = match message {
+                        Message::Ready { number, nonce } => grantor.on_ready(number, nonce, 0, now_r),
+                        _ => grantor.on_reply(&message, now_r).0,
+                    };
+                    sent.extend(next.map(|message| (true, message)));
+                }
+            }
+            for (to_grantee, message) in sent {
+                for _ in 0..random.range(0..3) {
+                    let delay = if random.chance(0.3) { random.range(0..1_500_000) } else { 0 };
+                    in_flight.push((micros + delay, to_grantee, message.clone()));
+                }
+            }
+            if grantee.believed(now_e).is_some() {
+                assert!(grantor.bound(now_r).is_some(), "seed {seed}, step {step}");
+            }
+        }
+    }
+}
