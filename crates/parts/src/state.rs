@@ -3,9 +3,9 @@
 //! Protocols with a log execute one slot after the other ([`Replicated::apply`]). Protocols that order only what
 //! interferes execute instances ([`Replicated::apply_instance`]), and the state must then be the same whatever the
 //! order of the others is. So nothing is kept that depends on it: a key's version is the number of the instance that
-//! wrote it, or the next after its last one if that is higher (so it grows while the key is there), time is that of each
-//! batch alone, keys expire where an instance that writes them says so, and sessions go only where one is opened, which
-//! interferes with every session.
+//! wrote it, or the next after its last one if that is higher (so it grows while the key is there), time is that of
+//! each batch alone, keys expire where an instance that writes them says so, and sessions go only where one is opened,
+//! which interferes with every session.
 
 use std::fmt;
 
