@@ -68,8 +68,8 @@ impl Store {
 
     /// Executes one command where only commands in conflict are ordered. Nothing that happens at one key may then
     /// show at another: time is that of the command alone, and what it writes expires by it and nothing else does.
-    /// A key's version grows with each change: it becomes `version`, or the next after the last one if that is
-    /// higher. `version` must never be used twice, and have room above it for changes in between.
+    /// Versions grow with the changes of a key: each becomes `version`, or the next after the last one if that is
+    /// higher. The number must never be used twice, and have room above it for changes in between.
     pub fn apply_unordered(&mut self, command: &Command, version: u64, now: Wall) -> Reply {
         if let Extent::Keys(keys) = command.footprint().writes() {
             self.expire(keys.as_slice(), now);

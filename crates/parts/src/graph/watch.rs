@@ -60,7 +60,7 @@ mod tests {
         let mut now = Time::ZERO;
         assert!(!watch.look([(at(1), wait), (at(2), Duration::ZERO), (at(3), wait)], now, &mut random));
         assert_eq!(watch.due(9, now), [at(2)], "without a wait");
-        now = now + 2 * wait;
+        now += 2 * wait;
         assert!(watch.look([(at(1), wait), (at(4), wait)], now, &mut random), "1 is still stuck");
         assert_eq!(watch.due(9, now), [at(1)], "3 gets on, 4 has just begun");
         assert_eq!(watch.due(9, now), []);

@@ -50,3 +50,17 @@ fn a_ballot_that_is_joined_before_it_is_durable() {
     let text = include_str!("../../../protocols/src/epaxos/traces/promise-that-is-not-durable.txt");
     assert_loses_a_write("now/RecoverReply", text);
 }
+
+/// As above; without the rule, two replicas execute what interferes in different orders.
+#[test]
+fn a_validation_that_leaves_before_it_is_durable() {
+    let text = include_str!("../../../protocols/src/epaxos/traces/validation-that-is-not-durable.txt");
+    assert_eq!(play::<Epaxos>(text).unwrap(), text, "as it should be");
+    let weakened = mutation::with("now/ValidateReply", || play::<Epaxos>(text)).unwrap();
+    let differ = |text: &str| {
+        let read = |name| text.lines().rev().find(|line| line.trim().starts_with(name)).expect("a reply");
+        let (one, other) = (read("p2 #5 = "), read("p3 #6 = "));
+        one.split_once('=').map(|(_, value)| value) != other.split_once('=').map(|(_, value)| value)
+    };
+    assert!(!differ(text) && differ(&weakened), "{weakened}");
+}
