@@ -159,9 +159,9 @@ impl<M: quorate_core::Message, C: Charter> quorate_core::Message for Message<M, 
             Message::Announce { .. } => Release::AfterSync,
             // Shows only what a majority has on disk; and votes, so that nobody takes that for the last word.
             Message::Client(_) => Release::Now,
-            // The promise of the ballot. A grantor that came back to the ballot before would vote there, and a
-            // responder of this one would miss what it votes for.
-            Message::Lease(lease::Message::Guard { .. } | lease::Message::Renew { .. }) => Release::AfterSync,
+            // The promise of the ballot: a grantor that came back to the ballot before would vote there, and a
+            // responder of this one would miss what it votes for. Later renewals follow an answer to the first.
+            Message::Lease(lease::Message::Renew { seq: 1, .. }) => Release::AfterSync,
             // A restarted grantor waits out every promise it can have made; a grantee believes nothing any more.
             Message::Lease(_) => Release::Now,
             // Only what is chosen; durable at a majority.
