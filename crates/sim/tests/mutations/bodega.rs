@@ -52,3 +52,17 @@ fn a_leader_that_does_not_wait_for_writes_that_others_may_have_shown() {
     let is_stale = |text: &str| text.contains("p2 #5 = Value(Some(b\"old\"))");
     assert!(!is_stale(text) && is_stale(&weakened), "{weakened}");
 }
+
+/// It takes a disk that is slower than two messages, and a crash before it is done; and then a leader of the ballot
+/// before that has not missed its followers.
+#[test]
+fn support_for_a_ballot_that_is_not_durable() {
+    let text = include_str!("../../../protocols/src/bodega/traces/support-that-is-not-durable.txt");
+    assert_eq!(play::<Bodega>(text).unwrap(), text, "as it should be");
+    let weakened = mutation::with("now/Renew", || play::<Bodega>(text)).unwrap();
+    let reads_before_sync = |text: &str| {
+        let before = text.split("sync r2").next().expect("it begins");
+        before.contains("r3 follower leader r1 ballot 2.1 committed 0 applied 0 lease")
+    };
+    assert!(!reads_before_sync(text) && reads_before_sync(&weakened), "{weakened}");
+}
