@@ -3,7 +3,9 @@
 //! Such a read is one of an earlier moment: with an age, linearizability of the same history, in which it was invoked
 //! that much earlier, is the very definition. With `x` versions, let `n` writes of a key have returned before it was
 //! invoked. It sees `n - x` of them at least, so its place in the order is behind the invocation of the (n - x)-th to
-//! be invoked: it was invoked then. That is exact but for writes of one key that overlap.
+//! be invoked; and if those have all returned before any other was invoked, behind the last of them, and so it may as
+//! well have been invoked when that returned. That is exact but for writes of one key that overlap, and for reads of
+//! several keys.
 
 use std::collections::BTreeMap;
 
@@ -45,19 +47,22 @@ pub fn widened(history: &History, bounds: &Bounds) -> History {
 fn newest(history: &History, read: &Operation, most: u64) -> u64 {
     let footprint = read.command.footprint();
     let Extent::Keys(keys) = footprint.reads() else { return read.invoked };
+    let alone = keys.as_slice().len() == 1;
     let since = keys.as_slice().iter().map(|key| {
-        let writes = |operation: &&Operation| {
-            let returned = operation.returned.as_ref().is_some_and(|(at, _)| *at < read.invoked);
-            returned
-                && match operation.command.footprint().writes() {
-                    Extent::Everything => true,
-                    Extent::Keys(written) => written.as_slice().contains(key),
-                }
+        let writes = |operation: &&Operation| match operation.command.footprint().writes() {
+            Extent::Everything => true,
+            Extent::Keys(written) => written.as_slice().contains(key),
         };
-        let mut invoked: Vec<_> = history.0.iter().filter(writes).map(|write| write.invoked).collect();
-        invoked.sort_unstable();
-        let seen = (invoked.len() as u64).saturating_sub(most);
-        seen.checked_sub(1).map_or(0, |last| invoked[last as usize])
+        let end = |write: &Operation| write.returned.as_ref().map_or(u64::MAX, |(at, _)| *at);
+        let writes = history.0.iter().filter(writes).map(|write| (write.invoked, end(write)));
+        let (mut before, others): (Vec<_>, Vec<_>) = writes.partition(|(_, end)| *end < read.invoked);
+        before.sort_unstable();
+        let seen = (before.len() as u64).saturating_sub(most) as usize;
+        let (seen, missed) = before.split_at(seen);
+        let Some(&(last, _)) = seen.last() else { return 0 };
+        let returned = seen.iter().map(|(_, end)| *end).max().unwrap_or(0);
+        let apart = missed.iter().chain(&others).all(|(invoked, _)| *invoked > returned);
+        if alone && apart { returned } else { last }
     });
     since.max().unwrap_or(read.invoked)
 }

@@ -31,7 +31,7 @@ caught! { MultiPaxos,
     // Reads that may be so old.
     an_age_that_counts_from_the_answer: "freshness/by-arrival";
     an_age_of_what_is_not_executed: "freshness/unexecuted";
-    an_age_told_without_a_lease: "freshness/without-a-lease";
+    an_age_told_without_a_lease: "freshness/without-a-lease", of 5, under "partitions,loss,slow-links";
 }
 
 /// This takes a crash before the own vote is durable, a reply that is late for longer than an election takes, and a
