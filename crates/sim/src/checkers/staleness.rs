@@ -62,7 +62,7 @@ fn newest(history: &History, read: &Operation, most: u64) -> u64 {
         let Some(&(last, _)) = seen.last() else { return 0 };
         let returned = seen.iter().map(|(_, end)| *end).max().unwrap_or(0);
         let apart = missed.iter().chain(&others).all(|(invoked, _)| *invoked > returned);
-        if alone && apart { returned } else { last }
+        if alone && apart { returned + 1 } else { last }
     });
     since.max().unwrap_or(read.invoked)
 }
