@@ -13,7 +13,7 @@ use quorate_protocols::raft::Raft;
 use quorate_protocols::unreplicated::Unreplicated;
 use quorate_sim::faults::Kind;
 use quorate_sim::trace::Trace;
-use quorate_sim::{Options, run, sim};
+use quorate_sim::{Options, Violation, run, sim};
 
 fn assert_passes<P: Protocol>(options: &Options) {
     let summary = sim::<P>(options, &mut |_| {}).unwrap();
@@ -114,8 +114,9 @@ fn roster_leases_stand_and_fall_with_clocks() {
         settings: vec!["lease.duration=1500ms".to_owned(), "lease.guard=1500ms".to_owned()],
         ..Options::default()
     };
-    let stale = (0..300).find_map(|seed| run::<Bodega>(&options, seed, Trace::silent()).unwrap().violation);
-    assert_eq!(stale.expect("clocks that lie are noticed").checker, "linearizability");
+    let lie = |violation: &Violation| violation.checker == "linearizability";
+    let found = |seed| run::<Bodega>(&options, seed, Trace::silent()).unwrap().violation.filter(lie);
+    assert!((0..300).any(|seed| found(seed).is_some()), "clocks that lie are noticed");
 }
 
 /// Leases stand and fall with clocks; asking a majority does not.
@@ -232,16 +233,19 @@ fn reads_of_a_majority_or_under_quorum_leases_pass() {
 fn quorum_leases_stand_and_fall_with_clocks_and_reads_of_a_majority_do_not() {
     let faults = "clocks-beyond-bound,partitions,one-way-partitions";
     assert_passes::<Pqr>(&set(&[], 3, faults, 500));
-    fn stale<P: Protocol>(options: &Options) {
-        let found = |seed| {
-            run::<P>(options, seed, Trace::silent()).unwrap().violation.inspect(|_| eprintln!("SEED {seed}"))
-        };
-        let violation = (0..4000).find_map(found).expect("a lie is told");
-        assert_eq!(violation.checker, "linearizability", "{violation}");
+    // Bounded clocks that run apart by more than the bound for as long as possible.
+    const LONG: &[&str] =
+        &["heartbeat=50ms", "election.timeout=1500ms", "lease.duration=3s", "lease.guard=3s"];
+    fn stale<P: Protocol>(variant: &'static str) {
+        let faults = "clocks-beyond-bound,partitions,one-way-partitions";
+        let options = set(&[&[variant], LONG].concat(), 3, faults, 1);
+        let lie = |violation: &Violation| violation.checker == "linearizability";
+        let found = |seed| run::<P>(&options, seed, Trace::silent()).unwrap().violation.filter(lie);
+        assert!((0..1500).any(|seed| found(seed).is_some()), "no lie is told: {} {variant}", P::NAME);
     }
-    stale::<Pqr>(&set(&["leader_lease=true"], 3, faults, 1));
-    stale::<QuorumLeases>(&set(&["passive=true"], 3, faults, 1));
-    stale::<QuorumLeases>(&set(&["passive=false"], 3, faults, 1));
+    stale::<Pqr>("leader_lease=true");
+    stale::<QuorumLeases>("passive=true");
+    stale::<QuorumLeases>("passive=false");
 }
 
 /// Runs a seed; its digest and its whole trace.
