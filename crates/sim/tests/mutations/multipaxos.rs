@@ -7,6 +7,16 @@ use quorate_sim::scenario::play;
 /// Short waits, for more elections in a run; and no leases, so that nobody waits for them.
 const RESTLESS: &[&str] = &["heartbeat=10ms", "election.timeout=50ms", "proxy.patience=40ms", "reads=log"];
 
+/// A leader that is cut off with a follower leads long after its leases have ended.
+const LINGERING: &[&str] = &[
+    "reads=lease",
+    "heartbeat=10ms",
+    "election.timeout=250ms",
+    "lease.guard=40ms",
+    "lease.duration=40ms",
+    "lease.drift=4ms",
+];
+
 caught! { MultiPaxos,
     // Every `AfterSync` of MultiPaxos made `Now`.
     a_candidate_that_prepares_before_its_promise_is_durable: "now/Prepare";
@@ -31,7 +41,7 @@ caught! { MultiPaxos,
     // Reads that may be so old.
     an_age_that_counts_from_the_answer: "freshness/by-arrival";
     an_age_of_what_is_not_executed: "freshness/unexecuted";
-    an_age_told_without_a_lease: "freshness/without-a-lease", of 5, under "partitions,loss,slow-links";
+    an_age_told_without_a_lease: "freshness/without-a-lease" with LINGERING, of 5, under "partitions";
 }
 
 /// This takes a crash before the own vote is durable, a reply that is late for longer than an election takes, and a
