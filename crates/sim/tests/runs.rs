@@ -194,24 +194,6 @@ fn every_kind_of_fault_happens() {
     assert_happens::<Epaxos>(&[]);
 }
 
-/// Clocks that lie cost leases their promise, and nothing else.
-#[test]
-fn only_leases_are_hurt_by_clocks_that_lie() {
-    let options = |settings: &[&str], runs| Options {
-        faults: "clocks-beyond-bound,partitions".parse().unwrap(),
-        settings: settings.iter().map(ToString::to_string).collect(),
-        runs,
-        ..Options::default()
-    };
-    assert_passes::<Raft>(&options(&["reads=quorum"], 100));
-    let guard: &[&str] = &["reads=leaseguard", "leaseguard.max_error=20ms"];
-    for way in [guard, &["reads=leaseguard", "leaseguard.clock=timers"], &["reads=ongaro-lease"]] {
-        let found = |seed| run::<Raft>(&options(way, 1), seed, Trace::silent()).unwrap().violation;
-        let violation = (0..2000).find_map(found).unwrap_or_else(|| panic!("{way:?} survived"));
-        assert_eq!(violation.checker, "linearizability", "{way:?}: {violation}");
-    }
-}
-
 fn set(words: &[&str], nodes: usize, faults: &str, runs: u64) -> Options {
     let settings = words.iter().map(ToString::to_string).collect();
     Options { nodes, settings, faults: faults.parse().unwrap(), runs, ..Options::default() }

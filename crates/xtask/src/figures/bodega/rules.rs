@@ -113,7 +113,7 @@ pub const ROWS: &[Row] = &[
         "`roster auto`: above 95% reads, at sites with above 20% of a key's reads, looked at each 5 s; all are \
          settings",
         "the paper gives no period",
-        "`crates/protocols/src/bodega/coverage.rs` `keys_are_covered_where_they_are_read`",
+        "`crates/parts/src/coverage.rs` `keys_are_covered_where_they_are_read`",
     ),
     (
         "B-I.4",
@@ -142,7 +142,7 @@ pub const ROWS: &[Row] = &[
         "one slot holds one batch, and the commit rule is checked for all its writes; what has gathered when a \
          turn ends is a batch, without an interval",
         "an interval adds its half to each write and saves messages that are not short here",
-        "`crates/parts/src/paxos/leading.rs` `take_batch`, `crates/protocols/src/bodega/charter.rs` `responders`",
+        "`crates/parts/src/paxos/leading.rs` `take_batch`, `crates/parts/src/rosters.rs` `readers_of`",
     ),
     (
         "B-I.8",
@@ -192,7 +192,7 @@ pub const ROWS: &[Row] = &[
         Verdict::Agrees,
         "and of all keys of the batch; responders that can read no more are left out",
         "",
-        "`crates/protocols/src/bodega/bars.rs` `required`, `crates/protocols/src/bodega/charter.rs` `responders`",
+        "`crates/protocols/src/bodega/bars.rs` `required`, `crates/parts/src/rosters.rs` `readers_of`",
     ),
     (
         "B-S.6",
@@ -260,7 +260,7 @@ pub const ROWS: &[Row] = &[
         Verdict::Agrees,
         "checked in true time in every campaign, and in 2000 random schedules with clocks at the edge of their bound",
         "",
-        "`crates/parts/src/lease.rs` `the_promise_outlives_the_belief_in_true_time`, \
+        "`crates/parts/src/lease/tests.rs` `the_promise_outlives_the_belief_in_true_time`, \
          `crates/sim/src/checkers/leases.rs`",
     ),
     (
@@ -299,7 +299,7 @@ pub const ROWS: &[Row] = &[
         "statistics and operators change the roster; a failed responder is barred within it (B-13.3), a failed \
          leader replaced",
         "",
-        "`crates/protocols/src/bodega/coverage.rs` `review`, `crates/protocols/src/bodega/policy.rs` `manage`",
+        "`crates/parts/src/coverage.rs` `review`, `crates/protocols/src/bodega/policy.rs` `manage`",
     ),
     (
         "B-S.23",
