@@ -158,6 +158,8 @@ impl Metric for ByKind {
 
 #[cfg(test)]
 mod tests {
+    use quorate_core::Amount;
+
     use super::*;
 
     #[test]
@@ -171,7 +173,10 @@ mod tests {
             let found = samples.iter().find(|s| s.name == "messages_in_total" && s.label == Some(label));
             found.map(|s| s.value)
         };
-        assert_eq!((of("Accept"), of("Commit"), of("Prepare")), (Some(3.into()), Some(1.into()), None));
+        assert_eq!(
+            (of("Accept"), of("Commit"), of("Prepare")),
+            (Some(Amount::Count(3)), Some(Amount::Count(1)), None)
+        );
         assert!(metrics.facts().contains(&("messages_in_total", "4".to_owned())));
     }
 }

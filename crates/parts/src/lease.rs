@@ -70,11 +70,6 @@ impl Terms {
         (self.guard + self.lease + self.drift).max(2 * (self.lease + self.drift)) + self.drift
     }
 
-    /// How long a duration on this process's clock was in true time, at most: Δ covers the drift over a lease.
-    pub fn at_most(&self, measured: Duration) -> Duration {
-        measured.mul_f64(self.lease.as_secs_f64() / (self.lease - self.margin()).as_secs_f64())
-    }
-
     /// How often a held lease is renewed.
     pub fn renewal(&self) -> Duration {
         self.lease / 3
@@ -280,11 +275,6 @@ impl Grantor {
     pub fn is_granting(&mut self, now: Time) -> bool {
         self.expire(now);
         self.state != Granting::Idle
-    }
-
-    /// Whether it is bound.
-    pub fn promises(&self, now: Time) -> bool {
-        matches!(self.state, Granting::Promised { until, .. } | Granting::Revoking { until, .. } if now < until)
     }
 
     /// Which granting is under way or in force; none while it is asked back.

@@ -221,7 +221,7 @@ impl Leases {
     /// Promises in force; `majority`: until when promises of one are believed, if they are.
     pub fn samples(&self, majority: Option<Time>, now: Time) -> [Sample; 4] {
         let held = self.grantees.values().filter(|grantee| grantee.believed(now).is_some()).count();
-        let granted = self.grantors.values().filter(|grantor| grantor.promises(now)).count();
+        let granted = self.grantors.values().filter(|grantor| grantor.clone().bound(now).is_some()).count();
         // A group of one has nobody to wait for.
         let rest = majority
             .filter(|until| until.nanos() < u64::MAX)

@@ -61,6 +61,7 @@ impl Pair {
             patience: Duration::from_secs(1),
             nearest: false,
             home: false,
+            bounded: false,
             unhold: None,
             majority: None,
             max_requests: 100,
@@ -81,7 +82,7 @@ impl Pair {
     fn ask(&mut self, id: u64, access: Access) {
         let key = Bytes::from_static(b"n");
         let command = match access {
-            Access::Read => Command::Get { key }.to_bytes(),
+            Access::Read | Access::Within(_) => Command::Get { key }.to_bytes(),
             Access::Write => Command::Increment { key, by: 1 }.to_bytes(),
             Access::Manage => Manage::Transfer { to: None }.to_bytes(),
         };
