@@ -158,6 +158,8 @@ impl Metric for ByKind {
 
 #[cfg(test)]
 mod tests {
+    use quorate_core::Amount;
+
     use super::*;
 
     #[test]
@@ -173,7 +175,7 @@ mod tests {
         };
         assert_eq!(
             (of("Accept"), of("Commit"), of("Prepare")),
-            (Some(3_u64.into()), Some(1_u64.into()), None)
+            (Some(Amount::Count(3)), Some(Amount::Count(1)), None)
         );
         assert!(metrics.facts().contains(&("messages_in_total", "4".to_owned())));
     }

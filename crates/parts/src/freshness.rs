@@ -4,7 +4,7 @@
 //! the leader, and remembers *when it asked*. A leader that could answer reads alone at the moment of its reply says
 //! the last slot that it has proposed: whatever anybody had seen when it was asked is there or before. Once the
 //! follower has executed that slot, its state is as new as its question, and ages from then on by its own clock, whose
-//! rate is bounded ([`Terms::at_most`](crate::lease::Terms::at_most)).
+//! rate is bounded ([`at_most`]).
 //!
 //! What is said is about the past, and so true for ever: it may come late, twice, or in another ballot. A question
 //! of an earlier incarnation is told by its token, of which the first is random.
@@ -12,8 +12,11 @@
 //! Nothing is asked unless clients read so: each such read makes the follower ask with every heartbeat for a while.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use quorate_core::{Time, mutation, wire_enum};
+
+use crate::lease::Terms;
 
 /// What follower and leader say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,14 +111,25 @@ impl Freshness {
     }
 }
 
+/// How long a duration on this process's clock was in true time, at most: the margin covers the drift over a lease.
+pub fn at_most(measured: Duration, terms: &Terms) -> Duration {
+    measured.mul_f64(terms.lease.as_secs_f64() / (terms.lease - terms.drift).as_secs_f64())
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn at(millis: u64) -> Time {
         Time::ZERO + Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn an_age_counts_as_if_the_clock_were_as_slow_as_it_may_be() {
+        let ms = Duration::from_millis;
+        let terms = Terms { guard: ms(100), lease: ms(100), drift: ms(4) };
+        assert_eq!(at_most(ms(96), &terms), ms(100));
+        assert_eq!(at_most(ms(0), &terms), ms(0));
     }
 
     #[test]

@@ -70,11 +70,6 @@ impl Terms {
         (self.guard + self.lease + self.drift).max(2 * (self.lease + self.drift)) + self.drift
     }
 
-    /// How long a duration on this process's clock was in true time, at most: Δ covers the drift over a lease.
-    pub fn at_most(&self, measured: Duration) -> Duration {
-        measured.mul_f64(self.lease.as_secs_f64() / (self.lease - self.margin()).as_secs_f64())
-    }
-
     /// How often a held lease is renewed.
     pub fn renewal(&self) -> Duration {
         self.lease / 3
