@@ -7,16 +7,6 @@ use quorate_sim::scenario::play;
 /// Short waits, for more elections in a run; and no leases, so that nobody waits for them.
 const RESTLESS: &[&str] = &["heartbeat=10ms", "election.timeout=50ms", "proxy.patience=40ms", "reads=log"];
 
-/// A leader that is cut off with a follower leads long after its leases have ended.
-const LINGERING: &[&str] = &[
-    "reads=lease",
-    "heartbeat=10ms",
-    "election.timeout=250ms",
-    "lease.guard=40ms",
-    "lease.duration=40ms",
-    "lease.drift=4ms",
-];
-
 caught! { MultiPaxos,
     // Every `AfterSync` of MultiPaxos made `Now`.
     a_candidate_that_prepares_before_its_promise_is_durable: "now/Prepare";
@@ -25,7 +15,7 @@ caught! { MultiPaxos,
     // Ballots and slots.
     a_leader_that_does_not_record_its_own_repeated_proposal: "paxos/no-own-revote";
     a_commit_notice_that_covers_votes_of_other_ballots: "slots/commit-across-ballots";
-    a_hole_that_is_not_filled: "slots/no-noop";
+    a_hole_that_is_not_filled: "slots/no-noop" with RESTLESS;
     // Changes of the group.
     values_behind_a_configuration_that_is_not_executed: "paxos/no-barrier" with RESTLESS;
     a_leader_that_counts_as_before_the_change: "paxos/old-tally" with RESTLESS;
@@ -39,9 +29,9 @@ caught! { MultiPaxos,
     a_snapshot_without_the_session_table: "snapshot/no-sessions";
     a_torn_record_that_is_accepted: "disk/torn-record-accepted";
     // Reads that may be so old.
-    an_age_that_counts_from_the_answer: "freshness/by-arrival";
+    an_age_that_counts_from_the_answer: "freshness/by-arrival" with &["heartbeat=20ms"], of 5,
+        under "slow-links,reordering";
     an_age_of_what_is_not_executed: "freshness/unexecuted";
-    an_age_told_without_a_lease: "freshness/without-a-lease" with LINGERING, of 5, under "partitions";
 }
 
 /// This takes a crash before the own vote is durable, a reply that is late for longer than an election takes, and a
