@@ -10,13 +10,13 @@
 //!    clock that was read before a pause says otherwise.)
 //!
 //! A promise ends early only when its grantor restates it with an earlier end. A crash of the grantor does not end
-//! it: the restarted grantor remembers nothing and is bound all the same. A crash of the grantee ends its beliefs
-//! and reads, since nobody is left who would act on them. What a replica promises itself does not count: it forgets
-//! both halves at once.
+//! it: the restarted grantor remembers nothing and is bound all the same, unless nobody has heard of the promise,
+//! which may have been waiting for the disk. A crash of the grantee ends its beliefs and reads, since nobody is
+//! left who would act on them. What a replica promises itself does not count: it forgets both halves at once.
 //!
 //! Clocks are asked again each time, so a clock whose rate changes moves the ends of its running leases.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use quorate_core::{Fact, NodeId, Time};
 
@@ -27,12 +27,18 @@ const NAME: &str = "leases";
 /// See the [module](self).
 #[derive(Clone, Debug, Default)]
 pub struct Leases {
-    /// By grantor, grantee and number.
-    promises: BTreeMap<(NodeId, NodeId, u64), End>,
-    /// By grantor, grantee and number.
-    beliefs: BTreeMap<(NodeId, NodeId, u64), End>,
+    promises: BTreeMap<Key, End>,
+    /// Those that grantees have believed in.
+    heard: BTreeSet<Key>,
+    /// Those that nobody had heard of when their grantor crashed: they may be on their way, or have gone down with
+    /// it.
+    doubtful: BTreeMap<Key, End>,
+    beliefs: BTreeMap<Key, End>,
     reads: BTreeMap<NodeId, (u64, End)>,
 }
+
+/// Grantor, grantee and number.
+type Key = (NodeId, NodeId, u64);
 
 /// When something ends.
 #[derive(Clone, Copy, Debug)]
@@ -64,8 +70,10 @@ impl Checker for Leases {
             Fact::Promised { to, number, until } => self.promise(at, (who.node, to, number), until, clocks),
             Fact::Believes { from, number, until } => {
                 self.beliefs.retain(|(_, grantee, _), end| end.at(*grantee, clocks) > at);
-                self.beliefs.insert((from, who.node, number), End::Local(until));
-                self.covered(at, (from, who.node, number), clocks)
+                let key = (from, who.node, number);
+                self.beliefs.insert(key, End::Local(until));
+                self.hear(at, key, clocks)?;
+                self.covered(at, key, clocks)
             }
             Fact::ReadsLocally { number, until } => self.read(at, who.node, number, until, clocks),
             Fact::ServesLocally { number } => self.serve(at, who.node, number, clocks),
@@ -88,10 +96,10 @@ impl Checker for Leases {
     }
 
     fn on_crash(&mut self, _: u64, who: Process, clocks: &dyn Clocks) -> Result<(), Violation> {
-        for ((grantor, _, _), end) in &mut self.promises {
-            if *grantor == who.node {
-                *end = End::True(end.at(*grantor, clocks));
-            }
+        let of = |(grantor, _, _): &Key, _: &mut End| *grantor == who.node;
+        for (key, end) in self.promises.extract_if(.., of).collect::<Vec<_>>() {
+            let known = if self.heard.contains(&key) { &mut self.promises } else { &mut self.doubtful };
+            known.insert(key, End::True(end.at(who.node, clocks)));
         }
         self.beliefs.retain(|(_, grantee, _), _| *grantee != who.node);
         self.reads.remove(&who.node);
@@ -107,30 +115,47 @@ impl Leases {
         until: Time,
         clocks: &dyn Clocks,
     ) -> Result<(), Violation> {
-        let (grantor, to, number) = key;
-        self.promises.retain(|(grantor, _, _), end| end.at(*grantor, clocks) > at);
+        let grantor = key.0;
+        for promises in [&mut self.promises, &mut self.doubtful] {
+            promises.retain(|(grantor, _, _), end| end.at(*grantor, clocks) > at);
+        }
+        let (promises, doubtful) = (&self.promises, &self.doubtful);
+        self.heard.retain(|key| promises.contains_key(key) || doubtful.contains_key(key));
         let end = clocks.true_time(grantor, until);
         if end > at {
-            // Restating the same promise after a restart is no way to shorten it.
-            let other = self
-                .promises
-                .iter()
-                .find(|((by, grantee, under), _)| *by == grantor && *grantee != to && *under != number);
-            if let Some(((_, first, under), held)) = other {
-                let what = format!(
-                    "{grantor:?} promises {to:?} its support under {number} until {end}, but is bound to \
-                     {first:?} under {under} until {}",
-                    held.at(grantor, clocks)
-                );
-                return Err(Violation { checker: NAME, at, what });
-            }
+            self.constant(at, key, end, clocks)?;
         }
-        let end = match self.promises.get(&key) {
+        // Restating the same promise after a restart is no way to shorten it.
+        let end = match self.promises.get(&key).or_else(|| self.doubtful.get(&key)) {
             Some(&End::True(bound)) if end > at && bound > end => End::True(bound),
             _ => End::Local(until),
         };
         self.promises.insert(key, end);
         self.covered(at, key, clocks)
+    }
+
+    /// Rule 2, for a promise that holds until then.
+    fn constant(&self, at: u64, key: Key, end: u64, clocks: &dyn Clocks) -> Result<(), Violation> {
+        let (grantor, to, number) = key;
+        let other = |(by, grantee, under): &Key| *by == grantor && *grantee != to && *under != number;
+        let Some(((_, first, under), held)) = self.promises.iter().find(|(key, _)| other(key)) else {
+            return Ok(());
+        };
+        let held = held.at(grantor, clocks);
+        let what = format!(
+            "{grantor:?} promises {to:?} its support under {number} until {end}, but is bound to {first:?} under {under} \
+             until {held}"
+        );
+        Err(Violation { checker: NAME, at, what })
+    }
+
+    /// Somebody has heard of a promise: from now on it counts, if it did not before.
+    fn hear(&mut self, at: u64, key: Key, clocks: &dyn Clocks) -> Result<(), Violation> {
+        self.heard.insert(key);
+        let Some(end) = self.doubtful.remove(&key) else { return Ok(()) };
+        let until = end.at(key.0, clocks);
+        self.promises.entry(key).or_insert(end);
+        if until > at { self.constant(at, key, until, clocks) } else { Ok(()) }
     }
 
     /// Rule 1, for one promise.
@@ -320,13 +345,34 @@ mod tests {
             ),
             (
                 "a restarted grantor that forgot",
-                vec![(0, c, Promises(1, 7, 100)), (10, c, Crashes), (20, c2, Promises(2, 8, 150))],
+                vec![
+                    (0, c, Promises(1, 7, 100)),
+                    (1, a, Believes(3, 7, 90)),
+                    (10, c, Crashes),
+                    (20, c2, Promises(2, 8, 150)),
+                ],
                 Some((20, "bound to n1 under 7 until 100")),
+            ),
+            (
+                "a restarted grantor that had told nobody",
+                vec![(0, c, Promises(1, 7, 100)), (10, c, Crashes), (20, c2, Promises(2, 8, 150))],
+                None,
+            ),
+            (
+                "a promise that arrives after the crash",
+                vec![
+                    (0, c, Promises(1, 7, 100)),
+                    (10, c, Crashes),
+                    (20, c2, Promises(2, 8, 150)),
+                    (30, a, Believes(3, 7, 90)),
+                ],
+                Some((30, "bound to n2 under 8 until 150")),
             ),
             (
                 "a restarted grantor shortens what it cannot remember",
                 vec![
                     (0, c, Promises(1, 7, 100)),
+                    (1, a, Believes(3, 7, 90)),
                     (10, c, Crashes),
                     (20, c2, Promises(1, 7, 60)),
                     (70, c2, Promises(2, 8, 150)),
