@@ -143,8 +143,8 @@ impl Leases {
         };
         let held = held.at(grantor, clocks);
         let what = format!(
-            "{grantor:?} promises {to:?} its support under {number} until {end}, but is bound to {first:?} under {under} \
-             until {held}"
+            "{grantor:?} promises {to:?} its support under {number} until {end}, but is bound to \
+             {first:?} under {under} until {held}"
         );
         Err(Violation { checker: NAME, at, what })
     }
