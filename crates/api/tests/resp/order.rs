@@ -1,7 +1,9 @@
 //! Pipelines: replies in the order of requests, whatever the order of outcomes; room; ends.
 
+use std::time::Duration;
+
 use quorate_api::resp::Limits;
-use quorate_core::{Access, Failure, Outcome};
+use quorate_core::{Access, Failure, Outcome, Staleness};
 
 use crate::harness::{Node, UNDER_WAY, timed_out};
 
@@ -38,6 +40,13 @@ fn a_request_carries_its_stream_its_access_and_its_deadline() {
     };
     assert_eq!(accesses(&one.asked), [Access::Write, Access::Read]);
     assert_eq!(accesses(&other.asked), [Access::Read, Access::Write]);
+    let mut third = node.connect();
+    node.send(
+        &mut third,
+        b"CLIENT READMODE bounded=500ms\r\nGET k\r\nSET k 1\r\nCLIENT READMODE bounded=2\r\nMGET a b\r\n",
+    );
+    let bounds = [Staleness::Age(Duration::from_millis(500)), Staleness::Versions(2)].map(Access::Within);
+    assert_eq!(accesses(&third.asked), [bounds[0], Access::Write, bounds[1]]);
     assert_ne!(one.asked[0].1.stream, other.asked[0].1.stream);
     assert_eq!(one.asked[0].1.deadline.nanos(), 5_000_000_001);
 }

@@ -296,6 +296,7 @@ fn the_node_tells_its_state() {
     );
     assert_eq!(json["peers"][0]["lag"], 3);
     assert_eq!(json["facts"]["protocol"], "none");
+    assert_eq!(json["samples"]["reads_local_total"], 7);
     let info = node.ask(&mut connection, b"INFO quorate\r\n");
     assert!(
         info.contains("# Quorate\r\nquorate_role:leader\r\nleader:1\r\n") && !info.contains("# Server"),
