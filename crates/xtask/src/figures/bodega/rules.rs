@@ -361,5 +361,13 @@ pub const ROWS: &[Row] = &[
         "the paper does not evaluate it, nor do we measure how long activation may take",
         "`crates/parts/src/paxos/ballots.rs` `on_poll`",
     ),
-    ("B-S.33", Verdict::NotJudged, "not built for responders", "the paper does not evaluate it", ""),
+    (
+        "B-S.33",
+        Verdict::Agrees,
+        "reads that may miss an age, or so many versions of a key, are answered by whoever can prove that, checked \
+         against the history; what cannot be proved is read linearizably",
+        "the paper does not evaluate it",
+        "`crates/parts/src/freshness.rs` `a_state_is_as_new_as_the_question`, \
+         `crates/sim/src/checkers/staleness.rs` `a_read_may_miss_what_its_bound_allows_and_no_more`",
+    ),
 ];
