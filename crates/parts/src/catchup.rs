@@ -68,13 +68,7 @@ wire_enum!(Message {
 impl Message {
     /// The name of its type.
     pub fn kind(&self) -> &'static str {
-        match self {
-            Message::Fetch { .. } => "Fetch",
-            Message::Values { .. } => "Values",
-            Message::Piece { .. } => "Piece",
-            Message::More { .. } => "More",
-            Message::Gone { .. } => "Gone",
-        }
+        self.variant()
     }
 }
 

@@ -39,10 +39,7 @@ wire_enum!(Message { 1 => When { token }, 2 => Then { token, slot } });
 impl Message {
     /// The name of its type.
     pub fn kind(&self) -> &'static str {
-        match self {
-            Message::When { .. } => "When",
-            Message::Then { .. } => "Then",
-        }
+        self.variant()
     }
 }
 

@@ -155,15 +155,7 @@ wire_enum!(Message {
 impl Message {
     /// The name of its type.
     pub fn kind(&self) -> &'static str {
-        match self {
-            Message::Guard { .. } => "Guard",
-            Message::GuardReply { .. } => "GuardReply",
-            Message::Renew { .. } => "Renew",
-            Message::RenewReply { .. } => "RenewReply",
-            Message::Revoke { .. } => "Revoke",
-            Message::RevokeReply { .. } => "RevokeReply",
-            Message::Ready { .. } => "Ready",
-        }
+        self.variant()
     }
 }
 

@@ -23,6 +23,9 @@ use crate::graph::{Executed, Instance, Interference};
 use crate::membership::Configuration;
 use crate::sessions::{Sessions, SessionsImage, Verdict};
 
+/// For reads of what a clock has no say in: whatever has a time to live has expired by then.
+pub const TIMELESS: Wall = Wall::from_millis(u64::MAX);
+
 /// Store and sessions as they are after the slots up to [`applied`](Replicated::applied).
 #[derive(Debug, Default)]
 pub struct Replicated {
@@ -262,7 +265,7 @@ impl Replicated {
     /// The reply to a read of the present state, if none of the keys it touches has a time to live. Otherwise any
     /// later slot may carry the time at which one expires, also a slot that does not write it.
     pub fn read_lasting(&self, command: &Bytes) -> Option<Bytes> {
-        self.read(command, Wall::from_millis(u64::MAX))
+        self.read(command, TIMELESS)
     }
 
     /// The reply to a read at a log position that came after it was asked.

@@ -163,16 +163,6 @@ macro_rules! embed_clients {
 impl Message {
     /// The name of its type.
     pub fn kind(&self) -> &'static str {
-        match self {
-            Message::Ask(_) => "Ask",
-            Message::Answer { .. } => "Answer",
-            Message::Opened { .. } => "Opened",
-            Message::Expired { .. } => "Expired",
-            Message::Leader { .. } => "Leader",
-            Message::Members { .. } => "Members",
-            Message::Refused { .. } => "Refused",
-            Message::Query { .. } => "Query",
-            Message::Seen { .. } => "Seen",
-        }
+        self.variant()
     }
 }

@@ -192,22 +192,10 @@ impl<M: quorate_core::Message, C: Charter> quorate_core::Message for Message<M, 
         match self {
             Message::Client(message) => message.kind(),
             Message::Own(message) => message.kind(),
-            Message::Announce { .. } => "Announce",
-            Message::Which { .. } => "Which",
             Message::Lease(message) => message.kind(),
             Message::Catchup(message) => message.kind(),
             Message::Freshness(message) => message.kind(),
-            Message::Poll { .. } => "Poll",
-            Message::PollReply { .. } => "PollReply",
-            Message::Prepare { .. } => "Prepare",
-            Message::PrepareReply { .. } => "PrepareReply",
-            Message::Accept { .. } => "Accept",
-            Message::AcceptReply { .. } => "AcceptReply",
-            Message::Reject { .. } => "Reject",
-            Message::Commit { .. } => "Commit",
-            Message::Heartbeat { .. } => "Heartbeat",
-            Message::HeartbeatReply { .. } => "HeartbeatReply",
-            Message::StepUp { .. } => "StepUp",
+            other => other.variant(),
         }
     }
 }

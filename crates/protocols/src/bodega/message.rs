@@ -59,11 +59,6 @@ impl quorate_core::Message for Message {
     }
 
     fn kind(&self) -> &'static str {
-        match self {
-            Message::Note { .. } => "Note",
-            Message::Bars { .. } => "Bars",
-            Message::Barred { .. } => "Barred",
-            Message::Statistics { .. } => "Statistics",
-        }
+        self.variant()
     }
 }

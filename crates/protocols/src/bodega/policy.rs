@@ -113,8 +113,9 @@ impl paxos::Policy for Policy {
     fn on_leases(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
         let now = cx.now();
         if replica.is_current() && replica.believed_until(now).is_some() {
-            let roster = replica.charter().roster.clone();
-            replica.policy.changes.in_force(&roster, now);
+            let mut changes = std::mem::take(&mut replica.policy.changes);
+            changes.in_force(&replica.charter().roster, now);
+            replica.policy.changes = changes;
         }
         reads::release(replica, cx);
         answer_operators(replica, cx);

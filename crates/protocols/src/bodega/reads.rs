@@ -7,7 +7,9 @@ use quorate_core::{Context, Fact, ProcessId, Time, Wall, Wire, mutation};
 use quorate_parts::clients::{Ask, PendingRead};
 use quorate_parts::paxos::Role;
 use quorate_parts::rosters;
+use quorate_parts::state::TIMELESS;
 use quorate_store::Command;
+use quorate_store::footprint::Extent;
 
 use super::Replica;
 
@@ -16,9 +18,6 @@ pub(super) type Holds = BTreeMap<u64, Vec<(PendingRead, Time)>>;
 
 /// Beyond, reads are refused.
 const MAX_HELD: usize = 1 << 16;
-
-/// A key's value, unless a clock has a say in it.
-const TIMELESS: Wall = Wall::from_millis(u64::MAX);
 
 /// What becomes of a read.
 enum Fate {
@@ -52,21 +51,22 @@ pub(super) fn on_ask(replica: &mut Replica, from: ProcessId, ask: &mut Ask, cx: 
 
 /// **The read rule.** The slot after which a read can be answered here, if it can.
 fn answerable(replica: &Replica, command: &Bytes, now: Time) -> Option<u64> {
-    let command = Command::from_bytes(command.clone()).ok()?;
-    let footprint = command.footprint();
-    let responds = rosters::covers(&replica.charter().roster, replica.me(), footprint.reads());
-    if !responds || !replica.is_stable(now) {
-        return None;
-    }
-    Some(replica.policy.writes.last(footprint.reads()).unwrap_or(0))
+    let footprint = Command::from_bytes(command.clone()).ok()?.footprint();
+    let stable = responds(replica, footprint.reads()) && replica.is_stable(now);
+    stable.then(|| replica.policy.writes.last(footprint.reads()).unwrap_or(0))
 }
 
 /// How many writes may be missing here that are acknowledged (§7): all of them have this responder's vote.
 pub(super) fn missing(replica: &Replica, command: &Bytes, now: Time) -> Option<u64> {
     let footprint = Command::from_bytes(command.clone()).ok()?.footprint();
-    let responds = rosters::covers(&replica.charter().roster, replica.me(), footprint.reads());
     let stable = replica.is_stable(now) || mutation::active("bodega/versions-unstable");
-    if responds && stable { replica.policy.writes.versions(footprint.reads()) } else { None }
+    let known = responds(replica, footprint.reads()) && stable;
+    known.then(|| replica.policy.writes.versions(footprint.reads())).flatten()
+}
+
+/// Whether the roster names it for all these keys.
+fn responds(replica: &Replica, extent: &Extent) -> bool {
+    rosters::covers(&replica.charter().roster, replica.me(), extent)
 }
 
 fn fate(replica: &mut Replica, read: &PendingRead, cx: &mut Context<'_, Replica>) -> Fate {
@@ -87,7 +87,7 @@ fn answer(replica: &mut Replica, read: PendingRead, cx: &mut Context<'_, Replica
     replica.note_reads(cx);
     let number = replica.promised().number();
     cx.note(|| Fact::ServesLocally { number });
-    match replica.state().read(&read.command, TIMELESS) {
+    match replica.state().read_lasting(&read.command) {
         Some(reply) => {
             replica.intake.on_read(read, reply);
             Fate::Answered

@@ -43,9 +43,6 @@ impl quorate_core::Message for Message {
     }
 
     fn kind(&self) -> &'static str {
-        match self {
-            Message::Live { .. } => "Live",
-            Message::Regrant { .. } => "Regrant",
-        }
+        self.variant()
     }
 }

@@ -5,6 +5,7 @@ use quorate_core::{Context, Fact, ProcessId, Time, Wall, Wire, mutation};
 use quorate_parts::clients::{Ask, PendingRead};
 use quorate_parts::paxos::Role;
 use quorate_parts::rosters;
+use quorate_parts::state::TIMELESS;
 use quorate_store::Command;
 use quorate_store::footprint::Extent;
 
@@ -52,7 +53,7 @@ pub(super) fn missing(replica: &Replica, command: &Bytes, now: Time) -> Option<u
 
 /// Whether it would be answered at once; keys must not expire.
 pub(super) fn would_answer(replica: &Replica, command: &Bytes, now: Time) -> Option<Wall> {
-    is_readable(replica, command, now).then_some(Wall::from_millis(u64::MAX))
+    is_readable(replica, command, now).then_some(TIMELESS)
 }
 
 fn answer(replica: &mut Replica, read: PendingRead, cx: &mut Context<'_, Replica>) -> bool {

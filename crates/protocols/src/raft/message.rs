@@ -229,20 +229,7 @@ impl quorate_core::Message for Message {
         match self {
             Message::Client(message) => message.kind(),
             Message::Catchup(message) => message.kind(),
-            Message::PreVote { .. } => "PreVote",
-            Message::PreVoteReply { .. } => "PreVoteReply",
-            Message::Vote { .. } => "Vote",
-            Message::VoteReply { .. } => "VoteReply",
-            Message::Append { .. } => "Append",
-            Message::AppendReply { .. } => "AppendReply",
-            Message::Mismatch { .. } => "Mismatch",
-            Message::Behind { .. } => "Behind",
-            Message::Heartbeat { .. } => "Heartbeat",
-            Message::HeartbeatReply { .. } => "HeartbeatReply",
-            Message::Committed { .. } => "Committed",
-            Message::TimeoutNow { .. } => "TimeoutNow",
-            Message::ReadIndex { .. } => "ReadIndex",
-            Message::ReadIndexReply { .. } => "ReadIndexReply",
+            other => other.variant(),
         }
     }
 }

@@ -55,7 +55,7 @@ impl quorate_core::Message for Message {
     fn kind(&self) -> &'static str {
         match self {
             Message::Client(message) => message.kind(),
-            Message::Durable(_) => "Durable",
+            other => other.variant(),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Each safety rule of EPaxos*, weakened on purpose.
 
-use quorate_core::mutation;
 use quorate_protocols::epaxos::Epaxos;
-use quorate_sim::scenario::play;
+
+use crate::assert_goes_wrong;
 
 /// Owners are suspected soon: more recoveries in a run.
 const RESTLESS: &[&str] = &["heartbeat=10ms", "recovery.timeout=30ms", "proxy.patience=40ms"];
@@ -24,13 +24,11 @@ caught! { Epaxos,
 /// These take a crash at one moment, and messages to some and not to others; the conversations are scripted. With the
 /// rule, the text is what is said; without it, a write is acknowledged and lost.
 fn assert_loses_a_write(mutation: &str, text: &str) {
-    assert_eq!(play::<Epaxos>(text).unwrap(), text, "as it should be");
-    let weakened = mutation::with(mutation, || play::<Epaxos>(text)).unwrap();
     let loses = |text: &str| {
         let (_, after) = text.split_once("put p1 k new").expect("it is written");
         after.contains("= Done") && after.contains("= Value(Some(b\"old\"))")
     };
-    assert!(!loses(text) && loses(&weakened), "{mutation}:\n{weakened}");
+    assert_goes_wrong::<Epaxos>(mutation, text, loses);
 }
 
 #[test]
@@ -55,12 +53,10 @@ fn a_ballot_that_is_joined_before_it_is_durable() {
 #[test]
 fn a_validation_that_leaves_before_it_is_durable() {
     let text = include_str!("../../../protocols/src/epaxos/traces/validation-that-is-not-durable.txt");
-    assert_eq!(play::<Epaxos>(text).unwrap(), text, "as it should be");
-    let weakened = mutation::with("now/ValidateReply", || play::<Epaxos>(text)).unwrap();
     let differ = |text: &str| {
         let read = |name| text.lines().rev().find(|line| line.trim().starts_with(name)).expect("a reply");
         let (one, other) = (read("p2 #5 = "), read("p3 #6 = "));
         one.split_once('=').map(|(_, value)| value) != other.split_once('=').map(|(_, value)| value)
     };
-    assert!(!differ(text) && differ(&weakened), "{weakened}");
+    assert_goes_wrong::<Epaxos>("now/ValidateReply", text, differ);
 }

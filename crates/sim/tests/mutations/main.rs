@@ -2,7 +2,8 @@
 //! needed or not tested.
 #![cfg(feature = "mutations")]
 
-use quorate_core::Protocol;
+use quorate_core::{Protocol, mutation};
+use quorate_sim::scenario::play;
 use quorate_sim::{Options, caught};
 
 /// Within so many seeds.
@@ -15,6 +16,14 @@ fn assert_caught<P: Protocol>(mutation: &str, settings: &[&str], nodes: usize, f
     let found = caught::<P>(mutation, &options, SEEDS).expect("valid options");
     let (seed, violation) = found.unwrap_or_else(|| panic!("{mutation} went unnoticed for {SEEDS} seeds"));
     println!("{mutation}: seed {seed}: {violation:.200}");
+}
+
+/// Where several rare events must meet, the conversation is scripted. It is as the text says; with the rule weakened it
+/// goes wrong.
+fn assert_goes_wrong<P: Protocol>(mutation: &str, text: &str, is_wrong: impl Fn(&str) -> bool) {
+    assert_eq!(play::<P>(text).unwrap(), text, "as it should be");
+    let weakened = mutation::with(mutation, || play::<P>(text)).unwrap();
+    assert!(!is_wrong(text) && is_wrong(&weakened), "{mutation}:\n{weakened}");
 }
 
 macro_rules! caught {

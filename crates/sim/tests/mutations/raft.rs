@@ -1,8 +1,8 @@
 //! Each safety rule of Raft and of the ways in which it serves reads, weakened on purpose.
 
-use quorate_core::mutation;
 use quorate_protocols::raft::Raft;
-use quorate_sim::scenario::play;
+
+use crate::assert_goes_wrong;
 
 const QUORUM: &[&str] = &["reads=quorum"];
 /// Short waits, for more elections in a run.
@@ -61,9 +61,7 @@ fn is_stale(text: &str) -> bool {
 /// These take several rare events in a row; the conversations are scripted. With the rule, the text is what is said;
 /// without it, a read is stale.
 fn assert_stale(mutation: &str, text: &str) {
-    assert_eq!(play::<Raft>(text).unwrap(), text, "as it should be");
-    let weakened = mutation::with(mutation, || play::<Raft>(text)).unwrap();
-    assert!(!is_stale(text) && is_stale(&weakened), "{mutation}:\n{weakened}");
+    assert_goes_wrong::<Raft>(mutation, text, is_stale);
 }
 
 /// The three leaders of the LeaseGuard paper's section 5.3.
