@@ -14,6 +14,7 @@
 //! | `stats`, `report` | what is counted while it runs, and what is said of it |
 //! | [`chart`] | line charts |
 //! | `plot` | the SVG of a run, and of several |
+//! | [`Ports`] | where the servers that are measured, or tested, may listen |
 //!
 //! It shares the machine with what it measures, so it is cheap: one thread, one read and one write per ready socket
 //! and turn, and no allocation per request or reply.
@@ -27,6 +28,7 @@ mod engine;
 mod keys;
 mod options;
 mod plot;
+mod ports;
 mod reply;
 mod report;
 mod schedule;
@@ -39,6 +41,7 @@ pub use engine::{BenchError, load, run};
 pub use keys::{Choice, Keys};
 pub use options::{Mix, Options};
 pub use plot::svg;
+pub use ports::Ports;
 pub use report::{Report, table};
 pub use schedule::{Arrivals, Schedule};
 pub use sizes::Sizes;

@@ -146,7 +146,7 @@ fn a_data_directory_of_another_protocol_cluster_or_node_is_refused() {
         &["belongs to protocol unreplicated", "started with protocol multipaxos", "choose a new --data-dir"],
     );
     node.args = args.clone();
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let free = cluster.ports.address();
     node.set("--initial-cluster", &format!("1={free}"));
     refused(node, &["belongs to cluster", "give the --data-dir of this cluster"]);
     // The same cluster as far as it can be told, but another member of it: only the id differs.
@@ -253,12 +253,8 @@ fn a_second_node_with_the_same_flags_is_refused() {
     let mut cluster = Cluster::start(1, "unreplicated");
     let mut twin = cluster.twin(0);
     refused(&mut twin, &["another node with these flags, perhaps?"]);
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let other = TcpListener::bind("127.0.0.1:0").unwrap();
-    let addresses = [&free, &other].map(|listener| listener.local_addr().unwrap().to_string());
-    drop((free, other));
-    twin.set("--listen-peer", &addresses[0]);
-    twin.set("--listen-resp", &addresses[1]);
+    twin.set("--listen-peer", &cluster.ports.address());
+    twin.set("--listen-resp", &cluster.ports.address());
     refused(&mut twin, &["is in use by another process (process ", "stop that one"]);
     cluster.nodes[0].kill();
 }
@@ -267,11 +263,9 @@ fn a_second_node_with_the_same_flags_is_refused() {
 fn a_second_node_with_the_same_id_is_not_let_in_and_told_why() {
     let cluster = Cluster::start(3, "multipaxos");
     let mut twin = cluster.twin(0);
-    let listeners = [(), ()].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    let addresses = listeners.each_ref().map(|listener| listener.local_addr().unwrap().to_string());
-    drop(listeners);
-    twin.set("--listen-peer", &addresses[0]);
-    twin.set("--listen-resp", &addresses[1]);
+    let resp = cluster.ports.address();
+    twin.set("--listen-peer", &cluster.ports.address());
+    twin.set("--listen-resp", &resp);
     twin.set("--data-dir", &cluster.nodes[0].data.with_extension("twin").display().to_string());
     twin.start();
     let told = ["it refused this node: another process that is node 1 is connected", "ids must differ"];
@@ -280,7 +274,7 @@ fn a_second_node_with_the_same_id_is_not_let_in_and_told_why() {
         other.wait_for_line(&["refused node 1: another process that is node 1"]);
         other.wait_until_serving();
     }
-    let mut connection = Connection::open(&addresses[1]).unwrap();
+    let mut connection = Connection::open(&resp).unwrap();
     let reply = connection.call(&[b"SET", b"k", b"v"]).unwrap();
     assert!(matches!(&reply, Resp::Error(text) if text.starts_with("CLUSTERDOWN")), "{reply:?}");
     twin.kill();

@@ -3,9 +3,10 @@
 mod support;
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 
+use quorate_bench::Ports;
 use support::{Cluster, Connection, Resp, wait_for};
 
 fn ok() -> Resp {
@@ -14,10 +15,6 @@ fn ok() -> Resp {
 
 fn bulk(text: &str) -> Resp {
     Resp::Bulk(text.into())
-}
-
-fn free_address() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
 
 /// The status and the body of an answer.
@@ -32,7 +29,8 @@ fn get(address: &str, path: &str) -> Option<(String, String)> {
 
 #[test]
 fn weaker_reads_need_no_other_node_and_sequential_ones_see_the_connections_own_writes() {
-    let http: Vec<_> = (0..3).map(|_| free_address()).collect();
+    let ports = Ports::claim().unwrap();
+    let http = [(); 3].map(|()| ports.address());
     let mut cluster =
         Cluster::start_each(3, "multipaxos", |node| vec!["--listen-http".into(), http[node].clone()]);
     let leader = cluster.leader();

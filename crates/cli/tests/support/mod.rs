@@ -4,11 +4,12 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use quorate_bench::Ports;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// No single wait in these tests takes longer, on any machine; running into it fails the test.
@@ -16,6 +17,7 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Cluster {
     pub nodes: Vec<Node>,
+    pub ports: Ports,
     dir: tempfile::TempDir,
 }
 
@@ -54,10 +56,8 @@ impl Cluster {
 
     fn prepare_each(count: usize, protocol: &str, flags: impl Fn(usize) -> Vec<String>) -> Cluster {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        // All at once, so that they differ; then free for the nodes.
-        let listeners: Vec<_> = (0..2 * count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        let addresses: Vec<_> = listeners.iter().map(|l| l.local_addr().unwrap().to_string()).collect();
-        drop(listeners);
+        let ports = Ports::claim().expect("free ports");
+        let addresses: Vec<_> = (0..2 * count).map(|_| ports.address()).collect();
         let (peers, resps) = addresses.split_at(count);
         let cluster: Vec<_> = (1..).zip(peers).map(|(id, address)| format!("{id}={address}")).collect();
         let node = |index: usize| {
@@ -74,13 +74,12 @@ impl Cluster {
             let (resp, peer) = (resps[index].clone(), peers[index].clone());
             Node { resp, peer, data, args: args.concat(), log, child: None }
         };
-        Cluster { nodes: (0..count).map(node).collect(), dir }
+        Cluster { nodes: (0..count).map(node).collect(), ports, dir }
     }
 
     /// One more node, which waits to be added to the group; gives its address for peers.
     pub fn join(&mut self) -> String {
-        let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-        let [peer, resp] = listeners.map(|l| l.local_addr().unwrap().to_string());
+        let [peer, resp] = [(); 2].map(|()| self.ports.address());
         let id = (self.nodes.len() + 1).to_string();
         let mut node = self.twin(0);
         node.log = self.dir.path().join(format!("node-{id}.log"));
@@ -98,9 +97,7 @@ impl Cluster {
 
     /// A process that runs a proxy alone, for these members.
     pub fn proxy(&self, name: &str, protocol: &str, members: &str, flags: &[&str]) -> Node {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let resp = listener.local_addr().unwrap().to_string();
-        drop(listener);
+        let resp = self.ports.address();
         let words = ["proxy", "--listen-resp", &resp, "--protocol", protocol, "--initial-cluster", members];
         let args = words.iter().chain(flags).map(|word| (*word).to_owned()).collect();
         let log = self.dir.path().join(format!("{name}.log"));

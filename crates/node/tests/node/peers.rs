@@ -6,6 +6,7 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use bytes::Bytes;
+use quorate_bench::Ports;
 use quorate_core::{NodeId, ProxyId, Settings, Wire};
 use quorate_node::transport::frame::{self, Encoded};
 use quorate_node::transport::handshake::{Answer, Hello};
@@ -230,8 +231,8 @@ fn messages_to_a_member_that_does_not_read_are_dropped_at_the_bound() {
 fn a_message_to_a_member_without_connection_is_dropped_and_counted() {
     let own = listeners();
     let mut members = members(std::slice::from_ref(&own));
-    // Nobody listens there: the port was free a moment ago, and a listener that takes it speaks no toy.
-    members.insert(id(2), TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string());
+    // Nobody listens there.
+    members.insert(id(2), "127.0.0.1:1".to_owned());
     let node = Running::start(options(1, members, Limits::default()), own);
     let mut client = node.client();
     assert!(client.ask("/20/2 say hello").starts_with('!'));
@@ -299,10 +300,12 @@ fn what_is_under_way_to_another_node_waits_for_the_delay_and_nothing_else_does()
 
 #[test]
 fn a_restarted_member_is_reached_again() {
-    let both = [listeners(), listeners()];
+    // Nobody else takes the address of the second while it is down.
+    let ports = Ports::claim().unwrap();
+    let peer = ports.address();
+    let both = [listeners(), Listeners::bind(&peer, "127.0.0.1:0").unwrap()];
     let members = members(&both);
     let [one, two] = both;
-    let peer = two.peer_address().unwrap().unwrap().to_string();
     let one = Running::start(options(1, members.clone(), Limits::default()), one);
     let two = Running::start(options(2, members.clone(), Limits::default()), two);
     let mut client = one.client();

@@ -1,11 +1,12 @@
 //! The systems that are compared: how each is started, and where its load goes.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use quorate_bench::Ports;
 use serde_json::Value;
 
 use super::processes::{Process, Result, Stop, words};
@@ -57,7 +58,7 @@ pub struct Programs {
 }
 
 /// A system that serves.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Running {
     /// Where writes and reads go: of Quorate the leader, and then a follower.
     pub endpoints: Vec<String>,
@@ -66,6 +67,7 @@ pub struct Running {
     /// How it was started.
     pub commands: Vec<String>,
     _processes: Vec<Process>,
+    _ports: Option<Ports>,
 }
 
 /// Starts a system in an empty directory, and waits until it serves.
@@ -76,17 +78,6 @@ pub fn start(system: System, programs: &Programs, dir: &Path, stop: &Stop) -> Re
         System::Etcd => etcd(dir, stop),
         System::Quorate | System::Follower => quorate(programs, dir, stop),
     }
-}
-
-/// Different free ports.
-fn ports<const N: usize>() -> Result<[u16; N]> {
-    let listeners: Vec<_> =
-        (0..N).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<std::io::Result<_>>().map_err(text)?;
-    let mut ports = [0; N];
-    for (port, listener) in ports.iter_mut().zip(&listeners) {
-        *port = listener.local_addr().map_err(text)?.port();
-    }
-    Ok(ports)
 }
 
 fn text(error: impl std::fmt::Display) -> String {
@@ -130,9 +121,9 @@ fn pongs(endpoint: &str) -> bool {
 
 fn replicator(programs: &Programs, dir: &Path, stop: &Stop) -> Result<Running> {
     let program = programs.replicator.as_ref().ok_or("the replicator is not built")?;
-    let [leader, first, second] = ports()?.map(|port: u16| port.to_string());
-    let mut running =
-        Running { endpoints: Vec::new(), pids: Vec::new(), commands: Vec::new(), _processes: Vec::new() };
+    let ports = Ports::claim().map_err(text)?;
+    let [leader, first, second] = [(); 3].map(|()| ports.port().to_string());
+    let mut running = Running { _ports: Some(ports), ..Running::default() };
     let mut run = |args: &[&str], log: &str| -> Result<()> {
         let mut command = Command::new(program);
         command.args(args).env("LIMIT_DIR", dir);
@@ -154,7 +145,8 @@ fn replicator(programs: &Programs, dir: &Path, stop: &Stop) -> Result<Running> {
 }
 
 fn redis(dir: &Path, stop: &Stop) -> Result<Running> {
-    let [port] = ports::<1>()?;
+    let ports = Ports::claim().map_err(text)?;
+    let port = ports.port();
     let mut command = Command::new("redis-server");
     command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--dir"]).arg(dir);
     command.args(["--appendonly", "yes", "--appendfsync", "always"]);
@@ -166,16 +158,22 @@ fn redis(dir: &Path, stop: &Stop) -> Result<Running> {
         Ok(pongs(&endpoint).then_some(()))
     })?;
     let commands = vec![words(&command)];
-    Ok(Running { endpoints: vec![endpoint], pids: vec![process.id()], commands, _processes: vec![process] })
+    Ok(Running {
+        endpoints: vec![endpoint],
+        pids: vec![process.id()],
+        commands,
+        _processes: vec![process],
+        _ports: Some(ports),
+    })
 }
 
 fn etcd(dir: &Path, stop: &Stop) -> Result<Running> {
-    let clients = ports::<6>()?;
-    let (clients, peers) = clients.split_at(3);
+    let ports = Ports::claim().map_err(text)?;
+    let [clients, peers] = [(); 2].map(|()| [(); 3].map(|()| ports.port()));
     let members: Vec<_> =
-        (1..).zip(peers).map(|(id, port)| format!("m{id}=http://127.0.0.1:{port}")).collect();
+        (1..).zip(&peers).map(|(id, port)| format!("m{id}=http://127.0.0.1:{port}")).collect();
     let (mut processes, mut commands) = (Vec::new(), Vec::new());
-    for (id, (client, peer)) in (1..).zip(clients.iter().zip(peers)) {
+    for (id, (client, peer)) in (1..).zip(clients.iter().zip(&peers)) {
         let (client, peer) = (format!("http://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
         let mut command = Command::new("etcd");
         command.args(["--name", &format!("m{id}"), "--data-dir"]).arg(dir.join(format!("m{id}")));
@@ -199,7 +197,7 @@ fn etcd(dir: &Path, stop: &Stop) -> Result<Running> {
         Ok(endpoints.iter().find(leads).cloned())
     })?;
     let pids = processes.iter().map(Process::id).collect();
-    Ok(Running { endpoints: vec![leader], pids, commands, _processes: processes })
+    Ok(Running { endpoints: vec![leader], pids, commands, _processes: processes, _ports: Some(ports) })
 }
 
 /// A member of a cluster of Quorate.
@@ -281,5 +279,5 @@ fn quorate(programs: &Programs, dir: &Path, stop: &Stop) -> Result<Running> {
     let follower = up.members.iter().find(|member| member.id != leader.id).ok_or("there is no follower")?;
     let endpoints = vec![leader.resp, follower.resp.clone()];
     let pids = up.members.iter().map(|member| member.pid).collect();
-    Ok(Running { endpoints, pids, commands: vec![up.command], _processes: vec![up.process] })
+    Ok(Running { endpoints, pids, commands: vec![up.command], _processes: vec![up.process], _ports: None })
 }
