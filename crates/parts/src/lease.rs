@@ -2,30 +2,34 @@
 //! support anybody else for a while, and is never free before the grantee has stopped believing it.
 //!
 //! Problem: neither knows the other's clock, and messages may take any time. Solution: both measure durations only,
-//! on clocks whose rates differ by a bounded factor. Before the first promise a *guard* bounds how late a renewal
-//! may be accepted; afterwards every renewal is accepted only while the one before still holds.
+//! on clocks whose rates differ by a bounded factor, and both from a *reply of the grantee's*: it believes a renewal
+//! for a lease from when it sent the reply that the renewal answers, and its grantor is bound for a lease from when it
+//! got that reply. One reply is under way at a time, so the number of a renewal says which one it answers.
 //!
 //! ```text
-//! grantor  Guard ───────► GuardReply ◄── │ Renew ──────► RenewReply ◄── │ Renew ─ …
-//!          not bound                     │ bound guard+lease+Δ          │ bound lease+Δ from the reply,
-//!                                        │ from here                    │ plus lease+Δ while a Renew is out
-//! grantee         guarded guard−Δ               believes lease−Δ from receipt
+//! grantor  Guard ───────► GuardReply ◄─┬─ Renew 1 ────► RenewReply ◄─┬─ Renew 2 ─ …
+//!          not bound                   │ bound lease+Δ from here     │ bound lease+Δ from here
+//! grantee         guarded guard−Δ           believes lease−Δ              believes lease−Δ
+//!                 from its reply            from its GuardReply           from its RenewReply
 //! ```
 //!
 //! A grantee that knows that it will be promised something saves half of the first round: it guards itself, and says
 //! so (`Ready`); the renewal carries what the `Guard` would have said. It may give a promise back unasked, too.
 //!
-//! The margin Δ must cover the drift over one wait: with rates within 1±ρ of true time, Δ ≥ ρ·lease and
-//! 3Δ ≥ 2ρ·(guard+lease) suffice. A restarted grantor does not know its promises and waits out the longest one
-//! ([`Terms::restart_wait`]); a restarted grantee believes nothing.
+//! The margin Δ must cover the drift over one lease: with rates within 1±ρ of true time, Δ ≥ ρ·lease suffices. A
+//! restarted grantor does not know its promises and waits out the longest one ([`Terms::restart_wait`]); a restarted
+//! grantee believes nothing.
 //!
-//! Two things go beyond PROTOCOLS.md A, each with a schedule that breaks the primitive without it:
+//! Two things differ from PROTOCOLS.md A:
 //!
+//! - *Belief begins with the grantee's own reply*, there with the receipt of the renewal. A renewal may be on its way
+//!   until the lease before it has ended: believed from its receipt, one that is not answered binds its grantor for
+//!   two leases. Here it binds for no longer than the reply before it did, so that a group is free of a member that
+//!   has died within one lease, and a restarted grantor waits for one lease. The price: what is left of a belief when
+//!   it is renewed is shorter by a round trip and the time between renewals.
 //! - *A renewal repeats a nonce that the grantee gave in its `GuardReply`.* Otherwise: Guard, Renew; Revoke,
 //!   RevokeReply, and the grantor is free; then late duplicates of that Guard and that Renew arrive in this order
 //!   and are believed.
-//! - *The restart wait covers two leases* where the lease is longer than the guard: a renewal that is out when the
-//!   grantor crashes may be accepted as late as the lease before it ends.
 
 use std::time::Duration;
 
@@ -36,7 +40,7 @@ use quorate_core::{Settings, SettingsError, Time, mutation, wire_enum};
 pub struct Terms {
     /// How late a first renewal may be accepted.
     pub guard: Duration,
-    /// How long a renewal holds.
+    /// How long a promise holds.
     pub lease: Duration,
     /// The drift margin Δ.
     pub drift: Duration,
@@ -66,13 +70,12 @@ impl Terms {
         if mutation::active("lease/no-restart-wait") {
             return Duration::ZERO;
         }
-        // One renewal is in force and one more may be out.
-        (self.guard + self.lease + self.drift).max(2 * (self.lease + self.drift)) + self.drift
+        self.lease + self.drift
     }
 
-    /// How often a held lease is renewed.
+    /// How often a held lease is renewed: it is believed from the reply before, so half of it is left at a renewal.
     pub fn renewal(&self) -> Duration {
-        self.lease / 3
+        self.lease / 4
     }
 }
 
@@ -98,7 +101,7 @@ pub enum Message {
         /// Fresh; to be repeated in renewals.
         nonce: u64,
     },
-    /// Grantor: I promise, for another lease from when you get this.
+    /// Grantor: I promise, for a lease from when you sent the reply before.
     Renew {
         /// The ballot.
         number: u64,
@@ -106,7 +109,7 @@ pub enum Message {
         guard: u64,
         /// From the reply to the guard.
         nonce: u64,
-        /// Counts renewals.
+        /// Counts renewals; the next one answers the reply to this one.
         seq: u64,
         /// As in `Guard`; counts with the first renewal.
         thresh: u64,
@@ -178,7 +181,7 @@ enum Granting {
         until: Time,
         thresh: u64,
     },
-    /// Bound until `until`. `out`: the renewal `seq` is not answered.
+    /// Bound until `until`, a lease after the last reply. `out`: the renewal `seq` is not answered.
     Promised {
         number: u64,
         guard: u64,
@@ -240,18 +243,16 @@ impl Grantor {
             Granting::Guarding { number: current, guard, .. } if *current == number => {
                 Some(Message::Guard { number, guard: *guard, thresh })
             }
-            Granting::Promised { number: current, guard, nonce, seq, out, renewed, until }
+            Granting::Promised { number: current, guard, nonce, seq, out, renewed, .. }
                 if *current == number =>
             {
                 if !*out && now.since(*renewed) < self.terms.renewal() {
                     return None;
                 }
                 if !*out {
-                    // It may be accepted as late as the promise in force ends, and holds a lease from then.
                     *seq += 1;
                     *out = true;
                     *renewed = now;
-                    *until += self.terms.lease + self.terms.margin();
                 }
                 Some(Message::Renew { number, guard: *guard, nonce: *nonce, seq: *seq, thresh })
             }
@@ -300,7 +301,7 @@ impl Grantor {
 
     /// The first renewal.
     fn promise(&mut self, number: u64, guard: u64, nonce: u64, thresh: u64, now: Time) -> Message {
-        let until = now + self.terms.guard + self.terms.lease + self.terms.margin();
+        let until = now + self.terms.lease + self.terms.margin();
         let (seq, out, renewed) = (1, true, now);
         self.state = Granting::Promised { number, guard, nonce, seq, out, renewed, until };
         Message::Renew { number, guard, nonce, seq, thresh }
@@ -318,7 +319,7 @@ impl Grantor {
                 Granting::Promised { number, guard, nonce, seq, out: true, renewed, .. },
                 Message::RenewReply { number: n, guard: g, seq: s },
             ) if (number, guard, seq) == (*n, *g, *s) => {
-                // The grantee believes a lease from some time before now.
+                // The next renewal will be believed for a lease from some time before now.
                 let until = now + self.terms.lease + self.terms.margin();
                 self.state = Granting::Promised { number, guard, nonce, seq, out: false, renewed, until };
                 (None, false)
@@ -367,9 +368,10 @@ enum Belief {
     #[default]
     None,
     /// A first renewal of any granting may be accepted until then, if it has the last nonce.
-    Ready { until: Time },
+    Ready { replied: Time, until: Time },
     /// A first renewal may be accepted until `until` (`seq` is 0), or the promise of `seq` is believed until then.
-    Some { guard: u64, seq: u64, until: Time, thresh: u64 },
+    /// The first reply was given at `replied`: the next renewal is believed for a lease from there, however late it is.
+    Some { guard: u64, seq: u64, replied: Time, until: Time, thresh: u64 },
 }
 
 impl Grantee {
@@ -384,7 +386,7 @@ impl Grantee {
             return None;
         }
         self.nonces = self.nonces.wrapping_add(1);
-        self.state = Belief::Ready { until: now + (terms.guard - terms.margin()) };
+        self.state = Belief::Ready { replied: now, until: now + (terms.guard - terms.margin()) };
         Some(Message::Ready { number, nonce: self.nonces })
     }
 
@@ -405,27 +407,32 @@ impl Grantee {
                 match self.state {
                     _ if known => {}
                     // They have crossed: whatever it sends first counts.
-                    Belief::Ready { until } if now < until => {}
+                    Belief::Ready { until, .. } if now < until => {}
                     _ => {
                         self.nonces = self.nonces.wrapping_add(1);
                         let until = now + (terms.guard - terms.margin());
-                        self.state = Belief::Some { guard, seq: 0, until, thresh };
+                        self.state = Belief::Some { guard, seq: 0, replied: now, until, thresh };
                     }
                 }
                 Some(Message::GuardReply { number, guard, nonce: self.nonces })
             }
             Message::Renew { number, guard, nonce, seq, thresh: told } => {
-                let (current, last, until, thresh) = match self.state {
+                let (current, last, replied, until, thresh) = match self.state {
                     Belief::None => return None,
-                    Belief::Ready { until } => (guard, 0, until, told),
-                    Belief::Some { guard, seq, until, thresh } => (guard, seq, until, thresh),
+                    Belief::Ready { replied, until } => (guard, 0, replied, until, told),
+                    Belief::Some { guard, seq, replied, until, thresh } => {
+                        (guard, seq, replied, until, thresh)
+                    }
                 };
-                if (guard, nonce) != (current, self.nonces) || now >= until || seq < last {
+                let late = last == 0 && now >= until;
+                if (guard, nonce) != (current, self.nonces) || late || seq < last {
                     return None;
                 }
-                if seq > last || mutation::active("lease/duplicate-extends") {
-                    let until = now + (terms.lease - terms.margin());
-                    self.state = Belief::Some { guard, seq, until, thresh };
+                let duplicate = seq == last;
+                if !duplicate || mutation::active("lease/duplicate-extends") {
+                    let from_receipt = duplicate || mutation::active("lease/believed-from-receipt");
+                    let until = if from_receipt { now } else { replied } + (terms.lease - terms.margin());
+                    self.state = Belief::Some { guard, seq, replied: now, until, thresh };
                 }
                 Some(Message::RenewReply { number, guard, seq })
             }
@@ -451,7 +458,7 @@ impl Grantee {
     /// The granting and its safety threshold, if its promise is believed.
     pub fn held(&self, now: Time) -> Option<(u64, u64)> {
         match self.state {
-            Belief::Some { guard, seq: 1.., until, thresh } if now < until => Some((guard, thresh)),
+            Belief::Some { guard, seq: 1.., until, thresh, .. } if now < until => Some((guard, thresh)),
             _ => None,
         }
     }

@@ -202,9 +202,9 @@ fn spares<P: Protocol>(options: &Options, random: &mut Random) -> usize {
 /// What deciding a history may take: some seconds. One in a thousand is left undecided, and is counted.
 const EFFORT: u64 = 8_000_000;
 
-/// The bound ρ on clock rates for which the lease settings in force suffice, with rates within 1±ρ. Promises: the
-/// margin Δ must be at least ρ·lease, and 3Δ at least 2ρ·(guard + lease). A lease that lies in the log: Δ on both
-/// sides, so Δ at least ρ·lease. A lease that lies in election timeouts: Δ on one side, so Δ at least 2ρ·lease.
+/// The bound ρ on clock rates for which the lease settings in force suffice, with rates within 1±ρ. Promises, and a
+/// lease that lies in the log: Δ on both sides, so Δ at least ρ·lease. A lease that lies in election timeouts: Δ on
+/// one side, so Δ at least 2ρ·lease.
 fn declared_drift(settings: &Settings) -> f64 {
     let take = |name: &str| {
         let text = settings.effective().get(name)?;
@@ -212,12 +212,10 @@ fn declared_drift(settings: &Settings) -> f64 {
         Some(one.duration("value", "0ms").ok()?.as_secs_f64())
     };
     let ongaro = settings.effective().get("reads").is_some_and(|reads| reads == "ongaro-lease");
-    let most = match (take("lease.drift"), take("lease.guard"), take("lease.duration")) {
-        (Some(margin), Some(guard), Some(lease)) if guard + lease > 0.0 => {
-            (margin / lease).min(1.5 * margin / (guard + lease))
-        }
-        (Some(margin), ..) if ongaro => margin / take("election.timeout").unwrap_or(1.0) / 2.0,
-        (Some(margin), ..) if margin > 0.0 => margin / take("lease_duration").unwrap_or(1.0),
+    let most = match (take("lease.drift"), take("lease.duration")) {
+        (Some(margin), Some(lease)) if lease > 0.0 => margin / lease,
+        (Some(margin), _) if ongaro => margin / take("election.timeout").unwrap_or(1.0) / 2.0,
+        (Some(margin), _) if margin > 0.0 => margin / take("lease_duration").unwrap_or(1.0),
         _ => return DEFAULT_DRIFT,
     };
     // A little less, for what is rounded.

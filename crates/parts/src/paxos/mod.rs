@@ -27,9 +27,6 @@
 //! - *Nobody is disturbed without need*: before a ballot is taken, a `Poll` asks whether a majority misses its
 //!   leader (as Raft's pre-vote), and a leader that does not hear a majority stops leading, so that its followers
 //!   come to miss it.
-//! - *The restart wait is longer than PROTOCOLS.md says* when the lease is longer than the guard: a renewal that is
-//!   out may be accepted as late as the lease before it ends, so up to two leases may be ahead (see
-//!   [`lease`](crate::lease)).
 //! - *Reads without a lease* wait for a slot that is proposed after they came: if it is chosen in this ballot, no
 //!   other leader can have had a write acknowledged before.
 //! - *A snapshot from a peer is installed in memory first.* Until it is on the own disk, the votes it covers stay

@@ -16,6 +16,7 @@
 //! | `nodes 3 [key=value …]` | replicas `r1`… and their nodes' proxies `p1`… start, with these settings |
 //! | `nodes 3+2 [key=value …]` | the same, and two more nodes that may join the group |
 //! | `put p1 KEY VALUE`, `get p1 KEY`, `del p1 KEY`, `incr p1 KEY` | a client asks a proxy; requests are numbered |
+//! | `get p1 KEY within 50ms`, `get p1 KEY within 3` | the answer may be so old, or miss so many writes |
 //! | `mget p1 KEY …`, `mput p1 KEY VALUE KEY VALUE …` | the same, for several keys |
 //! | `manage p1 [voters=r4,…] [learners=r5,…] [remove=r1,…]` | an operator asks for a change of the group |
 //! | `manage p1 transfer [r2]` | an operator asks for another leader |

@@ -132,6 +132,10 @@ impl<P: Protocol> Stage<P> {
                 },
             )?,
             ["get", proxy, key] => self.ask(proxy, Command::Get { key: text(key) })?,
+            ["get", proxy, key, "within", most] => {
+                let most = most.parse().map_err(|error: String| format!("{most}: {error}"))?;
+                self.request(proxy, Access::Within(most), Command::Get { key: text(key) }.to_bytes())?;
+            }
             ["del", proxy, key] => self.ask(proxy, Command::Delete { keys: vec![text(key)] })?,
             ["mget", proxy, keys @ ..] => {
                 let keys = keys.iter().map(|key| text(key)).collect();

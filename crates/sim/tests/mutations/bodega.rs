@@ -25,6 +25,7 @@ caught! { Bodega,
     a_higher_ballot_that_is_promised_at_once: "paxos/no-release";
     promises_that_are_forgotten_at_a_higher_number: "leases/forgotten-at-a-higher-number";
     a_lease_that_a_duplicate_extends: "lease/duplicate-extends";
+    a_lease_that_is_believed_from_the_receipt_of_a_renewal: "lease/believed-from-receipt";
     held_reads_that_are_answered_without_leases: "bodega/unheld-unstable";
     // Reads that may miss some versions.
     versions_that_are_counted_without_leases: "bodega/versions-unstable";

@@ -63,3 +63,11 @@ fn a_configuration_that_is_vouched_for_before_it_is_durable() {
         |text: &str| text.split_once("crash r2").is_some_and(|(before, _)| before.contains("= Done"));
     assert_goes_wrong::<MultiPaxos>("now/HeartbeatReply", text, is_early);
 }
+
+/// It takes a leader that sleeps while another is elected, and somebody who still listens to it alone.
+#[test]
+fn a_leader_without_lease_that_says_what_is_new() {
+    let text = include_str!("../../../protocols/src/multipaxos/traces/leader-that-nobody-follows.txt");
+    let is_stale = |text: &str| text.contains("p5 #5 = Value(Some(b\"old\"))");
+    assert_goes_wrong::<MultiPaxos>("freshness/without-a-lease", text, is_stale);
+}

@@ -340,10 +340,13 @@ pub const ROWS: &[Row] = &[
     ),
     (
         "B-S.28",
-        Verdict::Agrees,
-        "the same bounds, and one more wait for a grantor that restarts",
-        "",
-        "`crates/parts/src/lease.rs` `restart_wait`",
+        Verdict::Better,
+        "both sides count from the grantee's reply: it believes for t_lease − t_Δ from when it sent the reply that a \
+         Renew answers, the grantor is bound for t_lease + t_Δ from when it got that reply, Renews do not add to it; \
+         the guards are the same",
+        "by Figure 17, a Renew without an answer binds for two leases: that long no write of a dead responder's keys \
+         is acknowledged, and no restarted grantor votes for another ballot",
+        "`crates/parts/src/lease.rs`",
     ),
     (
         "B-S.29",
