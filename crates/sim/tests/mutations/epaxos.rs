@@ -60,3 +60,15 @@ fn a_validation_that_leaves_before_it_is_durable() {
     };
     assert_goes_wrong::<Epaxos>("now/ValidateReply", text, differ);
 }
+
+/// What this protects is a rule for what may be forgotten, and others make up for it where it is broken.
+#[test]
+fn a_floor_that_is_not_durable() {
+    let text = include_str!("../../../protocols/src/epaxos/traces/progress-that-is-not-durable.txt");
+    let breaks_its_word = |text: &str| {
+        let (before, after) = text.split_once("crash r1").expect("it crashes");
+        let said = before.lines().any(|line| line.contains("r1 -> ") && line.contains("floor: {2.3}"));
+        said && after.contains("r1 persist Changed { instance: 1.1") && !after.contains("deps: {2.3}")
+    };
+    assert_goes_wrong::<Epaxos>("now/Progress", text, breaks_its_word);
+}
