@@ -1,5 +1,7 @@
 //! Each safety rule of Bodega and of leases that all grant to all, weakened on purpose.
 
+use std::collections::BTreeSet;
+
 use quorate_protocols::bodega::Bodega;
 
 use crate::assert_goes_wrong;
@@ -60,4 +62,23 @@ fn support_for_a_ballot_that_is_not_durable() {
         before.contains("r3 follower leader r1 ballot 2.1 committed 0 applied 0 lease")
     };
     assert_goes_wrong::<Bodega>("now/Renew", text, reads_before_sync);
+}
+
+#[test]
+fn a_ballot_that_is_told_before_it_is_durable() {
+    let text = include_str!("../../../protocols/src/bodega/traces/charter-that-is-not-durable.txt");
+    let has_two_charters = |text: &str| {
+        let promises = text.lines().filter_map(|line| line.split_once(" persist Promise { ballot: b2.1, "));
+        let charters: BTreeSet<_> = promises.map(|(_, charter)| charter).collect();
+        charters.len() > 1
+    };
+    assert_goes_wrong::<Bodega>("now/Announce", text, has_two_charters);
+}
+
+#[test]
+fn bars_that_are_confirmed_before_they_are_durable() {
+    let text = include_str!("../../../protocols/src/bodega/traces/bars-that-are-not-durable.txt");
+    let is_stale =
+        |text: &str| text.contains("p1 #2 = Done") && text.contains("p3 #3 = Value(Some(b\"old\"))");
+    assert_goes_wrong::<Bodega>("now/Barred", text, is_stale);
 }
