@@ -48,3 +48,4 @@ mod multipaxos;
 mod pqr;
 mod quorum_leases;
 mod raft;
+mod unreplicated;
