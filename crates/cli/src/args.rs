@@ -482,6 +482,10 @@ pub struct ExploreBounds {
     /// Leases are facts: given back as soon as a ballot is left
     #[arg(long, requires = "explore")]
     pub facts: bool,
+    /// Only behaviours in which a link begins to stand still, or something else happens while messages are under way,
+    /// so often at most; without, as often as can be
+    #[arg(long, requires = "explore")]
+    pub delays: Option<u8>,
     /// Messages may overtake each other on a link, and not only be lost
     #[arg(long, requires = "explore")]
     pub reorder: bool,

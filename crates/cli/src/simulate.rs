@@ -84,6 +84,7 @@ fn explore(args: Sim) -> Result<(), Failure> {
                 ticks: bounds.ticks,
                 hints: bounds.hints,
                 reorder: bounds.reorder,
+                delays: bounds.delays,
                 states: bounds.states,
                 settings: run.set,
             };

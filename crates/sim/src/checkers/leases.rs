@@ -4,9 +4,13 @@
 //! 1. *Cover*: while a grantee believes in a promise, the grantor's promise of the same number holds.
 //! 2. *Constancy*: a grantor that has promised one replica its support promises no other under another number before
 //!    the first promise ends.
-//! 3. *Exclusion*: the times in which different replicas read from their own state never overlap, unless they do so
+//! 3. *Own support*: while a replica believes in promises of a number, it promises no other replica its support under
+//!    another number. It counts its own support for itself, so this is constancy towards itself. As any two majorities
+//!    have a replica in common, rules 1 to 3 say that there are never two numbers under each of which some replica
+//!    holds the support of a majority.
+//! 4. *Exclusion*: the times in which different replicas read from their own state never overlap, unless they do so
 //!    under the same number.
-//! 4. *Presence*: a read is answered from the own state only in such a time, judged at the moment of the answer. (A
+//! 5. *Presence*: a read is answered from the own state only in such a time, judged at the moment of the answer. (A
 //!    clock that was read before a pause says otherwise.)
 //!
 //! A promise ends early only when its grantor restates it with an earlier end. A crash of the grantor does not end
@@ -73,6 +77,10 @@ impl Checker for Leases {
                 let key = (from, who.node, number);
                 self.beliefs.insert(key, End::Local(until));
                 self.hear(at, key, clocks)?;
+                if clocks.true_time(who.node, until) > at {
+                    let bound = self.promises_of(who.node, clocks).chain(self.beliefs_of(who.node, clocks));
+                    self.own(at, (who.node, number), bound)?;
+                }
                 self.covered(at, key, clocks)
             }
             Fact::ReadsLocally { number, until } => self.read(at, who.node, number, until, clocks),
@@ -124,6 +132,7 @@ impl Leases {
         let end = clocks.true_time(grantor, until);
         if end > at {
             self.constant(at, key, end, clocks)?;
+            self.own(at, (grantor, key.2), self.beliefs_of(grantor, clocks))?;
         }
         // Restating the same promise after a restart is no way to shorten it.
         let end = match self.promises.get(&key).or_else(|| self.doubtful.get(&key)) {
@@ -147,6 +156,44 @@ impl Leases {
              {first:?} under {under} until {held}"
         );
         Err(Violation { checker: NAME, at, what })
+    }
+
+    /// Rule 3, for a replica that promises (or believes) something under a number, and what it believes (or promises).
+    fn own(
+        &self,
+        at: u64,
+        who: (NodeId, u64),
+        others: impl Iterator<Item = (NodeId, u64, u64)>,
+    ) -> Result<(), Violation> {
+        let (node, number) = who;
+        let Some((other, under, end)) =
+            others.into_iter().find(|(_, under, end)| *under != number && *end > at)
+        else {
+            return Ok(());
+        };
+        let what = format!(
+            "{node:?} lends its support under {number}, but it is bound to {other:?}, or relies on it, under {under} \
+             until {end}"
+        );
+        Err(Violation { checker: NAME, at, what })
+    }
+
+    fn beliefs_of<'a>(
+        &'a self,
+        node: NodeId,
+        clocks: &'a dyn Clocks,
+    ) -> impl Iterator<Item = (NodeId, u64, u64)> + 'a {
+        let own = self.beliefs.iter().filter(move |((_, grantee, _), _)| *grantee == node);
+        own.map(|(&(grantor, grantee, number), end)| (grantor, number, end.at(grantee, clocks)))
+    }
+
+    fn promises_of<'a>(
+        &'a self,
+        node: NodeId,
+        clocks: &'a dyn Clocks,
+    ) -> impl Iterator<Item = (NodeId, u64, u64)> + 'a {
+        let own = self.promises.iter().filter(move |((grantor, _, _), _)| *grantor == node);
+        own.map(|(&(grantor, grantee, number), end)| (grantee, number, end.at(grantor, clocks)))
     }
 
     /// Somebody has heard of a promise: from now on it counts, if it did not before.
@@ -174,7 +221,7 @@ impl Leases {
         Err(Violation { checker: NAME, at, what })
     }
 
-    /// Rule 4.
+    /// Rule 5.
     fn serve(&self, at: u64, node: NodeId, number: u64, clocks: &dyn Clocks) -> Result<(), Violation> {
         let end = self.reads.get(&node).filter(|(under, _)| *under == number);
         match end.map(|(_, end)| end.at(node, clocks)) {
@@ -188,7 +235,7 @@ impl Leases {
         }
     }
 
-    /// Rule 3.
+    /// Rule 4.
     fn read(
         &mut self,
         at: u64,
@@ -341,6 +388,29 @@ mod tests {
             (
                 "one replica under two numbers, several replicas under one",
                 vec![(0, c, Promises(1, 7, 100)), (1, c, Promises(1, 8, 100)), (2, b, Promises(3, 8, 100))],
+                None,
+            ),
+            (
+                "support that is lent while it is counted on",
+                vec![(0, c, Promises(1, 7, 100)), (1, a, Believes(3, 7, 90)), (50, a, Promises(2, 8, 200))],
+                Some((
+                    50,
+                    "n1 lends its support under 8, but it is bound to n3, or relies on it, under 7 until 90",
+                )),
+            ),
+            (
+                "support that is counted on while it is lent",
+                vec![(0, c, Promises(1, 7, 100)), (0, a, Promises(2, 6, 60)), (59, a, Believes(3, 7, 90))],
+                Some((59, "bound to n2, or relies on it, under 6 until 60")),
+            ),
+            (
+                "support that is counted on and then lent",
+                vec![
+                    (0, c, Promises(1, 7, 100)),
+                    (1, a, Believes(3, 7, 90)),
+                    (40, a, Believes(3, 7, 40)),
+                    (40, a, Promises(2, 8, 200)),
+                ],
                 None,
             ),
             (

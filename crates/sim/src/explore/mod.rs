@@ -42,10 +42,12 @@
 //! | `ledger` | what the past obliges to; the checkers |
 //! | `register` | what clients have seen |
 //! | `search` | states of the cluster, and the search |
+//! | `delays` | explorations of few delays |
 //! | `stale` | messages that make no difference any more |
 //! | `tale` | counterexamples, for people |
 //! | `table` | maps and sets of digests |
 
+mod delays;
 mod ledger;
 mod locals;
 mod opening;
@@ -133,6 +135,8 @@ pub struct Bounds {
     pub hints: bool,
     /// Whether a message may overtake others on its link, and not only outlive them.
     pub reorder: bool,
+    /// Delays of messages, whatever their number, or as many as there can be; see `delays`.
+    pub delays: Option<u8>,
     /// States after which to give up.
     pub states: usize,
     /// `key=value`.
@@ -155,6 +159,7 @@ impl Default for Bounds {
             ticks: 0,
             hints: false,
             reorder: false,
+            delays: None,
             states: 200_000_000,
             settings: Vec::new(),
         }

@@ -33,8 +33,11 @@ pub(super) struct State {
     ticks: u8,
     failures: u8,
     asks: [u8; MAX_OPERATIONS],
+    pub delays: u8,
     /// Messages under way, by number.
-    flights: Vec<u32>,
+    pub flights: Vec<u32>,
+    /// Links that stand still.
+    pub still: Vec<u16>,
 }
 
 /// What happens next.
@@ -47,6 +50,9 @@ pub(super) enum Choice {
     Tick,
     Stall { node: usize },
     Crash { node: usize, lost: usize },
+    Halt { link: u16 },
+    Resume { link: u16 },
+    Lose { link: u16 },
 }
 
 /// A state on the way that the search is on.
@@ -96,7 +102,9 @@ impl<P: Protocol> Search<P> {
             ticks: bounds.ticks,
             failures: bounds.failures,
             asks: [bounds.asks; MAX_OPERATIONS],
+            delays: bounds.delays.unwrap_or(0),
             flights: Vec::new(),
+            still: Vec::new(),
         };
         (0..nodes).for_each(|node| start.locals[node] = node as u32);
         let mut asks = Vec::new();
@@ -231,14 +239,17 @@ impl<P: Protocol> Search<P> {
 
     /// A digest of what the future of a state depends on.
     fn digest(&mut self, state: &State) -> u64 {
-        let State { locals, ledger, now, ballots, wakes, ticks, failures, asks, flights } = state;
+        let State { locals, ledger, now, ballots, wakes, ticks, failures, asks, delays, flights, still } =
+            state;
         self.bytes.clear();
         for word in locals.iter().chain(flights) {
             self.bytes.extend(word.to_le_bytes());
         }
         self.bytes.extend(now.nanos().to_le_bytes());
         self.bytes.extend(ledger.to_le_bytes());
-        self.bytes.extend([ballots, wakes, ticks, failures].map(|left| *left));
+        self.bytes.extend([ballots, wakes, ticks, failures, delays].map(|left| *left));
+        self.bytes.extend(still.iter().flat_map(|link| link.to_le_bytes()));
+        self.bytes.extend((still.len() as u16).to_le_bytes());
         self.bytes.extend(asks);
         digest(&self.bytes)
     }
@@ -284,7 +295,7 @@ impl<P: Protocol> Search<P> {
         if state.ticks > 0 {
             choices.push(Choice::Tick);
         }
-        choices
+        if self.bounds.delays.is_some() { self.with_delays(state, choices) } else { choices }
     }
 
     /// Takes a step; `None` if nothing comes of it.
@@ -295,6 +306,7 @@ impl<P: Protocol> Search<P> {
             return Ok(None);
         }
         let mut next = state.clone();
+        next.delays -= u8::from(self.is_delay(state, choice));
         let useful = match choice {
             Choice::Deliver { flight } => {
                 let to = self.place(self.locals.flight(flight).to);
@@ -354,6 +366,10 @@ impl<P: Protocol> Search<P> {
                 }
                 true
             }
+            Choice::Halt { .. } | Choice::Resume { .. } | Choice::Lose { .. } => {
+                self.turn(&mut next, choice);
+                true
+            }
         };
         Ok(useful.then_some(next))
     }
@@ -368,7 +384,7 @@ impl<P: Protocol> Search<P> {
                 Some((node, Code::flight(self.asks[operation][message][node])))
             }
             Choice::Wake { node, timer } => Some((node, Code::timer(timer))),
-            Choice::Elect { .. } | Choice::Tick | Choice::Stall { .. } | Choice::Crash { .. } => None,
+            _ => None,
         }
     }
 

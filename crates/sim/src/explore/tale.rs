@@ -91,6 +91,9 @@ impl<P: Protocol> Search<P> {
             }
             Choice::Wake { node, timer: place } => timer(node, place),
             Choice::Tick => format!("tick {}ms\n", TICK.as_millis()),
+            Choice::Halt { link } => format!("# {} stands still\n", link_name(link)),
+            Choice::Resume { link } => format!("# {} moves again\n", link_name(link)),
+            Choice::Lose { link } => format!("drop {}\n", link_name(link)),
             Choice::Stall { node } => format!("disk {} manual\n", replica(node)),
             Choice::Crash { node, lost } => {
                 let name = replica(node);
@@ -98,6 +101,11 @@ impl<P: Protocol> Search<P> {
             }
         }
     }
+}
+
+fn link_name(link: u16) -> String {
+    let [to, from] = link.to_be_bytes();
+    format!("r{from}>r{to}")
 }
 
 fn text_of(told: &Told) -> String {

@@ -1,0 +1,65 @@
+//! Explorations of few delays ([`Bounds::delays`](super::Bounds)): all behaviours of a large configuration that are
+//! not far from the one in which nothing waits (delay-bounded scheduling; Emmi, Qadeer and Rakamarić, POPL 2011).
+//!
+//! Undisturbed, the messages under way arrive one after the other, in one order, and whatever else can happen happens
+//! when none is left. A *delay* is a deviation from that: a link that has a message begins to stand still; or
+//! something else happens while messages are under way. A link that stands still keeps what it carries, or loses it,
+//! until it moves again, and both may be at any time. With enough delays these are all behaviours; with few, those
+//! that need the fewest coincidences, which are the ones that reveal most mistakes.
+
+use quorate_core::Protocol;
+
+use super::search::{Choice, Search, State};
+
+impl<P: Protocol> Search<P> {
+    /// The links that have messages and do not stand still, each with its first message.
+    fn moving(&self, state: &State) -> Vec<(u16, u32)> {
+        let mut links: Vec<_> =
+            state.flights.iter().map(|&flight| (self.locals.flight(flight).link, flight)).collect();
+        links.dedup_by_key(|(link, _)| *link);
+        links.retain(|(link, _)| !state.still.contains(link));
+        links
+    }
+
+    /// Those of the choices that the bound on delays leaves, and what may become of links.
+    pub fn with_delays(&self, state: &State, mut choices: Vec<Choice>) -> Vec<Choice> {
+        let moving = self.moving(state);
+        choices.retain(|choice| !matches!(choice, Choice::Deliver { .. }));
+        if let Some(&(_, flight)) = moving.first() {
+            if state.delays == 0 {
+                choices.clear();
+            } else {
+                choices.extend(moving.iter().map(|&(link, _)| Choice::Halt { link }));
+            }
+            choices.push(Choice::Deliver { flight });
+        }
+        for &link in &state.still {
+            if state.flights.iter().any(|&flight| self.locals.flight(flight).link == link) {
+                choices.extend([Choice::Resume { link }, Choice::Lose { link }]);
+            }
+        }
+        choices
+    }
+
+    /// Whether a choice is a delay.
+    pub fn is_delay(&self, state: &State, choice: Choice) -> bool {
+        let free = matches!(choice, Choice::Deliver { .. } | Choice::Resume { .. } | Choice::Lose { .. });
+        self.bounds.delays.is_some() && !free && !self.moving(state).is_empty()
+    }
+
+    /// What becomes of a link.
+    pub fn turn(&self, state: &mut State, choice: Choice) {
+        match choice {
+            Choice::Halt { link } => {
+                let place = state.still.partition_point(|other| *other < link);
+                state.still.insert(place, link);
+            }
+            Choice::Resume { link } => state.still.retain(|other| *other != link),
+            Choice::Lose { link } => {
+                state.still.retain(|other| *other != link);
+                state.flights.retain(|&flight| self.locals.flight(flight).link != link);
+            }
+            _ => {}
+        }
+    }
+}
