@@ -62,6 +62,20 @@ fn bodega_changes_its_roster() {
     assert_explored::<Bodega>(&change, 5_000);
 }
 
+/// The size of the paper's model: three ballots, two writes, two reads, a crash.
+#[test]
+fn bodega_at_the_size_of_its_paper_where_nothing_is_delayed() {
+    let paper = Bounds { failures: 1, facts: true, delays: Some(0), ..Bounds::default() };
+    assert_explored::<Bodega>(&paper, 60_000);
+}
+
+#[test]
+fn delays_only_add_behaviours() {
+    let few = |delays| Bounds { reads: 1, facts: true, delays: Some(delays), ..bounds(&[]) };
+    let none = assert_explored::<Bodega>(&few(0), 200);
+    assert_explored::<Bodega>(&few(1), none.states + 1);
+}
+
 #[test]
 fn messages_that_overtake_each_other_and_hints_only_add_behaviours() {
     let plain = assert_explored::<MultiPaxos>(&bounds(&["reads=log"]), 300);

@@ -78,3 +78,11 @@ fn a_leader_that_serves_before_it_has_executed_what_phase_one_found() {
 fn a_higher_ballot_that_is_promised_although_a_lease_binds() {
     assert_found::<MultiPaxos>("paxos/no-release", &Bounds { ballots: 2, ..tiny(&[]) }, "leases");
 }
+
+/// At the size of the paper's model, with few delays.
+#[test]
+fn a_few_delays_reveal_much() {
+    let paper = |delays| Bounds { facts: true, delays: Some(delays), ..Bounds::default() };
+    assert_found::<Bodega>("bodega/leader-answers-committed", &paper(1), "linearizability");
+    assert_found::<Bodega>("bodega/released-at-m-notes", &paper(2), "linearizability");
+}
