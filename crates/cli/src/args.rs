@@ -94,7 +94,8 @@ const SIM_EXAMPLES: &str = "Examples:
   quorate sim --protocol multipaxos --faults crashes,partitions --nodes 5
   quorate sim --protocol multipaxos --faults clocks-beyond-bound      must find a violation
   quorate sim --protocol multipaxos --explore --ballots 2               every behaviour
-  quorate sim --protocol bodega --explore --ballots 1 --writes 1 --reads 1 --roster 3 --set responders=none";
+  quorate sim --protocol bodega --explore --ballots 1 --writes 1 --reads 1 --roster 3 --set responders=none
+  quorate sim --protocol bodega --explore --facts --failures 1 --delays 0   three ballots, and so on: a larger size";
 
 #[derive(Debug, clap::Args)]
 pub struct Up {

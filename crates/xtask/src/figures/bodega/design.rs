@@ -155,9 +155,8 @@ fn idle(bench: &Bench, section: &mut Section) -> Result<()> {
         Verdict::when(rates[2] <= 1.05 * rates[0]),
         format!("idle: {:.1} messages a second without leases, {:.1} with leader leases, {:.1} with roster \
                  leases", rates[0], rates[1], rates[2]),
-        "rule: as many as without, and 5%. Renewals are messages of their own here, each third of a lease, off \
-         the critical path; so are the bars that a leader repeats with each heartbeat. Heartbeats go from the \
-         leader to all and back, not from all to all",
+        "rule: as many as without, and 5%. Renewals are messages of their own here, each quarter of a lease, off \
+         the critical path. Heartbeats go from the leader to all and back, not from all to all",
     );
     Ok(())
 }
