@@ -1,7 +1,7 @@
 //! `quorate member` and `quorate transfer`: who is in the group, and who leads it.
 
 use std::io::{Write, stdout};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
@@ -12,6 +12,10 @@ use crate::protocols;
 
 /// Longer than a node takes to say that a change is not done yet.
 const TIMEOUT: Duration = Duration::from_secs(65);
+/// Whoever is asked to lead and does not within this time has not been able to, or has lost against another.
+const TAKE_OVER: Duration = Duration::from_secs(3);
+/// Between two looks at who leads.
+const POLL: Duration = Duration::from_millis(20);
 
 pub fn member(command: Member) -> Result<(), Failure> {
     let (words, endpoints) = match command {
@@ -37,7 +41,21 @@ fn clause(name: &str, nodes: &[u8]) -> Vec<String> {
 }
 
 pub fn transfer(args: Transfer) -> Result<(), Failure> {
-    connect_for(args.endpoints, TIMEOUT)?.transfer(args.to).map_err(Failure::failed)?;
+    let mut client = connect_for(args.endpoints, TIMEOUT)?;
+    client.transfer(args.to).map_err(Failure::failed)?;
+    // The leader has let go. That the other leads is another matter: it may have just been restarted, for instance.
+    let start = Instant::now();
+    while let Some(to) = args.to {
+        let leader = listed(&client.members().map_err(Failure::failed)?)?.leader;
+        if leader == Some(to) {
+            break;
+        }
+        if start.elapsed() > TAKE_OVER {
+            let who = leader.map_or("nobody leads".to_owned(), |node| format!("node {node} leads"));
+            return Err(Failure::failed(format!("node {to} was asked to take over and has not: {who}")));
+        }
+        std::thread::sleep(POLL);
+    }
     Ok(writeln!(stdout(), "OK")?)
 }
 
@@ -56,13 +74,17 @@ struct Line {
     voter: bool,
 }
 
+fn listed(text: &str) -> Result<Listed, Failure> {
+    serde_json::from_str(text)
+        .map_err(|error| Failure::failed(format!("the node answered something else than a list: {error}")))
+}
+
 fn list(args: MemberList) -> Result<(), Failure> {
     let text = connect_for(args.endpoints, TIMEOUT)?.members().map_err(Failure::failed)?;
     if args.json {
         return Ok(writeln!(stdout(), "{text}")?);
     }
-    let listed: Listed = serde_json::from_str(&text)
-        .map_err(|error| Failure::failed(format!("the node answered something else than a list: {error}")))?;
+    let listed = listed(&text)?;
     let mut rows = vec![["node", "address", "counts", "leads", ""].map(str::to_owned)];
     rows.extend(listed.members.iter().map(|Line { id, address, voter }| {
         [
