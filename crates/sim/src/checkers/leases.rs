@@ -79,7 +79,7 @@ impl Checker for Leases {
                 self.hear(at, key, clocks)?;
                 if clocks.true_time(who.node, until) > at {
                     let bound = self.promises_of(who.node, clocks).chain(self.beliefs_of(who.node, clocks));
-                    self.own(at, (who.node, number), bound)?;
+                    Leases::own(at, (who.node, number), bound)?;
                 }
                 self.covered(at, key, clocks)
             }
@@ -132,7 +132,7 @@ impl Leases {
         let end = clocks.true_time(grantor, until);
         if end > at {
             self.constant(at, key, end, clocks)?;
-            self.own(at, (grantor, key.2), self.beliefs_of(grantor, clocks))?;
+            Leases::own(at, (grantor, key.2), self.beliefs_of(grantor, clocks))?;
         }
         // Restating the same promise after a restart is no way to shorten it.
         let end = match self.promises.get(&key).or_else(|| self.doubtful.get(&key)) {
@@ -146,11 +146,12 @@ impl Leases {
     /// Rule 2, for a promise that holds until then.
     fn constant(&self, at: u64, key: Key, end: u64, clocks: &dyn Clocks) -> Result<(), Violation> {
         let (grantor, to, number) = key;
-        let other = |(by, grantee, under): &Key| *by == grantor && *grantee != to && *under != number;
-        let Some(((_, first, under), held)) = self.promises.iter().find(|(key, _)| other(key)) else {
+        let mut others = self.promises_of(grantor, clocks);
+        let Some((first, under, held)) =
+            others.find(|(grantee, under, _)| *grantee != to && *under != number)
+        else {
             return Ok(());
         };
-        let held = held.at(grantor, clocks);
         let what = format!(
             "{grantor:?} promises {to:?} its support under {number} until {end}, but is bound to \
              {first:?} under {under} until {held}"
@@ -160,15 +161,12 @@ impl Leases {
 
     /// Rule 3, for a replica that promises (or believes) something under a number, and what it believes (or promises).
     fn own(
-        &self,
         at: u64,
         who: (NodeId, u64),
-        others: impl Iterator<Item = (NodeId, u64, u64)>,
+        mut others: impl Iterator<Item = (NodeId, u64, u64)>,
     ) -> Result<(), Violation> {
         let (node, number) = who;
-        let Some((other, under, end)) =
-            others.into_iter().find(|(_, under, end)| *under != number && *end > at)
-        else {
+        let Some((other, under, end)) = others.find(|(_, under, end)| *under != number && *end > at) else {
             return Ok(());
         };
         let what = format!(
@@ -178,6 +176,7 @@ impl Leases {
         Err(Violation { checker: NAME, at, what })
     }
 
+    /// From whom, under which number and until when.
     fn beliefs_of<'a>(
         &'a self,
         node: NodeId,
@@ -187,6 +186,7 @@ impl Leases {
         own.map(|(&(grantor, grantee, number), end)| (grantor, number, end.at(grantee, clocks)))
     }
 
+    /// To whom, under which number and until when.
     fn promises_of<'a>(
         &'a self,
         node: NodeId,

@@ -21,18 +21,15 @@ impl<P: Protocol> Search<P> {
         links
     }
 
-    /// Those of the choices that the bound on delays leaves, and what may become of links.
-    pub fn with_delays(&self, state: &State, mut choices: Vec<Choice>) -> Vec<Choice> {
+    /// Everything that may happen within the bound on delays.
+    pub fn with_delays(&self, state: &State) -> Vec<Choice> {
         let moving = self.moving(state);
-        choices.retain(|choice| !matches!(choice, Choice::Deliver { .. }));
-        if let Some(&(_, flight)) = moving.first() {
-            if state.delays == 0 {
-                choices.clear();
-            } else {
-                choices.extend(moving.iter().map(|&(link, _)| Choice::Halt { link }));
-            }
-            choices.push(Choice::Deliver { flight });
+        let mut choices = Vec::new();
+        if moving.is_empty() || state.delays > 0 {
+            self.add_events(state, &mut choices);
+            choices.extend(moving.iter().map(|&(link, _)| Choice::Halt { link }));
         }
+        choices.extend(moving.first().map(|&(_, flight)| Choice::Deliver { flight }));
         for &link in &state.still {
             if state.flights.iter().any(|&flight| self.locals.flight(flight).link == link) {
                 choices.extend([Choice::Resume { link }, Choice::Lose { link }]);

@@ -35,6 +35,17 @@ pub(super) struct Flight<M> {
     pub link: u16,
 }
 
+/// From whom to whom; sorts by the receiver.
+fn link(from: ProcessId, to: ProcessId) -> u16 {
+    u16::from_be_bytes([to, from].map(|process| process.replica().map_or(0, NodeId::get)))
+}
+
+/// In the words of scenarios.
+pub(super) fn link_name(link: u16) -> String {
+    let [to, from] = link.to_be_bytes();
+    format!("r{from}>r{to}")
+}
+
 /// An input as a number: a flight, or one of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Code(pub u32);
@@ -185,8 +196,7 @@ impl<P: Protocol> Locals<P> {
         let message = P::Message::from_bytes(bytes).expect("a message that was sent can be read");
         let prompt = self.prompt.contains(&message.kind());
         let patient = self.patient.contains(&message.kind());
-        let number = |process: ProcessId| process.replica().map_or(0, |node| u16::from(node.get()));
-        let link = number(to) << 8 | number(from);
+        let link = link(from, to);
         self.flights.push(Flight { from, to, message, prompt, patient, link });
         self.flight_ids.insert(key, id);
         id

@@ -135,7 +135,7 @@ pub struct Bounds {
     pub hints: bool,
     /// Whether a message may overtake others on its link, and not only outlive them.
     pub reorder: bool,
-    /// Delays of messages, whatever their number, or as many as there can be; see `delays`.
+    /// How many delays there may be; without, as many as there can be. See `delays`.
     pub delays: Option<u8>,
     /// States after which to give up.
     pub states: usize,

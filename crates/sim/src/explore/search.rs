@@ -215,14 +215,15 @@ impl<P: Protocol> Search<P> {
     /// Leaves out what makes no difference any more: messages that nobody will take notice of, and repetitions of
     /// requests that are answered.
     fn forget(&mut self, state: &mut State) {
-        let Search { locals, stale, .. } = self;
         // With few delays hardly anything outlives its use.
-        let all = self.bounds.delays.is_some();
-        state.flights.retain(|&flight| {
-            let to = locals.flight(flight).to.replica().expect("messages under way go to replicas");
-            let local = state.locals[usize::from(to.get()) - 1];
-            all || !stale.holds(locals, local, flight)
-        });
+        if self.bounds.delays.is_none() {
+            let Search { locals, stale, .. } = self;
+            state.flights.retain(|&flight| {
+                let to = locals.flight(flight).to.replica().expect("messages under way go to replicas");
+                let local = state.locals[usize::from(to.get()) - 1];
+                !stale.holds(locals, local, flight)
+            });
+        }
         let ledger = &self.ledgers[state.ledger as usize];
         for operation in 0..self.clients.len() {
             if ledger.standing(operation).1 {
@@ -258,7 +259,16 @@ impl<P: Protocol> Search<P> {
 
     /// Everything that may happen; much of it will turn out to change nothing.
     pub fn choices(&self, state: &State) -> Vec<Choice> {
-        let mut choices: Vec<_> = state.flights.iter().map(|&flight| Choice::Deliver { flight }).collect();
+        if self.bounds.delays.is_some() {
+            return self.with_delays(state);
+        }
+        let mut choices = state.flights.iter().map(|&flight| Choice::Deliver { flight }).collect();
+        self.add_events(state, &mut choices);
+        choices
+    }
+
+    /// Whatever may happen but that a message arrives.
+    pub fn add_events(&self, state: &State, choices: &mut Vec<Choice>) {
         let ledger = &self.ledgers[state.ledger as usize];
         let writes = self.bounds.writes;
         for operation in 0..self.clients.len() {
@@ -297,7 +307,6 @@ impl<P: Protocol> Search<P> {
         if state.ticks > 0 {
             choices.push(Choice::Tick);
         }
-        if self.bounds.delays.is_some() { self.with_delays(state, choices) } else { choices }
     }
 
     /// Takes a step; `None` if nothing comes of it.

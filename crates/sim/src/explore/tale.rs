@@ -2,6 +2,7 @@
 
 use quorate_core::{Message, Protocol};
 
+use super::locals::link_name;
 use super::opening::Told;
 use super::search::{Choice, Search, State};
 use super::{Counterexample, PACE, TICK};
@@ -101,11 +102,6 @@ impl<P: Protocol> Search<P> {
             }
         }
     }
-}
-
-fn link_name(link: u16) -> String {
-    let [to, from] = link.to_be_bytes();
-    format!("r{from}>r{to}")
 }
 
 fn text_of(told: &Told) -> String {

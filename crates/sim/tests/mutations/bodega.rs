@@ -39,7 +39,7 @@ caught! { Bodega,
 /// meantime: no seed can be expected to find both, so the conversation is scripted.
 #[test]
 fn a_responder_that_comes_back_before_it_has_executed_what_was_chosen_without_it() {
-    let text = include_str!("../../../protocols/src/bodega/traces/responder-that-comes-back.txt");
+    let text = trace!("bodega", "responder-that-comes-back");
     let is_stale = |text: &str| text.contains("p3 #3 = Value(Some(b\"old\"))");
     assert_goes_wrong::<Bodega>("bars/back-at-once", text, is_stale);
 }
@@ -47,7 +47,7 @@ fn a_responder_that_comes_back_before_it_has_executed_what_was_chosen_without_it
 /// Writes of several keys of which different replicas answer reads are rare, and must meet a late vote.
 #[test]
 fn a_leader_that_does_not_wait_for_writes_that_others_may_have_shown() {
-    let text = include_str!("../../../protocols/src/bodega/traces/leader-that-answers-alone.txt");
+    let text = trace!("bodega", "leader-that-answers-alone");
     let is_stale = |text: &str| text.contains("p2 #5 = Value(Some(b\"old\"))");
     assert_goes_wrong::<Bodega>("writes/all-alone", text, is_stale);
 }
@@ -56,7 +56,7 @@ fn a_leader_that_does_not_wait_for_writes_that_others_may_have_shown() {
 /// before that has not missed its followers.
 #[test]
 fn support_for_a_ballot_that_is_not_durable() {
-    let text = include_str!("../../../protocols/src/bodega/traces/support-that-is-not-durable.txt");
+    let text = trace!("bodega", "support-that-is-not-durable");
     let reads_before_sync = |text: &str| {
         let before = text.split("sync r2").next().expect("it begins");
         before.contains("r3 follower leader r1 ballot 2.1 committed 0 applied 0 lease")
@@ -66,7 +66,7 @@ fn support_for_a_ballot_that_is_not_durable() {
 
 #[test]
 fn a_ballot_that_is_told_before_it_is_durable() {
-    let text = include_str!("../../../protocols/src/bodega/traces/charter-that-is-not-durable.txt");
+    let text = trace!("bodega", "charter-that-is-not-durable");
     let has_two_charters = |text: &str| {
         let promises = text.lines().filter_map(|line| line.split_once(" persist Promise { ballot: b2.1, "));
         let charters: BTreeSet<_> = promises.map(|(_, charter)| charter).collect();
@@ -77,7 +77,7 @@ fn a_ballot_that_is_told_before_it_is_durable() {
 
 #[test]
 fn bars_that_are_confirmed_before_they_are_durable() {
-    let text = include_str!("../../../protocols/src/bodega/traces/bars-that-are-not-durable.txt");
+    let text = trace!("bodega", "bars-that-are-not-durable");
     let is_stale =
         |text: &str| text.contains("p1 #2 = Done") && text.contains("p3 #3 = Value(Some(b\"old\"))");
     assert_goes_wrong::<Bodega>("now/Barred", text, is_stale);

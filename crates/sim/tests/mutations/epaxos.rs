@@ -33,26 +33,26 @@ fn assert_loses_a_write(mutation: &str, text: &str) {
 
 #[test]
 fn a_fast_quorum_that_is_a_majority_of_seven() {
-    let text = include_str!("../../../protocols/src/epaxos/traces/fast-quorum-of-five.txt");
+    let text = trace!("epaxos", "fast-quorum-of-five");
     assert_loses_a_write("epaxos/small-fast-quorum", text);
 }
 
 #[test]
 fn a_ballot_that_is_taken_before_it_is_durable() {
-    let text = include_str!("../../../protocols/src/epaxos/traces/ballot-that-is-not-durable.txt");
+    let text = trace!("epaxos", "ballot-that-is-not-durable");
     assert_loses_a_write("now/Recover", text);
 }
 
 #[test]
 fn a_ballot_that_is_joined_before_it_is_durable() {
-    let text = include_str!("../../../protocols/src/epaxos/traces/promise-that-is-not-durable.txt");
+    let text = trace!("epaxos", "promise-that-is-not-durable");
     assert_loses_a_write("now/RecoverReply", text);
 }
 
 /// As above; without the rule, two replicas execute what interferes in different orders.
 #[test]
 fn a_validation_that_leaves_before_it_is_durable() {
-    let text = include_str!("../../../protocols/src/epaxos/traces/validation-that-is-not-durable.txt");
+    let text = trace!("epaxos", "validation-that-is-not-durable");
     let differ = |text: &str| {
         let read = |name| text.lines().rev().find(|line| line.trim().starts_with(name)).expect("a reply");
         let (one, other) = (read("p2 #5 = "), read("p3 #6 = "));
@@ -64,7 +64,7 @@ fn a_validation_that_leaves_before_it_is_durable() {
 /// What this protects is a rule for what may be forgotten, and others make up for it where it is broken.
 #[test]
 fn a_floor_that_is_not_durable() {
-    let text = include_str!("../../../protocols/src/epaxos/traces/progress-that-is-not-durable.txt");
+    let text = trace!("epaxos", "progress-that-is-not-durable");
     let breaks_its_word = |text: &str| {
         let (before, after) = text.split_once("crash r1").expect("it crashes");
         let said = before.lines().any(|line| line.contains("r1 -> ") && line.contains("floor: {2.3}"));

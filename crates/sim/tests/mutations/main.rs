@@ -41,6 +41,13 @@ macro_rules! caught {
     )*};
 }
 
+/// A golden conversation of a protocol.
+macro_rules! trace {
+    ($protocol:literal, $name:literal) => {
+        include_str!(concat!("../../../protocols/src/", $protocol, "/traces/", $name, ".txt"))
+    };
+}
+
 mod bodega;
 mod epaxos;
 mod explored;

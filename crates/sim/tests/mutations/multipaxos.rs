@@ -1,8 +1,6 @@
 //! Each safety rule of MultiPaxos, its parts and the disk, weakened on purpose.
 
-use quorate_core::mutation;
 use quorate_protocols::multipaxos::MultiPaxos;
-use quorate_sim::scenario::play;
 
 use crate::assert_goes_wrong;
 
@@ -40,17 +38,17 @@ caught! { MultiPaxos,
 /// quorum that does not know the slot: no seed can be expected to find all three, so the conversation is scripted.
 #[test]
 fn a_vote_of_another_ballot_that_counts() {
-    let text = include_str!("../../../protocols/src/multipaxos/traces/vote-of-another-ballot.txt");
-    assert_eq!(play::<MultiPaxos>(text).unwrap(), text, "as it should be");
-    let weakened = mutation::with("slots/count-across-ballots", || play::<MultiPaxos>(text)).unwrap();
+    let text = trace!("multipaxos", "vote-of-another-ballot");
     let status = |text: &str| text.lines().find(|line| line.contains("r1 leader")).map(str::to_owned);
-    assert_ne!(status(&weakened), status(text), "one vote of its ballot is no majority");
+    // One vote of its ballot is no majority.
+    let counts_it = |played: &str| status(played) != status(text);
+    assert_goes_wrong::<MultiPaxos>("slots/count-across-ballots", text, counts_it);
 }
 
 /// A leader that does not know that another leads has to learn of the other's slots, but not of its ballot.
 #[test]
 fn a_read_that_counts_a_slot_of_another_leader() {
-    let text = include_str!("../../../protocols/src/multipaxos/traces/read-after-another-leader.txt");
+    let text = trace!("multipaxos", "read-after-another-leader");
     let is_stale = |text: &str| text.contains("= Value(Some(b\"old\"))");
     assert_goes_wrong::<MultiPaxos>("paxos/read-after-another", text, is_stale);
 }
@@ -58,7 +56,7 @@ fn a_read_that_counts_a_slot_of_another_leader() {
 /// In the simulator nobody who has left is gone for ever.
 #[test]
 fn a_configuration_that_is_vouched_for_before_it_is_durable() {
-    let text = include_str!("../../../protocols/src/multipaxos/traces/member-that-leaves-too-early.txt");
+    let text = trace!("multipaxos", "member-that-leaves-too-early");
     let is_early =
         |text: &str| text.split_once("crash r2").is_some_and(|(before, _)| before.contains("= Done"));
     assert_goes_wrong::<MultiPaxos>("now/HeartbeatReply", text, is_early);
@@ -67,7 +65,7 @@ fn a_configuration_that_is_vouched_for_before_it_is_durable() {
 /// It takes a leader that sleeps while another is elected, and somebody who still listens to it alone.
 #[test]
 fn a_leader_without_lease_that_says_what_is_new() {
-    let text = include_str!("../../../protocols/src/multipaxos/traces/leader-that-nobody-follows.txt");
+    let text = trace!("multipaxos", "leader-that-nobody-follows");
     let is_stale = |text: &str| text.contains("p5 #5 = Value(Some(b\"old\"))");
     assert_goes_wrong::<MultiPaxos>("freshness/without-a-lease", text, is_stale);
 }

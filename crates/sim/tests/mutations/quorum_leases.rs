@@ -25,13 +25,6 @@ fn assert_told_apart(text: &str, rule: &str, right: &str, wrong: &str) {
     }
 }
 
-/// A conversation of this protocol.
-macro_rules! trace {
-    ($name:literal) => {
-        include_str!(concat!("../../../protocols/src/quorum_leases/traces/", $name, ".txt"))
-    };
-}
-
 /// The vote of one that r2 is a grantee of.
 fn named(who: &str, slot: u64) -> String {
     format!("r3 -> r1 AcceptReply {{ ballot: b1.1, grants: {{{who}}}, slots: [({slot}, {slot})] }}")
@@ -44,23 +37,38 @@ fn named(who: &str, slot: u64) -> String {
 #[test]
 fn grants_that_are_forgotten_in_the_restart_wait() {
     let rule = "quorum-leases/forgotten-in-the-restart-wait";
-    assert_told_apart(trace!("restarted-grantors"), rule, &named("n2", 3), "slots: [(3, 1)]");
+    assert_told_apart(
+        trace!("quorum_leases", "restarted-grantors"),
+        rule,
+        &named("n2", 3),
+        "slots: [(3, 1)]",
+    );
 }
 
 #[test]
 fn a_write_that_is_skipped_because_of_one_in_a_later_slot() {
     let rule = "quorum-leases/skips-for-higher-slots";
-    assert_told_apart(trace!("later-slot-first"), rule, &named("n2", 5), "slots: [(5, 1)]");
+    assert_told_apart(trace!("quorum_leases", "later-slot-first"), rule, &named("n2", 5), "slots: [(5, 1)]");
 }
 
 #[test]
 fn a_voter_that_goes_by_an_old_roster() {
     let rule = "quorum-leases/old-roster";
-    assert_told_apart(trace!("roster-that-gives"), rule, &named("n1, n2", 5), "slots: [(5, 1)]");
+    assert_told_apart(
+        trace!("quorum_leases", "roster-that-gives"),
+        rule,
+        &named("n1, n2", 5),
+        "slots: [(5, 1)]",
+    );
 }
 
 #[test]
 fn a_grantee_that_goes_by_an_old_roster() {
     let (rule, refused) = ("quorum-leases/roster-is-no-write", "r2 -> p2 Client(Refused");
-    assert_told_apart(trace!("roster-that-takes-away"), rule, refused, "#4 = Value(Some(b\"blue\"))");
+    assert_told_apart(
+        trace!("quorum_leases", "roster-that-takes-away"),
+        rule,
+        refused,
+        "#4 = Value(Some(b\"blue\"))",
+    );
 }

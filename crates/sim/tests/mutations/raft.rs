@@ -67,18 +67,18 @@ fn assert_stale(mutation: &str, text: &str) {
 /// The three leaders of the LeaseGuard paper's section 5.3.
 #[test]
 fn inherited_reads_under_timers() {
-    let text = include_str!("../../../protocols/src/raft/traces/inherited-under-timers.txt");
+    let text = trace!("raft", "inherited-under-timers");
     assert_stale("leaseguard/inherit-under-timers", text);
 }
 
 #[test]
 fn a_read_confirmed_by_an_earlier_round() {
-    let text = include_str!("../../../protocols/src/raft/traces/answer-to-an-earlier-round.txt");
+    let text = trace!("raft", "answer-to-an-earlier-round");
     assert_stale("quorum/earlier-round", text);
 }
 
 #[test]
 fn a_voter_that_forgets_the_lease_in_a_restart() {
-    let text = include_str!("../../../protocols/src/raft/traces/voter-that-was-restarted.txt");
+    let text = trace!("raft", "voter-that-was-restarted");
     assert_stale("ongaro/no-restart-wait", text);
 }
