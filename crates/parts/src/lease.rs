@@ -65,6 +65,11 @@ impl Terms {
         if mutation::active("lease/no-drift-margin") { Duration::ZERO } else { self.drift }
     }
 
+    /// When a grantee that guards itself since `replied` accepts no first renewal any more.
+    fn guarded(&self, replied: Time) -> Time {
+        replied + (self.guard - self.margin())
+    }
+
     /// How long a restarted grantor must not support a new ballot: the longest promise it may have made.
     pub fn restart_wait(&self) -> Duration {
         if mutation::active("lease/no-restart-wait") {
@@ -367,10 +372,10 @@ pub struct Grantee {
 enum Belief {
     #[default]
     None,
-    /// A first renewal of any granting may be accepted until then, if it has the last nonce.
-    Ready { replied: Time, until: Time },
-    /// A first renewal may be accepted until `until` (`seq` is 0), or the promise of `seq` is believed until then.
-    /// The first reply was given at `replied`: the next renewal is believed for a lease from there, however late it is.
+    /// It guards itself since `replied`: a first renewal of any granting may be accepted, if it has the last nonce.
+    Ready { replied: Time },
+    /// The promise of `seq` is believed until `until`; nothing is yet if `seq` is 0, and it guards itself. The first
+    /// reply was given at `replied`: the next renewal is believed for a lease from there, however late it is.
     Some { guard: u64, seq: u64, replied: Time, until: Time, thresh: u64 },
 }
 
@@ -381,12 +386,12 @@ impl Grantee {
     }
 
     /// Guards itself, unless a promise is believed or about to be; what to say to the grantor.
-    pub fn ready(&mut self, number: u64, terms: &Terms, now: Time) -> Option<Message> {
+    pub fn ready(&mut self, number: u64, now: Time) -> Option<Message> {
         if self.state != Belief::None {
             return None;
         }
         self.nonces = self.nonces.wrapping_add(1);
-        self.state = Belief::Ready { replied: now, until: now + (terms.guard - terms.margin()) };
+        self.state = Belief::Ready { replied: now };
         Some(Message::Ready { number, nonce: self.nonces })
     }
 
@@ -407,24 +412,21 @@ impl Grantee {
                 match self.state {
                     _ if known => {}
                     // They have crossed: whatever it sends first counts.
-                    Belief::Ready { until, .. } if now < until => {}
+                    Belief::Ready { replied } if now < terms.guarded(replied) => {}
                     _ => {
                         self.nonces = self.nonces.wrapping_add(1);
-                        let until = now + (terms.guard - terms.margin());
-                        self.state = Belief::Some { guard, seq: 0, replied: now, until, thresh };
+                        self.state = Belief::Some { guard, seq: 0, replied: now, until: now, thresh };
                     }
                 }
                 Some(Message::GuardReply { number, guard, nonce: self.nonces })
             }
             Message::Renew { number, guard, nonce, seq, thresh: told } => {
-                let (current, last, replied, until, thresh) = match self.state {
+                let (current, last, replied, thresh) = match self.state {
                     Belief::None => return None,
-                    Belief::Ready { replied, until } => (guard, 0, replied, until, told),
-                    Belief::Some { guard, seq, replied, until, thresh } => {
-                        (guard, seq, replied, until, thresh)
-                    }
+                    Belief::Ready { replied } => (guard, 0, replied, told),
+                    Belief::Some { guard, seq, replied, thresh, .. } => (guard, seq, replied, thresh),
                 };
-                let late = last == 0 && now >= until;
+                let late = last == 0 && now >= terms.guarded(replied);
                 if (guard, nonce) != (current, self.nonces) || late || seq < last {
                     return None;
                 }

@@ -142,9 +142,8 @@ impl Leases {
 
     /// Asks these for promises, which they may not know to be wanted.
     pub fn ready(&mut self, from: NodeSet, now: Time) -> Vec<(NodeId, Message)> {
-        let (number, terms) = (self.number, self.terms);
-        let from = from.without(self.me);
-        from.iter().filter_map(|node| Some((node, self.grantee(node).ready(number, &terms, now)?))).collect()
+        let (number, from) = (self.number, from.without(self.me));
+        from.iter().filter_map(|node| Some((node, self.grantee(node).ready(number, now)?))).collect()
     }
 
     /// Believes nothing any more under this number, and says so: nobody need ask for it back.

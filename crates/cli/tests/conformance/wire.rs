@@ -1,8 +1,10 @@
 //! Redis as a process, connections that keep replies as they came, and replies as trees.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
+
+use quorate_bench::Ports;
 
 use crate::support::{PATIENCE, wait_for};
 
@@ -17,17 +19,17 @@ pub type Request = Vec<Vec<u8>>;
 pub struct Redis {
     server: Child,
     pub address: String,
+    _ports: Ports,
     _dir: tempfile::TempDir,
 }
 
 impl Redis {
     pub fn start() -> Redis {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        drop(listener);
+        let ports = Ports::claim().expect("free ports");
+        let port = ports.port();
         let dir = tempfile::tempdir().expect("a temporary directory");
         let mut command = Command::new("redis-server");
-        command.args(["--port", &address.port().to_string(), "--bind", "127.0.0.1"]);
+        command.args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
         command.args(["--save", "", "--appendonly", "no", "--dir", &dir.path().display().to_string()]);
         for name in FORGOTTEN {
             command.args(["--rename-command", name, ""]);
@@ -38,7 +40,7 @@ impl Redis {
                  `apt-get install redis-server` on Debian 12, or run .ci/run, which does"
             )
         });
-        let redis = Redis { server, address: address.to_string(), _dir: dir };
+        let redis = Redis { server, address: format!("127.0.0.1:{port}"), _ports: ports, _dir: dir };
         let mut connection = wait_for("redis-server to start", || Connection::open(&redis.address));
         let info = connection.ask(&[b"INFO", b"server"]).text();
         let version = info.lines().find_map(|line| line.strip_prefix("redis_version:")).unwrap_or("unknown");

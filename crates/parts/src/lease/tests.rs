@@ -44,7 +44,7 @@ fn a_grantee_that_is_ready_is_promised_at_once_and_may_give_back_unasked() {
     let (mut grantor, mut grantee) = (Grantor::new(TERMS, 40), Grantee::default());
     let nonce_of =
         |ready| if let Some(Message::Ready { nonce, .. }) = ready { nonce } else { panic!("it is") };
-    let nonce = nonce_of(grantee.ready(7, &TERMS, ms(0)));
+    let nonce = nonce_of(grantee.ready(7, ms(0)));
     let guard = grantor.tend(7, 3, ms(1)).unwrap();
     let renew = grantor.on_ready(7, nonce, 5, ms(2)).unwrap();
     assert_eq!(grantor.bound(ms(2)), Some(ms(2 + 750 + 30)));
@@ -57,7 +57,7 @@ fn a_grantee_that_is_ready_is_promised_at_once_and_may_give_back_unasked() {
     assert_eq!(grantee.believed(ms(7)), None);
     assert_eq!(grantee.on_message(&renew, &TERMS, ms(7)), None, "a duplicate");
     assert_eq!(grantor.on_reply(&back, ms(8)), (None, true));
-    let nonce = nonce_of(grantee.ready(7, &TERMS, ms(10)));
+    let nonce = nonce_of(grantee.ready(7, ms(10)));
     let late = grantor.on_ready(7, nonce, 5, ms(400)).unwrap();
     assert_eq!(grantee.on_message(&late, &TERMS, ms(10 + 470)), None, "its guard has ended");
 }
@@ -109,7 +109,7 @@ fn the_promise_outlives_the_belief_in_true_time() {
                 sent.extend(grantee.give_back(7).map(|message| (false, message)));
             }
             if random.chance(0.1) {
-                sent.extend(grantee.ready(7, &TERMS, now_e).map(|message| (false, message)));
+                sent.extend(grantee.ready(7, now_e).map(|message| (false, message)));
             }
             let due: Vec<_> = in_flight.extract_if(.., |(at, ..)| *at <= micros).collect();
             for (_, to_grantee, message) in due {

@@ -12,18 +12,16 @@ use quorate_core::Protocol;
 use super::search::{Choice, Search, State};
 
 impl<P: Protocol> Search<P> {
-    /// The links that have messages and do not stand still, each with its first message.
-    fn moving(&self, state: &State) -> Vec<(u16, u32)> {
-        let mut links: Vec<_> =
-            state.flights.iter().map(|&flight| (self.locals.flight(flight).link, flight)).collect();
-        links.dedup_by_key(|(link, _)| *link);
-        links.retain(|(link, _)| !state.still.contains(link));
-        links
+    /// The messages on links that do not stand still, by link.
+    fn moving(&self, state: &State) -> impl Iterator<Item = (u16, u32)> {
+        let flights = state.flights.iter().map(|&flight| (self.locals.flight(flight).link, flight));
+        flights.filter(|(link, _)| !state.still.contains(link))
     }
 
     /// Everything that may happen within the bound on delays.
     pub fn with_delays(&self, state: &State) -> Vec<Choice> {
-        let moving = self.moving(state);
+        let mut moving: Vec<_> = self.moving(state).collect();
+        moving.dedup_by_key(|(link, _)| *link);
         let mut choices = Vec::new();
         if moving.is_empty() || state.delays > 0 {
             self.add_events(state, &mut choices);
@@ -41,7 +39,7 @@ impl<P: Protocol> Search<P> {
     /// Whether a choice is a delay.
     pub fn is_delay(&self, state: &State, choice: Choice) -> bool {
         let free = matches!(choice, Choice::Deliver { .. } | Choice::Resume { .. } | Choice::Lose { .. });
-        self.bounds.delays.is_some() && !free && !self.moving(state).is_empty()
+        self.bounds.delays.is_some() && !free && self.moving(state).next().is_some()
     }
 
     /// What becomes of a link.
