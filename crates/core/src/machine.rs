@@ -141,12 +141,20 @@ pub struct Group {
     pub addresses: BTreeMap<NodeId, String>,
     /// This replica is none of the initial members: it does nothing until the group's log reaches it.
     pub joining: bool,
+    /// This replica belongs to an initial member whose disk was lost, and starts from an empty one. It must not vote,
+    /// propose or answer before it knows everything that its previous life may have voted for.
+    ///
+    /// The driver sets it only after *every* other member has durably bound the node's id to the new disk: from then
+    /// on no message of the previous life is delivered anywhere. A replica records that it rejoins and when it has
+    /// finished; after that the flag has no effect, so a driver may go on setting it. Refused where
+    /// [`Capabilities::rejoin`] is false.
+    pub rejoining: bool,
 }
 
 impl Group {
     /// Of these initial members.
     pub fn of(members: NodeSet) -> Group {
-        Group { members, addresses: BTreeMap::new(), joining: false }
+        Group { members, addresses: BTreeMap::new(), joining: false, rejoining: false }
     }
 }
 
@@ -161,6 +169,9 @@ pub struct Capabilities {
     pub clocks: bool,
     /// Who is in the group can change while it runs ([`Manage`](crate::Manage)).
     pub membership: bool,
+    /// A member that lost its disk can come back under its own id ([`Group::rejoining`]). Protocols that can change the
+    /// group have no need of it: there the member is removed and added.
+    pub rejoin: bool,
     /// Operators can say who serves reads of what ([`Manage::Roster`](crate::Manage::Roster)).
     pub rosters: bool,
     /// Safe with `--durability none`: a restarted replica does not rely on what it had written.
@@ -180,6 +191,7 @@ impl Capabilities {
         multi_key: true,
         clocks: false,
         membership: false,
+        rejoin: false,
         rosters: false,
         diskless: false,
         reads: "through the log",

@@ -164,7 +164,7 @@ impl<P: Protocol> NodeConfig<P> {
             return Err(ConfigError::GroupSize { protocol: P::NAME, min, max, found: members.len() });
         }
         let (ids, addresses) = (members.keys().copied().collect(), members.clone());
-        let group = Group { members: ids, addresses, joining };
+        let group = Group { members: ids, addresses, joining, rejoining: false };
         let delays = Delays { common: Delay::take(&mut settings)?, map: None };
         let (replica, proxy): Configs<P> = P::configure(&group, &mut settings)?;
         settings.finish()?;

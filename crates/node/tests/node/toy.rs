@@ -20,6 +20,7 @@ impl Protocol for Toy {
         multi_key: false,
         clocks: false,
         membership: false,
+        rejoin: false,
         rosters: false,
         diskless: true,
         reads: "none",
