@@ -217,6 +217,7 @@ mod tests {
         let metrics = Metrics::default();
         metrics.messages_in_total.add("Accept", 2);
         metrics.messages_in_total.add("Commit", 1);
+        metrics.loop_stall_seconds.set(Duration::from_millis(250));
         let status = Status {
             role: "leader",
             leader: None,
@@ -251,6 +252,7 @@ mod tests {
             "quorate_clock_synchronized 1",
             "quorate_clock_bound_seconds 0.0015",
             "quorate_uptime_seconds 5",
+            "quorate_loop_stall_seconds 0.25",
             "quorate_messages_in_total{kind=\"Accept\"} 2",
             "quorate_messages_in_total{kind=\"Commit\"} 1",
             "# TYPE quorate_clients gauge",

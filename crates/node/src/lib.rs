@@ -17,6 +17,7 @@
 //! | `listen` | the sockets that it listens on |
 //! | `directory` | who is in the group, and where |
 //! | `clock` | the clocks, and how wrong the wall clock may be |
+//! | `stall` | how long the event loop was away from its sockets |
 //! | `signals`, `quiet`, `view` | SIGTERM; repeated log lines; facts for client protocols |
 
 mod clients;
@@ -36,6 +37,7 @@ pub mod node;
 mod quiet;
 mod signals;
 pub mod slow;
+mod stall;
 pub mod storage;
 pub mod transport;
 mod view;

@@ -1,8 +1,9 @@
 //! Counters and gauges of a node. One thread writes and reads them, so they are plain cells.
 
 use std::cell::{Cell, RefCell};
+use std::time::Duration;
 
-use quorate_core::Sample;
+use quorate_core::{Amount, Sample};
 
 /// A number that only grows.
 #[derive(Debug, Default)]
@@ -34,6 +35,21 @@ impl Gauge {
     }
     /// Now.
     pub fn get(&self) -> u64 {
+        self.0.get()
+    }
+}
+
+/// A time that goes up and down; its name ends in `_seconds`.
+#[derive(Debug, Default)]
+pub struct TimeGauge(Cell<Duration>);
+
+impl TimeGauge {
+    /// Is now.
+    pub fn set(&self, value: Duration) {
+        self.0.set(value);
+    }
+    /// Now.
+    pub fn get(&self) -> Duration {
         self.0.get()
     }
 }
@@ -120,6 +136,9 @@ metrics! {
     log_unsynced_limit: Gauge, "Unsynced bytes from which on no input is read.";
     snapshots_total: Gauge, "Snapshots written.";
     turns_total: Counter, "Turns of the event loop.";
+    loop_stall_seconds: TimeGauge, "Longest turn of the event loop in the last minute.";
+    loop_stall_max_seconds: TimeGauge, "Longest turn of the event loop since the start.";
+    loop_stalls_total: Counter, "Turns of the event loop that took 250 ms or longer.";
 }
 
 trait Metric {
@@ -145,6 +164,15 @@ impl Metric for Gauge {
     }
 }
 
+impl Metric for TimeGauge {
+    fn sample(&self, name: &'static str, help: &'static str, out: &mut Vec<Sample>) {
+        out.push(Sample::gauge(name, self.get(), help));
+    }
+    fn word(&self) -> String {
+        Amount::Time(self.get()).to_string()
+    }
+}
+
 impl Metric for ByKind {
     fn sample(&self, name: &'static str, help: &'static str, out: &mut Vec<Sample>) {
         for (label, value) in self.get() {
@@ -158,8 +186,6 @@ impl Metric for ByKind {
 
 #[cfg(test)]
 mod tests {
-    use quorate_core::Amount;
-
     use super::*;
 
     #[test]

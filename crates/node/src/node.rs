@@ -31,6 +31,7 @@ use crate::monitor::{self, Monitor, Report};
 use crate::quiet::Quiet;
 use crate::signals::Watch;
 use crate::slow::Slow;
+use crate::stall::Stalls;
 use crate::transport::handshake::{self, Identity};
 use crate::transport::{self, Tokens, Transport};
 use crate::view::{Constants, View};
@@ -133,6 +134,7 @@ struct Loop<P: Protocol, F: Frontend> {
     ready: Vec<(RequestId, Request)>,
     desk: monitor::Desk,
     quiet: Quiet,
+    stalls: Stalls,
     housekeeping: Time,
     shown: Option<Status>,
     standing: Option<Standing>,
@@ -276,7 +278,6 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
             stopper,
             limits,
             constants: Constants { facts, started, metrics: metrics.clone(), slow },
-            metrics,
             machines,
             transport,
             clients,
@@ -285,11 +286,13 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
             ready: Vec::new(),
             desk,
             quiet: Quiet::default(),
+            stalls: Stalls::new(metrics.clone(), clock::now()),
             housekeeping: Time::ZERO,
             shown: None,
             standing: None,
             grouped: 0,
             drain: None,
+            metrics,
         })
     }
 
@@ -307,12 +310,14 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
                 Err(source) if source.kind() == ErrorKind::Interrupted => {}
                 Err(source) => return Err(NodeError::System { what: "to wait for events", source }),
             }
+            let began = clock::now();
             self.metrics.turns_total.one();
             for event in &events {
                 self.on_event(event);
             }
             self.begin_drain_if_asked();
             at_rest = self.turn()?;
+            self.stalls.note(began, clock::now());
             if let Some(exit) = self.exit(at_rest) {
                 return Ok(exit);
             }
