@@ -38,6 +38,8 @@ struct Node<P: Protocol> {
     held: Option<u64>,
     /// What it knows of true time.
     clock: Option<Knowledge>,
+    /// How far its wall clock is ahead of the others, in milliseconds.
+    wall: i64,
     /// Messages that wait for the disk.
     waiting: Vec<Outgoing<P::Message>>,
     lives: u64,
@@ -93,6 +95,7 @@ impl<P: Protocol> Stage<P> {
                 manual: false,
                 held: None,
                 clock: Some(Knowledge::EXACT),
+                wall: 0,
                 waiting: Vec::new(),
                 lives: 0,
             };
@@ -121,16 +124,11 @@ impl<P: Protocol> Stage<P> {
     /// Carries out a command.
     pub fn play(&mut self, words: &[&str]) -> Played {
         match words {
-            ["put", proxy, key, value] => self.ask(
-                proxy,
-                Command::Put {
-                    key: text(key),
-                    value: text(value),
-                    condition: Condition::Always,
-                    expiry: Expiry::Never,
-                    old: false,
-                },
-            )?,
+            ["put", proxy, key, value] => self.ask(proxy, put(key, value, Expiry::Never))?,
+            ["putex", proxy, key, value, millis] => {
+                let millis = words::millis(millis)?;
+                self.ask(proxy, put(key, value, Expiry::In(millis)))?;
+            }
             ["get", proxy, key] => self.ask(proxy, Command::Get { key: text(key) })?,
             ["get", proxy, key, "within", most] => {
                 let most = most.parse().map_err(|error: String| format!("{most}: {error}"))?;
@@ -155,6 +153,7 @@ impl<P: Protocol> Stage<P> {
                 let known = Knowledge::parse(words)?;
                 self.node(node(name)?)?.clock = Some(known);
             }
+            ["wall", name, offset] => self.node(node(name)?)?.wall = words::offset(offset)?,
             ["facts", how @ ("on" | "off")] => self.facts = *how == "on",
             ["incr", proxy, key] => self.ask(proxy, Command::Increment { key: text(key), by: 1 })?,
             ["deliver", filter @ ..] => {
@@ -225,10 +224,12 @@ impl<P: Protocol> Stage<P> {
 
     fn instant(&self, id: NodeId) -> Instant {
         let nanos = self.now.nanos();
-        let known = self.nodes.get(&id).and_then(|node| node.clock);
+        let node = self.nodes.get(&id);
+        let known = node.and_then(|node| node.clock);
+        let ahead = node.map_or(0, |node| node.wall);
         Instant {
             now: self.now,
-            wall: Wall::from_millis(nanos / 1_000_000),
+            wall: Wall::from_millis((nanos / 1_000_000).saturating_add_signed(ahead)),
             clock: known.map(|known| known.interval(nanos)),
         }
     }
@@ -526,6 +527,10 @@ fn pull<M: Machine>(
         Some(_) => Ok(found),
         None => Err(format!("{} has no timer {name}; set are: {}", running.me, set.join(", "))),
     }
+}
+
+fn put(key: &str, value: &str, expiry: Expiry) -> Command {
+    Command::Put { key: text(key), value: text(value), condition: Condition::Always, expiry, old: false }
 }
 
 fn show(value: &impl Debug) -> String {

@@ -39,6 +39,17 @@ pub(super) fn duration(word: &str) -> Result<Duration, String> {
     settings.duration("value", "0ms").map_err(|error| error.to_string())
 }
 
+/// `100`: a time to live.
+pub(super) fn millis(word: &str) -> Result<i64, String> {
+    let millis = word.parse().ok().filter(|millis| *millis > 0);
+    millis.ok_or_else(|| format!("`{word}`: write the time to live in milliseconds, as 100"))
+}
+
+/// `150`, `-20`: how far a wall clock is ahead.
+pub(super) fn offset(word: &str) -> Result<i64, String> {
+    word.parse().map_err(|_| format!("`{word}`: write milliseconds ahead of the other clocks, as 150 or -20"))
+}
+
 /// `-m:r2,r3 m-:r2`: ranges of keys, and who serves them.
 fn roster(words: &[&str]) -> Result<Roster, String> {
     let range = |word: &&str| {
@@ -138,6 +149,8 @@ mod tests {
         let ms = |earliest: u64, latest: u64| {
             Ok(Interval { earliest: earliest * 1_000_000, latest: latest * 1_000_000 })
         };
+        assert_eq!((millis("100"), offset("-20")), (Ok(100), Ok(-20)));
+        assert!(millis("0").is_err() && millis("-1").is_err() && offset("1s").is_err());
         assert_eq!(interval(&["±2ms"]), ms(8, 12));
         assert_eq!(interval(&["±2ms", "+1ms"]), ms(9, 13));
         assert_eq!(interval(&["±2ms", "-2ms"]), ms(6, 10));
