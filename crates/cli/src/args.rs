@@ -388,7 +388,8 @@ pub struct Simulated {
     /// The seed, or the first of them
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
-    /// Which faults may happen: all, none, or a comma list of kinds (an unknown one lists them)
+    /// Which faults may happen: all (each seed draws some), none, or a comma list of kinds (an unknown one lists them);
+    /// `all,lost-nodes` draws as all does, and has nodes lost for good in every run
     #[arg(long, default_value = "all")]
     pub faults: Faults,
     /// Replicas [default: 3, or one for each site, or what the protocol needs]

@@ -77,6 +77,8 @@ kinds! {
     ClocksBeyondBound = "clocks-beyond-bound",
     /// An operator says who serves reads of what. Where the protocol lets it.
     RosterChanges = "roster-changes",
+    /// A minority of the nodes goes away for good when all other faults are over: the rest must serve every client.
+    LostNodes = "lost-nodes",
 }
 
 impl Kind {
@@ -85,8 +87,14 @@ impl Kind {
         match self {
             Kind::MemberChanges | Kind::Transfers => can.membership,
             Kind::RosterChanges => can.rosters,
+            Kind::LostNodes => can.max_nodes > 1,
             _ => true,
         }
+    }
+
+    /// Whether it happens only where it is asked for by name.
+    pub fn on_demand(self) -> bool {
+        matches!(self, Kind::ClocksBeyondBound | Kind::LostNodes)
     }
 }
 
@@ -116,6 +124,8 @@ impl Counts {
 pub enum Faults {
     /// Each seed draws from all kinds (but those on demand).
     Swarm,
+    /// The same, and these are on in every seed.
+    SwarmWith(KindSet),
     /// Exactly these are on.
     Only(KindSet),
 }
@@ -161,7 +171,8 @@ impl fmt::Display for UnknownFault {
         let known: Vec<_> = Kind::ALL.iter().map(|kind| kind.name()).collect();
         write!(
             f,
-            "`{}` is no kind of fault: write all, none, or a comma list of {}",
+            "`{}` is no kind of fault: write all, none, or a comma list of {}; with all at its head, the listed ones \
+             are on in every seed and the others as all says",
             self.0,
             known.join(", ")
         )
@@ -177,16 +188,20 @@ impl FromStr for Faults {
         match text {
             "all" => Ok(Faults::Swarm),
             "none" => Ok(Faults::Only(KindSet::default())),
-            list => list
-                .split(',')
-                .map(|word| {
-                    let kind = Kind::ALL.iter().find(|kind| kind.name() == word.trim());
-                    kind.copied().ok_or_else(|| UnknownFault(word.trim().to_owned()))
-                })
-                .collect::<Result<KindSet, _>>()
-                .map(Faults::Only),
+            list => match list.strip_prefix("all,") {
+                Some(list) => kinds(list).map(Faults::SwarmWith),
+                None => kinds(list).map(Faults::Only),
+            },
         }
     }
+}
+
+fn kinds(list: &str) -> Result<KindSet, UnknownFault> {
+    let kind = |word: &str| {
+        let kind = Kind::ALL.iter().find(|kind| kind.name() == word.trim());
+        kind.copied().ok_or_else(|| UnknownFault(word.trim().to_owned()))
+    };
+    list.split(',').map(kind).collect()
 }
 
 impl fmt::Display for Faults {
@@ -194,8 +209,9 @@ impl fmt::Display for Faults {
         match self {
             Faults::Swarm => f.write_str("all"),
             Faults::Only(kinds) if *kinds == KindSet::default() => f.write_str("none"),
-            Faults::Only(kinds) => {
-                let names: Vec<_> = kinds.iter().map(Kind::name).collect();
+            Faults::Only(kinds) | Faults::SwarmWith(kinds) => {
+                let swarm = matches!(self, Faults::SwarmWith(_)).then_some("all");
+                let names: Vec<_> = swarm.into_iter().chain(kinds.iter().map(Kind::name)).collect();
                 f.write_str(&names.join(","))
             }
         }
@@ -282,6 +298,17 @@ pub enum Shape {
     OneWay(usize),
 }
 
+/// Nodes that go away for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// How long after the end of the fault phase.
+    pub after: Nanos,
+    /// Whether the leader of that moment is one of them.
+    pub leader: bool,
+    /// Draws how many go, and who.
+    pub seed: u64,
+}
+
 /// Everything a seed has drawn.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -293,6 +320,8 @@ pub struct Plan {
     pub stall: f64,
     /// Faults with their instants, in order of time.
     pub schedule: Vec<Strike>,
+    /// Who goes away for good.
+    pub loss: Option<Loss>,
 }
 
 /// What faults can strike.
@@ -312,14 +341,20 @@ impl Plan {
     /// Draws for a cluster.
     pub fn draw(faults: Faults, scope: Scope, seed: u64) -> Plan {
         let mut root = Random::new(seed);
-        let mut plan =
-            Plan { kinds: KindSet::default(), noise: Noise::default(), stall: 0.0, schedule: Vec::new() };
+        let mut plan = Plan {
+            kinds: KindSet::default(),
+            noise: Noise::default(),
+            stall: 0.0,
+            schedule: Vec::new(),
+            loss: None,
+        };
         for &kind in Kind::ALL {
             let mut random = root.fork();
             // Drawn in any case, so that `all` and the list of what it drew give the same run.
             let drawn = random.chance(0.45);
             let on = match faults {
-                Faults::Swarm => drawn && kind != Kind::ClocksBeyondBound,
+                Faults::Swarm => drawn && !kind.on_demand(),
+                Faults::SwarmWith(kinds) => kinds.contains(kind) || (drawn && !kind.on_demand()),
                 Faults::Only(kinds) => kinds.contains(kind),
             };
             if on && kind.possible(&scope.can) {
@@ -341,6 +376,15 @@ impl Plan {
             Kind::Reordering => self.noise.reordering = chance(&mut draw, &[0.01, 0.1, 0.5]),
             Kind::Stalls => self.stall = chance(&mut draw, &[0.0003, 0.002, 0.01]),
             Kind::TornWrites | Kind::Drift | Kind::WallJumps | Kind::ClocksBeyondBound => {}
+            Kind::LostNodes => {
+                // At once, or while the others elect a leader and catch up.
+                let reach = *draw.random.pick(&[1, 1, 300 * MILLISECOND, SECOND]);
+                self.loss = Some(Loss {
+                    after: draw.random.range(0..reach),
+                    leader: draw.random.chance(0.5),
+                    seed: draw.random.u64(),
+                });
+            }
             Kind::Partitions
             | Kind::OneWayPartitions
             | Kind::SlowLinks
@@ -445,6 +489,7 @@ impl Draw {
             | Kind::TornWrites
             | Kind::Drift
             | Kind::WallJumps
+            | Kind::LostNodes
             | Kind::ClocksBeyondBound => unreachable!("{} strikes at no instant", kind.name()),
         }
     }
@@ -467,9 +512,9 @@ mod tests {
         }
         for &kind in Kind::ALL {
             let times = drawn.of(kind);
-            match kind {
-                Kind::ClocksBeyondBound => assert_eq!(times, 0, "only on demand"),
-                _ => assert!((300..600).contains(&times), "{} in {times} of 1000", kind.name()),
+            match kind.on_demand() {
+                true => assert_eq!(times, 0, "{} only on demand", kind.name()),
+                false => assert!((300..600).contains(&times), "{} in {times} of 1000", kind.name()),
             }
         }
     }
@@ -487,20 +532,23 @@ mod tests {
     #[test]
     fn leaving_one_kind_out_leaves_the_others_as_they_were() {
         for seed in 0..100 {
-            let all = Plan::draw(Faults::Swarm, scope(10 * SECOND), seed);
+            let with: KindSet = [Kind::LostNodes].into_iter().collect();
+            let all = Plan::draw(Faults::SwarmWith(with), scope(10 * SECOND), seed);
+            let without = Plan::draw(Faults::Swarm, scope(10 * SECOND), seed);
+            assert_eq!((&without.schedule, without.loss), (&all.schedule, None));
             let same = Plan::draw(Faults::Only(all.kinds), scope(10 * SECOND), seed);
-            assert_eq!((&same.schedule, same.kinds), (&all.schedule, all.kinds));
+            assert_eq!((&same.schedule, same.kinds, same.loss), (&all.schedule, all.kinds, all.loss));
             let fewer = Plan::draw(Faults::Only(all.kinds.without(Kind::Crashes)), scope(10 * SECOND), seed);
             let mut rest = all.schedule.clone();
             rest.retain(|strike| strike.kind != Kind::Crashes);
-            assert_eq!(fewer.schedule, rest);
+            assert_eq!((&fewer.schedule, fewer.loss), (&rest, all.loss));
             assert!(rest.iter().all(|strike| strike.at < 10 * SECOND));
         }
     }
 
     #[test]
     fn faults_are_read_as_they_are_written() {
-        for text in ["all", "none", "loss,crashes", "clocks-beyond-bound"] {
+        for text in ["all", "none", "loss,crashes", "clocks-beyond-bound", "all,loss,lost-nodes"] {
             assert_eq!(text.parse::<Faults>().unwrap().to_string(), text);
         }
         assert!("loss,rust".parse::<Faults>().unwrap_err().to_string().starts_with("`rust` is no kind"));

@@ -219,6 +219,8 @@ pub(crate) struct Host<P: Protocol> {
     pub armed: Option<Armed>,
     /// Records written since the last checkpoint began.
     pub since_checkpoint: usize,
+    /// It has gone away for good.
+    pub lost: bool,
 }
 
 impl<P: Protocol> Host<P> {
@@ -237,6 +239,7 @@ impl<P: Protocol> Host<P> {
             frozen_until: 0,
             armed: None,
             since_checkpoint: 0,
+            lost: false,
         }
     }
 

@@ -192,7 +192,7 @@ impl fmt::Display for Summary {
         row("faults", String::new())?;
         for &kind in Kind::ALL {
             let times = self.faults.of(kind);
-            if times > 0 || (kind != Kind::ClocksBeyondBound && kind.possible(&Capabilities::LOGGED)) {
+            if times > 0 || (!kind.on_demand() && kind.possible(&Capabilities::LOGGED)) {
                 row(&format!("  {}", kind.name()), times.to_string())?;
             }
         }

@@ -288,6 +288,7 @@ fn build<P: Protocol>(
         random: root.fork(),
         violation: None,
         healed: false,
+        losing: plan.loss.is_some(),
         heal_at: options.end(),
         checkpoints: 0,
         states: Default::default(),
@@ -349,6 +350,9 @@ fn schedule<P: Protocol>(cluster: &mut Cluster<P>, options: &Options) {
         cluster.queue.push(at, Event::Ask(lane));
     }
     cluster.queue.push(options.end(), Event::Heal);
+    if let Some(loss) = cluster.plan.loss {
+        cluster.queue.push(options.end() + loss.after, Event::Lose);
+    }
     cluster.queue.push(POLL, Event::Poll);
 }
 
@@ -383,6 +387,11 @@ fn drive<P: Protocol>(cluster: &mut Cluster<P>, end: Nanos, healing: Nanos) {
 
 fn poll<P: Protocol>(cluster: &mut Cluster<P>, stage: Stage, end: Nanos, healing: Nanos) -> Stage {
     if cluster.now > end + healing {
+        if !cluster.is_tolerable() {
+            // It was asked to, before they went: nothing is owed to anybody any more.
+            cluster.trace.line(cluster.now, "!", || "a majority of the changed group is lost".to_owned());
+            return Stage::Done;
+        }
         let what = format!(
             "{:?} after all faults were over, {}",
             Duration::from_nanos(healing),
@@ -400,8 +409,9 @@ fn poll<P: Protocol>(cluster: &mut Cluster<P>, stage: Stage, end: Nanos, healing
             Stage::Faults
         }
         Stage::Faults => Stage::Healing,
-        Stage::Healing if cluster.work.is_done() => {
-            for lane in cluster.work.add_readers(cluster.hosts.len()) {
+        Stage::Healing if cluster.work.is_done() && !cluster.losing => {
+            let left = (0..cluster.hosts.len()).filter(|host| !cluster.hosts[*host].lost);
+            for lane in cluster.work.add_readers(left) {
                 cluster.queue.push(cluster.now, Event::Ask(lane));
             }
             Stage::Reading
@@ -433,6 +443,7 @@ fn unfinished<P: Protocol>(cluster: &Cluster<P>, stage: Stage) -> String {
                 status.role, status.ballot, status.committed, status.applied
             )
         }
+        None if host.lost => format!("{host} lost"),
         None => format!("{host} down"),
     });
     let states: Vec<_> = states.collect();

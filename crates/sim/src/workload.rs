@@ -263,10 +263,10 @@ impl Workload {
             })
     }
 
-    /// Adds a lane at each host that reads every key; gives their numbers.
-    pub fn add_readers(&mut self, hosts: usize) -> std::ops::Range<usize> {
+    /// Adds a lane at each of these hosts that reads every key; gives their numbers.
+    pub fn add_readers(&mut self, hosts: impl Iterator<Item = usize>) -> std::ops::Range<usize> {
         let first = self.lanes.len();
-        for host in 0..hosts {
+        for host in hosts {
             self.lanes.push(Lane {
                 host,
                 stream: 1 << 32 | host as u64,

@@ -174,13 +174,27 @@ fn raft_passes_with_every_way_to_read() {
     }
 }
 
+#[test]
+fn the_rest_serves_everybody_when_a_minority_is_lost_for_good() {
+    for nodes in [3, 5] {
+        let lossy = |settings: &[&str]| set(settings, nodes, "all,lost-nodes", 40);
+        let multipaxos = sim::<MultiPaxos>(&lossy(&[]), &mut |_| {}).unwrap();
+        let raft = sim::<Raft>(&lossy(READS[0]), &mut |_| {}).unwrap();
+        let bodega = sim::<Bodega>(&lossy(&[]), &mut |_| {}).unwrap();
+        for summary in [multipaxos, raft, bodega] {
+            assert!(summary.is_fine(), "{summary}");
+            assert!(summary.faults.of(Kind::LostNodes) >= 40, "{summary}");
+        }
+    }
+}
+
 fn assert_happens<P: Protocol>(settings: &[&str]) {
     let settings = settings.iter().map(ToString::to_string).collect();
     let summary = sim::<P>(&Options { runs: 100, settings, ..Options::default() }, &mut |_| {}).unwrap();
     for &kind in Kind::ALL {
         let times = summary.faults.of(kind);
         let possible = kind.possible(&P::CAPABILITIES);
-        let expected = possible && kind != Kind::ClocksBeyondBound;
+        let expected = possible && !kind.on_demand();
         assert_eq!(times > 5, expected, "{} happened {times} times", kind.name());
     }
     assert!(summary.checkpoints > 1000, "{}", summary.checkpoints);

@@ -12,7 +12,7 @@ use crate::queue::{MILLISECOND, Nanos};
 impl<P: Protocol> Cluster<P> {
     pub(super) fn start(&mut self, host: usize) {
         let at = &mut self.hosts[host];
-        if at.life.is_some() {
+        if at.life.is_some() || at.lost {
             return;
         }
         self.trace.mix(self.now ^ host as u64);

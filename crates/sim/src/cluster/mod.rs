@@ -8,11 +8,13 @@
 //! | [`turn`] | turns, and the messages they send |
 //! | [`clients`] | requests and replies |
 //! | [`lives`] | starts, crashes, checkpoints |
+//! | [`losses`] | nodes that go away for good |
 //! | [`operator`] | changes of the group |
 //! | [`strike`] | faults, and their end |
 
 mod clients;
 mod lives;
+mod losses;
 mod operator;
 mod strike;
 mod turn;
@@ -108,6 +110,8 @@ pub(crate) enum Event<P: Protocol> {
     Forget(RequestId),
     /// The fault phase ends.
     Heal,
+    /// A minority goes away for good.
+    Lose,
     /// Look how far the run is, and compare replicas.
     Poll,
 }
@@ -145,6 +149,8 @@ pub(crate) struct Cluster<P: Protocol> {
     pub random: Random,
     pub violation: Option<Violation>,
     pub healed: bool,
+    /// Nodes are still to go away for good.
+    pub losing: bool,
     /// When faults end.
     pub heal_at: Nanos,
     pub checkpoints: u64,
@@ -221,6 +227,7 @@ impl<P: Protocol> Cluster<P> {
             Event::GiveUp { lane, id } => self.give_up(lane, id),
             Event::Forget(id) => self.forget(id),
             Event::Heal => self.heal(),
+            Event::Lose => self.lose(),
             Event::Poll => unreachable!("the run looks after itself"),
         }
     }

@@ -127,6 +127,19 @@ impl Operator {
         change
     }
 
+    /// The voters of the group if this order and no other is carried out.
+    fn voters_after(&self, order: &Order) -> NodeSet {
+        let Manage::Change { voters, learners, remove } = &order.manage else { return self.voters };
+        let gone: NodeSet = learners.keys().copied().chain(remove.iter()).collect();
+        let stay = self.voters.iter().filter(|node| !gone.contains(*node));
+        stay.chain(voters.keys().copied()).collect()
+    }
+
+    /// The voters of each group that the orders under way may lead to.
+    pub fn prospects(&self) -> impl Iterator<Item = NodeSet> {
+        self.waiting.values().map(|order| self.voters_after(order))
+    }
+
     fn on_done(&mut self, manage: &Manage) {
         let Manage::Change { voters, learners, remove } = manage else { return };
         for node in voters.keys().chain(learners.keys()).copied().chain(remove.iter()) {
@@ -249,13 +262,15 @@ impl<P: Protocol> Cluster<P> {
         }
     }
 
-    /// Who is to be whole in the end: those who count then. Learners owe nothing, and neither do those who left.
+    /// Who is to be whole in the end: those who count then. Learners owe nothing, and neither do those who left or are
+    /// lost.
     pub fn owing(&self) -> Vec<usize> {
         let members = match self.logs.group() {
             Some(group) => group.voters.union(group.outgoing),
             None => self.members,
         };
-        members.iter().map(|node| usize::from(node.get()) - 1).collect()
+        let hosts = members.iter().map(|node| usize::from(node.get()) - 1);
+        hosts.filter(|host| !self.hosts[*host].lost).collect()
     }
 }
 

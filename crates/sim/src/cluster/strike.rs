@@ -8,7 +8,7 @@ use crate::host::{Armed, Host, Input};
 use crate::queue::{MILLISECOND, Nanos};
 
 impl<P: Protocol> Cluster<P> {
-    fn leader(&self) -> Option<usize> {
+    pub(super) fn leader(&self) -> Option<usize> {
         (0..self.nodes).find(|host| {
             let at = &self.hosts[*host];
             at.replica().is_some_and(|replica| replica.status(at.instant(self.now)).role == "leader")
