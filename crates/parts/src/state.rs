@@ -17,6 +17,7 @@ use quorate_core::{
 use quorate_store::{Command, CommandError, Loader, Reply, Store};
 
 use crate::batch::{Batch, Entry};
+use crate::catchup::ImageId;
 use crate::chain::Origin;
 use crate::graph::instance::ExecutedImage;
 use crate::graph::{Executed, Instance, Interference};
@@ -343,6 +344,21 @@ impl Replicated {
         std::sync::Arc::new(StateImage { head: head.to_bytes(), store: self.store.freeze() })
     }
 
+    /// An image of the present for a replica that is behind, with its name.
+    pub fn offer(&self) -> (ImageId, Snapshot) {
+        (self.image_id(), self.freeze())
+    }
+
+    /// Names the present state. Slots say all; where there are none, two sets of instances may have the same size.
+    pub fn image_id(&self) -> ImageId {
+        let executed = digest(&self.executed.image().to_bytes());
+        let words =
+            [self.applied, executed, self.revision, self.time.millis(), digest(&self.origin.to_bytes())];
+        let by_count = mutation::active("catchup/image-by-count");
+        let digest = if by_count { 0 } else { digest(&words.map(u64::to_le_bytes).concat()) };
+        ImageId { slot: self.applied, digest }
+    }
+
     /// Back from an image that this program wrote.
     pub fn load(image: &Snapshot) -> Result<Replicated, LoadError> {
         let mut loading = Loading::default();
@@ -363,7 +379,7 @@ pub const PIECE: usize = 256 << 10;
 
 /// Why an image was refused.
 #[derive(Debug)]
-pub struct LoadError(String);
+pub struct LoadError(pub(crate) String);
 
 impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

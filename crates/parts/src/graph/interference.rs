@@ -31,6 +31,12 @@ impl Interference {
         self.reads.len() + self.writes.len() + self.sessions.len()
     }
 
+    /// How many bytes its encoding takes.
+    pub fn bytes(&self) -> usize {
+        let keys = self.reads.iter().chain(&self.writes).map(|key| 4 + key.len()).sum::<usize>();
+        keys + 8 * self.sessions.len() + 3 * 4 + 3
+    }
+
     /// Whether it touches nothing.
     pub fn is_empty(&self) -> bool {
         !self.reads_some() && !self.writes_some() && !self.has_sessions()

@@ -113,8 +113,8 @@ impl<P: Policy> Replica<P> {
                     cx.send(from, Message::Catchup(answer));
                 }
             }
-            catchup::Message::More { slot, cursor } => {
-                let answer = self.source.on_more(slot, cursor, now);
+            catchup::Message::More { image, cursor } => {
+                let answer = self.source.on_more(image, cursor, now);
                 cx.send(from, Message::Catchup(answer));
             }
             catchup::Message::Values { from: first, values } => {
@@ -127,15 +127,15 @@ impl<P: Policy> Replica<P> {
                 self.execute(cx);
                 self.fetch(cx);
             }
-            catchup::Message::Piece { slot, cursor, bytes, next } => {
-                let (piece, applied) = ((slot, cursor, bytes, next), self.state.applied());
+            catchup::Message::Piece { image, cursor, bytes, next } => {
+                let (piece, applied) = ((image, cursor, bytes, next), self.state.applied());
                 let ask = |message| cx.send(from, Message::Catchup(message));
                 if let Some(state) = self.catchup.on_piece(from, piece, applied, now, ask) {
                     self.install(state, cx);
                 }
             }
-            catchup::Message::Gone { slot } => {
-                self.catchup.on_gone(from, slot);
+            catchup::Message::Gone { image } => {
+                self.catchup.on_gone(from, image);
                 self.fetch(cx);
             }
         }

@@ -392,7 +392,7 @@ impl Replica {
         let now = cx.now();
         self.is_fetching(from, now);
         if index <= self.chain.base() {
-            let answer = self.source.on_far_fetch(index, self.chain.base() + 1, &self.state, now);
+            let answer = self.source.on_far_fetch(index, self.chain.base() + 1, || self.state.offer(), now);
             cx.send(from, Message::Catchup(answer));
         } else if let Some(peer) = self.peer(from, now) {
             peer.on_known(index);

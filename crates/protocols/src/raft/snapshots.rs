@@ -24,22 +24,22 @@ impl Replica {
         let now = cx.now();
         match message {
             catchup::Message::Fetch { from: index } => self.on_fetch(from, index.max(1), cx),
-            catchup::Message::More { slot, cursor } => {
+            catchup::Message::More { image, cursor } => {
                 self.is_fetching(from, now);
-                let answer = self.source.on_more(slot, cursor, now);
+                let answer = self.source.on_more(image, cursor, now);
                 cx.send(from, Message::Catchup(answer));
             }
             // Entries come from the leader alone, with their terms.
             catchup::Message::Values { .. } => {}
-            catchup::Message::Piece { slot, cursor, bytes, next } => {
-                let (piece, applied) = ((slot, cursor, bytes, next), self.state.applied());
+            catchup::Message::Piece { image, cursor, bytes, next } => {
+                let (piece, applied) = ((image, cursor, bytes, next), self.state.applied());
                 let ask = |message| cx.send(from, Message::Catchup(message));
                 if let Some(state) = self.catchup.on_piece(from, piece, applied, now, ask) {
                     self.install(state, cx);
                 }
             }
-            catchup::Message::Gone { slot } => {
-                self.catchup.on_gone(from, slot);
+            catchup::Message::Gone { image } => {
+                self.catchup.on_gone(from, image);
                 self.fetch(cx);
             }
         }

@@ -72,3 +72,17 @@ fn a_floor_that_is_not_durable() {
     };
     assert_goes_wrong::<Epaxos>("now/Progress", text, breaks_its_word);
 }
+
+#[test]
+fn an_image_that_is_named_by_its_size() {
+    let text = trace!("epaxos", "image-of-two-states");
+    let loses = |text: &str| !text.contains("p3 #7 = Value(Some(b\"1\"))");
+    assert_goes_wrong::<Epaxos>("catchup/image-by-count", text, loses);
+}
+
+#[test]
+fn a_snapshot_without_what_its_instances_touch() {
+    let text = trace!("epaxos", "collected-dependencies");
+    let stalls = |text: &str| !text.contains("p2 #6 = Value(Some(b\"1\"))");
+    assert_goes_wrong::<Epaxos>("learner/no-traces", text, stalls);
+}

@@ -1,7 +1,8 @@
 //! How a learner that is behind gets what it misses: decisions while a peer still has them, else a snapshot.
 
-use quorate_core::{Context, Fact, NodeId};
+use quorate_core::{Context, Fact, NodeId, mutation};
 
+use super::image::{self, Traces};
 use super::message::{Host, Message, Progress, Record};
 use super::{Learner, MAX_GAP};
 use crate::catchup;
@@ -81,27 +82,48 @@ impl Learner {
         let now = cx.now();
         match message {
             catchup::Message::Fetch { from: count } => {
-                let answer = self.source.on_far_fetch(count, count, &self.state, now);
+                let mut source = std::mem::take(&mut self.source);
+                let freeze = || image::offer(&self.state, self.traces());
+                let answer = source.on_far_fetch(count, count, freeze, now);
+                self.source = source;
                 cx.send(from, Message::Catchup(answer).into());
             }
-            catchup::Message::More { slot, cursor } => {
-                let answer = self.source.on_more(slot, cursor, now);
+            catchup::Message::More { image, cursor } => {
+                let answer = self.source.on_more(image, cursor, now);
                 cx.send(from, Message::Catchup(answer).into());
             }
-            catchup::Message::Piece { slot, cursor, bytes, next } => {
+            catchup::Message::Piece { image, cursor, bytes, next } => {
                 let ask = |message| cx.send(from, Message::Catchup(message).into());
-                let whole = self.catchup.on_piece(from, (slot, cursor, bytes, next), 0, now, ask);
-                return whole.is_some_and(|state| self.install(state, cx));
+                let whole = self.catchup.on_piece(from, (image, cursor, bytes, next), 0, now, ask);
+                return whole.is_some_and(|(state, traces)| self.install(state, traces, cx));
             }
-            catchup::Message::Gone { slot } => self.catchup.on_gone(from, slot),
+            catchup::Message::Gone { image } => self.catchup.on_gone(from, image),
             catchup::Message::Values { .. } => {}
         }
         false
     }
 
+    /// What a recovery may still ask about executed instances: a replica that takes this state over has collected them
+    /// all.
+    fn traces(&self) -> Traces {
+        let safe = self.horizon.safe(self.floor());
+        let executed = self.state.executed();
+        let held =
+            self.table.iter().filter(|(instance, held)| !held.state.noop && executed.contains(**instance));
+        let held = held.map(|(instance, held)| (*instance, held.touched.clone()));
+        let settled = self.settled.iter().map(|(instance, touched)| (*instance, touched.clone()));
+        let mut touched: Vec<_> =
+            held.chain(settled).filter(|(instance, _)| !safe.contains(*instance)).collect();
+        touched.sort_unstable_by_key(|(instance, _)| *instance);
+        Traces { forgotten: self.forgotten, touched }
+    }
+
     /// Takes a snapshot over, if what it lacks is still here to be executed again. A snapshot hides no-ops: a replica
     /// that learns from one that its own instance became one does not know what it lost.
-    fn install<M: Host>(&mut self, state: Replicated, cx: &mut Context<'_, M>) -> bool {
+    ///
+    /// What this replica has executed and collected is in the snapshot (`collected` is within it), so the traces that
+    /// come with the snapshot take the place of its own, and of what it had forgotten.
+    fn install<M: Host>(&mut self, state: Replicated, traces: Traces, cx: &mut Context<'_, M>) -> bool {
         self.wanted = state.applied();
         let brings = state.executed().prefix();
         if !self.collected.within(&brings) || brings.within(&self.committed) {
@@ -124,7 +146,12 @@ impl Learner {
         self.committed = self.committed.union(&executed.prefix());
         self.collected = self.collected.union(&hull);
         self.known = self.known.union(&hull);
-        self.forgotten = self.forgotten.union(&hull);
+        if mutation::active("learner/no-traces") {
+            self.forgotten = self.forgotten.union(&hull);
+        } else {
+            self.forgotten = traces.forgotten;
+            self.settled = traces.touched.into_iter().collect();
+        }
         self.seen.miss(&hull);
         cx.persist_state(Record::Installed);
         let slot = self.state.applied();

@@ -10,17 +10,19 @@
 //! | `requests.rs` | the clients' side: batches of writes and reads, expiry, replies |
 //! | `horizon.rs` | how far everybody is, and what may therefore be forgotten |
 //! | `catchup.rs` | missed decisions and snapshots |
+//! | `image.rs` | a snapshot for another: the state, and what a recovery may still ask about it |
 //!
 //! - *An index is durable before its batch leaves* (the protocol's first message waits for the disk), so an index has
 //!   one batch, and there are no gaps but those of lost messages.
 //! - *An owner stops proposing while `pipeline` of its instances are not executed.* Then everything that is under way
 //!   gets committed, and the components of the graph close: their size is bounded, and nothing starves.
 //! - *What is collected early* ([`horizon`]), because a replica is away for long and `retain` is full, leaves behind
-//!   what it touches; and when that is too much (`keys`), or came with a snapshot, this replica
+//!   what it touches (a trace); traces go with a snapshot to others. When they are too many (`keys`), this replica
 //!   [cannot judge](Learner::can_judge) whom it interferes with: a recovery with old dependencies waits for another.
 
 mod catchup;
 mod horizon;
+mod image;
 pub mod message;
 mod requests;
 
@@ -34,6 +36,7 @@ use quorate_core::{
 };
 
 use self::horizon::Horizon;
+use self::image::LearnerLoading;
 pub use self::message::{Host, Message, Progress, Record};
 use self::requests::Requests;
 use super::held::{Held, State};
@@ -116,7 +119,7 @@ pub struct Learner {
     /// All own instances depend on this from now on.
     base: Frontier,
     horizon: Horizon,
-    catchup: Catchup,
+    catchup: Catchup<LearnerLoading>,
     source: Source,
     /// How much the last snapshot that came had executed: the next must be another.
     wanted: u64,
@@ -200,8 +203,9 @@ impl Learner {
         }
         for instance in decided {
             let held = &self.table[&instance];
+            let deps = held.state.deps;
             note_decided(instance, held, cx);
-            self.graph.decide(instance, held.state.deps, self.state.executed_mut(), &mut order);
+            self.graph.decide(instance, deps, self.state.executed_mut(), &mut order);
         }
         self.execute(order, cx);
         self.config.members.iter().for_each(|owner| self.advance(owner));
