@@ -73,6 +73,14 @@ fn a_floor_that_is_not_durable() {
     assert_goes_wrong::<Epaxos>("now/Progress", text, breaks_its_word);
 }
 
+/// Nobody but those who depend on it knows of an instance whose owner is gone: they must find out what became of it.
+#[test]
+fn a_dependency_that_is_not_looked_after() {
+    let text = trace!("epaxos", "unknown-dependency");
+    let stalls = |text: &str| !text.contains("p3 #5 = Done");
+    assert_goes_wrong::<Epaxos>("learner/unknown-dependencies", text, stalls);
+}
+
 #[test]
 fn an_image_that_is_named_by_its_size() {
     let text = trace!("epaxos", "image-of-two-states");

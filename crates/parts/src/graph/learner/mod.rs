@@ -19,6 +19,8 @@
 //! - *What is collected early* ([`horizon`]), because a replica is away for long and `retain` is full, leaves behind
 //!   what it touches (a trace); traces go with a snapshot to others. When they are too many (`keys`), this replica
 //!   [cannot judge](Learner::can_judge) whom it interferes with: a recovery with old dependencies waits for another.
+//! - *What others depend on exists*, also if nothing else was ever heard of it: its owner may be gone for good, and
+//!   nobody but those who learn a decision that depends on it can find out what became of it.
 
 mod catchup;
 mod horizon;
@@ -32,7 +34,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use quorate_core::{
     Context, Fact, Instant, Mark, NodeId, NodeSet, ProcessId, Saved, Settings, SettingsError, Status, Time,
-    digest,
+    digest, mutation,
 };
 
 use self::horizon::Horizon;
@@ -205,6 +207,7 @@ impl Learner {
             let held = &self.table[&instance];
             let deps = held.state.deps;
             note_decided(instance, held, cx);
+            self.expect_all(&deps);
             self.graph.decide(instance, deps, self.state.executed_mut(), &mut order);
         }
         self.execute(order, cx);
@@ -412,6 +415,7 @@ impl Learner {
                 self.record(instance, cx);
             }
         }
+        self.expect_all(&deps);
         let held = &self.table[&instance];
         note_decided(instance, held, cx);
         if instance.owner() == self.me {
@@ -425,6 +429,13 @@ impl Learner {
         self.execute(order, cx);
         self.advance(instance.owner());
         true
+    }
+
+    /// These exist: something that is decided depends on them.
+    fn expect_all(&mut self, deps: &Frontier) {
+        if !mutation::active("learner/unknown-dependencies") {
+            self.known = self.known.union(deps);
+        }
     }
 
     /// How an instance is decided, durably; `None`: it is not, as far as is known here.
