@@ -25,6 +25,7 @@
 //! | `deliver [FROM>TO] [KIND]` | what is in flight and matches arrives, in the order in which it was sent; `*` is anybody |
 //! | `drop [FROM>TO] [KIND]`, `duplicate [FROM>TO] [KIND]` | it is lost; it will arrive twice |
 //! | `settle` | everything arrives, and what is sent on that too |
+//! | `repeat 40 tick 50ms, settle` | all of that so often; only what clients are answered is shown |
 //! | `cut r1 r2`, `mend` | nothing passes between two nodes; everything passes again |
 //! | `fire r1 TIMER` | time moves to this timer's deadline if that is later, and it goes off, alone |
 //! | `tick 100ms` | time moves, and every timer that is due goes off |
@@ -92,6 +93,7 @@ pub fn play<P: Protocol>(text: &str) -> Result<String, ScenarioError> {
                 lines
             }
             (_, None) => return Err(failed("begin with `nodes N`".to_owned())),
+            ("repeat", Some(stage)) => stage.repeat(&words[1..]).map_err(failed)?,
             (_, Some(stage)) => stage.play(&words).map_err(failed)?,
         };
         for line in lines {

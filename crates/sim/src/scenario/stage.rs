@@ -218,6 +218,21 @@ impl<P: Protocol> Stage<P> {
         Ok(std::mem::take(&mut self.lines))
     }
 
+    /// `40 tick 50ms, settle`.
+    pub fn repeat(&mut self, words: &[&str]) -> Played {
+        let (count, commands) = words.split_first().ok_or("repeat: how often, and what?")?;
+        let count: u32 =
+            count.parse().map_err(|_| format!("`{count}`: write repeat 40 tick 50ms, settle"))?;
+        let commands = commands.join(" ");
+        let commands: Vec<Vec<_>> = commands.split(',').map(|one| one.split_whitespace().collect()).collect();
+        let mut answers = Vec::new();
+        for words in (0..count).flat_map(|_| &commands) {
+            let lines = self.play(words)?;
+            answers.extend(lines.into_iter().filter(|line| line.starts_with('p') && line.contains(" #")));
+        }
+        Ok(answers)
+    }
+
     fn node(&mut self, id: NodeId) -> Result<&mut Node<P>, String> {
         self.nodes.get_mut(&id).ok_or_else(|| format!("there is no r{id}"))
     }
