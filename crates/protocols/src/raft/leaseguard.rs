@@ -1,6 +1,22 @@
 //! **LeaseGuard** (Davis, Demirbas, Deng): the log is the lease. A committed entry that is less than Δ old lets its
 //! leader answer reads alone, because a later leader, which has that entry, commits nothing before it is more than Δ
 //! old. Two gates, one for commits and one for reads, both told by the entries' own stamps.
+//!
+//! # Why the commit gate takes the smaller of two waits
+//!
+//! No earlier leader reads by an entry when more than Δ has passed since it was made: not by its stamp, which holds the
+//! moment at which it was made, nor by its timer, which ends before Δ has passed since then; and who inherits reads
+//! goes by the same stamp. So a new leader must be sure of one thing: that more than Δ has passed since each prior-term
+//! entry was made. There are two ways to be sure of it, and either is enough.
+//!
+//! - *By stamps*: the earliest possible now is past the latest end of any stamp by more than Δ.
+//! - *By arrival*: Δ and a margin for drift have passed on the own monotonic clock since the **last** prior-term entry
+//!   came here. It was made before it came, and all before it in the log were made before it was, stamped or not: who
+//!   makes an entry has those before it. A restart, or a snapshot that is installed, begins this time anew, never
+//!   earlier: what came with it was made before as well.
+//!
+//! A leader whose clock has a wide bound gives its entries wide stamps. It does not trust them itself (`max_error`) and
+//! reads by its timer; by stamps alone its successor would wait for their width.
 
 use std::time::Duration;
 
@@ -119,9 +135,14 @@ impl CommitGate {
         let stamped = match guard.trusted(at.clock) {
             _ if self.latest == 0 => Duration::ZERO,
             Some(now) => {
-                let end = self.latest.saturating_add(nanos(lease));
+                let end = self.latest.saturating_add(nanos(lease)).saturating_add(1);
                 // Strictly later: at an age of exactly Δ the old leader may still read.
-                Duration::from_nanos((end + 1).saturating_sub(now.earliest))
+                let by_stamp = Duration::from_nanos(end.saturating_sub(now.earliest));
+                match mutation::active("leaseguard/larger-wait") {
+                    true => by_stamp.max(timer(self.at)),
+                    // Each of them is enough (see the module's comment).
+                    false => by_stamp.min(timer(self.at)),
+                }
             }
             None => timer(self.at),
         };
