@@ -36,7 +36,7 @@ struct Out {
 /// What the leader knows of one that might be barred.
 #[derive(Clone, Copy, Debug)]
 pub struct Health {
-    /// Whether it has spoken lately, and has a vote.
+    /// Whether it has spoken lately, votes when others do, and has a vote.
     pub fit: bool,
     /// Whether it has executed almost everything that is chosen.
     pub near: bool,

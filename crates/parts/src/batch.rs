@@ -115,6 +115,11 @@ impl Batch {
         }
     }
 
+    /// The time in a value; `None` for a no-op.
+    pub fn time(value: &Bytes) -> Option<Wall> {
+        Wall::decode(&mut Decoder::new(value.clone())).ok()
+    }
+
     /// The configuration in a value, if it is one.
     pub fn configuration(value: &Bytes) -> Option<Configuration> {
         match Batch::decode(value).ok()??.entries.pop()? {

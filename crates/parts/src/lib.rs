@@ -10,12 +10,12 @@
 //! | [`graph`] | instances that depend on each other: the EPaxos family |
 //! | [`lease`], [`leases`] | promises that outlive the belief in them: one, and all of a replica |
 //! | [`rosters`], [`coverage`] | who answers reads of which keys; who should |
-//! | [`bars`] | doing without replicas that have failed |
+//! | [`bars`], [`laggards`] | doing without replicas that have failed; those that are there and do not vote |
 //! | [`paxos`] | MultiPaxos as a machine, and what its family may change in it |
 //! | [`freshness`] | how old a follower's state may be at most |
 //! | [`election`] | when to suspect a leader |
 //! | [`membership`] | who is in the group, and how that changes |
-//! | [`writes`] | which keys are written by what is not executed yet |
+//! | [`writes`], [`times`] | which keys are written by what is not executed yet; the times that it tells |
 //! | [`rounds`] | who has confirmed since when that a leader leads |
 //! | [`batch`] | what a slot carries |
 //! | [`sessions`], [`state`] | exactly-once execution; store and sessions as one replicated state |
@@ -33,6 +33,7 @@ pub mod coverage;
 pub mod election;
 pub mod freshness;
 pub mod graph;
+pub mod laggards;
 pub mod lease;
 pub mod leases;
 pub mod membership;
@@ -44,4 +45,5 @@ pub mod sessions;
 pub mod settings;
 pub mod slots;
 pub mod state;
+pub mod times;
 pub mod writes;

@@ -96,7 +96,8 @@ fn a_failing_run_is_shrunk_to_options_that_give_the_same_failure_again() {
 
         let again = run::<MultiPaxos>(smaller, failure.seed, Trace::silent()).unwrap();
         assert_eq!(again.violation.as_ref(), Some(&failure.violation));
-        assert!(failure.tail.last().is_some_and(|line| line.contains(failure.violation.checker)));
+        // Facts of the same step may come behind it.
+        assert!(failure.tail.iter().rev().take(8).any(|line| line.contains(failure.violation.checker)));
         let line = failure.replay_line();
         let start = format!("quorate replay --protocol multipaxos --seed {} ", failure.seed);
         assert!(line.starts_with(&start) && line.contains(&format!("--faults {}", smaller.faults)), "{line}");

@@ -8,6 +8,7 @@ use super::replica::{Replica, Role, Timer, pace_of_leading};
 use super::{Message, PIPELINE_BYTES, RETRANSMIT};
 use crate::ballot::Ballot;
 use crate::clients::PendingRead;
+use crate::laggards::OwnDisk;
 use crate::membership::Steward;
 use crate::slots::Proposals;
 use crate::slots::proposer::Prepared;
@@ -32,8 +33,8 @@ pub struct Leading {
     pub(super) peers: BTreeMap<NodeId, Peer>,
     /// Reads that need a slot proposed after they came.
     reads: Vec<PendingRead>,
-    /// Reads that wait for their slot to be executed.
-    waiting: BTreeMap<u64, Vec<PendingRead>>,
+    /// Reads that wait for a slot to be executed.
+    waiting: BTreeMap<u64, Waiting>,
     /// Whether a slot must be proposed even if no client writes: for reads, or because a key's time is up.
     tell_time: bool,
     /// Slots up to here were announced as chosen.
@@ -45,6 +46,18 @@ pub struct Leading {
     pub(super) durable: u64,
     /// When the last slot that phase 1 found came closer to being executed.
     progress: (u64, Time),
+    /// The last slot of an own vote that is durable, and whether they come.
+    voted: u64,
+    disk: OwnDisk,
+}
+
+/// Reads that wait for the same slot.
+#[derive(Debug, Default)]
+struct Waiting {
+    /// It was proposed after they came: they find in the state what is true at that moment.
+    logged: Vec<PendingRead>,
+    /// It was proposed before they came: they are read as others are, when it is executed.
+    held: Vec<PendingRead>,
 }
 
 /// Another member.
@@ -88,6 +101,8 @@ impl<P: Policy> Replica<P> {
             beats: [None; 2],
             durable: 0,
             progress: (self.state.applied(), now),
+            voted: 0,
+            disk: OwnDisk::default(),
         };
         self.intake.retire();
         self.role = Role::Leader(Box::new(leading));
@@ -119,7 +134,7 @@ impl<P: Policy> Replica<P> {
 
     /// Phase 2a.
     pub(super) fn propose(&mut self, slot: u64, value: Bytes, cx: &mut Context<'_, Self>) {
-        P::on_value(self, slot, &value);
+        self.on_value(slot, &value);
         let required = P::required(self, &value);
         let Role::Leader(leading) = &mut self.role else { unreachable!("only a leader proposes") };
         leading.proposals.propose(slot, value.clone(), required, cx.now());
@@ -151,7 +166,7 @@ impl<P: Policy> Replica<P> {
             // Another leader may have had more chosen.
             let slot = leading.proposals.next().max(self.log.committed() + 1);
             if !leading.reads.is_empty() {
-                leading.waiting.entry(slot).or_default().append(&mut leading.reads);
+                leading.waiting.entry(slot).or_default().logged.append(&mut leading.reads);
             }
             leading.announced = self.log.committed();
             self.propose(slot, value, cx);
@@ -166,14 +181,15 @@ impl<P: Policy> Replica<P> {
             let number = self.promised.number();
             cx.note(|| Fact::ServesLocally { number });
         }
+        let until = self.read_time(cx.wall());
         for read in reads {
             let waits_for = if local { P::waits_for(self, &read.command) } else { None };
             let Role::Leader(leading) = &mut self.role else { return };
             if let Some(slot) = waits_for {
-                leading.waiting.entry(slot).or_default().push(read);
+                leading.waiting.entry(slot).or_default().held.push(read);
                 continue;
             }
-            let reply = if local { self.state.read(&read.command, cx.wall()) } else { None };
+            let reply = if local { self.state.read(&read.command, until) } else { None };
             match reply {
                 Some(reply) => {
                     self.served.local.add(1);
@@ -192,22 +208,32 @@ impl<P: Policy> Replica<P> {
     /// Slots have been executed: reads that waited for them can be served, followers can be told.
     pub(super) fn after_execution(&mut self, cx: &mut Context<'_, Self>) {
         self.propose_found(cx);
+        let until = self.read_time(cx.wall());
         let Role::Leader(leading) = &mut self.role else { return };
         while let Some(entry) =
             leading.waiting.first_entry().filter(|entry| *entry.key() <= self.state.applied())
         {
             let slot = *entry.key();
-            let reads = entry.remove();
+            let Waiting { logged, held } = entry.remove();
             if leading.proposals.is_open(slot) && !mutation::active("paxos/read-after-another") {
                 // A later ballot had it chosen, perhaps long ago, and more since.
-                leading.reads.extend(reads);
+                leading.reads.extend(logged.into_iter().chain(held));
                 leading.tell_time = true;
                 continue;
             }
-            self.served.waited.add(reads.len());
-            for read in reads {
+            self.served.waited.add(logged.len() + held.len());
+            for read in logged {
                 let reply = self.state.read_now(&read.command);
                 self.intake.on_read(read, reply);
+            }
+            for read in held {
+                match self.state.read(&read.command, until) {
+                    Some(reply) => self.intake.on_read(read, reply),
+                    None => {
+                        leading.reads.push(read);
+                        leading.tell_time = true;
+                    }
+                }
             }
         }
         if leading.announced < self.log.committed() && !leading.announcing {
@@ -227,12 +253,15 @@ impl<P: Policy> Replica<P> {
     ) {
         self.hear(from, cx);
         let Role::Leader(leading) = &mut self.role else { return };
-        let next = leading.proposals.next();
+        let (next, now) = (leading.proposals.next(), cx.now());
         let mut chosen = Vec::new();
         for &(first, last) in slots {
+            if from == self.me {
+                leading.voted = leading.voted.max(last);
+            }
             for slot in first.max(leading.proposals.start())..=last.min(next - 1) {
-                chosen
-                    .extend(leading.proposals.on_vote(from, ballot, slot, grants).map(|value| (slot, value)));
+                let value = leading.proposals.on_vote(from, ballot, slot, grants, now);
+                chosen.extend(value.map(|value| (slot, value)));
             }
         }
         for (slot, value) in chosen {
@@ -286,6 +315,12 @@ impl<P: Policy> Replica<P> {
     }
 
     pub(super) fn on_heartbeat_timer(&mut self, cx: &mut Context<'_, Self>) {
+        if self.disk_hangs(cx.now()) {
+            // Another can do better, without the wait for a silent leader if one is ready.
+            if let Ok(heir) = self.heir(None, cx.now()) {
+                return self.hand_over(heir, cx);
+            }
+        }
         if !self.is_useful(cx.now()) {
             self.stop_leading(cx);
             self.watch.forget();
@@ -328,6 +363,31 @@ impl<P: Policy> Replica<P> {
             leading.progress = (applied, now);
         }
         reached && now.since(leading.progress.1) < 2 * limit
+    }
+
+    /// Whether its own disk has not kept up for so long with what a majority has voted for that another should lead: in
+    /// the time after which a leader that hears no majority stops.
+    fn disk_hangs(&mut self, now: Time) -> bool {
+        let limit = 2 * self.config.pace.timeout;
+        let committed = self.log.committed();
+        let Role::Leader(leading) = &mut self.role else { return false };
+        let others = committed.max(leading.proposals.supported());
+        leading.disk.hangs(leading.voted.max(leading.durable), others, limit, now)
+    }
+
+    /// Those of these replicas that are there and vote: their votes have not been missing for `limit` where a
+    /// majority has voted. Called now and then.
+    pub fn voting(&mut self, nodes: NodeSet, limit: Duration, now: Time) -> NodeSet {
+        if let Role::Leader(leading) = &self.role {
+            let near = |node| leading.is_near(node, self.configuration.0);
+            self.laggards.review(leading.proposals.overdue(limit, now), near, limit, now);
+        }
+        nodes.iter().filter(|node| self.is_voting(*node, limit, now)).collect()
+    }
+
+    /// Whether it is one of them, as of the last review.
+    pub fn is_voting(&self, node: NodeId, limit: Duration, now: Time) -> bool {
+        self.has_heard(node, limit, now) && (node == self.me || !self.laggards.contains(node))
     }
 
     pub(super) fn announce(&mut self, cx: &mut Context<'_, Self>) {

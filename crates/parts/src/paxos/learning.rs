@@ -48,7 +48,7 @@ impl<P: Policy> Replica<P> {
         let ballot = self.promised;
         if self.log.choose(slot, ballot, value.clone()) {
             if slot > self.state.applied() {
-                P::on_value(self, slot, &value);
+                self.on_value(slot, &value);
             }
             self.persist(Record::Learned { slot, ballot, value }, cx);
         }
@@ -80,6 +80,7 @@ impl<P: Policy> Replica<P> {
             self.log.retain(upto, bytes);
         }
         self.freshness.executed(self.state.applied());
+        self.times.executed(self.state.applied());
         P::on_executed(self, cx);
         self.after_execution(cx);
     }

@@ -8,13 +8,15 @@ use crate::catchup::{Catchup, Source};
 use crate::clients::{self, Intake, Served};
 use crate::election::Watch;
 use crate::freshness::Freshness;
+use crate::laggards::Laggards;
 use crate::leases::Leases;
 use crate::membership::Configuration;
 use crate::slots::{Cast, Preparation, SlotLog, Vote};
 use crate::state::Replicated;
+use crate::times::Times;
 use bytes::Bytes;
 use quorate_core::{
-    Context, Fact, Instant, Machine, Mark, NodeId, NodeSet, PeerStatus, ProcessId, Saved, Status, Time,
+    Context, Fact, Instant, Machine, Mark, NodeId, NodeSet, PeerStatus, ProcessId, Saved, Status, Time, Wall,
     mutation,
 };
 
@@ -65,6 +67,8 @@ pub struct Replica<P: Policy> {
     /// The owner of `wanted` waits for a reply to its `Prepare`, with votes from this slot on.
     pub(super) prepare_from: Option<u64>,
     pub(super) log: SlotLog,
+    /// Of what is voted for or proposed, and not executed.
+    pub(super) times: Times,
     pub(super) state: Replicated,
     /// In force: the last that was executed, and its slot.
     pub(super) configuration: (u64, Configuration),
@@ -73,6 +77,8 @@ pub struct Replica<P: Policy> {
     pub(super) leases: Leases,
     /// When each other replica was last heard.
     heard: BTreeMap<NodeId, Time>,
+    /// Those whose votes did not come, when this replica led.
+    pub(super) laggards: Laggards,
     /// Of its state.
     pub(super) freshness: Freshness,
     /// Until when it said that it would read locally.
@@ -167,6 +173,7 @@ impl<P: Policy> Machine for Replica<P> {
             freshness: Freshness::new(first_guard.rotate_left(32)),
             reads_until: None,
             heard: BTreeMap::new(),
+            laggards: Laggards::default(),
             policy: P::new(&config, me, now),
             draining: false,
             intake: Intake::new(me.into(), config.intake.max_bytes),
@@ -179,6 +186,7 @@ impl<P: Policy> Machine for Replica<P> {
             recorded,
             persisted: false,
             fetching: false,
+            times: Times::default(),
             log,
             config,
         };
@@ -187,7 +195,7 @@ impl<P: Policy> Machine for Replica<P> {
         let votes: Vec<_> = votes.into_iter().map(|(slot, vote)| (slot, vote.value.clone())).collect();
         for (slot, value) in votes {
             if !mutation::active("paxos/votes-forgotten-by-the-policy") {
-                P::on_value(&mut replica, slot, &value);
+                replica.on_value(slot, &value);
             }
         }
         let slot = replica.state.applied();
@@ -316,6 +324,21 @@ impl<P: Policy> Replica<P> {
         self.heard.keys().copied().filter(|node| self.has_heard(*node, limit, now)).collect()
     }
 
+    /// A value is voted for, proposed or learned here; or, at a start, had been.
+    pub(super) fn on_value(&mut self, slot: u64, value: &Bytes) {
+        self.times.set(slot, value);
+        P::on_value(self, slot, value);
+    }
+
+    /// The time up to which keys must last to be read from the state as it is: past this clock's present, and past
+    /// whatever another replica may have executed.
+    pub(super) fn read_time(&self, wall: Wall) -> Wall {
+        if self.state.next_expiry().is_none() || mutation::active("paxos/expiry-by-the-present-wall") {
+            return wall;
+        }
+        wall.max(self.times.latest())
+    }
+
     pub(super) fn persist(&mut self, record: Record<P::Charter>, cx: &mut Context<'_, Self>) {
         self.persisted = true;
         cx.persist(record);
@@ -372,7 +395,7 @@ impl<P: Policy> Replica<P> {
                 false => self.log.vote(slot, ballot, value.clone()),
             };
             if cast == Cast::New {
-                P::on_value(self, slot, &value);
+                self.on_value(slot, &value);
                 self.persist(Record::Vote { slot, ballot, value }, cx);
                 if from == self.me {
                     cx.mark(Mark::Recorded { slot });
@@ -471,7 +494,7 @@ impl<P: Policy> quorate_core::Replica for Replica<P> {
         let wall = match &self.role {
             Role::Leader(_) => {
                 let answers = self.may_read_locally(at.now) && P::waits_for(self, command).is_none();
-                answers.then_some(at.wall)
+                answers.then(|| self.read_time(at.wall))
             }
             Role::Follower | Role::Polling(_) | Role::Candidate(_) => P::would_answer(self, command, at.now),
         };

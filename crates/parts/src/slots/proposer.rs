@@ -1,6 +1,7 @@
 //! The proposer's two phases, as values.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_core::{NodeId, NodeSet, Time, mutation};
@@ -152,6 +153,15 @@ impl Cover {
         tally.reached()
     }
 
+    /// Whether a majority has voted, whoever else is needed.
+    fn is_supported(&self) -> bool {
+        let mut tally = self.tally;
+        for voter in self.voters.iter() {
+            tally.add(voter);
+        }
+        tally.reached()
+    }
+
     /// Who has not voted of those whose vote may be needed.
     pub fn missing(&self) -> NodeSet {
         let granted = self.grants.iter().fold(self.required, |all, (_, granted)| all.union(*granted));
@@ -167,6 +177,8 @@ pub struct Proposal {
     cover: Cover,
     /// When it was last sent.
     pub sent: Time,
+    /// When a majority had voted for it, whoever else was needed.
+    supported: Option<Time>,
 }
 
 impl Proposal {
@@ -217,20 +229,30 @@ impl Proposals {
         self.count += 1;
         self.bytes += value.len();
         let cover = Cover::new(self.tally, required);
-        self.open.push_back(Some(Proposal { value, cover, sent: now }));
+        self.open.push_back(Some(Proposal { value, cover, sent: now, supported: None }));
     }
 
     /// A replica has voted for this ballot's proposal of a slot, and has granted these a say in it; the value, if it is
     /// chosen with this vote.
-    pub fn on_vote(&mut self, from: NodeId, ballot: Ballot, slot: u64, grants: NodeSet) -> Option<Bytes> {
+    pub fn on_vote(
+        &mut self,
+        from: NodeId,
+        ballot: Ballot,
+        slot: u64,
+        grants: NodeSet,
+        now: Time,
+    ) -> Option<Bytes> {
         if ballot != self.ballot && !mutation::active("slots/count-across-ballots") {
             return None;
         }
         let index = usize::try_from(slot.checked_sub(self.start)?).ok()?;
         let open = self.open.get_mut(index)?;
-        let cover = &mut open.as_mut()?.cover;
+        let Proposal { cover, supported, .. } = open.as_mut()?;
         cover.add(from, grants);
         if !cover.is_reached() {
+            if supported.is_none() && cover.is_supported() {
+                *supported = Some(now);
+            }
             return None;
         }
         let value = open.take().expect("present").value;
@@ -259,6 +281,19 @@ impl Proposals {
             self.start += 1;
         }
         chosen
+    }
+
+    /// Who has not voted where a majority had `limit` ago.
+    pub fn overdue(&self, limit: Duration, now: Time) -> NodeSet {
+        let old = |proposal: &&Proposal| proposal.supported.is_some_and(|at| now.since(at) >= limit);
+        let late = self.open.iter().flatten().filter(old);
+        late.fold(NodeSet::EMPTY, |late, proposal| late.union(proposal.cover.missing()))
+    }
+
+    /// The last slot under way that a majority has voted for; 0 if there is none.
+    pub fn supported(&self) -> u64 {
+        let last = self.open.iter().rposition(|open| open.as_ref().is_some_and(|it| it.supported.is_some()));
+        last.map_or(0, |index| self.start + index as u64)
     }
 
     /// Whether this ballot's proposal of a slot is under way: not chosen by votes for it.
@@ -358,13 +393,25 @@ mod tests {
         proposals.propose(7, value.clone(), NodeSet::EMPTY, Time::ZERO);
         assert_eq!((proposals.next(), proposals.count(), proposals.bytes()), (8, 2, 2));
         assert_eq!([4, 5, 6, 7, 8].map(|slot| proposals.is_open(slot)), [false, true, false, true, false]);
-        assert_eq!(proposals.on_vote(node(1), mine, 5, NodeSet::EMPTY), None);
-        assert_eq!(proposals.on_vote(node(2), other, 5, NodeSet::EMPTY), None, "another ballot's vote");
-        assert_eq!(proposals.on_vote(node(1), mine, 5, NodeSet::EMPTY), None, "the same voter again");
-        assert_eq!(proposals.on_vote(node(9), mine, 5, NodeSet::EMPTY), None, "a stranger");
-        assert_eq!(proposals.on_vote(node(3), mine, 5, NodeSet::EMPTY), Some(value));
-        assert_eq!(proposals.on_vote(node(2), mine, 5, NodeSet::EMPTY), None, "chosen before");
-        assert_eq!(proposals.on_vote(node(2), mine, 6, NodeSet::EMPTY), None, "nothing was proposed there");
+        assert_eq!(proposals.on_vote(node(1), mine, 5, NodeSet::EMPTY, Time::ZERO), None);
+        assert_eq!(
+            proposals.on_vote(node(2), other, 5, NodeSet::EMPTY, Time::ZERO),
+            None,
+            "another ballot's vote"
+        );
+        assert_eq!(
+            proposals.on_vote(node(1), mine, 5, NodeSet::EMPTY, Time::ZERO),
+            None,
+            "the same voter again"
+        );
+        assert_eq!(proposals.on_vote(node(9), mine, 5, NodeSet::EMPTY, Time::ZERO), None, "a stranger");
+        assert_eq!(proposals.on_vote(node(3), mine, 5, NodeSet::EMPTY, Time::ZERO), Some(value));
+        assert_eq!(proposals.on_vote(node(2), mine, 5, NodeSet::EMPTY, Time::ZERO), None, "chosen before");
+        assert_eq!(
+            proposals.on_vote(node(2), mine, 6, NodeSet::EMPTY, Time::ZERO),
+            None,
+            "nothing was proposed there"
+        );
         assert_eq!((proposals.next(), proposals.count(), proposals.bytes()), (8, 1, 1));
     }
 
@@ -396,11 +443,31 @@ mod tests {
         let mut proposals = Proposals::new(ballot(2, 1), members(), 1);
         proposals.propose(1, Bytes::new(), set("3"), Time::ZERO);
         for voter in [1, 2] {
-            assert_eq!(proposals.on_vote(node(voter), ballot(2, 1), 1, NodeSet::EMPTY), None);
+            assert_eq!(proposals.on_vote(node(voter), ballot(2, 1), 1, NodeSet::EMPTY, Time::ZERO), None);
         }
         assert_eq!(proposals.reconsider(|_| set("3")), []);
         assert_eq!(proposals.reconsider(|_| NodeSet::EMPTY), [(1, Bytes::new())]);
         assert_eq!((proposals.start(), proposals.count()), (2, 0));
+    }
+
+    #[test]
+    fn votes_are_overdue_where_a_majority_has_voted_and_others_are_needed() {
+        let (mine, all) = (ballot(2, 1), (1..=3).map(node).collect());
+        let at = |millis: u64| Time::from_nanos(millis * 1_000_000);
+        let limit = Duration::from_millis(100);
+        let mut proposals = Proposals::new(mine, members(), 5);
+        proposals.propose(5, Bytes::new(), all, at(0));
+        proposals.propose(6, Bytes::new(), all, at(0));
+        let mut vote = |id, slot, millis| {
+            proposals.on_vote(node(id), mine, slot, NodeSet::EMPTY, at(millis));
+            let overdue = |millis| proposals.overdue(limit, at(millis));
+            (proposals.supported(), overdue(120).len(), overdue(129).len(), overdue(500).len())
+        };
+        assert_eq!(vote(1, 5, 10), (0, 0, 0, 0), "nobody else has voted: who is late?");
+        assert_eq!(vote(3, 5, 20), (5, 1, 1, 1), "node 2, from 120 ms on");
+        assert_eq!(vote(3, 6, 30), (5, 1, 1, 1));
+        assert_eq!(vote(2, 6, 30), (6, 1, 1, 2), "node 2 there, and node 1 here");
+        assert_eq!(vote(2, 5, 40), (6, 0, 0, 1));
     }
 
     #[test]
@@ -424,8 +491,9 @@ mod tests {
         proposals.change(Tally::joint([3, 4].into_iter().map(node).collect(), (1..=3).map(node).collect()));
         proposals.propose(2, Bytes::new(), NodeSet::EMPTY, Time::ZERO);
         let chosen = [(1, 1), (1, 2), (2, 2), (2, 3), (1, 3), (2, 4)];
-        let chosen =
-            chosen.map(|(slot, voter)| proposals.on_vote(node(voter), mine, slot, NodeSet::EMPTY).is_some());
+        let chosen = chosen.map(|(slot, voter)| {
+            proposals.on_vote(node(voter), mine, slot, NodeSet::EMPTY, Time::ZERO).is_some()
+        });
         assert_eq!(chosen, [false, true, false, false, false, true]);
     }
 }

@@ -35,8 +35,9 @@ pub(super) fn review(replica: &mut Replica, cx: &mut Context<'_, Replica>) -> bo
     let (failure, changing) = (replica.config().policy.failure, replica.is_changing());
     let Some(last) = replica.last_proposed() else { return false };
     let others = replica.charter().roster.everyone().without(replica.me());
+    let voting = replica.voting(others, failure, now);
     let health = |node: NodeId| Health {
-        fit: replica.has_heard(node, failure, now) && replica.configuration().votes(node) && !changing,
+        fit: voting.contains(node) && replica.configuration().votes(node) && !changing,
         near: replica.is_near(node),
         executed: replica.executed_upto(node),
     };

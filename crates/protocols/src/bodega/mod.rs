@@ -33,7 +33,9 @@
 //! - *A responder that fails does not change the roster* (the paper proposes another, whose promises wait for the end
 //!   of the dead one's leases, during which nobody reads). The leader **bars** it: grantors let its leases end and
 //!   grant it none, and when a majority has done so it can never read under this ballot, so writes need it no more.
-//!   The other responders' leases are not touched, and their reads go on without a gap. See `bars.rs`.
+//!   The other responders' leases are not touched, and their reads go on without a gap. See `bars.rs`. One fails when
+//!   it is silent for `responder.timeout`, or when its votes are missing for as long where a majority has voted: its
+//!   disk may hang, and its leases need no disk (`parts/laggards.rs`).
 //! - *Changes of the group* bar all responders first, which is the paper's empty roster.
 //! - *Held reads are answered from the state when their slot is executed*, later writes included: those that this
 //!   responder had not accepted when the read came can have been acknowledged only after that.

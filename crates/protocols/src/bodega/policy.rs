@@ -75,7 +75,7 @@ impl paxos::Policy for Policy {
         let (roster, auto) = replica.policy.next.take().unwrap_or((roster, auto));
         let changing = replica.is_changing();
         let lost = |node: &NodeId| {
-            !replica.has_heard(*node, failure, now) || !replica.configuration().votes(*node) || changing
+            !replica.is_voting(*node, failure, now) || !replica.configuration().votes(*node) || changing
         };
         let barred = roster.everyone().without(replica.me()).iter().filter(lost).collect();
         Charter { known: true, roster, auto, seq: 0, barred }

@@ -61,7 +61,8 @@
 //! - *A vote makes exceptions for lower slots only.* Were a write to k skipped because of one in a higher slot, it
 //!   could be acknowledged before that one has reached H.
 //! - *The leader says whom to grant leases* (`Live`): a grantee that cannot vote holds up every write to its keys
-//!   until its leases end, and only the leader notices that.
+//!   until its leases end, and only the leader notices that: it hears nothing from it for `election.timeout`, or has
+//!   missed its votes for as long where a majority has voted (`parts/laggards.rs`).
 //! - *Refused reads go to the leader*; none is held. *So do those of keys with a time to live*: any later slot may
 //!   carry the time at which they expire, also one that does not write them.
 //! - *The group does not change* (`membership`): there is nothing against it but the argument for rosters, which

@@ -128,7 +128,7 @@ impl paxos::Policy for Policy {
         }
         // A grantee whose votes do not come would hold up every write until its leases end.
         let limit = replica.config().pace.timeout;
-        let nodes = grantees.iter().filter(|node| replica.has_heard(*node, limit, now)).collect();
+        let nodes = replica.voting(grantees, limit, now);
         replica.policy.live = nodes;
         let ballot = replica.promised();
         let others = replica.configuration().all().without(me);

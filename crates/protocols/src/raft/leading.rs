@@ -7,6 +7,7 @@ use quorate_core::{Context, Fact, Mark, NodeId, NodeSet, Time, mutation};
 use quorate_parts::batch::Batch;
 use quorate_parts::chain::{Entry, Mode, Progress};
 use quorate_parts::clients::PendingRead;
+use quorate_parts::laggards::OwnDisk;
 use quorate_parts::membership::Steward;
 use quorate_parts::rounds::Rounds;
 
@@ -48,6 +49,8 @@ pub struct Leading {
     pub(super) handing: Option<Handing>,
     /// The read gate, as checkers were told.
     pub(super) noted: Option<Gate>,
+    /// Whether the own log keeps up.
+    disk: OwnDisk,
 }
 
 impl Replica {
@@ -75,6 +78,7 @@ impl Replica {
             steward: Steward::default(),
             handing: None,
             noted: None,
+            disk: OwnDisk::default(),
         };
         self.intake.clear();
         let open = self.chain.iter(self.committed + 1).map(|(_, held)| &held.entry.value);
@@ -327,7 +331,13 @@ impl Replica {
             true => Some(now),
             false => Some(leading.peers.get(&node).and_then(|peer| peer.heard).unwrap_or(since)),
         });
-        let silent = heard.is_none_or(|heard| now.since(heard) >= 2 * self.config.pace.timeout);
+        let limit = 2 * self.config.pace.timeout;
+        let silent = heard.is_none_or(|heard| now.since(heard) >= limit);
+        if leading.disk.hangs(leading.durable, self.committed, limit, now) {
+            // Its entries are committed without it: another can do that as well, and has a disk.
+            self.stop_leading(cx);
+            return;
+        }
         let leased = self.config.reads != Reads::Inconsistent && self.reads_now(self.instant(cx)).0;
         if silent && !leased {
             // CheckQuorum: it helps nobody any more. While a lease lasts it still answers reads, to whoever reaches it.

@@ -28,6 +28,9 @@
 //!   entry, so a clock may come and go.
 //! - *Reads that may not be served now are held*, not refused: until the next commit of the own term, which ends
 //!   every reason to wait.
+//! - *The commit gate takes the smaller of two waits*, by stamps and by arrival; each is enough (`leaseguard.rs`).
+//! - *A leader whose own log does not become durable*, while others' do and entries are committed without it, stops
+//!   leading after twice the election timeout: its disk hangs (`leading.rs` `on_heartbeat_timer`).
 //! - *A leader that has sent TimeoutNow follows.* It leads again in a later term only, so no late election can find
 //!   it with a lease (etcd#12704).
 //! - *A snapshot that was received counts when it is on the own disk*

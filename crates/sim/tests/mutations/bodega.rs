@@ -75,6 +75,36 @@ fn a_ballot_that_is_told_before_it_is_durable() {
     assert_goes_wrong::<Bodega>("now/Announce", text, has_two_charters);
 }
 
+/// Notes must be faster than the leader's own votes, and its clock be set back at that moment.
+#[test]
+fn expiry_by_the_present_wall() {
+    let text = trace!("bodega", "expiry-wall-back");
+    let comes_back = |text: &str| {
+        let gone = text.find("p2 #6 = Value(None)").expect("r2 shows that it is gone");
+        text[gone..].contains("p1 #7 = Value(Some(b\"v\"))")
+    };
+    assert_goes_wrong::<Bodega>("paxos/expiry-by-the-present-wall", text, comes_back);
+}
+
+/// Whether the write that is under way when a disk hangs is acknowledged only when the disk works again.
+fn waits_for_the_disk(text: &str, write: &str, disk: &str) -> bool {
+    !text.split(disk).next().is_some_and(|before| before.contains(write))
+}
+
+#[test]
+fn exclusion_by_silence_only() {
+    let text = trace!("bodega", "hung-disk");
+    let waits = |text: &str| waits_for_the_disk(text, "p1 #2 = Done", "repeat 1 sync r2");
+    assert_goes_wrong::<Bodega>("laggards/silence-only", text, waits);
+}
+
+#[test]
+fn a_leader_that_stays_though_its_disk_hangs() {
+    let text = trace!("bodega", "hung-disk-of-the-leader");
+    let waits = |text: &str| waits_for_the_disk(text, "p2 #2 = Done", "repeat 1 sync r1");
+    assert_goes_wrong::<Bodega>("laggards/leader-stays", text, waits);
+}
+
 #[test]
 fn bars_that_are_confirmed_before_they_are_durable() {
     let text = trace!("bodega", "bars-that-are-not-durable");

@@ -46,6 +46,16 @@ fn grants_that_are_forgotten_in_the_restart_wait() {
 }
 
 #[test]
+fn exclusion_by_silence_only() {
+    let text = trace!("quorum_leases", "hung-disk");
+    let weakened = mutation::with("laggards/silence-only", || play::<QuorumLeases>(text)).unwrap();
+    let goes_on = |text: &str| {
+        text.split("repeat 1 sync r2").next().is_some_and(|before| before.contains("p1 #2 = Done"))
+    };
+    assert!(goes_on(text) && !goes_on(&weakened), "{weakened}");
+}
+
+#[test]
 fn a_write_that_is_skipped_because_of_one_in_a_later_slot() {
     let rule = "quorum-leases/skips-for-higher-slots";
     assert_told_apart(trace!("quorum_leases", "later-slot-first"), rule, &named("n2", 5), "slots: [(5, 1)]");

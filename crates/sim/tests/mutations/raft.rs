@@ -82,3 +82,24 @@ fn a_voter_that_forgets_the_lease_in_a_restart() {
     let text = trace!("raft", "voter-that-was-restarted");
     assert_stale("ongaro/no-restart-wait", text);
 }
+
+/// The leader that crashed gave its entries stamps that are 40 s wide.
+#[test]
+fn the_smaller_wait_replaced_by_the_larger() {
+    let text = trace!("raft", "wide-stamp");
+    let waits = |text: &str| {
+        let soon = text.split("repeat 70").next().expect("it begins");
+        !soon.contains("p2 #3 = Done")
+    };
+    assert_goes_wrong::<Raft>("leaseguard/larger-wait", text, waits);
+}
+
+#[test]
+fn a_leader_that_stays_though_its_disk_hangs() {
+    let text = trace!("raft", "hung-disk-of-the-leader");
+    let stays = |text: &str| {
+        let (_, after) = text.split_once("disk r1 manual").expect("its disk hangs");
+        after.contains("r1 leader leader r1")
+    };
+    assert_goes_wrong::<Raft>("laggards/leader-stays", text, stays);
+}
