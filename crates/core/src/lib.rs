@@ -39,7 +39,7 @@ pub use fact::{Fact, Until};
 pub use id::{NodeId, NodeSet, ProcessId, ProxyId, RequestId};
 pub use machine::{
     Capabilities, Configs, Group, Image, Machine, Message, Never, PeerStatus, Piece, Protocol, Proxy,
-    Release, Replica, Saved, Snapshot, Status,
+    Release, Replica, Saved, Snapshot, Status, WALL_CLOCK,
 };
 pub use mark::Mark;
 pub use members::{Manage, Managed, Member, Members};

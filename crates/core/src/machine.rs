@@ -286,6 +286,9 @@ pub struct Status {
     pub facts: Vec<(&'static str, String)>,
 }
 
+/// A fact in [`Status::facts`]: how the wall clock is off, where it is. Nodes log it.
+pub const WALL_CLOCK: &str = "wall_clock";
+
 /// Another member, seen from here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerStatus {

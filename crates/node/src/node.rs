@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use mio::{Events, Poll, Token, Waker};
-use quorate_core::{ProcessId, Protocol, ProxyId, Random, Request, RequestId, Status, Time};
+use quorate_core::{ProcessId, Protocol, ProxyId, Random, Request, RequestId, Status, Time, WALL_CLOCK};
 use tracing::{error, info, warn};
 
 use crate::clients::Clients;
@@ -524,12 +524,20 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
         // A snapshot stands for the records before it: none of them may come behind it.
         assert!(machines.records.is_empty(), "a turn hands all records to the log");
         self.journal.snapshot_if_due(self.limits.snapshot_after, || machines.save());
-        self.show_status();
+        self.show_status(now);
     }
 
-    /// Logs changes of role, leader and ballot.
-    fn show_status(&mut self) {
+    /// Logs changes of role, leader and ballot; and now and then, that the wall clock is off.
+    fn show_status(&mut self, now: Time) {
         let status = self.machines.status();
+        if let Some((_, off)) = status.facts.iter().find(|(name, _)| *name == WALL_CLOCK)
+            && let Some(unsaid) = self.quiet.ask(WALL_CLOCK, now)
+        {
+            warn!(
+                unsaid,
+                "this node's wall clock is {off}: keys and sessions expire by theirs; set it right"
+            );
+        }
         let key = |status: &Status| (status.role, status.leader, status.ballot.clone());
         if self.shown.as_ref().map(key) != Some(key(&status)) {
             info!(

@@ -17,7 +17,7 @@
 //! | [`membership`] | who is in the group, and how that changes |
 //! | [`writes`], [`times`] | which keys are written by what is not executed yet; the times that it tells |
 //! | [`rounds`] | who has confirmed since when that a leader leads |
-//! | [`batch`] | what a slot carries |
+//! | [`batch`], [`walls`] | what a slot carries; the time that it tells |
 //! | [`sessions`], [`state`] | exactly-once execution; store and sessions as one replicated state |
 //! | [`clients`] | the conversation between proxies and a leader, both sides |
 //! | [`catchup`] | missed decisions and snapshots |
@@ -46,4 +46,5 @@ pub mod settings;
 pub mod slots;
 pub mod state;
 pub mod times;
+pub mod walls;
 pub mod writes;

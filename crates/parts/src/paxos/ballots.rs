@@ -229,7 +229,8 @@ impl<P: Policy> Replica<P> {
         let committed = self.log.committed();
         let votes =
             self.log.votes(from.max(committed + 1)).map(|(slot, vote)| (slot, vote.clone())).collect();
-        cx.send(candidate, Message::PrepareReply { ballot: self.promised, committed, votes });
+        let (ballot, wall) = (self.promised, cx.wall());
+        cx.send(candidate, Message::PrepareReply { ballot, committed, votes, wall });
     }
 
     pub(super) fn on_prepare_reply(

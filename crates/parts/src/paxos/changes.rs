@@ -132,6 +132,7 @@ impl<P: Policy> Replica<P> {
         if leading.steward.is_busy() && !P::may_change(self, cx) {
             return false;
         }
+        let time = self.time(cx.now(), cx.wall());
         let (slot, current) = &self.configuration;
         let Role::Leader(leading) = &mut self.role else { return true };
         let near = |node| leading.is_near(node, *slot);
@@ -147,7 +148,7 @@ impl<P: Policy> Replica<P> {
         if leading.proposals.count() == 0 && leading.proposals.next() <= applied + 1 {
             leading.changing = Some(applied + 1);
             let next = Entry::Configuration(next.located(&self.config.group));
-            self.propose(applied + 1, Batch::alone(cx.wall(), &next), cx);
+            self.propose(applied + 1, Batch::alone(time, &next), cx);
         }
         true
     }

@@ -154,6 +154,7 @@ impl<P: Policy> Replica<P> {
         }
         self.serve_reads(cx);
         loop {
+            let time = self.time(cx.now(), cx.wall());
             let Role::Leader(leading) = &mut self.role else { return };
             let idle = !self.intake.has_writes() && !leading.tell_time;
             let full = leading.proposals.count() >= self.config.pipeline
@@ -162,7 +163,7 @@ impl<P: Policy> Replica<P> {
                 return;
             }
             leading.tell_time = false;
-            let value = self.intake.take_batch(self.config.intake.batch, cx.wall());
+            let value = self.intake.take_batch(self.config.intake.batch, time);
             // Another leader may have had more chosen.
             let slot = leading.proposals.next().max(self.log.committed() + 1);
             if !leading.reads.is_empty() {
@@ -181,7 +182,7 @@ impl<P: Policy> Replica<P> {
             let number = self.promised.number();
             cx.note(|| Fact::ServesLocally { number });
         }
-        let until = self.read_time(cx.wall());
+        let until = self.read_time(cx.now(), cx.wall());
         for read in reads {
             let waits_for = if local { P::waits_for(self, &read.command) } else { None };
             let Role::Leader(leading) = &mut self.role else { return };
@@ -208,7 +209,7 @@ impl<P: Policy> Replica<P> {
     /// Slots have been executed: reads that waited for them can be served, followers can be told.
     pub(super) fn after_execution(&mut self, cx: &mut Context<'_, Self>) {
         self.propose_found(cx);
-        let until = self.read_time(cx.wall());
+        let until = self.read_time(cx.now(), cx.wall());
         let Role::Leader(leading) = &mut self.role else { return };
         while let Some(entry) =
             leading.waiting.first_entry().filter(|entry| *entry.key() <= self.state.applied())
@@ -303,7 +304,7 @@ impl<P: Policy> Replica<P> {
     pub(super) fn vouch(&mut self, cx: &mut Context<'_, Self>) {
         self.record_committed(cx);
         let (ballot, committed) = (self.promised, self.log.committed());
-        cx.send(self.me, Message::HeartbeatReply { ballot, committed, bound: false });
+        cx.send(self.me, Message::HeartbeatReply { ballot, committed, bound: false, wall: cx.wall() });
     }
 
     /// What a voter has executed for good, as far as this leader knows.
@@ -330,7 +331,8 @@ impl<P: Policy> Replica<P> {
             return;
         }
         self.tend_leases(cx);
-        let due = self.state.next_expiry().is_some_and(|at| at <= cx.wall());
+        let time = self.time(cx.now(), cx.wall());
+        let due = self.state.next_expiry().is_some_and(|at| at <= time);
         let Role::Leader(leading) = &mut self.role else { return };
         leading.tell_time |= due;
         leading.beats = [leading.beats[1], Some(self.log.committed())];

@@ -1,7 +1,7 @@
 //! What replicas and proxies say, and what must be durable before they say it.
 
 use bytes::Bytes;
-use quorate_core::{NodeSet, Release, Wire, wire_enum};
+use quorate_core::{NodeSet, Release, Wall, Wire, wire_enum};
 
 use crate::ballot::Ballot;
 use crate::slots::Vote;
@@ -54,6 +54,8 @@ pub enum Message<M, C> {
         committed: u64,
         /// My votes above.
         votes: Vec<(u64, Vote)>,
+        /// My wall clock.
+        wall: Wall,
     },
     /// Phase 2a.
     Accept {
@@ -114,6 +116,8 @@ pub enum Message<M, C> {
         committed: u64,
         /// I have restarted, and may promise no other ballot for a while.
         bound: bool,
+        /// My wall clock.
+        wall: Wall,
     },
     /// The leader stops; you are the furthest: take over.
     StepUp {
@@ -129,13 +133,13 @@ wire_enum!(Message<M, C> {
     4 => Poll { ballot },
     5 => PollReply { ballot, granted, highest, committed },
     6 => Prepare { ballot, charter, from },
-    7 => PrepareReply { ballot, committed, votes },
+    7 => PrepareReply { ballot, committed, votes, wall },
     8 => Accept { ballot, slot, value, committed },
     9 => AcceptReply { ballot, grants, slots },
     10 => Reject { promised },
     11 => Commit { ballot, committed },
     12 => Heartbeat { ballot, committed },
-    13 => HeartbeatReply { ballot, committed, bound },
+    13 => HeartbeatReply { ballot, committed, bound, wall },
     14 => StepUp { ballot },
     15 => Own(message),
     16 => Announce { ballot, charter },
@@ -305,7 +309,7 @@ mod tests {
             Message::Poll { ballot },
             Message::PollReply { ballot, granted: true, highest: ballot, committed: 6 },
             Message::Prepare { ballot, charter: (), from: 7 },
-            Message::PrepareReply { ballot, committed: 6, votes: vec![(7, vote)] },
+            Message::PrepareReply { ballot, committed: 6, votes: vec![(7, vote)], wall: Wall::ZERO },
             Message::Accept { ballot, slot: 8, value, committed: 6 },
             Message::AcceptReply { ballot, grants: NodeSet::EMPTY, slots: vec![(8, 9), (11, 11)] },
             Message::Announce { ballot, charter: () },
@@ -313,7 +317,7 @@ mod tests {
             Message::Reject { promised: ballot },
             Message::Commit { ballot, committed: 8 },
             Message::Heartbeat { ballot, committed: 8 },
-            Message::HeartbeatReply { ballot, committed: 8, bound: true },
+            Message::HeartbeatReply { ballot, committed: 8, bound: true, wall: Wall::ZERO },
             Message::StepUp { ballot },
             Message::Freshness(freshness::Message::Then { token: 1, slot: 2 }),
         ]

@@ -29,8 +29,10 @@
 //!   come to miss it.
 //! - *Reads without a lease* wait for a slot that is proposed after they came: if it is chosen in this ballot, no
 //!   other leader can have had a write acknowledged before.
+//! - *A leader's time is bounded by the clocks of a majority* ([`crate::walls`]), which come with `PrepareReply` and
+//!   `HeartbeatReply`.
 //! - *Whether a key's time is up* is judged by the latest time that another replica may have executed, or by this
-//!   node's wall clock if that is later; never by the wall clock alone, which may be set back ([`crate::times`]).
+//!   node's own time if that is later; never by that alone: a clock may be set back ([`crate::times`]).
 //! - *A leader whose own disk does not keep up with a majority of the others hands over* (`leading.rs` `disk_hangs`).
 //!   What needs no disk, heartbeats and leases, would let it lead for ever, and writes may wait for its vote. And
 //!   *others whose votes are overdue* are treated as silent ones where writes wait for them ([`crate::laggards`]).

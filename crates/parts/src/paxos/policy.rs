@@ -281,7 +281,8 @@ impl<P: Policy> Replica<P> {
             return None;
         }
         let slot = leading.proposals.next().max(committed + 1);
-        self.propose(slot, Batch::alone(cx.wall(), entry), cx);
+        let time = self.time(cx.now(), cx.wall());
+        self.propose(slot, Batch::alone(time, entry), cx);
         Some(slot)
     }
 

@@ -14,6 +14,7 @@ use crate::membership::Configuration;
 use crate::slots::{Cast, Preparation, SlotLog, Vote};
 use crate::state::Replicated;
 use crate::times::Times;
+use crate::walls::{self, Walls};
 use bytes::Bytes;
 use quorate_core::{
     Context, Fact, Instant, Machine, Mark, NodeId, NodeSet, PeerStatus, ProcessId, Saved, Status, Time, Wall,
@@ -69,6 +70,8 @@ pub struct Replica<P: Policy> {
     pub(super) log: SlotLog,
     /// Of what is voted for or proposed, and not executed.
     pub(super) times: Times,
+    /// The others' wall clocks.
+    walls: Walls,
     pub(super) state: Replicated,
     /// In force: the last that was executed, and its slot.
     pub(super) configuration: (u64, Configuration),
@@ -187,6 +190,7 @@ impl<P: Policy> Machine for Replica<P> {
             persisted: false,
             fetching: false,
             times: Times::default(),
+            walls: Walls::default(),
             log,
             config,
         };
@@ -235,7 +239,8 @@ impl<P: Policy> Machine for Replica<P> {
                 self.learn_charter(ballot, charter);
                 self.on_prepare(from, ballot, slot, cx);
             }
-            Message::PrepareReply { ballot, committed, votes } => {
+            Message::PrepareReply { ballot, committed, votes, wall } => {
+                self.walls.hear(from, wall, cx.now());
                 self.on_prepare_reply(from, ballot, committed, votes, cx);
             }
             Message::Accept { ballot, slot, value, committed } => {
@@ -256,11 +261,12 @@ impl<P: Policy> Machine for Replica<P> {
                     self.tend_leases(cx);
                     self.ask_freshness(from, cx);
                     let committed = self.log.committed();
-                    let bound = cx.now() < self.leases.bound_until();
-                    cx.send(from, Message::HeartbeatReply { ballot, committed, bound });
+                    let (bound, wall) = (cx.now() < self.leases.bound_until(), cx.wall());
+                    cx.send(from, Message::HeartbeatReply { ballot, committed, bound, wall });
                 }
             }
-            Message::HeartbeatReply { ballot, committed, bound } => {
+            Message::HeartbeatReply { ballot, committed, bound, wall } => {
+                self.walls.hear(from, wall, cx.now());
                 self.on_heartbeat_reply(from, ballot, (committed, bound), cx);
             }
             Message::StepUp { ballot } => {
@@ -330,9 +336,16 @@ impl<P: Policy> Replica<P> {
         P::on_value(self, slot, value);
     }
 
-    /// The time up to which keys must last to be read from the state as it is: past this clock's present, and past
-    /// whatever another replica may have executed.
-    pub(super) fn read_time(&self, wall: Wall) -> Wall {
+    /// The time to propose, when the own clocks show this.
+    pub(super) fn time(&self, now: Time, wall: Wall) -> Wall {
+        let own = walls::Own { me: self.me, wall, now };
+        self.walls.time(own, &|wall| self.configuration.1.reached(wall)).unwrap_or_default()
+    }
+
+    /// The time up to which keys must last to be read from the state as it is: past what would be proposed now, and
+    /// past whatever another replica may have executed.
+    pub(super) fn read_time(&self, now: Time, wall: Wall) -> Wall {
+        let wall = self.time(now, wall);
         if self.state.next_expiry().is_none() || mutation::active("paxos/expiry-by-the-present-wall") {
             return wall;
         }
@@ -494,7 +507,7 @@ impl<P: Policy> quorate_core::Replica for Replica<P> {
         let wall = match &self.role {
             Role::Leader(_) => {
                 let answers = self.may_read_locally(at.now) && P::waits_for(self, command).is_none();
-                answers.then(|| self.read_time(at.wall))
+                answers.then(|| self.read_time(at.now, at.wall))
             }
             Role::Follower | Role::Polling(_) | Role::Candidate(_) => P::would_answer(self, command, at.now),
         };
@@ -532,6 +545,10 @@ impl<P: Policy> quorate_core::Replica for Replica<P> {
         };
         if self.config.reads == Reads::Lease {
             status.samples.extend(self.leases.samples(self.believed_until(now), now));
+        }
+        if leads {
+            let own = walls::Own { me: self.me, wall: at.wall, now };
+            self.walls.tell(own, &|wall| self.configuration.1.reached(wall), &mut status);
         }
         P::status(self, now, &mut status);
         status

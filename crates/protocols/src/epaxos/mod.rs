@@ -30,9 +30,10 @@
 //! - *Sessions* are keys that writes write; opening one interferes with all of them, so the table of sessions is the
 //!   same wherever one is opened or dropped.
 //! - *Expiry without replicated time*: a key expires when a batch that writes it says so. Each batch has its proposer's
-//!   time, which counts for its own commands alone; whoever finds a key overdue, by its wall clock, proposes `Expire`
-//!   for it. Once a read has found it gone, no later one finds it, whatever clocks show. A key's version grows while
-//!   the key is there, and is never used twice (`parts/state`).
+//!   time, which counts for its own commands alone. The clocks of a majority bound it (`parts/walls.rs`), which come
+//!   with `Progress`; what is proposed after a start, before a majority was heard, bears the own clock's. Whoever finds
+//!   a key overdue proposes `Expire` for it. Once a read has found it gone, no later one finds it, whatever clocks
+//!   show. A key's version grows while the key is there, and is never used twice (`parts/state`).
 
 pub mod message;
 mod proposing;

@@ -61,7 +61,8 @@ impl Replica {
         };
         if let Some(next) = leading.steward.next(current, settled, near) {
             let next = next.located(&self.config.group);
-            self.append(Batch::alone(cx.wall(), &Entry::Configuration(next)), cx);
+            let time = self.time(cx.now(), cx.wall());
+            self.append(Batch::alone(time, &Entry::Configuration(next)), cx);
         }
     }
 
@@ -127,8 +128,9 @@ impl Replica {
                 return;
             }
         };
+        let time = self.time(cx.now(), cx.wall());
         let end_lease = match self.config.reads {
-            Reads::LeaseGuard(_) => Some(self.append(Batch::alone(cx.wall(), &Entry::EndLease), cx)),
+            Reads::LeaseGuard(_) => Some(self.append(Batch::alone(time, &Entry::EndLease), cx)),
             Reads::Inconsistent | Reads::Quorum | Reads::OngaroLease => None,
         };
         let Role::Leader(leading) = &mut self.role else { return };

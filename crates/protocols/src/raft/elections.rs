@@ -126,7 +126,7 @@ impl Replica {
         self.role = Role::Candidate { tally, transfer };
         self.expecting = true;
         // The own vote counts when it is durable.
-        cx.send(self.me, Message::VoteReply { term: self.term, granted: true });
+        cx.send(self.me, Message::VoteReply { term: self.term, granted: true, wall: cx.wall() });
         self.solicit(cx);
         let patience = self.watch.restart(cx.now(), cx.random());
         cx.set_timer(Timer::Election, patience);
@@ -146,7 +146,7 @@ impl Replica {
             let patience = self.watch.restart(cx.now(), cx.random());
             cx.set_timer(Timer::Election, patience);
         }
-        cx.send(from, Message::VoteReply { term: self.term, granted });
+        cx.send(from, Message::VoteReply { term: self.term, granted, wall: cx.wall() });
     }
 
     pub(super) fn on_vote_reply(&mut self, from: NodeId, granted: bool, cx: &mut Context<'_, Self>) {

@@ -157,7 +157,7 @@ impl Replica {
     fn propose(&mut self, cx: &mut Context<'_, Self>) {
         loop {
             let (last, committed) = (self.chain.last().0, self.committed);
-            let open = self.takes_writes(cx);
+            let (open, time) = (self.takes_writes(cx), self.time(cx.now(), cx.wall()));
             let Role::Leader(leading) = &mut self.role else { return };
             if !open || !(self.intake.has_writes() || leading.tell_time) {
                 return;
@@ -168,7 +168,7 @@ impl Replica {
             }
             leading.tell_time = false;
             let reads = std::mem::take(&mut leading.logged);
-            let value = self.intake.take_batch(self.config.intake.batch, cx.wall());
+            let value = self.intake.take_batch(self.config.intake.batch, time);
             let index = self.append(value, cx);
             if let Role::Leader(leading) = &mut self.role
                 && !reads.is_empty()
@@ -323,7 +323,8 @@ impl Replica {
 
     pub(super) fn on_heartbeat_timer(&mut self, cx: &mut Context<'_, Self>) {
         let now = cx.now();
-        let due = self.state.next_expiry().is_some_and(|at| at <= cx.wall());
+        let time = self.time(now, cx.wall());
+        let due = self.state.next_expiry().is_some_and(|at| at <= time);
         let Role::Leader(leading) = &mut self.role else { return };
         leading.tell_time |= due;
         let since = leading.since;

@@ -1,6 +1,6 @@
 //! What Raft's replicas and proxies say, and what must be durable before they say it.
 
-use quorate_core::{Release, wire_enum};
+use quorate_core::{Release, Wall, wire_enum};
 use quorate_parts::chain::Entry;
 use quorate_parts::{catchup, clients, embed_clients};
 
@@ -46,6 +46,8 @@ pub enum Message {
         term: u64,
         /// You have my vote in it.
         granted: bool,
+        /// My wall clock.
+        wall: Wall,
     },
     /// AppendEntries.
     Append {
@@ -102,6 +104,8 @@ pub enum Message {
         round: u64,
         /// Up to here I know my log to be yours.
         verified: u64,
+        /// My wall clock.
+        wall: Wall,
     },
     /// Committed up to here, soon after it became so.
     Committed {
@@ -137,13 +141,13 @@ wire_enum!(Message {
     3 => PreVote { term, last_index, last_term },
     4 => PreVoteReply { term, granted, current },
     5 => Vote { term, last_index, last_term, transfer },
-    6 => VoteReply { term, granted },
+    6 => VoteReply { term, granted, wall },
     7 => Append { term, prev_index, prev_term, entries, committed },
     8 => AppendReply { term, matched },
     9 => Mismatch { term, prev, index, index_term },
     10 => Behind { term, committed },
     11 => Heartbeat { term, committed, round },
-    12 => HeartbeatReply { term, round, verified },
+    12 => HeartbeatReply { term, round, verified, wall },
     13 => Committed { term, committed },
     14 => TimeoutNow { term, committed },
     15 => ReadIndex { id },

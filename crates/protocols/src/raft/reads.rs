@@ -176,18 +176,17 @@ impl Replica {
     }
 
     fn serve(&mut self, reader: Reader, cx: &mut Context<'_, Self>) {
+        let time = self.time(cx.now(), cx.wall());
         let Role::Leader(leading) = &mut self.role else { return };
         match reader {
-            Reader::Client(read) => {
-                match self.state.read(&read.command, cx.wall().max(leading.limbo.time())) {
-                    Some(reply) => self.intake.on_read(read, reply),
-                    None if leading.logged.len() < MAX_WAITING => {
-                        leading.logged.push(read);
-                        leading.tell_time = true;
-                    }
-                    None => {}
+            Reader::Client(read) => match self.state.read(&read.command, time.max(leading.limbo.time())) {
+                Some(reply) => self.intake.on_read(read, reply),
+                None if leading.logged.len() < MAX_WAITING => {
+                    leading.logged.push(read);
+                    leading.tell_time = true;
                 }
-            }
+                None => {}
+            },
             Reader::Follower { node, id } => {
                 cx.send(node, Message::ReadIndexReply { id, index: self.committed })
             }

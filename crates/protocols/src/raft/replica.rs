@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_core::{
-    Context, Fact, Instant, Machine, Mark, NodeId, PeerStatus, ProcessId, Saved, Status, Time, digest,
+    Context, Fact, Instant, Machine, Mark, NodeId, PeerStatus, ProcessId, Saved, Status, Time, Wall, digest,
     mutation,
 };
 use quorate_parts::batch::Kind;
@@ -15,6 +15,7 @@ use quorate_parts::election::Watch;
 use quorate_parts::membership::Configuration;
 use quorate_parts::quorum::Tally;
 use quorate_parts::state::Replicated;
+use quorate_parts::walls::{self, Walls};
 
 use super::leading::Leading;
 use super::reads::{FollowerReads, Passage};
@@ -67,6 +68,8 @@ pub struct Replica {
     pub(super) expecting: bool,
     pub(super) held: Vec<(ProcessId, clients::Ask)>,
     pub(super) near: FollowerReads,
+    /// The others' wall clocks.
+    walls: Walls,
     /// The log is that of this term's leader up to here, as its messages showed.
     pub(super) verified: u64,
     /// Whether the leader has to be told.
@@ -164,6 +167,7 @@ impl Machine for Replica {
             expecting: false,
             held: Vec::new(),
             near: FollowerReads::new(cx.random()),
+            walls: Walls::default(),
             verified: 0,
             acknowledge: false,
             configured: None,
@@ -220,7 +224,10 @@ impl Machine for Replica {
             }
             Message::PreVoteReply { term, granted, .. } => self.on_pre_vote_reply(from, term, granted, cx),
             Message::Vote { last_index, last_term, .. } => self.on_vote(from, (last_index, last_term), cx),
-            Message::VoteReply { granted, .. } => self.on_vote_reply(from, granted, cx),
+            Message::VoteReply { granted, wall, .. } => {
+                self.walls.hear(from, wall, cx.now());
+                self.on_vote_reply(from, granted, cx);
+            }
             Message::Append { prev_index, prev_term, entries, committed, .. } => {
                 self.on_append(from, (prev_index, prev_term), &entries, committed, cx);
             }
@@ -235,9 +242,10 @@ impl Machine for Replica {
             Message::Heartbeat { committed, round, .. } => {
                 self.commit_verified(committed, cx);
                 let (term, verified) = (self.term, self.verified);
-                cx.send(from, Message::HeartbeatReply { term, round, verified });
+                cx.send(from, Message::HeartbeatReply { term, round, verified, wall: cx.wall() });
             }
-            Message::HeartbeatReply { round, verified, .. } => {
+            Message::HeartbeatReply { round, verified, wall, .. } => {
+                self.walls.hear(from, wall, cx.now());
                 self.on_heartbeat_reply(from, round, verified, cx);
             }
             Message::Committed { committed, .. } => self.commit_verified(committed, cx),
@@ -285,6 +293,12 @@ impl Machine for Replica {
 }
 
 impl Replica {
+    /// The time to propose, when the own clocks show this.
+    pub(super) fn time(&self, now: Time, wall: Wall) -> Wall {
+        let own = walls::Own { me: self.me, wall, now };
+        self.walls.time(own, &|wall| self.chain.configuration().1.reached(wall)).unwrap_or_default()
+    }
+
     pub(super) fn persist(&mut self, record: Record, cx: &mut Context<'_, Self>) {
         self.persisted = true;
         cx.persist(record);
@@ -313,9 +327,9 @@ impl Replica {
         let term = self.term;
         if message.is_leaders() {
             // It will see the term.
-            cx.send(from, Message::HeartbeatReply { term, round: 0, verified: 0 });
+            cx.send(from, Message::HeartbeatReply { term, round: 0, verified: 0, wall: cx.wall() });
         } else if matches!(message, Message::Vote { .. }) {
-            cx.send(from, Message::VoteReply { term, granted: false });
+            cx.send(from, Message::VoteReply { term, granted: false, wall: cx.wall() });
         }
     }
 
@@ -499,7 +513,8 @@ impl quorate_core::Replica for Replica {
     }
 
     fn would_answer(&self, command: &Bytes, at: Instant) -> bool {
-        self.passage(Some(command), at) == Passage::Open && self.state.read(command, at.wall).is_some()
+        let open = self.passage(Some(command), at) == Passage::Open;
+        open && self.state.read(command, self.time(at.now, at.wall)).is_some()
     }
 
     fn fingerprint(&self) -> (u64, u64) {
@@ -521,7 +536,7 @@ impl quorate_core::Replica for Replica {
             Role::Follower => (configuration.standing(self.me), Vec::new()),
         };
         let (lease, reads) = self.reads_now(at);
-        Status {
+        let mut status = Status {
             role,
             leader: self.leader.filter(|leader| *leader == self.me || self.watch.has_leader(at.now)),
             ballot: self.term.to_string(),
@@ -532,6 +547,11 @@ impl quorate_core::Replica for Replica {
             peers,
             samples: Vec::new(),
             facts: Vec::new(),
+        };
+        if matches!(self.role, Role::Leader(_)) {
+            let own = walls::Own { me: self.me, wall: at.wall, now: at.now };
+            self.walls.tell(own, &|wall| configuration.reached(wall), &mut status);
         }
+        status
     }
 }

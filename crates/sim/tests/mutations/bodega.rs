@@ -86,6 +86,14 @@ fn expiry_by_the_present_wall() {
     assert_goes_wrong::<Bodega>("paxos/expiry-by-the-present-wall", text, comes_back);
 }
 
+/// A day's campaign would not show a key that lives for an hour too long.
+#[test]
+fn a_leader_that_goes_by_its_own_clock_alone() {
+    let text = trace!("bodega", "clock-ahead");
+    let outlives = |text: &str| text.contains("p1 #6 = Value(Some(b\"v\"))");
+    assert_goes_wrong::<Bodega>("walls/own-clock-only", text, outlives);
+}
+
 /// Whether the write that is under way when a disk hangs is acknowledged only when the disk works again.
 fn waits_for_the_disk(text: &str, write: &str, disk: &str) -> bool {
     !text.split(disk).next().is_some_and(|before| before.contains(write))

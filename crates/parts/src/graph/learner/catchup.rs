@@ -35,7 +35,10 @@ impl Learner {
                     self.ask_one_of(vec![from], cx);
                 }
             }
-            Message::Progress(progress) => self.on_progress(from, progress, cx),
+            Message::Progress { progress, wall } => {
+                self.walls.hear(from, wall, cx.now());
+                self.on_progress(from, progress, cx);
+            }
             Message::Catchup(message) => return self.on_catchup(from, message, cx),
         }
         false

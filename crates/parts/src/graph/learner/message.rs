@@ -1,7 +1,7 @@
 //! What learners tell each other, and what they must remember.
 
 use bytes::Bytes;
-use quorate_core::{Machine, Release, wire_enum, wire_struct};
+use quorate_core::{Machine, Release, Wall, wire_enum, wire_struct};
 
 use crate::graph::held::State;
 use crate::graph::{Frontier, Instance, Interference};
@@ -21,18 +21,28 @@ pub enum Message {
         more: bool,
     },
     /// How far I am; said again and again.
-    Progress(Progress),
+    Progress {
+        /// That.
+        progress: Progress,
+        /// My wall clock.
+        wall: Wall,
+    },
     /// A snapshot for a replica that is far behind.
     Catchup(catchup::Message),
 }
-wire_enum!(Message { 1 => Ask { committed }, 2 => Answered { more }, 3 => Progress(progress), 4 => Catchup(message) });
+wire_enum!(Message {
+    1 => Ask { committed },
+    2 => Answered { more },
+    3 => Progress { progress, wall },
+    4 => Catchup(message),
+});
 
 impl Message {
     /// What must be durable before it leaves.
     pub fn release(&self) -> Release {
         match self {
             // Others forget what this one says to have executed.
-            Message::Progress(_) => Release::AfterSync,
+            Message::Progress { .. } => Release::AfterSync,
             // Show only what is executed, or bind nobody.
             Message::Catchup(_) | Message::Ask { .. } | Message::Answered { .. } => Release::Now,
         }

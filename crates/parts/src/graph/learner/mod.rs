@@ -10,6 +10,7 @@
 //! | `requests.rs` | the clients' side: batches of writes and reads, expiry, replies |
 //! | `horizon.rs` | how far everybody is, and what may therefore be forgotten |
 //! | `catchup.rs` | missed decisions and snapshots |
+//! | `clock.rs` | the time of a batch |
 //! | `image.rs` | a snapshot for another: the state, and what a recovery may still ask about it |
 //!
 //! - *An index is durable before its batch leaves* (the protocol's first message waits for the disk), so an index has
@@ -23,6 +24,7 @@
 //!   nobody but those who learn a decision that depends on it can find out what became of it.
 
 mod catchup;
+mod clock;
 mod horizon;
 mod image;
 pub mod message;
@@ -48,6 +50,7 @@ use crate::catchup::{Catchup, Source};
 use crate::clients;
 use crate::settings::{self, IntakeConfig};
 use crate::state::Replicated;
+use crate::walls::Walls;
 
 /// A replica takes note of nothing further than this above what it knows to be committed: it is too far behind to help.
 const MAX_GAP: u64 = 1 << 14;
@@ -121,6 +124,8 @@ pub struct Learner {
     /// All own instances depend on this from now on.
     base: Frontier,
     horizon: Horizon,
+    /// The others' wall clocks.
+    walls: Walls,
     catchup: Catchup<LearnerLoading>,
     source: Source,
     /// How much the last snapshot that came had executed: the next must be another.
@@ -152,6 +157,7 @@ impl Learner {
             next: hull.of(me) + 1,
             base: hull,
             horizon: Horizon::new(config.members.without(me).iter()),
+            walls: Walls::default(),
             catchup: Catchup::default(),
             source: Source::default(),
             wanted: 0,
@@ -345,7 +351,10 @@ impl Learner {
     pub fn tell<M: Host>(&self, to: NodeId, instance: Instance, cx: &mut Context<'_, M>) {
         match self.table.get(&instance) {
             Some(held) => cx.send(to, M::commit(instance, held.value(), held.state.deps)),
-            None => cx.send(to, Message::Progress(self.progress()).into()),
+            None => {
+                let (progress, wall) = (self.progress(), cx.wall());
+                cx.send(to, Message::Progress { progress, wall }.into());
+            }
         }
     }
 
@@ -363,9 +372,10 @@ impl Learner {
             return None;
         }
         let instance = Instance::new(self.me, self.next);
+        let time = self.time(cx.now(), cx.wall());
         self.next += 1;
         self.known.add(instance);
-        let value = self.requests.take_batch(instance, &self.state, cx.wall());
+        let value = self.requests.take_batch(instance, &self.state, time);
         let held = self.table.entry(instance).or_default();
         held.learn(&value);
         let own = self.state.executed().prefix();
@@ -445,6 +455,7 @@ impl Learner {
     }
 
     fn execute<M: Host>(&mut self, order: Vec<Instance>, cx: &mut Context<'_, M>) {
+        let time = self.time(cx.now(), cx.wall());
         let Learner { table, state, requests, .. } = self;
         for instance in order {
             let value = table[&instance].value().expect("what is decided is known");
@@ -453,7 +464,7 @@ impl Learner {
             if instance.owner() == self.me {
                 cx.mark(Mark::Applied { slot: instance.number(), requests: count });
             }
-            requests.answer(instance, state, cx.wall());
+            requests.answer(instance, state, time);
         }
     }
 
@@ -473,11 +484,13 @@ impl Learner {
     pub fn tick<M: Host>(&mut self, cx: &mut Context<'_, M>) {
         self.horizon.advance(self.me, self.state.executed().prefix());
         let progress = self.progress();
-        cx.send_all(self.config.members.without(self.me), Message::Progress(progress).into());
+        let message = Message::Progress { progress, wall: cx.wall() };
+        cx.send_all(self.config.members.without(self.me), message.into());
         self.source.retention(0, 0, cx.now());
         self.collect(&progress);
         let turn = (self.config.members, 2 * self.config.heartbeat);
-        self.requests.let_expire(turn, self.next, &self.state, cx.wall());
+        let time = self.time(cx.now(), cx.wall());
+        self.requests.let_expire(turn, self.next, &self.state, time);
     }
 
     fn progress(&self) -> Progress {
@@ -553,7 +566,7 @@ impl Learner {
 
     /// For operators.
     pub fn status(&self, at: Instant) -> Status {
-        Status {
+        let mut status = Status {
             role: "replica",
             leader: None,
             ballot: "-".to_owned(),
@@ -564,7 +577,9 @@ impl Learner {
             peers: self.horizon.status(self.state.executed().prefix(), at.now),
             samples: Vec::new(),
             facts: Vec::new(),
-        }
+        };
+        self.tell_clock(at, &mut status);
+        status
     }
 }
 

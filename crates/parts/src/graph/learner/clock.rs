@@ -1,0 +1,26 @@
+//! The time that an own batch says, bounded by the clocks of a majority.
+
+use quorate_core::{Instant, NodeId, Status, Time, Wall};
+
+use super::Learner;
+use crate::quorum::majority_reached;
+use crate::walls::Own;
+
+impl Learner {
+    /// The time to propose, when the own clocks show this. What a replica proposes right after its start, before it
+    /// has heard a majority, bears its own.
+    pub(super) fn time(&self, now: Time, wall: Wall) -> Wall {
+        let own = Own { me: self.me, wall, now };
+        self.walls.time(own, &|wall| self.majority(wall)).unwrap_or(wall)
+    }
+
+    /// For operators.
+    pub(super) fn tell_clock(&self, at: Instant, status: &mut Status) {
+        let own = Own { me: self.me, wall: at.wall, now: at.now };
+        self.walls.tell(own, &|wall| self.majority(wall), status);
+    }
+
+    fn majority(&self, wall: &dyn Fn(NodeId) -> Option<Wall>) -> Option<Wall> {
+        majority_reached(self.config.members.iter().map(wall))
+    }
+}
