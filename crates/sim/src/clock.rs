@@ -153,6 +153,53 @@ impl Clock {
     }
 }
 
+/// What the wall clocks of several machines show, in nanoseconds since the epoch of true time.
+#[derive(Clone, Debug)]
+pub struct Walls {
+    /// Of each clock: from when on it is off by how much.
+    clocks: Vec<Vec<(Nanos, i64)>>,
+}
+
+impl Walls {
+    /// Of these clocks.
+    pub fn new<'a>(clocks: impl Iterator<Item = &'a Clock>) -> Walls {
+        let offsets = |clock: &Clock| {
+            let nanos = |(from, millis): &(Nanos, i64)| (*from, millis * MILLISECOND as i64);
+            clock.wall.iter().map(nanos).collect()
+        };
+        Walls { clocks: clocks.map(offsets).collect() }
+    }
+
+    /// The least that any of them shows at any instant from `from` to `to`.
+    pub fn least(&self, from: Nanos, to: Nanos) -> i64 {
+        let shown = self.stretches().filter(|(start, end, _)| *start <= to && *end > from);
+        shown.map(|(start, _, offset)| start.max(from) as i64 + offset).min().expect("there are clocks")
+    }
+
+    /// The most that any of them has shown until `to`.
+    pub fn most(&self, to: Nanos) -> i64 {
+        let shown = self.stretches().filter(|(start, ..)| *start <= to);
+        shown.map(|(_, end, offset)| (end - 1).min(to) as i64 + offset).max().expect("there are clocks")
+    }
+
+    /// The first instant at which any of them shows `time` or later.
+    pub fn first(&self, time: i64) -> Nanos {
+        let reached = self.stretches().filter_map(|(start, end, offset)| {
+            let at = start.max(u64::try_from(time.saturating_sub(offset)).unwrap_or(0));
+            (at < end).then_some(at)
+        });
+        reached.min().expect("the last stretch has no end")
+    }
+
+    /// From when on, until when, and how much a clock is off.
+    fn stretches(&self) -> impl Iterator<Item = (Nanos, Nanos, i64)> {
+        self.clocks.iter().flat_map(|clock| {
+            let ends = clock.iter().skip(1).map(|(from, _)| *from).chain([Nanos::MAX]);
+            clock.iter().zip(ends).map(|((from, offset), end)| (*from, end, *offset))
+        })
+    }
+}
+
 /// The last item for which `holds`, which is true of the first and of a prefix.
 fn last<T>(items: &[T], holds: impl Fn(&T) -> bool) -> usize {
     items.partition_point(holds).saturating_sub(1)
@@ -312,6 +359,25 @@ mod tests {
             }
         }
         assert!(wild > 1000 && lies > 100, "{wild} {lies}");
+    }
+
+    #[test]
+    fn the_bounds_of_several_wall_clocks_are_those_of_each_of_them() {
+        let clocks: Vec<_> = clocks(IN_BOUNDS).take(3).collect();
+        let walls = Walls::new(clocks.iter());
+        let shows = |clock: &Clock, at| clock.read(0, at).wall.millis() as i64 - (EPOCH / MILLISECOND) as i64;
+        let step = 10 * MILLISECOND as usize;
+        for from in (0..22 * SECOND).step_by(170 * step) {
+            let to = from + 2 * SECOND;
+            let within = |at| clocks.iter().map(move |clock| shows(clock, at));
+            let least = (from..=to).step_by(step).flat_map(within).min().unwrap();
+            let most = (0..=to).step_by(step).flat_map(within).max().unwrap();
+            let millis = |nanos: i64| nanos.div_euclid(MILLISECOND as i64);
+            assert!((least - 11..=least).contains(&millis(walls.least(from, to))), "{least}");
+            assert!((most..most + 11).contains(&millis(walls.most(to))), "{most}");
+            let first = walls.first((most + 20) * MILLISECOND as i64);
+            assert!(first > to && within(first).any(|shown| shown >= most + 20));
+        }
     }
 
     #[test]

@@ -7,8 +7,8 @@ use quorate_core::{
     Configs, Group, NodeId, NodeSet, Protocol, Random, Replica, Settings, SettingsError, Topology,
 };
 
-use crate::checkers::{Checker, Panel, Violation, linearizability, staleness};
-use crate::clock::{Clock, Quality};
+use crate::checkers::{Checker, Panel, Violation, expiry, linearizability, staleness};
+use crate::clock::{Clock, Quality, Walls};
 use crate::cluster::{Cluster, Event, Knobs, Operator};
 use crate::disk::{Disk, Speed};
 use crate::faults::{Counts, Kind, Plan, Scope};
@@ -84,7 +84,14 @@ pub fn run<P: Protocol>(options: &Options, seed: u64, trace: Trace) -> Result<Ru
         cluster.fail("assertion", panic);
     }
     let (history, bounds) = std::mem::take(&mut cluster.work.recorder).finish_with_bounds();
+    let walls = Walls::new(cluster.hosts[..cluster.nodes].iter().map(|host| &host.clock));
     let mut undecided = false;
+    if cluster.violation.is_none()
+        && let Err(what) = expiry::check_ends(&history, &bounds, &walls)
+    {
+        cluster.fail("expiry", what);
+    }
+    let history = expiry::timed(&history, &walls);
     if cluster.violation.is_none() {
         let mut check = |name, history: &History| match panics::catch(|| {
             linearizability::check_within(history, EFFORT)

@@ -1,8 +1,8 @@
 //! The clients: closed loops on few hot keys, each attached to a host's proxy.
 //!
-//! Every write has bytes of its own, so that checkers can tell writes apart by their digest alone. Keys with expiry
-//! are kept apart: when they expire is the cluster's choice, so their operations are executed and compared between
-//! replicas, but not recorded in the history.
+//! Every write has bytes of its own, so that checkers can tell writes apart by their digest alone. Some keys have a time
+//! to live. Some clients change a key only if nobody else has since they looked (WATCH, and conditions on versions);
+//! these are keys of their own, because versions make a history harder to check.
 //!
 //! Some clients only read. Whoever has asked a leader that was cut off to write waits for it; a reader goes on, and
 //! would see what is stale.
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_core::{Random, RequestId, Staleness};
-use quorate_store::{Command, Condition, Expiry, Single};
+use quorate_store::{Command, Condition, Expiry, Reply, Single};
 
 use crate::history::{Invocation, Recorder};
 use crate::queue::{MILLISECOND, Nanos};
@@ -33,13 +33,12 @@ const COUNTERS: [&str; 2] = ["n0", "n1"];
 const LISTS: [&str; 1] = ["a0"];
 const HASHES: [&str; 2] = ["h0", "h1"];
 const EXPIRING: [&str; 2] = ["x0", "x1"];
+const WATCHED: [&str; 2] = ["w0", "w1"];
 const FIELDS: [&str; 3] = ["f0", "f1", "f2"];
 
 /// What a client does next.
 pub(crate) struct Ask {
     pub command: Command,
-    /// Whether it belongs into the history.
-    pub recorded: bool,
     /// A read that may miss something.
     pub within: Option<Staleness>,
 }
@@ -48,8 +47,8 @@ pub(crate) struct Ask {
 #[derive(Clone, Debug)]
 pub(crate) struct Pending {
     pub id: RequestId,
-    /// Where in the history, if recorded.
-    pub invocation: Option<Invocation>,
+    /// Where in the history.
+    pub invocation: Invocation,
     /// The digest of a write's bytes.
     pub write: Option<u64>,
     /// A read whose answer that write changes, if it is sure to.
@@ -70,8 +69,10 @@ pub(crate) struct Lane {
     /// Its connection, as the proxy knows it.
     pub stream: u64,
     pub pending: Option<Pending>,
-    /// The era of a recorded write that has not succeeded yet.
+    /// The era of a write that has not succeeded yet.
     open_write: Option<u32>,
+    /// A key whose version it has just asked for, and that version once it knows it.
+    watched: Option<(Bytes, Option<u64>)>,
     /// The share of reads in what it asks.
     reads: f64,
     random: Random,
@@ -138,6 +139,7 @@ impl Workload {
                 host: if client % window == 0 { host } else { usize::MAX },
                 pending: None,
                 open_write: None,
+                watched: None,
                 reads: if random.chance(0.2) { 1.0 } else { reads },
                 random,
                 done_since_heal: 0,
@@ -213,23 +215,29 @@ impl Workload {
             }
         }
         if let Some(script) = &mut lane.script {
-            return script.pop().map(|command| Ask { command, recorded: true, within: None });
+            return script.pop().map(|command| Ask { command, within: None });
         }
         if *healed && lane.done_since_heal >= QUOTA {
             return None;
         }
         *unique += 1;
-        let mut ask = draw(&mut lane.random, *unique, lane.reads, *several);
-        if ask.recorded {
-            let writes = !ask.command.is_read_only();
-            // Reads sometimes look at what was left behind.
-            let look_back = *era > 0 && !writes && lane.random.chance(0.2);
-            let of = if look_back { lane.random.range(0..u64::from(*era)) as u32 } else { *era };
-            in_era(&mut ask.command, of);
-            lane.open_write = writes.then_some(*era);
-            ask.within = bounds.as_mut().filter(|_| !writes).and_then(bound);
+        if let Some((key, Some(version))) = lane.watched.take() {
+            lane.open_write = Some(*era);
+            return Some(Ask { command: transaction(&mut lane.random, key, version, *unique), within: None });
         }
-        Some(ask)
+        let mut command = draw(&mut lane.random, *unique, lane.reads, *several);
+        let writes = !command.is_read_only();
+        // Reads sometimes look at what was left behind.
+        let look_back = *era > 0 && !writes && lane.random.chance(0.2);
+        let of = if look_back { lane.random.range(0..u64::from(*era)) as u32 } else { *era };
+        in_era(&mut command, of);
+        lane.open_write = writes.then_some(*era);
+        lane.watched = match &command {
+            Command::VersionsOf { keys } => Some((keys[0].clone(), None)),
+            _ => None,
+        };
+        let within = bounds.as_mut().filter(|_| !writes).and_then(bound);
+        Some(Ask { command, within })
     }
 
     /// All faults are over.
@@ -238,9 +246,12 @@ impl Workload {
     }
 
     /// A request of a lane has succeeded.
-    pub fn succeeded(&mut self, lane: usize) {
+    pub fn succeeded(&mut self, lane: usize, reply: &Reply) {
         self.completed += 1;
         self.lanes[lane].open_write = None;
+        if let (Some((_, version)), Reply::Versions(versions)) = (&mut self.lanes[lane].watched, reply) {
+            *version = versions.first().copied();
+        }
         self.lanes[lane].done_since_heal += u32::from(self.healed);
     }
 
@@ -272,6 +283,7 @@ impl Workload {
                 stream: 1 << 32 | host as u64,
                 pending: None,
                 open_write: None,
+                watched: None,
                 reads: 1.0,
                 random: Random::new(host as u64),
                 done_since_heal: 0,
@@ -286,7 +298,7 @@ impl Workload {
 fn every_key(last_era: u32) -> Vec<Command> {
     let mut reads = Vec::new();
     for era in 0..=last_era {
-        let strings = STRINGS.iter().chain(&COUNTERS).chain(&LISTS);
+        let strings = STRINGS.iter().chain(&COUNTERS).chain(&LISTS).chain(&EXPIRING).chain(&WATCHED);
         let gets = strings.map(|key| Command::Get { key: text(key) });
         let all = gets.chain(HASHES.iter().map(|key| Command::HashAll { key: text(key) }));
         reads.extend(all.map(|mut command| {
@@ -311,6 +323,7 @@ fn in_era(command: &mut Command, era: u32) {
     match command {
         Command::Get { key }
         | Command::Length { key }
+        | Command::ExpiryOf { key }
         | Command::HashAll { key }
         | Command::HashGet { key, .. }
         | Command::Put { key, .. }
@@ -319,9 +332,10 @@ fn in_era(command: &mut Command, era: u32) {
         | Command::HashPut { key, .. }
         | Command::HashIncrement { key, .. }
         | Command::HashDelete { key, .. } => moved(key),
-        Command::GetMany { keys } | Command::Exists { keys } | Command::Delete { keys } => {
-            keys.iter_mut().for_each(moved);
-        }
+        Command::GetMany { keys }
+        | Command::Exists { keys }
+        | Command::VersionsOf { keys }
+        | Command::Delete { keys } => keys.iter_mut().for_each(moved),
         Command::PutMany { pairs, .. } => pairs.iter_mut().for_each(|(key, _)| moved(key)),
         Command::Batch { commands, .. } => commands.iter_mut().for_each(|single| in_era(&mut single.0, era)),
         other => unreachable!("clients do not ask {other:?}"),
@@ -332,18 +346,19 @@ fn text(key: &'static str) -> Bytes {
     Bytes::from_static(key.as_bytes())
 }
 
-fn draw(random: &mut Random, unique: u64, reads: f64, several: Several) -> Ask {
+fn draw(random: &mut Random, unique: u64, reads: f64, several: Several) -> Command {
     if several == Several::Scans {
-        return Ask { command: draw_tied(random, unique, reads), recorded: true, within: None };
+        return draw_tied(random, unique, reads);
     }
     let several = several == Several::Keys;
     let pick = |random: &mut Random, keys: &[&'static str]| text(random.pick::<&str>(keys));
-    if random.chance(0.05) {
-        let command = expiring(random, unique);
-        return Ask { command, recorded: false, within: None };
+    match random.range(0..40) {
+        0 | 1 => return expiring(random, unique, several),
+        2 => return watching(random, unique),
+        _ => {}
     }
     let value = Bytes::from(format!("v{unique}"));
-    let command = if random.chance(reads) {
+    if random.chance(reads) {
         match random.range(0..20) {
             0..10 => Command::Get { key: pick(random, &STRINGS) },
             10..13 => Command::Get { key: pick(random, &COUNTERS) },
@@ -390,8 +405,7 @@ fn draw(random: &mut Random, unique: u64, reads: f64, several: Several) -> Ask {
                 Command::HashPut { key: pick(random, &STRINGS), fields, if_absent: false }
             }
         }
-    };
-    Ask { command, recorded: true, within: None }
+    }
 }
 
 /// What a read may miss, if it may.
@@ -443,20 +457,47 @@ fn delete(key: Bytes, unique: u64) -> Command {
     Command::Delete { keys: std::iter::once(key.clone()).chain(digits).collect() }
 }
 
-fn expiring(random: &mut Random, unique: u64) -> Command {
+/// Keys with a time to live.
+fn expiring(random: &mut Random, unique: u64, several: bool) -> Command {
     let key = text(random.pick::<&str>(&EXPIRING));
-    match random.range(0..6) {
-        0..3 => Command::Put {
-            key,
-            value: format!("v{unique}").into(),
-            condition: Condition::Always,
-            expiry: Expiry::In(random.range(1..2000) as i64),
-            old: false,
-        },
-        3 => Command::Get { key },
+    let value = Bytes::from(format!("v{unique}"));
+    match random.range(0..12) {
+        0..4 => {
+            let expiry = Expiry::In(random.range(1..2000) as i64);
+            let condition = *random.pick(&[Condition::Always, Condition::Always, Condition::IfAbsent]);
+            Command::Put { key, value, condition, expiry, old: false }
+        }
         4 => Command::ExpiryOf { key },
-        _ => delete(key, unique),
+        5 => delete(key, unique),
+        6 => put(key, value, Condition::Always, false),
+        7 if several => {
+            let read = Single(Command::Get { key });
+            let write = Single(put(text(STRINGS[0]), value, Condition::Always, false));
+            Command::Batch { watched: Vec::new(), commands: vec![read, write] }
+        }
+        _ => Command::Get { key },
     }
+}
+
+/// Keys that clients watch: mostly a look at the version, which a [`transaction`] follows.
+fn watching(random: &mut Random, unique: u64) -> Command {
+    let key = text(random.pick::<&str>(&WATCHED));
+    match random.range(0..8) {
+        0 => put(key, format!("v{unique}").into(), Condition::Always, false),
+        1 => Command::Get { key },
+        _ => Command::VersionsOf { keys: vec![key] },
+    }
+}
+
+/// Changes a key if it still has this version.
+fn transaction(random: &mut Random, key: Bytes, version: u64, unique: u64) -> Command {
+    let value = Bytes::from(format!("v{unique}"));
+    if random.chance(0.3) {
+        return put(key, value, Condition::IfVersion(version), false);
+    }
+    let read = random.chance(0.5).then(|| Single(Command::Get { key: key.clone() }));
+    let write = Single(put(key.clone(), value, Condition::Always, false));
+    Command::Batch { watched: vec![(key, version)], commands: read.into_iter().chain([write]).collect() }
 }
 
 #[cfg(test)]
@@ -474,7 +515,7 @@ mod tests {
         let (mut writes, mut reads) = (0, 0);
         for unique in 1..5000 {
             let several = *random.pick(&[Several::Keys, Several::Scans]);
-            let Ask { command, .. } = draw(&mut random, unique, 0.5, several);
+            let command = draw(&mut random, unique, 0.5, several);
             match command.access() {
                 Access::Read | Access::Within(_) | Access::Manage => reads += 1,
                 Access::Write => {
@@ -487,12 +528,44 @@ mod tests {
     }
 
     #[test]
-    fn only_keys_without_expiry_are_recorded() {
-        let mut random = Random::new(2);
-        for unique in 1..2000 {
-            let Ask { command, recorded, .. } = draw(&mut random, unique, 0.5, Several::Keys);
-            let expiring = format!("{command:?}").contains("b\"x");
-            assert_eq!(expiring, !recorded, "{command:?}");
+    fn whoever_has_seen_the_version_of_a_key_changes_it_only_if_it_is_the_same() {
+        let mut work = Workload::new(1, 1, 1_000_000_000, &mut Random::new(3));
+        (work.several, work.bounds) = (Several::Keys, None);
+        let (mut compared, mut put) = (0, 0);
+        for round in 1..4000 {
+            match work.next(0).expect("it goes on for ever").command {
+                Command::VersionsOf { .. } => {
+                    work.succeeded(0, &Reply::Versions(vec![round]));
+                    let next = work.next(0).expect("it goes on for ever").command;
+                    match &next {
+                        Command::Batch { watched, .. } => {
+                            assert_eq!(
+                                watched.iter().map(|(_, version)| *version).collect::<Vec<_>>(),
+                                [round]
+                            );
+                            compared += 1;
+                        }
+                        Command::Put { condition, .. } => {
+                            assert_eq!(*condition, Condition::IfVersion(round));
+                            put += 1;
+                        }
+                        other => panic!("{other:?}"),
+                    }
+                    work.succeeded(0, &Reply::Done);
+                }
+                _ => work.succeeded(0, &Reply::Done),
+            }
         }
+        assert!(compared > 20 && put > 5, "{compared} {put}");
+    }
+
+    #[test]
+    fn some_keys_have_a_time_to_live() {
+        let mut random = Random::new(2);
+        let timed = (1..2000).filter(|unique| {
+            let command = draw(&mut random, *unique, 0.5, Several::Keys);
+            matches!(command, Command::Put { expiry: Expiry::In(_), .. })
+        });
+        assert!(timed.count() > 20);
     }
 }

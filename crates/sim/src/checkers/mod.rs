@@ -7,6 +7,7 @@
 //! | [`durability`] | an acknowledged write is in every replica's final state | TLA+ `Linearizability`, its durable half |
 //! | [`election_safety`] | a number has one leader | Ongaro and Ousterhout 2014, Figure 3; TLA+ `ElectionSafety` |
 //! | [`execution_order`] | what interferes is executed in one order everywhere | Moraru et al. 2013, §4.1 |
+//! | [`expiry`] | a key with a time to live lasts that long, and not much longer | Redis, *Expires*; PROTOCOLS.md F |
 //! | [`exactly_once`] | a command is executed at one slot only | PROTOCOLS.md F, *Sessions* |
 //! | [`instances`] | an instance is decided once, with its dependencies, and lasts | Moraru et al. 2013, §4.1; Ryabinin et al. 2025 |
 //! | [`leader_completeness`] | later leaders have what is committed; leaders only append | the same; TLA+ `LeaderCompleteness` |
@@ -21,9 +22,9 @@
 //! *State-machine safety* of the same figure is [`agreement`] (one value is executed for an index, everywhere) with
 //! [`commitment`] (it is the committed one).
 //!
-//! All but two listen to the facts that machines state and run after every step of the simulator, so each spends at
+//! All but three listen to the facts that machines state and run after every step of the simulator, so each spends at
 //! most some hundred nanoseconds on a fact; those about terms say nothing of protocols that state none. What several
-//! of them know of logs is in [`log`]. Linearizability and staleness take the finished history of all clients.
+//! of them know of logs is in [`log`]. Linearizability, staleness and expiry take the finished history of all clients.
 
 pub mod agreement;
 pub mod commitment;
@@ -31,6 +32,7 @@ pub mod durability;
 pub mod election_safety;
 pub mod exactly_once;
 pub mod execution_order;
+pub mod expiry;
 pub mod instances;
 pub mod leader_completeness;
 pub mod leases;

@@ -26,7 +26,7 @@ impl<P: Protocol> Cluster<P> {
             self.queue.push(self.now + pause, Event::Ask(lane));
             return;
         }
-        let Some(Ask { command, recorded, within }) = self.work.next(lane) else { return };
+        let Some(Ask { command, within }) = self.work.next(lane) else { return };
         let id = self.work.next_id(lane);
         let patience = match self.healed {
             true => crate::run::HEALING,
@@ -39,8 +39,8 @@ impl<P: Protocol> Cluster<P> {
         let write = (access == Access::Write).then(|| digest(&bytes));
         let probe = probe(&command);
         let give_up = at.clock.true_time(at.incarnation, deadline);
-        let invocation = recorded.then(|| self.work.recorder.invoke(lane as u64, command, self.now));
-        if let (Some(invocation), Some(within)) = (invocation, within) {
+        let invocation = self.work.recorder.invoke(lane as u64, command, self.now);
+        if let Some(within) = within {
             self.work.recorder.allow(invocation, within);
         }
         let stream = self.work.lanes[lane].stream;
@@ -97,9 +97,8 @@ impl<P: Protocol> Cluster<P> {
                     Err(error) => return self.fail("reply", format!("a reply cannot be read: {error}")),
                 };
                 let done = !matches!(reply, Reply::Error(_));
-                if let Some(invocation) = pending.invocation {
-                    self.work.recorder.returned(invocation, reply, self.now);
-                }
+                self.work.succeeded(lane, &reply);
+                self.work.recorder.returned(pending.invocation, reply, self.now);
                 if let Some(write) = pending.write {
                     let result = self.panel.on_acknowledged(self.now, write);
                     self.found(result);
@@ -107,7 +106,6 @@ impl<P: Protocol> Cluster<P> {
                         self.probe(write, &read);
                     }
                 }
-                self.work.succeeded(lane);
             }
             Outcome::Failed(failure) => {
                 let healed_before = self.healed && pending.asked >= self.heal_at;

@@ -79,6 +79,32 @@ pub fn each_made_key<'a>(command: &'a Command, with: &mut dyn FnMut(&'a Key)) {
     }
 }
 
+/// Calls `with` for each value that a command puts with a time to live: its key, the value, and from which nanosecond of
+/// the history on it may be gone.
+pub fn each_mortal<'a>(command: &'a Command, with: &mut dyn FnMut(&'a Key, &'a Bytes, u64)) {
+    match command {
+        Command::Put { key, value, expiry: Expiry::At(from), .. } => {
+            with(key, value, u64::try_from(*from).unwrap_or(0));
+        }
+        Command::Batch { commands, .. } => commands.iter().for_each(|single| each_mortal(&single.0, with)),
+        _ => {}
+    }
+}
+
+/// Whether a command changes a key and keeps what time it has left.
+pub fn keeps_time(command: &Command) -> bool {
+    match command {
+        Command::Increment { .. }
+        | Command::Append { .. }
+        | Command::HashPut { .. }
+        | Command::HashDelete { .. }
+        | Command::HashIncrement { .. }
+        | Command::Put { expiry: Expiry::Keep, .. } => true,
+        Command::Batch { commands, .. } => commands.iter().any(|single| keeps_time(&single.0)),
+        _ => false,
+    }
+}
+
 /// Whether a command reads or writes all keys there are.
 pub fn is_global(command: &Command) -> bool {
     match command {
@@ -149,12 +175,15 @@ pub fn compile(
         Command::KindOf { key } => Action::KindOf(ids[key]),
         Command::ExpiryOf { key } => Action::ExpiryOf(ids[key]),
         Command::VersionsOf { keys } => Action::VersionsOf(all(keys)),
-        Command::Put { expiry: Expiry::In(_) | Expiry::At(_), .. }
-        | Command::SetExpiry { .. }
-        | Command::Refresh { .. } => {
-            return Err("keys that expire are not modelled");
+        Command::Put { expiry: Expiry::In(_), .. } => {
+            return Err("from when on a key may expire must be said in nanoseconds of the history (`at`)");
         }
-        Command::Put { key, value, condition, expiry: Expiry::Never | Expiry::Keep, old } => {
+        Command::SetExpiry { .. } | Command::Refresh { .. } => {
+            return Err(
+                "a time to live that changes without its key is not modelled: put the key anew to expire",
+            );
+        }
+        Command::Put { key, value, condition, expiry: _, old } => {
             let when = When::from(*condition);
             if *old && matches!(when, When::IfVersion(_)) {
                 return Err(
@@ -349,7 +378,8 @@ fn each_written(action: &Action, with: &mut dyn FnMut(KeyId)) {
         | Action::Append(key, _)
         | Action::HashPut { key, .. }
         | Action::HashDelete(key, _)
-        | Action::HashIncrement(key, ..) => with(*key),
+        | Action::HashIncrement(key, ..)
+        | Action::Expire(key, _) => with(*key),
         Action::PutMany { pairs, .. } => pairs.iter().for_each(|(key, _)| with(*key)),
         Action::Delete(keys) => keys.iter().for_each(|key| with(*key)),
         Action::Get(_)

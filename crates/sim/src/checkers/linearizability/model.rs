@@ -8,6 +8,11 @@
 //! come from one counter is not modelled, nor is the excluded combination when a batch fails with two or more watched
 //! keys of unknown version: both let pass what a stricter model might reject.
 //!
+//! **Time to live.** When a key vanishes is the store's choice, from some instant on. So each value that was put with a
+//! time to live has an operation beside it that removes it ([`Action::Expire`]): nobody asked for it, its outcome is
+//! unknown, and it is called at that instant. What it removes does not come back, since no two puts of such a key have
+//! the same value.
+//!
 //! **Opaque strings** stand for strings whose bytes no reply will ever show: see [`Facets`](super::problem::Facets).
 // tidy: long because every command of the store has its sequential meaning here.
 
@@ -69,23 +74,45 @@ pub enum Action {
     KindOf(KeyId),
     ExpiryOf(KeyId),
     VersionsOf(Vec<KeyId>),
-    Put { key: KeyId, value: ValueId, when: When, old: bool },
-    PutMany { pairs: Vec<(KeyId, ValueId)>, if_none: bool },
+    Put {
+        key: KeyId,
+        value: ValueId,
+        when: When,
+        old: bool,
+    },
+    PutMany {
+        pairs: Vec<(KeyId, ValueId)>,
+        if_none: bool,
+    },
     Delete(Vec<KeyId>),
     Take(KeyId),
     Increment(KeyId, i64),
     Append(KeyId, Bytes),
-    HashPut { key: KeyId, fields: Vec<(Bytes, Bytes)>, if_absent: bool },
+    HashPut {
+        key: KeyId,
+        fields: Vec<(Bytes, Bytes)>,
+        if_absent: bool,
+    },
     HashGet(KeyId, Vec<Bytes>),
     HashAll(KeyId),
     HashLength(KeyId),
     HashDelete(KeyId, Vec<Bytes>),
     HashIncrement(KeyId, Bytes, i64),
-    Scan { after: Option<Bytes>, limit: u32, pattern: Option<Bytes>, kind: Option<Kind> },
+    Scan {
+        after: Option<Bytes>,
+        limit: u32,
+        pattern: Option<Bytes>,
+        kind: Option<Kind>,
+    },
     Count,
     RandomKey,
     Clear,
-    Batch { watched: Vec<(KeyId, u64)>, actions: Vec<Action> },
+    Batch {
+        watched: Vec<(KeyId, u64)>,
+        actions: Vec<Action>,
+    },
+    /// The time of a value is up: the key is gone, if it still holds that value. No client asks for this.
+    Expire(KeyId, ValueId),
 }
 
 /// [`Condition`], ordered.
@@ -374,6 +401,12 @@ impl Model {
                 Reply::Done
             }
             Action::Batch { watched, actions } => return self.batch(watched, actions, expected, state),
+            Action::Expire(key, value) => {
+                if state.get(*key).value == *value {
+                    self.remove(state, *key);
+                }
+                Reply::Done
+            }
         })
     }
 

@@ -9,8 +9,8 @@ use quorate_store::Reply;
 
 use super::Unsupported;
 use super::action::{
-    asks_for_versions, check_reply, compile, each_key, each_made_key, each_single, is_blind, is_global,
-    is_pure, needs, shows,
+    asks_for_versions, check_reply, compile, each_key, each_made_key, each_mortal, each_single, is_blind,
+    is_global, is_pure, keeps_time, needs, shows,
 };
 use super::model::{Action, Cell, KeyId, Model, Overlay, Value, ValueId, integer};
 use super::ratchet::{self, Ratchet};
@@ -57,6 +57,27 @@ pub struct Op {
 }
 
 impl Op {
+    /// Nobody asked for it: see the [model](super::model).
+    fn expiry(origin: usize, key: KeyId, value: ValueId, rank: usize) -> Op {
+        Op {
+            origin,
+            call: 0,
+            ret: NEVER,
+            action: Action::Expire(key, value),
+            reply: None,
+            keys: Rc::new([key]),
+            pure: false,
+            blind: false,
+            clears: false,
+            asks: false,
+            slot: 0,
+            class: rank as u32,
+            unique: true,
+            needs: Vec::new(),
+            makes: Vec::new(),
+        }
+    }
+
     pub fn known(&self) -> bool {
         self.ret != NEVER
     }
@@ -173,10 +194,16 @@ impl Problem {
         let versioned = operations.iter().any(|(_, operation)| asks_for_versions(&operation.command));
         let mut model = Model::new(keys, versioned);
 
-        let (events, order) = order_events(operations);
-        let mut ops = Vec::with_capacity(operations.len());
+        let mortals = find_mortals(operations)?;
+        let (events, order) = order_events(operations, &mortals);
+        let mut ops = Vec::with_capacity(operations.len() + mortals.len());
         for (rank, index) in order.iter().enumerate() {
-            let (origin, operation) = operations[*index];
+            let Some(&(origin, operation)) = operations.get(*index) else {
+                let Mortal { origin, key, value, .. } = &mortals[*index - operations.len()];
+                let value = model.intern(Value::String(Bytes::clone(value)));
+                ops.push(Op::expiry(*origin, ids[*key], value, rank));
+                continue;
+            };
             let reply = operation.returned.as_ref().map(|(_, reply)| reply.clone());
             let refuse = |what| Unsupported { operation: origin, what };
             let action = compile(&operation.command, &ids, &mut model).map_err(refuse)?;
@@ -370,10 +397,17 @@ impl Problem {
         }
     }
 
-    /// Collects the strings that replies show.
+    /// Collects the strings that replies show, and those that expiry asks for, which it may do for ever.
     fn find_watches(&mut self) {
         for rank in 0..self.ops.len() {
             let op = &self.ops[rank];
+            if let Action::Expire(key, value) = op.action
+                && let Value::String(bytes) = self.model.value(value)
+            {
+                let watch = self.watch_for(key, bytes.clone()) as usize;
+                self.watches[watch].last_seen = NEVER;
+                continue;
+            }
             let (Some(reply), ret) = (&op.reply, op.ret) else { continue };
             let mut shown = Vec::new();
             shows(&op.action, reply, &mut shown);
@@ -538,10 +572,43 @@ impl Suffixes {
     }
 }
 
-/// Sorts calls and returns by time, and operations by their calls. An operation comes before another if it returned
+/// A value with a time to live.
+#[derive(Debug)]
+struct Mortal<'a> {
+    /// The place in the history of the operation that put it.
+    origin: usize,
+    key: &'a Bytes,
+    value: &'a Bytes,
+    /// From when on it may be gone, in nanoseconds of the history.
+    from: u64,
+}
+
+/// The values with a time to live. It must be clear for how long: nothing may change their keys and keep their time.
+fn find_mortals<'a>(operations: &[(usize, &'a Operation)]) -> Result<Vec<Mortal<'a>>, Unsupported> {
+    let mut mortals = Vec::new();
+    for (origin, operation) in operations {
+        each_mortal(&operation.command, &mut |key, value, from| {
+            mortals.push(Mortal { origin: *origin, key, value, from: from.max(operation.invoked) });
+        });
+    }
+    let keys: BTreeSet<&Bytes> = mortals.iter().map(|mortal| mortal.key).collect();
+    for (operation, Operation { command, .. }) in operations {
+        let mut touches = false;
+        each_key(command, &mut |key| touches |= keys.contains(key));
+        if touches && keeps_time(command) {
+            let what =
+                "a key with a time to live is changed in place, which keeps its time: this is not modelled";
+            return Err(Unsupported { operation: *operation, what });
+        }
+    }
+    Ok(mortals)
+}
+
+/// Sorts calls and returns by time, and operations by their calls; behind the operations count the ends of values with a
+/// time to live. An operation comes before another if it returned
 /// before the other was invoked. Where a return and a call fall on one nanosecond, they count as concurrent; but
 /// those of one client keep the order of the history.
-fn order_events(operations: &[(usize, &Operation)]) -> (Vec<Event>, Vec<usize>) {
+fn order_events(operations: &[(usize, &Operation)], mortals: &[Mortal<'_>]) -> (Vec<Event>, Vec<usize>) {
     // Within an instant: the calls, the returns, the calls of clients that have just returned, their returns, …
     let mut points = Vec::with_capacity(2 * operations.len());
     let mut last: BTreeMap<u64, (u64, u32)> = BTreeMap::new();
@@ -555,9 +622,11 @@ fn order_events(operations: &[(usize, &Operation)]) -> (Vec<Event>, Vec<usize>) 
             last.insert(operation.client, (at, rank));
         }
     }
+    let ends = mortals.iter().zip(operations.len()..).map(|(mortal, index)| (mortal.from, 0, false, index));
+    points.extend(ends);
     points.sort_unstable();
-    let mut order = Vec::with_capacity(operations.len());
-    let mut ranks = vec![0; operations.len()];
+    let mut order = Vec::with_capacity(operations.len() + mortals.len());
+    let mut ranks = vec![0; operations.len() + mortals.len()];
     let events = points
         .into_iter()
         .map(|(_, _, returns, index)| {
