@@ -11,7 +11,8 @@ use std::fmt;
 use quorate_store::{Command, Reply};
 
 use super::config::Config;
-use super::problem::{Event, EventId, NEVER, OpId, Problem, Strings};
+use super::events::Event;
+use super::problem::{EventId, NEVER, OpId, Problem, Strings};
 use super::search::{Outcome, Search};
 use super::{Partition, Unsupported, key_names};
 use crate::history::{Operation, reply_text};

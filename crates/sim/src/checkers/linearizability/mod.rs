@@ -11,12 +11,14 @@
 //! | file | what |
 //! |---|---|
 //! | `model` | the sequential store |
+//! | `events` | calls and returns in order |
 //! | `problem` | a partition, and what is known of its operations beforehand |
 //! | `search` | the decision, and the argument for each of its shortcuts |
 //! | `explain` | the shortest prefix that fails, and what could have been replied instead |
 
 mod action;
 mod config;
+mod events;
 mod explain;
 mod model;
 mod moves;

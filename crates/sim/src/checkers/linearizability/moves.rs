@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::config::{Bits, Config, Cuts, State, is_left};
+use super::events::Event;
 use super::model::KeyId;
-use super::problem::{Effect, Event, EventId, NEVER, OpId, Problem, WatchId};
+use super::problem::{Effect, EventId, NEVER, OpId, Problem, WatchId};
 use super::search::Search;
 
 /// A sequence of operations on the way to a forced one.

@@ -44,8 +44,9 @@ use std::collections::BTreeMap;
 use quorate_store::Reply;
 
 use super::config::{Config, State, is_left};
+use super::events::Event;
 use super::model::{Cell, KeyId};
-use super::problem::{Effect, Event, EventId, OpId, Problem};
+use super::problem::{Effect, EventId, OpId, Problem};
 
 /// How a search ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
