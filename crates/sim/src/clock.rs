@@ -84,6 +84,13 @@ impl Clock {
         }
     }
 
+    /// From some true instant on the interval clock knows no better bound than this; the truth stays inside.
+    pub fn widen(&mut self, from: Nanos, bound: Nanos, random: &mut Random) {
+        self.errors.retain(|(at, _)| *at < from || *at == 0);
+        let offset = random.range(0..2 * bound + 1) as i64 - bound as i64;
+        self.errors.push((from.max(1), Some(IntervalError { offset, bound: bound as i64 })));
+    }
+
     /// A process starts on this machine; its monotonic clock starts anywhere.
     pub fn restart(&mut self, random: &mut Random) {
         self.bases.push(random.range(0..1000 * SECOND));
@@ -359,6 +366,17 @@ mod tests {
             }
         }
         assert!(wild > 1000 && lies > 100, "{wild} {lies}");
+    }
+
+    #[test]
+    fn a_clock_that_is_widened_has_that_bound_from_then_on_and_the_truth_inside() {
+        for mut clock in clocks(IN_BOUNDS) {
+            clock.widen(5 * SECOND, 10 * SECOND, &mut Random::new(4));
+            for at in (5 * SECOND..30 * SECOND).step_by(97_000_003) {
+                let Interval { earliest, latest } = clock.read(0, at).clock.expect("there is a bound");
+                assert!(earliest <= EPOCH + at && EPOCH + at <= latest && latest - earliest == 20 * SECOND);
+            }
+        }
     }
 
     #[test]

@@ -51,6 +51,9 @@ pub struct Disk {
     slowness: u64,
     slow_until: Nanos,
     full_until: Nanos,
+    hangs: bool,
+    /// When the sync that was begun last ends.
+    sync_ends: Nanos,
 }
 
 #[derive(Clone, Debug)]
@@ -125,6 +128,8 @@ impl Disk {
             slowness: 1,
             slow_until: 0,
             full_until: 0,
+            hangs: false,
+            sync_ends: 0,
         }
     }
 
@@ -136,6 +141,11 @@ impl Disk {
     /// Has no space for a while.
     pub fn fill(&mut self, until: Nanos) {
         self.full_until = until;
+    }
+
+    /// Finishes no sync from now on, but for one that runs.
+    pub fn hang(&mut self) {
+        self.hangs = true;
     }
 
     /// When there is space again.
@@ -191,11 +201,17 @@ impl Disk {
 
     /// Starts a sync if one is needed and none runs; tells when it ends.
     pub fn start_sync(&mut self, now: Nanos) -> Option<Nanos> {
-        if self.syncing.is_some() || self.synced == self.written() {
+        if self.syncing.is_some() || self.synced == self.written() || self.hangs {
             return None;
         }
         self.syncing = Some(self.written());
-        Some(now + self.latency(self.speed.sync, now))
+        self.sync_ends = now + self.latency(self.speed.sync, now);
+        Some(self.sync_ends)
+    }
+
+    /// When the sync that runs, or ran last, ends.
+    pub fn sync_ends(&self) -> Nanos {
+        self.sync_ends
     }
 
     /// The sync that runs has ended.
@@ -241,6 +257,9 @@ impl Disk {
             checkpoint.pieces.push(bytes);
             checkpoint.cursor = next;
             return Ok(Progress::At(now + write));
+        }
+        if self.hangs {
+            return Ok(Progress::At(now + 1000 * MILLISECOND));
         }
         if !checkpoint.last_sync {
             checkpoint.last_sync = true;
@@ -466,6 +485,19 @@ mod tests {
         assert_eq!(disk.append(Bytes::new(), 100), Ok(()));
         disk.slow(10_000, 50);
         assert!(disk.start_sync(0).is_some_and(|at| at >= 50_000));
+    }
+
+    #[test]
+    fn a_disk_that_hangs_takes_writes_and_makes_nothing_durable() {
+        let mut disk = disk(1);
+        append(&mut disk, 0..2);
+        assert!(disk.start_sync(0).is_some());
+        disk.hang();
+        disk.finish_sync();
+        append(&mut disk, 2..4);
+        assert_eq!((disk.start_sync(5000), disk.synced(), disk.written()), (None, 2, 4));
+        disk.start_checkpoint(None, Vec::new(), 1);
+        assert!((0..10).all(|now| matches!(disk.write_checkpoint(now), Ok(Progress::At(_)))));
     }
 
     #[cfg(feature = "mutations")]

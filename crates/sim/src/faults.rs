@@ -79,6 +79,12 @@ kinds! {
     RosterChanges = "roster-changes",
     /// A minority of the nodes goes away for good when all other faults are over: the rest must serve every client.
     LostNodes = "lost-nodes",
+    /// The disks of a minority take writes and finish no sync, from the end of all other faults on.
+    HungDisks = "hung-disks",
+    /// Links from and to a minority are many times slower, from the end of all other faults on.
+    SlowNodes = "slow-nodes",
+    /// The clocks of a minority know true time to twenty seconds only, from some instant on.
+    WideClocks = "wide-clocks",
 }
 
 impl Kind {
@@ -87,14 +93,17 @@ impl Kind {
         match self {
             Kind::MemberChanges | Kind::Transfers => can.membership,
             Kind::RosterChanges => can.rosters,
-            Kind::LostNodes => can.max_nodes > 1,
+            Kind::LostNodes | Kind::HungDisks | Kind::SlowNodes | Kind::WideClocks => can.max_nodes > 1,
             _ => true,
         }
     }
 
     /// Whether it happens only where it is asked for by name.
     pub fn on_demand(self) -> bool {
-        matches!(self, Kind::ClocksBeyondBound | Kind::LostNodes)
+        matches!(
+            self,
+            Kind::ClocksBeyondBound | Kind::LostNodes | Kind::HungDisks | Kind::SlowNodes | Kind::WideClocks
+        )
     }
 }
 
@@ -298,14 +307,25 @@ pub enum Shape {
     OneWay(usize),
 }
 
-/// Nodes that go away for good.
+/// What becomes of a minority at the end of the fault phase, and stays so: it is lost, or slow in some way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Loss {
+pub struct Impairment {
+    /// Its kind.
+    pub kind: Kind,
     /// How long after the end of the fault phase.
     pub after: Nanos,
     /// Whether the leader of that moment is one of them.
     pub leader: bool,
-    /// Draws how many go, and who.
+    /// Draws how many they are, and who.
+    pub seed: u64,
+}
+
+/// Clocks that lose their bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Widening {
+    /// When.
+    pub at: Nanos,
+    /// Draws whose.
     pub seed: u64,
 }
 
@@ -320,8 +340,10 @@ pub struct Plan {
     pub stall: f64,
     /// Faults with their instants, in order of time.
     pub schedule: Vec<Strike>,
-    /// Who goes away for good.
-    pub loss: Option<Loss>,
+    /// What becomes of a minority for good, in order of the kinds.
+    pub impairments: Vec<Impairment>,
+    /// Whose clocks become wide.
+    pub widening: Option<Widening>,
 }
 
 /// What faults can strike.
@@ -346,7 +368,8 @@ impl Plan {
             noise: Noise::default(),
             stall: 0.0,
             schedule: Vec::new(),
-            loss: None,
+            impairments: Vec::new(),
+            widening: None,
         };
         for &kind in Kind::ALL {
             let mut random = root.fork();
@@ -376,10 +399,15 @@ impl Plan {
             Kind::Reordering => self.noise.reordering = chance(&mut draw, &[0.01, 0.1, 0.5]),
             Kind::Stalls => self.stall = chance(&mut draw, &[0.0003, 0.002, 0.01]),
             Kind::TornWrites | Kind::Drift | Kind::WallJumps | Kind::ClocksBeyondBound => {}
-            Kind::LostNodes => {
+            Kind::WideClocks => {
+                let back = draw.random.range(0..3 * SECOND).min(draw.end);
+                self.widening = Some(Widening { at: draw.end - back, seed: draw.random.u64() });
+            }
+            Kind::LostNodes | Kind::HungDisks | Kind::SlowNodes => {
                 // At once, or while the others elect a leader and catch up.
                 let reach = *draw.random.pick(&[1, 1, 300 * MILLISECOND, SECOND]);
-                self.loss = Some(Loss {
+                self.impairments.push(Impairment {
+                    kind,
                     after: draw.random.range(0..reach),
                     leader: draw.random.chance(0.5),
                     seed: draw.random.u64(),
@@ -490,6 +518,9 @@ impl Draw {
             | Kind::Drift
             | Kind::WallJumps
             | Kind::LostNodes
+            | Kind::HungDisks
+            | Kind::SlowNodes
+            | Kind::WideClocks
             | Kind::ClocksBeyondBound => unreachable!("{} strikes at no instant", kind.name()),
         }
     }
@@ -535,13 +566,14 @@ mod tests {
             let with: KindSet = [Kind::LostNodes].into_iter().collect();
             let all = Plan::draw(Faults::SwarmWith(with), scope(10 * SECOND), seed);
             let without = Plan::draw(Faults::Swarm, scope(10 * SECOND), seed);
-            assert_eq!((&without.schedule, without.loss), (&all.schedule, None));
+            assert_eq!((&without.schedule, without.impairments), (&all.schedule, Vec::new()));
             let same = Plan::draw(Faults::Only(all.kinds), scope(10 * SECOND), seed);
-            assert_eq!((&same.schedule, same.kinds, same.loss), (&all.schedule, all.kinds, all.loss));
+            assert_eq!((&same.schedule, same.kinds), (&all.schedule, all.kinds));
+            assert_eq!(same.impairments, all.impairments);
             let fewer = Plan::draw(Faults::Only(all.kinds.without(Kind::Crashes)), scope(10 * SECOND), seed);
             let mut rest = all.schedule.clone();
             rest.retain(|strike| strike.kind != Kind::Crashes);
-            assert_eq!((&fewer.schedule, fewer.loss), (&rest, all.loss));
+            assert_eq!((&fewer.schedule, fewer.impairments), (&rest, all.impairments));
             assert!(rest.iter().all(|strike| strike.at < 10 * SECOND));
         }
     }

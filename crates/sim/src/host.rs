@@ -221,6 +221,8 @@ pub(crate) struct Host<P: Protocol> {
     pub since_checkpoint: usize,
     /// It has gone away for good.
     pub lost: bool,
+    /// It is slow for good: its disk hangs, or its links.
+    pub slow: bool,
 }
 
 impl<P: Protocol> Host<P> {
@@ -240,6 +242,7 @@ impl<P: Protocol> Host<P> {
             armed: None,
             since_checkpoint: 0,
             lost: false,
+            slow: false,
         }
     }
 

@@ -134,6 +134,14 @@ impl Network {
         (link.slowness, link.slow_until) = (slowness, until);
     }
 
+    /// Multiplies the latencies of all links from and to a host, for ever.
+    pub fn slow_host(&mut self, host: usize, slowness: u64) {
+        for other in 0..self.hosts {
+            self.slow(host, other, Nanos::MAX, slowness);
+            self.slow(other, host, Nanos::MAX, slowness);
+        }
+    }
+
     /// Limits a link to so many bytes per second.
     pub fn limit(&mut self, from: usize, to: usize, until: Nanos, bandwidth: u64) {
         let link = self.link(from, to);
@@ -146,6 +154,11 @@ impl Network {
         for link in &mut self.links {
             (link.slow_until, link.limited_until, link.blocked_until) = (0, 0, 0);
         }
+    }
+
+    /// When everything that is under way has arrived, but for copies.
+    pub fn clear_at(&self) -> Nanos {
+        self.links.iter().map(|link| link.last_arrival).max().unwrap_or(0)
     }
 
     /// Sends a message now. `bytes` is asked only where bandwidth is limited.

@@ -136,6 +136,8 @@ pub struct Summary {
     pub faults: Counts,
     /// Histories on which the linearizability checker gave up.
     pub undecided: u64,
+    /// The longest that somebody waited for a write and none was answered, once nothing more failed.
+    pub longest_wait: Duration,
     /// Violations.
     pub failures: Vec<Failure>,
     /// Real time, if the caller measured it.
@@ -151,6 +153,7 @@ impl Summary {
         self.checkpoints += run.checkpoints;
         self.faults.merge(&run.faults);
         self.undecided += u64::from(run.undecided);
+        self.longest_wait = self.longest_wait.max(Duration::from_nanos(run.longest_wait));
     }
 
     /// Adds the summary of other seeds. Real time is left alone: threads overlap.
@@ -165,6 +168,7 @@ impl Summary {
         self.checkpoints += other.checkpoints;
         self.faults.merge(&other.faults);
         self.undecided += other.undecided;
+        self.longest_wait = self.longest_wait.max(other.longest_wait);
         self.failures.extend(other.failures);
         self.failures.sort_by_key(|failure| failure.seed);
     }
@@ -196,6 +200,7 @@ impl fmt::Display for Summary {
                 row(&format!("  {}", kind.name()), times.to_string())?;
             }
         }
+        row("longest without write", format!("{:.1} s", self.longest_wait.as_secs_f64()))?;
         if self.undecided > 0 {
             row("undecided histories", self.undecided.to_string())?;
         }

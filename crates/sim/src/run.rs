@@ -7,6 +7,7 @@ use quorate_core::{
     Configs, Group, NodeId, NodeSet, Protocol, Random, Replica, Settings, SettingsError, Topology,
 };
 
+use crate::checkers::service::{Limits, Service};
 use crate::checkers::{Checker, Panel, Violation, expiry, linearizability, staleness};
 use crate::clock::{Clock, Quality, Walls};
 use crate::cluster::{Cluster, Event, Knobs, Operator};
@@ -20,6 +21,9 @@ use crate::panics;
 use crate::queue::{MILLISECOND, Nanos, Queue, SECOND};
 use crate::trace::Trace;
 use crate::workload::Workload;
+
+/// The longest one-way delay of hosts that are far from each other without a topology: see [`latencies`].
+const FAR: Duration = Duration::from_millis(25);
 
 /// How long healing may take: elections, waits of restarted grantors, catching up, and every client's last requests.
 pub(crate) const HEALING: Nanos = 30 * SECOND;
@@ -54,6 +58,8 @@ pub struct Run {
     pub undecided: bool,
     /// What went wrong.
     pub violation: Option<Violation>,
+    /// The longest that somebody waited for a write and none was answered, once nothing more failed.
+    pub longest_wait: Nanos,
     /// What the clients saw, as far as the run got.
     pub history: History,
 }
@@ -117,6 +123,7 @@ pub fn run<P: Protocol>(options: &Options, seed: u64, trace: Trace) -> Result<Ru
         plan: cluster.plan.clone(),
         digest: cluster.trace.digest(),
         undecided,
+        longest_wait: cluster.service.longest_wait(),
         violation: cluster.violation.take(),
         history,
     })
@@ -163,6 +170,8 @@ struct Setup<P: Protocol> {
     joining: Configs<P>,
     /// The bound on clock rates that they promise to survive.
     drift: f64,
+    /// How soon they promise to serve.
+    limits: Limits,
     /// Their settings, as `key=value`.
     words: Vec<String>,
 }
@@ -195,9 +204,12 @@ fn configure<P: Protocol>(
         }
     }
     let (configs, settings) = setup;
+    let furthest = options.topology.as_ref().map(|(_, topology)| topology.furthest()).unwrap_or_default();
+    let furthest = if far { furthest.max(FAR) } else { furthest };
+    let limits = Limits::of(|name| duration(&settings, name), furthest);
     let joining = Group { joining: true, ..group };
     let joining = P::configure(&joining, &mut Settings::parse(&words)?)?;
-    Ok(Setup { configs, joining, drift: declared_drift(&settings), words })
+    Ok(Setup { configs, joining, drift: declared_drift(&settings), limits, words })
 }
 
 /// How many nodes are there that are not in the group as it is set up.
@@ -209,15 +221,18 @@ fn spares<P: Protocol>(options: &Options, random: &mut Random) -> usize {
 /// What deciding a history may take: some seconds. One in a thousand is left undecided, and is counted.
 const EFFORT: u64 = 8_000_000;
 
+/// A setting in force that is a duration.
+fn duration(settings: &Settings, name: &str) -> Option<Duration> {
+    let text = settings.effective().get(name)?;
+    let mut one = Settings::parse([format!("value={text}")]).ok()?;
+    one.duration("value", "0ms").ok()
+}
+
 /// The bound ρ on clock rates for which the lease settings in force suffice, with rates within 1±ρ. Promises, and a
 /// lease that lies in the log: Δ on both sides, so Δ at least ρ·lease. A lease that lies in election timeouts: Δ on
 /// one side, so Δ at least 2ρ·lease.
 fn declared_drift(settings: &Settings) -> f64 {
-    let take = |name: &str| {
-        let text = settings.effective().get(name)?;
-        let mut one = Settings::parse([format!("value={text}")]).ok()?;
-        Some(one.duration("value", "0ms").ok()?.as_secs_f64())
-    };
+    let take = |name: &str| duration(settings, name).map(|duration| duration.as_secs_f64());
     let ongaro = settings.effective().get("reads").is_some_and(|reads| reads == "ongaro-lease");
     let most = match (take("lease.drift"), take("lease.duration")) {
         (Some(margin), Some(lease)) if lease > 0.0 => margin / lease,
@@ -236,7 +251,7 @@ fn build<P: Protocol>(
     trace: Trace,
     setup: Setup<P>,
 ) -> Cluster<P> {
-    let Setup { configs, joining, drift, .. } = setup;
+    let Setup { configs, joining, drift, limits, .. } = setup;
     let nodes = options.nodes + spares::<P>(options, &mut root);
     let hosts = nodes + options.proxies;
     let duration = options.duration.as_nanos() as Nanos;
@@ -258,10 +273,12 @@ fn build<P: Protocol>(
     let network = Network::new(hosts, |from, to| latencies[from][to], plan.noise, root.fork());
     let sync = Latency::LogNormal { median: *knobs.pick(&[50_000, 500_000, 5_000_000]) };
     let speed = Speed { write: Latency::LogNormal { median: 20_000 }, sync };
+    let mut widening = widening(&plan, options.nodes);
+    let widened = widening.iter().flat_map(|(_, nodes, _)| nodes.iter()).collect();
     let hosts: Vec<_> = (0..hosts)
         .map(|host| {
             let mut random = root.fork();
-            let clock = Clock::draw(quality, duration, &mut random.fork());
+            let mut clock = Clock::draw(quality, duration, &mut random.fork());
             if quality.beyond_bound {
                 counts.add(Kind::ClocksBeyondBound);
             } else if clock.drifts() {
@@ -269,6 +286,12 @@ fn build<P: Protocol>(
             }
             clock.wall_jumps().filter(|at| *at < options.end()).for_each(|_| counts.add(Kind::WallJumps));
             let node = (host < nodes).then(|| NodeId::new(host as u64 + 1).expect("few nodes"));
+            if let (Some(node), Some((at, nodes, random))) = (node, &mut widening)
+                && nodes.contains(node)
+            {
+                counts.add(Kind::WideClocks);
+                clock.widen(*at, WIDE, random);
+            }
             Host::new(node, Disk::new(speed, random.fork()), clock, random)
         })
         .collect();
@@ -295,7 +318,9 @@ fn build<P: Protocol>(
         random: root.fork(),
         violation: None,
         healed: false,
-        losing: plan.loss.is_some(),
+        impairments: plan.impairments.len(),
+        widened,
+        service: Service::new(limits),
         heal_at: options.end(),
         checkpoints: 0,
         states: Default::default(),
@@ -305,6 +330,20 @@ fn build<P: Protocol>(
     };
     schedule(&mut cluster, options);
     cluster
+}
+
+/// Half the width of a clock that has become wide.
+const WIDE: Nanos = 10 * SECOND;
+
+/// When clocks become wide, whose, and what draws the rest: those of a minority of the members.
+fn widening(plan: &Plan, members: usize) -> Option<(Nanos, NodeSet, Random)> {
+    let widening = plan.widening?;
+    let mut random = Random::new(widening.seed);
+    let mut nodes = NodeSet::EMPTY;
+    for _ in 0..(members - 1) / 2 {
+        nodes.insert(NodeId::new(random.range(1..members as u64 + 1)).expect("few nodes"));
+    }
+    Some((widening.at, nodes, random))
 }
 
 fn latencies(hosts: usize, far: bool, random: &mut Random) -> Vec<Vec<Latency>> {
@@ -357,8 +396,8 @@ fn schedule<P: Protocol>(cluster: &mut Cluster<P>, options: &Options) {
         cluster.queue.push(at, Event::Ask(lane));
     }
     cluster.queue.push(options.end(), Event::Heal);
-    if let Some(loss) = cluster.plan.loss {
-        cluster.queue.push(options.end() + loss.after, Event::Lose);
+    for (index, impairment) in cluster.plan.impairments.iter().enumerate() {
+        cluster.queue.push(options.end() + impairment.after, Event::Impair(index));
     }
     cluster.queue.push(POLL, Event::Poll);
 }
@@ -407,6 +446,7 @@ fn poll<P: Protocol>(cluster: &mut Cluster<P>, stage: Stage, end: Nanos, healing
         cluster.fail("liveness", what);
         return stage;
     }
+    cluster.judge_service();
     match stage {
         Stage::Faults if !cluster.healed => {
             if cluster.random.chance(0.1) {
@@ -416,8 +456,9 @@ fn poll<P: Protocol>(cluster: &mut Cluster<P>, stage: Stage, end: Nanos, healing
             Stage::Faults
         }
         Stage::Faults => Stage::Healing,
-        Stage::Healing if cluster.work.is_done() && !cluster.losing => {
-            let left = (0..cluster.hosts.len()).filter(|host| !cluster.hosts[*host].lost);
+        Stage::Healing if cluster.work.is_done() && cluster.impairments == 0 => {
+            let left = |host: &usize| !cluster.hosts[*host].lost && !cluster.hosts[*host].slow;
+            let left = (0..cluster.hosts.len()).filter(left);
             for lane in cluster.work.add_readers(left) {
                 cluster.queue.push(cluster.now, Event::Ask(lane));
             }

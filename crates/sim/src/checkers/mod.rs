@@ -17,14 +17,16 @@
 //! | [`memory`] | what a replica has said binds its later lives | Lamport, *Paxos Made Simple* §2.5: stable storage |
 //! | [`one_change`] | a group changes in one step at a time, and majorities meet | Ongaro and Ousterhout 2014, §6 |
 //! | [`read_gate`] | nobody reads alone while another commits what it does not see | Davis et al., *LeaseGuard*, 2025 |
+//! | [`service`] | with at most a minority faulty or slow, writes are served within a stated time | the bounds are its own |
 //! | [`staleness`] | a read that may miss something misses no more | Bodega §7 |
 //!
 //! *State-machine safety* of the same figure is [`agreement`] (one value is executed for an index, everywhere) with
 //! [`commitment`] (it is the committed one).
 //!
-//! All but three listen to the facts that machines state and run after every step of the simulator, so each spends at
+//! All but four listen to the facts that machines state and run after every step of the simulator, so each spends at
 //! most some hundred nanoseconds on a fact; those about terms say nothing of protocols that state none. What several
-//! of them know of logs is in [`log`]. Linearizability, staleness and expiry take the finished history of all clients.
+//! of them know of logs is in [`log`]. Linearizability, staleness and expiry take the finished history of all
+//! clients; service looks at requests when nothing more fails.
 
 pub mod agreement;
 pub mod commitment;
@@ -42,6 +44,7 @@ pub mod log_matching;
 pub mod memory;
 pub mod one_change;
 pub mod read_gate;
+pub mod service;
 pub mod staleness;
 
 use std::fmt;

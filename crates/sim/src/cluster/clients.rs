@@ -100,6 +100,7 @@ impl<P: Protocol> Cluster<P> {
                 self.work.succeeded(lane, &reply);
                 self.work.recorder.returned(pending.invocation, reply, self.now);
                 if let Some(write) = pending.write {
+                    self.service.on_answer(self.now);
                     let result = self.panel.on_acknowledged(self.now, write);
                     self.found(result);
                     if let Some(read) = pending.probe.filter(|_| done) {

@@ -8,13 +8,13 @@
 //! | [`turn`] | turns, and the messages they send |
 //! | [`clients`] | requests and replies |
 //! | [`lives`] | starts, crashes, checkpoints |
-//! | [`losses`] | nodes that go away for good |
+//! | [`impairments`] | nodes that are lost or slow for good |
 //! | [`operator`] | changes of the group |
 //! | [`strike`] | faults, and their end |
 
 mod clients;
+mod impairments;
 mod lives;
-mod losses;
 mod operator;
 mod strike;
 mod turn;
@@ -24,6 +24,7 @@ use std::collections::BTreeMap;
 use quorate_core::{Configs, NodeSet, ProcessId, Protocol, Random, RequestId};
 
 use crate::checkers::log::Logs;
+use crate::checkers::service::Service;
 use crate::checkers::{Panel, Violation};
 use crate::faults::{Counts, Plan};
 use crate::host::Host;
@@ -110,8 +111,8 @@ pub(crate) enum Event<P: Protocol> {
     Forget(RequestId),
     /// The fault phase ends.
     Heal,
-    /// A minority goes away for good.
-    Lose,
+    /// A minority is lost or slow from now on.
+    Impair(usize),
     /// Look how far the run is, and compare replicas.
     Poll,
 }
@@ -149,8 +150,12 @@ pub(crate) struct Cluster<P: Protocol> {
     pub random: Random,
     pub violation: Option<Violation>,
     pub healed: bool,
-    /// Nodes are still to go away for good.
-    pub losing: bool,
+    /// How often a minority is still to be impaired for good.
+    pub impairments: usize,
+    /// Whose clocks became wide.
+    pub widened: NodeSet,
+    /// Whether writes are served in time once nothing more fails.
+    pub service: Service,
     /// When faults end.
     pub heal_at: Nanos,
     pub checkpoints: u64,
@@ -227,7 +232,7 @@ impl<P: Protocol> Cluster<P> {
             Event::GiveUp { lane, id } => self.give_up(lane, id),
             Event::Forget(id) => self.forget(id),
             Event::Heal => self.heal(),
-            Event::Lose => self.lose(),
+            Event::Impair(index) => self.impair(index),
             Event::Poll => unreachable!("the run looks after itself"),
         }
     }

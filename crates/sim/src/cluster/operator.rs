@@ -262,15 +262,15 @@ impl<P: Protocol> Cluster<P> {
         }
     }
 
-    /// Who is to be whole in the end: those who count then. Learners owe nothing, and neither do those who left or are
-    /// lost.
+    /// Who is to be whole in the end: those who count then. Learners owe nothing, and neither do those who left, are
+    /// lost or are slow.
     pub fn owing(&self) -> Vec<usize> {
         let members = match self.logs.group() {
             Some(group) => group.voters.union(group.outgoing),
             None => self.members,
         };
         let hosts = members.iter().map(|node| usize::from(node.get()) - 1);
-        hosts.filter(|host| !self.hosts[*host].lost).collect()
+        hosts.filter(|host| !self.hosts[*host].lost && !self.hosts[*host].slow).collect()
     }
 }
 

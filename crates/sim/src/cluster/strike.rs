@@ -175,5 +175,6 @@ impl<P: Protocol> Cluster<P> {
         for lane in 0..self.work.lanes.len() {
             self.queue.push(self.now, Event::Ask(lane));
         }
+        self.settle_service();
     }
 }

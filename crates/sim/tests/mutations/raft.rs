@@ -50,6 +50,9 @@ caught! { Raft,
     an_end_of_a_lease_whose_commit_is_not_known: "leaseguard/end-lease-uncommitted" with GUARD;
     a_snapshot_that_forgets_leases: "leaseguard/no-lease-in-snapshot" with FORGETFUL;
     a_clock_that_is_read_before_a_pause: "driver/stale-now" with GUARD;
+    // Nothing wrong is said, but for twenty seconds nothing is written.
+    a_successor_that_takes_the_larger_of_two_waits: "leaseguard/larger-wait" with &["reads=leaseguard"],
+        under "wide-clocks,lost-nodes";
 }
 
 /// Whether somebody reads `old` after `new` was acknowledged.

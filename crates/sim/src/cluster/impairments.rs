@@ -1,0 +1,132 @@
+//! A minority is lost or slow for good, which a group must do without: nodes that are dead for ever, with what they had
+//! on disk, disks that hang, links that are slow.
+//!
+//! Whose loss a group tolerates is clear as long as it does not change: fewer than half of its voters. Where an
+//! operator changes it at the same time, a set is taken that every configuration tolerates which is in force anywhere
+//! or has been asked for. A change that nobody remembers having asked for may still be carried out later; a run whose
+//! group came to need the lost nodes in that way owes nothing.
+
+use quorate_core::{NodeId, NodeSet, Protocol, Random};
+
+use super::Cluster;
+use crate::faults::{Impairment, Kind};
+use crate::host::Host;
+
+/// How many times slower the links of a slow node are.
+const SLOWNESS: u64 = 30;
+
+impl<P: Protocol> Cluster<P> {
+    /// The instant of an impairment has come. Those who are lost or slow already count in.
+    pub(super) fn impair(&mut self, index: usize) {
+        self.impairments -= 1;
+        let Impairment { kind, leader, seed, .. } = self.plan.impairments[index];
+        let mut random = Random::new(seed);
+        let mut order: Vec<usize> = (0..self.nodes).collect();
+        for last in (1..order.len()).rev() {
+            order.swap(last, random.range(0..last as u64 + 1) as usize);
+        }
+        if leader && let Some(leader) = self.leader() {
+            order.retain(|host| *host != leader);
+            order.insert(0, leader);
+        }
+        // Mostly as many as can be.
+        let most =
+            if random.chance(0.6) { self.nodes as u64 } else { random.range(1..self.nodes as u64 + 1) };
+        let (groups, mut impaired) = (self.prospects(), self.impaired());
+        let mut struck = 0;
+        for host in order {
+            let mut with = impaired;
+            if struck < most && with.insert(node(host)) && groups.iter().all(|voters| outlasts(*voters, with))
+            {
+                (impaired, struck) = (with, struck + 1);
+                self.trace.line(self.now, &self.hosts[host], || format!("{} for good", kind.name()));
+                self.counts.add(kind);
+                self.strike_for_good(kind, host);
+            }
+        }
+        self.settle_service();
+    }
+
+    fn strike_for_good(&mut self, kind: Kind, host: usize) {
+        match kind {
+            Kind::HungDisks => {
+                self.hosts[host].slow = true;
+                self.hosts[host].disk.hang();
+            }
+            Kind::SlowNodes => {
+                self.hosts[host].slow = true;
+                self.network.slow_host(host, SLOWNESS);
+            }
+            _ => {
+                self.hosts[host].lost = true;
+                self.end_life(host);
+            }
+        }
+    }
+
+    /// From now on writes are served, if nothing more fails; once what was under way on links and disks that were slow
+    /// has arrived.
+    pub(super) fn settle_service(&mut self) {
+        if self.healed && self.impairments == 0 {
+            let disks = self.hosts.iter().map(|host| host.disk.sync_ends());
+            let clear = disks.chain([self.network.clear_at()]).max().unwrap_or(0);
+            self.service.begin(self.now.max(clear));
+        }
+    }
+
+    /// Lets the checker look how long somebody has waited for a write, if that is a promise: at most a minority is lost
+    /// or slow, of every group there may be. Where none is, the wait is measured and not judged.
+    pub fn judge_service(&mut self) {
+        if !self.healed {
+            return;
+        }
+        let impaired = self.impaired().union(self.widened);
+        if !self.prospects().iter().all(|voters| outlasts(*voters, impaired)) {
+            return;
+        }
+        let well = |host: &Host<P>| host.life.is_some() && !host.slow;
+        let waiting = self.work.lanes.iter().filter(|lane| well(&self.hosts[lane.host]));
+        let writes =
+            waiting.filter_map(|lane| lane.pending.as_ref()).filter(|pending| pending.write.is_some());
+        let oldest = writes.map(|pending| pending.asked).filter(|asked| *asked >= self.heal_at).min();
+        let result = self.service.check(self.now, oldest);
+        if !impaired.is_empty() {
+            self.found(result);
+        }
+    }
+
+    /// Those who are lost or slow.
+    fn impaired(&self) -> NodeSet {
+        (0..self.nodes).filter(|host| self.hosts[*host].lost || self.hosts[*host].slow).map(node).collect()
+    }
+
+    /// Every set of voters whose majority counts somewhere, or will if an order is carried out.
+    fn prospects(&self) -> Vec<NodeSet> {
+        let asked = self.operator.prospects();
+        self.in_force(|_| true).into_iter().chain(asked).chain([self.members]).collect()
+    }
+
+    /// Every set of voters whose majority counts at one of these hosts.
+    fn in_force(&self, at: impl Fn(usize) -> bool) -> Vec<NodeSet> {
+        let own =
+            (0..self.nodes).filter(|host| at(*host)).filter_map(|host| self.logs.configured(node(host)));
+        own.chain(self.logs.group()).flat_map(|group| [group.voters, group.outgoing]).collect()
+    }
+
+    /// Whether those who are well have a majority of every group that they take for theirs.
+    pub fn is_tolerable(&self) -> bool {
+        let impaired = self.impaired();
+        let well = |host: usize| !impaired.contains(node(host));
+        self.in_force(well).iter().all(|voters| outlasts(*voters, impaired))
+    }
+}
+
+fn node(host: usize) -> NodeId {
+    NodeId::new(host as u64 + 1).expect("few nodes")
+}
+
+/// Whether voters without those who are lost are a majority.
+fn outlasts(voters: NodeSet, lost: NodeSet) -> bool {
+    let left = voters.iter().filter(|voter| !lost.contains(*voter)).count();
+    voters.is_empty() || left * 2 > voters.len()
+}
