@@ -9,7 +9,7 @@ use thiserror::Error;
 /// The system failed to read or write a file. For a log that runs this is final: after a failed write or sync
 /// nobody knows what is on the disk, and asking again would only hide it.
 #[derive(Clone, Debug, Error)]
-#[error("cannot {doing} {}: {source}{}", .path.display(), advice(.source, .path))]
+#[error("cannot {doing} {}: {source}{}", .path.display(), advice(.doing, .source, .path))]
 pub struct Failure {
     /// What was tried, as a verb: `"write"`, `"sync"`, …
     pub doing: &'static str,
@@ -30,7 +30,7 @@ impl Failure {
     }
 }
 
-fn advice(source: &io::Error, path: &std::path::Path) -> String {
+fn advice(doing: &str, source: &io::Error, path: &std::path::Path) -> String {
     let home = path.parent().unwrap_or(path).display();
     match source.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
@@ -44,6 +44,9 @@ fn advice(source: &io::Error, path: &std::path::Path) -> String {
         }
         io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
             "; a file is where a directory should be: choose another --data-dir".to_owned()
+        }
+        _ if doing == super::MAKE => {
+            format!("; {home} does not take new directories: choose another --data-dir")
         }
         _ => {
             "; look for disk errors in the kernel log; if the disk is sound, start the node again".to_owned()

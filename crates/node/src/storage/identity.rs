@@ -20,6 +20,7 @@ use super::files::Dir;
 use super::{segment, snapshot};
 
 const NAME: &str = "identity";
+const LOCK: &str = "lock";
 const FORMAT: u32 = 1;
 
 /// What a data directory belongs to.
@@ -140,7 +141,7 @@ impl Identity {
 /// Whether a file may be in a directory whose making was interrupted, or that is otherwise as good as empty.
 fn is_leftover(dir: &Dir, name: &str) -> bool {
     match name {
-        "lock" | "lost+found" => true,
+        LOCK | "lost+found" => true,
         name if name.ends_with(".tmp") => true,
         name if segment::index_of(name) == Some(1) => segment_is_blank(dir, name),
         _ => false,
@@ -170,9 +171,14 @@ pub(super) struct Lock {
 }
 
 impl Lock {
+    /// Whether a process has ever tried to take it.
+    pub(super) fn is_there(directory: &Path) -> bool {
+        directory.join(LOCK).exists()
+    }
+
     /// Refused while another process has it.
     pub(super) fn take(directory: &Path) -> Result<Lock, StorageError> {
-        let path = directory.join("lock");
+        let path = directory.join(LOCK);
         let failed = |error| Failure::new("lock", &path, error);
         let mut options = OpenOptions::new();
         let mut file =

@@ -28,7 +28,8 @@ mod snapshot;
 mod tests;
 mod writer;
 
-use std::path::PathBuf;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -96,10 +97,14 @@ pub struct Opened {
 /// Opens a replica's log, after a crash too: everything durable is in it, and nothing is cut but a torn tail.
 pub fn open(options: &Options, waker: Waker) -> Result<Opened, StorageError> {
     let path = &options.directory;
-    make_directory(path)?;
+    make_directory(path, &sync_directory)?;
     let disk = Disk::new(path).map_err(|error| Failure::new("open", path, error))?;
-    let lock = Lock::take(path)?;
     let dir = Dir::new(path, Arc::new(disk));
+    if !Lock::is_there(path) {
+        // No Quorate had it before. What is something else's stays as it is, without a lock file of ours.
+        Identity::read(&dir)?;
+    }
+    let lock = Lock::take(path)?;
     let since = SystemTime::UNIX_EPOCH.elapsed();
     let now = since.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
     let Found { restarted, snapshot, records, kept } = find(&dir, options, now, true)?;
@@ -107,19 +112,33 @@ pub fn open(options: &Options, waker: Waker) -> Result<Opened, StorageError> {
     Ok(Opened { restarted, snapshot, records, log })
 }
 
-/// Makes a directory and makes its name durable; those above it, too, if they are new.
-fn make_directory(path: &std::path::Path) -> Result<(), Failure> {
-    if path.is_dir() {
-        return Ok(());
-    }
+/// Makes a directory and makes its name durable; those above it, too, if they are new. The name of one that is there is
+/// made durable all the same: whoever made it, this node before a crash perhaps, may not have done so, and with its
+/// name a loss of power would take everything in it.
+fn make_directory(path: &Path, sync: &dyn Fn(&Path) -> io::Result<()>) -> Result<(), Failure> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let parent = parent.unwrap_or(std::path::Path::new("."));
-    make_directory(parent)?;
-    let made = match std::fs::create_dir(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
-        made => made.and_then(|()| std::fs::File::open(parent)?.sync_all()),
-    };
-    made.map_err(|error| Failure::new("make directory", path, error))
+    let parent = parent.unwrap_or(Path::new("."));
+    if !path.is_dir() {
+        if !parent.is_dir() {
+            make_directory(parent, sync)?;
+        }
+        match std::fs::create_dir(path) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => {}
+            made => made.map_err(|error| Failure::new(MAKE, path, error))?,
+        }
+    }
+    match sync(parent) {
+        // Who may not read the parent did not make the directory there.
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Ok(()),
+        synced => synced.map_err(|error| Failure::new("sync", parent, error)),
+    }
+}
+
+/// What is done with a directory that is not there; see [`Failure::doing`].
+const MAKE: &str = "make directory";
+
+fn sync_directory(path: &Path) -> io::Result<()> {
+    std::fs::File::open(path)?.sync_all()
 }
 
 /// What opening found, before threads are started.

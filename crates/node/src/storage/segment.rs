@@ -72,8 +72,24 @@ pub(super) fn index_of(name: &str) -> Option<u64> {
     (self::name(index) == name).then_some(index)
 }
 
-/// Makes a segment of zeros: durable when it returns. `None` if `background` was told to stop meanwhile.
+/// Makes a segment of zeros: durable when it returns. `None` if `background` was told to stop meanwhile. Where there is
+/// no room for it, nothing of it stays: others need what room there is.
 pub(super) fn prepare(
+    dir: &Dir,
+    identity: u64,
+    index: u64,
+    capacity: u64,
+    background: &Background,
+) -> Result<Option<Segment>, Failure> {
+    let made = fill(dir, identity, index, capacity, background);
+    if made.as_ref().is_err_and(Failure::is_full) {
+        // If this fails too, the next opening removes it.
+        let _ = dir.remove(&format!("{}.tmp", name(index)));
+    }
+    made
+}
+
+fn fill(
     dir: &Dir,
     identity: u64,
     index: u64,

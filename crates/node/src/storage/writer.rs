@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use bytes::Bytes;
+use tracing::{info, warn};
 
 use super::SMALLEST_SEGMENT;
 use super::background::Background;
@@ -49,12 +50,24 @@ pub(super) struct Writer {
     pool: Arc<Pool>,
     spares: VecDeque<Segment>,
     coming: Option<Coming>,
+    /// There was no room on the disk for the last spare that was ordered.
+    short: Option<Short>,
     /// The number of the next record.
     next: u64,
     /// Records before this one are covered by a mark.
     marked: u64,
     buffer: Vec<u8>,
 }
+
+/// A spare that could not be made is no reason to stop: what is written has room in the present segment. It is tried
+/// again when so much more has been written, and when it is needed.
+struct Short {
+    /// Bytes of records until the next attempt.
+    left: u64,
+}
+
+/// So many times while a segment is filled, it is tried to make a spare on a disk that was full.
+const ATTEMPTS: u64 = 16;
 
 struct Coming {
     background: Arc<Background>,
@@ -82,6 +95,7 @@ impl Writer {
             pool,
             spares: spares.into(),
             coming: None,
+            short: None,
             next,
             marked: 0,
             buffer: Vec::new(),
@@ -117,7 +131,9 @@ impl Writer {
             self.segment.file.sync()?;
         }
         self.buffer = group.buffer;
+        let written = end - self.offset;
         (self.offset, self.begun, self.next) = (end, true, self.next + count as u64);
+        self.try_again(written)?;
         Ok(count)
     }
 
@@ -158,12 +174,17 @@ impl Writer {
 
     fn take_spare(&mut self) -> Result<Segment, Failure> {
         self.receive(false)?;
-        if let Some(spare) = self.spares.pop_front() {
-            return Ok(spare);
+        for _ in 0..2 {
+            if let Some(spare) = self.spares.pop_front() {
+                return Ok(spare);
+            }
+            // One that is on its way may find no room; this one is needed, so there is one more attempt.
+            self.order_spare()?;
+            self.receive(true)?;
         }
-        self.order_spare()?;
-        self.receive(true)?;
-        self.spares.pop_front().ok_or_else(|| self.stopped("it was given up"))
+        let full = self.short.as_ref().map(|_| std::io::Error::from(std::io::ErrorKind::StorageFull));
+        let why = full.unwrap_or_else(|| std::io::Error::other("it was given up"));
+        self.spares.pop_front().ok_or_else(|| self.failure(why))
     }
 
     /// Takes the segment that was ordered, if it is ready; if `wait`, when it is.
@@ -172,8 +193,43 @@ impl Writer {
         let Some(coming) = self.coming.take_if(|_| ready) else { return Ok(()) };
         let Coming { background, thread } = coming;
         background.hurry();
-        let made = thread.join().unwrap_or_else(|_| Err(self.stopped("its thread panicked")))?;
-        self.spares.extend(made);
+        let made = thread.join();
+        let made = made.unwrap_or_else(|_| Err(self.failure(std::io::Error::other("its thread panicked"))));
+        self.take_in(made)
+    }
+
+    /// Keeps a segment that was made. That there was no room for it is noted and said.
+    fn take_in(&mut self, made: Result<Option<Segment>, Failure>) -> Result<(), Failure> {
+        match made {
+            Err(failure) if failure.is_full() => {
+                if self.short.is_none() {
+                    let room = self.segment.capacity - self.offset;
+                    warn!(
+                        room,
+                        "{failure}. The log goes on while its present segment has room: {room} bytes"
+                    );
+                }
+                self.short = Some(Short { left: self.segment.capacity / ATTEMPTS });
+            }
+            made => {
+                self.spares.extend(made?);
+                if self.short.take().is_some() {
+                    info!("the disk has room again: the log's next segment is there");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// After so many more bytes: looks after a spare for which there was no room.
+    fn try_again(&mut self, written: u64) -> Result<(), Failure> {
+        self.receive(false)?;
+        let Some(short) = &mut self.short else { return Ok(()) };
+        short.left = short.left.saturating_sub(written);
+        if short.left == 0 && self.coming.is_none() {
+            short.left = self.segment.capacity / ATTEMPTS;
+            self.order_spare()?;
+        }
         Ok(())
     }
 
@@ -197,9 +253,7 @@ impl Writer {
             None => segment::prepare(&dir, identity, index, capacity, pace),
         };
         if !self.mode.background {
-            let made = make(&Background::hurried())?;
-            self.spares.extend(made);
-            return Ok(());
+            return self.take_in(make(&Background::hurried()));
         }
         let background = Arc::new(Background::default());
         let pace = background.clone();
@@ -211,9 +265,8 @@ impl Writer {
         Ok(())
     }
 
-    fn stopped(&self, why: &'static str) -> Failure {
-        let path = self.dir.path(&segment::name(self.segment.index + 1));
-        Failure::new("make", path, std::io::Error::other(why))
+    fn failure(&self, why: std::io::Error) -> Failure {
+        Failure::new("make", self.dir.path(&segment::name(self.segment.index + 1)), why)
     }
 }
 

@@ -97,10 +97,30 @@ fn a_directory_with_somebody_elses_files_is_refused_and_left_alone() {
     std::fs::write(options.directory.join("holiday.jpg"), "x").unwrap();
     let error = open_quietly(&options).unwrap_err().to_string();
     assert!(error.contains("holiday.jpg") && error.contains("choose an empty"), "{error}");
-    let mut left: Vec<_> =
-        std::fs::read_dir(&options.directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    left.sort();
-    assert_eq!(left, ["holiday.jpg", "lock"]);
+    let left = std::fs::read_dir(&options.directory).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(left.eq(["holiday.jpg"]), "nothing is added to it");
+}
+
+#[test]
+fn the_name_of_a_directory_is_durable_whoever_made_it() {
+    let scratch = tempfile::tempdir().unwrap();
+    let synced = std::cell::RefCell::new(Vec::new());
+    let make = |path: &Path| {
+        let sync = |parent: &Path| {
+            synced.borrow_mut().push(parent.strip_prefix(scratch.path()).unwrap().display().to_string());
+            Ok(())
+        };
+        make_directory(path, &sync).map(|()| synced.take())
+    };
+    let path = scratch.path().join("a").join("b");
+    assert_eq!(make(&path).unwrap(), ["", "a"]);
+    assert!(path.is_dir());
+    assert_eq!(make(&path).unwrap(), ["a"], "it is there, but perhaps only until the power fails");
+    let error = make_directory(&path, &|_| Err(io::Error::other("no"))).unwrap_err();
+    assert_eq!(error.doing, "sync");
+    make_directory(&path, &|_| Err(ErrorKind::PermissionDenied.into())).unwrap();
+    let error = make_directory(Path::new("/proc/quorate"), &sync_directory).unwrap_err().to_string();
+    assert!(error.contains("/proc does not take new directories: choose another --data-dir"), "{error}");
 }
 
 #[test]

@@ -30,6 +30,35 @@ fn a_full_disk_stops_the_log_and_loses_nothing() {
 }
 
 #[test]
+fn a_disk_without_room_for_a_spare_stops_the_log_only_when_its_last_segment_is_full() {
+    let group = [Bytes::from(vec![7; 1000])];
+    let memory = Memory::new(1);
+    let mut replica = Replica::open(&memory, &options(), &Remains::none()).unwrap();
+    memory.fail(Faults { full: true, ..Faults::default() });
+    let failure = loop {
+        if let Err(failure) = replica.append(&group) {
+            break failure;
+        }
+    };
+    assert!(failure.is_full() && failure.to_string().contains("free space on"), "{failure}");
+    // The segment it had, and the spare.
+    let least = 2 * (SMALLEST_SEGMENT - segment::HEADER as u64) / 1100;
+    assert!(replica.acknowledged as u64 >= least, "{} of {least}", replica.acknowledged);
+    assert!(memory.names().iter().all(|name| !name.ends_with(".tmp")), "{:?}", memory.names());
+    let left = memory.after_power_loss(&mut Random::new(1));
+    Replica::open(&left, &options(), &replica.remains()).unwrap();
+
+    // Room that comes back in time is as if there had always been some.
+    let memory = Memory::new(2);
+    let mut replica = Replica::open(&memory, &options(), &Remains::none()).unwrap();
+    for count in 0..500 {
+        let full = count % 7 < 5;
+        memory.fail(Faults { full, ..Faults::default() });
+        replica.append(&group).unwrap();
+    }
+}
+
+#[test]
 fn a_failed_sync_is_not_followed_by_an_acknowledgement() {
     for syncs in 0..40 {
         let memory = Memory::new(syncs);

@@ -28,6 +28,8 @@ pub(super) struct Faults {
     pub(super) dies_after: Option<u64>,
     /// So many more bytes can be written.
     pub(super) space: Option<u64>,
+    /// No file takes space that it has not got yet.
+    pub(super) full: bool,
     /// So many more syncs succeed; one that fails drops what it should have written, as real systems do.
     pub(super) syncs: Option<u64>,
     /// Writes are cut short.
@@ -334,7 +336,10 @@ impl File for MemoryFile {
     }
 
     fn reserve(&self, _len: u64) -> io::Result<()> {
-        Ok(())
+        match self.memory.state().faults.full {
+            true => Err(io::ErrorKind::StorageFull.into()),
+            false => Ok(()),
+        }
     }
 
     fn sync(&self) -> io::Result<()> {
