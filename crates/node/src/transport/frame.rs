@@ -6,6 +6,9 @@
 //!
 //! `length` counts what follows the checksum; the CRC32C is over the same bytes. The ends come last so that one
 //! message to several processes is encoded and summed once.
+//!
+//! A node that was dialed by another says nothing on that connection but [`PROBE`], which asks whether the other is
+//! still there; the answer is [`ALIVE`], a frame without content.
 
 use bytes::{Buf, Bytes, BytesMut};
 use quorate_core::{Decoder, Encoder, ProcessId, Wire};
@@ -17,6 +20,11 @@ use super::queue::SendQueue;
 const HEADER: usize = 8;
 /// `from` and `to`.
 const ENDS: usize = 18;
+
+/// Asks, against the direction of the frames, for an [`ALIVE`].
+pub const PROBE: u8 = b'?';
+/// A frame that says only that its sender is there.
+pub const ALIVE: [u8; HEADER] = [0; HEADER];
 
 /// Room for most messages, but those with many or large values.
 const USUAL: usize = 512;
@@ -62,10 +70,16 @@ pub struct Frame {
 /// Takes a whole frame off the front of what has come in; `None` if there is none yet. A frame with more than
 /// `limit` bytes behind its header is refused as soon as it is announced.
 pub fn take(input: &mut BytesMut, limit: usize) -> Result<Option<Frame>, FrameError> {
+    while input.first_chunk() == Some(&ALIVE) {
+        input.advance(HEADER);
+    }
     let Some(length) = input.first_chunk::<4>() else { return Ok(None) };
     let length = u32::from_le_bytes(*length) as usize;
     if length > limit {
         return Err(FrameError::Long { length, limit });
+    }
+    if length == 0 && ALIVE.starts_with(&input[..input.len().min(HEADER)]) {
+        return Ok(None);
     }
     if length < ENDS {
         return Err(FrameError::Short(length));

@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use mio::net::TcpStream;
 use quorate_core::{ProcessId, Time};
 
-use super::frame::{self, Frame};
+use super::frame::{self, Frame, PROBE};
 use super::handshake::{self, Answer, Hello, name, node_of};
 use super::queue::{SendQueue, Wrote};
 use super::socket::{Heard, hear};
@@ -26,6 +26,8 @@ pub(super) struct Inbound {
     /// Events that were not acted on yet.
     pub(super) readable: bool,
     closed: bool,
+    /// Whether anything has come since it was asked whether it is there; `None` if it was not asked.
+    pub(super) answered: Option<bool>,
     /// Whether it is in the list of those to be read, or to be written.
     pub(super) listed: bool,
     pub(super) dirty: bool,
@@ -36,6 +38,8 @@ pub(super) struct Inbound {
 pub(super) enum Stage {
     /// It has not said who it is, and is given up then.
     Stranger { until: Time },
+    /// It has said who it is, and waits until it is known whether another process that said the same is gone.
+    Claimant { until: Time },
     /// It is let in.
     Known { peer: ProcessId, incarnation: u64 },
     /// It is told why it is not let in, and given up then.
@@ -65,6 +69,7 @@ impl Inbound {
             writable: true,
             readable: false,
             closed: false,
+            answered: None,
             listed: false,
             dirty: false,
         }
@@ -86,13 +91,13 @@ impl Inbound {
     pub(super) fn peer(&self) -> Option<ProcessId> {
         match self.stage {
             Stage::Known { peer, .. } => Some(peer),
-            Stage::Stranger { .. } | Stage::Leaving { .. } => None,
+            Stage::Stranger { .. } | Stage::Claimant { .. } | Stage::Leaving { .. } => None,
         }
     }
 
     pub(super) fn deadline(&self) -> Option<Time> {
         match self.stage {
-            Stage::Stranger { until } | Stage::Leaving { until } => Some(until),
+            Stage::Stranger { until } | Stage::Claimant { until } | Stage::Leaving { until } => Some(until),
             Stage::Known { .. } => None,
         }
     }
@@ -102,6 +107,15 @@ impl Inbound {
         let mut bytes = Vec::new();
         handshake::put(answer, &mut bytes);
         self.queue.push(&Bytes::from(bytes));
+    }
+
+    /// Asks the node that dialed whether it is still there, unless it is being asked already. If its kernel has
+    /// forgotten the connection, this ends it.
+    pub(super) fn probe(&mut self) {
+        if self.answered.is_none() {
+            self.answered = Some(false);
+            self.queue.copy(&[PROBE]);
+        }
     }
 
     /// Reads as much as one turn may, and gives whole frames to `sink` (whose error says why a payload is refused).
@@ -127,10 +141,12 @@ impl Inbound {
             match hear(&mut self.stream, scratch, self.closed) {
                 Ok(Heard::Bytes(count)) => {
                     total += count;
+                    self.answered = self.answered.map(|_| true);
                     metrics.peer_bytes_in_total.add(count as u64);
                     self.input.extend_from_slice(&scratch[..count]);
                 }
                 Ok(Heard::Last(count)) => {
+                    self.answered = self.answered.map(|_| true);
                     metrics.peer_bytes_in_total.add(count as u64);
                     self.input.extend_from_slice(&scratch[..count]);
                     self.readable = false;
@@ -172,6 +188,10 @@ impl Inbound {
                 }
                 taken
             }
+            Stage::Claimant { .. } if self.input.len() > handshake::LIMIT => {
+                Err("it sent messages before it was let in".to_owned())
+            }
+            Stage::Claimant { .. } => Ok(None),
             Stage::Leaving { .. } => {
                 self.input.clear();
                 Ok(None)

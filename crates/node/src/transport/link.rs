@@ -1,5 +1,6 @@
 //! The way to one member: a connection that this node dials, greets on, sends on, and dials again when it is lost.
-//! Nothing but the answer to the greeting comes back on it; the member sends on a connection of its own.
+//! Nothing but the answer to the greeting comes back on it, and the question whether this node is still there; the
+//! member sends on a connection of its own.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,7 +14,7 @@ use quorate_core::{NodeId, ProcessId, Random, Time};
 use tracing::{info, warn};
 
 use super::delay::{Delay, Delays, Line};
-use super::frame::Encoded;
+use super::frame::{ALIVE, Encoded, PROBE};
 use super::handshake::{self, Answer, Identity, name, node_of};
 use super::queue::{SendQueue, Wrote};
 use super::socket::{Heard, hear, tune};
@@ -213,10 +214,18 @@ impl Link {
         match &mut self.state {
             State::Waiting { .. } | State::Resolving | State::Lent { .. } => {}
             State::Greeting { .. } => self.greet(scratch, around),
-            State::Up { stream, writable, .. } => {
+            State::Up { stream, writable, queue, .. } => {
                 *writable |= writable_now;
                 match hear(stream, scratch, true) {
                     Ok(Heard::Nothing) => {}
+                    Ok(Heard::Bytes(count) | Heard::Last(count))
+                        if scratch[..count].iter().all(|&byte| byte == PROBE) =>
+                    {
+                        // What waits there already is an answer, too.
+                        if queue.is_empty() {
+                            queue.copy(&ALIVE);
+                        }
+                    }
                     Ok(Heard::End) => self.fail("it closed the connection", around),
                     Ok(_) => self.fail("it spoke on a connection that is ours to speak on", around),
                     Err(error) => self.fail(&error.to_string(), around),
@@ -288,7 +297,11 @@ impl Link {
             around.made.push(Made { node: self.node, stream, incarnation: other.incarnation, input });
             return;
         }
-        let (line, queue) = (Line::default(), SendQueue::default());
+        let (line, mut queue) = (Line::default(), SendQueue::default());
+        // Asked so soon after the answer that both came together.
+        if input.contains(&PROBE) {
+            queue.copy(&ALIVE);
+        }
         self.state = State::Up { stream, line, delay, queue, writable: true, since: around.now };
     }
 

@@ -15,11 +15,13 @@
 //! | [`handshake`] | who is there, and whether the two may speak |
 //! | [`delay`] | an emulated delay between nodes |
 //! | [`queue`] | bytes on their way to a socket |
+//! | `admission` | who is let in, and what of a second process of the same id |
 //! | `link` | the connection this node dials to a member |
 //! | `inbound` | a connection that was dialed to this node |
 //! | `resolve` | host names |
 //! | `socket` | socket options, reads |
 
+mod admission;
 pub mod delay;
 pub mod frame;
 pub mod handshake;
@@ -36,7 +38,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use mio::net::TcpListener;
 use mio::{Interest, Registry, Token, Waker};
 use quorate_core::{Message, NodeId, ProcessId, Random, Recipients, Time};
@@ -48,7 +49,7 @@ use crate::metrics::Metrics;
 use crate::quiet::Quiet;
 use delay::{Alarm, Delays};
 use frame::{Encoded, Frame};
-use handshake::{Answer, Hello, Identity, name, node_of};
+use handshake::{Hello, Identity, name, node_of};
 use inbound::{Inbound, Read, Stage};
 use link::{Around, Link, Made};
 use queue::SendQueue;
@@ -84,6 +85,8 @@ pub(crate) struct Transport {
     /// Which incoming connection a process has: one each.
     known: BTreeMap<ProcessId, usize>,
     strangers: usize,
+    /// Incoming connections that wait for the end of another of the same process; they count as strangers.
+    claimants: BTreeMap<usize, Hello>,
     proxies: usize,
     to_read: Vec<usize>,
     to_write: Vec<usize>,
@@ -152,6 +155,7 @@ impl Transport {
             inbound: Slab::new(),
             known: BTreeMap::new(),
             strangers: 0,
+            claimants: BTreeMap::new(),
             proxies: 0,
             to_read: Vec::new(),
             to_write: Vec::new(),
@@ -254,6 +258,7 @@ impl Transport {
                 }
             }
         }
+        self.judge_claimants(now);
     }
 
     /// Queues a message for others; what cannot be queued is dropped and counted. This node's own processes are not
@@ -342,6 +347,7 @@ impl Transport {
             self.dial(node, now);
         }
         if self.strangers > 0 {
+            self.judge_claimants(now);
             let due = |inbound: &Inbound| inbound.deadline().is_some_and(|until| until <= now);
             let late: Vec<_> = self.inbound.iter().filter(|(_, i)| due(i)).map(|(index, _)| index).collect();
             for index in late {
@@ -466,43 +472,7 @@ impl Transport {
         }
     }
 
-    fn on_hello(&mut self, index: usize, hello: Hello, now: Time) {
-        let address = self.inbound[index].address;
-        if let Some(reason) = self.objection(&hello) {
-            self.metrics.handshakes_refused_total.one();
-            let what = format!("refused {}: {reason}", name(hello.me));
-            if let Some(unsaid) = self.quiet.ask(&format!("{} {what}", address.ip()), now) {
-                warn!(%address, unsaid, "{what}");
-            }
-            let inbound = &mut self.inbound[index];
-            inbound.answer(&Answer::Refused(Bytes::from(reason.into_bytes())));
-            inbound.stage = Stage::Leaving { until: now + self.limits.handshake };
-        } else {
-            if let Some(&old) = self.known.get(&hello.me) {
-                // The same process again: it has given up the other connection, whether we noticed or not.
-                self.over(old, None, now);
-            }
-            let guest = node_of(hello.me).filter(|node| !self.members.contains_key(node));
-            let guest = guest.and_then(|_| hello.reachable(address));
-            let inbound = &mut self.inbound[index];
-            inbound.answer(&Answer::Welcome(self.identity.hello(hello.me)));
-            inbound.stage = Stage::Known { peer: hello.me, incarnation: hello.incarnation };
-            self.strangers -= 1;
-            self.known.insert(hello.me, index);
-            match node_of(hello.me) {
-                Some(node) => {
-                    info!(peer = %node, %address, "node {node} has connected");
-                    if let Some(reachable) = guest {
-                        let token = Token(self.tokens.links + usize::from(node.get()));
-                        let link = self.links.entry(node);
-                        let link = link.or_insert_with(|| Link::new(node, reachable.clone(), token));
-                        link.move_to(&reachable, now);
-                    }
-                    self.with_link(node, now, |link, _| link.hurry(now));
-                }
-                None => self.proxies += 1,
-            }
-        }
+    fn mark_dirty(&mut self, index: usize) {
         let inbound = &mut self.inbound[index];
         if !inbound.dirty {
             inbound.dirty = true;
@@ -510,47 +480,10 @@ impl Transport {
         }
     }
 
-    /// Why a process is not let in, from this side.
-    fn objection(&self, hello: &Hello) -> Option<String> {
-        if let Some(difference) = self.identity.difference(hello) {
-            return Some(difference);
-        }
-        match hello.me {
-            ProcessId::Replica(node) if !self.membership && !self.members.contains_key(&node) => {
-                let members: Vec<_> = self
-                    .members
-                    .keys()
-                    .copied()
-                    .chain(self.me.replica())
-                    .map(|node| node.to_string())
-                    .collect();
-                return Some(format!(
-                    "it is not in --initial-cluster here, which has {}",
-                    members.join(", ")
-                ));
-            }
-            ProcessId::Proxy(proxy) if proxy.host().is_some() => {
-                return Some("a node's own proxy speaks through its node".to_owned());
-            }
-            ProcessId::Proxy(_) if self.proxies >= self.limits.proxies => {
-                return Some(format!("{} proxies are connected already", self.proxies));
-            }
-            ProcessId::Replica(_) | ProcessId::Proxy(_) => {}
-        }
-        let twin = &self.inbound[*self.known.get(&hello.me)?];
-        match twin.stage {
-            Stage::Known { incarnation, .. } if incarnation != hello.incarnation => Some(format!(
-                "another process that is {} is connected from {}: ids must differ",
-                name(hello.me),
-                twin.address
-            )),
-            _ => None,
-        }
-    }
-
     /// Closes an incoming connection.
     fn over(&mut self, index: usize, why: Option<String>, now: Time) {
         let mut inbound = self.inbound.remove(index);
+        self.claimants.remove(&index);
         match inbound.peer() {
             Some(peer) => {
                 self.known.remove(&peer);

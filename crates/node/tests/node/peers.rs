@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use quorate_bench::Ports;
 use quorate_core::{NodeId, ProxyId, Settings, Wire};
-use quorate_node::transport::frame::{self, Encoded};
+use quorate_node::transport::frame::{self, ALIVE, Encoded, PROBE};
 use quorate_node::transport::handshake::{Answer, Hello};
 use quorate_node::transport::queue::SendQueue;
 use quorate_node::{Limits, Listeners};
@@ -87,8 +87,21 @@ fn whoever_differs_is_refused_and_told_what_differs() {
 #[test]
 fn a_second_process_of_the_same_id_is_refused_while_the_first_is_there() {
     let (node, _listener, members) = node_beside(Limits::default());
-    let first = welcome(&node, &hello(id(2), 1, &members, 5));
-    assert!(refusal(&node, &hello(id(2), 1, &members, 6)).contains("ids must differ"));
+    let mut first = welcome(&node, &hello(id(2), 1, &members, 5));
+    let mut twin = Peer::to(node.peer);
+    twin.say(&hello(id(2), 1, &members, 6));
+    // It is asked whether it is there, and is.
+    assert_eq!(first.take(|input| input.first().copied()), PROBE);
+    first.input.clear();
+    first.stream.write_all(&ALIVE).unwrap();
+    let Answer::Refused(reason) = twin.hear() else { panic!("two of the same id were let in") };
+    assert!(String::from_utf8_lossy(&reason).contains("ids must differ"), "{reason:?}");
+    twin.expect_end();
+    // What says that it is there is no message.
+    first.stream.write_all(&ALIVE).unwrap();
+    first.stream.write_all(&frame(id(2), id(1), &ask("1 say hello"))).unwrap();
+    let mut client = node.client();
+    client.ask_until("facts messages_in_total", |count| count != "0");
     // The same process has lost its connection, which the node has not noticed: the new one replaces it.
     let second = welcome(&node, &hello(id(2), 1, &members, 5));
     first.expect_end();
@@ -102,6 +115,31 @@ fn a_second_process_of_the_same_id_is_refused_while_the_first_is_there() {
             Answer::Refused(reason) => Err(format!("{reason:?}")),
         }
     });
+}
+
+#[test]
+fn a_restarted_process_is_let_in_although_its_former_connection_was_never_closed() {
+    // As after a loss of power: nobody answers on the old connection, and nothing closed it.
+    let limits = Limits { silence: Duration::from_secs(2), ..Limits::default() };
+    let (node, _listener, members) = node_beside(limits);
+    let former = welcome(&node, &hello(id(2), 1, &members, 5));
+    let mut restarted = welcome(&node, &hello(id(2), 1, &members, 6));
+    former.expect_end();
+    restarted.stream.write_all(&frame(id(2), id(1), &ask("1 say hello"))).unwrap();
+    node.client().ask_until("facts messages_in_total", |count| count != "0");
+
+    // Two that claim to be it, while it is silent: one of them is, and the other is told.
+    let mut claimants = [7, 8].map(|incarnation| {
+        let mut peer = Peer::to(node.peer);
+        peer.say(&hello(id(2), 1, &members, incarnation));
+        peer
+    });
+    restarted.expect_end();
+    let [one, other] = &mut claimants;
+    assert!(matches!(one.hear(), Answer::Welcome(_)));
+    assert_eq!(one.take(|input| input.first().copied()), PROBE);
+    one.stream.write_all(&ALIVE).unwrap();
+    assert!(matches!(other.hear(), Answer::Refused(_)));
 }
 
 #[test]

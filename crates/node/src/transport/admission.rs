@@ -1,0 +1,160 @@
+//! Who is let in when it has said who it is.
+//!
+//! Two processes of the same id must not take part. A node that lost power or its network, however, does not close its
+//! connections: when it is back, what is left of its former one here looks like another process of its id, until the
+//! system gives it up, which takes it several seconds. So the old connection is asked before the new one is refused: a
+//! machine that has restarted resets it at once, a process that is there answers, and one that does neither has been
+//! silent for long enough.
+
+use bytes::Bytes;
+use quorate_core::{ProcessId, Time};
+use tracing::{info, warn};
+
+use super::handshake::{Answer, Hello, name, node_of};
+use super::inbound::Stage;
+use super::link::Link;
+use super::{Token, Transport};
+
+impl Transport {
+    /// A process has said who it is.
+    pub(super) fn on_hello(&mut self, index: usize, hello: Hello, now: Time) {
+        if let Some(reason) = self.objection(&hello) {
+            return self.refuse(index, &hello, reason, now);
+        }
+        match self.twin(&hello) {
+            None => self.welcome(index, &hello, now),
+            Some((_, reason)) if node_of(hello.me).is_none() => self.refuse(index, &hello, reason, now),
+            Some((twin, _)) => {
+                self.inbound[twin].probe();
+                self.mark_dirty(twin);
+                let until = now + self.limits.silence / 2;
+                self.inbound[index].stage = Stage::Claimant { until };
+                self.claimants.insert(index, hello);
+            }
+        }
+    }
+
+    /// Lets in those who waited for the end of another connection of their process, if that is over now or does not
+    /// answer, and refuses them if it does.
+    pub(super) fn judge_claimants(&mut self, now: Time) {
+        for index in self.claimants.keys().copied().collect::<Vec<_>>() {
+            let Some(hello) = self.claimants.get(&index).cloned() else { continue };
+            let late = self.inbound[index].deadline().is_some_and(|until| until <= now);
+            match self.twin(&hello) {
+                Some((twin, reason)) => match self.inbound[twin].answered {
+                    Some(true) => {
+                        self.claimants.remove(&index);
+                        self.inbound[twin].answered = None;
+                        self.refuse(index, &hello, reason, now);
+                    }
+                    Some(false) if late => {
+                        let silence = self.limits.silence / 2;
+                        let why = format!("it restarted, and did not answer here for {silence:?}");
+                        self.over(twin, Some(why), now);
+                        self.claimants.remove(&index);
+                        self.welcome(index, &hello, now);
+                    }
+                    Some(false) => {}
+                    // Another claimant was faster, or asked before.
+                    None => {
+                        self.claimants.remove(&index);
+                        self.on_hello(index, hello, now);
+                    }
+                },
+                None => {
+                    self.claimants.remove(&index);
+                    self.welcome(index, &hello, now);
+                }
+            }
+        }
+    }
+
+    /// Tells a process why it is not let in.
+    fn refuse(&mut self, index: usize, hello: &Hello, reason: String, now: Time) {
+        self.metrics.handshakes_refused_total.one();
+        let address = self.inbound[index].address;
+        let what = format!("refused {}: {reason}", name(hello.me));
+        if let Some(unsaid) = self.quiet.ask(&format!("{} {what}", address.ip()), now) {
+            warn!(%address, unsaid, "{what}");
+        }
+        let inbound = &mut self.inbound[index];
+        inbound.answer(&Answer::Refused(Bytes::from(reason.into_bytes())));
+        inbound.stage = Stage::Leaving { until: now + self.limits.handshake };
+        self.mark_dirty(index);
+    }
+
+    /// Lets a process in.
+    fn welcome(&mut self, index: usize, hello: &Hello, now: Time) {
+        let address = self.inbound[index].address;
+        if let Some(&old) = self.known.get(&hello.me) {
+            // The same process again: it has given up the other connection, whether we noticed or not.
+            self.over(old, None, now);
+        }
+        let guest = node_of(hello.me).filter(|node| !self.members.contains_key(node));
+        let guest = guest.and_then(|_| hello.reachable(address));
+        let inbound = &mut self.inbound[index];
+        inbound.answer(&Answer::Welcome(self.identity.hello(hello.me)));
+        inbound.stage = Stage::Known { peer: hello.me, incarnation: hello.incarnation };
+        self.strangers -= 1;
+        self.known.insert(hello.me, index);
+        match node_of(hello.me) {
+            Some(node) => {
+                info!(peer = %node, %address, "node {node} has connected");
+                if let Some(reachable) = guest {
+                    let token = Token(self.tokens.links + usize::from(node.get()));
+                    let link = self.links.entry(node);
+                    let link = link.or_insert_with(|| Link::new(node, reachable.clone(), token));
+                    link.move_to(&reachable, now);
+                }
+                self.with_link(node, now, |link, _| link.hurry(now));
+            }
+            None => self.proxies += 1,
+        }
+        self.mark_dirty(index);
+    }
+
+    /// Why a process is not let in, from this side.
+    fn objection(&self, hello: &Hello) -> Option<String> {
+        if let Some(difference) = self.identity.difference(hello) {
+            return Some(difference);
+        }
+        match hello.me {
+            ProcessId::Replica(node) if !self.membership && !self.members.contains_key(&node) => {
+                let members: Vec<_> = self
+                    .members
+                    .keys()
+                    .copied()
+                    .chain(self.me.replica())
+                    .map(|node| node.to_string())
+                    .collect();
+                return Some(format!(
+                    "it is not in --initial-cluster here, which has {}",
+                    members.join(", ")
+                ));
+            }
+            ProcessId::Proxy(proxy) if proxy.host().is_some() => {
+                return Some("a node's own proxy speaks through its node".to_owned());
+            }
+            ProcessId::Proxy(_) if self.proxies >= self.limits.proxies => {
+                return Some(format!("{} proxies are connected already", self.proxies));
+            }
+            ProcessId::Replica(_) | ProcessId::Proxy(_) => {}
+        }
+        None
+    }
+
+    /// Another connection that says the same of itself, and what this process is told if that one is still there.
+    fn twin(&self, hello: &Hello) -> Option<(usize, String)> {
+        let index = *self.known.get(&hello.me)?;
+        let twin = &self.inbound[index];
+        match twin.stage {
+            Stage::Known { incarnation, .. } if incarnation != hello.incarnation => {
+                let (who, address) = (name(hello.me), twin.address);
+                let reason =
+                    format!("another process that is {who} is connected from {address}: ids must differ");
+                Some((index, reason))
+            }
+            _ => None,
+        }
+    }
+}
