@@ -28,6 +28,11 @@ pub trait Frontend {
         desk: &mut Desk<'_>,
     );
 
+    /// Bytes of replies that the session keeps because earlier ones are missing.
+    fn held(&self, _session: &Self::Session) -> usize {
+        0
+    }
+
     /// A command that reads next to nothing, to find out whether reads are served.
     fn probe(&self) -> Bytes;
 

@@ -17,8 +17,9 @@
 //! | `listen` | the sockets that it listens on |
 //! | `directory` | who is in the group, and where |
 //! | `clock` | the clocks, and how wrong the wall clock may be |
+//! | [`logging`] | log lines on their way to the standard error |
 //! | `stall` | how long the event loop was away from its sockets |
-//! | `signals`, `quiet`, `view` | SIGTERM; repeated log lines; facts for client protocols |
+//! | [`signals`], `quiet`, `view` | SIGTERM; repeated log lines; facts for client protocols |
 
 mod clients;
 mod clock;
@@ -30,12 +31,13 @@ pub mod frontend;
 mod journal;
 pub mod limits;
 mod listen;
+pub mod logging;
 mod machines;
 pub mod metrics;
 pub mod monitor;
 pub mod node;
 mod quiet;
-mod signals;
+pub mod signals;
 pub mod slow;
 mod stall;
 pub mod storage;

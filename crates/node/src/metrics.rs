@@ -107,6 +107,8 @@ metrics! {
     clients_accepted_total: Counter, "Client connections accepted.";
     clients_refused_total: Counter, "Client connections closed at once because there were too many.";
     clients_evicted_total: Counter, "Client connections closed because a buffer passed its bound.";
+    clients_output_bytes: Gauge, "Replies that clients have not taken yet.";
+    clients_output_limit: Gauge, "Bytes of replies that all clients together may leave untaken.";
     requests_under_way: Gauge, "Requests handed to the proxy and not answered yet.";
     requests_limit: Gauge, "Requests that may be under way.";
     requests_total: Counter, "Requests handed to the proxy.";
@@ -136,6 +138,7 @@ metrics! {
     log_unsynced_limit: Gauge, "Unsynced bytes from which on no input is read.";
     snapshots_total: Gauge, "Snapshots written.";
     turns_total: Counter, "Turns of the event loop.";
+    stderr_lines_dropped_total: Gauge, "Log lines dropped: nobody read the standard error, or writing to it failed.";
     loop_stall_seconds: TimeGauge, "Longest turn of the event loop in the last minute.";
     loop_stall_max_seconds: TimeGauge, "Longest turn of the event loop since the start.";
     loop_stalls_total: Counter, "Turns of the event loop that took 250 ms or longer.";

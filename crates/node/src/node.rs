@@ -25,6 +25,7 @@ use crate::frontend::NodeView;
 use crate::journal::Journal;
 use crate::limits::{LOCAL_ROUNDS, Limits, READ_AT_ONCE};
 use crate::listen::Listeners;
+use crate::logging;
 use crate::machines::Machines;
 use crate::metrics::Metrics;
 use crate::monitor::{self, Monitor, Report};
@@ -112,7 +113,7 @@ impl<P: Protocol> Node<P> {
         Loop::start(config, listeners, poll, stopper, desk, frontend)?.run()
     }
 
-    /// As [`run`](Self::run); SIGTERM and SIGINT ask it to stop.
+    /// As [`run`](Self::run); SIGTERM, SIGINT and SIGHUP ask it to stop.
     pub fn run_until_signalled<F: Frontend>(self, frontend: F) -> Result<Exit, NodeError> {
         let _watch = Watch::new(self.stopper())
             .map_err(|source| NodeError::System { what: "to watch for signals", source })?;
@@ -135,6 +136,7 @@ struct Loop<P: Protocol, F: Frontend> {
     desk: monitor::Desk,
     quiet: Quiet,
     stalls: Stalls,
+    missing: logging::Missing,
     housekeeping: Time,
     shown: Option<Status>,
     standing: Option<Standing>,
@@ -287,6 +289,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
             desk,
             quiet: Quiet::default(),
             stalls: Stalls::new(metrics.clone(), clock::now()),
+            missing: logging::Missing::default(),
             housekeeping: Time::ZERO,
             shown: None,
             standing: None,
@@ -514,6 +517,9 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
     fn keep_house(&mut self, now: Time) {
         self.housekeeping = now + HOUSEKEEPING;
         self.metrics.messages_held.set(self.machines.held() as u64);
+        let dropped = logging::dropped();
+        self.metrics.stderr_lines_dropped_total.set(dropped);
+        self.missing.tell(dropped, now);
         if !self.takes_input()
             && let Some(unsaid) = self.quiet.ask("disk", now)
         {

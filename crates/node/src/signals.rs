@@ -1,9 +1,9 @@
-//! SIGTERM and SIGINT ask the node to stop.
+//! SIGTERM, SIGINT and SIGHUP (its terminal has gone) ask the node to stop.
 
 use std::io;
 use std::thread::{self, JoinHandle};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
 use crate::node::Stopper;
@@ -18,6 +18,9 @@ impl Watch {
     /// Begins to pass signals on.
     pub(crate) fn new(stopper: Stopper) -> io::Result<Watch> {
         let mut signals = Signals::new([SIGTERM, SIGINT])?;
+        if !hangup_is_ignored() {
+            signals.add_signal(SIGHUP)?;
+        }
         let handle = signals.handle();
         let thread = thread::Builder::new().name("signals".to_owned()).spawn(move || {
             for _ in signals.forever() {
@@ -26,6 +29,15 @@ impl Watch {
         })?;
         Ok(Watch { handle, thread: Some(thread) })
     }
+}
+
+/// Whether whoever started this process wants it to outlive its terminal, as `nohup` does. A handler would undo that.
+/// False where the system does not tell.
+pub fn hangup_is_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask & (1 << (SIGHUP - 1)) != 0)
 }
 
 impl Drop for Watch {

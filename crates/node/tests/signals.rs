@@ -1,4 +1,4 @@
-//! SIGTERM, alone in its process.
+//! SIGTERM and SIGHUP, alone in their process.
 
 #[path = "node/harness.rs"]
 #[allow(dead_code, reason = "shared with tests that use more of it")]
@@ -11,16 +11,22 @@ mod toy;
 use std::thread;
 
 use quorate_core::Settings;
+use quorate_node::signals::hangup_is_ignored;
 use quorate_node::{Exit, Limits, Node, NodeConfig};
-use signal_hook::consts::SIGTERM;
+use signal_hook::consts::{SIGHUP, SIGTERM};
 
 use harness::{Client, listeners, members, options};
 
 #[test]
-fn sigterm_drains_and_a_second_one_stops_at_once() {
-    for (signals, command, exit) in
-        [(1, "1 later done", Exit::Drained { unfinished: 0 }), (2, "1 never", Exit::Hurried)]
-    {
+fn a_signal_drains_and_a_second_one_stops_at_once() {
+    let drained = Exit::Drained { unfinished: 0 };
+    // Under `nohup` a hangup is none.
+    let hangup = if hangup_is_ignored() { SIGTERM } else { SIGHUP };
+    for (signal, signals, command, exit) in [
+        (SIGTERM, 1, "1 later done", drained),
+        (SIGTERM, 2, "1 never", Exit::Hurried),
+        (hangup, 1, "1 later done", drained),
+    ] {
         let own = listeners();
         let address = own.resp_address().unwrap();
         let members = members(std::slice::from_ref(&own));
@@ -39,7 +45,7 @@ fn sigterm_drains_and_a_second_one_stops_at_once() {
             assert_eq!(client.line(), Some("done".to_owned()));
         }
         for _ in 0..signals {
-            signal_hook::low_level::raise(SIGTERM).unwrap();
+            signal_hook::low_level::raise(signal).unwrap();
             // The next one counts only once this one is seen: the node lets idle clients go.
             assert_eq!(idle.line(), None);
         }

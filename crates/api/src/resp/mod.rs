@@ -191,6 +191,10 @@ impl Frontend for Resp {
         session.on_outcome(ticket, outcome, self, desk);
     }
 
+    fn held(&self, session: &Session) -> usize {
+        session.held()
+    }
+
     fn probe(&self) -> Bytes {
         Command::Get { key: Bytes::new() }.to_bytes()
     }

@@ -180,6 +180,11 @@ impl Session {
         self.state.connection
     }
 
+    /// Bytes of replies that wait for earlier ones.
+    pub(super) fn held(&self) -> usize {
+        self.replies.waiting
+    }
+
     /// What a request under way is called.
     pub(super) fn command(&self, ticket: Ticket) -> &'static str {
         self.replies

@@ -20,6 +20,8 @@ pub(super) struct Connection<S> {
     pub(super) session: S,
     pub(super) input: BytesMut,
     pub(super) output: BytesMut,
+    /// Bytes of replies not taken by the client when they were last counted, those in the session included.
+    pub(super) counted: usize,
     pub(super) under_way: usize,
     /// The session wants the connection closed when its output is written.
     pub(super) close: bool,
@@ -57,6 +59,7 @@ impl<S> Connection<S> {
             session,
             input: BytesMut::new(),
             output: BytesMut::new(),
+            counted: 0,
             under_way: 0,
             close: false,
             backlog: false,
@@ -77,22 +80,26 @@ impl<S> Connection<S> {
         self.closed |= closed;
     }
 
-    /// Whether the session may get more input now.
-    fn takes_input(&self, limits: &Limits) -> bool {
-        !self.close
-            && self.under_way < limits.client_requests
-            && self.output.len() < limits.client_output_pause
+    /// Whether the session may get more input now. `crowded`: all clients together have much output waiting.
+    fn takes_input(&self, limits: &Limits, crowded: bool) -> bool {
+        let room = if crowded { 1 } else { limits.client_output_pause };
+        !self.close && self.under_way < limits.client_requests && self.output.len() < room
     }
 
     /// Whether there is something to serve now.
-    pub(super) fn is_ready(&self, limits: &Limits) -> bool {
-        (self.readable && !self.ended || self.backlog) && self.takes_input(limits)
+    pub(super) fn is_ready(&self, limits: &Limits, crowded: bool) -> bool {
+        (self.readable && !self.ended || self.backlog) && self.takes_input(limits, crowded)
     }
 
     /// Reads as much as one turn may, if the session may get more.
-    pub(super) fn read(&mut self, scratch: &mut [u8], limits: &Limits, metrics: &Metrics) -> Read {
+    pub(super) fn read(
+        &mut self,
+        scratch: &mut [u8],
+        (limits, crowded): (&Limits, bool),
+        metrics: &Metrics,
+    ) -> Read {
         let mut total = 0;
-        while self.readable && !self.ended && total < READ_PER_TURN && self.takes_input(limits) {
+        while self.readable && !self.ended && total < READ_PER_TURN && self.takes_input(limits, crowded) {
             let count = match hear(&mut self.stream, scratch, self.closed) {
                 Ok(Heard::Bytes(count)) => count,
                 Ok(Heard::Last(count)) => {

@@ -42,6 +42,9 @@ const DRAIN_ACCEPTS: usize = 8;
 /// Why a client is given up that has more waiting for it than it may.
 const SLOW: &str = "does not take its replies";
 
+/// Why a client is given up when all clients together have more waiting than they may.
+const LARGEST: &str = "has the most replies waiting of all clients, which together have too many";
+
 /// All client connections of a node.
 pub(crate) struct Clients<F: Frontend> {
     frontend: F,
@@ -53,6 +56,8 @@ pub(crate) struct Clients<F: Frontend> {
     listener: Option<TcpListener>,
     accept_at: Option<Time>,
     connections: Slab<Connection<F::Session>>,
+    /// Bytes of replies that clients have not taken, as last counted.
+    output: usize,
     opened: u64,
     requests: Requests,
     to_serve: Vec<usize>,
@@ -82,6 +87,7 @@ impl<F: Frontend> Clients<F> {
         registry.register(&mut listener, listener_token, Interest::READABLE)?;
         let requests = Requests::new(limits.requests);
         metrics.clients_limit.set(limits.clients as u64);
+        metrics.clients_output_limit.set(limits.client_output_total as u64);
         metrics.requests_limit.set(requests.limit() as u64);
         Ok(Clients {
             frontend,
@@ -92,6 +98,7 @@ impl<F: Frontend> Clients<F> {
             listener: Some(listener),
             accept_at: None,
             connections: Slab::new(),
+            output: 0,
             opened: 0,
             requests,
             to_serve: Vec::new(),
@@ -240,7 +247,8 @@ impl<F: Frontend> Clients<F> {
         for index in to_serve.drain(..) {
             let Some(connection) = self.connections.get_mut(index) else { continue };
             connection.listed = false;
-            let heard = connection.read(scratch, &self.limits, &self.metrics);
+            let crowded = self.output > self.limits.client_output_total / 2;
+            let heard = connection.read(scratch, (&self.limits, crowded), &self.metrics);
             if heard == Read::Broken {
                 self.close(index);
                 continue;
@@ -254,6 +262,7 @@ impl<F: Frontend> Clients<F> {
                     self.complain(index, &why);
                 }
             }
+            self.relieve();
             let Some(connection) = self.connections.get_mut(index) else { continue };
             if connection.input.len() > self.limits.client_input {
                 self.evict(index, "sent a request that is too long");
@@ -322,6 +331,10 @@ impl<F: Frontend> Clients<F> {
                 self.evict(waiting.index, SLOW);
                 continue;
             }
+            self.relieve();
+            if !self.connections.contains(waiting.index) {
+                continue;
+            }
             self.list(waiting.index);
             self.mark_dirty(waiting.index);
         }
@@ -353,6 +366,8 @@ impl<F: Frontend> Clients<F> {
             } else {
                 connection.write(&self.metrics)
             };
+            self.weigh(index);
+            let connection = &mut self.connections[index];
             if !going {
                 self.close(index);
             } else if connection.output.len() > self.limits.client_output {
@@ -366,6 +381,7 @@ impl<F: Frontend> Clients<F> {
             }
         }
         self.to_write = to_write;
+        self.metrics.clients_output_bytes.set(self.output as u64);
         if self.draining.is_some_and(|(_, sweep)| sweep <= self.now) {
             self.sweep();
         }
@@ -465,6 +481,31 @@ impl<F: Frontend> Clients<F> {
             }
             connection.backlog = !connection.input.is_empty();
         }
+        self.weigh(index);
+    }
+
+    /// Counts again what waits for a client.
+    fn weigh(&mut self, index: usize) {
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        let waiting = connection.output.len() + self.frontend.held(&connection.session);
+        self.output = self.output - connection.counted + waiting;
+        connection.counted = waiting;
+    }
+
+    /// Keeps what waits for all clients within its bound: gives up those for whom most is waiting and who do not take
+    /// it now. Asked with every reply, like [`overflows`](Self::overflows).
+    fn relieve(&mut self) {
+        while self.output > self.limits.client_output_total {
+            let largest = self.connections.iter_mut().max_by_key(|(_, connection)| connection.counted);
+            let (index, connection) = largest.expect("what waits is some client's");
+            connection.write(&self.metrics);
+            self.weigh(index);
+            // Whatever came of it is seen when it is written to next.
+            self.mark_dirty(index);
+            if self.output > self.limits.client_output_total {
+                self.evict(index, LARGEST);
+            }
+        }
     }
 
     /// Whether a client leaves more untaken than it may. Asked with every reply: many that come in one turn are
@@ -472,13 +513,18 @@ impl<F: Frontend> Clients<F> {
     fn overflows(&mut self, index: usize) -> bool {
         let limit = self.limits.client_output;
         let Some(connection) = self.connections.get_mut(index) else { return false };
-        connection.output.len() > limit
-            && (!connection.write(&self.metrics) || connection.output.len() > limit)
+        if connection.output.len() <= limit {
+            return false;
+        }
+        let overflows = !connection.write(&self.metrics) || connection.output.len() > limit;
+        self.weigh(index);
+        overflows
     }
 
     fn list(&mut self, index: usize) {
+        let crowded = self.output > self.limits.client_output_total / 2;
         let connection = &mut self.connections[index];
-        if !connection.listed && connection.is_ready(&self.limits) {
+        if !connection.listed && connection.is_ready(&self.limits, crowded) {
             connection.listed = true;
             self.to_serve.push(index);
         }
@@ -513,6 +559,7 @@ impl<F: Frontend> Clients<F> {
 
     fn close(&mut self, index: usize) {
         let connection = self.connections.remove(index);
+        self.output -= connection.counted;
         self.frontend.close(connection.session);
         self.metrics.clients.set(self.connections.len() as u64);
     }

@@ -103,6 +103,31 @@ fn a_slow_reader_is_closed_when_its_output_passes_the_bound() {
 }
 
 #[test]
+fn of_all_clients_that_do_not_read_those_with_the_most_waiting_are_closed_at_the_total_bound() {
+    let limits = Limits { client_output_total: 20_000_000, ..Limits::default() };
+    let nodes = cluster(1, &limits);
+    let mut modest = nodes[0].client();
+    // More than the sockets hold.
+    modest.send(&lines(8, |_| "1 big 1000000".to_owned()));
+    let mut other = nodes[0].client();
+    other.ask_until("facts replies_total", |count| count.parse::<u64>().unwrap() >= 8);
+    assert_eq!(other.fact("clients_evicted_total"), 0);
+    let mut greedy: Vec<_> = (0..4).map(|_| nodes[0].client()).collect();
+    for client in &mut greedy {
+        client.send(&lines(12, |_| "1 big 1000000".to_owned()));
+    }
+    other.ask_until("facts clients_evicted_total", |count| count != "0");
+    other.ask_until("facts requests_under_way", |count| count == "1" || count == "0");
+    assert!(other.fact("clients_output_bytes") <= 20_000_000);
+    // Those with less keep what is theirs.
+    for _ in 0..8 {
+        assert_eq!(modest.line().unwrap().len(), 1_000_000);
+    }
+    drop(greedy);
+    other.ask_until("facts clients_output_bytes", |bytes| bytes == "0");
+}
+
+#[test]
 fn a_request_without_end_is_closed_at_the_bound() {
     let nodes = cluster(1, &Limits { client_input: 100_000, ..Limits::default() });
     let mut client = nodes[0].client();
