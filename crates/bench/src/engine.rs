@@ -1,9 +1,10 @@
 //! The loop: one thread that waits for sockets, reads replies, draws operations and writes them.
 
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use mio::event::Event;
@@ -58,8 +59,8 @@ const LOAD_DEPTH: usize = 16;
 const NANOS: u64 = 1_000_000_000;
 const TIMER: Token = Token(usize::MAX);
 
-/// Writes every key once.
-pub fn load(options: &Options) -> Result<Report, BenchError> {
+/// Writes every key once. When `stop` is set, it ends with what it has written.
+pub fn load(options: &Options, stop: &AtomicBool) -> Result<Report, BenchError> {
     let mut random = Random::new(options.seed);
     let work = Work::load(options, random.fork());
     let options = Options {
@@ -69,19 +70,20 @@ pub fn load(options: &Options) -> Result<Report, BenchError> {
         pipeline: options.pipeline.max(LOAD_DEPTH),
         ..options.clone()
     };
-    Engine::new(&options, work, None)?.run(true)
+    Engine::new(&options, stop, work, None)?.run(true)
 }
 
-/// Runs the workload.
-pub fn run(options: &Options) -> Result<Report, BenchError> {
+/// Runs the workload. When `stop` is set, it ends then, and the report is of what was measured so far.
+pub fn run(options: &Options, stop: &AtomicBool) -> Result<Report, BenchError> {
     let mut random = Random::new(options.seed.wrapping_add(1));
     let work = Work::mix(options, random.fork());
     let schedule = options.rate.map(|rate| Schedule::new(options.arrivals, rate, random.fork()));
-    Engine::new(options, work, schedule)?.run(false)
+    Engine::new(options, stop, work, schedule)?.run(false)
 }
 
 struct Engine<'a> {
     options: &'a Options,
+    stop: &'a AtomicBool,
     poll: Poll,
     timer: Option<OwnedFd>,
     /// The arrival that the timer waits for.
@@ -105,7 +107,12 @@ struct Engine<'a> {
 }
 
 impl<'a> Engine<'a> {
-    fn new(options: &'a Options, work: Work, schedule: Option<Schedule>) -> Result<Engine<'a>, BenchError> {
+    fn new(
+        options: &'a Options,
+        stop: &'a AtomicBool,
+        work: Work,
+        schedule: Option<Schedule>,
+    ) -> Result<Engine<'a>, BenchError> {
         reach(&options.endpoints)?;
         let poll = Poll::new()?;
         let timer = match &schedule {
@@ -123,6 +130,7 @@ impl<'a> Engine<'a> {
         let warm = nanos(options.warm_up);
         Ok(Engine {
             options,
+            stop,
             poll,
             timer,
             armed: u64::MAX,
@@ -166,14 +174,18 @@ impl<'a> Engine<'a> {
             self.feed(index, 0);
         }
         let (mut upkeep, mut warm, mut progress) = (0, false, (0, 0));
-        let end = self.window.1;
         loop {
             let now = self.now();
+            let stopped = self.stop.load(Ordering::Relaxed);
+            if stopped {
+                self.window.1 = now.clamp(self.window.0, self.window.1);
+            }
+            let end = self.window.1;
             if !warm && now >= self.window.0 {
                 warm = true;
                 self.cpu = cpu();
             }
-            if now >= end || loading && self.done == self.options.keys {
+            if stopped || now >= end || loading && self.done == self.options.keys {
                 break;
             }
             if now >= upkeep {
@@ -194,7 +206,8 @@ impl<'a> Engine<'a> {
         if self.schedule.is_some() {
             self.drain(&mut events)?;
         }
-        let mut report = report::make(self.options, &self.stats, elapsed.min(end - self.window.0), cpu);
+        let counted = elapsed.min(self.window.1 - self.window.0);
+        let mut report = report::make(self.options, &self.stats, counted, cpu);
         report.trace = self.stats.trace;
         Ok(report)
     }
@@ -474,7 +487,9 @@ impl<'a> Engine<'a> {
         let micros = |quantile| tick.value_at_quantile(quantile) as f64 / 1e3;
         let phase = if now < self.window.0 { "warm-up" } else { "" };
         let up = self.connections.iter().filter(|connection| connection.is_up()).count();
-        eprintln!(
+        // Whoever watches may have gone.
+        let _ = writeln!(
+            io::stderr(),
             "{:>4}s {:>9}/s  p50 {:>8.0} us  p99 {:>8.0} us  {} errors  {up}/{} connections  {phase}",
             now / NANOS,
             tick.len(),

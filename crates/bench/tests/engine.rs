@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -18,6 +19,9 @@ enum Answer {
 }
 
 type Policy = fn(u64) -> Answer;
+
+/// Never set: runs take their time.
+static GO: AtomicBool = AtomicBool::new(false);
 
 #[derive(Default)]
 struct State {
@@ -113,7 +117,7 @@ fn loading_writes_every_key_whatever_fails() {
         number if number % 10 == 0 => Answer::Refuse,
         _ => Answer::Serve,
     });
-    let report = quorate_bench::load(&options(endpoint, "a")).unwrap();
+    let report = quorate_bench::load(&options(endpoint, "a"), &GO).unwrap();
     assert_eq!(state.lock().unwrap().keys.len(), 500);
     assert_eq!(report.total.count, 500);
     assert!(report.errors["NOQUORUM"] > 0, "{:?}", report.errors);
@@ -131,8 +135,8 @@ fn every_workload_runs_and_says_what_it_did() {
         ("set", &["update"]),
     ] {
         let options = options(endpoint, workload);
-        quorate_bench::load(&options).unwrap();
-        let report = quorate_bench::run(&options).unwrap();
+        quorate_bench::load(&options, &GO).unwrap();
+        let report = quorate_bench::run(&options, &GO).unwrap();
         assert_eq!(report.ops.iter().map(|op| op.name).collect::<Vec<_>>(), kinds, "{workload}");
         assert!(report.errors.is_empty() && report.total.count > 0, "{workload}: {report:?}");
         assert!(quorate_bench::table(&report).contains(kinds[0]));
@@ -144,7 +148,7 @@ fn every_workload_runs_and_says_what_it_did() {
 #[test]
 fn reads_of_nothing_are_misses() {
     let (endpoint, _) = serve(|_| Answer::Serve);
-    let report = quorate_bench::run(&options(endpoint, "get")).unwrap();
+    let report = quorate_bench::run(&options(endpoint, "get"), &GO).unwrap();
     assert_eq!(report.misses, report.total.count);
 }
 
@@ -157,7 +161,7 @@ fn an_open_loop_charges_a_stall_to_all_that_it_kept_waiting() {
     let rate = Some(500);
     let duration = Duration::from_secs(1);
     let options = Options { rate, duration, connections: 1, pipeline: 1, ..options(endpoint, "set") };
-    let report = quorate_bench::run(&options).unwrap();
+    let report = quorate_bench::run(&options, &GO).unwrap();
     // About 200 of 500 were meant to be sent during the stall: a tenth of all waited for more than 200 ms, although
     // a single request was under way.
     assert!(report.total.p90_us > 150_000.0, "{report:?}");
@@ -169,5 +173,29 @@ fn nobody_there_is_an_error() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = listener.local_addr().unwrap();
     drop(listener);
-    assert!(quorate_bench::run(&options(endpoint, "a")).is_err());
+    assert!(quorate_bench::run(&options(endpoint, "a"), &GO).is_err());
+}
+
+#[test]
+fn a_run_that_is_stopped_reports_what_it_has_measured() {
+    let (endpoint, state) = serve(|_| Answer::Serve);
+    let hour = Duration::from_secs(3600);
+    for rate in [None, Some(1000)] {
+        let options = Options { warm_up: Duration::ZERO, duration: hour, rate, ..options(endpoint, "set") };
+        let stop = AtomicBool::new(false);
+        let served = || state.lock().unwrap().requests;
+        let enough = served() + 100;
+        let report = std::thread::scope(|scope| {
+            let run = scope.spawn(|| quorate_bench::run(&options, &stop));
+            while served() < enough && !run.is_finished() {
+                std::thread::yield_now();
+            }
+            stop.store(true, Ordering::Relaxed);
+            run.join().unwrap().unwrap()
+        });
+        assert!(report.total.count > 0 && report.seconds < hour.as_secs_f64(), "{report:?}");
+    }
+    let stopped = AtomicBool::new(true);
+    let nothing = quorate_bench::run(&options(endpoint, "set"), &stopped).unwrap();
+    assert_eq!(nothing.total.count, 0);
 }

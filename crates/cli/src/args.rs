@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand};
 use quorate_api::resp::ReadMode;
 use quorate_core::{NodeId, NodeSet, Staleness};
@@ -12,7 +13,7 @@ use quorate_sim::Faults;
 
 /// A strongly consistent, replicated key-value store in which the replication protocol is a choice.
 #[derive(Debug, Parser)]
-#[command(name = "quorate", version, arg_required_else_help = true)]
+#[command(name = "quorate", version, arg_required_else_help = true, after_help = EXIT_CODES)]
 pub struct Args {
     #[command(subcommand)]
     pub command: Command,
@@ -29,7 +30,7 @@ pub enum Command {
     /// Run the client side alone: what an application host needs instead of a replica
     #[command(after_help = PROXY_EXAMPLES)]
     Proxy(Proxy),
-    /// Print the value of a key; exit 1 if there is none
+    /// Print the value of a key; exit 1 if there is none, 3 if no node could tell
     Get(Get),
     /// Set a key to a value
     Put(Put),
@@ -59,6 +60,12 @@ pub enum Command {
     #[command(after_help = crate::compare::EXAMPLES)]
     Compare(crate::compare::Compare),
 }
+
+const EXIT_CODES: &str = "Exit codes:
+  0  fine
+  1  what was asked about failed, or is not so: no such key, a refused change, a violation
+  2  the command line or the configuration is wrong
+  3  no answer: no node could be reached, or no majority of the nodes answers";
 
 const UP_EXAMPLES: &str = "Examples:
   quorate up                                       three nodes, MultiPaxos, a temporary directory
@@ -227,6 +234,10 @@ pub struct Bounds {
     /// Replies that a client may leave untaken before its connection is closed [default: 128MiB]
     #[arg(long, value_name = "SIZE")]
     pub client_output: Option<String>,
+    /// Replies that all clients together may leave untaken; beyond, those with the most are disconnected
+    /// [default: 1GiB, or as much as one client may]
+    #[arg(long, value_name = "SIZE")]
+    pub client_output_total: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -256,6 +267,7 @@ pub struct Get {
 #[derive(Debug, clap::Args)]
 pub struct Put {
     pub key: String,
+    /// The value; - reads it from the standard input, as it is
     pub value: String,
     #[command(flatten)]
     pub endpoints: Endpoints,
@@ -317,7 +329,7 @@ pub struct MemberAdd {
     #[arg(long)]
     pub learner: bool,
     /// Who leaves in the same step
-    #[arg(long, value_name = "ID,…", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=63))]
+    #[arg(long, value_name = "ID,…", value_delimiter = ',', value_parser = node_id)]
     pub remove: Vec<u8>,
     #[command(flatten)]
     pub endpoints: Endpoints,
@@ -325,7 +337,7 @@ pub struct MemberAdd {
 
 #[derive(Debug, clap::Args)]
 pub struct MemberIds {
-    #[arg(required = true, value_name = "ID", value_parser = clap::value_parser!(u8).range(1..=63))]
+    #[arg(required = true, value_name = "ID", value_parser = node_id)]
     pub nodes: Vec<u8>,
     #[command(flatten)]
     pub endpoints: Endpoints,
@@ -373,7 +385,7 @@ pub struct RosterAuto {
 
 #[derive(Debug, clap::Args)]
 pub struct Transfer {
-    #[arg(value_name = "ID", value_parser = clap::value_parser!(u8).range(1..=63))]
+    #[arg(value_name = "ID", value_parser = node_id)]
     pub to: Option<u8>,
     #[command(flatten)]
     pub endpoints: Endpoints,
@@ -515,6 +527,25 @@ pub fn slow_log(text: &str) -> Result<SlowLog, String> {
         "off" => Ok(SlowLog(None)),
         text => duration(text).map(|threshold| SlowLog(Some(threshold))).map_err(|error| error + ", or off"),
     }
+}
+
+/// A node, as operators name it.
+fn node_id(text: &str) -> Result<u8, String> {
+    let id = text.parse().ok().filter(|id| (1..=63).contains(id));
+    id.ok_or_else(|| "write a node's id, from 1 to 63 (`quorate member list` shows them)".to_owned())
+}
+
+/// The command line; where it is wrong, the error says what would be right.
+pub fn parse() -> Args {
+    Args::try_parse().unwrap_or_else(|mut error| {
+        let source = std::error::Error::source(&error);
+        let is_number = source.is_some_and(|source| source.is::<std::num::ParseIntError>());
+        if is_number {
+            let tip = vec!["write a whole number, such as 3".into()];
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tip));
+        }
+        error.exit()
+    })
 }
 
 pub fn cluster_id(text: &str) -> Result<u64, String> {

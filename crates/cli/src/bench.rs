@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, Write, stderr, stdout};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use quorate_bench::{Arrivals, BenchError, Choice, Mix, Options, Report, Sizes};
@@ -10,6 +11,7 @@ use serde_json::json;
 
 use crate::args::{duration, endpoint, share};
 use crate::failure::Failure;
+use crate::interrupt;
 
 pub const EXAMPLES: &str = "Examples:
   quorate bench --load                                  YCSB A: half reads, half updates, 64 connections
@@ -27,7 +29,8 @@ pub struct Bench {
     /// What is measured; both speak RESP, only the default endpoints differ
     #[arg(long, default_value = "quorate", value_parser = ["quorate", "redis"])]
     pub target: String,
-    /// Where to connect: several are shared among the connections [default: those of the target]
+    /// Where to connect: several are shared among the connections [default: those of the target; for Quorate the
+    /// environment's QUORATE_ENDPOINTS, if that is set]
     #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',', value_parser = endpoint)]
     pub endpoints: Vec<String>,
     /// a to f (YCSB), set, or get
@@ -128,9 +131,18 @@ impl Bench {
             "redis" => &["127.0.0.1:6379"],
             _ => &["127.0.0.1:7101", "127.0.0.1:7102", "127.0.0.1:7103"],
         };
-        let names: Vec<&str> = match self.endpoints.is_empty() {
+        let given = std::env::var("QUORATE_ENDPOINTS").ok().filter(|_| self.target != "redis");
+        let given: Vec<String> = match given {
+            Some(text) if self.endpoints.is_empty() => {
+                let read = |word| endpoint(word).map_err(|right| (word, right));
+                let read = text.split(',').map(read).collect::<Result<_, _>>();
+                read.map_err(|(word, right)| Failure::wrong(format!("QUORATE_ENDPOINTS: {word:?}: {right}")))?
+            }
+            _ => self.endpoints.clone(),
+        };
+        let names: Vec<&str> = match given.is_empty() {
             true => defaults.to_vec(),
-            false => self.endpoints.iter().map(String::as_str).collect(),
+            false => given.iter().map(String::as_str).collect(),
         };
         let resolve = |name: &&str| {
             let mut found =
@@ -195,16 +207,20 @@ pub fn bench(args: Bench) -> Result<(), Failure> {
         )),
         error => Failure::failed(error),
     };
-    let loaded = match args.load {
-        true => runs.first().map(quorate_bench::load).transpose().map_err(failed)?,
-        false => None,
+    let stop = interrupt::flag()?;
+    let loaded = match (args.load, runs.first()) {
+        (true, Some(options)) => Some(quorate_bench::load(options, &stop).map_err(failed)?),
+        _ => None,
     };
     if let (Some(report), false) = (&loaded, args.json) {
         writeln!(stdout(), "loaded {} keys in {:.1} s\n", report.total.count, report.seconds)?;
     }
     let mut reports: Vec<Report> = Vec::new();
     for options in &runs {
-        let report = quorate_bench::run(options).map_err(failed)?;
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let report = quorate_bench::run(options, &stop).map_err(failed)?;
         if !args.json {
             let space = if reports.is_empty() { "" } else { "\n" };
             write!(stdout(), "{space}{}", quorate_bench::table(&report))?;
@@ -232,6 +248,13 @@ pub fn bench(args: Bench) -> Result<(), Failure> {
         let text = quorate_bench::svg(&title, &reports).map_err(Failure::failed)?;
         std::fs::write(path, text)
             .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))?;
+    }
+    if stop.load(Ordering::Relaxed) {
+        return Err(Failure::failed(format!(
+            "interrupted in run {} of {}: this is what was measured until then",
+            reports.len(),
+            runs.len()
+        )));
     }
     if reports.iter().all(|report| report.total.count == 0) {
         return Err(Failure::failed("no operation succeeded"));

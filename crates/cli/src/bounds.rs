@@ -31,6 +31,11 @@ pub fn limits(bounds: &Bounds) -> Result<(Limits, resp::Limits), Failure> {
         node.client_output = size("client-output", text, resp.value + FRAME, 1 << 40)?;
         resp.early_replies = node.client_output;
     }
+    let least = node.client_output;
+    node.client_output_total = match &bounds.client_output_total {
+        Some(text) => size("client-output-total", text, least, 1 << 40)?,
+        None => node.client_output_total.max(least),
+    };
     if let Some(count) = bounds.max_clients {
         if count == 0 {
             return Err(Failure::wrong("--max-clients 0: a node that serves needs at least 1"));

@@ -1,10 +1,12 @@
 //! `quorate get`, `put`, `del` and `status`: against the endpoints of a cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{Write, stdout};
+use std::io::{Read, Write, stdin, stdout};
+use std::thread;
 use std::time::Duration;
 
 use quorate_client::Client;
+use quorate_store::VALUE_LIMIT;
 use serde::{Deserialize, Serialize};
 
 use crate::args::{Del, Endpoints, Get, Put, Status};
@@ -23,11 +25,7 @@ fn connect(endpoints: Endpoints) -> Result<Client, Failure> {
 
 /// For requests that take as long.
 pub fn connect_for(endpoints: Endpoints, timeout: Duration) -> Result<Client, Failure> {
-    Client::connect(endpoints.endpoints, timeout).map_err(|error| {
-        Failure::failed(format!(
-            "{error}; is the cluster running? (`quorate up`, or --endpoints HOST:PORT,…)"
-        ))
-    })
+    Ok(Client::connect(endpoints.endpoints, timeout)?)
 }
 
 pub fn get(args: Get) -> Result<(), Failure> {
@@ -35,9 +33,9 @@ pub fn get(args: Get) -> Result<(), Failure> {
     if let Some(staleness) = args.staleness {
         // Should the connection break in between, the value is the latest.
         let mode = format!("bounded={staleness}");
-        client.read(&["CLIENT", "READMODE", &mode]).map_err(Failure::failed)?;
+        client.read(&["CLIENT", "READMODE", &mode])?;
     }
-    match client.get(&args.key).map_err(Failure::failed)? {
+    match client.get(&args.key)? {
         Some(value) => {
             let mut out = stdout().lock();
             out.write_all(&value)?;
@@ -49,13 +47,31 @@ pub fn get(args: Get) -> Result<(), Failure> {
 }
 
 pub fn put(args: Put) -> Result<(), Failure> {
-    connect(args.endpoints)?.put(&args.key, &args.value).map_err(Failure::failed)?;
+    let value = match args.value.as_str() {
+        "-" => standard_input()?,
+        given => given.as_bytes().to_vec(),
+    };
+    connect(args.endpoints)?.put(&args.key, &value)?;
     writeln!(stdout(), "OK")?;
     Ok(())
 }
 
+/// All of the standard input, if it is no longer than a value may be.
+fn standard_input() -> Result<Vec<u8>, Failure> {
+    let mut value = Vec::new();
+    let limit = VALUE_LIMIT as u64;
+    let read = stdin().lock().take(limit + 1).read_to_end(&mut value);
+    read.map_err(|error| Failure::failed(format!("cannot read the standard input: {error}")))?;
+    match value.len() as u64 > limit {
+        true => {
+            Err(Failure::wrong(format!("the standard input is longer than a value may be: {limit} bytes")))
+        }
+        false => Ok(value),
+    }
+}
+
 pub fn del(args: Del) -> Result<(), Failure> {
-    let count = connect(args.endpoints)?.del(&args.keys).map_err(Failure::failed)?;
+    let count = connect(args.endpoints)?.del(&args.keys)?;
     writeln!(stdout(), "{count}")?;
     Ok(())
 }
@@ -121,7 +137,9 @@ pub fn status(args: Status) -> Result<(), Failure> {
         return watch::watch(&endpoints);
     }
     let answers: Vec<_> = endpoints.iter().map(|endpoint| (endpoint, ask(endpoint))).collect();
-    let answered = answers.iter().any(|(_, answer)| answer.is_ok());
+    let there: Vec<_> = answers.iter().filter(|(_, answer)| answer.is_ok()).map(|(node, _)| *node).collect();
+    let answered = there.len();
+    let served = serves(&there);
     if args.json {
         let nodes: Vec<_> = answers
             .into_iter()
@@ -130,15 +148,41 @@ pub fn status(args: Status) -> Result<(), Failure> {
                 Err(error) => serde_json::json!({ "endpoint": endpoint, "error": error }),
             })
             .collect();
-        writeln!(stdout(), "{}", serde_json::json!({ "nodes": nodes }))?;
+        writeln!(stdout(), "{}", serde_json::json!({ "nodes": nodes, "serves": served.is_ok() }))?;
     } else {
         let mut rows = vec![TITLES.map(str::to_owned)];
         rows.extend(answers.iter().map(|(endpoint, answer)| row(endpoint, answer.as_ref().ok())));
         protocols::print(&rows)?;
         let told: Vec<_> = answers.iter().filter_map(|(_, answer)| answer.as_ref().ok()).collect();
         show_samples(&told)?;
+        if served.is_ok() {
+            writeln!(stdout(), "\nthe cluster serves reads and writes")?;
+        }
     }
-    if answered { Ok(()) } else { Err(Failure::failed("no node answered; is the cluster running?")) }
+    if answered == 0 {
+        return Err(Failure::unreachable("no node answered; is the cluster running?"));
+    }
+    served.map_err(|why| Failure::failed(format!("the cluster does not serve reads and writes: {why}")))
+}
+
+/// Whether a linearizable read is answered at one of these endpoints at least: no majority, no answer. Asks all at
+/// once: one that is cut off from the others says so only after a while. The error says why one of them does not.
+fn serves(endpoints: &[&String]) -> Result<(), String> {
+    let read = |endpoint: &String| {
+        let mut client = Client::connect([endpoint], TIMEOUT)?;
+        // Whatever the node's own default is.
+        client.read(&["CLIENT", "READMODE", "linearizable"])?;
+        client.get("quorate:status").map(drop)
+    };
+    let answers: Vec<Result<(), quorate_client::Error>> = thread::scope(|scope| {
+        let asked: Vec<_> = endpoints.iter().map(|endpoint| scope.spawn(move || read(endpoint))).collect();
+        asked.into_iter().filter_map(|asked| asked.join().ok()).collect()
+    });
+    if answers.iter().any(Result::is_ok) {
+        return Ok(());
+    }
+    let first = answers.into_iter().find_map(Result::err);
+    Err(first.map_or_else(|| "no node answered".to_owned(), |error| error.to_string()))
 }
 
 /// What the nodes count, a column each, and the rosters they act by; nothing where no protocol says anything.

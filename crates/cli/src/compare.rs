@@ -4,6 +4,7 @@
 use std::io::{BufRead, BufReader, IsTerminal, Write, stderr, stdout};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,8 +15,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::args::{duration, share};
-use crate::failure::Failure;
-use crate::{protocols, topology};
+use crate::failure::{Failure, say};
+use crate::{interrupt, protocols, topology};
 
 pub const EXAMPLES: &str = "Examples:
   quorate compare                                        bodega, multipaxos and raft, 1% writes, five sites
@@ -79,17 +80,29 @@ pub fn compare(args: Compare) -> Result<(), Failure> {
     let leader =
         leader.map(|site| sites.site(site).map_err(|error| Failure::wrong(format!("--leader: {error}"))));
     let leader = leader.transpose()?;
+    let stop = interrupt::flag()?;
+    let stopped = || stop.load(Ordering::Relaxed);
     let mut all = Vec::new();
     for protocol in &args.protocols {
         if stderr().is_terminal() {
             let seconds = (args.warm_up + args.duration).as_secs();
-            eprintln!("{protocol}: starting, then {seconds} s of load at {} sites", sites.sites().len());
+            say(&format!("{protocol}: starting, then {seconds} s of load at {} sites", sites.sites().len()));
         }
-        all.push(measure(&args, protocol, leader)?);
+        let measured = measure(&args, protocol, leader, &stop);
+        if stopped() {
+            break;
+        }
+        all.push(measured?);
     }
     match args.json {
-        true => print_json(&args, &all),
-        false => print(&all),
+        true => print_json(&args, &all)?,
+        false => print(&all)?,
+    }
+    match args.protocols.get(all.len()) {
+        Some(protocol) if stopped() => {
+            Err(Failure::failed(format!("interrupted: {protocol} and what follows it were not measured")))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -135,10 +148,15 @@ fn up(args: &Compare, protocol: &str) -> Result<(Up, Vec<Node>), Failure> {
     Ok((up, told.nodes))
 }
 
-fn measure(args: &Compare, protocol: &str, leader: Option<usize>) -> Result<Measured, Failure> {
+fn measure(
+    args: &Compare,
+    protocol: &str,
+    leader: Option<usize>,
+    stop: &AtomicBool,
+) -> Result<Measured, Failure> {
     let (_up, nodes) = up(args, protocol)?;
     if let Some(leader) = leader {
-        appoint(&nodes, leader)?;
+        appoint(&nodes, leader, stop)?;
     }
     let options = |node: &Node| Options {
         endpoints: vec![node.resp],
@@ -161,11 +179,11 @@ fn measure(args: &Compare, protocol: &str, leader: Option<usize>) -> Result<Meas
     // At all of them: each node's proxy opens its session with its first write.
     let everywhere = nodes.iter().map(|node| node.resp).collect();
     let loading = Options { endpoints: everywhere, connections: 4 * nodes.len(), ..options(&nodes[0]) };
-    quorate_bench::load(&loading).map_err(Failure::failed)?;
+    quorate_bench::load(&loading, stop).map_err(Failure::failed)?;
     let reports: Vec<_> = thread::scope(|scope| {
         let run = |node| {
             let options = options(node);
-            scope.spawn(move || quorate_bench::run(&options))
+            scope.spawn(move || quorate_bench::run(&options, stop))
         };
         let running: Vec<_> = nodes.iter().map(run).collect();
         running.into_iter().map(|run| run.join().expect("a run does not panic")).collect()
@@ -186,13 +204,14 @@ fn leader_of(nodes: &[Node]) -> Option<u8> {
 }
 
 /// Has the node at a site lead, if the protocol has a leader at all.
-fn appoint(nodes: &[Node], site: usize) -> Result<(), Failure> {
+fn appoint(nodes: &[Node], site: usize, stop: &AtomicBool) -> Result<(), Failure> {
     let Some(wanted) = nodes.get(site).map(|node| node.id) else { return Ok(()) };
     let begin = Instant::now();
     loop {
         match leader_of(nodes) {
             Some(leader) if leader == wanted => return Ok(()),
             None if begin.elapsed() > Duration::from_secs(3) => return Ok(()),
+            _ if stop.load(Ordering::Relaxed) => return Ok(()),
             _ => {}
         }
         // It may have to be heard first, or to wait for the end of what it has promised.

@@ -1,7 +1,10 @@
 //! How a command ends when it does not end well.
 
 use std::fmt::Display;
-use std::io;
+use std::io::{self, Write};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 /// An exit code, and what to say; nothing if it has been said already.
 #[derive(Debug)]
@@ -16,9 +19,46 @@ impl Failure {
         Failure { code: 1, message: message.to_string() }
     }
 
+    /// No node could be reached, or no majority of them answers.
+    pub fn unreachable(message: impl Display) -> Failure {
+        Failure { code: 3, message: message.to_string() }
+    }
+
     /// The command line or configuration is wrong.
     pub fn wrong(message: impl Display) -> Failure {
         Failure { code: 2, message: message.to_string() }
+    }
+}
+
+/// How long a line for people may take: whoever does not read the standard error does not keep the process.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Writes a line to the standard error, if anybody reads that.
+pub fn say(line: &str) {
+    let line = format!("{line}\n");
+    let (tell, told) = mpsc::channel();
+    let write = move || {
+        // Where it cannot be written there is nobody to tell.
+        let _ = io::stderr().write_all(line.as_bytes());
+        let _ = tell.send(());
+    };
+    if thread::Builder::new().spawn(write).is_ok() {
+        let _ = told.recv_timeout(PATIENCE);
+    }
+}
+
+impl From<quorate_client::Error> for Failure {
+    fn from(error: quorate_client::Error) -> Failure {
+        match error {
+            quorate_client::Error::Unreachable(_) => Failure::unreachable(format!(
+                "{error}; is the cluster running? (`quorate up`, or --endpoints HOST:PORT,…)"
+            )),
+            quorate_client::Error::Refused { ref message, .. } if message.starts_with("CLUSTERDOWN") => {
+                Failure::unreachable(error)
+            }
+            quorate_client::Error::Unknown { .. } => Failure::unreachable(error),
+            error => Failure::failed(error),
+        }
     }
 }
 

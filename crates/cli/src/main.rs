@@ -1,7 +1,8 @@
 //! The `quorate` binary: `up`, `serve`, `proxy`, `get`, `put`, `del`, `status`, `member`, `transfer`, `roster`,
 //! `protocols`, `sim`, `replay`, `bench`, `compare`.
 //!
-//! Exit codes: 0 fine, 1 the thing asked about failed, 2 the command line or configuration is wrong.
+//! Exit codes: 0 fine, 1 the thing asked about failed, 2 the command line or configuration is wrong, 3 there is no
+//! answer: no node could be reached, or no majority of the nodes answers.
 
 mod args;
 mod bench;
@@ -9,6 +10,7 @@ mod bounds;
 mod client;
 mod compare;
 mod failure;
+mod interrupt;
 mod members;
 mod protocols;
 mod roster;
@@ -20,16 +22,15 @@ mod watch;
 
 use std::process::ExitCode;
 
-use args::{Args, Command};
-use clap::Parser;
-use failure::Failure;
+use args::Command;
+use failure::{Failure, say};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     // clap prints help and usage errors itself, and exits with 0 or 2.
-    let result = match Args::parse().command {
+    let result = match args::parse().command {
         Command::Up(args) => up::up(args),
         Command::Serve(args) => serve::serve(args),
         Command::Proxy(args) => serve::proxy(args),
@@ -50,7 +51,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure { code, message }) => {
             if !message.is_empty() {
-                eprintln!("quorate: {message}");
+                say(&format!("quorate: {message}"));
             }
             ExitCode::from(code)
         }

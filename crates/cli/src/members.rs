@@ -32,7 +32,7 @@ pub fn member(command: Member) -> Result<(), Failure> {
         Member::Remove(MemberIds { nodes, endpoints }) => (clause("REMOVE", &nodes), endpoints),
         Member::Promote(MemberIds { nodes, endpoints }) => (clause("PROMOTE", &nodes), endpoints),
     };
-    connect_for(endpoints, TIMEOUT)?.change_members(&words).map_err(Failure::failed)?;
+    connect_for(endpoints, TIMEOUT)?.change_members(&words)?;
     Ok(writeln!(stdout(), "OK")?)
 }
 
@@ -42,11 +42,11 @@ fn clause(name: &str, nodes: &[u8]) -> Vec<String> {
 
 pub fn transfer(args: Transfer) -> Result<(), Failure> {
     let mut client = connect_for(args.endpoints, TIMEOUT)?;
-    client.transfer(args.to).map_err(Failure::failed)?;
+    client.transfer(args.to)?;
     // The leader has let go. That the other leads is another matter: it may have just been restarted, for instance.
     let start = Instant::now();
     while let Some(to) = args.to {
-        let leader = listed(&client.members().map_err(Failure::failed)?)?.leader;
+        let leader = listed(&client.members()?)?.leader;
         if leader == Some(to) {
             break;
         }
@@ -80,7 +80,7 @@ fn listed(text: &str) -> Result<Listed, Failure> {
 }
 
 fn list(args: MemberList) -> Result<(), Failure> {
-    let text = connect_for(args.endpoints, TIMEOUT)?.members().map_err(Failure::failed)?;
+    let text = connect_for(args.endpoints, TIMEOUT)?.members()?;
     if args.json {
         return Ok(writeln!(stdout(), "{text}")?);
     }

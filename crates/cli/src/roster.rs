@@ -25,7 +25,7 @@ pub fn roster(command: Roster) -> Result<(), Failure> {
             (vec![b"AUTO".to_vec(), state.into_bytes()], endpoints)
         }
     };
-    connect_for(endpoints, TIMEOUT)?.change_roster(&words).map_err(Failure::failed)?;
+    connect_for(endpoints, TIMEOUT)?.change_roster(&words)?;
     Ok(writeln!(stdout(), "OK")?)
 }
 
@@ -112,7 +112,7 @@ struct Line {
 }
 
 fn show(args: MemberList) -> Result<(), Failure> {
-    let text = connect_for(args.endpoints, TIMEOUT)?.roster().map_err(Failure::failed)?;
+    let text = connect_for(args.endpoints, TIMEOUT)?.roster()?;
     if args.json {
         return Ok(writeln!(stdout(), "{text}")?);
     }

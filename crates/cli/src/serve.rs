@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use quorate_api::http;
 use quorate_api::resp::{self, ReadMode, Resp};
 use quorate_core::{NodeId, Protocol, Settings};
+use quorate_node::logging;
 use quorate_node::storage::StorageError;
 use quorate_node::{
     ClockSource, Durability, Exit, Limits, Node, NodeConfig, NodeError, NodeOptions, ProxyOptions,
@@ -49,6 +50,8 @@ struct File {
     max_value: Option<String>,
     max_clients: Option<usize>,
     client_output: Option<String>,
+    client_output_total: Option<String>,
+    log_json: Option<bool>,
     #[serde(default)]
     set: BTreeMap<String, toml::Value>,
 }
@@ -70,6 +73,8 @@ impl File {
             max_value: flags.bounds.max_value.or(file.max_value),
             max_clients: flags.bounds.max_clients.or(file.max_clients),
             client_output: flags.bounds.client_output.or(file.client_output),
+            client_output_total: flags.bounds.client_output_total.or(file.client_output_total),
+            log_json: Some(flags.log_json || file.log_json.unwrap_or_default()),
             ..file
         })
     }
@@ -80,6 +85,7 @@ impl File {
             max_value: self.max_value.clone(),
             max_clients: self.max_clients,
             client_output: self.client_output.clone(),
+            client_output_total: self.client_output_total.clone(),
         })
     }
 }
@@ -158,7 +164,7 @@ fn start(what: What, resp_limits: resp::Limits, file: File, flags: &args::Proces
         resp_limits,
         settings: settings(&file.set, &flags.set)?,
         listen_http: file.listen_http,
-        log_json: flags.log_json,
+        log_json: file.log_json.unwrap_or_default(),
         exit_with_stdin: flags.exit_with_stdin,
     };
     protocols::with(file.protocol.as_deref().unwrap_or(PROTOCOL), process)?
@@ -212,7 +218,7 @@ impl Visitor for Process {
     type Out = Result<(), Failure>;
 
     fn visit<P: Protocol>(self) -> Self::Out {
-        log_to_stderr(self.log_json);
+        let _flush = log_to_stderr(self.log_json);
         if self.resp_limits.read_mode == ReadMode::Sequential && !P::CAPABILITIES.total_order {
             let why =
                 format!("{} does not put all writes in one order, as read mode sequential needs", P::NAME);
@@ -271,14 +277,19 @@ fn code(error: &NodeError) -> u8 {
     }
 }
 
-fn log_to_stderr(json: bool) {
+/// Logs from now on; what is queued at the end is written before what is given goes.
+fn log_to_stderr(json: bool) -> logging::Flush {
+    let (lines, flush) = logging::stderr();
+    let lines = move || lines.clone();
     let filter = EnvFilter::try_from_env("QUORATE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(lines);
     if json {
         subscriber.json().init();
     } else {
         subscriber.with_ansi(false).with_target(false).init();
     }
+    logging::log_panics();
+    flush
 }
 
 fn stop_with_stdin() {

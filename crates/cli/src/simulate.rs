@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal, Write, stderr, stdout};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -12,7 +12,8 @@ use quorate_sim::explore::Bounds;
 use quorate_sim::{Options, OptionsError, Summary};
 
 use crate::args::{Replay, Responders, Sim, Simulated};
-use crate::failure::Failure;
+use crate::failure::{Failure, say};
+use crate::interrupt;
 use crate::protocols;
 use crate::topology;
 
@@ -49,9 +50,18 @@ pub fn sim(args: Sim) -> Result<(), Failure> {
         fn visit<P: Protocol>(self) -> Self::Out {
             let jobs = self.0.jobs.or_else(|| std::thread::available_parallelism().ok().map(usize::from));
             let options = options::<P>(self.0.run, self.0.runs)?;
-            let summary = campaign::<P>(&options, jobs.unwrap_or(1).max(1)).map_err(Failure::wrong)?;
+            let asked = interrupt::flag()?;
+            let summary =
+                campaign::<P>(&options, jobs.unwrap_or(1).max(1), &asked).map_err(Failure::wrong)?;
             write!(stdout(), "{summary}")?;
-            if summary.is_fine() { Ok(()) } else { Err(Failure::failed("")) }
+            if !summary.is_fine() {
+                Err(Failure::failed(""))
+            } else if summary.runs < options.runs {
+                let (done, runs) = (summary.runs, options.runs);
+                Err(Failure::failed(format!("interrupted after {done} of {runs} runs, which were fine")))
+            } else {
+                Ok(())
+            }
         }
     }
     protocols::with(&args.run.protocol.clone(), Campaign(args))?
@@ -93,9 +103,18 @@ fn explore(args: Sim) -> Result<(), Failure> {
                 true => ProgressBar::new_spinner(),
                 false => ProgressBar::hidden(),
             };
+            let asked = interrupt::flag()?;
             let explored = quorate_sim::explore::explore::<P>(&bounds, &mut |found| {
                 bar.set_message(format!("{} states, {} searches before", found.states, found.repeated));
                 bar.tick();
+                if asked.load(Ordering::Relaxed) {
+                    bar.finish_and_clear();
+                    // An exploration cannot be ended from outside; what it has found so far is said all the same.
+                    let (states, time) = (found.states, start.elapsed().as_secs_f64());
+                    let _ = writeln!(stdout(), "{states} states in {time:.1} s, no violation in them");
+                    say("quorate: interrupted: not every behaviour was seen");
+                    std::process::exit(1);
+                }
             })
             .map_err(Failure::wrong)?;
             bar.finish_and_clear();
@@ -112,7 +131,13 @@ const CHUNK: u64 = 8;
 /// Runs all seeds on some threads. Each takes the next few seeds until a violation is found; of several violations
 /// the one with the lowest seed counts, and every lower seed has been run: the outcome does not depend on the
 /// threads.
-fn campaign<P: Protocol>(options: &Options, jobs: usize) -> Result<Summary, OptionsError> {
+///
+/// When `asked` to, it ends with the runs that are over.
+fn campaign<P: Protocol>(
+    options: &Options,
+    jobs: usize,
+    asked: &AtomicBool,
+) -> Result<Summary, OptionsError> {
     let start = Instant::now();
     let bar = ProgressBar::with_draw_target(
         Some(options.runs),
@@ -132,7 +157,8 @@ fn campaign<P: Protocol>(options: &Options, jobs: usize) -> Result<Summary, Opti
         let work = || -> Result<(), OptionsError> {
             loop {
                 let first = next.fetch_add(CHUNK, Ordering::Relaxed);
-                if first >= options.runs || first > stop.load(Ordering::Relaxed) {
+                let over = first >= options.runs || asked.load(Ordering::Relaxed);
+                if over || first > stop.load(Ordering::Relaxed) {
                     return Ok(());
                 }
                 let runs = CHUNK.min(options.runs - first);

@@ -11,12 +11,14 @@ use std::time::{Duration, Instant};
 
 use quorate_client::Client;
 use quorate_core::{NodeId, Protocol, Topology};
+use quorate_node::signals::hangup_is_ignored;
 use quorate_protocols::registry::Visitor;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::args::{Bounds, Up};
-use crate::failure::Failure;
+use crate::failure::{Failure, say};
 use crate::protocols;
 use crate::topology;
 
@@ -49,7 +51,8 @@ pub fn up(args: Up) -> Result<(), Failure> {
     let world = World::new(&args)?;
     protocols::with(&args.protocol, Check { protocol: &args.protocol, nodes: world.nodes.into() })??;
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+    let hangup = (!hangup_is_ignored()).then_some(SIGHUP);
+    for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
         signal_hook::flag::register(signal, stop.clone())
             .map_err(|error| Failure::failed(format!("cannot handle signals: {error}")))?;
     }
@@ -175,12 +178,13 @@ fn start(args: &Up, world: &World, data: &Path) -> Result<Vec<Node>, Failure> {
 
 /// The flags of `serve` that bound what clients may ask.
 fn bounds(bounds: &Bounds) -> impl Iterator<Item = String> {
-    let Bounds { max_key, max_value, max_clients, client_output } = bounds.clone();
+    let Bounds { max_key, max_value, max_clients, client_output, client_output_total } = bounds.clone();
     let flags = [
         ("--max-key", max_key),
         ("--max-value", max_value),
         ("--max-clients", max_clients.map(|count| count.to_string())),
         ("--client-output", client_output),
+        ("--client-output-total", client_output_total),
     ];
     let given = flags.into_iter().filter_map(|(flag, value)| Some([flag.to_owned(), value?]));
     given.flatten()
@@ -308,9 +312,9 @@ fn watch(nodes: &mut [Node], stop: &AtomicBool) {
         for node in nodes.iter_mut().filter(|node| !node.ended) {
             if let Ok(Some(status)) = node.child.try_wait() {
                 node.ended = true;
-                eprintln!("node {} has ended ({}). To start it again:", node.id, describe(status));
+                say(&format!("node {} has ended ({}). To start it again:", node.id, describe(status)));
                 let words: Vec<_> = node.args.iter().map(|word| quoted(word)).collect();
-                eprintln!("  {} serve {}", quoted(&exe.display().to_string()), words.join(" "));
+                say(&format!("  {} serve {}", quoted(&exe.display().to_string()), words.join(" ")));
             }
         }
         std::thread::sleep(POLL);

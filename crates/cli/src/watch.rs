@@ -60,10 +60,9 @@ pub fn watch(endpoints: &[String]) -> Result<(), Failure> {
         let table = render(&answers, &mut readings);
         let mut out = stdout().lock();
         let text = if out.is_terminal() {
-            // Back over the last table, which this one replaces.
-            let up = if shown > 0 { format!("\x1b[{shown}A\x1b[J") } else { String::new() };
+            let text = in_place(&table, shown);
             shown = table.lines().count();
-            format!("{up}{table}")
+            text
         } else {
             format!("{}\n{table}\n", time_of_day(SystemTime::now()))
         };
@@ -76,6 +75,13 @@ pub fn watch(endpoints: &[String]) -> Result<(), Failure> {
             Err(RecvTimeoutError::Timeout) => {}
         }
     }
+}
+
+/// A table that takes the place of the last one, of so many lines, on a terminal. Rows that are wider than it are cut
+/// (the terminal does not wrap meanwhile): a row that took two lines would leave one behind.
+fn in_place(table: &str, shown: usize) -> String {
+    let up = if shown > 0 { format!("\x1b[{shown}A\x1b[J") } else { String::new() };
+    format!("{up}\x1b[?7l{table}\x1b[?7h")
 }
 
 /// An endpoint, and its node's status with the time of the answer, if there was one.
@@ -187,6 +193,12 @@ a:1       1     follower  1       7.1     1600       1600     -          -      
 b:1       2     leader    1       7.1     1050       1050     0          0           held   2:4
 ";
         assert_eq!(drawn, expected[1..], "{drawn}");
+    }
+
+    #[test]
+    fn on_a_terminal_a_table_replaces_the_last_one_and_no_row_wraps() {
+        assert_eq!(in_place("a\nb\n", 0), "\x1b[?7la\nb\n\x1b[?7h");
+        assert_eq!(in_place("c\n", 2), "\x1b[2A\x1b[J\x1b[?7lc\n\x1b[?7h");
     }
 
     #[test]

@@ -93,6 +93,7 @@ fn limits_that_make_no_sense_are_answered_with_their_range() {
         ("--max-value", "65MiB", "from 1 to 67108864 bytes"),
         ("--max-key", "many", "a size such as 64KiB"),
         ("--client-output", "1MiB", "from 67108928"),
+        ("--client-output-total", "1MiB", "from 134217728"),
         ("--max-clients", "0", "at least 1"),
     ] {
         let mut cluster = fresh();
@@ -120,6 +121,8 @@ fn a_data_directory_that_cannot_be_one_is_named() {
     refused(&mut cluster.nodes[0], &[&file.display().to_string()]);
     cluster.nodes[0].set("--data-dir", &file.join("below").display().to_string());
     refused(&mut cluster.nodes[0], &["choose another --data-dir"]);
+    cluster.nodes[0].set("--data-dir", "/proc/quorate");
+    refused(&mut cluster.nodes[0], &["/proc does not take new directories: choose another --data-dir"]);
 }
 
 #[test]
@@ -133,6 +136,7 @@ fn a_directory_of_something_else_is_left_alone() {
         &["thesis.tex, which Quorate did not put there", "choose an empty or a new"],
     );
     assert_eq!(std::fs::read(data.join("thesis.tex")).unwrap(), b"years of work");
+    assert_eq!(std::fs::read_dir(&data).unwrap().count(), 1, "nothing is added to it");
 }
 
 #[test]

@@ -131,7 +131,12 @@ impl Cluster {
 
 impl Node {
     pub fn start(&mut self) {
-        self.spawn(Command::new(env!("CARGO_BIN_EXE_quorate")));
+        self.spawn(Command::new(env!("CARGO_BIN_EXE_quorate")), None);
+    }
+
+    /// Starts it with its log going somewhere else than to its file.
+    pub fn start_logging_to(&mut self, stderr: Stdio) {
+        self.spawn(Command::new(env!("CARGO_BIN_EXE_quorate")), Some(stderr));
     }
 
     /// Starts it with another soft limit, as a shell would.
@@ -139,17 +144,17 @@ impl Node {
         let mut shell = Command::new("sh");
         let limited = format!("ulimit -Sn {soft} && exec \"$0\" \"$@\"");
         shell.args(["-c", &limited, env!("CARGO_BIN_EXE_quorate")]);
-        self.spawn(shell);
+        self.spawn(shell, None);
     }
 
-    fn spawn(&mut self, mut command: Command) {
+    fn spawn(&mut self, mut command: Command, stderr: Option<Stdio>) {
         assert!(self.child.is_none(), "it is running");
         let log = File::options().create(true).append(true).open(&self.log).unwrap();
         let child = command
             .args(&self.args)
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
-            .stderr(log)
+            .stderr(stderr.unwrap_or_else(|| log.into()))
             .spawn()
             .expect("the binary starts");
         self.child = Some(child);
@@ -234,7 +239,7 @@ impl Node {
         self.signal(Signal::CONT);
     }
 
-    fn signal(&self, signal: Signal) {
+    pub fn signal(&self, signal: Signal) {
         let pid = self.child.as_ref().expect("it is running").id();
         kill_process(Pid::from_raw(pid as i32).unwrap(), signal).unwrap();
     }
