@@ -16,6 +16,7 @@
 //! | `nodes 3 [key=value …]` | replicas `r1`… and their nodes' proxies `p1`… start, with these settings |
 //! | `nodes 3+2 [key=value …]` | the same, and two more nodes that may join the group |
 //! | `put p1 KEY VALUE`, `get p1 KEY`, `del p1 KEY`, `incr p1 KEY` | a client asks a proxy; requests are numbered |
+//! | `multi p1 READ-KEY KEY VALUE` | a transaction that reads one key and writes another |
 //! | `putex p1 KEY VALUE MILLIS` | as `put`, for a key that lives for so many milliseconds |
 //! | `get p1 KEY within 50ms`, `get p1 KEY within 3` | the answer may be so old, or miss so many writes |
 //! | `mget p1 KEY …`, `mput p1 KEY VALUE KEY VALUE …` | the same, for several keys |
@@ -33,6 +34,7 @@
 //! | `sync r1` | what was persisted is durable |
 //! | `checkpoint r1` | the replica's state is saved, and its log cut; with `auto`, a state that came from elsewhere is at once |
 //! | `crash r1`, `restart r1` | a node dies with its proxy and what was not durable; it comes back |
+//! | `replace r1` | a node's disk is lost; it comes back under its id with an empty one, if the protocol can do that |
 //! | `clock r1 ±5ms [+3ms]`, `clock r1 none` | what a node knows of true time: within 5 ms, the middle 3 ms after it (`-3ms`: before it); nothing |
 //! | `wall r1 MILLIS` | a node's wall clock is so far ahead of the others from now on (`-20`: behind) |
 //! | `facts on`, `facts off` | what replicas state as facts is shown; it is not (as in the beginning) |

@@ -10,9 +10,9 @@ use quorate_core::{
     ProcessId, Protocol, Proxy, ProxyId, Recipients, Replica, Request, RequestId, Saved, Settings, Time,
     Wall, Wire,
 };
-use quorate_store::{Command, Condition, Expiry, Reply};
+use quorate_store::{Command, Expiry, Reply, Single};
 
-use super::words::{self, Knowledge, node, text};
+use super::words::{self, Knowledge, node, put, text};
 use crate::host::Running;
 
 /// Where the clocks of a scenario start.
@@ -43,6 +43,8 @@ struct Node<P: Protocol> {
     /// Messages that wait for the disk.
     waiting: Vec<Outgoing<P::Message>>,
     lives: u64,
+    /// Its disk was lost: it rejoins. How many lives it had before.
+    replaced: Option<u64>,
 }
 
 type Record<P> = <<P as Protocol>::Replica as Machine>::Record;
@@ -57,6 +59,8 @@ pub(super) struct Stage<P: Protocol> {
     configs: Configs<P>,
     /// Of nodes that are not in the group as it is set up.
     joining: Configs<P>,
+    /// Of members whose disk was lost, where the protocol lets them come back.
+    rejoining: Option<Configs<P>>,
     members: NodeSet,
     nodes: BTreeMap<NodeId, Node<P>>,
     flights: Vec<Flight<P::Message>>,
@@ -77,13 +81,16 @@ impl<P: Protocol> Stage<P> {
     pub fn open(words: &[&str]) -> Result<(Self, Vec<String>), String> {
         let (count, settings) = words.split_first().ok_or("nodes: how many?")?;
         let (members, all) = words::nodes(count)?;
-        let configure = |joining| {
+        let group = Group::of(members);
+        let configure = |group: &Group| {
             let mut settings = Settings::parse(settings)?;
-            let configs = P::configure(&Group { joining, ..Group::of(members) }, &mut settings)?;
+            let configs = P::configure(group, &mut settings)?;
             settings.finish().map(|()| configs)
         };
-        let configure = |joining| configure(joining).map_err(|error| error.to_string());
-        let (configs, joining) = (configure(false)?, configure(true)?);
+        let configs = configure(&group).map_err(|error| error.to_string())?;
+        let joining = Group { joining: true, ..group.clone() };
+        let joining = configure(&joining).map_err(|error| error.to_string())?;
+        let rejoining = configure(&Group { rejoining: true, ..group }).ok();
         let node = |id: NodeId| {
             let node = Node {
                 replica: None,
@@ -98,12 +105,14 @@ impl<P: Protocol> Stage<P> {
                 wall: 0,
                 waiting: Vec::new(),
                 lives: 0,
+                replaced: None,
             };
             (id, node)
         };
         let mut stage = Stage {
             configs,
             joining,
+            rejoining: rejoining.filter(|_| P::CAPABILITIES.rejoin),
             members,
             nodes: all.iter().map(node).collect(),
             flights: Vec::new(),
@@ -138,6 +147,11 @@ impl<P: Protocol> Stage<P> {
             ["mget", proxy, keys @ ..] => {
                 let keys = keys.iter().map(|key| text(key)).collect();
                 self.ask(proxy, Command::GetMany { keys })?;
+            }
+            ["multi", proxy, read, key, value] => {
+                let commands =
+                    [Command::Get { key: text(read) }, put(key, value, Expiry::Never)].map(Single).into();
+                self.ask(proxy, Command::Batch { watched: Vec::new(), commands })?;
             }
             ["mput", proxy, pairs @ ..] if pairs.len().is_multiple_of(2) => {
                 let pairs = pairs.chunks(2).map(|pair| (text(pair[0]), text(pair[1]))).collect();
@@ -212,6 +226,7 @@ impl<P: Protocol> Stage<P> {
                 }
                 self.start(id);
             }
+            ["replace", name] => self.replace(node(name)?)?,
             ["status"] => self.status(),
             _ => return Err(format!("`{}` is no command, or lacks something", words.join(" "))),
         }
@@ -251,15 +266,19 @@ impl<P: Protocol> Stage<P> {
 
     fn start(&mut self, id: NodeId) {
         let at = self.instant(id);
-        let configs = if self.members.contains(id) { &self.configs } else { &self.joining };
-        let (replica_config, proxy_config) = configs.clone();
         let node = self.nodes.get_mut(&id).expect("a known node");
+        let configs = match &self.rejoining {
+            Some(rejoining) if node.replaced.is_some() => rejoining,
+            _ if self.members.contains(id) => &self.configs,
+            _ => &self.joining,
+        };
+        let (replica_config, proxy_config) = configs.clone();
         node.lives += 1;
         node.cut = 0;
         node.held = None;
         let seed = u64::from(id.get()) << 32 | node.lives;
         let saved = Saved {
-            restarted: node.lives > 1,
+            restarted: node.lives > 1 + node.replaced.unwrap_or(0),
             snapshot: node.saved.snapshot.clone(),
             records: [&node.saved.records[..], &node.records[..]].concat(),
         };
@@ -280,6 +299,23 @@ impl<P: Protocol> Stage<P> {
         node.proxy = None;
         node.waiting.clear();
         node.records.truncate(node.durable);
+        Ok(())
+    }
+
+    /// The disk of a node is lost, and it starts with an empty one. The others have seen to it that nothing which its
+    /// previous life has sent arrives.
+    fn replace(&mut self, id: NodeId) -> Result<(), String> {
+        if self.rejoining.is_none() {
+            return Err(format!("a member of {} that lost its disk cannot rejoin this group", P::NAME));
+        }
+        if self.node(id)?.replica.is_some() {
+            self.crash(id)?;
+        }
+        let node = self.node(id)?;
+        (node.saved, node.records, node.durable) = (Saved::nothing(), Vec::new(), 0);
+        node.replaced = Some(node.lives);
+        self.flights.retain(|flight| home(flight.from) != Some(id));
+        self.start(id);
         Ok(())
     }
 
@@ -542,10 +578,6 @@ fn pull<M: Machine>(
         Some(_) => Ok(found),
         None => Err(format!("{} has no timer {name}; set are: {}", running.me, set.join(", "))),
     }
-}
-
-fn put(key: &str, value: &str, expiry: Expiry) -> Command {
-    Command::Put { key: text(key), value: text(value), condition: Condition::Always, expiry, old: false }
 }
 
 fn show(value: &impl Debug) -> String {

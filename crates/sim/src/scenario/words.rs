@@ -5,10 +5,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_core::{Interval, Manage, NodeId, NodeSet, Range, Roster, Settings};
+use quorate_store::{Command, Condition, Expiry};
 
 /// A key or a value.
 pub(super) fn text(word: &str) -> Bytes {
     Bytes::copy_from_slice(word.as_bytes())
+}
+
+/// Writes a key, which may have a time to live.
+pub(super) fn put(key: &str, value: &str, expiry: Expiry) -> Command {
+    Command::Put { key: text(key), value: text(value), condition: Condition::Always, expiry, old: false }
 }
 
 /// `r1`.
