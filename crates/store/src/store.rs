@@ -11,7 +11,7 @@
 use std::fmt;
 
 use imbl::OrdSet;
-use quorate_core::{Image, Wall, digest};
+use quorate_core::{Image, Wall, digest, mutation};
 
 use crate::command::{Command, Key};
 use crate::compact::Compact;
@@ -28,6 +28,9 @@ pub const VALUE_LIMIT: usize = 64 << 20;
 /// What the reads of one command may return together, in bytes: a short command that names a large value a thousand
 /// times must not become a reply that no replica can hold.
 pub const REPLY_LIMIT: usize = 72 << 20;
+
+/// Keys that a command removes because their time is up, where it touches all keys and commands have no common time.
+pub const EXPIRED_WITH_ALL: usize = 1024;
 
 /// The key-value state machine. A clone is a snapshot and costs next to nothing: it shares all.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -67,12 +70,19 @@ impl Store {
     }
 
     /// Executes one command where only commands in conflict are ordered. Nothing that happens at one key may then
-    /// show at another: time is that of the command alone, and what it writes expires by it and nothing else does.
+    /// show at another: time is that of the command alone, and what it reads or writes expires by it and nothing else
+    /// does (where it reads everything, the first [`EXPIRED_WITH_ALL`] keys). A command that is in conflict with a read
+    /// of a key is therefore in conflict with this one, too, though it may only read that key.
     /// Versions grow with the changes of a key: each becomes `version`, or the next after the last one if that is
     /// higher. The number must never be used twice, and have room above it for changes in between.
     pub fn apply_unordered(&mut self, command: &Command, version: u64, now: Wall) -> Reply {
-        if let Extent::Keys(keys) = command.footprint().writes() {
-            self.expire(keys.as_slice(), now);
+        let footprint = command.footprint();
+        for extent in [footprint.writes(), footprint.reads()] {
+            match extent {
+                _ if mutation::active("store/overdue-reads") && extent == footprint.reads() => {}
+                Extent::Keys(keys) => self.expire(keys.as_slice(), now),
+                Extent::Everything => self.expire(&self.overdue(now, EXPIRED_WITH_ALL), now),
+            }
         }
         (self.time, self.revision) = (now, version);
         let reply = self.answer(command, &mut { REPLY_LIMIT }).unwrap_or_else(|| self.execute(command));

@@ -69,12 +69,18 @@ impl Interference {
         touched
     }
 
+    /// A command that writes decides whether the keys that it only reads have expired, and removes those that have
+    /// ([`Store::apply_unordered`](quorate_store::Store::apply_unordered)): it counts as writing them.
     fn add(&mut self, command: Bytes) {
         let Ok(command) = Command::from_bytes(command) else { return };
         let footprint = command.footprint();
+        let (keys, all) = match footprint.is_read_only() {
+            true => (&mut self.reads, &mut self.reads_all),
+            false => (&mut self.writes, &mut self.writes_all),
+        };
         match footprint.reads() {
-            Extent::Keys(keys) => self.reads.extend_from_slice(keys.as_slice()),
-            Extent::Everything => self.reads_all = true,
+            Extent::Keys(read) => keys.extend_from_slice(read.as_slice()),
+            Extent::Everything => *all = true,
         }
         match footprint.writes() {
             Extent::Keys(keys) => self.writes.extend_from_slice(keys.as_slice()),
@@ -132,12 +138,12 @@ fn common<T: Ord>(one: &[T], other: &[T]) -> bool {
 #[cfg(test)]
 pub(super) mod tests {
     use quorate_core::{ProxyId, Wall};
-    use quorate_store::{Condition, Expiry};
+    use quorate_store::{Condition, Expiry, Single};
 
     use super::*;
 
     /// `r:k` reads a key, `w:k` writes one (in no session), `r*` and `w*` all of them, `s:1` writes nothing in a
-    /// session, `o` opens one.
+    /// session, `o` opens one, `m:ab` is a transaction that reads `a` and writes `b`.
     pub(crate) fn touching(words: &str) -> Interference {
         let key = |word: &str| Bytes::copy_from_slice(&word.as_bytes()[2..]);
         let entries: Vec<_> = words
@@ -151,6 +157,12 @@ pub(super) mod tests {
                     let expiry = Expiry::Never;
                     let put = Command::Put { key: key(word), value, condition, expiry, old: false };
                     Entry::Read { command: put.to_bytes() }
+                }
+                "m" => {
+                    let key = |at: usize| Bytes::copy_from_slice(&word.as_bytes()[at..=at]);
+                    let commands = [Command::Get { key: key(2) }, Command::Increment { key: key(3), by: 1 }];
+                    let commands = commands.map(Single).into();
+                    Entry::Read { command: Command::Batch { watched: Vec::new(), commands }.to_bytes() }
                 }
                 "s" => {
                     let session = word[2..].parse().expect("a number");
@@ -182,6 +194,9 @@ pub(super) mod tests {
             ("s:1", "s:1", true),
             ("s:1", "s:2", false),
             ("s:1 w:a", "s:2 w:a", true),
+            ("m:ab", "r:a", true),
+            ("m:ab", "m:ac", true),
+            ("m:ab", "r:c", false),
             ("o", "s:1", true),
             ("o", "o", true),
             ("o", "w:a", false),
