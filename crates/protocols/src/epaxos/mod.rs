@@ -14,6 +14,7 @@
 //! | validation: who interferes and knows nothing of it; wait for them, or tell them to give way | `voting.rs` `on_validate`, `recovery.rs` `on_validated` |
 //! | execution of closed components, ties by id; **replies after execution only** | `parts/graph/order.rs`, `parts/graph/learner` `execute` |
 //! | the owner's commit is durable before anybody, itself included, acts on it | `message.rs` `Commit` |
+//! | a member that lost its disk takes part when it knows all that it may have voted for | `parts/graph/learner/rejoin.rs` |
 //!
 //! Everything else a replica does is its `Learner`'s (`parts/graph/learner`): batches, execution, catching up,
 //! forgetting.
@@ -102,6 +103,7 @@ impl Protocol for Epaxos {
     const PAPER: &'static str = "Ryabinin, Gotsman, Sutra, EPaxos* (2025); Moraru et al., EPaxos (2013)";
     const CAPABILITIES: Capabilities = Capabilities {
         total_order: false,
+        rejoin: true,
         reads: "at any replica, through its quorum",
         max_nodes: OWNERS,
         ..Capabilities::LOGGED
@@ -111,7 +113,7 @@ impl Protocol for Epaxos {
     type Proxy = LeaderProxy<Message>;
 
     fn configure(group: &Group, settings: &mut Settings) -> Result<(Config, ProxyConfig), SettingsError> {
-        let learner = LearnerConfig::new(group.members, settings)?;
+        let learner = LearnerConfig::new(group, settings)?;
         let recovery = settings.duration("recovery.timeout", "500ms")?;
         if recovery < 3 * learner.heartbeat {
             let text = "recovery.timeout must be at least three times the heartbeat";

@@ -60,6 +60,10 @@ impl Machine for Replica {
             return self.learner.on_client(from, message);
         }
         let Some(from) = from.replica().filter(|from| self.config.members().contains(*from)) else { return };
+        let learns = matches!(message, Message::Learner(_) | Message::Commit { .. });
+        if !learns && !self.learner.is_whole() {
+            return;
+        }
         match message {
             Message::Client(_) => unreachable!("handled above"),
             Message::Learner(message) => {
@@ -100,12 +104,16 @@ impl Machine for Replica {
     fn on_timer(&mut self, Timer::Tick: Timer, cx: &mut Cx<'_>) {
         cx.set_timer(Timer::Tick, self.config.learner.heartbeat);
         self.learner.tick(cx);
-        self.repeat(cx);
-        self.look_after(cx);
+        if self.learner.is_whole() {
+            self.repeat(cx);
+            self.look_after(cx);
+        }
     }
 
     fn on_batch_end(&mut self, cx: &mut Cx<'_>) {
-        self.propose(cx);
+        if self.learner.is_whole() {
+            self.propose(cx);
+        }
         self.learner.flush(cx);
     }
 

@@ -94,3 +94,17 @@ fn a_snapshot_without_what_its_instances_touch() {
     let stalls = |text: &str| !text.contains("p2 #6 = Value(Some(b\"1\"))");
     assert_goes_wrong::<Epaxos>("learner/no-traces", text, stalls);
 }
+
+/// As above: a replica that has lost its disk, and another, know nothing of a write that was acknowledged.
+#[test]
+fn a_replica_that_takes_part_before_it_is_whole() {
+    let text = trace!("epaxos", "rejoin-with-a-lost-disk");
+    assert_loses_a_write("learner/rejoins-at-once", text);
+}
+
+#[test]
+fn a_transaction_that_reads_a_key_whose_time_is_up() {
+    let text = trace!("epaxos", "transaction-after-the-time-to-live");
+    let reads_it_twice = |text: &str| text.matches("= Batch(Some([Value(Some(b\"v\")), Done]))").count() > 1;
+    assert_goes_wrong::<Epaxos>("store/overdue-reads", text, reads_it_twice);
+}

@@ -40,6 +40,8 @@ impl Learner {
                 self.on_progress(from, progress, cx);
             }
             Message::Catchup(message) => return self.on_catchup(from, message, cx),
+            Message::Rejoin { nonce, union } => self.on_rejoin(from, nonce, union, cx),
+            Message::RejoinReply { nonce, known } => self.on_rejoin_reply(from, nonce, known),
         }
         false
     }
@@ -149,6 +151,9 @@ impl Learner {
         self.committed = self.committed.union(&executed.prefix());
         self.collected = self.collected.union(&hull);
         self.known = self.known.union(&hull);
+        if !self.is_whole() {
+            self.next = self.next.max(hull.of(self.me) + 1);
+        }
         if mutation::active("learner/no-traces") {
             self.forgotten = self.forgotten.union(&hull);
         } else {

@@ -29,12 +29,28 @@ pub enum Message {
     },
     /// A snapshot for a replica that is far behind.
     Catchup(catchup::Message),
+    /// My disk was lost: which instances have you heard of? Look after those of the union, too.
+    Rejoin {
+        /// Of this life.
+        nonce: u64,
+        /// What those have heard of who have answered.
+        union: Frontier,
+    },
+    /// Answer to `Rejoin`.
+    RejoinReply {
+        /// Of the life that has asked.
+        nonce: u64,
+        /// Every instance that I have heard of is in it.
+        known: Frontier,
+    },
 }
 wire_enum!(Message {
     1 => Ask { committed },
     2 => Answered { more },
     3 => Progress { progress, wall },
     4 => Catchup(message),
+    5 => Rejoin { nonce, union },
+    6 => RejoinReply { nonce, known },
 });
 
 impl Message {
@@ -45,6 +61,8 @@ impl Message {
             Message::Progress { .. } => Release::AfterSync,
             // Show only what is executed, or bind nobody.
             Message::Catchup(_) | Message::Ask { .. } | Message::Answered { .. } => Release::Now,
+            // Asks only; and what has been recorded is known after a crash, too.
+            Message::Rejoin { .. } | Message::RejoinReply { .. } => Release::Now,
         }
     }
 
@@ -94,6 +112,13 @@ pub enum Record {
         /// Collected without a trace: whether these interfere with anything is not known.
         forgotten: Frontier,
     },
+    /// The disk was lost: this replica takes no part until it is whole.
+    Rejoining,
+    /// It is whole.
+    Rejoined {
+        /// Own instances up to this index are those of an earlier disk.
+        last: u64,
+    },
     /// Collected, and may still matter to a recovery: this is what it touches.
     Settled {
         /// Which.
@@ -107,6 +132,8 @@ wire_enum!(Record {
     2 => Installed,
     3 => Saved { next, collected, floor, forgotten },
     4 => Settled { instance, touched },
+    5 => Rejoining,
+    6 => Rejoined { last },
 });
 
 /// The machine that a learner is part of.

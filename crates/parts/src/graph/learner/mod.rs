@@ -11,6 +11,8 @@
 //! | `horizon.rs` | how far everybody is, and what may therefore be forgotten |
 //! | `catchup.rs` | missed decisions and snapshots |
 //! | `clock.rs` | the time of a batch |
+//! | `progress.rs` | telling others how far this one is, and forgetting what nobody needs |
+//! | `rejoin.rs` | a member that lost its disk, until it takes part again |
 //! | `image.rs` | a snapshot for another: the state, and what a recovery may still ask about it |
 //!
 //! - *An index is durable before its batch leaves* (the protocol's first message waits for the disk), so an index has
@@ -28,6 +30,8 @@ mod clock;
 mod horizon;
 mod image;
 pub mod message;
+mod progress;
+mod rejoin;
 mod requests;
 
 use std::collections::BTreeMap;
@@ -35,13 +39,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_core::{
-    Context, Fact, Instant, Mark, NodeId, NodeSet, ProcessId, Saved, Settings, SettingsError, Status, Time,
-    digest, mutation,
+    Context, Fact, Group, Instant, Mark, NodeId, NodeSet, ProcessId, Saved, Settings, SettingsError, Status,
+    Time, digest, mutation,
 };
 
 use self::horizon::Horizon;
 use self::image::LearnerLoading;
 pub use self::message::{Host, Message, Progress, Record};
+use self::rejoin::{Rejoin, Standing};
 use self::requests::Requests;
 use super::held::{Held, State};
 use super::{Conflicts, Frontier, Graph, Instance, Interference, OWNERS};
@@ -62,6 +67,8 @@ const LOOK_AHEAD: u64 = 64;
 pub struct LearnerConfig {
     /// Everybody.
     pub members: NodeSet,
+    /// As in [`Group`].
+    pub rejoining: bool,
     /// How often a replica tells how far it is.
     pub heartbeat: Duration,
     /// What is taken in.
@@ -76,13 +83,22 @@ pub struct LearnerConfig {
 
 impl LearnerConfig {
     /// `heartbeat`, `pipeline`, `log.retain`, `conflicts.keys`, and what [`settings::intake`] knows.
-    pub fn new(members: NodeSet, settings: &mut Settings) -> Result<LearnerConfig, SettingsError> {
+    pub fn new(group: &Group, settings: &mut Settings) -> Result<LearnerConfig, SettingsError> {
+        let (members, rejoining) = (group.members, group.rejoining);
+        if rejoining && members.len() < 3 {
+            let text = format!(
+                "a group of {} cannot decide without the member whose disk was lost: restore its disk",
+                members.len()
+            );
+            return Err(SettingsError::Conflict(text));
+        }
         if let Some(node) = members.iter().find(|node| usize::from(node.get()) > OWNERS) {
             let text = format!("instances are those of nodes 1 to {OWNERS}; there is a node {node}");
             return Err(SettingsError::Conflict(text));
         }
         let config = LearnerConfig {
             members,
+            rejoining,
             heartbeat: settings.duration("heartbeat", "100ms")?,
             intake: settings::intake(settings)?,
             pipeline: settings.number("pipeline", 64, 1..=4096)?,
@@ -123,6 +139,7 @@ pub struct Learner {
     next: u64,
     /// All own instances depend on this from now on.
     base: Frontier,
+    standing: Standing,
     horizon: Horizon,
     /// The others' wall clocks.
     walls: Walls,
@@ -156,6 +173,7 @@ impl Learner {
             known: hull,
             next: hull.of(me) + 1,
             base: hull,
+            standing: Standing::Original,
             horizon: Horizon::new(config.members.without(me).iter()),
             walls: Walls::default(),
             catchup: Catchup::default(),
@@ -166,6 +184,7 @@ impl Learner {
             config,
         };
         saved.records.into_iter().for_each(|record| learner.replay(record));
+        learner.start_rejoining(cx);
         learner.seen.miss(&hull);
         let slot = learner.state.applied();
         cx.note(|| Fact::Installed { slot });
@@ -196,6 +215,8 @@ impl Learner {
                 self.horizon.begin(next - 1, floor);
             }
             Record::Settled { instance, touched } => drop(self.settled.insert(instance, touched)),
+            Record::Rejoining => self.standing = Standing::Rejoining(Rejoin::default()),
+            Record::Rejoined { last } => self.replay_rejoined(last),
         }
     }
 
@@ -223,7 +244,8 @@ impl Learner {
     /// Everything, for a restart.
     pub fn save(&self) -> Saved<Record> {
         let (next, collected, floor) = (self.next, self.collected, self.floor());
-        let mut records = vec![Record::Saved { next, collected, floor, forgotten: self.forgotten }];
+        let mut records: Vec<_> = self.standing_record().into_iter().collect();
+        records.push(Record::Saved { next, collected, floor, forgotten: self.forgotten });
         let settled = self.settled.iter();
         records.extend(
             settled.map(|(&instance, touched)| Record::Settled { instance, touched: touched.clone() }),
@@ -362,7 +384,10 @@ impl Learner {
 
     /// A proxy speaks.
     pub fn on_client(&mut self, from: ProcessId, message: clients::Message) {
-        self.requests.on_client(from, message, &self.state);
+        match self.is_whole() {
+            true => self.requests.on_client(from, message, &self.state),
+            false => self.requests.turn_away(from, message),
+        }
     }
 
     /// Opens an own instance for what clients have asked, if they have, and returns it with its batch and dependencies.
@@ -426,6 +451,10 @@ impl Learner {
             }
         }
         self.expect_all(&deps);
+        if !self.is_whole() && instance.owner() == self.me {
+            // The previous life proposed it.
+            self.next = self.next.max(instance.index() + 1);
+        }
         let held = &self.table[&instance];
         note_decided(instance, held, cx);
         if instance.owner() == self.me {
@@ -478,71 +507,7 @@ impl Learner {
         }
     }
 
-    // Progress -------------------------------------------------------------------------------------------------------
-
-    /// After each heartbeat: tells how far this one is, and forgets what nobody needs from here any more.
-    pub fn tick<M: Host>(&mut self, cx: &mut Context<'_, M>) {
-        self.horizon.advance(self.me, self.state.executed().prefix());
-        let progress = self.progress();
-        let message = Message::Progress { progress, wall: cx.wall() };
-        cx.send_all(self.config.members.without(self.me), message.into());
-        self.source.retention(0, 0, cx.now());
-        self.collect(&progress);
-        let turn = (self.config.members, 2 * self.config.heartbeat);
-        let time = self.time(cx.now(), cx.wall());
-        self.requests.let_expire(turn, self.next, &self.state, time);
-    }
-
-    fn progress(&self) -> Progress {
-        let (executed, collected) = (self.state.executed().prefix(), self.collected);
-        Progress { executed, collected, floor: self.floor() }
-    }
-
-    fn floor(&self) -> Frontier {
-        self.horizon.floor(self.state.executed().prefix())
-    }
-
-    fn collect(&mut self, progress: &Progress) {
-        let own = progress.executed;
-        let safe = self.horizon.safe(progress.floor);
-        let mut upto = safe;
-        if self.bytes > self.config.retain {
-            upto = upto.union(&self.horizon.kept_by_a_majority(own));
-        }
-        self.settled.retain(|instance, _| !safe.contains(*instance));
-        if upto.within(&self.collected) {
-            return;
-        }
-        let Learner { table, state, settled, bytes, .. } = self;
-        table.retain(|instance, held| {
-            let goes = upto.contains(*instance) && state.executed().contains(*instance);
-            if goes {
-                *bytes -= held.bytes().min(*bytes);
-                if !safe.contains(*instance) && !held.state.noop {
-                    settled.insert(*instance, std::mem::take(&mut held.touched));
-                }
-            }
-            !goes
-        });
-        self.collected = self.collected.union(&upto.intersection(&own));
-        self.bound(&safe);
-    }
-
-    /// Keeps the memory of who touched what within its limit.
-    fn bound(&mut self, safe: &Frontier) {
-        if self.seen.len() > self.config.keys {
-            self.seen.forget(safe);
-        }
-        if self.seen.len() > 2 * self.config.keys {
-            self.seen.forget(&self.state.executed().prefix());
-        }
-        let mut keys: usize = self.settled.values().map(|touched| touched.len() + 1).sum();
-        while keys > 4 * self.config.keys {
-            let (instance, touched) = self.settled.pop_first().expect("there are keys");
-            keys -= touched.len() + 1;
-            self.forgotten.add(instance);
-        }
-    }
+    // Looking at it --------------------------------------------------------------------------------------------------
 
     /// What always holds.
     pub fn check(&self) {
@@ -567,7 +532,7 @@ impl Learner {
     /// For operators.
     pub fn status(&self, at: Instant) -> Status {
         let mut status = Status {
-            role: "replica",
+            role: if self.is_whole() { "replica" } else { "rejoining" },
             leader: None,
             ballot: "-".to_owned(),
             committed: self.committed.len().max(self.state.applied()),
@@ -576,7 +541,7 @@ impl Learner {
             reads: "quorum",
             peers: self.horizon.status(self.state.executed().prefix(), at.now),
             samples: Vec::new(),
-            facts: Vec::new(),
+            facts: self.rejoin_status().into_iter().collect(),
         };
         self.tell_clock(at, &mut status);
         status

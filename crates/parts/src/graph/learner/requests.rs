@@ -59,6 +59,14 @@ impl Requests {
         }
     }
 
+    /// This replica does not serve yet. A probe is not answered: who sends it may be served by another.
+    pub(super) fn turn_away(&mut self, from: ProcessId, message: clients::Message) {
+        let clients::Message::Ask(ask) = message else { return };
+        if matches!(from, ProcessId::Proxy(_)) && !ask.is_probe() {
+            self.intake.redirect(from, ask.nonce, None);
+        }
+    }
+
     /// Sends new clients to others.
     pub(super) fn drain(&mut self) {
         self.draining = true;
