@@ -4,6 +4,7 @@
 //!
 //! | part | what |
 //! |---|---|
+//! | [`admission`] | which disk a node may take part with; used by drivers |
 //! | [`ballot`], [`quorum`] | numbers with an owner; counting votes |
 //! | [`slots`] | the slot log of the MultiPaxos family: acceptor, learner, proposer |
 //! | [`chain`] | the prefix log of Raft and ZAB; a leader's view of the others' |
@@ -23,6 +24,7 @@
 //! | [`catchup`] | missed decisions and snapshots |
 //! | [`settings`] | settings that protocols share |
 
+pub mod admission;
 pub mod ballot;
 pub mod bars;
 pub mod batch;

@@ -1,0 +1,581 @@
+//! Admission: which disk a node may take part with. A node that lost its disk, or got an old one back, has forgotten
+//! votes that others counted; it must not vote again.
+//!
+//! A data directory has a random identity ([`DiskId`]) and a **life** that grows, durably, at every start before
+//! anything is sent. Processes present both when they connect ([`Introduction`]), and each durably remembers those of
+//! all others ([`PeerDisk`]). No message of a protocol passes between two nodes before each has made the other's
+//! introduction durable.
+//!
+//! **Lost disk.** A node with an empty directory is not admitted: its replica does not run. It is admitted when a
+//! majority of the *other* voters ([`needed`](Admission::needed)) have durably bound the node's id to its disk. A peer
+//! that remembers another disk for that id refuses, and the node stops. Why that is enough: the lost disk was admitted
+//! once, by a majority of the others; two such majorities share a node, and that one remembers. For the same reason a
+//! voter that was replaced does not take its memory with it: an introduction holds all that its sender remembers of
+//! everybody, and a newcomer has made that of a majority durable before it is admitted.
+//!
+//! The group of which a majority counts is the newest that the node has heard of. Whatever majority of the others
+//! answers, one of them has the newest configuration in its log, because that needed a majority too.
+//!
+//! **Rolled-back disk.** Each start draws a random number, and a directory remembers those of its latest starts
+//! ([`DiskLife`]). A peer refuses a directory that lacks the start which the peer remembers: an old copy, or one of two
+//! copies that both ran. The condition: *the peer remembers a start after the copy was made*. An ordinary restart waits
+//! for nobody, so a rollback to a time after which the node met none of the peers that are up cannot be noticed by them;
+//! and a copy of the latest life is like what a crash leaves. If all others remember a later start, the node can take
+//! part nowhere. A directory remembers that it was refused, and is not started again.
+//!
+//! **Ids that are used again.** A disk is retired for ever when another takes its place: a joining node's, where the
+//! member with that id has left the group or its disk was never admitted; or the disk of a node that asks to replace
+//! its own ([`Stage::Replacing`]), which needs every other voter, since nobody may go on listening to the old one.
+//!
+//! This part is a state machine without input and output: drivers carry introductions, write [`Memory`] to disk, and
+//! say when it is durable.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use quorate_core::wire::{Decoder, Encoder};
+use quorate_core::{NodeId, NodeSet, Wire, WireError, mutation, wire_enum, wire_struct};
+
+/// Starts that are remembered of each disk. An old copy could only be taken for the disk itself if it were started so
+/// often without meeting anybody who remembers better.
+const STARTS: usize = 32;
+
+/// Retired disks that are remembered of each id; beyond, the oldest is forgotten. The present disk of the id is
+/// remembered besides, so that a forgotten one is still refused as another disk.
+const RETIRED: usize = 16;
+
+/// The identity of a data directory: 128 random bits, drawn when it is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DiskId(pub u128);
+
+impl Wire for DiskId {
+    fn encode(&self, out: &mut Encoder) {
+        ((self.0 >> 64) as u64, self.0 as u64).encode(out);
+    }
+
+    fn decode(input: &mut Decoder) -> Result<Self, WireError> {
+        let (high, low) = <(u64, u64)>::decode(input)?;
+        Ok(DiskId(u128::from(high) << 64 | u128::from(low)))
+    }
+}
+
+impl fmt::Display for DiskId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+/// A data directory at one of its starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiskLife {
+    /// The directory.
+    pub disk: DiskId,
+    /// Counts its starts from 1.
+    pub life: u64,
+    /// What was drawn at random at the latest starts, this one last.
+    pub starts: Vec<u64>,
+}
+wire_struct!(DiskLife { disk, life, starts });
+
+impl DiskLife {
+    /// The same directory at its next start.
+    fn next(mut self, incarnation: u64) -> DiskLife {
+        self.starts.push(incarnation);
+        if self.starts.len() > STARTS {
+            self.starts.remove(0);
+        }
+        DiskLife { life: self.life + 1, ..self }
+    }
+
+    /// What is wrong with this, where another start of the same directory is remembered that it should come after.
+    fn contradicts(&self, known: &DiskLife) -> Option<Why> {
+        let Some(ago) = self.life.checked_sub(known.life) else {
+            return Some(Why::OlderLife { known: known.life, found: self.life });
+        };
+        let start = usize::try_from(ago).ok().and_then(|ago| self.starts.iter().rev().nth(ago));
+        (start.is_some() && start != known.starts.last()).then_some(Why::Copied { life: known.life })
+    }
+}
+
+/// Whether a data directory takes part, and if not, in which way it asks to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// It is empty, and its node is one of the initial members.
+    New,
+    /// It is empty, and its node is to be added to the group (`--join`).
+    Joining,
+    /// It is empty, and takes the place of its node's lost one (`--replace-disk`).
+    Replacing,
+    /// Its replica runs, or may.
+    Admitted,
+}
+wire_enum!(Stage { 1 => New, 2 => Joining, 3 => Replacing, 4 => Admitted });
+
+/// What is remembered of the disks of one node id.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PeerDisk {
+    /// The disk that is bound to the id, in its latest life that is known.
+    pub current: Option<DiskLife>,
+    /// Whether that disk is known to have been admitted.
+    pub admitted: bool,
+    /// Whether the node has left the group with that disk.
+    pub left: bool,
+    /// Disks whose place another has taken, oldest first.
+    pub retired: Vec<DiskId>,
+}
+wire_struct!(PeerDisk { current, admitted, left, retired });
+
+/// What a node durably remembers: its own directory's identity, life and stage, and the disks of all nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// Of this directory, at its present or last start.
+    pub own: DiskLife,
+    /// How far this directory is admitted.
+    pub stage: Stage,
+    /// Whether it was made to replace a lost one: the replica must be told so whenever it starts.
+    pub replaces: bool,
+    /// Why it must not be started again.
+    pub refused: Option<Reason>,
+    /// The disks of the nodes, and retired ones of this node.
+    pub peers: BTreeMap<NodeId, PeerDisk>,
+}
+wire_struct!(Memory { own, stage, replaces, refused, peers });
+
+impl Memory {
+    /// Of a directory that was made just now and never started.
+    pub fn new(disk: DiskId, stage: Stage) -> Memory {
+        let own = DiskLife { disk, life: 0, starts: Vec::new() };
+        Memory { own, stage, replaces: stage == Stage::Replacing, refused: None, peers: BTreeMap::new() }
+    }
+}
+
+/// What a node says of itself when it connects, and when it answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Introduction {
+    /// Its directory at this start.
+    pub life: DiskLife,
+    /// Whether it is admitted.
+    pub stage: Stage,
+    /// The version of the newest group that it knows, 0 for the initial one.
+    pub version: u64,
+    /// The voters of that group.
+    pub voters: NodeSet,
+    /// All that it remembers.
+    pub peers: BTreeMap<NodeId, PeerDisk>,
+}
+wire_struct!(Introduction { life, stage, version, voters, peers });
+
+/// What follows from an introduction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The two may speak, as soon as the memory of this revision is durable.
+    Accept {
+        /// See [`Admission::revision`].
+        after: u64,
+    },
+    /// The peer must not take part, now or later.
+    Refuse(Reason),
+    /// The peer may be right; it shall ask again.
+    NotYet(Reason),
+    /// This node must not take part: it stops.
+    Stop(Reason),
+}
+
+/// Why a disk is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason {
+    /// Whose disk.
+    pub node: NodeId,
+    /// Who remembers better.
+    pub witness: NodeId,
+    /// What is wrong with the disk.
+    pub why: Why,
+}
+wire_struct!(Reason { node, witness, why });
+
+/// What is wrong with a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// The node took part with another disk.
+    OtherDisk {
+        /// The disk that is remembered.
+        known: DiskId,
+        /// The disk that was presented.
+        found: DiskId,
+    },
+    /// Another disk has taken its place.
+    Retired {
+        /// The disk that was presented.
+        found: DiskId,
+    },
+    /// It is an old state of the disk.
+    OlderLife {
+        /// The life that is remembered.
+        known: u64,
+        /// The life that was presented.
+        found: u64,
+    },
+    /// Two copies of the disk have started.
+    Copied {
+        /// The life that both count.
+        life: u64,
+    },
+    /// It is empty, and the node has left the group.
+    LeftGroup,
+    /// It is empty, and the node is a voter: another disk was admitted for that.
+    Voter,
+}
+wire_enum!(Why {
+    1 => OtherDisk { known, found },
+    2 => Retired { found },
+    3 => OlderLife { known, found },
+    4 => Copied { life },
+    5 => LeftGroup,
+    6 => Voter,
+});
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Reason { node, witness, why } = self;
+        match why {
+            Why::OtherDisk { known, found } => write!(
+                f,
+                "node {node} took part with another data directory: node {witness} remembers the directory {known}, \
+                 this one is {found}"
+            ),
+            Why::Retired { found } => write!(
+                f,
+                "another data directory has taken the place of this one of node {node}, {found}, as node {witness} \
+                 remembers"
+            ),
+            Why::OlderLife { known, found } => write!(
+                f,
+                "the data directory of node {node} is an old copy: this is its start number {found}, but node {witness} \
+                 remembers start number {known}"
+            ),
+            Why::Copied { life } => write!(
+                f,
+                "there are two copies of the data directory of node {node}: node {witness} remembers another start \
+                 number {life} of it"
+            ),
+            Why::LeftGroup => write!(
+                f,
+                "node {node} starts with an empty data directory as a member of the first day, but it is not in the \
+                 group any more, as node {witness} knows"
+            ),
+            Why::Voter => write!(
+                f,
+                "node {node} asks to join with an empty data directory, but node {witness} knows it as a voter already"
+            ),
+        }
+    }
+}
+
+/// The rules, with what one process knows. See the module comment.
+#[derive(Clone, Debug)]
+pub struct Admission {
+    me: NodeId,
+    memory: Memory,
+    /// The newest group known.
+    version: u64,
+    voters: NodeSet,
+    all: NodeSet,
+    /// Who has bound this node's id to this disk, as long as it is not admitted.
+    witnesses: NodeSet,
+    /// Counts changes of the memory in this life.
+    revision: u64,
+    /// The last revision that is durable.
+    durable: u64,
+    /// The revision as of which this node is admitted, if it is.
+    admitted_at: Option<u64>,
+}
+
+impl Admission {
+    /// Begins a life of a directory. The memory must be durable before anything is sent. `voters` are the initial
+    /// members. The error says why the directory was refused earlier.
+    pub fn start(me: NodeId, memory: Memory, incarnation: u64, voters: NodeSet) -> Result<Admission, Reason> {
+        if let Some(reason) = memory.refused {
+            return Err(reason);
+        }
+        let mut memory = Memory { own: memory.own.next(incarnation), ..memory };
+        if mutation::active("admission/forget-peers") {
+            memory.peers.clear();
+        }
+        let admitted_at = (memory.stage == Stage::Admitted).then_some(1);
+        let mut admission = Admission {
+            me,
+            memory,
+            version: 0,
+            voters,
+            all: voters,
+            witnesses: NodeSet::EMPTY,
+            revision: 1,
+            durable: 0,
+            admitted_at,
+        };
+        admission.admit_if_enough();
+        Ok(admission)
+    }
+
+    /// What is to be durable as of [`revision`](Self::revision).
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// Grows with every change of the memory; 1 is the beginning of this life.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// The memory of this revision is durable.
+    pub fn on_durable(&mut self, revision: u64) {
+        assert!(revision <= self.revision, "revision {revision} of {} is durable", self.revision);
+        self.durable = self.durable.max(revision);
+    }
+
+    /// Whether what a verdict waits for is durable.
+    pub fn is_durable(&self, revision: u64) -> bool {
+        self.durable >= revision
+    }
+
+    /// Whether this process may present itself to others: its life is durable.
+    pub fn may_speak(&self) -> bool {
+        self.durable > 0 || mutation::active("admission/life-not-durable")
+    }
+
+    /// Whether its replica may run: it is admitted, and that is durable, so that a later life does not ask again.
+    pub fn may_run(&self) -> bool {
+        let admitted = self.admitted_at.is_some_and(|revision| self.is_durable(revision));
+        let early = mutation::active("admission/life-not-durable") && self.memory.stage == Stage::Admitted;
+        admitted || early || mutation::active("admission/off")
+    }
+
+    /// How this process presents itself.
+    pub fn introduction(&self) -> Introduction {
+        Introduction {
+            life: self.memory.own.clone(),
+            stage: self.memory.stage,
+            version: self.version,
+            voters: self.voters,
+            peers: self.memory.peers.clone(),
+        }
+    }
+
+    /// The other voters.
+    pub fn others(&self) -> NodeSet {
+        self.voters.without(self.me)
+    }
+
+    /// How many of the other voters must bind this node's id to an empty disk before that takes part.
+    pub fn needed(&self) -> usize {
+        let others = self.others().len();
+        match self.memory.stage {
+            Stage::Admitted => 0,
+            Stage::Replacing => others,
+            // Two sets of so many others share one. A group of one has nobody who could remember.
+            Stage::New | Stage::Joining if others > 0 => others / 2 + 1,
+            Stage::New | Stage::Joining => 0,
+        }
+    }
+
+    /// Who has not answered yet, where this node is not admitted.
+    pub fn waits_for(&self) -> NodeSet {
+        match self.memory.stage {
+            Stage::Admitted => NodeSet::EMPTY,
+            _ => self.others().iter().filter(|node| !self.witnesses.contains(*node)).collect(),
+        }
+    }
+
+    /// How many of [`waits_for`](Self::waits_for) must still answer.
+    pub fn missing(&self) -> usize {
+        self.needed().saturating_sub(self.witnesses.intersection(self.others()).len())
+    }
+
+    /// This node's log says who is in the group: voters, and all.
+    pub fn set_group(&mut self, version: u64, voters: NodeSet, all: NodeSet) {
+        if self.memory.stage != Stage::Admitted && version < self.version {
+            // It has no log, and has heard of a newer group.
+            return;
+        }
+        let before = std::mem::replace(&mut self.all, all);
+        (self.version, self.voters) = (version, voters);
+        let mut changed = false;
+        for (node, peer) in &mut self.memory.peers {
+            let left = !all.contains(*node) && (peer.left || before.contains(*node));
+            changed |= std::mem::replace(&mut peer.left, left) != left;
+        }
+        self.revision += u64::from(changed);
+    }
+
+    /// A peer has introduced itself, or has answered with its introduction.
+    pub fn hear(&mut self, from: NodeId, said: &Introduction) -> Verdict {
+        assert!(from != self.me, "a node does not introduce itself to itself");
+        if mutation::active("admission/off") {
+            return Verdict::Accept { after: 0 };
+        }
+        if let Some(why) = self.judge_myself(said) {
+            let reason = Reason { node: self.me, witness: from, why };
+            // An empty directory has nothing to answer for.
+            if self.memory.stage == Stage::Admitted {
+                self.memory.refused = Some(reason.clone());
+                self.revision += 1;
+            }
+            return Verdict::Stop(reason);
+        }
+        let mut peers = self.memory.peers.clone();
+        for (node, theirs) in &said.peers {
+            let mine = peers.entry(*node).or_default();
+            merge(mine, theirs, *node == self.me);
+        }
+        let verdict = self.judge(peers.entry(from).or_default(), from, said);
+        if let Err(verdict) = verdict {
+            return verdict;
+        }
+        if self.memory.stage != Stage::Admitted && said.version > self.version {
+            (self.version, self.voters) = (said.version, said.voters);
+        }
+        peers.retain(|_, peer| *peer != PeerDisk::default());
+        if peers != self.memory.peers {
+            self.memory.peers = peers;
+            self.revision += 1;
+        }
+        match mutation::active("admission/listen-first") {
+            true => Verdict::Accept { after: 0 },
+            false => Verdict::Accept { after: self.revision },
+        }
+    }
+
+    /// A peer has answered that it has durably bound this node's id to this disk, and what it said besides is durable
+    /// here.
+    pub fn on_bound(&mut self, from: NodeId) {
+        if self.memory.stage != Stage::Admitted {
+            self.witnesses.insert(from);
+            self.admit_if_enough();
+        }
+    }
+
+    fn admit_if_enough(&mut self) {
+        if self.memory.stage != Stage::Admitted && self.missing() == 0 {
+            self.memory.stage = Stage::Admitted;
+            self.revision += 1;
+            self.admitted_at = Some(self.revision);
+        }
+    }
+
+    /// What a peer remembers of this node that forbids it to take part.
+    fn judge_myself(&self, said: &Introduction) -> Option<Why> {
+        let Memory { own, stage, peers, .. } = &self.memory;
+        let (found, stage) = (own.disk, *stage);
+        let voter = said.voters.contains(self.me);
+        if let Some(remembered) = said.peers.get(&self.me) {
+            if remembered.retired.contains(&found) {
+                return Some(Why::Retired { found });
+            }
+            match &remembered.current {
+                Some(known) if known.disk == found => return own.contradicts(known),
+                Some(known) => {
+                    let retired = peers.get(&self.me).is_some_and(|me| me.retired.contains(&known.disk));
+                    let stops = match stage {
+                        Stage::New => true,
+                        Stage::Admitted => remembered.admitted,
+                        Stage::Joining => voter,
+                        Stage::Replacing => false,
+                    };
+                    if stops && !retired {
+                        return Some(Why::OtherDisk { known: known.disk, found });
+                    }
+                }
+                None => {}
+            }
+        }
+        (stage == Stage::New && !voter).then_some(Why::LeftGroup)
+    }
+
+    /// Takes a peer's disk into the memory, or says what is wrong with it.
+    fn judge(&self, known: &mut PeerDisk, from: NodeId, said: &Introduction) -> Result<(), Verdict> {
+        let Introduction { life: found, stage, .. } = said;
+        let reason = |why| Reason { node: from, witness: self.me, why };
+        let refuse = |why| Err(Verdict::Refuse(reason(why)));
+        let voter = self.voters.contains(from);
+        if known.retired.contains(&found.disk) {
+            return refuse(Why::Retired { found: found.disk });
+        }
+        match &known.current {
+            Some(current) if current.disk == found.disk => {
+                if let Some(why) = found.contradicts(current) {
+                    return refuse(why);
+                }
+            }
+            Some(current) => {
+                let takes_its_place = match stage {
+                    Stage::New => false,
+                    Stage::Joining => !voter && (known.left || !known.admitted),
+                    Stage::Replacing => voter,
+                    // Two disks of one id are never both admitted, unless one was retired.
+                    Stage::Admitted => !known.admitted,
+                };
+                let why = Why::OtherDisk { known: current.disk, found: found.disk };
+                if !takes_its_place {
+                    // A peer that asks to join may be right: here the log may be behind.
+                    return match *stage == Stage::Joining && !voter {
+                        true => Err(Verdict::NotYet(reason(why))),
+                        false => refuse(why),
+                    };
+                }
+                let replaced = current.disk;
+                retire(known, replaced);
+            }
+            None => {}
+        }
+        match stage {
+            Stage::New if !voter => return refuse(Why::LeftGroup),
+            // No disk becomes a voter's before it is admitted, so another one was; perhaps it has left since.
+            Stage::Joining if voter => return Err(Verdict::NotYet(reason(Why::Voter))),
+            Stage::New | Stage::Joining | Stage::Replacing | Stage::Admitted => {}
+        }
+        known.current = Some(found.clone());
+        known.admitted |= *stage == Stage::Admitted;
+        Ok(())
+    }
+}
+
+fn retire(known: &mut PeerDisk, disk: DiskId) {
+    known.retired.push(disk);
+    if known.retired.len() > RETIRED {
+        known.retired.remove(0);
+    }
+    (known.current, known.admitted, known.left) = (None, false, false);
+}
+
+/// Adds what another remembers of a node; where the two contradict each other, what was admitted wins, then what is
+/// remembered here.
+fn merge(mine: &mut PeerDisk, theirs: &PeerDisk, is_me: bool) {
+    for disk in &theirs.retired {
+        if mine.current.as_ref().is_some_and(|current| current.disk == *disk) {
+            retire(mine, *disk);
+        } else if !mine.retired.contains(disk) && mine.retired.len() < RETIRED {
+            mine.retired.push(*disk);
+        }
+    }
+    let Some(current) = theirs.current.as_ref().filter(|current| !mine.retired.contains(&current.disk))
+    else {
+        return;
+    };
+    match &mine.current {
+        _ if is_me => {}
+        Some(known) if known.disk == current.disk => {
+            if current.contradicts(known).is_none() {
+                mine.current = Some(current.clone());
+            }
+            mine.admitted |= theirs.admitted;
+        }
+        Some(_) if mine.admitted || !theirs.admitted => {}
+        Some(_) | None => {
+            (mine.current, mine.admitted, mine.left) = (Some(current.clone()), theirs.admitted, false);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "admission/tests.rs"]
+mod tests;

@@ -1,0 +1,526 @@
+//! Stories of nodes and their disks, as text: each line is a command, and what comes of it behind ` = `.
+//!
+//! `start N DISK [join|replace]` starts node N on a directory, `crash N` ends it, `copy A B` copies a directory,
+//! `A>B` lets node A connect to node B, `group N VERSION VOTERS` is what the log of node N says.
+
+use std::collections::BTreeMap;
+
+use super::*;
+
+#[derive(Default)]
+struct Story {
+    members: NodeSet,
+    disks: BTreeMap<String, Memory>,
+    running: BTreeMap<NodeId, (String, Admission)>,
+    started: u64,
+}
+
+fn id(word: &str) -> NodeId {
+    NodeId::new(word.parse().unwrap()).unwrap()
+}
+
+fn set(words: &[&str]) -> NodeSet {
+    words.iter().map(|word| id(word)).collect()
+}
+
+fn names(nodes: NodeSet) -> String {
+    nodes.iter().map(|node| node.to_string()).collect::<Vec<_>>().join(" ")
+}
+
+impl Story {
+    fn act(&mut self, command: &str) -> String {
+        let words: Vec<_> = command.split_whitespace().collect();
+        match words[..] {
+            ["members", ..] => {
+                self.members = set(&words[1..]);
+                String::new()
+            }
+            ["start", node, disk, ..] => {
+                let stage = match words.get(3) {
+                    Some(&"join") => Stage::Joining,
+                    Some(&"replace") => Stage::Replacing,
+                    _ => Stage::New,
+                };
+                self.started += 1;
+                let number = u128::from(self.started);
+                let memory = self.disks.get(disk).cloned().unwrap_or(Memory::new(DiskId(number), stage));
+                let admission = match Admission::start(id(node), memory, self.started, self.members) {
+                    Ok(admission) => admission,
+                    Err(_) => return "was refused".to_owned(),
+                };
+                assert!(!admission.may_speak() && !admission.may_run(), "its life is not durable");
+                self.running.insert(id(node), (disk.to_owned(), admission));
+                self.sync(id(node));
+                self.state(id(node))
+            }
+            ["crash", node] => {
+                self.running.remove(&id(node)).expect("it runs");
+                String::new()
+            }
+            ["copy", from, to] => {
+                let memory = self.disks[from].clone();
+                self.disks.insert(to.to_owned(), memory);
+                String::new()
+            }
+            ["group", node, version, ..] => {
+                let voters = set(&words[3..]);
+                self.at(id(node)).set_group(version.parse().unwrap(), voters, voters);
+                self.sync(id(node));
+                String::new()
+            }
+            [dial] => {
+                let (from, to) = dial.split_once('>').unwrap();
+                self.dial(id(from), id(to))
+            }
+            _ => panic!("no command: {command}"),
+        }
+    }
+
+    fn at(&mut self, node: NodeId) -> &mut Admission {
+        &mut self.running.get_mut(&node).expect("it runs").1
+    }
+
+    fn sync(&mut self, node: NodeId) {
+        let (disk, admission) = self.running.get_mut(&node).unwrap();
+        self.disks.insert(disk.clone(), admission.memory().clone());
+        admission.on_durable(admission.revision());
+    }
+
+    fn state(&mut self, node: NodeId) -> String {
+        let admission = self.at(node);
+        match admission.may_run() {
+            true => "runs".to_owned(),
+            false => format!("waits for {} of {}", admission.missing(), names(admission.waits_for())),
+        }
+    }
+
+    fn dial(&mut self, from: NodeId, to: NodeId) -> String {
+        let ran = self.at(from).may_run();
+        let hello = self.at(from).introduction();
+        let verdict = self.at(to).hear(from, &hello);
+        self.sync(to);
+        let text = match verdict {
+            Verdict::Accept { .. } => {
+                let welcome = self.at(to).introduction();
+                let verdict = self.at(from).hear(to, &welcome);
+                self.sync(from);
+                match verdict {
+                    Verdict::Accept { .. } => {
+                        self.at(from).on_bound(to);
+                        self.sync(from);
+                        "ok".to_owned()
+                    }
+                    verdict => self.describe(from, verdict),
+                }
+            }
+            Verdict::Refuse(reason) => {
+                // What it is told makes it stop.
+                let answer = self.at(to).introduction();
+                let stop = Verdict::Stop(reason);
+                assert_eq!(self.at(from).hear(to, &answer), stop);
+                self.describe(from, stop)
+            }
+            verdict => self.describe(to, verdict),
+        };
+        match self.running.contains_key(&from) && !ran {
+            true => format!("{text}, {from} {}", self.state(from)),
+            false => text,
+        }
+    }
+
+    fn describe(&mut self, at: NodeId, verdict: Verdict) -> String {
+        match verdict {
+            Verdict::Stop(reason) => {
+                self.sync(at);
+                self.running.remove(&at);
+                format!("{at} stops: {:?}", reason.why).split(" {").next().unwrap().to_owned()
+            }
+            Verdict::NotYet(reason) => {
+                format!("not yet: {:?}", reason.why).split(" {").next().unwrap().to_owned()
+            }
+            verdict => format!("{verdict:?}"),
+        }
+    }
+}
+
+/// Plays a story, and compares what comes of it with what the text says.
+fn tell(text: &str) {
+    let mut story = Story::default();
+    let mut played = String::new();
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let command = line.split(" = ").next().unwrap();
+        let result = story.act(command);
+        played += command;
+        if !result.is_empty() {
+            played += &format!(" = {result}");
+        }
+        played.push('\n');
+    }
+    let expected: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    assert_eq!(played.lines().collect::<Vec<_>>(), expected, "\n{played}");
+}
+
+#[test]
+fn on_the_first_day_a_majority_of_the_others_must_have_been_there() {
+    tell(
+        "members 1
+         start 1 a = runs",
+    );
+    tell(
+        "members 1 2
+         start 1 a = waits for 1 of 2
+         start 2 b = waits for 1 of 1
+         1>2 = ok, 1 runs
+         2>1 = ok, 2 runs",
+    );
+    tell(
+        "members 1 2 3
+         start 1 a = waits for 2 of 2 3
+         start 2 b = waits for 2 of 1 3
+         1>2 = ok, 1 waits for 1 of 3
+         2>1 = ok, 2 waits for 1 of 3
+         1>2 = ok, 1 waits for 1 of 3
+         start 3 c = waits for 2 of 1 2
+         1>3 = ok, 1 runs
+         crash 1
+         3>2 = ok, 3 waits for 1 of 1
+         start 1 a = runs
+         3>1 = ok, 3 runs
+         2>3 = ok, 2 runs",
+    );
+    tell(
+        "members 1 2 3 4 5
+         start 1 a = waits for 3 of 2 3 4 5
+         start 2 b = waits for 3 of 1 3 4 5
+         start 3 c = waits for 3 of 1 2 4 5
+         start 4 d = waits for 3 of 1 2 3 5
+         1>2 = ok, 1 waits for 2 of 3 4 5
+         1>3 = ok, 1 waits for 1 of 4 5
+         1>4 = ok, 1 runs",
+    );
+}
+
+#[test]
+fn an_admitted_disk_starts_again_without_asking_anybody() {
+    tell(
+        "members 1 2
+         start 1 a = waits for 1 of 2
+         start 2 b = waits for 1 of 1
+         1>2 = ok, 1 runs
+         2>1 = ok, 2 runs
+         crash 1
+         crash 2
+         start 1 a = runs",
+    );
+}
+
+#[test]
+fn a_disk_that_is_not_admitted_asks_again_after_a_restart() {
+    tell(
+        "members 1 2 3
+         start 1 a = waits for 2 of 2 3
+         start 2 b = waits for 2 of 1 3
+         1>2 = ok, 1 waits for 1 of 3
+         crash 1
+         start 1 a = waits for 2 of 2 3
+         1>2 = ok, 1 waits for 1 of 3",
+    );
+}
+
+const THREE: &str = "members 1 2 3
+    start 1 a = waits for 2 of 2 3
+    start 2 b = waits for 2 of 1 3
+    start 3 c = waits for 2 of 1 2
+    1>2 = ok, 1 waits for 1 of 3
+    1>3 = ok, 1 runs
+    2>1 = ok, 2 waits for 1 of 3
+    2>3 = ok, 2 runs
+    3>1 = ok, 3 waits for 1 of 2
+    3>2 = ok, 3 runs
+    ";
+
+#[test]
+fn a_node_that_lost_its_disk_stops_at_the_first_that_remembers() {
+    tell(&format!(
+        "{THREE}
+         crash 1
+         crash 2
+         crash 3
+         start 3 empty = waits for 2 of 1 2
+         start 1 a = runs
+         3>1 = 3 stops: OtherDisk
+         start 3 empty = waits for 2 of 1 2
+         1>3 = 3 stops: OtherDisk
+         start 3 c = runs
+         3>1 = ok"
+    ));
+}
+
+#[test]
+fn an_old_copy_of_a_disk_is_refused_by_those_who_remember_a_later_life() {
+    tell(&format!(
+        "{THREE}
+         crash 3
+         copy c old
+         copy c older
+         copy c oldest
+         start 3 c = runs
+         3>1 = ok
+         crash 3
+         start 3 old = runs
+         3>1 = 3 stops: Copied
+         start 3 old = was refused
+         start 3 older = runs
+         1>3 = 3 stops: Copied
+         start 3 c = runs
+         3>2 = ok
+         crash 3
+         start 3 oldest = runs
+         3>2 = 3 stops: OlderLife
+         start 3 c = runs
+         3>1 = ok"
+    ));
+}
+
+#[test]
+fn an_old_copy_is_refused_however_often_it_was_started() {
+    let restarts = "start 3 old = runs\n crash 3\n".repeat(STARTS - 2);
+    tell(&format!(
+        "{THREE}
+         crash 3
+         copy c old
+         start 3 c = runs
+         3>1 = ok
+         crash 3
+         {restarts}
+         start 3 old = runs
+         3>1 = 3 stops: Copied
+         start 3 c = runs
+         3>1 = ok"
+    ));
+}
+
+#[test]
+fn an_old_copy_that_somebody_took_for_the_disk_is_not_believed_by_others() {
+    tell(&format!(
+        "{THREE}
+         crash 3
+         copy c old
+         start 3 c = runs
+         3>1 = ok
+         crash 3
+         start 3 old = runs
+         crash 3
+         start 3 old = runs
+         3>2 = ok
+         2>1 = ok
+         1>2 = ok
+         3>1 = 3 stops: Copied"
+    ));
+}
+
+#[test]
+fn what_one_remembers_the_others_learn() {
+    tell(&format!(
+        "{THREE}
+         crash 3
+         copy c old
+         start 3 c = runs
+         3>1 = ok
+         crash 3
+         1>2 = ok
+         crash 1
+         start 3 old = runs
+         3>2 = 3 stops: Copied"
+    ));
+}
+
+#[test]
+fn a_member_that_is_replaced_does_not_take_the_memory_of_disks_with_it() {
+    // Node 5 was admitted by 2, 3 and 4; nodes 3 and 4 leave, and 6 and 7 come.
+    tell(
+        "members 1 2 3 4 5
+         start 1 a = waits for 3 of 2 3 4 5
+         start 2 b = waits for 3 of 1 3 4 5
+         start 3 c = waits for 3 of 1 2 4 5
+         start 4 d = waits for 3 of 1 2 3 5
+         start 5 e = waits for 3 of 1 2 3 4
+         1>2 = ok, 1 waits for 2 of 3 4 5
+         1>3 = ok, 1 waits for 1 of 4 5
+         1>4 = ok, 1 runs
+         2>1 = ok, 2 waits for 2 of 3 4 5
+         2>3 = ok, 2 waits for 1 of 4 5
+         2>4 = ok, 2 runs
+         5>2 = ok, 5 waits for 2 of 1 3 4
+         5>3 = ok, 5 waits for 1 of 1 4
+         5>4 = ok, 5 runs
+         start 6 f join = waits for 3 of 1 2 3 4 5
+         6>1 = ok, 6 waits for 2 of 2 3 4 5
+         6>3 = ok, 6 waits for 1 of 2 4 5
+         6>4 = ok, 6 runs
+         crash 3
+         crash 4
+         crash 5
+         group 6 9 1 2 5 6
+         start 5 empty = waits for 3 of 1 2 3 4
+         5>6 = 5 stops: OtherDisk",
+    );
+}
+
+#[test]
+fn a_joining_node_that_lost_its_disk_is_refused_while_it_is_a_voter() {
+    tell(&format!(
+        "{THREE}
+         start 4 d join = waits for 2 of 1 2 3
+         4>1 = ok, 4 waits for 1 of 2 3
+         4>2 = ok, 4 runs
+         group 1 7 1 2 4
+         group 2 7 1 2 4
+         group 3 7 1 2 4
+         group 4 7 1 2 4
+         crash 4
+         start 4 empty join = waits for 2 of 1 2 3
+         4>1 = 4 stops: OtherDisk
+         start 4 empty join = waits for 2 of 1 2 3
+         4>3 = not yet: Voter, 4 waits for 2 of 1 2 3
+         4>2 = 4 stops: OtherDisk"
+    ));
+}
+
+#[test]
+fn an_id_that_left_the_group_can_be_used_again_and_the_old_disk_cannot() {
+    tell(&format!(
+        "{THREE}
+         group 1 7 1 2
+         group 2 7 1 2
+         crash 3
+         start 3 empty = waits for 2 of 1 2
+         3>1 = 3 stops: OtherDisk
+         start 3 new join = waits for 2 of 1 2
+         3>1 = ok, 3 waits for 1 of 2
+         3>2 = ok, 3 runs
+         group 1 8 1 2 3
+         group 2 8 1 2 3
+         crash 3
+         start 3 c = runs
+         3>1 = 3 stops: Retired
+         start 3 new = runs
+         3>1 = ok"
+    ));
+}
+
+#[test]
+fn a_member_that_left_may_still_connect_with_its_own_disk() {
+    tell(&format!(
+        "{THREE}
+         group 1 7 1 2
+         3>1 = ok
+         crash 3
+         start 3 c = runs
+         3>1 = ok
+         1>3 = ok"
+    ));
+}
+
+#[test]
+fn who_missed_that_a_member_left_is_told_by_the_one_that_took_its_place() {
+    tell(&format!(
+        "{THREE}
+         start 4 d join = waits for 2 of 1 2 3
+         4>1 = ok, 4 waits for 1 of 2 3
+         4>2 = ok, 4 runs
+         crash 2
+         group 1 7 1 2 4
+         group 4 7 1 2 4
+         crash 3
+         start 3 new join = waits for 2 of 1 2
+         3>1 = ok, 3 waits for 1 of 2 4
+         start 2 b = runs
+         3>2 = not yet: Voter, 3 waits for 1 of 2 4
+         3>4 = ok, 3 runs
+         3>2 = ok"
+    ));
+}
+
+#[test]
+fn an_empty_directory_of_a_first_member_that_left_is_refused_even_where_its_disk_was_never_seen() {
+    tell(
+        "members 1 2 3
+         start 1 a = waits for 2 of 2 3
+         group 1 7 1 2 4
+         start 3 c = waits for 2 of 1 2
+         3>1 = 3 stops: LeftGroup",
+    );
+}
+
+#[test]
+fn a_disk_that_was_never_admitted_gives_way_to_another() {
+    tell(&format!(
+        "{THREE}
+         start 4 d join = waits for 2 of 1 2 3
+         4>1 = ok, 4 waits for 1 of 2 3
+         crash 4
+         start 4 other join = waits for 2 of 1 2 3
+         4>1 = ok, 4 waits for 1 of 2 3
+         4>2 = ok, 4 runs
+         crash 4
+         start 4 d = waits for 2 of 1 2 3
+         4>1 = 4 stops: Retired
+         start 4 d = waits for 2 of 1 2 3
+         4>2 = 4 stops: Retired"
+    ));
+}
+
+#[test]
+fn a_disk_is_replaced_when_every_other_voter_has_done_so() {
+    tell(&format!(
+        "{THREE}
+         crash 3
+         start 3 new replace = waits for 2 of 1 2
+         3>1 = ok, 3 waits for 1 of 2
+         crash 3
+         start 3 new replace = waits for 2 of 1 2
+         3>2 = ok, 3 waits for 1 of 1
+         3>1 = ok, 3 runs
+         crash 3
+         start 3 c = runs
+         3>2 = 3 stops: Retired
+         start 3 new = runs
+         1>3 = ok"
+    ));
+    tell(
+        "members 1 2 3 4 5
+         start 5 e replace = waits for 4 of 1 2 3 4",
+    );
+}
+
+#[test]
+fn retired_disks_are_bounded() {
+    let mut peer = PeerDisk::default();
+    for disk in 0..100 {
+        retire(&mut peer, DiskId(disk));
+        merge(&mut peer, &PeerDisk { retired: vec![DiskId(1000 + disk)], ..PeerDisk::default() }, false);
+    }
+    assert!(peer.retired.len() == RETIRED && peer.retired.contains(&DiskId(99)));
+}
+
+#[test]
+fn introductions_and_memory_are_read_as_they_are_written() {
+    let life = DiskLife { disk: DiskId(u128::MAX - 5), life: 7, starts: vec![5, 9] };
+    let peer = PeerDisk { current: Some(life.clone()), admitted: true, left: true, retired: vec![DiskId(3)] };
+    let peers: BTreeMap<_, _> = [(id("2"), peer)].into();
+    for stage in [Stage::New, Stage::Joining, Stage::Replacing, Stage::Admitted] {
+        let said = Introduction {
+            life: life.clone(),
+            stage,
+            version: 4,
+            voters: set(&["1", "2"]),
+            peers: peers.clone(),
+        };
+        assert_eq!(Introduction::from_bytes(said.to_bytes()).unwrap(), said);
+        let refused =
+            Some(Reason { node: id("1"), witness: id("2"), why: Why::OlderLife { known: 4, found: 3 } });
+        let memory = Memory { peers: peers.clone(), refused, ..Memory::new(DiskId(1 << 70), stage) };
+        assert_eq!(Memory::from_bytes(memory.to_bytes()).unwrap(), memory);
+    }
+}
