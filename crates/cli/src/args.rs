@@ -150,6 +150,10 @@ pub struct Serve {
     /// flag afterwards
     #[arg(long)]
     pub join: bool,
+    /// The disk of this node is lost: let the empty --data-dir take its place, once all other members agree. For
+    /// protocols that do not change their group; with others, add a node and remove this one
+    #[arg(long)]
+    pub replace_disk: bool,
     /// Where this node keeps its log and snapshots
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,

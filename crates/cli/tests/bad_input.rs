@@ -190,7 +190,7 @@ fn a_damaged_log_is_refused_with_the_ways_that_are_left() {
     let mut cluster = used();
     let wal = file(&cluster.nodes[0].data, "wal-").unwrap();
     flip(&wal, 4096 + 30);
-    let parts = ["is damaged at offset 4096", "an intact copy of this very file", "from their peers"];
+    let parts = ["is damaged at offset 4096", "an intact copy of this very file", "Replacing a disk"];
     refused(&mut cluster.nodes[0], &parts);
 }
 
@@ -210,8 +210,7 @@ fn a_damaged_checkpoint_is_refused_with_the_ways_that_are_left() {
     let checkpoint = file(&cluster.nodes[0].data, "snapshot-").unwrap_or(checkpoint);
     flip(&checkpoint, std::fs::metadata(&checkpoint).unwrap().len() / 2);
     let name = checkpoint.display().to_string();
-    let parts =
-        [&name, "is damaged at offset", "nor with an empty --data-dir under its id", "from their peers"];
+    let parts = [&name, "is damaged at offset", "must not take part with what is left", "Replacing a disk"];
     refused(&mut cluster.nodes[0], &parts);
 }
 

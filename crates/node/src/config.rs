@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use quorate_core::{Configs, Group, Machine, NodeId, Protocol, Settings, Topology, digest};
+use quorate_parts::admission::Stage;
 
 use crate::clock::ClockSource;
 use crate::error::ConfigError;
@@ -59,6 +60,8 @@ pub struct NodeOptions {
     pub initial_cluster: BTreeMap<NodeId, String>,
     /// `--join`: this node is none of those, and is to be added to their group while that runs.
     pub join: bool,
+    /// `--replace-disk`: this node's disk is lost; an empty data directory takes its place once all others agree.
+    pub replace_disk: bool,
     /// What tells clusters apart; by default made from `initial_cluster`.
     pub cluster_id: Option<u64>,
     /// `--data-dir`.
@@ -103,6 +106,13 @@ pub struct NodeConfig<P: Protocol> {
     pub(crate) settings: Settings,
 }
 
+/// How a replica comes to its group; neither, if it is of the first day.
+#[derive(Clone, Copy, Default)]
+struct Entrance {
+    joining: bool,
+    rejoining: bool,
+}
+
 /// A replica's place in the world.
 pub(crate) struct Place<P: Protocol> {
     pub(crate) node: NodeId,
@@ -111,6 +121,10 @@ pub(crate) struct Place<P: Protocol> {
     pub(crate) durability: Durability,
     pub(crate) site: Option<String>,
     pub(crate) replica: <P::Replica as Machine>::Config,
+    /// The same where its disk takes the place of a lost one; `None` if the protocol has no such replica.
+    pub(crate) rejoining: Option<<P::Replica as Machine>::Config>,
+    /// What the node asks for if its data directory is empty.
+    pub(crate) stage: Stage,
 }
 
 impl<P: Protocol> NodeConfig<P> {
@@ -119,6 +133,13 @@ impl<P: Protocol> NodeConfig<P> {
         let members = &options.initial_cluster;
         if options.join && !P::CAPABILITIES.membership {
             return Err(ConfigError::Fixed { protocol: P::NAME });
+        }
+        if options.join && options.replace_disk {
+            return Err(ConfigError::JoinsAndReplaces);
+        }
+        if options.replace_disk && !P::CAPABILITIES.rejoin {
+            let membership = P::CAPABILITIES.membership;
+            return Err(ConfigError::NoRejoin { protocol: P::NAME, membership });
         }
         if options.join && members.contains_key(&options.node) {
             return Err(ConfigError::JoinsItself { node: options.node.get() });
@@ -136,24 +157,38 @@ impl<P: Protocol> NodeConfig<P> {
         }
         let (site, map) = place(options.node, options.site.clone(), options.topology.clone())?;
         let NodeOptions { node, listen_peer, listen_resp, initial_cluster, cluster_id, join, .. } = options;
-        let NodeOptions { data_dir, durability, clock, limits, .. } = options;
+        let NodeOptions { data_dir, durability, clock, limits, replace_disk, .. } = options;
+        let stage = match (join, replace_disk) {
+            (true, _) => Stage::Joining,
+            (false, true) => Stage::Replacing,
+            (false, false) => Stage::New,
+        };
         let common = ProxyOptions { listen_resp, initial_cluster, cluster_id, limits };
-        let (mut config, replica) = Self::common(common, join, settings)?;
+        let rejoining = match P::CAPABILITIES.rejoin {
+            true => Some(
+                Self::common(common.clone(), Entrance { joining: join, rejoining: true }, settings.clone())?
+                    .1,
+            ),
+            false => None,
+        };
+        let (mut config, replica) =
+            Self::common(common, Entrance { joining: join, rejoining: false }, settings)?;
         config.clock = clock;
         config.delays.map = map;
-        config.place = Some(Place { node, listen_peer, data_dir, durability, site, replica });
+        config.place =
+            Some(Place { node, listen_peer, data_dir, durability, site, replica, rejoining, stage });
         Ok(config)
     }
 
     /// The same for a process that runs a proxy alone.
     pub fn proxy(options: ProxyOptions, settings: Settings) -> Result<Self, ConfigError> {
         // What it sends is not delayed; it may be told all the same, as its nodes are.
-        Ok(Self { delays: Delays::default(), ..Self::common(options, false, settings)?.0 })
+        Ok(Self { delays: Delays::default(), ..Self::common(options, Entrance::default(), settings)?.0 })
     }
 
     fn common(
         options: ProxyOptions,
-        joining: bool,
+        entrance: Entrance,
         mut settings: Settings,
     ) -> Result<(Self, <P::Replica as Machine>::Config), ConfigError> {
         let ProxyOptions { listen_resp, initial_cluster: members, cluster_id, limits } = options;
@@ -164,7 +199,8 @@ impl<P: Protocol> NodeConfig<P> {
             return Err(ConfigError::GroupSize { protocol: P::NAME, min, max, found: members.len() });
         }
         let (ids, addresses) = (members.keys().copied().collect(), members.clone());
-        let group = Group { members: ids, addresses, joining, rejoining: false };
+        let Entrance { joining, rejoining } = entrance;
+        let group = Group { members: ids, addresses, joining, rejoining };
         let delays = Delays { common: Delay::take(&mut settings)?, map: None };
         let (replica, proxy): Configs<P> = P::configure(&group, &mut settings)?;
         settings.finish()?;

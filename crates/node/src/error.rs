@@ -3,6 +3,7 @@
 use std::io;
 
 use quorate_core::{SettingsError, TopologyError, WireError};
+use quorate_parts::admission::Reason;
 use thiserror::Error;
 
 use crate::storage::{Failure, StorageError};
@@ -49,6 +50,19 @@ pub enum ConfigError {
         "{protocol} does not change its group while it runs: --join needs a protocol that does, such as raft"
     )]
     Fixed { protocol: &'static str },
+    #[error(
+        "{protocol} cannot give a node another disk under its own id: --replace-disk does not help here; {}",
+        if *.membership {
+            "start another node with --join, and `quorate member add ID=HOST:PORT --remove ID`"
+        } else {
+            "restore the node's data directory"
+        }
+    )]
+    NoRejoin { protocol: &'static str, membership: bool },
+    #[error(
+        "--join and --replace-disk exclude each other: a node that joins has no disk that could be replaced"
+    )]
+    JoinsAndReplaces,
     #[error("{protocol} runs on {min} to {max} nodes, but --initial-cluster has {found}")]
     GroupSize { protocol: &'static str, min: usize, max: usize, found: usize },
     #[error(
@@ -90,6 +104,8 @@ pub enum NodeError {
     LogFailed(#[source] Failure),
     #[error(transparent)]
     Storage(#[from] StorageError),
+    #[error("node {} must not take part with this data directory: {reason}. {advice}", .reason.node)]
+    Refused { reason: Reason, advice: String },
     #[error("the system refused {what}: {source}")]
     System { what: &'static str, source: io::Error },
 }

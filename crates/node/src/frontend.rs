@@ -117,6 +117,10 @@ pub trait NodeView {
     fn has_state(&self) -> bool;
     /// Whether all writes are executed in one order, so that a slot tells what this node's state shows.
     fn has_total_order(&self) -> bool;
+    /// Why its replica does not run yet, if that is so: for whom it waits.
+    fn waits(&self) -> Option<String> {
+        None
+    }
     /// The last slot that this node's own state shows.
     fn applied(&self) -> u64;
     /// The replica's state.

@@ -16,6 +16,7 @@ use tracing::{error, info};
 
 use crate::config::Place;
 use crate::error::NodeError;
+use crate::guard::OpenedDisk;
 use crate::metrics::Metrics;
 use crate::storage::{self, Log, Options, Record, SEGMENT_BYTES};
 
@@ -26,6 +27,7 @@ const USUAL: usize = 512;
 pub(crate) struct Opened<R> {
     pub(crate) journal: Journal,
     pub(crate) saved: Saved<R>,
+    pub(crate) disk: OpenedDisk,
 }
 
 /// See the file comment.
@@ -79,14 +81,17 @@ impl Journal {
             segment_bytes: SEGMENT_BYTES,
             queue_bytes: unsynced,
         };
-        let storage::Opened { restarted, snapshot, records, log } = storage::open(&options, Box::new(wake))?;
+        let opened = storage::open(&options, Box::new(wake))?;
+        let storage::Opened { restarted, snapshot, records, log, disk, memo } = opened;
+        let has_records = snapshot.is_some() || !records.is_empty();
         let decode =
             |(index, bytes)| Wire::from_bytes(bytes).map_err(|source| NodeError::Record { index, source });
         let records = records.into_iter().enumerate().map(decode).collect::<Result<_, _>>()?;
         metrics.log_unsynced_limit.set(options.queue_bytes as u64);
         let patience = 1.0 + random.unit() / 2.0;
         let journal = Journal { patience, limit: unsynced, ..Journal::over(log, metrics, random) };
-        Ok(Opened { journal, saved: Saved { restarted, snapshot, records } })
+        let disk = OpenedDisk { disk, memo, has_records };
+        Ok(Opened { journal, saved: Saved { restarted, snapshot, records }, disk })
     }
 
     /// Of a process that keeps nothing.
@@ -254,6 +259,7 @@ mod tests {
     use bytes::Bytes;
     use mio::{Events, Poll, Token};
     use quorate_core::NodeId;
+    use quorate_parts::admission::Stage;
 
     use super::*;
     use crate::config::Durability;
@@ -277,6 +283,8 @@ mod tests {
                 data_dir: directory.to_owned(),
                 durability: Durability::Os,
                 replica: (),
+                rejoining: None,
+                stage: Stage::New,
             };
             let opened = Journal::open::<Toy>(&place, 1000, 7, waker, Rc::default(), Random::new(1)).unwrap();
             (Owner { journal: opened.journal, poll, persisted: 0 }, opened.saved.records)

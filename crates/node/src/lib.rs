@@ -16,6 +16,7 @@
 //! | `drain` | the end of a node that is asked to stop |
 //! | `listen` | the sockets that it listens on |
 //! | `directory` | who is in the group, and where |
+//! | `guard` | which data directory it takes part with |
 //! | `clock` | the clocks, and how wrong the wall clock may be |
 //! | [`logging`] | log lines on their way to the standard error |
 //! | `stall` | how long the event loop was away from its sockets |
@@ -28,6 +29,7 @@ mod directory;
 mod drain;
 pub mod error;
 pub mod frontend;
+mod guard;
 mod journal;
 pub mod limits;
 mod listen;

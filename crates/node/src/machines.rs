@@ -95,8 +95,10 @@ pub(crate) type Start<R> = (NodeId, <R as Machine>::Config, Saved<<R as Machine>
 /// See the file comment.
 pub(crate) struct Machines<P: Protocol> {
     random: Random,
-    /// None in a process that runs a proxy alone.
+    /// None in a process that runs a proxy alone, and where it waits.
     replica: Option<Host<P::Replica>>,
+    /// What the replica will start from, where it may not run yet, and for what it waits, in words.
+    waiting: Option<(Start<P::Replica>, String)>,
     proxy: Host<P::Proxy>,
     /// Between the two, or to itself.
     local: VecDeque<(ProcessId, ProcessId, P::Message)>,
@@ -139,6 +141,7 @@ impl<P: Protocol> Machines<P> {
         let mut machines = Machines {
             random,
             replica,
+            waiting: None,
             proxy,
             local: VecDeque::new(),
             held: VecDeque::new(),
@@ -155,6 +158,33 @@ impl<P: Protocol> Machines<P> {
         };
         machines.sort();
         machines
+    }
+
+    /// The replica may not run yet: it waits for this.
+    pub(crate) fn hold(&mut self, start: Start<P::Replica>, why: String) {
+        assert!(self.replica.is_none(), "it runs");
+        self.waiting = Some((start, why));
+    }
+
+    /// What the replica waits for before it runs, if it does.
+    pub(crate) fn waits(&self) -> Option<&str> {
+        self.waiting.as_ref().map(|(_, why)| why.as_str())
+    }
+
+    /// Says for what it waits now.
+    pub(crate) fn still_waits(&mut self, why: String) {
+        if let Some((_, before)) = &mut self.waiting {
+            *before = why;
+        }
+    }
+
+    /// Starts the replica that waited.
+    pub(crate) fn begin(&mut self) {
+        let Some(((node, config, saved), _)) = self.waiting.take() else { return };
+        let mut host = Host::new(node.into(), config, saved, self.clock.clone(), &mut self.random);
+        host.out.timed = self.slow.is_on();
+        self.replica = Some(host);
+        self.sort();
     }
 
     /// Tells this log when slots reach their stages, and marks requests from now on.
@@ -271,7 +301,8 @@ impl<P: Protocol> Machines<P> {
 
     /// This node, if it has a replica.
     pub(crate) fn node(&self) -> Option<NodeId> {
-        self.replica.as_ref().and_then(|replica| replica.me.replica())
+        let waiting = self.waiting.as_ref().map(|((node, ..), _)| *node);
+        self.replica.as_ref().and_then(|replica| replica.me.replica()).or(waiting)
     }
 
     /// Whether its replica leads.
@@ -296,7 +327,7 @@ impl<P: Protocol> Machines<P> {
                 status
             }
             None => Status {
-                role: "proxy",
+                role: if self.waiting.is_some() { "waiting" } else { "proxy" },
                 leader: None,
                 ballot: "-".to_owned(),
                 committed: 0,

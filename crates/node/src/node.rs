@@ -4,6 +4,8 @@
 //! are durable, ends the batch, hands one batch of records to the log, and writes every socket once. A hop between
 //! threads costs more than all of that per message; the disk is the only thing waited for elsewhere.
 
+mod group;
+
 use std::io::{self, ErrorKind};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,11 +19,12 @@ use tracing::{error, info, warn};
 use crate::clients::Clients;
 use crate::clock::{self, Clock};
 use crate::config::{NodeConfig, Place};
-use crate::directory::{self, Directory, Standing};
+use crate::directory::{Directory, Standing};
 use crate::drain::Drain;
 use crate::error::{Exit, NodeError};
 use crate::frontend::Frontend;
 use crate::frontend::NodeView;
+use crate::guard::{Entry, Guard};
 use crate::journal::Journal;
 use crate::limits::{LOCAL_ROUNDS, Limits, READ_AT_ONCE};
 use crate::listen::Listeners;
@@ -185,6 +188,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
             ("process_id", std::process::id().to_string()),
         ];
         let (me, journal, mut machines);
+        let mut guard = None;
         match place {
             Some(place) => {
                 let opened = Journal::open::<P>(
@@ -195,10 +199,22 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
                     metrics.clone(),
                     random.fork(),
                 )?;
-                let Place { node, data_dir, durability, replica, .. } = place;
+                let Place { node, data_dir, durability, replica, rejoining, stage, .. } = place;
                 let (recovered, restarted) = (opened.saved.records.len(), opened.saved.restarted);
-                let saved = Some((node, replica, opened.saved));
-                machines = Machines::new(ProxyId::of(node), proxy, saved, directory, clock, random.fork());
+                let can = P::CAPABILITIES;
+                if !can.diskless {
+                    let members = directory.group().all();
+                    let entry = Entry { node, stage, members, incarnation, can };
+                    guard = Some(Guard::open(opened.disk, entry, stopper.waker.clone())?);
+                }
+                let replaces = guard.as_ref().is_some_and(Guard::replaces);
+                let replica = rejoining.filter(|_| replaces).unwrap_or(replica);
+                let start = (node, replica, opened.saved);
+                machines = Machines::new(ProxyId::of(node), proxy, None, directory, clock, random.fork());
+                machines.hold(start, String::new());
+                if guard.as_ref().is_none_or(Guard::may_run) {
+                    machines.begin();
+                }
                 journal = opened.journal;
                 me = ProcessId::Replica(node);
                 let peer_address = peer_address.map_or_else(String::new, |address| address.to_string());
@@ -251,6 +267,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
         let registry = || poll.registry().try_clone().map_err(system("an event queue"));
         let transport = Transport::new(transport::Start {
             me,
+            guard,
             identity: Identity::new(cluster, (me, &address), incarnation, P::NAME, &settings).at(&site),
             members: machines.directory.peers(),
             membership: P::CAPABILITIES.membership,
@@ -368,10 +385,12 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
     fn turn(&mut self) -> Result<bool, NodeError> {
         let now = clock::now();
         self.transport.tick(now);
+        self.look_at_guard(now)?;
         let view = View { machines: &self.machines, constants: &self.constants };
         self.clients.accept(now, &view);
         if self.takes_input() {
             self.read(now);
+            self.look_at_guard(now)?;
         }
         self.machines.fire();
         self.look_around(now);
@@ -454,34 +473,6 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
         true
     }
 
-    /// Connects to who is in the group now, and says so.
-    fn follow_group(&mut self, now: Time) {
-        if !std::mem::take(&mut self.machines.regrouped) {
-            return;
-        }
-        let directory = &self.machines.directory;
-        self.transport.set_members(directory.peers(), now);
-        let (group, standing) = (directory.group(), directory.standing());
-        if std::mem::replace(&mut self.grouped, group.version) != group.version {
-            let members = directory::line(&group);
-            info!(version = group.version, members, "the group is {members}");
-        }
-        if self.standing.replace(standing) == Some(standing) {
-            return;
-        }
-        match standing {
-            Standing::Voter | Standing::Learner => info!("this node is a {} of the group", standing.word()),
-            Standing::Joining => {
-                info!("this node is not in the group yet: it waits for `quorate member add`");
-            }
-            Standing::Left => warn!(
-                "this node is no member of the group any more: it holds nothing that counts, its clients are served by \
-                 the members, and it can be stopped"
-            ),
-            Standing::Client => {}
-        }
-    }
-
     /// Answers those who watch.
     fn look_around(&mut self, now: Time) {
         if self.drain.is_some() {
@@ -498,6 +489,9 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
         let status = self.machines.status();
         let (up, others) = (self.metrics.peers_up.get(), self.machines.directory.others());
         let reached = format!("{up} of the {others} other members can be reached");
+        if let Some(why) = self.machines.waits() {
+            return format!("this node does not take part yet: it {why}");
+        }
         if !self.takes_input() {
             return "the disk is slower than what comes in".to_owned();
         }

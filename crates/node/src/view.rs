@@ -40,6 +40,10 @@ impl<P: Protocol> NodeView for View<'_, P> {
         P::CAPABILITIES.total_order
     }
 
+    fn waits(&self) -> Option<String> {
+        self.machines.waits().map(str::to_owned)
+    }
+
     fn applied(&self) -> u64 {
         self.machines.status().applied
     }
@@ -60,6 +64,9 @@ impl<P: Protocol> NodeView for View<'_, P> {
         };
         facts.push(("clock_source", source.to_owned()));
         facts.push(("clock_bound_seconds", error));
+        if let Some(why) = self.machines.waits() {
+            facts.push(("waiting", why.to_owned()));
+        }
         facts.push(("membership", directory.standing().word().to_owned()));
         let uptime = clock::now().since(self.constants.started).as_secs();
         facts.push(("uptime_seconds", uptime.to_string()));

@@ -285,6 +285,7 @@ impl Session {
                     Access::Read | Access::Within(_) | Access::Write => shared.limits.timeout,
                     Access::Manage => shared.limits.manage_timeout,
                 },
+                waits: desk.node.waits(),
             };
             ask.shape.outcome(outcome, ask.access, &mut writer, &mut around);
             desk.output.extend_from_slice(&ask.after);

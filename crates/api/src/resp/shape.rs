@@ -65,6 +65,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) clock: fn() -> Duration,
     /// How long commands wait for a majority.
     pub(super) timeout: Duration,
+    /// Why the replica here does not run yet, if that is so.
+    pub(super) waits: Option<String>,
 }
 
 /// One JSON object: what `quorate roster show` shows.
@@ -111,9 +113,12 @@ impl Shape {
                         "; the outcome is unknown: the write may take effect now, later or never"
                     }
                 };
+                let waits =
+                    around.waits.as_ref().map(|why| format!("; this node does not take part yet: it {why}"));
                 writer.error(format!(
-                    "CLUSTERDOWN no majority answered within {} ms{unknown}",
-                    around.timeout.as_millis()
+                    "CLUSTERDOWN no majority answered within {} ms{unknown}{}",
+                    around.timeout.as_millis(),
+                    waits.unwrap_or_default()
                 ));
             }
         }

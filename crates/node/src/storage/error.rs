@@ -54,13 +54,11 @@ fn advice(doing: &str, source: &io::Error, path: &std::path::Path) -> String {
     }
 }
 
-/// What to do when the directory has lost what the node relied on. There is no way back under the same id: a
-/// replica that forgot its votes could help to choose another value where one is chosen.
-const REJOIN: &str = ", so this node must not take part with what is left, nor with an empty --data-dir under \
-    its id: it would not know how it has voted. Put back an intact copy of this very file, made after the node last \
-    ran, if there is one. Otherwise leave the node stopped: the others serve without it while they are a majority; to \
-    have all copies again, start a new cluster (other addresses in --initial-cluster, empty data directories) and \
-    copy the keys over from their peers";
+/// What to do when the directory has lost what the node relied on. A replica that forgot its votes could help to choose
+/// another value where one is chosen.
+const REJOIN: &str = ", so this node must not take part with what is left: it would not know how it has voted. Put back \
+    an intact copy of this very file, made after the node last ran, if there is one. Otherwise leave the node stopped \
+    (the others serve without it while they are a majority), and replace it as the README says under Replacing a disk";
 
 /// Why a data directory was not opened.
 #[derive(Debug, Error)]

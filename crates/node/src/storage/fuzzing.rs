@@ -105,7 +105,7 @@ fn options() -> Options {
 
 fn me() -> Identity {
     let Options { cluster, node, .. } = options();
-    Identity { cluster, node, protocol: "test".to_owned(), log: true, created: 7 }
+    Identity { cluster, node, protocol: "test".to_owned(), log: true, disk: 7 }
 }
 
 /// A directory, and the digest of its identity.

@@ -4,6 +4,7 @@
 //! data-dir/
 //!   lock                             held by the process that has the directory open
 //!   identity                         a few lines of text, written last when the directory is made
+//!   admission                        starts of this directory, and the directories of the others
 //!   wal-…                            segments of the log
 //!   snapshot-…                       the last checkpoint
 //!   *.tmp                            unfinished files of a process that died; removed at the next opening
@@ -17,11 +18,11 @@ use quorate_core::{NodeId, digest};
 
 use super::error::{Failure, StorageError};
 use super::files::Dir;
-use super::{segment, snapshot};
+use super::{memo, segment, snapshot};
 
 const NAME: &str = "identity";
 const LOCK: &str = "lock";
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// What a data directory belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,8 +32,8 @@ pub(super) struct Identity {
     pub(super) protocol: String,
     /// Whether a log is kept here; not with `--durability none`.
     pub(super) log: bool,
-    /// Nanoseconds since 1970 when the directory was made: tells it from others of the same node.
-    pub(super) created: u64,
+    /// Random: tells the directory from others of the same node.
+    pub(super) disk: u128,
 }
 
 impl Identity {
@@ -115,9 +116,9 @@ impl Identity {
 
     fn lines(&self) -> String {
         format!(
-            "quorate data directory\nformat = {FORMAT}\ncluster = {:016x}\nnode = {}\nprotocol = {}\nlog = {}\ncreated \
-             = {}\n",
-            self.cluster, self.node, self.protocol, self.log, self.created
+            "quorate data directory\nformat = {FORMAT}\ncluster = {:016x}\nnode = {}\nprotocol = {}\nlog = {}\ndisk = \
+             {:032x}\n",
+            self.cluster, self.node, self.protocol, self.log, self.disk
         )
     }
 
@@ -133,7 +134,7 @@ impl Identity {
             node: NodeId::new(field("node")?.parse().ok()?)?,
             protocol: field("protocol")?.to_owned(),
             log: field("log")?.parse().ok()?,
-            created: field("created")?.parse().ok()?,
+            disk: u128::from_str_radix(field("disk")?, 16).ok()?,
         })
     }
 }
@@ -141,7 +142,7 @@ impl Identity {
 /// Whether a file may be in a directory whose making was interrupted, or that is otherwise as good as empty.
 fn is_leftover(dir: &Dir, name: &str) -> bool {
     match name {
-        LOCK | "lost+found" => true,
+        LOCK | "lost+found" | memo::NAME => true,
         name if name.ends_with(".tmp") => true,
         name if segment::index_of(name) == Some(1) => segment_is_blank(dir, name),
         _ => false,
@@ -157,7 +158,10 @@ fn segment_is_blank(dir: &Dir, name: &str) -> bool {
 pub(super) fn remove_unfinished(dir: &Dir) -> Result<(), Failure> {
     for name in dir.list()? {
         let stem = name.strip_suffix(".tmp").unwrap_or("");
-        let ours = stem == NAME || segment::index_of(stem).is_some() || snapshot::sequence_of(stem).is_some();
+        let ours = stem == NAME
+            || stem == memo::NAME
+            || segment::index_of(stem).is_some()
+            || snapshot::sequence_of(stem).is_some();
         if ours {
             dir.remove(&name)?;
         }

@@ -9,6 +9,7 @@
 //! | `recovery` | what is left after a crash: the argument why a torn tail is cut and a loss is refused |
 //! | `snapshot` | checkpoints: written piece by piece, read piece by piece |
 //! | `identity` | whose directory it is, and that one process has it |
+//! | `memo` | a small file that is replaced as a whole |
 //! | [`error`] | why it is refused, or why it stopped |
 //! | `files`, `background` | what is asked of the file system; how work gives way to the log |
 
@@ -20,6 +21,7 @@ mod files;
 pub mod fuzzing;
 mod identity;
 pub mod log;
+mod memo;
 mod pool;
 mod recovery;
 mod segment;
@@ -31,7 +33,6 @@ mod writer;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use bytes::Bytes;
 use quorate_core::{NodeId, Snapshot};
@@ -48,6 +49,7 @@ use writer::{Mode, Writer};
 
 pub use error::{Failure, StorageError};
 pub use log::{Log, LogStatus, Waker};
+pub use memo::{Memo, MemoWriter};
 pub use segment::Record;
 
 /// Bytes of a segment unless told otherwise.
@@ -92,6 +94,10 @@ pub struct Opened {
     pub records: Vec<Bytes>,
     /// To go on with.
     pub log: Log,
+    /// The directory's identity: 128 random bits, drawn when it was made.
+    pub disk: u128,
+    /// What is remembered beside the log.
+    pub memo: Memo,
 }
 
 /// Opens a replica's log, after a crash too: everything durable is in it, and nothing is cut but a torn tail.
@@ -105,11 +111,13 @@ pub fn open(options: &Options, waker: Waker) -> Result<Opened, StorageError> {
         Identity::read(&dir)?;
     }
     let lock = Lock::take(path)?;
-    let since = SystemTime::UNIX_EPOCH.elapsed();
-    let now = since.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
-    let Found { restarted, snapshot, records, kept } = find(&dir, options, now, true)?;
+    let mut random = [0; 16];
+    getrandom::fill(&mut random)
+        .map_err(|error| Failure::new("draw the identity of", path, io::Error::other(error)))?;
+    let Found { restarted, snapshot, records, kept, disk } =
+        find(&dir, options, u128::from_le_bytes(random), true)?;
     let log = Log::start(kept, Some(lock), options.queue_bytes, waker)?;
-    Ok(Opened { restarted, snapshot, records, log })
+    Ok(Opened { restarted, snapshot, records, log, disk, memo: Memo::new(dir) })
 }
 
 /// Makes a directory and makes its name durable; those above it, too, if they are new. The name of one that is there is
@@ -147,16 +155,17 @@ struct Found {
     snapshot: Option<Snapshot>,
     records: Vec<Bytes>,
     kept: Option<Kept>,
+    disk: u128,
 }
 
-/// Opens a directory that this process has locked.
-fn find(dir: &Dir, options: &Options, now: u64, background: bool) -> Result<Found, StorageError> {
+/// Opens a directory that this process has locked; `fresh` is its identity if it is new.
+fn find(dir: &Dir, options: &Options, fresh: u128, background: bool) -> Result<Found, StorageError> {
     let expected = Identity {
         cluster: options.cluster,
         node: options.node,
         protocol: options.protocol.to_owned(),
         log: options.durability != Durability::None,
-        created: now,
+        disk: fresh,
     };
     let mode = Mode {
         sync: options.durability == Durability::Fsync,
@@ -177,8 +186,9 @@ fn find(dir: &Dir, options: &Options, now: u64, background: bool) -> Result<Foun
             expected
         }
     };
+    let disk = identity.disk;
     if !identity.log {
-        return Ok(Found { restarted, snapshot: None, records: Vec::new(), kept: None });
+        return Ok(Found { restarted, snapshot: None, records: Vec::new(), kept: None, disk });
     }
     let digest = identity.digest();
     let newest = dir.list()?.iter().filter_map(|name| snapshot::sequence_of(name)).max();
@@ -208,7 +218,7 @@ fn find(dir: &Dir, options: &Options, now: u64, background: bool) -> Result<Foun
     records.extend(logged);
     let writer = Writer::new(dir.clone(), digest, mode, recovered, pool.clone())?;
     let kept = Some(Kept { dir: dir.clone(), identity: digest, writer, bytes, pool });
-    Ok(Found { restarted, snapshot: image, records, kept })
+    Ok(Found { restarted, snapshot: image, records, kept, disk })
 }
 
 /// Makes a directory's first files; the identity comes last, so that a directory without one holds nothing yet.

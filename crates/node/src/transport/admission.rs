@@ -8,6 +8,7 @@
 
 use bytes::Bytes;
 use quorate_core::{ProcessId, Time};
+use quorate_parts::admission::Verdict;
 use tracing::{info, warn};
 
 use super::handshake::{Answer, Hello, name, node_of};
@@ -22,7 +23,7 @@ impl Transport {
             return self.refuse(index, &hello, reason, now);
         }
         match self.twin(&hello) {
-            None => self.welcome(index, &hello, now),
+            None => self.introduce(index, hello, now),
             Some((_, reason)) if node_of(hello.me).is_none() => self.refuse(index, &hello, reason, now),
             Some((twin, _)) => {
                 self.inbound[twin].probe();
@@ -52,7 +53,7 @@ impl Transport {
                         let why = format!("it restarted, and did not answer here for {silence:?}");
                         self.over(twin, Some(why), now);
                         self.claimants.remove(&index);
-                        self.welcome(index, &hello, now);
+                        self.introduce(index, hello, now);
                     }
                     Some(false) => {}
                     // Another claimant was faster, or asked before.
@@ -63,14 +64,58 @@ impl Transport {
                 },
                 None => {
                     self.claimants.remove(&index);
-                    self.welcome(index, &hello, now);
+                    self.introduce(index, hello, now);
                 }
+            }
+        }
+    }
+
+    /// Lets a process in, as soon as what it said of its data directory is durable here; where that forbids it to take
+    /// part, it is told so (see [`crate::guard`]).
+    fn introduce(&mut self, index: usize, hello: Hello, now: Time) {
+        let (Some(guard), ProcessId::Replica(node)) = (&mut self.guard, hello.me) else {
+            return self.welcome(index, &hello, now);
+        };
+        let disk = hello.disk.as_ref().expect("objected to otherwise");
+        match guard.hear(node, disk) {
+            Verdict::Accept { after } => {
+                self.learning.insert(index, (hello, after));
+                self.inbound[index].stage = Stage::Learning { until: now + self.limits.handshake };
+                self.learn(now);
+            }
+            Verdict::NotYet(reason) => self.refuse(index, &hello, reason.to_string(), now),
+            // It finds in what is remembered here why it must not take part, or this node must not.
+            Verdict::Refuse(reason) | Verdict::Stop(reason) => {
+                let answer = Answer::Disowned(self.identity.hello_with(hello.me, self.guard.as_ref()));
+                self.turn_away(index, &hello, &reason.to_string(), &answer, now);
+            }
+        }
+    }
+
+    /// Lets in those whose introduction is durable by now.
+    pub(super) fn learn(&mut self, now: Time) {
+        let Some(guard) = &mut self.guard else { return };
+        guard.poll();
+        let durable = |(_, (_, after)): &(&usize, &(Hello, u64))| guard.is_durable(*after);
+        let ready: Vec<_> = self.learning.iter().filter(durable).map(|(index, _)| *index).collect();
+        for index in ready {
+            let Some((hello, _)) = self.learning.remove(&index) else { continue };
+            self.welcome(index, &hello, now);
+            // What it sent meanwhile was not looked at.
+            if let Some(inbound) = self.inbound.get_mut(index).filter(|inbound| !inbound.listed) {
+                inbound.listed = true;
+                self.to_read.push(index);
             }
         }
     }
 
     /// Tells a process why it is not let in.
     fn refuse(&mut self, index: usize, hello: &Hello, reason: String, now: Time) {
+        let answer = Answer::Refused(Bytes::copy_from_slice(reason.as_bytes()));
+        self.turn_away(index, hello, &reason, &answer, now);
+    }
+
+    fn turn_away(&mut self, index: usize, hello: &Hello, reason: &str, answer: &Answer, now: Time) {
         self.metrics.handshakes_refused_total.one();
         let address = self.inbound[index].address;
         let what = format!("refused {}: {reason}", name(hello.me));
@@ -78,7 +123,7 @@ impl Transport {
             warn!(%address, unsaid, "{what}");
         }
         let inbound = &mut self.inbound[index];
-        inbound.answer(&Answer::Refused(Bytes::from(reason.into_bytes())));
+        inbound.answer(answer);
         inbound.stage = Stage::Leaving { until: now + self.limits.handshake };
         self.mark_dirty(index);
     }
@@ -92,8 +137,9 @@ impl Transport {
         }
         let guest = node_of(hello.me).filter(|node| !self.members.contains_key(node));
         let guest = guest.and_then(|_| hello.reachable(address));
+        let answer = Answer::Welcome(self.identity.hello_with(hello.me, self.guard.as_ref()));
         let inbound = &mut self.inbound[index];
-        inbound.answer(&Answer::Welcome(self.identity.hello(hello.me)));
+        inbound.answer(&answer);
         inbound.stage = Stage::Known { peer: hello.me, incarnation: hello.incarnation };
         self.strangers -= 1;
         self.known.insert(hello.me, index);
@@ -106,7 +152,10 @@ impl Transport {
                     let link = link.or_insert_with(|| Link::new(node, reachable.clone(), token));
                     link.move_to(&reachable, now);
                 }
-                self.with_link(node, now, |link, _| link.hurry(now));
+                self.with_link(node, now, |link, around| {
+                    link.expect(hello.incarnation, around);
+                    link.hurry(now);
+                });
             }
             None => self.proxies += 1,
         }
@@ -119,6 +168,12 @@ impl Transport {
             return Some(difference);
         }
         match hello.me {
+            ProcessId::Replica(_) if hello.me == self.me => {
+                return Some("this node connected to itself".to_owned());
+            }
+            ProcessId::Replica(_) if self.guard.is_some() && hello.disk.is_none() => {
+                return Some("it does not say which data directory it has".to_owned());
+            }
             ProcessId::Replica(node) if !self.membership && !self.members.contains_key(&node) => {
                 let members: Vec<_> = self
                     .members

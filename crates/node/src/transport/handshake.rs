@@ -14,13 +14,15 @@ use std::net::SocketAddr;
 
 use bytes::{Buf, Bytes, BytesMut};
 use quorate_core::{NodeId, ProcessId, Settings, Wire, wire_enum, wire_struct};
+use quorate_parts::admission::Introduction;
 
 use crate::config::check_address;
+use crate::guard::Guard;
 
 /// The first bytes of every connection between processes.
 pub const MAGIC: [u8; 4] = *b"QRTE";
 /// Of the handshake and the frames.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 /// Nothing longer is read before the handshake is done.
 pub const LIMIT: usize = 64 << 10;
 /// What is wrong with a connection that does not begin with [`MAGIC`].
@@ -50,6 +52,9 @@ pub struct Hello {
     pub address: Bytes,
     /// Where it is, by name; empty if nobody has said.
     pub site: Bytes,
+    /// Of a node: its data directory, and what it remembers of others'. Neither a proxy alone nor a node of a protocol
+    /// that does not rely on disks has one.
+    pub disk: Option<Introduction>,
 }
 wire_struct!(Hello {
     cluster,
@@ -60,7 +65,8 @@ wire_struct!(Hello {
     settings_digest,
     settings,
     address,
-    site
+    site,
+    disk
 });
 
 /// What an acceptor says to a [`Hello`].
@@ -68,10 +74,12 @@ wire_struct!(Hello {
 pub enum Answer {
     /// No, and why. Forever the same in all versions.
     Refused(Bytes),
-    /// Yes, and who speaks.
+    /// Yes, and who speaks. What the [`Hello`] said of its data directory is durable here.
     Welcome(Hello),
+    /// No, for good: what is remembered here of the other's data directory forbids it to take part.
+    Disowned(Hello),
 }
-wire_enum!(Answer { 0 => Refused(reason), 1 => Welcome(hello) });
+wire_enum!(Answer { 0 => Refused(reason), 1 => Welcome(hello), 2 => Disowned(hello) });
 
 /// Who this process is, and with whom it may speak.
 #[derive(Clone, Debug)]
@@ -101,6 +109,7 @@ impl Identity {
                 settings: effective.collect(),
                 address: bytes(address),
                 site: Bytes::new(),
+                disk: None,
             },
         }
     }
@@ -119,6 +128,11 @@ impl Identity {
     /// How this process presents itself to another.
     pub fn hello(&self, expected: ProcessId) -> Hello {
         Hello { expected, ..self.hello.clone() }
+    }
+
+    /// The same, with the node's data directory.
+    pub(crate) fn hello_with(&self, expected: ProcessId, guard: Option<&Guard>) -> Hello {
+        Hello { disk: guard.map(Guard::introduction), ..self.hello(expected) }
     }
 
     /// What keeps the two from speaking, in words from this side; `None` if nothing does.

@@ -40,6 +40,8 @@ pub(super) enum Stage {
     Stranger { until: Time },
     /// It has said who it is, and waits until it is known whether another process that said the same is gone.
     Claimant { until: Time },
+    /// It has said who it is, and waits until that is durable here.
+    Learning { until: Time },
     /// It is let in.
     Known { peer: ProcessId, incarnation: u64 },
     /// It is told why it is not let in, and given up then.
@@ -53,7 +55,7 @@ pub(super) enum Read {
     /// There is more, for the next turn.
     More,
     /// It said who it is.
-    Hello(Hello),
+    Hello(Box<Hello>),
     /// It is over, and why; `None` if it just ended.
     Over(Option<String>),
 }
@@ -91,13 +93,19 @@ impl Inbound {
     pub(super) fn peer(&self) -> Option<ProcessId> {
         match self.stage {
             Stage::Known { peer, .. } => Some(peer),
-            Stage::Stranger { .. } | Stage::Claimant { .. } | Stage::Leaving { .. } => None,
+            Stage::Stranger { .. }
+            | Stage::Claimant { .. }
+            | Stage::Learning { .. }
+            | Stage::Leaving { .. } => None,
         }
     }
 
     pub(super) fn deadline(&self) -> Option<Time> {
         match self.stage {
-            Stage::Stranger { until } | Stage::Claimant { until } | Stage::Leaving { until } => Some(until),
+            Stage::Stranger { until }
+            | Stage::Claimant { until }
+            | Stage::Learning { until }
+            | Stage::Leaving { until } => Some(until),
             Stage::Known { .. } => None,
         }
     }
@@ -132,7 +140,7 @@ impl Inbound {
             // A greeting may be followed by frames in the same read.
             match self.consume(me, limit, metrics, sink) {
                 Ok(None) => {}
-                Ok(Some(hello)) => return Read::Hello(hello),
+                Ok(Some(hello)) => return Read::Hello(Box::new(hello)),
                 Err(why) => return Read::Over(Some(why)),
             }
             if total >= READ_PER_TURN {
@@ -155,7 +163,7 @@ impl Inbound {
                             self.release_input();
                             Read::Dry
                         }
-                        Ok(Some(hello)) => Read::Hello(hello),
+                        Ok(Some(hello)) => Read::Hello(Box::new(hello)),
                         Err(why) => Read::Over(Some(why)),
                     };
                 }
@@ -188,10 +196,10 @@ impl Inbound {
                 }
                 taken
             }
-            Stage::Claimant { .. } if self.input.len() > handshake::LIMIT => {
+            Stage::Claimant { .. } | Stage::Learning { .. } if self.input.len() > handshake::LIMIT => {
                 Err("it sent messages before it was let in".to_owned())
             }
-            Stage::Claimant { .. } => Ok(None),
+            Stage::Claimant { .. } | Stage::Learning { .. } => Ok(None),
             Stage::Leaving { .. } => {
                 self.input.clear();
                 Ok(None)

@@ -11,14 +11,16 @@ use bytes::{Bytes, BytesMut};
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use quorate_core::{NodeId, ProcessId, Random, Time};
+use quorate_parts::admission::Verdict;
 use tracing::{info, warn};
 
 use super::delay::{Delay, Delays, Line};
 use super::frame::{ALIVE, Encoded, PROBE};
-use super::handshake::{self, Answer, Identity, name, node_of};
+use super::handshake::{self, Answer, Hello, Identity, name, node_of};
 use super::queue::{SendQueue, Wrote};
 use super::socket::{Heard, hear, tune};
 use crate::clock;
+use crate::guard::Guard;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::quiet::Quiet;
@@ -50,8 +52,19 @@ enum State {
         input: BytesMut,
         until: Time,
     },
+    /// The member has answered; what it said waits to be durable here.
+    Learning {
+        stream: TcpStream,
+        input: BytesMut,
+        delay: Delay,
+        incarnation: u64,
+        after: u64,
+        until: Time,
+    },
     Up {
         stream: TcpStream,
+        /// Of the process that answered.
+        incarnation: u64,
         /// Not at the socket yet, if there is a delay.
         line: Line,
         delay: Delay,
@@ -77,6 +90,7 @@ pub(super) struct Made {
 pub(super) struct Around<'a> {
     pub(super) registry: &'a Registry,
     pub(super) identity: &'a Identity,
+    pub(super) guard: &'a mut Option<Guard>,
     pub(super) limits: &'a Limits,
     pub(super) metrics: &'a Metrics,
     pub(super) delays: &'a Delays,
@@ -138,7 +152,9 @@ impl Link {
     /// When something is due if nothing happens.
     pub(super) fn deadline(&self) -> Option<Time> {
         match self.state {
-            State::Waiting { until } | State::Greeting { until, .. } => Some(until),
+            State::Waiting { until } | State::Greeting { until, .. } | State::Learning { until, .. } => {
+                Some(until)
+            }
             State::Up { .. } => self.due(),
             State::Resolving | State::Lent { .. } => None,
         }
@@ -151,12 +167,34 @@ impl Link {
                 self.state = State::Resolving;
                 true
             }
-            State::Greeting { until, .. } if until <= around.now => {
+            State::Learning { after, .. }
+                if around.guard.as_ref().is_none_or(|guard| guard.is_durable(after)) =>
+            {
+                self.open(around);
+                false
+            }
+            State::Greeting { until, .. } | State::Learning { until, .. } if until <= around.now => {
                 let within = around.limits.handshake;
                 self.fail(&format!("no answer within {within:?}"), around);
                 false
             }
             _ => false,
+        }
+    }
+
+    /// The member has just introduced itself as a process of this incarnation: a connection to an earlier one is over.
+    pub(super) fn expect(&mut self, expected: u64, around: &mut Around<'_>) {
+        if let State::Up { incarnation, .. } | State::Learning { incarnation, .. } = self.state
+            && incarnation != expected
+        {
+            self.fail("it has restarted", around);
+        }
+    }
+
+    /// This node has something new to say of itself: greets again.
+    pub(super) fn greet_again(&mut self, now: Time) {
+        if let State::Up { .. } = self.state {
+            self.state = State::Waiting { until: now };
         }
     }
 
@@ -199,7 +237,8 @@ impl Link {
         match connected {
             Ok(stream) => {
                 let mut bytes = Vec::new();
-                handshake::put(&around.identity.hello(self.node.into()), &mut bytes);
+                let said = around.identity.hello_with(self.node.into(), around.guard.as_ref());
+                handshake::put(&said, &mut bytes);
                 let mut hello = SendQueue::default();
                 hello.push(&Bytes::from(bytes));
                 let until = around.now + around.limits.handshake;
@@ -214,6 +253,15 @@ impl Link {
         match &mut self.state {
             State::Waiting { .. } | State::Resolving | State::Lent { .. } => {}
             State::Greeting { .. } => self.greet(scratch, around),
+            State::Learning { stream, input, .. } => match hear(stream, scratch, true) {
+                Ok(Heard::Nothing) => {}
+                Ok(Heard::Bytes(count) | Heard::Last(count)) if input.len() + count <= handshake::LIMIT => {
+                    input.extend_from_slice(&scratch[..count]);
+                }
+                Ok(Heard::End) => self.fail("it closed the connection", around),
+                Ok(_) => self.fail("it spoke on a connection that is ours to speak on", around),
+                Err(error) => self.fail(&error.to_string(), around),
+            },
             State::Up { stream, writable, queue, .. } => {
                 *writable |= writable_now;
                 match hear(stream, scratch, true) {
@@ -271,6 +319,7 @@ impl Link {
                 return self.refuse(&format!("it refused this node: {}", handshake::text(&reason)), around);
             }
             Answer::Welcome(other) => other,
+            Answer::Disowned(other) => return self.on_disowned(&other, around),
         };
         if node_of(other.me) != Some(self.node) {
             return self.refuse(&format!("the address is that of {}", name(other.me)), around);
@@ -282,14 +331,28 @@ impl Link {
             Ok(delay) => delay,
             Err(reason) => return self.refuse(&reason, around),
         };
+        let after = match (around.guard.as_mut(), &other.disk) {
+            (Some(guard), Some(disk)) if ProcessId::from(self.node) == other.me => {
+                match guard.hear(self.node, disk) {
+                    Verdict::Accept { after } => after,
+                    // It refuses this node, too, or does as soon as this node tells what it remembers.
+                    Verdict::Refuse(reason) | Verdict::NotYet(reason) => {
+                        return self.refuse(&reason.to_string(), around);
+                    }
+                    // The loop sees to it.
+                    Verdict::Stop(reason) => return self.refuse(&reason.to_string(), around),
+                }
+            }
+            (Some(_), _) => return self.refuse("it does not say which data directory it has", around),
+            (None, _) => 0,
+        };
         let State::Greeting { mut stream, input, .. } =
             std::mem::replace(&mut self.state, State::Waiting { until: around.now })
         else {
             unreachable!("an answer is read only while greeting");
         };
-        info!(peer = %self.node, address = %self.address, "connected to node {}", self.node);
-        around.metrics.peer_connects_total.one();
         if around.identity.is_standalone() {
+            self.count(around);
             if let Err(error) = around.registry.deregister(&mut stream) {
                 return self.fail(&error.to_string(), around);
             }
@@ -297,12 +360,52 @@ impl Link {
             around.made.push(Made { node: self.node, stream, incarnation: other.incarnation, input });
             return;
         }
-        let (line, mut queue) = (Line::default(), SendQueue::default());
-        // Asked so soon after the answer that both came together.
+        let (incarnation, until) = (other.incarnation, around.now + around.limits.handshake);
+        self.state = State::Learning { stream, input, delay, incarnation, after, until };
+        if around.guard.as_ref().is_none_or(|guard| guard.is_durable(after)) {
+            self.open(around);
+        }
+    }
+
+    /// The two may speak from now on.
+    fn open(&mut self, around: &mut Around<'_>) {
+        let State::Learning { stream, input, delay, incarnation, .. } =
+            std::mem::replace(&mut self.state, State::Waiting { until: around.now })
+        else {
+            unreachable!("it was about to be opened");
+        };
+        self.count(around);
+        let (line, mut queue, since) = (Line::default(), SendQueue::default(), around.now);
+        // Asked before the connection was open.
         if input.contains(&PROBE) {
             queue.copy(&ALIVE);
         }
-        self.state = State::Up { stream, line, delay, queue, writable: true, since: around.now };
+        self.state = State::Up { stream, incarnation, line, delay, queue, writable: true, since };
+        if let Some(guard) = around.guard {
+            guard.on_bound(self.node);
+        }
+    }
+
+    fn count(&self, around: &Around<'_>) {
+        info!(peer = %self.node, address = %self.address, "connected to node {}", self.node);
+        around.metrics.peer_connects_total.one();
+    }
+
+    /// The member remembers something of this node's data directory that forbids it to take part.
+    fn on_disowned(&mut self, other: &Hello, around: &mut Around<'_>) {
+        let verdict = match (around.guard.as_mut(), &other.disk) {
+            (Some(guard), Some(disk)) if ProcessId::from(self.node) == other.me => {
+                guard.hear(self.node, disk)
+            }
+            _ => return self.refuse("it refused this node's data directory", around),
+        };
+        let why = match verdict {
+            Verdict::Stop(reason) | Verdict::Refuse(reason) | Verdict::NotYet(reason) => reason.to_string(),
+            Verdict::Accept { .. } => {
+                "it refused this node's data directory, for what it may not know yet".to_owned()
+            }
+        };
+        self.refuse(&why, around);
     }
 
     /// Writes what waits, as far as the socket takes it.

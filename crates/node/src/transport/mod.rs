@@ -40,10 +40,11 @@ use std::time::Duration;
 
 use mio::net::TcpListener;
 use mio::{Interest, Registry, Token, Waker};
-use quorate_core::{Message, NodeId, ProcessId, Random, Recipients, Time};
+use quorate_core::{Members, Message, NodeId, ProcessId, Random, Recipients, Time};
 use slab::Slab;
 use tracing::{info, warn};
 
+use crate::guard::Guard;
 use crate::limits::{ACCEPTS_PER_TURN, Limits};
 use crate::metrics::Metrics;
 use crate::quiet::Quiet;
@@ -62,6 +63,8 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 pub(crate) struct Transport {
     me: ProcessId,
     identity: Identity,
+    /// Where the protocol relies on disks.
+    guard: Option<Guard>,
     limits: Limits,
     metrics: Rc<Metrics>,
     registry: Registry,
@@ -87,6 +90,8 @@ pub(crate) struct Transport {
     strangers: usize,
     /// Incoming connections that wait for the end of another of the same process; they count as strangers.
     claimants: BTreeMap<usize, Hello>,
+    /// Incoming connections of processes whose introduction is not durable yet; they count as strangers.
+    learning: BTreeMap<usize, (Hello, u64)>,
     proxies: usize,
     to_read: Vec<usize>,
     to_write: Vec<usize>,
@@ -110,6 +115,8 @@ pub(crate) struct Tokens {
 pub(crate) struct Start {
     pub(crate) me: ProcessId,
     pub(crate) identity: Identity,
+    /// Of a node, where the protocol relies on disks.
+    pub(crate) guard: Option<Guard>,
     /// The others.
     pub(crate) members: BTreeMap<NodeId, String>,
     /// Whether those change.
@@ -129,7 +136,7 @@ impl Transport {
     pub(crate) fn new(start: Start) -> std::io::Result<Transport> {
         let Start { me, identity, members, membership, delays, limits, metrics, registry, tokens, .. } =
             start;
-        let Start { random, waker, mut listener, .. } = start;
+        let Start { guard, random, waker, mut listener, .. } = start;
         if let Some(listener) = &mut listener {
             registry.register(listener, tokens.listener, Interest::READABLE)?;
         }
@@ -138,6 +145,7 @@ impl Transport {
         let mut transport = Transport {
             me,
             identity,
+            guard,
             limits,
             metrics,
             registry,
@@ -156,6 +164,7 @@ impl Transport {
             known: BTreeMap::new(),
             strangers: 0,
             claimants: BTreeMap::new(),
+            learning: BTreeMap::new(),
             proxies: 0,
             to_read: Vec::new(),
             to_write: Vec::new(),
@@ -178,6 +187,23 @@ impl Transport {
             let link = self.links.entry(node).or_insert_with(new);
             link.move_to(address, now);
         }
+    }
+
+    /// Which data directory this node takes part with, where the protocol relies on that.
+    pub(crate) fn guard(&self) -> Option<&Guard> {
+        self.guard.as_ref()
+    }
+
+    /// The group, as this node's log says.
+    pub(crate) fn set_group(&mut self, group: &Members) {
+        if let Some(guard) = &mut self.guard {
+            guard.set_group(group.version, group.voters(), group.all());
+        }
+    }
+
+    /// This node takes part from now on: tells all peers.
+    pub(crate) fn introduce_again(&mut self, now: Time) {
+        self.links.values_mut().for_each(|link| link.greet_again(now));
     }
 
     /// Whether there is to be a link to this node: it is a member, or a guest that is here.
@@ -250,7 +276,7 @@ impl Transport {
                         self.to_read.push(index);
                         break;
                     }
-                    Read::Hello(hello) => self.on_hello(index, hello, now),
+                    Read::Hello(hello) => self.on_hello(index, *hello, now),
                     Read::Over(why) => {
                         self.over(index, why, now);
                         break;
@@ -330,6 +356,7 @@ impl Transport {
 
     /// Does what is due: accepts, dials, gives up.
     pub(crate) fn tick(&mut self, now: Time) {
+        self.learn(now);
         if self.accept_at.is_some_and(|at| at <= now) {
             self.accept(now);
         }
@@ -377,6 +404,7 @@ impl Transport {
         let around = Around {
             registry: &self.registry,
             identity: &self.identity,
+            guard: &mut self.guard,
             limits: &self.limits,
             metrics: &self.metrics,
             delays: &self.delays,
@@ -484,6 +512,7 @@ impl Transport {
     fn over(&mut self, index: usize, why: Option<String>, now: Time) {
         let mut inbound = self.inbound.remove(index);
         self.claimants.remove(&index);
+        self.learning.remove(&index);
         match inbound.peer() {
             Some(peer) => {
                 self.known.remove(&peer);

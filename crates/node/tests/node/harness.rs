@@ -109,6 +109,7 @@ pub fn options(node: u64, members: BTreeMap<NodeId, String>, limits: Limits) -> 
         listen_resp: "127.0.0.1:0".to_owned(),
         initial_cluster: members,
         join: false,
+        replace_disk: false,
         cluster_id: None,
         data_dir: PathBuf::new(),
         durability: Durability::None,

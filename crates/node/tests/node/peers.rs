@@ -33,7 +33,7 @@ fn refusal(node: &Running, hello: &Hello) -> String {
             peer.expect_end();
             String::from_utf8(reason.to_vec()).unwrap()
         }
-        Answer::Welcome(_) => panic!("{hello:?} was let in"),
+        Answer::Welcome(_) | Answer::Disowned(_) => panic!("{hello:?} was let in, or disowned"),
     }
 }
 
@@ -42,7 +42,7 @@ fn welcome(node: &Running, hello: &Hello) -> Peer {
     peer.say(hello);
     match peer.hear() {
         Answer::Welcome(other) => assert_eq!(other.me, id(1).into()),
-        Answer::Refused(reason) => panic!("refused: {reason:?}"),
+        answer => panic!("refused: {answer:?}"),
     }
     peer
 }
@@ -112,7 +112,7 @@ fn a_second_process_of_the_same_id_is_refused_while_the_first_is_there() {
         peer.say(&hello(id(2), 1, &members, 6));
         match peer.hear() {
             Answer::Welcome(_) => Ok(()),
-            Answer::Refused(reason) => Err(format!("{reason:?}")),
+            answer => Err(format!("{answer:?}")),
         }
     });
 }

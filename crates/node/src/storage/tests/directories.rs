@@ -23,7 +23,7 @@ fn what_is_written_to_real_files_is_there_after_a_restart() {
         let scratch = tempfile::tempdir().unwrap();
         let options = Options { durability, ..options_in(&scratch) };
         let (wake, wakes) = waker();
-        let Opened { restarted, snapshot, records, mut log } = open(&options, wake).unwrap();
+        let Opened { restarted, snapshot, records, mut log, .. } = open(&options, wake).unwrap();
         assert!(!restarted && snapshot.is_none() && records.is_empty());
         let payload = |number: u64| Bytes::from(vec![number as u8; 1 + 97 * number as usize % 9000]);
         for number in 0..40 {
@@ -82,11 +82,53 @@ fn a_directory_of_another_cluster_node_protocol_or_durability_is_refused() {
     drop(open_quietly(&Options { durability: Durability::Os, ..right.clone() }).unwrap());
     let path = right.directory.join("identity");
     let identity = std::fs::read_to_string(&path).unwrap();
-    std::fs::write(&path, identity.replace("format = 1", "format = 2")).unwrap();
+    std::fs::write(&path, identity.replace("format = 2", "format = 3")).unwrap();
     let error = open_quietly(&right).unwrap_err().to_string();
-    assert!(error.contains("has format 2; this version of Quorate reads format 1"), "{error}");
+    assert!(error.contains("has format 3; this version of Quorate reads format 2"), "{error}");
     std::fs::write(&path, identity.replace("node = 1", "node = 3")).unwrap();
     assert!(matches!(open_quietly(&right), Err(StorageError::Corrupt { .. })));
+}
+
+#[test]
+fn a_directory_keeps_its_identity_and_two_have_different_ones() {
+    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let first = open_quietly(&options_in(&one)).unwrap().disk;
+    assert_eq!(open_quietly(&options_in(&one)).unwrap().disk, first);
+    assert_ne!(open_quietly(&options_in(&other)).unwrap().disk, first);
+}
+
+#[test]
+fn what_is_remembered_beside_the_log_is_replaced_as_a_whole_and_damage_is_refused() {
+    let scratch = tempfile::tempdir().unwrap();
+    let options = options_in(&scratch);
+    let memo = open_quietly(&options).unwrap().memo;
+    assert_eq!(memo.read().unwrap(), None);
+    memo.write(b"first").unwrap();
+    memo.write(b"second").unwrap();
+    let memo = open_quietly(&options).unwrap().memo;
+    assert_eq!(memo.read().unwrap().unwrap(), "second");
+    let path = options.directory.join("admission");
+    let bytes = std::fs::read(&path).unwrap();
+    for at in 0..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1;
+        std::fs::write(&path, &damaged).unwrap();
+        assert!(matches!(memo.read(), Err(StorageError::Corrupt { .. })), "byte {at}");
+        std::fs::write(&path, &bytes[..at]).unwrap();
+        assert!(matches!(memo.read(), Err(StorageError::Corrupt { .. })), "cut at {at}");
+    }
+    // A writer in a thread of its own says when a content is durable; a later one may take its place before.
+    let (wake, wakes) = waker();
+    let writer = memo.clone().writer(wake).unwrap();
+    writer.put(1, Bytes::from("third"));
+    writer.put(2, Bytes::from("fourth"));
+    while writer.durable() < 2 {
+        wait(&wakes);
+    }
+    assert_eq!(memo.read().unwrap().unwrap(), "fourth");
+    writer.put(3, Bytes::from("fifth"));
+    drop(writer);
+    assert_eq!(memo.read().unwrap().unwrap(), "fifth");
 }
 
 #[test]

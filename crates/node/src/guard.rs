@@ -1,0 +1,204 @@
+//! Which data directory this node takes part with: the rules of [`quorate_parts::admission`] with the file that they
+//! need. The transport asks it about every process that connects; the loop, when the replica may run.
+
+use std::sync::Arc;
+
+use mio::Waker;
+use quorate_core::{Capabilities, NodeId, NodeSet, Wire};
+use quorate_parts::admission::{Admission, DiskId, Introduction, Memory, Reason, Stage, Verdict, Why};
+use tracing::error;
+
+use crate::error::NodeError;
+use crate::storage::error::StorageError;
+use crate::storage::{Memo, MemoWriter};
+
+/// How a node comes to its group.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(crate) node: NodeId,
+    /// What it asks for if its directory is empty.
+    pub(crate) stage: Stage,
+    /// `--initial-cluster`.
+    pub(crate) members: NodeSet,
+    /// What was drawn at this start.
+    pub(crate) incarnation: u64,
+    pub(crate) can: Capabilities,
+}
+
+/// A directory as it was opened.
+pub(crate) struct OpenedDisk {
+    pub(crate) disk: u128,
+    pub(crate) memo: Memo,
+    /// Whether its replica has written anything.
+    pub(crate) has_records: bool,
+}
+
+/// See the file comment.
+pub(crate) struct Guard {
+    admission: Admission,
+    writer: MemoWriter,
+    /// The last revision that was handed to the writer.
+    written: u64,
+    stop: Option<Reason>,
+    entry: Entry,
+}
+
+impl Guard {
+    /// Begins a life of a directory; that is durable when this returns.
+    pub(crate) fn open(opened: OpenedDisk, entry: Entry, waker: Arc<Waker>) -> Result<Guard, NodeError> {
+        let OpenedDisk { disk, memo, has_records } = opened;
+        let memory = match memo.read()? {
+            None if has_records => return Err(memo.missing("the replica has written to its log").into()),
+            None => Memory::new(DiskId(disk), entry.stage),
+            Some(bytes) => {
+                let memory = Memory::from_bytes(bytes);
+                let memory = memory.map_err(|error| memo.damaged(format!("it cannot be read: {error}")))?;
+                if memory.own.disk != DiskId(disk) {
+                    let (found, own) = (memory.own.disk, DiskId(disk));
+                    let what = format!("it belongs to directory {found}, the file identity to {own}");
+                    return Err(memo.damaged(what).into());
+                }
+                memory
+            }
+        };
+        let replaces = memory.replaces;
+        if entry.stage == Stage::Replacing && !replaces {
+            tracing::warn!(
+                "--replace-disk is for an empty data directory; this one is in use, and the flag does nothing"
+            );
+        }
+        let admission = Admission::start(entry.node, memory, entry.incarnation, entry.members)
+            .map_err(|reason| refused(&reason, &entry))?;
+        memo.write(&admission.memory().to_bytes()).map_err(StorageError::from)?;
+        let wake = move || {
+            if let Err(source) = waker.wake() {
+                error!("the event loop cannot be woken: {source}");
+            }
+        };
+        let written = admission.revision();
+        let writer = memo.writer(Box::new(wake)).map_err(StorageError::from)?;
+        let mut guard = Guard { admission, writer, written, stop: None, entry };
+        guard.admission.on_durable(written);
+        Ok(guard)
+    }
+
+    /// How this node presents itself.
+    pub(crate) fn introduction(&self) -> Introduction {
+        self.admission.introduction()
+    }
+
+    /// Whether the replica may run.
+    pub(crate) fn may_run(&self) -> bool {
+        self.admission.may_run()
+    }
+
+    /// Whether the replica's directory took the place of a lost one.
+    pub(crate) fn replaces(&self) -> bool {
+        self.admission.memory().replaces
+    }
+
+    /// Judges what another node says of its directory. With [`Verdict::Accept`] the two may speak when
+    /// [`is_durable`](Self::is_durable) says so.
+    pub(crate) fn hear(&mut self, from: NodeId, said: &Introduction) -> Verdict {
+        let verdict = self.admission.hear(from, said);
+        if let Verdict::Stop(reason) = &verdict {
+            self.stop = Some(reason.clone());
+        }
+        self.write();
+        verdict
+    }
+
+    /// A peer has bound this node's id to this directory, durably.
+    pub(crate) fn on_bound(&mut self, from: NodeId) {
+        self.admission.on_bound(from);
+        self.write();
+    }
+
+    /// The group, as this node's log says.
+    pub(crate) fn set_group(&mut self, version: u64, voters: NodeSet, all: NodeSet) {
+        self.admission.set_group(version, voters, all);
+        self.write();
+    }
+
+    /// Takes note of what is durable.
+    pub(crate) fn poll(&mut self) {
+        let durable = self.writer.durable();
+        if durable > 0 {
+            self.admission.on_durable(durable);
+        }
+    }
+
+    /// Whether the memory of this revision is durable.
+    pub(crate) fn is_durable(&self, revision: u64) -> bool {
+        self.admission.is_durable(revision)
+    }
+
+    /// Why this node must stop, if it must.
+    pub(crate) fn refusal(&self) -> Option<NodeError> {
+        self.stop.as_ref().map(|reason| refused(reason, &self.entry))
+    }
+
+    /// For whom this node waits before its replica runs, in words; `None` if it runs.
+    pub(crate) fn waiting(&self) -> Option<String> {
+        if self.may_run() {
+            return None;
+        }
+        let nodes: Vec<_> = self.admission.waits_for().iter().map(|node| node.to_string()).collect();
+        let (missing, me) = (self.admission.missing(), self.entry.node);
+        if missing == 0 {
+            return Some("waits for its disk".to_owned());
+        }
+        let plural = if nodes.len() == 1 { "" } else { "s" };
+        Some(format!(
+            "waits for node{plural} {}: {missing} more must confirm that node {me} had no other data directory, because \
+             this one is empty, and a member that lost its disk must not vote",
+            nodes.join(", ")
+        ))
+    }
+
+    fn write(&mut self) {
+        let revision = self.admission.revision();
+        if revision > self.written {
+            self.written = revision;
+            self.writer.put(revision, self.admission.memory().to_bytes());
+        }
+    }
+}
+
+fn refused(reason: &Reason, entry: &Entry) -> NodeError {
+    NodeError::Refused { reason: reason.clone(), advice: advice(reason, entry) }
+}
+
+/// What an operator can do about it.
+fn advice(reason: &Reason, entry: &Entry) -> String {
+    let Entry { node, can, .. } = entry;
+    let replace = if can.membership {
+        let free = (1..).filter_map(NodeId::new).find(|id| !entry.members.contains(*id) && id != node);
+        let free = free.map_or_else(|| "ID".to_owned(), |id| id.to_string());
+        format!(
+            "replace the member: start node {free} (or another id that was never used) with --join on an empty --data-dir, \
+             then `quorate member add {free}=HOST:PORT --remove {node}`"
+        )
+    } else if can.rejoin {
+        format!(
+            "replace its disk: start node {node} once with --replace-disk on an empty --data-dir, while all others run"
+        )
+    } else {
+        "leave the node stopped".to_owned()
+    };
+    match reason.why {
+        Why::OtherDisk { .. } | Why::OlderLife { .. } | Why::Copied { .. } | Why::Voter => format!(
+            "With the votes that it has forgotten it must not vote again. Put back the data directory as it was when \
+             node {node} last ran (is a volume not mounted?), or {replace}"
+        ),
+        Why::Retired { .. } => {
+            "Use the data directory that has taken its place, or a node id that was never used, with --join"
+                .to_owned()
+        }
+        Why::LeftGroup => {
+            "Start it with --join, --cluster-id and today's members in --initial-cluster (`quorate \
+                           member list`, `quorate status --json`), best under an id that was never used"
+                .to_owned()
+        }
+    }
+}

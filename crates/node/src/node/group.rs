@@ -1,0 +1,68 @@
+//! What the loop does about the group: whom it connects to, and whether its replica may run.
+
+use quorate_core::{Protocol, Time};
+use tracing::{info, warn};
+
+use super::Loop;
+use crate::directory::{self, Standing};
+use crate::error::NodeError;
+use crate::frontend::Frontend;
+
+impl<P: Protocol, F: Frontend> Loop<P, F> {
+    /// Stops if this node must not take part with its data directory; starts the replica when it may run.
+    pub(super) fn look_at_guard(&mut self, now: Time) -> Result<(), NodeError> {
+        let Some(guard) = self.transport.guard() else { return Ok(()) };
+        if let Some(refusal) = guard.refusal() {
+            return Err(refusal);
+        }
+        if self.machines.waits().is_none() {
+            return Ok(());
+        }
+        match guard.waiting() {
+            Some(why) => {
+                let node = self.machines.node().expect("it has a replica that waits");
+                if let Some(unsaid) = self.quiet.ask(&why, now) {
+                    warn!(unsaid, "node {node} does not take part yet: it {why}");
+                }
+                self.machines.still_waits(why);
+            }
+            None => {
+                info!(
+                    "the replica starts: a majority of the others knows no other data directory of this node"
+                );
+                self.machines.begin();
+                self.transport.introduce_again(now);
+            }
+        }
+        Ok(())
+    }
+
+    /// Connects to who is in the group now, and says so.
+    pub(super) fn follow_group(&mut self, now: Time) {
+        if !std::mem::take(&mut self.machines.regrouped) {
+            return;
+        }
+        let directory = &self.machines.directory;
+        self.transport.set_members(directory.peers(), now);
+        let (group, standing) = (directory.group(), directory.standing());
+        self.transport.set_group(&group);
+        if std::mem::replace(&mut self.grouped, group.version) != group.version {
+            let members = directory::line(&group);
+            info!(version = group.version, members, "the group is {members}");
+        }
+        if self.standing.replace(standing) == Some(standing) {
+            return;
+        }
+        match standing {
+            Standing::Voter | Standing::Learner => info!("this node is a {} of the group", standing.word()),
+            Standing::Joining => {
+                info!("this node is not in the group yet: it waits for `quorate member add`");
+            }
+            Standing::Left => warn!(
+                "this node is no member of the group any more: it holds nothing that counts, its clients are served by \
+                 the members, and it can be stopped"
+            ),
+            Standing::Client => {}
+        }
+    }
+}
