@@ -3,7 +3,7 @@
 use quorate_api::resp;
 use quorate_core::settings::parse_bytes;
 use quorate_node::Limits;
-use quorate_store::VALUE_LIMIT;
+use quorate_store::{REPLY_LIMIT, VALUE_LIMIT};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::args::Bounds;
@@ -13,6 +13,10 @@ use crate::failure::Failure;
 const RESERVE: usize = 256;
 /// What a request may hold beyond its largest value.
 const REST: usize = 8 << 20;
+/// What a word takes in an encoded command beyond its bytes.
+const WORD: usize = 4;
+/// What a message may carry beside its largest command or reply: others that came before it, and numbers.
+const BESIDE: usize = 3 << 20;
 /// What a reply takes beyond the value in it.
 const FRAME: usize = 64;
 
@@ -42,7 +46,18 @@ pub fn limits(bounds: &Bounds) -> Result<(Limits, resp::Limits), Failure> {
         }
         node.clients = count;
     }
+    fit_together(&node, &resp);
     Ok((node, resp))
+}
+
+/// Whatever a client may ask, or be told, travels in one message between nodes, with some others beside it.
+fn fit_together(node: &Limits, resp: &resp::Limits) {
+    let command = resp.request + WORD * resp.words;
+    assert!(
+        command.max(REPLY_LIMIT) + BESIDE <= node.frame,
+        "a command of {command} bytes or a reply of {REPLY_LIMIT} does not fit into a message of {}",
+        node.frame
+    );
 }
 
 fn size(flag: &str, text: &str, least: usize, most: usize) -> Result<usize, Failure> {

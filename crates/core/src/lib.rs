@@ -51,7 +51,7 @@ pub use settings::{Settings, SettingsError};
 pub use time::{Interval, Time, Wall};
 pub use timers::Timers;
 pub use topology::{Topology, TopologyError};
-pub use wire::{Decoder, Encoder, Wire, WireError};
+pub use wire::{Decoder, Encoder, MAX_MESSAGE, Wire, WireError};
 
 /// A 64-bit digest for comparing values and settings: fast and stable across versions and machines, no protection
 /// against forgery.

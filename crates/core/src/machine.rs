@@ -222,8 +222,15 @@ impl<R> Saved<R> {
 /// needs a second copy of the state in memory.
 pub trait Image: Send + Sync + Debug {
     /// The piece at a cursor: the empty cursor is the first, `next` of a piece leads to the one after it.
-    /// Pieces are about `limit` bytes; equal cursors and limits give equal pieces.
+    /// Pieces are about `limit` bytes, however large what they hold; equal cursors and limits give equal pieces.
     fn piece(&self, cursor: &Bytes, limit: usize) -> Piece;
+
+    /// Checks that this image can be loaded from these pieces, all of its own in order, as they were read back from
+    /// where they were written. Must take all of them. The error says what is wrong with them.
+    fn verify(&self, pieces: &mut dyn Iterator<Item = Bytes>) -> Result<(), String> {
+        pieces.for_each(drop);
+        Ok(())
+    }
 }
 
 /// A part of an image.

@@ -9,6 +9,10 @@ use std::collections::BTreeMap;
 use bytes::{BufMut, Bytes, BytesMut};
 use thiserror::Error;
 
+/// The longest message that a machine makes, in bytes: one command, or one reply, and what fits beside it. Whatever
+/// gathers in a message is split below this, so a driver that carries so much loses none for its length.
+pub const MAX_MESSAGE: usize = 80 << 20;
+
 /// Payloads from this size on keep their own buffer instead of being copied behind the header.
 const SPLICE: usize = 4096;
 

@@ -13,6 +13,8 @@ pub struct Limits {
     pub client_requests: usize,
     /// Requests under way in all; further ones fail as overloaded at once.
     pub requests: usize,
+    /// Bytes of the commands under way in all, from which on no client is read.
+    pub request_bytes: usize,
     /// Input of one client that is no whole request yet; beyond, the connection is closed.
     pub client_input: usize,
     /// Output that one client has not taken yet, from which on nothing more is read from it.
@@ -55,11 +57,12 @@ impl Default for Limits {
             clients: 10_000,
             client_requests: 1024,
             requests: 1 << 16,
+            request_bytes: 256 * MIB,
             client_input: 80 * MIB,
             client_output_pause: MIB,
             client_output: 128 * MIB,
             client_output_total: 1024 * MIB,
-            frame: 80 * MIB,
+            frame: quorate_core::MAX_MESSAGE,
             peer_output: 96 * MIB,
             proxies: 1024,
             strangers: 64,

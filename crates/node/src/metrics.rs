@@ -119,6 +119,7 @@ metrics! {
     client_bytes_out_total: Counter, "Bytes written to clients.";
     messages_in_total: ByKind, "Messages received from other processes, by kind.";
     messages_out_total: ByKind, "Messages queued for other processes, by kind.";
+    messages_too_long_total: ByKind, "Messages dropped because no node would accept their length: defects. By kind.";
     messages_dropped_total: ByKind, "Messages dropped: no connection, or its queue was full. By kind.";
     messages_refused_total: Counter, "Incoming frames that could not be read; each closed its connection.";
     peer_bytes_in_total: Counter, "Bytes read from other processes.";

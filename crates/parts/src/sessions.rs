@@ -5,12 +5,20 @@
 //! session and does nothing. Commands carry consecutive numbers; only the next one is executed, an earlier one is a
 //! duplicate and gets the reply it had. The table is bounded: sessions that were idle for long in replicated time
 //! are dropped at a log position that all replicas share, and beyond `MAX_SESSIONS` the longest idle goes.
+//!
+//! **Retained replies are bounded in bytes.** A reply above [`REPLY_BYTES`] is not retained, and a session that retains
+//! more than its share forgets its oldest replies. That a command was executed is not forgotten with its reply (`next`
+//! says so), so a duplicate never executes again: it is answered with [`Reply::NotRetained`]. What is retained must be
+//! the same at all replicas, also where the writes of different sessions are executed in any order. So a share depends
+//! only on the number of sessions, which changes only where all replicas agree: where one is opened, or swept.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use quorate_core::{ProcessId, Wall, wire_struct};
+use quorate_core::{Decoder, Encoder, ProcessId, Wall, Wire, WireError, mutation, wire_enum, wire_struct};
+use quorate_store::Reply;
 
 /// An idle session is dropped after this much replicated time.
 pub const IDLE_LIMIT: Duration = Duration::from_secs(600);
@@ -20,6 +28,14 @@ pub const REFRESH: Duration = Duration::from_secs(120);
 pub const MAX_SESSIONS: usize = 4096;
 /// How many writes of one session may be unanswered. A proxy keeps to it, and so the table is bounded.
 pub const WINDOW: u64 = 16 * 1024;
+/// The longest reply that is retained for a duplicate, in bytes.
+pub const REPLY_BYTES: usize = 64 << 10;
+/// Retained replies of all sessions together, in bytes: each session has an equal share of them.
+const RETAINED_BYTES: usize = 64 << 20;
+/// Retained replies of one session, in bytes, however few sessions there are.
+const SESSION_BYTES: usize = 16 << 20;
+/// Memory that a retained reply takes apart from its own bytes.
+const REPLY_OVERHEAD: usize = size_of::<Bytes>();
 /// How often idle sessions are looked for, in replicated time.
 const SWEEP: Duration = Duration::from_secs(30);
 
@@ -28,7 +44,7 @@ const SWEEP: Duration = Duration::from_secs(30);
 pub enum Verdict {
     /// It is the next of its session: execute it.
     Next,
-    /// It has been executed; this was the reply.
+    /// It has been executed; this was the reply, or [`Reply::NotRetained`].
     Duplicate(Bytes),
     /// It has been executed, and its proxy knows the reply.
     Forgotten,
@@ -44,15 +60,34 @@ struct Session {
     nonce: u64,
     /// The number of the next command.
     next: u64,
-    /// Replies to the commands just below `next`, oldest first.
+    /// The proxy has the replies to the commands below this number.
+    low: u64,
+    /// Replies to the commands just below `next`, oldest first; those between `low` and the oldest are not retained.
     replies: VecDeque<Bytes>,
+    /// What they take, overhead included.
+    bytes: usize,
     used: Wall,
 }
 
-/// The session table.
+impl Session {
+    fn push(&mut self, reply: Bytes) {
+        self.bytes += reply.len() + REPLY_OVERHEAD;
+        self.replies.push_back(reply);
+    }
+
+    /// Forgets the oldest replies, down to so many of them and so many bytes.
+    fn trim(&mut self, count: usize, bytes: usize) {
+        while self.replies.len() > count || self.bytes > bytes {
+            let oldest = self.replies.pop_front().expect("what takes bytes is there");
+            self.bytes -= oldest.len() + REPLY_OVERHEAD;
+        }
+    }
+}
+
+/// The session table. A clone is a snapshot and costs next to nothing: it shares the sessions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sessions {
-    table: BTreeMap<u64, Session>,
+    table: BTreeMap<u64, Arc<Session>>,
     opened: u64,
     swept: Wall,
 }
@@ -69,25 +104,42 @@ impl Sessions {
             self.table.remove(&idle);
         }
         self.opened += 1;
-        self.table
-            .insert(self.opened, Session { proxy, nonce, next: 1, replies: VecDeque::new(), used: now });
+        let (next, low, replies, bytes) = (1, 1, VecDeque::new(), 0);
+        let session = Session { proxy, nonce, next, low, replies, bytes, used: now };
+        self.table.insert(self.opened, Arc::new(session));
+        let share = self.share();
+        for session in self.table.values_mut().filter(|session| session.bytes > share) {
+            Arc::make_mut(session).trim(usize::MAX, share);
+        }
         self.opened
+    }
+
+    /// Bytes of replies that a session may retain.
+    fn share(&self) -> usize {
+        (RETAINED_BYTES / self.table.len().max(1)).min(SESSION_BYTES)
     }
 
     /// What to do with a command.
     pub fn check(&self, session: u64, seq: u64) -> Verdict {
         let Some(session) = self.table.get(&session) else { return Verdict::NoSession };
         if seq == session.next {
-            Verdict::Next
-        } else if seq > session.next {
-            Verdict::Gap
-        } else {
-            let back = (session.next - seq) as usize;
-            match session.replies.len().checked_sub(back) {
-                Some(index) => Verdict::Duplicate(session.replies[index].clone()),
-                None => Verdict::Forgotten,
-            }
+            return Verdict::Next;
         }
+        if seq > session.next {
+            return Verdict::Gap;
+        }
+        if seq < session.low {
+            return Verdict::Forgotten;
+        }
+        let back = (session.next - seq) as usize;
+        let retained = session.replies.len().checked_sub(back).map(|index| &session.replies[index]);
+        let not_retained = Reply::NotRetained.encoded();
+        if mutation::active("sessions/not-retained-executes-again")
+            && retained.is_none_or(|reply| *reply == not_retained)
+        {
+            return Verdict::Next;
+        }
+        Verdict::Duplicate(retained.cloned().unwrap_or(not_retained))
     }
 
     /// The number of a session's next command.
@@ -97,14 +149,14 @@ impl Sessions {
 
     /// Records that the next command of a session was executed, with its reply; replies below `low` are forgotten.
     pub fn record(&mut self, session: u64, low: u64, reply: Bytes, now: Wall) {
-        let session =
-            self.table.get_mut(&session).expect("only a command whose verdict was Next is recorded");
-        session.replies.push_back(reply);
+        let share = self.share();
+        let session = self.table.get_mut(&session).map(Arc::make_mut);
+        let session = session.expect("only a command whose verdict was Next is recorded");
+        session.push(if reply.len() > reply_bytes() { Reply::NotRetained.encoded() } else { reply });
         session.next += 1;
+        session.low = session.low.max(low).max(session.next.saturating_sub(WINDOW));
         session.used = session.used.max(now);
-        let kept = session.next.saturating_sub(low).min(WINDOW) as usize;
-        let excess = session.replies.len().saturating_sub(kept);
-        session.replies.drain(..excess);
+        session.trim(session.next.saturating_sub(session.low) as usize, share);
     }
 
     /// Drops what has been idle too long. Called at every log position with its time; cheap when nothing is due.
@@ -126,47 +178,153 @@ impl Sessions {
         self.table.is_empty()
     }
 
-    /// Everything, for a snapshot.
-    pub fn image(&self) -> SessionsImage {
-        let sessions = self.table.iter().map(|(&id, s)| {
-            let replies = s.replies.iter().cloned().collect();
-            (id, SessionImage { proxy: s.proxy, nonce: s.nonce, next: s.next, replies, used: s.used })
-        });
-        SessionsImage { sessions: sessions.collect(), opened: self.opened, swept: self.swept }
+    /// Bytes that retained replies take, overhead included.
+    pub fn retained_bytes(&self) -> usize {
+        self.table.values().map(|session| session.bytes).sum()
     }
 
-    /// Back from a snapshot.
-    pub fn from_image(image: SessionsImage) -> Sessions {
-        let table = image.sessions.into_iter().map(|(id, s)| {
-            let replies = s.replies.into_iter().collect();
-            (id, Session { proxy: s.proxy, nonce: s.nonce, next: s.next, replies, used: s.used })
-        });
-        Sessions { table: table.collect(), opened: image.opened, swept: image.swept }
+    // Snapshots ------------------------------------------------------------------------------------------------------
+
+    /// What precedes the pieces in a snapshot.
+    pub fn summary(&self) -> Summary {
+        Summary { sessions: self.table.len() as u64, opened: self.opened, swept: self.swept }
+    }
+
+    /// The piece at a cursor: records up to `limit` bytes, or one that is longer, and where the next piece begins.
+    pub fn piece(&self, from: Cursor, limit: usize) -> (Bytes, Option<Cursor>) {
+        let mut out = Encoder::new();
+        let Cursor { session: first, seq: mut from } = from;
+        for (&id, session) in self.table.range(first..) {
+            let oldest = session.next - session.replies.len() as u64;
+            if from == 0 {
+                if !out.is_empty() && out.len() + RECORD_BYTES > limit {
+                    return (out.into_bytes(), Some(Cursor { session: id, seq: 0 }));
+                }
+                let Session { proxy, nonce, next, low, used, .. } = **session;
+                let replies = session.replies.len() as u64;
+                Record::Session { id, proxy, nonce, next, low, used, replies }.encode(&mut out);
+                from = oldest;
+            }
+            for seq in from..session.next {
+                let Some(reply) = session.replies.get(seq.wrapping_sub(oldest) as usize) else { break };
+                if !out.is_empty() && out.len() + RECORD_BYTES + reply.len() > limit {
+                    return (out.into_bytes(), Some(Cursor { session: id, seq }));
+                }
+                Record::Reply(reply.clone()).encode(&mut out);
+            }
+            from = 0;
+        }
+        (out.into_bytes(), None)
     }
 }
 
-/// The encoded form of the table.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SessionsImage {
-    sessions: Vec<(u64, SessionImage)>,
+/// The longest reply that is retained, in bytes.
+fn reply_bytes() -> usize {
+    let few = mutation::active("sessions/not-retained-executes-again")
+        || mutation::active("sessions/retain-little");
+    if few { 3 } else { REPLY_BYTES }
+}
+
+/// What a snapshot says of the table before its pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Summary {
+    sessions: u64,
     opened: u64,
     swept: Wall,
 }
-wire_struct!(SessionsImage { sessions, opened, swept });
+wire_struct!(Summary { sessions, opened, swept });
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct SessionImage {
-    proxy: ProcessId,
-    nonce: u64,
-    next: u64,
-    replies: Vec<Bytes>,
-    used: Wall,
+/// Where a piece begins: at the reply to the command of this number in a session, or (0) at the session itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cursor {
+    session: u64,
+    seq: u64,
 }
-wire_struct!(SessionImage { proxy, nonce, next, replies, used });
+wire_struct!(Cursor { session, seq });
+
+/// A record's bytes apart from a reply, at most.
+const RECORD_BYTES: usize = 64;
+
+/// What pieces consist of: a session, then the replies that it retains, then the next session.
+enum Record {
+    Session { id: u64, proxy: ProcessId, nonce: u64, next: u64, low: u64, used: Wall, replies: u64 },
+    Reply(Bytes),
+}
+wire_enum!(Record { 1 => Session { id, proxy, nonce, next, low, used, replies }, 2 => Reply(reply) });
+
+/// A table that is coming in piece by piece.
+#[derive(Debug)]
+pub struct Loader {
+    sessions: Sessions,
+    /// Sessions that have not come in.
+    missing: u64,
+    /// The session whose replies are coming in, and how many are missing.
+    open: Option<(u64, Session, u64)>,
+}
+
+impl Loader {
+    /// Nothing but the summary has come in.
+    pub fn new(summary: Summary) -> Loader {
+        let Summary { sessions, opened, swept } = summary;
+        Loader { sessions: Sessions { table: BTreeMap::new(), opened, swept }, missing: sessions, open: None }
+    }
+
+    /// Whether all sessions have come in.
+    pub fn is_complete(&self) -> bool {
+        self.missing == 0 && self.open.is_none()
+    }
+
+    /// The next piece, in order.
+    pub fn push(&mut self, piece: Bytes) -> Result<(), WireError> {
+        let mut input = Decoder::new(piece);
+        while input.remaining() > 0 {
+            match (Record::decode(&mut input)?, self.open.take()) {
+                (Record::Session { id, proxy, nonce, next, low, used, replies }, None) => {
+                    let last = self.sessions.table.last_key_value().map_or(0, |(last, _)| *last);
+                    if self.missing == 0 || id <= last || id > self.sessions.opened {
+                        return Err(WireError::Value { what: "place of a session", found: id });
+                    }
+                    if replies >= next {
+                        return Err(WireError::Value { what: "number of retained replies", found: replies });
+                    }
+                    self.missing -= 1;
+                    let (kept, bytes) = (VecDeque::new(), 0);
+                    self.open =
+                        Some((id, Session { proxy, nonce, next, low, replies: kept, bytes, used }, replies));
+                }
+                (Record::Reply(reply), Some((id, mut session, missing))) if missing > 0 => {
+                    if reply.len() > REPLY_BYTES {
+                        let found = reply.len() as u64;
+                        return Err(WireError::Value { what: "length of a retained reply", found });
+                    }
+                    // A copy: the piece is much larger.
+                    session.push(Bytes::copy_from_slice(&reply));
+                    self.open = Some((id, session, missing - 1));
+                }
+                (Record::Session { id, .. }, Some(_)) => {
+                    return Err(WireError::Value { what: "place of a session", found: id });
+                }
+                (Record::Reply(reply), _) => {
+                    let found = reply.len() as u64;
+                    return Err(WireError::Value { what: "place of a retained reply", found });
+                }
+            }
+            if let Some((id, session, _)) = self.open.take_if(|(_, _, missing)| *missing == 0) {
+                self.sessions.table.insert(id, Arc::new(session));
+            }
+        }
+        Ok(())
+    }
+
+    /// The table; `None` if something is missing.
+    pub fn finish(self) -> Option<Sessions> {
+        self.is_complete().then_some(self.sessions)
+    }
+}
 
 #[cfg(test)]
 mod tests {
-    use quorate_core::{ProxyId, Wire};
+    use quorate_core::ProxyId;
 
     use super::*;
 
@@ -232,13 +390,119 @@ mod tests {
         assert_eq!(sessions.check(11, 1), Verdict::Next);
     }
 
+    fn not_retained() -> Verdict {
+        Verdict::Duplicate(Reply::NotRetained.encoded())
+    }
+
     #[test]
-    fn a_snapshot_keeps_everything() {
+    fn a_large_reply_is_not_retained_but_that_it_was_executed_is() {
         let mut sessions = Sessions::default();
         let id = sessions.open(proxy(1), 7, at(0));
-        sessions.record(id, 1, reply("a"), at(3));
+        let [fits, large] = [REPLY_BYTES, REPLY_BYTES + 1].map(|len| Bytes::from(vec![7; len]));
+        for reply in [&large, &fits, &large] {
+            sessions.record(id, 1, reply.clone(), at(1));
+        }
+        assert_eq!(sessions.check(id, 1), not_retained());
+        assert_eq!(sessions.check(id, 2), Verdict::Duplicate(fits));
+        assert_eq!(sessions.check(id, 3), not_retained());
+        assert_eq!(sessions.check(id, 4), Verdict::Next);
+    }
+
+    #[test]
+    fn replies_beyond_a_sessions_share_are_forgotten_oldest_first_and_executed_no_second_time() {
+        let mut sessions = Sessions::default();
+        let (one, other) = (sessions.open(proxy(1), 7, at(0)), sessions.open(proxy(2), 7, at(0)));
+        let reply = Bytes::from(vec![7; REPLY_BYTES]);
+        for _ in 0..1000 {
+            sessions.record(one, 1, reply.clone(), at(1));
+        }
+        sessions.record(other, 1, reply.clone(), at(1));
+        let kept = SESSION_BYTES / (REPLY_BYTES + REPLY_OVERHEAD);
+        assert_eq!(sessions.check(one, 1000 - kept as u64), not_retained());
+        assert_eq!(sessions.check(one, 1001 - kept as u64), Verdict::Duplicate(reply.clone()));
+        assert_eq!(sessions.check(one, 1), not_retained());
+        assert_eq!(sessions.check(one, 1001), Verdict::Next);
+        assert_eq!(sessions.check(other, 1), Verdict::Duplicate(reply));
+    }
+
+    #[test]
+    fn all_sessions_together_retain_a_bounded_number_of_bytes_whatever_the_order_of_their_writes() {
+        let reply = Bytes::from(vec![7; REPLY_BYTES]);
+        let run = |interleaved: bool| {
+            let mut sessions = Sessions::default();
+            let ids: Vec<u64> = (1..=20).map(|id| sessions.open(proxy(id), 7, at(0))).collect();
+            let (writes, ids) = (0..200, &ids);
+            let order: Vec<u64> = match interleaved {
+                true => writes.flat_map(|_| ids.iter().copied()).collect(),
+                false => ids.iter().flat_map(|id| writes.clone().map(|_| *id)).collect(),
+            };
+            for id in order {
+                sessions.record(id, 1, reply.clone(), at(1));
+                assert!(sessions.retained_bytes() <= RETAINED_BYTES);
+            }
+            for id in 21..200 {
+                sessions.open(proxy(id), 7, at(2));
+                assert!(sessions.retained_bytes() <= RETAINED_BYTES);
+            }
+            sessions
+        };
+        let sessions = run(true);
+        assert!(sessions.retained_bytes() > 20 * (RETAINED_BYTES / 400), "{}", sessions.retained_bytes());
+        assert!(sessions == run(false), "writes of different sessions commute");
+    }
+
+    /// Through pieces of so many bytes.
+    fn reloaded(sessions: &Sessions, limit: usize) -> (Sessions, usize) {
+        let mut loader = Loader::new(Summary::from_bytes(sessions.summary().to_bytes()).unwrap());
+        let (mut cursor, mut pieces) = (Some(Cursor::default()), 0);
+        while let Some(at) = cursor {
+            assert!(!loader.is_complete(), "nothing follows the last session");
+            let (piece, next) = sessions.piece(at, limit);
+            assert!(piece.len() <= limit.max(RECORD_BYTES + 300), "{} bytes of {limit}", piece.len());
+            loader.push(piece).unwrap();
+            (cursor, pieces) = (next, pieces + 1);
+        }
+        (loader.finish().expect("whole"), pieces)
+    }
+
+    #[test]
+    fn a_snapshot_keeps_everything_whatever_its_pieces_are() {
+        let mut sessions = Sessions::default();
+        for id in 1..30 {
+            let session = sessions.open(proxy(id), 7, at(id));
+            for seq in 0..id % 7 * 5 {
+                sessions.record(session, seq / 2, reply(&"x".repeat(seq as usize * 9)), at(3));
+            }
+        }
         sessions.sweep(at(100));
-        let image = SessionsImage::from_bytes(sessions.image().to_bytes()).unwrap();
-        assert_eq!(Sessions::from_image(image), sessions);
+        for limit in [1, 100, 1000, 100_000] {
+            let (back, pieces) = reloaded(&sessions, limit);
+            assert!(back == sessions, "in pieces of {limit} bytes");
+            assert_eq!(pieces == 1, limit == 100_000);
+        }
+    }
+
+    #[test]
+    fn a_table_that_is_cut_or_out_of_order_is_refused() {
+        let mut sessions = Sessions::default();
+        for id in 1..4 {
+            let session = sessions.open(proxy(id), 7, at(id));
+            sessions.record(session, 1, reply("reply"), at(3));
+        }
+        let (whole, _) = sessions.piece(Cursor::default(), usize::MAX);
+        for cut in 0..whole.len() {
+            let mut loader = Loader::new(sessions.summary());
+            let read = loader.push(whole.slice(..cut));
+            assert!(read.is_err() || loader.finish().is_none(), "cut at {cut}");
+        }
+        let mut twice = Loader::new(sessions.summary());
+        assert!(twice.push([&whole[..], &whole[..]].concat().into()).is_err());
+        let mut random = quorate_core::Random::new(1);
+        for _ in 0..5000 {
+            let mut bytes = whole.to_vec();
+            let at = random.range(0..bytes.len() as u64) as usize;
+            bytes[at] = random.u64() as u8;
+            let _ = Loader::new(sessions.summary()).push(bytes.into());
+        }
     }
 }

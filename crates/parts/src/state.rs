@@ -7,22 +7,19 @@
 //! that of each batch alone, keys expire where an instance that writes them says so, and sessions go only where one
 //! is opened, which interferes with every session.
 
-use std::fmt;
+mod image;
 
 use bytes::Bytes;
-use quorate_core::{
-    Decoder, Fact, Group, Image, Piece, ProcessId, Roster, Snapshot, Wall, Wire, WireError, digest, mutation,
-    wire_struct,
-};
-use quorate_store::{Command, CommandError, Loader, Reply, Store};
+use quorate_core::{Fact, Group, ProcessId, Roster, Wall, Wire, digest, mutation};
+use quorate_store::{Command, CommandError, Reply, Store};
 
 use crate::batch::{Batch, Entry};
-use crate::catchup::ImageId;
 use crate::chain::Origin;
-use crate::graph::instance::ExecutedImage;
 use crate::graph::{Executed, Instance, Interference};
 use crate::membership::Configuration;
-use crate::sessions::{Sessions, SessionsImage, Verdict};
+use crate::sessions::{self, Sessions, Verdict};
+
+pub use image::{LoadError, Loading, PIECE};
 
 /// For reads of what a clock has no say in: whatever has a time to live has expired by then.
 pub const TIMELESS: Wall = Wall::from_millis(u64::MAX);
@@ -64,8 +61,8 @@ pub enum Effect {
         session: u64,
         /// Its number.
         seq: u64,
-        /// The encoded reply.
-        reply: Bytes,
+        /// The reply.
+        reply: CommandReply,
         /// The slot that carried it now.
         slot: u64,
     },
@@ -80,6 +77,34 @@ pub enum Effect {
         /// The session.
         session: u64,
     },
+}
+
+/// The reply to a command that was executed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CommandReply {
+    /// Encoded; a duplicate gets the same.
+    Encoded(Bytes),
+    /// Too large to be retained. It shares values with the store until whoever sends it encodes it; all other replicas
+    /// drop it as it is.
+    Large(Reply),
+}
+
+impl CommandReply {
+    /// Bytes of its encoding, about.
+    pub fn size(&self) -> usize {
+        match self {
+            CommandReply::Encoded(bytes) => bytes.len(),
+            CommandReply::Large(reply) => reply.size(),
+        }
+    }
+
+    /// Its encoding.
+    pub fn into_bytes(self) -> Bytes {
+        match self {
+            CommandReply::Encoded(bytes) => bytes,
+            CommandReply::Large(reply) => reply.encoded(),
+        }
+    }
 }
 
 /// So many commands are prepared before the first of them is executed: the cache misses of finding their keys overlap
@@ -200,10 +225,17 @@ impl Replicated {
                     if !command.is_empty() {
                         note(&|| Fact::Executed { slot, command: digest(command) });
                     }
-                    self.sessions.record(session, low, reply.clone(), time);
+                    let retained = match &reply {
+                        CommandReply::Encoded(bytes) => bytes.clone(),
+                        CommandReply::Large(_) => Reply::NotRetained.encoded(),
+                    };
+                    self.sessions.record(session, low, retained, time);
                     each(Effect::Executed { session, seq, reply, slot });
                 }
-                Verdict::Duplicate(reply) => each(Effect::Executed { session, seq, reply, slot }),
+                Verdict::Duplicate(reply) => {
+                    let reply = CommandReply::Encoded(reply);
+                    each(Effect::Executed { session, seq, reply, slot });
+                }
                 Verdict::NoSession => each(Effect::NoSession { session }),
                 // A gap cannot take effect before what it follows; its proxy repeats it.
                 Verdict::Gap if instance.is_some() => each(Effect::Gap { session }),
@@ -218,9 +250,9 @@ impl Replicated {
         }
     }
 
-    fn execute(&mut self, command: &Bytes, decoded: Option<Command>, at: Position) -> Bytes {
+    fn execute(&mut self, command: &Bytes, decoded: Option<Command>, at: Position) -> CommandReply {
         if command.is_empty() {
-            return Bytes::new();
+            return CommandReply::Encoded(Bytes::new());
         }
         let reply = match (decoded, at.instance) {
             (None, _) => Reply::Error(CommandError::Malformed),
@@ -233,7 +265,10 @@ impl Replicated {
                 self.store.apply_unordered(&command, version, at.time)
             }
         };
-        reply.encoded()
+        match reply.size() {
+            large if large > sessions::REPLY_BYTES => CommandReply::Large(reply),
+            _ => CommandReply::Encoded(reply.encoded()),
+        }
     }
 
     /// Those of the keys that a batch touches whose time is up on this wall clock, and have not expired.
@@ -317,142 +352,13 @@ impl Replicated {
     /// The slot (or a digest of the set of instances) and a digest of everything: equal slots mean equal digests at
     /// all replicas.
     pub fn fingerprint(&self) -> (u64, u64) {
-        let sessions = digest(&self.sessions.image().to_bytes());
+        let sessions = digest(&self.sessions.piece(sessions::Cursor::default(), usize::MAX).0);
+        let sessions = digest(&(sessions, self.sessions.summary()).to_bytes());
         let group = digest(&(self.origin, (self.configuration.clone(), self.roster.clone())).to_bytes());
         let words = [self.store.digest(), sessions, self.revision, self.time.millis(), group];
         let executed = &self.executed;
         let position = if executed.is_empty() { self.applied } else { digest(&executed.image().to_bytes()) };
         (position, digest(&words.map(u64::to_le_bytes).concat()))
-    }
-
-    /// A frozen image of the present; cheap.
-    pub fn freeze(&self) -> Snapshot {
-        let sessions = match mutation::active("snapshot/no-sessions") {
-            true => Sessions::default().image(),
-            false => self.sessions.image(),
-        };
-        let head = Head {
-            applied: self.applied,
-            executed: self.executed.image(),
-            revision: self.revision,
-            time: self.time,
-            sessions,
-            origin: self.origin,
-            configuration: self.configuration.clone(),
-            roster: self.roster.clone(),
-        };
-        std::sync::Arc::new(StateImage { head: head.to_bytes(), store: self.store.freeze() })
-    }
-
-    /// An image of the present for a replica that is behind, with its name.
-    pub fn offer(&self) -> (ImageId, Snapshot) {
-        (self.image_id(), self.freeze())
-    }
-
-    /// Names the present state. Slots say all; where there are none, two sets of instances may have the same size.
-    pub fn image_id(&self) -> ImageId {
-        let executed = digest(&self.executed.image().to_bytes());
-        let words =
-            [self.applied, executed, self.revision, self.time.millis(), digest(&self.origin.to_bytes())];
-        let by_count = mutation::active("catchup/image-by-count");
-        let digest = if by_count { 0 } else { digest(&words.map(u64::to_le_bytes).concat()) };
-        ImageId { slot: self.applied, digest }
-    }
-
-    /// Back from an image that this program wrote.
-    pub fn load(image: &Snapshot) -> Result<Replicated, LoadError> {
-        let mut loading = Loading::default();
-        let mut cursor = Bytes::new();
-        loop {
-            let piece = image.piece(&cursor, PIECE);
-            loading.push(piece.bytes)?;
-            match piece.next {
-                Some(next) => cursor = next,
-                None => return loading.finish(),
-            }
-        }
-    }
-}
-
-/// Bytes in a piece, about, where the reader chooses.
-pub const PIECE: usize = 256 << 10;
-
-/// Why an image was refused.
-#[derive(Debug)]
-pub struct LoadError(pub(crate) String);
-
-impl fmt::Display for LoadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for LoadError {}
-
-impl From<WireError> for LoadError {
-    fn from(error: WireError) -> Self {
-        LoadError(format!("the image's head cannot be read: {error}"))
-    }
-}
-
-/// Head first, then the store's own pieces; a cursor is one byte that says which, then the store's cursor.
-#[derive(Debug)]
-struct StateImage {
-    head: Bytes,
-    store: quorate_store::Frozen,
-}
-
-impl Image for StateImage {
-    fn piece(&self, cursor: &Bytes, limit: usize) -> Piece {
-        if cursor.is_empty() {
-            return Piece { bytes: self.head.clone(), next: Some(Bytes::from_static(b"s")) };
-        }
-        let piece = self.store.piece(&cursor.slice(1..), limit);
-        let next = piece.next.map(|next| [b"s", &next[..]].concat().into());
-        Piece { bytes: piece.bytes, next }
-    }
-}
-
-/// The head of an image: everything but the store.
-#[derive(Debug)]
-struct Head {
-    applied: u64,
-    executed: ExecutedImage,
-    revision: u64,
-    time: Wall,
-    sessions: SessionsImage,
-    origin: Origin,
-    configuration: Option<(u64, Configuration)>,
-    roster: Option<(u64, Roster)>,
-}
-wire_struct!(Head { applied, executed, revision, time, sessions, origin, configuration, roster });
-
-/// An image that is coming in piece by piece.
-#[derive(Debug, Default)]
-pub struct Loading {
-    head: Option<Head>,
-    store: Loader,
-}
-
-impl Loading {
-    /// The next piece.
-    pub fn push(&mut self, piece: Bytes) -> Result<(), LoadError> {
-        if self.head.is_some() {
-            return self.store.push(piece).map_err(|error| LoadError(error.to_string()));
-        }
-        let mut input = Decoder::new(piece);
-        self.head = Some(Wire::decode(&mut input)?);
-        Ok(())
-    }
-
-    /// After the last piece.
-    pub fn finish(self) -> Result<Replicated, LoadError> {
-        let Head { applied, executed, revision, time, sessions, origin, configuration, roster } =
-            self.head.ok_or_else(|| LoadError("the image is empty".to_owned()))?;
-        let store = self.store.finish().map_err(|error| LoadError(error.to_string()))?;
-        let sessions = Sessions::from_image(sessions);
-        let executed = Executed::from_image(executed);
-        Ok(Replicated { store, sessions, applied, executed, revision, time, origin, configuration, roster })
     }
 }
 
@@ -508,9 +414,30 @@ mod tests {
         let value_of = |slot: u64| batch(vec![write(1, increment.clone())], slot);
         let (state, effects) = run(&[batch(vec![open()], 1), value_of(2), value_of(3)]);
         let reply = Reply::Integer(1).to_bytes();
+        let reply = CommandReply::Encoded(reply);
         let executed = |slot| Effect::Executed { session: 1, seq: 1, reply: reply.clone(), slot };
         assert_eq!(effects[1..], [executed(2), executed(3)]);
         assert_eq!(state.read_now(&get("n")), value("1"));
+    }
+
+    #[test]
+    fn a_repeated_write_with_a_large_reply_is_told_that_it_was_executed_and_does_nothing() {
+        let large = "x".repeat(sessions::REPLY_BYTES);
+        let take = Command::Take { key: Bytes::from_static(b"k") }.to_bytes();
+        let (state, effects) = run(&[
+            batch(vec![open(), write(1, put("k", &large, Expiry::Never)), write(2, take.clone())], 1),
+            batch(vec![write(3, put("k", "again", Expiry::Never)), write(2, take)], 2),
+        ]);
+        let replies: Vec<_> = effects[1..]
+            .iter()
+            .map(|effect| match effect {
+                Effect::Executed { reply, .. } => Reply::from_bytes(reply.clone().into_bytes()).unwrap(),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        let old = Reply::Value(Some(Bytes::from(large)));
+        assert_eq!(replies, [Reply::Done, old, Reply::Done, Reply::NotRetained]);
+        assert_eq!(state.read_now(&get("k")), value("again"));
     }
 
     #[test]

@@ -69,14 +69,6 @@ impl Hash {
         }
     }
 
-    /// The last field.
-    pub fn last(&self) -> Option<&[u8]> {
-        match &self.fields {
-            Fields::Few(fields) => fields.last().map(|(field, _)| &field[..]),
-            Fields::Many(fields) => fields.get_max().map(|(field, _)| &field[..]),
-        }
-    }
-
     /// The fields after one, or all, in order.
     pub fn after(&self, field: Option<&[u8]>) -> impl Iterator<Item = (&Compact, &Bytes)> {
         let (few, many) = match &self.fields {

@@ -30,4 +30,4 @@ pub use command::{Command, Condition, Expiry, ExpiryCondition, Key, Single};
 pub use footprint::{Extent, Footprint, Keys};
 pub use reply::{CommandError, Expires, Kind, Reply};
 pub use snapshot::{Frozen, LoadError, Loader};
-pub use store::{REPLY_LIMIT, Store, VALUE_LIMIT};
+pub use store::{NAME_LIMIT, REPLY_LIMIT, Store, VALUE_LIMIT};

@@ -14,7 +14,7 @@ use crate::reply::{CommandError, Expires, Kind, Reply};
 use crate::store::Store;
 
 /// What an item of a reply counts for apart from its own bytes.
-const ITEM_BYTES: usize = 32;
+pub(crate) const ITEM_BYTES: usize = 32;
 
 type Answer = Result<Reply, CommandError>;
 
@@ -228,6 +228,7 @@ fn size(reply: &Reply) -> usize {
         | Reply::Kind(_)
         | Reply::Expires(_)
         | Reply::Batch(_)
-        | Reply::Error(_) => ITEM_BYTES,
+        | Reply::Error(_)
+        | Reply::NotRetained => ITEM_BYTES,
     }
 }

@@ -38,16 +38,44 @@ pub enum Reply {
     Batch(Option<Vec<Reply>>),
     /// It was refused; nothing changed.
     Error(CommandError),
+    /// It was executed before, once; its reply was too large to be retained for a repetition. The store never replies
+    /// this: it takes the place of a reply.
+    NotRetained,
 }
 
 const BATCH: u8 = 10;
+const NOT_RETAINED: u8 = 12;
 
 impl Reply {
     /// As [`Wire::to_bytes`]; without an allocation for the most common one.
     pub fn encoded(&self) -> Bytes {
         match self {
             Reply::Done => Bytes::from_static(&[0]),
+            Reply::NotRetained => Bytes::from_static(&[NOT_RETAINED]),
             other => other.to_bytes(),
+        }
+    }
+
+    /// How many bytes its encoding takes, about; no less than the keys and values in it.
+    pub fn size(&self) -> usize {
+        const ITEM: usize = 5;
+        let item = |value: &Bytes| ITEM + value.len();
+        let optional = |value: &Option<Bytes>| value.as_ref().map_or(1, item);
+        match self {
+            Reply::Value(value) => optional(value),
+            Reply::Values(values) => values.iter().map(optional).sum(),
+            Reply::Pairs(pairs) => pairs.iter().map(|(field, value)| item(field) + item(value)).sum(),
+            Reply::Keys { keys, next } => keys.iter().map(item).sum::<usize>() + optional(next),
+            Reply::Versions(versions) => versions.len() * 8,
+            Reply::Batch(Some(replies)) => replies.iter().map(|reply| 1 + reply.size()).sum(),
+            Reply::Done
+            | Reply::Skipped
+            | Reply::Integer(_)
+            | Reply::Kind(_)
+            | Reply::Expires(_)
+            | Reply::Batch(None)
+            | Reply::Error(_)
+            | Reply::NotRetained => 16,
         }
     }
 }
@@ -74,6 +102,7 @@ impl Wire for Reply {
                 replies.encode(out);
             }
             Reply::Error(error) => tagged(11, error, out),
+            Reply::NotRetained => out.put_u8(NOT_RETAINED),
         }
     }
 
@@ -107,6 +136,7 @@ fn decode_single(tag: u8, input: &mut Decoder) -> Result<Reply, WireError> {
         8 => Reply::Pairs(Wire::decode(input)?),
         9 => Reply::Keys { keys: Wire::decode(input)?, next: Wire::decode(input)? },
         11 => Reply::Error(Wire::decode(input)?),
+        NOT_RETAINED => Reply::NotRetained,
         tag => return Err(WireError::Value { what: "Reply tag", found: tag.into() }),
     })
 }

@@ -2,9 +2,10 @@
 //!
 //! The first piece begins with a header: format, time, revision, how many keys. Then come records, a number of them in
 //! each piece: a string key with its value, the head of a hash, or one field of the hash before it. Keys and fields are
-//! in order, so a cursor is where the last piece ended and every piece can be made again. A large hash spans pieces;
-//! a string larger than the limit has a piece of its own. The loader believes nothing: order, counts and times are
-//! checked, and memory grows only with bytes that came in.
+//! in order, so a cursor is where the last piece ended and every piece can be made again. A large hash spans pieces,
+//! and so does a value that is larger than a piece: its record says how long it is, and parts of it follow. So the size
+//! of a piece is bounded by its limit, two names ([`NAME_LIMIT`]) and a few bytes, whatever the store holds. The loader
+//! believes nothing: order, counts and times are checked, and memory grows only with bytes that came in.
 
 use std::fmt;
 use std::ops::Bound;
@@ -17,13 +18,13 @@ use crate::command::Key;
 use crate::compact::Compact;
 use crate::entry::{Entry, Value, detach};
 use crate::hash::Hash;
-use crate::store::{Store, VALUE_LIMIT};
+use crate::store::{NAME_LIMIT, Store, VALUE_LIMIT};
 use crate::table::Table;
 
 /// The first bytes of an image.
 const MAGIC: u32 = u32::from_le_bytes(*b"QKVS");
 /// Changes with every change of the format.
-const FORMAT: u16 = 1;
+const FORMAT: u16 = 2;
 
 /// A record's bytes apart from keys and values, at most.
 const RECORD_BYTES: usize = 48;
@@ -59,8 +60,21 @@ enum Record {
     /// So many fields follow.
     Hash(Head, u64),
     Field(Bytes, Bytes),
+    /// A string of so many bytes, which follow in parts.
+    LongString(Head, u64),
+    /// A field whose value has so many bytes, which follow in parts.
+    LongField(Bytes, u64),
+    /// The next bytes of a long value.
+    Part(Bytes),
 }
-wire_enum!(Record { 0 => String(head, value), 1 => Hash(head, fields), 2 => Field(field, value) });
+wire_enum!(Record {
+    0 => String(head, value),
+    1 => Hash(head, fields),
+    2 => Field(field, value),
+    3 => LongString(head, len),
+    4 => LongField(field, len),
+    5 => Part(bytes),
+});
 
 /// Where a piece begins.
 enum Cursor {
@@ -70,8 +84,10 @@ enum Cursor {
     After(Key),
     /// In this hash, after a field, or after its head.
     Within(Key, Option<Bytes>),
+    /// At this byte of the value of a key, or of a field of the hash there.
+    Inside(Key, Option<Bytes>, u64),
 }
-wire_enum!(Cursor { 0 => Start, 1 => After(key), 2 => Within(key, field) });
+wire_enum!(Cursor { 0 => Start, 1 => After(key), 2 => Within(key, field), 3 => Inside(key, field, at) });
 
 impl Frozen {
     pub(crate) fn new(store: &Store) -> Frozen {
@@ -79,7 +95,17 @@ impl Frozen {
     }
 
     /// Appends records from a place on until the limit. Gives the place to go on from, `None` at the end.
-    fn fill(&self, from: Cursor, out: &mut Encoder, limit: usize) -> Option<Cursor> {
+    fn fill(&self, mut from: Cursor, out: &mut Encoder, limit: usize) -> Option<Cursor> {
+        if let Cursor::Inside(key, field, at) = &from {
+            let at = fill_value(self.value(key, field.as_ref())?, usize::try_from(*at).ok()?, out, limit);
+            if let Some(at) = at {
+                return Some(Cursor::Inside(key.clone(), field.clone(), at));
+            }
+            from = match field {
+                Some(_) => Cursor::Within(key.clone(), field.clone()),
+                None => Cursor::After(key.clone()),
+            };
+        }
         if let Cursor::Within(key, field) = &from
             && let Some(Entry { value: Value::Hash(hash), .. }) = self.keys.get(&key[..])
             && let Some(next) = fill_hash(key, hash, field.as_deref(), out, limit)
@@ -88,12 +114,16 @@ impl Frozen {
         }
         let bound = match &from {
             Cursor::Start => Bound::Unbounded,
-            Cursor::After(key) | Cursor::Within(key, _) => Bound::Excluded(&key[..]),
+            Cursor::After(key) | Cursor::Within(key, _) | Cursor::Inside(key, ..) => {
+                Bound::Excluded(&key[..])
+            }
         };
         let mut last = None;
         for (key, entry) in self.keys.range((bound, Bound::Unbounded)) {
             let value_len = entry.string().map_or(0, Bytes::len);
-            if is_full(out, key.len() + value_len, limit) {
+            // Of a long value, the record says its length only.
+            let inline_len = if value_len > limit { 0 } else { value_len };
+            if is_full(out, key.len() + inline_len, limit) {
                 // Before the first key of this piece the place is after what came before it.
                 return Some(match (last, from) {
                     (Some(key), _) => Cursor::After(Compact::to_bytes(key)),
@@ -108,6 +138,12 @@ impl Frozen {
                 deadline: entry.deadline,
             };
             match &entry.value {
+                Value::String(value) if value_len > limit => {
+                    Record::LongString(head, value_len as u64).encode(out);
+                    if let Some(at) = fill_value(value, 0, out, limit) {
+                        return Some(Cursor::Inside(key.to_bytes(), None, at));
+                    }
+                }
                 Value::String(value) => Record::String(head, value.clone()).encode(out),
                 Value::Hash(hash) => {
                     Record::Hash(head, hash.len() as u64).encode(out);
@@ -119,6 +155,15 @@ impl Frozen {
             last = Some(key);
         }
         None
+    }
+
+    /// The string at a key, or that of a field of the hash there.
+    fn value(&self, key: &Key, field: Option<&Bytes>) -> Option<&Bytes> {
+        match (&self.keys.get(&key[..])?.value, field) {
+            (Value::String(value), None) => Some(value),
+            (Value::Hash(hash), Some(field)) => hash.get(field),
+            (Value::String(_), Some(_)) | (Value::Hash(_), None) => None,
+        }
     }
 }
 
@@ -162,13 +207,32 @@ fn fill_hash(
 ) -> Option<Cursor> {
     let mut last = after;
     for (field, value) in hash.after(after) {
-        if is_full(out, field.len() + value.len(), limit) {
+        let inline_len = if value.len() > limit { 0 } else { value.len() };
+        if is_full(out, field.len() + inline_len, limit) {
             return Some(Cursor::Within(Bytes::copy_from_slice(key), last.map(Bytes::copy_from_slice)));
         }
-        Record::Field(field.to_bytes(), value.clone()).encode(out);
+        if value.len() > limit {
+            Record::LongField(field.to_bytes(), value.len() as u64).encode(out);
+            if let Some(at) = fill_value(value, 0, out, limit) {
+                return Some(Cursor::Inside(Bytes::copy_from_slice(key), Some(field.to_bytes()), at));
+            }
+        } else {
+            Record::Field(field.to_bytes(), value.clone()).encode(out);
+        }
         last = Some(field);
     }
     None
+}
+
+/// Appends the bytes of a long value from a place on, as far as the piece has room, at least one of them; gives the
+/// place to go on from if that is not its end.
+fn fill_value(value: &Bytes, at: usize, out: &mut Encoder, limit: usize) -> Option<u64> {
+    let room = limit.saturating_sub(out.len() + RECORD_BYTES).max(1);
+    let end = value.len().min(at.saturating_add(room));
+    if at < end {
+        Record::Part(value.slice(at..end)).encode(out);
+    }
+    (end < value.len()).then_some(end as u64)
 }
 
 /// Whether a record of this many bytes of keys and values belongs into the next piece.
@@ -182,10 +246,39 @@ pub struct Loader {
     /// What the header says, once it is here.
     header: Option<Header>,
     store: Store,
-    /// The hash whose fields are coming in, and how many are missing.
-    open: Option<(Compact, Entry, u64)>,
+    /// Only checks what comes in, and keeps none of it.
+    dry: bool,
+    /// How many keys have come in, and the last of them.
+    count: u64,
+    last: Option<Compact>,
+    /// The hash whose fields are coming in.
+    open: Option<OpenHash>,
+    /// The value whose parts are coming in.
+    long: Option<LongValue>,
     /// Whether a piece was refused.
     refused: bool,
+}
+
+struct OpenHash {
+    key: Compact,
+    entry: Entry,
+    /// The last field that came in.
+    last: Option<Bytes>,
+    /// Fields that have not come in.
+    missing: u64,
+}
+
+struct LongValue {
+    place: Place,
+    bytes: Vec<u8>,
+    /// Bytes that have not come in.
+    missing: usize,
+}
+
+/// Where a long value belongs.
+enum Place {
+    Key(Head),
+    Field(Bytes),
 }
 
 /// Why an image was refused.
@@ -226,6 +319,11 @@ impl Loader {
         Loader::default()
     }
 
+    /// The same, for an image that is only checked: [`finish`](Loader::finish) gives an empty store.
+    pub fn dry() -> Loader {
+        Loader { dry: true, ..Loader::default() }
+    }
+
     /// The next piece, in order. After an error the image is lost: nothing can be pushed any more.
     pub fn push(&mut self, piece: Bytes) -> Result<(), LoadError> {
         if self.refused {
@@ -240,7 +338,7 @@ impl Loader {
     pub fn finish(self) -> Result<Store, LoadError> {
         match self.header {
             _ if self.refused => Err(LoadError::Refused),
-            Some(header) if self.open.is_none() && self.store.keys.len() as u64 == header.keys => {
+            Some(header) if self.open.is_none() && self.long.is_none() && self.count == header.keys => {
                 Ok(self.store)
             }
             _ => Err(LoadError::Incomplete),
@@ -253,23 +351,66 @@ impl Loader {
             self.begin(&mut input)?;
         }
         while input.remaining() > 0 {
-            match Record::decode(&mut input)? {
-                Record::String(head, value) => {
-                    if value.len() > VALUE_LIMIT {
-                        return Err(LoadError::Impossible("string"));
-                    }
-                    let (key, entry) = self.next(head, Value::String(detach(&value)))?;
-                    self.store.insert(key, entry);
-                }
+            let record = Record::decode(&mut input)?;
+            if self.long.is_some() != matches!(record, Record::Part(_)) {
+                return Err(LoadError::Order);
+            }
+            match record {
+                Record::String(head, value) => self.string(head, detach(&value))?,
                 Record::Hash(_, 0) => return Err(LoadError::Impossible("hash")),
-                Record::Hash(head, fields) => {
+                Record::Hash(head, missing) => {
                     let (key, entry) = self.next(head, Value::Hash(Hash::default()))?;
-                    self.open = Some((key, entry, fields));
+                    self.open = Some(OpenHash { key, entry, last: None, missing });
                 }
-                Record::Field(field, value) => self.field(&field, &value)?,
+                Record::Field(field, value) => self.field(field, detach(&value))?,
+                Record::LongString(head, len) => self.begin_long(Place::Key(head), len)?,
+                Record::LongField(field, len) => self.begin_long(Place::Field(field), len)?,
+                Record::Part(bytes) => self.part(&bytes)?,
             }
         }
         Ok(())
+    }
+
+    fn begin_long(&mut self, place: Place, len: u64) -> Result<(), LoadError> {
+        let missing = usize::try_from(len).ok().filter(|len| (1..=VALUE_LIMIT).contains(len));
+        let missing = missing.ok_or(LoadError::Impossible("string"))?;
+        self.long = Some(LongValue { place, bytes: Vec::new(), missing });
+        Ok(())
+    }
+
+    fn part(&mut self, part: &Bytes) -> Result<(), LoadError> {
+        let mut long = self.long.take().ok_or(LoadError::Order)?;
+        long.missing = match long.missing.checked_sub(part.len()) {
+            Some(missing) if !part.is_empty() => missing,
+            _ => return Err(LoadError::Impossible("part of a string")),
+        };
+        if !self.dry {
+            long.bytes.extend_from_slice(part);
+        }
+        if long.missing > 0 {
+            self.long = Some(long);
+            return Ok(());
+        }
+        let value = Bytes::from(long.bytes);
+        match long.place {
+            Place::Key(head) => self.string(head, value),
+            Place::Field(field) => self.field(field, value),
+        }
+    }
+
+    fn string(&mut self, head: Head, value: Bytes) -> Result<(), LoadError> {
+        if value.len() > VALUE_LIMIT {
+            return Err(LoadError::Impossible("string"));
+        }
+        let (key, entry) = self.next(head, Value::String(value))?;
+        self.insert(key, entry);
+        Ok(())
+    }
+
+    fn insert(&mut self, key: Compact, entry: Entry) {
+        if !self.dry {
+            self.store.insert(key, entry);
+        }
     }
 
     fn begin(&mut self, input: &mut Decoder) -> Result<(), LoadError> {
@@ -287,13 +428,12 @@ impl Loader {
     }
 
     /// Checks the head of the next key.
-    fn next(&self, head: Head, value: Value) -> Result<(Compact, Entry), LoadError> {
+    fn next(&mut self, head: Head, value: Value) -> Result<(Compact, Entry), LoadError> {
         let Head { key, created, version, deadline } = head;
-        let last = self.store.keys.last();
-        if self.open.is_some() || last.is_some_and(|last| last[..] >= key[..]) {
+        if self.open.is_some() || self.last.as_ref().is_some_and(|last| last[..] >= key[..]) {
             return Err(LoadError::Order);
         }
-        if self.header.as_ref().is_none_or(|header| self.store.keys.len() as u64 >= header.keys) {
+        if self.header.as_ref().is_none_or(|header| self.count >= header.keys) {
             return Err(LoadError::TooMany);
         }
         if created == 0 || created.max(version) > self.store.revision {
@@ -302,24 +442,32 @@ impl Loader {
         if deadline.is_some_and(|deadline| deadline <= self.store.time) {
             return Err(LoadError::Impossible("deadline"));
         }
-        Ok((Compact::new(&key), Entry { value, created, version, deadline }))
+        let key = Compact::new(&key);
+        self.count += 1;
+        self.last = Some(key.clone());
+        Ok((key, Entry { value, created, version, deadline }))
     }
 
-    fn field(&mut self, field: &Bytes, value: &Bytes) -> Result<(), LoadError> {
-        let Some((_, Entry { value: Value::Hash(hash), .. }, missing)) = &mut self.open else {
+    fn field(&mut self, field: Bytes, value: Bytes) -> Result<(), LoadError> {
+        let Some(OpenHash { entry: Entry { value: Value::Hash(hash), .. }, last, missing, .. }) =
+            &mut self.open
+        else {
             return Err(LoadError::Order);
         };
-        if hash.last().is_some_and(|last| last >= &field[..]) {
+        if last.as_ref().is_some_and(|last| *last >= field) {
             return Err(LoadError::Order);
         }
-        if field.len().max(value.len()) > VALUE_LIMIT {
+        if field.len() > NAME_LIMIT || value.len() > VALUE_LIMIT {
             return Err(LoadError::Impossible("field"));
         }
-        hash.insert(field, detach(value));
+        if !self.dry {
+            hash.insert(&field, value);
+        }
+        *last = Some(field);
         *missing -= 1;
         if *missing == 0 {
-            let (key, entry, _) = self.open.take().expect("a hash is open");
-            self.store.insert(key, entry);
+            let OpenHash { key, entry, .. } = self.open.take().expect("a hash is open");
+            self.insert(key, entry);
         }
         Ok(())
     }

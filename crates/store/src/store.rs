@@ -25,6 +25,10 @@ use crate::table::Table;
 /// [`REPLY_LIMIT`], below what one message between nodes may carry.
 pub const VALUE_LIMIT: usize = 64 << 20;
 
+/// The longest field of a hash, in bytes; keys are no longer either, as those who take commands in see to. A name is
+/// part of every cursor that leads behind it, so it must be small beside a message.
+pub const NAME_LIMIT: usize = 1 << 20;
+
 /// What the reads of one command may return together, in bytes: a short command that names a large value a thousand
 /// times must not become a reply that no replica can hold.
 pub const REPLY_LIMIT: usize = 72 << 20;

@@ -8,9 +8,9 @@ use crate::entry::{Entry, Value, detach};
 use crate::float;
 use crate::hash::Hash;
 use crate::integer;
-use crate::read::count;
+use crate::read::{ITEM_BYTES, count};
 use crate::reply::{CommandError, Reply};
-use crate::store::{REPLY_LIMIT, Store, VALUE_LIMIT};
+use crate::store::{NAME_LIMIT, REPLY_LIMIT, Store, VALUE_LIMIT};
 
 type Answer = Result<Reply, CommandError>;
 
@@ -47,6 +47,7 @@ impl Store {
                 Ok((count(removed), removed > 0))
             }),
             Command::HashIncrement { key, field, by } => self.edit_hash(key, |hash| {
+                is_name(field)?;
                 let sum = add(hash.get(field), *by, CommandError::FieldNotInteger)?;
                 hash.insert(field, Bytes::from(sum.to_string()));
                 Ok((Reply::Integer(sum), true))
@@ -59,6 +60,7 @@ impl Store {
             Command::PutRange { key, offset, value } => self.put_range(key, *offset, value),
             Command::HashIncrementFloat { key, field, by } => {
                 float::finite(by)?;
+                is_name(field)?;
                 self.edit_hash(key, |hash| {
                     let before = hash.get(field).map_or(&b"0"[..], |value| value);
                     let sum = float::sum(before, by).map_err(|error| match error {
@@ -103,10 +105,25 @@ impl Store {
             Command::Batch { .. } => Reply::Error(CommandError::Malformed),
             command => match self.answer(command, &mut budget) {
                 Some(reply) => reply,
-                None => self.execute_single(command).unwrap_or_else(Reply::Error),
+                None => match self.spend_old_value(command, &mut budget) {
+                    Ok(()) => self.execute_single(command).unwrap_or_else(Reply::Error),
+                    Err(error) => Reply::Error(error),
+                },
             },
         };
         Reply::Batch(Some(commands.iter().map(reply).collect()))
+    }
+
+    /// Takes what a write returns of the state before it off the budget, in bytes.
+    fn spend_old_value(&self, command: &Command, budget: &mut usize) -> Result<(), CommandError> {
+        let (Command::Take { key } | Command::Refresh { key, .. } | Command::Put { key, old: true, .. }) =
+            command
+        else {
+            return Ok(());
+        };
+        let len = self.get_string(key)?.map_or(0, Bytes::len);
+        *budget = budget.checked_sub(ITEM_BYTES + len).ok_or(CommandError::TooLarge)?;
+        Ok(())
     }
 
     fn put(&mut self, key: &Key, value: &Bytes, condition: Condition, expiry: Expiry, old: bool) -> Answer {
@@ -219,7 +236,7 @@ impl Store {
     }
 
     fn hash_put(&mut self, key: &Key, fields: &[(Bytes, Bytes)], if_absent: bool) -> Answer {
-        fields.iter().try_for_each(|(field, value)| fits(field.len().max(value.len())))?;
+        fields.iter().try_for_each(|(field, value)| is_name(field).and_then(|()| fits(value.len())))?;
         self.edit_hash(key, |hash| {
             let (mut new, mut changed) = (0, false);
             for (field, value) in fields {
@@ -280,6 +297,10 @@ impl Store {
 
 fn fits(len: usize) -> Result<(), CommandError> {
     if len > VALUE_LIMIT { Err(CommandError::TooLarge) } else { Ok(()) }
+}
+
+fn is_name(field: &Bytes) -> Result<(), CommandError> {
+    if field.len() > NAME_LIMIT { Err(CommandError::TooLarge) } else { Ok(()) }
 }
 
 /// An integer in text plus another, absent as 0.

@@ -330,6 +330,18 @@ fn what_would_be_too_large_is_refused() {
     assert_eq!(store.apply(&append, 2, Wall::ZERO), refused);
     assert_eq!(store.read(&Command::Length { key: "k".into() }), Reply::Integer(VALUE_LIMIT as i64));
 
+    // A write that returns what was there is refused before it takes effect.
+    let take = Command::Take { key: "k".into() };
+    let refresh = Command::Refresh { key: "k".into(), expiry: Expiry::Never };
+    let commands = [refresh.clone(), refresh, take].map(Single).to_vec();
+    let batch = Command::Batch { watched: vec![], commands };
+    let Reply::Batch(Some(replies)) = store.apply(&batch, 3, Wall::ZERO) else {
+        panic!("a batch was asked for")
+    };
+    assert!(matches!(replies[0], Reply::Value(Some(_))));
+    assert_eq!(replies[1..], [refused.clone(), refused.clone()]);
+    assert_eq!(store.read(&Command::Length { key: "k".into() }), Reply::Integer(VALUE_LIMIT as i64));
+
     // So is a reply that says a large value again and again, alone or in a batch.
     let get_twice = Command::GetMany { keys: vec!["k".into(), "k".into()] };
     assert_eq!(store.read(&get_twice), refused);
@@ -338,7 +350,7 @@ fn what_would_be_too_large_is_refused() {
     for last in [get.clone(), Command::Clear] {
         let commands = [get.clone(), get.clone(), get.clone(), last].map(Single).to_vec();
         let Reply::Batch(Some(replies)) =
-            store.apply(&Command::Batch { watched: vec![], commands }, 3, Wall::ZERO)
+            store.apply(&Command::Batch { watched: vec![], commands }, 4, Wall::ZERO)
         else {
             panic!("a batch was asked for")
         };
@@ -369,9 +381,10 @@ fn a_batch_within_a_batch_is_refused() {
 
 fn reply(random: &mut Random) -> Reply {
     let n = random.range(0..100);
-    match random.range(0..12) {
+    match random.range(0..13) {
         0 => Reply::Done,
         1 => Reply::Skipped,
+        12 => Reply::NotRetained,
         2 => Reply::Value(Some(key(random))),
         3 => Reply::Values(vec![None, Some(key(random))]),
         4 => Reply::Integer(-(n as i64)),
@@ -472,8 +485,8 @@ fn an_image_that_is_not_whole_is_refused() {
     assert_eq!(load(twice), Err(LoadError::Order));
     assert_eq!(load([Bytes::from_static(b"something else, of some length")]), Err(LoadError::Foreign));
     let mut future = pieces.clone();
-    future[0] = [&b"QKVS\x02\x00"[..], &future[0][6..]].concat().into();
-    assert_eq!(load(future), Err(LoadError::Format { found: 2 }));
+    future[0] = [&b"QKVS\x03\x00"[..], &future[0][6..]].concat().into();
+    assert_eq!(load(future), Err(LoadError::Format { found: 3 }));
 
     // After an error nothing can be had from the loader.
     let mut loader = Loader::new();
@@ -498,7 +511,7 @@ fn a_cursor_that_no_piece_gave_leads_to_no_panic() {
 }
 
 #[test]
-fn pieces_keep_to_the_limit_but_for_a_single_large_value() {
+fn pieces_keep_to_the_limit_whatever_they_hold() {
     let put = |key: &'static str, len: usize| {
         Single(Command::Put {
             key: key.into(),
@@ -508,15 +521,26 @@ fn pieces_keep_to_the_limit_but_for_a_single_large_value() {
             old: false,
         })
     };
-    let fields = (0..100).map(|n| (Bytes::from(format!("{n:03}")), Bytes::from(vec![1; 50]))).collect();
+    let len = |n: u64| if n.is_multiple_of(9) { 40 * n as usize } else { 50 };
+    let fields = (0..100).map(|n| (Bytes::from(format!("{n:03}")), vec![1; len(n)].into())).collect();
     let hash = Single(Command::HashPut { key: "h".into(), fields, if_absent: false });
     let commands = vec![put("a", 10), put("b", 5000), put("c", 10), put("d", 10), hash];
     let mut store = Store::new();
     store.apply(&Command::Batch { watched: vec![], commands }, 1, Wall::ZERO);
     let pieces = pieces(&store.freeze(), 1000);
-    let large: Vec<_> = pieces.iter().filter(|piece| piece.len() > 1000).collect();
-    assert_eq!(large.len(), 1);
-    assert!((5000..5100).contains(&large[0].len()));
-    assert!(pieces.len() < 20, "{}", pieces.len());
-    assert_eq!(load(pieces).unwrap(), store);
+    assert!(pieces.iter().all(|piece| piece.len() <= 1000));
+    assert!((30..50).contains(&pieces.len()), "{}", pieces.len());
+    assert_eq!(load(pieces.clone()).unwrap(), store);
+    // What is only checked is checked alike, and kept nowhere.
+    let check = |pieces: &[Bytes]| {
+        let mut loader = Loader::dry();
+        pieces.iter().try_for_each(|piece| loader.push(piece.clone()))?;
+        loader.finish()
+    };
+    assert_eq!(check(&pieces).map(|store| store.len()), Ok(0));
+    for gone in 1..pieces.len() {
+        let without = [&pieces[..gone], &pieces[gone + 1..]].concat();
+        assert!(check(&without).is_err() && load(without).is_err(), "without piece {gone}");
+    }
+    assert_eq!(check(&pieces[..pieces.len() - 1]), Err(LoadError::Incomplete));
 }

@@ -307,6 +307,7 @@ fn show(reply: &Reply) -> String {
         Reply::Batch(None) => "changed".into(),
         Reply::Batch(Some(replies)) => list(replies.iter().map(show)),
         Reply::Error(error) => format!("error: {error}"),
+        Reply::NotRetained => "not retained".to_owned(),
     }
 }
 

@@ -141,6 +141,7 @@ impl Shape {
     pub(super) fn reply(self, reply: Reply, writer: &mut Writer<'_>, around: &mut Surroundings<'_>) {
         match (self, reply) {
             (_, Reply::Error(error)) => writer.error(error_text(error)),
+            (_, Reply::NotRetained) => writer.error(NOT_RETAINED),
             (Shape::Plain, reply) => plain(reply, writer),
             (Shape::Flag, Reply::Done) => writer.integer(1),
             (Shape::Flag, Reply::Skipped) => writer.integer(0),
@@ -229,6 +230,7 @@ fn plain(reply: Reply, writer: &mut Writer<'_>) {
             writer.error(UNEXPECTED);
         }
         Reply::Error(error) => writer.error(error_text(error)),
+        Reply::NotRetained => writer.error(NOT_RETAINED),
     }
 }
 
@@ -264,6 +266,10 @@ fn expiry(expires: Expires, seconds: bool, now: Option<u64>) -> i64 {
     let millis = i64::try_from(millis).unwrap_or(i64::MAX);
     if seconds { millis.saturating_add(500) / 1000 } else { millis }
 }
+
+/// The first reply was lost on its way: a leader crashed, or too much was waiting.
+const NOT_RETAINED: &str =
+    "EXECUTED the command took effect, once; its reply was lost and is too large to be repeated";
 
 const UNEXPECTED: &str = "ERR the cluster's reply is none that this command has";
 

@@ -147,6 +147,14 @@ impl Node {
         self.spawn(shell, None);
     }
 
+    /// Starts it with so much address space and no more.
+    pub fn start_with_address_space(&mut self, kib: u64) {
+        let mut shell = Command::new("sh");
+        let limited = format!("ulimit -v {kib} && exec \"$0\" \"$@\"");
+        shell.args(["-c", &limited, env!("CARGO_BIN_EXE_quorate")]);
+        self.spawn(shell, None);
+    }
+
     fn spawn(&mut self, mut command: Command, stderr: Option<Stdio>) {
         assert!(self.child.is_none(), "it is running");
         let log = File::options().create(true).append(true).open(&self.log).unwrap();

@@ -45,6 +45,8 @@ pub(super) trait File: Send + Sync {
     fn reserve(&self, len: u64) -> io::Result<()>;
     /// Makes bytes and length durable.
     fn sync(&self) -> io::Result<()>;
+    /// What is read from now on comes from the disk, where the system can do that.
+    fn forget_cached(&self) {}
 }
 
 /// How many parts one write may have (Linux: `IOV_MAX`).
@@ -182,6 +184,11 @@ impl Handle {
         self.file.reserve(len).map_err(|error| self.failure("reserve space for", error))
     }
 
+    /// What is read from now on comes from the disk, not from memory, where the system can do that.
+    pub(super) fn forget_cached(&self) {
+        self.file.forget_cached();
+    }
+
     /// Never retried: after a failure the system may have forgotten which bytes it did not write.
     pub(super) fn sync(&self) -> Result<(), Failure> {
         self.file.sync().map_err(|error| self.failure("sync", error))
@@ -254,5 +261,10 @@ impl File for std::fs::File {
 
     fn sync(&self) -> io::Result<()> {
         self.sync_data()
+    }
+
+    fn forget_cached(&self) {
+        // Advice: without it, what is read is what the system would have written.
+        let _ = rustix::fs::fadvise(self, 0, None, rustix::fs::Advice::DontNeed);
     }
 }

@@ -42,8 +42,8 @@ pub(super) const FRAME: usize = 24;
 /// Frames begin at multiples of this.
 pub(super) const ALIGN: usize = 8;
 
-/// The longest record. An assertion: the sizes of requests are bounded far below.
-pub(super) const MAX_RECORD: usize = 1 << 30;
+/// The longest record, and the longest frame of a snapshot. An assertion: the sizes of requests are bounded far below.
+pub(super) const MAX_RECORD: usize = 256 << 20;
 
 const MAGIC: [u8; 8] = *b"quorWAL\n";
 const VERSION: u32 = 1;

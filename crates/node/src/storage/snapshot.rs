@@ -11,9 +11,14 @@
 //! A frame's `crc` (CRC32C) covers the identity, the sequence, the frame's offset, its other fields and its payload;
 //! the footer's `checksum` covers the other frames' `crc`s. The file ends with the footer.
 //!
-//! It is written under another name, synced and renamed: a crash leaves the checkpoint before it and the whole log, or
-//! this one. An unfinished file is removed at the next opening; a finished one that cannot be read is refused,
-//! because the log it stands for is gone.
+//! It is written under another name, synced, read back and renamed: a crash leaves the checkpoint before it and the
+//! whole log, or this one. An unfinished file is removed at the next opening; a finished one that cannot be read is
+//! refused, because the log it stands for is gone.
+//!
+//! So that a finished one can be read, it is **verified** before it gets its name and the log before it goes: the file
+//! is read as the next opening will read it, all checksums and counts included, and its pieces are decoded as whoever
+//! loads the image will decode them ([`Image::verify`]). A failure stops the log with everything in it. What a frame
+//! may hold ([`MAX_RECORD`]) is one bound, checked where frames are written and where they are read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,7 +35,7 @@ use super::recovery::Start;
 use super::segment::{self, MAX_RECORD, Record, u32_at, u64_at};
 
 const MAGIC: [u8; 8] = *b"quorSNP\n";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HEADER: usize = 48;
 const FRAME: usize = 16;
 const FOOTER: usize = 20;
@@ -82,7 +87,7 @@ pub(super) fn write(
         written,
     };
     for record in &records {
-        output.frame(RECORD_KIND, record.parts());
+        output.frame(RECORD_KIND, record.parts())?;
         if !output.step()? {
             return Ok(false);
         }
@@ -91,7 +96,7 @@ pub(super) fn write(
     let mut cursor = image.is_some().then(Bytes::new);
     while let (Some(image), Some(at)) = (&image, &cursor) {
         let Piece { bytes, next } = image.piece(at, PIECE);
-        output.frame(PIECE_KIND, &[bytes]);
+        output.frame(PIECE_KIND, &[bytes])?;
         pieces += 1;
         cursor = next;
         if !output.step()? {
@@ -102,11 +107,77 @@ pub(super) fn write(
     footer[..8].copy_from_slice(&(records.len() as u64).to_le_bytes());
     footer[8..16].copy_from_slice(&pieces.to_le_bytes());
     footer[16..].copy_from_slice(&output.checksum.to_le_bytes());
-    output.frame(FOOTER_KIND, &[Bytes::copy_from_slice(&footer)]);
+    output.frame(FOOTER_KIND, &[Bytes::copy_from_slice(&footer)])?;
     output.flush()?;
+    drop((output, records));
+    if !verify(dir, &unfinished, (identity, start.sequence), image, background)? {
+        return Ok(false);
+    }
     dir.publish(&unfinished, &name)?;
     drop_before(dir, start, pool)?;
     Ok(true)
+}
+
+/// Reads a file that was just written as the next opening will. False if `background` was told to stop meanwhile.
+fn verify(
+    dir: &Dir,
+    unfinished: &str,
+    (identity, sequence): (u64, u64),
+    image: Option<Snapshot>,
+    background: &Background,
+) -> Result<bool, Failure> {
+    let file = dir.open(unfinished)?;
+    file.forget_cached();
+    let failed = |why: String| {
+        file.failure(
+            "verify",
+            std::io::Error::other(format!("{why}; the log before it is kept, nothing is lost")),
+        )
+    };
+    let damaged = |error| match error {
+        StorageError::Corrupt { offset, what, .. } => failed(format!("at offset {offset}, {what}")),
+        error => failed(error.to_string()),
+    };
+    let mut frames = Frames::open(file.clone(), identity, sequence).map_err(damaged)?;
+    let (mut damage, mut goes_on) = (None, true);
+    let (mut since, mut bytes) = (Instant::now(), 0);
+    let mut pieces = std::iter::from_fn(|| {
+        while goes_on {
+            match frames.next() {
+                Ok(Some(frame)) => {
+                    bytes += frame.bytes.len();
+                    if bytes >= STEP {
+                        goes_on = background.rest(since.elapsed());
+                        (since, bytes) = (Instant::now(), 0);
+                    }
+                    if frame.kind == PIECE_KIND {
+                        return Some(Bytes::from(frame.bytes).slice(FRAME..));
+                    }
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    damage = Some(error);
+                    break;
+                }
+            }
+        }
+        None
+    });
+    let loads = match &image {
+        Some(image) => image.verify(&mut pieces),
+        None => {
+            pieces.by_ref().for_each(drop);
+            Ok(())
+        }
+    };
+    // The image may have had enough before the end.
+    pieces.for_each(drop);
+    match (damage, loads) {
+        (Some(error), _) => Err(damaged(error)),
+        _ if !goes_on => Ok(false),
+        (None, Err(why)) => Err(failed(format!("what was read back cannot be loaded: {why}"))),
+        (None, Ok(())) => Ok(true),
+    }
 }
 
 /// Removes what a checkpoint makes superfluous. The checkpoint's own name must be durable.
@@ -133,8 +204,15 @@ struct Output<'a> {
 }
 
 impl Output<'_> {
-    fn frame(&mut self, kind: u32, payload: &[Bytes]) {
+    /// Appends a frame, unless it is longer than the reader accepts.
+    fn frame(&mut self, kind: u32, payload: &[Bytes]) -> Result<(), Failure> {
         let len: usize = payload.iter().map(Bytes::len).sum();
+        if len > MAX_RECORD {
+            let why = format!(
+                "a frame of {len} bytes is longer than the {MAX_RECORD} that can be read; this is a bug"
+            );
+            return Err(self.file.failure("write", std::io::Error::other(why)));
+        }
         let start = self.buffer.len();
         let offset = self.flushed + start as u64;
         self.buffer.extend_from_slice(&[0; 4]);
@@ -146,6 +224,7 @@ impl Output<'_> {
         let crc = frame_crc(self.seed, offset, &self.buffer[start + 4..]);
         self.buffer[start..start + 4].copy_from_slice(&crc.to_le_bytes());
         self.checksum = crc32c::crc32c_append(self.checksum, &crc.to_le_bytes());
+        Ok(())
     }
 
     fn step(&mut self) -> Result<bool, Failure> {
@@ -216,51 +295,92 @@ pub(super) struct Checkpoint {
 
 /// Reads a checkpoint through to its end. The image stays in the file.
 pub(super) fn read(dir: &Dir, identity: u64, sequence: u64) -> Result<Checkpoint, StorageError> {
-    let file = dir.open(&name(sequence))?;
-    let corrupt = |offset: u64, what: &str| StorageError::corrupt(file.path(), offset, what);
-    let end = file.len()?;
-    let header = file.read(0, HEADER)?;
-    let (start, has_image) = check_header(&file, &header, identity, sequence)?;
-    let seed = seed(identity, sequence);
-    let mut offset = HEADER as u64;
-    let (mut records, mut pieces, mut checksum) = (Vec::new(), Vec::new(), 0);
-    loop {
-        let head = file.read(offset, FRAME)?;
-        if head.len() < FRAME {
-            return Err(corrupt(offset, "the file ends without its footer"));
-        }
-        let (crc, kind, len) = (u32_at(&head, 0), u32_at(&head, 4), u64_at(&head, 8));
-        if len > (end - offset - FRAME as u64).min(MAX_RECORD as u64) {
-            return Err(corrupt(offset, "a frame is longer than it can be"));
-        }
-        let frame = file.read(offset, FRAME + len as usize)?;
-        if frame.len() as u64 != FRAME as u64 + len || frame_crc(seed, offset, &frame[4..]) != crc {
-            return Err(corrupt(offset, "a frame's checksum is wrong"));
-        }
-        let payload = &frame[FRAME..];
+    let mut frames = Frames::open(dir.open(&name(sequence))?, identity, sequence)?;
+    let (mut records, mut pieces) = (Vec::new(), Vec::new());
+    while let Some(Frame { offset, kind, crc, bytes }) = frames.next()? {
         match kind {
-            RECORD_KIND => records.push(Bytes::copy_from_slice(payload)),
-            PIECE_KIND => pieces.push(Place { offset, len: frame.len(), crc }),
-            FOOTER_KIND if payload.len() == FOOTER => {
-                let counted = (records.len() as u64, pieces.len() as u64, checksum);
-                if (u64_at(payload, 0), u64_at(payload, 8), u32_at(payload, 16)) != counted {
-                    return Err(corrupt(offset, "frames are missing"));
-                }
-                if offset + FRAME as u64 + len != end {
-                    return Err(corrupt(offset + FRAME as u64 + len, "something follows the footer"));
-                }
-                break;
-            }
-            _ => return Err(corrupt(offset, "a frame is of no known kind")),
+            RECORD_KIND => records.push(Bytes::copy_from_slice(&bytes[FRAME..])),
+            _ => pieces.push(Place { offset, len: bytes.len(), crc }),
         }
-        checksum = crc32c::crc32c_append(checksum, &crc.to_le_bytes());
-        offset += FRAME as u64 + len;
     }
-    if has_image == pieces.is_empty() {
-        return Err(corrupt(0, "the header and the number of pieces disagree"));
-    }
+    let Frames { file, seed, end, start, has_image, .. } = frames;
     let image = has_image.then(|| Arc::new(StoredImage { file, seed, pieces }) as Snapshot);
     Ok(Checkpoint { start, image, records, bytes: end })
+}
+
+/// The frames of a checkpoint's file, one after the other, each found intact.
+struct Frames {
+    file: Handle,
+    seed: u32,
+    start: Start,
+    has_image: bool,
+    /// Bytes of the file.
+    end: u64,
+    offset: u64,
+    /// What the footer must say.
+    records: u64,
+    pieces: u64,
+    checksum: u32,
+}
+
+/// A record or a piece.
+struct Frame {
+    offset: u64,
+    kind: u32,
+    crc: u32,
+    /// With its head.
+    bytes: Vec<u8>,
+}
+
+impl Frames {
+    fn open(file: Handle, identity: u64, sequence: u64) -> Result<Frames, StorageError> {
+        let end = file.len()?;
+        let header = file.read(0, HEADER)?;
+        let (start, has_image) = check_header(&file, &header, identity, sequence)?;
+        let (seed, offset) = (seed(identity, sequence), HEADER as u64);
+        Ok(Frames { file, seed, start, has_image, end, offset, records: 0, pieces: 0, checksum: 0 })
+    }
+
+    /// The next frame; `None` after the last, if the file ends as it should.
+    fn next(&mut self) -> Result<Option<Frame>, StorageError> {
+        let offset = self.offset;
+        let corrupt = |offset: u64, what: &str| Err(StorageError::corrupt(self.file.path(), offset, what));
+        let head = self.file.read(offset, FRAME)?;
+        if head.len() < FRAME {
+            return corrupt(offset, "the file ends without its footer");
+        }
+        let (crc, kind, len) = (u32_at(&head, 0), u32_at(&head, 4), u64_at(&head, 8));
+        if len > (self.end - offset - FRAME as u64).min(MAX_RECORD as u64) {
+            return corrupt(offset, "a frame is longer than it can be");
+        }
+        let bytes = self.file.read(offset, FRAME + len as usize)?;
+        if bytes.len() as u64 != FRAME as u64 + len || frame_crc(self.seed, offset, &bytes[4..]) != crc {
+            return corrupt(offset, "a frame's checksum is wrong");
+        }
+        let payload = &bytes[FRAME..];
+        let next = offset + bytes.len() as u64;
+        match kind {
+            RECORD_KIND => self.records += 1,
+            PIECE_KIND => self.pieces += 1,
+            FOOTER_KIND if payload.len() == FOOTER => {
+                let counted = (self.records, self.pieces, self.checksum);
+                if (u64_at(payload, 0), u64_at(payload, 8), u32_at(payload, 16)) != counted {
+                    return corrupt(offset, "frames are missing");
+                }
+                if next != self.end {
+                    return corrupt(next, "something follows the footer");
+                }
+                if self.has_image == (self.pieces == 0) {
+                    return corrupt(0, "the header and the number of pieces disagree");
+                }
+                return Ok(None);
+            }
+            _ => return corrupt(offset, "a frame is of no known kind"),
+        }
+        self.checksum = crc32c::crc32c_append(self.checksum, &crc.to_le_bytes());
+        self.offset = next;
+        Ok(Some(Frame { offset, kind, crc, bytes }))
+    }
 }
 
 fn encode_header(identity: u64, start: Start, has_image: bool) -> [u8; HEADER] {

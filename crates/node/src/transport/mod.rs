@@ -20,6 +20,7 @@
 //! | `inbound` | a connection that was dialed to this node |
 //! | `resolve` | host names |
 //! | `socket` | socket options, reads |
+//! | `way` | how a message gets to a process |
 
 mod admission;
 pub mod delay;
@@ -30,6 +31,7 @@ mod link;
 pub mod queue;
 mod resolve;
 pub(crate) mod socket;
+mod way;
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -42,8 +44,9 @@ use mio::net::TcpListener;
 use mio::{Interest, Registry, Token, Waker};
 use quorate_core::{Members, Message, NodeId, ProcessId, Random, Recipients, Time};
 use slab::Slab;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
+use crate::clock;
 use crate::guard::Guard;
 use crate::limits::{ACCEPTS_PER_TURN, Limits};
 use crate::metrics::Metrics;
@@ -53,8 +56,8 @@ use frame::{Encoded, Frame};
 use handshake::{Hello, Identity, name, node_of};
 use inbound::{Inbound, Read, Stage};
 use link::{Around, Link, Made};
-use queue::SendQueue;
 use resolve::Resolver;
+use way::Way;
 
 /// After the system refused to accept (no descriptors, usually).
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
@@ -311,6 +314,21 @@ impl Transport {
                 continue;
             };
             let encoded = encoded.get_or_insert_with(|| Encoded::new(message));
+            if encoded.length() > self.limits.frame {
+                // No receiver would take it, now or later: whoever made it is at fault.
+                self.metrics.messages_too_long_total.add(message.kind(), 1);
+                if let Some(unsaid) = self.quiet.ask("too long", clock::now()) {
+                    let (kind, bytes, limit) = (message.kind(), encoded.length(), self.limits.frame);
+                    error!(
+                        kind,
+                        bytes,
+                        limit,
+                        unsaid,
+                        "dropped a message of {bytes} bytes, more than the {limit} that one may have; this is a bug"
+                    );
+                }
+                return;
+            }
             if !way.has_room(encoded, &self.limits) {
                 self.metrics.messages_dropped_total.add(message.kind(), 1);
                 continue;
@@ -540,23 +558,5 @@ impl Transport {
                 }
             }
         }
-    }
-}
-
-/// How a message gets to a process.
-enum Way<'a> {
-    Link(&'a mut Link),
-    /// On the connection that it has made.
-    Back(&'a mut SendQueue),
-}
-
-impl Way<'_> {
-    /// What waits takes a message within its bound, and any one message when it is empty.
-    fn has_room(&self, message: &Encoded, limits: &Limits) -> bool {
-        let waiting = match self {
-            Way::Link(link) => link.waiting(),
-            Way::Back(queue) => queue.len(),
-        };
-        message.length() <= limits.frame && (waiting == 0 || waiting + message.bytes() <= limits.peer_output)
     }
 }

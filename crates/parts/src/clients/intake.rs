@@ -1,5 +1,10 @@
 //! The leader's side of the client conversation: admits each write once and in order, gathers them into batches,
 //! keeps reads until they can be served, and sends answers together.
+//!
+//! What waits here is bounded in bytes on the way in (`max_bytes`: what is beyond is dropped) and on the way out:
+//! between two [`flush`](Intake::flush)es no more than [`ANSWER_ROOM`] bytes of replies gather. Replies beyond that are
+//! not sent, those to reads are not even made ([`has_room`](Intake::has_room)): proxies repeat themselves later, so
+//! overload makes clients slower. One answer carries about 1 MiB, so that it always fits into a message.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +15,7 @@ use crate::batch::{Batch, Builder, Entry, Limits};
 use crate::clients::message::{Ask, Message};
 use crate::membership::refused;
 use crate::sessions::Verdict;
-use crate::state::{Effect, Replicated};
+use crate::state::{CommandReply, Effect, Replicated};
 
 /// A read that has to be answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +30,10 @@ pub struct PendingRead {
     pub command: Bytes,
 }
 
+/// Bytes of replies that gather before they are sent; one that is longer still goes, alone.
+pub const ANSWER_ROOM: usize = 96 << 20;
+/// Bytes of replies in one answer, unless a single one is larger.
+const ANSWER_BYTES: usize = 1 << 20;
 /// Operators' requests that may wait.
 const MAX_MANAGE: usize = 64;
 /// Proxies that are told when somebody leads; others search.
@@ -45,6 +54,10 @@ pub struct Intake {
     /// Where a session's answers go.
     routes: BTreeMap<u64, (ProcessId, u64)>,
     answers: BTreeMap<(ProcessId, u64), Answer>,
+    /// Bytes of the replies that wait to be sent.
+    answer_bytes: usize,
+    /// A reply had no room since the last flush.
+    crowded: bool,
     notices: Vec<(ProcessId, Message)>,
     /// Proxies that wait for somebody to lead, and their nonces.
     lost: BTreeMap<ProcessId, u64>,
@@ -53,6 +66,8 @@ pub struct Intake {
 
 #[derive(Debug, Default)]
 struct Answer {
+    /// Bytes of the replies.
+    bytes: usize,
     /// Of the writes.
     session: u64,
     writes: Vec<(u64, Bytes)>,
@@ -72,6 +87,8 @@ impl Intake {
             admitted: BTreeMap::new(),
             routes: BTreeMap::new(),
             answers: BTreeMap::new(),
+            answer_bytes: 0,
+            crowded: false,
             notices: Vec::new(),
             lost: BTreeMap::new(),
             max_bytes,
@@ -111,7 +128,9 @@ impl Intake {
             if seq < next {
                 // In the log already; if executed, the answer was lost.
                 match state.sessions().check(session, seq) {
-                    Verdict::Duplicate(reply) => self.answer_write((proxy, nonce), session, seq, reply, 0),
+                    Verdict::Duplicate(reply) => {
+                        self.answer_write((proxy, nonce), session, seq, CommandReply::Encoded(reply), 0);
+                    }
                     // It may have been executed, and the session dropped since: one write asks the log.
                     Verdict::NoSession if std::mem::take(&mut question) => {
                         self.builder.push(Entry::Write { session, seq, low, command });
@@ -261,21 +280,45 @@ impl Intake {
         }
     }
 
-    /// A read is served.
-    pub fn on_read(&mut self, read: PendingRead, reply: Bytes) {
-        self.answers.entry((read.proxy, read.nonce)).or_default().reads.push((read.id, reply));
+    /// Whether replies may be made now. Those that are not made, or have no room, are asked for again.
+    pub fn has_room(&self) -> bool {
+        self.answer_bytes < ANSWER_ROOM && !self.crowded
     }
 
-    fn answer_write(&mut self, route: (ProcessId, u64), session: u64, seq: u64, reply: Bytes, slot: u64) {
-        let answer = self.answers.entry(route).or_default();
-        if answer.session != session && !answer.writes.is_empty() {
-            let (session, writes) = (answer.session, std::mem::take(&mut answer.writes));
-            let slots = std::mem::take(&mut answer.slots);
-            // What is executed by then is filled in when it leaves.
-            let message =
-                Message::Answer { nonce: route.1, session, applied: 0, writes, slots, reads: Vec::new() };
-            self.notices.push((route.0, message));
+    /// Takes room for a reply of so many bytes; false if there is none.
+    pub fn take_room(&mut self, bytes: usize) -> bool {
+        let takes = self.answer_bytes == 0 || self.answer_bytes + bytes <= ANSWER_ROOM;
+        self.answer_bytes += if takes { bytes } else { 0 };
+        self.crowded |= !takes;
+        takes
+    }
+
+    /// A read is served.
+    pub fn on_read(&mut self, read: PendingRead, reply: Bytes) {
+        if !self.take_room(reply.len()) {
+            return;
         }
+        let route = (read.proxy, read.nonce);
+        self.answer(route, reply.len()).reads.push((read.id, reply));
+    }
+
+    fn answer_write(
+        &mut self,
+        route: (ProcessId, u64),
+        session: u64,
+        seq: u64,
+        reply: CommandReply,
+        slot: u64,
+    ) {
+        if !self.take_room(reply.size()) {
+            return;
+        }
+        let reply = reply.into_bytes();
+        let other = |answer: &Answer| answer.session != session && !answer.writes.is_empty();
+        if self.answers.get(&route).is_some_and(other) {
+            self.close_answer(route);
+        }
+        let answer = self.answer(route, reply.len());
         answer.session = session;
         answer.writes.push((seq, reply));
         match answer.slots.last_mut() {
@@ -284,7 +327,25 @@ impl Intake {
         }
     }
 
-    /// Everything to send, one answer a proxy. Also forgets sessions that the state no longer has.
+    /// The answer to a proxy that is being gathered, with room for so many bytes.
+    fn answer(&mut self, route: (ProcessId, u64), bytes: usize) -> &mut Answer {
+        if self.answers.get(&route).is_some_and(|answer| answer.bytes + bytes > ANSWER_BYTES) {
+            self.close_answer(route);
+        }
+        let answer = self.answers.entry(route).or_default();
+        answer.bytes += bytes;
+        answer
+    }
+
+    /// What has gathered for a proxy goes in a message of its own.
+    fn close_answer(&mut self, route: (ProcessId, u64)) {
+        let Some(Answer { session, writes, slots, reads, .. }) = self.answers.remove(&route) else { return };
+        // What is executed by then is filled in when it leaves.
+        let message = Message::Answer { nonce: route.1, session, applied: 0, writes, slots, reads };
+        self.notices.push((route.0, message));
+    }
+
+    /// Everything to send, one answer a proxy unless they are large. Also forgets sessions that are gone.
     pub fn flush(&mut self, state: &Replicated) -> Vec<(ProcessId, Message)> {
         if self.routes.len() > 2 * state.sessions().len() + 16 {
             self.routes.retain(|session, _| state.sessions().next(*session).is_some());
@@ -293,6 +354,7 @@ impl Intake {
         for (request, _) in self.take_manage() {
             self.on_managed(request, refused("this protocol does not change its group while it runs"));
         }
+        (self.answer_bytes, self.crowded) = (0, false);
         let mut out = std::mem::take(&mut self.notices);
         let now = state.applied();
         for (_, message) in &mut out {
@@ -301,7 +363,7 @@ impl Intake {
             }
         }
         while let Some(((proxy, nonce), answer)) = self.answers.pop_first() {
-            let Answer { session, writes, slots, reads } = answer;
+            let Answer { session, writes, slots, reads, .. } = answer;
             out.push((proxy, Message::Answer { nonce, session, applied: now, writes, slots, reads }));
         }
         out
@@ -319,9 +381,9 @@ impl Intake {
         let mut waiting: Vec<_> = self.routes.values().copied().collect();
         waiting.extend(self.reads.iter().chain(&self.manage).map(|read| (read.proxy, read.nonce)));
         let (answers, notices) = (std::mem::take(&mut self.answers), std::mem::take(&mut self.notices));
-        let lost = std::mem::take(&mut self.lost);
+        let (lost, answer_bytes) = (std::mem::take(&mut self.lost), self.answer_bytes);
         self.clear();
-        (self.answers, self.notices, self.lost) = (answers, notices, lost);
+        (self.answers, self.notices, self.lost, self.answer_bytes) = (answers, notices, lost, answer_bytes);
         for (proxy, nonce) in waiting {
             self.lose(proxy, nonce);
         }

@@ -36,6 +36,11 @@ impl ReadQueue {
         self.waiting.push_back(read);
     }
 
+    /// Bytes of the one that has waited longest.
+    pub fn next_bytes(&self) -> Option<usize> {
+        self.waiting.front().map(|read| read.command.len())
+    }
+
     /// The one that has waited longest.
     pub fn take(&mut self) -> Option<PendingRead> {
         let read = self.waiting.pop_front()?;

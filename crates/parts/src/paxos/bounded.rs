@@ -25,6 +25,10 @@ impl<P: Policy> Replica<P> {
             return Bounds::new();
         }
         for (id, command) in std::mem::take(&mut ask.reads) {
+            if !self.intake.has_room() {
+                // Too much is on its way out: its proxy asks again.
+                continue;
+            }
             match bounds.get(&id).and_then(|bound| self.bounded_reply(*bound, &command, now)) {
                 Some(reply) => {
                     self.served.bounded.add(1);

@@ -190,6 +190,10 @@ impl<P: Policy> Replica<P> {
                 leading.waiting.entry(slot).or_default().held.push(read);
                 continue;
             }
+            if !self.intake.has_room() {
+                // The proxies repeat it, and those behind it.
+                break;
+            }
             let reply = if local { self.state.read(&read.command, until) } else { None };
             match reply {
                 Some(reply) => {
@@ -223,11 +227,17 @@ impl<P: Policy> Replica<P> {
                 continue;
             }
             self.served.waited.add(logged.len() + held.len());
+            // What has no room is asked for again.
             for read in logged {
-                let reply = self.state.read_now(&read.command);
-                self.intake.on_read(read, reply);
+                if self.intake.has_room() {
+                    let reply = self.state.read_now(&read.command);
+                    self.intake.on_read(read, reply);
+                }
             }
             for read in held {
+                if !self.intake.has_room() {
+                    break;
+                }
                 match self.state.read(&read.command, until) {
                     Some(reply) => self.intake.on_read(read, reply),
                     None => {

@@ -84,6 +84,10 @@ pub(super) fn would_answer(replica: &Replica, command: &Bytes, now: Time) -> Opt
 }
 
 fn answer(replica: &mut Replica, read: PendingRead, cx: &mut Context<'_, Replica>) -> Fate {
+    if !replica.intake.has_room() {
+        // Too much is on its way out: its proxy asks again.
+        return Fate::Answered;
+    }
     replica.note_reads(cx);
     let number = replica.promised().number();
     cx.note(|| Fact::ServesLocally { number });

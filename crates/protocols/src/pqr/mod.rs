@@ -78,6 +78,9 @@ impl Protocol for Pqr {
     }
 }
 
+/// Bytes of replies in one message, unless a single one is larger.
+const SEEN_BYTES: usize = 1 << 20;
+
 /// PQR's share of a replica.
 #[derive(Debug)]
 pub struct Policy {
@@ -110,8 +113,28 @@ impl paxos::Policy for Policy {
         reads: Vec<(u64, Bytes)>,
         cx: &mut Context<'_, Replica>,
     ) {
-        let reads = reads.into_iter().map(|(id, command)| (id, sighting(replica, &command))).collect();
-        cx.send(from, Message::Client(clients::Message::Seen { nonce, reads }));
+        let (mut seen, mut bytes) = (Vec::new(), 0);
+        let mut send = |reads| cx.send(from, Message::Client(clients::Message::Seen { nonce, reads }));
+        for (id, command) in reads {
+            if !replica.intake.has_room() {
+                // The proxy asks again.
+                break;
+            }
+            let sighting = sighting(replica, &command);
+            let len = sighting.reply.as_ref().map_or(0, Bytes::len);
+            if !replica.intake.take_room(len) {
+                continue;
+            }
+            if bytes + len > SEEN_BYTES && bytes > 0 {
+                send(std::mem::take(&mut seen));
+                bytes = 0;
+            }
+            bytes += len;
+            seen.push((id, sighting));
+        }
+        if !seen.is_empty() {
+            send(seen);
+        }
     }
 
     fn check(replica: &Replica) {

@@ -60,6 +60,10 @@ fn answer(replica: &mut Replica, read: PendingRead, cx: &mut Context<'_, Replica
     if !is_readable(replica, &read.command, cx.now()) {
         return false;
     }
+    if !replica.intake.has_room() {
+        // Too much is on its way out: its proxy asks again.
+        return true;
+    }
     let Some(reply) = replica.state().read_lasting(&read.command) else { return false };
     replica.note_reads(cx);
     let number = replica.promised().number();

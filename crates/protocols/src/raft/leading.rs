@@ -311,8 +311,10 @@ impl Replica {
         if let Role::Leader(leading) = &mut self.role {
             while let Some((_, reads)) = leading.waiting.pop_front_if(|(at, _)| *at <= self.state.applied()) {
                 for read in reads {
-                    let reply = self.state.read_now(&read.command);
-                    self.intake.on_read(read, reply);
+                    if self.intake.has_room() {
+                        let reply = self.state.read_now(&read.command);
+                        self.intake.on_read(read, reply);
+                    }
                 }
             }
         }

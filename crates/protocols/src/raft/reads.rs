@@ -179,6 +179,8 @@ impl Replica {
         let time = self.time(cx.now(), cx.wall());
         let Role::Leader(leading) = &mut self.role else { return };
         match reader {
+            // What has no room is asked for again.
+            Reader::Client(_) if !self.intake.has_room() => {}
             Reader::Client(read) => match self.state.read(&read.command, time.max(leading.limbo.time())) {
                 Some(reply) => self.intake.on_read(read, reply),
                 None if leading.logged.len() < MAX_WAITING => {
@@ -263,7 +265,9 @@ impl Replica {
         while let Some(entry) = self.near.ready.first_entry().filter(|e| *e.key() <= self.state.applied()) {
             for read in entry.remove() {
                 // Unless its time is up here: then only the log can tell, and the proxy asks the leader next.
-                if let Some(reply) = self.state.read(&read.command, cx.wall()) {
+                if self.intake.has_room()
+                    && let Some(reply) = self.state.read(&read.command, cx.wall())
+                {
                     self.intake.on_read(read, reply);
                 }
             }

@@ -117,6 +117,10 @@ impl Machine for Replica {
         let mut reads = std::mem::take(&mut self.waiting);
         reads.append(&mut self.intake.take_reads());
         for read in reads {
+            if !self.intake.has_room() {
+                // The proxies repeat it, and those behind it.
+                break;
+            }
             match self.state.read(&read.command, cx.wall()) {
                 Some(reply) => self.intake.on_read(read, reply),
                 None => self.waiting.push(read),

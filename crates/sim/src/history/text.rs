@@ -379,6 +379,7 @@ text_enum!(Reply {
     "keys" => Keys { keys, next },
     "batch" => Batch(replies),
     "error" => Error(error),
+    "not-retained" => NotRetained,
 });
 
 impl Text for Single {
@@ -412,6 +413,7 @@ mod tests {
 6 1 2 batch ("w" 3) (put "a" "1" always keep no increment "n" -1) = batch some (done integer -1)
 6 3 4 batch () () = batch none
 7 1 2 increment "k" 1 = error not-integer
+7 1 2 increment "k" 1 = not-retained
 7 3 4 count = integer 3
 7 5 ? clear
 "#;

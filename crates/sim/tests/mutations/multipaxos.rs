@@ -27,6 +27,8 @@ caught! { MultiPaxos,
     a_clock_that_is_read_before_a_pause: "driver/stale-now";
     // State and disk.
     a_snapshot_without_the_session_table: "snapshot/no-sessions";
+    a_duplicate_that_is_executed_again_because_its_reply_is_not_retained:
+        "sessions/not-retained-executes-again" with RESTLESS;
     a_torn_record_that_is_accepted: "disk/torn-record-accepted";
     // Reads that may be so old.
     an_age_that_counts_from_the_answer: "freshness/by-arrival" with &["heartbeat=20ms"], of 5,

@@ -93,6 +93,70 @@ fn writes_that_the_system_cuts_short_are_finished() {
     }
 }
 
+#[test]
+fn a_snapshot_that_reads_back_differently_stops_the_log_with_everything_in_it() {
+    for seed in 0..200 {
+        let memory = Memory::new(seed);
+        let mut random = Random::new(seed);
+        let mut replica = Replica::open(&memory, &options(), &Remains::none()).unwrap();
+        replica.append(&draw_group(&mut random)).unwrap();
+        if random.chance(0.5) {
+            replica.checkpoint(3).unwrap();
+            replica.append(&draw_group(&mut random)).unwrap();
+        }
+        memory.fail(Faults { rots: true, ..Faults::default() });
+        let failure = replica.checkpoint(5).expect_err("what was written is not what is there");
+        assert_eq!(failure.doing, "verify");
+        assert!(failure.to_string().contains("the log before it is kept"), "{failure}");
+        let left = memory.after_kill();
+        let reopened = Replica::open(&left, &options(), &replica.remains()).unwrap();
+        assert_eq!(reopened.history.len(), replica.history.len(), "nothing is lost");
+    }
+}
+
+/// An image that writes pieces which it cannot load.
+#[derive(Debug)]
+struct Unloadable;
+
+impl Image for Unloadable {
+    fn piece(&self, _cursor: &Bytes, _limit: usize) -> Piece {
+        Piece { bytes: Bytes::from_static(b"piece"), next: None }
+    }
+
+    fn verify(&self, pieces: &mut dyn Iterator<Item = Bytes>) -> Result<(), String> {
+        assert_eq!(pieces.next(), Some(Bytes::from_static(b"piece")), "as it was written");
+        Err("the head cannot be read".to_owned())
+    }
+}
+
+/// An image with one piece of this many bytes.
+#[derive(Debug)]
+struct Large(usize);
+
+impl Image for Large {
+    fn piece(&self, _cursor: &Bytes, _limit: usize) -> Piece {
+        Piece { bytes: vec![0; self.0].into(), next: None }
+    }
+}
+
+#[test]
+fn an_image_that_could_not_be_read_or_loaded_again_stops_the_log_with_everything_in_it() {
+    let images: [(Snapshot, &str); 2] = [
+        (Arc::new(Unloadable), "the head cannot be read"),
+        (Arc::new(Large(segment::MAX_RECORD + 1)), "longer than the 268435456 that can be read"),
+    ];
+    for (image, why) in images {
+        let memory = Memory::new(1);
+        let mut replica = Replica::open(&memory, &options(), &Remains::none()).unwrap();
+        replica.append(&[Bytes::from("acknowledged")]).unwrap();
+        let failure = replica.checkpoint_of(image, Vec::new()).expect_err(why);
+        assert!(failure.to_string().contains(why), "{failure}");
+        let left = memory.after_kill();
+        let reopened = Replica::open(&left, &options(), &replica.remains()).unwrap();
+        assert_eq!(reopened.history, ["acknowledged"]);
+    }
+}
+
 /// A log with its threads, over memory.
 fn start(memory: &Memory, options: &Options) -> (Log, mpsc::Receiver<()>) {
     let dir = Dir::new(Path::new("/data"), Arc::new(memory.clone()));

@@ -34,6 +34,8 @@ pub(super) struct Faults {
     pub(super) syncs: Option<u64>,
     /// Writes are cut short.
     pub(super) short: bool,
+    /// What is read back from the disk differs in one bit from what was written.
+    pub(super) rots: bool,
 }
 
 /// Holds syncs up while it is closed.
@@ -368,5 +370,14 @@ impl File for MemoryFile {
             content.durable[offset..end].copy_from_slice(&bytes);
         }
         Ok(())
+    }
+
+    fn forget_cached(&self) {
+        let mut state = self.memory.state();
+        if state.faults.rots {
+            let len = state.files[self.index].cached.len();
+            let (at, bit) = (state.some_of(len - 1), state.some_of(7));
+            state.files[self.index].cached[at] ^= 1 << bit;
+        }
     }
 }

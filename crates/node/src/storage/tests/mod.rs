@@ -137,10 +137,14 @@ impl Replica {
 
     /// Writes a checkpoint of everything executed.
     fn checkpoint(&mut self, pieces: u64) -> Result<(), Failure> {
-        let start = self.kept.writer.cut()?;
         let executed = self.history.len();
-        let image: Snapshot = Arc::new(TestImage { executed: executed as u64, pieces });
-        let content = (Some(image), vec![Record::Whole(kept_record(executed))]);
+        let image = Arc::new(TestImage { executed: executed as u64, pieces });
+        self.checkpoint_of(image, vec![Record::Whole(kept_record(executed))])
+    }
+
+    fn checkpoint_of(&mut self, image: Snapshot, records: Vec<Record>) -> Result<(), Failure> {
+        let start = self.kept.writer.cut()?;
+        let content = (Some(image), records);
         let background = Background::hurried();
         snapshot::write(
             &self.kept.dir,

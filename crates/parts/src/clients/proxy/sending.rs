@@ -45,9 +45,10 @@ impl<M: Embeds> LeaderProxy<M> {
             open = true;
         }
         let mut ask = self.ask(open);
+        let blank = self.ask(false);
         let near = self.near.filter(|near| *near != self.target);
         let mut nearby = self.ask(false);
-        let mut bytes = 0;
+        let (mut bytes, mut nearby_bytes) = (0, 0);
         for (index, write) in self.writes.iter_mut().enumerate() {
             if write.sent.is_some() || write.answered {
                 continue;
@@ -60,15 +61,7 @@ impl<M: Embeds> LeaderProxy<M> {
             bytes += write.command.len();
             ask.writes.push((self.low + index as u64, write.command.clone()));
             if bytes >= ASK_BYTES {
-                let next = Ask {
-                    open: false,
-                    writes: Vec::new(),
-                    reads: Vec::new(),
-                    bounds: Vec::new(),
-                    manage: Vec::new(),
-                    ..ask
-                };
-                cx.send(self.target, M::from(Message::Ask(std::mem::replace(&mut ask, next))));
+                cx.send(self.target, M::from(Message::Ask(split(&mut ask, &blank))));
                 bytes = 0;
             }
         }
@@ -85,12 +78,22 @@ impl<M: Embeds> LeaderProxy<M> {
                 nearby.reads.push((*id, read.command.clone()));
                 nearby.bounds.extend(read.within.map(|within| (*id, within)));
                 read.held = true;
+                nearby_bytes += read.command.len();
+                if let Some(near) = near.filter(|_| nearby_bytes >= ASK_BYTES) {
+                    cx.send(near, M::from(Message::Ask(split(&mut nearby, &blank))));
+                    nearby_bytes = 0;
+                }
                 continue;
             }
             self.fallen_back.add(usize::from(read.held));
             read.held = false;
             let asked = if read.manage { &mut ask.manage } else { &mut ask.reads };
             asked.push((*id, read.command.clone()));
+            bytes += read.command.len();
+            if bytes >= ASK_BYTES {
+                cx.send(self.target, M::from(Message::Ask(split(&mut ask, &blank))));
+                bytes = 0;
+            }
         }
         for id in std::mem::take(&mut self.again) {
             // It may have been answered since, or sent again with all others.
@@ -99,11 +102,14 @@ impl<M: Embeds> LeaderProxy<M> {
             {
                 self.fallen_back.add(1);
                 ask.reads.push((id, read.command.clone()));
+                bytes += read.command.len();
+                if bytes >= ASK_BYTES {
+                    cx.send(self.target, M::from(Message::Ask(split(&mut ask, &blank))));
+                    bytes = 0;
+                }
             }
         }
-        ask.reads.reverse();
-        nearby.reads.reverse();
-        nearby.bounds.reverse();
+        let (ask, nearby) = (split(&mut ask, &blank), split(&mut nearby, &blank));
         if let Some(near) = near.filter(|_| !nearby.reads.is_empty()) {
             cx.send(near, M::from(Message::Ask(nearby)));
         }
@@ -127,4 +133,12 @@ impl<M: Embeds> LeaderProxy<M> {
             version: self.version,
         }
     }
+}
+
+/// Takes what has gathered in an ask, its reads in order: they were gathered from the last to the first.
+fn split(ask: &mut Ask, blank: &Ask) -> Ask {
+    let mut whole = std::mem::replace(ask, blank.clone());
+    whole.reads.reverse();
+    whole.bounds.reverse();
+    whole
 }

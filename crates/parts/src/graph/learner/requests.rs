@@ -7,15 +7,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use quorate_core::{NodeId, NodeSet, ProcessId, Wall};
 
-use crate::batch::{Batch, Entry};
+use crate::batch::{Batch, Builder, Entry};
 use crate::clients::{self, Intake, PendingRead, ReadQueue};
 use crate::graph::held::Held;
 use crate::graph::{Instance, Interference};
 use crate::settings::IntakeConfig;
 use crate::state::{Effect, Replicated};
 
-/// Keys that expire together.
+/// Keys that expire together, and their bytes; a single one may be longer.
 const EXPIRE: usize = 128;
+const EXPIRE_BYTES: usize = 1 << 20;
 
 /// See the file comment.
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub(super) struct Requests {
     extra: Vec<Entry>,
     /// The own instance that last made keys expire.
     expiring: u64,
+    /// The last batch was left to a long read.
+    long_read: bool,
     draining: bool,
 }
 
@@ -43,6 +46,7 @@ impl Requests {
             reads: BTreeMap::new(),
             extra: Vec::new(),
             expiring: 0,
+            long_read: false,
             draining: false,
         }
     }
@@ -84,13 +88,22 @@ impl Requests {
         self.intake.has_writes() || !self.queue.is_empty() || !self.extra.is_empty()
     }
 
-    /// The batch of an own instance: writes, reads, and the end of keys that they find overdue.
+    /// The batch of an own instance: writes, reads, and the end of keys that they find overdue. It has the bytes that a
+    /// batch may have, or one longer entry, and the end of a few keys. A read that finds no room beside writes gets a
+    /// batch of its own, every other time.
     pub(super) fn take_batch(&mut self, instance: Instance, state: &Replicated, wall: Wall) -> Bytes {
         let limits = self.config.batch;
-        let value = self.intake.take_batch(limits, wall);
+        let has_long_read = self.queue.next_bytes().is_some_and(|bytes| bytes > limits.bytes / 2);
+        self.long_read = has_long_read && !self.long_read;
+        let mut idle = Builder::new();
+        let empty = self.long_read || !self.intake.has_writes();
+        let value = if empty { idle.take(limits, wall) } else { self.intake.take_batch(limits, wall) };
         let mut bytes = value.len();
         let mut reads = Vec::new();
-        while reads.len() < limits.entries && (bytes < limits.bytes || reads.is_empty()) {
+        while reads.len() < limits.entries
+            && let Some(next) = self.queue.next_bytes()
+            && (bytes + next <= limits.bytes || empty && reads.is_empty())
+        {
             let Some(read) = self.queue.take() else { break };
             bytes += read.command.len();
             reads.push(read);
@@ -99,7 +112,7 @@ impl Requests {
         let mut entries: Vec<_> = entries.chain(std::mem::take(&mut self.extra)).collect();
         if state.next_expiry().is_some_and(|at| at <= wall) {
             let touched = Interference::of(&Batch::extended(value.clone(), &entries));
-            let keys = state.overdue_among(&touched, wall);
+            let keys = first_bytes(state.overdue_among(&touched, wall));
             if !keys.is_empty() {
                 entries.push(Entry::Expire { keys });
             }
@@ -121,6 +134,11 @@ impl Requests {
     /// Answers the reads of an instance that was just executed.
     pub(super) fn answer(&mut self, instance: Instance, state: &Replicated, wall: Wall) {
         for read in self.reads.remove(&instance).into_iter().flatten() {
+            if !self.intake.has_room() {
+                // Its proxy repeats it: it gets another instance.
+                self.queue.done(&read);
+                continue;
+            }
             match state.read(&read.command, wall) {
                 Some(reply) => {
                     self.queue.done(&read);
@@ -167,7 +185,19 @@ impl Requests {
         if busy || self.draining || state.next_expiry().is_none_or(|at| at > wall) {
             return;
         }
-        self.extra = vec![Entry::Expire { keys: state.overdue(wall, EXPIRE) }];
+        self.extra = vec![Entry::Expire { keys: first_bytes(state.overdue(wall, EXPIRE)) }];
         self.expiring = next;
     }
+}
+
+/// The first of these keys, up to so many bytes.
+fn first_bytes(mut keys: Vec<Bytes>) -> Vec<Bytes> {
+    let mut bytes = 0;
+    let fit = keys.iter().take_while(|key| {
+        bytes += key.len();
+        bytes <= EXPIRE_BYTES
+    });
+    let fit = fit.count().max(1);
+    keys.truncate(fit);
+    keys
 }

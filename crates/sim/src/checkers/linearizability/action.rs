@@ -237,6 +237,8 @@ pub fn check_reply(action: &Action, reply: Option<&Reply>) -> Result<(), &'stati
         (_, Some(Reply::Error(CommandError::TooLarge | CommandError::Malformed))) => {
             Err("limits of size are not modelled")
         }
+        // It was executed, with a reply that nobody knows.
+        (action, Some(Reply::NotRetained)) => check_reply(action, None),
         (Action::Batch { actions, .. }, Some(Reply::Batch(Some(replies)))) => {
             actions.iter().zip(replies).try_for_each(|(action, reply)| check_reply(action, Some(reply)))
         }

@@ -326,8 +326,9 @@ impl Problem {
     pub fn apply(&mut self, id: OpId, cells: &[Cell], changes: &mut Vec<(KeyId, Cell)>) -> Option<Effect> {
         let op = &self.ops[id as usize];
         let mut overlay = Overlay::new(cells, changes);
-        let found = self.model.execute(&op.action, op.reply.as_ref(), &mut overlay);
-        if op.reply.is_some() && found != op.reply {
+        let expected = op.reply.as_ref().filter(|reply| **reply != Reply::NotRetained);
+        let found = self.model.execute(&op.action, expected, &mut overlay);
+        if expected.is_some() && found.as_ref() != expected {
             return None;
         }
         Some(if overlay.settle() { Effect::Changes } else { Effect::Nothing })
@@ -462,7 +463,7 @@ impl Problem {
             }
             let mut made = Vec::new();
             let alone = !matches!(op.action, Action::Batch { .. });
-            let reply = op.reply.as_ref().filter(|_| alone);
+            let reply = op.reply.as_ref().filter(|reply| alone && **reply != Reply::NotRetained);
             each_single(&op.action, &mut |action| match action {
                 Action::Put { key, value, .. } => made.extend(self.watch_of(*key, *value)),
                 Action::PutMany { pairs, .. } => {

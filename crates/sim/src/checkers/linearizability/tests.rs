@@ -67,6 +67,13 @@ fn correct_histories_are_accepted() {
              2 10 20 increment \"n\" 1 = integer 6",
         ),
         (
+            "what was executed with a reply that is not retained took effect",
+            "1 0 10 increment \"n\" 5 = not-retained
+             2 20 30 get \"n\" = value some \"5\"
+             1 40 50 put \"n\" \"x\" if-absent never yes = not-retained
+             2 60 70 take \"n\" = value some \"5\"",
+        ),
+        (
             "keys are independent",
             "1 0 10 put \"a\" \"1\" always never no = done
              2 20 30 get \"b\" = value none",
