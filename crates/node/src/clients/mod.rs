@@ -28,10 +28,13 @@ use crate::quiet::Quiet;
 use crate::slow::{Described, Slow, Times};
 use crate::transport::socket::tune;
 use connection::{Connection, Read};
-use requests::{Requests, Waiting};
+use requests::{Requests, Waiting, reply_bytes};
 
 /// How long an outcome waits until this node's own state shows it.
 const UNSHOWN: Duration = Duration::from_secs(5);
+
+/// Bytes of the replies that wait for that; one that is longer waits alone.
+const UNSHOWN_BYTES: usize = 64 << 20;
 
 /// After the system refused to accept (no descriptors, usually).
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
@@ -66,6 +69,8 @@ pub(crate) struct Clients<F: Frontend> {
     asked: Vec<Asked>,
     /// Outcomes that this node's own state does not show yet, and when they are given up.
     unshown: Vec<(Time, Answered)>,
+    /// Bytes of the replies in them.
+    unshown_bytes: usize,
     slow: Rc<Slow>,
     /// When the present turn began.
     now: Time,
@@ -107,6 +112,7 @@ impl<F: Frontend> Clients<F> {
             slow: Rc::new(Slow::new(None)),
             asked: Vec::new(),
             unshown: Vec::new(),
+            unshown_bytes: 0,
             now: Time::ZERO,
             draining: None,
         })
@@ -157,7 +163,12 @@ impl<F: Frontend> Clients<F> {
 
     /// Whether clients wait to be served that no event will announce.
     pub(crate) fn has_input(&self) -> bool {
-        !self.to_serve.is_empty()
+        !self.to_serve.is_empty() && self.has_room()
+    }
+
+    /// Whether requests may be read: those under way have not reached their bound in bytes. Clients wait meanwhile.
+    fn has_room(&self) -> bool {
+        self.requests.bytes() < self.limits.request_bytes
     }
 
     /// Requests under way.
@@ -244,7 +255,10 @@ impl<F: Frontend> Clients<F> {
         ready: &mut Vec<(RequestId, Request)>,
     ) {
         let mut to_serve = std::mem::take(&mut self.to_serve);
-        for index in to_serve.drain(..) {
+        let mut rest = to_serve.drain(..);
+        while self.has_room()
+            && let Some(index) = rest.next()
+        {
             let Some(connection) = self.connections.get_mut(index) else { continue };
             connection.listed = false;
             let crowded = self.output > self.limits.client_output_total / 2;
@@ -272,7 +286,9 @@ impl<F: Frontend> Clients<F> {
             self.list(index);
             self.mark_dirty(index);
         }
-        // Those that are listed again wait for the next turn; the list keeps its memory.
+        // Those that are left or listed again wait for another turn; the list keeps its memory.
+        let left: Vec<_> = rest.collect();
+        to_serve.extend(left);
         to_serve.append(&mut self.to_serve);
         self.to_serve = to_serve;
     }
@@ -289,6 +305,7 @@ impl<F: Frontend> Clients<F> {
             let (shown, now) = (node.applied(), self.now);
             let over = |(until, answered): &mut (Time, Answered)| answered.slot <= shown || *until <= now;
             let due: Vec<_> = self.unshown.extract_if(.., over).collect();
+            self.unshown_bytes -= due.iter().map(|(_, answered)| reply_bytes(answered)).sum::<usize>();
             outcomes.splice(
                 0..0,
                 due.into_iter().map(|(_, mut answered)| {
@@ -302,14 +319,20 @@ impl<F: Frontend> Clients<F> {
         }
         let now = if self.slow.is_on() && !outcomes.is_empty() { clock::now() } else { Time::ZERO };
         let mut shown = None;
-        for answered in outcomes.drain(..) {
+        for mut answered in outcomes.drain(..) {
             let id = answered.request;
             if answered.slot > 0
                 && self.requests.get(id).is_some_and(|waiting| waiting.shown)
                 && answered.slot > *shown.get_or_insert_with(|| node.applied())
             {
-                self.unshown.push((self.now + UNSHOWN, answered));
-                continue;
+                let bytes = reply_bytes(&answered);
+                if self.unshown.is_empty() || self.unshown_bytes + bytes <= UNSHOWN_BYTES {
+                    self.unshown_bytes += bytes;
+                    self.unshown.push((self.now + UNSHOWN, answered));
+                    continue;
+                }
+                // It happened, but there is no room to keep its reply until this node shows it.
+                answered.outcome = Outcome::Failed(Failure::TimedOut);
             }
             let outcome = answered.outcome;
             let Some(waiting) = self.requests.remove(id) else { continue };
@@ -453,7 +476,8 @@ impl<F: Frontend> Clients<F> {
         let mut refused = Vec::new();
         for Asked { ticket, request, shown } in self.asked.drain(..) {
             let times = Times::new(self.now, request.access);
-            match self.requests.insert(index, connection.number, ticket, (shown, times)) {
+            let bytes = request.command.len();
+            match self.requests.insert(index, connection.number, ticket, bytes, (shown, times)) {
                 Some(id) => {
                     connection.under_way += 1;
                     ready.push((id, request));

@@ -1,6 +1,6 @@
 //! Which client waits for which request.
 
-use quorate_core::{Mark, RequestId, Time};
+use quorate_core::{Answered, Mark, Outcome, RequestId, Time};
 use slab::Slab;
 
 use crate::frontend::Ticket;
@@ -13,6 +13,8 @@ const PLACE_BITS: u32 = 20;
 #[derive(Debug)]
 pub(super) struct Requests {
     waiting: Slab<Waiting>,
+    /// Bytes of their commands.
+    bytes: usize,
     count: u64,
     limit: usize,
 }
@@ -25,6 +27,8 @@ pub(super) struct Waiting {
     pub(super) index: usize,
     pub(super) connection: u64,
     pub(super) ticket: Ticket,
+    /// Of its command.
+    bytes: usize,
     /// Whether the outcome waits until this node's own state shows it.
     pub(super) shown: bool,
     pub(super) times: Times,
@@ -32,23 +36,29 @@ pub(super) struct Waiting {
 
 impl Requests {
     pub(super) fn new(limit: usize) -> Requests {
-        Requests { waiting: Slab::new(), count: 0, limit: limit.min(1 << PLACE_BITS) }
+        Requests { waiting: Slab::new(), bytes: 0, count: 0, limit: limit.min(1 << PLACE_BITS) }
     }
 
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
 
+    /// Bytes of the commands under way.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     pub(super) fn limit(&self) -> usize {
         self.limit
     }
 
-    /// A new request; `None` if too many are under way.
+    /// A new request, whose command has so many bytes; `None` if too many are under way.
     pub(super) fn insert(
         &mut self,
         index: usize,
         connection: u64,
         ticket: Ticket,
+        bytes: usize,
         (shown, times): (bool, Times),
     ) -> Option<RequestId> {
         if self.waiting.len() >= self.limit {
@@ -56,7 +66,8 @@ impl Requests {
         }
         self.count += 1;
         let id = RequestId((self.count << PLACE_BITS) | self.waiting.vacant_key() as u64);
-        self.waiting.insert(Waiting { id, index, connection, ticket, shown, times });
+        self.bytes += bytes;
+        self.waiting.insert(Waiting { id, index, connection, ticket, bytes, shown, times });
         Some(id)
     }
 
@@ -76,8 +87,16 @@ impl Requests {
 
     /// The request has ended; `None` if it had before.
     pub(super) fn remove(&mut self, id: RequestId) -> Option<Waiting> {
-        self.get(id)?;
+        self.bytes -= self.get(id)?.bytes;
         Some(self.waiting.remove(place(id)))
+    }
+}
+
+/// Bytes of the reply in an outcome.
+pub(super) fn reply_bytes(answered: &Answered) -> usize {
+    match &answered.outcome {
+        Outcome::Done(reply) => reply.len(),
+        Outcome::Failed(_) => 0,
     }
 }
 
@@ -95,15 +114,15 @@ mod tests {
     fn an_id_names_one_request_and_never_another() {
         let mut requests = Requests::new(3);
         let times = (false, Times::new(Time::ZERO, Access::Read));
-        let mut ids: Vec<_> = (0..3).map(|t| requests.insert(7, 1, Ticket(t), times).unwrap()).collect();
-        assert_eq!(requests.insert(7, 1, Ticket(3), times), None, "the bound holds");
+        let mut ids: Vec<_> = (0..3).map(|t| requests.insert(7, 1, Ticket(t), 10, times).unwrap()).collect();
+        assert_eq!(requests.insert(7, 1, Ticket(3), 10, times), None, "the bound holds");
         assert_eq!(requests.remove(ids[1]).map(|waiting| waiting.ticket), Some(Ticket(1)));
         assert_eq!(requests.remove(ids[1]), None, "ended once");
-        ids.push(requests.insert(8, 2, Ticket(9), times).unwrap());
+        ids.push(requests.insert(8, 2, Ticket(9), 5, times).unwrap());
         assert_eq!(requests.remove(ids[1]), None, "its place has another one now");
         assert!(ids.is_sorted(), "ids grow");
         assert_eq!(requests.remove(ids[3]).map(|waiting| (waiting.index, waiting.connection)), Some((8, 2)));
-        assert_eq!(requests.len(), 2);
+        assert_eq!((requests.len(), requests.bytes()), (2, 20));
         assert_eq!(requests.remove(RequestId(u64::MAX)), None);
     }
 }

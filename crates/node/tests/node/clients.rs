@@ -47,6 +47,20 @@ fn a_request_beyond_the_total_limit_fails_at_once() {
 }
 
 #[test]
+fn requests_beyond_the_bound_in_bytes_wait_for_earlier_ones_and_all_are_served() {
+    let nodes = cluster(1, &Limits { request_bytes: 1, ..Limits::default() });
+    let mut clients: Vec<_> = (0..5).map(|_| nodes[0].client()).collect();
+    for client in &mut clients {
+        client.send(&lines(100, |index| format!("1 say {index}")));
+    }
+    for client in &mut clients {
+        for index in 0..100 {
+            assert_eq!(client.line(), Some(index.to_string()));
+        }
+    }
+}
+
+#[test]
 fn a_deadline_is_kept_when_nobody_answers() {
     let nodes = cluster(1, &Limits::default());
     assert!(nodes[0].client().ask("/20/1 never").contains("outcome of a write is unknown"));
