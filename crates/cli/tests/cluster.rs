@@ -90,6 +90,44 @@ fn epaxos_loses_nothing_when_its_nodes_are_killed() {
     load.check(&cluster.nodes);
 }
 
+/// A responder that cannot write is there all the same: it answers whatever needs no disk, its leases too, and never
+/// votes.
+#[test]
+fn a_responder_whose_disk_hangs_does_not_stop_writes() {
+    for (protocol, flags) in [("bodega", &[][..]), ("quorum-leases", &["--set", "grantees=1,2,3"])] {
+        let mut cluster = Cluster::prepare(3, protocol, flags);
+        let hangs: Vec<_> = cluster.nodes.iter().map(|node| node.data.with_extension("hangs")).collect();
+        for (node, file) in cluster.nodes.iter_mut().zip(&hangs) {
+            node.start_with_disk_that_hangs_while(file);
+        }
+        cluster.nodes.iter().for_each(|node| node.wait_until_serving());
+        let leader = cluster.leader();
+        let (hung, other) = ((leader + 1) % 3, (leader + 2) % 3);
+        let set = |connection: &mut Connection, value: u64| {
+            connection.call(&[b"SET", b"k", value.to_string().as_bytes()]).unwrap()
+                == Resp::Simple("OK".into())
+        };
+        let mut connection = Connection::open(&cluster.nodes[other].resp).unwrap();
+        assert!(set(&mut connection, 0));
+        // From now on writes wait for it.
+        wait_for("its lease", || (cluster.nodes[hung].status()?["lease"] == true).then_some(()));
+        std::fs::write(&hangs[hung], "").unwrap();
+        let since = Instant::now();
+        wait_for("writes that do without it", || set(&mut connection, 1).then_some(()));
+        println!("{protocol}: writes without a responder whose disk hangs after {:.2?}", since.elapsed());
+        for value in 2..50 {
+            assert!(set(&mut connection, value), "{protocol}: write {value}");
+        }
+        std::fs::remove_file(&hangs[hung]).unwrap();
+        let mut late = Connection::open(&cluster.nodes[hung].resp).unwrap();
+        let read = wait_for("a read where the disk hung", || match late.call(&[b"GET", b"k"]).unwrap() {
+            Resp::Error(_) => None,
+            value => Some(value),
+        });
+        assert_eq!(read, Resp::Bulk(b"49".to_vec()), "{protocol}");
+    }
+}
+
 #[test]
 fn sigterm_hands_over_and_ends_in_order() {
     let mut cluster = Cluster::start(3, "multipaxos");

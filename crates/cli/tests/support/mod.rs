@@ -134,6 +134,13 @@ impl Node {
         self.spawn(Command::new(env!("CARGO_BIN_EXE_quorate")), None);
     }
 
+    /// Starts it with a disk that hangs while a file is there, which does not exist yet.
+    pub fn start_with_disk_that_hangs_while(&mut self, file: &Path) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
+        command.env("QUORATE_TEST_HANG", file);
+        self.spawn(command, None);
+    }
+
     /// Starts it with its log going somewhere else than to its file.
     pub fn start_logging_to(&mut self, stderr: Stdio) {
         self.spawn(Command::new(env!("CARGO_BIN_EXE_quorate")), Some(stderr));
@@ -261,10 +268,14 @@ impl Node {
     }
 
     fn role(&self) -> Option<String> {
+        Some(self.status()?["role"].as_str()?.to_owned())
+    }
+
+    /// What it says of itself, if it answers.
+    pub fn status(&self) -> Option<serde_json::Value> {
         let mut connection = Connection::open(&self.resp).ok()?;
         let Ok(Resp::Bulk(json)) = connection.call(&[b"QUORATE", b"STATUS"]) else { return None };
-        let status: serde_json::Value = serde_json::from_slice(&json).ok()?;
-        Some(status["role"].as_str()?.to_owned())
+        serde_json::from_slice(&json).ok()
     }
 
     pub fn log(&self) -> &Path {

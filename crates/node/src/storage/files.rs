@@ -260,11 +260,27 @@ impl File for std::fs::File {
     }
 
     fn sync(&self) -> io::Result<()> {
+        #[cfg(debug_assertions)]
+        hang_if_told();
         self.sync_data()
     }
 
     fn forget_cached(&self) {
         // Advice: without it, what is read is what the system would have written.
         let _ = rustix::fs::fadvise(self, 0, None, rustix::fs::Advice::DontNeed);
+    }
+}
+
+/// A disk that hangs, for tests with real processes: a sync waits while the file is there that QUORATE_TEST_HANG names.
+/// Release builds have nothing of it.
+#[cfg(debug_assertions)]
+fn hang_if_told() {
+    use std::sync::OnceLock;
+    use std::time::Duration;
+
+    static WHILE: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let file = WHILE.get_or_init(|| std::env::var_os("QUORATE_TEST_HANG").map(PathBuf::from));
+    while file.as_ref().is_some_and(|file| file.exists()) {
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
