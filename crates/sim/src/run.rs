@@ -86,7 +86,9 @@ pub fn run<P: Protocol>(options: &Options, seed: u64, trace: Trace) -> Result<Ru
     let (end, settings) = (options.end(), setup.words.clone());
     let mut cluster = build::<P>(options, root, far, trace, setup);
     cluster.introduce(seed, &settings);
-    if let Err(panic) = panics::catch(|| drive(&mut cluster, end, healing(options))) {
+    // A leader may be slow, and everything is read through it in the end.
+    let slower = if cluster.plan.kinds.contains(Kind::SlowNodes) { 4 } else { 1 };
+    if let Err(panic) = panics::catch(|| drive(&mut cluster, end, healing(options) * slower)) {
         cluster.fail("assertion", panic);
     }
     let (history, bounds) = std::mem::take(&mut cluster.work.recorder).finish_with_bounds();
