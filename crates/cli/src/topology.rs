@@ -101,7 +101,7 @@ mod tests {
         let geo = Topology::named("geo").unwrap();
         let names = |protocol| timeouts(&geo, protocol, 5).ok().unwrap();
         assert!(names("multipaxos").contains(&"election.timeout=1200ms".to_owned()));
-        assert!(names("raft").contains(&"lease_duration=2500ms".to_owned()));
+        assert!(names("raft").contains(&"lease.duration=2500ms".to_owned()));
         assert!(!names("unreplicated").iter().any(|setting| setting.starts_with("election")));
     }
 }

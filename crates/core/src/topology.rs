@@ -246,7 +246,7 @@ impl Topology {
 
     /// By the names of settings: the timeouts of the Bodega paper (§3.3.3, §6), and longer ones in proportion where its
     /// rule (a heartbeat above the usual round trip, the rest far above a heartbeat) asks for them.
-    fn timeouts(&self) -> [(&'static str, Duration); 8] {
+    fn timeouts(&self) -> [(&'static str, Duration); 7] {
         let reach = PAPERS_REACH.as_millis() as u64;
         let scaled = |millis: u64| millis.max((millis * self.furthest().as_millis() as u64).div_ceil(reach));
         [
@@ -254,7 +254,6 @@ impl Topology {
             ("election.timeout", 1200),
             ("lease.guard", 2500),
             ("lease.duration", 2500),
-            ("lease_duration", 2500),
             ("lease.drift", 100),
             // A write may wait for the trip to the leader and for its quorum; then a proxy asks again.
             ("proxy.patience", 1000),

@@ -135,7 +135,8 @@ fn members(nodes: usize) -> NodeSet {
     (1..=nodes as u64).map(|id| NodeId::new(id).expect("few nodes")).collect()
 }
 
-/// Settings that push a protocol into its corners, where it knows them: little is kept, batched, or under way.
+/// Settings that push a protocol into its corners, where it knows them: little is kept, batched, or under way. A name
+/// without a value is a setting that it must know for the others to be drawn.
 const CORNERS: &[(f64, &[&str])] = &[
     (0.2, &["log.retain=0"]),
     (0.3, &["log.retain=1KiB"]),
@@ -144,7 +145,7 @@ const CORNERS: &[(f64, &[&str])] = &[
     (0.2, &["pipeline=1"]),
     (0.2, &["pipeline=4"]),
     (0.15, &["reads=log"]),
-    (0.3, &["lease_duration=1s"]),
+    (0.3, &["leaseguard.extend", "lease.duration=1s"]),
     (0.2, &["reads.at=nearest"]),
     (0.1, &["conflicts.keys=8"]),
     (0.2, &["leaseguard.extend=demand"]),
@@ -159,7 +160,6 @@ const QUICK: &[&str] = &[
     "recovery.timeout=50ms",
     "lease.guard=60ms",
     "lease.duration=100ms",
-    "lease_duration=100ms",
     "lease.drift=4ms",
     "proxy.patience=40ms",
 ];
@@ -196,7 +196,10 @@ fn configure<P: Protocol>(
             continue;
         }
         let known = |word: &&str| given.effective().contains_key(word.split('=').next().unwrap_or_default());
-        let drawn = corner.iter().filter(|word| known(word)).map(ToString::to_string);
+        if corner.iter().any(|word| !word.contains('=') && !known(word)) {
+            continue;
+        }
+        let drawn = corner.iter().filter(|word| word.contains('=') && known(word)).map(ToString::to_string);
         // Of two values the later is taken: what is given wins.
         let more: Vec<_> = drawn.chain(words.iter().cloned()).collect();
         let mut settings = Settings::parse(&more)?;
@@ -236,10 +239,10 @@ fn duration(settings: &Settings, name: &str) -> Option<Duration> {
 fn declared_drift(settings: &Settings) -> f64 {
     let take = |name: &str| duration(settings, name).map(|duration| duration.as_secs_f64());
     let ongaro = settings.effective().get("reads").is_some_and(|reads| reads == "ongaro-lease");
+    let promises = settings.effective().contains_key("lease.guard");
     let most = match (take("lease.drift"), take("lease.duration")) {
-        (Some(margin), Some(lease)) if lease > 0.0 => margin / lease,
         (Some(margin), _) if ongaro => margin / take("election.timeout").unwrap_or(1.0) / 2.0,
-        (Some(margin), _) if margin > 0.0 => margin / take("lease_duration").unwrap_or(1.0),
+        (Some(margin), Some(lease)) if lease > 0.0 && (promises || margin > 0.0) => margin / lease,
         _ => return DEFAULT_DRIFT,
     };
     // A little less, for what is rounded.

@@ -114,7 +114,7 @@ impl Protocol for Raft {
     fn configure(group: &Group, settings: &mut Settings) -> Result<(Config, ProxyConfig), SettingsError> {
         let conflict = |text: &str| Err(SettingsError::Conflict(text.to_owned()));
         let pace = Pace::from_settings(settings)?;
-        let lease = settings.duration("lease_duration", "500ms")?;
+        let lease = settings.duration("lease.duration", "500ms")?;
         let guard = LeaseGuard::from_settings(settings, lease)?;
         let choices = [
             ("leaseguard", Reads::LeaseGuard(guard)),
@@ -131,7 +131,7 @@ impl Protocol for Raft {
         let lease = if reads == Reads::OngaroLease { pace.timeout } else { lease };
         if lease < 2 * drift || lease < Duration::from_millis(2) {
             return conflict(
-                "lease_duration (the election timeout, for ongaro-lease) must be at least twice lease.drift",
+                "lease.duration (the election timeout, for ongaro-lease) must be at least twice lease.drift",
             );
         }
         let nearest = settings.choice("reads.at", "leader", &[("leader", false), ("nearest", true)])?;

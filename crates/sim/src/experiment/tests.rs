@@ -61,7 +61,7 @@ fn steady(measured: &Measured, writes: bool) -> (Nanos, Nanos) {
 #[test]
 fn a_write_takes_one_round_trip_and_a_read_what_its_mechanism_says() {
     let asks = || load(2 * SECOND, 4 * SECOND);
-    let leaseguard = run(&setup(&["reads=leaseguard", "lease_duration=1s"]), asks(), &[]);
+    let leaseguard = run(&setup(&["reads=leaseguard", "lease.duration=1s"]), asks(), &[]);
     assert_eq!(steady(&leaseguard, true), (2 * ONE_WAY, 2 * ONE_WAY));
     assert_eq!(steady(&leaseguard, false), (0, 0));
     let quorum = run(&setup(&["reads=quorum"]), asks(), &[]);
@@ -71,7 +71,7 @@ fn a_write_takes_one_round_trip_and_a_read_what_its_mechanism_says() {
 
 #[test]
 fn disks_processors_and_interfaces_add_what_they_are_said_to_take() {
-    let mut setup = setup(&["reads=leaseguard", "lease_duration=1s"]);
+    let mut setup = setup(&["reads=leaseguard", "lease.duration=1s"]);
     setup.sync = 3 * MILLISECOND;
     let measured = run(&setup, load(2 * SECOND, 4 * SECOND), &[]);
     // The follower's disk begins when its message comes; the leader's own is ready before.
@@ -87,7 +87,7 @@ fn disks_processors_and_interfaces_add_what_they_are_said_to_take() {
 #[test]
 fn another_leader_follows_one_that_dies_and_everything_is_told() {
     let crash = (2500 * MILLISECOND, Act::CrashLeader);
-    let setup = setup(&["reads=leaseguard", "lease_duration=1s", "proxy.patience=20ms"]);
+    let setup = setup(&["reads=leaseguard", "lease.duration=1s", "proxy.patience=20ms"]);
     let measured = run(&setup, load(2 * SECOND, 4 * SECOND), std::slice::from_ref(&crash));
     let [(at, _, dead)] = measured.acts[..] else { panic!("one leader dies") };
     assert_eq!(at, crash.0);
@@ -104,7 +104,7 @@ fn another_leader_follows_one_that_dies_and_everything_is_told() {
 fn a_deaf_leader_replicates_what_it_cannot_commit() {
     let at = 2500 * MILLISECOND;
     let acts = [(at, Act::DeafenLeader), (at + 55 * MILLISECOND, Act::CrashLeader)];
-    let setup = setup(&["reads=leaseguard", "lease_duration=2s"]);
+    let setup = setup(&["reads=leaseguard", "lease.duration=2s"]);
     let measured = run(&setup, load(2 * SECOND, 3 * SECOND), &acts);
     let (elected, leader) = measured.elected_after(at).next().expect("another leads");
     assert_eq!(measured.limbo_of(leader, elected), Some(6), "one entry each 10 ms");
@@ -118,7 +118,7 @@ fn an_isolated_leader_is_followed_by_another_while_its_clients_still_reach_it() 
         let load = Load { asks, acts: vec![(at, Act::IsolateLeader)], clients: None };
         measure::<Raft>(&setup(settings), load).expect("the settings are known")
     };
-    let guarded = run(&["reads=leaseguard", "lease_duration=2s", "proxy.patience=3s"]);
+    let guarded = run(&["reads=leaseguard", "lease.duration=2s", "proxy.patience=3s"]);
     let (elected, _) = guarded.elected_after(at).next().expect("the others have a leader");
     let late = |op: &&Operation| !op.writes && op.asked > elected && op.latency() == Some(0);
     assert!(guarded.operations.iter().filter(late).count() > 10, "its lease outlasts its term");

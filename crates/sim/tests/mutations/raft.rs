@@ -14,7 +14,7 @@ const SINGLE: &[&str] =
 /// Leases that outlast elections, so that a new leader has to mind them.
 const GUARD: &[&str] = &[
     "reads=leaseguard",
-    "lease_duration=2s",
+    "lease.duration=2s",
     "heartbeat=50ms",
     "election.timeout=200ms",
     "proxy.patience=100ms",
@@ -23,7 +23,7 @@ const GUARD: &[&str] = &[
 const FORGETFUL: &[&str] = &[
     "reads=leaseguard",
     "log.retain=0",
-    "lease_duration=2s",
+    "lease.duration=2s",
     "heartbeat=50ms",
     "election.timeout=200ms",
     "proxy.patience=100ms",

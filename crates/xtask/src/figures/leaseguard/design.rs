@@ -273,7 +273,7 @@ pub fn make(bench: &Bench) -> Result<Section> {
 fn simulator_claims(bench: &Bench, section: &mut Section) -> Result<()> {
     let setup = simulated::setup(
         LEASEGUARD,
-        &["election.timeout=500ms", "lease_duration=1s", "proxy.patience=40ms"],
+        &["election.timeout=500ms", "lease.duration=1s", "proxy.patience=40ms"],
         SUBNET,
         7,
         ORIGIN + 2500 * MS,

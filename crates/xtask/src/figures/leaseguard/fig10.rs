@@ -42,7 +42,7 @@ pub fn make(bench: &Bench) -> Result<Section> {
     for delay in DELAYS {
         let net = format!("net.delay={delay}ms");
         let start = |mechanism: &Mechanism| {
-            let common = ["election.timeout=500ms", "lease_duration=1s", &net];
+            let common = ["election.timeout=500ms", "lease.duration=1s", &net];
             let settings: Vec<_> = common.iter().chain(mechanism.settings).copied().collect();
             Cluster::start(bench, &settings)
         };

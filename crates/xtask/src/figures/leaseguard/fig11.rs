@@ -84,7 +84,7 @@ pub fn make(bench: &Bench) -> Result<Section> {
         "write_p50_ms",
     ]);
     let start = |mechanism: &Mechanism| {
-        let common = ["election.timeout=500ms", "lease_duration=1s"];
+        let common = ["election.timeout=500ms", "lease.duration=1s"];
         let settings: Vec<_> = common.iter().chain(mechanism.settings).copied().collect();
         Cluster::start(bench, &settings)
     };

@@ -178,7 +178,7 @@ const END: u64 = ORIGIN + 3000 * MS;
 
 /// One run; the clients of the third proxy begin to ask then. Tells through which proxy each operation went.
 fn attempt(mechanism: Mechanism, seed: u64, begin: u64) -> Result<(Measured, Vec<usize>)> {
-    let common = ["election.timeout=500ms", "lease_duration=1s", "heartbeat=50ms", "proxy.patience=2s"];
+    let common = ["election.timeout=500ms", "lease.duration=1s", "heartbeat=50ms", "proxy.patience=2s"];
     let mut setup = simulated::setup(mechanism, &common, SUBNET, seed, END + 500 * MS);
     setup.proxies = 3;
     let mut load = Load::new(0.0, 0.0, 128, seed);
@@ -203,7 +203,7 @@ fn messages(section: &mut Section) -> Result<()> {
     let mut costs = Vec::new();
     for mechanism in [INCONSISTENT, QUORUM, ONGARO, LEASEGUARD] {
         let run = |reads: u64| -> Result<Measured> {
-            let common = ["election.timeout=500ms", "lease_duration=1s"];
+            let common = ["election.timeout=500ms", "lease.duration=1s"];
             let setup = simulated::setup(mechanism, &common, SUBNET, 1, ORIGIN + 1500 * MS);
             let mut load = Load::new(0.0, 0.0, 128, 1);
             let mut asks = load.greeting();

@@ -90,7 +90,7 @@ fn measure(mechanism: Mechanism, timeout: u64, ratio: f64, runs: u64) -> Result<
     let words = [
         format!("election.timeout={timeout}ms"),
         format!("heartbeat={}ms", timeout / 5),
-        format!("lease_duration={lease}ms"),
+        format!("lease.duration={lease}ms"),
         "proxy.patience=40ms".to_owned(),
         "lease.drift=10ms".to_owned(),
     ];

@@ -94,7 +94,7 @@ fn measure(mechanism: Mechanism, delay: f64, runs: u64, crowd: Crowd) -> Result<
     let mean = delay * MS as f64;
     // Variance in ms² equal to the mean in ms.
     let link = Delay::LogNormal { mean, deviation: delay.sqrt() * MS as f64 };
-    let common = ["election.timeout=500ms", "lease_duration=1s"];
+    let common = ["election.timeout=500ms", "lease.duration=1s"];
     let (mut reads, mut writes) = (Vec::new(), Vec::new());
     for seed in 1..=runs {
         let mut load = Load::new(0.0, 1.0 / 3.0, 1024, seed);

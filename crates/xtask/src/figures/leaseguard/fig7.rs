@@ -108,7 +108,7 @@ fn millis(nanos: u64) -> f64 {
 
 /// One run. From `accepting` on, clients wait for writes, if the mechanism accepts what it may not commit.
 fn attempt(mechanism: Mechanism, seed: u64, accepting: u64) -> Result<Measured> {
-    let common = ["election.timeout=500ms", "lease_duration=1s", "proxy.patience=40ms"];
+    let common = ["election.timeout=500ms", "lease.duration=1s", "proxy.patience=40ms"];
     let end = ORIGIN + LENGTH as u64 * MS;
     let mut load = Load::new(0.0, 1.0 / 3.0, 1024, seed);
     let mut asks = load.greeting();

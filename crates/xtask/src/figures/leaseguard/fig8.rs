@@ -114,7 +114,7 @@ fn measure(zipf: f64, runs: u64) -> Result<Point> {
     };
     let (mut waiting, mut after) = (Vec::new(), Vec::new());
     for seed in 1..=runs {
-        let common = ["election.timeout=500ms", "lease_duration=1s", "proxy.patience=40ms"];
+        let common = ["election.timeout=500ms", "lease.duration=1s", "proxy.patience=40ms"];
         let setup = simulated::setup(LEASEGUARD, &common, SUBNET, seed, ORIGIN + 4000 * MS);
         let mut load = Load::new(zipf, 1.0 / 3.0, 1024, seed);
         let mut asks = load.greeting();

@@ -81,7 +81,7 @@ pub fn make(bench: &Bench) -> Result<Section> {
 }
 
 fn crash(bench: &Bench, mechanism: Mechanism) -> Result<Outage> {
-    let common = ["election.timeout=500ms", "lease_duration=1s", "proxy.patience=100ms"];
+    let common = ["election.timeout=500ms", "lease.duration=1s", "proxy.patience=100ms"];
     let settings: Vec<_> = common.iter().chain(mechanism.settings).copied().collect();
     let cluster = Cluster::start(bench, &settings)?;
     let load = Load {

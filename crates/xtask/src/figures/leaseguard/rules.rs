@@ -8,9 +8,9 @@ pub const RULES: &[Row] = &[
     (
         "LG-S.1",
         Verdict::Agrees,
-        "`lease_duration` is a setting of the group; it does not change while it runs",
+        "`lease.duration` is a setting of the group; it does not change while it runs",
         "that all nodes are given the same is the operator's part, as in the paper",
-        "`crates/protocols/src/raft/mod.rs` `lease_duration`",
+        "`crates/protocols/src/raft/mod.rs` `lease.duration`",
     ),
     (
         "LG-S.2",
@@ -136,9 +136,9 @@ pub const RULES: &[Row] = &[
     (
         "LG-S.20",
         Verdict::Agrees,
-        "`election.timeout` and `lease_duration`; Figure 5 varies both",
+        "`election.timeout` and `lease.duration`; Figure 5 varies both",
         "except under Ongaro's lease",
-        "`crates/protocols/src/raft/mod.rs` `lease_duration`",
+        "`crates/protocols/src/raft/mod.rs` `lease.duration`",
     ),
     (
         "LG-S.21",
