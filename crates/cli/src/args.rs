@@ -362,6 +362,7 @@ const ROSTER_EXAMPLES: &str = "Examples:
   quorate roster set 1,2,3                     nodes 1, 2 and 3, of every key
   quorate roster set EU,VA --leader VA         by the sites of `up --topology`
   quorate roster set 'user:*=1,2' 'log:a=3'    keys with a prefix, and one key; of others the leader alone
+  quorate roster set 1,2 'user:*=3'            3 for keys with a prefix, 1 and 2 for all others
   quorate roster set 'a..m=1' 'm..=2'          ranges of keys, the end not included
   quorate roster set none --leader 2           the leader alone, and that is node 2";
 

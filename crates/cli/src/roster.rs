@@ -149,6 +149,10 @@ mod tests {
         assert_eq!(words("user:*=1"), "SET RANGE user: user; 1");
         assert_eq!(words("k=1"), "SET RANGE k k\0 1");
         assert_eq!(words("none"), "SET");
+        // Of ranges that lie within others the node knows which counts.
+        let both = ["1,2".to_owned(), "user:*=EU".to_owned()];
+        let both = set(&both, None, &mut sites()).unwrap().concat();
+        assert_eq!(both, b"SETRANGE1,2RANGEuser:user;1");
         assert_eq!(words("k=EU,2"), "SET RANGE k k\0 1,2");
         for (range, message) in
             [("k=x", "no site: EU (1)"), ("k=", "does not say which"), ("k", "\"k\" is no node")]

@@ -37,6 +37,16 @@ impl Range {
         self.to.as_ref().is_some_and(|to| to <= &self.from)
     }
 
+    /// Whether all keys of another range are in it.
+    fn holds(&self, other: &Range) -> bool {
+        let ends_behind = match (&self.to, &other.to) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(end), Some(other)) => end >= other,
+        };
+        self.from <= other.from && ends_behind
+    }
+
     fn reaches(&self, key: &[u8]) -> bool {
         self.to.as_ref().is_none_or(|to| &to[..] > key)
     }
@@ -84,6 +94,35 @@ impl Roster {
             return Err(RosterError::TooMany);
         }
         Ok(Roster { leader, ranges })
+    }
+
+    /// Of these ranges, in any order, of which one may lie within another: then it counts for its keys, and the other for
+    /// the rest of its own. So a default for all keys goes together with exceptions for some.
+    pub fn layered(leader: Option<NodeId>, mut ranges: Vec<Range>) -> Result<Roster, RosterError> {
+        if let Some(empty) = ranges.iter().find(|range| range.is_empty()) {
+            return Err(RosterError::Empty(empty.from.clone()));
+        }
+        // Of two that begin with the same key the longer comes first.
+        ranges.sort_by(|a, b| a.from.cmp(&b.from).then_with(|| b.holds(a).cmp(&a.holds(b))));
+        let is_twice = |pair: &&[Range]| pair[0].from == pair[1].from && pair[0].to == pair[1].to;
+        if let Some(pair) = ranges.windows(2).find(is_twice) {
+            return Err(RosterError::Overlap(pair[1].from.clone()));
+        }
+        // Those that hold the present key, the innermost last, without what is in `flat` already.
+        let (mut open, mut flat) = (Vec::<Range>::new(), Vec::new());
+        for range in ranges {
+            close(&mut open, Some(&range.from), &mut flat);
+            if let Some(outer) = open.last() {
+                if !outer.holds(&range) {
+                    return Err(RosterError::Overlap(range.from));
+                }
+                flat.push(Range { to: Some(range.from.clone()), ..outer.clone() });
+            }
+            open.push(range);
+        }
+        close(&mut open, None, &mut flat);
+        flat.retain(|range| !range.is_empty());
+        Roster::new(leader, flat)
     }
 
     /// Nobody serves anything but this leader.
@@ -138,6 +177,18 @@ impl Roster {
             }
         }
         covered.is_none()
+    }
+}
+
+/// Moves ranges that end at or before a key, or all, from `open` to `flat`. What surrounds one goes on where it ends.
+fn close(open: &mut Vec<Range>, key: Option<&Bytes>, flat: &mut Vec<Range>) {
+    while let Some(range) = open.pop_if(|range| key.is_none_or(|key| !range.reaches(key))) {
+        match (&range.to, open.last_mut()) {
+            (Some(to), Some(outer)) => outer.from = to.clone(),
+            (None, _) => open.clear(),
+            (Some(_), None) => {}
+        }
+        flat.push(range);
     }
 }
 
@@ -212,6 +263,27 @@ mod tests {
         for (text, fine) in [("a-c:1 c-:2", true), ("a-:1 c-d:2", false), ("c-c:1", false), ("d-c:1", false)]
         {
             assert_eq!(Roster::new(None, ranges(text)).is_ok(), fine, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_range_within_another_counts_for_its_keys() {
+        for (text, expected) in [
+            ("-:12 u-v:3", "..u=1,2 u..v=3 v..=1,2"),
+            ("-:1 b-d:2 c-cc:3 x-:4", "..b=1 b..c=2 c..cc=3 cc..d=2 d..x=1 x..=4"),
+            ("a-z:1 a-m:2 m-z:3", "a..m=2 m..z=3"),
+            ("a-:1 a-b:2", "a..b=2 b..=1"),
+            ("-:1 a-b: c-:2", "..a=1 b..c=1 c..=2"),
+            ("a-b:1 c-d:2", "a..b=1 c..d=2"),
+        ] {
+            let mut reversed = ranges(text);
+            reversed.reverse();
+            for ranges in [ranges(text), reversed] {
+                assert_eq!(Roster::layered(None, ranges).unwrap().to_string(), expected, "{text}");
+            }
+        }
+        for text in ["a-c:1 b-d:2", "a-c:1 a-c:2", "-:1 -:2", "-m:1 l-:2", "-:1 a-c:1 b-d:2", "c-c:1"] {
+            assert!(Roster::layered(None, ranges(text)).is_err(), "{text}");
         }
     }
 

@@ -94,9 +94,13 @@ fn rosters_are_set_and_shown() {
     let words = "ROSTER SET LEADER 2 RANGE a m 1,3";
     let first = Roster::new(NodeId::new(2), vec![range("a", Some("m"), &[1, 3])]).unwrap();
     assert_eq!(asked(&mut node, &mut connection, words), Manage::Roster(first));
+    let words = "ROSTER SET RANGE a z 1,3 RANGE c d 2";
+    let layered =
+        vec![range("a", Some("c"), &[1, 3]), range("c", Some("d"), &[2]), range("d", Some("z"), &[1, 3])];
+    assert_eq!(asked(&mut node, &mut connection, words), Manage::Roster(Roster::new(None, layered).unwrap()));
     assert_eq!(asked(&mut node, &mut connection, "ROSTER AUTO ON"), Manage::AutoRoster(true));
     for (command, why) in [
-        ("ROSTER SET RANGE a m 1 RANGE b c 2", "overlap"),
+        ("ROSTER SET RANGE a m 1 RANGE b n 2", "overlap"),
         ("ROSTER SET RANGE m a 1", "holds no key"),
         ("ROSTER SET RANGE a m x", "from 1 to 63"),
         ("ROSTER SET RANGE a", "ERR write SHOW"),

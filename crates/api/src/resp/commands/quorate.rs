@@ -52,7 +52,8 @@ fn transfer(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
 }
 
 const ROSTER: &str = "ERR write SHOW, AUTO ON, AUTO OFF, or SET with LEADER ID and any number of RANGE FROM TO \
-                      ID,ID,…; an empty TO is no end";
+                      ID,ID,…; an empty TO is no end; of two ranges that share keys one must lie within the other, and \
+                      counts for its keys";
 
 /// `SHOW`, `AUTO ON|OFF`, or `SET` with clauses that are one roster together.
 fn roster(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
@@ -88,7 +89,7 @@ fn clauses_of_roster(mut words: &[&[u8]]) -> Result<Roster, Fault> {
             _ => return Err(ROSTER.into()),
         };
     }
-    Roster::new(leader, ranges).map_err(|error| format!("ERR {error}").into())
+    Roster::layered(leader, ranges).map_err(|error| format!("ERR {error}").into())
 }
 
 #[derive(Clone, Copy)]
