@@ -16,6 +16,7 @@ mod protocols;
 mod roster;
 mod serve;
 mod simulate;
+mod stores;
 mod topology;
 mod up;
 mod watch;

@@ -22,6 +22,7 @@ use crate::args::{self, Bounds, Proxy, Serve, SlowLog};
 use crate::bounds;
 use crate::failure::Failure;
 use crate::protocols;
+use crate::stores;
 use crate::topology;
 
 /// The protocol unless one is named.
@@ -161,6 +162,7 @@ pub fn proxy(args: Proxy) -> Result<(), Failure> {
 }
 
 fn start(what: What, resp_limits: resp::Limits, file: File, flags: &args::Process) -> Result<(), Failure> {
+    stores::prepare()?;
     let process = Process {
         what,
         resp_limits,

@@ -96,8 +96,8 @@ impl Roster {
         Ok(Roster { leader, ranges })
     }
 
-    /// Of these ranges, in any order, of which one may lie within another: then it counts for its keys, and the other for
-    /// the rest of its own. So a default for all keys goes together with exceptions for some.
+    /// Of these ranges, in any order, of which one may lie within another: then it counts for its keys, and the other
+    /// for the rest of its own. So a default for all keys goes together with exceptions for some.
     pub fn layered(leader: Option<NodeId>, mut ranges: Vec<Range>) -> Result<Roster, RosterError> {
         if let Some(empty) = ranges.iter().find(|range| range.is_empty()) {
             return Err(RosterError::Empty(empty.from.clone()));

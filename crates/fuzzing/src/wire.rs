@@ -92,12 +92,8 @@ fn commands() -> Vec<Command> {
         Command::HashLength { key: word("h") },
         Command::HashIncrement { key: word("h"), field: field.clone(), by: 4 },
         Command::HashDelete { key: word("h"), fields: vec![field] },
-        Command::Scan {
-            after: Some(word("a")),
-            limit: 3,
-            pattern: Some(word("[a-k]*")),
-            kind: Some(Kind::Hash),
-        },
+        Command::Scan { from: 1 << 52, limit: 3, pattern: Some(word("[a-k]*")), kind: Some(Kind::Hash) },
+        Command::HashScan { key: word("h"), from: 5, limit: 3, pattern: None },
         Command::Count,
         Command::RandomKey { seed: 9 },
         Command::Batch {

@@ -28,6 +28,9 @@ pub trait Frontend {
         desk: &mut Desk<'_>,
     );
 
+    /// A later turn of the loop, for a request that asked for one ([`Desk::resume_later`]).
+    fn on_resume(&mut self, _session: &mut Self::Session, _ticket: Ticket, _desk: &mut Desk<'_>) {}
+
     /// Bytes of replies that the session keeps because earlier ones are missing.
     fn held(&self, _session: &Self::Session) -> usize {
         0
@@ -81,6 +84,8 @@ pub struct Desk<'a> {
     pub close: &'a mut bool,
     /// Requests to hand to the proxy, in order, with their tickets.
     pub asked: &'a mut Vec<Asked>,
+    /// Requests that go on in a later turn of the loop.
+    pub resumed: &'a mut Vec<Ticket>,
     /// How many requests of this session are under way, `asked` included.
     pub under_way: usize,
     /// How many may be.
@@ -105,6 +110,13 @@ impl Desk<'_> {
     pub fn ask_shown(&mut self, ticket: Ticket, request: Request) {
         self.under_way += 1;
         self.asked.push(Asked { ticket, request, shown: true });
+    }
+
+    /// Goes on with a request in a later turn of the loop: long work is done in pieces, and a turn has time for a few
+    /// of all clients' pieces. The request counts as under way until then.
+    pub fn resume_later(&mut self, ticket: Ticket) {
+        self.under_way += 1;
+        self.resumed.push(ticket);
     }
 }
 

@@ -100,6 +100,10 @@ pub(crate) const LOCAL_ROUNDS: usize = 16;
 /// Timers that may fire in one turn.
 pub(crate) const TIMERS_PER_TURN: usize = 1024;
 
+/// Pieces of long requests that go on in one turn, of all clients together: each is a millisecond or two for the
+/// replica that serves it.
+pub(crate) const RESUMES_PER_TURN: usize = 4;
+
 /// Connections accepted in one turn, per listener.
 pub(crate) const ACCEPTS_PER_TURN: usize = 256;
 

@@ -349,6 +349,12 @@ impl Replicated {
         self.store.next_expiry()
     }
 
+    /// Whether a leader has a reason to propose a slot that nobody asked for: a key's time is up on this wall clock, or
+    /// keys that have expired are still to be removed, which a slot does for a bounded number of them.
+    pub fn wants_slot(&self, wall: Wall) -> bool {
+        self.store.unremoved() > 0 || self.next_expiry().is_some_and(|at| at <= wall)
+    }
+
     /// The slot (or a digest of the set of instances) and a digest of everything: equal slots mean equal digests at
     /// all replicas.
     pub fn fingerprint(&self) -> (u64, u64) {

@@ -424,7 +424,7 @@ fn draw_tied(random: &mut Random, unique: u64, reads: f64) -> Command {
     let always = |key, value| put(key, value, Condition::Always, false);
     if random.chance(reads) {
         return match random.range(0..4) {
-            0 => Command::Scan { after: None, limit: 100, pattern: Some("s?".into()), kind: None },
+            0 => Command::Scan { from: 0, limit: 100, pattern: Some("s?".into()), kind: None },
             1 => Command::GetMany { keys: STRINGS.map(text).into() },
             _ => Command::Get { key },
         };

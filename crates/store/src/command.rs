@@ -51,7 +51,7 @@ pub enum Command {
     HashPut { key: Key, fields: Vec<(Bytes, Bytes)>, if_absent: bool },
     /// Fields of a hash. → `Values`
     HashGet { key: Key, fields: Vec<Bytes> },
-    /// All of a hash, in order of field. → `Pairs`
+    /// All of a hash that has at most [`SCAN_ITEMS`](crate::SCAN_ITEMS) fields, in the order of scans. → `Pairs`
     HashAll { key: Key },
     /// How many fields a hash has. → `Integer`
     HashLength { key: Key },
@@ -59,13 +59,15 @@ pub enum Command {
     HashDelete { key: Key, fields: Vec<Bytes> },
     /// Adds to an integer field. → `Integer`
     HashIncrement { key: Key, field: Bytes, by: i64 },
-    /// Keys after `after` (all if absent) in order, that match a Redis glob if one is given, and hold values of a
-    /// kind if one is given. At most `limit` keys are looked at, at least one; fewer if the reply is full. →
-    /// `Keys`
-    Scan { after: Option<Key>, limit: u32, pattern: Option<Bytes>, kind: Option<Kind> },
+    /// Keys from a position in the order on (0: all), that match a Redis glob if one is given, and hold values of a
+    /// kind if one is given. At most `limit` keys are looked at, at least one, and no more than
+    /// [`SCAN_ITEMS`](crate::SCAN_ITEMS); fewer if the reply or the matching of the pattern becomes too much; more if
+    /// several have the same position. → `Keys`
+    Scan { from: u64, limit: u32, pattern: Option<Bytes>, kind: Option<Kind> },
     /// How many keys there are. → `Integer`
     Count,
-    /// A key chosen by a number, absent if there is none. Any key may be chosen, not all equally often. → `Value`
+    /// A key chosen by a number; absent if there is none, or if nearly all have just expired. Any key may be chosen,
+    /// not all equally often. → `Value`
     RandomKey { seed: u64 },
     /// Removes all keys. → `Done`
     Clear,
@@ -78,6 +80,9 @@ pub enum Command {
     PutRange { key: Key, offset: u64, value: Bytes },
     /// Adds to a field that is a number, absent as 0; `by` is the decimal text the client sent. → `Value`
     HashIncrementFloat { key: Key, field: Bytes, by: Bytes },
+    /// Fields of a hash from a position in the order on (0: all), that match a Redis glob if one is given; bounded as
+    /// [`Scan`](Command::Scan). → `Fields`
+    HashScan { key: Key, from: u64, limit: u32, pattern: Option<Bytes> },
 }
 
 wire_enum!(Command {
@@ -103,7 +108,7 @@ wire_enum!(Command {
     19 => HashLength { key },
     20 => HashDelete { key, fields },
     21 => HashIncrement { key, field, by },
-    22 => Scan { after, limit, pattern, kind },
+    22 => Scan { from, limit, pattern, kind },
     23 => Count,
     24 => RandomKey { seed },
     25 => Clear,
@@ -111,6 +116,7 @@ wire_enum!(Command {
     27 => Refresh { key, expiry },
     28 => PutRange { key, offset, value },
     29 => HashIncrementFloat { key, field, by },
+    30 => HashScan { key, from, limit, pattern },
 });
 
 /// The tag of [`Command::Batch`] on the wire.
@@ -136,6 +142,7 @@ impl Command {
             | Command::HashGet { .. }
             | Command::HashAll { .. }
             | Command::HashLength { .. }
+            | Command::HashScan { .. }
             | Command::Scan { .. }
             | Command::Count
             | Command::RandomKey { .. } => true,

@@ -22,9 +22,15 @@ pub(crate) enum Compact {
 }
 
 impl Compact {
+    /// To be stored.
     pub fn new(bytes: &Bytes) -> Compact {
+        if bytes.len() > SHORT { Compact::Long(detach(bytes)) } else { Compact::shared(bytes) }
+    }
+
+    /// To look something up: a long one shares the buffer.
+    pub fn shared(bytes: &Bytes) -> Compact {
         if bytes.len() > SHORT {
-            return Compact::Long(detach(bytes));
+            return Compact::Long(bytes.clone());
         }
         let mut short = [0; SHORT];
         short[..bytes.len()].copy_from_slice(bytes);

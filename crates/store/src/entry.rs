@@ -11,9 +11,9 @@ const DETACH: usize = 64 << 10;
 
 /// Memory that a key takes apart from its own bytes: its places in the table and in the order, and the heads of its
 /// allocations.
-const ENTRY_BYTES: usize = 224;
-/// The same for a place in the index of deadlines.
-const DEADLINE_BYTES: usize = 64;
+const ENTRY_BYTES: usize = 232;
+/// The same for places in the index of deadlines and in their counts.
+const DEADLINE_BYTES: usize = 96;
 
 /// A key's value and history.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -135,7 +135,8 @@ impl Command {
             | Command::ExpiryOf { key }
             | Command::HashGet { key, .. }
             | Command::HashAll { key }
-            | Command::HashLength { key } => reading(one(key)),
+            | Command::HashLength { key }
+            | Command::HashScan { key, .. } => reading(one(key)),
             Command::GetMany { keys } | Command::Exists { keys } | Command::VersionsOf { keys } => {
                 reading(Extent::Keys(keys.iter().cloned().collect()))
             }

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use imbl::OrdMap;
 
-use crate::compact::Compact;
+use crate::order::Place;
 
 /// From more fields than this on, a write must not copy them all.
 const FEW: usize = 32;
 
 /// Memory that a hash and each field take apart from their bytes.
 const HASH_BYTES: usize = 64;
-const FIELD_BYTES: usize = 96;
+const FIELD_BYTES: usize = 104;
 
 /// Fields and their values; knows how much memory they take. A clone costs the same for any size.
 #[derive(Clone, Debug)]
@@ -25,9 +25,9 @@ pub(crate) struct Hash {
 
 #[derive(Clone, Debug)]
 enum Fields {
-    /// In ascending order.
-    Few(Arc<Vec<(Compact, Bytes)>>),
-    Many(OrdMap<Compact, Bytes>),
+    /// In their order.
+    Few(Arc<Vec<(Place, Bytes)>>),
+    Many(OrdMap<Place, Bytes>),
 }
 
 impl Default for Hash {
@@ -39,7 +39,7 @@ impl Default for Hash {
 impl PartialEq for Hash {
     /// By content: a hash that has shrunk keeps the form of a large one.
     fn eq(&self, other: &Hash) -> bool {
-        self.len() == other.len() && self.after(None).eq(other.after(None))
+        self.len() == other.len() && self.iter().eq(other.iter())
     }
 }
 
@@ -62,43 +62,51 @@ impl Hash {
         self.bytes
     }
 
-    pub fn get(&self, field: &[u8]) -> Option<&Bytes> {
+    pub fn get(&self, field: &Bytes) -> Option<&Bytes> {
+        let place = Place::probe(field);
         match &self.fields {
-            Fields::Few(fields) => find(fields, field).ok().map(|at| &fields[at].1),
-            Fields::Many(fields) => fields.get(field),
+            Fields::Few(fields) => find(fields, &place).ok().map(|at| &fields[at].1),
+            Fields::Many(fields) => fields.get(&place),
         }
     }
 
-    /// The fields after one, or all, in order.
-    pub fn after(&self, field: Option<&[u8]>) -> impl Iterator<Item = (&Compact, &Bytes)> {
+    /// All fields in their order.
+    pub fn iter(&self) -> impl Iterator<Item = (&Place, &Bytes)> {
+        self.from(Bound::Unbounded)
+    }
+
+    /// The fields from a place on, in their order.
+    pub fn from(&self, bound: Bound<&Place>) -> impl Iterator<Item = (&Place, &Bytes)> + use<'_> {
         let (few, many) = match &self.fields {
             Fields::Few(fields) => {
-                let from = field.map_or(0, |field| find(fields, field).map_or_else(|at| at, |at| at + 1));
+                let from = match bound {
+                    Bound::Unbounded => 0,
+                    Bound::Included(place) => find(fields, place).unwrap_or_else(|at| at),
+                    Bound::Excluded(place) => find(fields, place).map_or_else(|at| at, |at| at + 1),
+                };
                 (&fields[from..], None)
             }
-            Fields::Many(fields) => {
-                let from = field.map_or(Bound::Unbounded, Bound::Excluded);
-                (&[][..], Some(fields.range::<_, [u8]>((from, Bound::Unbounded))))
-            }
+            Fields::Many(fields) => (&[][..], Some(fields.range::<_, Place>((bound, Bound::Unbounded)))),
         };
-        few.iter().map(|(field, value)| (field, value)).chain(many.into_iter().flatten())
+        few.iter().map(|(place, value)| (place, value)).chain(many.into_iter().flatten())
     }
 
     /// Whether the field is new. The value must not share a large buffer.
     pub fn insert(&mut self, field: &Bytes, value: Bytes) -> bool {
         let value_bytes = value.len();
+        let place = Place::new(field);
         let old = match &mut self.fields {
             Fields::Few(fields) => {
                 let fields = Arc::make_mut(fields);
-                match find(fields, field) {
+                match find(fields, &place) {
                     Ok(at) => Some(std::mem::replace(&mut fields[at].1, value)),
                     Err(at) => {
-                        fields.insert(at, (Compact::new(field), value));
+                        fields.insert(at, (place, value));
                         None
                     }
                 }
             }
-            Fields::Many(fields) => fields.insert(Compact::new(field), value),
+            Fields::Many(fields) => fields.insert(place, value),
         };
         if let Fields::Few(fields) = &mut self.fields
             && fields.len() > FEW
@@ -114,10 +122,11 @@ impl Hash {
     }
 
     /// Whether it was there.
-    pub fn remove(&mut self, field: &[u8]) -> bool {
+    pub fn remove(&mut self, field: &Bytes) -> bool {
+        let place = Place::probe(field);
         let removed = match &mut self.fields {
-            Fields::Few(fields) => find(fields, field).ok().map(|at| Arc::make_mut(fields).remove(at).1),
-            Fields::Many(fields) => fields.remove(field),
+            Fields::Few(fields) => find(fields, &place).ok().map(|at| Arc::make_mut(fields).remove(at).1),
+            Fields::Many(fields) => fields.remove(&place),
         };
         if let Some(value) = &removed {
             self.bytes -= FIELD_BYTES + field.len() + value.len();
@@ -126,6 +135,6 @@ impl Hash {
     }
 }
 
-fn find(fields: &[(Compact, Bytes)], field: &[u8]) -> Result<usize, usize> {
-    fields.binary_search_by(|(probe, _)| probe[..].cmp(field))
+fn find(fields: &[(Place, Bytes)], place: &Place) -> Result<usize, usize> {
+    fields.binary_search_by(|(probe, _)| probe.cmp(place))
 }

@@ -6,6 +6,8 @@
 //! | [`reply`] | what they are told |
 //! | [`footprint`] | which keys a command reads and writes |
 //! | [`glob`] | patterns of keys |
+//! | [`order`] | the order of scans, and what their cursors mean |
+//! | [`process`] | what a process chooses for its stores |
 //! | [`store`] | the state, replicated time and expiry; `read` and `write` execute commands on it |
 //! | [`snapshot`] | the state as a sequence of pieces, and back |
 //!
@@ -13,12 +15,15 @@
 
 pub mod command;
 mod compact;
+mod deadlines;
 mod entry;
 mod float;
 pub mod footprint;
 pub mod glob;
 mod hash;
 mod integer;
+pub mod order;
+pub mod process;
 mod read;
 pub mod reply;
 pub mod snapshot;
@@ -28,6 +33,7 @@ mod write;
 
 pub use command::{Command, Condition, Expiry, ExpiryCondition, Key, Single};
 pub use footprint::{Extent, Footprint, Keys};
+pub use read::SCAN_ITEMS;
 pub use reply::{CommandError, Expires, Kind, Reply};
 pub use snapshot::{Frozen, LoadError, Loader};
-pub use store::{NAME_LIMIT, REPLY_LIMIT, Store, VALUE_LIMIT};
+pub use store::{EXPIRE_LIMIT, NAME_LIMIT, REPLY_LIMIT, Store, VALUE_LIMIT};

@@ -1,4 +1,7 @@
 //! Commands that change nothing.
+//!
+//! The loop of a node stands still while a command is executed, so each has a [`Budget`] of work. Commands that go
+//! through many keys or fields stop when it is spent, and say where to go on.
 
 use std::ops::Bound;
 
@@ -6,32 +9,65 @@ use bytes::Bytes;
 use quorate_core::Random;
 
 use crate::command::{Command, Key, Single};
-use crate::compact::Compact;
 use crate::entry::Entry;
-use crate::glob;
+use crate::glob::Pattern;
 use crate::hash::Hash;
+use crate::order::Place;
 use crate::reply::{CommandError, Expires, Kind, Reply};
-use crate::store::Store;
+use crate::store::{REPLY_LIMIT, Store};
 
-/// What an item of a reply counts for apart from its own bytes.
-pub(crate) const ITEM_BYTES: usize = 32;
+/// Keys or fields that one command goes through at most, all commands of a batch together.
+pub const SCAN_ITEMS: usize = 10_000;
+
+/// A scan stops when its reply has become so large, in bytes.
+const SCAN_BYTES: usize = 1 << 20;
+
+/// A scan stops after so many steps of matching a pattern: a few milliseconds.
+const SCAN_STEPS: usize = 2 << 20;
+
+/// What an item of a reply counts for apart from its own bytes: what RESP needs to delimit it.
+const ITEM_BYTES: usize = 16;
+
+/// How many random places are tried for a key that has not expired, and how many keys are looked at from each.
+const RANDOM_PLACES: usize = 16;
+const RANDOM_LOOKS: usize = 256;
+
+/// What one command, or all of a batch, may still do.
+pub(crate) struct Budget {
+    /// Bytes of replies.
+    bytes: usize,
+    /// Keys or fields to go through.
+    items: usize,
+    /// Steps of matching patterns.
+    steps: usize,
+}
+
+impl Budget {
+    pub fn new() -> Budget {
+        Budget { bytes: REPLY_LIMIT, items: SCAN_ITEMS, steps: SCAN_STEPS }
+    }
+
+    /// Takes an item of a reply off; an error if there is no room for it.
+    pub fn spend(&mut self, len: usize) -> Result<(), CommandError> {
+        self.bytes = self.bytes.checked_sub(ITEM_BYTES + len).ok_or(CommandError::TooLarge)?;
+        Ok(())
+    }
+}
 
 type Answer = Result<Reply, CommandError>;
 
 impl Store {
-    /// The reply to a read; `None` if the command may write. Takes what it returns off the budget, in bytes, and
-    /// refuses what exceeds it.
-    pub(crate) fn answer(&self, command: &Command, budget: &mut usize) -> Option<Reply> {
+    /// The reply to a read; `None` if the command may write. Takes what it does off the budget, and refuses what
+    /// exceeds it.
+    pub(crate) fn answer(&self, command: &Command, budget: &mut Budget) -> Option<Reply> {
         let answer = match command {
             Command::Get { key } => self.get_string(key).map(|value| Reply::Value(value.cloned())),
             Command::GetMany { keys } => Ok(self.get_many(keys)),
             Command::GetRange { key, start, end } => self.get_range(key, *start, *end),
             Command::Length { key } => self.get_string(key).map(|value| count(value.map_or(0, Bytes::len))),
-            Command::Exists { keys } => {
-                Ok(count(keys.iter().filter(|key| self.keys.contains_key(&key[..])).count()))
-            }
-            Command::KindOf { key } => Ok(Reply::Kind(self.keys.get(&key[..]).map(Entry::kind))),
-            Command::ExpiryOf { key } => Ok(Reply::Expires(match self.keys.get(&key[..]) {
+            Command::Exists { keys } => Ok(count(keys.iter().filter(|key| self.live(key).is_some()).count())),
+            Command::KindOf { key } => Ok(Reply::Kind(self.live(key).map(Entry::kind))),
+            Command::ExpiryOf { key } => Ok(Reply::Expires(match self.live(key) {
                 None => Expires::Missing,
                 Some(Entry { deadline: None, .. }) => Expires::Never,
                 Some(Entry { deadline: Some(deadline), .. }) => Expires::At(deadline.millis()),
@@ -43,12 +79,15 @@ impl Store {
                 let value = |field: &Bytes| hash.and_then(|hash| hash.get(field)).cloned();
                 Reply::Values(fields.iter().map(value).collect())
             }),
-            Command::HashAll { key } => self.get_hash(key).and_then(|hash| pairs(hash, *budget)),
+            Command::HashAll { key } => self.get_hash(key).and_then(|hash| all_pairs(hash, budget)),
             Command::HashLength { key } => self.get_hash(key).map(|hash| count(hash.map_or(0, Hash::len))),
-            Command::Scan { after, limit, pattern, kind } => {
-                self.scan(after.as_ref(), *limit, pattern.as_ref(), *kind, *budget)
+            Command::HashScan { key, from, limit, pattern } => {
+                self.scan_hash(key, (*from, *limit), pattern.as_ref(), budget)
             }
-            Command::Count => Ok(count(self.keys.len())),
+            Command::Scan { from, limit, pattern, kind } => {
+                self.scan((*from, *limit), pattern.as_ref(), *kind, budget)
+            }
+            Command::Count => Ok(count(self.len())),
             Command::RandomKey { seed } => Ok(Reply::Value(self.random_key(*seed))),
             Command::Batch { watched, commands } if command.is_read_only() => {
                 return Some(self.read_batch(watched, commands, budget));
@@ -71,25 +110,25 @@ impl Store {
             | Command::Batch { .. } => return None,
         };
         let spent = answer.as_ref().map_or(0, size);
-        Some(if spent > *budget {
+        Some(if spent > budget.bytes {
             Reply::Error(CommandError::TooLarge)
         } else {
-            *budget -= spent;
+            budget.bytes -= spent;
             answer.unwrap_or_else(Reply::Error)
         })
     }
 
     /// The string at a key, if there is one; an error for another kind.
     pub(crate) fn get_string(&self, key: &Key) -> Result<Option<&Bytes>, CommandError> {
-        self.keys.get(&key[..]).map(Entry::string).transpose()
+        self.live(key).map(Entry::string).transpose()
     }
 
     fn get_hash(&self, key: &Key) -> Result<Option<&Hash>, CommandError> {
-        self.keys.get(&key[..]).map(Entry::hash).transpose()
+        self.live(key).map(Entry::hash).transpose()
     }
 
     fn get_many(&self, keys: &[Key]) -> Reply {
-        let string = |key: &Key| self.keys.get(&key[..]).and_then(|entry| entry.string().ok()).cloned();
+        let string = |key: &Key| self.live(key).and_then(|entry| entry.string().ok()).cloned();
         Reply::Values(keys.iter().map(string).collect())
     }
 
@@ -109,80 +148,69 @@ impl Store {
         Ok(Reply::Value(Some(value.slice(start as usize..=end as usize))))
     }
 
-    /// Stops where the budget does, like at the limit; a reply that has no room for its first key is an error.
     fn scan(
         &self,
-        after: Option<&Key>,
-        limit: u32,
+        (from, limit): (u64, u32),
         pattern: Option<&Bytes>,
         kind: Option<Kind>,
-        budget: usize,
+        budget: &mut Budget,
     ) -> Answer {
-        let from = after.map_or(Bound::Unbounded, |after| Bound::Excluded(&after[..]));
-        let mut rest = self.keys.range((from, Bound::Unbounded)).peekable();
+        let mut walk = Walk::new(limit, pattern, budget)?;
         let mut keys = Vec::new();
-        let (mut looked, mut room, mut last) = (0, budget, None);
-        while let Some((key, entry)) = rest.next() {
-            if pattern.is_none_or(|pattern| glob::matches(pattern, key))
-                && kind.is_none_or(|kind| entry.kind() == kind)
-            {
-                match room.checked_sub(ITEM_BYTES + key.len()) {
-                    Some(left) => room = left,
-                    None if keys.is_empty() => return Err(CommandError::TooLarge),
-                    None => return Ok(Reply::Keys { keys, next: last.map(Compact::to_bytes) }),
-                }
-                keys.push(key.to_bytes());
+        // Without a reason to, what is stored at the keys is not looked at: it is elsewhere in memory.
+        let looks = kind.is_some() || self.deadlines.due() > 0;
+        for place in self.keys.places((Bound::Included(Place::start(from)), Bound::Unbounded)) {
+            let entry = if looks { self.live(place.bytes()) } else { None };
+            let is_there = !looks || entry.is_some();
+            if walk.ends_before(place, is_there) {
+                return Ok(Reply::Keys { keys, next: Some(place.position()) });
             }
-            looked += 1;
-            if looked >= limit && rest.peek().is_some() {
-                return Ok(Reply::Keys { keys, next: Some(key.to_bytes()) });
+            let is_listed = is_there && kind.is_none_or(|kind| entry.map(Entry::kind) == Some(kind));
+            if is_listed && walk.matches(place)? {
+                let key = place.bytes().to_bytes();
+                walk.takes(key.len());
+                keys.push(key);
             }
-            last = Some(key);
         }
         Ok(Reply::Keys { keys, next: None })
     }
 
-    /// Walks down the tree of common prefixes and takes a random branch at each fork.
-    fn random_key(&self, seed: u64) -> Option<Key> {
-        let mut random = Random::new(seed);
-        // The first and the last key of the branch taken so far.
-        let (mut low, mut high) = (self.keys.first()?, self.keys.last()?);
-        while low != high {
-            let fork = low.iter().zip(high.iter()).take_while(|(a, b)| a == b).count();
-            let Some(first) = low.get(fork) else {
-                // `low` ends at the fork: it is a branch of its own.
-                if random.chance(0.1) {
-                    break;
-                }
-                low = self
-                    .keys
-                    .range((Bound::Excluded(&low[..]), Bound::Unbounded))
-                    .next()
-                    .map_or(high, |(key, _)| key);
-                continue;
-            };
-            let (first, last) = (u64::from(*first), u64::from(high[fork]));
-            let prefix = |byte: u64| [&low[..fork], &[byte as u8]].concat();
-            // Most bytes lead nowhere: try some, so that a branch after a gap is not taken more often than others.
-            let taken = (0..16).map(|_| random.range(first..last + 1)).find(|byte| {
-                *byte == first
-                    || *byte == last
-                    || self
-                        .keys
-                        .at_or_after(&prefix(*byte)[..])
-                        .is_some_and(|key| u64::from(key[fork]) == *byte)
-            });
-            let taken = taken.unwrap_or_else(|| *random.pick(&[first, last]));
-            let (from, beyond) = (prefix(taken), prefix(taken + 1));
-            if taken < last {
-                high = self.keys.before(&beyond).unwrap_or(high);
+    fn scan_hash(
+        &self,
+        key: &Key,
+        (from, limit): (u64, u32),
+        pattern: Option<&Bytes>,
+        budget: &mut Budget,
+    ) -> Answer {
+        let (hash, version) = (self.get_hash(key)?, self.version(key));
+        let mut walk = Walk::new(limit, pattern, budget)?;
+        let (mut pairs, mut next) = (Vec::new(), None);
+        for (place, value) in hash.iter().flat_map(|hash| hash.from(Bound::Included(&Place::start(from)))) {
+            if walk.ends_before(place, true) {
+                next = Some(place.position());
+                break;
             }
-            low = self.keys.at_or_after(&from).unwrap_or(low);
+            if walk.matches(place)? {
+                walk.takes(place.bytes().len() + value.len());
+                pairs.push((place.bytes().to_bytes(), value.clone()));
+            }
         }
-        Some(low.to_bytes())
+        Ok(Reply::Fields { pairs, next, version })
     }
 
-    fn read_batch(&self, watched: &[(Key, u64)], commands: &[Single], budget: &mut usize) -> Reply {
+    /// The first key that has not expired after a random place in the order.
+    fn random_key(&self, seed: u64) -> Option<Key> {
+        let mut random = Random::new(seed);
+        (0..RANDOM_PLACES).find_map(|_| {
+            let start = Place::start(random.u64() >> 11);
+            let after = self.keys.places((Bound::Included(start), Bound::Unbounded));
+            let places = after.chain(self.keys.places((Bound::Unbounded, Bound::Unbounded)));
+            let mut keys = places.take(RANDOM_LOOKS).map(Place::bytes);
+            keys.find(|key| self.live(key).is_some()).map(|key| key.to_bytes())
+        })
+    }
+
+    fn read_batch(&self, watched: &[(Key, u64)], commands: &[Single], budget: &mut Budget) -> Reply {
         if !self.is_unchanged(watched) {
             return Reply::Batch(None);
         }
@@ -204,13 +232,66 @@ pub(crate) fn count(things: usize) -> Reply {
     Reply::Integer(things as i64)
 }
 
-fn pairs(hash: Option<&Hash>, budget: usize) -> Answer {
+fn all_pairs(hash: Option<&Hash>, budget: &mut Budget) -> Answer {
     let Some(hash) = hash else { return Ok(Reply::Pairs(Vec::new())) };
     // Before they are gathered: a batch may ask for the same large hash again and again.
-    if hash.bytes() > budget {
-        return Err(CommandError::TooLarge);
+    budget.items = budget.items.checked_sub(hash.len()).ok_or(CommandError::TooMuch)?;
+    Ok(Reply::Pairs(hash.iter().map(|(place, value)| (place.bytes().to_bytes(), value.clone())).collect()))
+}
+
+/// One scan on its way through keys or fields.
+struct Walk<'a> {
+    budget: &'a mut Budget,
+    pattern: Option<Pattern>,
+    /// Keys or fields that it may still look at.
+    items: usize,
+    /// Bytes that its reply may still take.
+    bytes: usize,
+    /// Where it is.
+    position: Option<u64>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(limit: u32, pattern: Option<&Bytes>, budget: &'a mut Budget) -> Result<Self, CommandError> {
+        if budget.items == 0 || budget.steps == 0 {
+            return Err(CommandError::TooMuch);
+        }
+        let pattern = pattern.map(|pattern| Pattern::new(pattern)).transpose();
+        let pattern = pattern.map_err(|_| CommandError::PatternTooLong)?;
+        let items = limit.max(1) as usize;
+        let bytes = budget.bytes.min(SCAN_BYTES);
+        Ok(Walk { budget, pattern, items, bytes, position: None })
     }
-    Ok(Reply::Pairs(hash.after(None).map(|(field, value)| (field.to_bytes(), value.clone())).collect()))
+
+    /// Whether the scan ends before this place. It goes to the end of a position: it can only go on from the next. A
+    /// key that has expired is work, and nothing else.
+    fn ends_before(&mut self, place: &Place, is_there: bool) -> bool {
+        let is_done = self.items == 0 || self.bytes == 0 || self.budget.steps == 0;
+        let is_spent = self.budget.items == 0 || is_done && is_there;
+        if is_spent && self.position.is_some_and(|position| position != place.position()) {
+            return true;
+        }
+        self.position = Some(place.position());
+        self.items = self.items.saturating_sub(is_there.into());
+        self.budget.items = self.budget.items.saturating_sub(1);
+        false
+    }
+
+    fn matches(&mut self, place: &Place) -> Result<bool, CommandError> {
+        let Some(pattern) = &self.pattern else { return Ok(true) };
+        let text = place.bytes();
+        let steps = pattern.steps(text.len());
+        if steps > SCAN_STEPS {
+            return Err(CommandError::TooMuch);
+        }
+        self.budget.steps = self.budget.steps.saturating_sub(steps);
+        Ok(pattern.matches(text))
+    }
+
+    /// So many bytes are in the reply.
+    fn takes(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_sub(ITEM_BYTES + bytes);
+    }
 }
 
 /// What a reply takes off the budget.
@@ -219,7 +300,9 @@ fn size(reply: &Reply) -> usize {
     match reply {
         Reply::Value(value) => value.as_ref().map_or(ITEM_BYTES, item),
         Reply::Values(values) => values.iter().map(|value| value.as_ref().map_or(ITEM_BYTES, item)).sum(),
-        Reply::Pairs(pairs) => pairs.iter().map(|(field, value)| item(field) + item(value)).sum(),
+        Reply::Pairs(pairs) | Reply::Fields { pairs, .. } => {
+            pairs.iter().map(|(field, value)| item(field) + item(value)).sum()
+        }
         Reply::Keys { keys, .. } => keys.iter().map(item).sum(),
         Reply::Versions(versions) => versions.len() * ITEM_BYTES,
         Reply::Done

@@ -27,12 +27,21 @@ pub enum Reply {
     Versions(Vec<u64>),
     /// Fields and their values.
     Pairs(Vec<(Bytes, Bytes)>),
-    /// Some keys, and after which key to go on; absent at the end.
+    /// Some keys, and from which position to go on; absent at the end.
     Keys {
         /// Those that match.
         keys: Vec<Key>,
         /// Where to go on.
-        next: Option<Key>,
+        next: Option<u64>,
+    },
+    /// Some fields of a hash and their values, and from which position to go on; absent at the end.
+    Fields {
+        /// Those that match.
+        pairs: Vec<(Bytes, Bytes)>,
+        /// Where to go on.
+        next: Option<u64>,
+        /// The version of the key, 0 if it is absent: parts that have the same are of the same hash.
+        version: u64,
     },
     /// One reply for each command of a batch; absent if a watched key had changed.
     Batch(Option<Vec<Reply>>),
@@ -45,6 +54,7 @@ pub enum Reply {
 
 const BATCH: u8 = 10;
 const NOT_RETAINED: u8 = 12;
+const FIELDS: u8 = 13;
 
 impl Reply {
     /// As [`Wire::to_bytes`]; without an allocation for the most common one.
@@ -65,7 +75,10 @@ impl Reply {
             Reply::Value(value) => optional(value),
             Reply::Values(values) => values.iter().map(optional).sum(),
             Reply::Pairs(pairs) => pairs.iter().map(|(field, value)| item(field) + item(value)).sum(),
-            Reply::Keys { keys, next } => keys.iter().map(item).sum::<usize>() + optional(next),
+            Reply::Fields { pairs, .. } => {
+                pairs.iter().map(|(field, value)| item(field) + item(value)).sum::<usize>() + 18
+            }
+            Reply::Keys { keys, .. } => keys.iter().map(item).sum::<usize>() + 9,
             Reply::Versions(versions) => versions.len() * 8,
             Reply::Batch(Some(replies)) => replies.iter().map(|reply| 1 + reply.size()).sum(),
             Reply::Done
@@ -95,6 +108,11 @@ impl Wire for Reply {
             Reply::Keys { keys, next } => {
                 tagged(9, keys, out);
                 next.encode(out);
+            }
+            Reply::Fields { pairs, next, version } => {
+                tagged(FIELDS, pairs, out);
+                next.encode(out);
+                version.encode(out);
             }
             Reply::Batch(None) => tagged(BATCH, &false, out),
             Reply::Batch(Some(replies)) => {
@@ -137,6 +155,11 @@ fn decode_single(tag: u8, input: &mut Decoder) -> Result<Reply, WireError> {
         9 => Reply::Keys { keys: Wire::decode(input)?, next: Wire::decode(input)? },
         11 => Reply::Error(Wire::decode(input)?),
         NOT_RETAINED => Reply::NotRetained,
+        FIELDS => Reply::Fields {
+            pairs: Wire::decode(input)?,
+            next: Wire::decode(input)?,
+            version: Wire::decode(input)?,
+        },
         tag => return Err(WireError::Value { what: "Reply tag", found: tag.into() }),
     })
 }
@@ -207,6 +230,13 @@ pub enum CommandError {
     /// [`REPLY_LIMIT`](crate::REPLY_LIMIT).
     #[error("the value would be too large")]
     TooLarge,
+    /// The command would have to look at more keys or fields than one may ([`SCAN_ITEMS`](crate::SCAN_ITEMS)), or match
+    /// a pattern with a longer text.
+    #[error("the command would look at too much at once")]
+    TooMuch,
+    /// The pattern is longer than [`PATTERN_LIMIT`](crate::glob::PATTERN_LIMIT).
+    #[error("the pattern is too long")]
+    PatternTooLong,
     /// The bytes of the command are none this version knows.
     #[error("the command cannot be read")]
     Malformed,
@@ -214,4 +244,5 @@ pub enum CommandError {
 wire_enum!(CommandError {
     0 => WrongType, 1 => NotInteger, 2 => FieldNotInteger, 3 => NotFloat, 4 => Overflow, 5 => NotFinite,
     6 => TooLarge, 7 => Malformed, 8 => FieldNotFloat, 9 => Infinite,
+    10 => TooMuch, 11 => PatternTooLong,
 });

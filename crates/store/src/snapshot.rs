@@ -2,10 +2,11 @@
 //!
 //! The first piece begins with a header: format, time, revision, how many keys. Then come records, a number of them in
 //! each piece: a string key with its value, the head of a hash, or one field of the hash before it. Keys and fields are
-//! in order, so a cursor is where the last piece ended and every piece can be made again. A large hash spans pieces,
-//! and so does a value that is larger than a piece: its record says how long it is, and parts of it follow. So the size
-//! of a piece is bounded by its limit, two names ([`NAME_LIMIT`]) and a few bytes, whatever the store holds. The loader
-//! believes nothing: order, counts and times are checked, and memory grows only with bytes that came in.
+//! in their order ([`crate::order`]), so a cursor is where the last piece ended and every piece can be made again. A
+//! large hash spans pieces, and so does a value that is larger than a piece: its record says how long it is, and parts
+//! of it follow. So the size of a piece is bounded by its limit, two names ([`NAME_LIMIT`]) and a few bytes, whatever
+//! the store holds. The loader believes nothing: order, counts and times are checked, and memory grows only with bytes
+//! that came in.
 
 use std::fmt;
 use std::ops::Bound;
@@ -18,13 +19,14 @@ use crate::command::Key;
 use crate::compact::Compact;
 use crate::entry::{Entry, Value, detach};
 use crate::hash::Hash;
+use crate::order;
 use crate::store::{NAME_LIMIT, Store, VALUE_LIMIT};
 use crate::table::Table;
 
 /// The first bytes of an image.
 const MAGIC: u32 = u32::from_le_bytes(*b"QKVS");
 /// Changes with every change of the format.
-const FORMAT: u16 = 2;
+const FORMAT: u16 = 3;
 
 /// A record's bytes apart from keys and values, at most.
 const RECORD_BYTES: usize = 48;
@@ -108,14 +110,14 @@ impl Frozen {
         }
         if let Cursor::Within(key, field) = &from
             && let Some(Entry { value: Value::Hash(hash), .. }) = self.keys.get(&key[..])
-            && let Some(next) = fill_hash(key, hash, field.as_deref(), out, limit)
+            && let Some(next) = fill_hash(key, hash, field.as_ref(), out, limit)
         {
             return Some(next);
         }
         let bound = match &from {
             Cursor::Start => Bound::Unbounded,
             Cursor::After(key) | Cursor::Within(key, _) | Cursor::Inside(key, ..) => {
-                Bound::Excluded(&key[..])
+                Bound::Excluded(order::Place::probe(key))
             }
         };
         let mut last = None;
@@ -201,15 +203,18 @@ impl fmt::Debug for Frozen {
 fn fill_hash(
     key: &[u8],
     hash: &Hash,
-    after: Option<&[u8]>,
+    after: Option<&Bytes>,
     out: &mut Encoder,
     limit: usize,
 ) -> Option<Cursor> {
-    let mut last = after;
-    for (field, value) in hash.after(after) {
+    let start = after.map(order::Place::probe);
+    let mut last = None;
+    for (place, value) in hash.from(start.as_ref().map_or(Bound::Unbounded, Bound::Excluded)) {
+        let field = place.bytes();
         let inline_len = if value.len() > limit { 0 } else { value.len() };
         if is_full(out, field.len() + inline_len, limit) {
-            return Some(Cursor::Within(Bytes::copy_from_slice(key), last.map(Bytes::copy_from_slice)));
+            let last = last.map(Compact::to_bytes).or_else(|| after.cloned());
+            return Some(Cursor::Within(Bytes::copy_from_slice(key), last));
         }
         if value.len() > limit {
             Record::LongField(field.to_bytes(), value.len() as u64).encode(out);
@@ -250,7 +255,7 @@ pub struct Loader {
     dry: bool,
     /// How many keys have come in, and the last of them.
     count: u64,
-    last: Option<Compact>,
+    last: Option<order::Place>,
     /// The hash whose fields are coming in.
     open: Option<OpenHash>,
     /// The value whose parts are coming in.
@@ -263,7 +268,7 @@ struct OpenHash {
     key: Compact,
     entry: Entry,
     /// The last field that came in.
-    last: Option<Bytes>,
+    last: Option<order::Place>,
     /// Fields that have not come in.
     missing: u64,
 }
@@ -423,6 +428,8 @@ impl Loader {
         }
         self.store.time = header.time;
         self.store.revision = header.revision;
+        // What was due already and not yet removed counts as absent here as well.
+        self.store.deadlines.advance(header.time);
         self.header = Some(header);
         Ok(())
     }
@@ -430,7 +437,8 @@ impl Loader {
     /// Checks the head of the next key.
     fn next(&mut self, head: Head, value: Value) -> Result<(Compact, Entry), LoadError> {
         let Head { key, created, version, deadline } = head;
-        if self.open.is_some() || self.last.as_ref().is_some_and(|last| last[..] >= key[..]) {
+        let place = order::Place::new(&key);
+        if self.open.is_some() || self.last.as_ref().is_some_and(|last| *last >= place) {
             return Err(LoadError::Order);
         }
         if self.header.as_ref().is_none_or(|header| self.count >= header.keys) {
@@ -439,12 +447,12 @@ impl Loader {
         if created == 0 || created.max(version) > self.store.revision {
             return Err(LoadError::Impossible("version"));
         }
-        if deadline.is_some_and(|deadline| deadline <= self.store.time) {
+        if deadline == Some(Wall::ZERO) {
             return Err(LoadError::Impossible("deadline"));
         }
-        let key = Compact::new(&key);
+        let key = place.bytes().clone();
         self.count += 1;
-        self.last = Some(key.clone());
+        self.last = Some(place);
         Ok((key, Entry { value, created, version, deadline }))
     }
 
@@ -454,7 +462,8 @@ impl Loader {
         else {
             return Err(LoadError::Order);
         };
-        if last.as_ref().is_some_and(|last| *last >= field) {
+        let place = order::Place::new(&field);
+        if last.as_ref().is_some_and(|last| *last >= place) {
             return Err(LoadError::Order);
         }
         if field.len() > NAME_LIMIT || value.len() > VALUE_LIMIT {
@@ -463,7 +472,7 @@ impl Loader {
         if !self.dry {
             hash.insert(&field, value);
         }
-        *last = Some(field);
+        *last = Some(place);
         *missing -= 1;
         if *missing == 0 {
             let OpenHash { key, entry, .. } = self.open.take().expect("a hash is open");

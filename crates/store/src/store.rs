@@ -1,8 +1,9 @@
 //! The state and its clock.
 //!
 //! **Time** is replicated: it comes with log positions and never goes back. A key whose deadline is not after the
-//! present is removed before anything else happens at that position, so that all replicas remove it at the same one.
-//! A read between two positions sees the state as of the last; [`Store::is_current`] tells whether the reader's own
+//! present counts as absent for every command from that position on, at all replicas. It is removed at that position or
+//! later: each removes a bounded number ([`deadlines`](crate::deadlines)). A read between two positions sees the state
+//! as of the last; [`Store::is_current`] tells whether the reader's own
 //! clock says that something it touches is overdue, and then the log must be asked.
 //!
 //! **Versions**: a key's version is the revision of its last change. Revisions grow with every write, so a key that
@@ -10,13 +11,15 @@
 
 use std::fmt;
 
-use imbl::OrdSet;
 use quorate_core::{Image, Wall, digest, mutation};
 
 use crate::command::{Command, Key};
 use crate::compact::Compact;
+use crate::deadlines::Deadlines;
 use crate::entry::{Entry, Value};
 use crate::footprint::Extent;
+use crate::process;
+use crate::read::Budget;
 use crate::reply::{CommandError, Reply};
 use crate::snapshot::Frozen;
 use crate::table::Table;
@@ -36,12 +39,18 @@ pub const REPLY_LIMIT: usize = 72 << 20;
 /// Keys that a command removes because their time is up, where it touches all keys and commands have no common time.
 pub const EXPIRED_WITH_ALL: usize = 1024;
 
+/// Keys that one log position removes of those that have expired: a few milliseconds.
+pub const EXPIRE_LIMIT: usize = 1024;
+
+/// A value with more fields than this is discarded by whoever the process has chosen for it.
+const LARGE: usize = 1024;
+
 /// The key-value state machine. A clone is a snapshot and costs next to nothing: it shares all.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Store {
     pub(crate) keys: Table,
     /// The deadline of each key that has one.
-    pub(crate) deadlines: OrdSet<(Wall, Compact)>,
+    pub(crate) deadlines: Deadlines,
     /// The latest time seen.
     pub(crate) time: Wall,
     /// The revision of the last write.
@@ -57,13 +66,13 @@ impl Store {
     }
 
     /// Executes one command at a log position: first time moves on to `now` (a time in the past counts as the latest
-    /// one seen) and what is due expires, then the command happens.
+    /// one seen), and keys that are due count as absent, then the command happens.
     ///
     /// `revision` becomes the version of what it changes. Each write must have a larger one than all before; a read's
     /// is ignored.
     pub fn apply(&mut self, command: &Command, revision: u64, now: Wall) -> Reply {
-        self.advance(now);
-        match self.answer(command, &mut { REPLY_LIMIT }) {
+        self.move_to(now);
+        match self.answer(command, &mut Budget::new()) {
             Some(reply) => reply,
             None => {
                 assert!(revision > self.revision, "revision {revision} comes after {}", self.revision);
@@ -89,7 +98,7 @@ impl Store {
             }
         }
         (self.time, self.revision) = (now, version);
-        let reply = self.answer(command, &mut { REPLY_LIMIT }).unwrap_or_else(|| self.execute(command));
+        let reply = self.answer(command, &mut Budget::new()).unwrap_or_else(|| self.execute(command));
         // Between commands neither has a meaning; the image of the state must not depend on the last one.
         (self.time, self.revision) = (Wall::ZERO, u64::MAX);
         reply
@@ -107,8 +116,7 @@ impl Store {
 
     /// Keys whose time is up on this wall clock, the first few.
     pub fn overdue(&self, wall: Wall, limit: usize) -> Vec<Key> {
-        let due = self.deadlines.iter().take_while(|(deadline, _)| *deadline <= wall);
-        due.take(limit).map(|(_, key)| Key::copy_from_slice(key)).collect()
+        self.deadlines.until(wall).take(limit).map(|key| Key::copy_from_slice(key)).collect()
     }
 
     /// Looks for the key of a command that is going to be executed, for no other effect than that it is found
@@ -121,7 +129,7 @@ impl Store {
 
     /// Answers a read from the present state. A write is refused as malformed.
     pub fn read(&self, command: &Command) -> Reply {
-        self.answer(command, &mut { REPLY_LIMIT }).unwrap_or(Reply::Error(CommandError::Malformed))
+        self.answer(command, &mut Budget::new()).unwrap_or(Reply::Error(CommandError::Malformed))
     }
 
     /// Whether no key that the command touches is overdue on this wall clock. If one is, the log has to decide
@@ -135,33 +143,48 @@ impl Store {
         [footprint.reads(), footprint.writes()].into_iter().all(|extent| match extent {
             Extent::Everything => false,
             Extent::Keys(keys) => keys.as_slice().iter().all(|key| {
-                let deadline = self.keys.get(&key[..]).and_then(|entry| entry.deadline);
+                let deadline = self.live(key).and_then(|entry| entry.deadline);
                 deadline.is_none_or(|deadline| deadline > wall)
             }),
         })
     }
 
-    /// Moves time on, at a log position, and removes what is due. How many keys that were.
+    /// Begins a log position: moves time on, and removes keys that are due, at most [`EXPIRE_LIMIT`]. How many that
+    /// were. The others count as absent, and are removed at later positions.
     pub fn advance(&mut self, now: Wall) -> usize {
-        self.time = self.time.max(now);
-        let mut expired = 0;
-        while let Some((deadline, key)) = self.deadlines.get_min()
-            && *deadline <= self.time
+        self.move_to(now);
+        let mut removed = 0;
+        while removed < EXPIRE_LIMIT
+            && let Some(key) = self.deadlines.first_due()
         {
-            let (deadline, key) = (*deadline, key.clone());
-            let entry = self.remove(&key);
-            assert!(
-                entry.is_some_and(|entry| entry.deadline == Some(deadline)),
-                "the index has the deadlines of the keys"
-            );
-            expired += 1;
+            let key = key.clone();
+            assert!(self.remove(&key), "keys that are due are there until they are removed");
+            removed += 1;
         }
-        expired
+        removed
+    }
+
+    /// Moves time on: keys that are due count as absent.
+    fn move_to(&mut self, now: Wall) {
+        self.time = self.time.max(now);
+        if !mutation::active("store/due-keys-visible") {
+            self.deadlines.advance(self.time);
+        }
+    }
+
+    /// What is stored at a key, unless that counts as absent.
+    pub(crate) fn live(&self, key: &[u8]) -> Option<&Entry> {
+        self.keys.get(key).filter(|entry| !self.deadlines.is_due(entry.deadline))
     }
 
     /// When the next key expires, if one ever does.
     pub fn next_expiry(&self) -> Option<Wall> {
-        self.deadlines.get_min().map(|(deadline, _)| *deadline)
+        self.deadlines.next()
+    }
+
+    /// How many keys have expired and are still to be removed.
+    pub fn unremoved(&self) -> usize {
+        self.deadlines.due()
     }
 
     /// The latest time seen.
@@ -176,12 +199,12 @@ impl Store {
 
     /// How many keys there are.
     pub fn len(&self) -> usize {
-        self.keys.len()
+        self.keys.len() - self.deadlines.due()
     }
 
     /// Whether there is no key.
     pub fn is_empty(&self) -> bool {
-        self.keys.is_empty()
+        self.len() == 0
     }
 
     /// About how much memory the keys and values take, in bytes.
@@ -211,7 +234,7 @@ impl Store {
 
     /// The version of a key, 0 if it is absent.
     pub(crate) fn version(&self, key: &Key) -> u64 {
-        self.keys.get(&key[..]).map_or(0, |entry| entry.version)
+        self.live(key).map_or(0, |entry| entry.version)
     }
 
     /// Gives a key a value, at the present revision. A deadline that is not in the future removes the key.
@@ -226,14 +249,14 @@ impl Store {
             return;
         };
         self.bytes -= entry.bytes(key);
-        entry.value = value;
+        free(std::mem::replace(&mut entry.value, value));
         entry.change(self.revision);
         if entry.deadline != deadline {
             if let Some(old) = entry.deadline {
-                self.deadlines.remove(&(old, key.clone()));
+                self.deadlines.remove(old, key.clone());
             }
             if let Some(new) = deadline {
-                self.deadlines.insert((new, key.clone()));
+                self.deadlines.insert(new, key.clone());
             }
             entry.deadline = deadline;
         }
@@ -244,19 +267,35 @@ impl Store {
     pub(crate) fn insert(&mut self, key: Compact, entry: Entry) {
         self.bytes += entry.bytes(&key);
         if let Some(deadline) = entry.deadline {
-            self.deadlines.insert((deadline, key.clone()));
+            self.deadlines.insert(deadline, key.clone());
         }
         self.keys.insert(key, entry);
     }
 
-    /// Removes a key, if it is there.
-    pub(crate) fn remove(&mut self, key: &[u8]) -> Option<Entry> {
-        let (key, entry) = self.keys.remove_with_key(key)?;
+    /// Removes a key. Whether it was there.
+    pub(crate) fn remove(&mut self, key: &[u8]) -> bool {
+        let Some((key, entry)) = self.keys.remove_with_key(key) else { return false };
         self.bytes -= entry.bytes(&key);
         if let Some(deadline) = entry.deadline {
-            self.deadlines.remove(&(deadline, key));
+            self.deadlines.remove(deadline, key);
         }
-        Some(entry)
+        free(entry.value);
+        true
+    }
+
+    /// Removes all keys.
+    pub(crate) fn clear(&mut self) {
+        self.keys.clear();
+        self.deadlines.clear();
+        self.bytes = 0;
+    }
+}
+
+/// Frees a value, which may be large.
+fn free(value: Value) {
+    match value {
+        Value::Hash(hash) if hash.len() > LARGE => process::discard(hash),
+        Value::Hash(_) | Value::String(_) => {}
     }
 }
 

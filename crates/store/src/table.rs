@@ -1,5 +1,5 @@
-//! The keys and what is stored at them: a hash table for commands that name their keys, and the keys in order for
-//! those that go through them.
+//! The keys and what is stored at them: a hash table for commands that name their keys, and the keys in the order of
+//! scans ([`crate::order`]) for those that go through them.
 //!
 //! An ordered map alone costs about ten cache misses to find a key among 100,000; a table costs three, and most
 //! commands name their keys. The order changes only when keys come and go.
@@ -7,21 +7,23 @@
 //! The table is **persistent**: its pages are shared with clones, and a write copies the one page it changes. A
 //! clone copies one pointer for each chunk of pages, that is for some four thousand keys. It grows a page at a time
 //! (extendible hashing): a full page is split in two by the next bit of its keys' hashes, and the directory doubles
-//! when a page needs more bits than it has. Keys whose hashes agree by accident or malice overflow into an ordered
-//! map of their page.
+//! when a page needs more bits than it has. Keys whose hashes agree by accident overflow into an ordered map of their
+//! page. Nobody can choose such keys: the hash is SipHash-1-3 with a key of the process ([`crate::process`]).
 //!
-//! Which page a key lies in depends on the history of the table, so nothing observable may: whatever goes through all
-//! keys goes in their order.
+//! Which page a key lies in depends on that key and on the history of the table, so nothing observable may: whatever
+//! goes through all keys goes in their order.
 
 use std::ops::Bound;
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use imbl::{OrdMap, OrdSet};
-use quorate_core::digest;
+use siphasher::sip::SipHasher13;
 
 use crate::compact::Compact;
 use crate::entry::Entry;
+use crate::order::Place;
+use crate::process;
 
 /// Keys that fit in a page.
 const ROOM: usize = 24;
@@ -36,7 +38,9 @@ type Chunk = ArrayVec<Arc<Page>, CHUNK>;
 /// See the file comment.
 #[derive(Clone)]
 pub(crate) struct Table {
-    order: OrdSet<Compact>,
+    order: OrdSet<Place>,
+    /// The key of the hash.
+    key: [u64; 2],
     /// The page of each value of the hashes' first bits.
     directory: Arc<Vec<u32>>,
     /// How many bits.
@@ -97,22 +101,29 @@ impl Page {
 
 impl Default for Table {
     fn default() -> Table {
-        let chunk = Chunk::from_iter([Arc::new(Page::new(0))]);
-        Table { order: OrdSet::new(), directory: Arc::new(vec![0]), bits: 0, chunks: vec![Arc::new(chunk)] }
+        Table::with_key(process::hash_key())
     }
 }
 
 impl Table {
+    /// An empty table whose hash has this key.
+    fn with_key(key: [u64; 2]) -> Table {
+        let chunk = Chunk::from_iter([Arc::new(Page::new(0))]);
+        Table {
+            order: OrdSet::new(),
+            key,
+            directory: Arc::new(vec![0]),
+            bits: 0,
+            chunks: vec![Arc::new(chunk)],
+        }
+    }
+
     pub fn len(&self) -> usize {
         self.order.len()
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.order.is_empty()
-    }
-
     pub fn clear(&mut self) {
-        *self = Table::default();
+        process::discard(std::mem::take(self));
     }
 
     pub fn contains_key(&self, key: &[u8]) -> bool {
@@ -120,7 +131,7 @@ impl Table {
     }
 
     pub fn get(&self, key: &[u8]) -> Option<&Entry> {
-        let hash = digest(key);
+        let hash = self.hash(key);
         let page = self.slot(hash);
         self.chunks[page / CHUNK][page % CHUNK].get(hash, key)
     }
@@ -130,7 +141,7 @@ impl Table {
     }
 
     pub fn get_key_value_mut(&mut self, key: &[u8]) -> Option<(&Compact, &mut Entry)> {
-        let hash = digest(key);
+        let hash = self.hash(key);
         let page = self.page_mut(hash);
         match page.position(hash, key) {
             Some(at) => {
@@ -144,9 +155,9 @@ impl Table {
 
     /// Adds a key that is not there.
     pub fn insert(&mut self, key: Compact, entry: Entry) {
-        let before = self.order.insert(key.clone());
+        let before = self.order.insert(Place::of(key.clone()));
         assert!(before.is_none(), "a key is inserted where none is");
-        let hash = digest(&key);
+        let hash = self.hash(&key);
         let most = (self.len() / ROOM).checked_ilog2().map_or(0, |bits| bits + 1) + SPREAD;
         loop {
             let page = self.page_mut(hash);
@@ -158,41 +169,36 @@ impl Table {
     }
 
     pub fn remove_with_key(&mut self, key: &[u8]) -> Option<Item> {
-        self.order.remove(key)?;
-        let hash = digest(key);
-        let item = self.page_mut(hash).take(hash, key);
-        Some(item.expect("a key in the order is in the table"))
+        if !self.contains_key(key) {
+            return None;
+        }
+        let hash = self.hash(key);
+        let item = self.page_mut(hash).take(hash, key).expect("the key is there");
+        let place = self.order.remove(&Place::of(item.0.clone()));
+        assert!(place.is_some(), "a key in the table is in the order");
+        Some(item)
     }
 
-    /// In ascending order of keys.
-    pub fn range<'a>(
-        &'a self,
-        bounds: (Bound<&[u8]>, Bound<&[u8]>),
-    ) -> impl DoubleEndedIterator<Item = (&'a Compact, &'a Entry)> + use<'a> {
-        self.order.range::<_, [u8]>(bounds).map(|key| {
-            let entry = self.get(key).expect("a key in the order is in the table");
-            (key, entry)
+    /// All keys in their order.
+    pub fn iter(&self) -> impl Iterator<Item = (&Compact, &Entry)> {
+        self.range((Bound::Unbounded, Bound::Unbounded))
+    }
+
+    /// Keys in their order.
+    pub fn range(&self, bounds: (Bound<Place>, Bound<Place>)) -> impl Iterator<Item = (&Compact, &Entry)> {
+        self.places(bounds).map(|place| {
+            let entry = self.get(place.bytes()).expect("a key in the order is in the table");
+            (place.bytes(), entry)
         })
     }
 
-    /// The first key.
-    pub fn first(&self) -> Option<&Compact> {
-        self.order.get_min()
+    /// Where keys are, in their order. Costs much less than to look at what is stored there.
+    pub fn places(&self, bounds: (Bound<Place>, Bound<Place>)) -> impl Iterator<Item = &Place> {
+        self.order.range::<_, Place>(bounds)
     }
 
-    /// The last key.
-    pub fn last(&self) -> Option<&Compact> {
-        self.order.get_max()
-    }
-
-    /// The first key that is not before this one.
-    pub fn at_or_after(&self, key: &[u8]) -> Option<&Compact> {
-        self.order.range::<_, [u8]>((Bound::Included(key), Bound::Unbounded)).next()
-    }
-
-    /// The last key before this one.
-    pub fn before(&self, key: &[u8]) -> Option<&Compact> {
-        self.order.range::<_, [u8]>((Bound::Unbounded, Bound::Excluded(key))).next_back()
+    fn hash(&self, key: &[u8]) -> u64 {
+        SipHasher13::new_with_keys(self.key[0], self.key[1]).hash(key)
     }
 
     /// The number of the page that a hash belongs to.
@@ -208,12 +214,13 @@ impl Table {
     /// Splits the page that a hash belongs to by the next bit.
     fn split(&mut self, hash: u64) {
         let new = (self.chunks.len() - 1) * CHUNK + self.chunks.last().map_or(0, |chunk| chunk.len());
+        let key = self.key;
         let page = self.page_mut(hash);
         let depth = page.depth;
         let mut halves = [Page::new(depth + 1), Page::new(depth + 1)];
         let items = std::mem::take(&mut page.items).into_iter();
         for item in items.chain(std::mem::take(&mut page.more)) {
-            let hash = digest(&item.0);
+            let hash = SipHasher13::new_with_keys(key[0], key[1]).hash(&item.0);
             halves[first(hash, depth + 1) & 1].put(hash, item);
         }
         let [low, high] = halves;
@@ -237,8 +244,7 @@ impl Table {
 
 impl PartialEq for Table {
     fn eq(&self, other: &Table) -> bool {
-        let all = (Bound::Unbounded, Bound::Unbounded);
-        self.len() == other.len() && self.range(all).eq(other.range(all))
+        self.len() == other.len() && self.iter().eq(other.iter())
     }
 }
 
@@ -268,8 +274,7 @@ mod tests {
     }
 
     fn contents(table: &Table) -> Vec<(Compact, u64)> {
-        let all = (Bound::Unbounded, Bound::Unbounded);
-        table.range(all).map(|(key, entry)| (key.clone(), entry.version)).collect()
+        table.iter().map(|(key, entry)| (key.clone(), entry.version)).collect()
     }
 
     #[test]
@@ -277,7 +282,7 @@ mod tests {
         for seed in 0..20 {
             let mut random = Random::new(seed);
             let keys = [30, 300, 5000][seed as usize % 3];
-            let (mut table, mut model) = (Table::default(), BTreeMap::new());
+            let (mut table, mut model) = (Table::with_key([seed, 5]), BTreeMap::new());
             let mut clones = Vec::new();
             for version in 0..8000 {
                 let key = key(random.range(0..keys));
@@ -306,22 +311,25 @@ mod tests {
             clones.push((table, model));
             for (table, model) in clones {
                 assert_eq!(table.len(), model.len());
-                assert!(contents(&table) == model.into_iter().collect::<Vec<_>>(), "seed {seed}");
+                let mut expected: Vec<_> = model.into_iter().collect();
+                expected.sort_by_key(|(key, _)| Place::of(key.clone()));
+                assert!(contents(&table) == expected, "seed {seed}");
             }
         }
     }
 
+    /// Of keys that were chosen for one key of the hash, few share a page under another.
     #[test]
-    fn neighbours_are_found_whether_or_not_the_key_is_there() {
-        let mut table = Table::default();
-        assert_eq!((table.first(), table.at_or_after(b"a"), table.before(b"a")), (None, None, None));
-        for number in [1, 3, 5] {
-            table.insert(key(number), entry(number));
-        }
-        assert_eq!((table.first(), table.last()), (Some(&key(1)), Some(&key(5))));
-        assert_eq!((table.at_or_after(&key(3)), table.before(&key(3))), (Some(&key(3)), Some(&key(1))));
-        assert_eq!((table.at_or_after(&key(2)), table.before(&key(2))), (Some(&key(3)), Some(&key(1))));
-        assert_eq!((table.at_or_after(&key(6)), table.before(&key(0))), (None, None));
+    fn chosen_keys_do_not_collide_under_another_key_of_the_hash() {
+        let known = Table::with_key([0, 0]);
+        let chosen: Vec<Compact> = (0..4_000_000).map(key).filter(|key| known.hash(key) >> 54 == 0).collect();
+        let overflow = |mut table: Table| {
+            chosen.iter().for_each(|key| table.insert(key.clone(), entry(1)));
+            table.chunks.iter().flat_map(|chunk| chunk.iter()).map(|page| page.more.len()).sum::<usize>()
+        };
+        assert!(chosen.len() > 3000);
+        let (found, other) = (overflow(known), overflow(Table::with_key([1, 0])));
+        assert!(found > chosen.len() / 2 && other == 0, "{found} and {other} of {}", chosen.len());
     }
 
     #[test]

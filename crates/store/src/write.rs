@@ -6,11 +6,12 @@ use quorate_core::Wall;
 use crate::command::{Command, Condition, Expiry, ExpiryCondition, Key, Single};
 use crate::entry::{Entry, Value, detach};
 use crate::float;
+use crate::footprint::Extent;
 use crate::hash::Hash;
 use crate::integer;
-use crate::read::{ITEM_BYTES, count};
+use crate::read::{Budget, count};
 use crate::reply::{CommandError, Reply};
-use crate::store::{NAME_LIMIT, REPLY_LIMIT, Store, VALUE_LIMIT};
+use crate::store::{NAME_LIMIT, Store, VALUE_LIMIT};
 
 type Answer = Result<Reply, CommandError>;
 
@@ -24,14 +25,18 @@ impl Store {
     }
 
     fn execute_single(&mut self, command: &Command) -> Answer {
+        // What it writes must not find what counts as absent.
+        if self.deadlines.due() > 0
+            && let Extent::Keys(keys) = command.footprint().writes()
+        {
+            self.expire(keys.as_slice(), self.time);
+        }
         match command {
             Command::Put { key, value, condition, expiry, old } => {
                 self.put(key, value, *condition, *expiry, *old)
             }
             Command::PutMany { pairs, if_none } => self.put_many(pairs, *if_none),
-            Command::Delete { keys } => {
-                Ok(count(keys.iter().filter(|key| self.remove(key).is_some()).count()))
-            }
+            Command::Delete { keys } => Ok(count(keys.iter().filter(|key| self.remove(key)).count())),
             Command::Take { key } => {
                 let value = self.get_string(key)?.cloned();
                 self.remove(key);
@@ -72,9 +77,7 @@ impl Store {
                 })
             }
             Command::Clear => {
-                self.keys.clear();
-                self.deadlines.clear();
-                self.bytes = 0;
+                self.clear();
                 Ok(Reply::Done)
             }
             // What reads does not come here, and a batch is no single command.
@@ -89,6 +92,7 @@ impl Store {
             | Command::HashGet { .. }
             | Command::HashAll { .. }
             | Command::HashLength { .. }
+            | Command::HashScan { .. }
             | Command::Scan { .. }
             | Command::Count
             | Command::RandomKey { .. }
@@ -100,7 +104,7 @@ impl Store {
         if !self.is_unchanged(watched) {
             return Reply::Batch(None);
         }
-        let mut budget = REPLY_LIMIT;
+        let mut budget = Budget::new();
         let reply = |Single(command): &Single| match command {
             Command::Batch { .. } => Reply::Error(CommandError::Malformed),
             command => match self.answer(command, &mut budget) {
@@ -115,15 +119,14 @@ impl Store {
     }
 
     /// Takes what a write returns of the state before it off the budget, in bytes.
-    fn spend_old_value(&self, command: &Command, budget: &mut usize) -> Result<(), CommandError> {
+    fn spend_old_value(&self, command: &Command, budget: &mut Budget) -> Result<(), CommandError> {
         let (Command::Take { key } | Command::Refresh { key, .. } | Command::Put { key, old: true, .. }) =
             command
         else {
             return Ok(());
         };
         let len = self.get_string(key)?.map_or(0, Bytes::len);
-        *budget = budget.checked_sub(ITEM_BYTES + len).ok_or(CommandError::TooLarge)?;
-        Ok(())
+        budget.spend(len)
     }
 
     fn put(&mut self, key: &Key, value: &Bytes, condition: Condition, expiry: Expiry, old: bool) -> Answer {

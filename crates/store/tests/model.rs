@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use quorate_core::{Random, Wall};
+use quorate_store::order::position;
 use quorate_store::{
     Command, CommandError, Condition, Expires, Expiry, ExpiryCondition, Kind, Reply, Single, Store,
 };
@@ -194,9 +195,16 @@ impl Model {
                 let hash = self.fields(key)?;
                 Reply::Values(fields.iter().map(|field| hash.get(field).cloned().map(Bytes::from)).collect())
             }
-            Command::HashAll { key } => Reply::Pairs(
-                self.fields(key)?.into_iter().map(|(field, value)| (field, value.into())).collect(),
-            ),
+            Command::HashAll { key } => Reply::Pairs(self.pairs(key)?),
+            Command::HashScan { key, from, limit, pattern } => {
+                let mut pairs = self.pairs(key)?;
+                pairs.retain(|(field, _)| position(field) >= *from);
+                let looked = pairs.len().min((*limit).max(1) as usize);
+                let next = pairs.get(looked).map(|(field, _)| position(field));
+                pairs.truncate(looked);
+                pairs.retain(|(field, _)| pattern.is_none() || (b'0'..=b'4').contains(&field[1]));
+                Reply::Fields { pairs, next, version: self.version(key) }
+            }
             Command::HashLength { key } => number(self.fields(key)?.len()),
             Command::HashDelete { key, fields } => {
                 let before = self.fields(key)?;
@@ -217,12 +225,9 @@ impl Model {
                 self.keep(key, Hash(hash));
                 Reply::Integer(sum)
             }
-            Command::Scan { after, limit, pattern, kind } => {
-                let all: Vec<_> = self
-                    .entries
-                    .keys()
-                    .filter(|key| after.as_ref().is_none_or(|after| *key > after))
-                    .collect();
+            Command::Scan { from, limit, pattern, kind } => {
+                let mut all: Vec<_> = self.entries.keys().filter(|key| position(key) >= *from).collect();
+                all.sort_by_key(|key| position(key));
                 let looked = &all[..all.len().min((*limit).max(1) as usize)];
                 // The one pattern that is generated.
                 let matches = |key: &Bytes| {
@@ -235,7 +240,7 @@ impl Model {
                 };
                 Reply::Keys {
                     keys: looked.iter().filter(|key| matches(key)).map(|key| (*key).clone()).collect(),
-                    next: (looked.len() < all.len()).then(|| looked[looked.len() - 1].clone()),
+                    next: all.get(looked.len()).map(|key| position(key)),
                 }
             }
             Command::Refresh { key, expiry } => {
@@ -301,6 +306,14 @@ impl Model {
             Some(Hash(hash)) => Ok(hash.clone()),
             Some(Text(_)) => Err(CommandError::WrongType),
         }
+    }
+
+    /// In the order of scans.
+    fn pairs(&self, key: &Bytes) -> Result<Vec<(Bytes, Bytes)>, CommandError> {
+        let fields = self.fields(key)?.into_iter().map(|(field, value)| (field, value.into()));
+        let mut pairs: Vec<(Bytes, Bytes)> = fields.collect();
+        pairs.sort_by_key(|(field, _)| position(field));
+        Ok(pairs)
     }
 
     fn write(&mut self, key: &Bytes, value: Value, deadline: Option<i128>) {

@@ -155,7 +155,7 @@ fn a_read_of_an_overdue_key_is_not_current_and_others_are() {
 fn cut(store: &Store, touched: impl Fn(&[u8]) -> bool) -> Store {
     let mut cut = store.clone();
     let Reply::Keys { keys, .. } =
-        store.read(&Command::Scan { after: None, limit: u32::MAX, pattern: None, kind: None })
+        store.read(&Command::Scan { from: 0, limit: u32::MAX, pattern: None, kind: None })
     else {
         panic!("a scan gives keys")
     };
@@ -381,7 +381,7 @@ fn a_batch_within_a_batch_is_refused() {
 
 fn reply(random: &mut Random) -> Reply {
     let n = random.range(0..100);
-    match random.range(0..13) {
+    match random.range(0..14) {
         0 => Reply::Done,
         1 => Reply::Skipped,
         12 => Reply::NotRetained,
@@ -392,8 +392,9 @@ fn reply(random: &mut Random) -> Reply {
         6 => Reply::Expires([Expires::Missing, Expires::Never, Expires::At(n)][n as usize % 3]),
         7 => Reply::Versions(vec![n, 0]),
         8 => Reply::Pairs(vec![(key(random), key(random))]),
-        9 => Reply::Keys { keys: vec![key(random)], next: Some(key(random)) },
+        9 => Reply::Keys { keys: vec![key(random)], next: Some(n) },
         10 => Reply::Batch(None),
+        11 => Reply::Fields { pairs: vec![(key(random), key(random))], next: None, version: n },
         _ => Reply::Error(CommandError::Overflow),
     }
 }
@@ -485,8 +486,8 @@ fn an_image_that_is_not_whole_is_refused() {
     assert_eq!(load(twice), Err(LoadError::Order));
     assert_eq!(load([Bytes::from_static(b"something else, of some length")]), Err(LoadError::Foreign));
     let mut future = pieces.clone();
-    future[0] = [&b"QKVS\x03\x00"[..], &future[0][6..]].concat().into();
-    assert_eq!(load(future), Err(LoadError::Format { found: 3 }));
+    future[0] = [&b"QKVS\x04\x00"[..], &future[0][6..]].concat().into();
+    assert_eq!(load(future), Err(LoadError::Format { found: 4 }));
 
     // After an error nothing can be had from the loader.
     let mut loader = Loader::new();

@@ -14,6 +14,7 @@ use std::fmt::Write;
 
 use bytes::Bytes;
 use quorate_core::{Image, Wall, Wire};
+use quorate_store::order::position;
 use quorate_store::{
     Command, Condition, Expires, Expiry, ExpiryCondition, Kind, Loader, Reply, Single, Store,
 };
@@ -254,10 +255,16 @@ impl<'a> Words<'a> {
                 Command::HashIncrement { key: self.bytes(), field: self.bytes(), by: self.number() }
             }
             "scan" => Command::Scan {
-                after: self.take("after").then(|| self.bytes()),
+                from: if self.take("from") { position(&self.bytes()) } else { 0 },
                 limit: if self.take("limit") { self.number() } else { u32::MAX },
                 pattern: self.take("match").then(|| self.bytes()),
                 kind: self.take("hashes").then_some(Kind::Hash),
+            },
+            "hash-scan" => Command::HashScan {
+                key: self.bytes(),
+                from: if self.take("from") { position(&self.bytes()) } else { 0 },
+                limit: if self.take("limit") { self.number() } else { u32::MAX },
+                pattern: self.take("match").then(|| self.bytes()),
             },
             "count" => Command::Count,
             "random" => Command::RandomKey { seed: self.number() },
@@ -300,15 +307,23 @@ fn show(reply: &Reply) -> String {
         Reply::Pairs(pairs) => {
             list(pairs.iter().map(|(field, value)| format!("{}={}", text(field), text(value))))
         }
-        Reply::Keys { keys, next: None } => list(keys.iter().map(|key| text(key))),
-        Reply::Keys { keys, next: Some(next) } => {
-            format!("{} then {}", list(keys.iter().map(|key| text(key))), text(next))
+        Reply::Keys { keys, next } => format!("{}{}", list(keys.iter().map(|key| text(key))), then(*next)),
+        Reply::Fields { pairs, next, version } => {
+            let pairs = pairs.iter().map(|(field, value)| format!("{}={}", text(field), text(value)));
+            format!("{}{} at {version}", list(pairs), then(*next))
         }
         Reply::Batch(None) => "changed".into(),
         Reply::Batch(Some(replies)) => list(replies.iter().map(show)),
         Reply::Error(error) => format!("error: {error}"),
         Reply::NotRetained => "not retained".to_owned(),
     }
+}
+
+/// Which of the keys and fields of the tables a scan goes on from.
+fn then(next: Option<u64>) -> String {
+    let names = ["user:1", "user:2", "user:10", "item", "users", "a", "b", "c", "d"];
+    let at = |position| names.iter().find(|name| quorate_store::order::position(name.as_bytes()) == position);
+    next.map_or(String::new(), |next| format!(" then {}", at(next).expect("a name of the tables")))
 }
 
 fn list(items: impl Iterator<Item = String>) -> String {

@@ -5,33 +5,35 @@
 //! | `request` | parses requests |
 //! | `reply` | writes replies |
 //! | `session` | one connection: replies in order, its transaction |
+//! | `watch` | what WATCH has found |
 //! | `shape` | what a command makes of the store's reply |
 //! | `commands` | the table of commands, and one file for each family |
-//! | `cursors` | what SCAN's numbers stand for |
+//! | `gather` | long replies, in pieces |
 //!
 //! Intended differences from Redis 7.0. `docs/REDIS.md` has them with their reasons, and
 //! `crates/cli/tests/conformance.rs` compares everything else:
 //!
-//! - one database; no passwords; no lists, sets, sorted sets, streams, scripts or subscriptions; no HELP
+//! - one database; no passwords; no lists, sets, sorted sets, streams, scripts or subscriptions
 //! - keys and values have limits; what exceeds them is refused, and the connection stays usable
-//! - KEYS, SCAN and hashes come in order of bytes
-//! - SCAN's cursors belong to the node that gave them, which remembers the last few thousand
-//! - HSCAN answers all of a hash at once
-//! - KEYS is read in parts if one reply of the store has no room for all, and refused then inside MULTI
+//! - what is long is done in pieces, between which others are served: KEYS of more than 10,000 keys is no image of one
+//!   moment; HGETALL, HKEYS and HVALS are, and start again if the hash changes meanwhile
+//! - inside MULTI, where there are no pieces, all scans together look at 10,000 keys and fields
+//! - a pattern has at most 1,024 bytes, a command 20,480 words, a transaction 65,536
 //! - WATCH compares versions: a key that did not exist, came and went again counts as unchanged
 //! - DBSIZE does not count what has expired
 //! - INFO, COMMAND, CONFIG and CLIENT describe this program; CLIENT has SETINFO and NO-TOUCH of Redis 7.2
 //! - a command that no majority answers in time fails with `-CLUSTERDOWN`, one too many with `-BUSY`
 
 mod commands;
-mod cursors;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod gather;
 mod reply;
 mod request;
 mod session;
 mod shape;
+mod watch;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -44,7 +46,6 @@ use quorate_node::frontend::{Described, Desk, Frontend, Ticket};
 
 use quorate_store::Command;
 
-use cursors::Cursors;
 pub use session::Session;
 
 /// Where the reads of a connection are served, and so what they may miss. Writes are the same in all modes.
@@ -103,8 +104,12 @@ pub struct Limits {
     pub value: usize,
     /// All words of a request, or of a transaction.
     pub request: usize,
-    /// How many words a request may have.
+    /// How many words a request may have: more are no request.
     pub words: usize,
+    /// How many words a command may have. The loop stands still while a command is executed.
+    pub command_words: usize,
+    /// How many words the commands of a transaction may have together.
+    pub transaction_words: usize,
     /// Replies that wait to be taken by one client, from which on nothing more of its input is looked at.
     pub replies: usize,
     /// Replies that wait for earlier ones, beyond which the connection is closed.
@@ -124,6 +129,8 @@ impl Default for Limits {
             value: 64 << 20,
             request: 72 << 20,
             words: 1 << 20,
+            command_words: 20 << 10,
+            transaction_words: 64 << 10,
             replies: 1 << 20,
             early_replies: 128 << 20,
             timeout: Duration::from_secs(5),
@@ -139,7 +146,8 @@ pub struct Resp {
     limits: Limits,
     clock: fn() -> Duration,
     clients: BTreeMap<u64, Client>,
-    cursors: Cursors,
+    /// Bytes of long replies that are not complete.
+    gathered: gather::Total,
     /// What was wrong with a client's input, until the node has logged it.
     complaint: Option<String>,
     /// Counts draws, so that each RANDOMKEY has its own.
@@ -168,7 +176,7 @@ impl Resp {
             limits,
             clock,
             clients: BTreeMap::new(),
-            cursors: Cursors::default(),
+            gathered: gather::Total::default(),
             complaint: None,
             draws: 0,
         }
@@ -193,6 +201,10 @@ impl Frontend for Resp {
 
     fn held(&self, session: &Session) -> usize {
         session.held()
+    }
+
+    fn on_resume(&mut self, session: &mut Session, ticket: Ticket, desk: &mut Desk<'_>) {
+        session.on_resume(ticket, self, desk);
     }
 
     fn probe(&self) -> Bytes {

@@ -2,19 +2,25 @@
 //!
 //! Requests go to the store as they are read, without waiting for earlier ones (their stream keeps them in order), and
 //! replies go out as they were asked for. One command has to wait: EXEC, for what WATCH found.
+//!
+//! **Long commands** go through many keys or fields. They wait for a turn of the loop that has time for a piece of such
+//! work, and go on piece by piece; a connection has one of them under way, and is not read meanwhile, so that what
+//! comes behind it is executed behind it. A piece is like any read: should its leader be deposed, the next one answers
+//! it.
 
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 use quorate_core::{Access, Encoder, Outcome, Request, Wire};
 use quorate_node::frontend::{Desk, Ticket};
-use quorate_store::{Command, Key, Reply};
+use quorate_store::{Command, Reply, Single};
 
 use super::commands::transactions::{EXEC, abort, is_immediate};
 use super::commands::{Call, Fault, Spec, Step, find, named};
 use super::reply::Writer;
 use super::request::{Args, Parser, Refusal, Taken, Word};
 use super::shape::{Shape, Surroundings};
+use super::watch::Watch;
 use super::{Client, Limits, ReadMode, Resp};
 
 /// What is remembered of one connection.
@@ -25,6 +31,8 @@ pub struct Session {
     replies: Replies,
     /// A request that waits for what WATCH found; nothing is read meanwhile.
     held: Option<(Bytes, Vec<Word>)>,
+    /// A long command under way; nothing is read meanwhile.
+    long: Option<Ticket>,
     /// Input is left that was not looked at, for want of room or because a request is held.
     stopped: bool,
     /// No more requests are read; the connection ends with the last reply.
@@ -64,6 +72,7 @@ pub(super) struct Queue {
     /// A request was refused: EXEC will be, too.
     pub(super) spoiled: bool,
     bytes: usize,
+    words: usize,
 }
 
 /// A command of a transaction, in a buffer of its own.
@@ -72,67 +81,6 @@ pub(super) struct Queued {
     pub(super) spec: &'static Spec,
     pub(super) frame: Bytes,
     pub(super) words: Box<[Word]>,
-}
-
-/// Keys whose change lets EXEC fail, with the versions they had.
-#[derive(Debug, Default)]
-pub(super) struct Watch {
-    /// Counts UNWATCH and its like: what was found for an earlier watch is of no use.
-    id: u64,
-    keys: Vec<(Key, u64)>,
-    /// Requests for versions that are under way.
-    pending: usize,
-    /// One of them failed: nobody knows what was watched.
-    lost: bool,
-    bytes: usize,
-}
-
-impl Watch {
-    /// Watches more keys; the number must come back with their versions. `None` if they are too many.
-    pub(super) fn begin(&mut self, keys: &[Key], limit: usize) -> Option<u64> {
-        let bytes = self.bytes + keys.iter().map(|key| key.len() + 64).sum::<usize>();
-        if bytes > limit {
-            return None;
-        }
-        self.bytes = bytes;
-        self.pending += 1;
-        Some(self.id)
-    }
-
-    /// Watches nothing.
-    pub(super) fn forget(&mut self) {
-        *self = Watch { id: self.id + 1, ..Watch::default() };
-    }
-
-    /// Hands over what is watched, and whether some of it is lost; watches nothing from now on.
-    pub(super) fn end(&mut self) -> (Vec<(Key, u64)>, bool) {
-        assert_eq!(self.pending, 0, "EXEC waits for the versions");
-        let (keys, lost) = (std::mem::take(&mut self.keys), self.lost);
-        self.forget();
-        (keys, lost)
-    }
-
-    fn found(&mut self, id: u64, keys: Vec<Key>, outcome: &Outcome) {
-        if id != self.id {
-            return;
-        }
-        self.pending -= 1;
-        let reply = match outcome {
-            Outcome::Done(bytes) => Reply::from_bytes(bytes.clone()).ok(),
-            Outcome::Failed(_) => None,
-        };
-        match reply {
-            Some(Reply::Versions(versions)) if versions.len() == keys.len() => {
-                for (key, version) in keys.into_iter().zip(versions) {
-                    // The first version counts: between it and the second the key may have changed.
-                    if !self.keys.iter().any(|(known, _)| *known == key) {
-                        self.keys.push((key, version));
-                    }
-                }
-            }
-            _ => self.lost = true,
-        }
-    }
 }
 
 /// Requests under way, and what is to be sent once they have ended.
@@ -150,6 +98,8 @@ struct Ask {
     /// What it is called.
     command: &'static str,
     shape: Shape,
+    /// What of a long command is to be asked in a later turn.
+    next: Option<Command>,
     access: Access,
     resp3: bool,
     outcome: Option<Outcome>,
@@ -171,6 +121,7 @@ impl Session {
             },
             replies: Replies::default(),
             held: None,
+            long: None,
             stopped: false,
             closing: false,
         }
@@ -237,7 +188,24 @@ impl Session {
         desk: &mut Desk<'_>,
     ) {
         self.settle(ticket, outcome, shared, desk);
-        if self.state.watch.pending == 0
+        self.go_on(shared, desk);
+    }
+
+    /// A later turn has time for a piece of a long command.
+    pub(super) fn on_resume(&mut self, ticket: Ticket, shared: &mut Resp, desk: &mut Desk<'_>) {
+        let next = self
+            .replies
+            .ask_of(ticket)
+            .next
+            .take()
+            .expect("who asks for a later turn has something to do then");
+        self.request(ticket, &next, 0, shared, desk);
+        self.go_on(shared, desk);
+    }
+
+    /// Some request may have ended: others may begin.
+    fn go_on(&mut self, shared: &mut Resp, desk: &mut Desk<'_>) {
+        if !self.state.watch.is_pending()
             && (self.replies.asks.is_empty() || self.state.read_mode != ReadMode::Sequential)
             && let Some((frame, words)) = self.held.take()
         {
@@ -257,7 +225,10 @@ impl Session {
     /// A request under way has an outcome: it goes on to its next part, or has ended.
     fn settle(&mut self, ticket: Ticket, outcome: Outcome, shared: &mut Resp, desk: &mut Desk<'_>) {
         if let Some(command) = self.replies.ask_of(ticket).shape.next(&outcome) {
-            return self.request(ticket, &command, 0, shared, desk);
+            return self.ask_later(ticket, command, desk);
+        }
+        if self.long == Some(ticket) {
+            self.long = None;
         }
         self.replies.arrive(ticket, outcome);
         self.send_replies(shared, desk);
@@ -279,7 +250,6 @@ impl Session {
             }
             let mut writer = Writer { out: desk.output, resp3: ask.resp3 };
             let mut around = Surroundings {
-                cursors: &mut shared.cursors,
                 clock: shared.clock,
                 timeout: match ask.access {
                     Access::Read | Access::Within(_) | Access::Write => shared.limits.timeout,
@@ -295,6 +265,7 @@ impl Session {
     fn may_read(&self, limits: &Limits, desk: &Desk<'_>) -> bool {
         !self.closing
             && self.held.is_none()
+            && self.long.is_none()
             && self.state.undecided.is_none()
             && !desk.is_full()
             && desk.output.len() + self.replies.waiting < limits.replies
@@ -325,13 +296,20 @@ impl Session {
                 return self.error(text, desk);
             }
         };
+        let limit = shared.limits.command_words;
+        if args.len() > limit {
+            self.spoil();
+            let words = args.len();
+            return self
+                .error(format!("ERR a command of {words} words is longer than the limit of {limit}"), desk);
+        }
         if self.state.queue.is_some() && !is_immediate(spec) {
             return self.enqueue(spec, &args, words, &shared.limits, desk);
         }
         let comes_after_writes = self.state.read_mode == ReadMode::Sequential
             && !self.replies.asks.is_empty()
             && (spec.name == EXEC || spec.flags.contains(&"readonly"));
-        if comes_after_writes || spec.name == EXEC && self.state.watch.pending > 0 {
+        if comes_after_writes || spec.name == EXEC && self.state.watch.is_pending() {
             self.held = Some((Bytes::copy_from_slice(frame), words.to_vec()));
             return;
         }
@@ -369,7 +347,17 @@ impl Session {
         desk: &mut Desk<'_>,
     ) {
         let ticket = self.replies.push(name, shape, command.access(), resp3);
-        self.request(ticket, command, size, shared, desk);
+        if is_long(command) {
+            self.ask_later(ticket, command.clone(), desk);
+        } else {
+            self.request(ticket, command, size, shared, desk);
+        }
+    }
+
+    fn ask_later(&mut self, ticket: Ticket, command: Command, desk: &mut Desk<'_>) {
+        self.replies.ask_of(ticket).next = Some(command);
+        self.long = Some(ticket);
+        desk.resume_later(ticket);
     }
 
     fn request(
@@ -424,6 +412,13 @@ impl Session {
             let limit = limits.request;
             return self
                 .error(format!("ERR the transaction is larger than the limit of {limit} bytes"), desk);
+        }
+        queue.words += args.len();
+        if queue.words > limits.transaction_words {
+            queue.spoiled = true;
+            queue.commands = Vec::new();
+            let limit = limits.transaction_words;
+            return self.error(format!("ERR the transaction has more words than the limit of {limit}"), desk);
         }
         // Once spoiled it will not be executed: only its errors count.
         if !queue.spoiled {
@@ -480,7 +475,15 @@ impl Replies {
     }
 
     fn push(&mut self, command: &'static str, shape: Shape, access: Access, resp3: bool) -> Ticket {
-        self.asks.push_back(Ask { command, shape, access, resp3, outcome: None, after: BytesMut::new() });
+        self.asks.push_back(Ask {
+            command,
+            shape,
+            next: None,
+            access,
+            resp3,
+            outcome: None,
+            after: BytesMut::new(),
+        });
         self.next += 1;
         Ticket(self.next - 1)
     }
@@ -507,6 +510,24 @@ impl Replies {
         let ask = self.asks.pop_front()?;
         self.waiting -= weight(&outcome) + ask.after.len();
         Some((ask, outcome))
+    }
+}
+
+/// A scan that looks at more keys or fields than this is long.
+const SHORT: u32 = 128;
+
+/// Whether a command may take long: it goes through many keys, or matches a pattern with some. Reading a whole hash
+/// takes as long as the hash is large, which most are not: its first piece is asked like any read.
+fn is_long(command: &Command) -> bool {
+    match command {
+        Command::Scan { limit, pattern, .. } => *limit > SHORT || pattern.is_some(),
+        Command::HashScan { limit, pattern, .. } => {
+            pattern.is_some() || (SHORT + 1..u32::MAX).contains(limit)
+        }
+        Command::Batch { commands, .. } => commands.iter().any(|Single(command)| {
+            is_long(command) || matches!(command, Command::Scan { .. } | Command::HashScan { .. })
+        }),
+        _ => false,
     }
 }
 

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use quorate_core::{Access, Failure, Managed, NodeId, Outcome, Roster, Wire};
-use quorate_store::{Command, CommandError, Expires, Key, Kind, Reply, glob};
+use quorate_store::{Command, CommandError, Expires, Key, Kind, Reply};
 
 use serde_json::json;
 
 use super::commands::Fault;
-use super::cursors::Cursors;
+use super::gather::{Gathered, RESTARTS};
 use super::reply::Writer;
 
 /// How a reply is shown.
@@ -28,17 +28,19 @@ pub(super) enum Shape {
     HasFirst,
     /// The length of the first of several strings.
     FirstLength,
-    /// The first or the second of each pair.
-    Half { second: bool },
     /// Time to live or moment of expiry.
     Expiry { seconds: bool, relative: bool },
     /// Keys, and where to go on.
     Scan,
-    /// All keys that match: those of the replies so far, which had no room for all, and of this one.
-    AllKeys { pattern: Option<Bytes>, found: Vec<Key> },
-    /// All pairs of a hash whose field matches, as the last part of a scan.
-    /// As Redis, options that are wrong count only if there is a hash.
-    HashScan { pattern: Result<Option<Bytes>, Fault> },
+    /// All keys that match: those of the pieces so far, and of this one.
+    AllKeys { pattern: Option<Bytes>, found: Gathered },
+    /// All of a hash, or its fields or values: of the pieces so far, and of this one. They must be of one version.
+    AllFields { key: Key, parts: Parts, found: Gathered, version: Option<u64>, restarts: u32 },
+    /// Fields of a hash and their values, and where to go on. As Redis, options that are wrong count only if there is
+    /// a hash.
+    HashScan { fault: Option<Fault> },
+    /// An error, whatever the store says.
+    Failed(&'static str),
     /// An error, if there is a string; nothing if not.
     Refused(Cow<'static, [u8]>),
     /// OK; the versions are for the session to keep, if it still has this watch.
@@ -47,6 +49,14 @@ pub(super) enum Shape {
     Managed,
     /// The replies of a transaction.
     Exec(Vec<Part>),
+}
+
+/// What of a hash is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Parts {
+    Pairs,
+    Fields,
+    Values,
 }
 
 /// One reply of a transaction.
@@ -59,8 +69,7 @@ pub(super) enum Part {
 }
 
 /// What showing a reply may need.
-pub(super) struct Surroundings<'a> {
-    pub(super) cursors: &'a mut Cursors,
+pub(super) struct Surroundings {
     /// Tells the time since the Unix epoch.
     pub(super) clock: fn() -> Duration,
     /// How long commands wait for a majority.
@@ -89,7 +98,7 @@ impl Shape {
         outcome: Outcome,
         access: Access,
         writer: &mut Writer<'_>,
-        around: &mut Surroundings<'_>,
+        around: &mut Surroundings,
     ) {
         match outcome {
             Outcome::Done(bytes) if access == Access::Manage => match Managed::from_bytes(bytes) {
@@ -126,20 +135,54 @@ impl Shape {
 
     /// What is to be asked next, before the reply can be shown.
     pub(super) fn next(&mut self, outcome: &Outcome) -> Option<Command> {
-        let (Shape::AllKeys { pattern, found }, Outcome::Done(bytes)) = (self, outcome) else { return None };
-        match Reply::from_bytes(bytes.clone()) {
-            Ok(Reply::Keys { keys, next: Some(after) }) => {
-                found.extend(keys);
-                let pattern = pattern.clone();
-                Some(Command::Scan { after: Some(after), limit: u32::MAX, pattern, kind: None })
+        if !matches!(self, Shape::AllKeys { .. } | Shape::AllFields { .. }) {
+            return None;
+        }
+        let Outcome::Done(bytes) = outcome else { return None };
+        let reply = Reply::from_bytes(bytes.clone()).ok()?;
+        self.gather(&reply).unwrap_or_else(|text| {
+            *self = Shape::Failed(text);
+            None
+        })
+    }
+
+    /// Takes in a piece of a long reply; what is to be asked next, if it was not the last one.
+    fn gather(&mut self, reply: &Reply) -> Result<Option<Command>, &'static str> {
+        let limit = u32::MAX;
+        match (self, reply) {
+            (Shape::AllKeys { pattern, found }, Reply::Keys { keys, next: Some(from) }) => {
+                found.add(keys.iter())?;
+                Ok(Some(Command::Scan { from: *from, limit, pattern: pattern.clone(), kind: None }))
             }
-            _ => None,
+            (
+                Shape::AllFields { key, parts, found, version: before, restarts },
+                Reply::Fields { pairs, next, version },
+            ) => {
+                let key = key.clone();
+                if before.is_some_and(|before| before != *version) {
+                    found.clear();
+                    *before = None;
+                    *restarts += 1;
+                    return match *restarts > RESTARTS {
+                        true => Err(
+                            "ERR the hash changes faster than it can be read whole: read it in parts with HSCAN",
+                        ),
+                        false => Ok(Some(Command::HashScan { key, from: 0, limit, pattern: None })),
+                    };
+                }
+                let Some(from) = *next else { return Ok(None) };
+                *before = Some(*version);
+                parts.add(pairs, found)?;
+                Ok(Some(Command::HashScan { key, from, limit, pattern: None }))
+            }
+            _ => Ok(None),
         }
     }
 
     /// Shows a reply of the store.
-    pub(super) fn reply(self, reply: Reply, writer: &mut Writer<'_>, around: &mut Surroundings<'_>) {
+    pub(super) fn reply(self, reply: Reply, writer: &mut Writer<'_>, around: &mut Surroundings) {
         match (self, reply) {
+            (Shape::Failed(text), _) => writer.error(text),
             (_, Reply::Error(error)) => writer.error(error_text(error)),
             (_, Reply::NotRetained) => writer.error(NOT_RETAINED),
             (Shape::Plain, reply) => plain(reply, writer),
@@ -153,44 +196,54 @@ impl Shape {
             (Shape::FirstLength, Reply::Values(values)) => {
                 writer.integer(values.first().and_then(Option::as_ref).map_or(0, |value| value.len() as i64));
             }
-            (Shape::Half { second }, Reply::Pairs(pairs)) => {
-                writer.array(pairs.len());
-                for (field, value) in &pairs {
-                    writer.bulk(if second { value } else { field });
-                }
-            }
             (Shape::Expiry { seconds, relative }, Reply::Expires(expires)) => {
                 let now = relative.then(|| (around.clock)().as_millis() as u64);
                 writer.integer(expiry(expires, seconds, now));
             }
             (Shape::AllKeys { mut found, .. }, Reply::Keys { keys, next: None }) => {
-                found.extend(keys);
-                bulks(&found, writer);
+                match found.add(keys.iter()) {
+                    Ok(()) => {
+                        writer.array(found.len());
+                        found.write(writer);
+                    }
+                    Err(text) => writer.error(text),
+                }
             }
-            // In a transaction there is one reply.
-            (Shape::AllKeys { .. }, Reply::Keys { .. }) => writer.error(error_text(CommandError::TooLarge)),
+            (Shape::AllFields { parts, mut found, .. }, Reply::Fields { pairs, next: None, .. }) => {
+                match parts.add(&pairs, &mut found) {
+                    Ok(()) => {
+                        match parts {
+                            Parts::Pairs => writer.map(found.len() / 2),
+                            Parts::Fields | Parts::Values => writer.array(found.len()),
+                        }
+                        found.write(writer);
+                    }
+                    Err(text) => writer.error(text),
+                }
+            }
+            // In a transaction there is one piece.
+            (Shape::AllKeys { .. }, Reply::Keys { .. }) | (Shape::AllFields { .. }, Reply::Fields { .. }) => {
+                writer.error(error_text(CommandError::TooMuch));
+            }
             (Shape::Scan, Reply::Keys { keys, next }) => {
                 writer.array(2);
-                let cursor = next.map_or(0, |key| around.cursors.put(&key));
-                writer.bulk(itoa::Buffer::new().format(cursor).as_bytes());
+                cursor(next, writer);
                 bulks(&keys, writer);
             }
             (Shape::Refused(text), Reply::Value(Some(_))) => writer.error(text),
             (Shape::Refused(_), Reply::Value(None)) => writer.null(),
-            (Shape::HashScan { pattern: Err(Fault(text)) }, Reply::Pairs(pairs)) if !pairs.is_empty() => {
+            (Shape::HashScan { fault: Some(Fault(text)) }, Reply::Fields { pairs, .. })
+                if !pairs.is_empty() =>
+            {
                 writer.error(text);
             }
-            (Shape::HashScan { pattern }, Reply::Pairs(pairs)) => {
-                let pattern = pattern.unwrap_or_default();
-                let shown =
-                    |field: &Bytes| pattern.as_ref().is_none_or(|pattern| glob::matches(pattern, field));
-                let pairs: Vec<_> = pairs.iter().filter(|(field, _)| shown(field)).collect();
+            (Shape::HashScan { .. }, Reply::Fields { pairs, next, .. }) => {
                 writer.array(2);
-                writer.bulk(b"0");
+                cursor(next, writer);
                 writer.array(2 * pairs.len());
                 for (field, value) in pairs {
-                    writer.bulk(field);
-                    writer.bulk(value);
+                    writer.bulk(&field);
+                    writer.bulk(&value);
                 }
             }
             (Shape::Watch { .. }, Reply::Versions(_)) => writer.ok(),
@@ -200,6 +253,21 @@ impl Shape {
             _ => writer.error(UNEXPECTED),
         }
     }
+}
+
+impl Parts {
+    fn add(self, pairs: &[(Bytes, Bytes)], to: &mut Gathered) -> Result<(), &'static str> {
+        match self {
+            Parts::Pairs => to.add(pairs.iter().flat_map(|(field, value)| [field, value])),
+            Parts::Fields => to.add(pairs.iter().map(|(field, _)| field)),
+            Parts::Values => to.add(pairs.iter().map(|(_, value)| value)),
+        }
+    }
+}
+
+/// Where a scan goes on; 0 at its end.
+fn cursor(next: Option<u64>, writer: &mut Writer<'_>) {
+    writer.bulk(itoa::Buffer::new().format(next.unwrap_or(0)).as_bytes());
 }
 
 fn plain(reply: Reply, writer: &mut Writer<'_>) {
@@ -226,7 +294,11 @@ fn plain(reply: Reply, writer: &mut Writer<'_>) {
                 writer.bulk(value);
             }
         }
-        Reply::Keys { .. } | Reply::Expires(_) | Reply::Versions(_) | Reply::Batch(_) => {
+        Reply::Keys { .. }
+        | Reply::Fields { .. }
+        | Reply::Expires(_)
+        | Reply::Versions(_)
+        | Reply::Batch(_) => {
             writer.error(UNEXPECTED);
         }
         Reply::Error(error) => writer.error(error_text(error)),
@@ -241,7 +313,7 @@ fn bulks(items: &[Bytes], writer: &mut Writer<'_>) {
     }
 }
 
-fn exec(parts: Vec<Part>, replies: Vec<Reply>, writer: &mut Writer<'_>, around: &mut Surroundings<'_>) {
+fn exec(parts: Vec<Part>, replies: Vec<Reply>, writer: &mut Writer<'_>, around: &mut Surroundings) {
     let mut replies = replies.into_iter();
     writer.array(parts.len());
     for part in parts {
@@ -273,6 +345,9 @@ const NOT_RETAINED: &str =
 
 const UNEXPECTED: &str = "ERR the cluster's reply is none that this command has";
 
+/// The store's limit, in words.
+pub(super) const PATTERN_TOO_LONG: &str = "ERR the pattern is longer than the limit of 1024 bytes";
+
 /// As Redis words it.
 fn error_text(error: CommandError) -> &'static str {
     match error {
@@ -285,6 +360,11 @@ fn error_text(error: CommandError) -> &'static str {
         CommandError::Overflow => "ERR increment or decrement would overflow",
         CommandError::NotFinite => "ERR increment would produce NaN or Infinity",
         CommandError::TooLarge => "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
+        CommandError::TooMuch => {
+            "ERR the command would look at more than 10000 keys or fields at once, or match a pattern with a text that \
+             is too long; outside of MULTI, KEYS, HGETALL, SCAN and HSCAN read more in parts"
+        }
+        CommandError::PatternTooLong => PATTERN_TOO_LONG,
         CommandError::Malformed => "ERR the nodes of this cluster do not all know this command yet",
     }
 }

@@ -35,6 +35,10 @@ pub struct Connection {
     pub closed: bool,
     /// Requests that are not answered yet.
     pub asked: VecDeque<(Ticket, Request)>,
+    /// Requests that wait for a later turn.
+    resumed: VecDeque<Ticket>,
+    /// How many turns they have had.
+    pub turns: usize,
     backlog: bool,
 }
 
@@ -117,19 +121,30 @@ impl Node {
 
     pub fn connect(&mut self) -> Connection {
         self.connections += 1;
-        let (mut output, mut close, mut asked) = (BytesMut::new(), false, Vec::new());
+        let (mut output, mut close, mut asked, mut resumed) =
+            (BytesMut::new(), false, Vec::new(), Vec::new());
         let mut desk = Desk {
             now: Time::from_nanos(1),
             output: &mut output,
             close: &mut close,
             asked: &mut asked,
+            resumed: &mut resumed,
             under_way: 0,
             limit: UNDER_WAY,
             node: &View,
         };
         let session = self.resp.open(self.connections, &mut desk);
         let input = BytesMut::new();
-        Connection { session, input, output, closed: close, asked: VecDeque::new(), backlog: false }
+        Connection {
+            session,
+            input,
+            output,
+            closed: close,
+            asked: VecDeque::new(),
+            resumed: VecDeque::new(),
+            turns: 0,
+            backlog: false,
+        }
     }
 
     /// Brings bytes to the session.
@@ -156,15 +171,32 @@ impl Node {
         Outcome::Done(reply.to_bytes())
     }
 
+    /// Goes on with a request that waits for a turn, and executes what comes of it. Whether there was one.
+    pub fn turn(&mut self, connection: &mut Connection) -> bool {
+        let Some(ticket) = connection.resumed.pop_front() else { return false };
+        connection.turns += 1;
+        self.call(connection, |resp, session, _, desk| resp.on_resume(session, ticket, desk));
+        self.execute_all(connection);
+        true
+    }
+
+    /// Executes and answers what has been asked, and nothing that waits for a turn.
+    pub fn execute_all(&mut self, connection: &mut Connection) {
+        while let Some((ticket, request)) = connection.asked.pop_front() {
+            let outcome = self.execute(&request);
+            self.end(connection, ticket, outcome);
+        }
+    }
+
     /// Executes and answers what is under way until nothing moves, and returns what was written.
     pub fn settle(&mut self, connection: &mut Connection) -> Vec<u8> {
         let mut written = Vec::new();
         loop {
-            while let Some((ticket, request)) = connection.asked.pop_front() {
-                let outcome = self.execute(&request);
-                self.end(connection, ticket, outcome);
-            }
+            self.execute_all(connection);
             written.extend_from_slice(&connection.output.split());
+            if self.turn(connection) {
+                continue;
+            }
             if !std::mem::take(&mut connection.backlog) || connection.closed {
                 return written;
             }
@@ -184,13 +216,14 @@ impl Node {
         connection: &mut Connection,
         call: impl FnOnce(&mut Resp, &mut Session, &mut BytesMut, &mut Desk<'_>),
     ) {
-        let mut asked = Vec::new();
+        let (mut asked, mut resumed) = (Vec::new(), Vec::new());
         let mut desk = Desk {
             now: Time::from_nanos(1),
             output: &mut connection.output,
             close: &mut connection.closed,
             asked: &mut asked,
-            under_way: connection.asked.len(),
+            resumed: &mut resumed,
+            under_way: connection.asked.len() + connection.resumed.len(),
             limit: UNDER_WAY,
             node: &View,
         };
@@ -198,6 +231,7 @@ impl Node {
         if desk.is_full() && !connection.input.is_empty() {
             connection.backlog = true;
         }
+        connection.resumed.extend(resumed);
         connection.asked.extend(asked.into_iter().map(|asked| (asked.ticket, asked.request)));
     }
 }

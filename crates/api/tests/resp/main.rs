@@ -2,6 +2,7 @@
 
 mod fuzz;
 mod harness;
+mod long;
 mod members;
 mod order;
 mod replies;

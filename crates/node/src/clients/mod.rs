@@ -3,11 +3,14 @@
 //! | file | what |
 //! |---|---|
 //! | `connection` | one client's socket and buffers |
+//! | `draining` | lets clients go when the node stops |
 //! | `requests` | which client waits for which request |
 
 mod connection;
+mod draining;
 mod requests;
 
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::Shutdown;
 use std::rc::Rc;
@@ -21,8 +24,8 @@ use slab::Slab;
 use tracing::warn;
 
 use crate::clock;
-use crate::frontend::{Asked, Desk, Frontend, NodeView};
-use crate::limits::{ACCEPTS_PER_TURN, DRAIN_IDLE, DRAIN_LINGER, DRAIN_SWEEP, Limits};
+use crate::frontend::{Asked, Desk, Frontend, NodeView, Ticket};
+use crate::limits::{ACCEPTS_PER_TURN, DRAIN_LINGER, Limits, RESUMES_PER_TURN};
 use crate::metrics::Metrics;
 use crate::quiet::Quiet;
 use crate::slow::{Described, Slow, Times};
@@ -38,9 +41,6 @@ const UNSHOWN_BYTES: usize = 64 << 20;
 
 /// After the system refused to accept (no descriptors, usually).
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
-
-/// Turns' worth of clients who wait at the door of a node that stops.
-const DRAIN_ACCEPTS: usize = 8;
 
 /// Why a client is given up that has more waiting for it than it may.
 const SLOW: &str = "does not take its replies";
@@ -67,6 +67,9 @@ pub(crate) struct Clients<F: Frontend> {
     to_write: Vec<usize>,
     quiet: Quiet,
     asked: Vec<Asked>,
+    resumed: Vec<Ticket>,
+    /// Long requests that go on in a later turn, in order: the client's place, its number, and which of its requests.
+    to_resume: VecDeque<(usize, u64, Ticket)>,
     /// Outcomes that this node's own state does not show yet, and when they are given up.
     unshown: Vec<(Time, Answered)>,
     /// Bytes of the replies in them.
@@ -111,6 +114,8 @@ impl<F: Frontend> Clients<F> {
             quiet: Quiet::default(),
             slow: Rc::new(Slow::new(None)),
             asked: Vec::new(),
+            resumed: Vec::new(),
+            to_resume: VecDeque::new(),
             unshown: Vec::new(),
             unshown_bytes: 0,
             now: Time::ZERO,
@@ -163,7 +168,7 @@ impl<F: Frontend> Clients<F> {
 
     /// Whether clients wait to be served that no event will announce.
     pub(crate) fn has_input(&self) -> bool {
-        !self.to_serve.is_empty() && self.has_room()
+        !self.to_resume.is_empty() || !self.to_serve.is_empty() && self.has_room()
     }
 
     /// Whether requests may be read: those under way have not reached their bound in bytes. Clients wait meanwhile.
@@ -230,6 +235,7 @@ impl<F: Frontend> Clients<F> {
                 output: &mut output,
                 close: &mut close,
                 asked: &mut self.asked,
+                resumed: &mut self.resumed,
                 under_way: 0,
                 limit: self.limits.client_requests,
                 node,
@@ -237,6 +243,7 @@ impl<F: Frontend> Clients<F> {
             let session = self.frontend.open(number, &mut desk);
             // There is no input yet that a request could have come from.
             self.asked.clear();
+            self.resumed.clear();
             let mut connection = Connection::new(stream, number, session);
             (connection.output, connection.close) = (output, close);
             self.connections.insert(connection);
@@ -254,6 +261,7 @@ impl<F: Frontend> Clients<F> {
         node: &dyn NodeView,
         ready: &mut Vec<(RequestId, Request)>,
     ) {
+        self.resume(node, ready);
         let mut to_serve = std::mem::take(&mut self.to_serve);
         let mut rest = to_serve.drain(..);
         while self.has_room()
@@ -291,6 +299,28 @@ impl<F: Frontend> Clients<F> {
         to_serve.extend(left);
         to_serve.append(&mut self.to_serve);
         self.to_serve = to_serve;
+    }
+
+    /// Goes on with some of the long requests.
+    fn resume(&mut self, node: &dyn NodeView, ready: &mut Vec<(RequestId, Request)>) {
+        for _ in 0..RESUMES_PER_TURN {
+            let Some((index, number, ticket)) = self.to_resume.pop_front() else { return };
+            let Some(connection) = self.connections.get_mut(index) else { continue };
+            if connection.number != number {
+                continue;
+            }
+            connection.under_way -= 1;
+            connection.backlog = !connection.input.is_empty();
+            self.with_session(index, node, ready, |frontend, session, _, desk| {
+                frontend.on_resume(session, ticket, desk);
+            });
+            if self.overflows(index) {
+                self.evict(index, SLOW);
+                continue;
+            }
+            self.list(index);
+            self.mark_dirty(index);
+        }
     }
 
     /// Brings outcomes to those who wait for them.
@@ -410,45 +440,6 @@ impl<F: Frontend> Clients<F> {
         }
     }
 
-    /// Lets nobody in any more but those who wait at the door. Whoever is served goes on to be until all that it has
-    /// asked is answered, and is let go with that answer: a client that waits for its replies never asks into a
-    /// connection that is being closed. Those who ask nothing are let go after a while.
-    pub(crate) fn drain(&mut self, now: Time, node: &dyn NodeView) {
-        for _ in 0..DRAIN_ACCEPTS {
-            self.accept_at = Some(Time::ZERO);
-            self.accept(now, node);
-            if self.accept_at.is_none() {
-                break;
-            }
-        }
-        self.listener = None;
-        self.accept_at = None;
-        self.draining = Some((now + DRAIN_IDLE, now + DRAIN_SWEEP));
-    }
-
-    /// Lets go of those who ask nothing, and closes those who have not noticed.
-    fn sweep(&mut self) {
-        let Some((idle, sweep)) = &mut self.draining else { return };
-        let (now, idle) = (self.now, *idle <= self.now);
-        *sweep = now + DRAIN_SWEEP;
-        let mut gone = Vec::new();
-        for (index, connection) in &mut self.connections {
-            let over = match connection.leaving {
-                Some(until) => until <= now,
-                None => {
-                    let leaves = idle && connection.is_done();
-                    leaves && !connection.leave(now + DRAIN_LINGER, &self.metrics)
-                }
-            };
-            if over {
-                gone.push(index);
-            }
-        }
-        for index in gone {
-            self.close(index);
-        }
-    }
-
     /// Whether nobody is connected any more.
     pub(crate) fn is_empty(&self) -> bool {
         self.connections.is_empty()
@@ -468,11 +459,14 @@ impl<F: Frontend> Clients<F> {
             output: &mut connection.output,
             close: &mut connection.close,
             asked: &mut self.asked,
+            resumed: &mut self.resumed,
             under_way: connection.under_way,
             limit: self.limits.client_requests,
             node,
         };
         call(&mut self.frontend, &mut connection.session, &mut connection.input, &mut desk);
+        connection.under_way += self.resumed.len();
+        self.to_resume.extend(self.resumed.drain(..).map(|ticket| (index, connection.number, ticket)));
         let mut refused = Vec::new();
         for Asked { ticket, request, shown } in self.asked.drain(..) {
             let times = Times::new(self.now, request.access);
@@ -493,14 +487,16 @@ impl<F: Frontend> Clients<F> {
                 output: &mut connection.output,
                 close: &mut connection.close,
                 asked: &mut self.asked,
+                resumed: &mut self.resumed,
                 under_way: connection.under_way,
                 limit: self.limits.client_requests,
                 node,
             };
             let outcome = Outcome::Failed(Failure::Overloaded);
             self.frontend.on_outcome(&mut connection.session, ticket, outcome, &mut desk);
-            if !self.asked.is_empty() {
+            if !self.asked.is_empty() || !self.resumed.is_empty() {
                 self.asked.clear();
+                self.resumed.clear();
                 connection.close = true;
             }
             connection.backlog = !connection.input.is_empty();

@@ -342,7 +342,7 @@ impl<P: Policy> Replica<P> {
         }
         self.tend_leases(cx);
         let time = self.time(cx.now(), cx.wall());
-        let due = self.state.next_expiry().is_some_and(|at| at <= time);
+        let due = self.state.wants_slot(time);
         let Role::Leader(leading) = &mut self.role else { return };
         leading.tell_time |= due;
         leading.beats = [leading.beats[1], Some(self.log.committed())];

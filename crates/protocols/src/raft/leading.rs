@@ -326,7 +326,7 @@ impl Replica {
     pub(super) fn on_heartbeat_timer(&mut self, cx: &mut Context<'_, Self>) {
         let now = cx.now();
         let time = self.time(now, cx.wall());
-        let due = self.state.next_expiry().is_some_and(|at| at <= time);
+        let due = self.state.wants_slot(time);
         let Role::Leader(leading) = &mut self.role else { return };
         leading.tell_time |= due;
         let since = leading.since;

@@ -335,7 +335,8 @@ text_enum!(Command {
     "hash-length" => HashLength { key },
     "hash-delete" => HashDelete { key, fields },
     "hash-increment" => HashIncrement { key, field, by },
-    "scan" => Scan { after, limit, pattern, kind },
+    "scan" => Scan { from, limit, pattern, kind },
+    "hash-scan" => HashScan { key, from, limit, pattern },
     "count" => Count,
     "random-key" => RandomKey { seed },
     "clear" => Clear,
@@ -364,6 +365,7 @@ text_enum!(CommandError {
     "wrong-type" => WrongType, "not-integer" => NotInteger, "field-not-integer" => FieldNotInteger,
     "not-float" => NotFloat, "overflow" => Overflow, "not-finite" => NotFinite, "too-large" => TooLarge,
     "malformed" => Malformed, "field-not-float" => FieldNotFloat, "infinite" => Infinite,
+    "too-much" => TooMuch, "pattern-too-long" => PatternTooLong,
 });
 
 text_enum!(Reply {
@@ -376,6 +378,7 @@ text_enum!(Reply {
     "expires" => Expires(expires),
     "versions" => Versions(versions),
     "pairs" => Pairs(pairs),
+    "fields" => Fields { pairs, next, version },
     "keys" => Keys { keys, next },
     "batch" => Batch(replies),
     "error" => Error(error),

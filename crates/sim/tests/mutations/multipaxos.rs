@@ -47,6 +47,13 @@ fn a_vote_of_another_ballot_that_counts() {
     assert_goes_wrong::<MultiPaxos>("slots/count-across-ballots", text, counts_it);
 }
 
+#[test]
+fn keys_that_are_due_and_still_show() {
+    let text = trace!("multipaxos", "key-that-expires");
+    let shows = |text: &str| text.matches("= Value(Some(b\"v\"))").count() > 1;
+    assert_goes_wrong::<MultiPaxos>("store/due-keys-visible", text, shows);
+}
+
 /// A leader that does not know that another leads has to learn of the other's slots, but not of its ballot.
 #[test]
 fn a_read_that_counts_a_slot_of_another_leader() {

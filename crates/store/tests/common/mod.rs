@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use quorate_core::{Image, Random, Wall};
+use quorate_store::order::position;
 use quorate_store::{
     Command, Condition, Expiry, ExpiryCondition, Frozen, Kind, LoadError, Loader, Single, Store,
 };
@@ -19,7 +20,7 @@ pub fn command(random: &mut Random, now: Wall) -> Command {
 /// A command that is no batch.
 pub fn single(random: &mut Random, now: Wall) -> Command {
     let key = key(random);
-    match random.range(0..44) {
+    match random.range(0..45) {
         0 => Command::Get { key },
         1 => Command::GetMany { keys: keys(random) },
         2 => Command::GetRange { key, start: small(random), end: small(random) },
@@ -76,7 +77,7 @@ pub fn single(random: &mut Random, now: Wall) -> Command {
         35 => Command::HashDelete { key, fields: vec![field(random), field(random)] },
         36 => Command::HashIncrement { key, field: field(random), by: small(random) },
         37 => Command::Scan {
-            after: random.chance(0.5).then_some(key),
+            from: if random.chance(0.5) { position(&key) } else { 0 },
             limit: random.range(0..6) as u32,
             pattern: random.chance(0.3).then(|| Bytes::from_static(b"k[0-4]*")),
             kind: random.chance(0.3).then(|| *random.pick(&[Kind::String, Kind::Hash])),
@@ -85,6 +86,12 @@ pub fn single(random: &mut Random, now: Wall) -> Command {
         41..43 => Command::PutRange { key, offset: random.range(0..20), value: value(random) },
         43 => Command::HashIncrementFloat { key, field: field(random), by: value(random) },
         38 => Command::Count,
+        44 => Command::HashScan {
+            key,
+            from: if random.chance(0.5) { position(&field(random)) } else { 0 },
+            limit: random.range(0..80) as u32,
+            pattern: random.chance(0.3).then(|| Bytes::from_static(b"f[0-4]*")),
+        },
         _ if random.chance(0.2) => Command::Clear,
         _ => Command::RandomKey { seed: random.u64() },
     }

@@ -2,6 +2,8 @@
 
 use quorate_store::Command;
 
+use super::super::gather::Gathered;
+use super::super::shape::Parts;
 use super::keys::{cursor, scan_options};
 use super::*;
 
@@ -14,12 +16,12 @@ pub(super) const SPECS: &[Spec] = &[
         get(args, call, Shape::First)
     }),
     command("hgetall", 2, READ, ONE_KEY, "Returns all of a hash.", |args, call| {
-        all(args, call, Shape::Plain)
+        all(args, call, Parts::Pairs)
     }),
     command("hincrby", 4, WRITE_FAST, ONE_KEY, "Adds to an integer field of a hash.", increment),
     command("hincrbyfloat", 4, WRITE_FAST, ONE_KEY, "Adds to a field that is a number.", increment_float),
     command("hkeys", 2, READ, ONE_KEY, "Returns the fields of a hash.", |args, call| {
-        all(args, call, Shape::Half { second: false })
+        all(args, call, Parts::Fields)
     }),
     command("hlen", 2, READ_FAST, ONE_KEY, "Returns how many fields a hash has.", length),
     command("hmget", -3, READ_FAST, ONE_KEY, "Returns several fields of a hash.", |args, call| {
@@ -28,7 +30,14 @@ pub(super) const SPECS: &[Spec] = &[
     command("hmset", -4, WRITE_FAST, ONE_KEY, "Sets fields of a hash.", |args, call| {
         put(args, call, Shape::Ok)
     }),
-    command("hscan", -3, READ, ONE_KEY, "Returns all of a hash, in the form of a scan.", scan),
+    command(
+        "hscan",
+        -3,
+        READ,
+        ONE_KEY,
+        "Returns some fields of a hash and their values, and where to go on.",
+        scan,
+    ),
     command("hset", -4, WRITE_FAST, ONE_KEY, "Sets fields of a hash.", |args, call| {
         put(args, call, Shape::Plain)
     }),
@@ -37,7 +46,7 @@ pub(super) const SPECS: &[Spec] = &[
         get(args, call, Shape::FirstLength)
     }),
     command("hvals", 2, READ, ONE_KEY, "Returns the values of a hash.", |args, call| {
-        all(args, call, Shape::Half { second: true })
+        all(args, call, Parts::Values)
     }),
 ];
 
@@ -46,8 +55,13 @@ fn get(args: Args<'_>, call: &mut Call<'_, '_>, shape: Shape) -> Result<Step, Fa
     Ok(Step::Ask(Command::HashGet { key: call.key(&args, 1)?, fields }, shape))
 }
 
-fn all(args: Args<'_>, call: &mut Call<'_, '_>, shape: Shape) -> Result<Step, Fault> {
-    Ok(Step::Ask(Command::HashAll { key: call.key(&args, 1)? }, shape))
+fn all(args: Args<'_>, call: &mut Call<'_, '_>, parts: Parts) -> Result<Step, Fault> {
+    let key = call.key(&args, 1)?;
+    // Kept until the reply comes: it must not keep the request alive.
+    let kept = Key::copy_from_slice(&key);
+    let found = Gathered::new(&call.shared.gathered);
+    let shape = Shape::AllFields { key: kept, parts, found, version: None, restarts: 0 };
+    Ok(Step::Ask(Command::HashScan { key, from: 0, limit: u32::MAX, pattern: None }, shape))
 }
 
 fn length(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
@@ -83,12 +97,15 @@ fn increment_float(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Faul
     Ok(Step::Ask(Command::HashIncrementFloat { key, field, by }, Shape::Plain))
 }
 
-/// Redis, too, answers all of a small hash at once, whatever COUNT says, with the cursor 0. Another cursor is one
-/// that was never given out: as with Redis, whatever it brings is right, and the end is what ends soonest.
+/// A hash with fewer fields than this is answered at once, whatever COUNT says, as in Redis.
+const SMALL: u32 = 128;
+
 fn scan(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
-    cursor(args.get(2))?;
-    // A pattern is kept until the reply comes: it must not keep the request alive.
-    let pattern = scan_options(&args, 3, false)
-        .map(|options| options.pattern.map(|pattern| Bytes::copy_from_slice(&pattern)));
-    all(args, call, Shape::HashScan { pattern })
+    let from = cursor(args.get(2))?;
+    let key = call.key(&args, 1)?;
+    let (limit, pattern, fault) = match scan_options(&args, 3, false) {
+        Ok(options) => (options.limit.max(SMALL), options.pattern, None),
+        Err(fault) => (1, None, Some(fault)),
+    };
+    Ok(Step::Ask(Command::HashScan { key, from, limit, pattern }, Shape::HashScan { fault }))
 }

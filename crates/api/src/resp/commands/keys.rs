@@ -1,8 +1,11 @@
 //! Keys whatever they hold: existence, expiry, scans.
 
 use quorate_core::digest;
+use quorate_store::glob::PATTERN_LIMIT;
 use quorate_store::{Command, Expiry, ExpiryCondition, Kind};
 
+use super::super::gather::Gathered;
+use super::super::shape::PATTERN_TOO_LONG;
 use super::strings::Unit;
 use super::*;
 
@@ -121,24 +124,26 @@ fn expiry(args: Args<'_>, call: &mut Call<'_, '_>, seconds: bool, relative: bool
     Ok(Step::Ask(Command::ExpiryOf { key: call.key(&args, 1)? }, shape))
 }
 
-fn keys(args: Args<'_>, _: &mut Call<'_, '_>) -> Result<Step, Fault> {
-    let pattern = Some(args.bytes(1)).filter(|pattern| pattern != "*");
-    // Kept until the reply comes: it must not keep the request alive.
-    let pattern = pattern.map(|pattern| Bytes::copy_from_slice(&pattern));
-    let shape = Shape::AllKeys { pattern: pattern.clone(), found: Vec::new() };
-    Ok(Step::Ask(Command::Scan { after: None, limit: u32::MAX, pattern, kind: None }, shape))
+fn keys(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    let pattern = pattern(&args, 1)?;
+    let shape = Shape::AllKeys { pattern: pattern.clone(), found: Gathered::new(&call.shared.gathered) };
+    Ok(Step::Ask(Command::Scan { from: 0, limit: u32::MAX, pattern, kind: None }, shape))
+}
+
+/// The pattern at an index; none if everything matches it.
+fn pattern(args: &Args<'_>, index: usize) -> Result<Option<Bytes>, Fault> {
+    let pattern = args.get(index);
+    match pattern.len() {
+        len if len > PATTERN_LIMIT => Err(PATTERN_TOO_LONG.into()),
+        _ if pattern == b"*" => Ok(None),
+        // Kept until the reply comes: it must not keep the request alive.
+        _ => Ok(Some(Bytes::copy_from_slice(pattern))),
+    }
 }
 
 fn scan(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
-    let number = cursor(args.get(1))?;
+    let from = cursor(args.get(1))?;
     let ScanOptions { limit, pattern, kind } = scan_options(&args, 2, true)?;
-    let after = match number {
-        0 => None,
-        number => Some(call.shared.cursors.get(number).ok_or(
-            "ERR invalid cursor: this node does not remember it (they are few, and each node has its own); start again \
-             at 0",
-        )?),
-    };
     let kind = match kind {
         None => None,
         Some(name) if is(name, "string") => Some(Kind::String),
@@ -151,10 +156,10 @@ fn scan(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
             return Ok(Step::Answered);
         }
     };
-    Ok(Step::Ask(Command::Scan { after, limit, pattern, kind }, Shape::Scan))
+    Ok(Step::Ask(Command::Scan { from, limit, pattern, kind }, Shape::Scan))
 }
 
-/// What comes before the options of a scan: whatever C's `strtoul` takes, as in Redis.
+/// The position that a scan goes on from: whatever C's `strtoul` takes, as in Redis. All nodes mean the same by it.
 pub(super) fn cursor(word: &[u8]) -> Result<u64, Fault> {
     if word.is_empty() {
         return Ok(0);
@@ -189,9 +194,7 @@ pub(super) fn scan_options<'a>(args: &Args<'a>, from: usize, typed: bool) -> Res
                 ..1 => return Err(SYNTAX.into()),
                 count => options.limit = u32::try_from(count).unwrap_or(u32::MAX),
             },
-            word if is(word, "MATCH") => {
-                options.pattern = Some(args.bytes(index + 1)).filter(|pattern| pattern != "*");
-            }
+            word if is(word, "MATCH") => options.pattern = pattern(args, index + 1)?,
             word if typed && is(word, "TYPE") => options.kind = Some(args.get(index + 1)),
             _ => return Err(SYNTAX.into()),
         }

@@ -208,6 +208,7 @@ pub(super) fn find(args: &Args<'_>) -> Result<&'static Spec, Fault> {
     let spec = match command.subcommands {
         [] => command,
         _ if args.len() < 2 => command,
+        _ if args.len() == 2 && is(args.get(1), "help") => &HELP,
         _ => command.subcommand(args.get(1)).ok_or_else(|| unknown_subcommand(name, args.get(1)))?,
     };
     if spec.accepts(args.len()) { Ok(spec) } else { Err(wrong_arity(spec)) }
@@ -246,6 +247,26 @@ fn unknown_subcommand(command: &[u8], subcommand: &[u8]) -> Fault {
         b" HELP.",
     ];
     Fault(Cow::Owned(text.concat()))
+}
+
+/// HELP, a subcommand of every command that has others.
+static HELP: Spec = command("help", 2, STATELESS, NO_KEY, "Lists the subcommands.", help);
+
+/// As Redis: a line for each subcommand, and an indented one for what it does.
+fn help(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    let command = named(args.get(0)).ok_or_else(|| unknown(&args))?;
+    let subcommands = command.subcommands.iter().chain([&HELP]);
+    call.reply.array(3 + 2 * command.subcommands.len());
+    let upper = command.name.to_ascii_uppercase();
+    call.reply.simple(&format!("{upper} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
+    for sub in subcommands {
+        let name = sub.name.rsplit('|').next().unwrap_or_default().to_ascii_uppercase();
+        // Two words are the names themselves.
+        let words = if sub.arity == 2 { "" } else { " <arg> ..." };
+        call.reply.simple(&format!("{name}{words}"));
+        call.reply.simple(&format!("    {}", sub.summary));
+    }
+    Ok(Step::Answered)
 }
 
 /// For commands that only have subcommands: their arity needs one.

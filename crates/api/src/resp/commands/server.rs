@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
-use quorate_store::glob;
+use quorate_store::glob::Pattern;
 
+use super::super::shape::PATTERN_TOO_LONG;
 use super::connection::REDIS_VERSION;
 use super::*;
 
@@ -179,11 +180,16 @@ fn config_get(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
         ("save", ""),
         ("timeout", "0"),
     ];
-    let patterns: Vec<_> = args.from(2).map(<[u8]>::to_ascii_lowercase).collect();
-    let asked = |name: &str| patterns.iter().any(|pattern| glob::matches(pattern, name.as_bytes()));
-    let found: Vec<_> = parameters.into_iter().filter(|(name, _)| asked(name)).collect();
+    let mut asked = [false; 7];
+    for pattern in args.from(2) {
+        let pattern = Pattern::new(&pattern.to_ascii_lowercase()).map_err(|_| PATTERN_TOO_LONG)?;
+        for ((name, _), asked) in parameters.iter().zip(&mut asked) {
+            *asked |= pattern.matches(name.as_bytes());
+        }
+    }
+    let found: Vec<_> = parameters.into_iter().zip(asked).filter(|(_, asked)| *asked).collect();
     call.reply.map(found.len());
-    for (name, value) in found {
+    for ((name, value), _) in found {
         call.reply.bulk(name.as_bytes());
         call.reply.bulk(value.as_bytes());
     }

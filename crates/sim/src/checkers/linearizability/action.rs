@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use quorate_store::glob::Pattern;
 use quorate_store::{Command, CommandError, Condition, Expiry, Key, Reply};
 
 use super::model::{Action, KeyId, Model, Value, When};
@@ -25,6 +26,7 @@ pub fn each_key<'a>(command: &'a Command, with: &mut dyn FnMut(&'a Key)) {
         | Command::HashGet { key, .. }
         | Command::HashAll { key }
         | Command::HashLength { key }
+        | Command::HashScan { key, .. }
         | Command::HashDelete { key, .. }
         | Command::HashIncrement { key, .. }
         | Command::Refresh { key, .. }
@@ -71,6 +73,7 @@ pub fn each_made_key<'a>(command: &'a Command, with: &mut dyn FnMut(&'a Key)) {
         | Command::HashGet { .. }
         | Command::HashAll { .. }
         | Command::HashLength { .. }
+        | Command::HashScan { .. }
         | Command::HashDelete { .. }
         | Command::Scan { .. }
         | Command::Count
@@ -128,6 +131,7 @@ pub fn is_read(command: &Command) -> bool {
         | Command::HashGet { .. }
         | Command::HashAll { .. }
         | Command::HashLength { .. }
+        | Command::HashScan { .. }
         | Command::Scan { .. }
         | Command::Count
         | Command::RandomKey { .. } => true,
@@ -214,8 +218,11 @@ pub fn compile(
         Command::HashLength { key } => Action::HashLength(ids[key]),
         Command::HashDelete { key, fields } => Action::HashDelete(ids[key], fields.clone()),
         Command::HashIncrement { key, field, by } => Action::HashIncrement(ids[key], field.clone(), *by),
-        Command::Scan { after, limit, pattern, kind } => {
-            Action::Scan { after: after.clone(), limit: *limit, pattern: pattern.clone(), kind: *kind }
+        Command::HashScan { .. } => return Err("parts of hashes are not modelled"),
+        Command::Scan { from, limit, pattern, kind } => {
+            let pattern = pattern.as_ref().map(|pattern| Pattern::new(pattern)).transpose();
+            let pattern = pattern.map_err(|_| "the pattern is too long")?;
+            Action::Scan { from: *from, limit: *limit, pattern, kind: *kind }
         }
         Command::Count => Action::Count,
         Command::RandomKey { .. } => Action::RandomKey,

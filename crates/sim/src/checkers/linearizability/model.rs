@@ -19,7 +19,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use quorate_store::{CommandError, Condition, Expires, Kind, Reply, glob};
+use quorate_store::glob::Pattern;
+use quorate_store::order::position;
+use quorate_store::{CommandError, Condition, Expires, Kind, Reply};
 
 /// A key of a partition, by its rank in byte order.
 pub type KeyId = u32;
@@ -99,9 +101,9 @@ pub enum Action {
     HashDelete(KeyId, Vec<Bytes>),
     HashIncrement(KeyId, Bytes, i64),
     Scan {
-        after: Option<Bytes>,
+        from: u64,
         limit: u32,
-        pattern: Option<Bytes>,
+        pattern: Option<Pattern>,
         kind: Option<Kind>,
     },
     Count,
@@ -353,7 +355,11 @@ impl Model {
             },
             Action::HashAll(key) => match self.hash(state, *key) {
                 None => WRONG_TYPE,
-                Some(hash) => Reply::Pairs(hash.into_iter().collect()),
+                Some(hash) => {
+                    let mut pairs: Vec<(Bytes, Bytes)> = hash.into_iter().collect();
+                    pairs.sort_by_key(|(field, _)| position(field));
+                    Reply::Pairs(pairs)
+                }
             },
             Action::HashLength(key) => match self.hash(state, *key) {
                 None => WRONG_TYPE,
@@ -382,9 +388,8 @@ impl Model {
                 self.change_to(state, *key, Value::Hash(hash), *by == 0);
                 Reply::Integer(sum)
             }
-            Action::Scan { after, limit, pattern, kind } => {
-                let pattern = pattern.as_ref().map(|pattern| &pattern[..]);
-                self.scan((after.as_ref(), *limit), pattern, *kind, expected, state)
+            Action::Scan { from, limit, pattern, kind } => {
+                self.scan((*from, *limit), pattern.as_ref(), *kind, state)
             }
             Action::Count => Reply::Integer(self.present_keys(state).count() as i64),
             Action::RandomKey => match expected {
@@ -574,30 +579,22 @@ impl Model {
 
     fn scan(
         &self,
-        (after, limit): (Option<&Bytes>, u32),
-        pattern: Option<&[u8]>,
+        (from, limit): (u64, u32),
+        pattern: Option<&Pattern>,
         kind: Option<Kind>,
-        expected: Option<&Reply>,
         state: &Overlay<'_>,
     ) -> Reply {
-        let mut rest = self.present_keys(state).filter(|key| after.is_none_or(|after| *key > after));
-        let looked: Vec<&Bytes> = rest.by_ref().take(limit.max(1) as usize).collect();
-        let last = looked.last().map(|key| Bytes::clone(key));
-        let next = if rest.next().is_some() { last.clone() } else { None };
+        let mut rest: Vec<_> = self.present_keys(state).filter(|key| position(key) >= from).collect();
+        rest.sort_by_key(|key| position(key));
+        let looked = rest.len().min(limit.max(1) as usize);
+        let next = rest.get(looked).map(|key| position(key));
+        rest.truncate(looked);
         let is_of_kind = |key: &Bytes| {
             let id = self.keys.binary_search(key).map_or(0, |index| index as KeyId);
             kind.is_none_or(|kind| (kind == Kind::Hash) == matches!(self.value_at(state, id), Value::Hash(_)))
         };
-        let matching = looked.iter().filter(|key| pattern.is_none_or(|pattern| glob::matches(pattern, key)));
-        let matching = matching.filter(|key| is_of_kind(key));
-        let keys: Vec<Bytes> = matching.map(|key| Bytes::clone(key)).collect();
-        // A store that stops at its limit need not know that it is at the end.
-        match expected {
-            Some(Reply::Keys { next: on, .. }) if looked.len() == limit as usize && *on == last => {
-                Reply::Keys { keys, next: last }
-            }
-            _ => Reply::Keys { keys, next },
-        }
+        rest.retain(|key| pattern.is_none_or(|pattern| pattern.matches(key)) && is_of_kind(key));
+        Reply::Keys { keys: rest.into_iter().cloned().collect(), next }
     }
 
     fn present_keys<'a>(&'a self, state: &'a Overlay<'_>) -> impl Iterator<Item = &'a Bytes> {

@@ -1,0 +1,79 @@
+//! Long replies, gathered from pieces: KEYS, and HGETALL and the like of a large hash.
+//!
+//! The store gives a piece of such a reply at a time, and the loop serves others in between. Each piece is written out
+//! as RESP when it comes. What all clients gather together is bounded.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::{Bytes, BytesMut};
+use quorate_store::REPLY_LIMIT;
+
+use super::reply::Writer;
+
+/// Bytes that all clients of a node may be gathering.
+const ALL: usize = 256 << 20;
+
+/// How often a hash may change while it is read: then the reading starts again.
+pub(super) const RESTARTS: u32 = 8;
+
+/// Bytes that are being gathered, in all replies of a node.
+pub(super) type Total = Arc<AtomicUsize>;
+
+/// Items of a reply that is not complete.
+#[derive(Debug)]
+pub(super) struct Gathered {
+    items: BytesMut,
+    count: usize,
+    total: Total,
+}
+
+impl Gathered {
+    pub(super) fn new(total: &Total) -> Gathered {
+        Gathered { items: BytesMut::new(), count: 0, total: total.clone() }
+    }
+
+    /// Adds items; the error is for the client.
+    pub(super) fn add<'a>(&mut self, items: impl Iterator<Item = &'a Bytes>) -> Result<(), &'static str> {
+        let before = self.items.len();
+        // An item is the same in both versions of the protocol.
+        let mut writer = Writer { out: &mut self.items, resp3: false };
+        for item in items {
+            writer.bulk(item);
+            self.count += 1;
+        }
+        let added = self.items.len() - before;
+        let total = self.total.fetch_add(added, Ordering::Relaxed) + added;
+        if self.items.len() > REPLY_LIMIT {
+            return Err("ERR the reply would be larger than 72 MiB: read it in parts with SCAN or HSCAN");
+        }
+        // One alone may always be gathered.
+        if total > ALL && total > self.items.len() {
+            return Err("BUSY too many long replies are being gathered for clients; try again");
+        }
+        Ok(())
+    }
+
+    /// Forgets what was gathered.
+    pub(super) fn clear(&mut self) {
+        self.total.fetch_sub(self.items.len(), Ordering::Relaxed);
+        self.items.clear();
+        self.count = 0;
+    }
+
+    /// How many items there are.
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Writes the items, as they stand in an array or a map.
+    pub(super) fn write(&self, writer: &mut Writer<'_>) {
+        writer.out.extend_from_slice(&self.items);
+    }
+}
+
+impl Drop for Gathered {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
