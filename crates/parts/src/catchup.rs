@@ -4,12 +4,19 @@
 //! All pieces must be of one state. A sender that restarts may come to as many executed commands as before by another
 //! way (where there are no slots), so an image is named by what it contains ([`ImageId`]) and not by a count. The
 //! receiver asks for pieces of that image only, and compares the name with what it has put together.
+//!
+//! **A source that stops answering is replaced.** A snapshot is continued with the peer with which it was begun, because
+//! another peer's snapshot is another one. So a source that dies between two pieces must be noticed: if it has not
+//! answered for the *patience* ([`PATIENCE`], or three times what its last answer took if that is longer, so that a slow
+//! link does not make it start again and again), what came from it is dropped and the next source is asked. Each source
+//! that does not answer doubles the patience, up to [`MOST_PATIENCE`].
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::Duration;
 
 use bytes::Bytes;
-use quorate_core::{NodeId, Snapshot, Time, wire_enum, wire_struct};
+use quorate_core::{NodeId, NodeSet, Snapshot, Time, mutation, wire_enum, wire_struct};
 
 use crate::slots::SlotLog;
 use crate::state::{LoadError, Loading, PIECE, Replicated};
@@ -18,6 +25,10 @@ use crate::state::{LoadError, Loading, PIECE, Replicated};
 const VALUES_BYTES: usize = 1 << 20;
 /// Without an answer for this long, ask again.
 pub const RETRY: Duration = Duration::from_millis(200);
+/// A source that has not answered for this long is replaced by another, if there is one.
+pub const PATIENCE: Duration = Duration::from_secs(1);
+/// The patience with a slow source grows up to this.
+const MOST_PATIENCE: Duration = Duration::from_secs(30);
 /// Bytes of the log that a transfer may hold back at least.
 const HELD_BYTES: usize = 4 << 20;
 /// An image that nobody asks for is dropped after this long.
@@ -190,22 +201,59 @@ impl Source {
     }
 }
 
+/// What other replicas have said of their commit positions: whom to ask for what is missing here.
+#[derive(Debug, Default)]
+pub struct Informants {
+    /// The highest slot up to which each knew all slots to be chosen.
+    upto: BTreeMap<NodeId, u64>,
+    /// Said so last, of those that are furthest.
+    latest: Option<NodeId>,
+}
+
+impl Informants {
+    /// A peer knows all slots up to `committed` to be chosen.
+    pub fn hear(&mut self, peer: NodeId, committed: u64) {
+        if self.upto.values().all(|upto| *upto <= committed) {
+            self.latest = Some(peer);
+        }
+        let upto = self.upto.entry(peer).or_default();
+        *upto = committed.max(*upto);
+    }
+
+    /// Who has the slot behind `committed`, in the order in which they are to be asked: the furthest first. Nobody if
+    /// nothing is known to be missing.
+    pub fn sources(&self, committed: u64) -> Vec<NodeId> {
+        let mut sources: Vec<_> = self.upto.iter().filter(|(_, upto)| **upto > committed).collect();
+        sources.sort_by_key(|(node, upto)| (Some(**node) != self.latest, std::cmp::Reverse(**upto), **node));
+        sources.into_iter().map(|(node, _)| *node).collect()
+    }
+
+    /// Whether slots behind `committed` are known to be chosen.
+    pub fn know_more(&self, committed: u64) -> bool {
+        self.upto.values().any(|upto| *upto > committed)
+    }
+}
+
 /// The side that is behind.
 #[derive(Debug)]
 pub struct Catchup<A = Loading> {
+    /// The question that is not answered yet.
     asked: Option<Asked>,
     loading: Option<Load<A>>,
-}
-
-impl<A> Default for Catchup<A> {
-    fn default() -> Self {
-        Catchup { asked: None, loading: None }
-    }
+    /// Sources that have not answered in time; asked again when no other is left.
+    silent: NodeSet,
+    /// How long a source may take to answer.
+    patience: Duration,
+    /// Answers that brought something, so far.
+    received: u64,
 }
 
 #[derive(Debug)]
 struct Asked {
     peer: NodeId,
+    /// When it was asked first.
+    since: Time,
+    /// When it was asked last.
     at: Time,
 }
 
@@ -217,25 +265,56 @@ struct Load<A> {
     pieces: A,
 }
 
+impl<A> Default for Catchup<A> {
+    fn default() -> Self {
+        Catchup { asked: None, loading: None, silent: NodeSet::EMPTY, patience: PATIENCE, received: 0 }
+    }
+}
+
 impl<A: Assembler> Catchup<A> {
-    /// What to ask a peer who has what is missing from slot `from` on; `None` while an answer is still expected.
-    pub fn ask(&mut self, peer: NodeId, from: u64, now: Time) -> Option<(NodeId, Message)> {
+    /// What to ask whom, to get what is missing from slot `from` on. `sources` have it, the preferred ones first; a
+    /// snapshot that is coming in is continued with its source as long as that answers. `None` while an answer is still
+    /// expected, or if nobody can be asked.
+    pub fn ask(&mut self, sources: &[NodeId], from: u64, now: Time) -> Option<(NodeId, Message)> {
         if self.asked.as_ref().is_some_and(|asked| now.since(asked.at) < RETRY) {
             return None;
         }
-        if self.loading.as_ref().is_some_and(|load| load.image.slot < from) {
-            self.loading = None;
+        self.loading.take_if(|load| load.image.slot < from);
+        self.give_up_on_silent(sources, now);
+        if sources.iter().all(|node| self.silent.contains(*node)) {
+            // Nobody else is left: they are asked again.
+            self.silent = NodeSet::EMPTY;
         }
-        // A snapshot is continued with whom it was begun, unless that one has fallen silent before the first answer.
-        if let Some(load) = &self.loading
-            && load.peer == peer
-        {
-            self.asked = Some(Asked { peer, at: now });
-            return Some((peer, Message::More { image: load.image, cursor: load.cursor.clone() }));
+        let peer = match &self.loading {
+            Some(load) => load.peer,
+            None => *sources.iter().find(|node| !self.silent.contains(**node))?,
+        };
+        let since = self.asked.as_ref().filter(|asked| asked.peer == peer).map_or(now, |asked| asked.since);
+        self.asked = Some(Asked { peer, since, at: now });
+        let message = match &self.loading {
+            Some(load) => Message::More { image: load.image, cursor: load.cursor.clone() },
+            None => Message::Fetch { from },
+        };
+        Some((peer, message))
+    }
+
+    /// Stops waiting for a source that has not answered in time, if there is another.
+    fn give_up_on_silent(&mut self, sources: &[NodeId], now: Time) {
+        let Some(asked) = &self.asked else { return };
+        let (peer, waited) = (asked.peer, now.since(asked.since));
+        let alone = sources.iter().all(|node| *node == peer);
+        if waited < self.patience || alone || mutation::active("catchup/source-for-ever") {
+            return;
         }
+        self.silent.insert(peer);
+        self.patience = (2 * self.patience).min(MOST_PATIENCE);
         self.loading = None;
-        self.asked = Some(Asked { peer, at: now });
-        Some((peer, Message::Fetch { from }))
+        self.asked = None;
+    }
+
+    /// Answers that brought something, so far: if this does not grow, catching up does not get on.
+    pub fn received(&self) -> u64 {
+        self.received
     }
 
     /// Whether a snapshot is coming in.
@@ -243,9 +322,19 @@ impl<A: Assembler> Catchup<A> {
         self.loading.is_some()
     }
 
+    fn on_answer(&mut self, peer: NodeId, now: Time) {
+        self.received += 1;
+        self.silent.remove(peer);
+        if let Some(asked) = self.asked.take_if(|asked| asked.peer == peer) {
+            self.patience = (3 * now.since(asked.since)).clamp(PATIENCE, MOST_PATIENCE);
+        }
+    }
+
     /// [`Message::Values`] has come in from a peer: another question may be asked at once.
-    pub fn on_values(&mut self, peer: NodeId) {
-        self.asked.take_if(|asked| asked.peer == peer);
+    pub fn on_values(&mut self, peer: NodeId, now: Time) {
+        if self.asked.as_ref().is_some_and(|asked| asked.peer == peer) {
+            self.on_answer(peer, now);
+        }
     }
 
     /// [`Message::Piece`] has come in from a peer; `applied` is the last slot executed here. Asks for the next with
@@ -261,21 +350,28 @@ impl<A: Assembler> Catchup<A> {
         if image.slot <= applied {
             return None;
         }
-        if cursor.is_empty() && self.loading.is_none() && self.asked.as_ref().is_some_and(|a| a.peer == peer)
-        {
+        // The first piece may come late, from a source that was replaced: it is alive after all.
+        if cursor.is_empty() && self.loading.is_none() && self.asked.is_some() {
             self.loading = Some(Load { peer, image, cursor: Bytes::new(), pieces: A::default() });
         }
         let expected = |load: &mut Load<A>| (load.peer, load.image) == (peer, image) && load.cursor == cursor;
         let mut load = self.loading.take_if(expected)?;
+        self.on_answer(peer, now);
         self.asked = None;
-        load.pieces.push(&cursor, bytes).ok()?;
+        if load.pieces.push(&cursor, bytes).is_err() {
+            self.silent.insert(peer);
+            return None;
+        }
         let Some(next) = next else {
-            let (id, state) = load.pieces.finish().ok()?;
-            return (id == image).then_some(state);
+            let whole = load.pieces.finish().ok().filter(|(id, _)| *id == image);
+            if whole.is_none() {
+                self.silent.insert(peer);
+            }
+            return whole.map(|(_, state)| state);
         };
         load.cursor = next.clone();
         self.loading = Some(load);
-        self.asked = Some(Asked { peer, at: now });
+        self.asked = Some(Asked { peer, since: now, at: now });
         ask(Message::More { image, cursor: next });
         None
     }
@@ -285,5 +381,92 @@ impl<A: Assembler> Catchup<A> {
         if self.loading.take_if(|load| (load.peer, load.image) == (peer, image)).is_some() {
             self.asked = None;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(id: u64) -> NodeId {
+        NodeId::new(id).unwrap()
+    }
+
+    fn at(millis: u64) -> Time {
+        Time::ZERO + Duration::from_millis(millis)
+    }
+
+    /// Whom a replica asks from `start` on, until `end`, as long as nobody answers; times in milliseconds.
+    fn asked(catchup: &mut Catchup, sources: &[u64], (start, end): (u64, u64)) -> Vec<u64> {
+        let sources: Vec<_> = sources.iter().map(|id| node(*id)).collect();
+        let mut peers = Vec::new();
+        for now in (start..end).step_by(100) {
+            if let Some((peer, _)) = catchup.ask(&sources, 1, at(now))
+                && peers.last() != Some(&u64::from(peer.get()))
+            {
+                peers.push(peer.get().into());
+            }
+        }
+        peers
+    }
+
+    fn piece(catchup: &mut Catchup, peer: u64, now: u64) -> Option<Message> {
+        let mut next = None;
+        let head = Replicated::default().freeze().piece(&Bytes::new(), PIECE);
+        let first = (ImageId { slot: 9, digest: 9 }, Bytes::new(), head.bytes, head.next);
+        let done = catchup.on_piece(node(peer), first, 0, at(now), |message| next = Some(message));
+        assert!(done.is_none());
+        next
+    }
+
+    #[test]
+    fn a_source_that_does_not_answer_is_replaced_and_asked_again_when_no_other_is_left() {
+        let mut catchup = Catchup::default();
+        assert_eq!(asked(&mut catchup, &[2, 3], (0, 1000)), [2], "it is waited for");
+        assert_eq!(asked(&mut catchup, &[2, 3], (1000, 2900)), [3]);
+        assert_eq!(asked(&mut catchup, &[2, 3], (2900, 6900)), [2], "with twice the patience each time");
+        assert_eq!(asked(&mut Catchup::default(), &[2], (0, 9000)), [2], "the only one is not given up");
+    }
+
+    #[test]
+    fn a_snapshot_whose_source_dies_between_two_pieces_is_begun_with_another() {
+        let mut catchup = Catchup::default();
+        asked(&mut catchup, &[2, 3], (0, 100));
+        assert!(matches!(piece(&mut catchup, 2, 50), Some(Message::More { .. })));
+        assert!(catchup.is_loading());
+        assert_eq!(asked(&mut catchup, &[3, 2], (100, 1000)), [2], "it is continued with its source");
+        assert_eq!(
+            catchup.ask(&[node(3), node(2)], 1, at(1100)),
+            Some((node(3), Message::Fetch { from: 1 }))
+        );
+        assert!(!catchup.is_loading());
+    }
+
+    #[test]
+    fn a_slow_source_is_given_the_time_that_it_takes() {
+        let mut catchup = Catchup::default();
+        asked(&mut catchup, &[2, 3], (0, 1100));
+        assert!(piece(&mut catchup, 2, 1200).is_some(), "the answer of a source that was replaced counts");
+        assert_eq!(asked(&mut catchup, &[2, 3], (1200, 2100)), [2]);
+        let mut catchup = Catchup::default();
+        asked(&mut catchup, &[2, 3], (0, 900));
+        assert!(piece(&mut catchup, 2, 900).is_some());
+        assert_eq!(asked(&mut catchup, &[2, 3], (900, 3500)), [2], "three times as long as its last answer");
+        assert_eq!(asked(&mut catchup, &[2, 3], (3600, 3800)), [3]);
+    }
+
+    #[test]
+    fn those_who_know_most_are_asked_first_and_those_who_know_nothing_more_never() {
+        let mut informants = Informants::default();
+        assert!(!informants.know_more(0));
+        informants.hear(node(1), 5);
+        informants.hear(node(2), 7);
+        informants.hear(node(3), 3);
+        informants.hear(node(2), 6);
+        assert_eq!(informants.sources(2), [node(2), node(1), node(3)]);
+        assert_eq!(informants.sources(5), [node(2)], "what was said once holds");
+        informants.hear(node(3), 7);
+        assert_eq!(informants.sources(4), [node(3), node(2), node(1)], "the last to say so is there");
+        assert!(informants.know_more(6) && !informants.know_more(7) && informants.sources(7).is_empty());
     }
 }

@@ -7,6 +7,7 @@ use super::policy::Policy;
 use super::replica::{Replica, Role, Timer, pace_of_leading};
 use super::{Message, PIPELINE_BYTES, RETRANSMIT};
 use crate::ballot::Ballot;
+use crate::catchup;
 use crate::clients::PendingRead;
 use crate::laggards::OwnDisk;
 use crate::membership::Steward;
@@ -45,7 +46,7 @@ pub struct Leading {
     /// The same of itself as of a [`Peer`].
     pub(super) durable: u64,
     /// When the last slot that phase 1 found came closer to being executed.
-    progress: (u64, Time),
+    progress: Progress,
     /// The last slot of an own vote that is durable, and whether they come.
     voted: u64,
     disk: OwnDisk,
@@ -58,6 +59,16 @@ struct Waiting {
     logged: Vec<PendingRead>,
     /// It was proposed before they came: they are read as others are, when it is executed.
     held: Vec<PendingRead>,
+}
+
+/// How far a leader is with what it must execute before it can serve.
+#[derive(Debug)]
+struct Progress {
+    applied: u64,
+    /// See [`catchup::Catchup::received`].
+    received: u64,
+    /// Since when both have not grown.
+    since: Time,
 }
 
 /// Another member.
@@ -100,7 +111,11 @@ impl<P: Policy> Replica<P> {
             announcing: false,
             beats: [None; 2],
             durable: 0,
-            progress: (self.state.applied(), now),
+            progress: Progress {
+                applied: self.state.applied(),
+                received: self.catchup.received(),
+                since: now,
+            },
             voted: 0,
             disk: OwnDisk::default(),
         };
@@ -307,6 +322,8 @@ impl<P: Policy> Replica<P> {
         } else if let Some(peer) = leading.peers.get_mut(&from) {
             peer.committed = peer.committed.max(committed);
             peer.bound = bound;
+            // It can stand in for the source of what is missing here.
+            self.hear_of(from, committed, cx);
         }
     }
 
@@ -360,7 +377,9 @@ impl<P: Policy> Replica<P> {
     }
 
     /// Whether the others are better off with this leader than without: it hears a majority, and gets on with what it
-    /// has to execute before it can serve.
+    /// has to execute before it can serve. A snapshot that is coming in is progress only while pieces come: if all
+    /// sources have fallen silent, the next phase 1 asks those who are there, and finds in their votes what the sources
+    /// had as decided.
     fn is_useful(&mut self, now: Time) -> bool {
         let limit = 2 * self.config.pace.timeout;
         let Role::Leader(leading) = &mut self.role else { return false };
@@ -369,12 +388,18 @@ impl<P: Policy> Replica<P> {
             false => leading.peers.get(&node).map(|peer| peer.heard.unwrap_or(peer.since)),
         });
         let reached = heard.is_some_and(|heard| now.since(heard) < limit);
-        let applied = self.state.applied();
-        let done = applied >= leading.recovered || self.catchup.is_loading();
-        if done || applied > leading.progress.0 {
-            leading.progress = (applied, now);
+        let (applied, received) = (self.state.applied(), self.catchup.received());
+        let done = applied >= leading.recovered
+            || (self.catchup.is_loading() && mutation::active("paxos/loading-is-progress"));
+        if done || applied > leading.progress.applied || received > leading.progress.received {
+            leading.progress = Progress { applied, received, since: now };
         }
-        reached && now.since(leading.progress.1) < 2 * limit
+        let mut patience = 2 * limit;
+        if self.catchup.is_loading() {
+            // Long enough to replace a source.
+            patience = patience.max(2 * catchup::PATIENCE);
+        }
+        reached && now.since(leading.progress.since) < patience
     }
 
     /// Whether its own disk has not kept up for so long with what a majority has voted for that another should lead: in

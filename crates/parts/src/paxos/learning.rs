@@ -30,10 +30,7 @@ impl<P: Policy> Replica<P> {
 
     /// Somebody can tell all slots up to `committed`.
     pub(super) fn hear_of(&mut self, from: NodeId, committed: u64, cx: &mut Context<'_, Self>) {
-        if committed >= self.goal {
-            self.goal = committed;
-            self.informant = Some(from);
-        }
+        self.informants.hear(from, committed);
         self.fetch_soon(GRACE, cx);
     }
 
@@ -75,7 +72,6 @@ impl<P: Policy> Replica<P> {
                 self.restate(cx);
             }
         }
-        self.goal = self.goal.max(self.log.committed());
         for (upto, bytes) in self.source.retention(self.state.applied(), self.config.retain, cx.now()) {
             self.log.retain(upto, bytes);
         }
@@ -88,19 +84,19 @@ impl<P: Policy> Replica<P> {
     // Catch-up ---------------------------------------------------------------------------------------------------
 
     pub(super) fn fetch_soon(&mut self, after: Duration, cx: &mut Context<'_, Self>) {
-        if self.log.committed() < self.goal && !self.fetching {
+        if self.informants.know_more(self.log.committed()) && !self.fetching {
             self.fetching = true;
             cx.set_timer(Timer::Fetch, after);
         }
     }
 
     pub(super) fn fetch(&mut self, cx: &mut Context<'_, Self>) {
-        if self.log.committed() >= self.goal {
+        let committed = self.log.committed();
+        let sources = self.informants.sources(committed);
+        if sources.is_empty() {
             return;
         }
-        if let Some(peer) = self.informant
-            && let Some((peer, message)) = self.catchup.ask(peer, self.log.committed() + 1, cx.now())
-        {
+        if let Some((peer, message)) = self.catchup.ask(&sources, committed + 1, cx.now()) {
             cx.send(peer, Message::Catchup(message));
         }
         self.fetch_soon(catchup::RETRY, cx);
@@ -119,7 +115,7 @@ impl<P: Policy> Replica<P> {
                 cx.send(from, Message::Catchup(answer));
             }
             catchup::Message::Values { from: first, values } => {
-                self.catchup.on_values(from);
+                self.catchup.on_values(from, now);
                 for (slot, value) in (first..).zip(values) {
                     if slot > self.log.committed() && slot <= self.log.committed() + MAX_GAP {
                         self.choose(slot, value, cx);

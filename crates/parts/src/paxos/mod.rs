@@ -20,8 +20,9 @@
 //! # Decisions
 //!
 //! - *A reply to `Prepare` carries votes above the replier's own commit position only*, and that position. Below,
-//!   values are chosen, and the new leader fetches them from the replier that is furthest. If that one falls
-//!   silent, the leader stands again and learns from others' votes.
+//!   values are chosen, and the new leader fetches them from the replier that is furthest, or from another that has
+//!   them if that one falls silent (`parts/catchup.rs`). If nobody answers, the leader stops leading; the next phase 1
+//!   asks those who are there, and finds in their votes what is missing.
 //! - *A new leader takes requests only when it has executed everything that phase 1 found*: before, it does not
 //!   know which commands of a session have been executed.
 //! - *Nobody is disturbed without need*: before a ballot is taken, a `Poll` asks whether a majority misses its

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::ballot::Ballot;
-use crate::catchup::{Catchup, Source};
+use crate::catchup::{Catchup, Informants, Source};
 use crate::clients::{self, Intake, Served};
 use crate::election::Watch;
 use crate::freshness::Freshness;
@@ -94,10 +94,8 @@ pub struct Replica<P: Policy> {
     pub served: Served,
     /// Votes cast since the last batch end, in `promised`.
     votes: Vec<u64>,
-    /// Slots up to here are chosen, as the furthest message said.
-    pub(super) goal: u64,
-    /// Who can be asked for them.
-    pub(super) informant: Option<NodeId>,
+    /// Who has decisions that are missing here.
+    pub(super) informants: Informants,
     pub(super) catchup: Catchup,
     pub(super) source: Source,
     /// The last `Record::Committed`, and whether something else was persisted since the last batch end.
@@ -182,8 +180,7 @@ impl<P: Policy> Machine for Replica<P> {
             intake: Intake::new(me.into(), config.intake.max_bytes),
             served: Served::default(),
             votes: Vec::new(),
-            goal: log.committed(),
-            informant: None,
+            informants: Informants::default(),
             catchup: Catchup::default(),
             source: Source::default(),
             recorded,

@@ -12,9 +12,9 @@ impl Replica {
         if !self.behind {
             return;
         }
-        if let Some(leader) = self.leader
-            && let Some((peer, message)) = self.catchup.ask(leader, self.state.applied() + 1, cx.now())
-        {
+        // A leader that is replaced may go on giving its snapshot, as long as it answers.
+        let sources: Vec<_> = self.leader.into_iter().collect();
+        if let Some((peer, message)) = self.catchup.ask(&sources, self.state.applied() + 1, cx.now()) {
             cx.send(peer, Message::Catchup(message));
         }
         cx.set_timer(Timer::Fetch, catchup::RETRY);

@@ -78,3 +78,19 @@ fn a_leader_without_lease_that_says_what_is_new() {
     let is_stale = |text: &str| text.contains("p5 #5 = Value(Some(b\"old\"))");
     assert_goes_wrong::<MultiPaxos>("freshness/without-a-lease", text, is_stale);
 }
+
+/// It takes a source that dies between two pieces, and nobody else who knows the slots to be decided.
+#[test]
+fn a_leader_that_waits_for_a_source_that_has_died() {
+    let text = trace!("multipaxos", "leader-without-a-source");
+    let stands_still = |played: &str| !played.contains("p3 #2 = Value(");
+    assert_goes_wrong::<MultiPaxos>("paxos/loading-is-progress", text, stands_still);
+}
+
+/// The same, and somebody else knows.
+#[test]
+fn a_source_that_has_died_and_is_not_replaced() {
+    let text = trace!("multipaxos", "snapshot-source-that-dies");
+    let stands_still = |played: &str| !played.contains("p3 #2 = Value(Some(b\"1\"))");
+    assert_goes_wrong::<MultiPaxos>("catchup/source-for-ever", text, stands_still);
+}

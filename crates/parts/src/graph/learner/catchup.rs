@@ -70,10 +70,15 @@ impl Learner {
             return;
         }
         let source = *cx.random().pick(&sources);
-        if self.horizon.peer(source).collected.within(&self.committed) {
+        let has_it = |node: NodeId| self.horizon.peer(node).collected.within(&self.committed);
+        if has_it(source) {
             self.asked = Some(cx.now());
             cx.send(source, Message::Ask { committed: self.committed }.into());
-        } else if let Some((peer, message)) = self.catchup.ask(source, self.wanted + 1, cx.now()) {
+            return;
+        }
+        let others = sources.iter().copied().filter(|node| *node != source && !has_it(*node));
+        let far: Vec<_> = std::iter::once(source).chain(others).collect();
+        if let Some((peer, message)) = self.catchup.ask(&far, self.wanted + 1, cx.now()) {
             cx.send(peer, Message::Catchup(message).into());
         }
     }
