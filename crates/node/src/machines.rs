@@ -432,7 +432,7 @@ mod tests {
 
     use super::*;
     use crate::clock::ClockSource;
-    use crate::toy::{Message as Say, Toy};
+    use crate::toy::{Message as Say, Toy, ended};
 
     fn machines() -> Machines<Toy> {
         let node = NodeId::new(1).unwrap();
@@ -497,6 +497,18 @@ mod tests {
         assert_eq!(machines.replies, [done(7, Outcome::Done(Bytes::from_static(b"hello")))]);
         request(&mut machines, 8, "2 say hello", Duration::MAX);
         assert_eq!(answered(&mut machines), [8], "another node's replica is not here");
+    }
+
+    #[test]
+    fn the_proxys_batch_ends_before_the_replicas() {
+        let mut machines = machines();
+        assert!(machines.settle());
+        ended();
+        let (from, to) = (ProcessId::Proxy(ProxyId(1 << 40)), ProcessId::Replica(NodeId::new(1).unwrap()));
+        let say = Say::Ask { id: 1, command: Bytes::from_static(b"1 say hello") };
+        assert_eq!(machines.on_message(from, to, say.to_bytes()), Ok("Ask"));
+        request(&mut machines, 7, "1 never", Duration::MAX);
+        assert_eq!(ended(), ["proxy", "replica"]);
     }
 
     #[test]

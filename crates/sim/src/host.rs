@@ -148,11 +148,12 @@ impl<P: Protocol> Life<P> {
         }
     }
 
+    /// The proxy's batch ends first, as the contract says (`Machine::on_batch_end`).
     pub fn end_batch(&mut self, at: Instant) {
+        self.proxy.end_batch(at);
         if let Some(replica) = &mut self.replica {
             replica.end_batch(at);
         }
-        self.proxy.end_batch(at);
     }
 
     /// Messages of the replica that wait for nothing (any more), in the order in which they may go.
@@ -337,5 +338,28 @@ impl<P: Protocol> fmt::Display for Host<P> {
             Some(node) => write!(f, "{node:?}"),
             None => write!(f, "{}", self.proxy_name()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Quality;
+    use crate::disk::Speed;
+    use crate::network::Latency;
+    use crate::scribe::{self, Scribe};
+
+    #[test]
+    fn a_process_ends_its_proxys_batch_before_its_replicas() {
+        let mut random = Random::new(1);
+        let latency = Latency::LogNormal { median: 1 };
+        let disk = Disk::new(Speed { write: latency, sync: latency }, random.fork());
+        let clock =
+            Clock::draw(Quality { drift: 0.0, wall_jumps: false, beyond_bound: false }, 1, &mut random);
+        let mut host = Host::<Scribe>::new(NodeId::new(1), disk, clock, random);
+        host.start(0, &((), ())).unwrap();
+        let at = host.instant(0);
+        host.life.as_mut().expect("it has just started").end_batch(at);
+        assert_eq!(scribe::ended(), ["proxy", "replica"]);
     }
 }

@@ -32,6 +32,8 @@ pub mod queue;
 pub mod report;
 pub mod run;
 pub mod scenario;
+#[cfg(test)]
+mod scribe;
 pub mod shrink;
 pub mod trace;
 mod workload;

@@ -5,10 +5,21 @@
 //! replica hears `go`, `never` nothing, `keep TEXT` how many texts that replica has kept on disk; `adopt COUNT` gives
 //! it a state from elsewhere, of so many texts; with `members VERSION ID=ADDRESS …` it states who is in the group.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use quorate_core::*;
+
+thread_local! {
+    static ENDED: RefCell<Vec<&'static str>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Whose batches have ended on this thread since the last call, in order.
+#[allow(dead_code, reason = "whole nodes have no use for it")]
+pub fn ended() -> Vec<&'static str> {
+    ENDED.take()
+}
 
 pub struct Toy;
 
@@ -147,6 +158,10 @@ impl Machine for Replica {
     }
 
     fn on_timer(&mut self, (): (), _: &mut Context<'_, Self>) {}
+
+    fn on_batch_end(&mut self, _: &mut Context<'_, Self>) {
+        ENDED.with_borrow_mut(|ended| ended.push("replica"));
+    }
 }
 
 impl quorate_core::Replica for Replica {
@@ -197,6 +212,10 @@ impl Machine for Proxy {
         {
             cx.reply(request, Outcome::Done(text));
         }
+    }
+
+    fn on_batch_end(&mut self, _: &mut Context<'_, Self>) {
+        ENDED.with_borrow_mut(|ended| ended.push("proxy"));
     }
 
     fn on_timer(&mut self, (): (), cx: &mut Context<'_, Self>) {

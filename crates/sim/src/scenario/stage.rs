@@ -478,8 +478,8 @@ impl<P: Protocol> Stage<P> {
         let at = self.instant(id);
         let node = self.nodes.get_mut(&id).expect("a known node");
         let (Some(replica), Some(proxy)) = (&mut node.replica, &mut node.proxy) else { return };
-        replica.end_batch(at);
         proxy.end_batch(at);
+        replica.end_batch(at);
         for fact in replica.out.facts.drain(..).filter(|_| self.facts) {
             self.lines.push(format!("{} fact {fact:?}", replica.me));
         }
@@ -596,5 +596,17 @@ fn shown<T: Debug, E: ToString>(reply: Result<T, E>) -> String {
     match reply {
         Ok(reply) => format!("{reply:?}"),
         Err(error) => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scribe::{self, Scribe};
+
+    #[test]
+    fn a_process_ends_its_proxys_batch_before_its_replicas() {
+        Stage::<Scribe>::open(&["1"]).unwrap();
+        assert_eq!(scribe::ended(), ["proxy", "replica"]);
     }
 }
