@@ -308,6 +308,8 @@ pub enum Member {
     Remove(MemberIds),
     /// Let learners count
     Promote(MemberIds),
+    /// Drop the change that is under way, while the nodes that it adds catch up
+    Cancel(MemberCancel),
 }
 
 const ADD_EXAMPLES: &str = "Examples:
@@ -335,6 +337,12 @@ pub struct MemberAdd {
     /// Who leaves in the same step
     #[arg(long, value_name = "ID,…", value_delimiter = ',', value_parser = node_id)]
     pub remove: Vec<u8>,
+    #[command(flatten)]
+    pub endpoints: Endpoints,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct MemberCancel {
     #[command(flatten)]
     pub endpoints: Endpoints,
 }

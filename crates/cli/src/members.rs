@@ -1,11 +1,12 @@
 //! `quorate member` and `quorate transfer`: who is in the group, and who leads it.
 
-use std::io::{Write, stdout};
+use std::io::{Write, stderr, stdout};
 use std::time::{Duration, Instant};
 
+use quorate_client::Error;
 use serde::Deserialize;
 
-use crate::args::{Member, MemberAdd, MemberIds, MemberList, Transfer};
+use crate::args::{Member, MemberAdd, MemberCancel, MemberIds, MemberList, Transfer};
 use crate::client::connect_for;
 use crate::failure::Failure;
 use crate::protocols;
@@ -14,6 +15,8 @@ use crate::protocols;
 const TIMEOUT: Duration = Duration::from_secs(65);
 /// Whoever is asked to lead and does not within this time has not been able to, or has lost against another.
 const TAKE_OVER: Duration = Duration::from_secs(3);
+/// How a node says every few seconds that a change is not in force yet, and how far it is.
+const UNDER_WAY: &str = "TRYAGAIN ";
 /// Between two looks at who leads.
 const POLL: Duration = Duration::from_millis(20);
 
@@ -31,9 +34,21 @@ pub fn member(command: Member) -> Result<(), Failure> {
         }
         Member::Remove(MemberIds { nodes, endpoints }) => (clause("REMOVE", &nodes), endpoints),
         Member::Promote(MemberIds { nodes, endpoints }) => (clause("PROMOTE", &nodes), endpoints),
+        Member::Cancel(MemberCancel { endpoints }) => (vec!["CANCEL".to_owned()], endpoints),
     };
-    connect_for(endpoints, TIMEOUT)?.change_members(&words)?;
-    Ok(writeln!(stdout(), "OK")?)
+    let mut client = connect_for(endpoints, TIMEOUT)?;
+    loop {
+        match client.change_members(&words) {
+            Ok(()) => return Ok(writeln!(stdout(), "OK")?),
+            // It gets on: shown, and waited for.
+            Err(Error::Refused { message, .. }) if message.starts_with(UNDER_WAY) => {
+                let how_far =
+                    message.trim_start_matches(UNDER_WAY).trim_end_matches(": ask again to go on waiting");
+                writeln!(stderr(), "{how_far}")?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 fn clause(name: &str, nodes: &[u8]) -> Vec<String> {

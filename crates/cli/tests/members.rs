@@ -4,6 +4,7 @@
 mod load;
 mod support;
 
+use std::net::TcpListener;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -103,6 +104,45 @@ fn replace_every_member(protocol: &str) {
     let late = cluster.proxy("late", protocol, &today, &["--cluster-id", cluster_id]);
     load.check(cluster.nodes[3..].iter().chain([&proxy, &late]));
     assert!(proxy.terminate().success());
+}
+
+#[test]
+fn raft_refuses_a_member_that_is_not_there_and_adds_a_right_one_after_it() {
+    refuse_absent_member("raft");
+}
+
+#[test]
+fn multipaxos_refuses_a_member_that_is_not_there_and_adds_a_right_one_after_it() {
+    refuse_absent_member("multipaxos");
+}
+
+fn refuse_absent_member(protocol: &str) {
+    let mut cluster = Cluster::start(3, protocol);
+    // A port that nobody listens at: it was free a moment ago.
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let asked = Instant::now();
+    let refusal = attempt(&cluster, &[0, 1, 2], &["member", "add", &format!("4={nobody}")]).unwrap_err();
+    let took = asked.elapsed();
+    // Its reason, and where: not that no majority answers.
+    for words in ["node 4 cannot be reached at", &nobody.to_string(), "refused"] {
+        assert!(refusal.contains(words), "{words}: {refusal}");
+    }
+    assert!(took < Duration::from_secs(15), "{took:?}");
+    // Somebody is there, and it is another.
+    let other = cluster.members().split(',').nth(1).unwrap().trim_start_matches("2=").to_owned();
+    let refusal = attempt(&cluster, &[0], &["member", "add", &format!("4={other}")]).unwrap_err();
+    assert!(refusal.contains("it looks for node 4, but this is node 2"), "{refusal}");
+
+    let stranger = attempt(&cluster, &[0, 1, 2], &["member", "remove", "9"]).unwrap_err();
+    assert!(stranger.contains("node 9 is not in the group: its members are 1, 2, 3"), "{stranger}");
+    let stranger = attempt(&cluster, &[0, 1, 2], &["member", "promote", "9"]).unwrap_err();
+    assert!(stranger.contains("node 9 is not in the group"), "{stranger}");
+    assert_eq!(quorate(&cluster, &[0, 1, 2], &["member", "cancel"]), "OK\n", "nothing is under way");
+
+    let fourth = cluster.join();
+    assert_eq!(quorate(&cluster, &[0, 1, 2], &["member", "add", &format!("4={fourth}")]), "OK\n");
+    assert_eq!(voters(&cluster, 0), [1, 2, 3, 4]);
+    wait_for("node 4 to count", || (voters(&cluster, 3) == [1, 2, 3, 4]).then_some(()));
 }
 
 #[test]

@@ -64,6 +64,9 @@ pub enum Manage {
     AutoRoster(bool),
     /// Tell who serves reads of what.
     ShowRoster,
+    /// Drop the change of the group that is under way, if its new voters are learners still. Nothing under way is
+    /// success.
+    CancelChange,
 }
 wire_enum!(Manage {
     1 => Change { voters, learners, remove },
@@ -71,6 +74,7 @@ wire_enum!(Manage {
     3 => Roster(roster),
     4 => AutoRoster(on),
     5 => ShowRoster,
+    6 => CancelChange,
 });
 
 /// How it went: nothing more to say, or why not, in words for the operator.
@@ -89,5 +93,7 @@ pub enum Managed {
         /// Whether it may change without an operator.
         auto: bool,
     },
+    /// It is not in force yet, and gets on: how far it is, in words for the operator. Asking again goes on waiting.
+    UnderWay(Bytes),
 }
-wire_enum!(Managed { 1 => Done, 2 => Refused(why), 3 => Roster { ballot, roster, auto } });
+wire_enum!(Managed { 1 => Done, 2 => Refused(why), 3 => Roster { ballot, roster, auto }, 4 => UnderWay(how_far) });

@@ -37,6 +37,7 @@ pub mod logging;
 mod machines;
 pub mod metrics;
 pub mod monitor;
+mod newcomers;
 pub mod node;
 mod quiet;
 pub mod signals;

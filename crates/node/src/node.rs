@@ -22,8 +22,7 @@ use crate::config::{NodeConfig, Place};
 use crate::directory::{Directory, Standing};
 use crate::drain::Drain;
 use crate::error::{Exit, NodeError};
-use crate::frontend::Frontend;
-use crate::frontend::NodeView;
+use crate::frontend::{Frontend, NodeView};
 use crate::guard::{Entry, Guard};
 use crate::journal::Journal;
 use crate::limits::{LOCAL_ROUNDS, Limits, READ_AT_ONCE};
@@ -32,6 +31,7 @@ use crate::logging;
 use crate::machines::Machines;
 use crate::metrics::Metrics;
 use crate::monitor::{self, Monitor, Report};
+use crate::newcomers::Newcomers;
 use crate::quiet::Quiet;
 use crate::signals::Watch;
 use crate::slow::Slow;
@@ -136,6 +136,7 @@ struct Loop<P: Protocol, F: Frontend> {
     journal: Journal,
     scratch: Vec<u8>,
     ready: Vec<(RequestId, Request)>,
+    newcomers: Newcomers,
     desk: monitor::Desk,
     quiet: Quiet,
     stalls: Stalls,
@@ -303,6 +304,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
             journal,
             scratch: vec![0; READ_AT_ONCE],
             ready: Vec::new(),
+            newcomers: Newcomers::default(),
             desk,
             quiet: Quiet::default(),
             stalls: Stalls::new(metrics.clone(), clock::now()),
@@ -394,6 +396,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
         }
         self.machines.fire();
         self.look_around(now);
+        self.newcomers.settle(&mut self.machines, &self.transport, now);
         let at_rest = self.settle()?;
         self.follow_group(now);
         self.transport.flush(now);
@@ -450,6 +453,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
         while !at_rest || !self.ready.is_empty() || !self.machines.replies.is_empty() {
             if !self.ready.is_empty() {
                 self.metrics.requests_total.add(self.ready.len() as u64);
+                self.newcomers.hold(&mut self.ready, &self.machines, &mut self.transport);
                 self.machines.on_requests(self.ready.drain(..));
             }
             let settled = self.machines.settle();
@@ -540,17 +544,15 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
         }
         let key = |status: &Status| (status.role, status.leader, status.ballot.clone());
         if self.shown.as_ref().map(key) != Some(key(&status)) {
+            let under = status.leader.map_or(", no leader".into(), |leader| format!(" under node {leader}"));
             info!(
                 role = status.role,
                 leader = status.leader.map(|node| node.get()),
                 ballot = status.ballot,
                 committed = status.committed,
                 applied = status.applied,
-                "{}",
-                match status.leader {
-                    Some(leader) => format!("{} under node {leader}", status.role),
-                    None => format!("{}, no leader", status.role),
-                }
+                "{}{under}",
+                status.role
             );
         }
         self.shown = Some(status);

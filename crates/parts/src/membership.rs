@@ -5,16 +5,24 @@
 //! election needs a majority of both. New voters are learners until they have caught up. There is one change at a
 //! time: a configuration is proposed only when the one before it is decided.
 //!
+//! **How a change ends.** It is in force, or it is dropped while its new voters are learners: because an operator cancels
+//! it, or because one of them has made no progress for [`Steward::stalled_after`]. Learners count nowhere, so the leader
+//! writes a configuration without those that the change has added, in one step. A joint configuration is not dropped:
+//! the way back to the old voters needs a majority of the old and of the new ones, as the way forward does, so going back
+//! could never succeed where going on cannot. The leader, or the next one, goes on.
+//!
 //! A protocol writes configurations into its log, as entries that stand alone ([`crate::batch`]), and decides when
 //! one is in force: Raft as soon as it is in the log, the MultiPaxos family when it is executed.
 
+mod steward;
+
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
-use quorate_core::{Group, Manage, Managed, Member, Members, NodeId, NodeSet, mutation, wire_struct};
+use quorate_core::{Group, Managed, Member, Members, NodeId, NodeSet, wire_struct};
 
-use crate::clients::PendingRead;
 use crate::quorum::{Tally, majority_reached};
+
+pub use steward::{Reached, Steward};
 
 /// Who counts, who listens.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -131,251 +139,4 @@ pub const NO_ROSTER: &str = "in this protocol the leader alone serves reads; the
 /// An operator's request is refused, and why.
 pub fn refused(why: impl Into<String>) -> Managed {
     Managed::Refused(why.into().into_bytes().into())
-}
-
-/// What an operator has asked for, in terms of the group as it is to be.
-#[derive(Debug)]
-struct Job {
-    voters: BTreeMap<NodeId, String>,
-    learners: BTreeMap<NodeId, String>,
-    remove: NodeSet,
-    waiting: Vec<PendingRead>,
-    command: Bytes,
-}
-
-impl Job {
-    /// The group that it is to lead to, from this one.
-    fn target(&self, from: &Configuration) -> Configuration {
-        let mut target = Configuration { outgoing: NodeSet::EMPTY, ..from.clone() };
-        for node in self.voters.keys().chain(self.learners.keys()).copied().chain(self.remove.iter()) {
-            target.voters.remove(node);
-            target.learners.remove(node);
-        }
-        target.voters = target.voters.union(self.voters.keys().copied().collect());
-        target.learners = target.learners.union(self.learners.keys().copied().collect());
-        self.name(&mut target);
-        target
-    }
-
-    fn name(&self, configuration: &mut Configuration) {
-        for (node, address) in self.voters.iter().chain(&self.learners) {
-            if !address.is_empty() {
-                configuration.addresses.insert(*node, address.clone());
-            }
-        }
-        let all = configuration.all();
-        configuration.addresses.retain(|node, _| all.contains(*node));
-    }
-}
-
-/// The leader's side of a change. Volatile: operators ask again, and a new leader finishes a joint configuration that
-/// it finds in its log.
-#[derive(Debug, Default)]
-pub struct Steward {
-    job: Option<Job>,
-}
-
-impl Steward {
-    /// An operator asks for a change. Answers at once if nothing is to be done or it cannot be.
-    pub fn ask(
-        &mut self,
-        request: PendingRead,
-        change: Manage,
-        current: &Configuration,
-    ) -> Option<(PendingRead, Managed)> {
-        let refuse = |request, why: String| Some((request, refused(why)));
-        let Manage::Change { voters, learners, remove } = change else {
-            return refuse(request, "this is no change of the group".to_owned());
-        };
-        if let Some(job) = &mut self.job {
-            if job.command == request.command {
-                job.waiting.retain(|known| {
-                    (known.proxy, known.nonce, known.id) != (request.proxy, request.nonce, request.id)
-                });
-                job.waiting.push(request);
-                return None;
-            }
-            return refuse(request, "another change of the group is under way".to_owned());
-        }
-        if let Err(why) = validate(&voters, &learners, remove, current) {
-            return refuse(request, why);
-        }
-        let job = Job { voters, learners, remove, command: request.command.clone(), waiting: Vec::new() };
-        if job.target(current).voters.is_empty() {
-            return refuse(request, "no voter would be left".to_owned());
-        }
-        if !current.is_joint() && job.target(current) == *current {
-            return Some((request, Managed::Done));
-        }
-        self.job = Some(Job { waiting: vec![request], ..job });
-        None
-    }
-
-    /// The configuration to write next, if it is time for one. `settled`: the present one is decided, and the leader
-    /// has decided something of its own. `near` tells whether a learner has caught up.
-    pub fn next(
-        &self,
-        current: &Configuration,
-        settled: bool,
-        near: impl Fn(NodeId) -> bool,
-    ) -> Option<Configuration> {
-        if !settled && !mutation::active("membership/two-in-flight") {
-            return None;
-        }
-        if current.is_joint() {
-            return Some(current.settled());
-        }
-        let job = self.job.as_ref()?;
-        let target = job.target(current);
-        if target == *current {
-            return None;
-        }
-        let fresh = target.voters.iter().filter(|node| !current.all().contains(*node));
-        let fresh: NodeSet = fresh.collect();
-        if !fresh.is_empty() && !current.voters.is_empty() {
-            let mut next = Configuration { learners: current.learners.union(fresh), ..current.clone() };
-            job.name(&mut next);
-            return Some(next);
-        }
-        if target.voters == current.voters {
-            return Some(target);
-        }
-        let rising = target.voters.iter().filter(|node| !current.voters.contains(*node));
-        if !rising.clone().all(near) {
-            return None;
-        }
-        let mut joint = Configuration { outgoing: current.voters, ..target };
-        joint.addresses.extend(current.addresses.iter().map(|(node, at)| (*node, at.clone())));
-        job.name(&mut joint);
-        Some(joint)
-    }
-
-    /// The present configuration is decided: whoever waited for it can be answered.
-    pub fn on_settled(&mut self, current: &Configuration) -> Vec<PendingRead> {
-        match &self.job {
-            Some(job) if !current.is_joint() && job.target(current) == *current => {
-                self.job.take().map_or(Vec::new(), |job| job.waiting)
-            }
-            _ => Vec::new(),
-        }
-    }
-
-    /// Whether something is to be done.
-    pub fn is_busy(&self) -> bool {
-        self.job.is_some()
-    }
-}
-
-fn validate(
-    voters: &BTreeMap<NodeId, String>,
-    learners: &BTreeMap<NodeId, String>,
-    remove: NodeSet,
-    current: &Configuration,
-) -> Result<(), String> {
-    for node in voters.keys().chain(learners.keys()) {
-        if remove.contains(*node) || (voters.contains_key(node) && learners.contains_key(node)) {
-            return Err(format!("node {node} is named twice"));
-        }
-    }
-    match voters.len() + learners.len() + current.all().len() > usize::from(NodeId::MAX) {
-        true => Err("the group would be too large".to_owned()),
-        false => Ok(()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn set(text: &str) -> NodeSet {
-        text.chars().filter_map(|c| NodeId::new(c.to_digit(10)?.into())).collect()
-    }
-
-    fn show(configuration: &Configuration) -> String {
-        let ids = |set: NodeSet| set.iter().map(|node| node.to_string()).collect::<String>();
-        let Configuration { voters, outgoing, learners, .. } = configuration;
-        format!("{}/{}/{}", ids(*voters), ids(*outgoing), ids(*learners))
-    }
-
-    fn read(text: &str) -> Configuration {
-        let mut parts = text.split('/').map(set);
-        let mut part = || parts.next().unwrap_or_default();
-        Configuration { voters: part(), outgoing: part(), learners: part(), addresses: BTreeMap::new() }
-    }
-
-    fn request(id: u64) -> PendingRead {
-        let command = Bytes::from(id.to_string());
-        PendingRead { proxy: quorate_core::ProxyId(1).into(), nonce: 1, id, command }
-    }
-
-    /// from | voters to add, learners to add, to remove | the configurations written, as voters/outgoing/learners
-    const TABLE: &str = "
-        123//   | 4 - -   | 123//4 1234/123/ 1234//
-        123//   | 45 - -  | 123//45 12345/123/ 12345//
-        12345// | - - 123 | 45/12345/ 45//
-        123//   | 4 - 1   | 123//4 234/123/ 234//
-        123//4  | 4 - -   | 1234/123/ 1234//
-        123//   | - 4 -   | 123//4
-        123//   | - 3 -   | 12/123/3 12//3
-        123//4  | - - 4   | 123//
-        123//   | 3 - 4   |
-        12/123/ | - - -   | 12//
-    ";
-
-    #[test]
-    fn a_change_goes_through_learners_and_a_joint_configuration() {
-        for line in TABLE.lines().map(str::trim).filter(|line| !line.is_empty()) {
-            let columns: Vec<_> = line.split('|').map(str::trim).collect();
-            let mut current = read(columns[0]);
-            let words: Vec<_> = columns[1].split_whitespace().collect();
-            let named = |word: &str| set(word).iter().map(|node| (node, format!("host:{node}"))).collect();
-            let mut steward = Steward::default();
-            let change =
-                Manage::Change { voters: named(words[0]), learners: named(words[1]), remove: set(words[2]) };
-            current.addresses = current.all().iter().map(|node| (node, format!("host:{node}"))).collect();
-            let asked = steward.ask(request(1), change, &current);
-            let mut seen = Vec::new();
-            assert_eq!(steward.next(&current, false, |_| true), None, "{line}: two in flight");
-            while let Some(next) = steward.next(&current, true, |_| true) {
-                seen.push(show(&next));
-                current = next;
-                assert!(seen.len() < 5, "{line}: {seen:?}");
-            }
-            assert_eq!(seen.join(" "), columns[2], "{line}");
-            let answered = steward.on_settled(&current).len() + usize::from(asked.is_some());
-            assert_eq!(answered, 1, "{line}: {asked:?}");
-            assert!(current.addresses.len() == current.all().len(), "{line}: {current:?}");
-        }
-    }
-
-    #[test]
-    fn learners_are_waited_for() {
-        let current = read("123//");
-        let mut steward = Steward::default();
-        let voters = BTreeMap::from([(NodeId::new(4).unwrap(), "a:1".to_owned())]);
-        let change = Manage::Change { voters, learners: BTreeMap::new(), remove: NodeSet::EMPTY };
-        assert!(steward.ask(request(1), change.clone(), &current).is_none());
-        let learning = steward.next(&current, true, |_| false).unwrap();
-        assert_eq!(steward.next(&learning, true, |_| false), None);
-        assert_eq!(
-            steward.next(&learning, true, |_| true).map(|next| show(&next)),
-            Some("1234/123/".to_owned())
-        );
-        let refused = steward.ask(request(2), change.clone(), &learning).unwrap();
-        assert!(matches!(refused.1, Managed::Refused(_)), "one change at a time");
-        assert!(steward.ask(request(1), change, &learning).is_none(), "asking again is no other change");
-    }
-
-    #[test]
-    fn what_makes_no_sense_is_refused() {
-        let none = BTreeMap::new;
-        let one = |id| BTreeMap::from([(NodeId::new(id).unwrap(), "a:1".to_owned())]);
-        for (voters, learners, remove) in
-            [(one(1), none(), set("1")), (one(4), one(4), set("")), (none(), none(), set("123"))]
-        {
-            let change = Manage::Change { voters, learners, remove };
-            let answer = Steward::default().ask(request(1), change, &read("123//")).unwrap();
-            assert!(matches!(answer.1, Managed::Refused(_)));
-        }
-    }
 }

@@ -104,6 +104,12 @@ impl Shape {
             Outcome::Done(bytes) if access == Access::Manage => match Managed::from_bytes(bytes) {
                 Ok(Managed::Done) => writer.ok(),
                 Ok(Managed::Refused(why)) => writer.error([b"ERR ", &why[..]].concat()),
+                Ok(Managed::UnderWay(how_far)) => {
+                    let how_far = String::from_utf8_lossy(&how_far);
+                    writer.error(format!(
+                        "TRYAGAIN the change is under way ({how_far}): ask again to go on waiting"
+                    ));
+                }
                 Ok(Managed::Roster { ballot, roster, auto }) => show_roster(&ballot, &roster, auto, writer),
                 Err(error) => writer.error(format!("ERR the cluster's reply cannot be read: {error}")),
             },

@@ -32,19 +32,20 @@ fn clauses_make_one_change() {
     for (command, voters, learners, remove) in [
         ("MEMBER ADD 4=a:1 5=[::1]:2", at(&[(4, "a:1"), (5, "[::1]:2")]), at(&[]), vec![]),
         ("member learner 4=a:1 2", at(&[]), at(&[(4, "a:1"), (2, "")]), vec![]),
-        ("MEMBER PROMOTE 4 5", at(&[(4, ""), (5, "")]), at(&[]), vec![]),
+        ("MEMBER PROMOTE 2", at(&[(2, "")]), at(&[]), vec![]),
         ("MEMBER REMOVE 1 2", at(&[]), at(&[]), vec![1, 2]),
         (
-            "MEMBER REMOVE 1 2 ADD 4=a:1 PROMOTE 5 LEARNER 6=c:3 REMOVE 3",
-            at(&[(4, "a:1"), (5, "")]),
+            "MEMBER ADD 4=a:1 PROMOTE 2 LEARNER 6=c:3 ADD 5=b:2 REMOVE 1",
+            at(&[(2, ""), (4, "a:1"), (5, "b:2")]),
             at(&[(6, "c:3")]),
-            vec![1, 2, 3],
+            vec![1],
         ),
     ] {
         let remove = remove.into_iter().map(id).collect();
         let change = asked(&mut node, &mut connection, command);
         assert_eq!(change, Manage::Change { voters, learners, remove }, "{command}");
     }
+    assert_eq!(asked(&mut node, &mut connection, "member cancel"), Manage::CancelChange);
     assert_eq!(asked(&mut node, &mut connection, "TRANSFER"), Manage::Transfer { to: None });
     assert_eq!(asked(&mut node, &mut connection, "transfer 63"), Manage::Transfer { to: Some(id(63)) });
 }
@@ -56,9 +57,9 @@ fn what_makes_no_sense_is_refused_here() {
     for (command, part) in [
         ("MEMBER", "wrong number of arguments for 'quorate|member'"),
         ("MEMBER LIST 1", "wrong number of arguments for 'quorate|member'"),
-        ("MEMBER GROW 4=a:1", "write LIST, or what is to change"),
-        ("MEMBER ADD", "write LIST, or what is to change"),
-        ("MEMBER ADD REMOVE 1", "write LIST, or what is to change"),
+        ("MEMBER GROW 4=a:1", "write LIST, CANCEL, or what is to change"),
+        ("MEMBER ADD", "write LIST, CANCEL, or what is to change"),
+        ("MEMBER ADD REMOVE 1", "write LIST, CANCEL, or what is to change"),
         ("MEMBER ADD 4", "where is node 4? Write 4=HOST:PORT"),
         ("MEMBER ADD 4=a", "an address is HOST:PORT"),
         ("MEMBER ADD 64=a:1", "from 1 to 63"),
@@ -66,6 +67,10 @@ fn what_makes_no_sense_is_refused_here() {
         ("MEMBER REMOVE -1", "from 1 to 63"),
         ("MEMBER REMOVE 1=a:1", "the address of node 1 is known"),
         ("MEMBER ADD 4=a:1 REMOVE 4", "node 4 is named twice"),
+        ("MEMBER REMOVE 9", "node 9 is not in the group: its members are 1, 2"),
+        ("MEMBER PROMOTE 9", "node 9 is not in the group: its members are 1, 2"),
+        ("MEMBER LEARNER 9", "node 9 is not in the group: its members are 1, 2"),
+        ("MEMBER CANCEL 4", "wrong number of arguments for 'quorate|member'"),
         ("TRANSFER x", "from 1 to 63"),
         ("TRANSFER 1 2", "wrong number of arguments for 'quorate|transfer'"),
     ] {
@@ -133,12 +138,16 @@ fn an_operator_is_told_why_not() {
             "-ERR no voter would be left\r\n",
         ),
         (
+            Outcome::Done(Managed::UnderWay("node 4 catches up".into()).to_bytes()),
+            "-TRYAGAIN the change is under way (node 4 catches up): ask again to go on waiting\r\n",
+        ),
+        (
             timed_out(),
             "-CLUSTERDOWN no majority answered within 60000 ms; what was asked may be done yet: ask again, it is done \
              once\r\n",
         ),
     ] {
-        node.send(&mut connection, b"QUORATE MEMBER REMOVE 1 2 3\r\n");
+        node.send(&mut connection, b"QUORATE MEMBER REMOVE 1 2\r\n");
         let (ticket, _) = connection.asked.pop_back().unwrap();
         node.end(&mut connection, ticket, outcome);
         assert_eq!(connection.written(), reply);

@@ -135,7 +135,8 @@ impl Transport {
             // The same process again: it has given up the other connection, whether we noticed or not.
             self.over(old, None, now);
         }
-        let guest = node_of(hello.me).filter(|node| !self.members.contains_key(node));
+        let guest = node_of(hello.me)
+            .filter(|node| !self.members.contains_key(node) && !self.candidates.contains_key(node));
         let guest = guest.and_then(|_| hello.reachable(address));
         let answer = Answer::Welcome(self.identity.hello_with(hello.me, self.guard.as_ref()));
         let inbound = &mut self.inbound[index];

@@ -37,6 +37,8 @@ pub(super) struct Link {
     state: State,
     /// Failures in a row: chooses the wait, and which of several addresses is next.
     failures: u32,
+    /// Why there is no connection, as far as it was tried.
+    trouble: Option<String>,
     quiet: Quiet,
 }
 
@@ -103,11 +105,16 @@ pub(super) struct Around<'a> {
 impl Link {
     pub(super) fn new(node: NodeId, address: String, token: Token) -> Link {
         let state = State::Waiting { until: Time::ZERO };
-        Link { node, address, token, state, failures: 0, quiet: Quiet::default() }
+        Link { node, address, token, state, failures: 0, trouble: None, quiet: Quiet::default() }
     }
 
     pub(super) fn is_up(&self) -> bool {
         matches!(self.state, State::Up { .. } | State::Lent { .. })
+    }
+
+    /// Why the last attempt, or the last connection, came to nothing.
+    pub(super) fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
     }
 
     /// The connection that was lent has ended.
@@ -449,6 +456,7 @@ impl Link {
                 "no connection to node {}: {why}; trying again", self.node
             );
         }
+        self.trouble = Some(why.to_owned());
         self.failures = self.failures.saturating_add(1);
         // Spread, so that nodes that failed together do not return together.
         self.state = State::Waiting { until: around.now + around.random.between(wait / 2, wait) };

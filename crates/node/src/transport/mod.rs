@@ -16,6 +16,7 @@
 //! | [`delay`] | an emulated delay between nodes |
 //! | [`queue`] | bytes on their way to a socket |
 //! | `admission` | who is let in, and what of a second process of the same id |
+//! | `candidates` | nodes that are to join |
 //! | `link` | the connection this node dials to a member |
 //! | `inbound` | a connection that was dialed to this node |
 //! | `resolve` | host names |
@@ -23,6 +24,7 @@
 //! | `way` | how a message gets to a process |
 
 mod admission;
+mod candidates;
 pub mod delay;
 pub mod frame;
 pub mod handshake;
@@ -51,6 +53,7 @@ use crate::guard::Guard;
 use crate::limits::{ACCEPTS_PER_TURN, Limits};
 use crate::metrics::Metrics;
 use crate::quiet::Quiet;
+use candidates::Candidate;
 use delay::{Alarm, Delays};
 use frame::{Encoded, Frame};
 use handshake::{Hello, Identity, name, node_of};
@@ -78,7 +81,8 @@ pub(crate) struct Transport {
     /// To members and guests.
     links: BTreeMap<NodeId, Link>,
     members: BTreeMap<NodeId, String>,
-    /// Whether those change.
+    candidates: BTreeMap<NodeId, Candidate>,
+    /// Whether members change.
     membership: bool,
     delays: Delays,
     /// Where there is a delay.
@@ -158,6 +162,7 @@ impl Transport {
             resolver: Resolver::new(waker),
             links: BTreeMap::new(),
             members: BTreeMap::new(),
+            candidates: BTreeMap::new(),
             membership,
             delays,
             alarm,
@@ -209,9 +214,10 @@ impl Transport {
         self.links.values_mut().for_each(|link| link.greet_again(now));
     }
 
-    /// Whether there is to be a link to this node: it is a member, or a guest that is here.
+    /// Whether there is to be a link to this node: it is a member, is to be one, or is a guest that is here.
     fn is_wanted(&self, node: NodeId) -> bool {
         self.members.contains_key(&node)
+            || self.candidates.contains_key(&node)
             || !self.identity.is_standalone() && self.known.contains_key(&node.into())
     }
 
@@ -405,6 +411,7 @@ impl Transport {
                 );
             }
         }
+        self.forget_candidates(now);
         let up = |link: &&Link| link.is_up() && self.members.contains_key(&link.node);
         self.metrics.peers_up.set(self.links.values().filter(up).count() as u64);
     }
@@ -415,7 +422,7 @@ impl Transport {
         // Known connections have no deadline; strangers are few.
         let strangers = if self.strangers > 0 { Some(&self.inbound) } else { None };
         let strangers = strangers.into_iter().flat_map(Slab::iter).filter_map(|(_, i)| i.deadline());
-        links.chain(strangers).chain(self.accept_at).min()
+        links.chain(strangers).chain(self.accept_at).chain(self.candidates_deadline()).min()
     }
 
     fn split(&mut self, now: Time) -> (&mut BTreeMap<NodeId, Link>, Around<'_>) {
@@ -542,7 +549,7 @@ impl Transport {
                     self.with_link(node, now, |link, around| link.on_end(&why, around));
                 } else if let Some(node) = node_of(peer) {
                     info!(address = %inbound.address, "{} has disconnected: {why}", name(peer));
-                    if !self.members.contains_key(&node) {
+                    if !self.is_wanted(node) {
                         self.links.remove(&node);
                     }
                 }

@@ -31,12 +31,22 @@ pub struct Progress {
     pub heard: Option<Time>,
     /// The last round of heartbeats it has answered.
     pub round: u64,
+    /// Requests for a snapshot or its pieces that it has made.
+    pub fetches: u64,
 }
 
 impl Progress {
     /// Nothing is known but the leader's own last index.
     pub fn new(last: u64) -> Progress {
-        Progress { mode: Mode::Probe, matched: 0, next: last + 1, sent: None, heard: None, round: 0 }
+        Progress {
+            mode: Mode::Probe,
+            matched: 0,
+            next: last + 1,
+            sent: None,
+            heard: None,
+            round: 0,
+            fetches: 0,
+        }
     }
 
     /// It has everything up to `matched`. True if that is news.

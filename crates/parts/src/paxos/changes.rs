@@ -35,12 +35,12 @@
 //! that missed its own removal; it disturbs nobody, since those who have a leader support no other.
 
 use super::Message;
-use super::leading::Peer;
+use super::leading::{Peer, is_near};
 use super::policy::Policy;
 use super::replica::{Replica, Role, Timer};
 use crate::batch::{Batch, Entry};
 use crate::clients::PendingRead;
-use crate::membership::{Configuration, NO_ROSTER, refused};
+use crate::membership::{Configuration, NO_ROSTER, Reached, refused};
 use quorate_core::{Context, Fact, Manage, Managed, NodeId, Time, mutation};
 
 impl<P: Policy> Replica<P> {
@@ -108,15 +108,16 @@ impl<P: Policy> Replica<P> {
                     self.intake.on_managed(request, refused(NO_ROSTER));
                 }
                 Manage::Transfer { to } => self.on_transfer(request, to, cx),
-                Manage::Change { .. } => {
+                Manage::Change { .. } | Manage::CancelChange => {
                     let Role::Leader(leading) = &mut self.role else { return true };
-                    if let Some((request, how)) = leading.steward.ask(request, manage, &self.configuration.1)
-                    {
+                    let answer = leading.steward.ask(request, manage, &self.configuration.1, cx.now());
+                    if let Some((request, how)) = answer {
                         self.intake.on_managed(request, how);
                     }
                 }
             }
         }
+        self.watch_new_voters(cx.now());
         let settled = self.is_settled();
         let applied = self.state.applied();
         let (_, current) = &self.configuration;
@@ -125,8 +126,8 @@ impl<P: Policy> Replica<P> {
             return true;
         }
         if settled {
-            for request in leading.steward.on_settled(current) {
-                self.intake.on_managed(request, Managed::Done);
+            for (request, how) in leading.steward.on_settled(current) {
+                self.intake.on_managed(request, how);
             }
         }
         if leading.steward.is_busy() && !P::may_change(self, cx) {
@@ -151,6 +152,21 @@ impl<P: Policy> Replica<P> {
             self.propose(applied + 1, Batch::alone(time, &next), cx);
         }
         true
+    }
+
+    /// Drops a change whose new voters do not catch up, and tells operators how far one is that gets on.
+    fn watch_new_voters(&mut self, now: Time) {
+        let (slot, current) = &self.configuration;
+        let Role::Leader(leading) = &mut self.role else { return };
+        let (peers, beats) = (&leading.peers, leading.beats);
+        let reached = |node| {
+            let peer = peers.get(&node).copied().unwrap_or(Peer::new(now));
+            let reached = Reached { index: peer.committed, fetches: peer.fetches };
+            (!is_near(beats, &peer, *slot)).then_some(reached)
+        };
+        for (request, how) in leading.steward.watch(current, now, reached) {
+            self.intake.on_managed(request, how);
+        }
     }
 
     /// Whether a majority of the voters have executed the configuration in force, for good.

@@ -42,7 +42,7 @@ pub struct Leading {
     pub(super) announced: u64,
     announcing: bool,
     /// What the last two heartbeats of its time said to be chosen.
-    beats: [Option<u64>; 2],
+    pub(super) beats: [Option<u64>; 2],
     /// The same of itself as of a [`Peer`].
     pub(super) durable: u64,
     /// When the last slot that phase 1 found came closer to being executed.
@@ -81,12 +81,14 @@ pub struct Peer {
     pub(super) committed: u64,
     /// It could not take over at once: an earlier incarnation's promises may bind it.
     pub(super) bound: bool,
+    /// Requests for what it misses that it has made of this leader.
+    pub(super) fetches: u64,
 }
 
 impl Peer {
     /// Not heard yet.
     pub fn new(now: Time) -> Peer {
-        Peer { since: now, heard: None, committed: 0, bound: false }
+        Peer { since: now, heard: None, committed: 0, bound: false, fetches: 0 }
     }
 }
 
@@ -102,7 +104,7 @@ impl<P: Policy> Replica<P> {
             recovered: proposals.last().map_or(committed, |(slot, _)| *slot),
             found: proposals,
             changing: None,
-            steward: Steward::default(),
+            steward: Steward::new(self.config.pace.timeout),
             peers: others.iter().map(|node| (node, Peer::new(now))).collect(),
             reads: Vec::new(),
             waiting: BTreeMap::new(),
@@ -467,7 +469,11 @@ impl<P: Policy> Replica<P> {
 impl Leading {
     /// Whether a replica has executed this slot, and what was chosen a heartbeat or two ago.
     pub(super) fn is_near(&self, node: NodeId, slot: u64) -> bool {
-        let peer = self.beats[0].zip(self.peers.get(&node));
-        peer.is_some_and(|(beat, peer)| peer.committed >= beat.max(slot))
+        self.peers.get(&node).is_some_and(|peer| is_near(self.beats, peer, slot))
     }
+}
+
+/// The same, given what the last two heartbeats said to be chosen.
+pub(super) fn is_near(beats: [Option<u64>; 2], peer: &Peer, slot: u64) -> bool {
+    beats[0].is_some_and(|beat| peer.committed >= beat.max(slot))
 }

@@ -104,6 +104,12 @@ impl<P: Policy> Replica<P> {
 
     pub(super) fn on_catchup(&mut self, from: NodeId, message: catchup::Message, cx: &mut Context<'_, Self>) {
         let now = cx.now();
+        if let (catchup::Message::Fetch { .. } | catchup::Message::More { .. }, Role::Leader(leading)) =
+            (&message, &mut self.role)
+            && let Some(peer) = leading.peers.get_mut(&from)
+        {
+            peer.fetches += 1;
+        }
         match message {
             catchup::Message::Fetch { from: slot } => {
                 if let Some(answer) = self.source.on_fetch(slot.max(1), &self.log, &self.state, now) {

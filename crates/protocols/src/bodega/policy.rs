@@ -262,7 +262,9 @@ impl paxos::Policy for Policy {
                 replica.intake.on_managed(request, Managed::Roster { ballot, roster, auto });
                 return None;
             }
-            Manage::Change { .. } | Manage::Transfer { .. } => return Some((request, manage)),
+            Manage::Change { .. } | Manage::CancelChange | Manage::Transfer { .. } => {
+                return Some((request, manage));
+            }
         };
         replica.policy.heir = roster.leader().filter(|leader| *leader != replica.me());
         let charter = replica.charter();

@@ -144,7 +144,9 @@ impl paxos::Policy for Policy {
         cx: &mut Context<'_, Replica>,
     ) -> Option<(PendingRead, Manage)> {
         let answer = match manage {
-            Manage::Change { .. } | Manage::Transfer { .. } => return Some((request, manage)),
+            Manage::Change { .. } | Manage::CancelChange | Manage::Transfer { .. } => {
+                return Some((request, manage));
+            }
             Manage::Roster(roster) => match propose(replica, roster, cx) {
                 Ok(slot) => return wait(replica, slot, request),
                 Err(answer) => answer,

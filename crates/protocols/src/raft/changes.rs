@@ -2,9 +2,9 @@
 
 use quorate_core::{Context, Manage, Managed, NodeId, NodeSet, Time};
 use quorate_parts::batch::{Batch, Entry};
-use quorate_parts::chain::Mode;
+use quorate_parts::chain::{Mode, Progress};
 use quorate_parts::clients::PendingRead;
-use quorate_parts::membership::{NO_ROSTER, refused};
+use quorate_parts::membership::{NO_ROSTER, Reached, refused};
 
 use super::replica::{Replica, Role, Timer};
 use super::{Message, Reads};
@@ -38,10 +38,10 @@ impl Replica {
                 Manage::Roster(_) | Manage::AutoRoster(_) | Manage::ShowRoster => {
                     self.intake.on_managed(request, refused(NO_ROSTER));
                 }
-                Manage::Change { .. } => {
+                Manage::Change { .. } | Manage::CancelChange => {
                     let current = self.chain.configuration().1.clone();
                     let Role::Leader(leading) = &mut self.role else { return };
-                    if let Some((request, how)) = leading.steward.ask(request, manage, &current) {
+                    if let Some((request, how)) = leading.steward.ask(request, manage, &current, cx.now()) {
                         self.intake.on_managed(request, how);
                     }
                 }
@@ -54,11 +54,23 @@ impl Replica {
         if leading.handing.is_some() {
             return;
         }
+        let peers = &leading.peers;
         let near = |node: NodeId| {
-            leading.peers.get(&node).is_some_and(|peer| {
+            peers.get(&node).is_some_and(|peer| {
                 peer.mode == Mode::Replicate && self.chain.bytes(peer.matched + 1, last) <= NEAR_BYTES
             })
         };
+        let reached = |node: NodeId| {
+            let peer = peers.get(&node).copied().unwrap_or(Progress::new(last));
+            (!near(node)).then_some(Reached { index: peer.matched, fetches: peer.fetches })
+        };
+        let mut answers = leading.steward.watch(current, cx.now(), reached);
+        if settled {
+            answers.extend(leading.steward.on_settled(current));
+        }
+        for (request, how) in answers {
+            self.intake.on_managed(request, how);
+        }
         if let Some(next) = leading.steward.next(current, settled, near) {
             let next = next.located(&self.config.group);
             let time = self.time(cx.now(), cx.wall());
@@ -79,8 +91,8 @@ impl Replica {
         // They are to know that they are out.
         cx.send_all(gone, Message::Committed { term, committed });
         leading.peers.retain(|node, _| all.contains(*node));
-        for request in leading.steward.on_settled(current) {
-            self.intake.on_managed(request, Managed::Done);
+        for (request, how) in leading.steward.on_settled(current) {
+            self.intake.on_managed(request, how);
         }
         let leaves = !current.is_joint() && !current.voters.contains(self.me);
         if leaves && leading.handing.is_none() {

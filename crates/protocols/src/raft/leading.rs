@@ -75,7 +75,7 @@ impl Replica {
             tell_time: false,
             announced: 0,
             announcing: false,
-            steward: Steward::default(),
+            steward: Steward::new(self.config.pace.timeout),
             handing: None,
             noted: None,
             disk: OwnDisk::default(),
@@ -413,10 +413,11 @@ impl Replica {
     }
 
     pub(super) fn is_fetching(&mut self, from: NodeId, now: Time) {
-        if let Some(peer) = self.peer(from, now)
-            && peer.mode == Mode::Snapshot
-        {
-            peer.sent = Some(now);
+        if let Some(peer) = self.peer(from, now) {
+            peer.fetches += 1;
+            if peer.mode == Mode::Snapshot {
+                peer.sent = Some(now);
+            }
         }
     }
 

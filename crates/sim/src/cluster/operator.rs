@@ -100,6 +100,7 @@ impl Operator {
                     change.remove.push(old);
                 }
             }
+            14 => return Manage::CancelChange,
             _ => {}
         }
         if change.is_empty() {
@@ -245,7 +246,7 @@ impl<P: Protocol> Cluster<P> {
         {
             match Managed::from_bytes(bytes.clone()) {
                 Ok(Managed::Done) => self.operator.on_done(&order.manage),
-                Ok(Managed::Refused(_) | Managed::Roster { .. }) => {}
+                Ok(Managed::Refused(_) | Managed::UnderWay(_) | Managed::Roster { .. }) => {}
                 Err(error) => self.fail("reply", format!("an operator's reply cannot be read: {error}")),
             }
         }
@@ -290,6 +291,9 @@ mod tests {
         for _ in 0..2000 {
             let change = operator.change(&mut random);
             assert_eq!(Manage::from_bytes(change.to_bytes()).unwrap(), change);
+            if change == Manage::CancelChange {
+                continue;
+            }
             let Manage::Change { voters, learners, remove } = &change else { panic!("{change:?}") };
             assert!(voters.keys().all(|node| !learners.contains_key(node) && !remove.contains(*node)));
             assert!(learners.keys().all(|node| !remove.contains(*node)));

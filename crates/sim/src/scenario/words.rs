@@ -68,9 +68,10 @@ fn roster(words: &[&str]) -> Result<Roster, String> {
     Roster::new(None, ranges).map_err(|error| error.to_string())
 }
 
-/// `voters=r4,r5 learners=r6 remove=r1`, or `transfer`, or `transfer r2`, or `roster -m:r2 m-:r3`.
+/// `voters=r4,r5 learners=r6 remove=r1`, or `cancel`, or `transfer`, or `transfer r2`, or `roster -m:r2 m-:r3`.
 pub(super) fn manage(words: &[&str]) -> Result<Manage, String> {
     match words {
+        ["cancel"] => return Ok(Manage::CancelChange),
         ["transfer"] => return Ok(Manage::Transfer { to: None }),
         ["transfer", to] => return Ok(Manage::Transfer { to: Some(node(to)?) }),
         ["roster", ranges @ ..] => return Ok(Manage::Roster(roster(ranges)?)),
@@ -87,7 +88,7 @@ pub(super) fn manage(words: &[&str]) -> Result<Manage, String> {
                 "remove" => drop(remove.insert(node)),
                 _ => {
                     return Err(format!(
-                        "`{word}`: write voters=r4, learners=r4, remove=r1, or transfer [r2]"
+                        "`{word}`: write voters=r4, learners=r4, remove=r1, cancel, or transfer [r2]"
                     ));
                 }
             }

@@ -26,6 +26,19 @@ fn assert_goes_wrong<P: Protocol>(mutation: &str, text: &str, is_wrong: impl Fn(
     assert!(!is_wrong(text) && is_wrong(&weakened), "{mutation}:\n{weakened}");
 }
 
+/// A node that is to join and is not there does not hold up the group for ever.
+fn assert_gives_up<P: Protocol>() {
+    const SETUP: &str = "nodes 3+1 heartbeat=50ms election.timeout=200ms\nfire r1 Election\nsettle\ncut r1 r4\ncut r2 r4\n\
+                         cut r3 r4\nmanage p1 voters=r4\nsettle\n";
+    // More than 20 election timeouts.
+    let script = SETUP.to_owned() + &"fire r1 Heartbeat\nsettle\n".repeat(100);
+    let dropped = |text: &str| text.contains("the change was dropped: node 4 (n4) has made no progress");
+    let played = play::<P>(&script).unwrap();
+    assert!(dropped(&played), "{played}");
+    let weakened = mutation::with("membership/wait-for-ever", || play::<P>(&script)).unwrap();
+    assert!(!dropped(&weakened), "{weakened}");
+}
+
 macro_rules! caught {
     ($protocol:ty, $($test:ident: $mutation:literal $(with $settings:expr)? $(, of $nodes:literal)?
         $(, under $faults:literal)?;)*) => {$(

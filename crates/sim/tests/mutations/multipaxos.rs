@@ -94,3 +94,8 @@ fn a_source_that_has_died_and_is_not_replaced() {
     let stands_still = |played: &str| !played.contains("p3 #2 = Value(Some(b\"1\"))");
     assert_goes_wrong::<MultiPaxos>("catchup/source-for-ever", text, stands_still);
 }
+
+#[test]
+fn a_change_that_waits_for_ever_for_a_node_that_is_not_there() {
+    crate::assert_gives_up::<MultiPaxos>();
+}

@@ -29,6 +29,11 @@ const FORGETFUL: &[&str] = &[
     "proxy.patience=100ms",
 ];
 
+#[test]
+fn a_change_that_waits_for_ever_for_a_node_that_is_not_there() {
+    crate::assert_gives_up::<Raft>();
+}
+
 caught! { Raft,
     // Every `AfterSync` made `Now`, and what must be durable not recorded.
     a_vote_that_is_given_before_it_is_durable: "now/VoteReply" with RESTLESS;

@@ -24,19 +24,38 @@ pub(super) const SPECS: &[Spec] = &[Spec {
     ],
 }];
 
-const CLAUSES: &str = "ERR write LIST, or what is to change: ADD ID=HOST:PORT …, LEARNER ID[=HOST:PORT] …, PROMOTE ID \
+const CLAUSES: &str = "ERR write LIST, CANCEL, or what is to change: ADD ID=HOST:PORT …, LEARNER ID[=HOST:PORT] …, PROMOTE ID \
                        … and REMOVE ID …, in one request if at once";
 
-/// `LIST`, or clauses that are one change together.
+/// `LIST`, `CANCEL`, or clauses that are one change together.
 fn member(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     if is(args.get(2), "list") {
         return if args.len() == 3 { list(call) } else { Err(call.wrong_arity()) };
     }
-    let change = change(args.from(2))?;
+    let cancels = is(args.get(2), "cancel");
+    if cancels && args.len() != 3 {
+        return Err(call.wrong_arity());
+    }
+    let change = if cancels { Manage::CancelChange } else { change(args.from(2))? };
     if !call.node.can_regroup() {
         return Err("ERR this protocol does not change its group while it runs".into());
     }
+    check_known(&change, call)?;
     Ok(Step::Manage(change))
+}
+
+/// Who is to leave, or to count, must be in the group as this node knows it. The leader cannot tell: asked again for what
+/// is done, it has to answer with success.
+fn check_known(change: &Manage, call: &Call<'_, '_>) -> Result<(), Fault> {
+    let Manage::Change { voters, learners, remove } = change else { return Ok(()) };
+    let members = call.node.group().nodes;
+    let unplaced =
+        voters.iter().chain(learners).filter(|(_, address)| address.is_empty()).map(|(node, _)| *node);
+    let Some(stranger) = remove.iter().chain(unplaced).find(|node| !members.contains_key(node)) else {
+        return Ok(());
+    };
+    let names: Vec<_> = members.keys().map(|node| node.to_string()).collect();
+    Err(format!("ERR node {stranger} is not in the group: its members are {}", names.join(", ")).into())
 }
 
 fn transfer(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
