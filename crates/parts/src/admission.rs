@@ -393,8 +393,9 @@ impl Admission {
 
     /// This node's log says who is in the group: voters, and all.
     pub fn set_group(&mut self, version: u64, voters: NodeSet, all: NodeSet) {
-        if self.memory.stage != Stage::Admitted && version < self.version {
-            // It has no log, and has heard of a newer group.
+        // A node that joins has no log yet: it knows no group, or has heard of a newer one.
+        let has_heard = self.memory.stage != Stage::Admitted && version < self.version;
+        if voters.is_empty() || has_heard {
             return;
         }
         let before = std::mem::replace(&mut self.all, all);

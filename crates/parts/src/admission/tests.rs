@@ -454,6 +454,20 @@ fn an_empty_directory_of_a_first_member_that_left_is_refused_even_where_its_disk
 }
 
 #[test]
+fn a_joining_node_whose_log_names_no_group_refuses_nobody() {
+    tell(
+        "members 1 2 3
+         start 1 a = waits for 2 of 2 3
+         start 2 b = waits for 2 of 1 3
+         start 4 d join = waits for 2 of 1 2 3
+         4>1 = ok, 4 waits for 1 of 2 3
+         4>2 = ok, 4 runs
+         group 4 0
+         1>4 = ok, 1 waits for 2 of 2 3",
+    );
+}
+
+#[test]
 fn a_disk_that_was_never_admitted_gives_way_to_another() {
     tell(&format!(
         "{THREE}
