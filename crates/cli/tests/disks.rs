@@ -1,5 +1,5 @@
-//! Nodes that lose their disks, or get old ones back: they must not vote, nothing acknowledged is lost, and the documented
-//! replacement brings the group back to full strength.
+//! Nodes that lose their disks, or get old ones back: they must not vote, nothing acknowledged is lost, and the
+//! documented replacement brings the group back to full strength.
 
 mod support;
 

@@ -61,8 +61,9 @@ pub trait Machine: Sized + Debug {
     /// A timer that was set and not cancelled since is due.
     fn on_timer(&mut self, timer: Self::Timer, cx: &mut Context<'_, Self>);
 
-    /// All inputs that were waiting are processed: propose what gathered, acknowledge once. A process ends the batch of its
-    /// proxy before that of its replica: what the proxy sends to the replica beside it then is in the replica's batch.
+    /// All inputs that were waiting are processed: propose what gathered, acknowledge once. A process ends the batch
+    /// of its proxy before that of its replica: what the proxy sends to the replica beside it then is in the replica's
+    /// batch.
     fn on_batch_end(&mut self, _cx: &mut Context<'_, Self>) {}
 
     /// Asserts what must always hold locally. The simulator calls it after every step.

@@ -150,8 +150,8 @@ impl Guard {
         }
         let plural = if nodes.len() == 1 { "" } else { "s" };
         Some(format!(
-            "waits for node{plural} {}: {missing} more must confirm that node {me} had no other data directory, because \
-             this one is empty, and a member that lost its disk must not vote",
+            "waits for node{plural} {}: {missing} more must confirm that node {me} had no other data directory, \
+             because this one is empty, and a member that lost its disk must not vote",
             nodes.join(", ")
         ))
     }
@@ -176,8 +176,8 @@ fn advice(reason: &Reason, entry: &Entry) -> String {
         let free = (1..).filter_map(NodeId::new).find(|id| !entry.members.contains(*id) && id != node);
         let free = free.map_or_else(|| "ID".to_owned(), |id| id.to_string());
         format!(
-            "replace the member: start node {free} (or another id that was never used) with --join on an empty --data-dir, \
-             then `quorate member add {free}=HOST:PORT --remove {node}`"
+            "replace the member: start node {free} (or another id that was never used) with --join on an empty \
+             --data-dir, then `quorate member add {free}=HOST:PORT --remove {node}`"
         )
     } else if can.rejoin {
         format!(

@@ -1,5 +1,5 @@
-//! Operators' requests that add nodes to the group. Each waits until the nodes that it adds have greeted this one, or has
-//! its refusal: a change that was proposed for a node that is not there would hold up every other.
+//! Operators' requests that add nodes to the group. Each waits until the nodes that it adds have greeted this one, or
+//! has its refusal: a change that was proposed for a node that is not there would hold up every other.
 //!
 //! Requests of the same client that come behind such a request do not wait for it.
 

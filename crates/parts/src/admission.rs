@@ -19,9 +19,9 @@
 //! **Rolled-back disk.** Each start draws a random number, and a directory remembers those of its latest starts
 //! ([`DiskLife`]). A peer refuses a directory that lacks the start which the peer remembers: an old copy, or one of two
 //! copies that both ran. The condition: *the peer remembers a start after the copy was made*. An ordinary restart waits
-//! for nobody, so a rollback to a time after which the node met none of the peers that are up cannot be noticed by them;
-//! and a copy of the latest life is like what a crash leaves. If all others remember a later start, the node can take
-//! part nowhere. A directory remembers that it was refused, and is not started again.
+//! for nobody, so a rollback to a time after which the node met none of the peers that are up cannot be noticed by
+//! them; and a copy of the latest life is like what a crash leaves. If all others remember a later start, the node can
+//! take part nowhere. A directory remembers that it was refused, and is not started again.
 //!
 //! **Ids that are used again.** A disk is retired for ever when another takes its place: a joining node's, where the
 //! member with that id has left the group or its disk was never admitted; or the disk of a node that asks to replace
@@ -250,8 +250,8 @@ impl fmt::Display for Reason {
             ),
             Why::OlderLife { known, found } => write!(
                 f,
-                "the data directory of node {node} is an old copy: this is its start number {found}, but node {witness} \
-                 remembers start number {known}"
+                "the data directory of node {node} is an old copy: this is its start number {found}, but node \
+                 {witness} remembers start number {known}"
             ),
             Why::Copied { life } => write!(
                 f,

@@ -5,11 +5,11 @@
 //! way (where there are no slots), so an image is named by what it contains ([`ImageId`]) and not by a count. The
 //! receiver asks for pieces of that image only, and compares the name with what it has put together.
 //!
-//! **A source that stops answering is replaced.** A snapshot is continued with the peer with which it was begun, because
-//! another peer's snapshot is another one. So a source that dies between two pieces must be noticed: if it has not
-//! answered for the *patience* ([`PATIENCE`], or three times what its last answer took if that is longer, so that a slow
-//! link does not make it start again and again), what came from it is dropped and the next source is asked. Each source
-//! that does not answer doubles the patience, up to [`MOST_PATIENCE`].
+//! **A source that stops answering is replaced.** A snapshot is continued with the peer with which it was begun,
+//! because another peer's snapshot is another one. So a source that dies between two pieces must be noticed: if it has
+//! not answered for the *patience* ([`PATIENCE`], or three times what its last answer took if that is longer, so that
+//! a slow link does not make it start again and again), what came from it is dropped and the next source is asked.
+//! Each source that does not answer doubles the patience, up to [`MOST_PATIENCE`].
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;

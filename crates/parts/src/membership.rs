@@ -5,11 +5,11 @@
 //! election needs a majority of both. New voters are learners until they have caught up. There is one change at a
 //! time: a configuration is proposed only when the one before it is decided.
 //!
-//! **How a change ends.** It is in force, or it is dropped while its new voters are learners: because an operator cancels
-//! it, or because one of them has made no progress for [`Steward::stalled_after`]. Learners count nowhere, so the leader
-//! writes a configuration without those that the change has added, in one step. A joint configuration is not dropped:
-//! the way back to the old voters needs a majority of the old and of the new ones, as the way forward does, so going back
-//! could never succeed where going on cannot. The leader, or the next one, goes on.
+//! **How a change ends.** It is in force, or it is dropped while its new voters are learners: because an operator
+//! cancels it, or because one of them has made no progress for [`Steward::stalled_after`]. Learners count nowhere, so
+//! the leader writes a configuration without those that the change has added, in one step. A joint configuration is
+//! not dropped: the way back to the old voters needs a majority of the old and of the new ones, as the way forward
+//! does, so going back could never succeed where going on cannot. The leader, or the next one, goes on.
 //!
 //! A protocol writes configurations into its log, as entries that stand alone ([`crate::batch`]), and decides when
 //! one is in force: Raft as soon as it is in the log, the MultiPaxos family when it is executed.

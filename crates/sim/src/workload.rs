@@ -1,8 +1,8 @@
 //! The clients: closed loops on few hot keys, each attached to a host's proxy.
 //!
-//! Every write has bytes of its own, so that checkers can tell writes apart by their digest alone. Some keys have a time
-//! to live. Some clients change a key only if nobody else has since they looked (WATCH, and conditions on versions);
-//! these are keys of their own, because versions make a history harder to check.
+//! Every write has bytes of its own, so that checkers can tell writes apart by their digest alone. Some keys have a
+//! time to live. Some clients change a key only if nobody else has since they looked (WATCH, and conditions on
+//! versions); these are keys of their own, because versions make a history harder to check.
 //!
 //! Some clients only read. Whoever has asked a leader that was cut off to write waits for it; a reader goes on, and
 //! would see what is stale.

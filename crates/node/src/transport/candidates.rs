@@ -1,5 +1,5 @@
-//! Nodes that are to join the group. They are dialed before anything is proposed, so that an operator who has mistyped an
-//! address, or has not started the node, is told so, and the group does not wait for a node that is not there.
+//! Nodes that are to join the group. They are dialed before anything is proposed, so that an operator who has mistyped
+//! an address, or has not started the node, is told so, and the group does not wait for a node that is not there.
 
 use std::time::Duration;
 

@@ -120,8 +120,8 @@ impl Job {
     }
 }
 
-/// See the file comment. Volatile: operators ask again, and a new leader finishes a joint configuration that it finds in
-/// its log.
+/// See the file comment. Volatile: operators ask again, and a new leader finishes a joint configuration that it finds
+/// in its log.
 #[derive(Debug)]
 pub struct Steward {
     job: Option<Job>,
@@ -139,8 +139,8 @@ impl Steward {
         self.stalled_after
     }
 
-    /// An operator asks for a change, or cancels the one under way. Answers at once if nothing is to be done or it cannot
-    /// be.
+    /// An operator asks for a change, or cancels the one under way. Answers at once if nothing is to be done or it
+    /// cannot be.
     pub fn ask(
         &mut self,
         request: PendingRead,
@@ -199,8 +199,9 @@ impl Steward {
 
     fn cancel(&mut self, request: PendingRead, current: &Configuration) -> Option<(PendingRead, Managed)> {
         if current.is_joint() {
-            let why = "the change cannot be cancelled any more: the old and the new voters decide together, and the way \
-                       back needs a majority of both, as the way forward does; it is in force as soon as both answer";
+            let why = "the change cannot be cancelled any more: the old and the new voters decide together, and the \
+                       way back needs a majority of both, as the way forward does; it is in force as soon as both \
+                       answer";
             return Some((request, refused(why)));
         }
         let Some(job) = &mut self.job else { return Some((request, Managed::Done)) };
@@ -209,8 +210,8 @@ impl Steward {
         None
     }
 
-    /// Takes note of how far the new voters are (`None`: one has caught up), and drops the change if one of them does not
-    /// get on. Says what is to be told those who have waited for long.
+    /// Takes note of how far the new voters are (`None`: one has caught up), and drops the change if one of them does
+    /// not get on. Says what is to be told those who have waited for long.
     pub fn watch(
         &mut self,
         current: &Configuration,

@@ -1,9 +1,10 @@
-//! Service: with at most a minority faulty or slow, writes are answered. A group that loses nothing and serves nobody is
-//! as good as lost.
+//! Service: with at most a minority faulty or slow, writes are answered. A group that loses nothing and serves nobody
+//! is as good as lost.
 //!
-//! Judged when nothing more fails: what is lost or slow then (dead for ever, a disk that hangs, slow links, a clock that
-//! knows true time to 20 s) stays so and is a minority. Once a write is asked by a client of somebody who is well, some
-//! write is answered within a stated time. Reads do not count: a group may read on from leases while every write waits.
+//! Judged when nothing more fails: what is lost or slow then (dead for ever, a disk that hangs, slow links, a clock
+//! that knows true time to 20 s) stays so and is a minority. Once a write is asked by a client of somebody who is
+//! well, some write is answered within a stated time. Reads do not count: a group may read on from leases while every
+//! write waits.
 //!
 //! The stated times follow from the settings of the protocol, here and nowhere else. They are sums of what may have to
 //! happen one after the other, each with room: elections that split, leases of those who are gone that run out,
@@ -83,8 +84,8 @@ impl Service {
         }
     }
 
-    /// `oldest` is when the oldest write was asked that is not answered yet, of those asked since all other faults ended,
-    /// by clients of somebody who is well.
+    /// `oldest` is when the oldest write was asked that is not answered yet, of those asked since all other faults
+    /// ended, by clients of somebody who is well.
     pub fn check(&mut self, now: Nanos, oldest: Option<Nanos>) -> Result<(), Violation> {
         let (Some((since, last)), Some(oldest)) = (self.state, oldest) else { return Ok(()) };
         let waited = now.saturating_sub(oldest.max(since).max(last.unwrap_or(0)));

@@ -409,7 +409,7 @@ mod tests {
 3 7 8 delete () = integer 0
 3 9 9 get-range "k" -3 -1 = value some ""
 4 1 2 hash-all "h" = pairs ("f" "1" "g" "2")
-4 3 4 scan some "a" 10 none none = keys ("b") some "b"
+4 3 4 scan 17 10 none none = keys ("b") some 4711
 5 1 2 kind "h" = kind some hash
 5 3 4 expiry "h" = expires at 12
 5 5 6 versions ("h" "i") = versions (4 0)

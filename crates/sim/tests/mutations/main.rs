@@ -28,8 +28,8 @@ fn assert_goes_wrong<P: Protocol>(mutation: &str, text: &str, is_wrong: impl Fn(
 
 /// A node that is to join and is not there does not hold up the group for ever.
 fn assert_gives_up<P: Protocol>() {
-    const SETUP: &str = "nodes 3+1 heartbeat=50ms election.timeout=200ms\nfire r1 Election\nsettle\ncut r1 r4\ncut r2 r4\n\
-                         cut r3 r4\nmanage p1 voters=r4\nsettle\n";
+    const SETUP: &str = "nodes 3+1 heartbeat=50ms election.timeout=200ms\nfire r1 Election\nsettle\ncut r1 r4\n\
+                         cut r2 r4\ncut r3 r4\nmanage p1 voters=r4\nsettle\n";
     // More than 20 election timeouts.
     let script = SETUP.to_owned() + &"fire r1 Heartbeat\nsettle\n".repeat(100);
     let dropped = |text: &str| text.contains("the change was dropped: node 4 (n4) has made no progress");

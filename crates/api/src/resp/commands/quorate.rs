@@ -24,8 +24,8 @@ pub(super) const SPECS: &[Spec] = &[Spec {
     ],
 }];
 
-const CLAUSES: &str = "ERR write LIST, CANCEL, or what is to change: ADD ID=HOST:PORT …, LEARNER ID[=HOST:PORT] …, PROMOTE ID \
-                       … and REMOVE ID …, in one request if at once";
+const CLAUSES: &str = "ERR write LIST, CANCEL, or what is to change: ADD ID=HOST:PORT …, LEARNER ID[=HOST:PORT] …, PROMOTE \
+                       ID … and REMOVE ID …, in one request if at once";
 
 /// `LIST`, `CANCEL`, or clauses that are one change together.
 fn member(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
@@ -44,8 +44,8 @@ fn member(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     Ok(Step::Manage(change))
 }
 
-/// Who is to leave, or to count, must be in the group as this node knows it. The leader cannot tell: asked again for what
-/// is done, it has to answer with success.
+/// Who is to leave, or to count, must be in the group as this node knows it. The leader cannot tell: asked again for
+/// what is done, it has to answer with success.
 fn check_known(change: &Manage, call: &Call<'_, '_>) -> Result<(), Fault> {
     let Manage::Change { voters, learners, remove } = change else { return Ok(()) };
     let members = call.node.group().nodes;

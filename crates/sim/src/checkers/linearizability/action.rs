@@ -82,8 +82,8 @@ pub fn each_made_key<'a>(command: &'a Command, with: &mut dyn FnMut(&'a Key)) {
     }
 }
 
-/// Calls `with` for each value that a command puts with a time to live: its key, the value, and from which nanosecond of
-/// the history on it may be gone.
+/// Calls `with` for each value that a command puts with a time to live: its key, the value, and from which nanosecond
+/// of the history on it may be gone.
 pub fn each_mortal<'a>(command: &'a Command, with: &mut dyn FnMut(&'a Key, &'a Bytes, u64)) {
     match command {
         Command::Put { key, value, expiry: Expiry::At(from), .. } => {

@@ -47,10 +47,9 @@ pub fn find_mortals<'a>(operations: &[(usize, &'a Operation)]) -> Result<Vec<Mor
     Ok(mortals)
 }
 
-/// Sorts calls and returns by time, and operations by their calls; behind the operations count the ends of values with a
-/// time to live. An operation comes before another if it returned
-/// before the other was invoked. Where a return and a call fall on one nanosecond, they count as concurrent; but
-/// those of one client keep the order of the history.
+/// Sorts calls and returns by time, and operations by their calls; behind the operations count the ends of values with
+/// a time to live. An operation comes before another if it returned before the other was invoked. Where a return and a
+/// call fall on one nanosecond, they count as concurrent; but those of one client keep the order of the history.
 pub fn order_events(operations: &[(usize, &Operation)], mortals: &[Mortal<'_>]) -> (Vec<Event>, Vec<usize>) {
     // Within an instant: the calls, the returns, the calls of clients that have just returned, their returns, …
     let mut points = Vec::with_capacity(2 * operations.len());

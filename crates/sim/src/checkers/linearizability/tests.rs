@@ -149,8 +149,8 @@ fn correct_histories_are_accepted() {
             "1 0 1 put \"a\" \"1\" always never no = done
              1 2 3 put \"b\" \"1\" always never no = done
              1 4 5 count = integer 2
-             1 6 7 scan none 1 none none = keys (\"a\") some \"a\"
-             1 8 9 scan some \"a\" 5 none none = keys (\"b\") none
+             1 6 7 scan 0 1 none none = keys (\"a\") some 7175313578272942
+             1 8 9 scan 7175313578272942 5 none none = keys (\"b\") none
              1 10 11 random-key 3 = value some \"b\"
              1 12 13 clear = done
              1 14 15 exists (\"a\" \"b\") = integer 0",
