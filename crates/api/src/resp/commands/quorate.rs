@@ -24,8 +24,8 @@ pub(super) const SPECS: &[Spec] = &[Spec {
     ],
 }];
 
-const CLAUSES: &str = "ERR write LIST, CANCEL, or what is to change: ADD ID=HOST:PORT …, LEARNER ID[=HOST:PORT] …, PROMOTE \
-                       ID … and REMOVE ID …, in one request if at once";
+const CLAUSES: &str = "ERR write LIST, CANCEL, or what is to change: ADD ID=HOST:PORT …, LEARNER ID[=HOST:PORT] …, \
+                       PROMOTE ID … and REMOVE ID …, in one request if at once";
 
 /// `LIST`, `CANCEL`, or clauses that are one change together.
 fn member(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
