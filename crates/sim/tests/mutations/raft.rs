@@ -43,7 +43,7 @@ caught! { Raft,
     a_snapshot_that_counts_before_it_is_durable: "raft/snapshot-not-durable" with FORGETFUL;
     // Elections and the log.
     a_pre_vote_that_bumps_terms: "raft/pre-vote-bumps-terms" with QUORUM;
-    a_vote_for_a_log_that_lacks_something: "raft/vote-for-any-log" with QUORUM;
+    a_vote_for_a_log_that_lacks_something: "raft/vote-for-any-log" with RESTLESS;
     a_commit_of_a_prior_term_by_counting: "raft/commit-prior-term" with SINGLE;
     a_commit_beyond_what_was_verified: "raft/commit-beyond-verified" with QUORUM;
     two_membership_changes_in_flight: "membership/two-in-flight" with QUORUM;
