@@ -51,7 +51,7 @@ pub struct Flush(Sender<Item>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// Bytes that wait.
+    /// Bytes of lines that are queued and not written yet.
     waiting: AtomicUsize,
     dropped: AtomicU64,
 }

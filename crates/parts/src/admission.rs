@@ -68,7 +68,7 @@ impl fmt::Display for DiskId {
 /// A data directory at one of its starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskLife {
-    /// The directory.
+    /// The identity of the data directory, the same at all its starts.
     pub disk: DiskId,
     /// Counts its starts from 1.
     pub life: u64,
@@ -184,9 +184,9 @@ pub enum Verdict {
 /// Why a disk is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reason {
-    /// Whose disk.
+    /// The node whose disk is refused.
     pub node: NodeId,
-    /// Who remembers better.
+    /// The node that remembers another disk, or a later start of this one.
     pub witness: NodeId,
     /// What is wrong with the disk.
     pub why: Why,
@@ -361,7 +361,7 @@ impl Admission {
         }
     }
 
-    /// The other voters.
+    /// The voters of the newest group that is known, without this node.
     pub fn others(&self) -> NodeSet {
         self.voters.without(self.me)
     }

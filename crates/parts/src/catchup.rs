@@ -86,7 +86,7 @@ pub enum Message {
     },
     /// I no longer have those; here is a piece of a snapshot.
     Piece {
-        /// Of which image.
+        /// The image that is meant, as its sender has named it.
         image: ImageId,
         /// Which piece this is; empty for the first.
         cursor: Bytes,
@@ -97,14 +97,14 @@ pub enum Message {
     },
     /// Go on with that snapshot.
     More {
-        /// Of which image.
+        /// The image that is meant, as its sender has named it.
         image: ImageId,
         /// Which piece.
         cursor: Bytes,
     },
     /// I no longer have that snapshot: start again.
     Gone {
-        /// Of which image.
+        /// The image that is meant, as its sender has named it.
         image: ImageId,
     },
 }

@@ -46,11 +46,11 @@ type Reached<'a> = &'a dyn Fn(&dyn Fn(NodeId) -> Option<Wall>) -> Option<Wall>;
 /// This replica's own clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Own {
-    /// Which replica.
+    /// The replica whose clocks these are.
     pub me: NodeId,
-    /// Its wall clock.
+    /// What its wall clock shows, in milliseconds since 1970.
     pub wall: Wall,
-    /// Its monotonic clock.
+    /// What its monotonic clock shows at the same moment.
     pub now: Time,
 }
 

@@ -168,7 +168,7 @@ pub struct Walls {
 }
 
 impl Walls {
-    /// Of these clocks.
+    /// The wall clocks of these machines, with all jumps that they will make.
     pub fn new<'a>(clocks: impl Iterator<Item = &'a Clock>) -> Walls {
         let offsets = |clock: &Clock| {
             let nanos = |(from, millis): &(Nanos, i64)| (*from, millis * MILLISECOND as i64);

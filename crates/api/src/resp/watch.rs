@@ -30,7 +30,7 @@ impl Watch {
         Some(self.id)
     }
 
-    /// Watches nothing.
+    /// Stops watching all keys, as UNWATCH, EXEC and DISCARD do.
     pub(super) fn forget(&mut self) {
         *self = Watch { id: self.id + 1, ..Watch::default() };
     }

@@ -27,7 +27,7 @@ pub(super) struct Waiting {
     pub(super) index: usize,
     pub(super) connection: u64,
     pub(super) ticket: Ticket,
-    /// Of its command.
+    /// Bytes of its encoded command, for the bound on commands under way.
     bytes: usize,
     /// Whether the outcome waits until this node's own state shows it.
     pub(super) shown: bool,

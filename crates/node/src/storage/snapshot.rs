@@ -328,7 +328,7 @@ struct Frame {
     offset: u64,
     kind: u32,
     crc: u32,
-    /// With its head.
+    /// The frame, from its header on.
     bytes: Vec<u8>,
 }
 

@@ -82,7 +82,7 @@ pub(crate) struct Transport {
     links: BTreeMap<NodeId, Link>,
     members: BTreeMap<NodeId, String>,
     candidates: BTreeMap<NodeId, Candidate>,
-    /// Whether members change.
+    /// Whether the protocol can change its members (`Capabilities::membership`).
     membership: bool,
     delays: Delays,
     /// Where there is a delay.

@@ -54,7 +54,7 @@ pub enum Message<M, C> {
         committed: u64,
         /// My votes above.
         votes: Vec<(u64, Vote)>,
-        /// My wall clock.
+        /// The sender's wall clock, which bounds the times that others propose (`quorate_parts::walls`).
         wall: Wall,
     },
     /// Phase 2a.
@@ -116,7 +116,7 @@ pub enum Message<M, C> {
         committed: u64,
         /// I have restarted, and may promise no other ballot for a while.
         bound: bool,
-        /// My wall clock.
+        /// The sender's wall clock, which bounds the times that others propose (`quorate_parts::walls`).
         wall: Wall,
     },
     /// The leader stops; you are the furthest: take over.

@@ -176,7 +176,7 @@ impl Loading {
         Loading { begun: None, store: Loader::dry() }
     }
 
-    /// The next piece.
+    /// Takes the next piece, in order. An error says what of it cannot be read.
     pub fn push(&mut self, piece: Bytes) -> Result<(), LoadError> {
         match &mut self.begun {
             None => {

@@ -46,7 +46,7 @@ pub enum Message {
         term: u64,
         /// You have my vote in it.
         granted: bool,
-        /// My wall clock.
+        /// The sender's wall clock, which bounds the times that others propose (`quorate_parts::walls`).
         wall: Wall,
     },
     /// AppendEntries.
@@ -104,7 +104,7 @@ pub enum Message {
         round: u64,
         /// Up to here I know my log to be yours.
         verified: u64,
-        /// My wall clock.
+        /// The sender's wall clock, which bounds the times that others propose (`quorate_parts::walls`).
         wall: Wall,
     },
     /// Committed up to here, soon after it became so.

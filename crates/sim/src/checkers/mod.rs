@@ -7,7 +7,7 @@
 //! | [`durability`] | an acknowledged write is in every replica's final state | TLA+ `Linearizability`, its durable half |
 //! | [`election_safety`] | a number has one leader | Ongaro and Ousterhout 2014, Figure 3; TLA+ `ElectionSafety` |
 //! | [`execution_order`] | what interferes is executed in one order everywhere | Moraru et al. 2013, §4.1 |
-//! | [`expiry`] | a key with a time to live lasts that long, and not much longer | Redis, *Expires*; PROTOCOLS.md F |
+//! | [`expiry`] | a key with a time to live lasts that long, and not much longer | Redis, *EXPIRE* |
 //! | [`exactly_once`] | a command is executed at one slot only | PROTOCOLS.md F, *Sessions* |
 //! | [`instances`] | an instance is decided once, with its dependencies, and lasts | Moraru et al. 2013, §4.1; Ryabinin et al. 2025 |
 //! | [`leader_completeness`] | later leaders have what is committed; leaders only append | the same; TLA+ `LeaderCompleteness` |

@@ -14,7 +14,7 @@ impl Learner {
         self.walls.time(own, &|wall| self.majority(wall)).unwrap_or(wall)
     }
 
-    /// For operators.
+    /// Adds to the status how far this wall clock is from those of a majority.
     pub(super) fn tell_clock(&self, at: Instant, status: &mut Status) {
         let own = Own { me: self.me, wall: at.wall, now: at.now };
         self.walls.tell(own, &|wall| self.majority(wall), status);

@@ -22,21 +22,21 @@ pub enum Message {
     },
     /// How far I am; said again and again.
     Progress {
-        /// That.
+        /// How far the sender has executed and collected.
         progress: Progress,
-        /// My wall clock.
+        /// The sender's wall clock, which bounds the times that others propose (`quorate_parts::walls`).
         wall: Wall,
     },
     /// A snapshot for a replica that is far behind.
     Catchup(catchup::Message),
     /// My disk was lost: which instances have you heard of? Look after those of the union, too.
     Rejoin {
-        /// Of this life.
+        /// Drawn at the start of this life of the replica: answers to an earlier life do not count.
         nonce: u64,
         /// What those have heard of who have answered.
         union: Frontier,
     },
-    /// Answer to `Rejoin`.
+    /// Answers `Rejoin`: the instances that the sender knows of.
     RejoinReply {
         /// Of the life that has asked.
         nonce: u64,
@@ -114,7 +114,7 @@ pub enum Record {
     },
     /// The disk was lost: this replica takes no part until it is whole.
     Rejoining,
-    /// It is whole.
+    /// The replica has executed all that it had to learn, and takes part from now on.
     Rejoined {
         /// Own instances up to this index are those of an earlier disk.
         last: u64,
