@@ -238,10 +238,10 @@ pub struct Bounds {
     /// Replies that a client may leave untaken before its connection is closed [default: 128MiB]
     #[arg(long, value_name = "SIZE")]
     pub client_output: Option<String>,
-    /// Replies that all clients together may leave untaken; beyond, those with the most are disconnected
-    /// [default: 1GiB, or as much as one client may]
+    /// What is kept for all clients together: unfinished requests, transactions before EXEC, replies not taken;
+    /// beyond, those with the most are disconnected [default: 1GiB, or as much as one client may leave untaken]
     #[arg(long, value_name = "SIZE")]
-    pub client_output_total: Option<String>,
+    pub client_memory: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]

@@ -36,9 +36,9 @@ pub fn limits(bounds: &Bounds) -> Result<(Limits, resp::Limits), Failure> {
         resp.early_replies = node.client_output;
     }
     let least = node.client_output;
-    node.client_output_total = match &bounds.client_output_total {
-        Some(text) => size("client-output-total", text, least, 1 << 40)?,
-        None => node.client_output_total.max(least),
+    node.client_memory = match &bounds.client_memory {
+        Some(text) => size("client-memory", text, least, 1 << 40)?,
+        None => node.client_memory.max(least),
     };
     if let Some(count) = bounds.max_clients {
         if count == 0 {

@@ -52,7 +52,7 @@ struct File {
     max_value: Option<String>,
     max_clients: Option<usize>,
     client_output: Option<String>,
-    client_output_total: Option<String>,
+    client_memory: Option<String>,
     log_json: Option<bool>,
     #[serde(default)]
     set: BTreeMap<String, toml::Value>,
@@ -75,7 +75,7 @@ impl File {
             max_value: flags.bounds.max_value.or(file.max_value),
             max_clients: flags.bounds.max_clients.or(file.max_clients),
             client_output: flags.bounds.client_output.or(file.client_output),
-            client_output_total: flags.bounds.client_output_total.or(file.client_output_total),
+            client_memory: flags.bounds.client_memory.or(file.client_memory),
             log_json: Some(flags.log_json || file.log_json.unwrap_or_default()),
             ..file
         })
@@ -87,7 +87,7 @@ impl File {
             max_value: self.max_value.clone(),
             max_clients: self.max_clients,
             client_output: self.client_output.clone(),
-            client_output_total: self.client_output_total.clone(),
+            client_memory: self.client_memory.clone(),
         })
     }
 }

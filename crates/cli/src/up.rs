@@ -178,13 +178,13 @@ fn start(args: &Up, world: &World, data: &Path) -> Result<Vec<Node>, Failure> {
 
 /// The flags of `serve` that bound what clients may ask.
 fn bounds(bounds: &Bounds) -> impl Iterator<Item = String> {
-    let Bounds { max_key, max_value, max_clients, client_output, client_output_total } = bounds.clone();
+    let Bounds { max_key, max_value, max_clients, client_output, client_memory } = bounds.clone();
     let flags = [
         ("--max-key", max_key),
         ("--max-value", max_value),
         ("--max-clients", max_clients.map(|count| count.to_string())),
         ("--client-output", client_output),
-        ("--client-output-total", client_output_total),
+        ("--client-memory", client_memory),
     ];
     let given = flags.into_iter().filter_map(|(flag, value)| Some([flag.to_owned(), value?]));
     given.flatten()

@@ -241,12 +241,12 @@ fn a_hangup_drains_and_the_file_may_ask_for_json() {
     let mut cluster = Cluster::prepare(1, "unreplicated", &[]);
     let node = &mut cluster.nodes[0];
     let config = node.data.with_extension("toml");
-    std::fs::write(&config, "log-json = true\nclient-output-total = \"2GiB\"\n").unwrap();
+    std::fs::write(&config, "log-json = true\nclient-memory = \"2GiB\"\n").unwrap();
     node.set("--config", &config.display().to_string());
     node.start();
     node.wait_until_serving();
     let mut connection = Connection::open(&node.resp).unwrap();
-    assert_eq!(fact(&mut connection, "clients_output_limit"), 2 << 30);
+    assert_eq!(fact(&mut connection, "clients_buffered_limit"), 2 << 30);
     assert!(fact(&mut connection, "turns_total") > 0);
     // It is shown where people look for it.
     fact(&mut connection, "loop_stalls_total");

@@ -31,7 +31,7 @@ pub trait Frontend {
     /// A later turn of the loop, for a request that asked for one ([`Desk::resume_later`]).
     fn on_resume(&mut self, _session: &mut Self::Session, _ticket: Ticket, _desk: &mut Desk<'_>) {}
 
-    /// Bytes of replies that the session keeps because earlier ones are missing.
+    /// Bytes that the session keeps beside its buffers: replies that wait for earlier ones, requests that wait.
     fn held(&self, _session: &Self::Session) -> usize {
         0
     }

@@ -21,9 +21,10 @@ pub struct Limits {
     pub client_output_pause: usize,
     /// Output that one client has not taken yet, beyond which its connection is closed.
     pub client_output: usize,
-    /// Output that all clients together have not taken yet. From half of it on, a client that has some waiting is not
-    /// read; beyond it, the connections with the most are closed.
-    pub client_output_total: usize,
+    /// What is kept for all clients together: input that is no whole request yet, transactions before their EXEC,
+    /// output not taken. From half of it on, a client that has output waiting is not read; beyond it, the connections
+    /// for which most is kept are closed.
+    pub client_memory: usize,
     /// One message between processes; a longer one is refused before memory is reserved for it.
     pub frame: usize,
     /// Messages waiting to be written to one process; further ones are dropped and counted.
@@ -61,7 +62,7 @@ impl Default for Limits {
             client_input: 80 * MIB,
             client_output_pause: MIB,
             client_output: 128 * MIB,
-            client_output_total: 1024 * MIB,
+            client_memory: 1024 * MIB,
             frame: quorate_core::MAX_MESSAGE,
             peer_output: 96 * MIB,
             proxies: 1024,

@@ -24,32 +24,20 @@ impl Counter {
     }
 }
 
-/// A number that goes up and down.
+/// A number, or a time (its name ends in `_seconds`), that goes up and down.
 #[derive(Debug, Default)]
-pub struct Gauge(Cell<u64>);
+pub struct Gauge<T: Copy = u64>(Cell<T>);
 
-impl Gauge {
+/// See [`Gauge`].
+pub type TimeGauge = Gauge<Duration>;
+
+impl<T: Copy> Gauge<T> {
     /// Is now.
-    pub fn set(&self, value: u64) {
+    pub fn set(&self, value: T) {
         self.0.set(value);
     }
     /// Now.
-    pub fn get(&self) -> u64 {
-        self.0.get()
-    }
-}
-
-/// A time that goes up and down; its name ends in `_seconds`.
-#[derive(Debug, Default)]
-pub struct TimeGauge(Cell<Duration>);
-
-impl TimeGauge {
-    /// Is now.
-    pub fn set(&self, value: Duration) {
-        self.0.set(value);
-    }
-    /// Now.
-    pub fn get(&self) -> Duration {
+    pub fn get(&self) -> T {
         self.0.get()
     }
 }
@@ -107,8 +95,8 @@ metrics! {
     clients_accepted_total: Counter, "Client connections accepted.";
     clients_refused_total: Counter, "Client connections closed at once because there were too many.";
     clients_evicted_total: Counter, "Client connections closed because a buffer passed its bound.";
-    clients_output_bytes: Gauge, "Replies that clients have not taken yet.";
-    clients_output_limit: Gauge, "Bytes of replies that all clients together may leave untaken.";
+    clients_buffered_bytes: Gauge, "Kept for clients: unfinished requests, transactions, replies they have not taken.";
+    clients_buffered_limit: Gauge, "Bytes that may be kept for all clients together.";
     requests_under_way: Gauge, "Requests handed to the proxy and not answered yet.";
     requests_limit: Gauge, "Requests that may be under way.";
     requests_total: Counter, "Requests handed to the proxy.";
@@ -159,21 +147,12 @@ impl Metric for Counter {
     }
 }
 
-impl Metric for Gauge {
+impl<T: Copy + Into<Amount>> Metric for Gauge<T> {
     fn sample(&self, name: &'static str, help: &'static str, out: &mut Vec<Sample>) {
         out.push(Sample::gauge(name, self.get(), help));
     }
     fn word(&self) -> String {
-        self.get().to_string()
-    }
-}
-
-impl Metric for TimeGauge {
-    fn sample(&self, name: &'static str, help: &'static str, out: &mut Vec<Sample>) {
-        out.push(Sample::gauge(name, self.get(), help));
-    }
-    fn word(&self) -> String {
-        Amount::Time(self.get()).to_string()
+        self.get().into().to_string()
     }
 }
 

@@ -107,6 +107,14 @@ struct Ask {
     after: BytesMut,
 }
 
+impl Queue {
+    /// A request was refused: what is queued will not be executed.
+    fn spoil(&mut self) {
+        self.spoiled = true;
+        self.commands = Vec::new();
+    }
+}
+
 impl Session {
     pub(super) fn new(connection: u64, read_mode: ReadMode) -> Session {
         Session {
@@ -131,9 +139,12 @@ impl Session {
         self.state.connection
     }
 
-    /// Bytes of replies that wait for earlier ones.
+    /// Bytes of replies that wait for earlier ones, of a transaction before its EXEC, and of a request that waits.
     pub(super) fn held(&self) -> usize {
-        self.replies.waiting
+        let queue = self.state.queue.as_ref().filter(|queue| !queue.spoiled);
+        let queued = queue.map_or(0, |queue| queue.bytes);
+        let held = self.held.as_ref().map_or(0, |(frame, words)| frame.len() + size_of_val(&**words));
+        self.replies.waiting + queued + held
     }
 
     /// What a request under way is called.
@@ -407,16 +418,14 @@ impl Session {
         let Some(queue) = &mut self.state.queue else { return };
         queue.bytes += args.size() + size_of_val(words) + size_of::<Queued>();
         if queue.bytes > limits.request {
-            queue.spoiled = true;
-            queue.commands = Vec::new();
+            queue.spoil();
             let limit = limits.request;
             return self
                 .error(format!("ERR the transaction is larger than the limit of {limit} bytes"), desk);
         }
         queue.words += args.len();
         if queue.words > limits.transaction_words {
-            queue.spoiled = true;
-            queue.commands = Vec::new();
+            queue.spoil();
             let limit = limits.transaction_words;
             return self.error(format!("ERR the transaction has more words than the limit of {limit}"), desk);
         }
@@ -440,7 +449,7 @@ impl Session {
 
     fn spoil(&mut self) {
         if let Some(queue) = &mut self.state.queue {
-            queue.spoiled = true;
+            queue.spoil();
         }
     }
 

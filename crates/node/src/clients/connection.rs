@@ -20,7 +20,7 @@ pub(super) struct Connection<S> {
     pub(super) session: S,
     pub(super) input: BytesMut,
     pub(super) output: BytesMut,
-    /// Bytes of replies not taken by the client when they were last counted, those in the session included.
+    /// Bytes in its buffers when they were last counted, the session's included.
     pub(super) counted: usize,
     pub(super) under_way: usize,
     /// The session wants the connection closed when its output is written.
@@ -80,7 +80,7 @@ impl<S> Connection<S> {
         self.closed |= closed;
     }
 
-    /// Whether the session may get more input now. `crowded`: all clients together have much output waiting.
+    /// Whether the session may get more input now. `crowded`: the buffers of all clients are half full.
     fn takes_input(&self, limits: &Limits, crowded: bool) -> bool {
         let room = if crowded { 1 } else { limits.client_output_pause };
         !self.close && self.under_way < limits.client_requests && self.output.len() < room

@@ -45,8 +45,8 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 /// Why a client is given up that has more waiting for it than it may.
 const SLOW: &str = "does not take its replies";
 
-/// Why a client is given up when all clients together have more waiting than they may.
-const LARGEST: &str = "has the most replies waiting of all clients, which together have too many";
+/// Why a client is given up when more is kept for all clients together than may be.
+const LARGEST: &str = "has the largest buffers of all clients, which together are too large";
 
 /// All client connections of a node.
 pub(crate) struct Clients<F: Frontend> {
@@ -59,8 +59,8 @@ pub(crate) struct Clients<F: Frontend> {
     listener: Option<TcpListener>,
     accept_at: Option<Time>,
     connections: Slab<Connection<F::Session>>,
-    /// Bytes of replies that clients have not taken, as last counted.
-    output: usize,
+    /// Bytes that are kept for clients, as last counted.
+    kept: usize,
     opened: u64,
     requests: Requests,
     to_serve: Vec<usize>,
@@ -95,7 +95,7 @@ impl<F: Frontend> Clients<F> {
         registry.register(&mut listener, listener_token, Interest::READABLE)?;
         let requests = Requests::new(limits.requests);
         metrics.clients_limit.set(limits.clients as u64);
-        metrics.clients_output_limit.set(limits.client_output_total as u64);
+        metrics.clients_buffered_limit.set(limits.client_memory as u64);
         metrics.requests_limit.set(requests.limit() as u64);
         Ok(Clients {
             frontend,
@@ -106,7 +106,7 @@ impl<F: Frontend> Clients<F> {
             listener: Some(listener),
             accept_at: None,
             connections: Slab::new(),
-            output: 0,
+            kept: 0,
             opened: 0,
             requests,
             to_serve: Vec::new(),
@@ -269,7 +269,7 @@ impl<F: Frontend> Clients<F> {
         {
             let Some(connection) = self.connections.get_mut(index) else { continue };
             connection.listed = false;
-            let crowded = self.output > self.limits.client_output_total / 2;
+            let crowded = self.kept > self.limits.client_memory / 2;
             let heard = connection.read(scratch, (&self.limits, crowded), &self.metrics);
             if heard == Read::Broken {
                 self.close(index);
@@ -434,7 +434,7 @@ impl<F: Frontend> Clients<F> {
             }
         }
         self.to_write = to_write;
-        self.metrics.clients_output_bytes.set(self.output as u64);
+        self.metrics.clients_buffered_bytes.set(self.kept as u64);
         if self.draining.is_some_and(|(_, sweep)| sweep <= self.now) {
             self.sweep();
         }
@@ -504,25 +504,25 @@ impl<F: Frontend> Clients<F> {
         self.weigh(index);
     }
 
-    /// Counts again what waits for a client.
+    /// Counts again what is kept for a client.
     fn weigh(&mut self, index: usize) {
         let Some(connection) = self.connections.get_mut(index) else { return };
-        let waiting = connection.output.len() + self.frontend.held(&connection.session);
-        self.output = self.output - connection.counted + waiting;
-        connection.counted = waiting;
+        let kept = connection.input.len() + connection.output.len() + self.frontend.held(&connection.session);
+        self.kept = self.kept - connection.counted + kept;
+        connection.counted = kept;
     }
 
-    /// Keeps what waits for all clients within its bound: gives up those for whom most is waiting and who do not take
-    /// it now. Asked with every reply, like [`overflows`](Self::overflows).
+    /// Keeps the buffers of all clients within their bound: gives up those with the largest, if writing to them now
+    /// does not help. Asked with every reply, like [`overflows`](Self::overflows), and with all input.
     fn relieve(&mut self) {
-        while self.output > self.limits.client_output_total {
+        while self.kept > self.limits.client_memory {
             let largest = self.connections.iter_mut().max_by_key(|(_, connection)| connection.counted);
-            let (index, connection) = largest.expect("what waits is some client's");
+            let (index, connection) = largest.expect("what is kept is some client's");
             connection.write(&self.metrics);
             self.weigh(index);
             // Whatever came of it is seen when it is written to next.
             self.mark_dirty(index);
-            if self.output > self.limits.client_output_total {
+            if self.kept > self.limits.client_memory {
                 self.evict(index, LARGEST);
             }
         }
@@ -542,7 +542,7 @@ impl<F: Frontend> Clients<F> {
     }
 
     fn list(&mut self, index: usize) {
-        let crowded = self.output > self.limits.client_output_total / 2;
+        let crowded = self.kept > self.limits.client_memory / 2;
         let connection = &mut self.connections[index];
         if !connection.listed && connection.is_ready(&self.limits, crowded) {
             connection.listed = true;
@@ -579,7 +579,7 @@ impl<F: Frontend> Clients<F> {
 
     fn close(&mut self, index: usize) {
         let connection = self.connections.remove(index);
-        self.output -= connection.counted;
+        self.kept -= connection.counted;
         self.frontend.close(connection.session);
         self.metrics.clients.set(self.connections.len() as u64);
     }

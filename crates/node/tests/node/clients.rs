@@ -118,7 +118,7 @@ fn a_slow_reader_is_closed_when_its_output_passes_the_bound() {
 
 #[test]
 fn of_all_clients_that_do_not_read_those_with_the_most_waiting_are_closed_at_the_total_bound() {
-    let limits = Limits { client_output_total: 20_000_000, ..Limits::default() };
+    let limits = Limits { client_memory: 20_000_000, ..Limits::default() };
     let nodes = cluster(1, &limits);
     let mut modest = nodes[0].client();
     // More than the sockets hold.
@@ -132,13 +132,33 @@ fn of_all_clients_that_do_not_read_those_with_the_most_waiting_are_closed_at_the
     }
     other.ask_until("facts clients_evicted_total", |count| count != "0");
     other.ask_until("facts requests_under_way", |count| count == "1" || count == "0");
-    assert!(other.fact("clients_output_bytes") <= 20_000_000);
+    assert!(other.fact("clients_buffered_bytes") <= 20_000_000);
     // Those with less keep what is theirs.
     for _ in 0..8 {
         assert_eq!(modest.line().unwrap().len(), 1_000_000);
     }
     drop(greedy);
-    other.ask_until("facts clients_output_bytes", |bytes| bytes == "0");
+    other.ask_until("facts clients_buffered_bytes", |bytes| bytes == "0");
+}
+
+#[test]
+fn of_all_clients_with_unfinished_requests_those_with_the_largest_are_closed_at_the_total_bound() {
+    let nodes = cluster(1, &Limits { client_memory: 20_000_000, ..Limits::default() });
+    let mut modest = nodes[0].client();
+    modest.send(&format!("1 say {}", "x".repeat(1_000_000)));
+    let mut greedy: Vec<_> = (0..4).map(|_| nodes[0].client()).collect();
+    let mut other = nodes[0].client();
+    for client in &mut greedy {
+        // The node may close before everything is written.
+        let _ = client.stream.write_all(&vec![b'x'; 6_000_000]);
+    }
+    other.ask_until("facts clients_evicted_total", |count| count != "0");
+    assert!(other.fact("clients_buffered_bytes") <= 20_000_000);
+    // Who has sent less may finish.
+    modest.send("\n");
+    assert_eq!(modest.line().unwrap().len(), 1_000_000);
+    drop(greedy);
+    other.ask_until("facts clients_buffered_bytes", |bytes| bytes == "0");
 }
 
 #[test]
