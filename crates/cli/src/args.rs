@@ -1,4 +1,4 @@
-//! The command line, a contract that tools rely on (DESIGN.md, *The command line*).
+//! The command line, a contract that tools rely on.
 
 use std::path::PathBuf;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! The lease primitive (PROTOCOLS.md A; Bodega §3.2, Quorum Leases §3): a *grantor* promises a *grantee* not to
+//! The lease primitive (Bodega §3.2, Quorum Leases §3): a *grantor* promises a *grantee* not to
 //! support anybody else for a while, and is never free before the grantee has stopped believing it.
 //!
 //! Problem: neither knows the other's clock, and messages may take any time. Solution: both measure durations only,
@@ -20,7 +20,7 @@
 //! restarted grantor does not know its promises and waits out the longest one ([`Terms::restart_wait`]); a restarted
 //! grantee believes nothing.
 //!
-//! Two things differ from PROTOCOLS.md A:
+//! Two things differ from Bodega's paper:
 //!
 //! - *Belief begins with the grantee's own reply*, there with the receipt of the renewal. A renewal may be on its way
 //!   until the lease before it has ended: believed from its receipt, one that is not answered binds its grantor for

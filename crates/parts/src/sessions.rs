@@ -1,5 +1,5 @@
 //! Client sessions inside the replicated state: each write takes effect exactly once, and a session's writes in
-//! the order of their numbers (PROTOCOLS.md F).
+//! the order of their numbers (Ongaro's thesis, 2014, §6.3).
 //!
 //! A session is opened through the log, so its id is never used twice: a late duplicate of an old command finds no
 //! session and does nothing. Commands carry consecutive numbers; only the next one is executed, an earlier one is a

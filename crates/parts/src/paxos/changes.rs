@@ -1,4 +1,4 @@
-//! Changes of who is in the group and of who leads it (PROTOCOLS.md B.3; joint consensus is `parts/membership.rs`).
+//! Changes of who is in the group and of who leads it (joint consensus is `parts/membership.rs`).
 //!
 //! A configuration is the value of a slot, alone in it, and is in force from the next slot on. What makes that safe:
 //!

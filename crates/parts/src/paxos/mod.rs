@@ -1,11 +1,11 @@
 //! **MultiPaxos as a machine**: a stable leader, pipelined batches, leases. Protocols of the family are this machine
 //! with a [`Policy`]: how far a write must reach before it is chosen, who holds leases, and who answers reads.
 //!
-//! Lamport, *Paxos Made Simple* (2001); Chandra, Griesemer, Redstone, *Paxos Made Live* (2007) for master leases;
-//! PROTOCOLS.md A. Words are Lamport's: acceptors promise ballots and vote, a value is chosen when enough have voted
-//! for it in one ballot.
+//! Lamport, *Paxos Made Simple* (2001); Chandra, Griesemer, Redstone, *Paxos Made Live* (2007) for master leases.
+//! Words are Lamport's: acceptors promise ballots and vote, a value is chosen when enough have voted for it in one
+//! ballot.
 //!
-//! | rule (PROTOCOLS.md A) | code |
+//! | rule | code |
 //! |---|---|
 //! | 1 step up: a ballot above any seen, durable before `Prepare` | `ballots.rs` `step_up`, `adopt` |
 //! | 2 promise: durable, deferred until the leases granted in the ballot before have ended | `ballots.rs` `adopt`, `reply_to_prepare` |

@@ -2,7 +2,7 @@
 //! *roster leases*, which everybody grants to all of them, off the critical path.
 //!
 //! Hu, Arpaci-Dusseau, Arpaci-Dusseau, *Bodega: Serving Linearizable Reads Locally from Anywhere at Anytime via Roster
-//! Leases*; PROTOCOLS.md A. On the machine of [`quorate_parts::paxos`], whose `mod.rs` tells elections, votes and what
+//! Leases*. On the machine of [`quorate_parts::paxos`], whose `mod.rs` tells elections, votes and what
 //! is durable; this folder is its policy.
 //!
 //! | rule | code |

@@ -2,8 +2,8 @@
 //! that interfere with it, and in two otherwise. Only commands that interfere are ordered.
 //!
 //! Moraru, Andersen, Kaminsky, *There Is More Consensus in Egalitarian Parliaments* (SOSP 2013), with the recovery of
-//! Ryabinin, Gotsman, Sutra, *Making Democracy Work: Fixing and Simplifying Egalitarian Paxos* (OPODIS 2025);
-//! PROTOCOLS.md E. Here n = 2f+1 and e = ⌈(f+1)/2⌉: the fast quorum is n−e (2 of 3, 3 of 5, 5 of 7), the slow one n−f.
+//! Ryabinin, Gotsman, Sutra, *Making Democracy Work: Fixing and Simplifying Egalitarian Paxos* (OPODIS 2025).
+//! Here n = 2f+1 and e = ⌈(f+1)/2⌉: the fast quorum is n−e (2 of 3, 3 of 5, 5 of 7), the slow one n−f.
 //!
 //! | rule | code |
 //! |---|---|

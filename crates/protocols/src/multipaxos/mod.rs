@@ -1,8 +1,8 @@
 //! **MultiPaxos** with leader leases: a stable leader, pipelined batches, local linearizable reads at the leader.
 //!
-//! Lamport, *Paxos Made Simple* (2001); Chandra, Griesemer, Redstone, *Paxos Made Live* (2007) for master leases;
-//! PROTOCOLS.md A. The machine is [`quorate_parts::paxos`], where its rules, its read rule and what must be durable are
-//! told: other protocols are that machine with a policy of their own, and this one is it without any.
+//! Lamport, *Paxos Made Simple* (2001); Chandra, Griesemer, Redstone, *Paxos Made Live* (2007) for master leases.
+//! The machine is [`quorate_parts::paxos`], where its rules, its read rule and what must be durable are told: other
+//! protocols are that machine with a policy of their own, and this one is it without any.
 
 use quorate_core::{Capabilities, Group, Never, Protocol, Settings, SettingsError};
 use quorate_parts::clients::{LeaderProxy, ProxyConfig};

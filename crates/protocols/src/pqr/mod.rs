@@ -1,7 +1,7 @@
 //! **PQR**, Paxos quorum reads: a read asks a majority of the replicas what they have executed and accepted, and
 //! needs neither the leader nor a lease.
 //!
-//! Charapko, Ailijiang, Demirbas, *Linearizable Quorum Reads in Paxos* (2019); PROTOCOLS.md A; Bodega §2.3.2. On the
+//! Charapko, Ailijiang, Demirbas, *Linearizable Quorum Reads in Paxos* (2019); Bodega §2.3.2. On the
 //! machine of [`quorate_parts::paxos`], whose `mod.rs` tells elections, votes and what is durable.
 //!
 //! | rule | code |

@@ -1,9 +1,9 @@
 //! **Quorum leases**: any replicas (the **grantees**, by ranges of keys) answer reads from their own state, while a
 //! majority grants them leases. A write has to reach all of them that anybody who votes for it has granted a lease.
 //!
-//! Moraru, Andersen, Kaminsky, *Paxos Quorum Leases: Fast Reads Without Sacrificing Writes* (2014); PROTOCOLS.md A.
-//! On the machine of [`quorate_parts::paxos`], whose `mod.rs` tells elections, votes and what is durable; this
-//! folder is its policy.
+//! Moraru, Andersen, Kaminsky, *Paxos Quorum Leases: Fast Reads Without Sacrificing Writes* (2014).
+//! On the machine of [`quorate_parts::paxos`], whose `mod.rs` tells elections, votes and what is durable; this folder
+//! is its policy.
 //!
 //! | rule | code |
 //! |---|---|

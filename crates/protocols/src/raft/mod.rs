@@ -1,10 +1,10 @@
 //! **Raft** with a choice of consistent reads: ReadIndex, Ongaro's lease, and **LeaseGuard**.
 //!
 //! Ongaro and Ousterhout, *In Search of an Understandable Consensus Algorithm* (2014); Ongaro's thesis (2014);
-//! Davis, Demirbas, Deng, *LeaseGuard: Raft Leases Done Right* (2025); PROTOCOLS.md B. Words are Raft's: a leader
+//! Davis, Demirbas, Deng, *LeaseGuard: Raft Leases Done Right* (2025). Words are Raft's: a leader
 //! of a *term* appends *entries*, an entry that a majority has is *committed*.
 //!
-//! | rule (PROTOCOLS.md B) | code |
+//! | rule | code |
 //! |---|---|
 //! | 1 term and vote durable before a vote is given; entries before they are acknowledged, by the leader too | `message.rs` `release`, `elections.rs` `on_vote`, `leading.rs` `acknowledge_own` |
 //! | 1 commit an own-term entry at a majority; followers up to what the message verified | `leading.rs` `advance`, `replica.rs` `on_append` |

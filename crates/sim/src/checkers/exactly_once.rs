@@ -1,6 +1,6 @@
 //! Exactly once: whatever is lost, repeated or proposed again by the next leader, a client's command takes effect at
-//! one slot. Executing that slot at every replica, and again after a restart, is the same effect. (PROTOCOLS.md F,
-//! *Sessions*.)
+//! one slot. Executing that slot at every replica, and again after a restart, is the same effect. (Ongaro's
+//! thesis, 2014, §6.3.)
 //!
 //! Commands are told apart by the digest of their bytes, so the workload makes the bytes of every write unique.
 

@@ -1,5 +1,4 @@
-//! Leases, judged in true time, which no machine knows. (Gray and Cheriton, *Leases*, 1989; PROTOCOLS.md A, *Lease
-//! primitive*.)
+//! Leases, judged in true time, which no machine knows. (Gray and Cheriton, *Leases*, 1989; Bodega §3.2.)
 //!
 //! 1. *Cover*: while a grantee believes in a promise, the grantor's promise of the same number holds.
 //! 2. *Constancy*: a grantor that has promised one replica its support promises no other under another number before

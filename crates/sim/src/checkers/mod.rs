@@ -8,10 +8,10 @@
 //! | [`election_safety`] | a number has one leader | Ongaro and Ousterhout 2014, Figure 3; TLA+ `ElectionSafety` |
 //! | [`execution_order`] | what interferes is executed in one order everywhere | Moraru et al. 2013, §4.1 |
 //! | [`expiry`] | a key with a time to live lasts that long, and not much longer | Redis, *EXPIRE* |
-//! | [`exactly_once`] | a command is executed at one slot only | PROTOCOLS.md F, *Sessions* |
+//! | [`exactly_once`] | a command is executed at one slot only | Ongaro's thesis 2014, §6.3 |
 //! | [`instances`] | an instance is decided once, with its dependencies, and lasts | Moraru et al. 2013, §4.1; Ryabinin et al. 2025 |
 //! | [`leader_completeness`] | later leaders have what is committed; leaders only append | the same; TLA+ `LeaderCompleteness` |
-//! | [`leases`] | promises outlast beliefs; one reader from its own state at a time | Gray and Cheriton 1989; PROTOCOLS.md A, *Lease primitive* |
+//! | [`leases`] | promises outlast beliefs; one reader from its own state at a time | Gray and Cheriton 1989; Bodega §3.2 |
 //! | [`linearizability`] | replies are those of one store | Herlihy and Wing 1990; Lowe, *Testing for Linearizability*, 2017 |
 //! | [`log_matching`] | equal indexes and terms have equal pasts | Ongaro and Ousterhout 2014, Figure 3; TLA+ `LogMatching` |
 //! | [`memory`] | what a replica has said binds its later lives | Lamport, *Paxos Made Simple* §2.5: stable storage |

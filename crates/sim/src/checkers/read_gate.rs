@@ -1,6 +1,6 @@
 //! LeaseGuard's promise: at no instant would one replica answer a read from its own state while another has
-//! committed, in a later term, a write that could change the answer. (Davis et al., *LeaseGuard*, 2025; PROTOCOLS.md
-//! B.) It is what any leader lease promises, so other mechanisms may state their gates too.
+//! committed, in a later term, a write that could change the answer. (Davis et al., *LeaseGuard*, 2025.)
+//! It is what any leader lease promises, so other mechanisms may state their gates too.
 //!
 //! A gate lets reads pass that see the state after some entry, and that no entry of a limbo region behind it could
 //! change. So it is violated by a committed write behind both. It closes at its end, when its replica says so, stops

@@ -129,7 +129,7 @@ pub const RULES: &[Row] = &[
         "LG-S.19",
         Verdict::Agrees,
         "a leader that hands over (transfer, SIGTERM, removal) ends its lease first; the next has none to wait for",
-        "only if the next knows the end to be committed: PROTOCOLS.md B.4",
+        "only if the next knows the end to be committed",
         "`crates/protocols/src/raft/changes.rs` `hand_over`, `crates/sim/tests/mutations/raft.rs` \
          `an_end_of_a_lease_whose_commit_is_not_known`",
     ),
