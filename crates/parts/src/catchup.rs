@@ -6,10 +6,13 @@
 //! receiver asks for pieces of that image only, and compares the name with what it has put together.
 //!
 //! **A source that stops answering is replaced.** A snapshot is continued with the peer with which it was begun,
-//! because another peer's snapshot is another one. So a source that dies between two pieces must be noticed: if it has
-//! not answered for the *patience* ([`PATIENCE`], or three times what its last answer took if that is longer, so that
-//! a slow link does not make it start again and again), what came from it is dropped and the next source is asked.
-//! Each source that does not answer doubles the patience, up to [`MOST_PATIENCE`].
+//! because another peer's snapshot is another one. A source that dies between two pieces must be noticed, and a slow
+//! link must not make the receiver begin again and again. How long an answer took before is no guide: it may have
+//! been slow for a reason that is over. So other sources are the measure. If the source has not answered for
+//! [`PATIENCE`], another one is asked for its first piece as well, and what has come in is kept. Whoever answers first
+//! goes on: a piece of the first source ends the comparison, and after [`RIVAL_ANSWERS`] answers of others without one
+//! of the first source, the snapshot is begun with the other. Each replacement doubles that number, up to
+//! [`MOST_RIVAL_ANSWERS`], until a snapshot is complete: two sources that stall in turn must not undo all progress.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -25,10 +28,12 @@ use crate::state::{LoadError, Loading, PIECE, Replicated};
 const VALUES_BYTES: usize = 1 << 20;
 /// Without an answer for this long, ask again.
 pub const RETRY: Duration = Duration::from_millis(200);
-/// A source that has not answered for this long is replaced by another, if there is one.
+/// After this long without an answer, another source is asked, if there is one.
 pub const PATIENCE: Duration = Duration::from_secs(1);
-/// The patience with a slow source grows up to this.
-const MOST_PATIENCE: Duration = Duration::from_secs(30);
+/// A source that is silent while others answer this often is replaced. More than one: it was asked before they were.
+const RIVAL_ANSWERS: u32 = 2;
+/// That number grows up to this.
+const MOST_RIVAL_ANSWERS: u32 = 8;
 /// Bytes of the log that a transfer may hold back at least.
 const HELD_BYTES: usize = 4 << 20;
 /// An image that nobody asks for is dropped after this long.
@@ -242,8 +247,8 @@ pub struct Catchup<A = Loading> {
     loading: Option<Load<A>>,
     /// Sources that have not answered in time; asked again when no other is left.
     silent: NodeSet,
-    /// How long a source may take to answer.
-    patience: Duration,
+    /// How often others must answer before the source of a snapshot is replaced.
+    rivals_needed: u32,
     /// Answers that brought something, so far.
     received: u64,
 }
@@ -263,23 +268,37 @@ struct Load<A> {
     image: ImageId,
     cursor: Bytes,
     pieces: A,
+    /// Questions since the source is overdue, to it and to others in turn.
+    turns: usize,
+    /// Answers of other sources, since the source is overdue.
+    rivals: u32,
 }
 
 impl<A> Default for Catchup<A> {
     fn default() -> Self {
-        Catchup { asked: None, loading: None, silent: NodeSet::EMPTY, patience: PATIENCE, received: 0 }
+        Catchup {
+            asked: None,
+            loading: None,
+            silent: NodeSet::EMPTY,
+            rivals_needed: RIVAL_ANSWERS,
+            received: 0,
+        }
     }
 }
 
 impl<A: Assembler> Catchup<A> {
     /// What to ask whom, to get what is missing from slot `from` on. `sources` have it, the preferred ones first; a
-    /// snapshot that is coming in is continued with its source as long as that answers. `None` while an answer is still
-    /// expected, or if nobody can be asked.
+    /// snapshot that is coming in is continued with its source as long as that answers; if it does not, others are
+    /// asked in turn with it. `None` while an answer is still expected, or if nobody can be asked.
     pub fn ask(&mut self, sources: &[NodeId], from: u64, now: Time) -> Option<(NodeId, Message)> {
         if self.asked.as_ref().is_some_and(|asked| now.since(asked.at) < RETRY) {
             return None;
         }
         self.loading.take_if(|load| load.image.slot < from);
+        if let Some(rival) = self.rival(sources, now) {
+            self.asked.as_mut().expect("the source is overdue").at = now;
+            return Some((rival, Message::Fetch { from }));
+        }
         self.give_up_on_silent(sources, now);
         if sources.iter().all(|node| self.silent.contains(*node)) {
             // Nobody else is left: they are asked again.
@@ -298,17 +317,56 @@ impl<A: Assembler> Catchup<A> {
         Some((peer, message))
     }
 
-    /// Stops waiting for a source that has not answered in time, if there is another.
+    /// Whether a question to this peer has not been answered for [`PATIENCE`].
+    fn is_overdue(&self, peer: NodeId, now: Time) -> bool {
+        let overdue = |asked: &Asked| asked.peer == peer && now.since(asked.since) >= PATIENCE;
+        self.asked.as_ref().is_some_and(overdue) && !mutation::active("catchup/source-for-ever")
+    }
+
+    /// Whom to ask beside the source of a snapshot that is overdue: every second time somebody else.
+    fn rival(&mut self, sources: &[NodeId], now: Time) -> Option<NodeId> {
+        let peer = self.loading.as_ref()?.peer;
+        if !self.is_overdue(peer, now) {
+            return None;
+        }
+        let others: Vec<_> = sources.iter().filter(|node| **node != peer).collect();
+        let load = self.loading.as_mut()?;
+        let turn = load.turns;
+        load.turns += 1;
+        let index = (turn / 2).checked_rem(others.len()).filter(|_| turn.is_multiple_of(2))?;
+        Some(*others[index])
+    }
+
+    /// A source other than that of the snapshot that is coming in has answered: if that is overdue, it may be time to
+    /// begin again.
+    fn on_rival(&mut self, peer: NodeId, now: Time) {
+        let Some(source) = self.loading.as_ref().map(|load| load.peer).filter(|source| *source != peer)
+        else {
+            return;
+        };
+        if !self.is_overdue(source, now) {
+            return;
+        }
+        self.received += 1;
+        let needed = self.rivals_needed;
+        let load = self.loading.as_mut().expect("a snapshot is coming in");
+        load.rivals += 1;
+        if load.rivals >= needed {
+            self.rivals_needed = (2 * needed).min(MOST_RIVAL_ANSWERS);
+            self.loading = None;
+            self.silent.insert(source);
+            self.asked = Some(Asked { peer, since: now, at: now });
+        }
+    }
+
+    /// Stops waiting for a source that has sent nothing yet, if there is another. A late answer is still taken.
     fn give_up_on_silent(&mut self, sources: &[NodeId], now: Time) {
-        let Some(asked) = &self.asked else { return };
-        let (peer, waited) = (asked.peer, now.since(asked.since));
+        let Some(peer) = self.asked.as_ref().map(|asked| asked.peer) else { return };
         let alone = sources.iter().all(|node| *node == peer);
-        if waited < self.patience || alone || mutation::active("catchup/source-for-ever") {
+        if self.loading.is_some() || alone || !self.is_overdue(peer, now) {
             return;
         }
         self.silent.insert(peer);
-        self.patience = (2 * self.patience).min(MOST_PATIENCE);
-        self.loading = None;
         self.asked = None;
     }
 
@@ -322,18 +380,17 @@ impl<A: Assembler> Catchup<A> {
         self.loading.is_some()
     }
 
-    fn on_answer(&mut self, peer: NodeId, now: Time) {
+    fn on_answer(&mut self, peer: NodeId) {
         self.received += 1;
         self.silent.remove(peer);
-        if let Some(asked) = self.asked.take_if(|asked| asked.peer == peer) {
-            self.patience = (3 * now.since(asked.since)).clamp(PATIENCE, MOST_PATIENCE);
-        }
+        self.asked.take_if(|asked| asked.peer == peer);
     }
 
     /// [`Message::Values`] has come in from a peer: another question may be asked at once.
     pub fn on_values(&mut self, peer: NodeId, now: Time) {
+        self.on_rival(peer, now);
         if self.asked.as_ref().is_some_and(|asked| asked.peer == peer) {
-            self.on_answer(peer, now);
+            self.on_answer(peer);
         }
     }
 
@@ -350,22 +407,27 @@ impl<A: Assembler> Catchup<A> {
         if image.slot <= applied {
             return None;
         }
+        if cursor.is_empty() {
+            self.on_rival(peer, now);
+        }
         // The first piece may come late, from a source that was replaced: it is alive after all.
         if cursor.is_empty() && self.loading.is_none() && self.asked.is_some() {
-            self.loading = Some(Load { peer, image, cursor: Bytes::new(), pieces: A::default() });
+            let (cursor, pieces) = (Bytes::new(), A::default());
+            self.loading = Some(Load { peer, image, cursor, pieces, turns: 0, rivals: 0 });
         }
         let expected = |load: &mut Load<A>| (load.peer, load.image) == (peer, image) && load.cursor == cursor;
         let mut load = self.loading.take_if(expected)?;
-        self.on_answer(peer, now);
-        self.asked = None;
+        self.on_answer(peer);
+        (self.asked, load.turns, load.rivals) = (None, 0, 0);
         if load.pieces.push(&cursor, bytes).is_err() {
             self.silent.insert(peer);
             return None;
         }
         let Some(next) = next else {
             let whole = load.pieces.finish().ok().filter(|(id, _)| *id == image);
-            if whole.is_none() {
-                self.silent.insert(peer);
+            match whole {
+                Some(_) => self.rivals_needed = RIVAL_ANSWERS,
+                None => drop(self.silent.insert(peer)),
             }
             return whole.map(|(_, state)| state);
         };
@@ -423,13 +485,13 @@ mod tests {
     fn a_source_that_does_not_answer_is_replaced_and_asked_again_when_no_other_is_left() {
         let mut catchup = Catchup::default();
         assert_eq!(asked(&mut catchup, &[2, 3], (0, 1000)), [2], "it is waited for");
-        assert_eq!(asked(&mut catchup, &[2, 3], (1000, 2900)), [3]);
-        assert_eq!(asked(&mut catchup, &[2, 3], (2900, 6900)), [2], "with twice the patience each time");
+        assert_eq!(asked(&mut catchup, &[2, 3], (1000, 2000)), [3]);
+        assert_eq!(asked(&mut catchup, &[2, 3], (2000, 3000)), [2]);
         assert_eq!(asked(&mut Catchup::default(), &[2], (0, 9000)), [2], "the only one is not given up");
     }
 
     #[test]
-    fn a_snapshot_whose_source_dies_between_two_pieces_is_begun_with_another() {
+    fn a_snapshot_whose_source_dies_between_two_pieces_is_begun_with_another_that_answers() {
         let mut catchup = Catchup::default();
         asked(&mut catchup, &[2, 3], (0, 100));
         assert!(matches!(piece(&mut catchup, 2, 50), Some(Message::More { .. })));
@@ -439,20 +501,33 @@ mod tests {
             catchup.ask(&[node(3), node(2)], 1, at(1100)),
             Some((node(3), Message::Fetch { from: 1 }))
         );
-        assert!(!catchup.is_loading());
+        assert!(piece(&mut catchup, 3, 1150).is_none(), "node 2 may be slow");
+        assert_eq!(asked(&mut catchup, &[3, 2], (1300, 1600)), [2, 3], "both are asked in turn");
+        assert!(matches!(piece(&mut catchup, 3, 1650), Some(Message::More { .. })), "it goes on with node 3");
+        assert_eq!(asked(&mut catchup, &[3, 2], (1700, 2600)), [3]);
+    }
+
+    /// Seed 374 of the simulator, Raft: the source had stood still for five seconds, answered once, and was lost. Three
+    /// times the time of its last answer was too long to wait for it.
+    #[test]
+    fn a_source_that_was_slow_once_is_given_no_more_time_than_others_need() {
+        let mut catchup = Catchup::default();
+        asked(&mut catchup, &[2], (0, 5000));
+        assert!(piece(&mut catchup, 2, 5000).is_some());
+        asked(&mut catchup, &[3], (5100, 6100));
+        assert!(piece(&mut catchup, 3, 6100).is_none());
+        assert!(piece(&mut catchup, 3, 6500).is_some(), "the other has answered twice");
     }
 
     #[test]
-    fn a_slow_source_is_given_the_time_that_it_takes() {
+    fn a_slow_source_is_kept_while_others_are_not_faster() {
         let mut catchup = Catchup::default();
         asked(&mut catchup, &[2, 3], (0, 1100));
         assert!(piece(&mut catchup, 2, 1200).is_some(), "the answer of a source that was replaced counts");
-        assert_eq!(asked(&mut catchup, &[2, 3], (1200, 2100)), [2]);
-        let mut catchup = Catchup::default();
-        asked(&mut catchup, &[2, 3], (0, 900));
-        assert!(piece(&mut catchup, 2, 900).is_some());
-        assert_eq!(asked(&mut catchup, &[2, 3], (900, 3500)), [2], "three times as long as its last answer");
-        assert_eq!(asked(&mut catchup, &[2, 3], (3600, 3800)), [3]);
+        assert!(asked(&mut catchup, &[2, 3], (1200, 9000)).starts_with(&[2, 3, 2, 3]), "both in turn");
+        assert!(piece(&mut catchup, 3, 9000).is_none());
+        assert!(piece(&mut catchup, 2, 9100).is_none(), "a repetition of the first piece says nothing");
+        assert_eq!(catchup.loading.as_ref().map(|load| (load.peer, load.rivals)), Some((node(2), 1)));
     }
 
     #[test]
