@@ -85,6 +85,8 @@ kinds! {
     SlowNodes = "slow-nodes",
     /// The clocks of a minority know true time to twenty seconds only, from some instant on.
     WideClocks = "wide-clocks",
+    /// A node that has sent a piece of a snapshot dies, or is cut off, before the next one.
+    SnapshotSources = "snapshot-sources",
 }
 
 impl Kind {
@@ -93,7 +95,11 @@ impl Kind {
         match self {
             Kind::MemberChanges | Kind::Transfers => can.membership,
             Kind::RosterChanges => can.rosters,
-            Kind::LostNodes | Kind::HungDisks | Kind::SlowNodes | Kind::WideClocks => can.max_nodes > 1,
+            Kind::LostNodes
+            | Kind::HungDisks
+            | Kind::SlowNodes
+            | Kind::WideClocks
+            | Kind::SnapshotSources => can.max_nodes > 1,
             _ => true,
         }
     }
@@ -263,6 +269,8 @@ pub enum Moment {
     Sync,
     /// Just after it has changed its ballot (or term, or view).
     NewBallot,
+    /// Just after somebody has sent a piece of a snapshot, who is the target then.
+    Piece,
 }
 
 /// What a fault does.
@@ -425,7 +433,8 @@ impl Plan {
             | Kind::Drains
             | Kind::MemberChanges
             | Kind::Transfers
-            | Kind::RosterChanges => {
+            | Kind::RosterChanges
+            | Kind::SnapshotSources => {
                 let shortest = if kind == Kind::ClusterCrashes { SECOND } else { SECOND / 5 };
                 let interval = shortest << draw.random.range(0..4);
                 let mut at = draw.random.range(0..interval);
@@ -472,6 +481,13 @@ impl Draw {
             let (target, length) = (Target::Leader(node), self.random.range(SECOND..3 * SECOND));
             let action = Action::Cut(Shape::Isolate, self.random.chance(0.3));
             return Strike { at, kind, target, moment: Moment::Now, length, action };
+        }
+        if kind == Kind::SnapshotSources {
+            // Mostly for longer than anybody waits for the next piece.
+            let length = if self.random.chance(0.7) { self.random.range(SECOND..6 * SECOND) } else { length };
+            let crashes = self.random.chance(0.7);
+            let action = if crashes { Action::Crash } else { Action::Cut(Shape::Isolate, false) };
+            return Strike { at, kind, target: Target::Host(node), moment: Moment::Piece, length, action };
         }
         let action = self.action(kind);
         // Only nodes have disks and can hand over.
@@ -521,68 +537,11 @@ impl Draw {
             | Kind::HungDisks
             | Kind::SlowNodes
             | Kind::WideClocks
+            | Kind::SnapshotSources
             | Kind::ClocksBeyondBound => unreachable!("{} strikes at no instant", kind.name()),
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn scope(end: Nanos) -> Scope {
-        let can = Capabilities { membership: true, rosters: true, ..Capabilities::LOGGED };
-        Scope { nodes: 3, hosts: 5, can, end }
-    }
-
-    #[test]
-    fn every_kind_is_drawn_by_some_seeds_and_left_out_by_others() {
-        let mut drawn = Counts::default();
-        for seed in 0..1000 {
-            Plan::draw(Faults::Swarm, scope(SECOND), seed).kinds.iter().for_each(|kind| drawn.add(kind));
-        }
-        for &kind in Kind::ALL {
-            let times = drawn.of(kind);
-            match kind.on_demand() {
-                true => assert_eq!(times, 0, "{} only on demand", kind.name()),
-                false => assert!((300..600).contains(&times), "{} in {times} of 1000", kind.name()),
-            }
-        }
-    }
-
-    #[test]
-    fn only_groups_that_can_change_are_changed() {
-        let all: KindSet = Kind::ALL.iter().copied().collect();
-        let fixed = Scope { can: Capabilities::LOGGED, ..scope(SECOND) };
-        let plan = Plan::draw(Faults::Only(all), fixed, 1);
-        let possible = |kind: Kind| kind.possible(&Capabilities::LOGGED);
-        assert!(plan.kinds.iter().all(possible));
-        assert!(plan.schedule.iter().all(|strike| possible(strike.kind)));
-    }
-
-    #[test]
-    fn leaving_one_kind_out_leaves_the_others_as_they_were() {
-        for seed in 0..100 {
-            let with: KindSet = [Kind::LostNodes].into_iter().collect();
-            let all = Plan::draw(Faults::SwarmWith(with), scope(10 * SECOND), seed);
-            let without = Plan::draw(Faults::Swarm, scope(10 * SECOND), seed);
-            assert_eq!((&without.schedule, without.impairments), (&all.schedule, Vec::new()));
-            let same = Plan::draw(Faults::Only(all.kinds), scope(10 * SECOND), seed);
-            assert_eq!((&same.schedule, same.kinds), (&all.schedule, all.kinds));
-            assert_eq!(same.impairments, all.impairments);
-            let fewer = Plan::draw(Faults::Only(all.kinds.without(Kind::Crashes)), scope(10 * SECOND), seed);
-            let mut rest = all.schedule.clone();
-            rest.retain(|strike| strike.kind != Kind::Crashes);
-            assert_eq!((&fewer.schedule, fewer.impairments), (&rest, all.impairments));
-            assert!(rest.iter().all(|strike| strike.at < 10 * SECOND));
-        }
-    }
-
-    #[test]
-    fn faults_are_read_as_they_are_written() {
-        for text in ["all", "none", "loss,crashes", "clocks-beyond-bound", "all,loss,lost-nodes"] {
-            assert_eq!(text.parse::<Faults>().unwrap().to_string(), text);
-        }
-        assert!("loss,rust".parse::<Faults>().unwrap_err().to_string().starts_with("`rust` is no kind"));
-    }
-}
+mod tests;

@@ -10,7 +10,7 @@ use quorate_core::{
 use crate::checkers::service::{Limits, Service};
 use crate::checkers::{Checker, Panel, Violation, expiry, linearizability, staleness};
 use crate::clock::{Clock, Quality, Walls};
-use crate::cluster::{Cluster, Event, Knobs, Operator};
+use crate::cluster::{Cluster, Event, Knobs, Operator, SLOWNESS};
 use crate::disk::{Disk, Speed};
 use crate::faults::{Counts, Kind, Plan, Scope};
 use crate::history::History;
@@ -25,8 +25,11 @@ use crate::workload::Workload;
 /// The longest one-way delay of hosts that are far from each other without a topology: see [`latencies`].
 const FAR: Duration = Duration::from_millis(25);
 
-/// How long healing may take: elections, waits of restarted grantors, catching up, and every client's last requests.
+/// How long healing may take where messages take no time: elections, waits of restarted grantors, catching up.
 pub(crate) const HEALING: Nanos = 30 * SECOND;
+/// One-way delays of a request: to a replica that does not lead, back, to the leader, to the others and back, to the
+/// client. And all of that once again.
+const REQUEST_DELAYS: u64 = 12;
 /// How often the run looks after itself.
 const POLL: Nanos = 50 * MILLISECOND;
 /// More events than this are no run but an endless conversation.
@@ -83,12 +86,13 @@ pub fn run<P: Protocol>(options: &Options, seed: u64, trace: Trace) -> Result<Ru
     let mut root = Random::new(seed);
     let far = root.chance(0.15);
     let setup = configure::<P>(options, far, root.fork())?;
-    let (end, settings) = (options.end(), setup.words.clone());
+    let (end, settings, furthest) = (options.end(), setup.words.clone(), setup.furthest);
     let mut cluster = build::<P>(options, root, far, trace, setup);
     cluster.introduce(seed, &settings);
     // A leader may be slow, and everything is read through it in the end.
-    let slower = if cluster.plan.kinds.contains(Kind::SlowNodes) { 4 } else { 1 };
-    if let Err(panic) = panics::catch(|| drive(&mut cluster, end, healing(options) * slower)) {
+    let slower = if cluster.plan.kinds.contains(Kind::SlowNodes) { SLOWNESS } else { 1 };
+    let furthest = furthest.as_nanos() as Nanos * slower;
+    if let Err(panic) = panics::catch(|| drive(&mut cluster, end, furthest)) {
         cluster.fail("assertion", panic);
     }
     let (history, bounds) = std::mem::take(&mut cluster.work.recorder).finish_with_bounds();
@@ -167,6 +171,9 @@ const QUICK: &[&str] = &[
     "proxy.patience=40ms",
 ];
 
+/// What is told of votes is told in many parts. The last to be drawn: seeds are what they were without it.
+const PARTS: (f64, &[&str]) = (0.3, &["prepare.bytes=1"]);
+
 /// What the machines are told.
 struct Setup<P: Protocol> {
     /// Members of the group as it is set up, and proxies.
@@ -177,6 +184,8 @@ struct Setup<P: Protocol> {
     drift: f64,
     /// How soon they promise to serve.
     limits: Limits,
+    /// How long a message takes between the two hosts that are furthest from each other, if no fault slows links.
+    furthest: Duration,
     /// Their settings, as `key=value`.
     words: Vec<String>,
 }
@@ -194,7 +203,7 @@ fn configure<P: Protocol>(
     let mut words = options.settings.clone();
     let mut setup = (configs, given.clone());
     let quick = (if far { 0.0 } else { 0.5 }, QUICK);
-    for (chance, corner) in CORNERS.iter().chain([&quick]) {
+    for (chance, corner) in CORNERS.iter().chain([&quick, &PARTS]) {
         if !random.chance(*chance) {
             continue;
         }
@@ -217,7 +226,7 @@ fn configure<P: Protocol>(
     let limits = Limits::of(|name| duration(&settings, name), furthest);
     let joining = Group { joining: true, ..group };
     let joining = P::configure(&joining, &mut Settings::parse(&words)?)?;
-    Ok(Setup { configs, joining, drift: declared_drift(&settings), limits, words })
+    Ok(Setup { configs, joining, drift: declared_drift(&settings), limits, furthest, words })
 }
 
 /// How many nodes are there that are not in the group as it is set up.
@@ -331,6 +340,7 @@ fn build<P: Protocol>(
         service: Service::new(limits),
         heal_at: options.end(),
         checkpoints: 0,
+        awaiting_piece: None,
         states: Default::default(),
         posts: 0,
         hosts,
@@ -367,11 +377,10 @@ fn latencies(hosts: usize, far: bool, random: &mut Random) -> Vec<Vec<Latency>> 
     (0..hosts).map(|from| (0..hosts).map(|to| draw(from, to)).collect()).collect()
 }
 
-/// How long a cluster may take to serve all clients and converge. At the end one reader a host asks for one key after
-/// the other, through the log perhaps, so that its distances count often.
-fn healing(options: &Options) -> Nanos {
-    let furthest = options.topology.as_ref().map(|(_, topology)| topology.furthest()).unwrap_or_default();
-    HEALING + 300 * furthest.as_nanos() as Nanos
+/// How long a cluster may take to serve all clients and converge: each has its share of requests to make, and at the
+/// end one reader a host asks for one key after the other, through the log perhaps.
+fn healing<P: Protocol>(cluster: &Cluster<P>, furthest: Nanos) -> Nanos {
+    HEALING + REQUEST_DELAYS * furthest * cluster.work.requests_since_heal() as Nanos
 }
 
 /// Puts hosts at the sites, in order and over again. Hosts of one site are as near as they were.
@@ -410,7 +419,7 @@ fn schedule<P: Protocol>(cluster: &mut Cluster<P>, options: &Options) {
     cluster.queue.push(POLL, Event::Poll);
 }
 
-fn drive<P: Protocol>(cluster: &mut Cluster<P>, end: Nanos, healing: Nanos) {
+fn drive<P: Protocol>(cluster: &mut Cluster<P>, end: Nanos, furthest: Nanos) {
     let mut stage = Stage::Faults;
     while cluster.violation.is_none() && stage != Stage::Done {
         let (at, event) = cluster.queue.pop().expect("a poll is always scheduled");
@@ -420,7 +429,7 @@ fn drive<P: Protocol>(cluster: &mut Cluster<P>, end: Nanos, healing: Nanos) {
         }
         match event {
             Event::Poll => {
-                stage = poll(cluster, stage, end, healing);
+                stage = poll(cluster, stage, end, furthest);
                 // A leader may append something now and then for ever; not always just before it is looked at.
                 let again = if stage == Stage::Converging { cluster.random.range(0..POLL) } else { POLL };
                 cluster.queue.push(at + again, Event::Poll);
@@ -439,7 +448,8 @@ fn drive<P: Protocol>(cluster: &mut Cluster<P>, end: Nanos, healing: Nanos) {
     }
 }
 
-fn poll<P: Protocol>(cluster: &mut Cluster<P>, stage: Stage, end: Nanos, healing: Nanos) -> Stage {
+fn poll<P: Protocol>(cluster: &mut Cluster<P>, stage: Stage, end: Nanos, furthest: Nanos) -> Stage {
+    let healing = healing(cluster, furthest);
     if cluster.now > end + healing {
         if !cluster.is_tolerable() {
             // It was asked to, before they went: nothing is owed to anybody any more.

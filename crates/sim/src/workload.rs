@@ -274,6 +274,11 @@ impl Workload {
             })
     }
 
+    /// How many requests are made one after the other when all faults are over: a client's share, then a reader's keys.
+    pub fn requests_since_heal(&self) -> usize {
+        QUOTA as usize + every_key(self.era).len()
+    }
+
     /// Adds a lane at each of these hosts that reads every key; gives their numbers.
     pub fn add_readers(&mut self, hosts: impl Iterator<Item = usize>) -> std::ops::Range<usize> {
         let first = self.lanes.len();

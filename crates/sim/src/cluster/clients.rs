@@ -110,7 +110,8 @@ impl<P: Protocol> Cluster<P> {
             }
             Outcome::Failed(failure) => {
                 let healed_before = self.healed && pending.asked >= self.heal_at;
-                if healed_before && self.work.failed_after_healing(lane) {
+                // Nothing is owed by a group that came to need nodes which are lost.
+                if healed_before && self.is_tolerable() && self.work.failed_after_healing(lane) {
                     let asked = pending.asked / MILLISECOND;
                     self.fail(
                         "liveness",

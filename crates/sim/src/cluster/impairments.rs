@@ -13,7 +13,7 @@ use crate::faults::{Impairment, Kind};
 use crate::host::Host;
 
 /// How many times slower the links of a slow node are.
-const SLOWNESS: u64 = 30;
+pub(crate) const SLOWNESS: u64 = 30;
 
 impl<P: Protocol> Cluster<P> {
     /// The instant of an impairment has come. Those who are lost or slow already count in.

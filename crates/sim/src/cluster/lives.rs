@@ -31,9 +31,9 @@ impl<P: Protocol> Cluster<P> {
     }
 
     /// Kills a host, and schedules its next life.
-    pub(super) fn crash(&mut self, host: usize, down: Nanos) {
+    pub(super) fn crash(&mut self, kind: Kind, host: usize, down: Nanos) {
         if self.hosts[host].life.is_some() {
-            self.counts.add(Kind::Crashes);
+            self.counts.add(kind);
             self.kill(host, down);
         }
     }

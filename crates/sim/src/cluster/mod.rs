@@ -33,6 +33,7 @@ use crate::queue::{Nanos, Queue};
 use crate::trace::Trace;
 use crate::workload::Workload;
 
+pub(crate) use impairments::SLOWNESS;
 pub(crate) use operator::Operator;
 
 /// What a seed has drawn about the driver itself.
@@ -159,6 +160,8 @@ pub(crate) struct Cluster<P: Protocol> {
     /// When faults end.
     pub heal_at: Nanos,
     pub checkpoints: u64,
+    /// The fault, by its place in the schedule, that waits for somebody to send a piece of a snapshot.
+    pub awaiting_piece: Option<usize>,
     /// Digests of replicas' states by slot.
     pub states: BTreeMap<u64, u64>,
     pub posts: u64,

@@ -34,8 +34,18 @@ impl<P: Protocol> Cluster<P> {
                 let ballot = self.ballot(host);
                 self.hosts[host].armed = Some(Armed { index, moment: strike.moment, ballot });
             }
+            Moment::Piece => self.awaiting_piece = Some(index),
             Moment::Now | Moment::Sync | Moment::NewBallot => self.act(index, host),
         }
+    }
+
+    /// A node has sent a piece of a snapshot: a fault may have waited for that.
+    pub(super) fn on_piece(&mut self, host: usize) {
+        let Some(index) = self.awaiting_piece.take().filter(|_| !self.healed) else { return };
+        // Before the next piece is asked for, as a rule.
+        let reach = *self.random.pick(&[100_000, MILLISECOND, 10 * MILLISECOND]);
+        let at = self.now + self.random.range(0..reach);
+        self.queue.push(at, Event::Act { index, host });
     }
 
     fn ballot(&self, host: usize) -> Option<String> {
@@ -98,7 +108,7 @@ impl<P: Protocol> Cluster<P> {
                     self.network.limit(host, other, until, rate);
                 }
             }
-            Action::Crash => self.crash(host, length),
+            Action::Crash => self.crash(kind, host, length),
             Action::CrashAll => self.crash_all(length),
             Action::Pause => {
                 let host = &mut self.hosts[host];

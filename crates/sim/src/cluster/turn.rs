@@ -10,6 +10,9 @@ use crate::faults::Kind;
 use crate::host::{Host, HostClocks, Input};
 use crate::queue::{MILLISECOND, Nanos};
 
+/// What every protocol calls a piece of a snapshot that it sends (`quorate_parts::catchup`).
+const PIECE: &str = "Piece";
+
 impl<P: Protocol> Cluster<P> {
     /// Schedules a turn, if none is.
     pub(super) fn wake(&mut self, host: usize) {
@@ -299,6 +302,9 @@ impl<P: Protocol> Cluster<P> {
             self.enqueue(host, from, to, message);
             self.wake(host);
             return;
+        }
+        if message.kind() == PIECE {
+            self.on_piece(host);
         }
         let size = || message.to_bytes().len() + 32;
         let [first, second] = self.network.send(host, target, self.now, size, &mut self.counts);
