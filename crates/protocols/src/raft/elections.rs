@@ -23,6 +23,14 @@ impl Replica {
         (self.chain.configuration().1.votes(self.me) || leaves.votes(self.me)) && !self.draining
     }
 
+    /// Whether it stands, and its own vote is not durable yet: then none of its requests for votes has left. It must
+    /// not enter one term after the other, which the others would follow as soon as they hear of them: while its disk
+    /// hangs, they might elect nobody.
+    fn waits_for_its_disk(&self) -> bool {
+        let waits = matches!(&self.role, Role::Candidate { tally, .. } if tally.missing().contains(self.me));
+        waits && !mutation::active("raft/stand-without-a-disk")
+    }
+
     fn last(&self) -> (u64, u64) {
         let (index, term) = self.chain.last();
         (term, index)
@@ -46,6 +54,9 @@ impl Replica {
         let patience = self.watch.restart(now, cx.random());
         cx.set_timer(Timer::Election, patience);
         self.give_up_waiting();
+        if self.waits_for_its_disk() {
+            return;
+        }
         if self.may_stand() {
             self.pre_vote(cx);
         } else {

@@ -6,7 +6,6 @@ use bytes::Bytes;
 use quorate_core::{Context, Fact, Mark, NodeId, NodeSet, Time, mutation};
 use quorate_parts::batch::Batch;
 use quorate_parts::chain::{Entry, Mode, Progress};
-use quorate_parts::clients::PendingRead;
 use quorate_parts::laggards::OwnDisk;
 use quorate_parts::membership::Steward;
 use quorate_parts::rounds::Rounds;
@@ -37,9 +36,9 @@ pub struct Leading {
     /// Reads that wait for the next commit of the own term.
     pub(super) held: Vec<Reader>,
     /// Reads that need an entry that is appended after they came.
-    pub(super) logged: Vec<PendingRead>,
+    pub(super) logged: Vec<Reader>,
     /// Reads that wait for their entry to be executed.
-    waiting: VecDeque<(u64, Vec<PendingRead>)>,
+    waiting: VecDeque<(u64, Vec<Reader>)>,
     /// Whether an entry must be appended even if no client writes: for reads, or because a key's time is up.
     pub(super) tell_time: bool,
     /// Everything up to here was announced as committed.
@@ -107,15 +106,14 @@ impl Replica {
         let closed = leading.noted.take().is_some();
         // Operators ask again, elsewhere. Whoever waits for a read is to be told who leads, when that is known.
         drop(self.intake.take_manage());
-        let readers =
-            leading.held.drain(..).chain(leading.rounds.abandon().into_iter().map(|(_, reader)| reader));
+        let asking = leading.rounds.abandon().into_iter().map(|(_, reader)| reader);
+        let waiting = leading.waiting.drain(..).flat_map(|(_, readers)| readers);
+        let readers = leading.held.drain(..).chain(asking).chain(leading.logged.drain(..)).chain(waiting);
         let reads = readers.filter_map(|reader| match reader {
             Reader::Client(read) => Some(read),
             Reader::Follower { .. } => None,
         });
         self.intake.keep_reads(reads);
-        self.intake.keep_reads(leading.logged.drain(..));
-        self.intake.keep_reads(leading.waiting.drain(..).flat_map(|(_, reads)| reads));
         let (term, index) = (self.term, self.state.applied());
         cx.note(|| Fact::Follows);
         if closed {
@@ -308,15 +306,10 @@ impl Replica {
 
     /// Entries were executed: reads that waited for them can be served.
     pub(super) fn after_execution(&mut self, cx: &mut Context<'_, Self>) {
-        if let Role::Leader(leading) = &mut self.role {
-            while let Some((_, reads)) = leading.waiting.pop_front_if(|(at, _)| *at <= self.state.applied()) {
-                for read in reads {
-                    if self.intake.has_room() {
-                        let reply = self.state.read_now(&read.command);
-                        self.intake.on_read(read, reply);
-                    }
-                }
-            }
+        while let Role::Leader(leading) = &mut self.role
+            && let Some((_, readers)) = leading.waiting.pop_front_if(|(at, _)| *at <= self.state.applied())
+        {
+            self.serve_logged(readers, cx);
         }
         self.serve_follower_reads(cx);
     }

@@ -68,6 +68,10 @@ enum Verdict {
     Round,
     /// After the next commit of the own term.
     Hold,
+    /// When an entry is committed that is appended from now on. If another had been elected before, a majority would
+    /// not have accepted it: so the state up to it has all that was answered before the read came. It needs no lease,
+    /// so it is for commits that take longer than a lease lasts.
+    Log,
 }
 
 impl Replica {
@@ -109,16 +113,17 @@ impl Replica {
     /// Serves what has come in, or finds out what it has to wait for.
     pub(super) fn serve_reads(&mut self, cx: &mut Context<'_, Self>) {
         for read in self.intake.take_reads() {
-            self.on_reader(Reader::Client(read), cx);
+            self.on_reader(Reader::Client(read), false, cx);
         }
     }
 
     pub(super) fn on_read_index(&mut self, node: NodeId, id: u64, cx: &mut Context<'_, Self>) {
-        self.on_reader(Reader::Follower { node, id }, cx);
+        self.on_reader(Reader::Follower { node, id }, false, cx);
     }
 
-    fn on_reader(&mut self, reader: Reader, cx: &mut Context<'_, Self>) {
-        let verdict = self.judge(&reader, cx);
+    /// `held`: it has waited for a commit already.
+    fn on_reader(&mut self, reader: Reader, held: bool, cx: &mut Context<'_, Self>) {
+        let verdict = self.judge(&reader, held, cx);
         let (committed, lone) = (self.committed, self.config.lone_rounds);
         let Role::Leader(leading) = &mut self.role else { return };
         match verdict {
@@ -134,11 +139,15 @@ impl Replica {
                 }
             }
             Verdict::Hold if leading.held.len() < MAX_WAITING => leading.held.push(reader),
-            Verdict::Round | Verdict::Hold => {}
+            Verdict::Log if leading.logged.len() < MAX_WAITING => {
+                leading.logged.push(reader);
+                leading.tell_time = true;
+            }
+            Verdict::Round | Verdict::Hold | Verdict::Log => {}
         }
     }
 
-    fn judge(&mut self, reader: &Reader, cx: &mut Context<'_, Self>) -> Verdict {
+    fn judge(&mut self, reader: &Reader, held: bool, cx: &mut Context<'_, Self>) -> Verdict {
         let at = self.instant(cx);
         let command = match reader {
             Reader::Client(read) => Some(&read.command),
@@ -147,6 +156,12 @@ impl Replica {
         match (self.passage(command, at), self.config.reads) {
             (Passage::Open, _) => Verdict::Serve,
             (Passage::Limbo, _) => Verdict::Hold,
+            // The commit came too late for the lease: the next may do so too.
+            (Passage::Shut, Reads::LeaseGuard(_))
+                if held && !mutation::active("leaseguard/lease-or-nothing") =>
+            {
+                Verdict::Log
+            }
             (Passage::Shut, Reads::LeaseGuard(_)) => {
                 self.extend(cx);
                 Verdict::Hold
@@ -184,7 +199,7 @@ impl Replica {
             Reader::Client(read) => match self.state.read(&read.command, time.max(leading.limbo.time())) {
                 Some(reply) => self.intake.on_read(read, reply),
                 None if leading.logged.len() < MAX_WAITING => {
-                    leading.logged.push(read);
+                    leading.logged.push(Reader::Client(read));
                     leading.tell_time = true;
                 }
                 None => {}
@@ -199,7 +214,24 @@ impl Replica {
     pub(super) fn retry_held(&mut self, cx: &mut Context<'_, Self>) {
         let Role::Leader(leading) = &mut self.role else { return };
         for reader in std::mem::take(&mut leading.held) {
-            self.on_reader(reader, cx);
+            self.on_reader(reader, true, cx);
+        }
+    }
+
+    /// An entry that was appended after these reads had come is executed.
+    pub(super) fn serve_logged(&mut self, readers: Vec<Reader>, cx: &mut Context<'_, Self>) {
+        for reader in readers {
+            match reader {
+                // What has no room is asked for again.
+                Reader::Client(_) if !self.intake.has_room() => {}
+                Reader::Client(read) => {
+                    let reply = self.state.read_now(&read.command);
+                    self.intake.on_read(read, reply);
+                }
+                Reader::Follower { node, id } => {
+                    cx.send(node, Message::ReadIndexReply { id, index: self.committed });
+                }
+            }
         }
     }
 

@@ -55,6 +55,11 @@ caught! { Raft,
     an_end_of_a_lease_whose_commit_is_not_known: "leaseguard/end-lease-uncommitted" with GUARD;
     a_snapshot_that_forgets_leases: "leaseguard/no-lease-in-snapshot" with FORGETFUL;
     a_clock_that_is_read_before_a_pause: "driver/stale-now" with GUARD;
+    // Commits take longer than a lease lasts: reads must not keep writes waiting, nor wait for a lease for ever.
+    a_lease_that_is_extended_while_writes_wait: "leaseguard/extend-without-writes"
+        with &["reads=leaseguard", "pipeline=1"], under "slow-nodes";
+    a_read_that_waits_for_a_lease_for_ever: "leaseguard/lease-or-nothing"
+        with &["reads=leaseguard", "lease.duration=300ms"], under "slow-nodes";
     // Nothing wrong is said, but for twenty seconds nothing is written.
     a_successor_that_takes_the_larger_of_two_waits: "leaseguard/larger-wait" with &["reads=leaseguard"],
         under "wide-clocks,lost-nodes";
@@ -100,6 +105,13 @@ fn the_smaller_wait_replaced_by_the_larger() {
         !soon.contains("p2 #3 = Done")
     };
     assert_goes_wrong::<Raft>("leaseguard/larger-wait", text, waits);
+}
+
+#[test]
+fn a_candidate_that_goes_from_term_to_term_though_its_disk_hangs() {
+    let text = trace!("raft", "candidate-whose-disk-hangs");
+    let moves = |text: &str| text.contains("r3 persist Term { term: 3, voted: Some(n3) }");
+    assert_goes_wrong::<Raft>("raft/stand-without-a-disk", text, moves);
 }
 
 #[test]

@@ -42,7 +42,8 @@ impl<M: Embeds> LeaderProxy<M> {
     pub(super) fn on_leader(&mut self, from: NodeId, leader: Option<NodeId>, cx: &mut Context<'_, Self>) {
         let now = cx.now();
         self.redirects += 1;
-        let known = leader.filter(|leader| self.config.members.contains(*leader));
+        // One that has been removed leads on until another can take over.
+        let known = leader.filter(|leader| *leader == from || self.config.members.contains(*leader));
         match known {
             Some(leader) if leader == from => self.retarget(leader, now),
             Some(_) if self.redirects > self.config.members.len() => self.searching = true,
