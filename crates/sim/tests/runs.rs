@@ -58,6 +58,26 @@ fn epaxos_gets_on_where_it_did_not() {
     }
 }
 
+/// The source of a snapshot had been slow once, and was waited for longer than a client waits (374).
+#[test]
+fn raft_gets_on_where_it_did_not() {
+    for reads in ["reads=quorum", "reads=ongaro-lease"] {
+        assert_passes::<Raft>(&seed(374, "all,lost-nodes", &[reads]));
+    }
+}
+
+/// Every leader gave up before it could exclude the responder whose disk hangs (6).
+#[test]
+fn bodega_gets_on_where_it_did_not() {
+    let hung = Options { clients: 6, ..seed(6, "hung-disks", &[]) };
+    assert_passes::<Bodega>(&hung);
+}
+
+fn seed(seed: u64, faults: &str, settings: &[&str]) -> Options {
+    let settings = settings.iter().map(ToString::to_string).collect();
+    Options { seed, runs: 1, faults: faults.parse().unwrap(), settings, ..Options::default() }
+}
+
 /// It asks no clock for anything but when keys expire.
 #[test]
 fn clocks_that_lie_never_hurt_epaxos() {

@@ -6,8 +6,12 @@ use super::replica::{Replica, Role, Timer};
 use super::{Message, RETRANSMIT, Record};
 use crate::ballot::Ballot;
 use crate::quorum::{Tally, Verdict};
-use crate::slots::{Preparation, Vote};
+use crate::slots::{Preparation, Reply, Votes};
 use quorate_core::{Context, Fact, NodeId, NodeSet, mutation};
+use std::collections::BTreeMap;
+
+/// What a vote takes in a message beside its value, about.
+const VOTE_BYTES: usize = 32;
 
 /// A poll under way.
 #[derive(Debug)]
@@ -73,7 +77,8 @@ impl<P: Policy> Replica<P> {
             let from = self.log.committed() + 1;
             let (_, configuration) = &self.configuration;
             self.role = Role::Candidate(Preparation::new(configuration.tally(), self.me, from));
-            self.send_prepare(configuration.tally().missing(), from, cx);
+            let missing = configuration.tally().missing();
+            self.send_prepare(missing, from, cx);
             cx.set_timer(Timer::Retransmit, RETRANSMIT);
         } else {
             self.role = Role::Follower;
@@ -201,7 +206,13 @@ impl<P: Policy> Replica<P> {
     /// Phase 1a again, to those who have not replied.
     pub(super) fn repeat_prepare(&mut self, cx: &mut Context<'_, Self>) {
         if let Role::Candidate(preparation) = &self.role {
-            self.send_prepare(preparation.missing(), preparation.from(), cx);
+            let mut groups: BTreeMap<u64, NodeSet> = BTreeMap::new();
+            for node in preparation.missing().iter() {
+                groups.entry(preparation.from(node)).or_default().insert(node);
+            }
+            for (from, nodes) in groups {
+                self.send_prepare(nodes, from, cx);
+            }
         }
     }
 
@@ -223,31 +234,39 @@ impl<P: Policy> Replica<P> {
         }
     }
 
-    /// Everything that a later ballot must respect.
+    /// Everything that a later ballot must respect, from a slot on, or as much of it as may be in one message.
     fn reply_to_prepare(&mut self, from: u64, cx: &mut Context<'_, Self>) {
         let candidate = self.promised.node().expect("a promised ballot has an owner");
         let committed = self.log.committed();
-        let votes =
-            self.log.votes(from.max(committed + 1)).map(|(slot, vote)| (slot, vote.clone())).collect();
+        let mut reply = Votes { from, committed, votes: Vec::new(), next: None };
+        let mut bytes = 0;
+        for (slot, vote) in self.log.votes(from.max(committed + 1)) {
+            bytes += vote.value.len() + VOTE_BYTES;
+            if bytes > self.config.prepare_bytes && !reply.votes.is_empty() {
+                reply.next = Some(slot);
+                break;
+            }
+            reply.votes.push((slot, vote.clone()));
+        }
         let (ballot, wall) = (self.promised, cx.wall());
-        cx.send(candidate, Message::PrepareReply { ballot, committed, votes, wall });
+        cx.send(candidate, Message::PrepareReply { ballot, reply, wall });
     }
 
     pub(super) fn on_prepare_reply(
         &mut self,
         from: NodeId,
         ballot: Ballot,
-        committed: u64,
-        votes: Vec<(u64, Vote)>,
+        reply: Votes,
         cx: &mut Context<'_, Self>,
     ) {
         if ballot != self.promised || self.wanted > self.promised {
             return;
         }
-        if let Role::Candidate(preparation) = &mut self.role
-            && let Some(prepared) = preparation.on_reply(from, committed, votes)
-        {
-            self.begin_to_lead(prepared, cx);
+        let Role::Candidate(preparation) = &mut self.role else { return };
+        match preparation.on_reply(from, reply) {
+            Reply::Waiting => {}
+            Reply::Partial(next) => self.send_prepare(NodeSet::from_iter([from]), next, cx),
+            Reply::Prepared(prepared) => self.begin_to_lead(prepared, cx),
         }
     }
 

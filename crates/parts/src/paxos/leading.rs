@@ -47,8 +47,11 @@ pub struct Leading {
     pub(super) durable: u64,
     /// When the last slot that phase 1 found came closer to being executed.
     progress: Progress,
-    /// The last slot of an own vote that is durable, and whether they come.
+    /// The last slot of an own vote that is durable.
     voted: u64,
+    /// The same of any other replica.
+    others_voted: u64,
+    /// Whether the own votes come.
     disk: OwnDisk,
 }
 
@@ -119,6 +122,7 @@ impl<P: Policy> Replica<P> {
                 since: now,
             },
             voted: 0,
+            others_voted: 0,
             disk: OwnDisk::default(),
         };
         self.intake.retire();
@@ -284,10 +288,12 @@ impl<P: Policy> Replica<P> {
         let (next, now) = (leading.proposals.next(), cx.now());
         let mut chosen = Vec::new();
         for &(first, last) in slots {
-            if from == self.me {
-                leading.voted = leading.voted.max(last);
+            let last = last.min(next - 1);
+            match from == self.me {
+                true => leading.voted = leading.voted.max(last),
+                false => leading.others_voted = leading.others_voted.max(last),
             }
-            for slot in first.max(leading.proposals.start())..=last.min(next - 1) {
+            for slot in first.max(leading.proposals.start())..=last {
                 let value = leading.proposals.on_vote(from, ballot, slot, grants, now);
                 chosen.extend(value.map(|value| (slot, value)));
             }
@@ -381,7 +387,8 @@ impl<P: Policy> Replica<P> {
     /// Whether the others are better off with this leader than without: it hears a majority, and gets on with what it
     /// has to execute before it can serve. A snapshot that is coming in is progress only while pieces come: if all
     /// sources have fallen silent, the next phase 1 asks those who are there, and finds in their votes what the sources
-    /// had as decided.
+    /// had as decided. A slot that a majority has voted for is as far as this leader can bring it: whoever else must
+    /// vote is waited for, until it may be excluded, and the next leader would have to wait as long again.
     fn is_useful(&mut self, now: Time) -> bool {
         let limit = 2 * self.config.pace.timeout;
         let Role::Leader(leading) = &mut self.role else { return false };
@@ -391,7 +398,9 @@ impl<P: Policy> Replica<P> {
         });
         let reached = heard.is_some_and(|heard| now.since(heard) < limit);
         let (applied, received) = (self.state.applied(), self.catchup.received());
+        let waits = leading.proposals.is_supported(applied + 1) && !mutation::active("paxos/waiting-is-idle");
         let done = applied >= leading.recovered
+            || waits
             || (self.catchup.is_loading() && mutation::active("paxos/loading-is-progress"));
         if done || applied > leading.progress.applied || received > leading.progress.received {
             leading.progress = Progress { applied, received, since: now };
@@ -404,13 +413,17 @@ impl<P: Policy> Replica<P> {
         reached && now.since(leading.progress.since) < patience
     }
 
-    /// Whether its own disk has not kept up for so long with what a majority has voted for that another should lead: in
-    /// the time after which a leader that hears no majority stops.
+    /// Whether its own disk has not kept up with that of some other replica for so long that another should lead: in
+    /// the time after which a leader that hears no majority stops. One other is enough: the votes of a majority may not
+    /// come without the own.
     fn disk_hangs(&mut self, now: Time) -> bool {
         let limit = 2 * self.config.pace.timeout;
         let committed = self.log.committed();
         let Role::Leader(leading) = &mut self.role else { return false };
-        let others = committed.max(leading.proposals.supported());
+        let others = match mutation::active("laggards/as-a-majority") {
+            true => committed.max(leading.proposals.supported()),
+            false => committed.max(leading.others_voted),
+        };
         leading.disk.hangs(leading.voted.max(leading.durable), others, limit, now)
     }
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use quorate_core::{NodeSet, Release, Wall, Wire, wire_enum};
 
 use crate::ballot::Ballot;
-use crate::slots::Vote;
+use crate::slots::Votes;
 use crate::{catchup, clients, freshness, lease};
 
 /// A message; `M` are those of the protocol's own, `C` what comes with a ballot. Numbers are slots unless they say
@@ -43,17 +43,15 @@ pub enum Message<M, C> {
         ballot: Ballot,
         /// That comes with it.
         charter: C,
-        /// Votes below this slot are of no interest.
+        /// Votes below this slot are of no interest, or have been told.
         from: u64,
     },
     /// Phase 1b: I vote in no lower ballot any more.
     PrepareReply {
         /// That is promised.
         ballot: Ballot,
-        /// All slots up to here are chosen; I can tell their values.
-        committed: u64,
-        /// My votes above.
-        votes: Vec<(u64, Vote)>,
+        /// My votes, or those of the first slots; I can tell the values of those that I know to be chosen.
+        reply: Votes,
         /// The sender's wall clock, which bounds the times that others propose (`quorate_parts::walls`).
         wall: Wall,
     },
@@ -133,7 +131,7 @@ wire_enum!(Message<M, C> {
     4 => Poll { ballot },
     5 => PollReply { ballot, granted, highest, committed },
     6 => Prepare { ballot, charter, from },
-    7 => PrepareReply { ballot, committed, votes, wall },
+    7 => PrepareReply { ballot, reply, wall },
     8 => Accept { ballot, slot, value, committed },
     9 => AcceptReply { ballot, grants, slots },
     10 => Reject { promised },
@@ -278,6 +276,7 @@ mod tests {
     use quorate_core::{Decoder, Message as _, NodeId, Random, Staleness, Wire};
 
     use super::*;
+    use crate::slots::Vote;
 
     type Message = super::Message<quorate_core::Never, ()>;
     type Record = super::Record<()>;
@@ -287,6 +286,7 @@ mod tests {
         let value = Bytes::from_static(b"value");
         let vote = Vote { ballot, value: value.clone(), chosen: true };
         let reads = vec![(9, value.clone())];
+        let reply = Votes { from: 5, committed: 6, votes: vec![(7, vote)], next: Some(8) };
         let seen = clients::Sighting { applied: 5, accepted: 6, reply: Some(value.clone()) };
         let query = clients::Message::Query { nonce: 1, reads: reads.clone() };
         let ask = clients::Ask {
@@ -309,7 +309,7 @@ mod tests {
             Message::Poll { ballot },
             Message::PollReply { ballot, granted: true, highest: ballot, committed: 6 },
             Message::Prepare { ballot, charter: (), from: 7 },
-            Message::PrepareReply { ballot, committed: 6, votes: vec![(7, vote)], wall: Wall::ZERO },
+            Message::PrepareReply { ballot, reply, wall: Wall::ZERO },
             Message::Accept { ballot, slot: 8, value, committed: 6 },
             Message::AcceptReply { ballot, grants: NodeSet::EMPTY, slots: vec![(8, 9), (11, 11)] },
             Message::Announce { ballot, charter: () },

@@ -92,6 +92,8 @@ pub struct Config<C> {
     pub intake: IntakeConfig,
     /// Slots that may be proposed and not chosen.
     pub pipeline: usize,
+    /// Bytes of votes in one reply to `Prepare`, about; more if a single vote is larger.
+    pub prepare_bytes: usize,
     /// Bytes of executed values to keep for replicas that are a little behind.
     pub retain: usize,
     /// How long a decision may wait for a message that tells the followers.
@@ -115,6 +117,7 @@ impl<C> Config<C> {
             reads,
             intake: settings::intake(settings)?,
             pipeline: settings.number("pipeline", 256, 1..=16384)? as usize,
+            prepare_bytes: settings.bytes("prepare.bytes", "4MiB", 1..=16 << 20)? as usize,
             retain: settings.bytes("log.retain", "32MiB", 0..=16 << 30)? as usize,
             announce: settings.duration("commit.delay", "5ms")?,
             policy,
@@ -126,8 +129,7 @@ impl<C> Config<C> {
 const RETRANSMIT: Duration = Duration::from_millis(200);
 /// A follower waits this long for decisions that are on their way before it asks for them.
 const GRACE: Duration = Duration::from_millis(20);
-/// Bytes that may be proposed and not chosen, before the last proposal; and bytes sent again at once. With the largest
-/// request they must fit into one message: a `PrepareReply` may have to carry them all.
+/// Bytes that may be proposed and not chosen, before the last proposal; and bytes sent again at once.
 const PIPELINE_BYTES: usize = 4 << 20;
 /// An acceptor takes no vote further than this above what it knows to be chosen: it is too far behind to help.
 pub const MAX_GAP: u64 = 1 << 16;

@@ -236,9 +236,9 @@ impl<P: Policy> Machine for Replica<P> {
                 self.learn_charter(ballot, charter);
                 self.on_prepare(from, ballot, slot, cx);
             }
-            Message::PrepareReply { ballot, committed, votes, wall } => {
+            Message::PrepareReply { ballot, reply, wall } => {
                 self.walls.hear(from, wall, cx.now());
-                self.on_prepare_reply(from, ballot, committed, votes, cx);
+                self.on_prepare_reply(from, ballot, reply, cx);
             }
             Message::Accept { ballot, slot, value, committed } => {
                 self.on_accept(from, ballot, slot, value, committed, cx);

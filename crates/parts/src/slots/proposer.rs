@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
-use quorate_core::{NodeId, NodeSet, Time, mutation};
+use quorate_core::{NodeId, NodeSet, Time, mutation, wire_struct};
 
 use crate::ballot::Ballot;
 use crate::batch::{Batch, Kind};
@@ -12,6 +12,13 @@ use crate::quorum::{Tally, Verdict};
 use crate::slots::log::Vote;
 
 /// Phase 1: collects what a majority has voted for, and says what must be proposed again.
+///
+/// An acceptor may have more votes than fit into one message. It sends those of the first slots and the slot at which
+/// it has stopped ([`Votes::next`]); the candidate asks for those from there on, and counts the acceptor when it has
+/// said that there are no more. All parts are of one promise, whatever happens between them: an acceptor that has
+/// promised a ballot votes in no lower one, the owner of the ballot has nothing voted for before it has prepared, and
+/// what an acceptor says is durable first, so a restart changes nothing. What is chosen meanwhile it says as chosen.
+/// The candidate takes a part only if it begins where the last one ended, so parts may be lost, doubled and late.
 #[derive(Debug)]
 pub struct Preparation {
     tally: Tally,
@@ -19,8 +26,35 @@ pub struct Preparation {
     votes: BTreeMap<u64, Vote>,
     /// Votes were asked for from this slot on.
     from: u64,
+    /// From which slot on the votes of those are missing that have sent a part.
+    parts: BTreeMap<NodeId, u64>,
     /// The longest prefix that is known to be chosen, and by whom.
     committed: (u64, NodeId),
+}
+
+/// What an acceptor that has promised says of its votes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Votes {
+    /// The first slot that was asked for.
+    pub from: u64,
+    /// It knows the slots up to here to be chosen, and says nothing of its votes for them.
+    pub committed: u64,
+    /// All its votes from `from` on, up to `next`.
+    pub votes: Vec<(u64, Vote)>,
+    /// The first slot of which it has not said anything yet, if there are votes left.
+    pub next: Option<u64>,
+}
+wire_struct!(Votes { from, committed, votes, next });
+
+/// What a reply has brought.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// Others are still to be waited for, or it had come before.
+    Waiting,
+    /// This acceptor has more votes: ask it for those from this slot on.
+    Partial(u64),
+    /// A majority has replied.
+    Prepared(Prepared),
 }
 
 /// What phase 1 found.
@@ -43,12 +77,12 @@ impl Preparation {
     /// `tally` is that of the configuration which the candidate has executed by then.
     pub fn new(tally: Tally, candidate: NodeId, from: u64) -> Preparation {
         let committed = (from - 1, candidate);
-        Preparation { tally, votes: BTreeMap::new(), from, committed }
+        Preparation { tally, votes: BTreeMap::new(), from, parts: BTreeMap::new(), committed }
     }
 
-    /// From which slot on votes are asked for: the same in every repetition.
-    pub fn from(&self) -> u64 {
-        self.from
+    /// From which slot on an acceptor is asked for its votes.
+    pub fn from(&self, acceptor: NodeId) -> u64 {
+        self.parts.get(&acceptor).copied().unwrap_or(self.from)
     }
 
     /// Who has not replied.
@@ -56,14 +90,12 @@ impl Preparation {
         self.tally.missing()
     }
 
-    /// A replica has promised: it knows the slots up to `committed` to be chosen, and has these votes above. The
-    /// result comes with the reply that completes the majority.
-    pub fn on_reply(
-        &mut self,
-        from: NodeId,
-        committed: u64,
-        votes: impl IntoIterator<Item = (u64, Vote)>,
-    ) -> Option<Prepared> {
+    /// A replica has promised, and has these votes. The result comes with the reply that completes the majority.
+    pub fn on_reply(&mut self, from: NodeId, reply: Votes) -> Reply {
+        let Votes { from: first, committed, votes, next } = reply;
+        if first != self.from(from) || next.is_some_and(|next| next <= first) {
+            return Reply::Waiting;
+        }
         if committed > self.committed.0 {
             self.committed = (committed, from);
         }
@@ -73,8 +105,12 @@ impl Preparation {
                 *best = vote;
             }
         }
+        if let Some(next) = next.filter(|_| !mutation::active("slots/first-part-is-all")) {
+            self.parts.insert(from, next);
+            return Reply::Partial(next);
+        }
         if self.tally.add(from) != Verdict::Reached {
-            return None;
+            return Reply::Waiting;
         }
         let (committed, holder) = self.committed;
         let mut votes = std::mem::take(&mut self.votes).split_off(&(committed + 1));
@@ -92,7 +128,7 @@ impl Preparation {
                 break;
             }
         }
-        Some(Prepared { committed, holder, proposals })
+        Reply::Prepared(Prepared { committed, holder, proposals })
     }
 }
 
@@ -298,8 +334,18 @@ impl Proposals {
 
     /// Whether this ballot's proposal of a slot is under way: not chosen by votes for it.
     pub fn is_open(&self, slot: u64) -> bool {
-        let index = slot.checked_sub(self.start).and_then(|index| usize::try_from(index).ok());
-        index.and_then(|index| self.open.get(index)).is_some_and(Option::is_some)
+        self.under_way(slot).is_some()
+    }
+
+    /// Whether a majority has voted for this ballot's proposal of a slot, which others must vote for as well before it
+    /// is chosen.
+    pub fn is_supported(&self, slot: u64) -> bool {
+        self.under_way(slot).is_some_and(|proposal| proposal.supported.is_some())
+    }
+
+    fn under_way(&self, slot: u64) -> Option<&Proposal> {
+        let index = usize::try_from(slot.checked_sub(self.start)?).ok()?;
+        self.open.get(index)?.as_ref()
     }
 
     /// Those under way, oldest first.
@@ -330,6 +376,11 @@ mod tests {
         (0..counter).fold(Ballot::ZERO, |ballot, _| ballot.next(node(id)))
     }
 
+    /// All votes of an acceptor that was asked for those from `from` on.
+    fn votes_of(from: u64, committed: u64, votes: impl IntoIterator<Item = (u64, Vote)>) -> Votes {
+        Votes { from, committed, votes: votes.into_iter().collect(), next: None }
+    }
+
     /// Replies as `node committed votes`, a vote as `slot:ballot:value` with `!` if it is known to be chosen; then
     /// what must be proposed.
     #[test]
@@ -347,7 +398,7 @@ mod tests {
         for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let (replies, expected) = line.split_once('→').unwrap();
             let mut preparation = Preparation::new(members(), node(1), 1);
-            let mut result = None;
+            let mut result = Reply::Waiting;
             for reply in replies.split('/') {
                 let words: Vec<_> = reply.split_whitespace().collect();
                 let votes = words[2..].iter().map(|word| {
@@ -360,10 +411,10 @@ mod tests {
                     (parts[0].parse().unwrap(), vote)
                 });
                 let from = node(words[0].parse().unwrap());
-                assert!(result.is_none());
-                result = preparation.on_reply(from, words[1].parse().unwrap(), votes);
+                assert_eq!(result, Reply::Waiting);
+                result = preparation.on_reply(from, votes_of(1, words[1].parse().unwrap(), votes));
             }
-            let result = result.expect("two of three have replied");
+            let Reply::Prepared(result) = result else { panic!("two of three have replied") };
             let proposals = result
                 .proposals
                 .iter()
@@ -373,13 +424,37 @@ mod tests {
         }
     }
 
+    #[test]
+    fn votes_that_come_in_parts_count_when_the_last_part_is_here_in_whatever_order_they_come() {
+        let mut preparation = Preparation::new(members(), node(1), 5);
+        let vote = |value: &'static str| Vote { ballot: ballot(1, 1), value: value.into(), chosen: false };
+        let part = |from, slot, value, next| Votes { next, ..votes_of(from, 4, [(slot, vote(value))]) };
+        let first = part(5, 5, "a", Some(7));
+        let last = part(7, 9, "b", None);
+        assert_eq!(preparation.on_reply(node(2), last.clone()), Reply::Waiting, "the first part is missing");
+        assert_eq!(preparation.on_reply(node(2), first.clone()), Reply::Partial(7));
+        assert_eq!((preparation.from(node(2)), preparation.from(node(3))), (7, 5));
+        assert_eq!(preparation.on_reply(node(2), first.clone()), Reply::Waiting, "a copy");
+        assert_eq!(preparation.on_reply(node(1), votes_of(5, 4, [])), Reply::Waiting, "one has replied");
+        let loop_ = part(7, 7, "c", Some(7));
+        assert_eq!(preparation.on_reply(node(2), loop_), Reply::Waiting, "it does not get on");
+        let Reply::Prepared(prepared) = preparation.on_reply(node(2), last) else {
+            panic!("two of three have replied")
+        };
+        let values: Vec<_> = prepared.proposals.iter().map(|(slot, value)| (*slot, value.clone())).collect();
+        let noop = Batch::noop;
+        assert_eq!(values, [(5, "a".into()), (6, noop()), (7, noop()), (8, noop()), (9, "b".into())]);
+    }
+
     /// Seed 494 of the simulator: the candidate's own reply, which knows most, may come last.
     #[test]
     fn a_slot_for_which_no_votes_were_asked_gets_no_noop() {
         let mut preparation = Preparation::new(members(), node(2), 25);
         let vote = |value| Vote { ballot: ballot(1, 1), value: Bytes::from_static(value), chosen: false };
-        assert_eq!(preparation.on_reply(node(1), 23, [(25, vote(b"x"))]), None);
-        let prepared = preparation.on_reply(node(3), 23, []).expect("two of three have replied");
+        assert_eq!(preparation.on_reply(node(1), votes_of(25, 23, [(25, vote(b"x"))])), Reply::Waiting);
+        let Reply::Prepared(prepared) = preparation.on_reply(node(3), votes_of(25, 23, [])) else {
+            panic!("two of three have replied")
+        };
         assert_eq!((prepared.committed, prepared.holder), (24, node(2)));
         assert_eq!(prepared.proposals, [(25, Bytes::from_static(b"x"))]);
     }
@@ -461,6 +536,7 @@ mod tests {
         let mut vote = |id, slot, millis| {
             proposals.on_vote(node(id), mine, slot, NodeSet::EMPTY, at(millis));
             let overdue = |millis| proposals.overdue(limit, at(millis));
+            assert_eq!(proposals.is_supported(5), proposals.supported() >= 5 && proposals.is_open(5));
             (proposals.supported(), overdue(120).len(), overdue(129).len(), overdue(500).len())
         };
         assert_eq!(vote(1, 5, 10), (0, 0, 0, 0), "nobody else has voted: who is late?");
@@ -478,8 +554,10 @@ mod tests {
         let vote = |value: &Bytes| Vote { ballot: ballot(1, 1), value: value.clone(), chosen: false };
         let other = Bytes::from_static(b"v");
         let votes = [(1, vote(&other)), (3, vote(&configuration)), (4, vote(&other))];
-        assert_eq!(preparation.on_reply(node(1), 0, votes), None);
-        let prepared = preparation.on_reply(node(2), 0, []).expect("two of three have replied");
+        assert_eq!(preparation.on_reply(node(1), votes_of(1, 0, votes)), Reply::Waiting);
+        let Reply::Prepared(prepared) = preparation.on_reply(node(2), votes_of(1, 0, [])) else {
+            panic!("two of three have replied")
+        };
         assert_eq!(prepared.proposals, [(1, other), (2, Batch::noop()), (3, configuration)]);
     }
 

@@ -31,6 +31,8 @@ caught! { Bodega,
     held_reads_that_are_answered_without_leases: "bodega/unheld-unstable";
     // Reads that may miss some versions.
     versions_that_are_counted_without_leases: "bodega/versions-unstable";
+    // A leader waits for a responder longer than for a majority.
+    a_leader_that_gives_up_before_it_may_exclude_a_responder: "paxos/waiting-is-idle", under "hung-disks";
     // What must be durable.
     a_note_of_a_vote_that_is_not_durable: "now/Note" with RESTLESS;
 }

@@ -79,6 +79,13 @@ fn a_leader_without_lease_that_says_what_is_new() {
     assert_goes_wrong::<MultiPaxos>("freshness/without-a-lease", text, is_stale);
 }
 
+#[test]
+fn an_acceptor_that_counts_when_it_has_told_some_of_its_votes() {
+    let text = trace!("multipaxos", "promise-in-parts");
+    let is_lost = |text: &str| !text.contains("p3 #5 = Value(Some(b\"3\"))");
+    assert_goes_wrong::<MultiPaxos>("slots/first-part-is-all", text, is_lost);
+}
+
 /// It takes a source that dies between two pieces, and nobody else who knows the slots to be decided.
 #[test]
 fn a_leader_that_waits_for_a_source_that_has_died() {
