@@ -92,6 +92,11 @@ impl Guard {
         self.admission.may_run()
     }
 
+    /// Whether proxies that run alone may be let in: see [`Admission::may_answer_proxies`].
+    pub(crate) fn may_answer_proxies(&self) -> bool {
+        self.admission.may_answer_proxies()
+    }
+
     /// Whether the replica's directory took the place of a lost one.
     pub(crate) fn replaces(&self) -> bool {
         self.admission.memory().replaces

@@ -21,7 +21,10 @@
 //! copies that both ran. The condition: *the peer remembers a start after the copy was made*. An ordinary restart waits
 //! for nobody, so a rollback to a time after which the node met none of the peers that are up cannot be noticed by
 //! them; and a copy of the latest life is like what a crash leaves. If all others remember a later start, the node can
-//! take part nowhere. A directory remembers that it was refused, and is not started again.
+//! take part nowhere: no other node accepts its messages, and processes that remember nothing, proxies that run alone,
+//! are answered only after others of a majority have accepted its present life
+//! ([`may_answer_proxies`](Admission::may_answer_proxies)). A copy from a time when the node was the only voter asks
+//! nobody. A directory remembers that it was refused, and is not started again.
 //!
 //! **Ids that are used again.** A disk is retired for ever when another takes its place: a joining node's, where the
 //! member with that id has left the group or its disk was never admitted; or the disk of a node that asks to replace
@@ -160,10 +163,12 @@ pub struct Introduction {
     pub version: u64,
     /// The voters of that group.
     pub voters: NodeSet,
+    /// Its voters and learners.
+    pub members: NodeSet,
     /// All that it remembers.
     pub peers: BTreeMap<NodeId, PeerDisk>,
 }
-wire_struct!(Introduction { life, stage, version, voters, peers });
+wire_struct!(Introduction { life, stage, version, voters, members, peers });
 
 /// What follows from an introduction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -280,7 +285,7 @@ pub struct Admission {
     version: u64,
     voters: NodeSet,
     all: NodeSet,
-    /// Who has bound this node's id to this disk, as long as it is not admitted.
+    /// Who has bound this node's id to this disk in this life: they remember no later life of it.
     witnesses: NodeSet,
     /// Counts changes of the memory in this life.
     revision: u64,
@@ -350,6 +355,14 @@ impl Admission {
         admitted || early || mutation::active("admission/off")
     }
 
+    /// Whether its replica may answer processes that remember no disks: proxies that run alone. It needs so many of the
+    /// other voters that they are a majority with this node, and that these remember no later life.
+    pub fn may_answer_proxies(&self) -> bool {
+        let others = self.others();
+        self.witnesses.intersection(others).len() >= others.len().div_ceil(2)
+            || mutation::active("admission/answer-proxies-at-once")
+    }
+
     /// How this process presents itself.
     pub fn introduction(&self) -> Introduction {
         Introduction {
@@ -357,6 +370,7 @@ impl Admission {
             stage: self.memory.stage,
             version: self.version,
             voters: self.voters,
+            members: self.all,
             peers: self.memory.peers.clone(),
         }
     }
@@ -411,10 +425,8 @@ impl Admission {
     /// A peer has introduced itself, or has answered with its introduction.
     pub fn hear(&mut self, from: NodeId, said: &Introduction) -> Verdict {
         assert!(from != self.me, "a node does not introduce itself to itself");
-        if mutation::active("admission/off") {
-            return Verdict::Accept { after: 0 };
-        }
-        if let Some(why) = self.judge_myself(said) {
+        let refuses = !mutation::active("admission/off");
+        if let Some(why) = self.judge_myself(said).filter(|_| refuses) {
             let reason = Reason { node: self.me, witness: from, why };
             // An empty directory has nothing to answer for.
             if self.memory.stage == Stage::Admitted {
@@ -429,11 +441,13 @@ impl Admission {
             merge(mine, theirs, *node == self.me);
         }
         let verdict = self.judge(peers.entry(from).or_default(), from, said);
-        if let Err(verdict) = verdict {
-            return verdict;
+        match verdict {
+            Err(verdict) if refuses => return verdict,
+            Err(_) => peers.entry(from).or_default().current = Some(said.life.clone()),
+            Ok(()) => {}
         }
         if self.memory.stage != Stage::Admitted && said.version > self.version {
-            (self.version, self.voters) = (said.version, said.voters);
+            (self.version, self.voters, self.all) = (said.version, said.voters, said.members);
         }
         peers.retain(|_, peer| *peer != PeerDisk::default());
         if peers != self.memory.peers {
@@ -449,10 +463,8 @@ impl Admission {
     /// A peer has answered that it has durably bound this node's id to this disk, and what it said besides is durable
     /// here.
     pub fn on_bound(&mut self, from: NodeId) {
-        if self.memory.stage != Stage::Admitted {
-            self.witnesses.insert(from);
-            self.admit_if_enough();
-        }
+        self.witnesses.insert(from);
+        self.admit_if_enough();
     }
 
     fn admit_if_enough(&mut self) {
@@ -473,7 +485,11 @@ impl Admission {
                 return Some(Why::Retired { found });
             }
             match &remembered.current {
-                Some(known) if known.disk == found => return own.contradicts(known),
+                Some(known) if known.disk == found => {
+                    if let Some(why) = own.contradicts(known) {
+                        return Some(why);
+                    }
+                }
                 Some(known) => {
                     let retired = peers.get(&self.me).is_some_and(|me| me.retired.contains(&known.disk));
                     let stops = match stage {
@@ -489,7 +505,7 @@ impl Admission {
                 None => {}
             }
         }
-        (stage == Stage::New && !voter).then_some(Why::LeftGroup)
+        (stage == Stage::New && !said.members.contains(self.me)).then_some(Why::LeftGroup)
     }
 
     /// Takes a peer's disk into the memory, or says what is wrong with it.
@@ -529,7 +545,7 @@ impl Admission {
             None => {}
         }
         match stage {
-            Stage::New if !voter => return refuse(Why::LeftGroup),
+            Stage::New if !self.all.contains(from) => return refuse(Why::LeftGroup),
             // No disk becomes a voter's before it is admitted, so another one was; perhaps it has left since.
             Stage::Joining if voter => return Err(Verdict::NotYet(reason(Why::Voter))),
             Stage::New | Stage::Joining | Stage::Replacing | Stage::Admitted => {}

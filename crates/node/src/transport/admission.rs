@@ -71,18 +71,14 @@ impl Transport {
     }
 
     /// Lets a process in, as soon as what it said of its data directory is durable here; where that forbids it to take
-    /// part, it is told so (see [`crate::guard`]).
+    /// part, it is told so (see [`crate::guard`]). A proxy alone has no directory and remembers none: it is let in when
+    /// others have accepted this node's.
     fn introduce(&mut self, index: usize, hello: Hello, now: Time) {
-        let (Some(guard), ProcessId::Replica(node)) = (&mut self.guard, hello.me) else {
-            return self.welcome(index, &hello, now);
-        };
+        let Some(guard) = &mut self.guard else { return self.welcome(index, &hello, now) };
+        let ProcessId::Replica(node) = hello.me else { return self.learn_of(index, hello, 0, now) };
         let disk = hello.disk.as_ref().expect("objected to otherwise");
         match guard.hear(node, disk) {
-            Verdict::Accept { after } => {
-                self.learning.insert(index, (hello, after));
-                self.inbound[index].stage = Stage::Learning { until: now + self.limits.handshake };
-                self.learn(now);
-            }
+            Verdict::Accept { after } => self.learn_of(index, hello, after, now),
             Verdict::NotYet(reason) => self.refuse(index, &hello, reason.to_string(), now),
             // It finds in what is remembered here why it must not take part, or this node must not.
             Verdict::Refuse(reason) | Verdict::Stop(reason) => {
@@ -92,12 +88,22 @@ impl Transport {
         }
     }
 
-    /// Lets in those whose introduction is durable by now.
+    /// Lets a process in when the guard's memory of this revision is durable.
+    fn learn_of(&mut self, index: usize, hello: Hello, after: u64, now: Time) {
+        self.learning.insert(index, (hello, after));
+        self.inbound[index].stage = Stage::Learning { until: now + self.limits.handshake };
+        self.learn(now);
+    }
+
+    /// Lets in those who may speak by now: what they said of themselves is durable, and proxies may be answered.
     pub(super) fn learn(&mut self, now: Time) {
         let Some(guard) = &mut self.guard else { return };
         guard.poll();
-        let durable = |(_, (_, after)): &(&usize, &(Hello, u64))| guard.is_durable(*after);
-        let ready: Vec<_> = self.learning.iter().filter(durable).map(|(index, _)| *index).collect();
+        let may_speak = |(_, (hello, after)): &(&usize, &(Hello, u64))| match hello.me {
+            ProcessId::Replica(_) => guard.is_durable(*after),
+            ProcessId::Proxy(_) => guard.may_answer_proxies(),
+        };
+        let ready: Vec<_> = self.learning.iter().filter(may_speak).map(|(index, _)| *index).collect();
         for index in ready {
             let Some((hello, _)) = self.learning.remove(&index) else { continue };
             self.welcome(index, &hello, now);

@@ -97,7 +97,8 @@ pub(crate) struct Transport {
     strangers: usize,
     /// Incoming connections that wait for the end of another of the same process; they count as strangers.
     claimants: BTreeMap<usize, Hello>,
-    /// Incoming connections of processes whose introduction is not durable yet; they count as strangers.
+    /// Incoming connections of processes whose introduction is not durable yet, and of proxies while this node's
+    /// directory is not accepted by others; they count as strangers.
     learning: BTreeMap<usize, (Hello, u64)>,
     proxies: usize,
     to_read: Vec<usize>,

@@ -1,7 +1,8 @@
 //! Stories of nodes and their disks, as text: each line is a command, and what comes of it behind ` = `.
 //!
 //! `start N DISK [join|replace]` starts node N on a directory, `crash N` ends it, `copy A B` copies a directory,
-//! `A>B` lets node A connect to node B, `group N VERSION VOTERS` is what the log of node N says.
+//! `A>B` lets node A connect to node B, `group N VERSION VOTERS [+ LEARNERS]` is what the log of node N
+//! says.
 
 use std::collections::BTreeMap;
 
@@ -63,8 +64,12 @@ impl Story {
                 String::new()
             }
             ["group", node, version, ..] => {
-                let voters = set(&words[3..]);
-                self.at(id(node)).set_group(version.parse().unwrap(), voters, voters);
+                let (voters, learners) = match words.iter().position(|word| *word == "+") {
+                    Some(plus) => (set(&words[3..plus]), set(&words[plus + 1..])),
+                    None => (set(&words[3..]), NodeSet::EMPTY),
+                };
+                let all = voters.union(learners);
+                self.at(id(node)).set_group(version.parse().unwrap(), voters, all);
                 self.sync(id(node));
                 String::new()
             }
@@ -454,6 +459,53 @@ fn an_empty_directory_of_a_first_member_that_left_is_refused_even_where_its_disk
 }
 
 #[test]
+fn a_first_member_that_left_before_it_was_admitted_is_told_so_by_those_who_know_its_disk() {
+    tell(
+        "members 1 2 3
+         start 1 a = waits for 2 of 2 3
+         start 3 c = waits for 2 of 1 2
+         3>1 = ok, 3 waits for 1 of 2
+         group 1 7 1 2
+         3>1 = 3 stops: LeftGroup",
+    );
+}
+
+#[test]
+fn a_first_member_that_became_a_learner_before_it_was_admitted_takes_part() {
+    tell(
+        "members 1 2 3
+         start 1 a = waits for 2 of 2 3
+         start 2 b = waits for 2 of 1 3
+         start 3 c = waits for 2 of 1 2
+         3>1 = ok, 3 waits for 1 of 2
+         group 1 7 1 2 + 3
+         group 2 7 1 2 + 3
+         3>1 = ok, 3 waits for 1 of 2
+         3>2 = ok, 3 runs",
+    );
+}
+
+#[test]
+fn proxies_are_answered_when_a_majority_has_accepted_the_present_life() {
+    let answers = |others: &[&str]| {
+        let mut story = Story::default();
+        let lines = THREE.lines().map(str::trim).filter(|line| !line.is_empty());
+        for line in lines.chain(["crash 3", "start 3 c"]) {
+            story.act(line.split(" = ").next().unwrap());
+        }
+        for other in others {
+            story.act(&format!("3>{other}"));
+        }
+        story.running.get(&id("3")).map(|(_, admission)| admission.may_answer_proxies())
+    };
+    assert_eq!(answers(&[]), Some(false), "nobody has been asked in this life");
+    assert_eq!(answers(&["1"]), Some(true));
+    let (alone, pair) = (set(&["1"]), set(&["1", "2"]));
+    let of = |voters| Admission::start(id("1"), Memory::new(DiskId(1), Stage::New), 1, voters).unwrap();
+    assert!(of(alone).may_answer_proxies() && !of(pair).may_answer_proxies());
+}
+
+#[test]
 fn a_joining_node_whose_log_names_no_group_refuses_nobody() {
     tell(
         "members 1 2 3
@@ -529,6 +581,7 @@ fn introductions_and_memory_are_read_as_they_are_written() {
             stage,
             version: 4,
             voters: set(&["1", "2"]),
+            members: set(&["1", "2", "3"]),
             peers: peers.clone(),
         };
         assert_eq!(Introduction::from_bytes(said.to_bytes()).unwrap(), said);
