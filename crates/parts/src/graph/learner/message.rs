@@ -61,8 +61,11 @@ impl Message {
             Message::Progress { .. } => Release::AfterSync,
             // Show only what is executed, or bind nobody.
             Message::Catchup(_) | Message::Ask { .. } | Message::Answered { .. } => Release::Now,
-            // Asks only; and what has been recorded is known after a crash, too.
-            Message::Rejoin { .. } | Message::RejoinReply { .. } => Release::Now,
+            // It names own instances. Others decide those that nobody knows, as no-ops, and an owner that has forgotten
+            // one in a crash would give its index to another batch.
+            Message::RejoinReply { .. } => Release::AfterSync,
+            // Repeats what others have made durable.
+            Message::Rejoin { .. } => Release::Now,
         }
     }
 
