@@ -31,7 +31,7 @@ pub struct Speed {
 }
 
 /// See the file comment. Records are numbered from 0 in the order of their appending, through the node's whole life.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Disk {
     speed: Speed,
     random: Random,
@@ -52,7 +52,9 @@ pub struct Disk {
     slow_until: Nanos,
     full_until: Nanos,
     hangs: bool,
-    /// When the sync that was begun last ends.
+    /// Whether a replica has started on it.
+    opened: bool,
+    /// When the last of the syncs that were begun ends.
     sync_ends: Nanos,
 }
 
@@ -73,7 +75,7 @@ impl Entry {
 }
 
 /// A checkpoint that is being written.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Checkpoint {
     image: Option<Snapshot>,
     /// Where to go on; `None` when all pieces are written.
@@ -129,8 +131,32 @@ impl Disk {
             slow_until: 0,
             full_until: 0,
             hangs: false,
+            opened: false,
             sync_ends: 0,
         }
+    }
+
+    /// Everything on it is gone.
+    pub fn wipe(&mut self) {
+        let random = self.random.fork();
+        *self = Disk::new(self.speed, random);
+    }
+
+    /// A replica starts on it. Whether it is the first one.
+    pub fn open(&mut self) -> bool {
+        !std::mem::replace(&mut self.opened, true)
+    }
+
+    /// When a small file is durable that is written beside the log from now on; `None` if the disk hangs.
+    pub fn write_file(&mut self, now: Nanos) -> Option<Nanos> {
+        // Its content, then its name.
+        let latency = self.latency(self.speed.sync, now) + self.latency(self.speed.sync, now);
+        let end = now.max(self.full_until) + latency;
+        if self.hangs {
+            return None;
+        }
+        self.sync_ends = self.sync_ends.max(end);
+        Some(end)
     }
 
     /// Multiplies latencies for a while.
@@ -205,11 +231,12 @@ impl Disk {
             return None;
         }
         self.syncing = Some(self.written());
-        self.sync_ends = now + self.latency(self.speed.sync, now);
-        Some(self.sync_ends)
+        let end = now + self.latency(self.speed.sync, now);
+        self.sync_ends = self.sync_ends.max(end);
+        Some(end)
     }
 
-    /// When the sync that runs, or ran last, ends.
+    /// When the last of the syncs ends that run or ran, of the log and of files beside it.
     pub fn sync_ends(&self) -> Nanos {
         self.sync_ends
     }

@@ -87,6 +87,12 @@ kinds! {
     WideClocks = "wide-clocks",
     /// A node that has sent a piece of a snapshot dies, or is cut off, before the next one.
     SnapshotSources = "snapshot-sources",
+    /// A node comes back with an empty disk: it must be refused. At most a minority.
+    WipedDisks = "wiped-disks",
+    /// A node comes back with its disk as it was at the end of an earlier life: it must be refused. At most a minority.
+    RolledBackDisks = "rolled-back-disks",
+    /// A node comes back with an empty disk, and asks to replace the lost one. Where the protocol lets it.
+    ReplacedDisks = "replaced-disks",
 }
 
 impl Kind {
@@ -100,6 +106,8 @@ impl Kind {
             | Kind::SlowNodes
             | Kind::WideClocks
             | Kind::SnapshotSources => can.max_nodes > 1,
+            Kind::WipedDisks | Kind::RolledBackDisks => can.max_nodes > 1 && !can.diskless,
+            Kind::ReplacedDisks => can.rejoin,
             _ => true,
         }
     }
@@ -108,7 +116,13 @@ impl Kind {
     pub fn on_demand(self) -> bool {
         matches!(
             self,
-            Kind::ClocksBeyondBound | Kind::LostNodes | Kind::HungDisks | Kind::SlowNodes | Kind::WideClocks
+            Kind::ClocksBeyondBound
+                | Kind::LostNodes
+                | Kind::HungDisks
+                | Kind::SlowNodes
+                | Kind::WideClocks
+                | Kind::WipedDisks
+                | Kind::RolledBackDisks
         )
     }
 }
@@ -286,6 +300,12 @@ pub enum Action {
     Crash,
     /// Kills all nodes. They come back after the fault's length, or up to twice as long.
     CrashAll,
+    /// Kills it, and takes away what is on its disk, or the latest part of that. It comes back after the fault's
+    /// length.
+    Damage {
+        /// Whether all nodes die with it. They come back within three times the fault's length.
+        all: bool,
+    },
     /// Stops the process.
     Pause,
     /// Multiplies the latency of its disk.
@@ -430,6 +450,9 @@ impl Plan {
             | Kind::Pauses
             | Kind::SlowDisks
             | Kind::FullDisks
+            | Kind::WipedDisks
+            | Kind::RolledBackDisks
+            | Kind::ReplacedDisks
             | Kind::Drains
             | Kind::MemberChanges
             | Kind::Transfers
@@ -437,7 +460,10 @@ impl Plan {
             | Kind::SnapshotSources => {
                 let shortest = if kind == Kind::ClusterCrashes { SECOND } else { SECOND / 5 };
                 let interval = shortest << draw.random.range(0..4);
-                let mut at = draw.random.range(0..interval);
+                // A node that is gone for good is missed for the rest of the run, so that less can happen in it.
+                let for_good = matches!(kind, Kind::WipedDisks | Kind::RolledBackDisks);
+                let first = if for_good { draw.end / 3..draw.end.max(1) } else { 0..interval };
+                let mut at = draw.random.range(first);
                 while at < draw.end {
                     let strike = draw.strike(at, kind);
                     self.schedule.push(strike);
@@ -492,7 +518,9 @@ impl Draw {
         let action = self.action(kind);
         // Only nodes have disks and can hand over.
         let target = match action {
-            Action::SlowDisk(_) | Action::FullDisk | Action::Drain(_) => self.target(node),
+            Action::SlowDisk(_) | Action::FullDisk | Action::Drain(_) | Action::Damage { .. } => {
+                self.target(node)
+            }
             _ => self.target(host),
         };
         Strike { at, kind, target, moment, length, action }
@@ -524,6 +552,9 @@ impl Draw {
             Kind::Pauses => Action::Pause,
             Kind::SlowDisks => Action::SlowDisk(*self.random.pick(&[10, 100, 1000])),
             Kind::FullDisks => Action::FullDisk,
+            Kind::WipedDisks | Kind::RolledBackDisks | Kind::ReplacedDisks => {
+                Action::Damage { all: self.random.chance(0.5) }
+            }
             Kind::Drains => Action::Drain(self.random.range(0..SECOND)),
             Kind::MemberChanges | Kind::Transfers | Kind::RosterChanges => Action::Manage(self.random.u64()),
             Kind::Loss

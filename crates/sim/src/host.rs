@@ -1,13 +1,14 @@
 //! An operating system process of the cluster: a node (a replica, and the proxy for its own clients), or a proxy
 //! alone. It has a disk and clocks, which survive it, and one life at a time.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
 use quorate_core::{
-    Configs, Context, Instant, Machine, NodeId, Outbox, Outgoing, ProcessId, Protocol, Proxy, ProxyId,
-    Random, Replica, Request, RequestId, Saved, Time, Timers,
+    Configs, Context, Instant, Machine, NodeId, NodeSet, Outbox, Outgoing, ProcessId, Protocol, Proxy,
+    ProxyId, Random, Replica, Request, RequestId, Saved, Time, Timers,
 };
+use quorate_parts::admission::{Admission, DiskId, Memory, Stage};
 
 use crate::checkers::Clocks;
 use crate::clock::Clock;
@@ -84,9 +85,33 @@ pub(crate) enum Input<P: Protocol> {
     ProxyTimer(<P::Proxy as Machine>::Timer),
 }
 
+/// Which disk a node takes part with, and the connections to other nodes that depend on it.
+pub(crate) struct Guard {
+    pub admission: Admission,
+    /// The revision of its memory that was handed to the disk last.
+    pub written: u64,
+    /// Hosts and epochs of those that are let in when this revision is durable.
+    pub answers: Vec<(usize, u64, u64)>,
+    /// Hosts and epochs of those that have let this node in; it may send when this revision is durable.
+    pub openings: Vec<(usize, u64, u64)>,
+    /// The hosts that it may send to, each in the epoch of its present life.
+    pub up: BTreeMap<usize, u64>,
+    /// Whether it has begun to introduce itself.
+    pub greets: bool,
+}
+
+impl Guard {
+    /// The disk that is known to be a node's.
+    pub fn disk_of(&self, node: NodeId) -> Option<DiskId> {
+        Some(self.admission.memory().peers.get(&node)?.current.as_ref()?.disk)
+    }
+}
+
 /// What exists only while the process lives.
 pub(crate) struct Life<P: Protocol> {
-    /// `None` where a proxy runs alone.
+    /// Of a node of a protocol that relies on disks.
+    pub guard: Option<Guard>,
+    /// `None` where a proxy runs alone, and where the node is not admitted yet.
     pub replica: Option<Running<P::Replica>>,
     pub proxy: Running<P::Proxy>,
     pub inbox: VecDeque<Input<P>>,
@@ -135,9 +160,9 @@ impl<P: Protocol> Life<P> {
                 replica.step(at, |machine, cx| machine.on_timer(timer, cx));
             }
             (Input::Drain, Some(replica)) => replica.step(at, |machine, cx| machine.on_drain(cx)),
-            (Input::ToReplica(..) | Input::ReplicaTimer(_) | Input::Drain, None) => {
-                unreachable!("only nodes are given inputs of a replica")
-            }
+            // It waits to be admitted.
+            (Input::ToReplica(..) | Input::Drain, None) => {}
+            (Input::ReplicaTimer(_), None) => unreachable!("timers are a replica's own"),
             (Input::ToProxy(from, message), _) => {
                 proxy.step(at, |machine, cx| machine.on_message(from, message, cx));
             }
@@ -224,6 +249,16 @@ pub(crate) struct Host<P: Protocol> {
     pub lost: bool,
     /// It is slow for good: its disk hangs, or its links.
     pub slow: bool,
+    /// Its disk was lost or rolled back, and it says nothing of that: it must be refused.
+    pub damaged: bool,
+    /// It was told to replace its disk, if that is empty (`--replace-disk`).
+    pub asks_to_replace: bool,
+    /// What it durably remembers of disks; `None` while its directory is new.
+    pub memory: Option<Memory>,
+    /// What is being written in the place of [`memory`](Self::memory), and its revision.
+    pub writing: Option<(u64, Memory)>,
+    /// A copy of its disk at the end of an earlier life.
+    pub copy: Option<(Disk, Memory)>,
 }
 
 impl<P: Protocol> Host<P> {
@@ -244,11 +279,17 @@ impl<P: Protocol> Host<P> {
             since_checkpoint: 0,
             lost: false,
             slow: false,
+            damaged: false,
+            asks_to_replace: false,
+            memory: None,
+            writing: None,
+            copy: None,
         }
     }
 
-    /// Begins a life at a true instant, from what the disk has.
-    pub fn start(&mut self, now: Nanos, configs: &Configs<P>) -> Result<(), String> {
+    /// Begins a life at a true instant. The replica starts when the node is admitted by the initial `voters`; at once,
+    /// where none are given because no disk is ever lost.
+    pub fn start(&mut self, now: Nanos, configs: &Configs<P>, voters: Option<NodeSet>) -> Result<(), String> {
         self.clock.restart(&mut self.random);
         self.incarnation = self.starts;
         self.starts += 1;
@@ -260,24 +301,16 @@ impl<P: Protocol> Host<P> {
             None => ProxyId(self.random.range(1000..1_000_000)),
         };
         let at = self.instant(now);
-        let replica = match self.node {
-            None => None,
-            Some(node) => {
-                let saved = match self.incarnation {
-                    0 => Saved::nothing(),
-                    _ => self
-                        .disk
-                        .recover()
-                        .map_err(|error| format!("an intact record cannot be read back: {error}"))?,
-                };
-                let config = configs.0.clone();
-                Some(Running::start(node.into(), config, saved, at, self.random.u64()))
-            }
+        let guard = match (self.node, voters) {
+            (Some(node), Some(voters)) if !P::CAPABILITIES.diskless => Some(self.guard(node, voters)?),
+            (Some(_) | None, _) => None,
         };
         let config = configs.1.clone();
         let proxy = Running::start(self.proxy.into(), config, Saved::nothing(), at, self.random.u64());
+        let runs = guard.as_ref().is_none_or(|guard| guard.admission.may_run());
         self.life = Some(Life {
-            replica,
+            guard,
+            replica: None,
             proxy,
             inbox: VecDeque::new(),
             unreleased: VecDeque::new(),
@@ -291,7 +324,48 @@ impl<P: Protocol> Host<P> {
             wake_at: None,
             draining: false,
         });
+        if runs { self.begin(now, configs) } else { Ok(()) }
+    }
+
+    fn guard(&mut self, node: NodeId, voters: NodeSet) -> Result<Guard, String> {
+        let stage = match voters.contains(node) {
+            true if self.asks_to_replace => Stage::Replacing,
+            true => Stage::New,
+            false => Stage::Joining,
+        };
+        let drawn = u128::from(self.random.u64()) << 64 | u128::from(self.random.u64());
+        let memory = self.memory.clone().unwrap_or_else(|| Memory::new(DiskId(drawn), stage));
+        let admission = Admission::start(node, memory, self.random.u64(), voters);
+        let admission = admission.map_err(|reason| format!("it was refused before: {reason}"))?;
+        let (answers, openings, up) = (Vec::new(), Vec::new(), BTreeMap::new());
+        Ok(Guard { admission, written: 0, answers, openings, up, greets: false })
+    }
+
+    /// Starts the replica of this life from what the disk has.
+    pub fn begin(&mut self, now: Nanos, configs: &Configs<P>) -> Result<(), String> {
+        let at = self.instant(now);
+        let (Some(life), Some(node)) = (&mut self.life, self.node) else { return Ok(()) };
+        let saved = match self.disk.open() {
+            true => Saved::nothing(),
+            false => self
+                .disk
+                .recover()
+                .map_err(|error| format!("an intact record cannot be read back: {error}"))?,
+        };
+        life.born_at_record = self.disk.written();
+        life.replica = Some(Running::start(node.into(), configs.0.clone(), saved, at, self.random.u64()));
         Ok(())
+    }
+
+    /// Whether its disk took the place of a lost one.
+    pub fn replaces(&self) -> bool {
+        self.memory.as_ref().map_or(self.asks_to_replace, |memory| memory.replaces)
+    }
+
+    /// What it knows of disks in this life, and what of that is durable.
+    pub fn memories(&self) -> Option<(&Memory, &Memory)> {
+        let guard = self.life.as_ref()?.guard.as_ref()?;
+        Some((guard.admission.memory(), self.memory.as_ref()?))
     }
 
     /// What its clocks show.
@@ -357,7 +431,7 @@ mod tests {
         let clock =
             Clock::draw(Quality { drift: 0.0, wall_jumps: false, beyond_bound: false }, 1, &mut random);
         let mut host = Host::<Scribe>::new(NodeId::new(1), disk, clock, random);
-        host.start(0, &((), ())).unwrap();
+        host.start(0, &((), ()), None).unwrap();
         let at = host.instant(0);
         host.life.as_mut().expect("it has just started").end_batch(at);
         assert_eq!(scribe::ended(), ["proxy", "replica"]);

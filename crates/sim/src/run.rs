@@ -83,15 +83,30 @@ enum Stage {
 /// Runs one seed.
 pub fn run<P: Protocol>(options: &Options, seed: u64, trace: Trace) -> Result<Run, OptionsError> {
     options.check(P::NAME, P::CAPABILITIES)?;
+    Ok(finish(prepare::<P>(options, seed, trace)?, options, seed))
+}
+
+/// A cluster with everything that this seed has drawn.
+pub(crate) fn prepare<P: Protocol>(
+    options: &Options,
+    seed: u64,
+    trace: Trace,
+) -> Result<Cluster<P>, OptionsError> {
     let mut root = Random::new(seed);
     let far = root.chance(0.15);
     let setup = configure::<P>(options, far, root.fork())?;
-    let (end, settings, furthest) = (options.end(), setup.words.clone(), setup.furthest);
+    let settings = setup.words.clone();
     let mut cluster = build::<P>(options, root, far, trace, setup);
     cluster.introduce(seed, &settings);
+    Ok(cluster)
+}
+
+/// Runs a cluster to its end, and judges what its clients saw.
+pub(crate) fn finish<P: Protocol>(mut cluster: Cluster<P>, options: &Options, seed: u64) -> Run {
+    let end = options.end();
     // A leader may be slow, and everything is read through it in the end.
     let slower = if cluster.plan.kinds.contains(Kind::SlowNodes) { SLOWNESS } else { 1 };
-    let furthest = furthest.as_nanos() as Nanos * slower;
+    let furthest = cluster.furthest * slower;
     if let Err(panic) = panics::catch(|| drive(&mut cluster, end, furthest)) {
         cluster.fail("assertion", panic);
     }
@@ -122,7 +137,7 @@ pub fn run<P: Protocol>(options: &Options, seed: u64, trace: Trace) -> Result<Ru
         }
     }
     let history = staleness::widened(&history, &bounds);
-    Ok(Run {
+    Run {
         seed,
         virtual_time: cluster.now,
         events: cluster.queue.scheduled(),
@@ -135,7 +150,7 @@ pub fn run<P: Protocol>(options: &Options, seed: u64, trace: Trace) -> Result<Ru
         longest_wait: cluster.service.longest_wait(),
         violation: cluster.violation.take(),
         history,
-    })
+    }
 }
 
 fn members(nodes: usize) -> NodeSet {
@@ -180,6 +195,8 @@ struct Setup<P: Protocol> {
     configs: Configs<P>,
     /// Those that may join it.
     joining: Configs<P>,
+    /// Members that replace a lost disk, where they can.
+    rejoining: Option<Configs<P>>,
     /// The bound on clock rates that they promise to survive.
     drift: f64,
     /// How soon they promise to serve.
@@ -224,9 +241,15 @@ fn configure<P: Protocol>(
     let furthest = options.topology.as_ref().map(|(_, topology)| topology.furthest()).unwrap_or_default();
     let furthest = if far { furthest.max(FAR) } else { furthest };
     let limits = Limits::of(|name| duration(&settings, name), furthest);
+    let rejoining = Group { rejoining: true, ..group.clone() };
+    let rejoining = match P::CAPABILITIES.rejoin {
+        // Refused where the group is too small.
+        true => P::configure(&rejoining, &mut Settings::parse(&words)?).ok(),
+        false => None,
+    };
     let joining = Group { joining: true, ..group };
     let joining = P::configure(&joining, &mut Settings::parse(&words)?)?;
-    Ok(Setup { configs, joining, drift: declared_drift(&settings), limits, furthest, words })
+    Ok(Setup { configs, joining, rejoining, drift: declared_drift(&settings), limits, furthest, words })
 }
 
 /// How many nodes are there that are not in the group as it is set up.
@@ -268,7 +291,7 @@ fn build<P: Protocol>(
     trace: Trace,
     setup: Setup<P>,
 ) -> Cluster<P> {
-    let Setup { configs, joining, drift, limits, .. } = setup;
+    let Setup { configs, joining, rejoining, drift, limits, furthest, .. } = setup;
     let nodes = options.nodes + spares::<P>(options, &mut root);
     let hosts = nodes + options.proxies;
     let duration = options.duration.as_nanos() as Nanos;
@@ -319,6 +342,7 @@ fn build<P: Protocol>(
         members: members(options.nodes),
         configs,
         joining,
+        rejoining,
         operator: Operator::new(members(options.nodes), members(nodes)),
         logs: Default::default(),
         network,
@@ -339,6 +363,7 @@ fn build<P: Protocol>(
         widened,
         service: Service::new(limits),
         heal_at: options.end(),
+        furthest: furthest.as_nanos() as Nanos,
         checkpoints: 0,
         awaiting_piece: None,
         states: Default::default(),
@@ -475,8 +500,9 @@ fn poll<P: Protocol>(cluster: &mut Cluster<P>, stage: Stage, end: Nanos, furthes
         }
         Stage::Faults => Stage::Healing,
         Stage::Healing if cluster.work.is_done() && cluster.impairments == 0 => {
-            let left = |host: &usize| !cluster.hosts[*host].lost && !cluster.hosts[*host].slow;
-            let left = (0..cluster.hosts.len()).filter(left);
+            let impaired = cluster.impaired();
+            let well = |host: &usize| cluster.hosts[*host].node.is_none_or(|node| !impaired.contains(node));
+            let left = (0..cluster.hosts.len()).filter(well);
             for lane in cluster.work.add_readers(left) {
                 cluster.queue.push(cluster.now, Event::Ask(lane));
             }
@@ -487,7 +513,8 @@ fn poll<P: Protocol>(cluster: &mut Cluster<P>, stage: Stage, end: Nanos, furthes
         Stage::Converging => {
             let owing = cluster.owing();
             let states: Vec<_> = owing.iter().map(|host| cluster.compare_states(*host)).collect();
-            match states[0].is_some() && states.iter().all(|state| *state == states[0]) {
+            let alike = states[0].is_some() && states.iter().all(|state| *state == states[0]);
+            match alike && cluster.are_refused() {
                 true => Stage::Done,
                 false => Stage::Converging,
             }
@@ -510,6 +537,7 @@ fn unfinished<P: Protocol>(cluster: &Cluster<P>, stage: Stage) -> String {
             )
         }
         None if host.lost => format!("{host} lost"),
+        None if host.damaged => format!("{host} is to be refused"),
         None => format!("{host} down"),
     });
     let states: Vec<_> = states.collect();

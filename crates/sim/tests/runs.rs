@@ -208,6 +208,32 @@ fn the_rest_serves_everybody_when_a_minority_is_lost_for_good() {
     }
 }
 
+/// Whoever lost a disk, or got an old one back, is refused, and nobody else is: the run itself checks that.
+#[test]
+fn nodes_with_damaged_disks_are_refused_and_the_rest_serves() {
+    for nodes in [3, 5] {
+        let damaging = |settings: &[&str]| set(settings, nodes, "all,wiped-disks,rolled-back-disks", 40);
+        let multipaxos = sim::<MultiPaxos>(&damaging(&[]), &mut |_| {}).unwrap();
+        let raft = sim::<Raft>(&damaging(READS[0]), &mut |_| {}).unwrap();
+        let bodega = sim::<Bodega>(&damaging(&[]), &mut |_| {}).unwrap();
+        let quorum_leases = sim::<QuorumLeases>(&damaging(&[]), &mut |_| {}).unwrap();
+        for summary in [multipaxos, raft, bodega, quorum_leases] {
+            assert!(summary.is_fine(), "{summary}");
+            let of = |kind| summary.faults.of(kind);
+            assert!(of(Kind::WipedDisks) >= 10 && of(Kind::RolledBackDisks) >= 10, "{summary}");
+        }
+    }
+}
+
+#[test]
+fn a_member_of_epaxos_whose_disk_is_lost_replaces_it_and_takes_part_again() {
+    for nodes in [3, 5] {
+        let summary = sim::<Epaxos>(&set(&[], nodes, "all,replaced-disks", 40), &mut |_| {}).unwrap();
+        assert!(summary.is_fine(), "{summary}");
+        assert!(summary.faults.of(Kind::ReplacedDisks) >= 40, "{summary}");
+    }
+}
+
 fn assert_happens<P: Protocol>(settings: &[&str]) {
     let settings = settings.iter().map(ToString::to_string).collect();
     let summary = sim::<P>(&Options { runs: 100, settings, ..Options::default() }, &mut |_| {}).unwrap();

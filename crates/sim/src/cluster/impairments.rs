@@ -8,9 +8,10 @@
 
 use quorate_core::{NodeId, NodeSet, Protocol, Random};
 
-use super::Cluster;
+use super::{Cluster, Event};
 use crate::faults::{Impairment, Kind};
 use crate::host::Host;
+use crate::queue::MILLISECOND;
 
 /// How many times slower the links of a slow node are.
 pub(crate) const SLOWNESS: u64 = 30;
@@ -18,6 +19,10 @@ pub(crate) const SLOWNESS: u64 = 30;
 impl<P: Protocol> Cluster<P> {
     /// The instant of an impairment has come. Those who are lost or slow already count in.
     pub(super) fn impair(&mut self, index: usize) {
+        if !self.is_whole() {
+            // A member that is not admitted yet, or replaces its disk, may need all others.
+            return self.queue.push(self.now + 100 * MILLISECOND, Event::Impair(index));
+        }
         self.impairments -= 1;
         let Impairment { kind, leader, seed, .. } = self.plan.impairments[index];
         let mut random = Random::new(seed);
@@ -84,7 +89,7 @@ impl<P: Protocol> Cluster<P> {
         if !self.prospects().iter().all(|voters| outlasts(*voters, impaired)) {
             return;
         }
-        let well = |host: &Host<P>| host.life.is_some() && !host.slow;
+        let well = |host: &Host<P>| host.life.is_some() && !host.slow && !host.damaged;
         let waiting = self.work.lanes.iter().filter(|lane| well(&self.hosts[lane.host]));
         let writes =
             waiting.filter_map(|lane| lane.pending.as_ref()).filter(|pending| pending.write.is_some());
@@ -95,21 +100,24 @@ impl<P: Protocol> Cluster<P> {
         }
     }
 
-    /// Those who are lost or slow.
-    fn impaired(&self) -> NodeSet {
-        (0..self.nodes).filter(|host| self.hosts[*host].lost || self.hosts[*host].slow).map(node).collect()
+    /// Those who are lost or slow, or whose disk is damaged.
+    pub fn impaired(&self) -> NodeSet {
+        let is_impaired = |host: &Host<P>| host.lost || host.slow || host.damaged;
+        (0..self.nodes).filter(|host| is_impaired(&self.hosts[*host])).map(node).collect()
     }
 
     /// Every set of voters whose majority counts somewhere, or will if an order is carried out.
-    fn prospects(&self) -> Vec<NodeSet> {
+    pub(super) fn prospects(&self) -> Vec<NodeSet> {
         let asked = self.operator.prospects();
         self.in_force(|_| true).into_iter().chain(asked).chain([self.members]).collect()
     }
 
-    /// Every set of voters whose majority counts at one of these hosts.
+    /// Every set of voters whose majority counts at one of these hosts. What a damaged disk says of that is of no
+    /// account.
     fn in_force(&self, at: impl Fn(usize) -> bool) -> Vec<NodeSet> {
-        let own =
-            (0..self.nodes).filter(|host| at(*host)).filter_map(|host| self.logs.configured(node(host)));
+        let own = (0..self.nodes)
+            .filter(|host| at(*host) && !self.hosts[*host].damaged)
+            .filter_map(|host| self.logs.configured(node(host)));
         own.chain(self.logs.group()).flat_map(|group| [group.voters, group.outgoing]).collect()
     }
 
@@ -121,12 +129,12 @@ impl<P: Protocol> Cluster<P> {
     }
 }
 
-fn node(host: usize) -> NodeId {
+pub(super) fn node(host: usize) -> NodeId {
     NodeId::new(host as u64 + 1).expect("few nodes")
 }
 
 /// Whether voters without those who are lost are a majority.
-fn outlasts(voters: NodeSet, lost: NodeSet) -> bool {
+pub(super) fn outlasts(voters: NodeSet, lost: NodeSet) -> bool {
     let left = voters.iter().filter(|voter| !lost.contains(*voter)).count();
     voters.is_empty() || left * 2 > voters.len()
 }

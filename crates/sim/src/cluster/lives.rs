@@ -11,14 +11,13 @@ use crate::queue::{MILLISECOND, Nanos};
 
 impl<P: Protocol> Cluster<P> {
     pub(super) fn start(&mut self, host: usize) {
-        let at = &mut self.hosts[host];
+        let at = &self.hosts[host];
         if at.life.is_some() || at.lost {
             return;
         }
         self.trace.mix(self.now ^ host as u64);
-        let joins = at.node.is_some_and(|node| !self.members.contains(node));
-        let configs = if joins { &self.joining } else { &self.configs };
-        if let Err(what) = at.start(self.now, configs) {
+        let configs = self.configs_of(host);
+        if let Err(what) = self.hosts[host].start(self.now, &configs, Some(self.members)) {
             self.fail("disk", what);
             return;
         }
@@ -28,6 +27,7 @@ impl<P: Protocol> Cluster<P> {
         self.hear(host);
         self.wake(host);
         self.set_wake(host);
+        self.remember(host);
     }
 
     /// Kills a host, and schedules its next life.
@@ -47,7 +47,7 @@ impl<P: Protocol> Cluster<P> {
         }
     }
 
-    fn kill(&mut self, host: usize, down: Nanos) {
+    pub(super) fn kill(&mut self, host: usize, down: Nanos) {
         if self.hosts[host].life.is_some() {
             self.trace.line(self.now, &self.hosts[host], || "crashes".to_owned());
             self.end_life(host);
@@ -68,6 +68,15 @@ impl<P: Protocol> Cluster<P> {
         if at.disk.crash(tears) {
             self.counts.add(Kind::TornWrites);
         }
+        if let Some((_, memory)) = at.writing.take()
+            && at.random.chance(0.5)
+        {
+            // It had reached the disk.
+            at.memory = Some(memory);
+        }
+        self.keep_copy(host);
+        self.disconnect(host);
+        let at = &mut self.hosts[host];
         if let Some(node) = at.node {
             let who = Process { node, incarnation: at.incarnation };
             self.logs.on_crash(who);
@@ -152,8 +161,7 @@ impl<P: Protocol> Cluster<P> {
             }
         };
         let saved = Saved { restarted: true, snapshot, records };
-        let configs = if self.members.contains(node) { &self.configs } else { &self.joining };
-        let config = configs.0.clone();
+        let config = self.configs_of(host).0;
         let again = Running::<P::Replica>::start(node.into(), config, saved, at.instant(self.now), 1);
         let (before, after) = (replica.fingerprint(), again.machine.fingerprint());
         let applied = |replica: &P::Replica| replica.status(at.instant(self.now)).applied;

@@ -9,10 +9,14 @@
 //! | [`clients`] | requests and replies |
 //! | [`lives`] | starts, crashes, checkpoints |
 //! | [`impairments`] | nodes that are lost or slow for good |
+//! | [`disks`] | disks that are lost or rolled back |
+//! | [`handshakes`] | which disk a node takes part with |
 //! | [`operator`] | changes of the group |
 //! | [`strike`] | faults, and their end |
 
 mod clients;
+mod disks;
+mod handshakes;
 mod impairments;
 mod lives;
 mod operator;
@@ -22,6 +26,7 @@ mod turn;
 use std::collections::BTreeMap;
 
 use quorate_core::{Configs, NodeSet, ProcessId, Protocol, Random, RequestId};
+use quorate_parts::admission::DiskId;
 
 use crate::checkers::log::Logs;
 use crate::checkers::service::Service;
@@ -33,6 +38,7 @@ use crate::queue::{Nanos, Queue};
 use crate::trace::Trace;
 use crate::workload::Workload;
 
+use handshakes::Handshake;
 pub(crate) use impairments::SLOWNESS;
 pub(crate) use operator::Operator;
 
@@ -66,6 +72,8 @@ pub(crate) enum Event<P: Protocol> {
         from: ProcessId,
         to: ProcessId,
         message: P::Message,
+        /// Of the sender.
+        disk: Option<DiskId>,
     },
     /// A turn of the loop of a life.
     Turn {
@@ -114,6 +122,23 @@ pub(crate) enum Event<P: Protocol> {
     Heal,
     /// A minority is lost or slow from now on.
     Impair(usize),
+    /// What a node remembers of disks is durable.
+    Remembered {
+        host: usize,
+        epoch: u64,
+    },
+    /// A node introduces itself to a host, unless they are connected.
+    Greet {
+        host: usize,
+        epoch: u64,
+        to: usize,
+    },
+    /// A message of a handshake arrives.
+    Introduced(Box<Handshake>),
+    /// The operator replaces a member that was refused.
+    Replace {
+        host: usize,
+    },
     /// Look how far the run is, and compare replicas.
     Poll,
 }
@@ -136,6 +161,8 @@ pub(crate) struct Cluster<P: Protocol> {
     pub configs: Configs<P>,
     /// Of nodes that may join it.
     pub joining: Configs<P>,
+    /// Of members that replace a lost disk, where the protocol lets them.
+    pub rejoining: Option<Configs<P>>,
     pub operator: Operator,
     /// What is in the replicas' logs, where they say so.
     pub logs: Logs,
@@ -159,6 +186,8 @@ pub(crate) struct Cluster<P: Protocol> {
     pub service: Service,
     /// When faults end.
     pub heal_at: Nanos,
+    /// How long a message takes between the two hosts that are furthest from each other, if no fault slows links.
+    pub furthest: Nanos,
     pub checkpoints: u64,
     /// The fault, by its place in the schedule, that waits for somebody to send a piece of a snapshot.
     pub awaiting_piece: Option<usize>,
@@ -193,7 +222,7 @@ impl<P: Protocol> Cluster<P> {
     /// Lets one event happen.
     pub fn handle(&mut self, event: Event<P>) {
         match event {
-            Event::Deliver { from, to, message } => self.deliver(from, to, message),
+            Event::Deliver { from, to, message, disk } => self.deliver(from, to, message, disk),
             Event::Turn { host, epoch } => {
                 if self.hosts[host].epoch == epoch {
                     self.turn(host);
@@ -236,6 +265,18 @@ impl<P: Protocol> Cluster<P> {
             Event::Forget(id) => self.forget(id),
             Event::Heal => self.heal(),
             Event::Impair(index) => self.impair(index),
+            Event::Remembered { host, epoch } => {
+                if self.hosts[host].epoch == epoch {
+                    self.remembered(host);
+                }
+            }
+            Event::Greet { host, epoch, to } => {
+                if self.hosts[host].epoch == epoch {
+                    self.greet(host, to);
+                }
+            }
+            Event::Introduced(message) => self.introduced(*message),
+            Event::Replace { host } => self.replace_member(host),
             Event::Poll => unreachable!("the run looks after itself"),
         }
     }

@@ -10,6 +10,7 @@ use quorate_core::{
     Wire,
 };
 
+use super::impairments::{node, outlasts};
 use super::{Cluster, Event};
 use crate::faults::Kind;
 use crate::host::Input;
@@ -128,9 +129,9 @@ impl Operator {
         change
     }
 
-    /// The voters of the group if this order and no other is carried out.
-    fn voters_after(&self, order: &Order) -> NodeSet {
-        let Manage::Change { voters, learners, remove } = &order.manage else { return self.voters };
+    /// The voters of the group if this and nothing else is carried out.
+    fn voters_after(&self, manage: &Manage) -> NodeSet {
+        let Manage::Change { voters, learners, remove } = manage else { return self.voters };
         let gone: NodeSet = learners.keys().copied().chain(remove.iter()).collect();
         let stay = self.voters.iter().filter(|node| !gone.contains(*node));
         stay.chain(voters.keys().copied()).collect()
@@ -138,7 +139,7 @@ impl Operator {
 
     /// The voters of each group that the orders under way may lead to.
     pub fn prospects(&self) -> impl Iterator<Item = NodeSet> {
-        self.waiting.values().map(|order| self.voters_after(order))
+        self.waiting.values().map(|order| self.voters_after(&order.manage))
     }
 
     fn on_done(&mut self, manage: &Manage) {
@@ -191,15 +192,42 @@ impl<P: Protocol> Cluster<P> {
     pub(super) fn manage(&mut self, kind: Kind, host: usize, seed: u64) {
         let mut random = Random::new(seed);
         let mut manage = self.draw_manage(kind, &mut random);
-        self.order(kind, host, manage.clone(), &mut random);
+        self.manage_at(kind, host, manage.clone(), &mut random);
         if random.chance(0.25) {
             // Twice at once: the same again, or another.
             if random.chance(0.6) {
                 manage = self.draw_manage(kind, &mut random);
             }
             let other = random.range(0..self.hosts.len() as u64) as usize;
-            self.order(kind, other, manage, &mut random);
+            self.manage_at(kind, other, manage, &mut random);
         }
+    }
+
+    /// Whoever can see that a member is gone does not make the group depend on it.
+    fn manage_at(&mut self, kind: Kind, host: usize, manage: Manage, random: &mut Random) {
+        let voters = self.operator.voters_after(&manage);
+        let changes = matches!(manage, Manage::Change { .. });
+        if (!changes || outlasts(voters, self.impaired())) && self.order(host, manage, random) {
+            self.counts.add(kind);
+        }
+    }
+
+    /// A member was refused, and its log says what to do: the operator adds another node in its place, and asks again
+    /// until that is done.
+    pub(super) fn replace_member(&mut self, host: usize) {
+        let Operator { nodes, voters, learners, .. } = self.operator;
+        let taken = voters.union(learners).union(self.impaired());
+        let new = nodes.iter().find(|new| !taken.contains(*new));
+        let (Some(new), true) = (new, voters.contains(node(host)) && !self.healed) else { return };
+        let manage = Manage::Change {
+            voters: [(new, String::new())].into(),
+            learners: Default::default(),
+            remove: [node(host)].into_iter().collect(),
+        };
+        let mut random = self.random.fork();
+        let at = random.range(0..self.hosts.len() as u64) as usize;
+        self.order(at, manage, &mut random);
+        self.queue.push(self.now + SECOND, Event::Replace { host });
     }
 
     fn draw_manage(&self, kind: Kind, random: &mut Random) -> Manage {
@@ -210,11 +238,11 @@ impl<P: Protocol> Cluster<P> {
         }
     }
 
-    fn order(&mut self, kind: Kind, host: usize, manage: Manage, random: &mut Random) {
+    /// Whether somebody listens.
+    fn order(&mut self, host: usize, manage: Manage, random: &mut Random) -> bool {
         let listens = |host: &usize| self.hosts[*host].life.as_ref().is_some_and(|life| !life.draining);
         let hosts = self.hosts.len();
-        let Some(host) = (host..hosts).chain(0..host).find(listens) else { return };
-        self.counts.add(kind);
+        let Some(host) = (host..hosts).chain(0..host).find(listens) else { return false };
         self.operator.asked += 1;
         let id = RequestId(self.operator.asked << 16 | OPERATORS);
         let patience = *random.pick(&[300, 1000, 3000]) * MILLISECOND;
@@ -234,6 +262,7 @@ impl<P: Protocol> Cluster<P> {
         let life = self.hosts[host].life.as_mut().expect("somebody listens");
         life.inbox.push_back(Input::Request(id, request));
         self.wake(host);
+        true
     }
 
     /// Whether this was the operator's, who has heard it now.
@@ -263,15 +292,16 @@ impl<P: Protocol> Cluster<P> {
         }
     }
 
-    /// Who is to be whole in the end: those who count then. Learners owe nothing, and neither do those who left, are
-    /// lost or are slow.
+    /// Who is to be whole in the end: those who count then. Learners owe nothing, and neither do those who left or
+    /// are impaired.
     pub fn owing(&self) -> Vec<usize> {
         let members = match self.logs.group() {
             Some(group) => group.voters.union(group.outgoing),
             None => self.members,
         };
         let hosts = members.iter().map(|node| usize::from(node.get()) - 1);
-        hosts.filter(|host| !self.hosts[*host].lost && !self.hosts[*host].slow).collect()
+        let impaired = self.impaired();
+        hosts.filter(|host| !impaired.contains(node(*host))).collect()
     }
 }
 

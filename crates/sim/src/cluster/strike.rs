@@ -110,6 +110,8 @@ impl<P: Protocol> Cluster<P> {
             }
             Action::Crash => self.crash(kind, host, length),
             Action::CrashAll => self.crash_all(length),
+            // Counted where a disk is damaged.
+            Action::Damage { all } => self.damage(kind, host, length, all),
             Action::Pause => {
                 let host = &mut self.hosts[host];
                 if host.life.is_some() {

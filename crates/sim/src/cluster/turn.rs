@@ -4,6 +4,8 @@ use quorate_core::{
     Fact, Instant, Message, Outgoing, ProcessId, Protocol, Recipients, Wire, digest, mutation,
 };
 
+use quorate_parts::admission::DiskId;
+
 use super::{Cluster, Event, WIRE_SAMPLE};
 use crate::checkers::{Checker, Process, Violation};
 use crate::faults::Kind;
@@ -172,6 +174,9 @@ impl<P: Protocol> Cluster<P> {
         let Some(replica) = &mut life.replica else { return };
         if let Some(members) = replica.out.members.take() {
             self.trace.line(self.now, replica.me, || format!("members {members:?}"));
+            if let Some(guard) = &mut life.guard {
+                guard.admission.set_group(members.version, members.voters(), members.all());
+            }
         }
         if replica.out.facts.is_empty() {
             return;
@@ -203,6 +208,8 @@ impl<P: Protocol> Cluster<P> {
             return;
         }
         self.answer(host);
+        // The group may have changed.
+        self.remember(host);
         let Host { life: Some(life), disk, since_checkpoint, .. } = &mut self.hosts[host] else { return };
         let mut messages = std::mem::take(&mut life.proxy.out.messages);
         let me = life.proxy.me;
@@ -265,7 +272,10 @@ impl<P: Protocol> Cluster<P> {
 
     pub(super) fn post(&mut self, host: usize, from: ProcessId, outgoing: Outgoing<P::Message>) {
         let Outgoing { to, message, .. } = outgoing;
-        if let (Some(node), Some(number)) = (from.replica(), message.binds()) {
+        // What a node with a damaged disk says to itself binds nobody.
+        let heard = !self.hosts[host].damaged
+            || to.iter().any(|to| self.locate(to).is_some_and(|to| to != host && self.may_send(host, to)));
+        if let (Some(node), Some(number), true) = (from.replica(), message.binds(), heard) {
             let who = Process { node, incarnation: self.hosts[host].incarnation };
             let result = self.panel.on_bound(self.now, who, number);
             self.found(result);
@@ -303,6 +313,11 @@ impl<P: Protocol> Cluster<P> {
             self.wake(host);
             return;
         }
+        if !self.may_send(host, target) {
+            self.trace.line(self.now, from, || format!("-x {to} {message:?}: not connected"));
+            return;
+        }
+        self.check_connection(host, target);
         if message.kind() == PIECE {
             self.on_piece(host);
         }
@@ -312,11 +327,12 @@ impl<P: Protocol> Cluster<P> {
             self.trace.line(self.now, from, || format!("-x {to} {message:?}"));
             return;
         }
+        let disk = self.hosts[host].memory.as_ref().map(|memory| memory.own.disk);
         if let Some(at) = second {
-            self.queue.push(at, Event::Deliver { from, to, message: message.clone() });
+            self.queue.push(at, Event::Deliver { from, to, message: message.clone(), disk });
         }
         if let Some(at) = first {
-            self.queue.push(at, Event::Deliver { from, to, message });
+            self.queue.push(at, Event::Deliver { from, to, message, disk });
         }
     }
 
@@ -333,9 +349,15 @@ impl<P: Protocol> Cluster<P> {
         }
     }
 
-    pub(super) fn deliver(&mut self, from: ProcessId, to: ProcessId, message: P::Message) {
+    pub(super) fn deliver(
+        &mut self,
+        from: ProcessId,
+        to: ProcessId,
+        message: P::Message,
+        disk: Option<DiskId>,
+    ) {
         let Some(host) = self.locate(to) else { return };
-        if self.hosts[host].life.is_some() {
+        if self.listens_to(host, from, disk) {
             self.enqueue(host, from, to, message);
             self.wake(host);
         }

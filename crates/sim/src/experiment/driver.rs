@@ -97,7 +97,7 @@ impl<'a, P: Protocol> Driver<'a, P> {
             measured: Measured::default(),
         };
         for host in 0..driver.hosts.len() {
-            driver.hosts[host].start(0, &configs).expect("an empty disk can be read");
+            driver.hosts[host].start(0, &configs, None).expect("an empty disk can be read");
             driver.hear(host);
             driver.wake(host);
             driver.set_wake(host);

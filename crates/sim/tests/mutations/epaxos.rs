@@ -13,6 +13,8 @@ caught! { Epaxos,
     a_pre_acceptance_that_leaves_before_it_is_durable: "now/PreAcceptReply" with RESTLESS;
     a_vote_that_leaves_before_it_is_durable: "now/AcceptReply" with RESTLESS;
     a_commit_on_the_fast_path_that_its_owner_may_forget: "now/Commit" with RESTLESS;
+    an_answer_to_one_who_rejoins_that_leaves_before_it_is_durable: "now/RejoinReply", of 5,
+        under "replaced-disks,crashes,slow-disks,drains";
     // Ballots and recovery.
     one_variable_for_both_ballots: "epaxos/one-ballot" with RESTLESS;
     a_recovery_that_validates_nothing: "epaxos/no-validation" with RESTLESS, of 5;

@@ -30,10 +30,33 @@ caught! { MultiPaxos,
     a_duplicate_that_is_executed_again_because_its_reply_is_not_retained:
         "sessions/not-retained-executes-again" with RESTLESS;
     a_torn_record_that_is_accepted: "disk/torn-record-accepted";
+    // Disks that are lost or rolled back.
+    a_life_that_is_not_durable_before_the_first_vote: "admission/life-not-durable", under "crashes,slow-disks";
+    a_node_that_is_let_in_before_its_disk_is_remembered: "admission/listen-first", under "crashes";
     // Reads that may be so old.
     an_age_that_counts_from_the_answer: "freshness/by-arrival" with &["heartbeat=20ms"], of 5,
         under "slow-links,reordering";
     an_age_of_what_is_not_executed: "freshness/unexecuted";
+}
+
+/// That a node was not refused is noticed in the end (liveness): what it leads to has to be noticed before.
+fn assert_does_harm(mutation: &str, settings: &[&str], faults: &str) {
+    crate::assert_caught_by::<MultiPaxos>(mutation, settings, 3, faults, |checker| checker != "liveness");
+}
+
+#[test]
+fn a_lost_disk_that_nobody_refuses() {
+    assert_does_harm("admission/off", RESTLESS, "wiped-disks,crashes,partitions");
+}
+
+#[test]
+fn an_old_disk_that_nobody_refuses() {
+    assert_does_harm("admission/off", RESTLESS, "rolled-back-disks,crashes,partitions");
+}
+
+#[test]
+fn a_memory_of_disks_that_is_not_durable() {
+    assert_does_harm("admission/forget-peers", RESTLESS, "wiped-disks,crashes,cluster-crashes");
 }
 
 /// This takes a crash before the own vote is durable, a reply that is late for longer than an election takes, and a

@@ -1,0 +1,203 @@
+//! Disks are lost, or rolled back to what they were at the end of an earlier life. The node must be refused then
+//! ([`handshakes`](super::handshakes)) and is gone for good; or, where the protocol lets a member rejoin, it asks to
+//! replace its disk and comes back.
+//!
+//! A disk is damaged only where the rules can help. At most a minority is [impaired](super::impairments) at once,
+//! nodes with damaged disks included. Every member must be admitted: before, nobody has to remember anything. A disk
+//! is rolled back only where every other node durably remembers a later life of it: what nobody remembers nobody can
+//! notice. And a node that replaces its disk needs every other member until it takes part again, so nothing else is
+//! impaired or damaged meanwhile.
+
+use quorate_core::{Configs, NodeId, Protocol, Replica};
+use quorate_parts::admission::{Memory, PeerDisk, Stage};
+
+use super::Cluster;
+use super::impairments::{node, outlasts};
+use crate::faults::Kind;
+use crate::host::Host;
+use crate::queue::Nanos;
+
+impl<P: Protocol> Cluster<P> {
+    /// Whether each member takes part, or has gone for good.
+    pub(super) fn is_whole(&self) -> bool {
+        let takes_part = |node: NodeId| {
+            let host = usize::from(node.get()) - 1;
+            let at = &self.hosts[host];
+            let admitted = at.memory.as_ref().is_some_and(|memory| memory.stage == Stage::Admitted);
+            at.lost || at.damaged || admitted && !self.is_rejoining(host)
+        };
+        P::CAPABILITIES.diskless || self.members.iter().all(takes_part)
+    }
+
+    /// Whether a node has replaced its disk and may not take part yet. While it is down nobody knows.
+    fn is_rejoining(&self, host: usize) -> bool {
+        let at = &self.hosts[host];
+        let rejoins = |replica: &P::Replica| replica.status(at.instant(self.now)).role == "rejoining";
+        at.replaces() && at.replica().is_none_or(rejoins)
+    }
+
+    /// What the machines of a host are told.
+    pub(super) fn configs_of(&self, host: usize) -> Configs<P> {
+        let at = &self.hosts[host];
+        let joins = at.node.is_some_and(|node| !self.members.contains(node));
+        match &self.rejoining {
+            Some(rejoining) if at.replaces() => rejoining.clone(),
+            _ if joins => self.joining.clone(),
+            _ => self.configs.clone(),
+        }
+    }
+
+    /// A life has ended: perhaps somebody copies its disk.
+    pub(super) fn keep_copy(&mut self, host: usize) {
+        let at = &mut self.hosts[host];
+        if self.plan.kinds.contains(Kind::RolledBackDisks) && (at.copy.is_none() || at.random.chance(0.3)) {
+            self.copy_disk(host);
+        }
+    }
+
+    /// A copy from a time when the node was the only voter is of no use: it would ask nobody.
+    fn copy_disk(&mut self, host: usize) {
+        let alone = self.logs.configured(node(host)).is_some_and(|group| group.voters.len() < 2);
+        let at = &mut self.hosts[host];
+        if let Some(memory) = at.memory.clone().filter(|memory| memory.stage == Stage::Admitted && !alone) {
+            at.copy = Some((at.disk.clone(), memory));
+        }
+    }
+
+    /// Whether every other node durably remembers a life of this disk that is later than that.
+    fn is_remembered(&self, host: usize, copy: &Memory) -> bool {
+        let is_later = |known: &PeerDisk| {
+            let current = known.current.as_ref();
+            let later = current.is_some_and(|life| life.disk == copy.own.disk && life.life > copy.own.life);
+            later || known.retired.contains(&copy.own.disk)
+        };
+        let remembers = |other: &Host<P>| {
+            other.memory.as_ref().is_some_and(|memory| memory.peers.get(&node(host)).is_some_and(is_later))
+        };
+        let others = (0..self.nodes).filter(|other| *other != host).map(|other| &self.hosts[other]);
+        others.filter(|other| !other.lost && !other.damaged).all(remembers)
+    }
+
+    /// The disk of a node is lost, or rolled back; with `all`, when all nodes lose power.
+    pub(super) fn damage(&mut self, kind: Kind, host: usize, down: Nanos, all: bool) {
+        let (me, impaired) = (node(host), self.impaired());
+        let mut with = impaired;
+        let tolerated = with.insert(me) && self.prospects().iter().all(|voters| outlasts(*voters, with));
+        if !tolerated || !self.is_whole() {
+            return;
+        }
+        let copy = self.hosts[host].copy.clone().filter(|(_, memory)| self.is_remembered(host, memory));
+        let strikes = match kind {
+            Kind::RolledBackDisks => copy.is_some(),
+            // Others come with --join, and may do so again once they have left.
+            Kind::WipedDisks => self.members.contains(me),
+            _ => self.rejoining.is_some() && impaired.is_empty(),
+        };
+        if !strikes && kind != Kind::RolledBackDisks {
+            return;
+        }
+        for other in (0..self.nodes).filter(|other| all || *other == host) {
+            // Those who have lost power together come back in any order.
+            let down = if all { self.random.range(0..3 * down + 1) } else { down };
+            self.kill(other, down);
+        }
+        if !strikes {
+            // Later perhaps.
+            return self.copy_disk(host);
+        }
+        self.counts.add(kind);
+        self.trace.line(self.now, &self.hosts[host], || format!("its disk is damaged: {}", kind.name()));
+        let at = &mut self.hosts[host];
+        match copy {
+            Some((disk, memory)) if kind == Kind::RolledBackDisks => {
+                (at.disk, at.memory) = (disk, Some(memory));
+            }
+            _ => {
+                at.disk.wipe();
+                at.memory = None;
+            }
+        }
+        at.asks_to_replace = kind == Kind::ReplacedDisks;
+        at.damaged = !at.asks_to_replace;
+    }
+
+    /// Whether each node whose disk was damaged has been refused.
+    pub fn are_refused(&self) -> bool {
+        self.hosts.iter().all(|host| !host.damaged || host.lost)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use quorate_protocols::bodega::Bodega;
+    use quorate_protocols::epaxos::Epaxos;
+    use quorate_protocols::multipaxos::MultiPaxos;
+    use quorate_protocols::raft::Raft;
+
+    use crate::Options;
+    #[cfg(feature = "mutations")]
+    use crate::Violation;
+    use crate::cluster::Event;
+    use crate::faults::{Action, Faults, Kind, KindSet, Moment, Strike, Target};
+    use crate::queue::{MILLISECOND, Nanos, SECOND};
+    use crate::run::{Run, finish, prepare};
+    use crate::trace::Trace;
+    use quorate_core::Protocol;
+
+    fn strike(at: Nanos, kind: Kind, node: usize, length: Nanos, action: Action) -> Strike {
+        Strike { at, kind, target: Target::Host(node - 1), moment: Moment::Now, length, action }
+    }
+
+    /// Node 1 is down while writes are acknowledged by 2 and 3. Both are killed, and what was on the disk of 3 is lost.
+    /// 1 and 3 start, and 2 much later.
+    fn tell<P: Protocol>(seed: u64) -> Run {
+        let faults = Faults::Only(KindSet::default());
+        let options = Options { faults, duration: Duration::from_secs(12), ..Options::default() };
+        let mut cluster = prepare::<P>(&options, seed, Trace::silent()).unwrap();
+        cluster.plan.schedule = vec![
+            strike(2 * SECOND, Kind::Crashes, 1, 3500 * MILLISECOND, Action::Crash),
+            strike(5 * SECOND, Kind::Crashes, 2, 6 * SECOND, Action::Crash),
+            strike(5 * SECOND, Kind::WipedDisks, 3, SECOND, Action::Damage { all: false }),
+        ];
+        for (index, strike) in cluster.plan.schedule.iter().enumerate() {
+            cluster.queue.push(strike.at, Event::Fault(index));
+        }
+        finish(cluster, &options, seed)
+    }
+
+    #[cfg(feature = "mutations")]
+    /// What goes wrong in some seed where nobody is refused. (That nobody is refused would be noticed later.)
+    fn without_the_rule<P: Protocol>() -> Violation {
+        quorate_core::mutation::with("admission/off", || {
+            let mut violations = (0..10).filter_map(|seed| tell::<P>(seed).violation);
+            violations.find(|violation| violation.checker != "liveness").expect("a write is lost")
+        })
+    }
+
+    fn assert_keeps_what_is_acknowledged<P: Protocol>() {
+        for seed in 0..10 {
+            let run = tell::<P>(seed);
+            assert_eq!(run.violation, None, "seed {seed}");
+            assert_eq!(run.faults.of(Kind::WipedDisks), 1);
+        }
+    }
+
+    #[test]
+    fn an_acknowledged_write_outlives_the_disk_of_one_who_voted_for_it() {
+        assert_keeps_what_is_acknowledged::<MultiPaxos>();
+        assert_keeps_what_is_acknowledged::<Raft>();
+        assert_keeps_what_is_acknowledged::<Bodega>();
+        assert_keeps_what_is_acknowledged::<Epaxos>();
+    }
+
+    #[cfg(feature = "mutations")]
+    #[test]
+    fn without_admission_the_write_is_lost() {
+        println!("{}", without_the_rule::<MultiPaxos>());
+        println!("{}", without_the_rule::<Raft>());
+        println!("{}", without_the_rule::<Bodega>());
+        println!("{}", without_the_rule::<Epaxos>());
+    }
+}

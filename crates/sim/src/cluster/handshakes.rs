@@ -1,0 +1,267 @@
+//! Handshakes: nodes introduce themselves to each other before they speak, and remember each other's disks, as real
+//! nodes do when they connect ([`quorate_parts::admission`]).
+//!
+//! A node sends `Hello` to every other again and again until it is answered with `Welcome`. A message passes from one
+//! node to another only when each has made the other's introduction durable, and only while both live: a connection
+//! ends with either process. [`check_connection`](Cluster::check_connection) looks at the disks and says whether that
+//! is so. The memory of disks is a file of its own on the simulated disk; a crash while it is written leaves the old
+//! one or the new one.
+//!
+//! A node that is refused must have a disk that was [damaged](super::disks); it never starts again. A node whose disk
+//! is as it left it must not be refused.
+
+use quorate_core::{NodeId, ProcessId, Protocol};
+use quorate_parts::admission::{DiskId, Introduction, Memory, PeerDisk, Reason, Verdict, Why};
+
+use super::impairments::node;
+use super::{Cluster, Event};
+use crate::host::{Guard, Host, Input};
+use crate::queue::{MILLISECOND, Nanos, SECOND};
+
+/// From one attempt to connect to the next.
+const AGAIN: std::ops::Range<Nanos> = 30 * MILLISECOND..100 * MILLISECOND;
+
+/// A message of a handshake.
+pub(crate) struct Handshake {
+    step: Step,
+    /// Host and epoch of the sender.
+    from: (usize, u64),
+    to: usize,
+    /// The epoch of the receiver's life that it answers.
+    answers: Option<u64>,
+    said: Introduction,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Asks to be let in.
+    Hello,
+    /// The receiver may send to the sender.
+    Welcome,
+    /// The sender remembers of the receiver's disk what forbids it to take part.
+    Disowned,
+}
+
+impl<P: Protocol> Cluster<P> {
+    fn guard(&mut self, host: usize) -> Option<&mut Guard> {
+        self.hosts[host].life.as_mut()?.guard.as_mut()
+    }
+
+    /// A life has begun, or something was learned: hands the memory of disks to the disk, unless that is busy with it.
+    pub(super) fn remember(&mut self, host: usize) {
+        let Host { life: Some(life), disk, writing, epoch, .. } = &mut self.hosts[host] else { return };
+        let Some(guard) = &mut life.guard else { return };
+        let revision = guard.admission.revision();
+        if writing.is_none() && guard.written < revision {
+            guard.written = revision;
+            *writing = Some((revision, guard.admission.memory().clone()));
+            if let Some(end) = disk.write_file(self.now) {
+                self.queue.push(end, Event::Remembered { host, epoch: *epoch });
+            }
+        }
+        self.proceed(host);
+    }
+
+    /// The memory of disks that was being written is durable.
+    pub(super) fn remembered(&mut self, host: usize) {
+        let at = &mut self.hosts[host];
+        let (revision, memory) = at.writing.take().expect("it is being written");
+        at.memory = Some(memory);
+        if let Some(guard) = self.guard(host) {
+            guard.admission.on_durable(revision);
+        }
+        self.trace.mix(revision);
+        self.remember(host);
+    }
+
+    /// Does what waited for the memory to be durable.
+    fn proceed(&mut self, host: usize) {
+        let Some(guard) = self.guard(host) else { return };
+        if guard.admission.may_speak() && !std::mem::replace(&mut guard.greets, true) {
+            let epoch = self.hosts[host].epoch;
+            for to in (0..self.nodes).filter(|to| *to != host) {
+                self.queue.push(self.now, Event::Greet { host, epoch, to });
+            }
+        }
+        let Some(Guard { admission, answers, openings, up, written, .. }) = self.guard(host) else { return };
+        let opened: Vec<_> = openings.extract_if(.., |(.., after)| admission.is_durable(*after)).collect();
+        for (peer, epoch, _) in opened {
+            up.insert(peer, epoch);
+            admission.on_bound(node(peer));
+        }
+        let answered: Vec<_> = answers.extract_if(.., |(.., after)| admission.is_durable(*after)).collect();
+        let (runs, more) = (admission.may_run(), admission.revision() > *written);
+        for (peer, epoch, _) in answered {
+            self.post_handshake(Step::Welcome, host, peer, Some(epoch));
+        }
+        if more && self.hosts[host].writing.is_none() {
+            // The node may be admitted now, which must be durable before its replica starts.
+            return self.remember(host);
+        }
+        if runs && self.hosts[host].replica().is_none() {
+            self.begin(host);
+        }
+    }
+
+    /// The node is admitted: its replica starts, and the others are told.
+    fn begin(&mut self, host: usize) {
+        self.trace.line(self.now, &self.hosts[host], || "is admitted".to_owned());
+        let configs = self.configs_of(host);
+        if let Err(what) = self.hosts[host].begin(self.now, &configs) {
+            return self.fail("disk", what);
+        }
+        let epoch = self.hosts[host].epoch;
+        let up = std::mem::take(&mut self.guard(host).expect("it was admitted").up);
+        for to in up.into_keys() {
+            self.queue.push(self.now, Event::Greet { host, epoch, to });
+        }
+        self.hear(host);
+        self.wake(host);
+        self.set_wake(host);
+    }
+
+    /// Introduces a node to another again, unless they are connected.
+    pub(super) fn greet(&mut self, host: usize, to: usize) {
+        let (epoch, frozen) = (self.hosts[host].epoch, self.hosts[host].frozen_until);
+        let other = self.hosts[to].epoch;
+        if self.hosts[to].lost {
+            return;
+        }
+        let Some(guard) = self.guard(host) else { return };
+        if guard.up.get(&to) == Some(&other) {
+            return;
+        }
+        guard.up.remove(&to);
+        if self.now >= frozen {
+            self.post_handshake(Step::Hello, host, to, None);
+        }
+        let again = self.now + self.random.range(AGAIN);
+        self.queue.push(again, Event::Greet { host, epoch, to });
+    }
+
+    fn post_handshake(&mut self, step: Step, host: usize, to: usize, answers: Option<u64>) {
+        let epoch = self.hosts[host].epoch;
+        let Some(guard) = self.guard(host) else { return };
+        let said = guard.admission.introduction();
+        let size = || 64;
+        let [first, second] = self.network.send(host, to, self.now, size, &mut self.counts);
+        for at in [first, second].into_iter().flatten() {
+            let message = Handshake { step, from: (host, epoch), to, answers, said: said.clone() };
+            self.queue.push(at, Event::Introduced(Box::new(message)));
+        }
+    }
+
+    /// A message of a handshake arrives.
+    pub(super) fn introduced(&mut self, message: Handshake) {
+        let (host, (from, epoch)) = (message.to, message.from);
+        let Host { epoch: own, life: Some(life), frozen_until, .. } = &self.hosts[host] else { return };
+        // The process takes it up when it runs again, and has acted on what it had taken before.
+        if self.now < *frozen_until || life.held.is_some() || life.ending {
+            let at = self.now + MILLISECOND;
+            return self.queue.push(at, Event::Introduced(Box::new(message)));
+        }
+        // A connection ends with either process, but what it has carried before may still be read.
+        let is_over = self.hosts[from].epoch != epoch;
+        let is_stale = message.answers.is_some_and(|answers| answers != *own || is_over);
+        let Some(guard) = self.guard(host).filter(|guard| !is_stale && guard.admission.may_speak()) else {
+            return;
+        };
+        let replaced = guard.disk_of(node(from)).filter(|known| *known != message.said.life.disk);
+        let verdict = guard.admission.hear(node(from), &message.said);
+        let accepted = matches!(verdict, Verdict::Accept { .. });
+        match (message.step, &verdict) {
+            (Step::Hello, Verdict::Accept { after }) => guard.answers.push((from, epoch, *after)),
+            (Step::Welcome, Verdict::Accept { after }) => guard.openings.push((from, epoch, *after)),
+            _ => {}
+        }
+        self.trace.mix(self.now ^ (host as u64) << 8 ^ from as u64);
+        self.trace.line(self.now, &self.hosts[host], || {
+            let (step, life) = (message.step, &message.said.life);
+            format!("<- {:?} {step:?} of disk {} in life {}: {verdict:?}", node(from), life.disk, life.life)
+        });
+        if accepted && replaced.is_some() {
+            self.forget_input(host, node(from));
+        }
+        match verdict {
+            Verdict::Stop(reason) => return self.refuse(host, &reason),
+            Verdict::Refuse(_) if message.step == Step::Hello => {
+                self.post_handshake(Step::Disowned, host, from, Some(epoch));
+            }
+            Verdict::Accept { .. } | Verdict::Refuse(_) | Verdict::NotYet(_) => {}
+        }
+        self.remember(host);
+    }
+
+    /// A node has come with another disk: the connection to its former process is closed, and nothing that came over
+    /// it is read any more.
+    fn forget_input(&mut self, host: usize, sender: NodeId) {
+        if let Some(life) = &mut self.hosts[host].life {
+            life.inbox.retain(|input| !matches!(input, Input::ToReplica(from, _) if *from == sender.into()));
+        }
+    }
+
+    /// A node must not take part with its disk: it is gone for good.
+    fn refuse(&mut self, host: usize, reason: &Reason) {
+        self.trace.line(self.now, &self.hosts[host], || format!("is refused: {reason}"));
+        let at = &self.hosts[host];
+        // One that was removed before it was admitted owes nothing.
+        if !at.damaged && reason.why != Why::LeftGroup {
+            let what = format!("{at} is refused although its disk is as it left it: {reason}");
+            return self.fail("admission", what);
+        }
+        self.hosts[host].lost = true;
+        self.end_life(host);
+        let read = self.now + self.random.range(100 * MILLISECOND..SECOND);
+        self.queue.push(read, Event::Replace { host });
+    }
+
+    /// Whether the handshake lets a host send to another.
+    pub(super) fn may_send(&self, host: usize, to: usize) -> bool {
+        let epoch = self.hosts[to].epoch;
+        match self.hosts[host].life.as_ref().and_then(|life| life.guard.as_ref()) {
+            Some(guard) if to < self.nodes => guard.up.get(&to) == Some(&epoch),
+            Some(_) | None => true,
+        }
+    }
+
+    /// Whether a host reads what a process has sent with this disk. Proxies that run alone have none, and are not let
+    /// in before others have accepted the node's disk.
+    pub(super) fn listens_to(&self, host: usize, from: ProcessId, disk: Option<DiskId>) -> bool {
+        let Some(life) = &self.hosts[host].life else { return false };
+        let Some(guard) = &life.guard else { return true };
+        match (from, disk) {
+            (ProcessId::Replica(node), Some(disk)) => guard.disk_of(node).is_none_or(|known| known == disk),
+            (ProcessId::Proxy(_), None) => guard.admission.may_answer_proxies(),
+            (ProcessId::Proxy(_), Some(_)) | (ProcessId::Replica(_), None) => true,
+        }
+    }
+
+    /// A message passes from one node to another: both disks must know the other's present life, and their own.
+    pub(super) fn check_connection(&mut self, host: usize, to: usize) {
+        let (Some(from), Some(at)) = (self.hosts[host].memories(), self.hosts[to].memories()) else { return };
+        let knows = |memory: &Memory, other: &Memory, id: usize| {
+            let known = memory.peers.get(&node(id)).and_then(|peer: &PeerDisk| peer.current.as_ref());
+            known == Some(&other.own)
+        };
+        let known = knows(&from.1, &at.0, to) && knows(&at.1, &from.0, host);
+        if !known || from.0.own != from.1.own {
+            let what = format!(
+                "{} sends to {} before both have made it durable which disk the other has",
+                self.hosts[host], self.hosts[to]
+            );
+            self.fail("admission", what);
+        }
+    }
+
+    /// A process has ended: those who were connected to it try again.
+    pub(super) fn disconnect(&mut self, host: usize) {
+        for other in (0..self.nodes).filter(|other| *other != host) {
+            let epoch = self.hosts[other].epoch;
+            let connected = self.guard(other).is_some_and(|guard| guard.up.remove(&host).is_some());
+            if connected {
+                let at = self.now + self.random.range(AGAIN);
+                self.queue.push(at, Event::Greet { host: other, epoch, to: host });
+            }
+        }
+    }
+}
