@@ -6,10 +6,10 @@
 //! not sent, those to reads are not even made ([`has_room`](Intake::has_room)): proxies repeat themselves later, so
 //! overload makes clients slower. One answer carries about 1 MiB, so that it always fits into a message.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use quorate_core::{Manage, Managed, NodeId, ProcessId, Wall, Wire};
+use quorate_core::{Manage, Managed, NodeId, ProcessId, Wall, Wire, mutation};
 
 use crate::batch::{Batch, Builder, Entry, Limits};
 use crate::clients::message::{Ask, Message};
@@ -51,6 +51,9 @@ pub struct Intake {
     manage: Vec<PendingRead>,
     /// Sessions with writes under way here: the next number to admit.
     admitted: BTreeMap<u64, u64>,
+    /// Proxies whose session is being opened, and their nonces. They ask again and again meanwhile: where slots are
+    /// few, copies would keep everybody else waiting.
+    opening: BTreeSet<(ProcessId, u64)>,
     /// Where a session's answers go.
     routes: BTreeMap<u64, (ProcessId, u64)>,
     answers: BTreeMap<(ProcessId, u64), Answer>,
@@ -85,6 +88,7 @@ impl Intake {
             read_bytes: 0,
             manage: Vec::new(),
             admitted: BTreeMap::new(),
+            opening: BTreeSet::new(),
             routes: BTreeMap::new(),
             answers: BTreeMap::new(),
             answer_bytes: 0,
@@ -110,7 +114,7 @@ impl Intake {
         }
         let manage = manage.into_iter().take(MAX_MANAGE.saturating_sub(self.manage.len()));
         self.manage.extend(manage.map(|(id, command)| PendingRead { proxy, nonce, id, command }));
-        if open {
+        if open && (self.opening.insert((proxy, nonce)) || mutation::active("intake/open-again")) {
             self.builder.push(Entry::Open { proxy, nonce });
         }
         if session == 0 {
@@ -166,14 +170,22 @@ impl Intake {
         }
     }
 
-    /// Begins with a log in which these values are yet to be executed: their writes are not admitted again.
+    /// Begins with a log in which these values are yet to be executed: what is in them is not admitted again.
     pub fn expect<'a>(&mut self, values: impl Iterator<Item = &'a Bytes>) {
         for value in values {
             let Ok(Some(batch)) = Batch::decode(value) else { continue };
             for entry in batch.entries {
-                if let Entry::Write { session, seq, .. } = entry {
-                    let next = self.admitted.entry(session).or_default();
-                    *next = (*next).max(seq + 1);
+                match entry {
+                    Entry::Write { session, seq, .. } => {
+                        let next = self.admitted.entry(session).or_default();
+                        *next = (*next).max(seq + 1);
+                    }
+                    Entry::Open { proxy, nonce } => drop(self.opening.insert((proxy, nonce))),
+                    Entry::Read { .. }
+                    | Entry::Expire { .. }
+                    | Entry::Configuration(_)
+                    | Entry::EndLease
+                    | Entry::Roster(_) => {}
                 }
             }
         }
@@ -262,6 +274,7 @@ impl Intake {
     pub fn on_effect(&mut self, effect: Effect) {
         match effect {
             Effect::Opened { proxy, nonce, session } => {
+                self.opening.remove(&(proxy, nonce));
                 self.notices.push((proxy, Message::Opened { nonce, session }));
             }
             Effect::Executed { session, seq, reply, slot } => {

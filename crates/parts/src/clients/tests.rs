@@ -181,3 +181,25 @@ fn an_answer_that_was_lost_comes_again_without_its_slot_and_a_wrong_count_does_n
     });
     assert_eq!(pair.marks(), "2→ 3→ 2@7 3@8");
 }
+
+/// Seed 3059 of the simulator, Raft: with one entry in a slot and slow links, the log held nothing but repetitions.
+#[test]
+fn a_session_that_is_being_opened_is_not_opened_again_until_it_is() {
+    let mut pair = Pair::new();
+    pair.ask(1, Access::Write);
+    pair.step(|proxy, cx| proxy.on_batch_end(cx));
+    let asked = pair.out.messages.pop().expect("it asks for a session").message;
+    let Say::Client(Message::Ask(ask)) = asked else { panic!("{asked:?} is no ask") };
+    let proxy = ProxyId::of(NodeId::new(1).expect("an id")).into();
+    let mut intake = Intake::new(NodeId::new(1).expect("an id").into(), 1 << 20);
+    assert!(ask.open);
+    intake.on_ask(proxy, ask.clone(), &pair.state);
+    intake.on_ask(proxy, ask.clone(), &pair.state);
+    let value = intake.take_batch(Limits { entries: 1, bytes: 1 << 20 }, Wall::ZERO);
+    assert!(!intake.has_writes(), "one entry");
+    intake.on_ask(proxy, ask.clone(), &pair.state);
+    assert!(!intake.has_writes(), "it is in the log");
+    pair.state.apply(1, &value, |effect| intake.on_effect(effect), |_| {});
+    intake.on_ask(proxy, ask, &pair.state);
+    assert!(intake.has_writes(), "the answer was lost");
+}

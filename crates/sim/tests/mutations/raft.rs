@@ -55,11 +55,11 @@ caught! { Raft,
     an_end_of_a_lease_whose_commit_is_not_known: "leaseguard/end-lease-uncommitted" with GUARD;
     a_snapshot_that_forgets_leases: "leaseguard/no-lease-in-snapshot" with FORGETFUL;
     a_clock_that_is_read_before_a_pause: "driver/stale-now" with GUARD;
-    // Commits take longer than a lease lasts: reads must not keep writes waiting, nor wait for a lease for ever.
-    a_lease_that_is_extended_while_writes_wait: "leaseguard/extend-without-writes"
-        with &["reads=leaseguard", "pipeline=1"], under "slow-nodes";
+    // Commits take longer than a lease lasts.
     a_read_that_waits_for_a_lease_for_ever: "leaseguard/lease-or-nothing"
         with &["reads=leaseguard", "lease.duration=300ms"], under "slow-nodes";
+    a_session_that_is_opened_again_and_again: "intake/open-again"
+        with &["reads=ongaro-lease", "pipeline=1", "batch.entries=1"], under "loss,slow-nodes";
     // Nothing wrong is said, but for twenty seconds nothing is written.
     a_successor_that_takes_the_larger_of_two_waits: "leaseguard/larger-wait" with &["reads=leaseguard"],
         under "wide-clocks,lost-nodes";
