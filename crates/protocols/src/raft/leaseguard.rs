@@ -344,23 +344,20 @@ impl Replica {
 
     fn extend_if_old(&mut self, cx: &mut Context<'_, Self>) {
         if cx.now().since(self.chain.at(self.chain.last().0)) >= self.config.lease / 2 {
-            self.extend(cx);
+            self.extend();
         }
     }
 
     /// A read needs a lease: there is one when the next entry is committed. If none is on its way, one is appended at
-    /// the end of the batch, with the writes that wait. (An entry without them would keep them waiting where few
-    /// entries may be under way: for ever, if a lease is shorter than a commit takes and each read needs another.)
-    pub(super) fn extend(&mut self, cx: &mut Context<'_, Self>) {
+    /// the end of the batch, with the writes that wait: an entry of its own would keep them waiting where few entries
+    /// may be under way.
+    pub(super) fn extend(&mut self) {
         let idle = self.chain.last().0 == self.committed;
         let Role::Leader(leading) = &mut self.role else { return };
         if !idle || leading.handing.is_some() || !leading.gate.is_open() {
             return;
         }
-        match mutation::active("leaseguard/extend-without-writes") {
-            true => drop(self.append(Batch::noop(), cx)),
-            false => leading.tell_time = true,
-        }
+        leading.tell_time = true;
     }
 
     /// Tells checkers that a read passes the gate, where there is one.

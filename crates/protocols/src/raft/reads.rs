@@ -163,7 +163,7 @@ impl Replica {
                 Verdict::Log
             }
             (Passage::Shut, Reads::LeaseGuard(_)) => {
-                self.extend(cx);
+                self.extend();
                 Verdict::Hold
             }
             (Passage::Shut, _) if self.has_own_commit() => Verdict::Round,
