@@ -463,14 +463,18 @@ fn drive<P: Protocol>(cluster: &mut Cluster<P>, end: Nanos, furthest: Nanos) {
         }
     }
     if cluster.violation.is_none() {
-        let now = cluster.now;
-        let applied = |host: &Host<P>| Some((host.node?, host.replica()?.status(host.instant(now)).applied));
-        let owing = cluster.owing();
-        let applied: Vec<_> = owing.iter().filter_map(|host| applied(&cluster.hosts[*host])).collect();
+        let applied = applied(cluster);
         if let Err(violation) = cluster.panel.finish(cluster.now, &applied) {
             cluster.fail(violation.checker, violation.what);
         }
     }
+}
+
+/// How far each of those is who must have everything in the end.
+fn applied<P: Protocol>(cluster: &Cluster<P>) -> Vec<(NodeId, u64)> {
+    let now = cluster.now;
+    let applied = |host: &Host<P>| Some((host.node?, host.replica()?.status(host.instant(now)).applied));
+    cluster.owing().iter().filter_map(|host| applied(&cluster.hosts[*host])).collect()
 }
 
 fn poll<P: Protocol>(cluster: &mut Cluster<P>, stage: Stage, end: Nanos, furthest: Nanos) -> Stage {
@@ -514,7 +518,7 @@ fn poll<P: Protocol>(cluster: &mut Cluster<P>, stage: Stage, end: Nanos, furthes
             let owing = cluster.owing();
             let states: Vec<_> = owing.iter().map(|host| cluster.compare_states(*host)).collect();
             let alike = states[0].is_some() && states.iter().all(|state| *state == states[0]);
-            match alike && cluster.are_refused() {
+            match alike && cluster.are_refused() && cluster.panel.is_settled(&applied(cluster)) {
                 true => Stage::Done,
                 false => Stage::Converging,
             }

@@ -59,6 +59,11 @@ impl Checker for Instances {
         Ok(())
     }
 
+    /// One that is slow or lost may have executed an instance that the others still have to find.
+    fn is_settled(&self, applied: &[(NodeId, u64)]) -> bool {
+        applied.iter().all(|(_, count)| *count >= self.executed.len() as u64)
+    }
+
     fn finish(&mut self, at: u64, applied: &[(NodeId, u64)]) -> Result<(), Violation> {
         let failed = |what| Err(Violation { checker: NAME, at, what });
         let all = self.executed.len() as u64;

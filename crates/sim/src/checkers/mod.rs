@@ -128,6 +128,12 @@ pub trait Checker {
         Ok(())
     }
 
+    /// Whether nothing is left that the replicas have to learn from each other. `applied` is as in
+    /// [`finish`](Self::finish).
+    fn is_settled(&self, _applied: &[(NodeId, u64)]) -> bool {
+        true
+    }
+
     /// The healing phase is over; `applied` is how far each member has executed, from its
     /// [`status`](quorate_core::Replica::status).
     fn finish(&mut self, _at: u64, _applied: &[(NodeId, u64)]) -> Result<(), Violation> {
@@ -196,6 +202,10 @@ impl Checker for Panel {
 
     fn on_acknowledged(&mut self, at: u64, command: u64) -> Result<(), Violation> {
         self.0.iter_mut().try_for_each(|checker| checker.on_acknowledged(at, command))
+    }
+
+    fn is_settled(&self, applied: &[(NodeId, u64)]) -> bool {
+        self.0.iter().all(|checker| checker.is_settled(applied))
     }
 
     fn finish(&mut self, at: u64, applied: &[(NodeId, u64)]) -> Result<(), Violation> {
