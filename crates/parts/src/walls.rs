@@ -9,7 +9,10 @@
 //!
 //! With fewer than half of the clocks wrong, S lies between two that are right, whatever the wrong ones show. What is
 //! told grows with the own monotonic clock until it is told again. It is late by its way here (and, where that waits
-//! for the disk, by a sync): so S may be too early by that much.
+//! for the disk, by a sync): so S may be too early by that much. On a link that is slow for a moment that would be
+//! seconds, and proposers would give keys a shorter time to live than they were put with. So of what a node tells
+//! within some seconds the latest time counts, which was quickest on its way. (A clock that is set back is still
+//! believed for so long.)
 //!
 //! - *Alone in its group*, a proposer has no other clock than its own.
 //! - *A new leader* has been elected by a majority, and each of those votes told a time.
@@ -27,11 +30,34 @@ use quorate_core::{NodeId, Sample, Status, Time, WALL_CLOCK, Wall, mutation};
 /// milliseconds; what is told is late by a message's way.
 pub const BOUND: Duration = Duration::from_millis(500);
 
+/// What came late counts less than what came within this time and was quicker, and what came in the window before.
+const WINDOW: Duration = Duration::from_secs(5);
+
 /// What the others' wall clocks show, as they have told. The explorer sees nothing of it: it tells states of a replica
 /// apart by what influences more than the times in batches.
 #[derive(Clone, Default)]
 pub struct Walls {
-    told: BTreeMap<NodeId, (Wall, Time)>,
+    told: BTreeMap<NodeId, Told>,
+}
+
+/// A time that was told, and when it came here.
+type Reading = (Wall, Time);
+
+/// What one node has told.
+#[derive(Clone, Copy)]
+struct Told {
+    /// The latest time in the window that began then, and in the one before.
+    since: Time,
+    present: Reading,
+    before: Reading,
+}
+
+impl Told {
+    /// What the clock shows now, if nothing was late on its way.
+    fn shows(&self, now: Time) -> Wall {
+        let grown = |(wall, at): Reading| later(wall, now.since(at));
+        grown(self.present).max(grown(self.before))
+    }
 }
 
 impl fmt::Debug for Walls {
@@ -57,14 +83,22 @@ pub struct Own {
 impl Walls {
     /// Another tells what its wall clock shows.
     pub fn hear(&mut self, node: NodeId, wall: Wall, now: Time) {
-        self.told.insert(node, (wall, now));
+        let reading = (wall, now);
+        let told = self.told.entry(node).or_insert(Told { since: now, present: reading, before: reading });
+        if now.since(told.since) >= WINDOW {
+            *told = Told { since: now, present: reading, before: told.present };
+        }
+        let (latest, at) = told.present;
+        if wall >= later(latest, now.since(at)) {
+            told.present = reading;
+        }
     }
 
     /// What the clocks of a majority show at least; `None`: too few are known.
     fn supported(&self, own: Own, reached: Reached<'_>) -> Option<Wall> {
         reached(&|node| match node == own.me {
             true => Some(own.wall),
-            false => self.told.get(&node).map(|(wall, at)| later(*wall, own.now.since(*at))),
+            false => self.told.get(&node).map(|told| told.shows(own.now)),
         })
     }
 
@@ -152,6 +186,25 @@ mod tests {
         }
         assert_eq!(proposed(now, &[None, None]), None, "nobody has told");
         assert_eq!(proposed(now, &[then, None, None, None]), None, "two of five");
+    }
+
+    #[test]
+    fn what_is_late_on_its_way_does_not_set_a_clock_back_but_the_clock_does_in_time() {
+        let (mut walls, other) = (Walls::default(), NodeId::new(2).unwrap());
+        let at = |millis: u64| Time::from_nanos(millis * 1_000_000);
+        let hear = |walls: &mut Walls, told, now| {
+            walls.hear(other, Wall::from_millis(told), at(now));
+            walls.told[&other].shows(at(now)).millis()
+        };
+        assert_eq!(hear(&mut walls, 10_000, 1000), 10_000);
+        assert_eq!(hear(&mut walls, 10_100, 2500), 11_500, "1.4 s late");
+        assert_eq!(hear(&mut walls, 13_000, 3000), 13_000, "its clock is ahead of what it was");
+        for seconds in 4..11 {
+            assert_eq!(hear(&mut walls, 1000 * seconds, 1000 * seconds), 10_000 + 1000 * seconds);
+        }
+        for seconds in 11..30 {
+            assert_eq!(hear(&mut walls, 1000 * seconds, 1000 * seconds), 1000 * seconds, "it was set back");
+        }
     }
 
     #[test]
