@@ -10,6 +10,8 @@ use quorate_core::{Decoder, Encoder, NodeId, Wire, WireError};
 pub struct Ballot(u64);
 
 const NODE_BITS: u32 = 6;
+/// Ballots in messages and records are below this, so that there is always a next one.
+const LIMIT: u64 = 1 << 63;
 
 impl Ballot {
     /// Below every ballot; nobody's.
@@ -54,7 +56,7 @@ impl Wire for Ballot {
     }
     fn decode(input: &mut Decoder) -> Result<Self, WireError> {
         let ballot = Ballot(input.u64()?);
-        if ballot != Ballot::ZERO && ballot.node().is_none() {
+        if ballot != Ballot::ZERO && ballot.node().is_none() || ballot.0 >= LIMIT {
             return Err(WireError::Value { what: "ballot", found: ballot.0 });
         }
         Ok(ballot)
@@ -76,5 +78,14 @@ mod tests {
             last = next;
         }
         assert_eq!(last.to_string(), "5.2");
+    }
+
+    #[test]
+    fn ballots_without_an_owner_or_without_a_next_one_are_refused() {
+        for word in [1u64 << 6, LIMIT | 1, u64::MAX] {
+            assert!(Ballot::from_bytes(word.to_bytes()).is_err(), "{word}");
+        }
+        let highest = Ballot::from_bytes((LIMIT - 1).to_bytes()).unwrap();
+        assert!(highest.next(NodeId::new(1).unwrap()) > highest);
     }
 }

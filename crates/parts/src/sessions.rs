@@ -161,11 +161,12 @@ impl Sessions {
 
     /// Drops what has been idle too long. Called at every log position with its time; cheap when nothing is due.
     pub fn sweep(&mut self, now: Wall) {
-        if now.millis() < self.swept.millis() + SWEEP.as_millis() as u64 {
+        if now.millis() < self.swept.millis().saturating_add(SWEEP.as_millis() as u64) {
             return;
         }
         self.swept = now;
-        self.table.retain(|_, s| s.used.millis() + IDLE_LIMIT.as_millis() as u64 >= now.millis());
+        self.table
+            .retain(|_, s| s.used.millis().saturating_add(IDLE_LIMIT.as_millis() as u64) >= now.millis());
     }
 
     /// How many there are.

@@ -9,6 +9,8 @@ use quorate_core::{Decoder, Encoder, NodeId, Wire, WireError, wire_struct};
 pub const OWNERS: usize = 7;
 
 const NODE_BITS: u32 = 6;
+/// Indexes in messages and records are below this: whoever adds to one stays within what an [`Instance`] can hold.
+const INDEXES: u64 = 1 << 57;
 
 /// The place of one value: `(index, owner)` in one word, compared in that order. Each owner counts from 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,7 +52,7 @@ impl Wire for Instance {
     fn decode(input: &mut Decoder) -> Result<Self, WireError> {
         let word = input.u64()?;
         let owner = word & ((1 << NODE_BITS) - 1);
-        if !(1..=OWNERS as u64).contains(&owner) || word >> NODE_BITS == 0 {
+        if !(1..=OWNERS as u64).contains(&owner) || !(1..INDEXES).contains(&(word >> NODE_BITS)) {
             return Err(WireError::Value { what: "instance", found: word });
         }
         Ok(Instance(word))
@@ -64,6 +66,9 @@ pub struct Frontier([u64; OWNERS]);
 impl Frontier {
     /// Every instance that can be.
     pub const ALL: Frontier = Frontier([u64::MAX >> NODE_BITS; OWNERS]);
+
+    /// How many bytes its encoding takes at most.
+    pub const BYTES: usize = 1 + 8 * OWNERS;
 
     /// The last of this owner's that is in it; 0 if none is.
     pub fn of(&self, owner: NodeId) -> u64 {
@@ -95,9 +100,23 @@ impl Frontier {
         Frontier(std::array::from_fn(|at| self.0[at].min(other.0[at])))
     }
 
+    /// What is in it, and so many quarters of what is in the other beyond it.
+    pub fn towards(&self, other: &Frontier, quarters: u64) -> Frontier {
+        Frontier(std::array::from_fn(|at| {
+            let way = other.0[at].saturating_sub(self.0[at]);
+            self.0[at] + way / 4 * quarters + way % 4 * quarters / 4
+        }))
+    }
+
     /// Whether all of it is in the other.
     pub fn within(&self, other: &Frontier) -> bool {
         self.0.iter().zip(&other.0).all(|(one, other)| one <= other)
+    }
+
+    /// The last instance of each owner who has more in it than in the other.
+    pub fn lasts_beyond(self, other: Frontier) -> impl Iterator<Item = Instance> {
+        let more = (1..).zip(self.0).zip(other.0).filter(|((_, index), other)| index > other);
+        more.map(|((id, index), _)| Instance::new(NodeId::new(id).expect("few owners"), index))
     }
 
     /// Whether nothing is in it.
@@ -131,7 +150,7 @@ impl Wire for Frontier {
     fn encode(&self, out: &mut Encoder) {
         let len = OWNERS - self.0.iter().rev().take_while(|index| **index == 0).count();
         // In one piece: every record and most messages carry some.
-        let mut bytes = [0; 1 + 8 * OWNERS];
+        let mut bytes = [0; Self::BYTES];
         bytes[0] = len as u8;
         for (word, index) in bytes[1..].chunks_exact_mut(8).zip(&self.0[..len]) {
             word.copy_from_slice(&index.to_le_bytes());
@@ -146,7 +165,7 @@ impl Wire for Frontier {
         let mut frontier = Frontier::default();
         for at in 0..usize::from(len) {
             let index = input.u64()?;
-            if index >> (64 - NODE_BITS) != 0 {
+            if index >= INDEXES {
                 return Err(WireError::Value { what: "index", found: index });
             }
             frontier.0[at] = index;
@@ -240,6 +259,10 @@ mod tests {
         let both = frontier.union(&other);
         assert!(frontier.within(&both) && other.within(&both) && !both.within(&other));
         assert_eq!(both.intersection(&other), other);
+        assert_eq!(both.lasts_beyond(other).collect::<Vec<_>>(), [at(2, 3)]);
+        let quarters: Vec<_> =
+            (1..=4).map(|quarters| format!("{:?}", frontier.towards(&both, quarters))).collect();
+        assert_eq!(quarters, ["{1.1 2.3}", "{1.2 2.3}", "{1.3 2.3}", "{1.5 2.3}"]);
         assert_eq!((both.len(), format!("{both:?}")), (8, "{1.5 2.3}".to_owned()));
         assert_eq!(Frontier::from_bytes(both.to_bytes()), Ok(both));
     }
@@ -260,7 +283,7 @@ mod tests {
 
     #[test]
     fn forged_instances_are_refused() {
-        for word in [0u64, 1, 9 << 6, 1 << 6 | 8] {
+        for word in [0u64, 1, 9 << 6, 1 << 6 | 8, INDEXES << 6 | 1, u64::MAX] {
             assert!(Instance::from_bytes(word.to_bytes()).is_err(), "{word}");
         }
         assert!(Frontier::from_bytes(quorate_core::Wire::to_bytes(&8u8)).is_err());

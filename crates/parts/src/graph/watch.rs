@@ -37,6 +37,11 @@ impl Watch {
         again
     }
 
+    /// Somebody has begun with this one: the wait starts again.
+    pub fn rest(&mut self, instance: Instance) {
+        self.stuck.remove(&instance);
+    }
+
     /// Takes out the first few whose time is up.
     pub fn due(&mut self, limit: usize, now: Time) -> Vec<Instance> {
         let due = self.stuck.iter().filter(|(_, until)| **until <= now).map(|(instance, _)| *instance);
@@ -64,5 +69,8 @@ mod tests {
         assert!(watch.look([(at(1), wait), (at(4), wait)], now, &mut random), "1 is still stuck");
         assert_eq!(watch.due(9, now), [at(1)], "3 gets on, 4 has just begun");
         assert_eq!(watch.due(9, now), []);
+        watch.rest(at(4));
+        watch.look([(at(4), wait)], now, &mut random);
+        assert_eq!(watch.due(9, now + wait / 2), [], "it waits anew");
     }
 }

@@ -26,7 +26,7 @@
 //! - *An owner's index is durable before its `PreAccept` leaves*, so an index has one batch and there are no gaps but
 //!   those of lost messages. It costs the owner's sync before the round trip instead of beside it.
 //! - *Who can be recovered by others in spite of being committed is told by a floor* (`learner/horizon.rs`): a
-//!   validation that collected instances might contradict is not answered.
+//!   validation that collected instances might contradict waits for somebody who knows (`recovery.rs`).
 //! - *Reads are commands.* They interfere with writes only, and only the replica that answers them executes them.
 //! - *Sessions* are keys that writes write; opening one interferes with all of them, so the table of sessions is the
 //!   same wherever one is opened or dropped.
@@ -83,7 +83,7 @@ impl Config {
     /// at the same time get into each other's way.
     fn patience(&self, learner: &Learner, instance: Instance) -> Duration {
         let attempts = learner.get(instance).map_or(0, |held| held.state.ballot.rounds());
-        self.recovery * (1 << attempts.min(5))
+        self.recovery * (1 << attempts.min(3))
     }
 
     fn slow(&self) -> usize {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use quorate_core::{NodeId, NodeSet};
 use quorate_parts::ballot::Ballot;
+use quorate_parts::graph::learner::View;
 use quorate_parts::graph::{Duty, Frontier, Instance, Vote};
 
 use super::Message;
@@ -19,7 +20,7 @@ pub enum Step {
     /// Waits for votes of the past.
     Recover { votes: BTreeMap<NodeId, Vote> },
     /// Waits until all that have voted say what speaks against the batch with the owner's dependencies.
-    Validate { candidate: Candidate, against: BTreeMap<Instance, bool> },
+    Validate { candidate: Candidate, against: BTreeMap<Instance, bool>, views: BTreeMap<NodeId, View> },
     /// Waits for the fate of these.
     Wait { candidate: Candidate, against: Vec<Instance> },
 }
@@ -38,6 +39,8 @@ pub struct Candidate {
     pub(super) voters: NodeSet,
     /// How many of them had pre-accepted it as its owner proposed it (*|R|*).
     pub(super) count: usize,
+    /// Others who told later that they had not.
+    pub(super) declined: NodeSet,
     /// What its owner knew to interfere.
     pub(super) deps: Frontier,
 }
@@ -68,10 +71,14 @@ impl Replica {
         *same &= Some(deps) == state.init;
         *union = union.union(&deps);
         let (same, replied) = (*same, duty.replied);
+        // Nobody waits for a fast quorum that those who are there cannot be.
         if same && replied.len() >= self.config.fast() {
             self.decide(id, Proposal { noop: false, deps }, replied, cx);
-        } else if !same && replied.len() >= self.config.slow() {
-            self.take_slow_path(id, cx);
+        } else if replied.len() >= self.config.slow() {
+            let hope = replied.union(self.learner.present(cx.now())).len() >= self.config.fast();
+            if !same || !hope {
+                self.take_slow_path(id, cx);
+            }
         }
     }
 
@@ -116,7 +123,7 @@ impl Replica {
         let (mut late, mut stale) = (Vec::new(), Vec::new());
         for (instance, duty) in self.duties.iter_mut() {
             let age = now.since(duty.since);
-            let is_old = age >= 4 * self.config.patience(&self.learner, instance);
+            let is_old = age >= 2 * self.config.patience(&self.learner, instance);
             match duty.step {
                 Step::PreAccept { .. } if duty.replied.len() >= slow && age >= heartbeat => {
                     late.push(instance)

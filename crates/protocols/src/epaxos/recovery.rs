@@ -1,11 +1,21 @@
 //! Explicit recovery (EPaxos*, Figure 4). What was committed on the fast path leaves no vote but pre-acceptances: they
 //! are *validated* before the batch takes effect, by asking who interferes with it and does not know of it.
+//!
+//! Two things are not in the paper:
+//!
+//! - *Replicas forget* (`learner/progress.rs`). So whoever answers a validation tells what it has executed, and of what
+//!   it has forgotten what it touches. What is executed is decided, and its dependencies are the same everywhere; so if
+//!   another of those who answer has executed all that and can judge it, nothing is missing. Else all are asked again.
+//!   Whoever has pre-accepted the batch as proposed could judge it then, and keeps what it needs for that.
+//! - *Late votes count*: they make the quorum larger, and with one that did not pre-accept the batch as proposed, too
+//!   few may be left for a fast quorum.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use quorate_core::{NodeId, NodeSet, mutation};
 use quorate_parts::ballot::Ballot;
+use quorate_parts::graph::learner::View;
 use quorate_parts::graph::{Duty, Frontier, Held, Instance, Phase, RETRANSMIT, Vote};
 
 use super::Message;
@@ -15,6 +25,18 @@ use super::replica::{Attempt, Cx, Replica};
 
 /// Recoveries that are under way at once.
 const RECOVERIES: usize = 32;
+
+/// Whether this may be part of a fast quorum: the owner's dependencies, and nothing to add.
+fn is_as_proposed(vote: &Vote) -> bool {
+    vote.phase == Phase::PreAccepted && vote.init == Some(vote.deps)
+}
+
+impl Candidate {
+    /// Whether a fast quorum may have pre-accepted it as its owner proposed it, as far as those tell who were asked.
+    fn is_possible(&self, e: usize) -> bool {
+        self.count + e >= self.voters.len() + self.declined.len()
+    }
+}
 
 impl Replica {
     /// Finds what does not get on: asks for it, and recovers it in the end.
@@ -71,6 +93,10 @@ impl Replica {
     }
 
     pub(super) fn on_recover_reply(&mut self, from: NodeId, at: Attempt, vote: Vote, cx: &mut Cx<'_>) {
+        let names_itself = |deps: &Frontier| deps.contains(at.0);
+        if names_itself(&vote.deps) || vote.init.as_ref().is_some_and(names_itself) {
+            return;
+        }
         let Some(duty) = self.duties.of(at.0, at.1) else { return };
         match &mut duty.step {
             Step::Recover { votes } => {
@@ -79,13 +105,16 @@ impl Replica {
                 self.judge(at, cx);
             }
             // Late, but it decides what the others could not.
-            Step::Validate { candidate: Candidate { voters, .. }, .. }
-            | Step::Wait { candidate: Candidate { voters, .. }, .. }
-                if !voters.contains(from) =>
+            Step::Validate { candidate, .. } | Step::Wait { candidate, .. }
+                if !candidate.voters.contains(from) =>
             {
+                if !is_as_proposed(&vote) {
+                    candidate.declined.insert(from);
+                }
+                let possible = candidate.is_possible(self.config.e());
                 match vote.phase {
                     Phase::Committed | Phase::Accepted => self.obey(at, &vote, cx),
-                    _ if from == at.0.owner() => self.nullify(at, cx),
+                    _ if from == at.0.owner() || !possible => self.nullify(at, cx),
                     Phase::Initial | Phase::PreAccepted => {}
                 }
             }
@@ -108,10 +137,12 @@ impl Replica {
             return self.obey(at, &vote, cx);
         }
         let voters: NodeSet = votes.keys().copied().collect();
-        let as_proposed = |vote: &&Vote| vote.phase == Phase::PreAccepted && vote.init == Some(vote.deps);
-        let count = votes.values().filter(as_proposed).count();
-        let possible = !voters.contains(instance.owner()) && count + self.config.e() >= voters.len();
-        let proposed = votes.values().find(as_proposed).filter(|_| possible).cloned();
+        let count = votes.values().filter(|vote| is_as_proposed(vote)).count();
+        let proposed = votes.values().find(|vote| is_as_proposed(vote)).cloned();
+        let candidate = |deps| Candidate { voters, count, declined: NodeSet::EMPTY, deps };
+        let possible =
+            |deps| !voters.contains(instance.owner()) && candidate(deps).is_possible(self.config.e());
+        let proposed = proposed.filter(|vote| possible(vote.deps));
         let Some(Vote { value: Some(value), deps, .. }) = proposed else {
             return self.nullify(at, cx);
         };
@@ -121,8 +152,8 @@ impl Replica {
         }
         let message = Message::Validate { instance, ballot, value, deps };
         cx.send_all(voters, message.clone());
-        let candidate = Candidate { voters, count, deps };
-        duty.turn(Step::Validate { candidate, against: BTreeMap::new() }, message, voters);
+        let (against, views) = (BTreeMap::new(), BTreeMap::new());
+        duty.turn(Step::Validate { candidate: candidate(deps), against, views }, message, voters);
     }
 
     /// Proposes what was voted for, or learns what is decided.
@@ -148,18 +179,34 @@ impl Replica {
         self.accept(at, Proposal { noop: false, deps }, NodeSet::EMPTY, cx);
     }
 
-    /// What speaks against the batch: `more` of it, and whether that is committed. All must have said it.
-    pub(super) fn on_validated(&mut self, from: NodeId, at: Attempt, more: Against, cx: &mut Cx<'_>) {
+    /// What speaks against the batch: `more` of it, and whether that is committed. All must have said it, and together
+    /// know all that they have executed.
+    pub(super) fn on_validated(
+        &mut self,
+        from: NodeId,
+        at: Attempt,
+        (more, view): (Against, View),
+        cx: &mut Cx<'_>,
+    ) {
         let (instance, ballot) = at;
         let Some(duty) = self.duties.of(instance, ballot) else { return };
-        let Step::Validate { candidate, against } = &mut duty.step else { return };
-        let candidate @ Candidate { voters, count, deps } = *candidate;
-        for (other, committed) in more.into_iter().filter(|_| voters.contains(from)) {
+        let Step::Validate { candidate, against, views } = &mut duty.step else { return };
+        let candidate @ Candidate { voters, count, deps, .. } = *candidate;
+        if !voters.contains(from) {
+            return;
+        }
+        for (other, committed) in more {
             *against.entry(other).or_default() |= committed;
         }
-        let against = against.clone();
+        views.insert(from, view);
+        let (against, covered) = (against.clone(), View::cover(views.values(), deps));
         duty.answered(from);
         if !duty.is_answered() {
+            return;
+        }
+        if !covered && against.values().all(|committed| !committed) {
+            // Somebody has forgotten what may interfere, and nobody who knows has executed it yet: all are asked again.
+            duty.replied = NodeSet::EMPTY;
             return;
         }
         let bare = count + self.config.e() == voters.len();

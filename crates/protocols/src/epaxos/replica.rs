@@ -57,7 +57,7 @@ impl Machine for Replica {
 
     fn on_message(&mut self, from: ProcessId, message: Message, cx: &mut Cx<'_>) {
         if let Message::Client(message) = message {
-            return self.learner.on_client(from, message);
+            return self.learner.on_client(from, message, cx.now());
         }
         let Some(from) = from.replica().filter(|from| self.config.members().contains(*from)) else { return };
         let learns = matches!(message, Message::Learner(_) | Message::Commit { .. });
@@ -93,8 +93,8 @@ impl Machine for Replica {
             Message::RecoverReply { instance, ballot, vote } => {
                 self.on_recover_reply(from, (instance, ballot), vote, cx);
             }
-            Message::ValidateReply { instance, ballot, against } => {
-                self.on_validated(from, (instance, ballot), against, cx);
+            Message::ValidateReply { instance, ballot, against, view } => {
+                self.on_validated(from, (instance, ballot), (against, view), cx);
             }
             Message::Waiting { instance, count } => self.on_waiting(instance, count, cx),
             Message::Reject { instance, ballot } => self.on_reject(instance, ballot),

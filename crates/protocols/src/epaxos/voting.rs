@@ -81,6 +81,8 @@ impl Replica {
         }
         self.learner.record(instance, cx);
         self.duties.give_up(instance, ballot);
+        // Whoever has begun is given time.
+        self.watch.rest(instance);
     }
 
     pub(super) fn on_recover(&mut self, at: Attempt, cx: &mut Cx<'_>) {
@@ -107,8 +109,9 @@ impl Replica {
         let (instance, ballot) = at;
         let state = self.learner.get(instance).map(|held| held.state);
         let joined = state.is_some_and(|state| state.ballot == ballot && !state.is_committed());
-        let valid = joined && !deps.contains(instance) && !value.is_empty();
-        if !valid || !self.learner.can_judge(&deps) {
+        // An owner proposes once.
+        let same = state.is_some_and(|state| state.init.is_none_or(|init| init == deps));
+        if !joined || !same || deps.contains(instance) || value.is_empty() {
             return;
         }
         let held = self.learner.entry(instance);
@@ -125,6 +128,7 @@ impl Replica {
         let against = self.learner.beyond(instance, deps).filter(|(_, state)| !state.is_some_and(knows));
         let committed = |state: Option<&State>| state.is_none_or(State::is_committed);
         let against = against.map(|(other, state)| (other, committed(state))).collect();
-        cx.send(proposer(at), Message::ValidateReply { instance, ballot, against });
+        let view = self.learner.view();
+        cx.send(proposer(at), Message::ValidateReply { instance, ballot, against, view });
     }
 }

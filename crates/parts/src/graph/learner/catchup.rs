@@ -2,12 +2,12 @@
 
 use quorate_core::{Context, Fact, NodeId, mutation};
 
-use super::image::{self, Traces};
+use super::image;
 use super::message::{Host, Message, Progress, Record};
 use super::{Learner, MAX_GAP};
 use crate::catchup;
 use crate::graph::duties::RETRANSMIT;
-use crate::graph::{Graph, Instance};
+use crate::graph::{Conflicts, Graph, Instance};
 use crate::state::Replicated;
 
 /// Bytes that answer one `Ask`, about.
@@ -35,6 +35,7 @@ impl Learner {
                     self.ask_one_of(vec![from], cx);
                 }
             }
+            Message::Progress { .. } if from == self.me => self.durable = cx.now(),
             Message::Progress { progress, wall } => {
                 self.walls.hear(from, wall, cx.now());
                 self.on_progress(from, progress, cx);
@@ -78,7 +79,7 @@ impl Learner {
         }
         let others = sources.iter().copied().filter(|node| *node != source && !has_it(*node));
         let far: Vec<_> = std::iter::once(source).chain(others).collect();
-        if let Some((peer, message)) = self.catchup.ask(&far, self.wanted + 1, cx.now()) {
+        if let Some((peer, message)) = self.catchup.ask(&far, self.wanted.saturating_add(1), cx.now()) {
             cx.send(peer, Message::Catchup(message).into());
         }
     }
@@ -93,7 +94,7 @@ impl Learner {
         match message {
             catchup::Message::Fetch { from: count } => {
                 let mut source = std::mem::take(&mut self.source);
-                let freeze = || image::offer(&self.state, self.traces());
+                let freeze = || image::offer(&self.state, &self.traces());
                 let answer = source.on_far_fetch(count, count, freeze, now);
                 self.source = source;
                 cx.send(from, Message::Catchup(answer).into());
@@ -115,17 +116,22 @@ impl Learner {
 
     /// What a recovery may still ask about executed instances: a replica that takes this state over has collected them
     /// all.
-    fn traces(&self) -> Traces {
+    fn traces(&self) -> Conflicts {
         let safe = self.horizon.safe(self.floor());
         let executed = self.state.executed();
-        let held =
-            self.table.iter().filter(|(instance, held)| !held.state.noop && executed.contains(**instance));
-        let held = held.map(|(instance, held)| (*instance, held.touched.clone()));
-        let settled = self.settled.iter().map(|(instance, touched)| (*instance, touched.clone()));
-        let mut touched: Vec<_> =
-            held.chain(settled).filter(|(instance, _)| !safe.contains(*instance)).collect();
-        touched.sort_unstable_by_key(|(instance, _)| *instance);
-        Traces { forgotten: self.forgotten, touched }
+        let mut traces = self.settled.clone();
+        for (instance, held) in &self.table {
+            if !held.state.noop && executed.contains(*instance) && !safe.contains(*instance) {
+                traces.add(*instance, &held.touched);
+            }
+        }
+        traces
+    }
+
+    /// Whether an own instance is executed there that this replica has not proposed. Nobody says so who can be
+    /// trusted, unless a previous life of this replica has proposed it.
+    fn is_ahead_of_me(&self, state: &Replicated) -> bool {
+        self.is_whole() && state.executed().hull().of(self.me) >= self.next
     }
 
     /// Takes a snapshot over, if what it lacks is still here to be executed again. A snapshot hides no-ops: a replica
@@ -133,10 +139,10 @@ impl Learner {
     ///
     /// What this replica has executed and collected is in the snapshot (`collected` is within it), so the traces that
     /// come with the snapshot take the place of its own, and of what it had forgotten.
-    fn install<M: Host>(&mut self, state: Replicated, traces: Traces, cx: &mut Context<'_, M>) -> bool {
+    fn install<M: Host>(&mut self, state: Replicated, traces: Conflicts, cx: &mut Context<'_, M>) -> bool {
         self.wanted = state.applied();
         let brings = state.executed().prefix();
-        if !self.collected.within(&brings) || brings.within(&self.committed) {
+        if !self.collected.within(&brings) || brings.within(&self.committed) || self.is_ahead_of_me(&state) {
             return false;
         }
         let old = std::mem::replace(&mut self.state, state);
@@ -159,13 +165,12 @@ impl Learner {
         if !self.is_whole() {
             self.next = self.next.max(hull.of(self.me) + 1);
         }
-        if mutation::active("learner/no-traces") {
-            self.forgotten = self.forgotten.union(&hull);
-        } else {
-            self.forgotten = traces.forgotten;
-            self.settled = traces.touched.into_iter().collect();
+        match mutation::active("learner/no-traces") {
+            true => self.settled.miss(&hull),
+            false => self.settled = traces,
         }
         self.seen.miss(&hull);
+        self.base = self.base.union(&executed.prefix());
         cx.persist_state(Record::Installed);
         let slot = self.state.applied();
         cx.note(|| Fact::Installed { slot });

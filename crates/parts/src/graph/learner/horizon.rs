@@ -1,23 +1,31 @@
 //! What nobody needs any more. A recovery asks for executed instances that interfere with it and are not in its
 //! dependencies; so an executed instance may go only when everything that may still be recovered depends on it. Each
-//! owner says below what all of its unfinished and future instances depend on: its *floor*, below what all have
-//! executed.
+//! owner says below what all of its unfinished and future instances depend on: its *floor*. It has executed that
+//! itself.
+//!
+//! An instance is *unfinished* until a majority has executed it. Then it is decided, and every quorum that a recovery
+//! could ask has a member that says so instead of voting.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
-use quorate_core::{NodeId, PeerStatus, Time};
+use quorate_core::{NodeId, NodeSet, PeerStatus, Time};
 
 use super::message::Progress;
 use crate::graph::Frontier;
+use crate::quorum::majority_reached;
 
 /// Own instances whose dependencies are remembered one by one.
 const UNFINISHED: usize = 4096;
+/// Whoever was not heard for this long is not waited for where that costs memory or time.
+const ABSENT: Duration = Duration::from_secs(2);
 
 /// How far the members are.
 #[derive(Debug, Default)]
 pub(super) struct Horizon {
+    start: Time,
     peers: BTreeMap<NodeId, Peer>,
-    /// Own instances that may not be executed everywhere, with what they depend on at least.
+    /// Own instances that a majority may not have executed, with what they depend on at least.
     unfinished: VecDeque<(u64, Frontier)>,
 }
 
@@ -29,9 +37,9 @@ struct Peer {
 }
 
 impl Horizon {
-    pub(super) fn new(peers: impl Iterator<Item = NodeId>) -> Horizon {
+    pub(super) fn new(peers: impl Iterator<Item = NodeId>, start: Time) -> Horizon {
         let peers = peers.map(|node| (node, Peer::default())).collect();
-        Horizon { peers, unfinished: VecDeque::new() }
+        Horizon { start, peers, unfinished: VecDeque::new() }
     }
 
     /// An own instance begins; it depends on this.
@@ -50,8 +58,9 @@ impl Horizon {
         true
     }
 
-    pub(super) fn peer(&self, node: NodeId) -> &Progress {
-        &self.peers[&node].progress
+    /// How far a peer is; nothing is known of a stranger.
+    pub(super) fn peer(&self, node: NodeId) -> Progress {
+        self.peers.get(&node).map(|peer| peer.progress).unwrap_or_default()
     }
 
     /// Peers that have executed what is beyond this.
@@ -65,15 +74,18 @@ impl Horizon {
         self.peers.values().fold(own, |stable, peer| stable.intersection(&peer.progress.executed))
     }
 
-    /// See [`Progress`].
-    pub(super) fn floor(&self, own: Frontier) -> Frontier {
-        self.unfinished.iter().fold(self.stable(own), |floor, (_, deps)| floor.intersection(deps))
+    /// See [`Progress`]; `own` is what this one has executed, and of that all its future instances depend on `base`.
+    pub(super) fn floor(&self, own: Frontier, base: Frontier) -> Frontier {
+        let all = self.stable(own).union(&base.intersection(&own));
+        self.unfinished.iter().fold(all, |floor, (_, deps)| floor.intersection(deps))
     }
 
-    /// Forgets own instances that are executed everywhere, and tells old ones apart no longer if they are many.
+    /// Forgets own instances that a majority has executed, and tells old ones apart no longer if they are many.
     pub(super) fn advance(&mut self, me: NodeId, own: Frontier) {
-        let stable = self.stable(own).of(me);
-        while self.unfinished.pop_front_if(|(index, _)| *index <= stable).is_some() {}
+        let of = |executed: &Frontier| Some(executed.of(me));
+        let all = self.peers.values().map(|peer| of(&peer.progress.executed)).chain([of(&own)]);
+        let finished = majority_reached(all).unwrap_or_default();
+        while self.unfinished.pop_front_if(|(index, _)| *index <= finished).is_some() {}
         while self.unfinished.len() > UNFINISHED {
             let (_, deps) = self.unfinished.pop_front().expect("there are many");
             let next = self.unfinished.front_mut().expect("there are many");
@@ -84,6 +96,22 @@ impl Horizon {
     /// What may be collected without a trace: it is below everybody's floor. `floor` is this one's.
     pub(super) fn safe(&self, floor: Frontier) -> Frontier {
         self.peers.values().fold(floor, |safe, peer| safe.intersection(&peer.progress.floor))
+    }
+
+    /// As [`safe`](Self::safe), but for those who were not heard lately: what none of those who are there will ask for.
+    pub(super) fn safe_for_present(&self, floor: Frontier, now: Time) -> Frontier {
+        let present = self.peers.values().filter(|peer| self.is_present(peer, now));
+        present.fold(floor, |safe, peer| safe.intersection(&peer.progress.floor))
+    }
+
+    /// Peers that were heard lately.
+    pub(super) fn present(&self, now: Time) -> NodeSet {
+        self.peers.iter().filter(|(_, peer)| self.is_present(peer, now)).map(|(node, _)| *node).collect()
+    }
+
+    /// Right after the start everybody may be there.
+    fn is_present(&self, peer: &Peer, now: Time) -> bool {
+        now.since(peer.heard.unwrap_or(self.start)) < ABSENT
     }
 
     /// What this one and enough others to be a majority have executed, if it has executed all that they say they have:
@@ -125,7 +153,7 @@ mod tests {
     }
 
     fn horizon(executed: &[&[u64]]) -> Horizon {
-        let mut horizon = Horizon::new((2..2 + executed.len() as u64).map(node));
+        let mut horizon = Horizon::new((2..2 + executed.len() as u64).map(node), Time::ZERO);
         for (id, executed) in (2..).zip(executed) {
             let executed = frontier(executed);
             let progress = Progress { executed, collected: Frontier::default(), floor: executed };
@@ -141,10 +169,16 @@ mod tests {
         assert_eq!(horizon.stable(own), frontier(&[4, 3]));
         horizon.begin(4, frontier(&[3, 1]));
         horizon.begin(5, frontier(&[4, 9]));
-        assert_eq!(horizon.floor(own), frontier(&[3, 1]), "4 may still be recovered somewhere");
+        let none = Frontier::default();
+        assert_eq!(horizon.floor(own, none), frontier(&[3, 1]), "4 may still be recovered somewhere");
         horizon.advance(node(1), own);
-        assert_eq!(horizon.floor(own), frontier(&[4, 3]), "all have executed 4");
-        assert_eq!(horizon.safe(horizon.floor(own)), frontier(&[4, 3]));
+        assert_eq!(horizon.floor(own, none), frontier(&[4, 3]), "a majority has executed 4 and 5");
+        assert_eq!(horizon.floor(own, frontier(&[5, 9])), frontier(&[5, 5]), "no more than is executed here");
+        assert_eq!(horizon.safe(own), frontier(&[4, 3]));
+        let later = Time::ZERO + ABSENT;
+        assert_eq!(horizon.safe_for_present(own, later), own, "nobody is there");
+        horizon.on_progress(node(2), &Progress::default(), later);
+        assert_eq!(horizon.safe_for_present(own, later), frontier(&[4, 5]));
     }
 
     #[test]

@@ -3,8 +3,9 @@
 use bytes::Bytes;
 use quorate_core::{Machine, Release, Wall, wire_enum, wire_struct};
 
+use crate::graph::conflicts::{Totals, Trace};
 use crate::graph::held::State;
-use crate::graph::{Frontier, Instance, Interference};
+use crate::graph::{Frontier, Instance};
 use crate::{catchup, clients};
 
 /// Between a learner that is behind and one that is not.
@@ -86,12 +87,35 @@ pub struct Progress {
     /// No longer here: whoever needs these takes a snapshot.
     pub collected: Frontier,
     /// All that I have proposed and that may still have to be recovered depends on these; and all that I will propose.
+    /// I have executed them.
     pub floor: Frontier,
 }
 wire_struct!(Progress { executed, collected, floor });
 
+/// Which of the executed instances a replica can judge, when it says who speaks against an instance: all, but for those
+/// that it has forgotten.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct View {
+    /// All up to here are executed here.
+    pub executed: Frontier,
+    /// Of some of these it is not known any more what they touched.
+    pub forgotten: Frontier,
+}
+wire_struct!(View { executed, forgotten });
+
+impl View {
+    /// Whether those with these views together know all that each of them has executed beyond `deps`. Who has executed
+    /// what is decided, and the same everywhere: so what one has forgotten another can judge for it.
+    pub fn cover<'a>(views: impl Iterator<Item = &'a View> + Clone, deps: Frontier) -> bool {
+        let whole = views.clone().filter(|view| view.forgotten.within(&deps));
+        let judged = whole.fold(deps, |judged, view| judged.union(&view.executed));
+        views.into_iter().all(|view| view.forgotten.within(&judged))
+    }
+}
+
 /// What a replica must remember.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "few records are the large one, and none is kept in memory")]
 pub enum Record {
     /// An instance is like this now.
     Changed {
@@ -112,8 +136,6 @@ pub enum Record {
         collected: Frontier,
         /// As in [`Progress`].
         floor: Frontier,
-        /// Collected without a trace: whether these interfere with anything is not known.
-        forgotten: Frontier,
     },
     /// The disk was lost: this replica takes no part until it is whole.
     Rejoining,
@@ -122,19 +144,19 @@ pub enum Record {
         /// Own instances up to this index are those of an earlier disk.
         last: u64,
     },
-    /// Collected, and may still matter to a recovery: this is what it touches.
+    /// What collected instances touch that may still matter to a recovery, or a part of it.
     Settled {
-        /// Which.
-        instance: Instance,
-        /// The keys and sessions.
-        touched: Interference,
+        /// Apart from single keys and sessions.
+        totals: Totals,
+        /// Some keys and sessions.
+        traces: Vec<Trace>,
     },
 }
 wire_enum!(Record {
     1 => Changed { instance, state, command },
     2 => Installed,
-    3 => Saved { next, collected, floor, forgotten },
-    4 => Settled { instance, touched },
+    3 => Saved { next, collected, floor },
+    4 => Settled { totals, traces },
     5 => Rejoining,
     6 => Rejoined { last },
 });
@@ -143,4 +165,30 @@ wire_enum!(Record {
 pub trait Host: Machine<Record = Record, Message: From<Message> + From<clients::Message>> {
     /// How it says that an instance is decided. An empty value is a no-op; `None`: the batch that is known.
     fn commit(instance: Instance, value: Option<Bytes>, deps: Frontier) -> Self::Message;
+}
+
+#[cfg(test)]
+mod tests {
+    use quorate_core::NodeId;
+
+    use super::*;
+
+    #[test]
+    fn what_one_has_forgotten_another_judges_who_has_executed_it() {
+        let frontier = |index| {
+            let mut frontier = Frontier::default();
+            frontier.set(NodeId::new(2).expect("an id"), index);
+            frontier
+        };
+        let view =
+            |(executed, forgotten)| View { executed: frontier(executed), forgotten: frontier(forgotten) };
+        let covers = |views: &[(u64, u64)]| {
+            let views: Vec<_> = views.iter().copied().map(view).collect();
+            View::cover(views.iter(), frontier(4))
+        };
+        assert!(covers(&[(9, 0), (9, 4)]), "nothing beyond the dependencies is forgotten");
+        assert!(covers(&[(9, 7), (8, 2)]), "the other has executed all of it");
+        assert!(!covers(&[(9, 7), (6, 2)]), "not yet");
+        assert!(!covers(&[(9, 7), (9, 5)]), "both have forgotten");
+    }
 }

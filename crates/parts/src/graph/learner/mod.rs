@@ -20,8 +20,11 @@
 //! - *An owner stops proposing while `pipeline` of its instances are not executed.* Then everything that is under way
 //!   gets committed, and the components of the graph close: their size is bounded, and nothing starves.
 //! - *What is collected early* ([`horizon`]), because a replica is away for long and `retain` is full, leaves behind
-//!   what it touches (a trace); traces go with a snapshot to others. When they are too many (`keys`), this replica
-//!   [cannot judge](Learner::can_judge) whom it interferes with: a recovery with old dependencies waits for another.
+//!   traces: who touched each key and session last ([`Conflicts`]). They go with a snapshot to others. When they are
+//!   too many (`keys`), those go that nobody who is there asks about (`progress.rs`). A replica says what it has
+//!   forgotten when it judges an instance ([`View`]).
+//! - *Messages may be wrong*: whatever they say, nothing here panics. Numbers in them are bounded when they are
+//!   decoded, and what contradicts what is known for certain is dropped.
 //! - *What others depend on exists*, also if nothing else was ever heard of it: its owner may be gone for good, and
 //!   nobody but those who learn a decision that depends on it can find out what became of it.
 
@@ -45,7 +48,7 @@ use quorate_core::{
 
 use self::horizon::Horizon;
 use self::image::LearnerLoading;
-pub use self::message::{Host, Message, Progress, Record};
+pub use self::message::{Host, Message, Progress, Record, View};
 use self::rejoin::{Rejoin, Standing};
 use self::requests::Requests;
 use super::held::{Held, State};
@@ -59,6 +62,8 @@ use crate::walls::Walls;
 
 /// A replica takes note of nothing further than this above what it knows to be committed: it is too far behind to help.
 const MAX_GAP: u64 = 1 << 14;
+/// A replica whose disk has written nothing for this long sends its clients to others.
+const HUNG: Duration = Duration::from_secs(2);
 /// Undecided instances of one owner that are looked after at once.
 const LOOK_AHEAD: u64 = 64;
 
@@ -126,10 +131,8 @@ pub struct Learner {
     requests: Requests,
     /// Who touched what last.
     seen: Conflicts,
-    /// Collected early: what they touch.
-    settled: BTreeMap<Instance, Interference>,
-    /// Collected without such a trace.
-    forgotten: Frontier,
+    /// Who touched what last of those that are collected, as far as a recovery may ask.
+    settled: Conflicts,
     collected: Frontier,
     /// Up to here all are committed.
     committed: Frontier,
@@ -139,8 +142,12 @@ pub struct Learner {
     next: u64,
     /// All own instances depend on this from now on.
     base: Frontier,
+    /// Below everybody's floor, at the last heartbeat.
+    safe: Frontier,
     standing: Standing,
     horizon: Horizon,
+    /// When something that waits for the own disk came last.
+    durable: Time,
     /// The others' wall clocks.
     walls: Walls,
     catchup: Catchup<LearnerLoading>,
@@ -166,15 +173,16 @@ impl Learner {
             graph: Graph::default(),
             requests: Requests::new(me, config.intake.clone()),
             seen: Conflicts::default(),
-            settled: BTreeMap::new(),
-            forgotten: Frontier::default(),
+            settled: Conflicts::default(),
             collected: Frontier::default(),
             committed: state.executed().prefix(),
             known: hull,
             next: hull.of(me) + 1,
             base: hull,
+            safe: Frontier::default(),
             standing: Standing::Original,
-            horizon: Horizon::new(config.members.without(me).iter()),
+            horizon: Horizon::new(config.members.without(me).iter(), cx.now()),
+            durable: cx.now(),
             walls: Walls::default(),
             catchup: Catchup::default(),
             source: Source::default(),
@@ -191,6 +199,8 @@ impl Learner {
         let held = learner.table.iter().filter(|(_, held)| held.is_committed());
         let decided = held.map(|(instance, _)| *instance).collect();
         learner.resume(decided, cx);
+        // What this replica has said of itself (its floor) it had executed.
+        learner.base = learner.base.union(&learner.state.executed().prefix());
         learner.requests.restart();
         learner
     }
@@ -210,11 +220,11 @@ impl Learner {
                 }
             }
             Record::Installed => {}
-            Record::Saved { next, collected, floor, forgotten } => {
-                (self.next, self.collected, self.forgotten) = (next.max(self.next), collected, forgotten);
+            Record::Saved { next, collected, floor } => {
+                (self.next, self.collected) = (next.max(self.next), collected);
                 self.horizon.begin(next - 1, floor);
             }
-            Record::Settled { instance, touched } => drop(self.settled.insert(instance, touched)),
+            Record::Settled { totals, traces } => self.settled.merge(&totals, traces),
             Record::Rejoining => self.standing = Standing::Rejoining(Rejoin::default()),
             Record::Rejoined { last } => self.replay_rejoined(last),
         }
@@ -245,11 +255,8 @@ impl Learner {
     pub fn save(&self) -> Saved<Record> {
         let (next, collected, floor) = (self.next, self.collected, self.floor());
         let mut records: Vec<_> = self.standing_record().into_iter().collect();
-        records.push(Record::Saved { next, collected, floor, forgotten: self.forgotten });
-        let settled = self.settled.iter();
-        records.extend(
-            settled.map(|(&instance, touched)| Record::Settled { instance, touched: touched.clone() }),
-        );
+        records.push(Record::Saved { next, collected, floor });
+        records.extend(self.settled_records());
         records.extend(self.table.iter().map(|(&instance, held)| {
             let (state, command) = (held.state, held.command.clone());
             Record::Changed { instance, state, command }
@@ -274,11 +281,13 @@ impl Learner {
         self.state.executed().contains(instance)
     }
 
-    /// Whether to take note of what is said about this instance: it is not executed, and not too far ahead.
+    /// Whether to take note of what is said about this instance: it is not executed, not too far ahead, and not an own
+    /// one that does not exist yet.
     pub fn admits(&mut self, instance: Instance) -> bool {
         let owner = instance.owner();
         let near = instance.index() <= self.committed.of(owner).saturating_add(MAX_GAP);
-        let admits = near && self.config.members.contains(owner) && !self.is_executed(instance);
+        let exists = owner != self.me || !self.is_whole() || instance.index() < self.next;
+        let admits = near && exists && self.config.members.contains(owner) && !self.is_executed(instance);
         if admits {
             self.known.add(instance);
         }
@@ -309,13 +318,14 @@ impl Learner {
         cx.persist(Record::Changed { instance, state: held.state, command });
     }
 
-    /// What an instance depends on, as far as is known here.
+    /// What an instance depends on, as far as is known here, and all that it may depend on because it is forgotten. So
+    /// who has pre-accepted an instance as its owner proposed it could judge it at that time.
     pub fn interfering(&self, instance: Instance) -> Frontier {
-        self.seen.with(&self.table[&instance].touched)
+        self.seen.with(&self.table[&instance].touched).union(&self.settled.forgotten())
     }
 
-    /// Each instance that interferes with this one and is not in `deps`, with what is known of it: nothing of those
-    /// that were executed and are collected.
+    /// Instances that interfere with this one and are not in `deps`, with what is known of each: nothing of those that
+    /// were executed and are collected, and of these only the last of each owner.
     pub fn beyond(
         &self,
         instance: Instance,
@@ -326,19 +336,22 @@ impl Learner {
             other != instance && !deps.contains(other) && touches.with(touched)
         };
         let held = self.table.iter().filter(move |(other, held)| beyond(**other, &held.touched));
-        let settled = self.settled.iter().filter(move |(other, touches)| beyond(**other, touches));
-        held.map(|(other, held)| (*other, Some(&held.state))).chain(settled.map(|(other, _)| (*other, None)))
+        let settled = self.settled.with(touched).lasts_beyond(deps);
+        held.map(|(other, held)| (*other, Some(&held.state))).chain(settled.map(|other| (other, None)))
     }
 
-    /// Whether [`beyond`](Self::beyond) is complete.
-    pub fn can_judge(&self, deps: &Frontier) -> bool {
-        self.forgotten.within(deps)
+    /// How far [`beyond`](Self::beyond) is complete.
+    pub fn view(&self) -> View {
+        View { executed: self.state.executed().prefix(), forgotten: self.settled.forgotten() }
     }
 
     /// Instances that are heard of and not decided, the first few of each owner.
     pub fn undecided(&self) -> Vec<Instance> {
         let of = |owner| {
-            let (first, last) = (self.committed.of(owner) + 1, self.known.of(owner));
+            let (first, mut last) = (self.committed.of(owner) + 1, self.known.of(owner));
+            if owner == self.me && self.is_whole() {
+                last = last.min(self.next - 1);
+            }
             (first..=last.min(first + LOOK_AHEAD)).map(move |index| Instance::new(owner, index))
         };
         self.config.members.iter().flat_map(of).filter(|instance| !self.is_decided(*instance)).collect()
@@ -380,11 +393,22 @@ impl Learner {
         }
     }
 
+    /// This replica, and those that were heard lately.
+    pub fn present(&self, now: Time) -> NodeSet {
+        self.horizon.present(now).union(NodeSet::from_iter([self.me]))
+    }
+
+    /// Whether the own disk hangs: no word to itself that waits for the disk has come for long. Others can serve the
+    /// clients of this replica then.
+    fn is_hung(&self, now: Time) -> bool {
+        now.since(self.durable) >= HUNG && !mutation::active("learner/serves-without-a-disk")
+    }
+
     // Clients --------------------------------------------------------------------------------------------------------
 
     /// A proxy speaks.
-    pub fn on_client(&mut self, from: ProcessId, message: clients::Message) {
-        match self.is_whole() {
+    pub fn on_client(&mut self, from: ProcessId, message: clients::Message, now: Time) {
+        match self.is_whole() && !self.is_hung(now) {
             true => self.requests.on_client(from, message, &self.state),
             false => self.requests.turn_away(from, message),
         }
@@ -393,7 +417,8 @@ impl Learner {
     /// Opens an own instance for what clients have asked, if they have, and returns it with its batch and dependencies.
     pub fn open<M: Host>(&mut self, cx: &mut Context<'_, M>) -> Option<(Instance, Bytes, Frontier)> {
         let executed = self.state.executed().prefix().of(self.me);
-        if !self.requests.wait() || self.next - 1 - executed >= self.config.pipeline {
+        let under_way = (self.next - 1).saturating_sub(executed);
+        if !self.requests.wait() || under_way >= self.config.pipeline {
             return None;
         }
         let instance = Instance::new(self.me, self.next);
@@ -444,7 +469,18 @@ impl Learner {
         }
         let noop = held.state.noop;
         match decided {
-            Some(before) => assert!(before == (noop, deps), "{instance:?} is decided once"),
+            Some(before) if before != (noop, deps) => {
+                // Only a peer that lies says so. The simulator is told, where nobody does.
+                held.state.noop = before.0;
+                let (slot, digest) = (instance.number(), digest(&value.unwrap_or_default()));
+                cx.note(|| Fact::Decided {
+                    slot,
+                    digest,
+                    deps: deps.iter().map(|(_, index)| index).collect(),
+                });
+                return false;
+            }
+            Some(_) => {}
             None => {
                 held.state.commit(noop, deps);
                 self.record(instance, cx);

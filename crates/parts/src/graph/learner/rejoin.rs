@@ -27,8 +27,8 @@
 //!   all who know of it. A batch that nobody has heard of is gone. (Its index may be a dependency that a member has
 //!   merely read in a message; at worst it is given to another batch, and the dependency costs waiting.)
 //! - *Floors* ([`horizon`](super::horizon)): the previous life said what all of its instances depend on, those to come
-//!   included. All of that is executed by all, so it is in the union, and new instances depend on the union. Until its
-//!   old instances are executed everywhere, x says that they depend on nothing.
+//!   included. All of that was decided, so another member has heard of it, it is in the union, and new instances depend
+//!   on the union. Until a majority has executed its old instances, x says that they depend on nothing.
 //!
 //! # Crashes in between
 //!
