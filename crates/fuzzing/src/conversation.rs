@@ -1,5 +1,5 @@
-//! A small cluster of any protocol, stepped until it has answered a few clients: its messages and records are
-//! seeds.
+//! A small cluster of any protocol, stepped until it has answered a few clients. Its messages and records are seeds;
+//! and with some of its messages come changed copies of them, as a peer with a defect might send them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -23,6 +23,33 @@ const LARGEST: usize = 1000;
 /// Gives the messages and records, encoded.
 pub struct Overheard;
 
+/// Brings replicas changed copies of what they say to each other, drawn by the seed; they must not panic. Gives how
+/// many came.
+pub struct Disturbed {
+    /// Of what is changed, and how.
+    pub seed: u64,
+}
+
+/// Numbers where arithmetic may go wrong.
+const EXTREMES: [u64; 8] =
+    [0, 1, u64::MAX, u64::MAX - 1, 1 << 63, (1 << 63) - 1, (1 << 57) - 1, u32::MAX as u64];
+
+/// A copy with some bytes changed, or a number in it replaced by an extreme one, if that is still a message.
+fn changed<M: Wire>(message: &M, random: &mut Random) -> Option<M> {
+    let mut bytes = message.to_bytes().to_vec();
+    let at = random.range(0..bytes.len() as u64) as usize;
+    match random.range(0..3) {
+        0 => bytes[at] = random.u64() as u8,
+        1 => bytes[at] ^= 1 << random.range(0..8),
+        _ => {
+            let word = random.pick(&EXTREMES).to_le_bytes();
+            let end = bytes.len().min(at + word.len());
+            bytes[at..end].copy_from_slice(&word[..end - at]);
+        }
+    }
+    M::from_bytes(bytes.into()).ok()
+}
+
 struct Host<M: Machine> {
     me: ProcessId,
     machine: M,
@@ -41,6 +68,7 @@ impl<M: Machine> Host<M> {
 
     fn step(&mut self, tick: u64, input: impl FnOnce(&mut M, &mut Context<'_, M>)) {
         input(&mut self.machine, &mut Context::new(self.me, at(tick), &mut self.random, &mut self.out));
+        self.machine.check();
     }
 
     /// Fires what is due, and ends the batch. Gives what it sends; records are durable at once.
@@ -68,47 +96,75 @@ fn at(tick: u64) -> Instant {
     Instant { now: Time::from_nanos(nanos), wall: Wall::from_millis(nanos / 1_000_000), clock: None }
 }
 
+/// Steps a cluster, and gives the records. `hear` is told each message, and gives others that come with it.
+fn converse<P: Protocol>(mut hear: impl FnMut(&P::Message) -> Vec<P::Message>) -> Vec<Bytes> {
+    let count = P::CAPABILITIES.max_nodes.min(3) as u64;
+    let nodes: Vec<NodeId> = (1..=count).filter_map(NodeId::new).collect();
+    let group = Group::of(nodes.iter().copied().collect());
+    let (replica, proxy): Configs<P> =
+        P::configure(&group, &mut Settings::default()).expect("the defaults are valid");
+    let replicas = nodes.iter().map(|node| ((*node).into(), Host::new((*node).into(), replica.clone())));
+    let mut replicas: BTreeMap<ProcessId, Host<P::Replica>> = replicas.collect();
+    let me = ProxyId::of(nodes[0]).into();
+    let mut proxy: Host<P::Proxy> = Host::new(me, proxy);
+    let (mut records, mut network) = (Vec::new(), VecDeque::new());
+    for tick in 0..TICKS {
+        if tick % 40 == 20 {
+            proxy.step(tick, |machine, cx| machine.on_request(RequestId(tick), request(tick), cx));
+        }
+        let turns = replicas.values_mut().flat_map(|host| {
+            let from = host.me;
+            host.turn(tick, &mut records).into_iter().map(move |(to, message)| (from, to, message))
+        });
+        network.extend(turns);
+        network.extend(proxy.turn(tick, &mut records).into_iter().map(|(to, message)| (me, to, message)));
+        for (from, to, message) in std::mem::take(&mut network) {
+            let more = hear(&message);
+            // The second half of the time, one replica is cut off.
+            if Some(to) == nodes.last().map(|node| (*node).into()) && count > 1 && tick > TICKS / 2 {
+                continue;
+            }
+            match replicas.get_mut(&to) {
+                Some(host) => {
+                    let more = more.into_iter().filter(|_| from != me);
+                    for message in std::iter::once(message).chain(more) {
+                        host.step(tick, |machine, cx| machine.on_message(from, message, cx));
+                    }
+                }
+                None => proxy.step(tick, |machine, cx| machine.on_message(from, message, cx)),
+            }
+        }
+    }
+    records
+}
+
+impl Visitor for Disturbed {
+    type Out = u64;
+
+    fn visit<P: Protocol>(self) -> u64 {
+        let (mut random, mut came) = (Random::new(self.seed), 0);
+        converse::<P>(|message| {
+            let changed = random.chance(0.3).then(|| changed(message, &mut random)).flatten();
+            came += u64::from(changed.is_some());
+            changed.into_iter().collect()
+        });
+        came
+    }
+}
+
 impl Visitor for Overheard {
     type Out = Vec<Vec<u8>>;
 
     fn visit<P: Protocol>(self) -> Vec<Vec<u8>> {
-        let count = P::CAPABILITIES.max_nodes.min(3) as u64;
-        let nodes: Vec<NodeId> = (1..=count).filter_map(NodeId::new).collect();
-        let group = Group::of(nodes.iter().copied().collect());
-        let (replica, proxy): Configs<P> =
-            P::configure(&group, &mut Settings::default()).expect("the defaults are valid");
-        let replicas = nodes.iter().map(|node| ((*node).into(), Host::new((*node).into(), replica.clone())));
-        let mut replicas: BTreeMap<ProcessId, Host<P::Replica>> = replicas.collect();
-        let me = ProxyId::of(nodes[0]).into();
-        let mut proxy: Host<P::Proxy> = Host::new(me, proxy);
-        let (mut records, mut network) = (Vec::new(), VecDeque::new());
         let mut kept: BTreeMap<&'static str, BTreeSet<Bytes>> = BTreeMap::new();
-        for tick in 0..TICKS {
-            if tick % 40 == 20 {
-                proxy.step(tick, |machine, cx| machine.on_request(RequestId(tick), request(tick), cx));
+        let records = converse::<P>(|message| {
+            let bytes = P::Message::to_bytes(message);
+            let same = kept.entry(quorate_core::Message::kind(message)).or_default();
+            if same.len() < EACH && bytes.len() <= LARGEST {
+                same.insert(bytes);
             }
-            let turns = replicas.values_mut().flat_map(|host| {
-                let from = host.me;
-                host.turn(tick, &mut records).into_iter().map(move |(to, message)| (from, to, message))
-            });
-            network.extend(turns);
-            network.extend(proxy.turn(tick, &mut records).into_iter().map(|(to, message)| (me, to, message)));
-            for (from, to, message) in std::mem::take(&mut network) {
-                let bytes = P::Message::to_bytes(&message);
-                let same = kept.entry(quorate_core::Message::kind(&message)).or_default();
-                if same.len() < EACH && bytes.len() <= LARGEST {
-                    same.insert(bytes);
-                }
-                // The second half of the time, one replica is cut off.
-                if Some(to) == nodes.last().map(|node| (*node).into()) && count > 1 && tick > TICKS / 2 {
-                    continue;
-                }
-                match replicas.get_mut(&to) {
-                    Some(host) => host.step(tick, |machine, cx| machine.on_message(from, message, cx)),
-                    None => proxy.step(tick, |machine, cx| machine.on_message(from, message, cx)),
-                }
-            }
-        }
+            Vec::new()
+        });
         assert!(kept.len() > 1 && !records.is_empty(), "{}: nothing was said", P::NAME);
         let records: BTreeSet<Bytes> = records.into_iter().filter(|bytes| bytes.len() <= LARGEST).collect();
         let messages = kept.into_values().flatten();
