@@ -243,7 +243,7 @@ impl<P: Protocol> Cluster<P> {
             let known = memory.peers.get(&node(id)).and_then(|peer: &PeerDisk| peer.current.as_ref());
             known == Some(&other.own)
         };
-        let known = knows(&from.1, &at.0, to) && knows(&at.1, &from.0, host);
+        let known = knows(from.1, at.0, to) && knows(at.1, from.0, host);
         if !known || from.0.own != from.1.own {
             let what = format!(
                 "{} sends to {} before both have made it durable which disk the other has",
