@@ -115,8 +115,13 @@ impl Conflicts {
 
     /// Those that interfere with this, and any that may have been forgotten.
     pub fn with(&self, touched: &Interference) -> Frontier {
+        self.surely_with(touched).union(&self.totals.forgotten)
+    }
+
+    /// Those that interfere with this, as far as is remembered: the last of each owner does, for certain.
+    pub fn surely_with(&self, touched: &Interference) -> Frontier {
         let totals = &self.totals;
-        let mut all = totals.forgotten;
+        let mut all = Frontier::default();
         let mut take = |frontier: &Frontier| all = all.union(frontier);
         for key in &touched.reads {
             self.keys.get(key).into_iter().for_each(|marks| take(&marks.written));
@@ -276,6 +281,12 @@ mod tests {
         assert_eq!(conflicts.len(), 1, "`a` was touched by another as well");
         assert_eq!(format!("{:?}", conflicts.with(&touching("w:z"))), "{1.2}");
         assert_eq!(format!("{:?}", conflicts.with(&touching("w:a"))), "{1.2 2.9}");
+        assert_eq!(format!("{:?}", conflicts.surely_with(&touching("w:a"))), "{1.1 2.9}");
+        assert_eq!(
+            format!("{:?}", conflicts.surely_with(&touching("w:b"))),
+            "{}",
+            "nobody may be accused of it"
+        );
     }
 
     /// A recovery asks whether an instance outside of its dependencies interferes: the latest stand for all.

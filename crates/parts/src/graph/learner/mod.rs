@@ -336,7 +336,8 @@ impl Learner {
             other != instance && !deps.contains(other) && touches.with(touched)
         };
         let held = self.table.iter().filter(move |(other, held)| beyond(**other, &held.touched));
-        let settled = self.settled.with(touched).lasts_beyond(deps);
+        // Who is named here speaks against the instance: none that may not interfere.
+        let settled = self.settled.surely_with(touched).lasts_beyond(deps);
         held.map(|(other, held)| (*other, Some(&held.state))).chain(settled.map(|other| (other, None)))
     }
 
