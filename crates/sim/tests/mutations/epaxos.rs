@@ -8,6 +8,8 @@ use crate::assert_goes_wrong;
 const RESTLESS: &[&str] = &["heartbeat=10ms", "recovery.timeout=30ms", "proxy.patience=40ms"];
 
 caught! { Epaxos,
+    // Disks.
+    a_replica_that_serves_without_a_disk: "learner/serves-without-a-disk", under "all,hung-disks";
     // `AfterSync` made `Now`.
     an_index_that_is_given_away_before_it_is_durable: "now/PreAccept" with RESTLESS;
     a_pre_acceptance_that_leaves_before_it_is_durable: "now/PreAcceptReply" with RESTLESS;
