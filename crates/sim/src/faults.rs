@@ -114,16 +114,7 @@ impl Kind {
 
     /// Whether it happens only where it is asked for by name.
     pub fn on_demand(self) -> bool {
-        matches!(
-            self,
-            Kind::ClocksBeyondBound
-                | Kind::LostNodes
-                | Kind::HungDisks
-                | Kind::SlowNodes
-                | Kind::WideClocks
-                | Kind::WipedDisks
-                | Kind::RolledBackDisks
-        )
+        self == Kind::ClocksBeyondBound
     }
 }
 

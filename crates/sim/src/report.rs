@@ -212,20 +212,26 @@ impl fmt::Display for Summary {
     }
 }
 
-/// Whether a weakened rule is noticed: the first of up to `most` seeds that fails with the mutation on, and how.
-/// Nothing is shrunk.
+/// Whether a weakened rule is noticed: the first of up to `most` seeds that fails with the mutation on, and how. It must
+/// not fail without. Nothing is shrunk.
 #[cfg(feature = "mutations")]
 pub fn caught<P: Protocol>(
     mutation: &str,
     options: &Options,
     most: u64,
 ) -> Result<Option<(u64, Violation)>, OptionsError> {
-    quorate_core::mutation::with(mutation, || {
+    let violation = |seed| Ok::<_, OptionsError>(run::<P>(options, seed, Trace::silent())?.violation);
+    let found = quorate_core::mutation::with(mutation, || {
         for seed in options.seed..options.seed + most {
-            if let Some(violation) = run::<P>(options, seed, Trace::silent())?.violation {
-                return Ok(Some((seed, violation)));
+            if let Some(violation) = violation(seed)? {
+                return Ok::<_, OptionsError>(Some((seed, violation)));
             }
         }
         Ok(None)
-    })
+    })?;
+    if let Some((seed, _)) = found {
+        let without = violation(seed)?;
+        assert!(without.is_none(), "seed {seed} goes wrong without {mutation}, too: {without:?}");
+    }
+    Ok(found)
 }

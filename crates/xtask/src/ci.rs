@@ -9,8 +9,6 @@ use std::time::Instant;
 /// 10000`).
 const BUDGETS: &[(&str, &[&str])] = &[
     ("multipaxos", &["--runs", "3000"]),
-    ("multipaxos", &["--runs", "300", "--faults", "all,lost-nodes"]),
-    ("bodega", &["--runs", "200", "--faults", "all,lost-nodes"]),
     ("bodega", &["--runs", "1500"]),
     (
         "bodega",
@@ -25,7 +23,6 @@ const BUDGETS: &[(&str, &[&str])] = &[
     ("epaxos", &["--runs", "50", "--nodes", "7"]),
     ("unreplicated", &["--runs", "100"]),
     ("raft", &["--runs", "1000", "--set", "reads=quorum"]),
-    ("raft", &["--runs", "200", "--set", "reads=leaseguard", "--faults", "all,wide-clocks,lost-nodes"]),
     ("raft", &["--runs", "1000", "--set", "reads=ongaro-lease"]),
     ("raft", &["--runs", "1000", "--set", "reads=leaseguard"]),
     ("raft", &["--runs", "1000", "--set", "reads=leaseguard", "--set", "leaseguard.clock=timers"]),
