@@ -161,3 +161,30 @@ fn one_copy_on_one_disk_survives_a_kill() {
     let mut connection = Connection::open(&cluster.nodes[0].resp).unwrap();
     assert_eq!(connection.call(&[b"GET", b"k"]).unwrap(), Resp::Bulk(b"012".to_vec()));
 }
+
+/// It could let nobody in who has restarted, because it must remember their disks first.
+#[test]
+fn a_node_whose_disk_hangs_stops_when_another_has_restarted() {
+    let mut cluster = Cluster::prepare(3, "multipaxos", &[]);
+    let hangs: Vec<_> = cluster.nodes.iter().map(|node| node.data.with_extension("hangs")).collect();
+    for (node, file) in cluster.nodes.iter_mut().zip(&hangs) {
+        node.start_with_disk_that_hangs_while(file);
+    }
+    cluster.nodes.iter().for_each(|node| node.wait_until_serving());
+    let hung = cluster.leader();
+    let other = (hung + 1) % 3;
+    std::fs::write(&hangs[hung], "").unwrap();
+    cluster.nodes[other].kill();
+    cluster.nodes[other].start();
+    assert_eq!(cluster.nodes[hung].wait_for_end(), Some(1));
+    let said = cluster.nodes[hung].said();
+    assert!(said.contains("has not finished a small write within 5s"), "{said}");
+    cluster.nodes[other].wait_until_serving();
+    let mut connection = Connection::open(&cluster.nodes[other].resp).unwrap();
+    assert_eq!(connection.call(&[b"SET", b"k", b"v"]).unwrap(), Resp::Simple("OK".into()));
+    std::fs::remove_file(&hangs[hung]).unwrap();
+    cluster.nodes[hung].start();
+    cluster.nodes[hung].wait_until_serving();
+    let mut back = Connection::open(&cluster.nodes[hung].resp).unwrap();
+    assert_eq!(back.call(&[b"GET", b"k"]).unwrap(), Resp::Bulk(b"v".to_vec()));
+}

@@ -1,6 +1,7 @@
 //! Why a node does not start, or why it stopped.
 
 use std::io;
+use std::time::Duration;
 
 use quorate_core::{SettingsError, TopologyError, WireError};
 use quorate_parts::admission::Reason;
@@ -106,6 +107,11 @@ pub enum NodeError {
     Storage(#[from] StorageError),
     #[error("node {} must not take part with this data directory: {reason}. {advice}", .reason.node)]
     Refused { reason: Reason, advice: String },
+    #[error(
+        "the disk under the data directory has not finished a small write within {patience:?}: no node that restarts \
+         could be let in here, and as a leader this node would hold up the others. Look at the disk, then start again"
+    )]
+    DiskHangs { patience: Duration },
     #[error("the system refused {what}: {source}")]
     System { what: &'static str, source: io::Error },
 }

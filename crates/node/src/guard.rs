@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use mio::Waker;
 use quorate_core::{Capabilities, NodeId, NodeSet, Wire};
-use quorate_parts::admission::{Admission, DiskId, Introduction, Memory, Reason, Stage, Verdict, Why};
+use quorate_parts::admission::{
+    Admission, DiskId, Introduction, Memory, PATIENCE, Reason, Stage, Verdict, Why,
+};
 use tracing::error;
 
 use crate::error::NodeError;
@@ -138,9 +140,13 @@ impl Guard {
         self.admission.is_durable(revision)
     }
 
-    /// Why this node must stop, if it must.
-    pub(crate) fn refusal(&self) -> Option<NodeError> {
-        self.stop.as_ref().map(|reason| refused(reason, &self.entry))
+    /// Why this node must stop, if it must: it is refused, or its disk takes too long.
+    pub(crate) fn stop(&self) -> Option<NodeError> {
+        if let Some(reason) = &self.stop {
+            return Some(refused(reason, &self.entry));
+        }
+        let hangs = !self.admission.is_durable(self.written) && self.writer.busy() >= PATIENCE;
+        hangs.then_some(NodeError::DiskHangs { patience: PATIENCE })
     }
 
     /// For whom this node waits before its replica runs, in words; `None` if it runs.

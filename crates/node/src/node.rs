@@ -319,7 +319,12 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
     }
 
     fn run(mut self) -> Result<Exit, NodeError> {
-        self.serve().inspect_err(|why| error!("stopped: {why}"))
+        let end = self.serve().inspect_err(|why| error!("stopped: {why}"));
+        if matches!(end, Err(NodeError::DiskHangs { .. })) {
+            // The threads that write wait for the disk, and whoever joins them would, too.
+            std::mem::forget(self);
+        }
+        end
     }
 
     fn serve(&mut self) -> Result<Exit, NodeError> {

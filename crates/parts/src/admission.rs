@@ -35,9 +35,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 use quorate_core::wire::{Decoder, Encoder};
 use quorate_core::{NodeId, NodeSet, Wire, WireError, mutation, wire_enum, wire_struct};
+
+/// How long a write of the memory may take. A node whose disk takes longer stops: it could let in nobody who has
+/// restarted, and if it leads, those who hear it would elect nobody else, who could.
+pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Starts that are remembered of each disk. An old copy could only be taken for the disk itself if it were started so
 /// often without meeting anybody who remembers better.

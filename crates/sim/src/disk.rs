@@ -174,6 +174,11 @@ impl Disk {
         self.hangs = true;
     }
 
+    /// Whether it finishes no sync any more.
+    pub fn hangs(&self) -> bool {
+        self.hangs
+    }
+
     /// When there is space again.
     pub fn full_until(&self) -> Nanos {
         self.full_until

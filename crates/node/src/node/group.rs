@@ -12,8 +12,8 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
     /// Stops if this node must not take part with its data directory; starts the replica when it may run.
     pub(super) fn look_at_guard(&mut self, now: Time) -> Result<(), NodeError> {
         let Some(guard) = self.transport.guard() else { return Ok(()) };
-        if let Some(refusal) = guard.refusal() {
-            return Err(refusal);
+        if let Some(why) = guard.stop() {
+            return Err(why);
         }
         if self.machines.waits().is_none() {
             return Ok(());

@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tracing::warn;
@@ -121,6 +121,8 @@ struct Shared {
 struct Next {
     /// A later content replaces one that was not begun.
     content: Option<(u64, Bytes)>,
+    /// When the attempt began that is under way.
+    began: Option<Instant>,
     stop: bool,
 }
 
@@ -129,6 +131,11 @@ impl MemoWriter {
     pub fn put(&self, number: u64, content: Bytes) {
         self.shared.lock().content = Some((number, content));
         self.shared.ready.notify_one();
+    }
+
+    /// For how long the disk has been busy with one content.
+    pub fn busy(&self) -> Duration {
+        self.shared.lock().began.map_or(Duration::ZERO, |began| began.elapsed())
     }
 
     /// The number of the last content that is durable.
@@ -163,10 +170,12 @@ impl Shared {
                 next = self.ready.wait(next).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
+            next.began = Some(Instant::now());
             drop(next);
             // Each attempt writes a new file, so that a failed sync hides nothing.
             let written = memo.write(&content);
             next = self.lock();
+            next.began = None;
             match written {
                 Ok(()) => {
                     self.durable.store(number, Ordering::Release);

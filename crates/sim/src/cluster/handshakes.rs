@@ -11,7 +11,7 @@
 //! is as it left it must not be refused.
 
 use quorate_core::{NodeId, ProcessId, Protocol};
-use quorate_parts::admission::{DiskId, Introduction, Memory, PeerDisk, Reason, Verdict, Why};
+use quorate_parts::admission::{self, DiskId, Introduction, Memory, PeerDisk, Reason, Verdict, Why};
 
 use super::impairments::node;
 use super::{Cluster, Event};
@@ -55,11 +55,28 @@ impl<P: Protocol> Cluster<P> {
         if writing.is_none() && guard.written < revision {
             guard.written = revision;
             *writing = Some((revision, guard.admission.memory().clone()));
-            if let Some(end) = disk.write_file(self.now) {
+            let (end, limit) =
+                (disk.write_file(self.now), self.now + admission::PATIENCE.as_nanos() as Nanos);
+            if let Some(end) = end {
                 self.queue.push(end, Event::Remembered { host, epoch: *epoch });
+            }
+            if end.is_none_or(|end| end > limit) {
+                self.queue.push(limit, Event::Stuck { host, epoch: *epoch, revision });
             }
         }
         self.proceed(host);
+    }
+
+    /// The memory of disks has been written for too long: the node stops. Where the disk hangs, it is not seen again.
+    pub(super) fn stuck(&mut self, host: usize) {
+        self.trace.line(self.now, &self.hosts[host], || "stops: its disk takes too long".to_owned());
+        match self.hosts[host].disk.hangs() {
+            true => {
+                self.hosts[host].lost = true;
+                self.end_life(host);
+            }
+            false => self.kill(host, SECOND),
+        }
     }
 
     /// The memory of disks that was being written is durable.

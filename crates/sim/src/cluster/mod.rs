@@ -127,6 +127,12 @@ pub(crate) enum Event<P: Protocol> {
         host: usize,
         epoch: u64,
     },
+    /// It is not, and should have been.
+    Stuck {
+        host: usize,
+        epoch: u64,
+        revision: u64,
+    },
     /// A node introduces itself to a host, unless they are connected.
     Greet {
         host: usize,
@@ -268,6 +274,12 @@ impl<P: Protocol> Cluster<P> {
             Event::Remembered { host, epoch } => {
                 if self.hosts[host].epoch == epoch {
                     self.remembered(host);
+                }
+            }
+            Event::Stuck { host, epoch, revision } => {
+                let at = &self.hosts[host];
+                if at.epoch == epoch && at.writing.as_ref().is_some_and(|(writing, _)| *writing == revision) {
+                    self.stuck(host);
                 }
             }
             Event::Greet { host, epoch, to } => {
