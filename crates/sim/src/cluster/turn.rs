@@ -166,8 +166,7 @@ impl<P: Protocol> Cluster<P> {
 
     /// Hands the facts of a replica to the checkers.
     pub(super) fn hear(&mut self, host: usize) {
-        let Host { node, incarnation, life, .. } = &mut self.hosts[host];
-        let Some(life) = life else { return };
+        let Some(life) = &mut self.hosts[host].life else { return };
         life.proxy.out.facts.clear();
         // Links are there already.
         life.proxy.out.members = None;
@@ -178,9 +177,13 @@ impl<P: Protocol> Cluster<P> {
                 guard.admission.set_group(members.version, members.voters(), members.all());
             }
         }
-        if replica.out.facts.is_empty() {
+        // Before it is connected, what a node finds on a damaged disk is a matter of its own: what it once had, and
+        // others count on, is not there any more. Should it be let in, it counts.
+        if replica.out.facts.is_empty() || self.hosts[host].damaged && !self.is_heard(host) {
             return;
         }
+        let Host { node, incarnation, life: Some(life), .. } = &mut self.hosts[host] else { return };
+        let Some(replica) = &mut life.replica else { return };
         let who = Process { node: node.expect("it has a replica"), incarnation: *incarnation };
         let mut facts = std::mem::take(&mut replica.out.facts);
         for fact in &facts {
@@ -196,6 +199,11 @@ impl<P: Protocol> Cluster<P> {
         if let Some(replica) = self.hosts[host].life.as_mut().and_then(|life| life.replica.as_mut()) {
             replica.out.facts = facts;
         }
+    }
+
+    /// Whether it is connected to another node.
+    fn is_heard(&self, host: usize) -> bool {
+        (0..self.nodes).any(|to| to != host && self.may_send(host, to))
     }
 
     pub(super) fn tell(&mut self, who: Process, fact: &Fact) -> Result<(), Violation> {
