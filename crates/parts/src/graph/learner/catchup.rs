@@ -169,6 +169,8 @@ impl Learner {
             true => self.settled.miss(&hull),
             false => self.settled = traces,
         }
+        let forgotten = self.settled.forgotten();
+        self.table.values_mut().for_each(|held| held.missed = forgotten);
         self.seen.miss(&hull);
         self.base = self.base.union(&executed.prefix());
         cx.persist_state(Record::Installed);

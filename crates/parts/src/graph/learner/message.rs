@@ -93,12 +93,12 @@ pub struct Progress {
 wire_struct!(Progress { executed, collected, floor });
 
 /// Which of the executed instances a replica can judge, when it says who speaks against an instance: all, but for those
-/// that it has forgotten.
+/// that it had forgotten when it recorded the batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct View {
     /// All up to here are executed here.
     pub executed: Frontier,
-    /// Of some of these it is not known any more what they touched.
+    /// Of some of these it is not known whether they interfere with the instance.
     pub forgotten: Frontier,
 }
 wire_struct!(View { executed, forgotten });
@@ -151,6 +151,13 @@ pub enum Record {
         /// Some keys and sessions.
         traces: Vec<Trace>,
     },
+    /// An undecided instance was recorded when less was forgotten than is now.
+    Missed {
+        /// Which; the record of how it is comes before.
+        instance: Instance,
+        /// Of some of these it was not known any more what they touched.
+        missed: Frontier,
+    },
 }
 wire_enum!(Record {
     1 => Changed { instance, state, command },
@@ -159,6 +166,7 @@ wire_enum!(Record {
     4 => Settled { totals, traces },
     5 => Rejoining,
     6 => Rejoined { last },
+    7 => Missed { instance, missed },
 });
 
 /// The machine that a learner is part of.

@@ -212,7 +212,7 @@ impl Learner {
                 held.state = state;
                 if let Some(command) = command {
                     held.learn(&command);
-                    held.recorded = true;
+                    held.begin(self.settled.forgotten());
                 }
                 if instance.owner() == self.me && instance.index() >= self.next {
                     self.next = instance.index() + 1;
@@ -225,6 +225,7 @@ impl Learner {
                 self.horizon.begin(next - 1, floor);
             }
             Record::Settled { totals, traces } => self.settled.merge(&totals, traces),
+            Record::Missed { instance, missed } => self.table.entry(instance).or_default().missed = missed,
             Record::Rejoining => self.standing = Standing::Rejoining(Rejoin::default()),
             Record::Rejoined { last } => self.replay_rejoined(last),
         }
@@ -257,10 +258,13 @@ impl Learner {
         let mut records: Vec<_> = self.standing_record().into_iter().collect();
         records.push(Record::Saved { next, collected, floor });
         records.extend(self.settled_records());
-        records.extend(self.table.iter().map(|(&instance, held)| {
+        for (&instance, held) in &self.table {
             let (state, command) = (held.state, held.command.clone());
-            Record::Changed { instance, state, command }
-        }));
+            records.push(Record::Changed { instance, state, command });
+            if held.is_asked_about() && held.missed != self.settled.forgotten() {
+                records.push(Record::Missed { instance, missed: held.missed });
+            }
+        }
         Saved { restarted: true, snapshot: Some(self.state.freeze()), records }
     }
 
@@ -307,8 +311,8 @@ impl Learner {
         let held = self.table.get_mut(&instance).expect("what changes is in the table");
         held.check(instance);
         let fresh = !held.recorded && held.command.is_some();
-        held.recorded |= fresh;
         if fresh {
+            held.begin(self.settled.forgotten());
             self.bytes += held.bytes();
         }
         if !held.state.noop {
@@ -341,9 +345,13 @@ impl Learner {
         held.map(|(other, held)| (*other, Some(&held.state))).chain(settled.map(|other| (other, None)))
     }
 
-    /// How far [`beyond`](Self::beyond) is complete.
-    pub fn view(&self) -> View {
-        View { executed: self.state.executed().prefix(), forgotten: self.settled.forgotten() }
+    /// How far [`beyond`](Self::beyond) is complete for an instance whose batch is recorded.
+    pub fn view(&self, instance: Instance) -> View {
+        let forgotten = match mutation::active("learner/forgets-what-is-asked") {
+            true => self.settled.forgotten(),
+            false => self.table[&instance].missed,
+        };
+        View { executed: self.state.executed().prefix(), forgotten }
     }
 
     /// Instances that are heard of and not decided, the first few of each owner.

@@ -13,17 +13,21 @@
 //!   undecided, as far as is known here, depends on. Only an instance whose owner is gone and that none of those who
 //!   are there has heard of may still ask for them.
 //! - Only if that is not enough the oldest go, a quarter of the way at a time.
+//! - Keys and sessions that an undecided instance touches whose batch is recorded here stay in any case. They are no
+//!   more than what is under way. So a replica can always judge such an instance as it could when it recorded the
+//!   batch; and who pre-accepts an instance as its owner proposed it can judge it then, since what it has forgotten is
+//!   among the dependencies.
 //!
-//! Safety depends on none of this: whoever judges an instance says what it has forgotten, and nothing is concluded from
-//! that unless another knows it ([`View`](super::View)).
+//! Safety depends on none of this: whoever judges an instance says what it had forgotten when it recorded the batch
+//! ([`Held`](crate::graph::Held)), and nothing is concluded from that unless another knows it ([`View`](super::View)).
 
 use quorate_core::{Context, Time, mutation};
 
 use super::Learner;
 use super::message::{Host, Message, Progress, Record};
 use super::rejoin::Standing;
-use crate::graph::Frontier;
 use crate::graph::conflicts::Trace;
+use crate::graph::{Frontier, Interference};
 
 /// Traces in one record.
 const RECORD_TRACES: usize = 256;
@@ -92,22 +96,33 @@ impl Learner {
     /// Keeps the memory of who touched what within its limit.
     fn bound(&mut self, now: Time) {
         let limit = self.config.keys;
+        let executed = self.state.executed().prefix();
         if self.seen.len() > limit {
-            self.seen.forget(&self.safe);
+            self.seen.forget(&self.safe, &Interference::default());
         }
         if self.seen.len() > 2 * limit {
-            self.seen.forget(&self.state.executed().prefix());
+            self.seen.forget(&executed, &Interference::default());
         }
         if self.settled.len() > 2 * limit {
-            self.settled.forget(&self.unasked(now));
-        }
-        let hull = self.state.executed().hull();
-        for quarters in 1..=4 {
-            if self.settled.len() > 4 * limit {
-                self.settled.forget(&self.safe.towards(&hull, quarters));
+            let asked = self.asked_about();
+            self.settled.forget(&self.unasked(now), &asked);
+            for quarters in 1..=4 {
+                if self.settled.len() > 4 * limit {
+                    self.settled.forget(&self.safe.towards(&executed, quarters), &asked);
+                }
             }
         }
-        self.base = self.base.union(&self.settled.forgotten().intersection(&self.state.executed().prefix()));
+        self.base = self.base.union(&self.settled.forgotten().intersection(&executed));
+    }
+
+    /// What undecided instances touch whose batch is recorded here.
+    fn asked_about(&self) -> Interference {
+        let mut asked = Interference::default();
+        if !mutation::active("learner/forgets-what-is-asked") {
+            let undecided = self.table.values().filter(|held| held.is_asked_about());
+            undecided.for_each(|held| asked.merge(&held.touched));
+        }
+        asked
     }
 
     /// What no recovery will ask for, if those do not come back who are away: what all who are there have as their

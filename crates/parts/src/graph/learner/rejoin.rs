@@ -33,7 +33,9 @@
 //! # Crashes in between
 //!
 //! x restarts: it has recorded that it rejoins, and asks again, with a fresh number, so that an answer which was given
-//! to a life before another loss of the disk does not count. Another member restarts: it has its records, and nothing
+//! to a life before another loss of the disk does not count. It says that it is whole, to operators too, only when the
+//! record of that is durable: whoever replaces another disk then has not two members that rejoin after a loss of power.
+//! Another member restarts: it has its records, and nothing
 //! that it had counted. Another member is away: x waits for its answer, since only that one knows which votes of x it
 //! has counted. Another member lost its disk, too: each would wait until the other is whole, so two members cannot
 //! rejoin at the same time, and the operator has to bring back the disk of one. A group that tolerates no crash cannot
@@ -58,10 +60,12 @@ pub(super) enum Standing {
     Original,
     /// Its disk was lost; it does not take part yet.
     Rejoining(Rejoin),
-    /// Its disk was lost, and it is whole again.
+    /// Its disk was lost, and it is whole again once that is durable.
     Rejoined {
         /// Own instances up to this index are those of an earlier disk.
         last: u64,
+        /// What this replica says to itself when it is durable; `None`: it is.
+        awaited: Option<u64>,
     },
 }
 
@@ -90,7 +94,8 @@ impl Learner {
 
     /// Whether this replica takes part: votes, proposes, recovers and answers clients.
     pub fn is_whole(&self) -> bool {
-        !matches!(self.standing, Standing::Rejoining(_)) || mutation::active("learner/rejoins-at-once")
+        let whole = matches!(self.standing, Standing::Original | Standing::Rejoined { awaited: None, .. });
+        whole || mutation::active("learner/rejoins-at-once")
     }
 
     /// What it must record of this for a restart.
@@ -98,33 +103,44 @@ impl Learner {
         match self.standing {
             Standing::Original => None,
             Standing::Rejoining(_) => Some(Record::Rejoining),
-            Standing::Rejoined { last } => Some(Record::Rejoined { last }),
+            Standing::Rejoined { last, .. } => Some(Record::Rejoined { last }),
         }
     }
 
     /// It was recorded that this replica became whole.
     pub(super) fn replay_rejoined(&mut self, last: u64) {
-        self.standing = Standing::Rejoined { last };
+        self.standing = Standing::Rejoined { last, awaited: None };
         self.next = self.next.max(last + 1);
         self.horizon.begin(last, Frontier::default());
     }
 
     /// Asks again those who have not answered, and finds out whether this replica is whole.
     pub(super) fn go_on_rejoining<M: Host>(&mut self, cx: &mut Context<'_, M>) {
-        let Standing::Rejoining(Rejoin { nonce, answered, union }) = self.standing else { return };
+        let (nonce, answered, union) = match self.standing {
+            Standing::Rejoining(Rejoin { nonce, answered, union }) => (nonce, answered, union),
+            Standing::Rejoined { awaited: Some(nonce), .. } => return self.await_disk(nonce, cx),
+            Standing::Original | Standing::Rejoined { awaited: None, .. } => return,
+        };
         let others = self.config.members.without(self.me);
         if answered == others && union.within(&self.state.executed().prefix()) {
-            return self.finish_rejoining(union, cx);
+            return self.finish_rejoining(nonce, union, cx);
         }
         cx.send_all(others, Message::Rejoin { nonce, union }.into());
         self.ask(cx);
     }
 
-    fn finish_rejoining<M: Host>(&mut self, union: Frontier, cx: &mut Context<'_, M>) {
+    fn finish_rejoining<M: Host>(&mut self, nonce: u64, union: Frontier, cx: &mut Context<'_, M>) {
         let last = self.known.union(&union).of(self.me);
         self.base = self.base.union(&union);
         cx.persist(Record::Rejoined { last });
         self.replay_rejoined(last);
+        self.standing = Standing::Rejoined { last, awaited: Some(nonce) };
+        self.await_disk(nonce, cx);
+    }
+
+    /// Says to itself, when all before it is durable, that this replica is whole.
+    fn await_disk<M: Host>(&self, nonce: u64, cx: &mut Context<'_, M>) {
+        cx.send(self.me, Message::RejoinReply { nonce, known: Frontier::default() }.into());
     }
 
     /// Another member rejoins, and has heard of these. One that rejoins itself cannot help.
@@ -148,8 +164,15 @@ impl Learner {
         self.table.values().fold(hull, |heard, held| heard.union(&named(held)))
     }
 
-    /// A member answers. Only its first answer counts: its later ones would never end.
+    /// A member answers. Only its first answer counts: its later ones would never end. This replica answers itself when
+    /// it is durable that it is whole.
     pub(super) fn on_rejoin_reply(&mut self, from: NodeId, to: u64, known: Frontier) {
+        if let Standing::Rejoined { awaited, .. } = &mut self.standing
+            && from == self.me
+            && *awaited == Some(to)
+        {
+            *awaited = None;
+        }
         if let Standing::Rejoining(Rejoin { nonce, answered, union }) = &mut self.standing
             && *nonce == to
             && self.config.members.without(self.me).contains(from)
@@ -162,7 +185,13 @@ impl Learner {
 
     /// For operators: what this replica waits for, if it rejoins.
     pub(super) fn rejoin_status(&self) -> Option<(&'static str, String)> {
-        let Standing::Rejoining(Rejoin { answered, union, .. }) = &self.standing else { return None };
+        let (answered, union) = match &self.standing {
+            Standing::Rejoining(Rejoin { answered, union, .. }) => (answered, union),
+            Standing::Rejoined { awaited: Some(_), .. } => {
+                return Some(("rejoining", "its disk was lost; waits for the new one".to_owned()));
+            }
+            Standing::Original | Standing::Rejoined { awaited: None, .. } => return None,
+        };
         let silent = self.config.members.without(self.me).iter().filter(|node| !answered.contains(*node));
         let silent: Vec<_> = silent.map(|node| node.to_string()).collect();
         let executed = self.state.executed().prefix().intersection(union).len();
