@@ -20,6 +20,8 @@ caught! { Epaxos,
     // Ballots and recovery.
     one_variable_for_both_ballots: "epaxos/one-ballot" with RESTLESS;
     a_recovery_that_validates_nothing: "epaxos/no-validation" with RESTLESS, of 5;
+    a_memory_that_forgets_what_it_may_be_asked: "learner/forgets-what-is-asked"
+        with &["conflicts.keys=8", "log.retain=0"], under "all,lost-nodes";
     // Execution.
     dependencies_of_the_wrong_parent: "graph/wrong-parent";
     a_time_that_depends_on_the_order_of_others: "state/shared-time";

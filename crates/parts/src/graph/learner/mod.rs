@@ -225,7 +225,7 @@ impl Learner {
                 self.horizon.begin(next - 1, floor);
             }
             Record::Settled { totals, traces } => self.settled.merge(&totals, traces),
-            Record::Missed { instance, missed } => self.table.entry(instance).or_default().missed = missed,
+            Record::Missed { instance, missed } => self.entry(instance).missed = missed,
             Record::Rejoining => self.standing = Standing::Rejoining(Rejoin::default()),
             Record::Rejoined { last } => self.replay_rejoined(last),
         }
@@ -347,10 +347,8 @@ impl Learner {
 
     /// How far [`beyond`](Self::beyond) is complete for an instance whose batch is recorded.
     pub fn view(&self, instance: Instance) -> View {
-        let forgotten = match mutation::active("learner/forgets-what-is-asked") {
-            true => self.settled.forgotten(),
-            false => self.table[&instance].missed,
-        };
+        let forgets = mutation::active("learner/forgets-what-is-asked");
+        let forgotten = if forgets { self.settled.forgotten() } else { self.table[&instance].missed };
         View { executed: self.state.executed().prefix(), forgotten }
     }
 

@@ -35,11 +35,11 @@
 //! x restarts: it has recorded that it rejoins, and asks again, with a fresh number, so that an answer which was given
 //! to a life before another loss of the disk does not count. It says that it is whole, to operators too, only when the
 //! record of that is durable: whoever replaces another disk then has not two members that rejoin after a loss of power.
-//! Another member restarts: it has its records, and nothing
-//! that it had counted. Another member is away: x waits for its answer, since only that one knows which votes of x it
-//! has counted. Another member lost its disk, too: each would wait until the other is whole, so two members cannot
-//! rejoin at the same time, and the operator has to bring back the disk of one. A group that tolerates no crash cannot
-//! decide without x, and is refused at the start ([`LearnerConfig::new`](super::LearnerConfig::new)).
+//! Another member restarts: it has its records, and nothing that it had counted. Another member is away: x waits for
+//! its answer, since only that one knows which votes of x it has counted. Another member lost its disk, too: each would
+//! wait until the other is whole, so two members cannot rejoin at the same time, and the operator has to bring back the
+//! disk of one. A group that tolerates no crash cannot decide without x, and is refused at the start
+//! ([`LearnerConfig::new`](super::LearnerConfig::new)).
 //!
 //! # Why it ends
 //!
