@@ -104,6 +104,11 @@ impl Guard {
         self.admission.memory().replaces
     }
 
+    /// Nodes to which connections must end: others know another directory of them, or a later start.
+    pub(crate) fn take_outdated(&mut self) -> NodeSet {
+        self.admission.take_outdated()
+    }
+
     /// Judges what another node says of its directory. With [`Verdict::Accept`] the two may speak when
     /// [`is_durable`](Self::is_durable) says so.
     pub(crate) fn hear(&mut self, from: NodeId, said: &Introduction) -> Verdict {

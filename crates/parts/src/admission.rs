@@ -292,6 +292,8 @@ pub struct Admission {
     all: NodeSet,
     /// Who has bound this node's id to this disk in this life: they remember no later life of it.
     witnesses: NodeSet,
+    /// See [`take_outdated`](Self::take_outdated).
+    outdated: NodeSet,
     /// Counts changes of the memory in this life.
     revision: u64,
     /// The last revision that is durable.
@@ -319,6 +321,7 @@ impl Admission {
             voters,
             all: voters,
             witnesses: NodeSet::EMPTY,
+            outdated: NodeSet::EMPTY,
             revision: 1,
             durable: 0,
             admitted_at,
@@ -456,6 +459,10 @@ impl Admission {
         }
         peers.retain(|_, peer| *peer != PeerDisk::default());
         if peers != self.memory.peers {
+            let known = |node: &NodeId| self.memory.peers.get(node).and_then(|peer| peer.current.as_ref());
+            let others = peers.iter().filter(|(node, _)| **node != from);
+            let changed = others.filter(|(node, peer)| known(node) != peer.current.as_ref());
+            self.outdated = self.outdated.union(changed.map(|(node, _)| *node).collect());
             self.memory.peers = peers;
             self.revision += 1;
         }
@@ -463,6 +470,12 @@ impl Admission {
             true => Verdict::Accept { after: 0 },
             false => Verdict::Accept { after: self.revision },
         }
+    }
+
+    /// Nodes of which others know another disk or a later life, since this was asked last: a connection to what was
+    /// known of them before must end.
+    pub fn take_outdated(&mut self) -> NodeSet {
+        std::mem::replace(&mut self.outdated, NodeSet::EMPTY)
     }
 
     /// A peer has answered that it has durably bound this node's id to this disk, and what it said besides is durable

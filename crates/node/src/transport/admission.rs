@@ -12,7 +12,7 @@ use quorate_parts::admission::Verdict;
 use tracing::{info, warn};
 
 use super::handshake::{Answer, Hello, name, node_of};
-use super::inbound::Stage;
+use super::inbound::{Inbound, Stage};
 use super::link::Link;
 use super::{Token, Transport};
 
@@ -93,6 +93,23 @@ impl Transport {
         self.learning.insert(index, (hello, after));
         self.inbound[index].stage = Stage::Learning { until: now + self.limits.handshake };
         self.learn(now);
+    }
+
+    /// Ends connections to processes of which others know a later start, or another directory of the same node.
+    pub(super) fn end_outdated(&mut self, now: Time) {
+        let Some(guard) = &mut self.guard else { return };
+        let why = "a later process of this node is known";
+        for node in guard.take_outdated().iter() {
+            self.with_link(node, now, |link, around| link.end(why, around));
+            let is_its = |inbound: &Inbound| inbound.peer() == Some(node.into());
+            let its: Vec<_> =
+                self.inbound.iter().filter(|(_, i)| is_its(i)).map(|(index, _)| index).collect();
+            let waiting = self.learning.iter().filter(|(_, (hello, _))| hello.me == node.into());
+            let its: Vec<_> = its.into_iter().chain(waiting.map(|(index, _)| *index)).collect();
+            for index in its {
+                self.over(index, Some(why.to_owned()), now);
+            }
+        }
     }
 
     /// Lets in those who may speak by now: what they said of themselves is durable, and proxies may be answered.

@@ -124,6 +124,13 @@ impl Link {
         }
     }
 
+    /// The process at its end is not the one that is known by now: dials again.
+    pub(super) fn end(&mut self, why: &str, around: &mut Around<'_>) {
+        if self.is_up() {
+            self.fail(why, around);
+        }
+    }
+
     /// Whether there is a connection that takes messages.
     pub(super) fn takes_messages(&self) -> bool {
         matches!(self.state, State::Up { .. })

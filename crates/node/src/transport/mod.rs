@@ -382,6 +382,7 @@ impl Transport {
     /// Does what is due: accepts, dials, gives up.
     pub(crate) fn tick(&mut self, now: Time) {
         self.learn(now);
+        self.end_outdated(now);
         if self.accept_at.is_some_and(|at| at <= now) {
             self.accept(now);
         }

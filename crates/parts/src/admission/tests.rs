@@ -591,3 +591,17 @@ fn introductions_and_memory_are_read_as_they_are_written() {
         assert_eq!(Memory::from_bytes(memory.to_bytes()).unwrap(), memory);
     }
 }
+
+#[test]
+fn a_connection_to_what_others_know_better_ends() {
+    let mut story = Story::default();
+    let lines = THREE.lines().map(str::trim).filter(|line| !line.is_empty());
+    for line in lines.chain(["crash 3", "start 3 c", "3>2"]) {
+        story.act(line.split(" = ").next().unwrap());
+    }
+    assert_eq!(story.at(id("1")).take_outdated(), NodeSet::EMPTY);
+    story.act("1>2");
+    assert_eq!(names(story.at(id("1")).take_outdated()), "3", "its second life");
+    story.act("3>1");
+    assert_eq!(story.at(id("1")).take_outdated(), NodeSet::EMPTY, "it said so itself");
+}

@@ -199,6 +199,7 @@ impl<P: Protocol> Cluster<P> {
         if accepted && replaced.is_some() {
             self.forget_input(host, node(from));
         }
+        self.end_outdated(host);
         match verdict {
             Verdict::Stop(reason) => return self.refuse(host, &reason),
             Verdict::Refuse(_) if message.step == Step::Hello => {
@@ -207,6 +208,24 @@ impl<P: Protocol> Cluster<P> {
             Verdict::Accept { .. } | Verdict::Refuse(_) | Verdict::NotYet(_) => {}
         }
         self.remember(host);
+    }
+
+    /// Others know another disk of a node, or a later life: the connections to what was known of it before end.
+    fn end_outdated(&mut self, host: usize) {
+        let Some(guard) = self.guard(host) else { return };
+        for other in guard.admission.take_outdated().iter().map(|node| usize::from(node.get()) - 1) {
+            self.forget_input(host, node(other));
+            for (host, other) in [(host, other), (other, host)] {
+                let epoch = self.hosts[host].epoch;
+                let Some(guard) = self.guard(host) else { continue };
+                guard.answers.retain(|(peer, ..)| *peer != other);
+                guard.openings.retain(|(peer, ..)| *peer != other);
+                if guard.up.remove(&other).is_some() {
+                    let at = self.now + self.random.range(AGAIN);
+                    self.queue.push(at, Event::Greet { host, epoch, to: other });
+                }
+            }
+        }
     }
 
     /// A node has come with another disk: the connection to its former process is closed, and nothing that came over
