@@ -146,6 +146,8 @@ pub enum Faults {
     Swarm,
     /// The same, and these are on in every seed.
     SwarmWith(KindSet),
+    /// The same as [`Swarm`](Self::Swarm), and these are in none.
+    SwarmWithout(KindSet),
     /// Exactly these are on.
     Only(KindSet),
 }
@@ -192,7 +194,7 @@ impl fmt::Display for UnknownFault {
         write!(
             f,
             "`{}` is no kind of fault: write all, none, or a comma list of {}; with all at its head, the listed ones \
-             are on in every seed and the others as all says",
+             are on in every seed (those with a minus, all,-loss,-crashes, in none) and the others as all says",
             self.0,
             known.join(", ")
         )
@@ -209,6 +211,11 @@ impl FromStr for Faults {
             "all" => Ok(Faults::Swarm),
             "none" => Ok(Faults::Only(KindSet::default())),
             list => match list.strip_prefix("all,") {
+                Some(list) if list.starts_with('-') => list
+                    .split(',')
+                    .map(|word| kinds(word.trim().trim_start_matches('-')))
+                    .try_fold(KindSet::default(), |all, kinds| Ok(all.iter().chain(kinds?.iter()).collect()))
+                    .map(Faults::SwarmWithout),
                 Some(list) => kinds(list).map(Faults::SwarmWith),
                 None => kinds(list).map(Faults::Only),
             },
@@ -228,6 +235,10 @@ impl fmt::Display for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Faults::Swarm => f.write_str("all"),
+            Faults::SwarmWithout(kinds) => {
+                let names = kinds.iter().map(|kind| format!(",-{}", kind.name()));
+                write!(f, "all{}", names.collect::<String>())
+            }
             Faults::Only(kinds) if *kinds == KindSet::default() => f.write_str("none"),
             Faults::Only(kinds) | Faults::SwarmWith(kinds) => {
                 let swarm = matches!(self, Faults::SwarmWith(_)).then_some("all");
@@ -397,6 +408,7 @@ impl Plan {
             let on = match faults {
                 Faults::Swarm => drawn && !kind.on_demand(),
                 Faults::SwarmWith(kinds) => kinds.contains(kind) || (drawn && !kind.on_demand()),
+                Faults::SwarmWithout(kinds) => drawn && !kind.on_demand() && !kinds.contains(kind),
                 Faults::Only(kinds) => kinds.contains(kind),
             };
             if on && kind.possible(&scope.can) {

@@ -55,7 +55,9 @@ fn leaving_one_kind_out_leaves_the_others_as_they_were() {
 
 #[test]
 fn faults_are_read_as_they_are_written() {
-    for text in ["all", "none", "loss,crashes", "clocks-beyond-bound", "all,loss,lost-nodes"] {
+    for text in
+        ["all", "none", "loss,crashes", "clocks-beyond-bound", "all,loss,lost-nodes", "all,-loss,-lost-nodes"]
+    {
         assert_eq!(text.parse::<Faults>().unwrap().to_string(), text);
     }
     assert!("loss,rust".parse::<Faults>().unwrap_err().to_string().starts_with("`rust` is no kind"));
