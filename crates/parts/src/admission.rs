@@ -33,6 +33,8 @@
 //! This part is a state machine without input and output: drivers carry introductions, write [`Memory`] to disk, and
 //! say when it is durable.
 
+// tidy: long because its rules and the argument why they are enough belong together.
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;

@@ -212,8 +212,8 @@ impl fmt::Display for Summary {
     }
 }
 
-/// Whether a weakened rule is noticed: the first of up to `most` seeds that fails with the mutation on, and how. It must
-/// not fail without. Nothing is shrunk.
+/// Whether a weakened rule is noticed: the first of up to `most` seeds that fails with the mutation on, and how. It
+/// must not fail without. Nothing is shrunk.
 #[cfg(feature = "mutations")]
 pub fn caught<P: Protocol>(
     mutation: &str,

@@ -4,6 +4,8 @@
 //! `A>B` lets node A connect to node B, `group N VERSION VOTERS [+ LEARNERS]` is what the log of node N
 //! says.
 
+// tidy: long because each rule of admission has its story.
+
 use std::collections::BTreeMap;
 
 use super::*;

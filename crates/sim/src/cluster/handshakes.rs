@@ -265,6 +265,11 @@ impl<P: Protocol> Cluster<P> {
     pub(super) fn listens_to(&self, host: usize, from: ProcessId, disk: Option<DiskId>) -> bool {
         let Some(life) = &self.hosts[host].life else { return false };
         let Some(guard) = &life.guard else { return true };
+        // What was sent to a former life comes to none that has no connection: its disk is not the one that it was.
+        let is_connected = |sender: usize| sender == host || self.may_send(sender, host);
+        if self.hosts[host].damaged && !self.locate(from).is_none_or(is_connected) {
+            return false;
+        }
         match (from, disk) {
             (ProcessId::Replica(node), Some(disk)) => guard.disk_of(node).is_none_or(|known| known == disk),
             (ProcessId::Proxy(_), None) => guard.admission.may_answer_proxies(),
