@@ -517,7 +517,8 @@ fn poll<P: Protocol>(cluster: &mut Cluster<P>, stage: Stage, end: Nanos, furthes
         Stage::Converging => {
             let owing = cluster.owing();
             let states: Vec<_> = owing.iter().map(|host| cluster.compare_states(*host)).collect();
-            let alike = states[0].is_some() && states.iter().all(|state| *state == states[0]);
+            // Nobody owes anything where all who count in the end are gone or slow.
+            let alike = states.iter().all(|state| state.is_some() && *state == states[0]);
             match alike && cluster.are_refused() && cluster.panel.is_settled(&applied(cluster)) {
                 true => Stage::Done,
                 false => Stage::Converging,
