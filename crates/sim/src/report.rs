@@ -212,8 +212,8 @@ impl fmt::Display for Summary {
     }
 }
 
-/// Whether a weakened rule is noticed: the first of up to `most` seeds that fails with the mutation on, and how. It
-/// must not fail without. Nothing is shrunk.
+/// Whether a weakened rule is noticed: the first of up to `most` seeds that fails with the mutation on and not without,
+/// and how. Nothing is shrunk.
 #[cfg(feature = "mutations")]
 pub fn caught<P: Protocol>(
     mutation: &str,
@@ -221,17 +221,12 @@ pub fn caught<P: Protocol>(
     most: u64,
 ) -> Result<Option<(u64, Violation)>, OptionsError> {
     let violation = |seed| Ok::<_, OptionsError>(run::<P>(options, seed, Trace::silent())?.violation);
-    let found = quorate_core::mutation::with(mutation, || {
-        for seed in options.seed..options.seed + most {
-            if let Some(violation) = violation(seed)? {
-                return Ok::<_, OptionsError>(Some((seed, violation)));
-            }
+    for seed in options.seed..options.seed + most {
+        if let Some(found) = quorate_core::mutation::with(mutation, || violation(seed))?
+            && violation(seed)?.is_none()
+        {
+            return Ok(Some((seed, found)));
         }
-        Ok(None)
-    })?;
-    if let Some((seed, _)) = found {
-        let without = violation(seed)?;
-        assert!(without.is_none(), "seed {seed} goes wrong without {mutation}, too: {without:?}");
     }
-    Ok(found)
+    Ok(None)
 }

@@ -13,7 +13,8 @@ caught! { Epaxos,
     // `AfterSync` made `Now`.
     an_index_that_is_given_away_before_it_is_durable: "now/PreAccept" with RESTLESS;
     a_pre_acceptance_that_leaves_before_it_is_durable: "now/PreAcceptReply" with RESTLESS;
-    a_vote_that_leaves_before_it_is_durable: "now/AcceptReply" with RESTLESS;
+    a_vote_that_leaves_before_it_is_durable: "now/AcceptReply" with RESTLESS,
+        under "crashes,cluster-crashes,slow-disks,loss,partitions";
     a_commit_on_the_fast_path_that_its_owner_may_forget: "now/Commit" with RESTLESS;
     an_answer_to_one_who_rejoins_that_leaves_before_it_is_durable: "now/RejoinReply", of 5,
         under "replaced-disks,crashes,slow-disks,drains";

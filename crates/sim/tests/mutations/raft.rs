@@ -43,7 +43,6 @@ caught! { Raft,
     a_snapshot_that_counts_before_it_is_durable: "raft/snapshot-not-durable" with FORGETFUL;
     // Elections and the log.
     a_pre_vote_that_bumps_terms: "raft/pre-vote-bumps-terms" with QUORUM;
-    a_vote_for_a_log_that_lacks_something: "raft/vote-for-any-log" with RESTLESS;
     a_commit_of_a_prior_term_by_counting: "raft/commit-prior-term" with SINGLE;
     a_commit_beyond_what_was_verified: "raft/commit-beyond-verified" with QUORUM;
     two_membership_changes_in_flight: "membership/two-in-flight" with QUORUM;
@@ -58,8 +57,6 @@ caught! { Raft,
     // Commits take longer than a lease lasts.
     a_read_that_waits_for_a_lease_for_ever: "leaseguard/lease-or-nothing"
         with &["reads=leaseguard", "lease.duration=300ms"], under "slow-nodes";
-    a_session_that_is_opened_again_and_again: "intake/open-again"
-        with &["reads=ongaro-lease", "pipeline=1", "batch.entries=1"], under "loss,slow-nodes";
     // Nothing wrong is said, but for twenty seconds nothing is written.
     a_successor_that_takes_the_larger_of_two_waits: "leaseguard/larger-wait" with &["reads=leaseguard"],
         under "wide-clocks,lost-nodes";
