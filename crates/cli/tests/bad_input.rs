@@ -93,7 +93,7 @@ fn limits_that_make_no_sense_are_answered_with_their_range() {
         ("--max-value", "65MiB", "from 1 to 67108864 bytes"),
         ("--max-key", "many", "a size such as 64KiB"),
         ("--client-output", "1MiB", "from 67108928"),
-        ("--client-output-total", "1MiB", "from 134217728"),
+        ("--client-memory", "1MiB", "from 134217728"),
         ("--max-clients", "0", "at least 1"),
     ] {
         let mut cluster = fresh();
