@@ -187,7 +187,7 @@ const QUICK: &[&str] = &[
 ];
 
 /// What is told of votes is told in many parts. The last to be drawn: seeds are what they were without it.
-const PARTS: (f64, &[&str]) = (0.3, &["prepare.bytes=512"]);
+const PARTS: (f64, &[&str]) = (0.3, &["prepare.bytes=1"]);
 
 /// What the machines are told.
 struct Setup<P: Protocol> {

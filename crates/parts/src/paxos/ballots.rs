@@ -265,7 +265,14 @@ impl<P: Policy> Replica<P> {
         let Role::Candidate(preparation) = &mut self.role else { return };
         match preparation.on_reply(from, reply) {
             Reply::Waiting => {}
-            Reply::Partial(next) => self.send_prepare(NodeSet::from_iter([from]), next, cx),
+            Reply::Partial(next) => {
+                // However many parts there are, this replica goes on standing while they come. Those that send them
+                // hear of it with each question.
+                if !mutation::active("paxos/parts-are-no-progress") {
+                    self.watch.heard(cx.now());
+                }
+                self.send_prepare(NodeSet::from_iter([from]), next, cx);
+            }
             Reply::Prepared(prepared) => self.begin_to_lead(prepared, cx),
         }
     }

@@ -7,6 +7,10 @@ use crate::assert_goes_wrong;
 /// Short waits, for more elections in a run; and no leases, so that nobody waits for them.
 const RESTLESS: &[&str] = &["heartbeat=10ms", "election.timeout=50ms", "proxy.patience=40ms", "reads=log"];
 
+/// A promise tells one vote in a message.
+const PARTS: &[&str] =
+    &["heartbeat=10ms", "election.timeout=50ms", "proxy.patience=40ms", "reads=log", "prepare.bytes=1"];
+
 caught! { MultiPaxos,
     // Every `AfterSync` of MultiPaxos made `Now`.
     a_candidate_that_prepares_before_its_promise_is_durable: "now/Prepare";
@@ -16,6 +20,8 @@ caught! { MultiPaxos,
     a_leader_that_does_not_record_its_own_repeated_proposal: "paxos/no-own-revote";
     a_commit_notice_that_covers_votes_of_other_ballots: "slots/commit-across-ballots";
     a_hole_that_is_not_filled: "slots/no-noop" with RESTLESS;
+    // Promises come in many parts, and candidates give up in the middle.
+    parts_of_a_promise_that_are_no_progress: "paxos/parts-are-no-progress" with PARTS;
     // Changes of the group.
     values_behind_a_configuration_that_is_not_executed: "paxos/no-barrier" with RESTLESS;
     a_leader_that_counts_as_before_the_change: "paxos/old-tally" with RESTLESS;
