@@ -110,7 +110,7 @@ impl Replica {
         last: (u64, u64),
         cx: &mut Context<'_, Self>,
     ) {
-        let granted = term > self.term && (last.1, last.0) >= self.last() && !self.is_bound(cx.now());
+        let granted = term > self.term && self.is_complete(last) && !self.is_bound(cx.now());
         cx.send(from, Message::PreVoteReply { term, granted, current: self.term });
     }
 
@@ -143,10 +143,15 @@ impl Replica {
         cx.set_timer(Timer::Election, patience);
     }
 
+    /// Whether a log that ends at this index and term may lead: it has everything that was committed with the help of
+    /// this one (§5.4.1).
+    fn is_complete(&self, last: (u64, u64)) -> bool {
+        (last.1, last.0) >= self.last() || mutation::active("raft/vote-for-any-log")
+    }
+
     pub(super) fn on_vote(&mut self, from: NodeId, last: (u64, u64), cx: &mut Context<'_, Self>) {
         let free = self.voted.is_none_or(|voted| voted == from);
-        let complete = (last.1, last.0) >= self.last() || mutation::active("raft/vote-for-any-log");
-        let granted = free && complete && self.leader.is_none_or(|leader| leader == from);
+        let granted = free && self.is_complete(last) && self.leader.is_none_or(|leader| leader == from);
         if granted {
             if self.voted.is_none() {
                 self.voted = Some(from);

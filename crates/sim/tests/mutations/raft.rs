@@ -42,6 +42,7 @@ caught! { Raft,
     a_term_and_a_vote_that_are_not_recorded: "raft/term-not-persisted" with RESTLESS;
     a_snapshot_that_counts_before_it_is_durable: "raft/snapshot-not-durable" with FORGETFUL;
     // Elections and the log.
+    a_vote_for_any_log: "raft/vote-for-any-log" with RESTLESS;
     a_pre_vote_that_bumps_terms: "raft/pre-vote-bumps-terms" with QUORUM;
     a_commit_of_a_prior_term_by_counting: "raft/commit-prior-term" with SINGLE;
     a_commit_beyond_what_was_verified: "raft/commit-beyond-verified" with QUORUM;
