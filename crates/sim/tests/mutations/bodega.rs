@@ -33,6 +33,10 @@ caught! { Bodega,
     versions_that_are_counted_without_leases: "bodega/versions-unstable";
     // A leader waits for a responder longer than for a majority.
     a_leader_that_gives_up_before_it_may_exclude_a_responder: "paxos/waiting-is-idle", under "hung-disks";
+    // A responder whose disk hangs, and which goes on answering renewals, holds up writes.
+    exclusion_by_silence_only: "laggards/silence-only", under "hung-disks";
+    a_leader_whose_disk_hangs_and_who_stays_until_a_majority_has_better_ones: "laggards/as-a-majority",
+        under "all,hung-disks";
     // What must be durable.
     a_note_of_a_vote_that_is_not_durable: "now/Note" with RESTLESS;
 }
@@ -102,7 +106,7 @@ fn waits_for_the_disk(text: &str, write: &str, disk: &str) -> bool {
 }
 
 #[test]
-fn exclusion_by_silence_only() {
+fn exclusion_by_silence_only_in_a_conversation() {
     let text = trace!("bodega", "hung-disk");
     let waits = |text: &str| waits_for_the_disk(text, "p1 #2 = Done", "repeat 1 sync r2");
     assert_goes_wrong::<Bodega>("laggards/silence-only", text, waits);
