@@ -143,13 +143,19 @@ impl Counts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Faults {
     /// Each seed draws from all kinds (but those on demand).
-    Swarm,
-    /// The same, and these are on in every seed.
-    SwarmWith(KindSet),
-    /// The same as [`Swarm`](Self::Swarm), and these are in none.
-    SwarmWithout(KindSet),
+    Swarm {
+        /// These are on in every seed.
+        with: KindSet,
+        /// These are on in none.
+        without: KindSet,
+    },
     /// Exactly these are on.
     Only(KindSet),
+}
+
+impl Faults {
+    /// Each seed draws from all kinds.
+    pub const ALL: Faults = Faults::Swarm { with: KindSet(0), without: KindSet(0) };
 }
 
 /// A set of kinds.
@@ -194,7 +200,7 @@ impl fmt::Display for UnknownFault {
         write!(
             f,
             "`{}` is no kind of fault: write all, none, or a comma list of {}; with all at its head, the listed ones \
-             are on in every seed (those with a minus, all,-loss,-crashes, in none) and the others as all says",
+             are on in every seed, those with a minus (all,-loss,-crashes) in none, and the others as all says",
             self.0,
             known.join(", ")
         )
@@ -207,44 +213,38 @@ impl FromStr for Faults {
     type Err = UnknownFault;
 
     fn from_str(text: &str) -> Result<Faults, UnknownFault> {
-        match text {
-            "all" => Ok(Faults::Swarm),
-            "none" => Ok(Faults::Only(KindSet::default())),
-            list => match list.strip_prefix("all,") {
-                Some(list) if list.starts_with('-') => list
-                    .split(',')
-                    .map(|word| kinds(word.trim().trim_start_matches('-')))
-                    .try_fold(KindSet::default(), |all, kinds| Ok(all.iter().chain(kinds?.iter()).collect()))
-                    .map(Faults::SwarmWithout),
-                Some(list) => kinds(list).map(Faults::SwarmWith),
-                None => kinds(list).map(Faults::Only),
-            },
+        let mut words = text.split(',').map(str::trim).peekable();
+        if text == "none" {
+            return Ok(Faults::Only(KindSet::default()));
         }
+        if words.next_if_eq(&"all").is_none() {
+            return words.map(kind).collect::<Result<_, _>>().map(Faults::Only);
+        }
+        let (mut with, mut without) = (KindSet::default(), KindSet::default());
+        for word in words {
+            match word.strip_prefix('-') {
+                Some(word) => without = without.with(kind(word)?),
+                None => with = with.with(kind(word)?),
+            }
+        }
+        Ok(Faults::Swarm { with, without })
     }
 }
 
-fn kinds(list: &str) -> Result<KindSet, UnknownFault> {
-    let kind = |word: &str| {
-        let kind = Kind::ALL.iter().find(|kind| kind.name() == word.trim());
-        kind.copied().ok_or_else(|| UnknownFault(word.trim().to_owned()))
-    };
-    list.split(',').map(kind).collect()
+fn kind(word: &str) -> Result<Kind, UnknownFault> {
+    let kind = Kind::ALL.iter().find(|kind| kind.name() == word);
+    kind.copied().ok_or_else(|| UnknownFault(word.to_owned()))
 }
 
 impl fmt::Display for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Faults::Swarm => f.write_str("all"),
-            Faults::SwarmWithout(kinds) => {
-                let names = kinds.iter().map(|kind| format!(",-{}", kind.name()));
-                write!(f, "all{}", names.collect::<String>())
-            }
-            Faults::Only(kinds) if *kinds == KindSet::default() => f.write_str("none"),
-            Faults::Only(kinds) | Faults::SwarmWith(kinds) => {
-                let swarm = matches!(self, Faults::SwarmWith(_)).then_some("all");
-                let names: Vec<_> = swarm.into_iter().chain(kinds.iter().map(Kind::name)).collect();
-                f.write_str(&names.join(","))
-            }
+        let names = |kinds: KindSet, sign: &str| -> String {
+            kinds.iter().map(|kind| format!(",{sign}{}", kind.name())).collect()
+        };
+        match *self {
+            Faults::Swarm { with, without } => write!(f, "all{}{}", names(with, ""), names(without, "-")),
+            Faults::Only(kinds) if kinds == KindSet::default() => f.write_str("none"),
+            Faults::Only(kinds) => f.write_str(names(kinds, "").trim_start_matches(',')),
         }
     }
 }
@@ -406,9 +406,9 @@ impl Plan {
             // Drawn in any case, so that `all` and the list of what it drew give the same run.
             let drawn = random.chance(0.45);
             let on = match faults {
-                Faults::Swarm => drawn && !kind.on_demand(),
-                Faults::SwarmWith(kinds) => kinds.contains(kind) || (drawn && !kind.on_demand()),
-                Faults::SwarmWithout(kinds) => drawn && !kind.on_demand() && !kinds.contains(kind),
+                Faults::Swarm { with, without } => {
+                    with.contains(kind) || (drawn && !kind.on_demand() && !without.contains(kind))
+                }
                 Faults::Only(kinds) => kinds.contains(kind),
             };
             if on && kind.possible(&scope.can) {

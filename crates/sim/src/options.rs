@@ -43,7 +43,7 @@ impl Default for Options {
             proxies: 1,
             settings: Vec::new(),
             topology: None,
-            faults: Faults::Swarm,
+            faults: Faults::ALL,
             seed: 0,
             runs: 1000,
             clients: 10,

@@ -12,7 +12,7 @@ use quorate_core::{Configs, NodeId, Protocol, Replica};
 use quorate_parts::admission::{Memory, PeerDisk, Stage};
 
 use super::Cluster;
-use super::impairments::{node, outlasts};
+use super::impairments::node;
 use crate::faults::Kind;
 use crate::host::Host;
 use crate::queue::Nanos;
@@ -82,8 +82,7 @@ impl<P: Protocol> Cluster<P> {
     pub(super) fn damage(&mut self, kind: Kind, host: usize, down: Nanos, all: bool) {
         let (me, impaired) = (node(host), self.impaired());
         let mut with = impaired;
-        let tolerated = with.insert(me) && self.prospects().iter().all(|voters| outlasts(*voters, with));
-        if !tolerated || !self.is_whole() {
+        if !with.insert(me) || !self.can_spare(with) || !self.is_whole() {
             return;
         }
         let copy = self.hosts[host].copy.clone().filter(|(_, memory)| self.is_remembered(host, memory));

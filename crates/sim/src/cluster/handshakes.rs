@@ -216,14 +216,11 @@ impl<P: Protocol> Cluster<P> {
         for other in guard.admission.take_outdated().iter().map(|node| usize::from(node.get()) - 1) {
             self.forget_input(host, node(other));
             for (host, other) in [(host, other), (other, host)] {
-                let epoch = self.hosts[host].epoch;
-                let Some(guard) = self.guard(host) else { continue };
-                guard.answers.retain(|(peer, ..)| *peer != other);
-                guard.openings.retain(|(peer, ..)| *peer != other);
-                if guard.up.remove(&other).is_some() {
-                    let at = self.now + self.random.range(AGAIN);
-                    self.queue.push(at, Event::Greet { host, epoch, to: other });
+                if let Some(guard) = self.guard(host) {
+                    guard.answers.retain(|(peer, ..)| *peer != other);
+                    guard.openings.retain(|(peer, ..)| *peer != other);
                 }
+                self.end_connection(host, other);
             }
         }
     }
@@ -297,12 +294,16 @@ impl<P: Protocol> Cluster<P> {
     /// A process has ended: those who were connected to it try again.
     pub(super) fn disconnect(&mut self, host: usize) {
         for other in (0..self.nodes).filter(|other| *other != host) {
-            let epoch = self.hosts[other].epoch;
-            let connected = self.guard(other).is_some_and(|guard| guard.up.remove(&host).is_some());
-            if connected {
-                let at = self.now + self.random.range(AGAIN);
-                self.queue.push(at, Event::Greet { host: other, epoch, to: host });
-            }
+            self.end_connection(other, host);
+        }
+    }
+
+    /// A connection ends, if there is one: whoever made it tries again.
+    fn end_connection(&mut self, host: usize, to: usize) {
+        let epoch = self.hosts[host].epoch;
+        if self.guard(host).is_some_and(|guard| guard.up.remove(&to).is_some()) {
+            let at = self.now + self.random.range(AGAIN);
+            self.queue.push(at, Event::Greet { host, epoch, to });
         }
     }
 }

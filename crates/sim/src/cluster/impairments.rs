@@ -37,12 +37,11 @@ impl<P: Protocol> Cluster<P> {
         // Mostly as many as can be.
         let most =
             if random.chance(0.6) { self.nodes as u64 } else { random.range(1..self.nodes as u64 + 1) };
-        let (groups, mut impaired) = (self.prospects(), self.impaired());
+        let mut impaired = self.impaired();
         let mut struck = 0;
         for host in order {
             let mut with = impaired;
-            if struck < most && with.insert(node(host)) && groups.iter().all(|voters| outlasts(*voters, with))
-            {
+            if struck < most && with.insert(node(host)) && self.can_spare(with) {
                 (impaired, struck) = (with, struck + 1);
                 self.trace.line(self.now, &self.hosts[host], || format!("{} for good", kind.name()));
                 self.counts.add(kind);
@@ -86,7 +85,7 @@ impl<P: Protocol> Cluster<P> {
             return;
         }
         let impaired = self.impaired().union(self.widened);
-        if !self.prospects().iter().all(|voters| outlasts(*voters, impaired)) {
+        if !self.can_spare(impaired) {
             return;
         }
         let well = |host: &Host<P>| host.life.is_some() && !host.slow && !host.damaged;
@@ -110,6 +109,11 @@ impl<P: Protocol> Cluster<P> {
     pub(super) fn prospects(&self) -> Vec<NodeSet> {
         let asked = self.operator.prospects();
         self.in_force(|_| true).into_iter().chain(asked).chain([self.members]).collect()
+    }
+
+    /// Whether every set of voters whose majority counts, or will, has one without these.
+    pub(super) fn can_spare(&self, impaired: NodeSet) -> bool {
+        self.prospects().iter().all(|voters| outlasts(*voters, impaired))
     }
 
     /// Every set of voters whose majority counts at one of these hosts. What a damaged disk says of that is of no

@@ -72,7 +72,7 @@ pub(crate) enum Event<P: Protocol> {
         from: ProcessId,
         to: ProcessId,
         message: P::Message,
-        /// Of the sender.
+        /// The data directory of the sender when it sent this.
         disk: Option<DiskId>,
     },
     /// A turn of the loop of a life.

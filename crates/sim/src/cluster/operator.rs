@@ -238,7 +238,7 @@ impl<P: Protocol> Cluster<P> {
         }
     }
 
-    /// Whether somebody listens.
+    /// Asks the first host from this one on that serves clients; false if none does.
     fn order(&mut self, host: usize, manage: Manage, random: &mut Random) -> bool {
         let listens = |host: &usize| self.hosts[*host].life.as_ref().is_some_and(|life| !life.draining);
         let hosts = self.hosts.len();

@@ -11,7 +11,7 @@ fn scope(end: Nanos) -> Scope {
 fn every_kind_is_drawn_by_some_seeds_and_left_out_by_others() {
     let mut drawn = Counts::default();
     for seed in 0..1000 {
-        Plan::draw(Faults::Swarm, scope(SECOND), seed).kinds.iter().for_each(|kind| drawn.add(kind));
+        Plan::draw(Faults::ALL, scope(SECOND), seed).kinds.iter().for_each(|kind| drawn.add(kind));
     }
     for &kind in Kind::ALL {
         let times = drawn.of(kind);
@@ -36,7 +36,7 @@ fn only_groups_that_can_change_are_changed() {
 fn leaving_one_kind_out_leaves_the_others_as_they_were() {
     for seed in 0..100 {
         let with: KindSet = [Kind::LostNodes].into_iter().collect();
-        let all = Plan::draw(Faults::SwarmWith(with), scope(10 * SECOND), seed);
+        let all = Plan::draw(Faults::Swarm { with, without: KindSet::default() }, scope(10 * SECOND), seed);
         let without = Faults::Only(all.kinds.without(Kind::LostNodes));
         let without = Plan::draw(without, scope(10 * SECOND), seed);
         let mut others = all.impairments.clone();
@@ -55,9 +55,15 @@ fn leaving_one_kind_out_leaves_the_others_as_they_were() {
 
 #[test]
 fn faults_are_read_as_they_are_written() {
-    for text in
-        ["all", "none", "loss,crashes", "clocks-beyond-bound", "all,loss,lost-nodes", "all,-loss,-lost-nodes"]
-    {
+    for text in [
+        "all",
+        "none",
+        "loss,crashes",
+        "clocks-beyond-bound",
+        "all,loss,lost-nodes",
+        "all,-loss,-lost-nodes",
+        "all,loss,-crashes",
+    ] {
         assert_eq!(text.parse::<Faults>().unwrap().to_string(), text);
     }
     assert!("loss,rust".parse::<Faults>().unwrap_err().to_string().starts_with("`rust` is no kind"));
