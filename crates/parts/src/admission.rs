@@ -182,7 +182,7 @@ wire_struct!(Introduction { life, stage, version, voters, members, peers });
 pub enum Verdict {
     /// The two may speak, as soon as the memory of this revision is durable.
     Accept {
-        /// See [`Admission::revision`].
+        /// The [revision](Admission::revision) of the memory that must be durable first.
         after: u64,
     },
     /// The peer must not take part, now or later.
@@ -294,7 +294,7 @@ pub struct Admission {
     all: NodeSet,
     /// Who has bound this node's id to this disk in this life: they remember no later life of it.
     witnesses: NodeSet,
-    /// See [`take_outdated`](Self::take_outdated).
+    /// Those of whom a later life or another disk has become known since [`take_outdated`](Self::take_outdated).
     outdated: NodeSet,
     /// Counts changes of the memory in this life.
     revision: u64,

@@ -22,7 +22,7 @@ pub(crate) enum Compact {
 }
 
 impl Compact {
-    /// To be stored.
+    /// For a table: a long value that is part of a larger buffer is copied, so that the buffer can go.
     pub fn new(bytes: &Bytes) -> Compact {
         if bytes.len() > SHORT { Compact::Long(detach(bytes)) } else { Compact::shared(bytes) }
     }

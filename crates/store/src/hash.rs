@@ -25,7 +25,7 @@ pub(crate) struct Hash {
 
 #[derive(Clone, Debug)]
 enum Fields {
-    /// In their order.
+    /// Sorted by place; copied on each write while an image shares them.
     Few(Arc<Vec<(Place, Bytes)>>),
     Many(OrdMap<Place, Bytes>),
 }

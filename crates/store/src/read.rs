@@ -34,7 +34,7 @@ const RANDOM_LOOKS: usize = 256;
 
 /// What one command, or all of a batch, may still do.
 pub(crate) struct Budget {
-    /// Bytes of replies.
+    /// Bytes that replies may still take.
     bytes: usize,
     /// Keys or fields to go through.
     items: usize,
@@ -247,7 +247,7 @@ struct Walk<'a> {
     items: usize,
     /// Bytes that its reply may still take.
     bytes: usize,
-    /// Where it is.
+    /// The position in the table of what it looked at last; `None` before the first.
     position: Option<u64>,
 }
 

@@ -29,14 +29,14 @@ pub enum Reply {
     Pairs(Vec<(Bytes, Bytes)>),
     /// Some keys, and from which position to go on; absent at the end.
     Keys {
-        /// Those that match.
+        /// Keys that match the pattern, in the order of the table.
         keys: Vec<Key>,
         /// Where to go on.
         next: Option<u64>,
     },
     /// Some fields of a hash and their values, and from which position to go on; absent at the end.
     Fields {
-        /// Those that match.
+        /// Fields that match the pattern, and their values, in the order of the table.
         pairs: Vec<(Bytes, Bytes)>,
         /// Where to go on.
         next: Option<u64>,

@@ -12,7 +12,7 @@ use quorate_parts::admission::Verdict;
 use tracing::{info, warn};
 
 use super::handshake::{Answer, Hello, name, node_of};
-use super::inbound::{Inbound, Stage};
+use super::inbound::Stage;
 use super::link::Link;
 use super::{Token, Transport};
 
@@ -101,11 +101,9 @@ impl Transport {
         let why = "a later process of this node is known";
         for node in guard.take_outdated().iter() {
             self.with_link(node, now, |link, around| link.end(why, around));
-            let is_its = |inbound: &Inbound| inbound.peer() == Some(node.into());
-            let its: Vec<_> =
-                self.inbound.iter().filter(|(_, i)| is_its(i)).map(|(index, _)| index).collect();
             let waiting = self.learning.iter().filter(|(_, (hello, _))| hello.me == node.into());
-            let its: Vec<_> = its.into_iter().chain(waiting.map(|(index, _)| *index)).collect();
+            let mut its: Vec<_> = waiting.map(|(index, _)| *index).collect();
+            its.extend(self.known.get(&node.into()));
             for index in its {
                 self.over(index, Some(why.to_owned()), now);
             }

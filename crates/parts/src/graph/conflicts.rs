@@ -61,16 +61,16 @@ wire_struct!(Totals { any_key, all_keys, any_session, opens, forgotten });
 pub enum Trace {
     /// A key.
     Key {
-        /// Which.
+        /// The key that instances read or wrote.
         key: Bytes,
-        /// By whom.
+        /// The last reader and the last writer of it from each replica.
         marks: Marks,
     },
     /// A session.
     Session {
-        /// Which.
+        /// The session whose writes these are.
         session: u64,
-        /// By whom.
+        /// The last instance of each replica that has a write of it.
         touched: Frontier,
     },
 }

@@ -68,7 +68,7 @@ struct Waiting {
 #[derive(Debug)]
 struct Progress {
     applied: u64,
-    /// See [`catchup::Catchup::received`].
+    /// Pieces of a snapshot that have come ([`catchup::Catchup::received`]).
     received: u64,
     /// Since when both have not grown.
     since: Time,
