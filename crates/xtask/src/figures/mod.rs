@@ -115,7 +115,7 @@ const USAGE: &str = "usage: cargo xtask figures PAPER [--only IDS] [--quick] [--
   --only IDS     figures to make again, separated by commas; of the others the last results are taken
   --quick        small runs, to see that it works; not into the repository unless --out says so
   --out DIR      where files go [default: docs/figures/PAPER]
-  --claims FILE  the register of claims [default: ../shared/claims/PAPER.md]";
+  --claims FILE  the register of claims [default: papers/claims/PAPER.md]";
 
 #[derive(Debug)]
 struct Options {
@@ -197,11 +197,9 @@ fn run(options: &Options) -> Result<()> {
         }
     }
     let root = crate::root();
-    let register = options.claims.clone().unwrap_or_else(|| root.join(format!("../shared/claims/{name}.md")));
+    let register = options.claims.clone().unwrap_or_else(|| register(paper));
     // Read first: a page that cannot be judged is not worth the wait.
-    let claims =
-        std::fs::read_to_string(&register).map_err(|error| format!("{}: {error}", register.display()))?;
-    let claims = Claims::parse(&claims, paper.prefix)?;
+    let claims = read(&register, paper)?;
     let out = match (&options.out, options.quick) {
         (Some(out), _) => out.clone(),
         (None, true) => std::env::temp_dir().join(format!("figures-{name}")),
@@ -240,6 +238,17 @@ fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// Where the claims of a paper are listed.
+fn register(paper: &Paper) -> PathBuf {
+    crate::root().join(format!("papers/claims/{}.md", paper.name))
+}
+
+fn read(register: &Path, paper: &Paper) -> Result<Claims> {
+    let text =
+        std::fs::read_to_string(register).map_err(|error| format!("{}: {error}", register.display()))?;
+    Claims::parse(&text, paper.prefix)
+}
+
 fn made(start: Instant, load: f64, real: bool, quick: bool) -> String {
     let root = crate::root().to_string_lossy().into_owned();
     let commit = machine::first_line("git", &["-C", &root, "rev-parse", "--short", "HEAD"]);
@@ -260,3 +269,21 @@ fn made(start: Instant, load: f64, real: bool, quick: bool) -> String {
 
 /// Above this somebody else is at work.
 const QUIET: f64 = 0.2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_claim_of_a_register_is_judged_once_on_the_committed_page() {
+        for paper in PAPERS {
+            let claims = read(&register(paper), paper).unwrap();
+            let folder = crate::root().join(format!("docs/figures/{}", paper.name));
+            let section = |figure: &Figure| {
+                Section::load(&folder, figure.id).unwrap().unwrap_or_else(|| panic!("no {}.json", figure.id))
+            };
+            let sections: Vec<_> = paper.figures.iter().map(section).collect();
+            page::check(&claims, &sections).unwrap();
+        }
+    }
+}

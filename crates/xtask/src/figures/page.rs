@@ -187,7 +187,8 @@ pub fn render(head: &Head, claims: &Claims, sections: &[Section]) -> Result<Stri
     Ok(text)
 }
 
-fn check(claims: &Claims, sections: &[Section]) -> Result<()> {
+/// That every claim has one verdict, with what was seen, and with a reason where it needs one.
+pub fn check(claims: &Claims, sections: &[Section]) -> Result<()> {
     let mut seen = BTreeSet::new();
     let mut wrong = Vec::new();
     for Judged { claim, ours, verdict, why, .. } in sections.iter().flat_map(|section| &section.judged) {

@@ -373,7 +373,7 @@ pub const ROWS: &[Row] = &[
         "reads that may miss an age, or so many versions of a key, are answered by whoever can prove that, checked \
          against the history; what cannot be proved is read linearizably",
         "the paper does not evaluate it",
-        "`crates/parts/src/freshness.rs` `a_state_is_as_new_as_the_question`, \
+        "`crates/parts/src/freshness.rs` `a_state_is_as_new_as_the_question_once_what_was_proposed_then_is_executed`, \
          `crates/sim/src/checkers/staleness.rs` `a_read_may_miss_what_its_bound_allows_and_no_more`",
     ),
 ];
