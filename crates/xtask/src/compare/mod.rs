@@ -30,8 +30,8 @@ const USAGE: &str = "usage: bench/compare [--quick] [--only NAMES] [--seconds S]
   --seconds S    measured in each cell [default: 5]
   --rounds N     rounds over all systems; medians are shown [default: 3]
   --out FILE     where the tables go [default: bench/RESULTS.md]
-environment: LIMIT_DIR_SRC, the folder of the replicator [default: ../shared/tools/limit];
-  QUORATE_BIN, a binary to use instead of building one; COMPARE_DATA, where data goes [default: the target folder]";
+environment: QUORATE_BIN, a binary to use instead of building one;
+  COMPARE_DATA, where data goes [default: the target folder]";
 
 #[derive(Debug)]
 struct Options {
@@ -174,21 +174,13 @@ fn build(options: &mut Options, target: &Path) -> Result<Programs> {
     let quorate = quorate(target)?;
     let mut programs = Programs { quorate, replicator: None, etcd_load: None };
     let mut wanted = std::mem::take(&mut options.systems);
-    let source = std::env::var_os("LIMIT_DIR_SRC")
-        .map_or_else(|| crate::root().join("../shared/tools/limit"), PathBuf::from);
     wanted.retain(|system| {
         let result = match system {
-            System::Replicator => match source.join("Cargo.toml").canonicalize() {
-                Ok(manifest) => {
-                    let target = target.join("limit");
-                    programs.replicator = Some(target.join("release/repl"));
-                    cargo(
-                        &["build", "--release", "-q", "--manifest-path", &manifest.to_string_lossy()],
-                        &target,
-                    )
-                }
-                Err(_) => Err(format!("{} is not there (LIMIT_DIR_SRC)", source.display())),
-            },
+            System::Replicator => {
+                let target = target.join("limit");
+                programs.replicator = Some(target.join("release/replicator"));
+                workspace("bench/limit", &target)
+            }
             System::Redis if !machine::has("redis-server") => {
                 Err("redis-server is not installed (apt-get install redis-server)".to_owned())
             }
@@ -198,7 +190,7 @@ fn build(options: &mut Options, target: &Path) -> Result<Programs> {
             System::Etcd => {
                 let target = target.join("etcd-load");
                 programs.etcd_load = Some(target.join("release/etcd-load"));
-                cargo(&["build", "--release", "-q", "--manifest-path", "bench/etcd-load/Cargo.toml"], &target)
+                workspace("bench/etcd-load", &target)
             }
             System::Redis | System::Quorate | System::Follower => Ok(()),
         };
@@ -209,4 +201,9 @@ fn build(options: &mut Options, target: &Path) -> Result<Programs> {
     });
     options.systems = wanted;
     Ok(programs)
+}
+
+/// Builds a workspace of its own, optimized.
+fn workspace(folder: &str, target: &Path) -> Result<()> {
+    cargo(&["build", "--release", "-q", "--manifest-path", &format!("{folder}/Cargo.toml")], target)
 }

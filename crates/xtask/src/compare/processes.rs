@@ -113,7 +113,8 @@ impl Drop for Process {
 
 /// A command line for people to repeat.
 pub fn words(command: &Command) -> String {
-    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
+    let words = std::iter::once(program).chain(command.get_args());
     let shown = |word: &OsStr| match word.to_string_lossy() {
         word if word.is_empty() => "''".to_owned(),
         word => word.into_owned(),

@@ -17,7 +17,7 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum System {
-    /// tools/limit: what a replicator without a protocol reaches.
+    /// `bench/limit`: what a replicator without a protocol reaches.
     Replicator,
     /// One Redis that syncs every write.
     Redis,
@@ -51,7 +51,7 @@ impl System {
 pub struct Programs {
     /// `quorate`.
     pub quorate: PathBuf,
-    /// tools/limit's `repl`, where it is there.
+    /// The bare replicator of `bench/limit`, where it is measured.
     pub replicator: Option<PathBuf>,
     /// `etcd-load`.
     pub etcd_load: Option<PathBuf>,
@@ -126,18 +126,19 @@ fn replicator(programs: &Programs, dir: &Path, stop: &Stop) -> Result<Running> {
     let mut running = Running { _ports: Some(ports), ..Running::default() };
     let mut run = |args: &[&str], log: &str| -> Result<()> {
         let mut command = Command::new(program);
-        command.args(args).env("LIMIT_DIR", dir);
-        running.commands.push(format!("LIMIT_DIR={} {}", dir.display(), words(&command)));
+        command.args(args);
+        running.commands.push(words(&command));
         let process = Process::start(&mut command, &dir.join(log))?;
         running.pids.push(process.id());
         running._processes.push(process);
         Ok(())
     };
-    run(&["follower", &first, "fsync", "1"], "first.log")?;
-    run(&["follower", &second, "fsync", "2"], "second.log")?;
+    let data = dir.to_string_lossy();
+    run(&["follower", &first, &data], "first.log")?;
+    run(&["follower", &second, &data], "second.log")?;
     // A follower takes one connection, so its port cannot be tried.
     stop.sleep(Duration::from_millis(700))?;
-    run(&["leader", &leader, "fsync", &first, &second, "8"], "leader.log")?;
+    run(&["leader", &leader, &data, &first, &second], "leader.log")?;
     let endpoint = format!("127.0.0.1:{leader}");
     wait_for("the replicator", stop, || Ok(TcpStream::connect(&endpoint).is_ok().then_some(())))?;
     running.endpoints.push(endpoint);
