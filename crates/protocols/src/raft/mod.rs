@@ -12,7 +12,7 @@
 //! | 2 pre-vote changes no term; check-quorum; TimeoutNow goes past both | `elections.rs`, `leading.rs` `on_heartbeat_timer` |
 //! | 3 configurations are in force when appended, roll back when truncated, travel with snapshots; joint consensus; learners | `parts/membership`, `changes.rs` |
 //! | 4 **ReadIndex**: an own-term entry is committed, a round of heartbeats that began after the read is answered by a majority | `reads.rs`, `parts/rounds` |
-//! | 5 **Ongaro's lease**: from the beginning of the last round that a majority answered; voters refuse votes as long, restarted ones too | `reads.rs` `lease_until`, `elections.rs` `is_bound` |
+//! | 5 **Ongaro's lease**: from the beginning of the last round that a majority answered; voters refuse votes as long, restarted ones too | `reads.rs` `ongaro_gate`, `elections.rs` `is_bound` |
 //! | LeaseGuard 1 commit gate: every prior-term entry is surely older than Δ | `leaseguard.rs` `CommitGate` |
 //! | LeaseGuard 2, 3 **read gate**: the last committed entry is surely younger than Δ; before the first own commit, no read that the limbo region can change | `leaseguard.rs` `read_gate`, `Limbo` |
 //! | LeaseGuard 4 end-lease: the last entry of a leader that hands over | `changes.rs` `hand_over`, `leaseguard.rs` |

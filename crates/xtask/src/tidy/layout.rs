@@ -1,4 +1,4 @@
-//! Rules about where files are.
+//! Rules about where files are, and which files must be there.
 
 use super::{Finding, Tree};
 
@@ -11,8 +11,12 @@ const LINTS: &str = "../../clippy-deterministic.toml";
 const PROTOCOLS: &str = "crates/protocols/src";
 
 /// Every source file is compiled: it is where a crate begins, or its parent names it.
+///
+/// Workspaces of their own (`bench`, `fuzz`) are not looked at: their manifests say where their files are.
 pub fn dead_files(tree: &Tree) -> Vec<Finding> {
-    let dead = tree.ending(".rs").filter(|(path, _)| !is_crate_root(path) && !is_named(tree, path));
+    let inside = |path: &str| path.starts_with("crates/") || path.starts_with("tests/");
+    let files = tree.ending(".rs").filter(|(path, _)| inside(path));
+    let dead = files.filter(|(path, _)| !is_crate_root(path) && !is_named(tree, path));
     dead.map(|(path, _)| Finding::new(path, 0, "no `mod` names this file: nothing compiles it")).collect()
 }
 
@@ -96,25 +100,6 @@ pub fn registry(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Paths that the architecture names are there.
-pub fn documented_paths(tree: &Tree) -> Vec<Finding> {
-    const PAGE: &str = "ARCHITECTURE.md";
-    let Some(page) = tree.texts.get(PAGE) else {
-        return vec![Finding::new(PAGE, 0, "the floor plan is missing")];
-    };
-    let mut findings = Vec::new();
-    for (line, text) in (1..).zip(page.lines()) {
-        let quoted = text.split('`').skip(1).step_by(2);
-        for path in quoted.filter(|word| word.starts_with("crates/") && !word.contains(['*', '…', '<', ' ']))
-        {
-            if !tree.has(path) {
-                findings.push(Finding::new(PAGE, line, format!("`{path}` does not exist")));
-            }
-        }
-    }
-    findings
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::tests::{places, tree};
@@ -183,14 +168,5 @@ mod tests {
         let expected = ["crates/protocols/src/registry.rs:0", "crates/protocols/src/plain:0"];
         assert_eq!(places(registry, &tree), expected);
         assert_eq!(places(registry, &super::super::tests::tree(&[])), ["crates/protocols/src/registry.rs:0"]);
-    }
-
-    #[test]
-    fn a_path_that_the_architecture_invents_is_found() {
-        let page =
-            "`crates/a` `crates/a/src/lib.rs`\n`crates/b/` `crates/a/src/li`\n`crates/*/src` crates/c `x`";
-        let tree = tree(&[("ARCHITECTURE.md", page), ("crates/a/src/lib.rs", "")]);
-        assert_eq!(places(documented_paths, &tree), ["ARCHITECTURE.md:2", "ARCHITECTURE.md:2"]);
-        assert_eq!(places(documented_paths, &super::super::tests::tree(&[])), ["ARCHITECTURE.md:0"]);
     }
 }

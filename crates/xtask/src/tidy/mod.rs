@@ -3,14 +3,18 @@
 //! | file | rules |
 //! |---|---|
 //! | `text` | of lines and single files |
-//! | `layout` | of folders: dead files, links, the registry, paths in the documentation |
+//! | `layout` | of folders: dead files, links to lints, the registry |
+//! | `references` | what texts refer to: links, anchors, paths in backquotes; nothing outside the repository |
+//! | `markdown` | what a Markdown text consists of: lines of prose, links, headings, blocks of code |
 //!
 //! A rule is a function from the tree to findings, with a test that shows it catching a bad example. Add one here.
 
 mod layout;
+pub mod markdown;
+mod references;
 mod text;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -27,11 +31,19 @@ pub const RULES: &[(&str, Rule)] = &[
     ("dead-files", layout::dead_files),
     ("deterministic-lints", layout::deterministic_lints),
     ("registry", layout::registry),
-    ("documented-paths", layout::documented_paths),
+    ("links", references::links),
+    ("paths", references::paths),
+    ("outside-paths", references::outside_paths),
 ];
 
 /// How the names of the files end that people write.
-const TEXTS: &[&str] = &[".rs", ".md", ".toml", ".py", ".go", ".js"];
+const TEXTS: &[&str] = &[".rs", ".md", ".toml", ".py", ".go", ".js", ".json", ".txt"];
+
+/// Folders that builds make: they are no part of the repository.
+const MADE: &[&str] = &["target", "node_modules", "artifacts", "coverage"];
+
+/// Folders of bytes, inputs of fuzzing, which are not looked into.
+const BYTES: &[&str] = &["corpus", "regressions"];
 
 /// Gives everything that is wrong in a tree.
 pub type Rule = fn(&Tree) -> Vec<Finding>;
@@ -40,6 +52,8 @@ pub type Rule = fn(&Tree) -> Vec<Finding>;
 #[derive(Debug, Default)]
 pub struct Tree {
     texts: BTreeMap<String, String>,
+    /// What is not read: pictures, folders of bytes.
+    others: BTreeSet<String>,
     /// Symbolic links and where they lead.
     links: BTreeMap<String, String>,
 }
@@ -81,33 +95,32 @@ pub fn check(root: &Path) -> io::Result<Vec<Finding>> {
 }
 
 impl Tree {
-    /// Reads the documentation at the root and everything under `crates` and `tests`.
+    /// Reads everything but `.git` and what is [`MADE`].
     fn read(root: &Path) -> io::Result<Tree> {
         let mut tree = Tree::default();
-        for entry in std::fs::read_dir(root)? {
-            let name = entry?.file_name().to_string_lossy().into_owned();
-            if name.ends_with(".md") {
-                tree.texts.insert(name.clone(), std::fs::read_to_string(root.join(&name))?);
-            }
-        }
-        tree.walk(root, "crates")?;
-        tree.walk(root, "tests")?;
+        tree.walk(root, "")?;
         Ok(tree)
     }
 
+    /// Reads a folder; its path is empty for the root, and ends with `/` otherwise.
     fn walk(&mut self, root: &Path, folder: &str) -> io::Result<()> {
         for entry in std::fs::read_dir(root.join(folder))? {
             let entry = entry?;
-            let path = format!("{folder}/{}", entry.file_name().to_string_lossy());
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let path = format!("{folder}{name}");
             let kind = entry.file_type()?;
             if kind.is_symlink() {
                 let target = std::fs::read_link(root.join(&path))?;
                 self.links.insert(path, target.to_string_lossy().into_owned());
-            } else if kind.is_dir() {
-                self.walk(root, &path)?;
+            } else if kind.is_dir() && (name == ".git" || MADE.contains(&name.as_str())) {
+                continue;
+            } else if kind.is_dir() && !BYTES.contains(&name.as_str()) {
+                self.walk(root, &format!("{path}/"))?;
             } else if TEXTS.iter().any(|ending| path.ends_with(ending)) {
                 let text = std::fs::read_to_string(root.join(&path))?;
                 self.texts.insert(path, text);
+            } else {
+                self.others.insert(path);
             }
         }
         Ok(())
@@ -119,11 +132,17 @@ impl Tree {
         texts.filter(move |(path, _)| path.ends_with(ending))
     }
 
+    /// Every file and link, in no useful order.
+    fn files(&self) -> impl Iterator<Item = &str> {
+        let others = self.others.iter().chain(self.links.keys());
+        self.texts.keys().chain(others).map(String::as_str)
+    }
+
+    /// Whether there is a file, a link or a folder of this path.
     fn has(&self, path: &str) -> bool {
-        let folder = format!("{}/", path.trim_end_matches('/'));
-        self.texts.contains_key(path)
-            || self.links.contains_key(path)
-            || self.texts.range(folder.clone()..).next().is_some_and(|(found, _)| found.starts_with(&folder))
+        let path = path.trim_end_matches('/');
+        self.files()
+            .any(|file| file.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
     }
 }
 
@@ -147,7 +166,7 @@ mod tests {
     /// A tree of these files.
     pub(super) fn tree(files: &[(&str, &str)]) -> Tree {
         let texts = files.iter().map(|(path, text)| (path.to_string(), text.to_string())).collect();
-        Tree { texts, links: BTreeMap::new() }
+        Tree { texts, ..Tree::default() }
     }
 
     /// Where a rule finds something: `path:line`.
