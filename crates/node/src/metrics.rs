@@ -92,7 +92,7 @@ metrics! {
     clients_accepted_total: Counter, "Client connections accepted.";
     clients_refused_total: Counter, "Client connections closed at once because there were too many.";
     clients_evicted_total: Counter, "Client connections closed because a buffer passed its bound.";
-    clients_buffered_bytes: Gauge<u64>, "Kept for clients: unfinished requests, transactions, replies they have not taken.";
+    clients_buffered_bytes: Gauge<u64>, "Kept for clients: unfinished requests, transactions, replies not taken.";
     clients_buffered_limit: Gauge<u64>, "Bytes that may be kept for all clients together.";
     requests_under_way: Gauge<u64>, "Requests handed to the proxy and not answered yet.";
     requests_limit: Gauge<u64>, "Requests that may be under way.";
@@ -124,7 +124,7 @@ metrics! {
     log_unsynced_limit: Gauge<u64>, "Unsynced bytes from which on no input is read.";
     snapshots_total: Gauge<u64>, "Snapshots written.";
     turns_total: Counter, "Turns of the event loop.";
-    stderr_lines_dropped_total: Gauge<u64>, "Log lines dropped: nobody read the standard error, or writing to it failed.";
+    stderr_lines_dropped_total: Gauge<u64>, "Log lines dropped: nobody read standard error, or writing to it failed.";
     loop_stall_seconds: Gauge<Duration>, "Longest turn of the event loop in the last minute.";
     loop_stall_max_seconds: Gauge<Duration>, "Longest turn of the event loop since the start.";
     loop_stalls_total: Counter, "Turns of the event loop that took 250 ms or longer.";
