@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `text` | of lines and single files |
 //! | `layout` | of folders: dead files, links to lints, the registry |
+//! | `pages` | of the protocols' pages: settings, messages and traces are those of the code |
 //! | `references` | what texts refer to: links, anchors, paths in backquotes; nothing outside the repository |
 //! | `markdown` | what a Markdown text consists of: lines of prose, links, headings, blocks of code |
 //!
@@ -11,6 +12,7 @@
 
 mod layout;
 pub mod markdown;
+mod pages;
 mod references;
 mod text;
 
@@ -34,6 +36,7 @@ pub const RULES: &[(&str, Rule)] = &[
     ("links", references::links),
     ("paths", references::paths),
     ("outside-paths", references::outside_paths),
+    ("protocol-pages", pages::protocols),
 ];
 
 /// How the names of the files end that people write.
