@@ -8,7 +8,7 @@
 //! touched.
 //!
 //! The index is bounded: keys that were last touched by instances in a given frontier can be forgotten, and count then
-//! as touched by all of it. Those that somebody still asks about are kept.
+//! as touched by all of it.
 
 use std::collections::BTreeMap;
 
@@ -152,32 +152,31 @@ impl Conflicts {
         all
     }
 
-    /// Forgets keys and sessions that were touched by instances of this frontier only, but for those that are `asked`
-    /// for: all of these instances may interfere with anything from now on.
-    pub fn forget(&mut self, upto: &Frontier, asked: &Interference) {
-        let forgotten = self.remove(upto, asked);
+    /// Forgets keys and sessions that were touched by instances of this frontier only: all of these instances may
+    /// interfere with anything from now on.
+    pub fn forget(&mut self, upto: &Frontier) {
+        let forgotten = self.remove(upto);
         self.miss(&forgotten);
     }
 
     /// Drops keys and sessions that were touched by instances of this frontier only, where nobody asks about those any
     /// more.
     pub fn retire(&mut self, upto: &Frontier) {
-        self.remove(upto, &Interference::default());
+        self.remove(upto);
     }
 
-    /// Removes what was touched by instances of this frontier only and is not asked for; the smallest frontier with all
-    /// that did.
-    fn remove(&mut self, upto: &Frontier, asked: &Interference) -> Frontier {
+    /// Removes what was touched by instances of this frontier only; the smallest frontier with all that did.
+    fn remove(&mut self, upto: &Frontier) -> Frontier {
         let mut removed = Frontier::default();
-        let mut keep = |touched: Frontier, asked: bool| {
-            let goes = !asked && touched.within(upto);
+        let mut keep = |touched: Frontier| {
+            let goes = touched.within(upto);
             if goes {
                 removed = removed.union(&touched);
             }
             !goes
         };
-        self.keys.retain(|key, marks| keep(marks.hull(), asked.names(key)));
-        self.sessions.retain(|session, frontier| keep(*frontier, asked.names_session(*session)));
+        self.keys.retain(|_, marks| keep(marks.hull()));
+        self.sessions.retain(|_, frontier| keep(*frontier));
         removed
     }
 
@@ -278,7 +277,7 @@ mod tests {
         conflicts.add(at(2, 9), &touching("w:a"));
         let mut upto = Frontier::default();
         upto.add(at(1, 7));
-        conflicts.forget(&upto, &Interference::default());
+        conflicts.forget(&upto);
         assert_eq!(conflicts.len(), 1, "`a` was touched by another as well");
         assert_eq!(format!("{:?}", conflicts.with(&touching("w:z"))), "{1.2}");
         assert_eq!(format!("{:?}", conflicts.with(&touching("w:a"))), "{1.2 2.9}");
@@ -288,27 +287,6 @@ mod tests {
             "{}",
             "nobody may be accused of it"
         );
-    }
-
-    #[test]
-    fn what_is_asked_for_is_not_forgotten() {
-        let mut conflicts = Conflicts::default();
-        for (index, word) in (1..).zip(["w:a", "r:b", "s:1", "w:c", "s:2"]) {
-            conflicts.add(at(1, index), &touching(word));
-        }
-        let mut asked = touching("r:a");
-        asked.merge(&touching("w:b s:1"));
-        asked.merge(&touching("r:a"));
-        let mut upto = Frontier::default();
-        upto.add(at(1, 9));
-        conflicts.forget(&upto, &asked);
-        assert_eq!(conflicts.len(), 3);
-        for (word, expected) in [("r:a", "{1.1}"), ("w:b", "{1.2}"), ("s:1", "{1.3}"), ("w:c", "{}")] {
-            assert_eq!(format!("{:?}", conflicts.surely_with(&touching(word))), expected, "{word}");
-        }
-        assert_eq!(format!("{:?}", conflicts.forgotten()), "{1.5}");
-        conflicts.forget(&upto, &Interference::default());
-        assert!(conflicts.is_empty(), "nobody asks any more");
     }
 
     /// A recovery asks whether an instance outside of its dependencies interferes: the latest stand for all.

@@ -90,22 +90,9 @@ pub struct Held {
     pub touched: Interference,
     /// Whether the batch is in a record.
     pub(super) recorded: bool,
-    /// Of some of these it was not known any more what they touch when the batch was recorded. Whether a later one
-    /// interferes with the batch is remembered until it is decided (`learner/progress.rs`).
-    pub(super) missed: Frontier,
 }
 
 impl Held {
-    /// The batch is in a record, at a replica that has forgotten what some of these touch.
-    pub(super) fn begin(&mut self, forgotten: Frontier) {
-        (self.recorded, self.missed) = (true, forgotten);
-    }
-
-    /// Whether a recovery may ask this replica who interferes with the batch, and it remembers that.
-    pub(super) fn is_asked_about(&self) -> bool {
-        self.recorded && !self.is_committed()
-    }
-
     /// Learns the batch, if it is not known.
     pub fn learn(&mut self, command: &Bytes) {
         if self.command.is_none() {

@@ -100,14 +100,6 @@ impl Frontier {
         Frontier(std::array::from_fn(|at| self.0[at].min(other.0[at])))
     }
 
-    /// What is in it, and so many quarters of what is in the other beyond it.
-    pub fn towards(&self, other: &Frontier, quarters: u64) -> Frontier {
-        Frontier(std::array::from_fn(|at| {
-            let way = other.0[at].saturating_sub(self.0[at]);
-            self.0[at] + way / 4 * quarters + way % 4 * quarters / 4
-        }))
-    }
-
     /// Whether all of it is in the other.
     pub fn within(&self, other: &Frontier) -> bool {
         self.0.iter().zip(&other.0).all(|(one, other)| one <= other)
@@ -260,9 +252,6 @@ mod tests {
         assert!(frontier.within(&both) && other.within(&both) && !both.within(&other));
         assert_eq!(both.intersection(&other), other);
         assert_eq!(both.lasts_beyond(other).collect::<Vec<_>>(), [at(2, 3)]);
-        let quarters: Vec<_> =
-            (1..=4).map(|quarters| format!("{:?}", frontier.towards(&both, quarters))).collect();
-        assert_eq!(quarters, ["{1.1 2.3}", "{1.2 2.3}", "{1.3 2.3}", "{1.5 2.3}"]);
         assert_eq!((both.len(), format!("{both:?}")), (8, "{1.5 2.3}".to_owned()));
         assert_eq!(Frontier::from_bytes(both.to_bytes()), Ok(both));
     }

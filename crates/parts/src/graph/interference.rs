@@ -107,28 +107,8 @@ impl Interference {
 
     /// Whether the key is read or written.
     pub fn touches(&self, key: &Bytes) -> bool {
-        self.reads_all || self.writes_all || self.names(key)
-    }
-
-    /// Whether the key is listed, read or written.
-    pub(super) fn names(&self, key: &Bytes) -> bool {
-        self.reads.binary_search(key).is_ok() || self.writes.binary_search(key).is_ok()
-    }
-
-    /// Whether the session is listed.
-    pub(super) fn names_session(&self, session: u64) -> bool {
-        self.sessions.binary_search(&session).is_ok()
-    }
-
-    /// Touches what the other touches, too.
-    pub(super) fn merge(&mut self, other: &Interference) {
-        self.writes = merged(&self.writes, &other.writes);
-        self.reads = merged(&self.reads, &other.reads);
-        self.reads.retain(|key| self.writes.binary_search(key).is_err());
-        self.sessions = merged(&self.sessions, &other.sessions);
-        self.reads_all |= other.reads_all;
-        self.writes_all |= other.writes_all;
-        self.opens |= other.opens;
+        let names = |keys: &[Bytes]| keys.binary_search(key).is_ok();
+        self.reads_all || self.writes_all || names(&self.reads) || names(&self.writes)
     }
 
     pub(super) fn reads_some(&self) -> bool {
@@ -147,14 +127,6 @@ impl Interference {
     pub fn writes(&self) -> &[Bytes] {
         &self.writes
     }
-}
-
-/// Two lists as one, in order, each thing once.
-fn merged<T: Ord + Clone>(one: &[T], other: &[T]) -> Vec<T> {
-    let mut all = [one, other].concat();
-    all.sort_unstable();
-    all.dedup();
-    all
 }
 
 /// Whether two sorted lists have something in common.

@@ -3,7 +3,6 @@
 use bytes::Bytes;
 use quorate_core::{Release, wire_enum};
 use quorate_parts::ballot::Ballot;
-use quorate_parts::graph::learner::View;
 use quorate_parts::graph::{Frontier, Instance, Vote, learner};
 use quorate_parts::{clients, embed_clients};
 
@@ -97,8 +96,8 @@ pub enum Message {
         ballot: Ballot,
         /// Instances that interfere and do not know of this one; and whether they are committed.
         against: Against,
-        /// Which of the executed ones the replier could judge.
-        view: View,
+        /// Of some of these the replier has forgotten whether they interfere.
+        forgotten: Frontier,
     },
     /// My recovery of this instance waits for others; so many had pre-accepted it as its owner proposed it.
     Waiting {
@@ -127,7 +126,7 @@ wire_enum!(Message {
     8 => Recover { instance, ballot },
     9 => RecoverReply { instance, ballot, vote },
     10 => Validate { instance, ballot, value, deps },
-    11 => ValidateReply { instance, ballot, against, view },
+    11 => ValidateReply { instance, ballot, against, forgotten },
     12 => Waiting { instance, count },
     13 => Reject { instance, ballot },
 });

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use quorate_core::{NodeId, NodeSet};
 use quorate_parts::ballot::Ballot;
-use quorate_parts::graph::learner::View;
 use quorate_parts::graph::{Duty, Frontier, Instance, Vote};
 
 use super::Message;
@@ -19,8 +18,9 @@ pub enum Step {
     Accept(Proposal),
     /// Waits for votes of the past.
     Recover { votes: BTreeMap<NodeId, Vote> },
-    /// Waits until all that have voted say what speaks against the batch with the owner's dependencies.
-    Validate { candidate: Candidate, against: BTreeMap<Instance, bool>, views: BTreeMap<NodeId, View> },
+    /// Waits until all that have voted say what speaks against the batch with the owner's dependencies, and what they
+    /// have forgotten.
+    Validate { candidate: Candidate, against: BTreeMap<Instance, bool>, forgotten: Frontier },
     /// Waits for the fate of these.
     Wait { candidate: Candidate, against: Vec<Instance> },
 }

@@ -3,10 +3,10 @@
 //!
 //! Two things are not in the paper:
 //!
-//! - *Replicas forget* (`learner/progress.rs`). So whoever answers a validation tells what it has executed, and of what
-//!   it has forgotten what it touches. What is executed is decided, and its dependencies are the same everywhere; so if
-//!   another of those who answer has executed all that and can judge it, nothing is missing. Else all are asked again.
-//!   Whoever has pre-accepted the batch as proposed could judge it then, and keeps what it needs for that.
+//! - *Replicas forget* what executed instances touch. They do so only when a majority has promised to pre-accept
+//!   nothing any more that does not depend on those, and what that majority had heard of before is executed
+//!   (`learner/forgetting.rs`). So whoever answers a validation tells of what it has forgotten. If that is not among
+//!   the dependencies, the instance was not committed on the fast path, and never will be: it becomes a no-op.
 //! - *Late votes count*: they make the quorum larger, and with one that did not pre-accept the batch as proposed, too
 //!   few may be left for a fast quorum.
 
@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use quorate_core::{NodeId, NodeSet, mutation};
 use quorate_parts::ballot::Ballot;
-use quorate_parts::graph::learner::View;
 use quorate_parts::graph::{Duty, Frontier, Held, Instance, Phase, RETRANSMIT, Vote};
 
 use super::Message;
@@ -152,8 +151,8 @@ impl Replica {
         }
         let message = Message::Validate { instance, ballot, value, deps };
         cx.send_all(voters, message.clone());
-        let (against, views) = (BTreeMap::new(), BTreeMap::new());
-        duty.turn(Step::Validate { candidate: candidate(deps), against, views }, message, voters);
+        let (against, forgotten) = (BTreeMap::new(), Frontier::default());
+        duty.turn(Step::Validate { candidate: candidate(deps), against, forgotten }, message, voters);
     }
 
     /// Proposes what was voted for, or learns what is decided.
@@ -179,18 +178,17 @@ impl Replica {
         self.accept(at, Proposal { noop: false, deps }, NodeSet::EMPTY, cx);
     }
 
-    /// What speaks against the batch: `more` of it, and whether that is committed. All must have said it, and together
-    /// know all that they have executed.
+    /// What speaks against the batch: `more` of it, and whether that is committed. All must have said it.
     pub(super) fn on_validated(
         &mut self,
         from: NodeId,
         at: Attempt,
-        (more, view): (Against, View),
+        (more, forgets): (Against, Frontier),
         cx: &mut Cx<'_>,
     ) {
         let (instance, ballot) = at;
         let Some(duty) = self.duties.of(instance, ballot) else { return };
-        let Step::Validate { candidate, against, views } = &mut duty.step else { return };
+        let Step::Validate { candidate, against, forgotten } = &mut duty.step else { return };
         let candidate @ Candidate { voters, count, deps, .. } = *candidate;
         if !voters.contains(from) {
             return;
@@ -198,16 +196,14 @@ impl Replica {
         for (other, committed) in more {
             *against.entry(other).or_default() |= committed;
         }
-        views.insert(from, view);
-        let (against, covered) = (against.clone(), View::cover(views.values(), deps));
+        *forgotten = forgotten.union(&forgets);
+        let (against, knows) = (against.clone(), forgotten.within(&deps));
         duty.answered(from);
         if !duty.is_answered() {
             return;
         }
-        if !covered && against.values().all(|committed| !committed) {
-            // Somebody has forgotten what may interfere, and nobody who knows has executed it yet: all are asked again.
-            duty.replied = NodeSet::EMPTY;
-            return;
+        if !knows {
+            return self.nullify(at, cx);
         }
         let bare = count + self.config.e() == voters.len();
         if against.is_empty() {

@@ -93,8 +93,8 @@ impl Machine for Replica {
             Message::RecoverReply { instance, ballot, vote } => {
                 self.on_recover_reply(from, (instance, ballot), vote, cx);
             }
-            Message::ValidateReply { instance, ballot, against, view } => {
-                self.on_validated(from, (instance, ballot), (against, view), cx);
+            Message::ValidateReply { instance, ballot, against, forgotten } => {
+                self.on_validated(from, (instance, ballot), (against, forgotten), cx);
             }
             Message::Waiting { instance, count } => self.on_waiting(instance, count, cx),
             Message::Reject { instance, ballot } => self.on_reject(instance, ballot),

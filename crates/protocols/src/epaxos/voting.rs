@@ -128,7 +128,7 @@ impl Replica {
         let against = self.learner.beyond(instance, deps).filter(|(_, state)| !state.is_some_and(knows));
         let committed = |state: Option<&State>| state.is_none_or(State::is_committed);
         let against = against.map(|(other, state)| (other, committed(state))).collect();
-        let view = self.learner.view(instance);
-        cx.send(proposer(at), Message::ValidateReply { instance, ballot, against, view });
+        let forgotten = self.learner.forgotten();
+        cx.send(proposer(at), Message::ValidateReply { instance, ballot, against, forgotten });
     }
 }

@@ -7,6 +7,9 @@ use crate::assert_goes_wrong;
 /// Owners are suspected soon: more recoveries in a run.
 const RESTLESS: &[&str] = &["heartbeat=10ms", "recovery.timeout=30ms", "proxy.patience=40ms"];
 
+/// Traces of executed instances are forgotten all the time.
+const FORGETFUL: &[&str] = &["conflicts.keys=1", "log.retain=0"];
+
 caught! { Epaxos,
     // Disks.
     a_replica_that_serves_without_a_disk: "learner/serves-without-a-disk", under "all,hung-disks";
@@ -21,8 +24,11 @@ caught! { Epaxos,
     // Ballots and recovery.
     one_variable_for_both_ballots: "epaxos/one-ballot" with RESTLESS;
     a_recovery_that_validates_nothing: "epaxos/no-validation" with RESTLESS, of 5;
-    a_memory_that_forgets_what_it_may_be_asked: "learner/forgets-what-is-asked"
-        with &["conflicts.keys=8", "log.retain=0"], under "all,lost-nodes";
+    a_replica_that_forgets_before_a_majority_agrees: "learner/forgets-alone"
+        with FORGETFUL, under "all,lost-nodes";
+    a_replica_that_forgets_before_it_has_executed_what_was_heard_of: "learner/forgets-what-was-heard"
+        with FORGETFUL, under "all,lost-nodes";
+    a_snapshot_without_what_its_instances_touch: "learner/no-traces" with FORGETFUL, under "all,lost-nodes";
     // Execution.
     dependencies_of_the_wrong_parent: "graph/wrong-parent";
     a_time_that_depends_on_the_order_of_others: "state/shared-time";
@@ -95,16 +101,7 @@ fn an_image_that_is_named_by_its_size() {
     assert_goes_wrong::<Epaxos>("catchup/image-by-count", text, loses);
 }
 
-/// A replica that cannot judge is no help; where no other can, recoveries wait for ever.
-#[test]
-fn a_snapshot_without_what_its_instances_touch() {
-    let text = trace!("epaxos", "collected-dependencies");
-    let said = |line: &&str| line.contains("r3 -> ") && line.contains("ValidateReply");
-    let cannot_judge = |text: &str| text.lines().filter(said).any(|line| !line.contains("forgotten: {} }"));
-    assert_goes_wrong::<Epaxos>("learner/no-traces", text, cannot_judge);
-}
-
-/// As above: a replica that has lost its disk, and another, know nothing of a write that was acknowledged.
+/// A replica that has lost its disk, and another, know nothing of a write that was acknowledged.
 #[test]
 fn a_replica_that_takes_part_before_it_is_whole() {
     let text = trace!("epaxos", "rejoin-with-a-lost-disk");

@@ -7,7 +7,7 @@ use super::message::{Host, Message, Progress, Record};
 use super::{Learner, MAX_GAP};
 use crate::catchup;
 use crate::graph::duties::RETRANSMIT;
-use crate::graph::{Conflicts, Graph, Instance};
+use crate::graph::{Conflicts, Frontier, Graph, Instance};
 use crate::state::Replicated;
 
 /// Bytes that answer one `Ask`, about.
@@ -51,10 +51,16 @@ impl Learner {
         if !self.horizon.on_progress(from, &progress, cx.now()) {
             return;
         }
+        self.expect_near(&progress.executed);
+        let common = progress.barrier.intersection(&self.state.executed().prefix());
+        self.raise_barrier(common, cx);
+    }
+
+    /// These exist, as a peer says: not further than this replica follows.
+    pub(super) fn expect_near(&mut self, heard: &Frontier) {
         for owner in self.config.members.iter() {
-            // Not further than this one follows.
             let near = self.committed.of(owner).saturating_add(MAX_GAP);
-            let index = progress.executed.of(owner).min(near);
+            let index = heard.of(owner).min(near);
             self.known.set(owner, self.known.of(owner).max(index));
         }
     }
@@ -169,11 +175,10 @@ impl Learner {
             true => self.settled.miss(&hull),
             false => self.settled = traces,
         }
-        let forgotten = self.settled.forgotten();
-        self.table.values_mut().for_each(|held| held.missed = forgotten);
         self.seen.miss(&hull);
         self.base = self.base.union(&executed.prefix());
         cx.persist_state(Record::Installed);
+        self.raise_barrier(self.settled.forgotten(), cx);
         let slot = self.state.applied();
         cx.note(|| Fact::Installed { slot });
         self.graph = Graph::default();

@@ -55,6 +55,8 @@ impl Horizon {
         last.executed = last.executed.union(&progress.executed);
         last.collected = last.collected.union(&progress.collected);
         last.floor = last.floor.union(&progress.floor);
+        last.barrier = last.barrier.union(&progress.barrier);
+        last.heard = last.heard.union(&progress.heard);
         true
     }
 
@@ -102,6 +104,19 @@ impl Horizon {
     pub(super) fn safe_for_present(&self, floor: Frontier, now: Time) -> Frontier {
         let present = self.peers.values().filter(|peer| self.is_present(peer, now));
         present.fold(floor, |safe, peer| safe.intersection(&peer.progress.floor))
+    }
+
+    /// What is behind the barriers of a majority with this replica, and all that those had heard of; `own` is how far
+    /// this one is. (Each owner's part may be behind those of another majority.)
+    pub(super) fn behind_barriers(&self, own: &Progress) -> (Frontier, Frontier) {
+        let mut common = own.barrier;
+        for (owner, index) in own.barrier.iter() {
+            let others = self.peers.values().map(|peer| Some(peer.progress.barrier.of(owner)));
+            let majority = majority_reached(others.chain([Some(index)])).unwrap_or_default();
+            common.set(owner, majority.min(index));
+        }
+        let counts = self.peers.values().filter(|peer| !peer.progress.barrier.is_empty());
+        (common, counts.fold(own.heard, |heard, peer| heard.union(&peer.progress.heard)))
     }
 
     /// Peers that were heard lately.
@@ -156,7 +171,7 @@ mod tests {
         let mut horizon = Horizon::new((2..2 + executed.len() as u64).map(node), Time::ZERO);
         for (id, executed) in (2..).zip(executed) {
             let executed = frontier(executed);
-            let progress = Progress { executed, collected: Frontier::default(), floor: executed };
+            let progress = Progress { executed, floor: executed, ..Progress::default() };
             assert!(horizon.on_progress(node(id), &progress, Time::ZERO));
         }
         horizon
@@ -187,6 +202,24 @@ mod tests {
         horizon.on_progress(node(2), &Progress::default(), Time::ZERO);
         assert_eq!(horizon.stable(frontier(&[9, 9])), frontier(&[4, 6]));
         assert!(!horizon.on_progress(node(7), &Progress::default(), Time::ZERO), "a stranger");
+    }
+
+    #[test]
+    fn what_is_behind_the_barriers_of_a_majority_is_agreed_upon() {
+        let mut horizon = Horizon::new((2..=5).map(node), Time::ZERO);
+        let own = Progress { barrier: frontier(&[7, 3]), heard: frontier(&[9, 0]), ..Progress::default() };
+        for (id, barrier, heard, expected) in [
+            (2, &[9, 1], &[0, 20], (&[0, 0], &[9, 20])),
+            // A majority of five with this one: each owner's part may be that of another one.
+            (3, &[5, 9], &[0, 30], (&[5, 1], &[9, 30])),
+            (4, &[6, 2], &[11, 0], (&[6, 2], &[11, 30])),
+            // Not beyond the own barrier, and nobody counts who has none.
+            (5, &[9, 9], &[0, 0], (&[7, 3], &[11, 30])),
+        ] {
+            let progress = Progress { barrier: frontier(barrier), heard: frontier(heard), ..own };
+            horizon.on_progress(node(id), &progress, Time::ZERO);
+            assert_eq!(horizon.behind_barriers(&own), (frontier(expected.0), frontier(expected.1)), "{id}");
+        }
     }
 
     #[test]

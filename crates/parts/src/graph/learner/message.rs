@@ -89,29 +89,13 @@ pub struct Progress {
     /// All that I have proposed and that may still have to be recovered depends on these; and all that I will propose.
     /// I have executed them.
     pub floor: Frontier,
+    /// From now on I pre-accept an instance that is not in `heard` only with these among its dependencies (see
+    /// `forgetting.rs`). I have executed them.
+    pub barrier: Frontier,
+    /// Every instance that I have pre-accepted until now is in it.
+    pub heard: Frontier,
 }
-wire_struct!(Progress { executed, collected, floor });
-
-/// Which of the executed instances a replica can judge, when it says who speaks against an instance: all, but for those
-/// that it had forgotten when it recorded the batch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct View {
-    /// All up to here are executed here.
-    pub executed: Frontier,
-    /// Of some of these it is not known whether they interfere with the instance.
-    pub forgotten: Frontier,
-}
-wire_struct!(View { executed, forgotten });
-
-impl View {
-    /// Whether those with these views together know all that each of them has executed beyond `deps`. Who has executed
-    /// what is decided, and the same everywhere: so what one has forgotten another can judge for it.
-    pub fn cover<'a>(views: impl Iterator<Item = &'a View> + Clone, deps: Frontier) -> bool {
-        let whole = views.clone().filter(|view| view.forgotten.within(&deps));
-        let judged = whole.fold(deps, |judged, view| judged.union(&view.executed));
-        views.into_iter().all(|view| view.forgotten.within(&judged))
-    }
-}
+wire_struct!(Progress { executed, collected, floor, barrier, heard });
 
 /// What a replica must remember.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -151,12 +135,10 @@ pub enum Record {
         /// Some keys and sessions.
         traces: Vec<Trace>,
     },
-    /// An undecided instance was recorded when less was forgotten than is now.
-    Missed {
-        /// Which; the record of how it is comes before.
-        instance: Instance,
-        /// Of some of these it was not known any more what they touched.
-        missed: Frontier,
+    /// This replica has raised its barrier.
+    Barrier {
+        /// As in [`Progress`].
+        barrier: Frontier,
     },
 }
 wire_enum!(Record {
@@ -166,37 +148,11 @@ wire_enum!(Record {
     4 => Settled { totals, traces },
     5 => Rejoining,
     6 => Rejoined { last },
-    7 => Missed { instance, missed },
+    7 => Barrier { barrier },
 });
 
 /// The machine that a learner is part of.
 pub trait Host: Machine<Record = Record, Message: From<Message> + From<clients::Message>> {
     /// How it says that an instance is decided. An empty value is a no-op; `None`: the batch that is known.
     fn commit(instance: Instance, value: Option<Bytes>, deps: Frontier) -> Self::Message;
-}
-
-#[cfg(test)]
-mod tests {
-    use quorate_core::NodeId;
-
-    use super::*;
-
-    #[test]
-    fn what_one_has_forgotten_another_judges_who_has_executed_it() {
-        let frontier = |index| {
-            let mut frontier = Frontier::default();
-            frontier.set(NodeId::new(2).expect("an id"), index);
-            frontier
-        };
-        let view =
-            |(executed, forgotten)| View { executed: frontier(executed), forgotten: frontier(forgotten) };
-        let covers = |views: &[(u64, u64)]| {
-            let views: Vec<_> = views.iter().copied().map(view).collect();
-            View::cover(views.iter(), frontier(4))
-        };
-        assert!(covers(&[(9, 0), (9, 4)]), "nothing beyond the dependencies is forgotten");
-        assert!(covers(&[(9, 7), (8, 2)]), "the other has executed all of it");
-        assert!(!covers(&[(9, 7), (6, 2)]), "not yet");
-        assert!(!covers(&[(9, 7), (9, 5)]), "both have forgotten");
-    }
 }

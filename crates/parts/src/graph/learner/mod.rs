@@ -11,7 +11,8 @@
 //! | `horizon.rs` | how far everybody is, and what may therefore be forgotten |
 //! | `catchup.rs` | missed decisions and snapshots |
 //! | `clock.rs` | the time of a batch |
-//! | `progress.rs` | telling others how far this one is, and forgetting what nobody needs |
+//! | `progress.rs` | telling others how far this one is, and collecting what nobody needs |
+//! | `forgetting.rs` | forgetting what executed instances touch although a member is away |
 //! | `rejoin.rs` | a member that lost its disk, until it takes part again |
 //! | `image.rs` | a snapshot for another: the state, and what a recovery may still ask about it |
 //!
@@ -21,8 +22,8 @@
 //!   gets committed, and the components of the graph close: their size is bounded, and nothing starves.
 //! - *What is collected early* ([`horizon`]), because a replica is away for long and `retain` is full, leaves behind
 //!   traces: who touched each key and session last ([`Conflicts`]). They go with a snapshot to others. When they are
-//!   too many (`keys`), those go that nobody who is there asks about (`progress.rs`). A replica says what it has
-//!   forgotten when it judges an instance ([`View`]).
+//!   too many (`keys`), a majority agrees to forget (`forgetting.rs`). A replica says what it has forgotten when it
+//!   judges an instance.
 //! - *Messages may be wrong*: whatever they say, nothing here panics. Numbers in them are bounded when they are
 //!   decoded, and what contradicts what is known for certain is dropped.
 //! - *What others depend on exists*, also if nothing else was ever heard of it: its owner may be gone for good, and
@@ -30,6 +31,7 @@
 
 mod catchup;
 mod clock;
+mod forgetting;
 mod horizon;
 mod image;
 pub mod message;
@@ -46,9 +48,10 @@ use quorate_core::{
     Time, digest, mutation,
 };
 
+use self::forgetting::Forgetting;
 use self::horizon::Horizon;
 use self::image::LearnerLoading;
-pub use self::message::{Host, Message, Progress, Record, View};
+pub use self::message::{Host, Message, Progress, Record};
 use self::rejoin::{Rejoin, Standing};
 use self::requests::Requests;
 use super::held::{Held, State};
@@ -133,6 +136,7 @@ pub struct Learner {
     seen: Conflicts,
     /// Who touched what last of those that are collected, as far as a recovery may ask.
     settled: Conflicts,
+    forgetting: Forgetting,
     collected: Frontier,
     /// Up to here all are committed.
     committed: Frontier,
@@ -174,6 +178,7 @@ impl Learner {
             requests: Requests::new(me, config.intake.clone()),
             seen: Conflicts::default(),
             settled: Conflicts::default(),
+            forgetting: Forgetting::default(),
             collected: Frontier::default(),
             committed: state.executed().prefix(),
             known: hull,
@@ -199,7 +204,7 @@ impl Learner {
         let held = learner.table.iter().filter(|(_, held)| held.is_committed());
         let decided = held.map(|(instance, _)| *instance).collect();
         learner.resume(decided, cx);
-        // What this replica has said of itself (its floor) it had executed.
+        // What this replica has said of itself (its floor, its barrier) it had executed.
         learner.base = learner.base.union(&learner.state.executed().prefix());
         learner.requests.restart();
         learner
@@ -212,7 +217,7 @@ impl Learner {
                 held.state = state;
                 if let Some(command) = command {
                     held.learn(&command);
-                    held.begin(self.settled.forgotten());
+                    held.recorded = true;
                 }
                 if instance.owner() == self.me && instance.index() >= self.next {
                     self.next = instance.index() + 1;
@@ -225,7 +230,11 @@ impl Learner {
                 self.horizon.begin(next - 1, floor);
             }
             Record::Settled { totals, traces } => self.settled.merge(&totals, traces),
-            Record::Missed { instance, missed } => self.entry(instance).missed = missed,
+            Record::Barrier { barrier } => {
+                if !mutation::active("learner/restarts-without-its-barrier") {
+                    self.set_barrier(barrier);
+                }
+            }
             Record::Rejoining => self.standing = Standing::Rejoining(Rejoin::default()),
             Record::Rejoined { last } => self.replay_rejoined(last),
         }
@@ -257,13 +266,11 @@ impl Learner {
         let (next, collected, floor) = (self.next, self.collected, self.floor());
         let mut records: Vec<_> = self.standing_record().into_iter().collect();
         records.push(Record::Saved { next, collected, floor });
+        records.push(self.barrier_record());
         records.extend(self.settled_records());
         for (&instance, held) in &self.table {
             let (state, command) = (held.state, held.command.clone());
             records.push(Record::Changed { instance, state, command });
-            if held.is_asked_about() && held.missed != self.settled.forgotten() {
-                records.push(Record::Missed { instance, missed: held.missed });
-            }
         }
         Saved { restarted: true, snapshot: Some(self.state.freeze()), records }
     }
@@ -312,7 +319,7 @@ impl Learner {
         held.check(instance);
         let fresh = !held.recorded && held.command.is_some();
         if fresh {
-            held.begin(self.settled.forgotten());
+            held.recorded = true;
             self.bytes += held.bytes();
         }
         if !held.state.noop {
@@ -322,10 +329,10 @@ impl Learner {
         cx.persist(Record::Changed { instance, state: held.state, command });
     }
 
-    /// What an instance depends on, as far as is known here, and all that it may depend on because it is forgotten. So
-    /// who has pre-accepted an instance as its owner proposed it could judge it at that time.
+    /// What an instance depends on, as far as is known here, and all that it may depend on because it is forgotten or
+    /// behind the barrier.
     pub fn interfering(&self, instance: Instance) -> Frontier {
-        self.seen.with(&self.table[&instance].touched).union(&self.settled.forgotten())
+        self.seen.with(&self.table[&instance].touched)
     }
 
     /// Instances that interfere with this one and are not in `deps`, with what is known of each: nothing of those that
@@ -343,13 +350,6 @@ impl Learner {
         // Who is named here speaks against the instance: none that may not interfere.
         let settled = self.settled.surely_with(touched).lasts_beyond(deps);
         held.map(|(other, held)| (*other, Some(&held.state))).chain(settled.map(|other| (other, None)))
-    }
-
-    /// How far [`beyond`](Self::beyond) is complete for an instance whose batch is recorded.
-    pub fn view(&self, instance: Instance) -> View {
-        let forgets = mutation::active("learner/forgets-what-is-asked");
-        let forgotten = if forgets { self.settled.forgotten() } else { self.table[&instance].missed };
-        View { executed: self.state.executed().prefix(), forgotten }
     }
 
     /// Instances that are heard of and not decided, the first few of each owner.

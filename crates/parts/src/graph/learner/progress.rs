@@ -1,33 +1,19 @@
 //! Once a heartbeat a learner tells the others how far it is, and forgets what nobody needs from it any more.
 //!
-//! Problem: an instance may go without a trace when it is below everybody's floor ([`horizon`](super::horizon)). The
-//! floor of a member that is gone stays where it is, so nothing goes any more. Traces have a bound; and where two
-//! replicas of a majority of three have dropped what an instance may interfere with, its recovery can never be judged,
-//! and whatever depends on it waits for ever. Solution:
-//!
-//! - Traces grow with the keys that are touched, not with the instances that touch them
-//!   ([`Conflicts`](crate::graph::Conflicts)).
-//! - Whoever collects early makes its own later instances depend on all that a majority has executed. So the floors of
-//!   those who are there rise.
-//! - Where traces are too many, those go first that are below the floors of those who are there, and that all that is
-//!   undecided, as far as is known here, depends on. Only an instance whose owner is gone and that none of those who
-//!   are there has heard of may still ask for them.
-//! - Only if that is not enough the oldest go, a quarter of the way at a time.
-//! - Keys and sessions that an undecided instance touches whose batch is recorded here stay in any case. They are no
-//!   more than what is under way. So a replica can always judge such an instance as it could when it recorded the
-//!   batch; and who pre-accepts an instance as its owner proposed it can judge it then, since what it has forgotten is
-//!   among the dependencies.
-//!
-//! Safety depends on none of this: whoever judges an instance says what it had forgotten when it recorded the batch
-//! ([`Held`](crate::graph::Held)), and nothing is concluded from that unless another knows it ([`View`](super::View)).
+//! An instance may go without a trace when it is below everybody's floor ([`horizon`](super::horizon)). Where a member
+//! is away, its floor stays where it is. So where batches are too many, those go early that a majority has executed,
+//! and leave traces behind: what they touch. Whoever collects early makes its own later instances depend on all that is
+//! collected, so the floors of those who are there rise. Traces grow with the keys that are touched, not with the
+//! instances that touch them ([`Conflicts`](crate::graph::Conflicts)); where even they are too many, see
+//! [`forgetting`](super::forgetting).
 
-use quorate_core::{Context, Time, mutation};
+use quorate_core::Context;
 
 use super::Learner;
 use super::message::{Host, Message, Progress, Record};
 use super::rejoin::Standing;
+use crate::graph::Frontier;
 use crate::graph::conflicts::Trace;
-use crate::graph::{Frontier, Interference};
 
 /// Traces in one record.
 const RECORD_TRACES: usize = 256;
@@ -41,7 +27,8 @@ impl Learner {
         // To itself, too: it comes when the disk has written all before it.
         cx.send_all(self.config.members, message.into());
         self.source.retention(0, 0, cx.now());
-        self.collect(&progress, cx.now());
+        self.collect(&progress);
+        self.forget(cx);
         self.go_on_rejoining(cx);
         if self.is_whole() {
             let turn = (self.config.members, 2 * self.config.heartbeat);
@@ -52,7 +39,8 @@ impl Learner {
 
     pub(super) fn progress(&self) -> Progress {
         let (executed, collected) = (self.state.executed().prefix(), self.collected);
-        Progress { executed, collected, floor: self.floor() }
+        let (barrier, heard) = (self.stated_barrier(), self.known);
+        Progress { executed, collected, floor: self.floor(), barrier, heard }
     }
 
     pub(super) fn floor(&self) -> Frontier {
@@ -63,7 +51,7 @@ impl Learner {
         }
     }
 
-    fn collect(&mut self, progress: &Progress, now: Time) {
+    fn collect(&mut self, progress: &Progress) {
         let own = progress.executed;
         let safe = self.horizon.safe(progress.floor);
         let mut upto = safe;
@@ -90,50 +78,6 @@ impl Learner {
             !goes
         });
         self.collected = self.collected.union(&upto.intersection(&own));
-        self.bound(now);
-    }
-
-    /// Keeps the memory of who touched what within its limit.
-    fn bound(&mut self, now: Time) {
-        let limit = self.config.keys;
-        let executed = self.state.executed().prefix();
-        if self.seen.len() > limit {
-            self.seen.forget(&self.safe, &Interference::default());
-        }
-        if self.seen.len() > 2 * limit {
-            self.seen.forget(&executed, &Interference::default());
-        }
-        if self.settled.len() > 2 * limit {
-            let asked = self.asked_about();
-            self.settled.forget(&self.unasked(now), &asked);
-            for quarters in 1..=4 {
-                if self.settled.len() > 4 * limit {
-                    self.settled.forget(&self.safe.towards(&executed, quarters), &asked);
-                }
-            }
-        }
-        self.base = self.base.union(&self.settled.forgotten().intersection(&executed));
-    }
-
-    /// What undecided instances touch whose batch is recorded here.
-    fn asked_about(&self) -> Interference {
-        let mut asked = Interference::default();
-        if !mutation::active("learner/forgets-what-is-asked") {
-            let undecided = self.table.values().filter(|held| held.is_asked_about());
-            undecided.for_each(|held| asked.merge(&held.touched));
-        }
-        asked
-    }
-
-    /// What no recovery will ask for, if those do not come back who are away: what all who are there have as their
-    /// floors, and what is heard of and not decided depends on.
-    fn unasked(&self, now: Time) -> Frontier {
-        if mutation::active("learner/forgets-what-is-asked") {
-            return self.state.executed().hull();
-        }
-        let undecided = self.table.values().filter(|held| !held.is_committed());
-        let floor = self.horizon.safe_for_present(self.floor(), now);
-        undecided.filter_map(|held| held.state.init).fold(floor, |all, init| all.intersection(&init))
     }
 
     /// What collected instances touch, for a restart.
