@@ -231,11 +231,11 @@ impl Visitor for Process {
         let config = match self.what {
             What::Node(mut options) => {
                 bounds::take_descriptors(&mut options.limits);
-                NodeConfig::<P>::new(options, self.settings)
+                NodeConfig::new::<P>(options, self.settings)
             }
             What::Proxy(mut options) => {
                 bounds::take_descriptors(&mut options.limits);
-                NodeConfig::<P>::proxy(options, self.settings)
+                NodeConfig::proxy::<P>(options, self.settings)
             }
         };
         let config = config.map_err(Failure::wrong)?;
@@ -255,8 +255,8 @@ impl Visitor for Process {
     }
 }
 
-fn run<P: Protocol>(
-    config: NodeConfig<P>,
+fn run(
+    config: NodeConfig,
     limits: resp::Limits,
     listen_http: Option<&str>,
 ) -> Result<Exit, NodeError> {

@@ -8,7 +8,7 @@
 //! | [`members`], [`roster`] | who is in a group, and who serves reads |
 //! | [`id`] | replicas, proxies, sets of them |
 //! | [`time`] | monotonic time, wall time, intervals of true time |
-//! | [`wire`] | encoding for the network and the log |
+//! | [`wire`], [`payload`] | encoding for the network and the log |
 //! | [`sample`] | what they count, for people |
 //! | [`settings`] | `--set key=value` |
 //! | [`fact`] | what machines state for checkers |
@@ -24,6 +24,7 @@ pub mod machine;
 pub mod mark;
 pub mod members;
 pub mod mutation;
+pub mod payload;
 pub mod random;
 pub mod request;
 pub mod roster;
@@ -43,6 +44,7 @@ pub use machine::{
 };
 pub use mark::Mark;
 pub use members::{Manage, Managed, Member, Members};
+pub use payload::Payload;
 pub use random::Random;
 pub use request::{Access, Failure, Outcome, Request, Staleness};
 pub use roster::{Range, Roster, RosterError};

@@ -44,7 +44,7 @@ pub trait Message: Wire + Clone + Debug + Send + 'static {
 /// [`Replica::fingerprint`] does): the explorer tells states apart by it.
 pub trait Machine: Sized + Debug {
     /// Everything it is told at its creation; valid by construction.
-    type Config: Clone + Debug;
+    type Config: Clone + Debug + Send + Sync;
     /// What it says and hears.
     type Message: Message;
     /// What must survive a crash ([`Never`] if nothing).

@@ -37,6 +37,11 @@ impl<T: Copy + Ord> Timers<T> {
         self.order.first().map(|&(at, _)| at)
     }
 
+    /// Every timer that is set and its deadline, in the order of their type.
+    pub fn iter(&self) -> impl Iterator<Item = (T, Time)> {
+        self.deadlines.iter().map(|(timer, at)| (*timer, *at))
+    }
+
     /// Takes the earliest that is due by `now`; equal deadlines come in the order of their type.
     pub fn pop_due(&mut self, now: Time) -> Option<T> {
         let &(at, timer) = self.order.first()?;

@@ -1,7 +1,7 @@
 //! What processes say to each other, below the protocols.
 
-use bytes::{Bytes, BytesMut};
-use quorate_core::{NodeId, ProcessId, ProxyId, Settings, Wire};
+use bytes::BytesMut;
+use quorate_core::{NodeId, Payload, ProcessId, ProxyId, Settings, Wire};
 use quorate_node::transport::frame::{self, Encoded, Frame, FrameError};
 use quorate_node::transport::handshake::{self, Answer, Hello, Identity};
 use quorate_node::transport::queue::SendQueue;
@@ -52,22 +52,10 @@ pub fn frame(data: &[u8]) {
     let mut written = Vec::new();
     for Frame { from, to, payload } in &found {
         let mut queue = SendQueue::default();
-        Encoded::new(&Raw(payload.clone())).queue(*from, *to, &mut queue);
+        Encoded::new(payload.clone().into()).queue(*from, *to, &mut queue);
         queue.write_to(&mut written).expect("memory takes everything");
     }
     assert!(input.starts_with(&written), "what was read is written as it was");
-}
-
-/// Bytes without a length.
-struct Raw(Bytes);
-
-impl Wire for Raw {
-    fn encode(&self, out: &mut quorate_core::Encoder) {
-        out.put_slice(&self.0);
-    }
-    fn decode(input: &mut quorate_core::Decoder) -> Result<Self, quorate_core::WireError> {
-        input.slice(input.remaining()).map(Raw)
-    }
 }
 
 pub fn frame_seeds() -> Vec<Vec<u8>> {
@@ -75,7 +63,7 @@ pub fn frame_seeds() -> Vec<Vec<u8>> {
     let mut two = Vec::new();
     for payload in ["", "hello"] {
         let mut queue = SendQueue::default();
-        Encoded::new(&Raw(payload.into())).queue(ends[0], ends[1], &mut queue);
+        Encoded::new(Payload::Whole(payload.into())).queue(ends[0], ends[1], &mut queue);
         queue.write_to(&mut two).expect("memory takes everything");
     }
     let sealed = [b"payload", &ends[0].to_bytes()[..], &ends[1].to_bytes()].concat();

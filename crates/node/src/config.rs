@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 
-use quorate_core::{Configs, Group, Machine, NodeId, Protocol, Settings, Topology, digest};
+use quorate_core::{Capabilities, Group, NodeId, Protocol, Settings, Topology, digest};
 use quorate_parts::admission::Stage;
+use quorate_runtime::{AnyProtocol, ConfiguredProtocol, protocol};
 
 use crate::clock::ClockSource;
 use crate::error::ConfigError;
@@ -91,15 +93,17 @@ pub struct ProxyOptions {
     pub limits: Limits,
 }
 
-/// Everything a node of one protocol needs, or a process that runs a proxy alone; valid by construction.
-pub struct NodeConfig<P: Protocol> {
+/// Everything a node needs, or a process that runs a proxy alone; valid by construction.
+pub struct NodeConfig {
+    pub(crate) protocol: &'static dyn AnyProtocol,
+    /// The machines of this group, unless the replica's disk takes the place of a lost one.
+    pub(crate) configured: Arc<dyn ConfiguredProtocol>,
     pub(crate) listen_resp: String,
     pub(crate) members: BTreeMap<NodeId, String>,
     pub(crate) limits: Limits,
     pub(crate) cluster: u64,
     /// What a replica needs, where there is one.
-    pub(crate) place: Option<Place<P>>,
-    pub(crate) proxy: <P::Proxy as Machine>::Config,
+    pub(crate) place: Option<Place>,
     /// A proxy alone has no use for true time.
     pub(crate) clock: ClockSource,
     pub(crate) delays: Delays,
@@ -114,32 +118,39 @@ struct Entrance {
 }
 
 /// A replica's place in the world.
-pub(crate) struct Place<P: Protocol> {
+pub(crate) struct Place {
     pub(crate) node: NodeId,
     pub(crate) listen_peer: String,
     pub(crate) data_dir: PathBuf,
     pub(crate) durability: Durability,
     pub(crate) site: Option<String>,
-    pub(crate) replica: <P::Replica as Machine>::Config,
-    /// The same where its disk takes the place of a lost one; `None` if the protocol has no such replica.
-    pub(crate) rejoining: Option<<P::Replica as Machine>::Config>,
+    /// The machines where its disk takes the place of a lost one; `None` if the protocol has no such replica.
+    pub(crate) rejoining: Option<Arc<dyn ConfiguredProtocol>>,
     /// What the node asks for if its data directory is empty.
     pub(crate) stage: Stage,
 }
 
-impl<P: Protocol> NodeConfig<P> {
+impl NodeConfig {
     /// Checks the options and configures the protocol. `settings` must hold nothing but the protocol's.
-    pub fn new(options: NodeOptions, settings: Settings) -> Result<Self, ConfigError> {
+    pub fn new<P: Protocol>(options: NodeOptions, settings: Settings) -> Result<Self, ConfigError> {
+        Self::of(protocol::<P>(), options, settings)
+    }
+
+    fn of(
+        protocol: &'static dyn AnyProtocol,
+        options: NodeOptions,
+        settings: Settings,
+    ) -> Result<Self, ConfigError> {
         let members = &options.initial_cluster;
-        if options.join && !P::CAPABILITIES.membership {
-            return Err(ConfigError::Fixed { protocol: P::NAME });
+        let (name, can) = (protocol.name(), protocol.capabilities());
+        if options.join && !can.membership {
+            return Err(ConfigError::Fixed { protocol: name });
         }
         if options.join && options.replace_disk {
             return Err(ConfigError::JoinsAndReplaces);
         }
-        if options.replace_disk && !P::CAPABILITIES.rejoin {
-            let membership = P::CAPABILITIES.membership;
-            return Err(ConfigError::NoRejoin { protocol: P::NAME, membership });
+        if options.replace_disk && !can.rejoin {
+            return Err(ConfigError::NoRejoin { protocol: name, membership: can.membership });
         }
         if options.join && members.contains_key(&options.node) {
             return Err(ConfigError::JoinsItself { node: options.node.get() });
@@ -152,8 +163,8 @@ impl<P: Protocol> NodeConfig<P> {
             });
         }
         check_address(&options.listen_peer)?;
-        if options.durability == Durability::None && !P::CAPABILITIES.diskless {
-            return Err(ConfigError::NeedsDisk { protocol: P::NAME });
+        if options.durability == Durability::None && !can.diskless {
+            return Err(ConfigError::NeedsDisk { protocol: name });
         }
         let (site, map) = place(options.node, options.site.clone(), options.topology.clone())?;
         let NodeOptions { node, listen_peer, listen_resp, initial_cluster, cluster_id, join, .. } = options;
@@ -164,51 +175,58 @@ impl<P: Protocol> NodeConfig<P> {
             (false, false) => Stage::New,
         };
         let common = ProxyOptions { listen_resp, initial_cluster, cluster_id, limits };
-        let rejoining = match P::CAPABILITIES.rejoin {
-            true => Some(
-                Self::common(common.clone(), Entrance { joining: join, rejoining: true }, settings.clone())?
-                    .1,
-            ),
+        let entrance = Entrance { joining: join, rejoining: true };
+        let rejoining = match can.rejoin {
+            true => Some(Self::common(protocol, common.clone(), entrance, settings.clone())?.configured),
             false => None,
         };
-        let (mut config, replica) =
-            Self::common(common, Entrance { joining: join, rejoining: false }, settings)?;
+        let mut config = Self::common(protocol, common, Entrance { rejoining: false, ..entrance }, settings)?;
         config.clock = clock;
         config.delays.map = map;
-        config.place =
-            Some(Place { node, listen_peer, data_dir, durability, site, replica, rejoining, stage });
+        config.place = Some(Place { node, listen_peer, data_dir, durability, site, rejoining, stage });
         Ok(config)
     }
 
     /// The same for a process that runs a proxy alone.
-    pub fn proxy(options: ProxyOptions, settings: Settings) -> Result<Self, ConfigError> {
+    pub fn proxy<P: Protocol>(options: ProxyOptions, settings: Settings) -> Result<Self, ConfigError> {
+        let config = Self::common(protocol::<P>(), options, Entrance::default(), settings)?;
         // What it sends is not delayed; it may be told all the same, as its nodes are.
-        Ok(Self { delays: Delays::default(), ..Self::common(options, Entrance::default(), settings)?.0 })
+        Ok(Self { delays: Delays::default(), ..config })
     }
 
     fn common(
+        protocol: &'static dyn AnyProtocol,
         options: ProxyOptions,
         entrance: Entrance,
         mut settings: Settings,
-    ) -> Result<(Self, <P::Replica as Machine>::Config), ConfigError> {
+    ) -> Result<Self, ConfigError> {
         let ProxyOptions { listen_resp, initial_cluster: members, cluster_id, limits } = options;
         check_cluster(&members)?;
         check_address(&listen_resp)?;
-        let (min, max) = (P::CAPABILITIES.min_nodes, P::CAPABILITIES.max_nodes);
+        let Capabilities { min_nodes: min, max_nodes: max, .. } = protocol.capabilities();
         if !(min..=max).contains(&members.len()) {
-            return Err(ConfigError::GroupSize { protocol: P::NAME, min, max, found: members.len() });
+            return Err(ConfigError::GroupSize { protocol: protocol.name(), min, max, found: members.len() });
         }
         let (ids, addresses) = (members.keys().copied().collect(), members.clone());
         let Entrance { joining, rejoining } = entrance;
         let group = Group { members: ids, addresses, joining, rejoining };
         let delays = Delays { common: Delay::take(&mut settings)?, map: None };
-        let (replica, proxy): Configs<P> = P::configure(&group, &mut settings)?;
+        let configured = protocol.configure(&group, &mut settings)?;
         settings.finish()?;
         let cluster = cluster_id.unwrap_or_else(|| self::cluster_id(&members));
         let (place, clock) = (None, ClockSource::None);
-        let config =
-            NodeConfig { listen_resp, members, limits, cluster, place, proxy, clock, delays, settings };
-        Ok((config, replica))
+        Ok(NodeConfig {
+            protocol,
+            configured,
+            listen_resp,
+            members,
+            limits,
+            cluster,
+            place,
+            clock,
+            delays,
+            settings,
+        })
     }
 
     /// What tells this cluster from others.

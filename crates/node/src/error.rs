@@ -3,8 +3,9 @@
 use std::io;
 use std::time::Duration;
 
-use quorate_core::{SettingsError, TopologyError, WireError};
+use quorate_core::{SettingsError, TopologyError};
 use quorate_parts::admission::Reason;
+use quorate_runtime::RecordError;
 use thiserror::Error;
 
 use crate::storage::{Failure, StorageError};
@@ -97,10 +98,10 @@ pub enum NodeError {
     #[error("cannot listen for {what} on {address}: {source}{}", hint(source))]
     Listen { what: &'static str, address: String, source: io::Error },
     #[error(
-        "record {index} of the log cannot be read: {source}; it was written by another version, or by another protocol \
-         under this name"
+        "record {} of the log cannot be read: {}; it was written by another version, or by another protocol under this \
+         name", .0.index, .0.source
     )]
-    Record { index: usize, source: WireError },
+    Record(#[from] RecordError),
     #[error("the log failed: {0}; stopped, because nothing can be promised without it")]
     LogFailed(#[source] Failure),
     #[error(transparent)]

@@ -10,23 +10,22 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use mio::Waker;
-use quorate_core::{Encoder, Machine, Protocol, Random, Saved, Wire};
+use quorate_core::{Payload, Random, Saved};
 use tracing::{error, info};
 
 use crate::config::Place;
 use crate::error::NodeError;
 use crate::guard::OpenedDisk;
 use crate::metrics::Metrics;
-use crate::storage::{self, Log, Options, Record, SEGMENT_BYTES};
-
-/// Room for most records, but those with many or large values.
-const USUAL: usize = 512;
+use crate::storage::{self, Log, Options, SEGMENT_BYTES};
 
 /// A log that is open, and what was in it.
-pub(crate) struct Opened<R> {
+pub(crate) struct Opened {
     pub(crate) journal: Journal,
-    pub(crate) saved: Saved<R>,
+    /// Its records are encoded.
+    pub(crate) saved: Saved<Bytes>,
     pub(crate) disk: OpenedDisk,
 }
 
@@ -51,22 +50,22 @@ pub(crate) struct Journal {
     /// Barriers that no finished snapshot holds, in order.
     barriers: VecDeque<u64>,
     /// Records after the first of them.
-    withheld: VecDeque<Record>,
+    withheld: VecDeque<Payload>,
     withheld_bytes: usize,
     /// Bytes that may wait for the disk.
     limit: usize,
 }
 
 impl Journal {
-    /// Opens the log, and decodes what the replica had written.
-    pub(crate) fn open<P: Protocol>(
-        place: &Place<P>,
+    /// Opens the log of a replica of this protocol, and reads what it had written.
+    pub(crate) fn open(
+        (place, protocol): (&Place, &'static str),
         unsynced: usize,
         cluster: u64,
         waker: Arc<Waker>,
         metrics: Rc<Metrics>,
         mut random: Random,
-    ) -> Result<Opened<<P::Replica as Machine>::Record>, NodeError> {
+    ) -> Result<Opened, NodeError> {
         let wake = move || {
             if let Err(source) = waker.wake() {
                 error!("the event loop cannot be woken: {source}");
@@ -76,7 +75,7 @@ impl Journal {
             directory: place.data_dir.clone(),
             cluster,
             node: place.node,
-            protocol: P::NAME,
+            protocol,
             durability: place.durability,
             segment_bytes: SEGMENT_BYTES,
             queue_bytes: unsynced,
@@ -84,9 +83,6 @@ impl Journal {
         let opened = storage::open(&options, Box::new(wake))?;
         let storage::Opened { restarted, snapshot, records, log, disk, memo } = opened;
         let has_records = snapshot.is_some() || !records.is_empty();
-        let decode =
-            |(index, bytes)| Wire::from_bytes(bytes).map_err(|source| NodeError::Record { index, source });
-        let records = records.into_iter().enumerate().map(decode).collect::<Result<_, _>>()?;
         metrics.log_unsynced_limit.set(options.queue_bytes as u64);
         let patience = 1.0 + random.unit() / 2.0;
         let journal = Journal { patience, limit: unsynced, ..Journal::over(log, metrics, random) };
@@ -119,11 +115,11 @@ impl Journal {
     }
 
     /// Hands over a batch, of which the last record is number `last`, and the numbers of the barriers in it.
-    pub(crate) fn append(&mut self, records: &mut Vec<Record>, barriers: &mut Vec<u64>, last: u64) {
+    pub(crate) fn append(&mut self, records: &mut Vec<Payload>, barriers: &mut Vec<u64>, last: u64) {
         if records.is_empty() {
             return;
         }
-        let bytes: usize = records.iter().map(Record::len).sum();
+        let bytes: usize = records.iter().map(Payload::len).sum();
         self.metrics.log_records_total.add(records.len() as u64);
         self.metrics.log_bytes_total.add(bytes as u64);
         self.barriers.extend(barriers.drain(..));
@@ -144,7 +140,7 @@ impl Journal {
         let room = self.barriers.front().map_or(u64::MAX, |barrier| barrier - self.handed);
         let count = self.withheld.len().min(usize::try_from(room).unwrap_or(usize::MAX));
         let records: Vec<_> = self.withheld.drain(..count).collect();
-        self.withheld_bytes -= records.iter().map(Record::len).sum::<usize>();
+        self.withheld_bytes -= records.iter().map(Payload::len).sum::<usize>();
         self.handed += count as u64;
         let appended = self.log.append(records) - self.before + self.skipped;
         assert_eq!(appended, self.handed, "each record is handed over or skipped");
@@ -178,7 +174,7 @@ impl Journal {
 
     /// Begins a snapshot if a barrier waits for one, or if the log has grown by `after` bytes since the last one, by
     /// that one's size, and a bit more. Everything persisted so far must have been handed over.
-    pub(crate) fn snapshot_if_due<R: Wire>(&mut self, after: u64, save: impl FnOnce() -> Option<Saved<R>>) {
+    pub(crate) fn snapshot_if_due(&mut self, after: u64, save: impl FnOnce() -> Option<Saved<Payload>>) {
         self.end_snapshot();
         let status = self.log.status();
         self.metrics.log_syncs_total.set(status.syncs);
@@ -195,7 +191,7 @@ impl Journal {
     }
 
     /// Sees to it that barriers become durable: asked in every turn, costs nothing while there is none.
-    pub(crate) fn pass_barriers<R: Wire>(&mut self, save: impl FnOnce() -> Option<Saved<R>>) {
+    pub(crate) fn pass_barriers(&mut self, save: impl FnOnce() -> Option<Saved<Payload>>) {
         if self.barriers.is_empty() {
             return;
         }
@@ -208,7 +204,7 @@ impl Journal {
     }
 
     /// Begins a snapshot unless one is being written.
-    fn snapshot<R: Wire>(&mut self, save: impl FnOnce() -> Option<Saved<R>>) {
+    fn snapshot(&mut self, save: impl FnOnce() -> Option<Saved<Payload>>) {
         if self.snapshotting.is_some() {
             return;
         }
@@ -216,7 +212,7 @@ impl Journal {
         self.snapshotting = Some(self.persisted());
         let (log_bytes, barriers) = (self.log.status().log_bytes, self.barriers.len());
         info!(log_bytes, records = records.len(), barriers, "writing a snapshot");
-        self.log.checkpoint(snapshot, records.iter().map(encode));
+        self.log.checkpoint(snapshot, records);
     }
 
     /// Takes note of a snapshot that is finished.
@@ -240,30 +236,17 @@ impl Journal {
     }
 }
 
-/// A record as it lies in the log; large values in it are not copied.
-pub(crate) fn encode(record: &impl Wire) -> Record {
-    let mut out = Encoder::with_capacity(USUAL);
-    record.encode(&mut out);
-    let mut parts = out.into_parts();
-    match parts.len() {
-        1 => Record::Whole(parts.swap_remove(0)),
-        _ => Record::Parts(parts),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
     use std::time::{Duration, Instant};
 
-    use bytes::Bytes;
     use mio::{Events, Poll, Token};
-    use quorate_core::NodeId;
+    use quorate_core::{NodeId, Wire};
     use quorate_parts::admission::Stage;
 
     use super::*;
     use crate::config::Durability;
-    use crate::toy::Toy;
 
     /// A journal, and what the machine beside it would count.
     struct Owner {
@@ -282,17 +265,16 @@ mod tests {
                 listen_peer: String::new(),
                 data_dir: directory.to_owned(),
                 durability: Durability::Os,
-                replica: (),
                 rejoining: None,
                 stage: Stage::New,
             };
-            let opened = Journal::open::<Toy>(&place, 1000, 7, waker, Rc::default(), Random::new(1)).unwrap();
-            (Owner { journal: opened.journal, poll, persisted: 0 }, opened.saved.records)
+            let opened = Journal::open((&place, "toy"), 1000, 7, waker, Rc::default(), Random::new(1)).unwrap();
+            let records = opened.saved.records.into_iter().map(|record| Bytes::from_bytes(record).unwrap());
+            (Owner { journal: opened.journal, poll, persisted: 0 }, records.collect())
         }
 
         fn append(&mut self, records: &[&'static str], barriers: &[u64]) {
-            let mut records: Vec<_> =
-                records.iter().map(|text| encode(&Bytes::from_static(text.as_bytes()))).collect();
+            let mut records: Vec<_> = records.iter().map(|text| record(text)).collect();
             self.persisted += records.len() as u64;
             self.journal.append(&mut records, &mut barriers.to_vec(), self.persisted);
         }
@@ -310,9 +292,13 @@ mod tests {
         }
 
         fn pass(&mut self, state: &[&'static str]) {
-            let records = state.iter().map(|text| Bytes::from_static(text.as_bytes())).collect();
+            let records = state.iter().map(|text| record(text)).collect();
             self.journal.pass_barriers(|| Some(Saved { restarted: true, snapshot: None, records }));
         }
+    }
+
+    fn record(text: &'static str) -> Payload {
+        Payload::of(&Bytes::from_static(text.as_bytes()))
     }
 
     fn written(journal: &Journal) -> bool {
@@ -327,7 +313,7 @@ mod tests {
         owner.append(&["a"], &[]);
         // One that is being written when the barrier comes does not hold it.
         owner.journal.snapshot_if_due(0, || {
-            Some(Saved { restarted: true, snapshot: None, records: vec![Bytes::from("A")] })
+            Some(Saved { restarted: true, snapshot: None, records: vec![record("A")] })
         });
         owner.append(&["b", "barrier", "c"], &[3]);
         owner.wait(written);

@@ -1,212 +1,101 @@
-//! The two machines of a node, its replica and its proxy: stepped one input at a time, with what they ask for sorted
-//! into what stays here and what leaves.
+//! The machines of a node as its loop sees them: the process, the clock it is told, and whether its replica may run.
 
-use std::collections::VecDeque;
 use std::rc::Rc;
 
 use bytes::Bytes;
 use quorate_core::{
-    Answered, Context, Instant, Machine, Mark, Message, NodeId, Outbox, Outgoing, ProcessId, Protocol, Proxy,
-    ProxyId, Random, Recipients, Replica, Request, RequestId, Saved, Status, Time, Timers, Wire, WireError,
+    NodeId, Payload, ProcessId, ProxyId, Random, Request, RequestId, Saved, Status, Time, WireError,
 };
+use quorate_runtime::{AnyProcess, ConfiguredProtocol, Effects, Input, OwnMessages, Start};
 
 use crate::clock::{self, Clock};
 use crate::directory::Directory;
-use crate::journal::encode;
+use crate::error::NodeError;
 use crate::limits::{LOCAL_ROUNDS, TIMERS_PER_TURN};
 use crate::slow::Slow;
-use crate::storage::Record;
-
-/// A machine with everything a driver keeps for it.
-struct Host<M: Machine> {
-    me: ProcessId,
-    machine: M,
-    out: Outbox<M>,
-    timers: Timers<M::Timer>,
-    /// When its last step began.
-    at: Time,
-    /// Whether it had an input since its last end of a batch.
-    stirred: bool,
-    /// Of its records: the barriers that were not passed on yet, and the last one of all.
-    barriers: Vec<u64>,
-    barrier: u64,
-    clock: Rc<Clock>,
-}
-
-impl<M: Machine> Host<M> {
-    fn new(
-        me: ProcessId,
-        config: M::Config,
-        saved: Saved<M::Record>,
-        clock: Rc<Clock>,
-        random: &mut Random,
-    ) -> Self {
-        let mut out = Outbox::new(false);
-        let at = clock.instant();
-        let mut cx = Context::new(me, at, random, &mut out);
-        let machine = M::recover(config, saved, &mut cx);
-        let timers = Timers::default();
-        let (stirred, barriers, barrier) = (true, Vec::new(), 0);
-        let mut host = Host { me, machine, out, timers, at: at.now, stirred, barriers, barrier, clock };
-        host.after_step();
-        host
-    }
-
-    /// One step, at the present: the clock is read when the input is at hand.
-    fn step(&mut self, random: &mut Random, act: impl FnOnce(&mut M, &mut Context<'_, M>)) {
-        self.step_at(self.clock.instant(), random, act);
-    }
-
-    fn step_at(&mut self, now: Instant, random: &mut Random, act: impl FnOnce(&mut M, &mut Context<'_, M>)) {
-        act(&mut self.machine, &mut Context::new(self.me, now, random, &mut self.out));
-        self.stirred = true;
-        self.at = now.now;
-        self.after_step();
-    }
-
-    fn after_step(&mut self) {
-        if self.out.barrier > self.barrier {
-            self.barrier = self.out.barrier;
-            self.barriers.push(self.barrier);
-        }
-        for (timer, at) in self.out.timers.drain(..) {
-            self.timers.apply(timer, at);
-        }
-    }
-
-    fn fire(&mut self, now: Time, random: &mut Random) {
-        for _ in 0..TIMERS_PER_TURN {
-            let Some(timer) = self.timers.pop_due(now) else { return };
-            self.step(random, |machine, cx| machine.on_timer(timer, cx));
-        }
-    }
-
-    fn end_batch(&mut self, random: &mut Random) {
-        if self.stirred {
-            self.step(random, |machine, cx| machine.on_batch_end(cx));
-            self.stirred = false;
-        }
-    }
-}
-
-/// What a replica starts from.
-pub(crate) type Start<R> = (NodeId, <R as Machine>::Config, Saved<<R as Machine>::Record>);
 
 /// See the file comment.
-pub(crate) struct Machines<P: Protocol> {
+pub(crate) struct Machines {
+    process: Box<dyn AnyProcess>,
+    node: Option<NodeId>,
     random: Random,
-    /// None in a process that runs a proxy alone, and where it waits.
-    replica: Option<Host<P::Replica>>,
-    /// What the replica will start from, where it may not run yet, and for what it waits, in words.
-    waiting: Option<(Start<P::Replica>, String)>,
-    proxy: Host<P::Proxy>,
-    /// Between the two, or to itself.
-    local: VecDeque<(ProcessId, ProcessId, P::Message)>,
-    /// The replica's, waiting for the disk; `after` never decreases.
-    held: VecDeque<Outgoing<P::Message>>,
-    /// The last record known to be durable.
-    durable: u64,
+    /// For what a replica waits that may not run yet, in words.
+    waiting: Option<String>,
     slow: Rc<Slow>,
-    /// For others.
-    pub(crate) remote: Vec<(ProcessId, Recipients, P::Message)>,
-    /// For the log, encoded, in order.
-    pub(crate) records: Vec<Record>,
-    /// The numbers of those among them that need a state to be saved (`Context::persist_state`).
-    pub(crate) barriers: Vec<u64>,
     pub(crate) clock: Rc<Clock>,
-    /// Who is in the group, as the two say.
+    /// Who is in the group, as the two machines say.
     pub(crate) directory: Directory,
     /// Whether that has changed since it was last looked at.
     pub(crate) regrouped: bool,
-    /// For clients.
-    pub(crate) replies: Vec<Answered>,
-    /// What the proxy says of requests, and when.
-    pub(crate) marks: Vec<(Mark, Time)>,
 }
 
-impl<P: Protocol> Machines<P> {
-    /// Starts both, or the proxy alone.
+impl Machines {
+    /// Starts the proxy of a node, or a proxy alone.
     pub(crate) fn new(
-        me: ProxyId,
-        proxy: <P::Proxy as Machine>::Config,
-        replica: Option<Start<P::Replica>>,
+        configured: &dyn ConfiguredProtocol,
+        (proxy, node): (ProxyId, Option<NodeId>),
         directory: Directory,
         clock: Clock,
         mut random: Random,
     ) -> Self {
-        let clock = Rc::new(clock);
-        let replica = replica
-            .map(|(node, config, saved)| Host::new(node.into(), config, saved, clock.clone(), &mut random));
-        let proxy = Host::new(me.into(), proxy, Saved::nothing(), clock.clone(), &mut random);
+        let (at, own) = (clock.instant(), OwnMessages::Inside);
+        let start = Start { proxy, node, at, random: random.fork(), observed: false, own };
         let mut machines = Machines {
+            process: configured.start(start),
+            node,
             random,
-            replica,
             waiting: None,
-            proxy,
-            local: VecDeque::new(),
-            held: VecDeque::new(),
-            durable: 0,
             slow: Rc::new(Slow::new(None)),
-            remote: Vec::new(),
-            records: Vec::new(),
-            barriers: Vec::new(),
-            clock,
+            clock: Rc::new(clock),
             directory,
             regrouped: true,
-            replies: Vec::new(),
-            marks: Vec::new(),
         };
-        machines.sort();
+        machines.note();
         machines
     }
 
-    /// The replica may not run yet: it waits for this.
-    pub(crate) fn hold(&mut self, start: Start<P::Replica>, why: String) {
-        assert!(self.replica.is_none(), "it runs");
-        self.waiting = Some((start, why));
+    /// The replica will start from this, but may not run yet: it waits.
+    pub(crate) fn hold(&mut self, saved: Saved<Bytes>, why: String) -> Result<(), NodeError> {
+        self.process.load(saved)?;
+        self.waiting = Some(why);
+        Ok(())
     }
 
     /// What the replica waits for before it runs, if it does.
     pub(crate) fn waits(&self) -> Option<&str> {
-        self.waiting.as_ref().map(|(_, why)| why.as_str())
+        self.waiting.as_deref()
     }
 
     /// Says for what it waits now.
     pub(crate) fn still_waits(&mut self, why: String) {
-        if let Some((_, before)) = &mut self.waiting {
+        if let Some(before) = &mut self.waiting {
             *before = why;
         }
     }
 
     /// Starts the replica that waited.
     pub(crate) fn begin(&mut self) {
-        let Some(((node, config, saved), _)) = self.waiting.take() else { return };
-        let mut host = Host::new(node.into(), config, saved, self.clock.clone(), &mut self.random);
-        host.out.timed = self.slow.is_on();
-        self.replica = Some(host);
-        self.sort();
+        if self.waiting.take().is_some() {
+            self.process.start_replica(self.clock.instant(), self.random.fork());
+            self.note();
+        }
     }
 
     /// Tells this log when slots reach their stages, and marks requests from now on.
     pub(crate) fn watch(&mut self, slow: Rc<Slow>) {
-        self.proxy.out.timed = slow.is_on();
-        if let Some(replica) = &mut self.replica {
-            replica.out.timed = slow.is_on();
-        }
+        self.process.set_timed(slow.is_on());
         self.slow = slow;
     }
 
-    /// A message from another process. The error says why its bytes are refused.
+    /// A message from another process; gives its kind. The error says why its bytes are refused.
     pub(crate) fn on_message(
         &mut self,
         from: ProcessId,
         to: ProcessId,
         payload: Bytes,
     ) -> Result<&'static str, WireError> {
-        let message = P::Message::from_bytes(payload)?;
-        let kind = message.kind();
-        self.deliver(from, to, message);
-        self.sort();
+        let kind = self.process.take(Input::Frame { from, to, payload })?.kind;
+        self.step();
         Ok(kind)
     }
 
@@ -214,95 +103,79 @@ impl<P: Protocol> Machines<P> {
     pub(crate) fn on_requests(&mut self, requests: impl Iterator<Item = (RequestId, Request)>) {
         let now = self.clock.instant();
         for (id, request) in requests {
-            self.proxy.step_at(now, &mut self.random, |proxy, cx| proxy.on_request(id, request, cx));
+            self.process.take(Input::Request(id, request)).expect("a request is no frame");
+            self.process.step(now);
         }
-        self.sort();
+        self.note();
     }
 
     /// The process is going to stop.
     pub(crate) fn drain(&mut self) {
-        if let Some(replica) = &mut self.replica {
-            replica.step(&mut self.random, |replica, cx| replica.on_drain(cx));
-            self.sort();
+        if self.process.has_replica() {
+            self.process.take(Input::Drain).expect("it is no frame");
+            self.step();
         }
     }
 
     /// Fires the timers that are due.
     pub(crate) fn fire(&mut self) {
         let now = clock::now();
-        if let Some(replica) = &mut self.replica {
-            replica.fire(now, &mut self.random);
+        for _ in 0..TIMERS_PER_TURN {
+            if self.process.take_due_timer(now).is_none() {
+                return;
+            }
+            self.step();
         }
-        self.proxy.fire(now, &mut self.random);
-        self.sort();
     }
 
     /// When the next timer is due.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        let replica = self.replica.as_ref().and_then(|replica| replica.timers.next());
-        [replica, self.proxy.timers.next()].into_iter().flatten().min()
+        self.process.deadline()
     }
 
     /// Lets the messages go that waited for records up to this one.
     pub(crate) fn release(&mut self, durable: u64) {
-        self.durable = durable;
         self.slow.on_durable(durable, clock::now);
-        while self.held.front().is_some_and(|message| message.after <= durable) {
-            let Some(message) = self.held.pop_front() else { return };
-            self.route(true, message);
-        }
+        self.process.release(durable);
     }
 
     /// Passes messages between the two and ends batches until both are at rest, or for as many rounds as a turn may
-    /// take; the proxy first, because its requests are the replica's input. False if they are not at rest.
+    /// take. False if they are not at rest.
     pub(crate) fn settle(&mut self) -> bool {
-        for _ in 0..LOCAL_ROUNDS {
-            while let Some((from, to, message)) = self.local.pop_front() {
-                self.deliver(from, to, message);
-            }
-            self.sort();
-            if self.local.is_empty() {
-                self.proxy.end_batch(&mut self.random);
-                self.sort();
-            }
-            if self.local.is_empty() {
-                if let Some(replica) = &mut self.replica {
-                    replica.end_batch(&mut self.random);
-                }
-                self.sort();
-            }
-            let stirred = self.proxy.stirred || self.replica.as_ref().is_some_and(|replica| replica.stirred);
-            if self.local.is_empty() && !stirred {
-                return true;
-            }
-        }
-        false
+        let clock = self.clock.clone();
+        let at_rest = self.process.settle(LOCAL_ROUNDS, &|| clock.instant());
+        self.note();
+        at_rest
+    }
+
+    /// What they have asked for; the loop drains it.
+    pub(crate) fn effects(&mut self) -> &mut Effects {
+        self.process.effects()
     }
 
     /// Records persisted since the start.
     pub(crate) fn persisted(&self) -> u64 {
-        self.replica.as_ref().map_or(0, |replica| replica.out.persisted)
+        self.process.persisted()
     }
 
     /// Whether [`release`](Self::release) would let something go.
     pub(crate) fn has_released(&self, durable: u64) -> bool {
-        self.held.front().is_some_and(|message| message.after <= durable)
+        self.process.would_release(durable)
     }
 
     /// Messages that wait for the disk.
     pub(crate) fn held(&self) -> usize {
-        self.held.len()
+        self.process.waiting()
     }
 
     /// What a snapshot is made of, where there is a replica.
-    pub(crate) fn save(&self) -> Option<Saved<<P::Replica as Machine>::Record>> {
-        self.replica.as_ref().map(|replica| replica.machine.save())
+    pub(crate) fn save(&self) -> Option<Saved<Payload>> {
+        self.process.save()
     }
 
     /// This node, if it has a replica.
     pub(crate) fn node(&self) -> Option<NodeId> {
-        let waiting = self.waiting.as_ref().map(|((node, ..), _)| *node);
-        self.replica.as_ref().and_then(|replica| replica.me.replica()).or(waiting)
+        self.node
     }
 
     /// Whether its replica leads.
@@ -311,116 +184,48 @@ impl<P: Protocol> Machines<P> {
     }
 
     pub(crate) fn has_replica(&self) -> bool {
-        self.replica.is_some()
+        self.process.has_replica()
     }
 
     /// A read of the replica's state as it is, if there is a replica.
     pub(crate) fn read(&self, command: &Bytes) -> Option<Bytes> {
-        self.replica.as_ref().map(|replica| replica.machine.read(command))
+        self.process.read(command)
     }
 
     pub(crate) fn status(&self) -> Status {
-        match &self.replica {
-            Some(replica) => {
-                let mut status = replica.machine.status(self.clock.instant());
-                status.samples.extend(self.proxy.machine.samples());
-                status
-            }
-            None => Status {
-                role: if self.waiting.is_some() { "waiting" } else { "proxy" },
-                leader: None,
-                ballot: "-".to_owned(),
-                committed: 0,
-                applied: 0,
-                lease: false,
-                reads: "at the replicas",
-                peers: Vec::new(),
-                samples: self.proxy.machine.samples(),
-                facts: Vec::new(),
-            },
-        }
+        let mut status = self.process.status(self.clock.instant()).unwrap_or_else(|| Status {
+            role: if self.waiting.is_some() { "waiting" } else { "proxy" },
+            leader: None,
+            ballot: "-".to_owned(),
+            committed: 0,
+            applied: 0,
+            lease: false,
+            reads: "at the replicas",
+            peers: Vec::new(),
+            samples: Vec::new(),
+            facts: Vec::new(),
+        });
+        status.samples.extend(self.process.proxy_samples());
+        status
     }
 
-    fn deliver(&mut self, from: ProcessId, to: ProcessId, message: P::Message) {
-        match to {
-            ProcessId::Replica(_) => {
-                if let Some(replica) = &mut self.replica {
-                    replica.step(&mut self.random, |replica, cx| replica.on_message(from, message, cx));
-                }
-            }
-            ProcessId::Proxy(_) => {
-                self.proxy.step(&mut self.random, |proxy, cx| proxy.on_message(from, message, cx));
-            }
-        }
+    /// Acts on the input that was taken, at the present: the clock is read when the input is at hand.
+    fn step(&mut self) {
+        self.process.step(self.clock.instant());
+        self.note();
     }
 
-    /// Sorts what the machines asked for.
-    fn sort(&mut self) {
-        if let Some(replica) = &mut self.replica {
-            if !replica.out.marks.is_empty() {
-                let Host { out, at, .. } = replica;
-                self.slow.on_marks(&mut out.marks, *at, out.persisted, clock::now);
-            }
-            self.records.extend(replica.out.records.drain(..).map(|record| encode(&record)));
-            self.barriers.append(&mut replica.barriers);
-            assert!(replica.out.replies.is_empty(), "only proxies answer clients");
-            let mut messages = std::mem::take(&mut replica.out.messages);
-            for message in messages.drain(..) {
-                if message.after <= self.durable {
-                    self.route(true, message);
-                } else {
-                    self.held.push_back(message);
-                }
-            }
-            if let Some(replica) = &mut self.replica {
-                replica.out.messages = messages;
-            }
+    /// Passes on what the machines say of the group and of slots.
+    fn note(&mut self) {
+        let Effects { members, slot_marks, .. } = self.process.effects();
+        if !slot_marks.is_empty() {
+            self.slow.on_marks(slot_marks, clock::now);
         }
-        let mut messages = std::mem::take(&mut self.proxy.out.messages);
-        for message in messages.drain(..) {
-            // A proxy keeps nothing on disk.
-            self.route(false, message);
-        }
-        self.proxy.out.messages = messages;
-        let replica = self.replica.as_mut().and_then(|replica| replica.out.members.take());
-        let proxy = self.proxy.out.members.take();
-        if replica.is_some() || proxy.is_some() {
+        if let (replica, proxy) = std::mem::take(members)
+            && (replica.is_some() || proxy.is_some())
+        {
             self.regrouped |= self.directory.learn(replica, proxy);
         }
-        self.replies.append(&mut self.proxy.out.replies);
-        let at = self.proxy.at;
-        self.marks.extend(self.proxy.out.marks.drain(..).map(|mark| (mark, at)));
-    }
-
-    fn route(&mut self, from_replica: bool, Outgoing { to, message, .. }: Outgoing<P::Message>) {
-        let node = self.replica.as_ref().and_then(|replica| replica.me.replica());
-        let from = if from_replica { node.map(ProcessId::Replica) } else { None };
-        let from = from.unwrap_or(self.proxy.me);
-        let (here, there) = match to {
-            Recipients::One(process) if self.is_here(process) => (Some(process), None),
-            Recipients::One(_) => (None, Some(to)),
-            Recipients::Replicas(nodes) => match node.filter(|node| nodes.contains(*node)) {
-                Some(node) => {
-                    let others = nodes.without(node);
-                    let there = (!others.is_empty()).then_some(Recipients::Replicas(others));
-                    (Some(ProcessId::Replica(node)), there)
-                }
-                None => (None, Some(to)),
-            },
-        };
-        match (here, there) {
-            (Some(here), Some(there)) => {
-                self.local.push_back((from, here, message.clone()));
-                self.remote.push((from, there, message));
-            }
-            (Some(here), None) => self.local.push_back((from, here, message)),
-            (None, Some(there)) => self.remote.push((from, there, message)),
-            (None, None) => {}
-        }
-    }
-
-    fn is_here(&self, process: ProcessId) -> bool {
-        process == self.proxy.me || self.replica.as_ref().is_some_and(|replica| process == replica.me)
     }
 }
 
@@ -428,40 +233,40 @@ impl<P: Protocol> Machines<P> {
 mod tests {
     use std::time::Duration;
 
-    use quorate_core::{Access, Failure, Outcome};
+    use quorate_core::{Access, Answered, Failure, Group, NodeSet, Outcome, Settings, Wire};
+    use quorate_runtime::protocol;
 
     use super::*;
     use crate::clock::ClockSource;
     use crate::toy::{Message as Say, Toy, ended};
 
-    fn machines() -> Machines<Toy> {
+    fn machines() -> Machines {
         let node = NodeId::new(1).unwrap();
         let directory = Directory::new(Some((node, "a:1".to_owned())), [(node, "a:1".to_owned())].into());
-        Machines::new(
-            ProxyId::of(node),
-            (),
-            Some((node, (), Saved::nothing())),
-            directory,
-            Clock::new(ClockSource::None),
-            Random::new(1),
-        )
+        let configured = protocol::<Toy>().configure(&Group::of(NodeSet::EMPTY), &mut Settings::default());
+        let (who, clock) = ((ProxyId::of(node), Some(node)), Clock::new(ClockSource::None));
+        let mut machines = Machines::new(&*configured.unwrap(), who, directory, clock, Random::new(1));
+        machines.hold(Saved::nothing(), String::new()).unwrap();
+        machines.begin();
+        machines
     }
 
-    fn ask(machines: &mut Machines<Toy>, id: u64, command: &'static str) {
+    fn ask(machines: &mut Machines, id: u64, command: &'static str) {
         let (from, to) = (ProcessId::Proxy(ProxyId(1 << 40)), ProcessId::Replica(NodeId::new(1).unwrap()));
         let say = Say::Ask { id, command: Bytes::from_static(command.as_bytes()) };
         assert_eq!(machines.on_message(from, to, say.to_bytes()), Ok("Ask"));
         assert!(machines.settle());
     }
 
-    fn answered(machines: &mut Machines<Toy>) -> Vec<u64> {
-        let id = |say| match say {
+    fn answered(machines: &mut Machines) -> Vec<u64> {
+        let frames = machines.effects().frames.drain(..).filter(|frame| !frame.own);
+        let sent = frames.map(|frame| match Say::from_bytes(frame.payload.into_bytes()).unwrap() {
             Say::Answer { id, .. } | Say::Ask { id, .. } => id,
-        };
-        machines.remote.drain(..).map(|(_, _, say)| id(say)).collect()
+        });
+        sent.collect()
     }
 
-    fn request(machines: &mut Machines<Toy>, id: u64, command: &'static str, timeout: Duration) {
+    fn request(machines: &mut Machines, id: u64, command: &'static str, timeout: Duration) {
         let deadline = clock::now() + timeout;
         let command = Bytes::from_static(command.as_bytes());
         let request = Request { stream: 0, command, access: Access::Write, deadline };
@@ -477,7 +282,7 @@ mod tests {
         ask(&mut machines, 2, "1 keep a");
         ask(&mut machines, 3, "1 say after");
         ask(&mut machines, 4, "1 keep b");
-        assert_eq!((machines.records.len(), machines.persisted(), machines.held()), (2, 2, 3));
+        assert_eq!((machines.effects().records.len(), machines.persisted(), machines.held()), (2, 2, 3));
         assert_eq!(answered(&mut machines), [0; 0]);
         machines.release(0);
         assert_eq!(answered(&mut machines), [0; 0]);
@@ -494,7 +299,7 @@ mod tests {
         let mut machines = machines();
         request(&mut machines, 7, "1 say hello", Duration::MAX);
         let done = |request, outcome| Answered { request: RequestId(request), outcome, slot: 0 };
-        assert_eq!(machines.replies, [done(7, Outcome::Done(Bytes::from_static(b"hello")))]);
+        assert_eq!(machines.effects().replies, [done(7, Outcome::Done(Bytes::from_static(b"hello")))]);
         request(&mut machines, 8, "2 say hello", Duration::MAX);
         assert_eq!(answered(&mut machines), [8], "another node's replica is not here");
     }
@@ -517,12 +322,13 @@ mod tests {
         assert_eq!(machines.deadline(), None);
         request(&mut machines, 7, "1 never", Duration::from_secs(3600));
         machines.fire();
-        assert!(machines.replies.is_empty() && machines.deadline().is_some());
+        assert!(machines.effects().replies.is_empty());
+        assert!(machines.deadline().is_some());
         let mut machines = self::machines();
         request(&mut machines, 9, "1 never", Duration::ZERO);
         machines.fire();
         let (request, outcome) = (RequestId(9), Outcome::Failed(Failure::TimedOut));
-        assert_eq!(machines.replies, [Answered { request, outcome, slot: 0 }]);
+        assert_eq!(machines.effects().replies, [Answered { request, outcome, slot: 0 }]);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use quorate_core::{
-    Access, Answered, Manage, Managed, Members, NodeId, Outcome, Protocol, Request, RequestId, Time, Wire,
+    Access, Answered, Manage, Managed, Members, NodeId, Outcome, Request, RequestId, Time, Wire,
 };
 
 use crate::clock;
@@ -32,10 +32,10 @@ struct Waiting {
 
 impl Newcomers {
     /// Takes the requests out of `ready` that add nodes to the group, and has the nodes dialed.
-    pub(crate) fn hold<P: Protocol>(
+    pub(crate) fn hold(
         &mut self,
         ready: &mut Vec<(RequestId, Request)>,
-        machines: &Machines<P>,
+        machines: &Machines,
         transport: &mut Transport,
     ) {
         if ready.iter().all(|(_, request)| request.access != Access::Manage) {
@@ -56,12 +56,7 @@ impl Newcomers {
     }
 
     /// Hands over the requests whose nodes have all answered, and refuses those with a node that has not in its time.
-    pub(crate) fn settle<P: Protocol>(
-        &mut self,
-        machines: &mut Machines<P>,
-        transport: &Transport,
-        now: Time,
-    ) {
+    pub(crate) fn settle(&mut self, machines: &mut Machines, transport: &Transport, now: Time) {
         for waiting in std::mem::take(&mut self.waiting) {
             let Waiting { id, request, nodes } = waiting;
             let answers: Vec<_> =
@@ -69,7 +64,7 @@ impl Newcomers {
             if let Some(why) = answers.iter().flatten().find_map(|answer| answer.as_ref().err()) {
                 let refused = Managed::Refused(why.clone().into_bytes().into());
                 let outcome = Outcome::Done(refused.to_bytes());
-                machines.replies.push(Answered { request: id, outcome, slot: 0 });
+                machines.effects().replies.push(Answered { request: id, outcome, slot: 0 });
             } else if answers.iter().all(Option::is_some) {
                 machines.on_requests(std::iter::once((id, request)));
             } else {

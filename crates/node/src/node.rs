@@ -7,13 +7,15 @@
 mod group;
 
 use std::io::{self, ErrorKind};
+use std::mem;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use mio::{Events, Poll, Token, Waker};
-use quorate_core::{ProcessId, Protocol, ProxyId, Random, Request, RequestId, Status, Time, WALL_CLOCK};
+use quorate_core::{ProcessId, ProxyId, Random, Request, RequestId, Status, Time, WALL_CLOCK};
+use quorate_runtime::Effects;
 use tracing::{error, info, warn};
 
 use crate::clients::Clients;
@@ -70,8 +72,8 @@ impl Stopper {
 }
 
 /// A node that is ready to run: its sockets are bound, nothing is recovered yet.
-pub struct Node<P: Protocol> {
-    config: NodeConfig<P>,
+pub struct Node {
+    config: NodeConfig,
     listeners: Listeners,
     poll: Poll,
     stopper: Stopper,
@@ -79,9 +81,9 @@ pub struct Node<P: Protocol> {
     desk: monitor::Desk,
 }
 
-impl<P: Protocol> Node<P> {
+impl Node {
     /// Binds the configured addresses.
-    pub fn bind(config: NodeConfig<P>) -> Result<Node<P>, NodeError> {
+    pub fn bind(config: NodeConfig) -> Result<Node, NodeError> {
         let listeners = match &config.place {
             Some(place) => Listeners::bind(&place.listen_peer, &config.listen_resp)?,
             None => Listeners::bind_clients(&config.listen_resp)?,
@@ -90,7 +92,7 @@ impl<P: Protocol> Node<P> {
     }
 
     /// With sockets that are bound already, whatever the configuration says.
-    pub fn new(config: NodeConfig<P>, listeners: Listeners) -> Result<Node<P>, NodeError> {
+    pub fn new(config: NodeConfig, listeners: Listeners) -> Result<Node, NodeError> {
         let poll = Poll::new().map_err(|source| NodeError::System { what: "an event queue", source })?;
         let waker = Waker::new(poll.registry(), WAKER)
             .map_err(|source| NodeError::System { what: "an event", source })?;
@@ -124,13 +126,13 @@ impl<P: Protocol> Node<P> {
     }
 }
 
-struct Loop<P: Protocol, F: Frontend> {
+struct Loop<F: Frontend> {
     poll: Poll,
     stopper: Stopper,
     limits: Limits,
     metrics: Rc<Metrics>,
     constants: Constants,
-    machines: Machines<P>,
+    machines: Machines,
     transport: Transport,
     clients: Clients<F>,
     journal: Journal,
@@ -150,16 +152,18 @@ struct Loop<P: Protocol, F: Frontend> {
     drain: Option<Drain>,
 }
 
-impl<P: Protocol, F: Frontend> Loop<P, F> {
+impl<F: Frontend> Loop<F> {
     fn start(
-        config: NodeConfig<P>,
+        config: NodeConfig,
         listeners: Listeners,
         poll: Poll,
         stopper: Stopper,
         desk: monitor::Desk,
         frontend: F,
     ) -> Result<Self, NodeError> {
-        let NodeConfig { members, limits, cluster, place, proxy, clock, delays, settings, .. } = config;
+        let NodeConfig { protocol, configured, members, limits, cluster, place, .. } = config;
+        let NodeConfig { clock, delays, settings, .. } = config;
+        let (name, can) = (protocol.name(), protocol.capabilities());
         let system = |what| move |source| NodeError::System { what, source };
         let seed = || getrandom::u64().map_err(|error| system("random numbers")(io::Error::other(error)));
         let incarnation = seed()?;
@@ -169,7 +173,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
         let addresses = listeners.peer_address().and_then(|peer| Ok((peer, listeners.resp_address()?)));
         let (peer_address, resp_address) = addresses.map_err(system("a socket's address"))?;
         let named: Vec<_> = members.iter().map(|(node, address)| format!("{node}={address}")).collect();
-        let own = |place: &Place<P>| {
+        let own = |place: &Place| {
             let bound = peer_address.map_or_else(String::new, |address| address.to_string());
             (place.node, members.get(&place.node).cloned().unwrap_or(bound))
         };
@@ -180,7 +184,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
         let settings_in_force: Vec<_> =
             settings.effective().iter().map(|(key, value)| format!("{key}={value}")).collect();
         let mut facts = vec![
-            ("protocol", P::NAME.to_owned()),
+            ("protocol", name.to_owned()),
             ("version", env!("CARGO_PKG_VERSION").to_owned()),
             ("cluster_id", format!("{cluster:016x}")),
             ("resp_address", resp_address.to_string()),
@@ -192,27 +196,26 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
         let mut guard = None;
         match place {
             Some(place) => {
-                let opened = Journal::open::<P>(
-                    &place,
+                let opened = Journal::open(
+                    (&place, name),
                     limits.unsynced,
                     cluster,
                     stopper.waker.clone(),
                     metrics.clone(),
                     random.fork(),
                 )?;
-                let Place { node, data_dir, durability, replica, rejoining, stage, .. } = place;
+                let Place { node, data_dir, durability, rejoining, stage, .. } = place;
                 let (recovered, restarted) = (opened.saved.records.len(), opened.saved.restarted);
-                let can = P::CAPABILITIES;
                 if !can.diskless {
                     let members = directory.group().all();
                     let entry = Entry { node, stage, members, incarnation, can };
                     guard = Some(Guard::open(opened.disk, entry, stopper.waker.clone())?);
                 }
                 let replaces = guard.as_ref().is_some_and(Guard::replaces);
-                let replica = rejoining.filter(|_| replaces).unwrap_or(replica);
-                let start = (node, replica, opened.saved);
-                machines = Machines::new(ProxyId::of(node), proxy, None, directory, clock, random.fork());
-                machines.hold(start, String::new());
+                let configured = rejoining.filter(|_| replaces).unwrap_or(configured);
+                let who = (ProxyId::of(node), Some(node));
+                machines = Machines::new(&*configured, who, directory, clock, random.fork());
+                machines.hold(opened.saved, String::new())?;
                 if guard.as_ref().is_none_or(Guard::may_run) {
                     machines.begin();
                 }
@@ -221,7 +224,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
                 let peer_address = peer_address.map_or_else(String::new, |address| address.to_string());
                 info!(
                     %node,
-                    protocol = P::NAME,
+                    protocol = name,
                     version = env!("CARGO_PKG_VERSION"),
                     cluster = format!("{cluster:016x}"),
                     members = named.join(","),
@@ -247,12 +250,12 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
             None => {
                 // Those up to the highest node's are the nodes' own.
                 let id = ProxyId(incarnation | 1 << 63);
-                machines = Machines::new(id, proxy, None, directory, clock, random.fork());
+                machines = Machines::new(&*configured, (id, None), directory, clock, random.fork());
                 journal = Journal::none(metrics.clone(), random.fork())?;
                 me = id.into();
                 info!(
                     proxy = format!("{:x}", id.0),
-                    protocol = P::NAME,
+                    protocol = name,
                     version = env!("CARGO_PKG_VERSION"),
                     cluster = format!("{cluster:016x}"),
                     members = named.join(","),
@@ -269,9 +272,9 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
         let transport = Transport::new(transport::Start {
             me,
             guard,
-            identity: Identity::new(cluster, (me, &address), incarnation, P::NAME, &settings).at(&site),
+            identity: Identity::new(cluster, (me, &address), incarnation, name, &settings).at(&site),
             members: machines.directory.peers(),
-            membership: P::CAPABILITIES.membership,
+            membership: can.membership,
             delays,
             limits: limits.clone(),
             metrics: metrics.clone(),
@@ -297,7 +300,7 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
             poll,
             stopper,
             limits,
-            constants: Constants { facts, started, metrics: metrics.clone(), slow },
+            constants: Constants { can, facts, started, metrics: metrics.clone(), slow },
             machines,
             transport,
             clients,
@@ -419,7 +422,8 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
             self.machines.release(self.journal.durable()?);
             let at_rest = self.step();
             let persisted = self.machines.persisted();
-            self.journal.append(&mut self.machines.records, &mut self.machines.barriers, persisted);
+            let Effects { records, barriers, .. } = self.machines.effects();
+            self.journal.append(records, barriers, persisted);
             self.journal.pass_barriers(|| self.machines.save());
             if !at_rest {
                 return Ok(false);
@@ -455,25 +459,26 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
     fn step(&mut self) -> bool {
         let mut at_rest = false;
         // Outcomes wait for the replica to execute more, which it may just have done.
-        while !at_rest || !self.ready.is_empty() || !self.machines.replies.is_empty() {
+        while !at_rest || !self.ready.is_empty() || !self.machines.effects().replies.is_empty() {
             if !self.ready.is_empty() {
                 self.metrics.requests_total.add(self.ready.len() as u64);
                 self.newcomers.hold(&mut self.ready, &self.machines, &mut self.transport);
                 self.machines.on_requests(self.ready.drain(..));
             }
             let settled = self.machines.settle();
-            for (from, to, message) in self.machines.remote.drain(..) {
-                self.transport.send(from, to, &message);
+            let Effects { frames, request_marks, replies, .. } = self.machines.effects();
+            for frame in frames.drain(..) {
+                self.transport.send(frame);
             }
-            self.clients.on_marks(&mut self.machines.marks);
-            let mut replies = std::mem::take(&mut self.machines.replies);
+            self.clients.on_marks(request_marks);
+            let mut replies = mem::take(replies);
             if self.desk.is_reading() && !replies.is_empty() {
                 let trouble = self.trouble();
                 self.desk.sift(&mut replies, trouble);
             }
             let view = View { machines: &self.machines, constants: &self.constants };
             self.clients.deliver(&mut replies, &view, &mut self.ready);
-            self.machines.replies = replies;
+            self.machines.effects().replies = replies;
             if !settled {
                 return false;
             }
@@ -529,10 +534,9 @@ impl<P: Protocol, F: Frontend> Loop<P, F> {
             let bytes = self.journal.unsynced();
             warn!(bytes, unsaid, "the disk is slower than what comes in: reading waits for it");
         }
-        let machines = &self.machines;
         // A snapshot stands for the records before it: none of them may come behind it.
-        assert!(machines.records.is_empty(), "a turn hands all records to the log");
-        self.journal.snapshot_if_due(self.limits.snapshot_after, || machines.save());
+        assert!(self.machines.effects().records.is_empty(), "a turn hands all records to the log");
+        self.journal.snapshot_if_due(self.limits.snapshot_after, || self.machines.save());
         self.show_status(now);
     }
 

@@ -193,12 +193,12 @@ impl Slow {
         self.threshold.is_some()
     }
 
-    /// A replica's marks of a step that began at `at`, after which it had persisted `persisted` records. What it
-    /// has executed meanwhile is done now.
-    pub(crate) fn on_marks(&self, marks: &mut Vec<Mark>, at: Time, persisted: u64, now: impl Fn() -> Time) {
+    /// A replica's marks, each with the time when its step began, and how many records it had persisted after it. What
+    /// it has executed meanwhile is done now.
+    pub(crate) fn on_marks(&self, marks: &mut Vec<(Mark, Time, u64)>, now: impl Fn() -> Time) {
         let state = &mut *self.state.borrow_mut();
         let mut end = None;
-        for mark in marks.drain(..) {
+        for (mark, at, persisted) in marks.drain(..) {
             match mark {
                 Mark::Proposed { slot } => {
                     let fresh = SlotTimes { slot, proposed: at, ..SlotTimes::default() };
@@ -436,7 +436,7 @@ mod tests {
                 "apply" => Mark::Applied { slot: number(2), requests: 1 },
                 other => panic!("no such verb: {other}"),
             };
-            slow.on_marks(&mut vec![mark], now, persisted, || now + Duration::from_millis(1));
+            slow.on_marks(&mut vec![(mark, now, persisted)], || now + Duration::from_millis(1));
         }
         let mut drawn = String::new();
         for entry in slow.latest(usize::MAX).iter().rev() {
@@ -554,7 +554,7 @@ mod tests {
         end(1);
         assert_eq!((slow.len(), slow.latest(9)[0].number), (1, 300));
         for slot in 1..=3 * SLOTS {
-            slow.on_marks(&mut vec![Mark::Recorded { slot }], at(0), slot, || at(0));
+            slow.on_marks(&mut vec![(Mark::Recorded { slot }, at(0), slot)], || at(0));
         }
         assert_eq!(slow.state.borrow().unsynced.len() as u64, SLOTS);
         let mut pace = Pace::default();
@@ -566,8 +566,8 @@ mod tests {
     #[test]
     fn without_a_threshold_nothing_is_kept() {
         let slow = Slow::new(None);
-        let mut marks = vec![Mark::Proposed { slot: 1 }, Mark::Applied { slot: 1, requests: 1 }];
-        slow.on_marks(&mut marks, at(0), 0, || at(1000));
+        let marks = [Mark::Proposed { slot: 1 }, Mark::Applied { slot: 1, requests: 1 }];
+        slow.on_marks(&mut marks.map(|mark| (mark, at(0), 0)).into(), || at(1000));
         let times = Times::new(at(0), Access::Write);
         slow.on_outcome(&times, &Outcome::Done(Bytes::new()), (at(9999), || Wall::ZERO), Default::default);
         assert_eq!((slow.len(), slow.is_on()), (0, false));

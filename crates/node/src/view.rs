@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
-use quorate_core::{Members, Protocol, Status};
+use quorate_core::{Capabilities, Members, Status};
 
 use crate::clock;
 use crate::directory;
@@ -15,6 +15,7 @@ use crate::slow::{Slow, SlowRequest};
 /// What does not change while a node runs, in words.
 #[derive(Debug)]
 pub(crate) struct Constants {
+    pub(crate) can: Capabilities,
     pub(crate) facts: Vec<(&'static str, String)>,
     pub(crate) started: quorate_core::Time,
     pub(crate) metrics: Rc<Metrics>,
@@ -22,12 +23,12 @@ pub(crate) struct Constants {
 }
 
 /// The node at this moment.
-pub(crate) struct View<'a, P: Protocol> {
-    pub(crate) machines: &'a Machines<P>,
+pub(crate) struct View<'a> {
+    pub(crate) machines: &'a Machines,
     pub(crate) constants: &'a Constants,
 }
 
-impl<P: Protocol> NodeView for View<'_, P> {
+impl NodeView for View<'_> {
     fn read(&self, command: &Bytes) -> Option<Bytes> {
         self.machines.read(command)
     }
@@ -37,7 +38,7 @@ impl<P: Protocol> NodeView for View<'_, P> {
     }
 
     fn has_total_order(&self) -> bool {
-        P::CAPABILITIES.total_order
+        self.constants.can.total_order
     }
 
     fn waits(&self) -> Option<String> {
@@ -80,11 +81,11 @@ impl<P: Protocol> NodeView for View<'_, P> {
     }
 
     fn can_regroup(&self) -> bool {
-        P::CAPABILITIES.membership
+        self.constants.can.membership
     }
 
     fn has_roster(&self) -> bool {
-        P::CAPABILITIES.rosters
+        self.constants.can.rosters
     }
 
     fn slow_requests(&self, count: usize) -> Vec<SlowRequest> {

@@ -1,6 +1,6 @@
 //! What the loop does about the group: whom it connects to, and whether its replica may run.
 
-use quorate_core::{Protocol, Time};
+use quorate_core::Time;
 use tracing::{info, warn};
 
 use super::Loop;
@@ -8,7 +8,7 @@ use crate::directory::{self, Standing};
 use crate::error::NodeError;
 use crate::frontend::Frontend;
 
-impl<P: Protocol, F: Frontend> Loop<P, F> {
+impl<F: Frontend> Loop<F> {
     /// Stops if this node must not take part with its data directory; starts the replica when it may run.
     pub(super) fn look_at_guard(&mut self, now: Time) -> Result<(), NodeError> {
         let Some(guard) = self.transport.guard() else { return Ok(()) };

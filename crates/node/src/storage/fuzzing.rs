@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use quorate_core::NodeId;
+use quorate_core::{NodeId, Payload};
 
 use super::files::{Dir, File, Files};
 use super::identity::Identity;
-use super::segment::{ALIGN, HEADER, Place, Record};
+use super::segment::{ALIGN, HEADER, Place};
 use super::{Durability, Found, Options, SMALLEST_SEGMENT, StorageError, find, segment, snapshot};
 
 #[derive(Default)]
@@ -195,7 +195,7 @@ pub fn log(data: &[u8]) {
                 if sequence == 0 || synced > sequence {
                     continue;
                 }
-                let record = Record::Whole(Bytes::copy_from_slice(payload));
+                let record = Payload::Whole(Bytes::copy_from_slice(payload));
                 next = next.wrapping_add(1);
                 let mut frame = place.record(at as u64, sequence, synced, &record).to_vec();
                 frame.extend_from_slice(payload);

@@ -8,14 +8,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use quorate_core::Snapshot;
+use quorate_core::{Payload, Snapshot};
 
 use super::background::Background;
 use super::error::Failure;
 use super::files::Dir;
 use super::identity::Lock;
 use super::pool::Pool;
-use super::segment::{MAX_RECORD, Record};
+use super::segment::MAX_RECORD;
 use super::snapshot;
 use super::writer::Writer;
 
@@ -58,8 +58,8 @@ struct Queue {
 }
 
 enum Work {
-    Record(Record),
-    Checkpoint(Option<Snapshot>, Vec<Record>),
+    Record(Payload),
+    Checkpoint(Option<Snapshot>, Vec<Payload>),
 }
 
 #[derive(Default)]
@@ -132,7 +132,7 @@ impl Log {
     }
 
     /// Hands records over; they become durable in order. Gives the number of the last one ever handed over.
-    pub fn append(&mut self, records: impl IntoIterator<Item = impl Into<Record>>) -> u64 {
+    pub fn append(&mut self, records: impl IntoIterator<Item = impl Into<Payload>>) -> u64 {
         let mut bytes = 0;
         if self.thread.is_none() {
             self.appended += records.into_iter().count() as u64;
@@ -141,7 +141,7 @@ impl Log {
         }
         let mut queue = self.shared.lock();
         for record in records {
-            let record: Record = record.into();
+            let record: Payload = record.into();
             assert!(record.len() <= MAX_RECORD, "a record of {} bytes", record.len());
             bytes += record.len();
             self.appended += 1;
@@ -184,7 +184,7 @@ impl Log {
     pub fn checkpoint(
         &mut self,
         image: Option<Snapshot>,
-        records: impl IntoIterator<Item = impl Into<Record>>,
+        records: impl IntoIterator<Item = impl Into<Payload>>,
     ) {
         let state = &self.shared.checkpoint;
         assert!(!state.running.load(Ordering::Acquire), "one checkpoint at a time");
@@ -334,11 +334,11 @@ impl Thread<'_> {
         }
     }
 
-    fn write(&self, writer: &mut Writer, records: &mut Vec<Record>) -> Result<(), Failure> {
+    fn write(&self, writer: &mut Writer, records: &mut Vec<Payload>) -> Result<(), Failure> {
         let mut rest = &records[..];
         while !rest.is_empty() {
             let count = writer.write(rest)?;
-            let bytes: usize = rest[..count].iter().map(Record::len).sum();
+            let bytes: usize = rest[..count].iter().map(Payload::len).sum();
             self.shared.syncs.fetch_add(1, Ordering::Relaxed);
             self.shared.unsynced.fetch_sub(bytes, Ordering::Relaxed);
             self.shared.durable.store(writer.last(), Ordering::Release);
@@ -353,7 +353,7 @@ impl Thread<'_> {
         &mut self,
         writer: &mut Writer,
         image: Option<Snapshot>,
-        records: Vec<Record>,
+        records: Vec<Payload>,
     ) -> Result<(), Failure> {
         let start = writer.cut()?;
         let background = Arc::new(Background::default());

@@ -50,7 +50,6 @@ use writer::{Mode, Writer};
 pub use error::{Failure, StorageError};
 pub use log::{Log, LogStatus, Waker};
 pub use memo::{Memo, MemoWriter};
-pub use segment::Record;
 
 /// Bytes of a segment unless told otherwise.
 pub const SEGMENT_BYTES: u64 = 32 << 20;

@@ -27,7 +27,7 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use bytes::Bytes;
+use quorate_core::Payload;
 
 use super::background::Background;
 use super::error::{Failure, StorageError};
@@ -196,10 +196,10 @@ impl Place {
     }
 
     /// The head of a record's frame. `synced` is the last record known to be durable.
-    pub(super) fn record(self, offset: u64, sequence: u64, synced: u64, record: &Record) -> [u8; FRAME] {
+    pub(super) fn record(self, offset: u64, sequence: u64, synced: u64, record: &Payload) -> [u8; FRAME] {
         let unsynced =
             u32::try_from(sequence - 1 - synced).expect("fewer than 2^32 records wait for the disk");
-        self.frame(offset, record.crc(), record.len() as u32, unsynced, sequence)
+        self.frame(offset, crc(record), record.len() as u32, unsynced, sequence)
     }
 
     /// A mark in front of the record `sequence`: those before it are durable.
@@ -306,50 +306,13 @@ pub(super) enum Flaw {
     },
 }
 
-/// What a machine wants kept, as the bytes it is: in one piece or several, so that large values are not copied.
-#[derive(Clone, Debug)]
-pub enum Record {
-    /// One piece.
-    Whole(Bytes),
-    /// Several, as `Encoder::into_parts` gives them.
-    Parts(Vec<Bytes>),
+fn crc(record: &Payload) -> u32 {
+    record.parts().iter().fold(0, |crc, part| crc32c::crc32c_append(crc, part))
 }
 
-impl Record {
-    /// Its pieces, in order.
-    pub(super) fn parts(&self) -> &[Bytes] {
-        match self {
-            Record::Whole(bytes) => std::slice::from_ref(bytes),
-            Record::Parts(parts) => parts,
-        }
-    }
-
-    /// Bytes.
-    #[allow(clippy::len_without_is_empty, reason = "an empty record is a record")]
-    pub fn len(&self) -> usize {
-        self.parts().iter().map(Bytes::len).sum()
-    }
-
-    fn crc(&self) -> u32 {
-        self.parts().iter().fold(0, |crc, part| crc32c::crc32c_append(crc, part))
-    }
-
-    /// Bytes of its frame.
-    pub(super) fn frame_len(&self) -> u64 {
-        (FRAME + self.len()).next_multiple_of(ALIGN) as u64
-    }
-}
-
-impl From<Bytes> for Record {
-    fn from(bytes: Bytes) -> Self {
-        Record::Whole(bytes)
-    }
-}
-
-impl From<Vec<Bytes>> for Record {
-    fn from(parts: Vec<Bytes>) -> Self {
-        Record::Parts(parts)
-    }
+/// Bytes of the frame of a record.
+pub(super) fn frame_len(record: &Payload) -> u64 {
+    (FRAME + record.len()).next_multiple_of(ALIGN) as u64
 }
 
 pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
@@ -363,10 +326,11 @@ pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bytes::Bytes;
 
     fn segment(place: Place) -> (Vec<u8>, usize) {
         let mut bytes = vec![0; 400];
-        let record = Record::Parts(vec!["hello".into(), Bytes::new(), "world".into()]);
+        let record = Payload::Parts(vec!["hello".into(), Bytes::new(), "world".into()]);
         bytes[8..32].copy_from_slice(&place.record(8, 7, 4, &record));
         bytes[32..42].copy_from_slice(b"helloworld");
         (bytes, 8)

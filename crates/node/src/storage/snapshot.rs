@@ -25,14 +25,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use bytes::Bytes;
-use quorate_core::{Image, Piece, Snapshot, Wire};
+use quorate_core::{Image, Payload, Piece, Snapshot, Wire};
 
 use super::background::Background;
 use super::error::{Failure, StorageError};
 use super::files::{Dir, Handle};
 use super::pool::Pool;
 use super::recovery::Start;
-use super::segment::{self, MAX_RECORD, Record, u32_at, u64_at};
+use super::segment::{self, MAX_RECORD, u32_at, u64_at};
 
 const MAGIC: [u8; 8] = *b"quorSNP\n";
 const VERSION: u32 = 2;
@@ -68,7 +68,7 @@ pub(super) fn write(
     dir: &Dir,
     identity: u64,
     start: Start,
-    (image, records): (Option<Snapshot>, Vec<Record>),
+    (image, records): (Option<Snapshot>, Vec<Payload>),
     background: &Background,
     written: &AtomicU64,
     pool: &Pool,

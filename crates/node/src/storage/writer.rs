@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use bytes::Bytes;
+use quorate_core::Payload;
 use tracing::{info, warn};
 
 use super::SMALLEST_SEGMENT;
@@ -16,7 +17,7 @@ use super::error::Failure;
 use super::files::Dir;
 use super::pool::Pool;
 use super::recovery::{Recovered, Start};
-use super::segment::{self, FRAME, HEADER, Place, Record, Segment};
+use super::segment::{self, FRAME, HEADER, Place, Segment, frame_len};
 
 /// Parts of records from this size on are written from where they are; smaller ones are gathered in one buffer.
 const SPLICE: usize = 4096;
@@ -110,7 +111,7 @@ impl Writer {
     }
 
     /// Writes the first of some records, as many as make a good group, and syncs them. Gives their number.
-    pub(super) fn write(&mut self, records: &[Record]) -> Result<usize, Failure> {
+    pub(super) fn write(&mut self, records: &[Payload]) -> Result<usize, Failure> {
         if !self.has_room(self.offset, &records[0]) {
             self.roll()?;
         }
@@ -118,7 +119,7 @@ impl Writer {
         let mut group = Group { buffer: std::mem::take(&mut self.buffer), pieces: Vec::new() };
         let (mut end, mut count) = (self.offset, 0);
         for record in records {
-            let len = record.frame_len();
+            let len = frame_len(record);
             if count > 0 && (end - self.offset + len > GROUP || !self.has_room(end, record)) {
                 break;
             }
@@ -160,8 +161,8 @@ impl Writer {
         Ok(Start { segment: self.segment.index, sequence: self.next })
     }
 
-    fn has_room(&self, offset: u64, record: &Record) -> bool {
-        offset + record.frame_len() <= self.segment.capacity || offset == HEADER as u64
+    fn has_room(&self, offset: u64, record: &Payload) -> bool {
+        offset + frame_len(record) <= self.segment.capacity || offset == HEADER as u64
     }
 
     fn roll(&mut self) -> Result<(), Failure> {
@@ -292,7 +293,7 @@ enum Part {
 }
 
 impl Group {
-    fn push(&mut self, head: &[u8], record: &Record, len: usize) {
+    fn push(&mut self, head: &[u8], record: &Payload, len: usize) {
         self.gather(head);
         let mut written = head.len();
         for part in record.parts() {

@@ -11,7 +11,7 @@
 //! still there; the answer is [`ALIVE`], a frame without content.
 
 use bytes::{Buf, Bytes, BytesMut};
-use quorate_core::{Decoder, Encoder, ProcessId, Wire};
+use quorate_core::{Decoder, Payload, ProcessId, Wire};
 use thiserror::Error;
 
 use super::queue::SendQueue;
@@ -25,9 +25,6 @@ const ENDS: usize = 18;
 pub const PROBE: u8 = b'?';
 /// A frame that says only that its sender is there.
 pub const ALIVE: [u8; HEADER] = [0; HEADER];
-
-/// Room for most messages, but those with many or large values.
-const USUAL: usize = 512;
 
 /// Why a connection's bytes are no frames.
 #[derive(Debug, PartialEq, Eq, Error)]
@@ -104,20 +101,17 @@ pub fn take(input: &mut BytesMut, limit: usize) -> Result<Option<Frame>, FrameEr
 /// A message, encoded once for all its receivers.
 #[derive(Debug)]
 pub struct Encoded {
-    parts: Vec<Bytes>,
+    message: Payload,
     length: usize,
     crc: u32,
 }
 
 impl Encoded {
-    /// Encodes a message.
-    pub fn new(message: &impl Wire) -> Encoded {
-        let mut out = Encoder::with_capacity(USUAL);
-        message.encode(&mut out);
-        let length = out.len();
-        let parts = out.into_parts();
-        let crc = parts.iter().fold(0, |crc, part| crc32c::crc32c_append(crc, part));
-        Encoded { parts, length, crc }
+    /// Around the encoding of a message.
+    pub fn new(message: Payload) -> Encoded {
+        let length = message.len();
+        let crc = message.parts().iter().fold(0, |crc, part| crc32c::crc32c_append(crc, part));
+        Encoded { message, length, crc }
     }
 
     /// What [`take`] compares with its limit.
@@ -139,7 +133,7 @@ impl Encoded {
         let length = u32::try_from(self.length()).expect("the caller refuses frames beyond its limit");
         queue.copy(&length.to_le_bytes());
         queue.copy(&crc.to_le_bytes());
-        for part in &self.parts {
+        for part in self.message.parts() {
             queue.push(part);
         }
         queue.copy(&ends);
@@ -168,7 +162,7 @@ mod tests {
     fn bytes_of(message: &Bytes) -> BytesMut {
         let (from, to) = ends();
         let mut queue = SendQueue::default();
-        let encoded = Encoded::new(message);
+        let encoded = Encoded::new(Payload::of(message));
         encoded.queue(from, to, &mut queue);
         let mut out = Vec::new();
         queue.write_to(&mut out).unwrap();

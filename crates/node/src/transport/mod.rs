@@ -44,7 +44,8 @@ use std::time::Duration;
 
 use mio::net::TcpListener;
 use mio::{Interest, Registry, Token, Waker};
-use quorate_core::{Members, Message, NodeId, ProcessId, Random, Recipients, Time};
+use quorate_core::{Members, NodeId, ProcessId, Random, Time};
+use quorate_runtime::OutgoingFrame;
 use slab::Slab;
 use tracing::{error, info, warn};
 
@@ -299,8 +300,9 @@ impl Transport {
 
     /// Queues a message for others; what cannot be queued is dropped and counted. This node's own processes are not
     /// reached this way.
-    pub(crate) fn send<M: Message>(&mut self, from: ProcessId, to: Recipients, message: &M) {
-        let mut encoded: Option<Encoded> = None;
+    pub(crate) fn send(&mut self, frame: OutgoingFrame) {
+        let OutgoingFrame { from, to, kind, payload, .. } = frame;
+        let (mut payload, mut encoded) = (Some(payload), None);
         for process in to.iter() {
             let way = match node_of(process) {
                 Some(node) if ProcessId::Replica(node) == self.me => continue,
@@ -317,15 +319,15 @@ impl Transport {
                 }),
             };
             let Some(way) = way else {
-                self.metrics.messages_dropped_total.add(message.kind(), 1);
+                self.metrics.messages_dropped_total.add(kind, 1);
                 continue;
             };
-            let encoded = encoded.get_or_insert_with(|| Encoded::new(message));
+            let encoded = encoded.get_or_insert_with(|| Encoded::new(payload.take().expect("it is encoded once")));
             if encoded.length() > self.limits.frame {
                 // No receiver would take it, now or later: whoever made it is at fault.
-                self.metrics.messages_too_long_total.add(message.kind(), 1);
+                self.metrics.messages_too_long_total.add(kind, 1);
                 if let Some(unsaid) = self.quiet.ask("too long", clock::now()) {
-                    let (kind, bytes, limit) = (message.kind(), encoded.length(), self.limits.frame);
+                    let (bytes, limit) = (encoded.length(), self.limits.frame);
                     error!(
                         kind,
                         bytes,
@@ -337,14 +339,14 @@ impl Transport {
                 return;
             }
             if !way.has_room(encoded, &self.limits) {
-                self.metrics.messages_dropped_total.add(message.kind(), 1);
+                self.metrics.messages_dropped_total.add(kind, 1);
                 continue;
             }
             match way {
                 Way::Link(link) => link.put(encoded, from, process, &mut self.random),
                 Way::Back(queue) => encoded.queue(from, process, queue),
             }
-            self.metrics.messages_out_total.add(message.kind(), 1);
+            self.metrics.messages_out_total.add(kind, 1);
         }
     }
 

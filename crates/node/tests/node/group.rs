@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::TcpListener;
 
 use bytes::Bytes;
-use quorate_core::{NodeId, Wire};
+use quorate_core::{NodeId, Payload, Wire};
 use quorate_node::transport::handshake::{Answer, Hello};
 use quorate_node::transport::{frame, queue::SendQueue};
 use quorate_node::{ConfigError, Limits, NodeConfig};
@@ -78,7 +78,7 @@ fn a_node_that_is_no_member_here_is_heard_and_answered_while_it_is_connected() {
     let mut back = dialed(&listener, 9, &initial);
     let ask = Message::Ask { id: 7, command: Bytes::from_static(b"1 say hello") };
     let (mut queue, mut bytes) = (SendQueue::default(), Vec::new());
-    frame::Encoded::new(&ask).queue(id(9).into(), id(1).into(), &mut queue);
+    frame::Encoded::new(Payload::of(&ask)).queue(id(9).into(), id(1).into(), &mut queue);
     queue.write_to(&mut bytes).unwrap();
     // Until it is connected, answers to it are lost.
     until("node 9 is up", || {
@@ -137,12 +137,12 @@ fn who_joins_is_none_of_the_initial_members_of_a_group_that_can_change() {
     let initial = BTreeMap::from([(id(1), "127.0.0.1:7001".to_owned())]);
     let mut wrong = options(1, initial.clone(), Limits::default());
     wrong.join = true;
-    let error = NodeConfig::<Changing>::new(wrong, Default::default()).err().unwrap();
+    let error = NodeConfig::new::<Changing>(wrong, Default::default()).err().unwrap();
     assert!(matches!(error, ConfigError::JoinsItself { node: 1 }), "{error}");
     let mut wrong = options(2, initial, Limits::default());
-    let error = NodeConfig::<Changing>::new(wrong.clone(), Default::default()).err().unwrap();
+    let error = NodeConfig::new::<Changing>(wrong.clone(), Default::default()).err().unwrap();
     assert!(matches!(error, ConfigError::NotAMember { node: 2, .. }), "{error}");
     wrong.join = true;
-    let error = NodeConfig::<Toy>::new(wrong, Default::default()).err().unwrap();
+    let error = NodeConfig::new::<Toy>(wrong, Default::default()).err().unwrap();
     assert!(matches!(error, ConfigError::Fixed { .. }), "{error}");
 }

@@ -61,7 +61,7 @@ impl Running {
             options.data_dir = own.path().to_owned();
         }
         let (peer, resp) = (listeners.peer_address().unwrap().unwrap(), listeners.resp_address().unwrap());
-        let config = NodeConfig::<P>::new(options, settings).unwrap();
+        let config = NodeConfig::new::<P>(options, settings).unwrap();
         let node = Node::new(config, listeners).unwrap();
         let stopper = node.stopper();
         Running {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_bench::Ports;
-use quorate_core::{NodeId, ProxyId, Settings, Wire};
+use quorate_core::{NodeId, Payload, ProxyId, Settings, Wire};
 use quorate_node::transport::frame::{self, ALIVE, Encoded, PROBE};
 use quorate_node::transport::handshake::{Answer, Hello};
 use quorate_node::transport::queue::SendQueue;
@@ -49,7 +49,7 @@ fn welcome(node: &Running, hello: &Hello) -> Peer {
 
 fn frame(from: impl Into<quorate_core::ProcessId>, to: NodeId, message: &Message) -> Vec<u8> {
     let (mut queue, mut bytes) = (SendQueue::default(), Vec::new());
-    Encoded::new(message).queue(from.into(), to.into(), &mut queue);
+    Encoded::new(Payload::of(message)).queue(from.into(), to.into(), &mut queue);
     queue.write_to(&mut bytes).unwrap();
     bytes
 }
@@ -159,7 +159,7 @@ fn random_bytes_end_the_connection_and_nothing_else() {
     }
     // A whole frame with an unreadable message.
     let (mut queue, mut bytes) = (SendQueue::default(), Vec::new());
-    Encoded::new(&99u8).queue(id(2).into(), id(1).into(), &mut queue);
+    Encoded::new(Payload::of(&99u8)).queue(id(2).into(), id(1).into(), &mut queue);
     queue.write_to(&mut bytes).unwrap();
     let mut peer = welcome(&node, &hello(id(2), 1, &members, 5));
     peer.stream.write_all(&bytes).unwrap();
@@ -225,7 +225,7 @@ fn a_dialer_checks_who_answers_and_tries_again() {
     let mut back = welcome(&node, &right);
     let answer = Message::Answer { id: number, text: Bytes::from_static(b"hello") };
     let (mut queue, mut bytes) = (SendQueue::default(), Vec::new());
-    Encoded::new(&answer).queue(id(2).into(), ProxyId::of(id(1)).into(), &mut queue);
+    Encoded::new(Payload::of(&answer)).queue(id(2).into(), ProxyId::of(id(1)).into(), &mut queue);
     queue.write_to(&mut bytes).unwrap();
     // However it is cut.
     for byte in bytes {

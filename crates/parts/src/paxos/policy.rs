@@ -17,7 +17,7 @@ use crate::state::Replicated;
 /// A protocol of the family, as the machine asks for it. Most have few things to say; the defaults are MultiPaxos's.
 pub trait Policy: Sized + Debug + 'static {
     /// What it is told.
-    type Config: Clone + Debug;
+    type Config: Clone + Debug + Send + Sync;
     /// What only it says to other replicas.
     type Message: quorate_core::Message;
     /// What comes with a ballot.

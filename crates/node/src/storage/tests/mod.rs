@@ -20,7 +20,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::mpsc;
 
 use bytes::Bytes;
-use quorate_core::{Image, NodeId, Piece, Random, Snapshot, Wire};
+use quorate_core::{Image, NodeId, Payload, Piece, Random, Snapshot, Wire};
 
 use super::background::Background;
 use super::files::Dir;
@@ -125,7 +125,7 @@ impl Replica {
     fn append(&mut self, records: &[Bytes]) -> Result<(), Failure> {
         let before = self.history.len();
         self.history.extend_from_slice(records);
-        let mut rest: Vec<Record> = records.iter().map(split).collect();
+        let mut rest: Vec<Payload> = records.iter().map(split).collect();
         while !rest.is_empty() {
             let count = self.kept.writer.write(&rest)?;
             rest.drain(..count);
@@ -139,10 +139,10 @@ impl Replica {
     fn checkpoint(&mut self, pieces: u64) -> Result<(), Failure> {
         let executed = self.history.len();
         let image = Arc::new(TestImage { executed: executed as u64, pieces });
-        self.checkpoint_of(image, vec![Record::Whole(kept_record(executed))])
+        self.checkpoint_of(image, vec![Payload::Whole(kept_record(executed))])
     }
 
-    fn checkpoint_of(&mut self, image: Snapshot, records: Vec<Record>) -> Result<(), Failure> {
+    fn checkpoint_of(&mut self, image: Snapshot, records: Vec<Payload>) -> Result<(), Failure> {
         let start = self.kept.writer.cut()?;
         let content = (Some(image), records);
         let background = Background::hurried();
@@ -168,11 +168,11 @@ fn kept_record(executed: usize) -> Bytes {
 }
 
 /// Large records in parts, as encoders give them.
-fn split(bytes: &Bytes) -> Record {
+fn split(bytes: &Bytes) -> Payload {
     if bytes.len() < 100 {
-        return Record::Whole(bytes.clone());
+        return Payload::Whole(bytes.clone());
     }
-    Record::Parts(vec![bytes.slice(..10), bytes.slice(10..10), bytes.slice(10..)])
+    Payload::Parts(vec![bytes.slice(..10), bytes.slice(10..10), bytes.slice(10..)])
 }
 
 /// Mostly small records, some larger than a page, few larger than a segment; now and then one full of zeros.

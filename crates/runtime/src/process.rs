@@ -1,0 +1,226 @@
+//! A process as its driver sees it: bytes in, effects out, and answers to questions about its state.
+//!
+//! One turn of a driver: [`take`](AnyProcess::take) an input and [`step`](AnyProcess::step), as often as there is input;
+//! [`end_batch`](AnyProcess::end_batch); write the records in [`Effects`]; then [`release`](AnyProcess::release) with the
+//! number of records that are durable, and send the frames. Where own messages come back as input at once,
+//! [`settle`](AnyProcess::settle) does the middle of it.
+
+use bytes::Bytes;
+use quorate_core::{
+    Answered, Fact, Instant, Mark, Members, NodeId, Payload, ProcessId, ProxyId, Random, Recipients, Request,
+    RequestId, Sample, Saved, Snapshot, Status, Time, WireError,
+};
+use thiserror::Error;
+
+/// What a process begins with.
+pub struct Start {
+    /// The name of its proxy.
+    pub proxy: ProxyId,
+    /// The name of its replica; `None` for a process that runs a proxy alone.
+    pub node: Option<NodeId>,
+    /// The present.
+    pub at: Instant,
+    /// For what the proxy draws.
+    pub random: Random,
+    /// Whether facts are wanted, and invariants checked after every step.
+    pub observed: bool,
+    /// What becomes of messages that its machines send to each other or to themselves.
+    pub own: OwnMessages,
+}
+
+/// What becomes of a message from one machine of a process to another, or to itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnMessages {
+    /// It stays typed, and becomes an [`Input::Own`].
+    Inside,
+    /// It leaves as any other: a script may lose or repeat it.
+    AsFrames,
+}
+
+/// What can happen to a process from outside. Timers are [`taken`](AnyProcess::take_due_timer) otherwise.
+#[derive(Clone)]
+pub enum Input {
+    /// A message of another process, whose name the driver has made sure of.
+    Frame {
+        /// The sender.
+        from: ProcessId,
+        /// Which of the two machines it is for.
+        to: ProcessId,
+        /// The encoded message.
+        payload: Bytes,
+    },
+    /// The oldest message of this process to itself. For each frame with [`OutgoingFrame::own`] there is one.
+    Own,
+    /// A client's request.
+    Request(RequestId, Request),
+    /// The process is going to stop soon.
+    Drain,
+}
+
+/// An input that was taken and waits for its step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// The machine that it is for.
+    pub to: ProcessId,
+    /// Who sent it, if it is a message.
+    pub from: Option<ProcessId>,
+    /// What it is: the kind of the message, `"request"`, `"timer"` or `"drain"`.
+    pub kind: &'static str,
+}
+
+/// A message on its way out, and free to leave.
+#[derive(Clone, Debug)]
+pub struct OutgoingFrame {
+    /// The machine that sent it.
+    pub from: ProcessId,
+    /// The other processes that it is for; no replicas at all if it is for this process alone.
+    pub to: Recipients,
+    /// Whether it is (also) for this process; then it is queued as [`Input::Own`].
+    pub own: bool,
+    /// The kind of the message.
+    pub kind: &'static str,
+    /// See [`Message::binds`](quorate_core::Message::binds).
+    pub binds: Option<u64>,
+    /// The encoded message; empty if it is for this process alone.
+    pub payload: Payload,
+}
+
+/// What the steps of a process have led to, in order, until the driver takes it. Frames come with
+/// [`release`](AnyProcess::release), all else with the step.
+#[derive(Debug, Default)]
+pub struct Effects {
+    /// To append to the log, encoded.
+    pub records: Vec<Payload>,
+    /// Numbers of records that count as durable only with a state that was saved after them; counted from 1 since the
+    /// replica started ([`Context::persist_state`](quorate_core::Context::persist_state)).
+    pub barriers: Vec<u64>,
+    /// To send.
+    pub frames: Vec<OutgoingFrame>,
+    /// To hand to clients.
+    pub replies: Vec<Answered>,
+    /// What the replica states for checkers, if the process is observed.
+    pub facts: Vec<Fact>,
+    /// Who is in the group as the replica, and as the proxy, have said last.
+    pub members: (Option<Members>, Option<Members>),
+    /// What the proxy marks of requests, and when its step began.
+    pub request_marks: Vec<(Mark, Time)>,
+    /// What the replica marks of slots, when its step began, and how many records it had persisted after it.
+    pub slot_marks: Vec<(Mark, Time, u64)>,
+}
+
+/// A record that is no record of this protocol.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("record {index} cannot be read back: {source}")]
+pub struct RecordError {
+    /// Its place, from 0.
+    pub index: usize,
+    /// Why its bytes are refused.
+    pub source: WireError,
+}
+
+/// What a replica that recovered from given records is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recovered {
+    /// Its [`Status::applied`].
+    pub applied: u64,
+    /// Its [`Replica::fingerprint`](quorate_core::Replica::fingerprint).
+    pub fingerprint: (u64, u64),
+}
+
+/// A process of some protocol. Implemented by [`ProcessRunner`](crate::ProcessRunner) alone; an object, so that drivers
+/// are compiled once and not for every protocol.
+pub trait AnyProcess {
+    // Inputs -----------------------------------------------------------------------------------------------------
+
+    /// Takes an input, on which the next [`step`](Self::step) acts. Read the clock in between. The error says why the
+    /// bytes of a frame are no message. Panics if an input is waiting for its step already, and if there is no own
+    /// message to take.
+    fn take(&mut self, input: Input) -> Result<Taken, WireError>;
+
+    /// Takes the earliest timer that is due, as an input; the replica's before the proxy's.
+    fn take_due_timer(&mut self, now: Time) -> Option<Taken>;
+
+    /// Takes the earliest timer of a machine whose name begins so, as an input, whether it is due or not, and gives its
+    /// deadline. The error lists the timers that are set. For scripts.
+    fn take_timer_named(&mut self, of: ProcessId, name: &str) -> Result<Time, Vec<String>>;
+
+    /// Acts on the input that was taken. What comes for a replica that does not run is lost.
+    fn step(&mut self, at: Instant);
+
+    /// Ends the batch: the proxy's, then the replica's.
+    fn end_batch(&mut self, at: Instant);
+
+    /// Moves the messages to [`Effects::frames`] that may leave now that so many records of this start are durable.
+    fn release(&mut self, durable: u64);
+
+    /// Acts on own messages, ends batches and releases messages until both machines are at rest, or for so many rounds;
+    /// false if they are not at rest then. The clock is read for every step.
+    fn settle(&mut self, rounds: usize, clock: &dyn Fn() -> Instant) -> bool;
+
+    // The replica's life -----------------------------------------------------------------------------------------
+
+    /// Decodes what the replica will start from.
+    fn load(&mut self, saved: Saved<Bytes>) -> Result<(), RecordError>;
+
+    /// Starts the replica from what was loaded. Panics if nothing was.
+    fn start_replica(&mut self, at: Instant, random: Random);
+
+    /// Whether the replica runs.
+    fn has_replica(&self) -> bool;
+
+    /// What [`load`](Self::load) needs to make this replica again; `None` if it does not run.
+    fn save(&self) -> Option<Saved<Payload>>;
+
+    /// Recovers another replica, and drops it: for the law that it is as the one that was saved.
+    fn recover_copy(&self, snapshot: Option<Snapshot>, records: Vec<Bytes>, at: Instant)
+    -> Result<Recovered, RecordError>;
+
+    // Effects ----------------------------------------------------------------------------------------------------
+
+    /// What the steps since the last call have led to; the driver drains it.
+    fn effects(&mut self) -> &mut Effects;
+
+    /// Whether marks are wanted from now on.
+    fn set_timed(&mut self, timed: bool);
+
+    // Questions --------------------------------------------------------------------------------------------------
+
+    /// When the next timer is due.
+    fn deadline(&self) -> Option<Time>;
+
+    /// Records of the replica since it started.
+    fn persisted(&self) -> u64;
+
+    /// Messages that wait for records to be durable.
+    fn waiting(&self) -> usize;
+
+    /// Whether [`release`](Self::release) with this number would let a waiting message go.
+    fn would_release(&self, durable: u64) -> bool;
+
+    /// The replica's status, if it runs.
+    fn status(&self, at: Instant) -> Option<Status>;
+
+    /// What the proxy counts.
+    fn proxy_samples(&self) -> Vec<Sample>;
+
+    /// A read of the replica's state as it is, if it runs.
+    fn read(&self, command: &Bytes) -> Option<Bytes>;
+
+    /// Whether the replica would answer a read at once from its own state.
+    fn would_answer(&self, command: &Bytes, at: Instant) -> bool;
+
+    /// See [`Replica::fingerprint`](quorate_core::Replica::fingerprint); `None` if it does not run.
+    fn fingerprint(&self) -> Option<(u64, u64)>;
+
+    /// The input that waits for its step, for people.
+    fn describe_taken(&self) -> String;
+
+    /// An encoded message, for people.
+    fn describe_message(&self, payload: &Bytes) -> String;
+
+    /// An encoded record, for people.
+    fn describe_record(&self, payload: &Payload) -> String;
+
+    /// Whether a message is decoded, and encoded again to the same bytes. The error says what is wrong with it.
+    fn check_codec(&self, payload: &Bytes) -> Result<(), String>;
+}

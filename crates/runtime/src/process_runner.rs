@@ -1,0 +1,408 @@
+//! A process of one protocol: a replica and the proxy of its node, or a proxy alone.
+
+use std::collections::VecDeque;
+use std::fmt::Debug;
+use std::mem;
+
+use bytes::Bytes;
+use quorate_core::{
+    Configs, Instant, Machine, Message, NodeId, NodeSet, Outgoing, Payload, ProcessId, Protocol, Proxy, Random,
+    Recipients, Replica, Request, RequestId, Sample, Saved, Snapshot, Status, Time, Timers, Wire, WireError,
+};
+
+use crate::machine_runner::MachineRunner;
+use crate::process::{AnyProcess, Effects, OutgoingFrame, Input, OwnMessages, RecordError, Recovered, Start, Taken};
+use crate::release_gate::ReleaseGate;
+
+type Record<P> = <<P as Protocol>::Replica as Machine>::Record;
+
+/// See the file comment, and [`AnyProcess`] for what it does.
+pub struct ProcessRunner<P: Protocol> {
+    configs: Configs<P>,
+    node: Option<NodeId>,
+    own_messages: OwnMessages,
+    observed: bool,
+    timed: bool,
+    proxy: MachineRunner<P::Proxy>,
+    replica: Option<MachineRunner<P::Replica>>,
+    loaded: Option<Saved<Record<P>>>,
+    gate: ReleaseGate<P::Message>,
+    /// Sender, receiver and message, between the two machines or to one itself.
+    own: VecDeque<(ProcessId, ProcessId, P::Message)>,
+    taken: Option<TypedInput<P>>,
+    effects: Effects,
+}
+
+/// An input that waits for its step.
+enum TypedInput<P: Protocol> {
+    Message { from: ProcessId, to: ProcessId, message: P::Message },
+    Request(RequestId, Request),
+    ReplicaTimer(<P::Replica as Machine>::Timer),
+    ProxyTimer(<P::Proxy as Machine>::Timer),
+    Drain,
+}
+
+impl<P: Protocol> ProcessRunner<P> {
+    /// Starts the proxy.
+    pub fn start(configs: Configs<P>, start: Start) -> Self {
+        let Start { proxy, node, at, random, observed, own: own_messages } = start;
+        let config = configs.1.clone();
+        let proxy = MachineRunner::start(proxy.into(), config, Saved::nothing(), at, random, observed);
+        let mut runner = ProcessRunner {
+            configs,
+            node,
+            own_messages,
+            observed,
+            timed: false,
+            proxy,
+            replica: None,
+            loaded: None,
+            gate: ReleaseGate::default(),
+            own: VecDeque::new(),
+            taken: None,
+            effects: Effects::default(),
+        };
+        runner.gather();
+        runner
+    }
+
+    fn wait_for_step(&mut self, input: TypedInput<P>) -> Taken {
+        assert!(self.taken.is_none(), "an input is waiting for its step");
+        let taken = self.describe(&input);
+        self.taken = Some(input);
+        taken
+    }
+
+    fn describe(&self, input: &TypedInput<P>) -> Taken {
+        let replica = self.node.map_or(self.proxy.me, ProcessId::Replica);
+        let (to, from, kind) = match input {
+            TypedInput::Message { from, to, message } => (*to, Some(*from), message.kind()),
+            TypedInput::Request(..) => (self.proxy.me, None, "request"),
+            TypedInput::ReplicaTimer(_) => (replica, None, "timer"),
+            TypedInput::ProxyTimer(_) => (self.proxy.me, None, "timer"),
+            TypedInput::Drain => (replica, None, "drain"),
+        };
+        Taken { to, from, kind }
+    }
+
+    fn act(&mut self, input: TypedInput<P>, at: Instant) {
+        let ProcessRunner { replica, proxy, .. } = self;
+        match (input, replica) {
+            (TypedInput::Message { from, to: ProcessId::Replica(_), message }, Some(replica)) => {
+                replica.step(at, |machine, cx| machine.on_message(from, message, cx));
+            }
+            (TypedInput::Message { from, to: ProcessId::Proxy(_), message }, _) => {
+                proxy.step(at, |machine, cx| machine.on_message(from, message, cx));
+            }
+            (TypedInput::Request(id, request), _) => {
+                proxy.step(at, |machine, cx| machine.on_request(id, request, cx));
+            }
+            (TypedInput::ReplicaTimer(timer), Some(replica)) => {
+                replica.step(at, |machine, cx| machine.on_timer(timer, cx));
+            }
+            (TypedInput::ProxyTimer(timer), _) => {
+                proxy.step(at, |machine, cx| machine.on_timer(timer, cx));
+            }
+            (TypedInput::Drain, Some(replica)) => replica.step(at, |machine, cx| machine.on_drain(cx)),
+            // The replica has not started: a message to it is as good as lost.
+            (TypedInput::Message { to: ProcessId::Replica(_), .. } | TypedInput::Drain, None) => {}
+            (TypedInput::ReplicaTimer(_), None) => unreachable!("a timer is taken of a replica that runs"),
+        }
+        self.gather();
+    }
+
+    /// Takes all but messages out of the machines' outboxes.
+    fn gather(&mut self) {
+        let Effects { records, barriers, replies, facts, members, request_marks, slot_marks, .. } =
+            &mut self.effects;
+        if let Some(replica) = &mut self.replica {
+            barriers.extend(replica.take_barriers());
+            let (at, out) = (replica.last_step(), &mut replica.out);
+            records.extend(out.records.drain(..).map(|record| Payload::of(&record)));
+            facts.append(&mut out.facts);
+            slot_marks.extend(out.marks.drain(..).map(|mark| (mark, at, out.persisted)));
+            members.0 = out.members.take().or(members.0.take());
+            assert!(out.replies.is_empty(), "only proxies answer clients");
+        }
+        let (at, out) = (self.proxy.last_step(), &mut self.proxy.out);
+        replies.append(&mut out.replies);
+        request_marks.extend(out.marks.drain(..).map(|mark| (mark, at)));
+        members.1 = out.members.take().or(members.1.take());
+        out.facts.clear();
+    }
+
+    /// Moves messages that may leave out of the outboxes and the gate: the proxy's, those that have waited, new ones.
+    fn release_messages(&mut self) {
+        let mut messages = mem::take(&mut self.proxy.out.messages);
+        // A proxy keeps nothing on disk.
+        messages.drain(..).for_each(|message| self.route(self.proxy.me, message));
+        self.proxy.out.messages = messages;
+        let Some(replica) = &mut self.replica else { return };
+        let me = replica.me;
+        let mut messages = mem::take(&mut replica.out.messages);
+        while let Some(message) = self.gate.next() {
+            self.route(me, message);
+        }
+        for message in messages.drain(..) {
+            if let Some(message) = self.gate.pass(message) {
+                self.route(me, message);
+            }
+        }
+        if let Some(replica) = &mut self.replica {
+            replica.out.messages = messages;
+        }
+    }
+
+    fn route(&mut self, from: ProcessId, Outgoing { to, message, .. }: Outgoing<P::Message>) {
+        let (own, others) = match (to, self.node) {
+            _ if self.own_messages == OwnMessages::AsFrames => (None, to),
+            (Recipients::One(process), _) if self.is_own(process) => {
+                (Some(process), Recipients::Replicas(NodeSet::EMPTY))
+            }
+            (Recipients::Replicas(nodes), Some(node)) if nodes.contains(node) => {
+                (Some(node.into()), Recipients::Replicas(nodes.without(node)))
+            }
+            _ => (None, to),
+        };
+        let payload = match others {
+            Recipients::Replicas(NodeSet::EMPTY) => Payload::Whole(Bytes::new()),
+            _ => Payload::of(&message),
+        };
+        let (kind, binds) = (message.kind(), message.binds());
+        self.effects.frames.push(OutgoingFrame { from, to: others, own: own.is_some(), kind, binds, payload });
+        if let Some(own) = own {
+            self.own.push_back((from, own, message));
+        }
+    }
+
+    fn is_own(&self, process: ProcessId) -> bool {
+        process == self.proxy.me || process.replica().is_some_and(|node| Some(node) == self.node)
+    }
+
+    fn decode(saved: Saved<Bytes>) -> Result<Saved<Record<P>>, RecordError> {
+        let Saved { restarted, snapshot, records } = saved;
+        let decode =
+            |(index, bytes)| Wire::from_bytes(bytes).map_err(|source| RecordError { index, source });
+        let records = records.into_iter().enumerate().map(decode).collect::<Result<_, _>>()?;
+        Ok(Saved { restarted, snapshot, records })
+    }
+}
+
+impl<P: Protocol> AnyProcess for ProcessRunner<P> {
+    fn take(&mut self, input: Input) -> Result<Taken, WireError> {
+        let input = match input {
+            Input::Frame { from, to, payload } => {
+                TypedInput::Message { from, to, message: P::Message::from_bytes(payload)? }
+            }
+            Input::Own => {
+                let (from, to, message) = self.own.pop_front().expect("a frame announced it");
+                TypedInput::Message { from, to, message }
+            }
+            Input::Request(id, request) => TypedInput::Request(id, request),
+            Input::Drain => TypedInput::Drain,
+        };
+        Ok(self.wait_for_step(input))
+    }
+
+    fn take_due_timer(&mut self, now: Time) -> Option<Taken> {
+        let replica = self.replica.as_mut().and_then(|replica| replica.timers.pop_due(now));
+        let timer = match replica {
+            Some(timer) => TypedInput::ReplicaTimer(timer),
+            None => TypedInput::ProxyTimer(self.proxy.timers.pop_due(now)?),
+        };
+        Some(self.wait_for_step(timer))
+    }
+
+    fn take_timer_named(&mut self, of: ProcessId, name: &str) -> Result<Time, Vec<String>> {
+        let (timer, at) = match (of, &mut self.replica) {
+            (ProcessId::Proxy(_), _) => {
+                let (timer, at) = take_named(&mut self.proxy.timers, name)?;
+                (TypedInput::ProxyTimer(timer), at)
+            }
+            (ProcessId::Replica(_), Some(replica)) => {
+                let (timer, at) = take_named(&mut replica.timers, name)?;
+                (TypedInput::ReplicaTimer(timer), at)
+            }
+            (ProcessId::Replica(_), None) => return Err(Vec::new()),
+        };
+        self.wait_for_step(timer);
+        Ok(at)
+    }
+
+    fn step(&mut self, at: Instant) {
+        let input = self.taken.take().expect("an input was taken");
+        self.act(input, at);
+    }
+
+    fn end_batch(&mut self, at: Instant) {
+        self.proxy.end_batch(at);
+        if let Some(replica) = &mut self.replica {
+            replica.end_batch(at);
+        }
+        self.gather();
+    }
+
+    fn release(&mut self, durable: u64) {
+        self.gate.set_durable(durable);
+        self.release_messages();
+    }
+
+    fn settle(&mut self, rounds: usize, clock: &dyn Fn() -> Instant) -> bool {
+        for _ in 0..rounds {
+            self.release_messages();
+            while let Some((from, to, message)) = self.own.pop_front() {
+                self.act(TypedInput::Message { from, to, message }, clock());
+            }
+            self.release_messages();
+            if self.own.is_empty() {
+                self.proxy.end_batch(clock());
+                self.gather();
+                self.release_messages();
+            }
+            if self.own.is_empty()
+                && let Some(replica) = &mut self.replica
+            {
+                replica.end_batch(clock());
+                self.gather();
+                self.release_messages();
+            }
+            let replica_rests = self.replica.as_ref().is_none_or(|replica| !replica.has_open_batch());
+            if self.own.is_empty() && !self.proxy.has_open_batch() && replica_rests {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn load(&mut self, saved: Saved<Bytes>) -> Result<(), RecordError> {
+        self.loaded = Some(Self::decode(saved)?);
+        Ok(())
+    }
+
+    fn start_replica(&mut self, at: Instant, random: Random) {
+        assert!(self.replica.is_none(), "the replica runs");
+        let saved = self.loaded.take().expect("the driver has loaded what the replica starts from");
+        let me = self.node.expect("a process with a replica has a node's id").into();
+        let mut replica =
+            MachineRunner::start(me, self.configs.0.clone(), saved, at, random, self.observed);
+        replica.out.timed = self.timed;
+        self.replica = Some(replica);
+        self.gather();
+    }
+
+    fn has_replica(&self) -> bool {
+        self.replica.is_some()
+    }
+
+    fn save(&self) -> Option<Saved<Payload>> {
+        let Saved { restarted, snapshot, records } = self.replica.as_ref()?.machine.save();
+        Some(Saved { restarted, snapshot, records: records.iter().map(Payload::of).collect() })
+    }
+
+    fn recover_copy(
+        &self,
+        snapshot: Option<Snapshot>,
+        records: Vec<Bytes>,
+        at: Instant,
+    ) -> Result<Recovered, RecordError> {
+        let saved = Self::decode(Saved { restarted: true, snapshot, records })?;
+        let me = self.node.expect("a process with a replica has a node's id").into();
+        let (config, random) = (self.configs.0.clone(), Random::new(1));
+        let copy = MachineRunner::<P::Replica>::start(me, config, saved, at, random, true).machine;
+        Ok(Recovered { applied: copy.status(at).applied, fingerprint: copy.fingerprint() })
+    }
+
+    fn effects(&mut self) -> &mut Effects {
+        &mut self.effects
+    }
+
+    fn set_timed(&mut self, timed: bool) {
+        self.timed = timed;
+        self.proxy.out.timed = timed;
+        if let Some(replica) = &mut self.replica {
+            replica.out.timed = timed;
+        }
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        let replica = self.replica.as_ref().and_then(|replica| replica.timers.next());
+        [replica, self.proxy.timers.next()].into_iter().flatten().min()
+    }
+
+    fn persisted(&self) -> u64 {
+        self.replica.as_ref().map_or(0, |replica| replica.out.persisted)
+    }
+
+    fn waiting(&self) -> usize {
+        self.gate.waiting().len()
+    }
+
+    fn would_release(&self, durable: u64) -> bool {
+        self.gate.would_release(durable)
+    }
+
+    fn status(&self, at: Instant) -> Option<Status> {
+        self.replica.as_ref().map(|replica| replica.machine.status(at))
+    }
+
+    fn proxy_samples(&self) -> Vec<Sample> {
+        self.proxy.machine.samples()
+    }
+
+    fn read(&self, command: &Bytes) -> Option<Bytes> {
+        self.replica.as_ref().map(|replica| replica.machine.read(command))
+    }
+
+    fn would_answer(&self, command: &Bytes, at: Instant) -> bool {
+        self.replica.as_ref().is_some_and(|replica| replica.machine.would_answer(command, at))
+    }
+
+    fn fingerprint(&self) -> Option<(u64, u64)> {
+        self.replica.as_ref().map(|replica| replica.machine.fingerprint())
+    }
+
+    fn describe_taken(&self) -> String {
+        match &self.taken {
+            None => "nothing".to_owned(),
+            Some(TypedInput::Message { message, .. }) => format!("{message:?}"),
+            Some(TypedInput::Request(id, request)) => format!("{id:?} {request:?}"),
+            Some(TypedInput::ReplicaTimer(timer)) => format!("{timer:?}"),
+            Some(TypedInput::ProxyTimer(timer)) => format!("{timer:?}"),
+            Some(TypedInput::Drain) => "drain".to_owned(),
+        }
+    }
+
+    fn describe_message(&self, payload: &Bytes) -> String {
+        describe::<P::Message>(payload.clone())
+    }
+
+    fn describe_record(&self, payload: &Payload) -> String {
+        describe::<Record<P>>(payload.clone().into_bytes())
+    }
+
+    fn check_codec(&self, payload: &Bytes) -> Result<(), String> {
+        match P::Message::from_bytes(payload.clone()) {
+            Ok(decoded) if decoded.to_bytes() == payload => Ok(()),
+            Ok(decoded) => Err(format!("{decoded:?} is not what was encoded")),
+            Err(error) => Err(format!("{payload:?} cannot be read back: {error}")),
+        }
+    }
+}
+
+fn describe<T: Wire + Debug>(bytes: Bytes) -> String {
+    T::from_bytes(bytes).map_or_else(|error| format!("unreadable: {error}"), |value| format!("{value:?}"))
+}
+
+/// Takes the earliest timer whose name begins so; the error lists those that are set, the earliest first.
+fn take_named<T: Copy + Ord + Debug>(
+    timers: &mut Timers<T>,
+    name: &str,
+) -> Result<(T, Time), Vec<String>> {
+    let mut set: Vec<_> = timers.iter().map(|(timer, at)| (at, timer)).collect();
+    set.sort_unstable();
+    let Some(&(at, timer)) = set.iter().find(|(_, timer)| format!("{timer:?}").starts_with(name)) else {
+        return Err(set.into_iter().map(|(_, timer)| format!("{timer:?}")).collect());
+    };
+    timers.apply(timer, None);
+    Ok((timer, at))
+}

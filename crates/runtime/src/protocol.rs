@@ -1,0 +1,66 @@
+//! A protocol without types, for drivers that are compiled once.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use quorate_core::{Capabilities, Configs, Group, Protocol, Settings, SettingsError};
+
+use crate::process::{AnyProcess, Start};
+use crate::process_runner::ProcessRunner;
+
+/// Some protocol.
+pub trait AnyProtocol: Sync {
+    /// See [`Protocol::NAME`].
+    fn name(&self) -> &'static str;
+
+    /// See [`Protocol::CAPABILITIES`].
+    fn capabilities(&self) -> Capabilities;
+
+    /// See [`Protocol::configure`].
+    fn configure(
+        &self,
+        group: &Group,
+        settings: &mut Settings,
+    ) -> Result<Arc<dyn ConfiguredProtocol>, SettingsError>;
+}
+
+/// A protocol with the configurations of a group's machines.
+pub trait ConfiguredProtocol: Send + Sync {
+    /// Starts a process: the proxy runs, the replica starts when the driver says so.
+    fn start(&self, start: Start) -> Box<dyn AnyProcess>;
+}
+
+struct Erased<P>(PhantomData<fn() -> P>);
+
+/// A protocol without its type.
+pub fn protocol<P: Protocol>() -> &'static dyn AnyProtocol {
+    &Erased::<P>(PhantomData)
+}
+
+impl<P: Protocol> AnyProtocol for Erased<P> {
+    fn name(&self) -> &'static str {
+        P::NAME
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        P::CAPABILITIES
+    }
+
+    fn configure(
+        &self,
+        group: &Group,
+        settings: &mut Settings,
+    ) -> Result<Arc<dyn ConfiguredProtocol>, SettingsError> {
+        Ok(Arc::new(Configured::<P> { configs: P::configure(group, settings)? }))
+    }
+}
+
+struct Configured<P: Protocol> {
+    configs: Configs<P>,
+}
+
+impl<P: Protocol> ConfiguredProtocol for Configured<P> {
+    fn start(&self, start: Start) -> Box<dyn AnyProcess> {
+        Box::new(ProcessRunner::<P>::start(self.configs.clone(), start))
+    }
+}

@@ -1,0 +1,62 @@
+//! Messages that wait until the records before them are durable
+//! ([`Release::AfterSync`](quorate_core::Release::AfterSync)).
+//!
+//! A machine counts its records, and a message names the number it waits for. That number never falls from one waiting
+//! message to the next, so they wait in one queue, and leave in the order in which they were sent. A message that waits
+//! for nothing passes those that do.
+
+use std::collections::VecDeque;
+
+use quorate_core::Outgoing;
+
+/// See the file comment.
+#[derive(Debug)]
+pub struct ReleaseGate<T> {
+    waiting: VecDeque<Outgoing<T>>,
+    durable: u64,
+}
+
+impl<T> Default for ReleaseGate<T> {
+    fn default() -> Self {
+        ReleaseGate { waiting: VecDeque::new(), durable: 0 }
+    }
+}
+
+impl<T> ReleaseGate<T> {
+    /// Records up to this number are durable, counted since the machine started.
+    pub fn set_durable(&mut self, durable: u64) {
+        self.durable = durable;
+    }
+
+    /// A new message: gives it back if it may leave at once. Those that [`next`](Self::next) gives leave before it.
+    pub fn pass(&mut self, message: Outgoing<T>) -> Option<Outgoing<T>> {
+        if message.after <= self.durable {
+            return Some(message);
+        }
+        let last = self.waiting.back().map_or(0, |last| last.after);
+        assert!(last <= message.after, "a machine's count of records never falls");
+        self.waiting.push_back(message);
+        None
+    }
+
+    /// Takes the next waiting message that may leave now.
+    #[expect(clippy::should_implement_trait, reason = "more may come after `None`")]
+    pub fn next(&mut self) -> Option<Outgoing<T>> {
+        self.waiting.pop_front_if(|message| message.after <= self.durable)
+    }
+
+    /// Whether a message could leave if so many records were durable.
+    pub fn would_release(&self, durable: u64) -> bool {
+        self.waiting.front().is_some_and(|message| message.after <= durable)
+    }
+
+    /// Messages that wait, in order.
+    pub fn waiting(&self) -> &VecDeque<Outgoing<T>> {
+        &self.waiting
+    }
+
+    /// Forgets all that waits: the process has crashed.
+    pub fn clear(&mut self) {
+        self.waiting.clear();
+    }
+}
