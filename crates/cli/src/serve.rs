@@ -255,11 +255,7 @@ impl Visitor for Process {
     }
 }
 
-fn run(
-    config: NodeConfig,
-    limits: resp::Limits,
-    listen_http: Option<&str>,
-) -> Result<Exit, NodeError> {
+fn run(config: NodeConfig, limits: resp::Limits, listen_http: Option<&str>) -> Result<Exit, NodeError> {
     let node = Node::bind(config)?;
     if let Some(address) = listen_http {
         let listener = quorate_node::listen("HTTP", address)?;

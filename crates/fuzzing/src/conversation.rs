@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_core::{
-    Access, Configs, Context, Group, Instant, Machine, NodeId, Outbox, ProcessId, Protocol, Proxy, ProxyId,
-    Random, Request, RequestId, Saved, Settings, Time, Timers, Wall, Wire,
+    Access, Configs, Group, Instant, Machine, NodeId, ProcessId, Protocol, Proxy, ProxyId, Random, Request,
+    RequestId, Saved, Settings, Time, Wall, Wire,
 };
 use quorate_protocols::registry::Visitor;
+use quorate_runtime::MachineRunner;
 use quorate_store::{Command, Condition, Expiry};
 
 /// Steps of a cluster's time.
@@ -50,45 +51,25 @@ fn changed<M: Wire>(message: &M, random: &mut Random) -> Option<M> {
     M::from_bytes(bytes.into()).ok()
 }
 
-struct Host<M: Machine> {
-    me: ProcessId,
-    machine: M,
-    random: Random,
-    out: Outbox<M>,
-    timers: Timers<M::Timer>,
+fn start<M: Machine>(me: ProcessId, config: M::Config) -> MachineRunner<M> {
+    MachineRunner::start(me, config, Saved::nothing(), at(0), Random::new(1), true)
 }
 
-impl<M: Machine> Host<M> {
-    fn new(me: ProcessId, config: M::Config) -> Self {
-        let (mut random, mut out) = (Random::new(1), Outbox::new(false));
-        let machine =
-            M::recover(config, Saved::nothing(), &mut Context::new(me, at(0), &mut random, &mut out));
-        Host { me, machine, random, out, timers: Timers::default() }
+/// Fires what is due, and ends the batch. Gives what it sends; records are durable at once.
+fn turn<M: Machine>(
+    runner: &mut MachineRunner<M>,
+    tick: u64,
+    records: &mut Vec<Bytes>,
+) -> Vec<(ProcessId, M::Message)> {
+    while let Some(timer) = runner.timers.pop_due(at(tick).now) {
+        runner.step(at(tick), |machine, cx| machine.on_timer(timer, cx));
     }
-
-    fn step(&mut self, tick: u64, input: impl FnOnce(&mut M, &mut Context<'_, M>)) {
-        input(&mut self.machine, &mut Context::new(self.me, at(tick), &mut self.random, &mut self.out));
-        self.machine.check();
-    }
-
-    /// Fires what is due, and ends the batch. Gives what it sends; records are durable at once.
-    fn turn(&mut self, tick: u64, records: &mut Vec<Bytes>) -> Vec<(ProcessId, M::Message)> {
-        loop {
-            for (timer, deadline) in self.out.timers.drain(..) {
-                self.timers.apply(timer, deadline);
-            }
-            let Some(timer) = self.timers.pop_due(at(tick).now) else { break };
-            self.step(tick, |machine, cx| machine.on_timer(timer, cx));
-        }
-        self.step(tick, |machine, cx| machine.on_batch_end(cx));
-        for (timer, deadline) in self.out.timers.drain(..) {
-            self.timers.apply(timer, deadline);
-        }
-        records.extend(self.out.records.drain(..).map(|record| record.to_bytes()));
-        self.out.replies.clear();
-        let sent = self.out.messages.drain(..);
-        sent.flat_map(|sent| sent.to.iter().map(move |to| (to, sent.message.clone()))).collect()
-    }
+    runner.end_batch(at(tick));
+    records.extend(runner.out.records.drain(..).map(|record| record.to_bytes()));
+    runner.out.replies.clear();
+    runner.out.facts.clear();
+    let sent = runner.out.messages.drain(..);
+    sent.flat_map(|sent| sent.to.iter().map(move |to| (to, sent.message.clone()))).collect()
 }
 
 fn at(tick: u64) -> Instant {
@@ -103,21 +84,22 @@ fn converse<P: Protocol>(mut hear: impl FnMut(&P::Message) -> Vec<P::Message>) -
     let group = Group::of(nodes.iter().copied().collect());
     let (replica, proxy): Configs<P> =
         P::configure(&group, &mut Settings::default()).expect("the defaults are valid");
-    let replicas = nodes.iter().map(|node| ((*node).into(), Host::new((*node).into(), replica.clone())));
-    let mut replicas: BTreeMap<ProcessId, Host<P::Replica>> = replicas.collect();
+    let replicas = nodes.iter().map(|node| ((*node).into(), start((*node).into(), replica.clone())));
+    let mut replicas: BTreeMap<ProcessId, MachineRunner<P::Replica>> = replicas.collect();
     let me = ProxyId::of(nodes[0]).into();
-    let mut proxy: Host<P::Proxy> = Host::new(me, proxy);
+    let mut proxy: MachineRunner<P::Proxy> = start(me, proxy);
     let (mut records, mut network) = (Vec::new(), VecDeque::new());
     for tick in 0..TICKS {
         if tick % 40 == 20 {
-            proxy.step(tick, |machine, cx| machine.on_request(RequestId(tick), request(tick), cx));
+            proxy.step(at(tick), |machine, cx| machine.on_request(RequestId(tick), request(tick), cx));
         }
         let turns = replicas.values_mut().flat_map(|host| {
             let from = host.me;
-            host.turn(tick, &mut records).into_iter().map(move |(to, message)| (from, to, message))
+            turn(host, tick, &mut records).into_iter().map(move |(to, message)| (from, to, message))
         });
         network.extend(turns);
-        network.extend(proxy.turn(tick, &mut records).into_iter().map(|(to, message)| (me, to, message)));
+        network
+            .extend(turn(&mut proxy, tick, &mut records).into_iter().map(|(to, message)| (me, to, message)));
         for (from, to, message) in std::mem::take(&mut network) {
             let more = hear(&message);
             // The second half of the time, one replica is cut off.
@@ -128,10 +110,10 @@ fn converse<P: Protocol>(mut hear: impl FnMut(&P::Message) -> Vec<P::Message>) -
                 Some(host) => {
                     let more = more.into_iter().filter(|_| from != me);
                     for message in std::iter::once(message).chain(more) {
-                        host.step(tick, |machine, cx| machine.on_message(from, message, cx));
+                        host.step(at(tick), |machine, cx| machine.on_message(from, message, cx));
                     }
                 }
-                None => proxy.step(tick, |machine, cx| machine.on_message(from, message, cx)),
+                None => proxy.step(at(tick), |machine, cx| machine.on_message(from, message, cx)),
             }
         }
     }

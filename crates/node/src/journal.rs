@@ -268,7 +268,8 @@ mod tests {
                 rejoining: None,
                 stage: Stage::New,
             };
-            let opened = Journal::open((&place, "toy"), 1000, 7, waker, Rc::default(), Random::new(1)).unwrap();
+            let opened =
+                Journal::open((&place, "toy"), 1000, 7, waker, Rc::default(), Random::new(1)).unwrap();
             let records = opened.saved.records.into_iter().map(|record| Bytes::from_bytes(record).unwrap());
             (Owner { journal: opened.journal, poll, persisted: 0 }, records.collect())
         }

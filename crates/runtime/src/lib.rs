@@ -31,7 +31,9 @@ pub mod protocol;
 pub mod release_gate;
 
 pub use machine_runner::MachineRunner;
-pub use process::{AnyProcess, Effects, OutgoingFrame, Input, OwnMessages, RecordError, Recovered, Start, Taken};
+pub use process::{
+    AnyProcess, Effects, Input, OutgoingFrame, OwnMessages, RecordError, Recovered, Start, Taken,
+};
 pub use process_runner::ProcessRunner;
 pub use protocol::{AnyProtocol, ConfiguredProtocol, protocol};
 pub use release_gate::ReleaseGate;

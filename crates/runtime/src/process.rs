@@ -172,8 +172,12 @@ pub trait AnyProcess {
     fn save(&self) -> Option<Saved<Payload>>;
 
     /// Recovers another replica, and drops it: for the law that it is as the one that was saved.
-    fn recover_copy(&self, snapshot: Option<Snapshot>, records: Vec<Bytes>, at: Instant)
-    -> Result<Recovered, RecordError>;
+    fn recover_copy(
+        &self,
+        snapshot: Option<Snapshot>,
+        records: Vec<Bytes>,
+        at: Instant,
+    ) -> Result<Recovered, RecordError>;
 
     // Effects ----------------------------------------------------------------------------------------------------
 
@@ -212,6 +216,9 @@ pub trait AnyProcess {
     /// See [`Replica::fingerprint`](quorate_core::Replica::fingerprint); `None` if it does not run.
     fn fingerprint(&self) -> Option<(u64, u64)>;
 
+    /// The input that waits for its step, if it is a request.
+    fn taken_request(&self) -> Option<(RequestId, &Request)>;
+
     /// The input that waits for its step, for people.
     fn describe_taken(&self) -> String;
 
@@ -220,6 +227,9 @@ pub trait AnyProcess {
 
     /// An encoded record, for people.
     fn describe_record(&self, payload: &Payload) -> String;
+
+    /// Whether these bytes are a record of the replica.
+    fn is_record(&self, bytes: &Bytes) -> bool;
 
     /// Whether a message is decoded, and encoded again to the same bytes. The error says what is wrong with it.
     fn check_codec(&self, payload: &Bytes) -> Result<(), String>;

@@ -6,12 +6,15 @@ use std::mem;
 
 use bytes::Bytes;
 use quorate_core::{
-    Configs, Instant, Machine, Message, NodeId, NodeSet, Outgoing, Payload, ProcessId, Protocol, Proxy, Random,
-    Recipients, Replica, Request, RequestId, Sample, Saved, Snapshot, Status, Time, Timers, Wire, WireError,
+    Configs, Instant, Machine, Message, NodeId, NodeSet, Outgoing, Payload, ProcessId, Protocol, Proxy,
+    Random, Recipients, Replica, Request, RequestId, Sample, Saved, Snapshot, Status, Time, Timers, Wire,
+    WireError,
 };
 
 use crate::machine_runner::MachineRunner;
-use crate::process::{AnyProcess, Effects, OutgoingFrame, Input, OwnMessages, RecordError, Recovered, Start, Taken};
+use crate::process::{
+    AnyProcess, Effects, Input, OutgoingFrame, OwnMessages, RecordError, Recovered, Start, Taken,
+};
 use crate::release_gate::ReleaseGate;
 
 type Record<P> = <<P as Protocol>::Replica as Machine>::Record;
@@ -169,7 +172,14 @@ impl<P: Protocol> ProcessRunner<P> {
             _ => Payload::of(&message),
         };
         let (kind, binds) = (message.kind(), message.binds());
-        self.effects.frames.push(OutgoingFrame { from, to: others, own: own.is_some(), kind, binds, payload });
+        self.effects.frames.push(OutgoingFrame {
+            from,
+            to: others,
+            own: own.is_some(),
+            kind,
+            binds,
+            payload,
+        });
         if let Some(own) = own {
             self.own.push_back((from, own, message));
         }
@@ -181,8 +191,7 @@ impl<P: Protocol> ProcessRunner<P> {
 
     fn decode(saved: Saved<Bytes>) -> Result<Saved<Record<P>>, RecordError> {
         let Saved { restarted, snapshot, records } = saved;
-        let decode =
-            |(index, bytes)| Wire::from_bytes(bytes).map_err(|source| RecordError { index, source });
+        let decode = |(index, bytes)| Wire::from_bytes(bytes).map_err(|source| RecordError { index, source });
         let records = records.into_iter().enumerate().map(decode).collect::<Result<_, _>>()?;
         Ok(Saved { restarted, snapshot, records })
     }
@@ -283,8 +292,7 @@ impl<P: Protocol> AnyProcess for ProcessRunner<P> {
         assert!(self.replica.is_none(), "the replica runs");
         let saved = self.loaded.take().expect("the driver has loaded what the replica starts from");
         let me = self.node.expect("a process with a replica has a node's id").into();
-        let mut replica =
-            MachineRunner::start(me, self.configs.0.clone(), saved, at, random, self.observed);
+        let mut replica = MachineRunner::start(me, self.configs.0.clone(), saved, at, random, self.observed);
         replica.out.timed = self.timed;
         self.replica = Some(replica);
         self.gather();
@@ -361,11 +369,18 @@ impl<P: Protocol> AnyProcess for ProcessRunner<P> {
         self.replica.as_ref().map(|replica| replica.machine.fingerprint())
     }
 
+    fn taken_request(&self) -> Option<(RequestId, &Request)> {
+        match &self.taken {
+            Some(TypedInput::Request(id, request)) => Some((*id, request)),
+            _ => None,
+        }
+    }
+
     fn describe_taken(&self) -> String {
         match &self.taken {
             None => "nothing".to_owned(),
             Some(TypedInput::Message { message, .. }) => format!("{message:?}"),
-            Some(TypedInput::Request(id, request)) => format!("{id:?} {request:?}"),
+            Some(TypedInput::Request(id, request)) => format!("{:x} {request:?}", id.0),
             Some(TypedInput::ReplicaTimer(timer)) => format!("{timer:?}"),
             Some(TypedInput::ProxyTimer(timer)) => format!("{timer:?}"),
             Some(TypedInput::Drain) => "drain".to_owned(),
@@ -378,6 +393,10 @@ impl<P: Protocol> AnyProcess for ProcessRunner<P> {
 
     fn describe_record(&self, payload: &Payload) -> String {
         describe::<Record<P>>(payload.clone().into_bytes())
+    }
+
+    fn is_record(&self, bytes: &Bytes) -> bool {
+        Record::<P>::from_bytes(bytes.clone()).is_ok()
     }
 
     fn check_codec(&self, payload: &Bytes) -> Result<(), String> {
@@ -394,10 +413,7 @@ fn describe<T: Wire + Debug>(bytes: Bytes) -> String {
 }
 
 /// Takes the earliest timer whose name begins so; the error lists those that are set, the earliest first.
-fn take_named<T: Copy + Ord + Debug>(
-    timers: &mut Timers<T>,
-    name: &str,
-) -> Result<(T, Time), Vec<String>> {
+fn take_named<T: Copy + Ord + Debug>(timers: &mut Timers<T>, name: &str) -> Result<(T, Time), Vec<String>> {
     let mut set: Vec<_> = timers.iter().map(|(timer, at)| (at, timer)).collect();
     set.sort_unstable();
     let Some(&(at, timer)) = set.iter().find(|(_, timer)| format!("{timer:?}").starts_with(name)) else {

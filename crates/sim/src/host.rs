@@ -4,86 +4,15 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
-use quorate_core::{
-    Configs, Context, Instant, Machine, NodeId, NodeSet, Outbox, Outgoing, ProcessId, Protocol, Proxy,
-    ProxyId, Random, Replica, Request, RequestId, Saved, Time, Timers,
-};
+use quorate_core::{Instant, NodeId, NodeSet, ProcessId, ProxyId, Random, Saved, Status, Time, WireError};
 use quorate_parts::admission::{Admission, DiskId, Memory, Stage};
+use quorate_runtime::{AnyProcess, ConfiguredProtocol, Input, OutgoingFrame, OwnMessages, Start, Taken};
 
 use crate::checkers::Clocks;
 use crate::clock::Clock;
 use crate::disk::Disk;
 use crate::faults::Moment;
 use crate::queue::Nanos;
-
-/// A machine with what its driver keeps for it.
-pub(crate) struct Running<M: Machine> {
-    pub me: ProcessId,
-    pub machine: M,
-    pub out: Outbox<M>,
-    pub timers: Timers<M::Timer>,
-    random: Random,
-    /// Stepped since its last `on_batch_end`.
-    pub stepped: bool,
-    /// Records that stand for a state, counted as [`Outbox::persisted`] does; the driver takes them.
-    pub barriers: Vec<u64>,
-    /// The last of them so far.
-    barrier: u64,
-}
-
-impl<M: Machine> Running<M> {
-    pub fn start(me: ProcessId, config: M::Config, saved: Saved<M::Record>, at: Instant, seed: u64) -> Self {
-        let mut random = Random::new(seed);
-        let mut out = Outbox::new(true);
-        let machine = M::recover(config, saved, &mut Context::new(me, at, &mut random, &mut out));
-        let mut running = Running {
-            me,
-            machine,
-            out,
-            timers: Timers::default(),
-            random,
-            stepped: true,
-            barriers: Vec::new(),
-            barrier: 0,
-        };
-        running.settle();
-        running
-    }
-
-    pub fn step(&mut self, at: Instant, input: impl FnOnce(&mut M, &mut Context<'_, M>)) {
-        input(&mut self.machine, &mut Context::new(self.me, at, &mut self.random, &mut self.out));
-        self.stepped = true;
-        self.settle();
-    }
-
-    pub fn end_batch(&mut self, at: Instant) {
-        if self.stepped {
-            self.step(at, |machine, cx| machine.on_batch_end(cx));
-            self.stepped = false;
-        }
-    }
-
-    fn settle(&mut self) {
-        for (timer, deadline) in self.out.timers.drain(..) {
-            self.timers.apply(timer, deadline);
-        }
-        if self.out.barrier > self.barrier {
-            self.barrier = self.out.barrier;
-            self.barriers.push(self.barrier);
-        }
-        self.machine.check();
-    }
-}
-
-/// What can happen to a live process.
-pub(crate) enum Input<P: Protocol> {
-    ToReplica(ProcessId, P::Message),
-    ToProxy(ProcessId, P::Message),
-    Request(RequestId, Request),
-    Drain,
-    ReplicaTimer(<P::Replica as Machine>::Timer),
-    ProxyTimer(<P::Proxy as Machine>::Timer),
-}
 
 /// Which disk a node takes part with, and the connections to other nodes that depend on it.
 pub(crate) struct Guard {
@@ -108,21 +37,18 @@ impl Guard {
 }
 
 /// What exists only while the process lives.
-pub(crate) struct Life<P: Protocol> {
+pub(crate) struct Life {
     /// Of a node of a protocol that relies on disks.
     pub guard: Option<Guard>,
-    /// `None` where a proxy runs alone, and where the node is not admitted yet.
-    pub replica: Option<Running<P::Replica>>,
-    pub proxy: Running<P::Proxy>,
-    pub inbox: VecDeque<Input<P>>,
-    /// Messages of the replica that wait for the disk, with the number of the record (on the disk) they wait for.
-    pub unreleased: VecDeque<Outgoing<P::Message>>,
-    /// How many records the disk had when this life began.
+    /// Its replica does not run where a proxy runs alone, and where the node is not admitted yet.
+    pub process: Box<dyn AnyProcess>,
+    pub inbox: VecDeque<Input>,
+    /// How many records the disk had when the replica started.
     pub born_at_record: u64,
     /// Whether a turn of the loop is scheduled, or stalled.
     pub turning: bool,
     /// An input that was taken but not acted on, and what the clocks showed when it was taken.
-    pub held: Option<(Input<P>, Instant)>,
+    pub held: Option<(Taken, Instant)>,
     /// What the clocks showed when the last input of this turn was taken.
     pub sampled: Option<Instant>,
     /// Stalled between the last input and the end of the batch.
@@ -135,81 +61,21 @@ pub(crate) struct Life<P: Protocol> {
     pub draining: bool,
 }
 
-impl<P: Protocol> Life<P> {
-    /// The next input of this turn: due timers first, then what has come in.
-    pub fn next_input(&mut self, at: Instant) -> Option<Input<P>> {
+impl Life {
+    /// Takes the next input of this turn: due timers first, then what has come in. The error says which input's bytes
+    /// are no message.
+    pub fn take_input(&mut self, at: Instant) -> Option<Result<Taken, WireError>> {
         self.budget = self.budget.checked_sub(1)?;
-        if let Some(replica) = &mut self.replica
-            && let Some(timer) = replica.timers.pop_due(at.now)
-        {
-            return Some(Input::ReplicaTimer(timer));
-        }
-        if let Some(timer) = self.proxy.timers.pop_due(at.now) {
-            return Some(Input::ProxyTimer(timer));
-        }
-        self.inbox.pop_front()
-    }
-
-    pub fn step(&mut self, input: Input<P>, at: Instant) {
-        let Life { replica, proxy, .. } = self;
-        match (input, replica) {
-            (Input::ToReplica(from, message), Some(replica)) => {
-                replica.step(at, |machine, cx| machine.on_message(from, message, cx));
-            }
-            (Input::ReplicaTimer(timer), Some(replica)) => {
-                replica.step(at, |machine, cx| machine.on_timer(timer, cx));
-            }
-            (Input::Drain, Some(replica)) => replica.step(at, |machine, cx| machine.on_drain(cx)),
-            // It waits to be admitted.
-            (Input::ToReplica(..) | Input::Drain, None) => {}
-            (Input::ReplicaTimer(_), None) => unreachable!("timers are a replica's own"),
-            (Input::ToProxy(from, message), _) => {
-                proxy.step(at, |machine, cx| machine.on_message(from, message, cx));
-            }
-            (Input::Request(id, request), _) => {
-                proxy.step(at, |machine, cx| machine.on_request(id, request, cx));
-            }
-            (Input::ProxyTimer(timer), _) => proxy.step(at, |machine, cx| machine.on_timer(timer, cx)),
+        match self.process.take_due_timer(at.now) {
+            Some(timer) => Some(Ok(timer)),
+            None => Some(self.process.take(self.inbox.pop_front()?)),
         }
     }
 
-    /// The proxy's batch ends first, as the contract says (`Machine::on_batch_end`).
-    pub fn end_batch(&mut self, at: Instant) {
-        self.proxy.end_batch(at);
-        if let Some(replica) = &mut self.replica {
-            replica.end_batch(at);
-        }
-    }
-
-    /// Messages of the replica that wait for nothing (any more), in the order in which they may go.
-    pub fn take_released(&mut self, disk: &Disk) -> Vec<Outgoing<P::Message>> {
-        let mut ready = Vec::new();
-        while let Some(first) = self.unreleased.front() {
-            if !self.is_released(first.after, disk) {
-                break;
-            }
-            ready.extend(self.unreleased.pop_front());
-        }
-        let mut fresh = match &mut self.replica {
-            Some(replica) => std::mem::take(&mut replica.out.messages),
-            None => return ready,
-        };
-        for outgoing in fresh.drain(..) {
-            if outgoing.after == 0 || self.is_released(outgoing.after, disk) {
-                ready.push(outgoing);
-            } else {
-                self.unreleased.push_back(outgoing);
-            }
-        }
-        if let Some(replica) = &mut self.replica {
-            replica.out.messages = fresh;
-        }
-        ready
-    }
-
-    /// Whether a message that waits for `after` records of this life may go.
-    fn is_released(&self, after: u64, disk: &Disk) -> bool {
-        self.born_at_record + after <= disk.durable()
+    /// Messages that wait for nothing (any more), in the order in which they may go.
+    pub fn release(&mut self, disk: &Disk) -> Vec<OutgoingFrame> {
+        self.process.release(disk.durable() - self.born_at_record);
+        std::mem::take(&mut self.process.effects().frames)
     }
 }
 
@@ -224,7 +90,7 @@ pub(crate) struct Armed {
 }
 
 /// A process, alive or not.
-pub(crate) struct Host<P: Protocol> {
+pub(crate) struct Host {
     /// Which node it is; `None` for a proxy alone.
     pub node: Option<NodeId>,
     /// Its proxy's present id.
@@ -232,7 +98,7 @@ pub(crate) struct Host<P: Protocol> {
     pub disk: Disk,
     pub clock: Clock,
     pub random: Random,
-    pub life: Option<Life<P>>,
+    pub life: Option<Life>,
     /// Counts lives from 0; the present or last one.
     pub incarnation: u64,
     pub starts: u64,
@@ -261,7 +127,7 @@ pub(crate) struct Host<P: Protocol> {
     pub copy: Option<(Disk, Memory)>,
 }
 
-impl<P: Protocol> Host<P> {
+impl Host {
     pub fn new(node: Option<NodeId>, disk: Disk, clock: Clock, random: Random) -> Self {
         Host {
             node,
@@ -288,8 +154,13 @@ impl<P: Protocol> Host<P> {
     }
 
     /// Begins a life at a true instant. The replica starts when the node is admitted by the initial `voters`; at once,
-    /// where none are given because no disk is ever lost.
-    pub fn start(&mut self, now: Nanos, configs: &Configs<P>, voters: Option<NodeSet>) -> Result<(), String> {
+    /// where none are given because no disk is ever lost, or the protocol relies on none.
+    pub fn start(
+        &mut self,
+        now: Nanos,
+        configured: &dyn ConfiguredProtocol,
+        voters: Option<NodeSet>,
+    ) -> Result<(), String> {
         self.clock.restart(&mut self.random);
         self.incarnation = self.starts;
         self.starts += 1;
@@ -302,19 +173,23 @@ impl<P: Protocol> Host<P> {
         };
         let at = self.instant(now);
         let guard = match (self.node, voters) {
-            (Some(node), Some(voters)) if !P::CAPABILITIES.diskless => Some(self.guard(node, voters)?),
+            (Some(node), Some(voters)) => Some(self.guard(node, voters)?),
             (Some(_) | None, _) => None,
         };
-        let config = configs.1.clone();
-        let proxy = Running::start(self.proxy.into(), config, Saved::nothing(), at, self.random.u64());
+        let process = configured.start(Start {
+            proxy: self.proxy,
+            node: self.node,
+            at,
+            random: self.random.fork(),
+            observed: true,
+            own: OwnMessages::Inside,
+        });
         let runs = guard.as_ref().is_none_or(|guard| guard.admission.may_run());
         self.life = Some(Life {
             guard,
-            replica: None,
-            proxy,
+            process,
             inbox: VecDeque::new(),
-            unreleased: VecDeque::new(),
-            born_at_record: self.disk.written(),
+            born_at_record: self.disk.durable(),
             turning: false,
             held: None,
             sampled: None,
@@ -324,7 +199,7 @@ impl<P: Protocol> Host<P> {
             wake_at: None,
             draining: false,
         });
-        if runs { self.begin(now, configs) } else { Ok(()) }
+        if runs { self.begin(now) } else { Ok(()) }
     }
 
     fn guard(&mut self, node: NodeId, voters: NodeSet) -> Result<Guard, String> {
@@ -342,18 +217,16 @@ impl<P: Protocol> Host<P> {
     }
 
     /// Starts the replica of this life from what the disk has.
-    pub fn begin(&mut self, now: Nanos, configs: &Configs<P>) -> Result<(), String> {
+    pub fn begin(&mut self, now: Nanos) -> Result<(), String> {
         let at = self.instant(now);
-        let (Some(life), Some(node)) = (&mut self.life, self.node) else { return Ok(()) };
+        let (Some(life), Some(_)) = (&mut self.life, self.node) else { return Ok(()) };
         let saved = match self.disk.open() {
             true => Saved::nothing(),
-            false => self
-                .disk
-                .recover()
-                .map_err(|error| format!("an intact record cannot be read back: {error}"))?,
+            false => self.disk.recover(|bytes| life.process.is_record(bytes)),
         };
+        life.process.load(saved).map_err(|error| format!("an intact record is lost: {error}"))?;
         life.born_at_record = self.disk.written();
-        life.replica = Some(Running::start(node.into(), configs.0.clone(), saved, at, self.random.u64()));
+        life.process.start_replica(at, self.random.fork());
         Ok(())
     }
 
@@ -375,9 +248,7 @@ impl<P: Protocol> Host<P> {
 
     /// When its next timer is due, in true time.
     pub fn next_timer(&self) -> Option<Nanos> {
-        let life = self.life.as_ref()?;
-        let replica = life.replica.as_ref().and_then(|replica| replica.timers.next());
-        let next = [replica, life.proxy.timers.next()].into_iter().flatten().min()?;
+        let next = self.life.as_ref()?.process.deadline()?;
         Some(self.clock.true_time(self.incarnation, next))
     }
 
@@ -386,16 +257,22 @@ impl<P: Protocol> Host<P> {
         self.proxy.into()
     }
 
-    /// The replica, while it lives.
-    pub fn replica(&self) -> Option<&P::Replica> {
-        Some(&self.life.as_ref()?.replica.as_ref()?.machine)
+    /// The process, while its replica runs.
+    pub fn replica(&self) -> Option<&dyn AnyProcess> {
+        let process = &*self.life.as_ref()?.process;
+        process.has_replica().then_some(process)
+    }
+
+    /// How the replica sees itself, while it runs.
+    pub fn status(&self, now: Nanos) -> Option<Status> {
+        self.replica()?.status(self.instant(now))
     }
 }
 
 /// The clocks of the hosts, of which the first are the nodes.
-pub(crate) struct HostClocks<'a, P: Protocol>(pub &'a [Host<P>]);
+pub(crate) struct HostClocks<'a>(pub &'a [Host]);
 
-impl<P: Protocol> Clocks for HostClocks<'_, P> {
+impl Clocks for HostClocks<'_> {
     fn true_time(&self, node: NodeId, local: Time) -> u64 {
         let host = &self.0[usize::from(node.get()) - 1];
         host.clock.true_time(host.incarnation, local)
@@ -406,34 +283,11 @@ impl<P: Protocol> Clocks for HostClocks<'_, P> {
     }
 }
 
-impl<P: Protocol> fmt::Display for Host<P> {
+impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.node {
             Some(node) => write!(f, "{node:?}"),
             None => write!(f, "{}", self.proxy_name()),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::clock::Quality;
-    use crate::disk::Speed;
-    use crate::network::Latency;
-    use crate::scribe::{self, Scribe};
-
-    #[test]
-    fn a_process_ends_its_proxys_batch_before_its_replicas() {
-        let mut random = Random::new(1);
-        let latency = Latency::LogNormal { median: 1 };
-        let disk = Disk::new(Speed { write: latency, sync: latency }, random.fork());
-        let clock =
-            Clock::draw(Quality { drift: 0.0, wall_jumps: false, beyond_bound: false }, 1, &mut random);
-        let mut host = Host::<Scribe>::new(NodeId::new(1), disk, clock, random);
-        host.start(0, &((), ()), None).unwrap();
-        let at = host.instant(0);
-        host.life.as_mut().expect("it has just started").end_batch(at);
-        assert_eq!(scribe::ended(), ["proxy", "replica"]);
     }
 }

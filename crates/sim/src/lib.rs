@@ -32,8 +32,6 @@ pub mod queue;
 pub mod report;
 pub mod run;
 pub mod scenario;
-#[cfg(test)]
-mod scribe;
 pub mod shrink;
 pub mod trace;
 mod workload;

@@ -4,11 +4,12 @@ use std::fmt;
 use std::time::Duration;
 
 use quorate_core::{Capabilities, Protocol};
+use quorate_runtime::{AnyProtocol, protocol};
 
 use crate::checkers::Violation;
 use crate::faults::{Counts, Kind};
 use crate::options::{Options, OptionsError};
-use crate::run::{Run, run};
+use crate::run::{Run, run_protocol};
 use crate::shrink::shrink;
 use crate::trace::{Tail, Trace};
 
@@ -37,10 +38,18 @@ pub fn sim<P: Protocol>(
     options: &Options,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Summary, OptionsError> {
-    options.check(P::NAME, P::CAPABILITIES)?;
-    let mut summary = Summary { protocol: P::NAME, ..Summary::default() };
+    sim_protocol(protocol::<P>(), options, progress)
+}
+
+fn sim_protocol(
+    protocol: &dyn AnyProtocol,
+    options: &Options,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Summary, OptionsError> {
+    options.check(protocol.name(), protocol.capabilities())?;
+    let mut summary = Summary { protocol: protocol.name(), ..Summary::default() };
     for seed in (options.seed..).take(usize::try_from(options.runs).unwrap_or(usize::MAX)) {
-        let run = run::<P>(options, seed, Trace::silent())?;
+        let run = run_protocol(protocol, options, seed, Trace::silent())?;
         summary.add(&run);
         let mut report = Progress {
             done: summary.runs,
@@ -51,7 +60,7 @@ pub fn sim<P: Protocol>(
         };
         progress(&report);
         if !run.is_fine() {
-            summary.failures.push(Failure::of::<P>(options, &run));
+            summary.failures.push(Failure::of(protocol, options, &run));
             report.shrinking = false;
             progress(&report);
             break;
@@ -62,7 +71,7 @@ pub fn sim<P: Protocol>(
 
 /// Runs one seed and hands every line of its trace to `line`.
 pub fn replay<P: Protocol>(options: &Options, line: impl FnMut(&str) + 'static) -> Result<Run, OptionsError> {
-    run::<P>(options, options.seed, Trace::to(line))
+    run_protocol(protocol::<P>(), options, options.seed, Trace::to(line))
 }
 
 /// A violation with what it takes to look into it.
@@ -83,17 +92,18 @@ pub struct Failure {
 }
 
 impl Failure {
-    fn of<P: Protocol>(options: &Options, failed: &Run) -> Failure {
+    fn of(protocol: &dyn AnyProtocol, options: &Options, failed: &Run) -> Failure {
         let found = failed.violation.clone().expect("a failed run has a violation");
-        let (options, shrunk) = shrink::<P>(options, failed);
+        let (options, shrunk) = shrink(protocol, options, failed);
         let tail = Tail::new(TAIL);
-        let again = run::<P>(&options, failed.seed, tail.trace()).expect("these options ran before");
+        let again = run_protocol(protocol, &options, failed.seed, tail.trace());
+        let again = again.expect("these options ran before");
         let violation = again.violation.unwrap_or_else(|| Violation {
             checker: "determinism",
             at: again.virtual_time,
             what: format!("a second run of the same seed was fine; the first: {:?}", shrunk.violation),
         });
-        Failure { protocol: P::NAME, seed: failed.seed, found, violation, options, tail: tail.take() }
+        Failure { protocol: protocol.name(), seed: failed.seed, found, violation, options, tail: tail.take() }
     }
 
     /// The command that shows the shrunk run event by event.
@@ -220,7 +230,8 @@ pub fn caught<P: Protocol>(
     options: &Options,
     most: u64,
 ) -> Result<Option<(u64, Violation)>, OptionsError> {
-    let violation = |seed| Ok::<_, OptionsError>(run::<P>(options, seed, Trace::silent())?.violation);
+    let run = |seed| run_protocol(protocol::<P>(), options, seed, Trace::silent());
+    let violation = |seed| Ok::<_, OptionsError>(run(seed)?.violation);
     for seed in options.seed..options.seed + most {
         if let Some(found) = quorate_core::mutation::with(mutation, || violation(seed))?
             && violation(seed)?.is_none()

@@ -1,11 +1,13 @@
 //! One run: a fault phase, in which nothing wrong may happen, then a healing phase, in which everything must be well.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use quorate_core::{
-    Configs, Group, NodeId, NodeSet, Protocol, Random, Replica, Settings, SettingsError, Topology,
+    Capabilities, Group, NodeId, NodeSet, Protocol, Random, Settings, SettingsError, Topology,
 };
+use quorate_runtime::{AnyProtocol, ConfiguredProtocol, protocol};
 
 use crate::checkers::service::{Limits, Service};
 use crate::checkers::{Checker, Panel, Violation, expiry, linearizability, staleness};
@@ -82,27 +84,38 @@ enum Stage {
 
 /// Runs one seed.
 pub fn run<P: Protocol>(options: &Options, seed: u64, trace: Trace) -> Result<Run, OptionsError> {
-    options.check(P::NAME, P::CAPABILITIES)?;
-    Ok(finish(prepare::<P>(options, seed, trace)?, options, seed))
+    run_protocol(protocol::<P>(), options, seed, trace)
 }
 
-/// A cluster with everything that this seed has drawn.
-pub(crate) fn prepare<P: Protocol>(
+/// The same of any protocol.
+pub(crate) fn run_protocol(
+    protocol: &dyn AnyProtocol,
     options: &Options,
     seed: u64,
     trace: Trace,
-) -> Result<Cluster<P>, OptionsError> {
+) -> Result<Run, OptionsError> {
+    options.check(protocol.name(), protocol.capabilities())?;
+    Ok(finish(prepare(protocol, options, seed, trace)?, options, seed))
+}
+
+/// A cluster with everything that this seed has drawn.
+pub(crate) fn prepare(
+    protocol: &dyn AnyProtocol,
+    options: &Options,
+    seed: u64,
+    trace: Trace,
+) -> Result<Cluster, OptionsError> {
     let mut root = Random::new(seed);
     let far = root.chance(0.15);
-    let setup = configure::<P>(options, far, root.fork())?;
+    let setup = configure(protocol, options, far, root.fork())?;
     let settings = setup.words.clone();
-    let mut cluster = build::<P>(options, root, far, trace, setup);
+    let mut cluster = build(protocol.capabilities(), options, root, (far, trace), setup);
     cluster.introduce(seed, &settings);
     Ok(cluster)
 }
 
 /// Runs a cluster to its end, and judges what its clients saw.
-pub(crate) fn finish<P: Protocol>(mut cluster: Cluster<P>, options: &Options, seed: u64) -> Run {
+pub(crate) fn finish(mut cluster: Cluster, options: &Options, seed: u64) -> Run {
     let end = options.end();
     // A leader may be slow, and everything is read through it in the end.
     let slower = if cluster.plan.kinds.contains(Kind::SlowNodes) { SLOWNESS } else { 1 };
@@ -190,13 +203,13 @@ const QUICK: &[&str] = &[
 const PARTS: (f64, &[&str]) = (0.3, &["prepare.bytes=1"]);
 
 /// What the machines are told.
-struct Setup<P: Protocol> {
+struct Setup {
     /// Members of the group as it is set up, and proxies.
-    configs: Configs<P>,
+    configs: Arc<dyn ConfiguredProtocol>,
     /// Those that may join it.
-    joining: Configs<P>,
+    joining: Arc<dyn ConfiguredProtocol>,
     /// Members that replace a lost disk, where they can.
-    rejoining: Option<Configs<P>>,
+    rejoining: Option<Arc<dyn ConfiguredProtocol>>,
     /// The bound on clock rates that they promise to survive.
     drift: f64,
     /// How soon they promise to serve.
@@ -208,14 +221,15 @@ struct Setup<P: Protocol> {
 }
 
 /// Each seed draws settings of its own, except for those that are given.
-fn configure<P: Protocol>(
+fn configure(
+    protocol: &dyn AnyProtocol,
     options: &Options,
     far: bool,
     mut random: Random,
-) -> Result<Setup<P>, SettingsError> {
+) -> Result<Setup, SettingsError> {
     let group = Group::of(members(options.nodes));
     let mut given = Settings::parse(&options.settings)?;
-    let configs = P::configure(&group, &mut given)?;
+    let configs = protocol.configure(&group, &mut given)?;
     given.finish()?;
     let mut words = options.settings.clone();
     let mut setup = (configs, given.clone());
@@ -233,7 +247,7 @@ fn configure<P: Protocol>(
         let more: Vec<_> = drawn.chain(words.iter().cloned()).collect();
         let mut settings = Settings::parse(&more)?;
         // Unless what was drawn does not go together with the rest.
-        if let Ok(configs) = P::configure(&group, &mut settings) {
+        if let Ok(configs) = protocol.configure(&group, &mut settings) {
             (words, setup) = (more, (configs, settings));
         }
     }
@@ -242,20 +256,20 @@ fn configure<P: Protocol>(
     let furthest = if far { furthest.max(FAR) } else { furthest };
     let limits = Limits::of(|name| duration(&settings, name), furthest);
     let rejoining = Group { rejoining: true, ..group.clone() };
-    let rejoining = match P::CAPABILITIES.rejoin {
+    let rejoining = match protocol.capabilities().rejoin {
         // Refused where the group is too small.
-        true => P::configure(&rejoining, &mut Settings::parse(&words)?).ok(),
+        true => protocol.configure(&rejoining, &mut Settings::parse(&words)?).ok(),
         false => None,
     };
     let joining = Group { joining: true, ..group };
-    let joining = P::configure(&joining, &mut Settings::parse(&words)?)?;
+    let joining = protocol.configure(&joining, &mut Settings::parse(&words)?)?;
     Ok(Setup { configs, joining, rejoining, drift: declared_drift(&settings), limits, furthest, words })
 }
 
 /// How many nodes are there that are not in the group as it is set up.
-fn spares<P: Protocol>(options: &Options, random: &mut Random) -> usize {
+fn spares(can: Capabilities, options: &Options, random: &mut Random) -> usize {
     let most = MAX_HOSTS.saturating_sub(options.nodes + options.proxies);
-    if P::CAPABILITIES.membership { (*random.pick(&[0, 1, 1, 2, 2, 2])).min(most) } else { 0 }
+    if can.membership { (*random.pick(&[0, 1, 1, 2, 2, 2])).min(most) } else { 0 }
 }
 
 /// What deciding a history may take: some seconds. One in a thousand is left undecided, and is counted.
@@ -284,18 +298,18 @@ fn declared_drift(settings: &Settings) -> f64 {
     0.99 * most
 }
 
-fn build<P: Protocol>(
+fn build(
+    can: Capabilities,
     options: &Options,
     mut root: Random,
-    far: bool,
-    trace: Trace,
-    setup: Setup<P>,
-) -> Cluster<P> {
+    (far, trace): (bool, Trace),
+    setup: Setup,
+) -> Cluster {
     let Setup { configs, joining, rejoining, drift, limits, furthest, .. } = setup;
-    let nodes = options.nodes + spares::<P>(options, &mut root);
+    let nodes = options.nodes + spares(can, options, &mut root);
     let hosts = nodes + options.proxies;
     let duration = options.duration.as_nanos() as Nanos;
-    let scope = Scope { nodes, hosts, can: P::CAPABILITIES, end: duration };
+    let scope = Scope { nodes, hosts, can, end: duration };
     let plan = Plan::draw(options.faults, scope, root.u64());
     let mut knobs = root.fork();
     let mut workload = root.fork();
@@ -336,6 +350,7 @@ fn build<P: Protocol>(
         })
         .collect();
     let mut cluster = Cluster {
+        can,
         now: 0,
         queue: Queue::default(),
         nodes,
@@ -349,7 +364,7 @@ fn build<P: Protocol>(
         knobs: Knobs::draw(&mut knobs),
         counts,
         panel: match quality.beyond_bound {
-            _ if !P::CAPABILITIES.total_order => Panel::unordered(),
+            _ if !can.total_order => Panel::unordered(),
             true => Panel::without_clocks(),
             false => Panel::standard(),
         },
@@ -404,7 +419,7 @@ fn latencies(hosts: usize, far: bool, random: &mut Random) -> Vec<Vec<Latency>> 
 
 /// How long a cluster may take to serve all clients and converge: each has its share of requests to make, and at the
 /// end one reader a host asks for one key after the other, through the log perhaps.
-fn healing<P: Protocol>(cluster: &Cluster<P>, furthest: Nanos) -> Nanos {
+fn healing(cluster: &Cluster, furthest: Nanos) -> Nanos {
     HEALING + REQUEST_DELAYS * furthest * cluster.work.requests_since_heal() as Nanos
 }
 
@@ -423,7 +438,7 @@ fn spread(latencies: &mut [Vec<Latency>], topology: &Topology) {
     }
 }
 
-fn schedule<P: Protocol>(cluster: &mut Cluster<P>, options: &Options) {
+fn schedule(cluster: &mut Cluster, options: &Options) {
     for host in 0..cluster.hosts.len() {
         let at = cluster.random.range(0..20 * MILLISECOND);
         cluster.queue.push(at, Event::Start { host });
@@ -444,7 +459,7 @@ fn schedule<P: Protocol>(cluster: &mut Cluster<P>, options: &Options) {
     cluster.queue.push(POLL, Event::Poll);
 }
 
-fn drive<P: Protocol>(cluster: &mut Cluster<P>, end: Nanos, furthest: Nanos) {
+fn drive(cluster: &mut Cluster, end: Nanos, furthest: Nanos) {
     let mut stage = Stage::Faults;
     while cluster.violation.is_none() && stage != Stage::Done {
         let (at, event) = cluster.queue.pop().expect("a poll is always scheduled");
@@ -471,13 +486,13 @@ fn drive<P: Protocol>(cluster: &mut Cluster<P>, end: Nanos, furthest: Nanos) {
 }
 
 /// How far each of those is who must have everything in the end.
-fn applied<P: Protocol>(cluster: &Cluster<P>) -> Vec<(NodeId, u64)> {
+fn applied(cluster: &Cluster) -> Vec<(NodeId, u64)> {
     let now = cluster.now;
-    let applied = |host: &Host<P>| Some((host.node?, host.replica()?.status(host.instant(now)).applied));
+    let applied = |host: &Host| Some((host.node?, host.status(now)?.applied));
     cluster.owing().iter().filter_map(|host| applied(&cluster.hosts[*host])).collect()
 }
 
-fn poll<P: Protocol>(cluster: &mut Cluster<P>, stage: Stage, end: Nanos, furthest: Nanos) -> Stage {
+fn poll(cluster: &mut Cluster, stage: Stage, end: Nanos, furthest: Nanos) -> Stage {
     let healing = healing(cluster, furthest);
     if cluster.now > end + healing {
         if !cluster.is_tolerable() {
@@ -529,18 +544,15 @@ fn poll<P: Protocol>(cluster: &mut Cluster<P>, stage: Stage, end: Nanos, furthes
 }
 
 /// What a run that does not end is waiting for.
-fn unfinished<P: Protocol>(cluster: &Cluster<P>, stage: Stage) -> String {
+fn unfinished(cluster: &Cluster, stage: Stage) -> String {
     let lanes = cluster.work.lanes.iter().enumerate().filter(|(_, lane)| lane.pending.is_some());
     let waiting: Vec<_> =
         lanes.map(|(index, lane)| format!("{index} at {}", cluster.hosts[lane.host])).collect();
-    let states = cluster.hosts[..cluster.nodes].iter().map(|host| match host.replica() {
-        Some(replica) => {
-            let status = replica.status(host.instant(cluster.now));
-            format!(
-                "{host} {} {} committed {} applied {}",
-                status.role, status.ballot, status.committed, status.applied
-            )
-        }
+    let states = cluster.hosts[..cluster.nodes].iter().map(|host| match host.status(cluster.now) {
+        Some(status) => format!(
+            "{host} {} {} committed {} applied {}",
+            status.role, status.ballot, status.committed, status.applied
+        ),
         None if host.lost => format!("{host} lost"),
         None if host.damaged => format!("{host} is to be refused"),
         None => format!("{host} down"),

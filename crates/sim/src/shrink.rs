@@ -5,11 +5,11 @@
 
 use std::time::Duration;
 
-use quorate_core::Protocol;
+use quorate_runtime::AnyProtocol;
 
 use crate::faults::Faults;
 use crate::options::Options;
-use crate::run::{Run, run};
+use crate::run::{Run, run_protocol};
 use crate::trace::Trace;
 
 /// Runs that shrinking may take.
@@ -17,13 +17,8 @@ const BUDGET: usize = 200;
 
 /// Options under which `seed` still fails at the checker that `failed` failed at, and how that run went. `failed` is
 /// what `options` gave.
-pub fn shrink<P: Protocol>(options: &Options, failed: &Run) -> (Options, Run) {
-    let mut search = Search::<P> {
-        best: options.clone(),
-        run: failed.clone(),
-        left: BUDGET,
-        protocol: std::marker::PhantomData,
-    };
+pub fn shrink(protocol: &dyn AnyProtocol, options: &Options, failed: &Run) -> (Options, Run) {
+    let mut search = Search { best: options.clone(), run: failed.clone(), left: BUDGET, protocol };
     search.attempt(|options| options.faults = Faults::Only(failed.plan.kinds));
     search.shorten();
     search.drop_kinds();
@@ -34,14 +29,14 @@ pub fn shrink<P: Protocol>(options: &Options, failed: &Run) -> (Options, Run) {
     (search.best, search.run)
 }
 
-struct Search<P> {
+struct Search<'a> {
     best: Options,
     run: Run,
     left: usize,
-    protocol: std::marker::PhantomData<P>,
+    protocol: &'a dyn AnyProtocol,
 }
 
-impl<P: Protocol> Search<P> {
+impl Search<'_> {
     /// Tries a change; keeps it if the same checker fails.
     fn attempt(&mut self, change: impl FnOnce(&mut Options)) -> bool {
         if self.left == 0 {
@@ -50,7 +45,8 @@ impl<P: Protocol> Search<P> {
         self.left -= 1;
         let mut options = self.best.clone();
         change(&mut options);
-        let Ok(run) = run::<P>(&options, self.run.seed, Trace::silent()) else { return false };
+        let run = run_protocol(self.protocol, &options, self.run.seed, Trace::silent());
+        let Ok(run) = run else { return false };
         let checker = |run: &Run| run.violation.as_ref().map(|violation| violation.checker);
         if checker(&run) != checker(&self.run) {
             return false;

@@ -322,7 +322,8 @@ impl Transport {
                 self.metrics.messages_dropped_total.add(kind, 1);
                 continue;
             };
-            let encoded = encoded.get_or_insert_with(|| Encoded::new(payload.take().expect("it is encoded once")));
+            let encoded =
+                encoded.get_or_insert_with(|| Encoded::new(payload.take().expect("it is encoded once")));
             if encoded.length() > self.limits.frame {
                 // No receiver would take it, now or later: whoever made it is at fault.
                 self.metrics.messages_too_long_total.add(kind, 1);

@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use quorate_core::{Access, Answered, Managed, Outcome, Protocol, Replica, Request, RequestId, Wire, digest};
+use quorate_core::{Access, Answered, Managed, Outcome, Request, RequestId, Wire, digest};
+use quorate_runtime::Input;
 use quorate_store::{Command, Condition, Reply};
 
 use super::operator::is_operators;
 use super::{Cluster, Event};
 use crate::checkers::Checker;
-use crate::host::Input;
 use crate::queue::{MILLISECOND, SECOND};
 use crate::workload::{Ask, Pending};
 
-impl<P: Protocol> Cluster<P> {
+impl Cluster {
     pub(super) fn ask(&mut self, lane: usize) {
         if self.work.lanes[lane].pending.is_some() {
             return;
@@ -63,7 +63,7 @@ impl<P: Protocol> Cluster<P> {
     /// Hands a proxy's replies to its clients.
     pub(super) fn answer(&mut self, host: usize) {
         let Some(life) = &mut self.hosts[host].life else { return };
-        let mut replies = std::mem::take(&mut life.proxy.out.replies);
+        let mut replies = std::mem::take(&mut life.process.effects().replies);
         for Answered { request: id, outcome, .. } in replies.drain(..) {
             self.trace.mix(id.0);
             self.trace.line(self.now, self.hosts[host].proxy_name(), || {
@@ -84,7 +84,7 @@ impl<P: Protocol> Cluster<P> {
             self.conclude(lane, outcome);
         }
         if let Some(life) = &mut self.hosts[host].life {
-            life.proxy.out.replies = replies;
+            life.process.effects().replies = replies;
         }
     }
 
@@ -148,7 +148,7 @@ impl<P: Protocol> Cluster<P> {
         for at in &self.hosts {
             let Some(replica) = at.replica() else { continue };
             let instant = at.instant(self.now);
-            let applied = replica.status(instant).applied;
+            let applied = at.status(self.now).map_or(0, |status| status.applied);
             if applied < slot && replica.would_answer(read, instant) {
                 let what = format!(
                     "{at} would answer a read from the state after slot {applied}, but a write that changes the \

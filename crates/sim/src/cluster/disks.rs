@@ -8,8 +8,11 @@
 //! notice. And a node that replaces its disk needs every other member until it takes part again, so nothing else is
 //! impaired or damaged meanwhile.
 
-use quorate_core::{Configs, NodeId, Protocol, Replica};
+use std::sync::Arc;
+
+use quorate_core::NodeId;
 use quorate_parts::admission::{Memory, PeerDisk, Stage};
+use quorate_runtime::ConfiguredProtocol;
 
 use super::Cluster;
 use super::impairments::node;
@@ -17,7 +20,7 @@ use crate::faults::Kind;
 use crate::host::Host;
 use crate::queue::Nanos;
 
-impl<P: Protocol> Cluster<P> {
+impl Cluster {
     /// Whether each member takes part, or has gone for good.
     pub(super) fn is_whole(&self) -> bool {
         let takes_part = |node: NodeId| {
@@ -26,18 +29,17 @@ impl<P: Protocol> Cluster<P> {
             let admitted = at.memory.as_ref().is_some_and(|memory| memory.stage == Stage::Admitted);
             at.lost || at.damaged || admitted && !self.is_rejoining(host)
         };
-        P::CAPABILITIES.diskless || self.members.iter().all(takes_part)
+        self.can.diskless || self.members.iter().all(takes_part)
     }
 
     /// Whether a node has replaced its disk and may not take part yet. While it is down nobody knows.
     fn is_rejoining(&self, host: usize) -> bool {
         let at = &self.hosts[host];
-        let rejoins = |replica: &P::Replica| replica.status(at.instant(self.now)).role == "rejoining";
-        at.replaces() && at.replica().is_none_or(rejoins)
+        at.replaces() && at.status(self.now).is_none_or(|status| status.role == "rejoining")
     }
 
     /// What the machines of a host are told.
-    pub(super) fn configs_of(&self, host: usize) -> Configs<P> {
+    pub(super) fn configs_of(&self, host: usize) -> Arc<dyn ConfiguredProtocol> {
         let at = &self.hosts[host];
         let joins = at.node.is_some_and(|node| !self.members.contains(node));
         match &self.rejoining {
@@ -71,7 +73,7 @@ impl<P: Protocol> Cluster<P> {
             let later = current.is_some_and(|life| life.disk == copy.own.disk && life.life > copy.own.life);
             later || known.retired.contains(&copy.own.disk)
         };
-        let remembers = |other: &Host<P>| {
+        let remembers = |other: &Host| {
             other.memory.as_ref().is_some_and(|memory| memory.peers.get(&node(host)).is_some_and(is_later))
         };
         let others = (0..self.nodes).filter(|other| *other != host).map(|other| &self.hosts[other]);
@@ -144,6 +146,7 @@ mod tests {
     use crate::run::{Run, finish, prepare};
     use crate::trace::Trace;
     use quorate_core::Protocol;
+    use quorate_runtime::protocol;
 
     fn strike(at: Nanos, kind: Kind, node: usize, length: Nanos, action: Action) -> Strike {
         Strike { at, kind, target: Target::Host(node - 1), moment: Moment::Now, length, action }
@@ -154,7 +157,7 @@ mod tests {
     fn tell<P: Protocol>(seed: u64) -> Run {
         let faults = Faults::Only(KindSet::default());
         let options = Options { faults, duration: Duration::from_secs(12), ..Options::default() };
-        let mut cluster = prepare::<P>(&options, seed, Trace::silent()).unwrap();
+        let mut cluster = prepare(protocol::<P>(), &options, seed, Trace::silent()).unwrap();
         cluster.plan.schedule = vec![
             strike(2 * SECOND, Kind::Crashes, 1, 3500 * MILLISECOND, Action::Crash),
             strike(5 * SECOND, Kind::Crashes, 2, 6 * SECOND, Action::Crash),

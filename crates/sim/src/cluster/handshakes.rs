@@ -10,12 +10,13 @@
 //! A node that is refused must have a disk that was [damaged](super::disks); it never starts again. A node whose disk
 //! is as it left it must not be refused.
 
-use quorate_core::{NodeId, ProcessId, Protocol};
+use quorate_core::{NodeId, ProcessId};
 use quorate_parts::admission::{self, DiskId, Introduction, Memory, PeerDisk, Reason, Verdict, Why};
+use quorate_runtime::Input;
 
 use super::impairments::node;
 use super::{Cluster, Event};
-use crate::host::{Guard, Host, Input};
+use crate::host::{Guard, Host};
 use crate::queue::{MILLISECOND, Nanos, SECOND};
 
 /// From one attempt to connect to the next.
@@ -42,7 +43,7 @@ enum Step {
     Disowned,
 }
 
-impl<P: Protocol> Cluster<P> {
+impl Cluster {
     fn guard(&mut self, host: usize) -> Option<&mut Guard> {
         self.hosts[host].life.as_mut()?.guard.as_mut()
     }
@@ -123,8 +124,7 @@ impl<P: Protocol> Cluster<P> {
     /// The node is admitted: its replica starts, and the others are told.
     fn begin(&mut self, host: usize) {
         self.trace.line(self.now, &self.hosts[host], || "is admitted".to_owned());
-        let configs = self.configs_of(host);
-        if let Err(what) = self.hosts[host].begin(self.now, &configs) {
+        if let Err(what) = self.hosts[host].begin(self.now) {
             return self.fail("disk", what);
         }
         let epoch = self.hosts[host].epoch;
@@ -229,7 +229,11 @@ impl<P: Protocol> Cluster<P> {
     /// it is read any more.
     fn forget_input(&mut self, host: usize, sender: NodeId) {
         if let Some(life) = &mut self.hosts[host].life {
-            life.inbox.retain(|input| !matches!(input, Input::ToReplica(from, _) if *from == sender.into()));
+            let is_old = |input: &Input| match input {
+                Input::Frame { from, to: ProcessId::Replica(_), .. } => *from == sender.into(),
+                _ => false,
+            };
+            life.inbox.retain(|input| !is_old(input));
         }
     }
 

@@ -6,7 +6,7 @@
 //! or has been asked for. A change that nobody remembers having asked for may still be carried out later; a run whose
 //! group came to need the lost nodes in that way owes nothing.
 
-use quorate_core::{NodeId, NodeSet, Protocol, Random};
+use quorate_core::{NodeId, NodeSet, Random};
 
 use super::{Cluster, Event};
 use crate::faults::{Impairment, Kind};
@@ -16,7 +16,7 @@ use crate::queue::MILLISECOND;
 /// How many times slower the links of a slow node are.
 pub(crate) const SLOWNESS: u64 = 30;
 
-impl<P: Protocol> Cluster<P> {
+impl Cluster {
     /// The instant of an impairment has come. Those who are lost or slow already count in.
     pub(super) fn impair(&mut self, index: usize) {
         if !self.is_whole() {
@@ -88,7 +88,7 @@ impl<P: Protocol> Cluster<P> {
         if !self.can_spare(impaired) {
             return;
         }
-        let well = |host: &Host<P>| host.life.is_some() && !host.slow && !host.damaged;
+        let well = |host: &Host| host.life.is_some() && !host.slow && !host.damaged;
         let waiting = self.work.lanes.iter().filter(|lane| well(&self.hosts[lane.host]));
         let writes =
             waiting.filter_map(|lane| lane.pending.as_ref()).filter(|pending| pending.write.is_some());
@@ -101,7 +101,7 @@ impl<P: Protocol> Cluster<P> {
 
     /// Those who are lost or slow, or whose disk is damaged.
     pub fn impaired(&self) -> NodeSet {
-        let is_impaired = |host: &Host<P>| host.lost || host.slow || host.damaged;
+        let is_impaired = |host: &Host| host.lost || host.slow || host.damaged;
         (0..self.nodes).filter(|host| is_impaired(&self.hosts[*host])).map(node).collect()
     }
 

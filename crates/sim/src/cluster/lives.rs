@@ -1,23 +1,24 @@
 //! Lives begin and end; what outlasts them is on disk.
 
-use quorate_core::{Protocol, Replica, Saved, Snapshot, Wire, digest};
+use quorate_core::{Payload, Saved, Snapshot, digest};
+use quorate_runtime::Recovered;
 
 use super::{Cluster, Event, LAW_SAMPLE};
 use crate::checkers::{Checker, Process};
 use crate::disk::{Progress, StoredImage};
 use crate::faults::Kind;
-use crate::host::{Host, HostClocks, Running};
+use crate::host::{Host, HostClocks};
 use crate::queue::{MILLISECOND, Nanos};
 
-impl<P: Protocol> Cluster<P> {
+impl Cluster {
     pub(super) fn start(&mut self, host: usize) {
         let at = &self.hosts[host];
         if at.life.is_some() || at.lost {
             return;
         }
         self.trace.mix(self.now ^ host as u64);
-        let configs = self.configs_of(host);
-        if let Err(what) = self.hosts[host].start(self.now, &configs, Some(self.members)) {
+        let (configs, voters) = (self.configs_of(host), Some(self.members).filter(|_| !self.can.diskless));
+        if let Err(what) = self.hosts[host].start(self.now, &*configs, voters) {
             self.fail("disk", what);
             return;
         }
@@ -110,9 +111,8 @@ impl<P: Protocol> Cluster<P> {
             return;
         }
         *since_checkpoint = 0;
-        let replica = &life.replica.as_ref().expect("a node").machine;
-        let Saved { snapshot, records, .. } = replica.save();
-        let records: Vec<_> = records.iter().map(Wire::to_bytes).collect();
+        let Saved { snapshot, records, .. } = life.process.save().expect("a node");
+        let records: Vec<_> = records.into_iter().map(Payload::into_bytes).collect();
         for record in &records {
             self.trace.mix(digest(record));
         }
@@ -150,23 +150,22 @@ impl<P: Protocol> Cluster<P> {
     /// recorded and not durable is durable then.
     pub(super) fn check_law(&mut self, host: usize) {
         let at = &self.hosts[host];
-        let (Some(replica), Some(node)) = (at.replica(), at.node) else { return };
-        let Saved { snapshot, records, .. } = replica.save();
-        let snapshot = snapshot.map(|image| copy(&image, self.knobs.piece));
-        let records = records.iter().map(|record| Wire::from_bytes(record.to_bytes())).collect();
-        let records = match records {
-            Ok(records) => records,
-            Err(error) => {
-                return self.fail("recover-save", format!("a saved record cannot be read back: {error}"));
-            }
+        let Some(replica) = at.replica() else { return };
+        let (Some(Saved { snapshot, records, .. }), Some(status), Some(before)) =
+            (replica.save(), at.status(self.now), replica.fingerprint())
+        else {
+            return;
         };
-        let saved = Saved { restarted: true, snapshot, records };
-        let config = self.configs_of(host).0;
-        let again = Running::<P::Replica>::start(node.into(), config, saved, at.instant(self.now), 1);
-        let (before, after) = (replica.fingerprint(), again.machine.fingerprint());
-        let applied = |replica: &P::Replica| replica.status(at.instant(self.now)).applied;
-        if applied(&again.machine) < applied(replica) || (after.0 == before.0 && after != before) {
-            self.fail("recover-save", format!("{node:?} had state {before:x?}, recovered {after:x?}"));
+        let snapshot = snapshot.map(|image| copy(&image, self.knobs.piece));
+        let records = records.into_iter().map(Payload::into_bytes).collect();
+        match replica.recover_copy(snapshot, records, at.instant(self.now)) {
+            Ok(Recovered { applied, fingerprint: after }) => {
+                if applied < status.applied || (after.0 == before.0 && after != before) {
+                    let what = format!("{at} had state {before:x?}, recovered {after:x?}");
+                    self.fail("recover-save", what);
+                }
+            }
+            Err(error) => self.fail("recover-save", format!("a saved {error}")),
         }
     }
 
@@ -182,7 +181,7 @@ impl<P: Protocol> Cluster<P> {
 
     /// Compares the state of a replica with what others had at the same slot.
     pub fn compare_states(&mut self, host: usize) -> Option<(u64, u64)> {
-        let (slot, state) = self.hosts[host].replica()?.fingerprint();
+        let (slot, state) = self.hosts[host].replica()?.fingerprint()?;
         let known = *self.states.entry(slot).or_insert(state);
         if known != state {
             let at = &self.hosts[host];

@@ -24,9 +24,12 @@ mod strike;
 mod turn;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use quorate_core::{Configs, NodeSet, ProcessId, Protocol, Random, RequestId};
+use bytes::Bytes;
+use quorate_core::{Capabilities, NodeSet, ProcessId, Random, RequestId};
 use quorate_parts::admission::DiskId;
+use quorate_runtime::ConfiguredProtocol;
 
 use crate::checkers::log::Logs;
 use crate::checkers::service::Service;
@@ -67,11 +70,11 @@ impl Knobs {
 }
 
 /// What is going to happen.
-pub(crate) enum Event<P: Protocol> {
+pub(crate) enum Event {
     Deliver {
         from: ProcessId,
         to: ProcessId,
-        message: P::Message,
+        payload: Bytes,
         /// The data directory of the sender when it sent this.
         disk: Option<DiskId>,
     },
@@ -149,26 +152,28 @@ pub(crate) enum Event<P: Protocol> {
     Poll,
 }
 
-/// Every this many messages, one goes through its encoding.
+/// Of every this many messages between processes, one is encoded again and compared.
 const WIRE_SAMPLE: u64 = 16;
 /// Every this many checkpoints, one is read back at once and compared.
 const LAW_SAMPLE: u64 = 4;
 
 /// A cluster with everything around it.
-pub(crate) struct Cluster<P: Protocol> {
+pub(crate) struct Cluster {
+    /// What the protocol gives and needs.
+    pub can: Capabilities,
     pub now: Nanos,
-    pub queue: Queue<Event<P>>,
-    pub hosts: Vec<Host<P>>,
+    pub queue: Queue<Event>,
+    pub hosts: Vec<Host>,
     /// The first so many hosts are nodes.
     pub nodes: usize,
     /// The group as it was set up.
     pub members: NodeSet,
     /// Of its members.
-    pub configs: Configs<P>,
+    pub configs: Arc<dyn ConfiguredProtocol>,
     /// Of nodes that may join it.
-    pub joining: Configs<P>,
+    pub joining: Arc<dyn ConfiguredProtocol>,
     /// Of members that replace a lost disk, where the protocol lets them.
-    pub rejoining: Option<Configs<P>>,
+    pub rejoining: Option<Arc<dyn ConfiguredProtocol>>,
     pub operator: Operator,
     /// What is in the replicas' logs, where they say so.
     pub logs: Logs,
@@ -202,7 +207,7 @@ pub(crate) struct Cluster<P: Protocol> {
     pub posts: u64,
 }
 
-impl<P: Protocol> Cluster<P> {
+impl Cluster {
     /// Reports a violation; the first one counts.
     pub fn fail(&mut self, checker: &'static str, what: impl Into<String>) {
         self.found(Err(Violation { checker, at: self.now, what: what.into() }));
@@ -226,9 +231,9 @@ impl<P: Protocol> Cluster<P> {
     }
 
     /// Lets one event happen.
-    pub fn handle(&mut self, event: Event<P>) {
+    pub fn handle(&mut self, event: Event) {
         match event {
-            Event::Deliver { from, to, message, disk } => self.deliver(from, to, message, disk),
+            Event::Deliver { from, to, payload, disk } => self.deliver(from, to, payload, disk),
             Event::Turn { host, epoch } => {
                 if self.hosts[host].epoch == epoch {
                     self.turn(host);

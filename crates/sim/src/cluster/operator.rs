@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_core::{
-    Access, Manage, Managed, NodeId, NodeSet, Outcome, Protocol, Random, Range, Request, RequestId, Roster,
-    Wire,
+    Access, Manage, Managed, NodeId, NodeSet, Outcome, Random, Range, Request, RequestId, Roster, Wire,
 };
+use quorate_runtime::Input;
 
 use super::impairments::{node, outlasts};
 use super::{Cluster, Event};
 use crate::faults::Kind;
-use crate::host::Input;
 use crate::queue::{MILLISECOND, Nanos, SECOND};
 
 /// Where ranges of keys may end: between the keys of the [workload](crate::workload), and before and behind them.
@@ -186,7 +185,7 @@ fn pick(set: NodeSet, random: &mut Random) -> Option<NodeId> {
     (!nodes.is_empty()).then(|| *random.pick(&nodes))
 }
 
-impl<P: Protocol> Cluster<P> {
+impl Cluster {
     /// Asks for a change of the group, or of its leader, at this host or wherever somebody listens. All of it is
     /// drawn from `seed`.
     pub(super) fn manage(&mut self, kind: Kind, host: usize, seed: u64) {

@@ -1,18 +1,17 @@
 //! Faults strike, and end.
 
-use quorate_core::{Protocol, Replica};
+use quorate_runtime::Input;
 
 use super::{Cluster, Event};
 use crate::faults::{Action, Moment, Shape, Strike, Target};
-use crate::host::{Armed, Host, Input};
+use crate::host::{Armed, Host};
 use crate::queue::{MILLISECOND, Nanos};
 
-impl<P: Protocol> Cluster<P> {
+impl Cluster {
     pub(super) fn leader(&self) -> Option<usize> {
-        (0..self.nodes).find(|host| {
-            let at = &self.hosts[*host];
-            at.replica().is_some_and(|replica| replica.status(at.instant(self.now)).role == "leader")
-        })
+        let leads =
+            |host: &usize| self.hosts[*host].status(self.now).is_some_and(|status| status.role == "leader");
+        (0..self.nodes).find(leads)
     }
 
     fn resolve(&self, target: Target) -> usize {
@@ -49,8 +48,7 @@ impl<P: Protocol> Cluster<P> {
     }
 
     fn ballot(&self, host: usize) -> Option<String> {
-        let at = &self.hosts[host];
-        Some(at.replica()?.status(at.instant(self.now)).ballot)
+        Some(self.hosts[host].status(self.now)?.ballot)
     }
 
     /// A sync of this host has begun: a fault may have waited for it.

@@ -1,21 +1,20 @@
 //! Turns of a process's loop, and the messages they send.
 
-use quorate_core::{
-    Fact, Instant, Message, Outgoing, ProcessId, Protocol, Recipients, Wire, digest, mutation,
-};
-
+use bytes::Bytes;
+use quorate_core::{Fact, Instant, ProcessId, Wire, digest, mutation};
 use quorate_parts::admission::DiskId;
+use quorate_runtime::{Effects, Input, OutgoingFrame, Taken};
 
 use super::{Cluster, Event, WIRE_SAMPLE};
 use crate::checkers::{Checker, Process, Violation};
 use crate::faults::Kind;
-use crate::host::{Host, HostClocks, Input};
+use crate::host::{Host, HostClocks, Life};
 use crate::queue::{MILLISECOND, Nanos};
 
 /// What every protocol calls a piece of a snapshot that it sends (`quorate_parts::catchup`).
 const PIECE: &str = "Piece";
 
-impl<P: Protocol> Cluster<P> {
+impl Cluster {
     /// Schedules a turn, if none is.
     pub(super) fn wake(&mut self, host: usize) {
         let wake = self.random.range(500..self.knobs.wake);
@@ -40,14 +39,14 @@ impl<P: Protocol> Cluster<P> {
             life.sampled = None;
         }
         let mut inputs = 0;
-        while let Some((input, sampled)) = self.take_input(host) {
+        while let Some((taken, sampled)) = self.take_input(host) {
             let present = self.hosts[host].instant(self.now);
             // A clock that is read before a pause is wrong after it.
             let at = if mutation::active("driver/stale-now") { sampled } else { present };
-            self.describe(host, &input);
+            self.describe(host, taken);
             let life = self.hosts[host].life.as_mut().expect("it is turning");
             life.sampled = Some(sampled);
-            life.step(input, at);
+            life.process.step(at);
             self.hear(host);
             inputs += 1;
             if self.violation.is_some() {
@@ -57,6 +56,9 @@ impl<P: Protocol> Cluster<P> {
                 return;
             }
         }
+        if self.violation.is_some() {
+            return;
+        }
         let present = self.hosts[host].instant(self.now);
         let life = self.hosts[host].life.as_mut().expect("it is turning");
         if life.held.is_some() {
@@ -64,7 +66,7 @@ impl<P: Protocol> Cluster<P> {
         }
         let at = if mutation::active("driver/stale-now") { life.sampled.unwrap_or(present) } else { present };
         life.ending = false;
-        life.end_batch(at);
+        life.process.end_batch(at);
         life.busy_until = self.now + 1000 + 500 * inputs;
         life.turning = false;
         self.hear(host);
@@ -79,7 +81,7 @@ impl<P: Protocol> Cluster<P> {
     }
 
     /// The next input of a turn with the clocks at its taking, unless the process stalls there.
-    pub(super) fn take_input(&mut self, host: usize) -> Option<(Input<P>, Instant)> {
+    pub(super) fn take_input(&mut self, host: usize) -> Option<(Taken, Instant)> {
         let present = self.hosts[host].instant(self.now);
         let life = self.hosts[host].life.as_mut().expect("it is turning");
         if let Some(held) = life.held.take() {
@@ -88,15 +90,21 @@ impl<P: Protocol> Cluster<P> {
         if life.ending {
             return None;
         }
-        let input = life.next_input(present)?;
+        let taken = match life.take_input(present)? {
+            Ok(taken) => taken,
+            Err(error) => {
+                self.fail("wire", format!("a message cannot be read back: {error}"));
+                return None;
+            }
+        };
         if let Some(length) = self.draw_stall(host) {
             let at = &mut self.hosts[host];
             let life = at.life.as_mut().expect("it is turning");
-            life.held = Some((input, present));
+            life.held = Some((taken, present));
             self.freeze(host, length);
             return None;
         }
-        Some((input, present))
+        Some((taken, present))
     }
 
     /// Whether the process stalls before it ends its batch.
@@ -124,68 +132,57 @@ impl<P: Protocol> Cluster<P> {
         self.queue.push(self.now + length, Event::Turn { host, epoch: at.epoch });
     }
 
-    pub(super) fn describe(&mut self, host: usize, input: &Input<P>) {
-        let (word, kind) = match input {
-            Input::ToReplica(_, message) => (1, message.kind()),
-            Input::ToProxy(_, message) => (2, message.kind()),
-            Input::Request(id, _) => (3 ^ id.0 << 8, "request"),
-            Input::Drain => (4, "drain"),
-            Input::ReplicaTimer(_) => (5, "timer"),
-            Input::ProxyTimer(_) => (6, "timer"),
+    pub(super) fn describe(&mut self, host: usize, taken: Taken) {
+        let at = &self.hosts[host];
+        let process = &at.life.as_ref().expect("it is turning").process;
+        let request = process.taken_request();
+        let word = match (taken, request) {
+            (_, Some((id, _))) => 3 ^ id.0 << 8,
+            (Taken { to: ProcessId::Replica(_), from: Some(_), .. }, _) => 1,
+            (Taken { to: ProcessId::Proxy(_), from: Some(_), .. }, _) => 2,
+            (Taken { kind: "drain", .. }, _) => 4,
+            (Taken { to: ProcessId::Replica(_), .. }, _) => 5,
+            (Taken { to: ProcessId::Proxy(_), .. }, _) => 6,
         };
         self.trace.mix(self.now);
         self.trace.mix(word ^ (host as u64) << 4);
-        self.trace.mix_name(kind);
-        let at = &self.hosts[host];
-        match input {
-            Input::ToReplica(from, message) => {
-                let to = at.node.expect("a node");
-                self.trace.line(self.now, ProcessId::Replica(to), || format!("<- {from} {message:?}"));
+        self.trace.mix_name(taken.kind);
+        self.trace.line(self.now, taken.to, || match (taken.from, request) {
+            (Some(from), _) => format!("<- {from} {}", process.describe_taken()),
+            (None, Some((id, request))) => {
+                let command = quorate_store::Command::from_bytes(request.command.clone());
+                format!("request {:x} {command:?}", id.0)
             }
-            Input::ToProxy(from, message) => {
-                self.trace.line(self.now, self.hosts[host].proxy_name(), || format!("<- {from} {message:?}"));
-            }
-            Input::Request(id, request) => {
-                self.trace.line(self.now, at.proxy_name(), || {
-                    format!(
-                        "request {:x} {:?}",
-                        id.0,
-                        quorate_store::Command::from_bytes(request.command.clone())
-                    )
-                });
-            }
-            Input::Drain => self.trace.line(self.now, at, || "drain".to_owned()),
-            Input::ReplicaTimer(timer) => {
-                self.trace.line(self.now, at, || format!("timer {timer:?}"));
-            }
-            Input::ProxyTimer(timer) => {
-                self.trace.line(self.now, at.proxy_name(), || format!("timer {timer:?}"));
-            }
-        }
+            (None, None) if taken.kind == "drain" => taken.kind.to_owned(),
+            (None, None) => format!("{} {}", taken.kind, process.describe_taken()),
+        });
     }
 
     /// Hands the facts of a replica to the checkers.
     pub(super) fn hear(&mut self, host: usize) {
-        let Some(life) = &mut self.hosts[host].life else { return };
-        life.proxy.out.facts.clear();
+        let Host { life: Some(life), node, .. } = &mut self.hosts[host] else { return };
+        let Life { process, guard, .. } = life;
         // Links are there already.
-        life.proxy.out.members = None;
-        let Some(replica) = &mut life.replica else { return };
-        if let Some(members) = replica.out.members.take() {
-            self.trace.line(self.now, replica.me, || format!("members {members:?}"));
-            if let Some(guard) = &mut life.guard {
+        let (members, _) = std::mem::take(&mut process.effects().members);
+        if let (Some(members), Some(node)) = (members, *node) {
+            self.trace.line(self.now, ProcessId::Replica(node), || format!("members {members:?}"));
+            if let Some(guard) = guard {
                 guard.admission.set_group(members.version, members.voters(), members.all());
             }
         }
+        let mut facts = std::mem::take(&mut process.effects().facts);
         // Before it is connected, what a node finds on a damaged disk is a matter of its own: what it once had, and
         // others count on, is not there any more. Should it be let in, it counts.
-        if replica.out.facts.is_empty() || self.hosts[host].damaged && !self.is_heard(host) {
+        if facts.is_empty() {
             return;
         }
-        let Host { node, incarnation, life: Some(life), .. } = &mut self.hosts[host] else { return };
-        let Some(replica) = &mut life.replica else { return };
-        let who = Process { node: node.expect("it has a replica"), incarnation: *incarnation };
-        let mut facts = std::mem::take(&mut replica.out.facts);
+        if self.hosts[host].damaged && !self.is_heard(host) {
+            // It will count, should the node be let in.
+            self.hosts[host].life.as_mut().expect("it lives").process.effects().facts = facts;
+            return;
+        }
+        let Host { node, incarnation, .. } = self.hosts[host];
+        let who = Process { node: node.expect("it has a replica"), incarnation };
         for fact in &facts {
             self.trace.line(self.now, ProcessId::Replica(who.node), || format!("fact {fact:?}"));
             self.logs.on_fact(who, fact);
@@ -196,8 +193,8 @@ impl<P: Protocol> Cluster<P> {
             self.found(result);
         }
         facts.clear();
-        if let Some(replica) = self.hosts[host].life.as_mut().and_then(|life| life.replica.as_mut()) {
-            replica.out.facts = facts;
+        if let Some(life) = &mut self.hosts[host].life {
+            life.process.effects().facts = facts;
         }
     }
 
@@ -218,46 +215,37 @@ impl<P: Protocol> Cluster<P> {
         self.answer(host);
         // The group may have changed.
         self.remember(host);
-        let Host { life: Some(life), disk, since_checkpoint, .. } = &mut self.hosts[host] else { return };
-        let mut messages = std::mem::take(&mut life.proxy.out.messages);
-        let me = life.proxy.me;
+        let Host { life: Some(life), disk, since_checkpoint, node, .. } = &mut self.hosts[host] else {
+            return;
+        };
         let mut full = false;
-        if let Some(replica) = &mut life.replica {
-            for barrier in replica.barriers.drain(..) {
-                disk.hold(life.born_at_record + barrier - 1);
-            }
-            for record in replica.out.records.drain(..) {
-                let bytes = record.to_bytes();
-                self.trace.mix(digest(&bytes));
-                self.trace.line(self.now, replica.me, || format!("persist {record:?}"));
-                full |= disk.append(bytes, self.now).is_err();
-                *since_checkpoint += 1;
-            }
+        let Effects { records, barriers, .. } = life.process.effects();
+        for barrier in barriers.drain(..) {
+            disk.hold(life.born_at_record + barrier - 1);
+        }
+        let records = std::mem::take(records);
+        for record in &records {
+            let bytes = record.clone().into_bytes();
+            self.trace.mix(digest(&bytes));
+            let me = ProcessId::Replica(node.expect("only replicas persist"));
+            self.trace.line(self.now, me, || format!("persist {}", life.process.describe_record(record)));
+            full |= disk.append(bytes, self.now).is_err();
+            *since_checkpoint += 1;
         }
         if full {
             // The messages of this turn die with the process, which stops before it sends them.
             self.run_full(host);
             return;
         }
-        for outgoing in messages.drain(..) {
-            self.post(host, me, outgoing);
+        let mut frames = life.release(disk);
+        for frame in frames.drain(..) {
+            self.post(host, frame);
         }
         let Some(life) = &mut self.hosts[host].life else { return };
-        life.proxy.out.messages = messages;
-        if life.replica.is_some() {
-            self.release(host);
+        life.process.effects().frames = frames;
+        if life.process.has_replica() {
             self.sync(host);
             self.consider_checkpoint(host);
-        }
-    }
-
-    /// Sends what waits for nothing (any more).
-    pub(super) fn release(&mut self, host: usize) {
-        let Host { life: Some(life), disk, .. } = &mut self.hosts[host] else { return };
-        let me = life.replica.as_ref().expect("a node").me;
-        let ready = life.take_released(disk);
-        for outgoing in ready {
-            self.post(host, me, outgoing);
         }
     }
 
@@ -278,69 +266,56 @@ impl<P: Protocol> Cluster<P> {
         }
     }
 
-    pub(super) fn post(&mut self, host: usize, from: ProcessId, outgoing: Outgoing<P::Message>) {
-        let Outgoing { to, message, .. } = outgoing;
+    pub(super) fn post(&mut self, host: usize, frame: OutgoingFrame) {
+        let OutgoingFrame { from, to, own, kind, binds, payload } = frame;
         // What a node with a damaged disk says to itself binds nobody.
         let heard = !self.hosts[host].damaged
             || to.iter().any(|to| self.locate(to).is_some_and(|to| to != host && self.may_send(host, to)));
-        if let (Some(node), Some(number), true) = (from.replica(), message.binds(), heard) {
+        if let (Some(node), Some(number), true) = (from.replica(), binds, heard) {
             let who = Process { node, incarnation: self.hosts[host].incarnation };
             let result = self.panel.on_bound(self.now, who, number);
             self.found(result);
         }
-        match to {
-            Recipients::One(to) => self.send(host, from, to, message),
-            Recipients::Replicas(_) => {
-                for to in to.iter() {
-                    self.send(host, from, to, message.clone());
-                }
-            }
+        if own {
+            // Inside the process: as it is, at once.
+            self.enqueue(host, Input::Own);
+            self.wake(host);
+        }
+        let payload = payload.into_bytes();
+        for to in to.iter() {
+            self.send(host, (from, to), kind, &payload);
         }
     }
 
-    pub(super) fn send(&mut self, host: usize, from: ProcessId, to: ProcessId, mut message: P::Message) {
+    fn send(&mut self, host: usize, (from, to): (ProcessId, ProcessId), kind: &str, payload: &Bytes) {
         let Some(target) = self.locate(to) else { return };
+        let process = &self.hosts[host].life.as_ref().expect("it sends").process;
         self.posts += 1;
-        if self.posts.is_multiple_of(WIRE_SAMPLE) {
-            let bytes = message.to_bytes();
-            match P::Message::from_bytes(bytes.clone()) {
-                Ok(decoded) if decoded.to_bytes() == bytes => message = decoded,
-                Ok(decoded) => {
-                    self.fail("wire", format!("{message:?} is read back as {decoded:?}"));
-                    return;
-                }
-                Err(error) => {
-                    self.fail("wire", format!("{message:?} cannot be read back: {error}"));
-                    return;
-                }
-            }
-        }
-        if target == host {
-            // Inside the process: as it is, at once.
-            self.enqueue(host, from, to, message);
-            self.wake(host);
-            return;
+        if self.posts.is_multiple_of(WIRE_SAMPLE)
+            && let Err(what) = process.check_codec(payload)
+        {
+            return self.fail("wire", what);
         }
         if !self.may_send(host, target) {
-            self.trace.line(self.now, from, || format!("-x {to} {message:?}: not connected"));
+            self.trace.line(self.now, from, || {
+                format!("-x {to} {}: not connected", process.describe_message(payload))
+            });
             return;
         }
         self.check_connection(host, target);
-        if message.kind() == PIECE {
+        if kind == PIECE {
             self.on_piece(host);
         }
-        let size = || message.to_bytes().len() + 32;
+        let size = || payload.len() + 32;
         let [first, second] = self.network.send(host, target, self.now, size, &mut self.counts);
         if first.is_none() {
-            self.trace.line(self.now, from, || format!("-x {to} {message:?}"));
+            let process = &self.hosts[host].life.as_ref().expect("it sends").process;
+            self.trace.line(self.now, from, || format!("-x {to} {}", process.describe_message(payload)));
             return;
         }
         let disk = self.hosts[host].memory.as_ref().map(|memory| memory.own.disk);
-        if let Some(at) = second {
-            self.queue.push(at, Event::Deliver { from, to, message: message.clone(), disk });
-        }
-        if let Some(at) = first {
-            self.queue.push(at, Event::Deliver { from, to, message, disk });
+        for at in [second, first].into_iter().flatten() {
+            self.queue.push(at, Event::Deliver { from, to, payload: payload.clone(), disk });
         }
     }
 
@@ -357,25 +332,17 @@ impl<P: Protocol> Cluster<P> {
         }
     }
 
-    pub(super) fn deliver(
-        &mut self,
-        from: ProcessId,
-        to: ProcessId,
-        message: P::Message,
-        disk: Option<DiskId>,
-    ) {
+    pub(super) fn deliver(&mut self, from: ProcessId, to: ProcessId, payload: Bytes, disk: Option<DiskId>) {
         let Some(host) = self.locate(to) else { return };
         if self.listens_to(host, from, disk) {
-            self.enqueue(host, from, to, message);
+            self.enqueue(host, Input::Frame { from, to, payload });
             self.wake(host);
         }
     }
 
-    pub(super) fn enqueue(&mut self, host: usize, from: ProcessId, to: ProcessId, message: P::Message) {
-        let Some(life) = &mut self.hosts[host].life else { return };
-        life.inbox.push_back(match to {
-            ProcessId::Replica(_) => Input::ToReplica(from, message),
-            ProcessId::Proxy(_) => Input::ToProxy(from, message),
-        });
+    pub(super) fn enqueue(&mut self, host: usize, input: Input) {
+        if let Some(life) = &mut self.hosts[host].life {
+            life.inbox.push_back(input);
+        }
     }
 }

@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
-use quorate_core::{
-    Access, Fact, Managed as Done, NodeId, Outcome, Protocol, Replica, Request, RequestId, Wire,
-};
+use quorate_core::{Access, Fact, Managed as Done, NodeId, Outcome, Request, RequestId, Wire};
+use quorate_runtime::Input;
 use quorate_store::{Command, Reply};
 
 use super::driver::{Driver, Event};
 use super::{Act, Ask, Managed, Operation};
 use crate::history::Invocation;
-use crate::host::Input;
 use crate::queue::{Nanos, SECOND};
 
 /// What operators are asked to wait.
@@ -31,7 +29,7 @@ pub(super) struct Waiting {
     pub back: Nanos,
 }
 
-impl<P: Protocol> Driver<'_, P> {
+impl Driver<'_> {
     pub(super) fn ask(&mut self, index: usize) {
         let Ask { proxy, command, patience, .. } = self.load.asks[index].clone();
         self.invoke(proxy, command, patience, None);
@@ -96,10 +94,7 @@ impl<P: Protocol> Driver<'_, P> {
     }
 
     pub(super) fn request(&mut self, host: usize, id: RequestId, request: Request) {
-        if let Some(life) = &mut self.hosts[host].life {
-            life.inbox.push_back(Input::Request(id, request));
-            self.wake(host);
-        }
+        self.enqueue(host, Input::Request(id, request));
     }
 
     pub(super) fn answered(&mut self, id: RequestId, outcome: Outcome) {
@@ -183,7 +178,7 @@ impl<P: Protocol> Driver<'_, P> {
         });
         let is_leader = |node: &NodeId| {
             let host = &self.hosts[usize::from(node.get()) - 1];
-            host.replica().is_some_and(|replica| replica.status(host.instant(self.now)).role == "leader")
+            host.status(self.now).is_some_and(|status| status.role == "leader")
         };
         { leads }.find(is_leader)
     }

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use quorate_core::{
-    Answered, Configs, Fact, Message, NodeId, Outcome, Outgoing, ProcessId, Protocol, Random, Request,
-    RequestId, Wire,
-};
+use bytes::Bytes;
+use quorate_core::{Answered, Fact, NodeId, Outcome, ProcessId, Random, Request, RequestId};
+use quorate_runtime::{ConfiguredProtocol, Effects, Input};
 
 use super::asking::Waiting;
 use super::wires::Wires;
@@ -13,7 +12,7 @@ use super::{Load, Measured, Setup};
 use crate::clock::Clock;
 use crate::disk::{Disk, Speed};
 use crate::history::Recorder;
-use crate::host::{Host, Input};
+use crate::host::Host;
 use crate::network::Latency;
 use crate::queue::{Nanos, Queue};
 
@@ -22,11 +21,15 @@ const BATCH: usize = 256;
 /// Bytes of a frame around a message.
 const FRAME: usize = 32;
 
-pub(super) enum Event<P: Protocol> {
+pub(super) enum Event {
     Deliver {
         from: ProcessId,
         to: ProcessId,
-        message: P::Message,
+        payload: Bytes,
+    },
+    /// Of a process to itself.
+    Own {
+        host: usize,
     },
     Turn {
         host: usize,
@@ -60,11 +63,11 @@ pub(super) enum Event<P: Protocol> {
 }
 
 /// An experiment that runs.
-pub(super) struct Driver<'a, P: Protocol> {
+pub(super) struct Driver<'a> {
     pub setup: &'a Setup,
     pub now: Nanos,
-    pub queue: Queue<Event<P>>,
-    pub hosts: Vec<Host<P>>,
+    pub queue: Queue<Event>,
+    pub hosts: Vec<Host>,
     pub wires: Wires,
     pub load: Load<'a>,
     pub waiting: BTreeMap<u64, Waiting>,
@@ -72,9 +75,9 @@ pub(super) struct Driver<'a, P: Protocol> {
     pub measured: Measured,
 }
 
-impl<'a, P: Protocol> Driver<'a, P> {
+impl<'a> Driver<'a> {
     /// Everybody starts at once.
-    pub fn new(setup: &'a Setup, configs: Configs<P>, mut load: Load<'a>) -> Self {
+    pub fn new(setup: &'a Setup, configured: &dyn ConfiguredProtocol, mut load: Load<'a>) -> Self {
         let mut random = Random::new(setup.seed);
         let wires = Wires::new(setup, random.fork());
         let fixed = Latency::Uniform { low: setup.sync, high: setup.sync };
@@ -97,7 +100,7 @@ impl<'a, P: Protocol> Driver<'a, P> {
             measured: Measured::default(),
         };
         for host in 0..driver.hosts.len() {
-            driver.hosts[host].start(0, &configs, None).expect("an empty disk can be read");
+            driver.hosts[host].start(0, configured, None).expect("an empty disk can be read");
             driver.hear(host);
             driver.wake(host);
             driver.set_wake(host);
@@ -128,9 +131,14 @@ impl<'a, P: Protocol> Driver<'a, P> {
         self.measured
     }
 
-    fn handle(&mut self, event: Event<P>) {
+    fn handle(&mut self, event: Event) {
         match event {
-            Event::Deliver { from, to, message } => self.deliver(from, to, message),
+            Event::Deliver { from, to, payload } => {
+                if let Some(host) = self.locate(to) {
+                    self.enqueue(host, Input::Frame { from, to, payload });
+                }
+            }
+            Event::Own { host } => self.enqueue(host, Input::Own),
             Event::Turn { host, epoch } if self.hosts[host].epoch == epoch => self.turn(host),
             Event::Wake { host, epoch } if self.hosts[host].epoch == epoch => {
                 if let Some(life) = &mut self.hosts[host].life
@@ -182,11 +190,12 @@ impl<'a, P: Protocol> Driver<'a, P> {
         let Some(life) = &mut self.hosts[host].life else { return };
         life.budget = BATCH;
         let mut inputs = 0;
-        while let Some(input) = life.next_input(at) {
-            life.step(input, at);
+        while let Some(taken) = life.take_input(at) {
+            taken.expect("a message that was sent can be read");
+            life.process.step(at);
             inputs += 1;
         }
-        life.end_batch(at);
+        life.process.end_batch(at);
         life.turning = false;
         let idle = life.inbox.is_empty();
         let cost = if is_node { self.setup.capacity.per_input } else { 0 };
@@ -206,13 +215,11 @@ impl<'a, P: Protocol> Driver<'a, P> {
 
     fn hear(&mut self, host: usize) {
         let Some(life) = &mut self.hosts[host].life else { return };
-        life.proxy.out.facts.clear();
+        let Effects { members, facts, .. } = life.process.effects();
         // Links are there already.
-        life.proxy.out.members = None;
-        let Some(replica) = &mut life.replica else { return };
-        replica.out.members = None;
-        let node = NodeId::new(host as u64 + 1).expect("it has a replica");
-        for fact in replica.out.facts.drain(..) {
+        *members = (None, None);
+        let Some(node) = NodeId::new(host as u64 + 1) else { return };
+        for fact in facts.drain(..) {
             if let Fact::Leads { .. } | Fact::Follows | Fact::Commits { .. } | Fact::ReadGate { .. } = fact {
                 self.measured.facts.push((self.now, node, fact));
             }
@@ -221,7 +228,7 @@ impl<'a, P: Protocol> Driver<'a, P> {
 
     fn reply(&mut self, host: usize, done: Nanos) {
         let Some(life) = &mut self.hosts[host].life else { return };
-        for Answered { request, outcome, .. } in life.proxy.out.replies.drain(..) {
+        for Answered { request, outcome, .. } in life.process.effects().replies.drain(..) {
             let back = self.waiting.get(&request.0).map_or(0, |waiting| waiting.back);
             let size = if let Outcome::Done(bytes) = &outcome { bytes.len() } else { 0 };
             // A process that runs a proxy alone is its clients'.
@@ -235,41 +242,46 @@ impl<'a, P: Protocol> Driver<'a, P> {
     /// Writes records, sends what may go, starts a sync; gives when the processor is free again.
     fn flush(&mut self, host: usize, mut at: Nanos) -> Nanos {
         let Host { life: Some(life), disk, epoch, .. } = &mut self.hosts[host] else { return at };
-        let mut messages: Vec<_> =
-            life.proxy.out.messages.drain(..).map(|outgoing| (life.proxy.me, outgoing)).collect();
-        if let Some(replica) = &mut life.replica {
-            for record in replica.out.records.drain(..) {
-                disk.append(record.to_bytes(), at).expect("the disk is never full");
-            }
-            let me = replica.me;
-            messages.extend(life.take_released(disk).into_iter().map(|outgoing| (me, outgoing)));
-            if let Some(end) = disk.start_sync(at) {
-                self.queue.push(end, Event::Synced { host, epoch: *epoch });
-            }
+        let Effects { records, barriers, .. } = life.process.effects();
+        // Nobody starts again, so no state has to be saved.
+        barriers.clear();
+        for record in records.drain(..) {
+            disk.append(record.into_bytes(), at).expect("the disk is never full");
         }
-        for (from, Outgoing { to, message, .. }) in messages {
-            for to in to.iter() {
-                self.send(host, from, to, message.clone(), &mut at);
+        let frames = life.release(disk);
+        if let Some(end) = disk.start_sync(at) {
+            self.queue.push(end, Event::Synced { host, epoch: *epoch });
+        }
+        for frame in frames {
+            if frame.own {
+                // Inside the process: at once.
+                self.queue.push(at, Event::Own { host });
+            }
+            let payload = frame.payload.into_bytes();
+            for to in frame.to.iter() {
+                self.send(host, (frame.from, to), frame.kind, &payload, &mut at);
             }
         }
         at
     }
 
-    fn send(&mut self, host: usize, from: ProcessId, to: ProcessId, message: P::Message, at: &mut Nanos) {
+    fn send(
+        &mut self,
+        host: usize,
+        (from, to): (ProcessId, ProcessId),
+        kind: &'static str,
+        payload: &Bytes,
+        at: &mut Nanos,
+    ) {
         let Some(target) = self.locate(to) else { return };
-        if target == host {
-            // Inside the process: at once.
-            self.queue.push(*at, Event::Deliver { from, to, message });
-            return;
-        }
         if host.max(target) < self.setup.nodes {
-            *self.measured.sent.entry(message.kind()).or_default() += 1;
+            *self.measured.sent.entry(kind).or_default() += 1;
         }
         if host < self.setup.nodes {
             *at += self.setup.capacity.per_message;
         }
-        if let Some(arrival) = self.wires.send(host, target, *at, message.to_bytes().len() + FRAME) {
-            self.queue.push(arrival, Event::Deliver { from, to, message });
+        if let Some(arrival) = self.wires.send(host, target, *at, payload.len() + FRAME) {
+            self.queue.push(arrival, Event::Deliver { from, to, payload: payload.clone() });
         }
     }
 
@@ -285,13 +297,10 @@ impl<'a, P: Protocol> Driver<'a, P> {
         }
     }
 
-    fn deliver(&mut self, from: ProcessId, to: ProcessId, message: P::Message) {
-        let Some(host) = self.locate(to) else { return };
-        let Some(life) = &mut self.hosts[host].life else { return };
-        life.inbox.push_back(match to {
-            ProcessId::Replica(_) => Input::ToReplica(from, message),
-            ProcessId::Proxy(_) => Input::ToProxy(from, message),
-        });
-        self.wake(host);
+    pub fn enqueue(&mut self, host: usize, input: Input) {
+        if let Some(life) = &mut self.hosts[host].life {
+            life.inbox.push_back(input);
+            self.wake(host);
+        }
     }
 }

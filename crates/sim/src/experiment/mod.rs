@@ -25,6 +25,7 @@ mod tests;
 pub mod wires;
 
 use quorate_core::{Group, NodeId, NodeSet, Protocol, Settings, SettingsError, Topology};
+use quorate_runtime::protocol;
 
 use crate::queue::Nanos;
 pub use delay::Delay;
@@ -64,11 +65,11 @@ pub struct Setup {
 pub fn measure<P: Protocol>(setup: &Setup, load: Load<'_>) -> Result<Measured, SettingsError> {
     let members: NodeSet = (1..=setup.nodes as u64).filter_map(NodeId::new).collect();
     let mut settings = Settings::parse(&setup.settings)?;
-    let configs = P::configure(&Group::of(members), &mut settings)?;
+    let configured = protocol::<P>().configure(&Group::of(members), &mut settings)?;
     settings.finish()?;
     if let Some(topology) = &setup.topology {
         let fits = topology.fits(setup.nodes.max(setup.proxies));
         fits.map_err(|error| SettingsError::Conflict(error.to_string()))?;
     }
-    Ok(driver::Driver::<P>::new(setup, configs, load).run())
+    Ok(driver::Driver::new(setup, &*configured, load).run())
 }

@@ -10,13 +10,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use quorate_core::{
     Access, Configs, Group, Machine, Manage, Managed, NodeId, NodeSet, Outcome, ProcessId, Protocol, Proxy,
-    ProxyId, Range, Replica, Request, RequestId, Roster, Saved, Time, Wire,
+    ProxyId, Random, Range, Replica, Request, RequestId, Roster, Saved, Time, Wire,
 };
+use quorate_runtime::MachineRunner;
 use quorate_store::{Command, Reply};
 
 use super::process::{Effects, Input, Origin, Process, instant};
 use super::{Bounds, TIMERS};
-use crate::host::Running;
 use crate::options::OptionsError;
 
 /// Where clocks start.
@@ -75,9 +75,10 @@ impl<P: Protocol> Client<P> {
         Client { config: config.clone(), id, wish, asks: Vec::new(), fed: Vec::new() }
     }
 
-    fn proxy(&self) -> Running<P::Proxy> {
+    fn proxy(&self) -> MachineRunner<P::Proxy> {
         let at = instant(Time::ZERO + START);
-        let mut proxy = Running::start(self.id.into(), self.config.clone(), Saved::nothing(), at, self.id.0);
+        let (config, random) = (self.config.clone(), Random::new(self.id.0));
+        let mut proxy = MachineRunner::start(self.id.into(), config, Saved::nothing(), at, random, true);
         for (now, fed) in &self.fed {
             feed(&mut proxy, *now, fed);
         }
@@ -114,7 +115,7 @@ impl<P: Protocol> Client<P> {
     }
 }
 
-fn feed<P: Protocol>(proxy: &mut Running<P::Proxy>, now: Time, fed: &Fed<P>) {
+fn feed<P: Protocol>(proxy: &mut MachineRunner<P::Proxy>, now: Time, fed: &Fed<P>) {
     let at = instant(now);
     proxy.step(at, |machine, cx| match fed {
         Fed::Request(wish) => {
@@ -193,7 +194,7 @@ pub(super) fn play<P: Protocol>(bounds: &Bounds, configs: Configs<P>) -> Result<
         *origin = Origin {
             me: origin.me,
             config: origin.config.clone(),
-            saved: process.machine.save(),
+            saved: process.machine().save(),
             at: stage.now,
             rest: REST,
             mortal: bounds.failures > 0,
@@ -217,7 +218,7 @@ pub(super) fn play<P: Protocol>(bounds: &Bounds, configs: Configs<P>) -> Result<
 struct Stage<P: Protocol> {
     processes: Vec<Process<P>>,
     clients: Vec<Client<P>>,
-    proxies: Vec<Running<P::Proxy>>,
+    proxies: Vec<MachineRunner<P::Proxy>>,
     /// Clients that were answered.
     told: usize,
     now: Time,
@@ -226,7 +227,9 @@ struct Stage<P: Protocol> {
 
 impl<P: Protocol> Stage<P> {
     fn agrees(&self) -> bool {
-        self.processes.windows(2).all(|pair| pair[0].machine.fingerprint() == pair[1].machine.fingerprint())
+        self.processes
+            .windows(2)
+            .all(|pair| pair[0].machine().fingerprint() == pair[1].machine().fingerprint())
     }
 
     /// One more input; false when there is nothing more to wait for.

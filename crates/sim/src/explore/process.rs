@@ -1,13 +1,14 @@
 //! One replica with its disk, timers and clock, driven input by input.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt::Write;
 use std::time::Duration;
 
 use quorate_core::{
-    Context, Fact, Instant, Interval, Machine, Message, NodeId, Outbox, Outgoing, ProcessId, Protocol,
-    Random, Replica, Saved, Time, Wall, wide_digest,
+    Context, Fact, Instant, Interval, Machine, Message, NodeId, Outgoing, ProcessId, Protocol, Random,
+    Replica, Saved, Time, Wall, wide_digest,
 };
+use quorate_runtime::{MachineRunner, ReleaseGate};
 
 /// What a wall clock shows: nothing about safety may depend on it, so it stands still.
 const WALL: Wall = Wall::from_millis(1_000_000);
@@ -76,9 +77,8 @@ pub(super) struct Process<P: Protocol> {
     me: NodeId,
     config: Config<P>,
     saved: Saved<Record<P>>,
-    pub machine: P::Replica,
-    out: Outbox<P::Replica>,
-    timers: BTreeMap<Timer<P>, Time>,
+    runner: MachineRunner<P::Replica>,
+    gate: ReleaseGate<P::Message>,
     pub now: Time,
     /// Since the beginning.
     records: Vec<Record<P>>,
@@ -89,22 +89,19 @@ pub(super) struct Process<P: Protocol> {
     stalled: bool,
     mortal: bool,
     heeded: &'static [&'static str],
-    /// Messages that wait for the disk.
-    waiting: Vec<Outgoing<P::Message>>,
 }
 
 impl<P: Protocol> Process<P> {
     /// Begins; what it says at once is lost.
     pub fn start(origin: &Origin<P>) -> Process<P> {
         let Origin { me, ref config, ref saved, at, rest, mortal, timers: heeded } = *origin;
-        let (out, machine) = recover::<P>(me, config, saved, at, 1);
+        let runner = recover::<P>(me, config, saved, at, 1);
         let mut process = Process {
             me,
             config: config.clone(),
             saved: saved.clone(),
-            machine,
-            out,
-            timers: BTreeMap::new(),
+            runner,
+            gate: ReleaseGate::default(),
             now: at,
             records: Vec::new(),
             durable: 0,
@@ -113,7 +110,6 @@ impl<P: Protocol> Process<P> {
             stalled: false,
             mortal,
             heeded,
-            waiting: Vec::new(),
         };
         let mut effects = Effects::new(false);
         process.step(&mut effects, |_, _| {});
@@ -123,7 +119,11 @@ impl<P: Protocol> Process<P> {
 
     /// Timers that are set, and when they are due.
     pub fn timers(&self) -> impl Iterator<Item = (Timer<P>, Time)> {
-        self.timers.iter().map(|(timer, at)| (*timer, *at))
+        self.runner.timers.iter()
+    }
+
+    pub fn machine(&self) -> &P::Replica {
+        &self.runner.machine
     }
 
     /// Records that a crash may take.
@@ -148,10 +148,14 @@ impl<P: Protocol> Process<P> {
     /// The second digest leaves out what hardly ever makes a difference (`MARGINAL`).
     pub fn digests(&self, scratch: &mut String) -> (u128, u128) {
         scratch.clear();
-        let Process { machine, timers, now, records, durable, lives, stalled, mortal, waiting, .. } = self;
+        let Process { runner, gate, now, records, durable, lives, stalled, mortal, .. } = self;
+        let MachineRunner { machine, .. } = runner;
         write!(scratch, "{machine:?}").expect("memory");
         let length = scratch.len();
-        let state = (machine.fingerprint(), timers, now, lives, stalled, mortal);
+        for (timer, at) in runner.timers.iter() {
+            write!(scratch, "{timer:?}{at:?}").expect("memory");
+        }
+        let (state, waiting) = ((machine.fingerprint(), now, lives, stalled, mortal), gate.waiting());
         write!(scratch, "{state:?}{durable}{records:?}{waiting:?}").expect("memory");
         let exact = wide_digest(scratch.as_bytes());
         for (begin, end) in MARGINAL {
@@ -171,7 +175,7 @@ impl<P: Protocol> Process<P> {
             Input::Message(from, message) => self.hear(from, message, effects),
             Input::Timer(place) => {
                 let timer = self.timers().nth(place).expect("it is set").0;
-                self.timers.remove(&timer);
+                self.runner.timers.apply(timer, None);
                 effects.line(|| format!("r{me} timer {timer:?}"));
                 self.step(effects, |machine, cx| machine.on_timer(timer, cx));
             }
@@ -189,11 +193,10 @@ impl<P: Protocol> Process<P> {
                 self.lives += 1;
                 (self.durable, self.born) = (self.records.len(), self.records.len());
                 self.stalled = false;
-                self.waiting.clear();
-                self.timers.clear();
+                self.gate = ReleaseGate::default();
                 let records = [&self.saved.records[..], &self.records[..]].concat();
                 let saved = Saved { restarted: true, snapshot: self.saved.snapshot.clone(), records };
-                (self.out, self.machine) = recover::<P>(me, &self.config, &saved, self.now, self.lives);
+                self.runner = recover::<P>(me, &self.config, &saved, self.now, self.lives);
                 self.step(effects, |_, _| {});
             }
         }
@@ -229,24 +232,23 @@ impl<P: Protocol> Process<P> {
         input: impl FnOnce(&mut P::Replica, &mut Context<'_, P::Replica>),
     ) {
         let me = ProcessId::from(self.me);
-        let mut random = random(self.me, self.lives);
-        let mut cx = Context::new(me, instant(self.now), &mut random, &mut self.out);
-        input(&mut self.machine, &mut cx);
-        self.machine.check();
-        let mut cx = Context::new(me, instant(self.now), &mut random, &mut self.out);
-        self.machine.on_batch_end(&mut cx);
-        self.machine.check();
-        for (timer, deadline) in self.out.timers.drain(..) {
+        let at = instant(self.now);
+        self.runner.reseed(random(self.me, self.lives));
+        self.runner.step(at, input);
+        self.runner.end_batch(at);
+        let set: Vec<_> = self.runner.timers.iter().map(|(timer, _)| timer).collect();
+        for timer in set {
             let name = format!("{timer:?}");
-            match deadline.filter(|_| self.heeded.iter().any(|begin| name.starts_with(begin))) {
-                Some(at) => self.timers.insert(timer, at),
-                None => self.timers.remove(&timer),
-            };
+            if !self.heeded.iter().any(|begin| name.starts_with(begin)) {
+                self.runner.timers.apply(timer, None);
+            }
         }
-        assert!(self.out.barrier == 0, "a state that came from elsewhere: explore without snapshots");
-        self.out.members = None;
-        effects.facts.append(&mut self.out.facts);
-        for record in self.out.records.drain(..) {
+        let states = self.runner.take_barriers().count();
+        assert!(states == 0, "a state that came from elsewhere: explore without snapshots");
+        let out = &mut self.runner.out;
+        out.members = None;
+        effects.facts.append(&mut out.facts);
+        for record in out.records.drain(..) {
             effects.line(|| format!("{me} persist {record:?}"));
             if self.mortal {
                 self.records.push(record);
@@ -255,12 +257,10 @@ impl<P: Protocol> Process<P> {
         if !self.stalled {
             self.durable = self.records.len();
         }
-        self.waiting.append(&mut self.out.messages);
-        let free = if self.stalled { (self.durable - self.born) as u64 } else { u64::MAX };
-        let (ready, waiting): (Vec<_>, _) =
-            std::mem::take(&mut self.waiting).into_iter().partition(|outgoing| outgoing.after <= free);
-        self.waiting = waiting;
-        for Outgoing { to, message, after } in &self.waiting {
+        self.gate.set_durable(if self.stalled { (self.durable - self.born) as u64 } else { u64::MAX });
+        let mut ready: Vec<_> = std::iter::from_fn(|| self.gate.next()).collect();
+        ready.extend(out.messages.drain(..).filter_map(|message| self.gate.pass(message)));
+        for Outgoing { to, message, after } in self.gate.waiting() {
             let to: Vec<_> = to.iter().collect();
             effects.line(|| format!("{me} (after {after} records) -> {to:?} {}", message.kind()));
         }
@@ -285,12 +285,9 @@ fn recover<P: Protocol>(
     saved: &Saved<Record<P>>,
     now: Time,
     life: u64,
-) -> (Outbox<P::Replica>, P::Replica) {
-    let mut out = Outbox::new(true);
-    let mut random = random(me, life);
-    let mut cx = Context::new(me.into(), instant(now), &mut random, &mut out);
-    let machine = P::Replica::recover(config.clone(), saved.clone(), &mut cx);
-    (out, machine)
+) -> MachineRunner<P::Replica> {
+    let (config, saved) = (config.clone(), saved.clone());
+    MachineRunner::start(me.into(), config, saved, instant(now), random(me, life), true)
 }
 
 /// What is drawn is the same in every step of a life, so that equal states have equal futures.

@@ -51,6 +51,7 @@ mod words;
 use std::fmt;
 
 use quorate_core::Protocol;
+use quorate_runtime::protocol;
 
 pub use harness::run_traces;
 
@@ -75,7 +76,7 @@ impl std::error::Error for ScenarioError {}
 
 /// Plays a scenario; gives the same text with what really came of each command.
 pub fn play<P: Protocol>(text: &str) -> Result<String, ScenarioError> {
-    let mut stage: Option<Stage<P>> = None;
+    let mut stage: Option<Stage> = None;
     let mut out = String::new();
     for (index, line) in text.lines().enumerate() {
         if line.starts_with(' ') {
@@ -90,7 +91,7 @@ pub fn play<P: Protocol>(text: &str) -> Result<String, ScenarioError> {
         let failed = |what: String| ScenarioError { line: index + 1, what };
         let lines = match (words[0], &mut stage) {
             ("nodes", _) => {
-                let (fresh, lines) = Stage::open(&words[1..]).map_err(failed)?;
+                let (fresh, lines) = Stage::open(protocol::<P>(), &words[1..]).map_err(failed)?;
                 stage = Some(fresh);
                 lines
             }

@@ -3,18 +3,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_core::{
-    Access, Answered, Configs, Group, Instant, Machine, Managed, Message, NodeId, NodeSet, Outcome, Outgoing,
-    ProcessId, Protocol, Proxy, ProxyId, Recipients, Replica, Request, RequestId, Saved, Settings, Time,
-    Wall, Wire,
+    Access, Answered, Group, Instant, Managed, NodeId, NodeSet, Outcome, Payload, ProcessId, ProxyId, Random,
+    Request, RequestId, Saved, Settings, Time, Wall, Wire,
+};
+use quorate_runtime::{
+    AnyProcess, AnyProtocol, ConfiguredProtocol, Effects, Input, OutgoingFrame, OwnMessages, Start,
 };
 use quorate_store::{Command, Expiry, Reply, Single};
 
 use super::words::{self, Knowledge, node, put, text};
-use crate::host::Running;
 
 /// Where the clocks of a scenario start.
 const START: Duration = Duration::from_secs(1);
@@ -23,14 +25,13 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 /// Rounds after which `settle` gives up.
 const ROUNDS: usize = 1000;
 
-/// One node: its processes while they live, and its disk.
-struct Node<P: Protocol> {
-    replica: Option<Running<P::Replica>>,
-    proxy: Option<Running<P::Proxy>>,
+/// One node: its process while it lives, and its disk.
+struct Node {
+    process: Option<Box<dyn AnyProcess>>,
     /// What a crash leaves, apart from `records`.
-    saved: Saved<Record<P>>,
+    saved: Saved<Bytes>,
     /// Records since, and how many of them are durable.
-    records: Vec<Record<P>>,
+    records: Vec<Bytes>,
     durable: usize,
     /// How many records of this life are not in `records` any more.
     cut: u64,
@@ -41,30 +42,29 @@ struct Node<P: Protocol> {
     clock: Option<Knowledge>,
     /// How far its wall clock is ahead of the others, in milliseconds.
     wall: i64,
-    /// Messages that wait for the disk.
-    waiting: Vec<Outgoing<P::Message>>,
     lives: u64,
     /// Its disk was lost: it rejoins. How many lives it had before.
     replaced: Option<u64>,
 }
 
-type Record<P> = <<P as Protocol>::Replica as Machine>::Record;
-
-struct Flight<M> {
+#[derive(Clone)]
+struct Flight {
     from: ProcessId,
     to: ProcessId,
-    message: M,
+    kind: &'static str,
+    payload: Bytes,
 }
 
-pub(super) struct Stage<P: Protocol> {
-    configs: Configs<P>,
+pub(super) struct Stage {
+    protocol: &'static dyn AnyProtocol,
+    configs: Arc<dyn ConfiguredProtocol>,
     /// Of nodes that are not in the group as it is set up.
-    joining: Configs<P>,
+    joining: Arc<dyn ConfiguredProtocol>,
     /// Of members whose disk was lost, where the protocol lets them come back.
-    rejoining: Option<Configs<P>>,
+    rejoining: Option<Arc<dyn ConfiguredProtocol>>,
     members: NodeSet,
-    nodes: BTreeMap<NodeId, Node<P>>,
-    flights: Vec<Flight<P::Message>>,
+    nodes: BTreeMap<NodeId, Node>,
+    flights: Vec<Flight>,
     cuts: Vec<(NodeId, NodeId)>,
     now: Time,
     asked: u64,
@@ -77,15 +77,15 @@ pub(super) struct Stage<P: Protocol> {
 
 type Played = Result<Vec<String>, String>;
 
-impl<P: Protocol> Stage<P> {
+impl Stage {
     /// `N [key=value …]`, or `N+M [key=value …]`.
-    pub fn open(words: &[&str]) -> Result<(Self, Vec<String>), String> {
+    pub fn open(protocol: &'static dyn AnyProtocol, words: &[&str]) -> Result<(Self, Vec<String>), String> {
         let (count, settings) = words.split_first().ok_or("nodes: how many?")?;
         let (members, all) = words::nodes(count)?;
         let group = Group::of(members);
         let configure = |group: &Group| {
             let mut settings = Settings::parse(settings)?;
-            let configs = P::configure(group, &mut settings)?;
+            let configs = protocol.configure(group, &mut settings)?;
             settings.finish().map(|()| configs)
         };
         let configs = configure(&group).map_err(|error| error.to_string())?;
@@ -94,8 +94,7 @@ impl<P: Protocol> Stage<P> {
         let rejoining = configure(&Group { rejoining: true, ..group }).ok();
         let node = |id: NodeId| {
             let node = Node {
-                replica: None,
-                proxy: None,
+                process: None,
                 saved: Saved::nothing(),
                 records: Vec::new(),
                 durable: 0,
@@ -104,16 +103,16 @@ impl<P: Protocol> Stage<P> {
                 held: None,
                 clock: Some(Knowledge::EXACT),
                 wall: 0,
-                waiting: Vec::new(),
                 lives: 0,
                 replaced: None,
             };
             (id, node)
         };
         let mut stage = Stage {
+            protocol,
             configs,
             joining,
-            rejoining: rejoining.filter(|_| P::CAPABILITIES.rejoin),
+            rejoining: rejoining.filter(|_| protocol.capabilities().rejoin),
             members,
             nodes: all.iter().map(node).collect(),
             flights: Vec::new(),
@@ -177,14 +176,13 @@ impl<P: Protocol> Stage<P> {
                 }
             }
             ["drop", filter @ ..] => {
-                for Flight { from, to, message } in self.take(filter)? {
-                    self.lines.push(format!("{from} -x {to} {}", message.kind()));
+                for Flight { from, to, kind, .. } in self.take(filter)? {
+                    self.lines.push(format!("{from} -x {to} {kind}"));
                 }
             }
             ["duplicate", filter @ ..] => {
-                for Flight { from, to, message } in self.take(filter)? {
-                    self.flights.push(Flight { from, to, message: message.clone() });
-                    self.flights.push(Flight { from, to, message });
+                for flight in self.take(filter)? {
+                    self.flights.extend([flight.clone(), flight]);
                 }
             }
             ["settle"] => {
@@ -222,7 +220,7 @@ impl<P: Protocol> Stage<P> {
             ["crash", name] => self.crash(node(name)?)?,
             ["restart", name] => {
                 let id = node(name)?;
-                if self.node(id)?.replica.is_some() {
+                if self.node(id)?.process.is_some() {
                     return Err(format!("{name} is alive"));
                 }
                 self.start(id);
@@ -249,7 +247,7 @@ impl<P: Protocol> Stage<P> {
         Ok(answers)
     }
 
-    fn node(&mut self, id: NodeId) -> Result<&mut Node<P>, String> {
+    fn node(&mut self, id: NodeId) -> Result<&mut Node, String> {
         self.nodes.get_mut(&id).ok_or_else(|| format!("there is no r{id}"))
     }
 
@@ -273,7 +271,6 @@ impl<P: Protocol> Stage<P> {
             _ if self.members.contains(id) => &self.configs,
             _ => &self.joining,
         };
-        let (replica_config, proxy_config) = configs.clone();
         node.lives += 1;
         node.cut = 0;
         node.held = None;
@@ -286,19 +283,20 @@ impl<P: Protocol> Stage<P> {
         node.saved.records = saved.records.clone();
         node.records.clear();
         node.durable = 0;
-        node.replica = Some(Running::start(id.into(), replica_config, saved, at, seed));
-        let proxy = ProxyId::of(id).into();
-        node.proxy = Some(Running::start(proxy, proxy_config, Saved::nothing(), at, !seed));
+        let (proxy, random) = (ProxyId::of(id), Random::new(!seed));
+        let own = OwnMessages::AsFrames;
+        let mut process = configs.start(Start { proxy, node: Some(id), at, random, observed: true, own });
+        process.load(saved).expect("a record that was written can be read");
+        process.start_replica(at, Random::new(seed));
+        node.process = Some(process);
         self.finish(id);
     }
 
     fn crash(&mut self, id: NodeId) -> Result<(), String> {
         let node = self.node(id)?;
-        if node.replica.take().is_none() {
+        if node.process.take().is_none() {
             return Err(format!("r{id} is down"));
         }
-        node.proxy = None;
-        node.waiting.clear();
         node.records.truncate(node.durable);
         Ok(())
     }
@@ -307,9 +305,12 @@ impl<P: Protocol> Stage<P> {
     /// previous life has sent arrives.
     fn replace(&mut self, id: NodeId) -> Result<(), String> {
         if self.rejoining.is_none() {
-            return Err(format!("a member of {} that lost its disk cannot rejoin this group", P::NAME));
+            return Err(format!(
+                "a member of {} that lost its disk cannot rejoin this group",
+                self.protocol.name()
+            ));
         }
-        if self.node(id)?.replica.is_some() {
+        if self.node(id)?.process.is_some() {
             self.crash(id)?;
         }
         let node = self.node(id)?;
@@ -322,10 +323,11 @@ impl<P: Protocol> Stage<P> {
 
     fn checkpoint(&mut self, id: NodeId) -> Result<(), String> {
         let node = self.node(id)?;
-        let replica = node.replica.as_ref().ok_or_else(|| format!("r{id} is down"))?;
-        let saved = replica.machine.save();
+        let process = node.process.as_ref().ok_or_else(|| format!("r{id} is down"))?;
+        let Saved { restarted, snapshot, records } = process.save().expect("a node");
+        let records = records.into_iter().map(Payload::into_bytes).collect();
         node.cut += node.records.len() as u64;
-        node.saved = saved;
+        node.saved = Saved { restarted, snapshot, records };
         node.records.clear();
         node.durable = 0;
         node.held = None;
@@ -342,14 +344,15 @@ impl<P: Protocol> Stage<P> {
         self.asked += 1;
         let (at, number) = (self.instant(id), RequestId(self.asked));
         let request = Request { stream: 1, access, command, deadline: at.now + PATIENCE };
-        let proxy = self.node(id)?.proxy.as_mut().ok_or_else(|| format!("p{id} is down"))?;
-        proxy.step(at, |machine, cx| machine.on_request(number, request, cx));
+        let process = self.node(id)?.process.as_mut().ok_or_else(|| format!("p{id} is down"))?;
+        process.take(Input::Request(number, request)).expect("a request is no frame");
+        process.step(at);
         self.finish(id);
         Ok(())
     }
 
     /// Takes what is in flight and matches `[FROM>TO] [KIND]`.
-    fn take(&mut self, filter: &[&str]) -> Result<Vec<Flight<P::Message>>, String> {
+    fn take(&mut self, filter: &[&str]) -> Result<Vec<Flight>, String> {
         let (mut route, mut kind) = (None, None);
         for word in filter {
             match word.split_once('>') {
@@ -361,7 +364,7 @@ impl<P: Protocol> Stage<P> {
         let is = |pattern: &str, process: ProcessId| pattern == "*" || pattern == process.to_string();
         let (taken, left) = std::mem::take(&mut self.flights).into_iter().partition(|flight| {
             route.is_none_or(|(from, to)| is(from, flight.from) && is(to, flight.to))
-                && kind.is_none_or(|kind| kind == flight.message.kind())
+                && kind.is_none_or(|kind| kind == flight.kind)
         });
         self.flights = left;
         let taken: Vec<_> = taken;
@@ -371,25 +374,20 @@ impl<P: Protocol> Stage<P> {
         }
     }
 
-    fn arrive(&mut self, Flight { from, to, message }: Flight<P::Message>) {
+    fn arrive(&mut self, Flight { from, to, kind, payload }: Flight) {
         let (from_node, to_node) = (home(from), home(to));
         let cut = self.cuts.iter().any(|&(a, b)| {
             (Some(a), Some(b)) == (from_node, to_node) || (Some(b), Some(a)) == (from_node, to_node)
         });
         let target = to_node.filter(|_| !cut).map(|id| (id, self.instant(id)));
         let target = target.and_then(|(id, at)| Some((id, at, self.nodes.get_mut(&id)?)));
-        let Some((id, at, Node { replica: Some(replica), proxy: Some(proxy), .. })) = target else {
-            self.lines.push(format!("{from} -x {to} {}", message.kind()));
+        let Some((id, at, Node { process: Some(process), .. })) = target else {
+            self.lines.push(format!("{from} -x {to} {kind}"));
             return;
         };
-        // What a machine hears is what its decoder makes of the sender's encoding.
-        let bytes = message.to_bytes();
-        let message = P::Message::from_bytes(bytes).expect("a message that was sent can be read");
-        self.lines.push(format!("{to} <- {from} {message:?}"));
-        match to {
-            ProcessId::Replica(_) => replica.step(at, |machine, cx| machine.on_message(from, message, cx)),
-            ProcessId::Proxy(_) => proxy.step(at, |machine, cx| machine.on_message(from, message, cx)),
-        }
+        process.take(Input::Frame { from, to, payload }).expect("a message that was sent can be read");
+        self.lines.push(format!("{to} <- {from} {}", process.describe_taken()));
+        process.step(at);
         self.finish(id);
     }
 
@@ -398,27 +396,14 @@ impl<P: Protocol> Stage<P> {
             Some(id) => (node(&format!("r{id}"))?, true),
             None => (node(process)?, false),
         };
-        let mut now = self.now;
-        let Node { replica: Some(replica), proxy: Some(proxy), .. } = self.node(id)? else {
-            return Err(format!("r{id} is down"));
-        };
-        let mut fired = None;
-        let mut fired_proxy = None;
-        match is_proxy {
-            false => fired = pull(replica, timer, &mut now)?,
-            true => fired_proxy = pull(proxy, timer, &mut now)?,
-        }
-        self.now = now;
+        let who = if is_proxy { ProxyId::of(id).into() } else { ProcessId::from(id) };
+        let process = self.node(id)?.process.as_mut().ok_or_else(|| format!("r{id} is down"))?;
+        let due = process.take_timer_named(who, timer);
+        let due = due.map_err(|set| format!("{who} has no timer {timer}; set are: {}", set.join(", ")))?;
+        self.now = self.now.max(due);
         let at = self.instant(id);
-        let Node { replica: Some(replica), proxy: Some(proxy), .. } = self.node(id)? else {
-            unreachable!("it was up");
-        };
-        if let Some(timer) = fired {
-            replica.step(at, |machine, cx| machine.on_timer(timer, cx));
-        }
-        if let Some(timer) = fired_proxy {
-            proxy.step(at, |machine, cx| machine.on_timer(timer, cx));
-        }
+        let process = self.nodes.get_mut(&id).and_then(|node| node.process.as_mut()).expect("it was up");
+        process.step(at);
         self.finish(id);
         Ok(())
     }
@@ -426,28 +411,18 @@ impl<P: Protocol> Stage<P> {
     fn tick(&mut self, duration: Duration) {
         let end = self.now + duration;
         loop {
-            let due = self.nodes.iter().filter_map(|(id, node)| {
-                let replica = node.replica.as_ref().and_then(|replica| replica.timers.next());
-                let proxy = node.proxy.as_ref().and_then(|proxy| proxy.timers.next());
-                Some(([replica, proxy].into_iter().flatten().min()?, *id))
-            });
+            let due = self.nodes.iter();
+            let due = due.filter_map(|(id, node)| Some((node.process.as_ref()?.deadline()?, *id)));
             let Some((at, id)) = due.min().filter(|(at, _)| *at <= end) else { break };
             self.now = self.now.max(at);
             let at = self.instant(id);
             let node = self.nodes.get_mut(&id).expect("it is due");
-            let (mut names, me) = (Vec::new(), ProcessId::from(id));
-            if let Some(replica) = &mut node.replica
-                && let Some(timer) = replica.timers.pop_due(at.now)
+            if let Some(process) = &mut node.process
+                && let Some(taken) = process.take_due_timer(at.now)
             {
-                names.push(format!("{me} timer {timer:?}"));
-                replica.step(at, |machine, cx| machine.on_timer(timer, cx));
-            } else if let Some(proxy) = &mut node.proxy
-                && let Some(timer) = proxy.timers.pop_due(at.now)
-            {
-                names.push(format!("{} timer {timer:?}", proxy.me));
-                proxy.step(at, |machine, cx| machine.on_timer(timer, cx));
+                self.lines.push(format!("{} timer {}", taken.to, process.describe_taken()));
+                process.step(at);
             }
-            self.lines.append(&mut names);
             self.finish(id);
         }
         self.now = end;
@@ -456,10 +431,9 @@ impl<P: Protocol> Stage<P> {
     fn status(&mut self) {
         for (id, node) in &self.nodes {
             let at = self.instant(*id);
-            self.lines.push(match &node.replica {
+            self.lines.push(match node.process.as_ref().and_then(|process| process.status(at)) {
                 None => format!("r{id} down"),
-                Some(replica) => {
-                    let status = replica.machine.status(at);
+                Some(status) => {
                     let leader = status.leader.map_or("-".to_owned(), |leader| format!("r{leader}"));
                     format!(
                         "r{id} {} leader {leader} ballot {} committed {} applied {}{}",
@@ -478,39 +452,27 @@ impl<P: Protocol> Stage<P> {
     fn finish(&mut self, id: NodeId) {
         let at = self.instant(id);
         let node = self.nodes.get_mut(&id).expect("a known node");
-        let (Some(replica), Some(proxy)) = (&mut node.replica, &mut node.proxy) else { return };
-        proxy.end_batch(at);
-        replica.end_batch(at);
-        for fact in replica.out.facts.drain(..).filter(|_| self.facts) {
-            self.lines.push(format!("{} fact {fact:?}", replica.me));
+        let Some(process) = &mut node.process else { return };
+        process.end_batch(at);
+        let Effects { facts, members, barriers, replies, records, .. } = std::mem::take(process.effects());
+        let (me, proxy) = (ProcessId::from(id), ProcessId::from(ProxyId::of(id)));
+        for fact in facts.into_iter().filter(|_| self.facts) {
+            self.lines.push(format!("{me} fact {fact:?}"));
         }
-        proxy.out.facts.clear();
         // Everybody reaches everybody.
-        (replica.out.members, proxy.out.members) = (None, None);
-        if let Some(barrier) = replica.barriers.drain(..).next() {
-            node.held = node.held.or(Some(barrier));
-        }
-        for Answered { request: number, outcome, .. } in proxy.out.replies.drain(..) {
+        drop(members);
+        node.held = node.held.or(barriers.first().copied());
+        for Answered { request: number, outcome, .. } in replies {
             let reply = match outcome {
                 Outcome::Done(bytes) if self.orders.remove(&number) => shown(Managed::from_bytes(bytes)),
                 Outcome::Done(bytes) => shown(Reply::from_bytes(bytes)),
                 Outcome::Failed(failure) => format!("{failure:?}"),
             };
-            self.lines.push(format!("{} #{} = {reply}", proxy.me, number.0));
+            self.lines.push(format!("{proxy} #{} = {reply}", number.0));
         }
-        for record in replica.out.records.drain(..) {
-            self.lines.push(format!("{} persist {record:?}", replica.me));
-            let bytes = record.to_bytes();
-            node.records.push(Wire::from_bytes(bytes).expect("a record that was written can be read"));
-        }
-        let from = proxy.me;
-        let messages: Vec<_> = proxy.out.messages.drain(..).collect();
-        for outgoing in messages {
-            self.send(from, outgoing);
-        }
-        let node = self.nodes.get_mut(&id).expect("a known node");
-        if let Some(replica) = &mut node.replica {
-            node.waiting.append(&mut replica.out.messages);
+        for record in records {
+            self.lines.push(format!("{me} persist {}", process.describe_record(&record)));
+            node.records.push(record.into_bytes());
         }
         if node.held.is_some() && !node.manual {
             self.checkpoint(id).expect("it is up");
@@ -532,57 +494,15 @@ impl<P: Protocol> Stage<P> {
         let node = self.nodes.get_mut(&id).expect("a known node");
         let durable = node.cut + node.durable as u64;
         let durable = node.held.map_or(durable, |held| durable.min(held - 1));
-        let (ready, waiting): (Vec<_>, _) =
-            std::mem::take(&mut node.waiting).into_iter().partition(|outgoing| outgoing.after <= durable);
-        node.waiting = waiting;
-        for outgoing in ready {
-            self.send(id.into(), outgoing);
+        let Some(process) = &mut node.process else { return };
+        process.release(durable);
+        for OutgoingFrame { from, to, kind, payload, .. } in std::mem::take(&mut process.effects().frames) {
+            let payload = payload.into_bytes();
+            let names: Vec<_> = to.iter().map(|process| process.to_string()).collect();
+            self.lines.push(format!("{from} -> {} {}", names.join(","), process.describe_message(&payload)));
+            self.flights.extend(to.iter().map(|to| Flight { from, to, kind, payload: payload.clone() }));
         }
     }
-
-    fn send(&mut self, from: ProcessId, Outgoing { to, message, .. }: Outgoing<P::Message>) {
-        let names: Vec<_> = to.iter().map(|process| process.to_string()).collect();
-        self.lines.push(format!("{from} -> {} {message:?}", names.join(",")));
-        match to {
-            Recipients::One(to) => self.flights.push(Flight { from, to, message }),
-            Recipients::Replicas(_) => {
-                let copies = to.iter().map(|to| Flight { from, to, message: message.clone() });
-                self.flights.extend(copies);
-            }
-        }
-    }
-}
-
-/// Takes the timer of this name off a machine, and moves `now` to its deadline if that is later.
-fn pull<M: Machine>(
-    running: &mut Running<M>,
-    name: &str,
-    now: &mut Time,
-) -> Result<Option<M::Timer>, String> {
-    let named = |timer: &M::Timer| format!("{timer:?}").starts_with(name);
-    let mut others = Vec::new();
-    let mut found = None;
-    while let Some(at) = running.timers.next() {
-        let timer = running.timers.pop_due(at).expect("it is the next");
-        if named(&timer) {
-            *now = (*now).max(at);
-            found = Some(timer);
-            break;
-        }
-        others.push((timer, at));
-    }
-    let set: Vec<_> = others.iter().map(|(timer, _)| show(timer)).collect();
-    for (timer, at) in others {
-        running.timers.apply(timer, Some(at));
-    }
-    match found {
-        Some(_) => Ok(found),
-        None => Err(format!("{} has no timer {name}; set are: {}", running.me, set.join(", "))),
-    }
-}
-
-fn show(value: &impl Debug) -> String {
-    format!("{value:?}")
 }
 
 /// The node in which a process lives.
@@ -597,17 +517,5 @@ fn shown<T: Debug, E: ToString>(reply: Result<T, E>) -> String {
     match reply {
         Ok(reply) => format!("{reply:?}"),
         Err(error) => error.to_string(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::scribe::{self, Scribe};
-
-    #[test]
-    fn a_process_ends_its_proxys_batch_before_its_replicas() {
-        Stage::<Scribe>::open(&["1"]).unwrap();
-        assert_eq!(scribe::ended(), ["proxy", "replica"]);
     }
 }
