@@ -7,7 +7,6 @@
 mod group;
 
 use std::io::{self, ErrorKind};
-use std::mem;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -467,11 +466,9 @@ impl<F: Frontend> Loop<F> {
             }
             let settled = self.machines.settle();
             let Effects { frames, request_marks, replies, .. } = self.machines.effects();
-            for frame in frames.drain(..) {
-                self.transport.send(frame);
-            }
+            frames.drain(..).for_each(|frame| self.transport.send(frame));
             self.clients.on_marks(request_marks);
-            let mut replies = mem::take(replies);
+            let mut replies = std::mem::take(replies);
             if self.desk.is_reading() && !replies.is_empty() {
                 let trouble = self.trouble();
                 self.desk.sift(&mut replies, trouble);

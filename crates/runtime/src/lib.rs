@@ -9,18 +9,18 @@
 //! | [`process`] | the same without types: bytes in, [`Effects`] out |
 //! | [`protocol`] | a protocol without types: its name, capabilities, configuration, processes |
 //!
-//! **Only [`machine_runner`], [`release_gate`] and [`process_runner`] are compiled for each protocol.** A driver holds a
-//! `Box<dyn `[`AnyProcess`]`>`, so it is compiled once, and a changed line in a protocol leaves it as it is.
+//! **Only [`machine_runner`], [`release_gate`] and [`process_runner`] are compiled for each protocol.** A driver holds
+//! a `Box<dyn `[`AnyProcess`]`>`, so it is compiled once, and a changed line in a protocol leaves it as it is.
 //!
 //! **What is the same for every driver**, because it is written once:
 //! - *An input is taken, then acted on.* The clock is read in between, so a pause before the step cannot make a machine
 //!   act on an old time ([`AnyProcess::take`], [`AnyProcess::step`]).
-//! - *The proxy's batch ends before the replica's* ([`AnyProcess::end_batch`]): what the proxy asks of the replica beside
-//!   it is part of the same batch.
+//! - *The proxy's batch ends before the replica's* ([`AnyProcess::end_batch`]): what the proxy asks of the replica
+//!   beside it is part of the same batch.
 //! - *A message leaves when the records that it waits for are durable*, and never before one that waits for fewer
-//!   ([`ReleaseGate`]). Messages of one release leave the proxy's first, then those that have waited, then new ones.
-//! - *A message to a machine of the same process stays typed*: it is not encoded, and costs no copy. All others leave as
-//!   bytes, in the simulator too.
+//!   ([`ReleaseGate`]). Of one release the proxy's messages leave first, then those that have waited, then new ones.
+//! - *A message to a machine of the same process stays typed*: it is not encoded. All others leave as bytes, in the
+//!   simulator too.
 //! - *A record that stands for a state* ([`Context::persist_state`](quorate_core::Context::persist_state)) is named in
 //!   [`Effects::barriers`]. One step that persists several such states names the last: it covers the others.
 
@@ -37,3 +37,6 @@ pub use process::{
 pub use process_runner::ProcessRunner;
 pub use protocol::{AnyProtocol, ConfiguredProtocol, protocol};
 pub use release_gate::ReleaseGate;
+
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,9 @@
 //! A process as its driver sees it: bytes in, effects out, and answers to questions about its state.
 //!
-//! One turn of a driver: [`take`](AnyProcess::take) an input and [`step`](AnyProcess::step), as often as there is input;
-//! [`end_batch`](AnyProcess::end_batch); write the records in [`Effects`]; then [`release`](AnyProcess::release) with the
-//! number of records that are durable, and send the frames. Where own messages come back as input at once,
-//! [`settle`](AnyProcess::settle) does the middle of it.
+//! One turn of a driver: [`take`](AnyProcess::take) an input and [`step`](AnyProcess::step), as often as there is
+//! input; [`end_batch`](AnyProcess::end_batch); write the records in [`Effects`]; then
+//! [`release`](AnyProcess::release) with the number of records that are durable, and send the frames. Where own
+//! messages come back as input at once, [`settle`](AnyProcess::settle) does the middle of it.
 
 use bytes::Bytes;
 use quorate_core::{

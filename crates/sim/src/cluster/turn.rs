@@ -1,5 +1,7 @@
 //! Turns of a process's loop, and the messages they send.
 
+use std::fmt::Display;
+
 use bytes::Bytes;
 use quorate_core::{Fact, Instant, ProcessId, Wire, digest, mutation};
 use quorate_parts::admission::DiskId;
@@ -147,7 +149,11 @@ impl Cluster {
         self.trace.mix(self.now);
         self.trace.mix(word ^ (host as u64) << 4);
         self.trace.mix_name(taken.kind);
-        self.trace.line(self.now, taken.to, || match (taken.from, request) {
+        let who: &dyn Display = match (taken.from, taken.to) {
+            (None, ProcessId::Replica(_)) => at,
+            _ => &taken.to,
+        };
+        self.trace.line(self.now, who, || match (taken.from, request) {
             (Some(from), _) => format!("<- {from} {}", process.describe_taken()),
             (None, Some((id, request))) => {
                 let command = quorate_store::Command::from_bytes(request.command.clone());

@@ -3,7 +3,7 @@
 use super::{Finding, Tree};
 
 /// Crates whose behaviour is a function of their inputs.
-const DETERMINISTIC: [&str; 5] = ["core", "parts", "store", "protocols", "sim"];
+const DETERMINISTIC: [&str; 6] = ["core", "parts", "store", "protocols", "runtime", "sim"];
 
 /// Their lints.
 const LINTS: &str = "../../clippy-deterministic.toml";
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn a_deterministic_crate_without_its_lints_is_found() {
         let mut tree = tree(&[("crates/store/clippy.toml", "# a copy")]);
-        for name in ["core", "parts", "protocols"] {
+        for name in ["core", "parts", "protocols", "runtime"] {
             tree.links.insert(format!("crates/{name}/clippy.toml"), LINTS.to_owned());
         }
         tree.links.insert("crates/sim/clippy.toml".to_owned(), "../../elsewhere.toml".to_owned());
