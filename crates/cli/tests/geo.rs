@@ -110,8 +110,8 @@ fn bodega_across_sites_stays_linearizable_and_local_whatever_is_killed() {
     let local = |cluster: &Cluster| healthy.map(|node| sample(cluster, node, "reads_local_total"));
     let before = local(&cluster);
     cluster.nodes[dead].kill();
-    wait_for("the dead responder to be barred", || {
-        (sample(&cluster, LEADER, "responders_barred") == 1).then_some(())
+    wait_for("the dead responder to be excluded", || {
+        (sample(&cluster, LEADER, "responders_excluded") == 1).then_some(())
     });
     load.progress(200);
     let gap = pauses(&healthy);

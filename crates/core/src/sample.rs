@@ -109,14 +109,14 @@ impl fmt::Debug for Count {
 /// Something that happens now and then and takes a while: how often, how long together, and the last time. Shows
 /// nothing in `Debug`, like [`Count`].
 #[derive(Clone, Copy, Default)]
-pub struct Spell {
+pub struct DurationStat {
     since: Option<Time>,
     count: u64,
     total: Duration,
     last: Duration,
 }
 
-impl Spell {
+impl DurationStat {
     /// It begins, unless it has begun already.
     pub fn begin(&mut self, now: Time) {
         self.since.get_or_insert(now);
@@ -157,7 +157,7 @@ impl Spell {
     }
 }
 
-impl fmt::Debug for Spell {
+impl fmt::Debug for DurationStat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("_")
     }
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn spells_are_counted_when_they_end_and_states_do_not_differ_by_them() {
         let at = |millis: u64| Time::ZERO + Duration::from_millis(millis);
-        let mut spell = Spell::default();
+        let mut spell = DurationStat::default();
         spell.end(at(1));
         spell.begin(at(10));
         spell.begin(at(20));
@@ -182,6 +182,6 @@ mod tests {
             (spell.count(), total.to_string().as_str(), last.to_string().as_str()),
             (2, "0.03", "0.005")
         );
-        assert_eq!(format!("{spell:?}"), format!("{:?}", Spell::default()));
+        assert_eq!(format!("{spell:?}"), format!("{:?}", DurationStat::default()));
     }
 }

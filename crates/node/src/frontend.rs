@@ -11,12 +11,12 @@ pub trait Frontend {
     type Session;
 
     /// A client has connected; `connection` numbers it, uniquely in this process.
-    fn open(&mut self, connection: u64, desk: &mut Desk<'_>) -> Self::Session;
+    fn open(&mut self, connection: u64, desk: &mut SessionContext<'_>) -> Self::Session;
 
     /// Bytes have come in. `input` holds everything not consumed yet: take whole requests off its front, leave the
     /// rest. While some input is left, called again without new bytes after each outcome and whenever output has been
     /// written: a session may stop for want of room of any kind.
-    fn on_input(&mut self, session: &mut Self::Session, input: &mut BytesMut, desk: &mut Desk<'_>);
+    fn on_input(&mut self, session: &mut Self::Session, input: &mut BytesMut, desk: &mut SessionContext<'_>);
 
     /// A request of this session has ended. Replies go out in the order in which requests came in: keep those that
     /// arrive early.
@@ -25,11 +25,11 @@ pub trait Frontend {
         session: &mut Self::Session,
         ticket: Ticket,
         outcome: Outcome,
-        desk: &mut Desk<'_>,
+        desk: &mut SessionContext<'_>,
     );
 
-    /// A later turn of the loop, for a request that asked for one ([`Desk::resume_later`]).
-    fn on_resume(&mut self, _session: &mut Self::Session, _ticket: Ticket, _desk: &mut Desk<'_>) {}
+    /// A later turn of the loop, for a request that asked for one ([`SessionContext::resume_later`]).
+    fn on_resume(&mut self, _session: &mut Self::Session, _ticket: Ticket, _desk: &mut SessionContext<'_>) {}
 
     /// Bytes that the session keeps beside its buffers: replies that wait for earlier ones, requests that wait.
     fn held(&self, _session: &Self::Session) -> usize {
@@ -75,7 +75,7 @@ pub struct Asked {
 }
 
 /// What the loop offers to a session during a call.
-pub struct Desk<'a> {
+pub struct SessionContext<'a> {
     /// The present.
     pub now: Time,
     /// Bytes for this client; the loop writes them once per turn.
@@ -94,7 +94,7 @@ pub struct Desk<'a> {
     pub node: &'a dyn NodeView,
 }
 
-impl Desk<'_> {
+impl SessionContext<'_> {
     /// Whether the session must stop taking requests off its input until some have ended.
     pub fn is_full(&self) -> bool {
         self.under_way >= self.limit

@@ -26,7 +26,7 @@ impl Counter {
 
 /// A number, or a time (its name ends in `_seconds`), that goes up and down.
 #[derive(Debug, Default)]
-pub struct Gauge<T: Copy>(Cell<T>);
+pub struct Gauge<T: Copy = u64>(Cell<T>);
 
 impl<T: Copy> Gauge<T> {
     /// Is now.
@@ -87,15 +87,15 @@ macro_rules! metrics {
 }
 
 metrics! {
-    clients: Gauge<u64>, "Client connections that are open.";
-    clients_limit: Gauge<u64>, "Client connections that may be open.";
+    clients: Gauge, "Client connections that are open.";
+    clients_limit: Gauge, "Client connections that may be open.";
     clients_accepted_total: Counter, "Client connections accepted.";
     clients_refused_total: Counter, "Client connections closed at once because there were too many.";
     clients_evicted_total: Counter, "Client connections closed because a buffer passed its bound.";
-    clients_buffered_bytes: Gauge<u64>, "Kept for clients: unfinished requests, transactions, replies not taken.";
-    clients_buffered_limit: Gauge<u64>, "Bytes that may be kept for all clients together.";
-    requests_under_way: Gauge<u64>, "Requests handed to the proxy and not answered yet.";
-    requests_limit: Gauge<u64>, "Requests that may be under way.";
+    clients_buffered_bytes: Gauge, "Kept for clients: unfinished requests, transactions, replies not taken.";
+    clients_buffered_limit: Gauge, "Bytes that may be kept for all clients together.";
+    requests_under_way: Gauge, "Requests handed to the proxy and not answered yet.";
+    requests_limit: Gauge, "Requests that may be under way.";
     requests_total: Counter, "Requests handed to the proxy.";
     replies_total: Counter, "Requests that were executed and answered.";
     failures_total: Counter, "Requests that failed: timed out or refused by the protocol.";
@@ -109,22 +109,22 @@ metrics! {
     messages_refused_total: Counter, "Incoming frames that could not be read; each closed its connection.";
     peer_bytes_in_total: Counter, "Bytes read from other processes.";
     peer_bytes_out_total: Counter, "Bytes written to other processes.";
-    peer_output_bytes: Gauge<u64>, "Bytes waiting to be written to other processes.";
-    peer_output_limit: Gauge<u64>, "Bytes that may wait for one process.";
-    peers_up: Gauge<u64>, "Members this node can send to.";
+    peer_output_bytes: Gauge, "Bytes waiting to be written to other processes.";
+    peer_output_limit: Gauge, "Bytes that may wait for one process.";
+    peers_up: Gauge, "Members this node can send to.";
     peer_connects_total: Counter, "Connections to members that were established.";
     peer_disconnects_total: Counter, "Connections to members that were lost.";
     handshakes_refused_total: Counter, "Incoming connections refused at the handshake.";
-    messages_held: Gauge<u64>, "Messages waiting for the disk.";
+    messages_held: Gauge, "Messages waiting for the disk.";
     log_records_total: Counter, "Records handed to the log.";
     log_bytes_total: Counter, "Bytes of records handed to the log.";
-    log_syncs_total: Gauge<u64>, "Groups of records written since the start; each took one sync with fsync.";
-    log_bytes: Gauge<u64>, "Bytes of records since the last snapshot began.";
-    log_unsynced_bytes: Gauge<u64>, "Bytes handed to the log that are not durable yet.";
-    log_unsynced_limit: Gauge<u64>, "Unsynced bytes from which on no input is read.";
-    snapshots_total: Gauge<u64>, "Snapshots written.";
+    log_syncs_total: Gauge, "Groups of records written since the start; each took one sync with fsync.";
+    log_bytes: Gauge, "Bytes of records since the last snapshot began.";
+    log_unsynced_bytes: Gauge, "Bytes handed to the log that are not durable yet.";
+    log_unsynced_limit: Gauge, "Unsynced bytes from which on no input is read.";
+    snapshots_total: Gauge, "Snapshots written.";
     turns_total: Counter, "Turns of the event loop.";
-    stderr_lines_dropped_total: Gauge<u64>, "Log lines dropped: nobody read standard error, or writing to it failed.";
+    stderr_lines_dropped_total: Gauge, "Log lines dropped: nobody read standard error, or writing to it failed.";
     loop_stall_seconds: Gauge<Duration>, "Longest turn of the event loop in the last minute.";
     loop_stall_max_seconds: Gauge<Duration>, "Longest turn of the event loop since the start.";
     loop_stalls_total: Counter, "Turns of the event loop that took 250 ms or longer.";

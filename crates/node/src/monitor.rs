@@ -66,7 +66,7 @@ impl Monitor {
 }
 
 /// The event loop's side.
-pub(crate) struct Desk {
+pub(crate) struct MonitorServer {
     questions: Receiver<Question>,
     waiting: Vec<Reply<Health>>,
     /// The read that is under way, if one is.
@@ -74,12 +74,15 @@ pub(crate) struct Desk {
     reads: u64,
 }
 
-pub(crate) fn new(waker: Arc<Waker>) -> (Monitor, Desk) {
+pub(crate) fn new(waker: Arc<Waker>) -> (Monitor, MonitorServer) {
     let (sender, questions) = channel();
-    (Monitor { questions: sender, waker }, Desk { questions, waiting: Vec::new(), reading: None, reads: 0 })
+    (
+        Monitor { questions: sender, waker },
+        MonitorServer { questions, waiting: Vec::new(), reading: None, reads: 0 },
+    )
 }
 
-impl Desk {
+impl MonitorServer {
     /// Takes the questions that have come. Gives a read to do, if one is needed.
     pub(crate) fn take(
         &mut self,

@@ -28,12 +28,12 @@ use crate::guard::{Entry, Guard};
 use crate::journal::Journal;
 use crate::limits::{LOCAL_ROUNDS, Limits, READ_AT_ONCE};
 use crate::listen::Listeners;
+use crate::log_rate::LogRateLimiter;
 use crate::logging;
 use crate::machines::Machines;
 use crate::metrics::Metrics;
 use crate::monitor::{self, Monitor, Report};
 use crate::newcomers::Newcomers;
-use crate::quiet::Quiet;
 use crate::signals::Watch;
 use crate::slow::Slow;
 use crate::stall::Stalls;
@@ -77,7 +77,7 @@ pub struct Node {
     poll: Poll,
     stopper: Stopper,
     monitor: Monitor,
-    desk: monitor::Desk,
+    desk: monitor::MonitorServer,
 }
 
 impl Node {
@@ -138,8 +138,8 @@ struct Loop<F: Frontend> {
     scratch: Vec<u8>,
     ready: Vec<(RequestId, Request)>,
     newcomers: Newcomers,
-    desk: monitor::Desk,
-    quiet: Quiet,
+    desk: monitor::MonitorServer,
+    quiet: LogRateLimiter,
     stalls: Stalls,
     missing: logging::Missing,
     housekeeping: Time,
@@ -157,7 +157,7 @@ impl<F: Frontend> Loop<F> {
         listeners: Listeners,
         poll: Poll,
         stopper: Stopper,
-        desk: monitor::Desk,
+        desk: monitor::MonitorServer,
         frontend: F,
     ) -> Result<Self, NodeError> {
         let NodeConfig { protocol, configured, members, limits, cluster, place, .. } = config;
@@ -308,7 +308,7 @@ impl<F: Frontend> Loop<F> {
             ready: Vec::new(),
             newcomers: Newcomers::default(),
             desk,
-            quiet: Quiet::default(),
+            quiet: LogRateLimiter::default(),
             stalls: Stalls::new(metrics.clone(), clock::now()),
             missing: logging::Missing::default(),
             housekeeping: Time::ZERO,

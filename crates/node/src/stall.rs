@@ -8,8 +8,8 @@ use std::time::Duration;
 use quorate_core::Time;
 use tracing::warn;
 
+use crate::log_rate::LogRateLimiter;
 use crate::metrics::Metrics;
-use crate::quiet::Quiet;
 
 /// A turn that takes as long is counted as a stall, and logged: clients notice it, and heartbeats are late.
 const STALL: Duration = Duration::from_millis(250);
@@ -25,13 +25,18 @@ pub(crate) struct Stalls {
     pieces: [Duration; PIECES],
     /// When the present piece ends.
     until: Time,
-    quiet: Quiet,
+    quiet: LogRateLimiter,
 }
 
 impl Stalls {
     /// Shows what is noted in these metrics.
     pub(crate) fn new(metrics: Rc<Metrics>, now: Time) -> Stalls {
-        Stalls { metrics, pieces: [Duration::ZERO; PIECES], until: now + PIECE, quiet: Quiet::default() }
+        Stalls {
+            metrics,
+            pieces: [Duration::ZERO; PIECES],
+            until: now + PIECE,
+            quiet: LogRateLimiter::default(),
+        }
     }
 
     /// A turn has taken from `began` to `now`.

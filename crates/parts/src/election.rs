@@ -7,45 +7,45 @@ use quorate_core::{Random, Settings, SettingsError, Time};
 
 /// Durations, equal at all replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pace {
+pub struct ElectionTimeouts {
     /// A leader speaks at least this often.
     pub heartbeat: Duration,
     /// The shortest silence that makes a follower suspicious; the longest is twice as much.
-    pub timeout: Duration,
+    pub election: Duration,
 }
 
-impl Pace {
+impl ElectionTimeouts {
     /// `heartbeat`, `election.timeout`.
-    pub fn from_settings(settings: &mut Settings) -> Result<Pace, SettingsError> {
-        let pace = Pace {
+    pub fn from_settings(settings: &mut Settings) -> Result<ElectionTimeouts, SettingsError> {
+        let timeouts = ElectionTimeouts {
             heartbeat: settings.duration("heartbeat", "100ms")?,
-            timeout: settings.duration("election.timeout", "500ms")?,
+            election: settings.duration("election.timeout", "500ms")?,
         };
-        if pace.heartbeat < Duration::from_millis(1) || pace.timeout < 3 * pace.heartbeat {
+        if timeouts.heartbeat < Duration::from_millis(1) || timeouts.election < 3 * timeouts.heartbeat {
             let text =
                 "heartbeat must be at least 1ms, and election.timeout at least three times the heartbeat";
             return Err(SettingsError::Conflict(text.to_owned()));
         }
-        Ok(pace)
+        Ok(timeouts)
     }
 }
 
 /// A follower's watch on its leader.
 #[derive(Clone, Debug)]
-pub struct Watch {
-    pace: Pace,
+pub struct LeaderMonitor {
+    timeouts: ElectionTimeouts,
     heard: Option<Time>,
     /// Since when it has been waiting, and for how long it will.
     since: Time,
     patience: Duration,
 }
 
-impl Watch {
+impl LeaderMonitor {
     /// Nothing heard yet. At a first boot there is most likely no leader: it does not wait long for one.
-    pub fn new(pace: Pace, restarted: bool, now: Time, random: &mut Random) -> Watch {
-        let least = if restarted { pace.timeout } else { pace.heartbeat };
+    pub fn new(timeouts: ElectionTimeouts, restarted: bool, now: Time, random: &mut Random) -> LeaderMonitor {
+        let least = if restarted { timeouts.election } else { timeouts.heartbeat };
         let patience = random.between(least, 2 * least);
-        Watch { pace, heard: None, since: now, patience }
+        LeaderMonitor { timeouts, heard: None, since: now, patience }
     }
 
     /// The leader, or a candidate that this replica supports, has spoken.
@@ -56,7 +56,7 @@ impl Watch {
 
     /// Whether a leader was heard so lately that nobody else should be helped.
     pub fn has_leader(&self, now: Time) -> bool {
-        self.heard_within(self.pace.timeout, now)
+        self.heard_within(self.timeouts.election, now)
     }
 
     /// Whether a leader was heard in the last while.
@@ -72,7 +72,7 @@ impl Watch {
     /// Waits anew, for another random while.
     pub fn restart(&mut self, now: Time, random: &mut Random) -> Duration {
         self.since = now;
-        self.patience = random.between(self.pace.timeout, 2 * self.pace.timeout);
+        self.patience = random.between(self.timeouts.election, 2 * self.timeouts.election);
         self.patience
     }
 
@@ -89,18 +89,19 @@ mod tests {
     #[test]
     fn suspicion_comes_after_silence_and_goes_with_a_word() {
         let ms = |millis: u64| Time::from_nanos(millis * 1_000_000);
-        let pace = Pace { heartbeat: Duration::from_millis(100), timeout: Duration::from_millis(500) };
+        let timeouts =
+            ElectionTimeouts { heartbeat: Duration::from_millis(100), election: Duration::from_millis(500) };
         let mut random = Random::new(1);
-        let mut watch = Watch::new(pace, true, ms(0), &mut random);
-        assert!(!watch.has_leader(ms(0)), "nobody was heard yet");
-        assert!(watch.remaining(ms(499)).is_some());
-        assert!(watch.remaining(ms(1000)).is_none());
-        watch.heard(ms(1000));
-        assert!(watch.has_leader(ms(1499)) && !watch.has_leader(ms(1500)));
-        assert!(watch.remaining(ms(1499)).is_some());
+        let mut monitor = LeaderMonitor::new(timeouts, true, ms(0), &mut random);
+        assert!(!monitor.has_leader(ms(0)), "nobody was heard yet");
+        assert!(monitor.remaining(ms(499)).is_some());
+        assert!(monitor.remaining(ms(1000)).is_none());
+        monitor.heard(ms(1000));
+        assert!(monitor.has_leader(ms(1499)) && !monitor.has_leader(ms(1500)));
+        assert!(monitor.remaining(ms(1499)).is_some());
         for _ in 0..100 {
-            let patience = watch.restart(ms(2000), &mut random);
-            assert!(patience >= pace.timeout && patience < 2 * pace.timeout);
+            let patience = monitor.restart(ms(2000), &mut random);
+            assert!(patience >= timeouts.election && patience < 2 * timeouts.election);
         }
     }
 }

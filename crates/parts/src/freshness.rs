@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use quorate_core::{Time, mutation, wire_enum};
 
-use crate::lease::Terms;
+use crate::lease::LeaseConfig;
 
 /// What follower and leader say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,8 +109,8 @@ impl Freshness {
 }
 
 /// How long a duration on this process's clock was in true time, at most: the margin covers the drift over a lease.
-pub fn at_most(measured: Duration, terms: &Terms) -> Duration {
-    measured.mul_f64(terms.lease.as_secs_f64() / (terms.lease - terms.drift).as_secs_f64())
+pub fn at_most(measured: Duration, config: &LeaseConfig) -> Duration {
+    measured.mul_f64(config.lease.as_secs_f64() / (config.lease - config.drift).as_secs_f64())
 }
 
 #[cfg(test)]
@@ -124,9 +124,9 @@ mod tests {
     #[test]
     fn an_age_counts_as_if_the_clock_were_as_slow_as_it_may_be() {
         let ms = Duration::from_millis;
-        let terms = Terms { guard: ms(100), lease: ms(100), drift: ms(4) };
-        assert_eq!(at_most(ms(96), &terms), ms(100));
-        assert_eq!(at_most(ms(0), &terms), ms(0));
+        let config = LeaseConfig { guard: ms(100), lease: ms(100), drift: ms(4) };
+        assert_eq!(at_most(ms(96), &config), ms(100));
+        assert_eq!(at_most(ms(0), &config), ms(0));
     }
 
     #[test]

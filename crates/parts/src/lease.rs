@@ -17,8 +17,8 @@
 //! so (`Ready`); the renewal carries what the `Guard` would have said. It may give a promise back unasked, too.
 //!
 //! The margin Δ must cover the drift over one lease: with rates within 1±ρ of true time, Δ ≥ ρ·lease suffices. A
-//! restarted grantor does not know its promises and waits out the longest one ([`Terms::restart_wait`]); a restarted
-//! grantee believes nothing.
+//! restarted grantor does not know its promises and waits out the longest one ([`LeaseConfig::restart_wait`]); a
+//! restarted grantee believes nothing.
 //!
 //! Two things differ from Bodega's paper:
 //!
@@ -37,7 +37,7 @@ use quorate_core::{Settings, SettingsError, Time, mutation, wire_enum};
 
 /// Durations, equal at all replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Terms {
+pub struct LeaseConfig {
     /// How late a first renewal may be accepted.
     pub guard: Duration,
     /// How long a promise holds.
@@ -46,19 +46,19 @@ pub struct Terms {
     pub drift: Duration,
 }
 
-impl Terms {
+impl LeaseConfig {
     /// `lease.guard`, `lease.duration`, `lease.drift`.
-    pub fn from_settings(settings: &mut Settings) -> Result<Terms, SettingsError> {
-        let terms = Terms {
+    pub fn from_settings(settings: &mut Settings) -> Result<LeaseConfig, SettingsError> {
+        let config = LeaseConfig {
             guard: settings.duration("lease.guard", "500ms")?,
             lease: settings.duration("lease.duration", "750ms")?,
             drift: settings.duration("lease.drift", "30ms")?,
         };
-        if terms.drift * 4 > terms.guard.min(terms.lease) {
+        if config.drift * 4 > config.guard.min(config.lease) {
             let text = "lease.drift must be at most a quarter of lease.guard and of lease.duration";
             return Err(SettingsError::Conflict(text.to_owned()));
         }
-        Ok(terms)
+        Ok(config)
     }
 
     fn margin(&self) -> Duration {
@@ -95,7 +95,7 @@ pub enum Message {
         guard: u64,
         /// What was accepted in lower ballots is in slots up to here, as far as I have accepted it: whoever answers
         /// reads because of my promise must know these (a **safety threshold**; Bodega §3.3.1).
-        thresh: u64,
+        safety_threshold: u64,
     },
     /// Grantee: I know.
     GuardReply {
@@ -117,7 +117,7 @@ pub enum Message {
         /// Counts renewals; the next one answers the reply to this one.
         seq: u64,
         /// As in `Guard`; counts with the first renewal.
-        thresh: u64,
+        safety_threshold: u64,
     },
     /// Grantee: I have got it.
     RenewReply {
@@ -151,9 +151,9 @@ pub enum Message {
     },
 }
 wire_enum!(Message {
-    1 => Guard { number, guard, thresh },
+    1 => Guard { number, guard, safety_threshold },
     2 => GuardReply { number, guard, nonce },
-    3 => Renew { number, guard, nonce, seq, thresh },
+    3 => Renew { number, guard, nonce, seq, safety_threshold },
     4 => RenewReply { number, guard, seq },
     5 => Revoke { number, guard },
     6 => RevokeReply { number, guard },
@@ -170,7 +170,7 @@ impl Message {
 /// The promising side, towards one grantee.
 #[derive(Clone, Debug)]
 pub struct Grantor {
-    terms: Terms,
+    config: LeaseConfig,
     /// Identifies the next granting; starts at a random number, so that an earlier incarnation's are different.
     next_guard: u64,
     state: Granting,
@@ -184,7 +184,7 @@ enum Granting {
         number: u64,
         guard: u64,
         until: Time,
-        thresh: u64,
+        safety_threshold: u64,
     },
     /// Bound until `until`, a lease after the last reply. `out`: the renewal `seq` is not answered.
     Promised {
@@ -206,8 +206,8 @@ enum Granting {
 
 impl Grantor {
     /// Promises nothing.
-    pub fn new(terms: Terms, first_guard: u64) -> Grantor {
-        Grantor { terms, next_guard: first_guard, state: Granting::Idle }
+    pub fn new(config: LeaseConfig, first_guard: u64) -> Grantor {
+        Grantor { config, next_guard: first_guard, state: Granting::Idle }
     }
 
     /// The present on this process's clock: a promise whose time has passed binds no more.
@@ -233,25 +233,26 @@ impl Grantor {
         }
     }
 
-    /// Called now and then while the grantee of `number` deserves the lease: starts, renews, repeats. `thresh`: the
-    /// last slot that this process has accepted anything in, since it joined `number` at the earliest.
-    pub fn tend(&mut self, number: u64, thresh: u64, now: Time) -> Option<Message> {
+    /// Called now and then while the grantee of `number` deserves the lease: starts, renews, repeats.
+    /// `safety_threshold`: the last slot that this process has accepted anything in, since it joined `number` at the
+    /// earliest.
+    pub fn tend(&mut self, number: u64, safety_threshold: u64, now: Time) -> Option<Message> {
         self.expire(now);
         match &mut self.state {
             Granting::Idle => {
                 let guard = self.next_guard;
                 self.next_guard = guard.wrapping_add(1);
-                let until = now + self.terms.guard + self.terms.margin();
-                self.state = Granting::Guarding { number, guard, until, thresh };
-                Some(Message::Guard { number, guard, thresh })
+                let until = now + self.config.guard + self.config.margin();
+                self.state = Granting::Guarding { number, guard, until, safety_threshold };
+                Some(Message::Guard { number, guard, safety_threshold })
             }
             Granting::Guarding { number: current, guard, .. } if *current == number => {
-                Some(Message::Guard { number, guard: *guard, thresh })
+                Some(Message::Guard { number, guard: *guard, safety_threshold })
             }
             Granting::Promised { number: current, guard, nonce, seq, out, renewed, .. }
                 if *current == number =>
             {
-                if !*out && now.since(*renewed) < self.terms.renewal() {
+                if !*out && now.since(*renewed) < self.config.renewal() {
                     return None;
                 }
                 if !*out {
@@ -259,11 +260,11 @@ impl Grantor {
                     *out = true;
                     *renewed = now;
                 }
-                Some(Message::Renew { number, guard: *guard, nonce: *nonce, seq: *seq, thresh })
+                Some(Message::Renew { number, guard: *guard, nonce: *nonce, seq: *seq, safety_threshold })
             }
             Granting::Guarding { .. } => {
                 self.state = Granting::Idle;
-                self.tend(number, thresh, now)
+                self.tend(number, safety_threshold, now)
             }
             Granting::Promised { .. } | Granting::Revoking { .. } => None,
         }
@@ -289,8 +290,8 @@ impl Grantor {
         }
     }
 
-    /// A grantee of `number` has guarded itself, and deserves the lease; `thresh` as in [`Grantor::tend`].
-    pub fn on_ready(&mut self, number: u64, nonce: u64, thresh: u64, now: Time) -> Option<Message> {
+    /// A grantee of `number` has guarded itself, and deserves the lease; `safety_threshold` as in [`Grantor::tend`].
+    pub fn on_ready(&mut self, number: u64, nonce: u64, safety_threshold: u64, now: Time) -> Option<Message> {
         self.expire(now);
         let guard = match self.state {
             Granting::Guarding { number: current, guard, .. } if current == number => guard,
@@ -301,15 +302,15 @@ impl Grantor {
             }
             Granting::Promised { .. } | Granting::Revoking { .. } => return None,
         };
-        Some(self.promise(number, guard, nonce, thresh, now))
+        Some(self.promise(number, guard, nonce, safety_threshold, now))
     }
 
     /// The first renewal.
-    fn promise(&mut self, number: u64, guard: u64, nonce: u64, thresh: u64, now: Time) -> Message {
-        let until = now + self.terms.lease + self.terms.margin();
+    fn promise(&mut self, number: u64, guard: u64, nonce: u64, safety_threshold: u64, now: Time) -> Message {
+        let until = now + self.config.lease + self.config.margin();
         let (seq, out, renewed) = (1, true, now);
         self.state = Granting::Promised { number, guard, nonce, seq, out, renewed, until };
-        Message::Renew { number, guard, nonce, seq, thresh }
+        Message::Renew { number, guard, nonce, seq, safety_threshold }
     }
 
     /// The grantee answers. True: the promise has just been given back.
@@ -317,15 +318,17 @@ impl Grantor {
         self.expire(now);
         match (self.state, message) {
             (
-                Granting::Guarding { number, guard, thresh, .. },
+                Granting::Guarding { number, guard, safety_threshold, .. },
                 &Message::GuardReply { number: n, guard: g, nonce },
-            ) if (number, guard) == (n, g) => (Some(self.promise(number, guard, nonce, thresh, now)), false),
+            ) if (number, guard) == (n, g) => {
+                (Some(self.promise(number, guard, nonce, safety_threshold, now)), false)
+            }
             (
                 Granting::Promised { number, guard, nonce, seq, out: true, renewed, .. },
                 Message::RenewReply { number: n, guard: g, seq: s },
             ) if (number, guard, seq) == (*n, *g, *s) => {
                 // The next renewal will be believed for a lease from some time before now.
-                let until = now + self.terms.lease + self.terms.margin();
+                let until = now + self.config.lease + self.config.margin();
                 self.state = Granting::Promised { number, guard, nonce, seq, out: false, renewed, until };
                 (None, false)
             }
@@ -376,7 +379,7 @@ enum Belief {
     Ready { replied: Time },
     /// The promise of `seq` is believed until `until`; nothing is yet if `seq` is 0, and it guards itself. The first
     /// reply was given at `replied`: the next renewal is believed for a lease from there, however late it is.
-    Some { guard: u64, seq: u64, replied: Time, until: Time, thresh: u64 },
+    Some { guard: u64, seq: u64, replied: Time, until: Time, safety_threshold: u64 },
 }
 
 impl Grantee {
@@ -405,36 +408,39 @@ impl Grantee {
     }
 
     /// The grantor speaks under this process's current number (the caller has checked that); the answer.
-    pub fn on_message(&mut self, message: &Message, terms: &Terms, now: Time) -> Option<Message> {
+    pub fn on_message(&mut self, message: &Message, config: &LeaseConfig, now: Time) -> Option<Message> {
         match *message {
-            Message::Guard { number, guard, thresh } => {
+            Message::Guard { number, guard, safety_threshold } => {
                 let known = matches!(self.state, Belief::Some { guard: current, .. } if current == guard);
                 match self.state {
                     _ if known => {}
                     // They have crossed: whatever it sends first counts.
-                    Belief::Ready { replied } if now < terms.guarded(replied) => {}
+                    Belief::Ready { replied } if now < config.guarded(replied) => {}
                     _ => {
                         self.nonces = self.nonces.wrapping_add(1);
-                        self.state = Belief::Some { guard, seq: 0, replied: now, until: now, thresh };
+                        self.state =
+                            Belief::Some { guard, seq: 0, replied: now, until: now, safety_threshold };
                     }
                 }
                 Some(Message::GuardReply { number, guard, nonce: self.nonces })
             }
-            Message::Renew { number, guard, nonce, seq, thresh: told } => {
-                let (current, last, replied, thresh) = match self.state {
+            Message::Renew { number, guard, nonce, seq, safety_threshold: told } => {
+                let (current, last, replied, safety_threshold) = match self.state {
                     Belief::None => return None,
                     Belief::Ready { replied } => (guard, 0, replied, told),
-                    Belief::Some { guard, seq, replied, thresh, .. } => (guard, seq, replied, thresh),
+                    Belief::Some { guard, seq, replied, safety_threshold, .. } => {
+                        (guard, seq, replied, safety_threshold)
+                    }
                 };
-                let late = last == 0 && now >= terms.guarded(replied);
+                let late = last == 0 && now >= config.guarded(replied);
                 if (guard, nonce) != (current, self.nonces) || late || seq < last {
                     return None;
                 }
                 let duplicate = seq == last;
                 if !duplicate || mutation::active("lease/duplicate-extends") {
                     let from_receipt = duplicate || mutation::active("lease/believed-from-receipt");
-                    let until = if from_receipt { now } else { replied } + (terms.lease - terms.margin());
-                    self.state = Belief::Some { guard, seq, replied: now, until, thresh };
+                    let until = if from_receipt { now } else { replied } + (config.lease - config.margin());
+                    self.state = Belief::Some { guard, seq, replied: now, until, safety_threshold };
                 }
                 Some(Message::RenewReply { number, guard, seq })
             }
@@ -460,14 +466,16 @@ impl Grantee {
     /// The granting and its safety threshold, if its promise is believed.
     pub fn held(&self, now: Time) -> Option<(u64, u64)> {
         match self.state {
-            Belief::Some { guard, seq: 1.., until, thresh, .. } if now < until => Some((guard, thresh)),
+            Belief::Some { guard, seq: 1.., until, safety_threshold, .. } if now < until => {
+                Some((guard, safety_threshold))
+            }
             _ => None,
         }
     }
 
     /// The grantor's safety threshold, if its promise is believed.
-    pub fn thresh(&self, now: Time) -> Option<u64> {
-        self.held(now).map(|(_, thresh)| thresh)
+    pub fn safety_threshold(&self, now: Time) -> Option<u64> {
+        self.held(now).map(|(_, safety_threshold)| safety_threshold)
     }
 }
 

@@ -12,14 +12,14 @@ use std::time::Duration;
 
 use quorate_core::{Fact, NodeId, NodeSet, Sample, Time, mutation};
 
-use crate::lease::{Grantee, Grantor, Message, Terms};
+use crate::lease::{Grantee, Grantor, LeaseConfig, Message};
 use crate::membership::Configuration;
 
 /// See the file comment.
 #[derive(Debug)]
 pub struct Leases {
     me: NodeId,
-    terms: Terms,
+    config: LeaseConfig,
     /// Random: the first guard, and the nonces before the first one.
     first: u64,
     number: u64,
@@ -36,10 +36,17 @@ pub struct Leases {
 impl Leases {
     /// Neither grants nor holds any. `restarted`: an earlier incarnation may have promised anything, until a while
     /// after `now`. `first` is random.
-    pub fn new(me: NodeId, terms: Terms, restarted: bool, first: u64, number: u64, now: Time) -> Leases {
-        let bound_until = if restarted { now + terms.restart_wait() } else { now };
+    pub fn new(
+        me: NodeId,
+        config: LeaseConfig,
+        restarted: bool,
+        first: u64,
+        number: u64,
+        now: Time,
+    ) -> Leases {
+        let bound_until = if restarted { now + config.restart_wait() } else { now };
         let (grantors, grantees) = (BTreeMap::new(), BTreeMap::new());
-        Leases { me, terms, first, number, grantors, grantees, closed: false, bound_until }
+        Leases { me, config, first, number, grantors, grantees, closed: false, bound_until }
     }
 
     /// Until when an earlier incarnation's promises may bind.
@@ -50,12 +57,12 @@ impl Leases {
     // Granting ---------------------------------------------------------------------------------------------------
 
     /// Called now and then: starts, renews and repeats promises to these, and takes those to others back.
-    pub fn grant(&mut self, to: NodeSet, thresh: u64, now: Time) -> Vec<(NodeId, Message)> {
+    pub fn grant(&mut self, to: NodeSet, safety_threshold: u64, now: Time) -> Vec<(NodeId, Message)> {
         let mut out = Vec::new();
         for node in to.without(self.me).iter() {
-            let (terms, first) = (self.terms, self.first);
-            let grantor = self.grantors.entry(node).or_insert_with(|| Grantor::new(terms, first));
-            out.extend(grantor.tend(self.number, thresh, now).map(|message| (node, message)));
+            let (config, first) = (self.config, self.first);
+            let grantor = self.grantors.entry(node).or_insert_with(|| Grantor::new(config, first));
+            out.extend(grantor.tend(self.number, safety_threshold, now).map(|message| (node, message)));
         }
         for (&node, grantor) in self.grantors.iter_mut().filter(|(node, _)| !to.contains(**node)) {
             out.extend(grantor.revoke(now).map(|message| (node, message)));
@@ -92,15 +99,15 @@ impl Leases {
         &mut self,
         from: NodeId,
         (number, nonce): (u64, u64),
-        thresh: u64,
+        safety_threshold: u64,
         now: Time,
     ) -> Option<Message> {
         if number != self.number || from == self.me {
             return None;
         }
-        let (terms, first) = (self.terms, self.first);
-        let grantor = self.grantors.entry(from).or_insert_with(|| Grantor::new(terms, first));
-        grantor.on_ready(number, nonce, thresh, now)
+        let (config, first) = (self.config, self.first);
+        let grantor = self.grantors.entry(from).or_insert_with(|| Grantor::new(config, first));
+        grantor.on_ready(number, nonce, safety_threshold, now)
     }
 
     /// Whether a grantee's words are about a promise; what to say next, and whether that promise has just ended.
@@ -170,9 +177,9 @@ impl Leases {
         };
         let revokes = matches!(message, Message::Revoke { .. });
         if holds && *number == self.number && (!self.closed || revokes) {
-            let terms = self.terms;
+            let config = self.config;
             let grantee = self.grantee(from);
-            return (grantee.on_message(message, &terms, now), true);
+            return (grantee.on_message(message, &config, now), true);
         }
         match *message {
             // Nothing of that number is believed any more.
@@ -180,8 +187,8 @@ impl Leases {
                 (Some(Message::RevokeReply { number, guard }), false)
             }
             Message::Revoke { .. } => {
-                let terms = self.terms;
-                let reply = self.grantee(from).on_message(message, &terms, now);
+                let config = self.config;
+                let reply = self.grantee(from).on_message(message, &config, now);
                 (reply, true)
             }
             _ => (None, false),
@@ -204,15 +211,15 @@ impl Leases {
     /// The slot up to which everything must be known to whoever holds a majority's promises: the smallest that a
     /// majority of their thresholds does not exceed. `own`: the last slot that this replica had accepted anything in
     /// when it began under this number.
-    pub fn thresh(&self, configuration: &Configuration, own: u64, now: Time) -> Option<u64> {
-        if mutation::active("leases/thresh-ignored") {
+    pub fn safety_threshold(&self, configuration: &Configuration, own: u64, now: Time) -> Option<u64> {
+        if mutation::active("leases/threshold-ignored") {
             return Some(0);
         }
-        let thresh = configuration.reached(|node| match node == self.me {
+        let safety_threshold = configuration.reached(|node| match node == self.me {
             true => Some(Reverse(own)),
-            false => self.grantees.get(&node).and_then(|grantee| grantee.thresh(now)).map(Reverse),
+            false => self.grantees.get(&node).and_then(|grantee| grantee.safety_threshold(now)).map(Reverse),
         });
-        thresh.map(|Reverse(thresh)| thresh)
+        safety_threshold.map(|Reverse(safety_threshold)| safety_threshold)
     }
 
     // For people -------------------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
 //! What protocols are composed of: pure values that take and return values. Only a protocol (or a whole machine
-//! such as [`clients::LeaderProxy`], or half of one: [`graph::Learner`]) touches `Context`; parts that converse own a
+//! such as [`clients::SessionClient`], or half of one: [`graph::Learner`]) touches `Context`; parts that converse own a
 //! message enum that a protocol embeds.
 //!
 //! | part | what |
@@ -11,7 +11,7 @@
 //! | [`graph`] | instances that depend on each other: the EPaxos family |
 //! | [`lease`], [`leases`] | promises that outlive the belief in them: one, and all of a replica |
 //! | [`rosters`], [`coverage`] | who answers reads of which keys; who should |
-//! | [`bars`], [`laggards`] | doing without replicas that have failed; those that are there and do not vote |
+//! | [`exclusion`], [`laggards`] | doing without replicas that have failed; those that are there and do not vote |
 //! | [`paxos`] | MultiPaxos as a machine, and what its family may change in it |
 //! | [`freshness`] | how old a follower's state may be at most |
 //! | [`election`] | when to suspect a leader |
@@ -26,13 +26,13 @@
 
 pub mod admission;
 pub mod ballot;
-pub mod bars;
 pub mod batch;
 pub mod catchup;
 pub mod chain;
 pub mod clients;
 pub mod coverage;
 pub mod election;
+pub mod exclusion;
 pub mod freshness;
 pub mod graph;
 pub mod laggards;

@@ -6,15 +6,15 @@
 //! time: a configuration is proposed only when the one before it is decided.
 //!
 //! **How a change ends.** It is in force, or it is dropped while its new voters are learners: because an operator
-//! cancels it, or because one of them has made no progress for [`Steward::stalled_after`]. Learners count nowhere, so
-//! the leader writes a configuration without those that the change has added, in one step. A joint configuration is
-//! not dropped: the way back to the old voters needs a majority of the old and of the new ones, as the way forward
-//! does, so going back could never succeed where going on cannot. The leader, or the next one, goes on.
+//! cancels it, or because one of them has made no progress for [`ReconfigurationCoordinator::stalled_after`]. Learners
+//! count nowhere, so the leader writes a configuration without those that the change has added, in one step. A joint
+//! configuration is not dropped: the way back to the old voters needs a majority of the old and of the new ones, as the
+//! way forward does, so going back could never succeed where going on cannot. The leader, or the next one, goes on.
 //!
 //! A protocol writes configurations into its log, as entries that stand alone ([`crate::batch`]), and decides when
 //! one is in force: Raft as soon as it is in the log, the MultiPaxos family when it is executed.
 
-mod steward;
+mod coordinator;
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ use quorate_core::{Group, Managed, Member, Members, NodeId, NodeSet, wire_struct
 
 use crate::quorum::{Tally, majority_reached};
 
-pub use steward::{Reached, Steward};
+pub use coordinator::{Reached, ReconfigurationCoordinator};
 
 /// Who counts, who listens.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -110,7 +110,7 @@ impl Configuration {
     }
 
     /// Who is to lead next: the voter asked for, or whoever is furthest of those that are near, given how far they are.
-    pub fn heir(
+    pub fn transfer_target(
         &self,
         to: Option<NodeId>,
         near: impl IntoIterator<Item = (NodeId, u64)>,
@@ -120,8 +120,8 @@ impl Configuration {
         }
         let fits = |(node, _): &(NodeId, u64)| self.voters.contains(*node) && to.is_none_or(|to| to == *node);
         let heirs = near.into_iter().filter(fits);
-        let heir = heirs.max_by_key(|(node, reached)| (*reached, std::cmp::Reverse(*node)));
-        heir.map(|(node, _)| node).ok_or_else(|| refused("nobody is there to take over"))
+        let transfer_target = heirs.max_by_key(|(node, reached)| (*reached, std::cmp::Reverse(*node)));
+        transfer_target.map(|(node, _)| node).ok_or_else(|| refused("nobody is there to take over"))
     }
 
     /// What follows a joint configuration.

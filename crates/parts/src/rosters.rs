@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use quorate_core::{NodeId, NodeSet, Roster, Sample, Spell, Status, Time};
+use quorate_core::{DurationStat, NodeId, NodeSet, Roster, Sample, Status, Time};
 use quorate_store::command::Key;
 use quorate_store::footprint::Extent;
 
@@ -37,7 +37,7 @@ pub fn of_any<'a>(roster: &Roster, keys: impl Iterator<Item = &'a Key>) -> NodeS
 /// How one roster comes after another: for people, and no part of the state.
 #[derive(Default)]
 pub struct Changes {
-    spell: Spell,
+    spell: DurationStat,
     /// The last that was in force.
     last: Option<Roster>,
 }
@@ -65,12 +65,12 @@ impl Changes {
         }
     }
 
-    /// Adds to a status: the roster, who is barred, and the changes.
-    pub fn tell(&self, roster: &Roster, barred: NodeSet, status: &mut Status) {
+    /// Adds to a status: the roster, who is excluded, and the changes.
+    pub fn tell(&self, roster: &Roster, excluded: NodeSet, status: &mut Status) {
         status.facts.push(("roster", roster.to_string()));
         status.samples.extend([
             Sample::gauge("responders", roster.everyone().len(), "Responders by the roster, of any key."),
-            Sample::gauge("responders_barred", barred.len(), "Those of them that are granted no lease."),
+            Sample::gauge("responders_excluded", excluded.len(), "Those of them that are granted no lease."),
             Sample::counter("roster_changes_total", self.spell.count(), "Rosters that came into force here."),
             Sample::gauge(
                 "roster_change_seconds",

@@ -251,7 +251,7 @@ impl fmt::Display for Faults {
 
 /// A fault that strikes at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Strike {
+pub struct ScheduledFault {
     /// When; [`moment`](Self::moment) may put it off.
     pub at: Nanos,
     /// Its kind.
@@ -369,7 +369,7 @@ pub struct Plan {
     /// The chance that a process stalls before it acts on an input.
     pub stall: f64,
     /// Faults with their instants, in order of time.
-    pub schedule: Vec<Strike>,
+    pub schedule: Vec<ScheduledFault>,
     /// What becomes of a minority for good, in order of the kinds.
     pub impairments: Vec<Impairment>,
     /// Whose clocks become wide.
@@ -501,7 +501,7 @@ impl Draw {
         self.random.range(scale / 2..scale * 3 / 2)
     }
 
-    fn strike(&mut self, at: Nanos, kind: Kind) -> Strike {
+    fn strike(&mut self, at: Nanos, kind: Kind) -> ScheduledFault {
         let length = self.length();
         let moment = *self.random.pick(&[Moment::Now, Moment::Now, Moment::Sync, Moment::NewBallot]);
         let (host, node) = (self.host(), self.random.range(0..self.nodes) as usize);
@@ -509,14 +509,21 @@ impl Draw {
             // Long enough that another is elected while the old one has clients who do not know.
             let (target, length) = (Target::Leader(node), self.random.range(SECOND..3 * SECOND));
             let action = Action::Cut(Shape::Isolate, self.random.chance(0.3));
-            return Strike { at, kind, target, moment: Moment::Now, length, action };
+            return ScheduledFault { at, kind, target, moment: Moment::Now, length, action };
         }
         if kind == Kind::SnapshotSources {
             // Mostly for longer than anybody waits for the next piece.
             let length = if self.random.chance(0.7) { self.random.range(SECOND..6 * SECOND) } else { length };
             let crashes = self.random.chance(0.7);
             let action = if crashes { Action::Crash } else { Action::Cut(Shape::Isolate, false) };
-            return Strike { at, kind, target: Target::Host(node), moment: Moment::Piece, length, action };
+            return ScheduledFault {
+                at,
+                kind,
+                target: Target::Host(node),
+                moment: Moment::Piece,
+                length,
+                action,
+            };
         }
         let action = self.action(kind);
         // Only nodes have disks and can hand over.
@@ -526,7 +533,7 @@ impl Draw {
             }
             _ => self.target(host),
         };
-        Strike { at, kind, target, moment, length, action }
+        ScheduledFault { at, kind, target, moment, length, action }
     }
 
     fn action(&mut self, kind: Kind) -> Action {

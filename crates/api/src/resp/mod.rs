@@ -42,7 +42,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::{Bytes, BytesMut};
 use quorate_core::{Outcome, Staleness, Wire};
-use quorate_node::frontend::{Described, Desk, Frontend, Ticket};
+use quorate_node::frontend::{Described, Frontend, SessionContext, Ticket};
 
 use quorate_store::Command;
 
@@ -186,16 +186,22 @@ impl Resp {
 impl Frontend for Resp {
     type Session = Session;
 
-    fn open(&mut self, connection: u64, _desk: &mut Desk<'_>) -> Session {
+    fn open(&mut self, connection: u64, _desk: &mut SessionContext<'_>) -> Session {
         self.clients.insert(connection, Client { opened: (self.clock)(), ..Client::default() });
         Session::new(connection, self.limits.read_mode)
     }
 
-    fn on_input(&mut self, session: &mut Session, input: &mut BytesMut, desk: &mut Desk<'_>) {
+    fn on_input(&mut self, session: &mut Session, input: &mut BytesMut, desk: &mut SessionContext<'_>) {
         session.on_input(input, self, desk);
     }
 
-    fn on_outcome(&mut self, session: &mut Session, ticket: Ticket, outcome: Outcome, desk: &mut Desk<'_>) {
+    fn on_outcome(
+        &mut self,
+        session: &mut Session,
+        ticket: Ticket,
+        outcome: Outcome,
+        desk: &mut SessionContext<'_>,
+    ) {
         session.on_outcome(ticket, outcome, self, desk);
     }
 
@@ -203,7 +209,7 @@ impl Frontend for Resp {
         session.held()
     }
 
-    fn on_resume(&mut self, session: &mut Session, ticket: Ticket, desk: &mut Desk<'_>) {
+    fn on_resume(&mut self, session: &mut Session, ticket: Ticket, desk: &mut SessionContext<'_>) {
         session.on_resume(ticket, self, desk);
     }
 

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 use quorate_core::{Access, Encoder, Outcome, Request, Wire};
-use quorate_node::frontend::{Desk, Ticket};
+use quorate_node::frontend::{SessionContext, Ticket};
 use quorate_store::{Command, Reply, Single};
 
 use super::commands::transactions::{EXEC, abort, is_immediate};
@@ -155,7 +155,12 @@ impl Session {
             .map_or("?", |ask| ask.command)
     }
 
-    pub(super) fn on_input(&mut self, input: &mut BytesMut, shared: &mut Resp, desk: &mut Desk<'_>) {
+    pub(super) fn on_input(
+        &mut self,
+        input: &mut BytesMut,
+        shared: &mut Resp,
+        desk: &mut SessionContext<'_>,
+    ) {
         self.stopped = false;
         loop {
             if !self.may_read(&shared.limits, desk) {
@@ -196,14 +201,14 @@ impl Session {
         ticket: Ticket,
         outcome: Outcome,
         shared: &mut Resp,
-        desk: &mut Desk<'_>,
+        desk: &mut SessionContext<'_>,
     ) {
         self.settle(ticket, outcome, shared, desk);
         self.go_on(shared, desk);
     }
 
     /// A later turn has time for a piece of a long command.
-    pub(super) fn on_resume(&mut self, ticket: Ticket, shared: &mut Resp, desk: &mut Desk<'_>) {
+    pub(super) fn on_resume(&mut self, ticket: Ticket, shared: &mut Resp, desk: &mut SessionContext<'_>) {
         let next = self
             .replies
             .ask_of(ticket)
@@ -215,7 +220,7 @@ impl Session {
     }
 
     /// Some request may have ended: others may begin.
-    fn go_on(&mut self, shared: &mut Resp, desk: &mut Desk<'_>) {
+    fn go_on(&mut self, shared: &mut Resp, desk: &mut SessionContext<'_>) {
         if !self.state.watch.is_pending()
             && (self.replies.asks.is_empty() || self.state.read_mode != ReadMode::Sequential)
             && let Some((frame, words)) = self.held.take()
@@ -234,7 +239,7 @@ impl Session {
     }
 
     /// A request under way has an outcome: it goes on to its next part, or has ended.
-    fn settle(&mut self, ticket: Ticket, outcome: Outcome, shared: &mut Resp, desk: &mut Desk<'_>) {
+    fn settle(&mut self, ticket: Ticket, outcome: Outcome, shared: &mut Resp, desk: &mut SessionContext<'_>) {
         if let Some(command) = self.replies.ask_of(ticket).shape.next(&outcome) {
             return self.ask_later(ticket, command, desk);
         }
@@ -246,7 +251,7 @@ impl Session {
     }
 
     /// Writes the replies of those that have ended, up to the first that has not.
-    fn send_replies(&mut self, shared: &mut Resp, desk: &mut Desk<'_>) {
+    fn send_replies(&mut self, shared: &mut Resp, desk: &mut SessionContext<'_>) {
         while let Some((ask, outcome)) = self.replies.pop() {
             if let Shape::Watch { keys, watch } = &ask.shape {
                 self.state.watch.found(*watch, keys.clone(), &outcome);
@@ -273,7 +278,7 @@ impl Session {
         }
     }
 
-    fn may_read(&self, limits: &Limits, desk: &Desk<'_>) -> bool {
+    fn may_read(&self, limits: &Limits, desk: &SessionContext<'_>) -> bool {
         !self.closing
             && self.held.is_none()
             && self.long.is_none()
@@ -282,13 +287,13 @@ impl Session {
             && desk.output.len() + self.replies.waiting < limits.replies
     }
 
-    fn close_if_done(&self, desk: &mut Desk<'_>) {
+    fn close_if_done(&self, desk: &mut SessionContext<'_>) {
         if self.closing && self.replies.asks.is_empty() {
             *desk.close = true;
         }
     }
 
-    fn serve(&mut self, frame: &Bytes, words: &[Word], shared: &mut Resp, desk: &mut Desk<'_>) {
+    fn serve(&mut self, frame: &Bytes, words: &[Word], shared: &mut Resp, desk: &mut SessionContext<'_>) {
         let args = Args::new(frame, words);
         // A browser that was led here by a hostile page: as Redis, end it before its body is read as commands.
         if args.get(0).eq_ignore_ascii_case(b"post") || args.get(0).eq_ignore_ascii_case(b"host:") {
@@ -355,7 +360,7 @@ impl Session {
         (command, shape, resp3): (&Command, Shape, bool),
         size: usize,
         shared: &mut Resp,
-        desk: &mut Desk<'_>,
+        desk: &mut SessionContext<'_>,
     ) {
         let ticket = self.replies.push(name, shape, command.access(), resp3);
         if is_long(command) {
@@ -365,7 +370,7 @@ impl Session {
         }
     }
 
-    fn ask_later(&mut self, ticket: Ticket, command: Command, desk: &mut Desk<'_>) {
+    fn ask_later(&mut self, ticket: Ticket, command: Command, desk: &mut SessionContext<'_>) {
         self.replies.ask_of(ticket).next = Some(command);
         self.long = Some(ticket);
         desk.resume_later(ticket);
@@ -377,7 +382,7 @@ impl Session {
         command: &Command,
         size: usize,
         shared: &mut Resp,
-        desk: &mut Desk<'_>,
+        desk: &mut SessionContext<'_>,
     ) {
         let access = command.access();
         // Large values keep their own buffers until the end: only small commands need room at once.
@@ -413,7 +418,7 @@ impl Session {
         args: &Args<'_>,
         words: &[Word],
         limits: &Limits,
-        desk: &mut Desk<'_>,
+        desk: &mut SessionContext<'_>,
     ) {
         let Some(queue) = &mut self.state.queue else { return };
         queue.bytes += args.size() + size_of_val(words) + size_of::<Queued>();
@@ -436,7 +441,7 @@ impl Session {
         self.reply(desk, |writer| writer.simple("QUEUED"));
     }
 
-    fn refuse(&mut self, refusal: Refusal, limits: &Limits, desk: &mut Desk<'_>) {
+    fn refuse(&mut self, refusal: Refusal, limits: &Limits, desk: &mut SessionContext<'_>) {
         self.spoil();
         let text = match refusal {
             Refusal::Word => format!("ERR a value is larger than the limit of {} bytes", limits.value),
@@ -453,12 +458,12 @@ impl Session {
         }
     }
 
-    fn error(&mut self, text: impl AsRef<[u8]>, desk: &mut Desk<'_>) {
+    fn error(&mut self, text: impl AsRef<[u8]>, desk: &mut SessionContext<'_>) {
         self.reply(desk, |writer| writer.error(text));
     }
 
     /// Writes a reply that is known at once.
-    fn reply(&mut self, desk: &mut Desk<'_>, write: impl FnOnce(&mut Writer<'_>)) {
+    fn reply(&mut self, desk: &mut SessionContext<'_>, write: impl FnOnce(&mut Writer<'_>)) {
         let mut writer = self.replies.writer(self.state.resp3, desk.output);
         let before = writer.out.len();
         write(&mut writer);
@@ -541,7 +546,7 @@ fn is_long(command: &Command) -> bool {
 }
 
 /// Has the loop call the session again although no new bytes have come: that is what it does for one that is full.
-fn call_again(desk: &mut Desk<'_>) {
+fn call_again(desk: &mut SessionContext<'_>) {
     desk.under_way = desk.under_way.max(desk.limit);
 }
 

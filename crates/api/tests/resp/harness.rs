@@ -8,7 +8,7 @@ use quorate_api::resp::{Limits, Resp, Session};
 use quorate_core::{
     Access, Failure, Member, Members, NodeId, Outcome, PeerStatus, Request, Sample, Status, Time, Wall, Wire,
 };
-use quorate_node::frontend::{Described, Desk, Frontend, NodeView, SlowRequest, Ticket};
+use quorate_node::frontend::{Described, Frontend, NodeView, SessionContext, SlowRequest, Ticket};
 use quorate_store::{Command, Store};
 
 /// The present, on every clock.
@@ -123,7 +123,7 @@ impl Node {
         self.connections += 1;
         let (mut output, mut close, mut asked, mut resumed) =
             (BytesMut::new(), false, Vec::new(), Vec::new());
-        let mut desk = Desk {
+        let mut desk = SessionContext {
             now: Time::from_nanos(1),
             output: &mut output,
             close: &mut close,
@@ -214,10 +214,10 @@ impl Node {
     fn call(
         &mut self,
         connection: &mut Connection,
-        call: impl FnOnce(&mut Resp, &mut Session, &mut BytesMut, &mut Desk<'_>),
+        call: impl FnOnce(&mut Resp, &mut Session, &mut BytesMut, &mut SessionContext<'_>),
     ) {
         let (mut asked, mut resumed) = (Vec::new(), Vec::new());
-        let mut desk = Desk {
+        let mut desk = SessionContext {
             now: Time::from_nanos(1),
             output: &mut connection.output,
             close: &mut connection.closed,

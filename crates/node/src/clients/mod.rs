@@ -24,10 +24,10 @@ use slab::Slab;
 use tracing::warn;
 
 use crate::clock;
-use crate::frontend::{Asked, Desk, Frontend, NodeView, Ticket};
+use crate::frontend::{Asked, Frontend, NodeView, SessionContext, Ticket};
 use crate::limits::{ACCEPTS_PER_TURN, DRAIN_LINGER, Limits, RESUMES_PER_TURN};
+use crate::log_rate::LogRateLimiter;
 use crate::metrics::Metrics;
-use crate::quiet::Quiet;
 use crate::slow::{Described, Slow, Times};
 use crate::transport::socket::tune;
 use connection::{Connection, Read};
@@ -65,7 +65,7 @@ pub(crate) struct Clients<F: Frontend> {
     requests: Requests,
     to_serve: Vec<usize>,
     to_write: Vec<usize>,
-    quiet: Quiet,
+    quiet: LogRateLimiter,
     asked: Vec<Asked>,
     resumed: Vec<Ticket>,
     /// Long requests that go on in a later turn, in order: the client's place, its number, and which of its requests.
@@ -111,7 +111,7 @@ impl<F: Frontend> Clients<F> {
             requests,
             to_serve: Vec::new(),
             to_write: Vec::new(),
-            quiet: Quiet::default(),
+            quiet: LogRateLimiter::default(),
             slow: Rc::new(Slow::new(None)),
             asked: Vec::new(),
             resumed: Vec::new(),
@@ -230,7 +230,7 @@ impl<F: Frontend> Clients<F> {
             let number = self.opened;
             let mut output = bytes::BytesMut::new();
             let mut close = false;
-            let mut desk = Desk {
+            let mut desk = SessionContext {
                 now,
                 output: &mut output,
                 close: &mut close,
@@ -451,10 +451,10 @@ impl<F: Frontend> Clients<F> {
         index: usize,
         node: &dyn NodeView,
         ready: &mut Vec<(RequestId, Request)>,
-        call: impl FnOnce(&mut F, &mut F::Session, &mut bytes::BytesMut, &mut Desk<'_>),
+        call: impl FnOnce(&mut F, &mut F::Session, &mut bytes::BytesMut, &mut SessionContext<'_>),
     ) {
         let Some(connection) = self.connections.get_mut(index) else { return };
-        let mut desk = Desk {
+        let mut desk = SessionContext {
             now: self.now,
             output: &mut connection.output,
             close: &mut connection.close,
@@ -482,7 +482,7 @@ impl<F: Frontend> Clients<F> {
         for ticket in refused {
             self.metrics.overloads_total.one();
             // What a session asks for in reply to this one fails again; it gives up or its connection ends here.
-            let mut desk = Desk {
+            let mut desk = SessionContext {
                 now: self.now,
                 output: &mut connection.output,
                 close: &mut connection.close,

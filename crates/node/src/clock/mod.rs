@@ -27,7 +27,7 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 use tracing::{info, warn};
 
 use crate::error::ConfigError;
-use crate::quiet::Quiet;
+use crate::log_rate::LogRateLimiter;
 use daemon::Daemon;
 
 /// `CLOCK_MONOTONIC` goes on during sleep on other systems.
@@ -169,7 +169,7 @@ struct Known {
     again: Time,
     ends: Ends,
     daemon: Daemon,
-    quiet: Quiet,
+    quiet: LogRateLimiter,
 }
 
 impl Clock {
@@ -179,7 +179,7 @@ impl Clock {
             again: Time::ZERO,
             ends: Ends::default(),
             daemon: Daemon::default(),
-            quiet: Quiet::default(),
+            quiet: LogRateLimiter::default(),
         };
         let clock = Clock { source, known: RefCell::new(known) };
         let first = clock.known.borrow_mut().ask(source, now());

@@ -22,8 +22,8 @@ use super::socket::{Heard, hear, tune};
 use crate::clock;
 use crate::guard::Guard;
 use crate::limits::Limits;
+use crate::log_rate::LogRateLimiter;
 use crate::metrics::Metrics;
-use crate::quiet::Quiet;
 
 /// A connection that lasted this long starts over with the first wait.
 const STABLE: Duration = Duration::from_secs(5);
@@ -39,7 +39,7 @@ pub(super) struct Link {
     failures: u32,
     /// Why there is no connection, as far as it was tried.
     trouble: Option<String>,
-    quiet: Quiet,
+    quiet: LogRateLimiter,
 }
 
 #[derive(Debug)]
@@ -81,7 +81,7 @@ enum State {
 }
 
 /// A connection that a standalone proxy has made.
-pub(super) struct Made {
+pub(super) struct Dialed {
     pub(super) node: NodeId,
     pub(super) stream: TcpStream,
     pub(super) incarnation: u64,
@@ -89,7 +89,7 @@ pub(super) struct Made {
 }
 
 /// What a link needs from around it.
-pub(super) struct Around<'a> {
+pub(super) struct LinkContext<'a> {
     pub(super) registry: &'a Registry,
     pub(super) identity: &'a Identity,
     pub(super) guard: &'a mut Option<Guard>,
@@ -98,14 +98,14 @@ pub(super) struct Around<'a> {
     pub(super) delays: &'a Delays,
     pub(super) random: &'a mut Random,
     /// For connections that are used in both directions.
-    pub(super) made: &'a mut Vec<Made>,
+    pub(super) made: &'a mut Vec<Dialed>,
     pub(super) now: Time,
 }
 
 impl Link {
     pub(super) fn new(node: NodeId, address: String, token: Token) -> Link {
         let state = State::Waiting { until: Time::ZERO };
-        Link { node, address, token, state, failures: 0, trouble: None, quiet: Quiet::default() }
+        Link { node, address, token, state, failures: 0, trouble: None, quiet: LogRateLimiter::default() }
     }
 
     pub(super) fn is_up(&self) -> bool {
@@ -118,14 +118,14 @@ impl Link {
     }
 
     /// The connection that was lent has ended.
-    pub(super) fn on_end(&mut self, why: &str, around: &mut Around<'_>) {
+    pub(super) fn on_end(&mut self, why: &str, around: &mut LinkContext<'_>) {
         if let State::Lent { .. } = self.state {
             self.fail(why, around);
         }
     }
 
     /// The process at its end is not the one that is known by now: dials again.
-    pub(super) fn end(&mut self, why: &str, around: &mut Around<'_>) {
+    pub(super) fn end(&mut self, why: &str, around: &mut LinkContext<'_>) {
         if self.is_up() {
             self.fail(why, around);
         }
@@ -175,7 +175,7 @@ impl Link {
     }
 
     /// Whether it is time to dial; the answer is yes once.
-    pub(super) fn wants_dial(&mut self, around: &mut Around<'_>) -> bool {
+    pub(super) fn wants_dial(&mut self, around: &mut LinkContext<'_>) -> bool {
         match self.state {
             State::Waiting { until } if until <= around.now => {
                 self.state = State::Resolving;
@@ -197,7 +197,7 @@ impl Link {
     }
 
     /// The member has just introduced itself as a process of this incarnation: a connection to an earlier one is over.
-    pub(super) fn expect(&mut self, expected: u64, around: &mut Around<'_>) {
+    pub(super) fn expect(&mut self, expected: u64, around: &mut LinkContext<'_>) {
         if let State::Up { incarnation, .. } | State::Learning { incarnation, .. } = self.state
             && incarnation != expected
         {
@@ -232,7 +232,7 @@ impl Link {
     }
 
     /// Connects to one of the addresses, another one after each failure.
-    pub(super) fn dial(&mut self, found: io::Result<Vec<SocketAddr>>, around: &mut Around<'_>) {
+    pub(super) fn dial(&mut self, found: io::Result<Vec<SocketAddr>>, around: &mut LinkContext<'_>) {
         if !matches!(self.state, State::Resolving) {
             // It was looked up for an earlier link to that node.
             return;
@@ -263,7 +263,7 @@ impl Link {
     }
 
     /// The socket is ready for something.
-    pub(super) fn on_ready(&mut self, writable_now: bool, scratch: &mut [u8], around: &mut Around<'_>) {
+    pub(super) fn on_ready(&mut self, writable_now: bool, scratch: &mut [u8], around: &mut LinkContext<'_>) {
         match &mut self.state {
             State::Waiting { .. } | State::Resolving | State::Lent { .. } => {}
             State::Greeting { .. } => self.greet(scratch, around),
@@ -296,7 +296,7 @@ impl Link {
         }
     }
 
-    fn greet(&mut self, scratch: &mut [u8], around: &mut Around<'_>) {
+    fn greet(&mut self, scratch: &mut [u8], around: &mut LinkContext<'_>) {
         let State::Greeting { stream, hello, input, .. } = &mut self.state else { return };
         match stream.take_error() {
             Ok(None) => {}
@@ -327,7 +327,7 @@ impl Link {
         }
     }
 
-    fn on_answer(&mut self, answer: Answer, around: &mut Around<'_>) {
+    fn on_answer(&mut self, answer: Answer, around: &mut LinkContext<'_>) {
         let other = match answer {
             Answer::Refused(reason) => {
                 return self.refuse(&format!("it refused this node: {}", handshake::text(&reason)), around);
@@ -371,7 +371,7 @@ impl Link {
                 return self.fail(&error.to_string(), around);
             }
             self.state = State::Lent { since: around.now };
-            around.made.push(Made { node: self.node, stream, incarnation: other.incarnation, input });
+            around.made.push(Dialed { node: self.node, stream, incarnation: other.incarnation, input });
             return;
         }
         let (incarnation, until) = (other.incarnation, around.now + around.limits.handshake);
@@ -382,7 +382,7 @@ impl Link {
     }
 
     /// The two may speak from now on.
-    fn open(&mut self, around: &mut Around<'_>) {
+    fn open(&mut self, around: &mut LinkContext<'_>) {
         let State::Learning { stream, input, delay, incarnation, .. } =
             std::mem::replace(&mut self.state, State::Waiting { until: around.now })
         else {
@@ -400,13 +400,13 @@ impl Link {
         }
     }
 
-    fn count(&self, around: &Around<'_>) {
+    fn count(&self, around: &LinkContext<'_>) {
         info!(peer = %self.node, address = %self.address, "connected to node {}", self.node);
         around.metrics.peer_connects_total.one();
     }
 
     /// The member remembers something of this node's data directory that forbids it to take part.
-    fn on_disowned(&mut self, other: &Hello, around: &mut Around<'_>) {
+    fn on_disowned(&mut self, other: &Hello, around: &mut LinkContext<'_>) {
         let verdict = match (around.guard.as_mut(), &other.disk) {
             (Some(guard), Some(disk)) if ProcessId::from(self.node) == other.me => {
                 guard.hear(self.node, disk)
@@ -423,7 +423,7 @@ impl Link {
     }
 
     /// Writes what waits, as far as the socket takes it.
-    pub(super) fn flush(&mut self, around: &mut Around<'_>) {
+    pub(super) fn flush(&mut self, around: &mut LinkContext<'_>) {
         let State::Up { stream, line, queue, writable, .. } = &mut self.state else { return };
         line.arrive(around.now, queue);
         if !*writable || queue.is_empty() {
@@ -438,12 +438,12 @@ impl Link {
         }
     }
 
-    fn refuse(&mut self, reason: &str, around: &mut Around<'_>) {
+    fn refuse(&mut self, reason: &str, around: &mut LinkContext<'_>) {
         self.wait(reason, around.limits.redial_refused, around);
     }
 
     /// The connection is lost or was none: wait longer each time, then try again.
-    fn fail(&mut self, why: &str, around: &mut Around<'_>) {
+    fn fail(&mut self, why: &str, around: &mut LinkContext<'_>) {
         if let State::Up { since, .. } | State::Lent { since } = self.state
             && around.now.since(since) >= STABLE
         {
@@ -453,7 +453,7 @@ impl Link {
         self.wait(why, start.saturating_mul(1 << self.failures.min(10)).min(end), around);
     }
 
-    fn wait(&mut self, why: &str, wait: Duration, around: &mut Around<'_>) {
+    fn wait(&mut self, why: &str, wait: Duration, around: &mut LinkContext<'_>) {
         if self.is_up() {
             around.metrics.peer_disconnects_total.one();
             warn!(peer = %self.node, address = %self.address, "lost the connection to node {}: {why}", self.node);

@@ -32,8 +32,8 @@ mod inbound;
 mod link;
 pub mod queue;
 mod resolve;
+mod route;
 pub(crate) mod socket;
-mod way;
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -52,16 +52,16 @@ use tracing::{error, info, warn};
 use crate::clock;
 use crate::guard::Guard;
 use crate::limits::{ACCEPTS_PER_TURN, Limits};
+use crate::log_rate::LogRateLimiter;
 use crate::metrics::Metrics;
-use crate::quiet::Quiet;
 use candidates::Candidate;
 use delay::{Alarm, Delays};
 use frame::{Encoded, Frame};
 use handshake::{Hello, Identity, name, node_of};
 use inbound::{Inbound, Read, Stage};
-use link::{Around, Link, Made};
+use link::{Dialed, Link, LinkContext};
 use resolve::Resolver;
-use way::Way;
+use route::Route;
 
 /// After the system refused to accept (no descriptors, usually).
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
@@ -77,7 +77,7 @@ pub(crate) struct Transport {
     registry: Registry,
     tokens: Tokens,
     random: Random,
-    quiet: Quiet,
+    quiet: LogRateLimiter,
     resolver: Resolver,
     /// To members and guests.
     links: BTreeMap<NodeId, Link>,
@@ -104,7 +104,7 @@ pub(crate) struct Transport {
     proxies: usize,
     to_read: Vec<usize>,
     to_write: Vec<usize>,
-    made: Vec<Made>,
+    made: Vec<Dialed>,
 }
 
 /// The tokens under which the transport's sockets are registered.
@@ -160,7 +160,7 @@ impl Transport {
             registry,
             tokens,
             random,
-            quiet: Quiet::default(),
+            quiet: LogRateLimiter::default(),
             resolver: Resolver::new(waker),
             links: BTreeMap::new(),
             members: BTreeMap::new(),
@@ -307,7 +307,7 @@ impl Transport {
             let way = match node_of(process) {
                 Some(node) if ProcessId::Replica(node) == self.me => continue,
                 Some(node) if !self.identity.is_standalone() => {
-                    self.links.get_mut(&node).filter(|link| link.takes_messages()).map(Way::Link)
+                    self.links.get_mut(&node).filter(|link| link.takes_messages()).map(Route::Link)
                 }
                 _ => self.known.get(&process).map(|&index| {
                     let inbound = &mut self.inbound[index];
@@ -315,7 +315,7 @@ impl Transport {
                         inbound.dirty = true;
                         self.to_write.push(index);
                     }
-                    Way::Back(&mut inbound.queue)
+                    Route::Back(&mut inbound.queue)
                 }),
             };
             let Some(way) = way else {
@@ -344,8 +344,8 @@ impl Transport {
                 continue;
             }
             match way {
-                Way::Link(link) => link.put(encoded, from, process, &mut self.random),
-                Way::Back(queue) => encoded.queue(from, process, queue),
+                Route::Link(link) => link.put(encoded, from, process, &mut self.random),
+                Route::Back(queue) => encoded.queue(from, process, queue),
             }
             self.metrics.messages_out_total.add(kind, 1);
         }
@@ -430,8 +430,8 @@ impl Transport {
         links.chain(strangers).chain(self.accept_at).chain(self.candidates_deadline()).min()
     }
 
-    fn split(&mut self, now: Time) -> (&mut BTreeMap<NodeId, Link>, Around<'_>) {
-        let around = Around {
+    fn split(&mut self, now: Time) -> (&mut BTreeMap<NodeId, Link>, LinkContext<'_>) {
+        let around = LinkContext {
             registry: &self.registry,
             identity: &self.identity,
             guard: &mut self.guard,
@@ -445,7 +445,7 @@ impl Transport {
         (&mut self.links, around)
     }
 
-    fn with_link(&mut self, node: NodeId, now: Time, act: impl FnOnce(&mut Link, &mut Around<'_>)) {
+    fn with_link(&mut self, node: NodeId, now: Time, act: impl FnOnce(&mut Link, &mut LinkContext<'_>)) {
         let (links, mut around) = self.split(now);
         if let Some(link) = links.get_mut(&node) {
             act(link, &mut around);
@@ -465,8 +465,8 @@ impl Transport {
     }
 
     /// A standalone proxy's connection to a member: from here on as one that the member dialed.
-    fn take_in(&mut self, made: Made, now: Time) {
-        let Made { node, mut stream, incarnation, input } = made;
+    fn take_in(&mut self, made: Dialed, now: Time) {
+        let Dialed { node, mut stream, incarnation, input } = made;
         let index = self.inbound.vacant_key();
         let token = Token(self.tokens.inbound + index);
         let interest = Interest::READABLE | Interest::WRITABLE;

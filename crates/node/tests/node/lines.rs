@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use quorate_core::{Access, Outcome, Request};
-use quorate_node::frontend::{Desk, Frontend, Ticket};
+use quorate_node::frontend::{Frontend, SessionContext, Ticket};
 
 /// Lines in, lines out. `facts NAME` and `quit` are answered here; `/MILLIS/COMMAND` has that deadline instead of
 /// a minute.
@@ -19,7 +19,7 @@ pub struct Session {
 }
 
 impl Session {
-    fn flush(&mut self, desk: &mut Desk<'_>) {
+    fn flush(&mut self, desk: &mut SessionContext<'_>) {
         while let Some(Some(_)) = self.answers.front() {
             let line = self.answers.pop_front().flatten().unwrap();
             self.first += 1;
@@ -36,11 +36,11 @@ impl Frontend for Lines {
 
     type Session = Session;
 
-    fn open(&mut self, _: u64, _: &mut Desk<'_>) -> Session {
+    fn open(&mut self, _: u64, _: &mut SessionContext<'_>) -> Session {
         Session::default()
     }
 
-    fn on_input(&mut self, session: &mut Session, input: &mut BytesMut, desk: &mut Desk<'_>) {
+    fn on_input(&mut self, session: &mut Session, input: &mut BytesMut, desk: &mut SessionContext<'_>) {
         while !desk.is_full() {
             let Some(end) = input.iter().position(|&byte| byte == b'\n') else { break };
             let line = String::from_utf8(input.split_to(end + 1)[..end].to_vec()).unwrap();
@@ -68,7 +68,13 @@ impl Frontend for Lines {
         session.flush(desk);
     }
 
-    fn on_outcome(&mut self, session: &mut Session, ticket: Ticket, outcome: Outcome, desk: &mut Desk<'_>) {
+    fn on_outcome(
+        &mut self,
+        session: &mut Session,
+        ticket: Ticket,
+        outcome: Outcome,
+        desk: &mut SessionContext<'_>,
+    ) {
         let line = match outcome {
             Outcome::Done(text) => String::from_utf8(text.to_vec()).unwrap(),
             Outcome::Failed(failure) => format!("! {failure}"),

@@ -69,7 +69,7 @@ pub enum Message {
         /// Of the query.
         nonce: u64,
         /// By id.
-        reads: Vec<(u64, Sighting)>,
+        reads: Vec<(u64, ReadObservation)>,
     },
     /// Replica → proxy: the group is not what you think it is.
     Members {
@@ -82,7 +82,7 @@ pub enum Message {
 
 /// What one replica can say of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sighting {
+pub struct ReadObservation {
     /// It has executed everything up to this slot.
     pub applied: u64,
     /// The last slot behind that it has voted in for a value that writes what is read; 0: none.
@@ -122,7 +122,7 @@ impl Ask {
     }
 }
 
-wire_struct!(Sighting { applied, accepted, reply });
+wire_struct!(ReadObservation { applied, accepted, reply });
 wire_struct!(Ask { nonce, session, open, low, writes, reads, bounds, manage, version });
 wire_enum!(Message {
     1 => Ask(ask),

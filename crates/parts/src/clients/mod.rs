@@ -7,7 +7,7 @@
 //! | file | what |
 //! |---|---|
 //! | [`message`] | what proxy and leader say |
-//! | [`proxy`] | the client side: a whole machine, [`LeaderProxy`] |
+//! | [`proxy`] | the client side: a whole machine, [`SessionClient`] |
 //! | [`streams`] | program order of each client connection, inside the proxy |
 //! | [`intake`] | the leader's side: admits, batches, answers |
 //! | [`reads`] | where reads are ordered like writes: each once |
@@ -23,7 +23,7 @@ pub mod streams;
 mod tests;
 
 pub use intake::{Intake, PendingRead};
-pub use message::{Ask, Embeds, Message, Sighting};
-pub use proxy::{LeaderProxy, ProxyConfig, ProxyTimer, Rinse};
+pub use message::{Ask, Embeds, Message, ReadObservation};
+pub use proxy::{ProxyConfig, ProxyTimer, Rinse, SessionClient};
 pub use reads::ReadQueue;
 pub use served::Served;

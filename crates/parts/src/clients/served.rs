@@ -1,6 +1,6 @@
 //! How a replica has served reads, counted under the same names in every protocol.
 
-use quorate_core::{Count, Sample, Spell};
+use quorate_core::{Count, DurationStat, Sample};
 
 /// See the file comment.
 #[derive(Debug, Default)]
@@ -8,7 +8,7 @@ pub struct Served {
     /// Answered from the own state alone, at once.
     pub local: Count,
     /// The same after a hold, or given up after one.
-    pub held: Spell,
+    pub held: DurationStat,
     /// Sent elsewhere.
     pub refused: Count,
     /// As the leader: answered when a slot was executed, a held read's or one of its own.

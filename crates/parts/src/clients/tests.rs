@@ -48,8 +48,8 @@ const AT: Instant = Instant { now: Time::ZERO, wall: Wall::ZERO, clock: None };
 struct Pair {
     intake: Intake,
     state: Replicated,
-    proxy: LeaderProxy<Say>,
-    out: Outbox<LeaderProxy<Say>>,
+    proxy: SessionClient<Say>,
+    out: Outbox<SessionClient<Say>>,
     random: Random,
 }
 
@@ -69,12 +69,15 @@ impl Pair {
         let (mut out, mut random) = (Outbox::new(false), Random::new(1));
         out.timed = true;
         let me = ProxyId::of(one).into();
-        let proxy =
-            LeaderProxy::recover(config, Saved::nothing(), &mut Context::new(me, AT, &mut random, &mut out));
+        let proxy = SessionClient::recover(
+            config,
+            Saved::nothing(),
+            &mut Context::new(me, AT, &mut random, &mut out),
+        );
         Pair { intake: Intake::new(one.into(), 1 << 20), state: Replicated::default(), proxy, out, random }
     }
 
-    fn step(&mut self, act: impl FnOnce(&mut LeaderProxy<Say>, &mut Context<'_, LeaderProxy<Say>>)) {
+    fn step(&mut self, act: impl FnOnce(&mut SessionClient<Say>, &mut Context<'_, SessionClient<Say>>)) {
         let me = ProcessId::Proxy(ProxyId::of(NodeId::new(1).expect("an id")));
         act(&mut self.proxy, &mut Context::new(me, AT, &mut self.random, &mut self.out));
     }

@@ -4,7 +4,7 @@ use quorate_core::Random;
 
 use super::*;
 
-const TERMS: Terms = Terms {
+const TERMS: LeaseConfig = LeaseConfig {
     guard: Duration::from_millis(500),
     lease: Duration::from_millis(750),
     drift: Duration::from_millis(30),
@@ -51,7 +51,7 @@ fn a_grantee_that_is_ready_is_promised_at_once_and_may_give_back_unasked() {
     let reply = grantee.on_message(&guard, &TERMS, ms(3)).expect("they cross");
     assert_eq!(grantor.on_reply(&reply, ms(4)), (None, false), "it is promised already");
     let reply = grantee.on_message(&renew, &TERMS, ms(5)).unwrap();
-    assert_eq!((grantee.believed(ms(5)), grantee.thresh(ms(5))), (Some(ms(750 - 30)), Some(5)));
+    assert_eq!((grantee.believed(ms(5)), grantee.safety_threshold(ms(5))), (Some(ms(750 - 30)), Some(5)));
     grantor.on_reply(&reply, ms(6));
     let back = grantee.give_back(7).unwrap();
     assert_eq!(grantee.believed(ms(7)), None);
@@ -65,13 +65,13 @@ fn a_grantee_that_is_ready_is_promised_at_once_and_may_give_back_unasked() {
 #[test]
 fn a_renewal_is_accepted_once_and_in_time_only() {
     let mut grantee = Grantee::default();
-    let renew = |nonce, seq| Message::Renew { number: 7, guard: 1, nonce, seq, thresh: 0 };
+    let renew = |nonce, seq| Message::Renew { number: 7, guard: 1, nonce, seq, safety_threshold: 0 };
     assert_eq!(grantee.on_message(&renew(1, 1), &TERMS, ms(0)), None, "without a guard");
-    grantee.on_message(&Message::Guard { number: 7, guard: 1, thresh: 0 }, &TERMS, ms(0));
+    grantee.on_message(&Message::Guard { number: 7, guard: 1, safety_threshold: 0 }, &TERMS, ms(0));
     assert_eq!(grantee.on_message(&renew(1, 1), &TERMS, ms(470)), None, "after the guard");
-    grantee.on_message(&Message::Guard { number: 7, guard: 2, thresh: 0 }, &TERMS, ms(500));
+    grantee.on_message(&Message::Guard { number: 7, guard: 2, safety_threshold: 0 }, &TERMS, ms(500));
     assert_eq!(grantee.on_message(&renew(2, 1), &TERMS, ms(501)), None, "of another granting");
-    grantee.on_message(&Message::Guard { number: 7, guard: 1, thresh: 0 }, &TERMS, ms(510));
+    grantee.on_message(&Message::Guard { number: 7, guard: 1, safety_threshold: 0 }, &TERMS, ms(510));
     assert_eq!(grantee.on_message(&renew(1, 1), &TERMS, ms(511)), None, "for an earlier guard");
     assert!(grantee.on_message(&renew(3, 1), &TERMS, ms(520)).is_some());
     let until = grantee.believed(ms(520));

@@ -1,6 +1,6 @@
 //! How a ballot comes to be promised: polls, candidates, phase 1.
 
-use super::message::Charter;
+use super::message::BallotConfig;
 use super::policy::Policy;
 use super::replica::{Replica, Role, Timer};
 use super::{Message, RETRANSMIT, Record};
@@ -25,7 +25,7 @@ impl<P: Policy> Replica<P> {
     /// for is over.
     pub(super) fn see(&mut self, ballot: Ballot, cx: &mut Context<'_, Self>) {
         self.highest = self.highest.max(ballot);
-        let known = P::Charter::EMPTY || self.announced.as_ref().is_some_and(|(of, _)| *of == ballot);
+        let known = P::BallotConfig::EMPTY || self.announced.as_ref().is_some_and(|(of, _)| *of == ballot);
         // An own ballot is taken by `step_up` alone, once.
         if ballot > self.wanted && ballot.node() != Some(self.me) && known {
             self.wanted = ballot;
@@ -44,7 +44,7 @@ impl<P: Policy> Replica<P> {
             return;
         }
         self.stop_leading(cx);
-        self.watch.forget();
+        self.monitor.forget();
         if promised.node() == Some(self.me) {
             // Lost in this replica's own crash: nobody else will ever lead in it.
             self.step_up(cx);
@@ -67,12 +67,12 @@ impl<P: Policy> Replica<P> {
         self.note_beliefs_ended(cx);
         self.promised = self.wanted;
         let announced = self.announced.take().filter(|(of, _)| *of == self.promised);
-        self.charter = announced.map(|(_, charter)| charter).unwrap_or_default();
+        self.ballot_config = announced.map(|(_, ballot_config)| ballot_config).unwrap_or_default();
         self.leases.begin(self.promised.number());
-        self.thresh = self.log.last();
-        let (ballot, charter) = (self.promised, self.charter.clone());
-        self.persist(Record::Promise { ballot, charter }, cx);
-        self.watch.heard(now);
+        self.safety_threshold = self.log.last();
+        let (ballot, ballot_config) = (self.promised, self.ballot_config.clone());
+        self.persist(Record::Promise { ballot, ballot_config }, cx);
+        self.monitor.heard(now);
         if ballot.node() == Some(self.me) {
             let from = self.log.committed() + 1;
             let (_, configuration) = &self.configuration;
@@ -92,9 +92,9 @@ impl<P: Policy> Replica<P> {
     }
 
     /// What comes with a ballot.
-    pub(super) fn learn_charter(&mut self, ballot: Ballot, charter: P::Charter) {
+    pub(super) fn learn_ballot_config(&mut self, ballot: Ballot, ballot_config: P::BallotConfig) {
         if ballot > self.promised && self.announced.as_ref().is_none_or(|(of, _)| *of < ballot) {
-            self.announced = Some((ballot, charter));
+            self.announced = Some((ballot, ballot_config));
         }
     }
 
@@ -103,19 +103,19 @@ impl<P: Policy> Replica<P> {
         &mut self,
         from: NodeId,
         ballot: Ballot,
-        charter: P::Charter,
+        ballot_config: P::BallotConfig,
         cx: &mut Context<'_, Self>,
     ) {
         if ballot.node() == Some(from) {
-            self.learn_charter(ballot, charter);
+            self.learn_ballot_config(ballot, ballot_config);
             self.see(ballot, cx);
         }
     }
 
     pub(super) fn on_which(&mut self, from: NodeId, ballot: Ballot, cx: &mut Context<'_, Self>) {
         if ballot == self.promised && ballot.node() == Some(self.me) {
-            let charter = self.charter.clone();
-            cx.send(from, Message::Announce { ballot, charter });
+            let ballot_config = self.ballot_config.clone();
+            cx.send(from, Message::Announce { ballot, ballot_config });
         }
     }
 
@@ -125,16 +125,16 @@ impl<P: Policy> Replica<P> {
             return;
         }
         self.stop_leading(cx);
-        let charter = P::charter(self, cx.now());
+        let ballot_config = P::ballot_config(self, cx.now());
         self.wanted = self.highest.max(self.wanted).next(self.me);
         self.highest = self.wanted;
         self.prepare_from = None;
-        if !P::Charter::EMPTY {
+        if !P::BallotConfig::EMPTY {
             let ballot = self.wanted;
-            self.announced = Some((ballot, charter.clone()));
+            self.announced = Some((ballot, ballot_config.clone()));
             self.persist(Record::Taken(ballot), cx);
             let others = self.configuration.1.all().without(self.me);
-            cx.send_all(others, Message::Announce { ballot, charter });
+            cx.send_all(others, Message::Announce { ballot, ballot_config });
         }
         self.adopt(cx);
     }
@@ -144,11 +144,11 @@ impl<P: Policy> Replica<P> {
         let leads = matches!(self.role, Role::Leader(_));
         let configuration = &self.configuration.1;
         let (alone, all) = (configuration.is_alone(self.me), configuration.all());
-        if let Some(rest) = self.watch.remaining(now).filter(|_| !alone) {
+        if let Some(rest) = self.monitor.remaining(now).filter(|_| !alone) {
             cx.set_timer(Timer::Election, rest);
             return;
         }
-        let patience = self.watch.restart(now, cx.random());
+        let patience = self.monitor.restart(now, cx.random());
         cx.set_timer(Timer::Election, patience);
         // Nobody has to wait for one that has left.
         if leads || self.draining || !all.contains(self.me) {
@@ -171,7 +171,7 @@ impl<P: Policy> Replica<P> {
 
     pub(super) fn on_poll(&mut self, from: NodeId, ballot: Ballot, cx: &mut Context<'_, Self>) {
         let leads = matches!(self.role, Role::Leader(_));
-        let granted = !leads && !self.watch.has_leader(cx.now());
+        let granted = !leads && !self.monitor.has_leader(cx.now());
         let committed = self.log.committed();
         cx.send(from, Message::PollReply { ballot, granted, highest: self.highest, committed });
     }
@@ -199,8 +199,8 @@ impl<P: Policy> Replica<P> {
     // Phase 1 ----------------------------------------------------------------------------------------------------
 
     fn send_prepare(&self, to: NodeSet, from: u64, cx: &mut Context<'_, Self>) {
-        let (ballot, charter) = (self.promised, self.charter.clone());
-        cx.send_all(to, Message::Prepare { ballot, charter, from });
+        let (ballot, ballot_config) = (self.promised, self.ballot_config.clone());
+        cx.send_all(to, Message::Prepare { ballot, ballot_config, from });
     }
 
     /// Phase 1a again, to those who have not replied.
@@ -227,7 +227,7 @@ impl<P: Policy> Replica<P> {
         }
         self.see(ballot, cx);
         if ballot == self.promised {
-            self.watch.heard(cx.now());
+            self.monitor.heard(cx.now());
             self.reply_to_prepare(slot, cx);
         } else if ballot == self.wanted {
             self.prepare_from = Some(slot);
@@ -269,7 +269,7 @@ impl<P: Policy> Replica<P> {
                 // However many parts there are, this replica goes on standing while they come. Those that send them
                 // hear of it with each question.
                 if !mutation::active("paxos/parts-are-no-progress") {
-                    self.watch.heard(cx.now());
+                    self.monitor.heard(cx.now());
                 }
                 self.send_prepare(NodeSet::from_iter([from]), next, cx);
             }

@@ -60,7 +60,7 @@ impl<P: Policy> Replica<P> {
             Staleness::Age(limit) => self
                 .freshness
                 .since()
-                .is_some_and(|since| freshness::at_most(now.since(since), &self.config.terms) <= limit),
+                .is_some_and(|since| freshness::at_most(now.since(since), &self.config.lease) <= limit),
             Staleness::Versions(most) => {
                 P::missing(self, command, now).is_some_and(|missing| missing <= most)
             }

@@ -45,7 +45,7 @@ use quorate_core::{Context, Fact, Manage, Managed, NodeId, Time, mutation};
 
 impl<P: Policy> Replica<P> {
     /// Another configuration is in force: it was executed, or came with a state.
-    pub(super) fn restate(&mut self, cx: &mut Context<'_, Self>) {
+    pub(super) fn publish_configuration(&mut self, cx: &mut Context<'_, Self>) {
         self.configuration = self.state.configuration_in(&self.config.group);
         let slot = self.configuration.0;
         let configuration = &self.configuration.1;
@@ -88,7 +88,7 @@ impl<P: Policy> Replica<P> {
         }
         // Whoever is out is told too, once.
         self.pulse(cx);
-        self.vouch(cx);
+        self.acknowledge_self(cx);
         if let Role::Leader(leading) = &mut self.role {
             leading.peers.retain(|node, _| others.contains(*node));
         }
@@ -110,7 +110,7 @@ impl<P: Policy> Replica<P> {
                 Manage::Transfer { to } => self.on_transfer(request, to, cx),
                 Manage::Change { .. } | Manage::CancelChange => {
                     let Role::Leader(leading) = &mut self.role else { return true };
-                    let answer = leading.steward.ask(request, manage, &self.configuration.1, cx.now());
+                    let answer = leading.coordinator.ask(request, manage, &self.configuration.1, cx.now());
                     if let Some((request, how)) = answer {
                         self.intake.on_managed(request, how);
                     }
@@ -126,22 +126,22 @@ impl<P: Policy> Replica<P> {
             return true;
         }
         if settled {
-            for (request, how) in leading.steward.on_settled(current) {
+            for (request, how) in leading.coordinator.on_settled(current) {
                 self.intake.on_managed(request, how);
             }
         }
-        if leading.steward.is_busy() && !P::may_change(self, cx) {
+        if leading.coordinator.is_busy() && !P::may_change(self, cx) {
             return false;
         }
         let time = self.time(cx.now(), cx.wall());
         let (slot, current) = &self.configuration;
         let Role::Leader(leading) = &mut self.role else { return true };
         let near = |node| leading.is_near(node, *slot);
-        let Some(next) = leading.steward.next(current, settled, near) else {
+        let Some(next) = leading.coordinator.next(current, settled, near) else {
             if settled && !current.is_joint() && !current.voters.contains(self.me) {
                 // Perhaps nobody is there at the moment: then it stays for now.
-                if let Ok(heir) = self.heir(None, cx.now()) {
-                    self.hand_over(heir, cx);
+                if let Ok(transfer_target) = self.transfer_target(None, cx.now()) {
+                    self.hand_over(transfer_target, cx);
                 }
             }
             return false;
@@ -164,7 +164,7 @@ impl<P: Policy> Replica<P> {
             let reached = Reached { index: peer.committed, fetches: peer.fetches };
             (!is_near(beats, &peer, *slot)).then_some(reached)
         };
-        for (request, how) in leading.steward.watch(current, now, reached) {
+        for (request, how) in leading.coordinator.watch(current, now, reached) {
             self.intake.on_managed(request, how);
         }
     }
@@ -179,35 +179,35 @@ impl<P: Policy> Replica<P> {
     // Transfer ---------------------------------------------------------------------------------------------------
 
     fn on_transfer(&mut self, request: PendingRead, to: Option<NodeId>, cx: &mut Context<'_, Self>) {
-        let how = match self.heir(to, cx.now()) {
+        let how = match self.transfer_target(to, cx.now()) {
             _ if to == Some(self.me) => Managed::Done,
             Err(refusal) => refusal,
-            Ok(heir) => {
+            Ok(transfer_target) => {
                 self.intake.on_managed(request, Managed::Done);
-                return self.hand_over(heir, cx);
+                return self.hand_over(transfer_target, cx);
             }
         };
         self.intake.on_managed(request, how);
     }
 
     /// Who could lead next at once, of those that know that they count.
-    pub fn heir(&self, to: Option<NodeId>, now: Time) -> Result<NodeId, Managed> {
+    pub fn transfer_target(&self, to: Option<NodeId>, now: Time) -> Result<NodeId, Managed> {
         let (slot, configuration) = &self.configuration;
         let peers = match &self.role {
             Role::Leader(leading) => Some(leading.peers.iter()),
             Role::Follower | Role::Polling(_) | Role::Candidate(_) => None,
         };
         let near = peers.into_iter().flatten().filter(|(_, peer)| {
-            let heard = peer.heard.is_some_and(|heard| now.since(heard) < self.config.pace.timeout);
+            let heard = peer.heard.is_some_and(|heard| now.since(heard) < self.config.timeouts.election);
             heard && !peer.bound && peer.committed >= *slot
         });
-        configuration.heir(to, near.map(|(node, peer)| (*node, peer.committed)))
+        configuration.transfer_target(to, near.map(|(node, peer)| (*node, peer.committed)))
     }
 
     /// Stops leading, and asks another to take over without delay.
-    pub fn hand_over(&mut self, heir: NodeId, cx: &mut Context<'_, Self>) {
-        cx.send(heir, Message::StepUp { ballot: self.promised });
+    pub fn hand_over(&mut self, transfer_target: NodeId, cx: &mut Context<'_, Self>) {
+        cx.send(transfer_target, Message::StepUp { ballot: self.promised });
         self.stop_leading(cx);
-        self.watch.forget();
+        self.monitor.forget();
     }
 }

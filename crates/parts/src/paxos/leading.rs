@@ -10,7 +10,7 @@ use crate::ballot::Ballot;
 use crate::catchup;
 use crate::clients::PendingRead;
 use crate::laggards::OwnDisk;
-use crate::membership::Steward;
+use crate::membership::ReconfigurationCoordinator;
 use crate::slots::Proposals;
 use crate::slots::proposer::Prepared;
 use bytes::Bytes;
@@ -29,7 +29,7 @@ pub struct Leading {
     pub(super) found: Vec<(u64, Bytes)>,
     /// The slot of the last configuration that this leader proposed itself.
     pub(super) changing: Option<u64>,
-    pub(super) steward: Steward,
+    pub(super) coordinator: ReconfigurationCoordinator,
     /// The others, as far as they were heard.
     pub(super) peers: BTreeMap<NodeId, Peer>,
     /// Reads that need a slot proposed after they came.
@@ -37,7 +37,7 @@ pub struct Leading {
     /// Reads that wait for a slot to be executed.
     waiting: BTreeMap<u64, Waiting>,
     /// Whether a slot must be proposed even if no client writes: for reads, or because a key's time is up.
-    tell_time: bool,
+    needs_empty_batch: bool,
     /// Slots up to here were announced as chosen.
     pub(super) announced: u64,
     announcing: bool,
@@ -107,11 +107,11 @@ impl<P: Policy> Replica<P> {
             recovered: proposals.last().map_or(committed, |(slot, _)| *slot),
             found: proposals,
             changing: None,
-            steward: Steward::new(self.config.pace.timeout),
+            coordinator: ReconfigurationCoordinator::new(self.config.timeouts.election),
             peers: others.iter().map(|node| (node, Peer::new(now))).collect(),
             reads: Vec::new(),
             waiting: BTreeMap::new(),
-            tell_time: false,
+            needs_empty_batch: false,
             announced: 0,
             announcing: false,
             beats: [None; 2],
@@ -129,7 +129,7 @@ impl<P: Policy> Replica<P> {
         self.role = Role::Leader(Box::new(leading));
         let number = self.promised.number();
         cx.note(|| Fact::Leads { number });
-        self.vouch(cx);
+        self.acknowledge_self(cx);
         self.propose_found(cx);
         if committed > self.log.committed() {
             self.hear_of(holder, committed, cx);
@@ -177,13 +177,13 @@ impl<P: Policy> Replica<P> {
         loop {
             let time = self.time(cx.now(), cx.wall());
             let Role::Leader(leading) = &mut self.role else { return };
-            let idle = !self.intake.has_writes() && !leading.tell_time;
+            let idle = !self.intake.has_writes() && !leading.needs_empty_batch;
             let full = leading.proposals.count() >= self.config.pipeline
                 || leading.proposals.bytes() >= PIPELINE_BYTES;
             if hold || idle || full {
                 return;
             }
-            leading.tell_time = false;
+            leading.needs_empty_batch = false;
             let value = self.intake.take_batch(self.config.intake.batch, time);
             // Another leader may have had more chosen.
             let slot = leading.proposals.next().max(self.log.committed() + 1);
@@ -224,7 +224,7 @@ impl<P: Policy> Replica<P> {
                 // Beyond the bound the proxy has to ask again.
                 None if leading.reads.len() < MAX_WAITING_READS => {
                     leading.reads.push(read);
-                    leading.tell_time = true;
+                    leading.needs_empty_batch = true;
                 }
                 None => {}
             }
@@ -244,7 +244,7 @@ impl<P: Policy> Replica<P> {
             if leading.proposals.is_open(slot) && !mutation::active("paxos/read-after-another") {
                 // A later ballot had it chosen, perhaps long ago, and more since.
                 leading.reads.extend(logged.into_iter().chain(held));
-                leading.tell_time = true;
+                leading.needs_empty_batch = true;
                 continue;
             }
             self.served.waited.add(logged.len() + held.len());
@@ -263,7 +263,7 @@ impl<P: Policy> Replica<P> {
                     Some(reply) => self.intake.on_read(read, reply),
                     None => {
                         leading.reads.push(read);
-                        leading.tell_time = true;
+                        leading.needs_empty_batch = true;
                     }
                 }
             }
@@ -336,7 +336,7 @@ impl<P: Policy> Replica<P> {
     }
 
     /// Tells itself what it tells the leader as a follower, when that is durable.
-    pub(super) fn vouch(&mut self, cx: &mut Context<'_, Self>) {
+    pub(super) fn acknowledge_self(&mut self, cx: &mut Context<'_, Self>) {
         self.record_committed(cx);
         let (ballot, committed) = (self.promised, self.log.committed());
         cx.send(self.me, Message::HeartbeatReply { ballot, committed, bound: false, wall: cx.wall() });
@@ -353,13 +353,13 @@ impl<P: Policy> Replica<P> {
     pub(super) fn on_heartbeat_timer(&mut self, cx: &mut Context<'_, Self>) {
         if self.disk_hangs(cx.now()) {
             // Another can do better, without the wait for a silent leader if one is ready.
-            if let Ok(heir) = self.heir(None, cx.now()) {
-                return self.hand_over(heir, cx);
+            if let Ok(transfer_target) = self.transfer_target(None, cx.now()) {
+                return self.hand_over(transfer_target, cx);
             }
         }
         if !self.is_useful(cx.now()) {
             self.stop_leading(cx);
-            self.watch.forget();
+            self.monitor.forget();
             return;
         }
         if !P::on_pulse(self, cx) {
@@ -369,10 +369,10 @@ impl<P: Policy> Replica<P> {
         let time = self.time(cx.now(), cx.wall());
         let due = self.state.wants_slot(time);
         let Role::Leader(leading) = &mut self.role else { return };
-        leading.tell_time |= due;
+        leading.needs_empty_batch |= due;
         leading.beats = [leading.beats[1], Some(self.log.committed())];
         self.pulse(cx);
-        cx.set_timer(Timer::Heartbeat, self.config.pace.heartbeat);
+        cx.set_timer(Timer::Heartbeat, self.config.timeouts.heartbeat);
     }
 
     /// Shows all that it leads, and tells them what is chosen.
@@ -390,7 +390,7 @@ impl<P: Policy> Replica<P> {
     /// had as decided. A slot that a majority has voted for is as far as this leader can bring it: whoever else must
     /// vote is waited for, until it may be excluded, and the next leader would have to wait as long again.
     fn is_useful(&mut self, now: Time) -> bool {
-        let limit = 2 * self.config.pace.timeout;
+        let limit = 2 * self.config.timeouts.election;
         let Role::Leader(leading) = &mut self.role else { return false };
         let heard = self.configuration.1.reached(|node| match node == self.me {
             true => Some(now),
@@ -417,7 +417,7 @@ impl<P: Policy> Replica<P> {
     /// the time after which a leader that hears no majority stops. One other is enough: the votes of a majority may not
     /// come without the own.
     fn disk_hangs(&mut self, now: Time) -> bool {
-        let limit = 2 * self.config.pace.timeout;
+        let limit = 2 * self.config.timeouts.election;
         let committed = self.log.committed();
         let Role::Leader(leading) = &mut self.role else { return false };
         let others = match mutation::active("laggards/as-a-majority") {

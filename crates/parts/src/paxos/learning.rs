@@ -69,7 +69,7 @@ impl<P: Policy> Replica<P> {
                 cx.mark(Mark::Applied { slot, requests });
             }
             if self.state.configuration().is_some_and(|(at, _)| *at == slot) {
-                self.restate(cx);
+                self.publish_configuration(cx);
             }
         }
         for (upto, bytes) in self.source.retention(self.state.applied(), self.config.retain, cx.now()) {
@@ -156,7 +156,7 @@ impl<P: Policy> Replica<P> {
         P::on_installed(self);
         cx.note(|| Fact::Installed { slot });
         if self.state.configuration().is_some_and(|(at, _)| *at > self.configuration.0) {
-            self.restate(cx);
+            self.publish_configuration(cx);
         }
         self.execute(cx);
         self.fetch(cx);

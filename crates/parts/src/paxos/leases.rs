@@ -37,8 +37,12 @@ impl<P: Policy> Replica<P> {
     /// §3.3.1, the *stable condition*.)
     pub fn is_stable(&self, now: Time) -> bool {
         let follows = matches!(self.role, Role::Follower | Role::Polling(_));
-        let thresh = self.leases.thresh(&self.configuration.1, self.thresh, now).filter(|_| follows);
-        self.believed_until(now).is_some() && thresh.is_some_and(|thresh| self.state.applied() >= thresh)
+        let safety_threshold = self
+            .leases
+            .safety_threshold(&self.configuration.1, self.safety_threshold, now)
+            .filter(|_| follows);
+        self.believed_until(now).is_some()
+            && safety_threshold.is_some_and(|safety_threshold| self.state.applied() >= safety_threshold)
     }
 
     /// Whether everything that phase 1 found is executed: from then on requests are taken.
@@ -58,7 +62,7 @@ impl<P: Policy> Replica<P> {
         let messages = self.leases.grant(grantees, self.accepted(), now);
         self.say_of_promises(messages, cx);
         if !grantees.is_empty() {
-            cx.set_timer(Timer::Lease, self.config.terms.renewal());
+            cx.set_timer(Timer::Lease, self.config.lease.renewal());
         }
     }
 
@@ -66,7 +70,7 @@ impl<P: Policy> Replica<P> {
     fn deserving(&mut self, now: Time) -> Option<NodeSet> {
         let leads = matches!(self.role, Role::Leader(_));
         // A leader that has fallen silent would only be waited for longer.
-        let heard = leads || self.watch.heard_within(self.config.pace.heartbeat * 5 / 2, now);
+        let heard = leads || self.monitor.heard_within(self.config.timeouts.heartbeat * 5 / 2, now);
         let votes = self.configuration.1.votes(self.me);
         if self.config.reads == Reads::Log || !votes {
             return None;
@@ -82,7 +86,7 @@ impl<P: Policy> Replica<P> {
 
     /// The safety threshold of a promise that is made now.
     fn accepted(&self) -> u64 {
-        match mutation::active("paxos/thresh-at-the-first-hole") {
+        match mutation::active("paxos/threshold-at-the-first-hole") {
             true => (self.log.committed()..).find(|slot| self.log.get(slot + 1).is_none()).unwrap_or(0),
             // Not up to the first hole: behind it, what an earlier ballot had chosen may have been accepted.
             false => self.log.last(),
@@ -102,10 +106,10 @@ impl<P: Policy> Replica<P> {
         let now = cx.now();
         let deserves =
             self.is_current() && self.deserving(now).is_some_and(|grantees| grantees.contains(from));
-        let thresh = self.accepted();
-        if deserves && let Some(renew) = self.leases.on_ready(from, (number, nonce), thresh, now) {
+        let safety_threshold = self.accepted();
+        if deserves && let Some(renew) = self.leases.on_ready(from, (number, nonce), safety_threshold, now) {
             self.say_of_promises(vec![(from, renew)], cx);
-            cx.set_timer(Timer::Lease, self.config.terms.renewal());
+            cx.set_timer(Timer::Lease, self.config.lease.renewal());
         }
     }
 

@@ -42,7 +42,7 @@ pub enum Message<M, C> {
         /// To promise.
         ballot: Ballot,
         /// That comes with it.
-        charter: C,
+        ballot_config: C,
         /// Votes below this slot are of no interest, or have been told.
         from: u64,
     },
@@ -80,7 +80,7 @@ pub enum Message<M, C> {
         /// That one.
         ballot: Ballot,
         /// That comes with it.
-        charter: C,
+        ballot_config: C,
     },
     /// What comes with your ballot?
     Which {
@@ -130,7 +130,7 @@ wire_enum!(Message<M, C> {
     3 => Catchup(message),
     4 => Poll { ballot },
     5 => PollReply { ballot, granted, highest, committed },
-    6 => Prepare { ballot, charter, from },
+    6 => Prepare { ballot, ballot_config, from },
     7 => PrepareReply { ballot, reply, wall },
     8 => Accept { ballot, slot, value, committed },
     9 => AcceptReply { ballot, grants, slots },
@@ -140,12 +140,12 @@ wire_enum!(Message<M, C> {
     13 => HeartbeatReply { ballot, committed, bound, wall },
     14 => StepUp { ballot },
     15 => Own(message),
-    16 => Announce { ballot, charter },
+    16 => Announce { ballot, ballot_config },
     17 => Which { ballot },
     18 => Freshness(message),
 });
 
-impl<M: quorate_core::Message, C: Charter> quorate_core::Message for Message<M, C> {
+impl<M: quorate_core::Message, C: BallotConfig> quorate_core::Message for Message<M, C> {
     fn release(&self) -> Release {
         match self {
             // The candidate's own promise: a restarted leader must take a fresh ballot.
@@ -157,7 +157,7 @@ impl<M: quorate_core::Message, C: Charter> quorate_core::Message for Message<M, 
             // Who counts next, and who may go, is decided by what is durable where.
             Message::HeartbeatReply { .. } => Release::AfterSync,
             Message::Own(message) => message.release(),
-            // A restarted owner must take another ballot: this one's charter is known.
+            // A restarted owner must take another ballot: this one's configuration is known.
             Message::Announce { .. } => Release::AfterSync,
             // Shows only what a majority has on disk; and votes, so that nobody takes that for the last word.
             Message::Client(_) => Release::Now,
@@ -208,19 +208,19 @@ impl<M, C> From<clients::Message> for Message<M, C> {
     }
 }
 
-impl<M: quorate_core::Message, C: Charter> clients::Embeds for Message<M, C> {
+impl<M: quorate_core::Message, C: BallotConfig> clients::Embeds for Message<M, C> {
     fn into_client(self) -> Option<clients::Message> {
         if let Message::Client(message) = self { Some(message) } else { None }
     }
 }
 
 /// What comes with a ballot and never changes in it.
-pub trait Charter: Wire + Clone + std::fmt::Debug + Default + PartialEq + Send + Sync + 'static {
+pub trait BallotConfig: Wire + Clone + std::fmt::Debug + Default + PartialEq + Send + Sync + 'static {
     /// Whether there is nothing to say, so that a ballot can be promised without being told.
     const EMPTY: bool;
 }
 
-impl Charter for () {
+impl BallotConfig for () {
     const EMPTY: bool = true;
 }
 
@@ -232,7 +232,7 @@ pub enum Record<C> {
         /// That one.
         ballot: Ballot,
         /// That comes with it.
-        charter: C,
+        ballot_config: C,
     },
     /// This ballot was taken, and told to others.
     Taken(Ballot),
@@ -263,7 +263,7 @@ pub enum Record<C> {
     Installed(u64),
 }
 wire_enum!(Record<C> {
-    1 => Promise { ballot, charter },
+    1 => Promise { ballot, ballot_config },
     2 => Vote { slot, ballot, value },
     3 => Learned { slot, ballot, value },
     4 => Committed(slot),
@@ -287,7 +287,7 @@ mod tests {
         let vote = Vote { ballot, value: value.clone(), chosen: true };
         let reads = vec![(9, value.clone())];
         let reply = Votes { from: 5, committed: 6, votes: vec![(7, vote)], next: Some(8) };
-        let seen = clients::Sighting { applied: 5, accepted: 6, reply: Some(value.clone()) };
+        let seen = clients::ReadObservation { applied: 5, accepted: 6, reply: Some(value.clone()) };
         let query = clients::Message::Query { nonce: 1, reads: reads.clone() };
         let ask = clients::Ask {
             nonce: 1,
@@ -304,15 +304,21 @@ mod tests {
             Message::Client(clients::Message::Ask(ask)),
             Message::Client(query),
             Message::Client(clients::Message::Seen { nonce: 1, reads: vec![(9, seen)] }),
-            Message::Lease(lease::Message::Renew { number: 1, guard: 2, nonce: 3, seq: 4, thresh: 5 }),
+            Message::Lease(lease::Message::Renew {
+                number: 1,
+                guard: 2,
+                nonce: 3,
+                seq: 4,
+                safety_threshold: 5,
+            }),
             Message::Catchup(catchup::Message::Values { from: 1, values: vec![value.clone(), Bytes::new()] }),
             Message::Poll { ballot },
             Message::PollReply { ballot, granted: true, highest: ballot, committed: 6 },
-            Message::Prepare { ballot, charter: (), from: 7 },
+            Message::Prepare { ballot, ballot_config: (), from: 7 },
             Message::PrepareReply { ballot, reply, wall: Wall::ZERO },
             Message::Accept { ballot, slot: 8, value, committed: 6 },
             Message::AcceptReply { ballot, grants: NodeSet::EMPTY, slots: vec![(8, 9), (11, 11)] },
-            Message::Announce { ballot, charter: () },
+            Message::Announce { ballot, ballot_config: () },
             Message::Which { ballot },
             Message::Reject { promised: ballot },
             Message::Commit { ballot, committed: 8 },

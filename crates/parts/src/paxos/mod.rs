@@ -40,9 +40,9 @@
 //! - *A snapshot from a peer is installed in memory first.* Until it is on the own disk, the votes it covers stay
 //!   there: they may be the only copies that a later phase 1 finds ([`message::Record::Installed`]). And what
 //!   says that a configuration in it is executed for good waits until then.
-//! - *A ballot may come with a **charter*** that never changes in it (Bodega's roster). It is told with `Prepare`, and
-//!   before that with `Announce`, so that all leave the ballot before at once. Whoever hears of a ballot without its
-//!   charter asks for it and promises nothing before it knows.
+//! - *A ballot may come with a **configuration*** that never changes in it (Bodega's roster). It is told with
+//!   `Prepare`, and before that with `Announce`, so that all leave the ballot before at once. Whoever hears of a ballot
+//!   without its configuration asks for it and promises nothing before it knows.
 
 mod ballots;
 mod bounded;
@@ -60,12 +60,12 @@ use std::time::Duration;
 use quorate_core::{Group, Settings, SettingsError};
 
 pub use leading::Leading;
-pub use message::{Charter, Message, Record};
-pub use policy::{Plain, Policy};
+pub use message::{BallotConfig, Message, Record};
+pub use policy::{MultiPaxosPolicy, Policy};
 pub use replica::{Replica, Role, Timer};
 
-use crate::election::Pace;
-use crate::lease::Terms;
+use crate::election::ElectionTimeouts;
+use crate::lease::LeaseConfig;
 use crate::settings::{self, IntakeConfig};
 
 /// How a leader serves reads.
@@ -83,9 +83,9 @@ pub struct Config<C> {
     /// As it was set up.
     pub group: Group,
     /// Of heartbeats and elections.
-    pub pace: Pace,
+    pub timeouts: ElectionTimeouts,
     /// Of leases.
-    pub terms: Terms,
+    pub lease: LeaseConfig,
     /// See [`Reads`].
     pub reads: Reads,
     /// How requests are taken in.
@@ -112,8 +112,8 @@ impl<C> Config<C> {
     ) -> Result<Config<C>, SettingsError> {
         Ok(Config {
             group: group.clone(),
-            pace: Pace::from_settings(settings)?,
-            terms: Terms::from_settings(settings)?,
+            timeouts: ElectionTimeouts::from_settings(settings)?,
+            lease: LeaseConfig::from_settings(settings)?,
             reads,
             intake: settings::intake(settings)?,
             pipeline: settings.number("pipeline", 256, 1..=16384)? as usize,

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use bytes::Bytes;
 use quorate_core::{Context, Manage, NodeId, NodeSet, ProcessId, Status, Time, Wall};
 
-use super::message::{Charter, Record};
+use super::message::{BallotConfig, Record};
 use super::{Config, Replica, Role};
 use crate::ballot::Ballot;
 use crate::batch::{Batch, Entry};
@@ -21,7 +21,7 @@ pub trait Policy: Sized + Debug + 'static {
     /// What only it says to other replicas.
     type Message: quorate_core::Message;
     /// What comes with a ballot.
-    type Charter: Charter;
+    type BallotConfig: BallotConfig;
 
     /// At the start of a replica, whose log is there.
     fn new(config: &Config<Self::Config>, me: NodeId, now: Time) -> Self;
@@ -29,8 +29,8 @@ pub trait Policy: Sized + Debug + 'static {
     // Ballots ----------------------------------------------------------------------------------------------------
 
     /// What is to come with a ballot that this replica is about to take.
-    fn charter(_: &mut Replica<Self>, _now: Time) -> Self::Charter {
-        Self::Charter::default()
+    fn ballot_config(_: &mut Replica<Self>, _now: Time) -> Self::BallotConfig {
+        Self::BallotConfig::default()
     }
 
     /// This replica is leaving its ballot, or has stopped leading in it: what it does by its promises must end.
@@ -178,22 +178,22 @@ impl<P: Policy> Replica<P> {
     }
 
     /// What comes with that.
-    pub fn charter(&self) -> &P::Charter {
-        &self.charter
+    pub fn ballot_config(&self) -> &P::BallotConfig {
+        &self.ballot_config
     }
 
     /// What came with the highest ballot that this replica has heard of.
-    pub fn last_charter(&self) -> &P::Charter {
+    pub fn last_ballot_config(&self) -> &P::BallotConfig {
         let announced = self.announced.as_ref().filter(|(of, _)| *of > self.promised);
-        announced.map_or(&self.charter, |(_, charter)| charter)
+        announced.map_or(&self.ballot_config, |(_, ballot_config)| ballot_config)
     }
 
     /// Notes a change in what came with the promised ballot: it is durable before what is sent from now on
     /// `AfterSync`.
-    pub fn amend(&mut self, charter: P::Charter, cx: &mut Context<'_, Self>) {
+    pub fn amend(&mut self, ballot_config: P::BallotConfig, cx: &mut Context<'_, Self>) {
         let ballot = self.promised;
-        self.charter = charter.clone();
-        self.persist(Record::Promise { ballot, charter }, cx);
+        self.ballot_config = ballot_config.clone();
+        self.persist(Record::Promise { ballot, ballot_config }, cx);
     }
 
     /// As a leader: the last slot in which it has proposed anything.
@@ -228,7 +228,7 @@ impl<P: Policy> Replica<P> {
             Role::Leader(_) => Some(self.me),
             Role::Candidate(_) => None,
             Role::Follower | Role::Polling(_) => {
-                let known = self.watch.has_leader(now) && self.is_current();
+                let known = self.monitor.has_leader(now) && self.is_current();
                 self.promised.node().filter(|leader| known && *leader != self.me)
             }
         }
@@ -252,7 +252,7 @@ impl<P: Policy> Replica<P> {
     /// Whether who is in the group is about to change.
     pub fn is_changing(&self) -> bool {
         match &self.role {
-            Role::Leader(leading) => self.configuration.1.is_joint() || leading.steward.is_busy(),
+            Role::Leader(leading) => self.configuration.1.is_joint() || leading.coordinator.is_busy(),
             Role::Follower | Role::Polling(_) | Role::Candidate(_) => self.configuration.1.is_joint(),
         }
     }
@@ -294,14 +294,14 @@ impl<P: Policy> Replica<P> {
 
 /// MultiPaxos itself.
 #[derive(Debug)]
-pub struct Plain;
+pub struct MultiPaxosPolicy;
 
-impl Policy for Plain {
+impl Policy for MultiPaxosPolicy {
     type Config = ();
     type Message = quorate_core::Never;
-    type Charter = ();
+    type BallotConfig = ();
 
-    fn new(_: &Config<()>, _: NodeId, _: Time) -> Plain {
-        Plain
+    fn new(_: &Config<()>, _: NodeId, _: Time) -> MultiPaxosPolicy {
+        MultiPaxosPolicy
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::ballot::Ballot;
 use crate::catchup::{Catchup, Informants, Source};
 use crate::clients::{self, Intake, Served};
-use crate::election::Watch;
+use crate::election::LeaderMonitor;
 use crate::freshness::Freshness;
 use crate::laggards::Laggards;
 use crate::leases::Leases;
@@ -60,11 +60,11 @@ pub struct Replica<P: Policy> {
     /// The ballot to promise as soon as no lease binds to another; at or below `promised` if there is none.
     pub(super) wanted: Ballot,
     /// What comes with `promised`.
-    pub(super) charter: P::Charter,
+    pub(super) ballot_config: P::BallotConfig,
     /// What comes with a ballot above, as far as it was heard.
-    pub(super) announced: Option<(Ballot, P::Charter)>,
+    pub(super) announced: Option<(Ballot, P::BallotConfig)>,
     /// The last slot in which anything was accepted when `promised` was.
-    pub(super) thresh: u64,
+    pub(super) safety_threshold: u64,
     /// The owner of `wanted` waits for a reply to its `Prepare`, with votes from this slot on.
     pub(super) prepare_from: Option<u64>,
     pub(super) log: SlotLog,
@@ -76,7 +76,7 @@ pub struct Replica<P: Policy> {
     /// In force: the last that was executed, and its slot.
     pub(super) configuration: (u64, Configuration),
     pub(super) role: Role,
-    pub(super) watch: Watch,
+    pub(super) monitor: LeaderMonitor,
     pub(super) leases: Leases,
     /// When each other replica was last heard.
     heard: BTreeMap<NodeId, Time>,
@@ -119,8 +119,8 @@ pub enum Role {
 
 impl<P: Policy> Machine for Replica<P> {
     type Config = Config<P::Config>;
-    type Message = Message<P::Message, P::Charter>;
-    type Record = Record<P::Charter>;
+    type Message = Message<P::Message, P::BallotConfig>;
+    type Record = Record<P::BallotConfig>;
     type Timer = Timer;
 
     fn recover(config: Self::Config, saved: Saved<Self::Record>, cx: &mut Context<'_, Self>) -> Self {
@@ -130,15 +130,15 @@ impl<P: Policy> Machine for Replica<P> {
         };
         let me = cx.me().replica().expect("a replica's process id");
         let (mut promised, mut highest) = (Ballot::ZERO, Ballot::ZERO);
-        let mut charter = P::Charter::default();
+        let mut ballot_config = P::BallotConfig::default();
         let mut log = SlotLog::new(state.applied());
         let mut installed = 0;
         let mut recorded = 0;
         for record in saved.records {
             match record {
-                Record::Promise { ballot, charter: with } => {
+                Record::Promise { ballot, ballot_config: with } => {
                     if ballot >= promised {
-                        (promised, charter) = (ballot, with);
+                        (promised, ballot_config) = (ballot, with);
                     }
                 }
                 Record::Taken(ballot) => highest = highest.max(ballot),
@@ -162,15 +162,15 @@ impl<P: Policy> Machine for Replica<P> {
             promised,
             highest: highest.max(promised),
             wanted: promised,
-            charter,
+            ballot_config,
             announced: None,
-            thresh: log.last(),
+            safety_threshold: log.last(),
             prepare_from: None,
             configuration: (0, Configuration::default()),
             state,
             role: Role::Follower,
-            watch: Watch::new(config.pace, saved.restarted, now, cx.random()),
-            leases: Leases::new(me, config.terms, restarted, first_guard, promised.number(), now),
+            monitor: LeaderMonitor::new(config.timeouts, saved.restarted, now, cx.random()),
+            leases: Leases::new(me, config.lease, restarted, first_guard, promised.number(), now),
             freshness: Freshness::new(first_guard.rotate_left(32)),
             reads_until: None,
             heard: BTreeMap::new(),
@@ -205,9 +205,9 @@ impl<P: Policy> Machine for Replica<P> {
             // That state was lost in a crash. What will be recorded as chosen from now on has its values recorded too.
             replica.persist(Record::Installed(slot), cx);
         }
-        let patience = replica.watch.remaining(now).expect("it has just begun");
+        let patience = replica.monitor.remaining(now).expect("it has just begun");
         cx.set_timer(Timer::Election, patience);
-        replica.restate(cx);
+        replica.publish_configuration(cx);
         replica.execute(cx);
         replica
     }
@@ -230,10 +230,10 @@ impl<P: Policy> Machine for Replica<P> {
             Message::PollReply { ballot, granted, highest, committed } => {
                 self.on_poll_reply(from, ballot, granted, (highest, committed), cx);
             }
-            Message::Announce { ballot, charter } => self.on_announce(from, ballot, charter, cx),
+            Message::Announce { ballot, ballot_config } => self.on_announce(from, ballot, ballot_config, cx),
             Message::Which { ballot } => self.on_which(from, ballot, cx),
-            Message::Prepare { ballot, charter, from: slot } => {
-                self.learn_charter(ballot, charter);
+            Message::Prepare { ballot, ballot_config, from: slot } => {
+                self.learn_ballot_config(ballot, ballot_config);
                 self.on_prepare(from, ballot, slot, cx);
             }
             Message::PrepareReply { ballot, reply, wall } => {
@@ -268,7 +268,7 @@ impl<P: Policy> Machine for Replica<P> {
             }
             Message::StepUp { ballot } => {
                 if self.promised == ballot && ballot.node() == Some(from) {
-                    self.watch.forget();
+                    self.monitor.forget();
                     self.step_up(cx);
                 }
             }
@@ -323,7 +323,7 @@ impl<P: Policy> Replica<P> {
 
     /// Those that have spoken lately.
     pub(super) fn live(&self, now: Time) -> NodeSet {
-        let limit = self.config.pace.timeout;
+        let limit = self.config.timeouts.election;
         self.heard.keys().copied().filter(|node| self.has_heard(*node, limit, now)).collect()
     }
 
@@ -349,7 +349,7 @@ impl<P: Policy> Replica<P> {
         wall.max(self.times.latest())
     }
 
-    pub(super) fn persist(&mut self, record: Record<P::Charter>, cx: &mut Context<'_, Self>) {
+    pub(super) fn persist(&mut self, record: Record<P::BallotConfig>, cx: &mut Context<'_, Self>) {
         self.persisted = true;
         cx.persist(record);
     }
@@ -377,7 +377,7 @@ impl<P: Policy> Replica<P> {
             cx.send(from, Message::Which { ballot });
         }
         if ballot == self.promised {
-            self.watch.heard(cx.now());
+            self.monitor.heard(cx.now());
             if let Role::Polling(_) = self.role {
                 self.role = Role::Follower;
             }
@@ -472,8 +472,8 @@ impl<P: Policy> Replica<P> {
 
 impl<P: Policy> quorate_core::Replica for Replica<P> {
     fn save(&self) -> Saved<Self::Record> {
-        let (ballot, charter) = (self.promised, self.charter.clone());
-        let mut records = vec![Record::Promise { ballot, charter }, Record::Taken(self.highest)];
+        let (ballot, ballot_config) = (self.promised, self.ballot_config.clone());
+        let mut records = vec![Record::Promise { ballot, ballot_config }, Record::Taken(self.highest)];
         for (slot, vote) in self.log.votes(self.state.applied() + 1) {
             let Vote { ballot, value, chosen } = vote.clone();
             records.push(match chosen {
@@ -486,8 +486,8 @@ impl<P: Policy> quorate_core::Replica for Replica<P> {
 
     fn on_drain(&mut self, cx: &mut Context<'_, Self>) {
         self.draining = true;
-        if let Ok(heir) = self.heir(None, cx.now()) {
-            self.hand_over(heir, cx);
+        if let Ok(transfer_target) = self.transfer_target(None, cx.now()) {
+            self.hand_over(transfer_target, cx);
         }
         self.stop_leading(cx);
     }
@@ -527,7 +527,7 @@ impl<P: Policy> quorate_core::Replica for Replica<P> {
             }
         };
         let leads = matches!(self.role, Role::Leader(_));
-        let hint = self.promised.node().filter(|node| *node != self.me && self.watch.has_leader(now));
+        let hint = self.promised.node().filter(|node| *node != self.me && self.monitor.has_leader(now));
         let mut status = Status {
             role,
             leader: if leads { Some(self.me) } else { hint },

@@ -9,4 +9,4 @@ pub mod log;
 pub mod proposer;
 
 pub use log::{Cast, SlotLog, Vote};
-pub use proposer::{Cover, Preparation, Proposals, Reply, Votes};
+pub use proposer::{CommitTracker, Preparation, Proposals, Reply, Votes};

@@ -149,7 +149,7 @@ pub struct Proposals {
 /// *required* (Bodega's responders), and for each vote that counts everybody whom its voter has *granted* a say (quorum
 /// leases).
 #[derive(Clone, Debug)]
-pub struct Cover {
+pub struct CommitTracker {
     /// Those whose votes make a majority; counts at the end only, by what each vote brings with it.
     tally: Tally,
     required: NodeSet,
@@ -158,10 +158,10 @@ pub struct Cover {
     grants: Vec<(NodeId, NodeSet)>,
 }
 
-impl Cover {
+impl CommitTracker {
     /// No vote yet.
-    pub fn new(tally: Tally, required: NodeSet) -> Cover {
-        Cover { tally, required, voters: NodeSet::EMPTY, grants: Vec::new() }
+    pub fn new(tally: Tally, required: NodeSet) -> CommitTracker {
+        CommitTracker { tally, required, voters: NodeSet::EMPTY, grants: Vec::new() }
     }
 
     /// A vote; a later one of the same voter says anew what it has granted.
@@ -210,7 +210,7 @@ impl Cover {
 pub struct Proposal {
     /// What is proposed.
     pub value: Bytes,
-    cover: Cover,
+    tracker: CommitTracker,
     /// When it was last sent.
     pub sent: Time,
     /// When a majority had voted for it, whoever else was needed.
@@ -220,8 +220,8 @@ pub struct Proposal {
 impl Proposal {
     /// Who should be sent it again: whoever has not voted, or has granted somebody a say who has not.
     pub fn missing(&self) -> NodeSet {
-        let pending = self.cover.grants.iter().map(|(voter, _)| *voter).collect();
-        self.cover.missing().union(pending)
+        let pending = self.tracker.grants.iter().map(|(voter, _)| *voter).collect();
+        self.tracker.missing().union(pending)
     }
 }
 
@@ -264,8 +264,8 @@ impl Proposals {
         self.open.extend(std::iter::repeat_with(|| None).take(skipped));
         self.count += 1;
         self.bytes += value.len();
-        let cover = Cover::new(self.tally, required);
-        self.open.push_back(Some(Proposal { value, cover, sent: now, supported: None }));
+        let tracker = CommitTracker::new(self.tally, required);
+        self.open.push_back(Some(Proposal { value, tracker, sent: now, supported: None }));
     }
 
     /// A replica has voted for this ballot's proposal of a slot, and has granted these a say in it; the value, if it is
@@ -283,10 +283,10 @@ impl Proposals {
         }
         let index = usize::try_from(slot.checked_sub(self.start)?).ok()?;
         let open = self.open.get_mut(index)?;
-        let Proposal { cover, supported, .. } = open.as_mut()?;
-        cover.add(from, grants);
-        if !cover.is_reached() {
-            if supported.is_none() && cover.is_supported() {
+        let Proposal { tracker, supported, .. } = open.as_mut()?;
+        tracker.add(from, grants);
+        if !tracker.is_reached() {
+            if supported.is_none() && tracker.is_supported() {
                 *supported = Some(now);
             }
             return None;
@@ -305,8 +305,8 @@ impl Proposals {
         let mut chosen = Vec::new();
         for (index, open) in self.open.iter_mut().enumerate() {
             let Some(proposal) = open else { continue };
-            proposal.cover.required = required(&proposal.value);
-            if proposal.cover.is_reached() {
+            proposal.tracker.required = required(&proposal.value);
+            if proposal.tracker.is_reached() {
                 let value = open.take().expect("present").value;
                 self.count -= 1;
                 self.bytes -= value.len();
@@ -323,7 +323,7 @@ impl Proposals {
     pub fn overdue(&self, limit: Duration, now: Time) -> NodeSet {
         let old = |proposal: &&Proposal| proposal.supported.is_some_and(|at| now.since(at) >= limit);
         let late = self.open.iter().flatten().filter(old);
-        late.fold(NodeSet::EMPTY, |late, proposal| late.union(proposal.cover.missing()))
+        late.fold(NodeSet::EMPTY, |late, proposal| late.union(proposal.tracker.missing()))
     }
 
     /// The last slot under way that a majority has voted for; 0 if there is none.
@@ -507,11 +507,11 @@ mod tests {
         for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let mut columns = line.split('|').map(str::trim);
             let required = set(columns.next().unwrap().trim_matches('-'));
-            let mut cover = Cover::new(members(), required);
+            let mut tracker = CommitTracker::new(members(), required);
             let chosen = columns.next().unwrap().split_whitespace().map(|vote| {
                 let (voter, grants) = vote.split_once(':').unwrap_or((vote, ""));
-                cover.add(set(voter).iter().next().unwrap(), set(grants));
-                if cover.is_reached() { "y" } else { "n" }
+                tracker.add(set(voter).iter().next().unwrap(), set(grants));
+                if tracker.is_reached() { "y" } else { "n" }
             });
             assert_eq!(chosen.collect::<Vec<_>>().join(" "), columns.next().unwrap(), "{line}");
         }

@@ -15,7 +15,7 @@ pub enum Message {
         slots: Vec<(u64, u64)>,
     },
     /// Leader → all: grant these no leases.
-    Bars {
+    Exclude {
         /// In this ballot.
         ballot: Ballot,
         /// Grows; the last one counts.
@@ -24,10 +24,10 @@ pub enum Message {
         nodes: NodeSet,
     },
     /// Acceptor → leader: I am bound to none of those, and will not be.
-    Barred {
+    ExcludeReply {
         /// In this ballot.
         ballot: Ballot,
-        /// Of the bars.
+        /// The number of the exclusion that is confirmed.
         seq: u64,
     },
     /// Replica → leader: so often have clients at my site read these keys since the last time.
@@ -40,8 +40,8 @@ pub enum Message {
 }
 wire_enum!(Message {
     1 => Note { ballot, slots },
-    2 => Bars { ballot, seq, nodes },
-    3 => Barred { ballot, seq },
+    2 => Exclude { ballot, seq, nodes },
+    3 => ExcludeReply { ballot, seq },
     4 => Statistics { ballot, reads },
 });
 
@@ -51,9 +51,9 @@ impl quorate_core::Message for Message {
             // The votes: reads are answered on their strength.
             Message::Note { .. } => Release::AfterSync,
             // A restarted leader has another ballot.
-            Message::Bars { .. } => Release::Now,
+            Message::Exclude { .. } => Release::Now,
             // A restarted replica must know whom it has said not to be bound to, itself among them.
-            Message::Barred { .. } => Release::AfterSync,
+            Message::ExcludeReply { .. } => Release::AfterSync,
             Message::Statistics { .. } => Release::Now,
         }
     }

@@ -7,7 +7,7 @@
 //!
 //! | rule | code |
 //! |---|---|
-//! | a ballot is one roster: they are promised together, and never change (§3.1) | `charter.rs` |
+//! | a ballot is one roster: they are promised together, and never change (§3.1) | `ballot_config.rs` |
 //! | roster change: revoke all leases of the ballot before, then promise, then grant anew (§3.3.1, §3.3.2) | `parts/paxos/ballots.rs` `adopt` |
 //! | safety threshold: the highest slot accepted, sampled after the promise, told with the first renewal or its `Guard` (§3.3.1) | `parts/paxos/leases.rs` `accepted` |
 //! | a write is chosen by a majority and all responders of every key in its batch (§3.2.1) | `policy.rs` `required` |
@@ -15,7 +15,7 @@
 //! | early accept notes: a responder counts votes itself, **by the commit rule** | `notes.rs` |
 //! | the leader holds reads too while notes are on, if anybody else can have shown what they wait for | `policy.rs` `waits_for` |
 //! | unhold: a read that is held for long is asked of the leader too | `parts/clients/proxy/mod.rs` |
-//! | failure of a responder | `bars.rs`, `parts/bars.rs` |
+//! | failure of a responder | `exclusion.rs`, `parts/exclusion.rs` |
 //! | smart coverage (§5.1) | `parts/coverage.rs` |
 //!
 //! # Decisions
@@ -31,19 +31,19 @@
 //!   all leave at once, give back the leases of the ballot before unasked, and ask for those of the next
 //!   (`parts/lease.rs` `Ready`): the change takes two rounds.
 //! - *A responder that fails does not change the roster* (the paper proposes another, whose promises wait for the end
-//!   of the dead one's leases, during which nobody reads). The leader **bars** it: grantors let its leases end and
+//!   of the dead one's leases, during which nobody reads). The leader **excludes** it: grantors let its leases end and
 //!   grant it none, and when a majority has done so it can never read under this ballot, so writes need it no more.
-//!   The other responders' leases are not touched, and their reads go on without a gap. See `bars.rs`. One fails when
-//!   it is silent for `responder.timeout`, or when its votes are missing for as long where a majority has voted: its
-//!   disk may hang, and its leases need no disk (`parts/laggards.rs`).
-//! - *Changes of the group* bar all responders first, which is the paper's empty roster.
+//!   The other responders' leases are not touched, and their reads go on without a gap. See `exclusion.rs`. One fails
+//!   when it is silent for `responder.timeout`, or when its votes are missing for as long where a majority has voted:
+//!   its disk may hang, and its leases need no disk (`parts/laggards.rs`).
+//! - *Changes of the group* exclude all responders first, which is the paper's empty roster.
 //! - *Held reads are answered from the state when their slot is executed*, later writes included: those that this
 //!   responder had not accepted when the read came can have been acknowledged only after that.
 //! - *Keys with a time to live are not read locally.* Any later slot may carry the time at which they expire, also one
 //!   that does not write them and that this responder need not have. The leader decides.
 
-mod bars;
-mod charter;
+mod ballot_config;
+mod exclusion;
 mod message;
 mod notes;
 mod policy;
@@ -52,16 +52,16 @@ mod reads;
 use std::time::Duration;
 
 use quorate_core::{Capabilities, Group, Protocol, Range, Roster, Settings, SettingsError};
-use quorate_parts::clients::{LeaderProxy, ProxyConfig};
+use quorate_parts::clients::{ProxyConfig, SessionClient};
 use quorate_parts::coverage;
 use quorate_parts::paxos::{self, Reads};
 use quorate_parts::settings;
 
-pub use charter::Charter;
+pub use ballot_config::BallotConfig;
 pub use policy::Policy;
 
 /// What its machines say to each other.
-pub type Message = paxos::Message<message::Message, Charter>;
+pub type Message = paxos::Message<message::Message, BallotConfig>;
 
 /// The machine with this policy.
 pub type Replica = paxos::Replica<Policy>;
@@ -79,7 +79,7 @@ pub struct Config {
     auto: bool,
     /// Whether acceptors tell responders of their votes.
     early_notes: bool,
-    /// A responder that is silent for this long is barred.
+    /// A responder that is silent for this long is excluded.
     failure: Duration,
     coverage: coverage::Rule,
 }
@@ -96,7 +96,7 @@ impl Protocol for Bodega {
     };
     type Message = Message;
     type Replica = Replica;
-    type Proxy = LeaderProxy<Message>;
+    type Proxy = SessionClient<Message>;
 
     fn configure(
         group: &Group,

@@ -8,7 +8,7 @@ use quorate_core::{Context, NodeId, NodeSet, mutation};
 use quorate_parts::ballot::Ballot;
 use quorate_parts::paxos::MAX_GAP;
 use quorate_parts::rosters;
-use quorate_parts::slots::Cover;
+use quorate_parts::slots::CommitTracker;
 
 use super::{Policy, Replica, message};
 
@@ -19,11 +19,11 @@ pub(super) type Notes = BTreeMap<u64, NodeSet>;
 pub(super) fn tell(replica: &Replica, slots: &[(u64, u64)], cx: &mut Context<'_, Replica>) {
     let ballot = replica.promised();
     let Some(leader) = ballot.node().filter(|_| replica.config().policy.early_notes) else { return };
-    let charter = replica.charter();
+    let ballot_config = replica.ballot_config();
     let mut to = NodeSet::EMPTY;
     for slot in slots.iter().flat_map(|(first, last)| *first..=*last) {
         if let Some(written) = replica.policy.writes.of(slot) {
-            to = to.union(rosters::readers_of(&charter.roster, written));
+            to = to.union(rosters::readers_of(&ballot_config.roster, written));
         }
     }
     let note = message::Message::Note { ballot, slots: slots.to_vec() };
@@ -68,12 +68,12 @@ fn count(replica: &mut Replica, slot: u64, cx: &mut Context<'_, Replica>) -> boo
     let value = vote.value.clone();
     let required = match mutation::active("bodega/released-at-m-notes") {
         true => NodeSet::EMPTY,
-        // Of the ballot, whoever is barred in it: that the leader knows alone.
+        // Of the ballot, whoever is excluded in it: that the leader knows alone.
         false => Policy::named(replica, &value),
     };
-    let mut cover = Cover::new(replica.configuration().tally(), required);
-    voters.iter().for_each(|voter| cover.add(voter, NodeSet::EMPTY));
-    let chosen = cover.is_reached();
+    let mut tracker = CommitTracker::new(replica.configuration().tally(), required);
+    voters.iter().for_each(|voter| tracker.add(voter, NodeSet::EMPTY));
+    let chosen = tracker.is_reached();
     if chosen {
         replica.choose(slot, value, cx);
     }

@@ -4,17 +4,17 @@ use bytes::Bytes;
 use quorate_core::{
     Context, Manage, Managed, NodeId, NodeSet, ProcessId, Roster, Status, Time, Wall, Wire, mutation,
 };
-use quorate_parts::bars::Bars;
 use quorate_parts::clients::{Ask, PendingRead};
 use quorate_parts::coverage::Coverage;
+use quorate_parts::exclusion::ExcludedResponders;
 use quorate_parts::membership::refused;
 use quorate_parts::paxos::{self, Role, Timer};
 use quorate_parts::rosters::{self, Changes};
 use quorate_parts::writes::Writes;
 use quorate_store::Command;
 
-use super::bars;
-use super::charter::Charter;
+use super::ballot_config::BallotConfig;
+use super::exclusion;
 use super::message::Message;
 use super::notes::{self, Notes};
 use super::reads::{self, Holds};
@@ -33,7 +33,7 @@ pub struct Policy {
     /// How many.
     pub(super) held: usize,
     /// As a leader.
-    pub(super) bars: Bars,
+    pub(super) exclusion: ExcludedResponders,
     pub(super) coverage: Coverage,
     changes: Changes,
     /// What the next ballot is to come with, beside what this one came with.
@@ -41,13 +41,13 @@ pub struct Policy {
     /// Operators that wait until it does.
     waiting: Vec<PendingRead>,
     /// Who is to lead then.
-    heir: Option<NodeId>,
+    transfer_target: Option<NodeId>,
 }
 
 impl paxos::Policy for Policy {
     type Config = Config;
     type Message = Message;
-    type Charter = Charter;
+    type BallotConfig = BallotConfig;
 
     fn new(_: &paxos::Config<Config>, _: NodeId, now: Time) -> Policy {
         Policy {
@@ -55,18 +55,18 @@ impl paxos::Policy for Policy {
             notes: Notes::default(),
             holds: Holds::default(),
             held: 0,
-            bars: Bars::new(NodeSet::EMPTY, now),
+            exclusion: ExcludedResponders::new(NodeSet::EMPTY, now),
             coverage: Coverage::default(),
             changes: Changes::default(),
             next: None,
             waiting: Vec::new(),
-            heir: None,
+            transfer_target: None,
         }
     }
 
-    fn charter(replica: &mut Replica, now: Time) -> Charter {
+    fn ballot_config(replica: &mut Replica, now: Time) -> BallotConfig {
         let policy = &replica.config().policy;
-        let before = replica.last_charter();
+        let before = replica.last_ballot_config();
         let (roster, auto) = match before.known {
             true => (before.roster.clone(), before.auto),
             false => (policy.roster.clone(), policy.auto),
@@ -77,8 +77,8 @@ impl paxos::Policy for Policy {
         let lost = |node: &NodeId| {
             !replica.is_voting(*node, failure, now) || !replica.configuration().votes(*node) || changing
         };
-        let barred = roster.everyone().without(replica.me()).iter().filter(lost).collect();
-        Charter { known: true, roster, auto, seq: 0, barred }
+        let excluded = roster.everyone().without(replica.me()).iter().filter(lost).collect();
+        BallotConfig { known: true, roster, auto, seq: 0, excluded }
     }
 
     fn on_leave(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
@@ -89,13 +89,13 @@ impl paxos::Policy for Policy {
     fn on_adopted(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
         let now = cx.now();
         reads::refuse_held(replica, now);
-        let barred = replica.charter().barred;
+        let excluded = replica.ballot_config().excluded;
         replica.policy.notes.clear();
-        replica.policy.bars = Bars::new(barred, now);
+        replica.policy.exclusion = ExcludedResponders::new(excluded, now);
         if replica.promised().node() != Some(replica.me()) {
             // Operators ask again, elsewhere.
             replica.policy.waiting.clear();
-            replica.policy.heir = None;
+            replica.policy.transfer_target = None;
             replica.policy.next = None;
         }
         cx.set_timer(Timer::Own, replica.config().policy.coverage.period);
@@ -107,14 +107,14 @@ impl paxos::Policy for Policy {
 
     fn holds(replica: &Replica) -> bool {
         let leads = matches!(replica.role(), Role::Leader(_) | Role::Candidate(_));
-        leads || replica.charter().may_read(replica.me())
+        leads || replica.ballot_config().may_read(replica.me())
     }
 
     fn on_leases(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
         let now = cx.now();
         if replica.is_current() && replica.believed_until(now).is_some() {
             let mut changes = std::mem::take(&mut replica.policy.changes);
-            changes.in_force(&replica.charter().roster, now);
+            changes.in_force(&replica.ballot_config().roster, now);
             replica.policy.changes = changes;
         }
         reads::release(replica, cx);
@@ -140,7 +140,7 @@ impl paxos::Policy for Policy {
     }
 
     fn required(replica: &Replica, value: &Bytes) -> NodeSet {
-        bars::required(replica, value)
+        exclusion::required(replica, value)
     }
 
     fn on_executed(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
@@ -154,7 +154,7 @@ impl paxos::Policy for Policy {
     fn on_ask(replica: &mut Replica, from: ProcessId, ask: &mut Ask, cx: &mut Context<'_, Replica>) {
         if let ProcessId::Proxy(proxy) = from
             && proxy.host() == Some(replica.me())
-            && replica.charter().auto
+            && replica.ballot_config().auto
         {
             replica.policy.coverage.on_ask(ask);
         }
@@ -169,8 +169,9 @@ impl paxos::Policy for Policy {
         let footprint = command.footprint();
         // Of keys that only the leader answers reads of, nobody else can have shown a write, unless it was one to other
         // keys too.
-        let alone =
-            rosters::readers(&replica.charter().roster, footprint.reads()).without(replica.me()).is_empty();
+        let alone = rosters::readers(&replica.ballot_config().roster, footprint.reads())
+            .without(replica.me())
+            .is_empty();
         let slot = match alone {
             true => replica.policy.writes.last_shared(footprint.reads())?,
             false => replica.policy.writes.last(footprint.reads())?,
@@ -193,8 +194,12 @@ impl paxos::Policy for Policy {
     fn on_message(replica: &mut Replica, from: NodeId, message: Message, cx: &mut Context<'_, Replica>) {
         match message {
             Message::Note { ballot, slots } => notes::on_note(replica, from, ballot, &slots, cx),
-            Message::Bars { ballot, seq, nodes } => bars::on_bars(replica, from, ballot, seq, nodes, cx),
-            Message::Barred { ballot, seq } => bars::on_barred(replica, from, ballot, seq, cx),
+            Message::Exclude { ballot, seq, nodes } => {
+                exclusion::on_exclude(replica, from, ballot, seq, nodes, cx)
+            }
+            Message::ExcludeReply { ballot, seq } => {
+                exclusion::on_exclude_reply(replica, from, ballot, seq, cx)
+            }
             Message::Statistics { ballot, reads } if ballot == replica.promised() => {
                 if replica.configuration().votes(from) {
                     replica.policy.coverage.on_reads(from, reads);
@@ -205,17 +210,17 @@ impl paxos::Policy for Policy {
     }
 
     fn on_pulse(replica: &mut Replica, cx: &mut Context<'_, Replica>) -> bool {
-        if !bars::review(replica, cx) {
+        if !exclusion::review(replica, cx) {
             // Again: messages are lost.
-            bars::tell(replica, cx);
+            exclusion::tell(replica, cx);
         }
         answer_operators(replica, cx);
-        if let Some(heir) = replica.policy.heir
+        if let Some(transfer_target) = replica.policy.transfer_target
             && replica.policy.next.is_none()
-            && replica.heir(Some(heir), cx.now()).is_ok()
+            && replica.transfer_target(Some(transfer_target), cx.now()).is_ok()
         {
-            replica.policy.heir = None;
-            replica.hand_over(heir, cx);
+            replica.policy.transfer_target = None;
+            replica.hand_over(transfer_target, cx);
             return false;
         }
         true
@@ -225,8 +230,9 @@ impl paxos::Policy for Policy {
         report(replica, cx);
         let rule = replica.config().policy.coverage;
         cx.set_timer(Timer::Own, rule.period);
-        if matches!(replica.role(), Role::Leader(_)) && replica.charter().auto && !replica.is_changing() {
-            let current = replica.charter().roster.clone();
+        if matches!(replica.role(), Role::Leader(_)) && replica.ballot_config().auto && !replica.is_changing()
+        {
+            let current = replica.ballot_config().roster.clone();
             if let Some(roster) = replica.policy.coverage.review(&rule, &current) {
                 replica.policy.next = Some((roster, true));
                 replica.step_up(cx);
@@ -251,10 +257,10 @@ impl paxos::Policy for Policy {
                 }
                 (roster, false)
             }
-            Manage::AutoRoster(auto) => (replica.charter().roster.clone(), auto),
+            Manage::AutoRoster(auto) => (replica.ballot_config().roster.clone(), auto),
             Manage::ShowRoster => {
-                let Charter { roster, auto, .. } = replica.charter().clone();
-                let out = bars::excluded(replica);
+                let BallotConfig { roster, auto, .. } = replica.ballot_config().clone();
+                let out = exclusion::dispensable(replica);
                 let serving =
                     replica.configuration().all().iter().filter(|node| !out.contains(*node)).collect();
                 let roster = roster.within(serving).with_leader(replica.me());
@@ -266,9 +272,9 @@ impl paxos::Policy for Policy {
                 return Some((request, manage));
             }
         };
-        replica.policy.heir = roster.leader().filter(|leader| *leader != replica.me());
-        let charter = replica.charter();
-        let known = charter.roster.ranges() == roster.ranges() && charter.auto == auto;
+        replica.policy.transfer_target = roster.leader().filter(|leader| *leader != replica.me());
+        let ballot_config = replica.ballot_config();
+        let known = ballot_config.roster.ranges() == roster.ranges() && ballot_config.auto == auto;
         if replica.policy.waiting.len() >= MAX_WAITING {
             replica.intake.on_managed(request, refused("too many operators are waiting"));
             return None;
@@ -284,8 +290,8 @@ impl paxos::Policy for Policy {
     }
 
     fn may_change(replica: &mut Replica, cx: &mut Context<'_, Replica>) -> bool {
-        bars::review(replica, cx);
-        bars::all_out(replica)
+        exclusion::review(replica, cx);
+        exclusion::all_out(replica)
     }
 
     fn status(replica: &Replica, now: Time, status: &mut Status) {
@@ -293,13 +299,13 @@ impl paxos::Policy for Policy {
         if follows && replica.is_stable(now) {
             (status.lease, status.reads) = (true, "local");
         }
-        let Charter { roster, auto, barred, .. } = replica.charter();
-        let barred = match matches!(replica.role(), Role::Leader(_)) {
-            true => replica.policy.bars.nodes(),
-            false => *barred,
+        let BallotConfig { roster, auto, excluded, .. } = replica.ballot_config();
+        let excluded = match matches!(replica.role(), Role::Leader(_)) {
+            true => replica.policy.exclusion.nodes(),
+            false => *excluded,
         };
         status.facts.push(("roster_auto", if *auto { "on" } else { "off" }.to_owned()));
-        replica.policy.changes.tell(roster, barred, status);
+        replica.policy.changes.tell(roster, excluded, status);
     }
 
     fn check(replica: &Replica) {
@@ -312,7 +318,7 @@ impl paxos::Policy for Policy {
 /// Once in a while each replica tells the leader what its clients read (§5.1).
 fn report(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
     let (reads, ballot) = (replica.policy.coverage.report(), replica.promised());
-    if let Some(leader) = ballot.node().filter(|_| replica.charter().auto && !reads.is_empty()) {
+    if let Some(leader) = ballot.node().filter(|_| replica.ballot_config().auto && !reads.is_empty()) {
         cx.send(leader, super::Message::Own(Message::Statistics { ballot, reads }));
     }
 }

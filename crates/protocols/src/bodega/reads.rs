@@ -20,7 +20,7 @@ pub(super) type Holds = BTreeMap<u64, Vec<(PendingRead, Time)>>;
 const MAX_HELD: usize = 1 << 16;
 
 /// What becomes of a read.
-enum Fate {
+enum ReadDecision {
     Answered,
     Held(u64),
     Refused,
@@ -35,13 +35,13 @@ pub(super) fn on_ask(replica: &mut Replica, from: ProcessId, ask: &mut Ask, cx: 
     let mut refused = Vec::new();
     for (id, command) in std::mem::take(&mut ask.reads) {
         let read = PendingRead { proxy: from, nonce: ask.nonce, id, command };
-        match fate(replica, &read, cx) {
-            Fate::Answered => replica.served.local.add(1),
-            Fate::Held(slot) if replica.policy.held < MAX_HELD => {
+        match decide(replica, &read, cx) {
+            ReadDecision::Answered => replica.served.local.add(1),
+            ReadDecision::Held(slot) if replica.policy.held < MAX_HELD => {
                 replica.policy.held += 1;
                 replica.policy.holds.entry(slot).or_default().push((read, now));
             }
-            Fate::Held(_) | Fate::Refused => refused.push(id),
+            ReadDecision::Held(_) | ReadDecision::Refused => refused.push(id),
         }
     }
     replica.served.refused.add(refused.len());
@@ -66,13 +66,13 @@ pub(super) fn missing(replica: &Replica, command: &Bytes, now: Time) -> Option<u
 
 /// Whether the roster names it for all these keys.
 fn responds(replica: &Replica, extent: &Extent) -> bool {
-    rosters::covers(&replica.charter().roster, replica.me(), extent)
+    rosters::covers(&replica.ballot_config().roster, replica.me(), extent)
 }
 
-fn fate(replica: &mut Replica, read: &PendingRead, cx: &mut Context<'_, Replica>) -> Fate {
+fn decide(replica: &mut Replica, read: &PendingRead, cx: &mut Context<'_, Replica>) -> ReadDecision {
     match answerable(replica, &read.command, cx.now()) {
-        None => Fate::Refused,
-        Some(slot) if slot > replica.state().applied() => Fate::Held(slot),
+        None => ReadDecision::Refused,
+        Some(slot) if slot > replica.state().applied() => ReadDecision::Held(slot),
         Some(_) => answer(replica, read.clone(), cx),
     }
 }
@@ -83,10 +83,10 @@ pub(super) fn would_answer(replica: &Replica, command: &Bytes, now: Time) -> Opt
     (slot <= replica.state().applied()).then_some(TIMELESS)
 }
 
-fn answer(replica: &mut Replica, read: PendingRead, cx: &mut Context<'_, Replica>) -> Fate {
+fn answer(replica: &mut Replica, read: PendingRead, cx: &mut Context<'_, Replica>) -> ReadDecision {
     if !replica.intake.has_room() {
         // Too much is on its way out: its proxy asks again.
-        return Fate::Answered;
+        return ReadDecision::Answered;
     }
     replica.note_reads(cx);
     let number = replica.promised().number();
@@ -94,9 +94,9 @@ fn answer(replica: &mut Replica, read: PendingRead, cx: &mut Context<'_, Replica
     match replica.state().read_lasting(&read.command) {
         Some(reply) => {
             replica.intake.on_read(read, reply);
-            Fate::Answered
+            ReadDecision::Answered
         }
-        None => Fate::Refused,
+        None => ReadDecision::Refused,
     }
 }
 
@@ -110,7 +110,7 @@ pub(super) fn release(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
         for (read, since) in reads {
             replica.served.held.add(now.since(since));
             let (proxy, nonce, id) = (read.proxy, read.nonce, read.id);
-            if !stable || matches!(answer(replica, read, cx), Fate::Refused) {
+            if !stable || matches!(answer(replica, read, cx), ReadDecision::Refused) {
                 replica.served.refused.add(1);
                 let leader = replica.leader(now);
                 replica.intake.refuse(proxy, nonce, vec![id], leader);

@@ -45,7 +45,7 @@ mod voting;
 use std::time::Duration;
 
 use quorate_core::{Capabilities, Group, NodeSet, Protocol, Settings, SettingsError, mutation};
-use quorate_parts::clients::{LeaderProxy, ProxyConfig};
+use quorate_parts::clients::{ProxyConfig, SessionClient};
 use quorate_parts::graph::{Instance, Learner, LearnerConfig, OWNERS};
 use quorate_parts::settings;
 
@@ -110,7 +110,7 @@ impl Protocol for Epaxos {
     };
     type Message = Message;
     type Replica = Replica;
-    type Proxy = LeaderProxy<Message>;
+    type Proxy = SessionClient<Message>;
 
     fn configure(group: &Group, settings: &mut Settings) -> Result<(Config, ProxyConfig), SettingsError> {
         let learner = LearnerConfig::new(group, settings)?;

@@ -5,8 +5,8 @@
 //! protocols are that machine with a policy of their own, and this one is it without any.
 
 use quorate_core::{Capabilities, Group, Never, Protocol, Settings, SettingsError};
-use quorate_parts::clients::{LeaderProxy, ProxyConfig};
-use quorate_parts::paxos::{self, Config, Plain, Reads};
+use quorate_parts::clients::{ProxyConfig, SessionClient};
+use quorate_parts::paxos::{self, Config, MultiPaxosPolicy, Reads};
 use quorate_parts::settings;
 
 /// What its machines say to each other.
@@ -25,8 +25,8 @@ impl Protocol for MultiPaxos {
         ..Capabilities::LOGGED
     };
     type Message = Message;
-    type Replica = paxos::Replica<Plain>;
-    type Proxy = LeaderProxy<Message>;
+    type Replica = paxos::Replica<MultiPaxosPolicy>;
+    type Proxy = SessionClient<Message>;
 
     fn configure(group: &Group, settings: &mut Settings) -> Result<(Config<()>, ProxyConfig), SettingsError> {
         let reads = settings.choice("reads", "lease", &[("lease", Reads::Lease), ("log", Reads::Log)])?;

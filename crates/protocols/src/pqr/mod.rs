@@ -43,7 +43,7 @@ use bytes::Bytes;
 use quorate_core::{
     Capabilities, Context, Group, Never, NodeId, ProcessId, Protocol, Settings, SettingsError, Time, Wire,
 };
-use quorate_parts::clients::{self, LeaderProxy, ProxyConfig, Rinse, Sighting};
+use quorate_parts::clients::{self, ProxyConfig, ReadObservation, Rinse, SessionClient};
 use quorate_parts::paxos::{self, Config, Reads};
 use quorate_parts::settings;
 use quorate_parts::writes::Writes;
@@ -66,7 +66,7 @@ impl Protocol for Pqr {
         Capabilities { reads: "of a majority, without the leader", ..Capabilities::LOGGED };
     type Message = Message;
     type Replica = Replica;
-    type Proxy = LeaderProxy<Message>;
+    type Proxy = SessionClient<Message>;
 
     fn configure(group: &Group, settings: &mut Settings) -> Result<(Config<()>, ProxyConfig), SettingsError> {
         let (reads, rinse) = match settings.flag("leader_lease", false)? {
@@ -91,7 +91,7 @@ pub struct Policy {
 impl paxos::Policy for Policy {
     type Config = ();
     type Message = Never;
-    type Charter = ();
+    type BallotConfig = ();
 
     fn new(_: &Config<()>, _: NodeId, _: Time) -> Policy {
         Policy { writes: Writes::default() }
@@ -147,11 +147,11 @@ impl paxos::Policy for Policy {
 }
 
 /// What this replica knows of a read.
-fn sighting(replica: &Replica, command: &Bytes) -> Sighting {
+fn sighting(replica: &Replica, command: &Bytes) -> ReadObservation {
     let (state, writes) = (replica.state(), &replica.policy.writes);
     let decoded = Command::from_bytes(command.clone());
     let accepted = decoded.ok().and_then(|command| writes.last(command.footprint().reads())).unwrap_or(0);
     // A reply that is older than a vote would not be used.
     let reply = if accepted == 0 { state.read_lasting(command) } else { None };
-    Sighting { applied: state.applied(), accepted, reply }
+    ReadObservation { applied: state.applied(), accepted, reply }
 }

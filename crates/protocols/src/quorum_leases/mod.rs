@@ -9,7 +9,7 @@
 //! |---|---|
 //! | leases under the ballot's number to leader and grantees; all end before another ballot is promised | `policy.rs` `grantees`, `parts/paxos/ballots.rs` `adopt` |
 //! | a vote tells who of the grantees of what the slot writes has a lease of the voter; after a restart all may | `acks.rs` |
-//! | a write is chosen by a majority of votes with all whom these name | `parts/slots/proposer.rs` `Cover` |
+//! | a write is chosen by a majority of votes with all whom these name | `parts/slots/proposer.rs` `CommitTracker` |
 //! | **read rule**: a majority's promises, everything up to the m-th smallest threshold executed, and no write to the key that is accepted and not executed; else the leader is asked | `reads.rs`, `parts/paxos/leases.rs` `is_stable` |
 //! | active: a write revokes its keys' grants at whoever accepts it, until it is executed there | `acks.rs` `is_revoked`, `regrants.rs` |
 //! | the grantees are set through the log | `policy.rs` `propose`, `parts/state.rs` |
@@ -75,7 +75,7 @@ mod reads;
 mod regrants;
 
 use quorate_core::{Capabilities, Group, Protocol, Range, Roster, Settings, SettingsError};
-use quorate_parts::clients::{LeaderProxy, ProxyConfig};
+use quorate_parts::clients::{ProxyConfig, SessionClient};
 use quorate_parts::paxos::{self, Reads};
 use quorate_parts::settings;
 
@@ -110,7 +110,7 @@ impl Protocol for QuorumLeases {
     };
     type Message = Message;
     type Replica = Replica;
-    type Proxy = LeaderProxy<Message>;
+    type Proxy = SessionClient<Message>;
 
     fn configure(
         group: &Group,

@@ -32,7 +32,7 @@ pub struct Policy {
 impl paxos::Policy for Policy {
     type Config = Config;
     type Message = Message;
-    type Charter = ();
+    type BallotConfig = ();
 
     fn new(_: &paxos::Config<Config>, _: NodeId, _: Time) -> Policy {
         Policy {
@@ -127,7 +127,7 @@ impl paxos::Policy for Policy {
             return true;
         }
         // A grantee whose votes do not come would hold up every write until its leases end.
-        let limit = replica.config().pace.timeout;
+        let limit = replica.config().timeouts.election;
         let nodes = replica.voting(grantees, limit, now);
         replica.policy.live = nodes;
         let ballot = replica.promised();

@@ -170,10 +170,10 @@ pub(super) fn are_regranted(replica: &Replica, extent: &Extent, now: Time) -> bo
     let Regrants { said, .. } = &replica.policy.regrants;
     let last = replica.policy.regrants.last(extent);
     let by = |node: NodeId| {
-        let Some((guard, thresh)) = replica.promised_by(node, now) else { return false };
+        let Some((guard, safety_threshold)) = replica.promised_by(node, now) else { return false };
         let Some(said) = said.get(&node).filter(|said| said.guard == guard) else { return false };
         let open = said.but.iter().any(|key| extent.contains(key));
-        thresh <= applied && (last..=applied).contains(&said.upto) && !open
+        safety_threshold <= applied && (last..=applied).contains(&said.upto) && !open
     };
     let counted = replica.configuration().reached(|node| (node == me || by(node)).then_some(()));
     counted.is_some()

@@ -41,7 +41,8 @@ impl Replica {
                 Manage::Change { .. } | Manage::CancelChange => {
                     let current = self.chain.configuration().1.clone();
                     let Role::Leader(leading) = &mut self.role else { return };
-                    if let Some((request, how)) = leading.steward.ask(request, manage, &current, cx.now()) {
+                    if let Some((request, how)) = leading.coordinator.ask(request, manage, &current, cx.now())
+                    {
                         self.intake.on_managed(request, how);
                     }
                 }
@@ -64,14 +65,14 @@ impl Replica {
             let peer = peers.get(&node).copied().unwrap_or(Progress::new(last));
             (!near(node)).then_some(Reached { index: peer.matched, fetches: peer.fetches })
         };
-        let mut answers = leading.steward.watch(current, cx.now(), reached);
+        let mut answers = leading.coordinator.watch(current, cx.now(), reached);
         if settled {
-            answers.extend(leading.steward.on_settled(current));
+            answers.extend(leading.coordinator.on_settled(current));
         }
         for (request, how) in answers {
             self.intake.on_managed(request, how);
         }
-        if let Some(next) = leading.steward.next(current, settled, near) {
+        if let Some(next) = leading.coordinator.next(current, settled, near) {
             let next = next.located(&self.config.group);
             let time = self.time(cx.now(), cx.wall());
             self.append(Batch::alone(time, &Entry::Configuration(next)), cx);
@@ -91,7 +92,7 @@ impl Replica {
         // They are to know that they are out.
         cx.send_all(gone, Message::Committed { term, committed });
         leading.peers.retain(|node, _| all.contains(*node));
-        for (request, how) in leading.steward.on_settled(current) {
+        for (request, how) in leading.coordinator.on_settled(current) {
             self.intake.on_managed(request, how);
         }
         let leaves = !current.is_joint() && !current.voters.contains(self.me);
@@ -103,7 +104,7 @@ impl Replica {
     // Transfer ---------------------------------------------------------------------------------------------------
 
     fn on_transfer(&mut self, request: PendingRead, to: Option<NodeId>, cx: &mut Context<'_, Self>) {
-        let how = match self.heir(to, cx.now()) {
+        let how = match self.transfer_target(to, cx.now()) {
             _ if to == Some(self.me) => Managed::Done,
             Err(refusal) => refusal,
             Ok(_) if matches!(&self.role, Role::Leader(leading) if leading.handing.is_some()) => {
@@ -114,13 +115,12 @@ impl Replica {
         self.intake.on_managed(request, how);
     }
 
-    fn heir(&self, to: Option<NodeId>, now: Time) -> Result<NodeId, Managed> {
+    fn transfer_target(&self, to: Option<NodeId>, now: Time) -> Result<NodeId, Managed> {
         let Role::Leader(leading) = &self.role else { return Err(refused("another leads")) };
-        let near = leading
-            .peers
-            .iter()
-            .filter(|(_, peer)| peer.heard.is_some_and(|heard| now.since(heard) < self.config.pace.timeout));
-        self.chain.configuration().1.heir(to, near.map(|(node, peer)| (*node, peer.matched)))
+        let near = leading.peers.iter().filter(|(_, peer)| {
+            peer.heard.is_some_and(|heard| now.since(heard) < self.config.timeouts.election)
+        });
+        self.chain.configuration().1.transfer_target(to, near.map(|(node, peer)| (*node, peer.matched)))
     }
 
     /// Lets another lead: brings it up to date, gives the lease up, and asks it to stand.
@@ -131,7 +131,7 @@ impl Replica {
         cx: &mut Context<'_, Self>,
     ) {
         let now = cx.now();
-        let to = match self.heir(to, now) {
+        let to = match self.transfer_target(to, now) {
             Ok(to) => to,
             Err(refusal) => {
                 for request in waiting {
@@ -147,12 +147,12 @@ impl Replica {
         };
         let Role::Leader(leading) = &mut self.role else { return };
         leading.handing = Some(Handing { to, end_lease, waiting });
-        cx.set_timer(Timer::Transfer, self.config.pace.timeout);
+        cx.set_timer(Timer::Transfer, self.config.timeouts.election);
         self.note_gate(cx);
         self.hand_over_if_due(cx);
     }
 
-    /// The heir has everything, and the end of the lease is committed: it may stand.
+    /// The target has everything, and the end of the lease is committed: it may stand.
     pub(super) fn hand_over_if_due(&mut self, cx: &mut Context<'_, Self>) {
         let last = self.chain.last().0;
         let (term, committed) = (self.term, self.committed);
@@ -171,7 +171,7 @@ impl Replica {
         self.expecting = true;
     }
 
-    /// The heir is too slow.
+    /// The target is too slow.
     pub(super) fn on_transfer_timer(&mut self, cx: &mut Context<'_, Self>) {
         let Role::Leader(leading) = &mut self.role else { return };
         let Some(handing) = leading.handing.take() else { return };

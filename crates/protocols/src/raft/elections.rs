@@ -13,7 +13,7 @@ impl Replica {
         if mutation::active("ongaro/vote-at-once") {
             return false;
         }
-        matches!(self.role, Role::Leader(_)) || self.watch.has_leader(now) || now < self.bound_until
+        matches!(self.role, Role::Leader(_)) || self.monitor.has_leader(now) || now < self.bound_until
     }
 
     /// Whether it takes part in elections. One that its last configuration leaves out may still be needed, until that
@@ -41,7 +41,7 @@ impl Replica {
         if matches!(self.role, Role::Leader(_)) {
             return;
         }
-        if let Some(rest) = self.watch.remaining(now)
+        if let Some(rest) = self.monitor.remaining(now)
             && (self.chain.configuration().1.voters.len() > 1 || self.is_bound(now))
         {
             cx.set_timer(Timer::Election, rest);
@@ -51,7 +51,7 @@ impl Replica {
             cx.set_timer(Timer::Election, self.bound_until.since(now));
             return;
         }
-        let patience = self.watch.restart(now, cx.random());
+        let patience = self.monitor.restart(now, cx.random());
         cx.set_timer(Timer::Election, patience);
         self.give_up_waiting();
         if self.waits_for_its_disk() {
@@ -139,7 +139,7 @@ impl Replica {
         // The own vote counts when it is durable.
         cx.send(self.me, Message::VoteReply { term: self.term, granted: true, wall: cx.wall() });
         self.solicit(cx);
-        let patience = self.watch.restart(cx.now(), cx.random());
+        let patience = self.monitor.restart(cx.now(), cx.random());
         cx.set_timer(Timer::Election, patience);
     }
 
@@ -159,7 +159,7 @@ impl Replica {
                 self.expecting = true;
             }
             // It is given time to win.
-            let patience = self.watch.restart(cx.now(), cx.random());
+            let patience = self.monitor.restart(cx.now(), cx.random());
             cx.set_timer(Timer::Election, patience);
         }
         cx.send(from, Message::VoteReply { term: self.term, granted, wall: cx.wall() });
@@ -177,7 +177,7 @@ impl Replica {
     /// The leader stops, and wants this replica to lead.
     pub(super) fn on_timeout_now(&mut self, committed: u64, cx: &mut Context<'_, Self>) {
         self.commit_verified(committed, cx);
-        self.watch.forget();
+        self.monitor.forget();
         if self.may_stand() {
             self.stand(true, cx);
         }

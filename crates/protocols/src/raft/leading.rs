@@ -7,7 +7,7 @@ use quorate_core::{Context, Fact, Mark, NodeId, NodeSet, Time, mutation};
 use quorate_parts::batch::Batch;
 use quorate_parts::chain::{Entry, Mode, Progress};
 use quorate_parts::laggards::OwnDisk;
-use quorate_parts::membership::Steward;
+use quorate_parts::membership::ReconfigurationCoordinator;
 use quorate_parts::rounds::Rounds;
 
 use super::changes::Handing;
@@ -40,11 +40,11 @@ pub struct Leading {
     /// Reads that wait for their entry to be executed.
     waiting: VecDeque<(u64, Vec<Reader>)>,
     /// Whether an entry must be appended even if no client writes: for reads, or because a key's time is up.
-    pub(super) tell_time: bool,
+    pub(super) needs_empty_batch: bool,
     /// Everything up to here was announced as committed.
     announced: u64,
     announcing: bool,
-    pub(super) steward: Steward,
+    pub(super) coordinator: ReconfigurationCoordinator,
     pub(super) handing: Option<Handing>,
     /// The read gate, as checkers were told.
     pub(super) noted: Option<Gate>,
@@ -71,10 +71,10 @@ impl Replica {
             held: Vec::new(),
             logged: Vec::new(),
             waiting: VecDeque::new(),
-            tell_time: false,
+            needs_empty_batch: false,
             announced: 0,
             announcing: false,
-            steward: Steward::new(self.config.pace.timeout),
+            coordinator: ReconfigurationCoordinator::new(self.config.timeouts.election),
             handing: None,
             noted: None,
             disk: OwnDisk::default(),
@@ -121,8 +121,8 @@ impl Replica {
         }
         self.role = Role::Follower;
         self.leader = None;
-        self.watch.forget();
-        let patience = self.watch.restart(cx.now(), cx.random());
+        self.monitor.forget();
+        let patience = self.monitor.restart(cx.now(), cx.random());
         cx.set_timer(Timer::Election, patience);
     }
 
@@ -134,7 +134,7 @@ impl Replica {
         cx.mark(Mark::Proposed { slot: index });
         self.persist(Record::Entry { index, entry }, cx);
         cx.mark(Mark::Recorded { slot: index });
-        self.restate(cx);
+        self.publish_configuration(cx);
         index
     }
 
@@ -157,14 +157,14 @@ impl Replica {
             let (last, committed) = (self.chain.last().0, self.committed);
             let (open, time) = (self.takes_writes(cx), self.time(cx.now(), cx.wall()));
             let Role::Leader(leading) = &mut self.role else { return };
-            if !open || !(self.intake.has_writes() || leading.tell_time) {
+            if !open || !(self.intake.has_writes() || leading.needs_empty_batch) {
                 return;
             }
             let full = last - committed >= self.config.pipeline as u64 + leading.deferred(last, committed);
             if full || self.chain.bytes(committed + 1, last) >= leading.bytes_allowed() {
                 return;
             }
-            leading.tell_time = false;
+            leading.needs_empty_batch = false;
             let reads = std::mem::take(&mut leading.logged);
             let value = self.intake.take_batch(self.config.intake.batch, time);
             let index = self.append(value, cx);
@@ -321,13 +321,13 @@ impl Replica {
         let time = self.time(now, cx.wall());
         let due = self.state.wants_slot(time);
         let Role::Leader(leading) = &mut self.role else { return };
-        leading.tell_time |= due;
+        leading.needs_empty_batch |= due;
         let since = leading.since;
         let heard = self.chain.configuration().1.reached(|node| match node == self.me {
             true => Some(now),
             false => Some(leading.peers.get(&node).and_then(|peer| peer.heard).unwrap_or(since)),
         });
-        let limit = 2 * self.config.pace.timeout;
+        let limit = 2 * self.config.timeouts.election;
         let silent = heard.is_none_or(|heard| now.since(heard) >= limit);
         if leading.disk.hangs(leading.durable, self.committed, limit, now) {
             // Its entries are committed without it: another can do that as well, and has a disk.
@@ -341,7 +341,7 @@ impl Replica {
             return;
         }
         self.begin_round(cx);
-        cx.set_timer(Timer::Heartbeat, self.config.pace.heartbeat);
+        cx.set_timer(Timer::Heartbeat, self.config.timeouts.heartbeat);
     }
 
     /// A round of heartbeats.

@@ -357,11 +357,11 @@ impl Replica {
         if !idle || leading.handing.is_some() || !leading.gate.is_open() {
             return;
         }
-        leading.tell_time = true;
+        leading.needs_empty_batch = true;
     }
 
     /// Tells checkers that a read passes the gate, where there is one.
-    pub(super) fn note_passage(&mut self, cx: &mut Context<'_, Self>) {
+    pub(super) fn note_read_decision(&mut self, cx: &mut Context<'_, Self>) {
         if matches!(self.config.reads, Reads::OngaroLease | Reads::LeaseGuard(_)) {
             self.note_gate(cx);
             let term = self.term;

@@ -51,8 +51,8 @@ mod snapshots;
 use std::time::Duration;
 
 use quorate_core::{Capabilities, Group, Protocol, Settings, SettingsError};
-use quorate_parts::clients::{LeaderProxy, ProxyConfig};
-use quorate_parts::election::Pace;
+use quorate_parts::clients::{ProxyConfig, SessionClient};
+use quorate_parts::election::ElectionTimeouts;
 use quorate_parts::settings::{self, IntakeConfig};
 
 pub use leaseguard::{ClockMode, LeaseGuard};
@@ -80,7 +80,7 @@ pub enum Reads {
 #[derive(Clone, Debug)]
 pub struct Config {
     group: Group,
-    pace: Pace,
+    timeouts: ElectionTimeouts,
     reads: Reads,
     /// How long a lease is: Δ, or the election timeout.
     lease: Duration,
@@ -109,11 +109,11 @@ impl Protocol for Raft {
     };
     type Message = Message;
     type Replica = Replica;
-    type Proxy = LeaderProxy<Message>;
+    type Proxy = SessionClient<Message>;
 
     fn configure(group: &Group, settings: &mut Settings) -> Result<(Config, ProxyConfig), SettingsError> {
         let conflict = |text: &str| Err(SettingsError::Conflict(text.to_owned()));
-        let pace = Pace::from_settings(settings)?;
+        let timeouts = ElectionTimeouts::from_settings(settings)?;
         let lease = settings.duration("lease.duration", "500ms")?;
         let guard = LeaseGuard::from_settings(settings, lease)?;
         let choices = [
@@ -128,7 +128,7 @@ impl Protocol for Raft {
             return conflict("reads=inconsistent returns stale values; allow_stale_reads=true allows that");
         }
         let drift = settings.duration("lease.drift", "30ms")?;
-        let lease = if reads == Reads::OngaroLease { pace.timeout } else { lease };
+        let lease = if reads == Reads::OngaroLease { timeouts.election } else { lease };
         if lease < 2 * drift || lease < Duration::from_millis(2) {
             return conflict(
                 "lease.duration (the election timeout, for ongaro-lease) must be at least twice lease.drift",
@@ -137,7 +137,7 @@ impl Protocol for Raft {
         let nearest = settings.choice("reads.at", "leader", &[("leader", false), ("nearest", true)])?;
         let config = Config {
             group: group.clone(),
-            pace,
+            timeouts,
             reads,
             lease,
             drift,

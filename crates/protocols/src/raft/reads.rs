@@ -50,7 +50,7 @@ const MAX_ASKED: usize = 1024;
 
 /// Whether a read may pass the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Passage {
+pub(super) enum ReadDecision {
     /// It may.
     Open,
     /// It may not yet: the limbo region may change its answer.
@@ -128,7 +128,7 @@ impl Replica {
         let Role::Leader(leading) = &mut self.role else { return };
         match verdict {
             Verdict::Serve => {
-                self.note_passage(cx);
+                self.note_read_decision(cx);
                 self.serve(reader, cx);
             }
             // Beyond the bound, whoever asked has to ask again.
@@ -141,7 +141,7 @@ impl Replica {
             Verdict::Hold if leading.held.len() < MAX_WAITING => leading.held.push(reader),
             Verdict::Log if leading.logged.len() < MAX_WAITING => {
                 leading.logged.push(reader);
-                leading.tell_time = true;
+                leading.needs_empty_batch = true;
             }
             Verdict::Round | Verdict::Hold | Verdict::Log => {}
         }
@@ -153,39 +153,41 @@ impl Replica {
             Reader::Client(read) => Some(&read.command),
             Reader::Follower { .. } => None,
         };
-        match (self.passage(command, at), self.config.reads) {
-            (Passage::Open, _) => Verdict::Serve,
-            (Passage::Limbo, _) => Verdict::Hold,
+        match (self.read_decision(command, at), self.config.reads) {
+            (ReadDecision::Open, _) => Verdict::Serve,
+            (ReadDecision::Limbo, _) => Verdict::Hold,
             // The commit came too late for the lease: the next may do so too.
-            (Passage::Shut, Reads::LeaseGuard(_))
+            (ReadDecision::Shut, Reads::LeaseGuard(_))
                 if held && !mutation::active("leaseguard/lease-or-nothing") =>
             {
                 Verdict::Log
             }
-            (Passage::Shut, Reads::LeaseGuard(_)) => {
+            (ReadDecision::Shut, Reads::LeaseGuard(_)) => {
                 self.extend();
                 Verdict::Hold
             }
-            (Passage::Shut, _) if self.has_own_commit() => Verdict::Round,
-            (Passage::Shut, _) => Verdict::Hold,
+            (ReadDecision::Shut, _) if self.has_own_commit() => Verdict::Round,
+            (ReadDecision::Shut, _) => Verdict::Hold,
         }
     }
 
     /// **The read rule** of a leader that asks nobody. `None`: any command.
-    pub(super) fn passage(&self, command: Option<&Bytes>, at: Instant) -> Passage {
-        let Role::Leader(leading) = &self.role else { return Passage::Shut };
+    pub(super) fn read_decision(&self, command: Option<&Bytes>, at: Instant) -> ReadDecision {
+        let Role::Leader(leading) = &self.role else { return ReadDecision::Shut };
         match self.config.reads {
-            Reads::Inconsistent => Passage::Open,
-            Reads::Quorum => Passage::Shut,
+            Reads::Inconsistent => ReadDecision::Open,
+            Reads::Quorum => ReadDecision::Shut,
             Reads::OngaroLease => match self.ongaro_gate() {
-                Some(Gate { until: Until::Clock(end), .. }) if at.now < end => Passage::Open,
-                _ => Passage::Shut,
+                Some(Gate { until: Until::Clock(end), .. }) if at.now < end => ReadDecision::Open,
+                _ => ReadDecision::Shut,
             },
             Reads::LeaseGuard(guard) => match self.read_gate(at).filter(|gate| gate.is_open(&guard, at)) {
-                None => Passage::Shut,
-                Some(gate) if gate.limbo <= gate.index => Passage::Open,
-                Some(_) if command.is_none_or(|command| leading.limbo.affects(command)) => Passage::Limbo,
-                Some(_) => Passage::Open,
+                None => ReadDecision::Shut,
+                Some(gate) if gate.limbo <= gate.index => ReadDecision::Open,
+                Some(_) if command.is_none_or(|command| leading.limbo.affects(command)) => {
+                    ReadDecision::Limbo
+                }
+                Some(_) => ReadDecision::Open,
             },
         }
     }
@@ -200,7 +202,7 @@ impl Replica {
                 Some(reply) => self.intake.on_read(read, reply),
                 None if leading.logged.len() < MAX_WAITING => {
                     leading.logged.push(Reader::Client(read));
-                    leading.tell_time = true;
+                    leading.needs_empty_batch = true;
                 }
                 None => {}
             },

@@ -11,14 +11,14 @@ use quorate_parts::batch::Kind;
 use quorate_parts::catchup::{Catchup, Source};
 use quorate_parts::chain::{Append, Chain, Entry};
 use quorate_parts::clients::{self, Intake};
-use quorate_parts::election::Watch;
+use quorate_parts::election::LeaderMonitor;
 use quorate_parts::membership::Configuration;
 use quorate_parts::quorum::Tally;
 use quorate_parts::state::Replicated;
 use quorate_parts::walls::{self, Walls};
 
 use super::leading::Leading;
-use super::reads::{FollowerReads, Passage};
+use super::reads::{FollowerReads, ReadDecision};
 use super::{Config, MAX_WAITING, Message, Reads, Record};
 
 /// A replica's wake-ups.
@@ -57,7 +57,7 @@ pub struct Replica {
     pub(super) committed: u64,
     pub(super) state: Replicated,
     pub(super) role: Role,
-    pub(super) watch: Watch,
+    pub(super) monitor: LeaderMonitor,
     /// After a restart: an earlier incarnation may have told a leader until then that it follows it.
     pub(super) bound_until: Time,
     /// About to stop: takes no new duties.
@@ -160,8 +160,8 @@ impl Machine for Replica {
             committed,
             state,
             role: Role::Follower,
-            watch: Watch::new(config.pace, saved.restarted, now, cx.random()),
-            bound_until: if bound { now + config.pace.timeout } else { now },
+            monitor: LeaderMonitor::new(config.timeouts, saved.restarted, now, cx.random()),
+            bound_until: if bound { now + config.timeouts.election } else { now },
             draining: false,
             intake: Intake::new(me.into(), config.intake.max_bytes),
             expecting: false,
@@ -183,9 +183,9 @@ impl Machine for Replica {
             replica.persist(Record::Resumed, cx);
         }
         replica.note_log(cx);
-        replica.restate(cx);
+        replica.publish_configuration(cx);
         replica.execute(cx);
-        let patience = replica.watch.remaining(now).expect("it has just begun");
+        let patience = replica.monitor.remaining(now).expect("it has just begun");
         let alone = replica.chain.configuration().1.voters.len() == 1;
         cx.set_timer(Timer::Election, if alone { Duration::ZERO } else { patience });
         replica
@@ -339,7 +339,7 @@ impl Replica {
             return false;
         }
         self.role = Role::Follower;
-        self.watch.heard(cx.now());
+        self.monitor.heard(cx.now());
         if self.leader != Some(from) {
             self.leader = Some(from);
             self.expecting = false;
@@ -377,7 +377,7 @@ impl Replica {
                 self.behind &= entries.is_empty();
                 self.verified = self.verified.max(upto);
                 self.acknowledge = true;
-                self.restate(cx);
+                self.publish_configuration(cx);
                 self.commit_verified(committed, cx);
             }
             Append::Differs { index, term: index_term } => {
@@ -430,7 +430,7 @@ impl Replica {
     }
 
     /// Tells drivers and checkers which configuration is in force, if that has changed.
-    pub(super) fn restate(&mut self, cx: &mut Context<'_, Self>) {
+    pub(super) fn publish_configuration(&mut self, cx: &mut Context<'_, Self>) {
         let (index, configuration) = self.chain.configuration();
         if self.configured == Some(index) {
             return;
@@ -481,7 +481,7 @@ impl Replica {
         } else if matches!(self.role, Role::Leader(_)) {
             self.intake.on_ask(from, ask, &self.state);
         } else {
-            let leader = self.leader.filter(|_| self.watch.has_leader(cx.now()));
+            let leader = self.leader.filter(|_| self.monitor.has_leader(cx.now()));
             let near = self.config.follower_reads && leader.is_some() && !ask.reads.is_empty();
             if !near || ask.open || !ask.writes.is_empty() {
                 self.intake.redirect(from, ask.nonce, leader);
@@ -513,7 +513,7 @@ impl quorate_core::Replica for Replica {
     }
 
     fn would_answer(&self, command: &Bytes, at: Instant) -> bool {
-        let open = self.passage(Some(command), at) == Passage::Open;
+        let open = self.read_decision(Some(command), at) == ReadDecision::Open;
         open && self.state.read(command, self.time(at.now, at.wall)).is_some()
     }
 
@@ -538,7 +538,7 @@ impl quorate_core::Replica for Replica {
         let (lease, reads) = self.reads_now(at);
         let mut status = Status {
             role,
-            leader: self.leader.filter(|leader| *leader == self.me || self.watch.has_leader(at.now)),
+            leader: self.leader.filter(|leader| *leader == self.me || self.monitor.has_leader(at.now)),
             ballot: self.term.to_string(),
             committed: self.committed,
             applied: self.state.applied(),

@@ -71,7 +71,7 @@ impl Replica {
         self.verified = self.verified.max(index);
         self.acknowledge = true;
         self.configured = None;
-        self.restate(cx);
+        self.publish_configuration(cx);
         self.after_execution(cx);
     }
 }

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use quorate_core::*;
-use quorate_parts::clients::{Intake, LeaderProxy, Message as Client, PendingRead, ProxyConfig};
+use quorate_parts::clients::{Intake, Message as Client, PendingRead, ProxyConfig, SessionClient};
 use quorate_parts::{embed_clients, settings, settings::IntakeConfig, state::Replicated};
 
 /// See the file comment.
@@ -24,7 +24,7 @@ impl Protocol for Unreplicated {
     const CAPABILITIES: Capabilities = Capabilities { reads: "local", max_nodes: 1, ..Capabilities::LOGGED };
     type Message = Message;
     type Replica = Replica;
-    type Proxy = LeaderProxy<Message>;
+    type Proxy = SessionClient<Message>;
 
     fn configure(
         group: &Group,
@@ -126,8 +126,8 @@ impl Machine for Replica {
                 None => self.waiting.push(read),
             }
         }
-        let mut tell_time = self.pending.is_empty() && !self.waiting.is_empty();
-        while self.intake.has_writes() || std::mem::take(&mut tell_time) {
+        let mut needs_empty_batch = self.pending.is_empty() && !self.waiting.is_empty();
+        while self.intake.has_writes() || std::mem::take(&mut needs_empty_batch) {
             let value = self.intake.take_batch(self.config.batch, cx.wall());
             cx.persist(value.clone());
             self.pending.push_back(value);

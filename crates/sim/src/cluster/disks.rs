@@ -141,15 +141,15 @@ mod tests {
     #[cfg(feature = "mutations")]
     use crate::Violation;
     use crate::cluster::Event;
-    use crate::faults::{Action, Faults, Kind, KindSet, Moment, Strike, Target};
+    use crate::faults::{Action, Faults, Kind, KindSet, Moment, ScheduledFault, Target};
     use crate::queue::{MILLISECOND, Nanos, SECOND};
     use crate::run::{Run, finish, prepare};
     use crate::trace::Trace;
     use quorate_core::Protocol;
     use quorate_runtime::protocol;
 
-    fn strike(at: Nanos, kind: Kind, node: usize, length: Nanos, action: Action) -> Strike {
-        Strike { at, kind, target: Target::Host(node - 1), moment: Moment::Now, length, action }
+    fn strike(at: Nanos, kind: Kind, node: usize, length: Nanos, action: Action) -> ScheduledFault {
+        ScheduledFault { at, kind, target: Target::Host(node - 1), moment: Moment::Now, length, action }
     }
 
     /// Node 1 is down while writes are acknowledged by 2 and 3. Both are killed, and what was on the disk of 3 is lost.

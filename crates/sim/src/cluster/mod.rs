@@ -20,7 +20,7 @@ mod handshakes;
 mod impairments;
 mod lives;
 mod operator;
-mod strike;
+mod scheduled;
 mod turn;
 
 use std::collections::BTreeMap;

@@ -20,9 +20,9 @@ caught! { Bodega,
     a_leader_that_answers_from_what_is_committed: "bodega/leader-answers-committed";
     coverage_of_one_key_of_a_batch: "bodega/one-key-of-a-batch", of 5,
         under "roster-changes,loss,slow-links,partitions";
-    a_barred_responder_that_counts_its_own_promise: "bodega/barred-and-reading" with IMPATIENT,
+    a_barred_responder_that_counts_its_own_promise: "bodega/excluded-and-reading" with IMPATIENT,
         under "roster-changes,partitions,one-way-partitions,loss,slow-links";
-    bars_that_nobody_has_confirmed: "bars/unconfirmed";
+    an_exclusion_that_nobody_has_confirmed: "exclusion/unconfirmed";
     // Leases.
     a_higher_ballot_that_is_promised_at_once: "paxos/no-release";
     promises_that_are_forgotten_at_a_higher_number: "leases/forgotten-at-a-higher-number";
@@ -41,13 +41,13 @@ caught! { Bodega,
     a_note_of_a_vote_that_is_not_durable: "now/Note" with RESTLESS;
 }
 
-/// This takes grantors of which one has never heard of the bars, and others that have not got what was chosen in the
-/// meantime: no seed can be expected to find both, so the conversation is scripted.
+/// This takes grantors of which one has never heard of the exclusion, and others that have not got what was chosen in
+/// the meantime: no seed can be expected to find both, so the conversation is scripted.
 #[test]
 fn a_responder_that_comes_back_before_it_has_executed_what_was_chosen_without_it() {
     let text = trace!("bodega", "responder-that-comes-back");
     let is_stale = |text: &str| text.contains("p3 #3 = Value(Some(b\"old\"))");
-    assert_goes_wrong::<Bodega>("bars/back-at-once", text, is_stale);
+    assert_goes_wrong::<Bodega>("exclusion/readmit-at-once", text, is_stale);
 }
 
 /// Writes of several keys of which different replicas answer reads are rare, and must meet a late vote.
@@ -72,13 +72,13 @@ fn support_for_a_ballot_that_is_not_durable() {
 
 #[test]
 fn a_ballot_that_is_told_before_it_is_durable() {
-    let text = trace!("bodega", "charter-that-is-not-durable");
-    let has_two_charters = |text: &str| {
+    let text = trace!("bodega", "ballot-config-that-is-not-durable");
+    let has_two_configs = |text: &str| {
         let promises = text.lines().filter_map(|line| line.split_once(" persist Promise { ballot: b2.1, "));
-        let charters: BTreeSet<_> = promises.map(|(_, charter)| charter).collect();
-        charters.len() > 1
+        let configs: BTreeSet<_> = promises.map(|(_, config)| config).collect();
+        configs.len() > 1
     };
-    assert_goes_wrong::<Bodega>("now/Announce", text, has_two_charters);
+    assert_goes_wrong::<Bodega>("now/Announce", text, has_two_configs);
 }
 
 /// Notes must be faster than the leader's own votes, and its clock be set back at that moment.
@@ -120,9 +120,9 @@ fn a_leader_that_stays_though_its_disk_hangs() {
 }
 
 #[test]
-fn bars_that_are_confirmed_before_they_are_durable() {
-    let text = trace!("bodega", "bars-that-are-not-durable");
+fn an_exclusion_that_is_confirmed_before_it_is_durable() {
+    let text = trace!("bodega", "exclusion-that-is-not-durable");
     let is_stale =
         |text: &str| text.contains("p1 #2 = Done") && text.contains("p3 #3 = Value(Some(b\"old\"))");
-    assert_goes_wrong::<Bodega>("now/Barred", text, is_stale);
+    assert_goes_wrong::<Bodega>("now/ExcludeReply", text, is_stale);
 }

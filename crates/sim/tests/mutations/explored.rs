@@ -47,7 +47,7 @@ fn responders_of_one_key_of_a_batch_only() {
 #[test]
 fn a_threshold_that_is_the_first_hole() {
     let holes = Bounds { writes: 2, wakes: 1, facts: true, ..change() };
-    assert_found::<Bodega>("paxos/thresh-at-the-first-hole", &holes, "linearizability");
+    assert_found::<Bodega>("paxos/threshold-at-the-first-hole", &holes, "linearizability");
 }
 
 #[test]

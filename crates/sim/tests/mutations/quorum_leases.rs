@@ -10,7 +10,7 @@ caught! { QuorumLeases,
     votes_that_do_not_name_grantees: "quorum-leases/grants-not-reported" with PASSIVE;
     votes_that_do_not_name_grantees_of_regranted_keys: "quorum-leases/grants-not-reported";
     a_grantee_that_reads_over_an_accepted_write: "quorum-leases/reads-over-accepted" with PASSIVE;
-    a_grantee_that_ignores_thresholds: "leases/thresh-ignored" with PASSIVE;
+    a_grantee_that_ignores_thresholds: "leases/threshold-ignored" with PASSIVE;
     a_regrant_of_a_key_while_a_write_to_it_is_open: "quorum-leases/regrants-open-keys", of 5,
         under "loss,slow-links,reordering,roster-changes";
     a_grantee_that_does_not_wait_for_regrants: "quorum-leases/regrants-not-awaited", of 5;

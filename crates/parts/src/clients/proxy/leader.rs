@@ -2,10 +2,10 @@
 
 use quorate_core::{Context, Members, NodeId, NodeSet, Time};
 
-use super::LeaderProxy;
+use super::SessionClient;
 use crate::clients::message::{Embeds, Message};
 
-impl<M: Embeds> LeaderProxy<M> {
+impl<M: Embeds> SessionClient<M> {
     pub(super) fn retarget(&mut self, target: NodeId, now: Time) {
         self.target = target;
         self.heard = now;

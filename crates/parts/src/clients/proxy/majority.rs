@@ -16,8 +16,8 @@ use quorate_core::{
     Context, Mark, NodeId, NodeSet, Outcome, RequestId, Settings, SettingsError, Time, mutation,
 };
 
-use super::{ASK_BYTES, LeaderProxy};
-use crate::clients::message::{Embeds, Message, Sighting};
+use super::{ASK_BYTES, SessionClient};
+use crate::clients::message::{Embeds, Message, ReadObservation};
 use crate::quorum::Tally;
 
 /// How a read goes on while a write is under way.
@@ -56,7 +56,7 @@ struct Asked {
     request: RequestId,
     command: Bytes,
     /// The last that each has said.
-    sightings: BTreeMap<NodeId, Sighting>,
+    sightings: BTreeMap<NodeId, ReadObservation>,
     round: u32,
     /// When it was asked last, and when it will be again.
     sent: Time,
@@ -77,7 +77,7 @@ enum Judgement {
 }
 
 /// **The read rule.**
-fn judge(members: NodeSet, sightings: &BTreeMap<NodeId, Sighting>) -> Judgement {
+fn judge(members: NodeSet, sightings: &BTreeMap<NodeId, ReadObservation>) -> Judgement {
     let mut tally = Tally::new(members);
     for node in sightings.keys() {
         tally.add(*node);
@@ -121,7 +121,7 @@ impl Majority {
     }
 }
 
-impl<M: Embeds> LeaderProxy<M> {
+impl<M: Embeds> SessionClient<M> {
     /// Asks what has not been asked.
     pub(super) fn query(&mut self, cx: &mut Context<'_, Self>) {
         let (now, nonce) = (cx.now(), self.nonce);
@@ -149,7 +149,12 @@ impl<M: Embeds> LeaderProxy<M> {
     }
 
     /// A replica says what it knows.
-    pub(super) fn on_seen(&mut self, from: NodeId, reads: Vec<(u64, Sighting)>, cx: &mut Context<'_, Self>) {
+    pub(super) fn on_seen(
+        &mut self,
+        from: NodeId,
+        reads: Vec<(u64, ReadObservation)>,
+        cx: &mut Context<'_, Self>,
+    ) {
         let (Some(rinse), members) = (self.config.majority, self.config.members) else { return };
         if !members.contains(from) {
             return;
@@ -232,7 +237,7 @@ mod tests {
                 let accepted = accepted.parse().unwrap();
                 let reply = (!rest.ends_with('?') && accepted == 0).then(|| Bytes::from(applied.to_owned()));
                 let applied = applied.parse().unwrap();
-                (NodeId::new(node.parse().unwrap()).unwrap(), Sighting { applied, accepted, reply })
+                (NodeId::new(node.parse().unwrap()).unwrap(), ReadObservation { applied, accepted, reply })
             });
             let found = match judge(members, &sightings.collect()) {
                 Judgement::Few => "few".to_owned(),

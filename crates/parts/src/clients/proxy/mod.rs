@@ -69,7 +69,7 @@ pub enum ProxyTimer {
 
 /// See the file comment.
 #[derive(Debug)]
-pub struct LeaderProxy<M> {
+pub struct SessionClient<M> {
     config: ProxyConfig,
     /// The members it was started with.
     initial: NodeSet,
@@ -165,7 +165,7 @@ struct ReadCall {
     held: bool,
 }
 
-impl<M: Embeds> LeaderProxy<M> {
+impl<M: Embeds> SessionClient<M> {
     fn start(&mut self, id: RequestId) {
         let call = self.calls.get_mut(&id).expect("a call that starts is known");
         match call.access {
@@ -346,7 +346,7 @@ impl<M: Embeds> LeaderProxy<M> {
     }
 }
 
-impl<M: Embeds> Machine for LeaderProxy<M> {
+impl<M: Embeds> Machine for SessionClient<M> {
     type Config = ProxyConfig;
     type Message = M;
     type Record = Never;
@@ -359,7 +359,7 @@ impl<M: Embeds> Machine for LeaderProxy<M> {
         };
         let nonce = cx.random().u64();
         cx.set_timer(ProxyTimer::Refresh, REFRESH);
-        LeaderProxy {
+        SessionClient {
             near: host,
             initial: config.members,
             target: host.or(config.members.iter().next()).expect("a group has members"),
@@ -504,7 +504,7 @@ impl<M: Embeds> Machine for LeaderProxy<M> {
     }
 }
 
-impl<M: Embeds> Proxy for LeaderProxy<M> {
+impl<M: Embeds> Proxy for SessionClient<M> {
     fn on_request(&mut self, id: RequestId, request: Request, cx: &mut Context<'_, Self>) {
         if self.calls.len() >= self.config.max_requests {
             cx.reply(id, Outcome::Failed(Failure::Overloaded));

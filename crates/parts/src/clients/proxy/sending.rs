@@ -2,11 +2,11 @@
 
 use quorate_core::{Context, Mark};
 
-use super::{ASK_BYTES, LeaderProxy, Place, WriteCall};
+use super::{ASK_BYTES, Place, SessionClient, WriteCall};
 use crate::clients::message::{Ask, Embeds, Message};
 use crate::sessions::WINDOW;
 
-impl<M: Embeds> LeaderProxy<M> {
+impl<M: Embeds> SessionClient<M> {
     /// Everything under way has to be sent (again).
     pub(super) fn unsend(&mut self) {
         self.opening = None;

@@ -108,8 +108,8 @@ pub fn make(bench: &Bench) -> Result<Section> {
          clusters."
     ));
     section.told(
-        "Here a responder's failure does not change the roster: the leader bars it \
-         (`crates/protocols/src/bodega/bars.rs`), so that the others' leases are not touched.",
+        "Here a responder's failure does not change the roster: the leader excludes it \
+         (`crates/protocols/src/bodega/exclusion.rs`), so that the others' leases are not touched.",
     );
     let bodega = candidates::known(BODEGA);
     let count = if bench.quick { 2 } else { RUNS };
@@ -281,10 +281,10 @@ fn judge_failure(section: &mut Section, runs: &[Run], without_notes: &Run) {
     section.judge_by(
         "B-13.3",
         Verdict::Differs,
-        "the roster stays; UT is barred from it, and `quorate roster show` leaves it out",
+        "the roster stays; UT is excluded from it, and `quorate roster show` leaves it out",
         "a new roster would end everybody's leases and stop all local reads for as long as the dead one's \
          last; when UT comes back it is let in again without a change",
-        "`crates/protocols/src/bodega/bars.rs`",
+        "`crates/protocols/src/bodega/exclusion.rs`",
     );
     let waits: Vec<_> = again.iter().map(|ms| ms - SILENCE).collect();
     let (least, most) = range(&waits);

@@ -10,7 +10,7 @@ pub const ROWS: &[Row] = &[
         Verdict::Agrees,
         "failures are found and leases ended by the replicas themselves; no other process is there",
         "",
-        "`crates/protocols/src/bodega/bars.rs`, `crates/sim/tests/runs.rs` `campaigns_of_bodega_pass`",
+        "`crates/protocols/src/bodega/exclusion.rs`, `crates/sim/tests/runs.rs` `campaigns_of_bodega_pass`",
     ),
     (
         "B-A.8",
@@ -154,9 +154,9 @@ pub const ROWS: &[Row] = &[
     (
         "B-I.9",
         Verdict::Agrees,
-        "before the group changes all responders are barred, which is the empty roster without a new ballot",
+        "before the group changes all responders are excluded, which is the empty roster without a new ballot",
         "",
-        "`crates/protocols/src/bodega/policy.rs` `may_change`, `crates/protocols/src/bodega/bars.rs` `all_out`",
+        "`crates/protocols/src/bodega/policy.rs` `may_change`, `crates/protocols/src/bodega/exclusion.rs` `all_out`",
     ),
     (
         "B-S.1",
@@ -169,7 +169,7 @@ pub const ROWS: &[Row] = &[
         "B-S.2",
         Verdict::Agrees,
         "a topology sets them: 120 ms, 1200 ms to 2400 ms at random, 2500 ms both",
-        "the shortest silence that makes a follower suspicious is the paper's middle; a leader bars a \
+        "the shortest silence that makes a follower suspicious is the paper's middle; a leader excludes a \
          responder after 1200 ms",
         "`crates/core/src/topology.rs` `timeouts_are_the_papers_until_distances_outgrow_them`",
     ),
@@ -183,16 +183,16 @@ pub const ROWS: &[Row] = &[
     (
         "B-S.4",
         Verdict::Agrees,
-        "a ballot comes with its charter, and never changes it; the owner leads",
+        "a ballot comes with its ballot config, and never changes it; the owner leads",
         "one that is to be led by another is handed over afterwards",
-        "`crates/protocols/src/bodega/charter.rs`, `crates/parts/src/paxos/ballots.rs` `learn_charter`",
+        "`crates/protocols/src/bodega/ballot_config.rs`, `crates/parts/src/paxos/ballots.rs` `learn_ballot_config`",
     ),
     (
         "B-S.5",
         Verdict::Agrees,
         "and of all keys of the batch; responders that can read no more are left out",
         "",
-        "`crates/protocols/src/bodega/bars.rs` `required`, `crates/parts/src/rosters.rs` `readers_of`",
+        "`crates/protocols/src/bodega/exclusion.rs` `required`, `crates/parts/src/rosters.rs` `readers_of`",
     ),
     (
         "B-S.6",
@@ -296,7 +296,7 @@ pub const ROWS: &[Row] = &[
     (
         "B-S.22",
         Verdict::Agrees,
-        "statistics and operators change the roster; a failed responder is barred within it (B-13.3), a failed \
+        "statistics and operators change the roster; a failed responder is excluded within it (B-13.3), a failed \
          leader replaced",
         "",
         "`crates/parts/src/coverage.rs` `review`, `crates/protocols/src/bodega/policy.rs` `manage`",
@@ -354,9 +354,9 @@ pub const ROWS: &[Row] = &[
     (
         "B-S.29",
         Verdict::Differs,
-        "a responder that is silent is barred in the ballot that is; a leader that is silent is replaced by election",
+        "a responder that is silent is excluded in the ballot that is; a leader that is silent is replaced by election",
         "B-13.3",
-        "`crates/protocols/src/bodega/bars.rs` `review`",
+        "`crates/protocols/src/bodega/exclusion.rs` `review`",
     ),
     ("B-S.30", Verdict::Agrees, "as B-A.5, B-8.14, B-15.1 and B-A.6 show", "", "Figures 8, 14 and 15"),
     ("B-S.31", Verdict::NotJudged, "only the Paxos form is built", "the paper evaluates no other either", ""),

@@ -11,11 +11,11 @@ const KEYS: usize = 64;
 
 /// What was said lately.
 #[derive(Debug, Default)]
-pub(crate) struct Quiet {
+pub(crate) struct LogRateLimiter {
     said: BTreeMap<String, (Time, u64)>,
 }
 
-impl Quiet {
+impl LogRateLimiter {
     /// Whether to say this now; if so, how often it was left unsaid since the last time.
     pub(crate) fn ask(&mut self, what: &str, now: Time) -> Option<u64> {
         if let Some((again, unsaid)) = self.said.get_mut(what) {
@@ -44,7 +44,7 @@ mod tests {
     #[test]
     fn the_same_is_said_once_a_minute_and_memory_stays_bounded() {
         let at = |seconds| Time::ZERO + Duration::from_secs(seconds);
-        let mut quiet = Quiet::default();
+        let mut quiet = LogRateLimiter::default();
         assert_eq!(quiet.ask("a", at(0)), Some(0));
         assert_eq!(quiet.ask("a", at(1)), None);
         assert_eq!(quiet.ask("b", at(2)), Some(0));

@@ -6,18 +6,18 @@ use super::queue::SendQueue;
 use crate::limits::Limits;
 
 /// See the file comment.
-pub(super) enum Way<'a> {
+pub(super) enum Route<'a> {
     Link(&'a mut Link),
     /// On the connection that it has made.
     Back(&'a mut SendQueue),
 }
 
-impl Way<'_> {
+impl Route<'_> {
     /// What waits takes a message within its bound, and any one message when it is empty.
     pub(super) fn has_room(&self, message: &Encoded, limits: &Limits) -> bool {
         let waiting = match self {
-            Way::Link(link) => link.waiting(),
-            Way::Back(queue) => queue.len(),
+            Route::Link(link) => link.waiting(),
+            Route::Back(queue) => queue.len(),
         };
         waiting == 0 || waiting + message.bytes() <= limits.peer_output
     }

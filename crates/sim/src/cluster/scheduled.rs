@@ -3,7 +3,7 @@
 use quorate_runtime::Input;
 
 use super::{Cluster, Event};
-use crate::faults::{Action, Moment, Shape, Strike, Target};
+use crate::faults::{Action, Moment, ScheduledFault, Shape, Target};
 use crate::host::{Armed, Host};
 use crate::queue::{MILLISECOND, Nanos};
 
@@ -82,7 +82,7 @@ impl Cluster {
         if self.healed {
             return;
         }
-        let Strike { kind, length, action, .. } = self.plan.schedule[index];
+        let ScheduledFault { kind, length, action, .. } = self.plan.schedule[index];
         let until = self.now + length;
         self.trace.line(self.now, "fault", || {
             let (name, length) = (kind.name(), length / MILLISECOND);

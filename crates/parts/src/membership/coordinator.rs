@@ -123,15 +123,15 @@ impl Job {
 /// See the file comment. Volatile: operators ask again, and a new leader finishes a joint configuration that it finds
 /// in its log.
 #[derive(Debug)]
-pub struct Steward {
+pub struct ReconfigurationCoordinator {
     job: Option<Job>,
     stalled_after: Duration,
 }
 
-impl Steward {
+impl ReconfigurationCoordinator {
     /// Of a leader whose followers suspect it after `election_timeout`.
-    pub fn new(election_timeout: Duration) -> Steward {
-        Steward { job: None, stalled_after: STALLED_TIMEOUTS * election_timeout }
+    pub fn new(election_timeout: Duration) -> ReconfigurationCoordinator {
+        ReconfigurationCoordinator { job: None, stalled_after: STALLED_TIMEOUTS * election_timeout }
     }
 
     /// How long a new voter may go without progress before the change is dropped: 20 election timeouts.
@@ -344,8 +344,8 @@ mod tests {
 
     const NOW: Time = Time::ZERO;
 
-    fn steward() -> Steward {
-        Steward::new(Duration::from_millis(500))
+    fn coordinator() -> ReconfigurationCoordinator {
+        ReconfigurationCoordinator::new(Duration::from_millis(500))
     }
 
     fn set(text: &str) -> NodeSet {
@@ -403,20 +403,20 @@ mod tests {
             let mut current = read(columns[0]);
             let words: Vec<_> = columns[1].split_whitespace().collect();
             let named = |word: &str| set(word).iter().map(|node| (node, format!("host:{node}"))).collect();
-            let mut steward = steward();
+            let mut coordinator = coordinator();
             let change =
                 Manage::Change { voters: named(words[0]), learners: named(words[1]), remove: set(words[2]) };
             current.addresses = current.all().iter().map(|node| (node, format!("host:{node}"))).collect();
-            let asked = steward.ask(request(1), change, &current, NOW);
+            let asked = coordinator.ask(request(1), change, &current, NOW);
             let mut seen = Vec::new();
-            assert_eq!(steward.next(&current, false, |_| true), None, "{line}: two in flight");
-            while let Some(next) = steward.next(&current, true, |_| true) {
+            assert_eq!(coordinator.next(&current, false, |_| true), None, "{line}: two in flight");
+            while let Some(next) = coordinator.next(&current, true, |_| true) {
                 seen.push(show(&next));
                 current = next;
                 assert!(seen.len() < 5, "{line}: {seen:?}");
             }
             assert_eq!(seen.join(" "), columns[2], "{line}");
-            let answered = steward.on_settled(&current).len() + usize::from(asked.is_some());
+            let answered = coordinator.on_settled(&current).len() + usize::from(asked.is_some());
             assert_eq!(answered, 1, "{line}: {asked:?}");
             assert!(current.addresses.len() == current.all().len(), "{line}: {current:?}");
         }
@@ -425,19 +425,19 @@ mod tests {
     #[test]
     fn learners_are_waited_for() {
         let current = read("123//");
-        let mut steward = steward();
-        assert!(steward.ask(request(1), add_four(), &current, NOW).is_none());
-        let learning = steward.next(&current, true, |_| false).unwrap();
-        assert_eq!(steward.next(&learning, true, |_| false), None);
+        let mut coordinator = coordinator();
+        assert!(coordinator.ask(request(1), add_four(), &current, NOW).is_none());
+        let learning = coordinator.next(&current, true, |_| false).unwrap();
+        assert_eq!(coordinator.next(&learning, true, |_| false), None);
         assert_eq!(
-            steward.next(&learning, true, |_| true).map(|next| show(&next)),
+            coordinator.next(&learning, true, |_| true).map(|next| show(&next)),
             Some("1234/123/".to_owned())
         );
-        let other = steward.ask(request(2), add_four(), &learning, NOW).unwrap();
+        let other = coordinator.ask(request(2), add_four(), &learning, NOW).unwrap();
         let why = refusal(&[other], 2);
         assert!(why.contains("another change of the group is under way: add node 4 (a:1)"), "{why}");
         assert!(
-            steward.ask(request(1), add_four(), &learning, NOW).is_none(),
+            coordinator.ask(request(1), add_four(), &learning, NOW).is_none(),
             "asking again is no other change"
         );
     }
@@ -450,7 +450,7 @@ mod tests {
             [(one(1), none(), set("1")), (one(4), one(4), set("")), (none(), none(), set("123"))]
         {
             let change = Manage::Change { voters, learners, remove };
-            let answer = steward().ask(request(1), change, &read("123//"), NOW).unwrap();
+            let answer = coordinator().ask(request(1), change, &read("123//"), NOW).unwrap();
             assert!(matches!(answer.1, Managed::Refused(_)));
         }
     }
@@ -458,44 +458,47 @@ mod tests {
     #[test]
     fn a_change_whose_new_voter_makes_no_progress_is_dropped_and_undone() {
         let current = read("123//");
-        let mut steward = steward();
-        assert!(steward.ask(request(1), add_four(), &current, NOW).is_none());
-        let learning = steward.next(&current, true, |_| false).unwrap();
+        let mut coordinator = coordinator();
+        assert!(coordinator.ask(request(1), add_four(), &current, NOW).is_none());
+        let learning = coordinator.next(&current, true, |_| false).unwrap();
         let at = |index| move |_| Some(Reached { index, fetches: 0 });
-        assert!(steward.watch(&learning, NOW, at(1)).is_empty());
-        let later = NOW + steward.stalled_after();
-        let told = steward.watch(&learning, later, at(2));
+        assert!(coordinator.watch(&learning, NOW, at(1)).is_empty());
+        let later = NOW + coordinator.stalled_after();
+        let told = coordinator.watch(&learning, later, at(2));
         assert!(matches!(&told[..], [(_, Managed::UnderWay(_))]), "it gets on: {told:?}");
-        assert!(steward.ask(request(1), add_four(), &learning, later).is_none(), "and asks on");
-        assert_eq!(steward.next(&learning, true, |_| false), None);
-        assert!(steward.watch(&learning, later + steward.stalled_after(), at(2)).is_empty());
-        let undone = steward.next(&learning, true, |_| false).unwrap();
+        assert!(coordinator.ask(request(1), add_four(), &learning, later).is_none(), "and asks on");
+        assert_eq!(coordinator.next(&learning, true, |_| false), None);
+        assert!(coordinator.watch(&learning, later + coordinator.stalled_after(), at(2)).is_empty());
+        let undone = coordinator.next(&learning, true, |_| false).unwrap();
         assert_eq!((show(&undone), undone.addresses.len()), ("123//".to_owned(), 0));
-        assert!(steward.on_settled(&learning).is_empty());
-        let why = refusal(&steward.on_settled(&undone), 1);
+        assert!(coordinator.on_settled(&learning).is_empty());
+        let why = refusal(&coordinator.on_settled(&undone), 1);
         assert!(why.contains("node 4 (a:1) has made no progress for 10 s"), "{why}");
-        assert!(steward.ask(request(2), add_four(), &undone, later).is_none(), "another change may begin");
+        assert!(
+            coordinator.ask(request(2), add_four(), &undone, later).is_none(),
+            "another change may begin"
+        );
     }
 
     #[test]
     fn a_change_is_cancelled_while_it_waits_for_learners_and_not_after() {
         let current = read("123//");
-        let mut steward = steward();
-        let idle = steward.ask(request(9), Manage::CancelChange, &current, NOW).unwrap();
+        let mut coordinator = coordinator();
+        let idle = coordinator.ask(request(9), Manage::CancelChange, &current, NOW).unwrap();
         assert_eq!(idle.1, Managed::Done, "nothing is under way");
-        assert!(steward.ask(request(1), add_four(), &current, NOW).is_none());
-        let learning = steward.next(&current, true, |_| false).unwrap();
-        assert!(steward.ask(request(2), Manage::CancelChange, &learning, NOW).is_none());
-        assert_eq!(steward.next(&learning, true, |_| true).as_ref().map(show), Some("123//".to_owned()));
-        let answers = steward.on_settled(&current);
+        assert!(coordinator.ask(request(1), add_four(), &current, NOW).is_none());
+        let learning = coordinator.next(&current, true, |_| false).unwrap();
+        assert!(coordinator.ask(request(2), Manage::CancelChange, &learning, NOW).is_none());
+        assert_eq!(coordinator.next(&learning, true, |_| true).as_ref().map(show), Some("123//".to_owned()));
+        let answers = coordinator.on_settled(&current);
         assert!(refusal(&answers, 1).contains("cancelled"));
         assert!(answers.iter().any(|(request, how)| request.id == 2 && *how == Managed::Done));
 
-        assert!(steward.ask(request(3), add_four(), &current, NOW).is_none());
-        let joint = steward.next(&learning, true, |_| true).unwrap();
-        let late = steward.ask(request(4), Manage::CancelChange, &joint, NOW).unwrap();
+        assert!(coordinator.ask(request(3), add_four(), &current, NOW).is_none());
+        let joint = coordinator.next(&learning, true, |_| true).unwrap();
+        let late = coordinator.ask(request(4), Manage::CancelChange, &joint, NOW).unwrap();
         assert!(refusal(&[late], 4).contains("cannot be cancelled any more"));
-        let done = steward.next(&joint, true, |_| true).unwrap();
-        assert_eq!(steward.on_settled(&done), [(request(3), Managed::Done)]);
+        let done = coordinator.next(&joint, true, |_| true).unwrap();
+        assert_eq!(coordinator.on_settled(&done), [(request(3), Managed::Done)]);
     }
 }
