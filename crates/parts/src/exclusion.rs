@@ -123,6 +123,13 @@ impl ExcludedResponders {
         new
     }
 
+    /// The last exclusion that this voter has confirmed, and the last that any other has.
+    pub fn confirmed_by(&self, voter: NodeId) -> (u64, u64) {
+        let own = self.confirmations.get(&voter).copied().unwrap_or(0);
+        let others = self.confirmations.iter().filter(|(node, _)| **node != voter).map(|(_, seq)| *seq);
+        (own, others.max().unwrap_or(0))
+    }
+
     /// Those that writes can do without. `reached`: the largest of the voters' numbers that a majority has reached.
     pub fn dispensable(&self, reached: impl Fn(&dyn Fn(NodeId) -> Option<u64>) -> Option<u64>) -> NodeSet {
         let confirmed = |voter| Some(self.confirmations.get(&voter).copied().unwrap_or(0));

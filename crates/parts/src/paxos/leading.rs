@@ -53,6 +53,8 @@ pub struct Leading {
     others_voted: u64,
     /// Whether the own votes come.
     disk: OwnDisk,
+    /// The same of what it confirms beside votes ([`Policy::confirmed`]).
+    disk_beside_votes: OwnDisk,
 }
 
 /// Reads that wait for the same slot.
@@ -124,6 +126,7 @@ impl<P: Policy> Replica<P> {
             voted: 0,
             others_voted: 0,
             disk: OwnDisk::default(),
+            disk_beside_votes: OwnDisk::default(),
         };
         self.intake.retire();
         self.role = Role::Leader(Box::new(leading));
@@ -419,12 +422,17 @@ impl<P: Policy> Replica<P> {
     fn disk_hangs(&mut self, now: Time) -> bool {
         let limit = 2 * self.config.timeouts.election;
         let committed = self.log.committed();
+        let (confirmed, others_confirmed) = match mutation::active("laggards/votes-only") {
+            true => (0, 0),
+            false => P::confirmed(self),
+        };
         let Role::Leader(leading) = &mut self.role else { return false };
         let others = match mutation::active("laggards/as-a-majority") {
             true => committed.max(leading.proposals.supported()),
             false => committed.max(leading.others_voted),
         };
-        leading.disk.hangs(leading.voted.max(leading.durable), others, limit, now)
+        let votes = leading.disk.hangs(leading.voted.max(leading.durable), others, limit, now);
+        leading.disk_beside_votes.hangs(confirmed, others_confirmed, limit, now) || votes
     }
 
     /// Those of these replicas that are there and vote: their votes have not been missing for `limit` where a

@@ -289,6 +289,10 @@ impl paxos::Policy for Policy {
         None
     }
 
+    fn confirmed(replica: &Replica) -> (u64, u64) {
+        replica.policy.exclusion.confirmed_by(replica.me())
+    }
+
     fn may_change(replica: &mut Replica, cx: &mut Context<'_, Replica>) -> bool {
         exclusion::review(replica, cx);
         exclusion::all_out(replica)

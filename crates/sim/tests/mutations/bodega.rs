@@ -35,6 +35,8 @@ caught! { Bodega,
     a_leader_that_gives_up_before_it_may_exclude_a_responder: "paxos/waiting-is-idle", under "hung-disks";
     // A responder whose disk hangs, and which goes on answering renewals, holds up writes.
     exclusion_by_silence_only: "laggards/silence-only", under "hung-disks";
+    a_leader_that_looks_at_votes_only_while_its_disk_confirms_no_exclusion: "laggards/votes-only",
+        under "all,hung-disks";
     a_leader_whose_disk_hangs_and_who_stays_until_a_majority_has_better_ones: "laggards/as-a-majority",
         under "all,hung-disks";
     // What must be durable.
