@@ -134,8 +134,8 @@ pub trait Policy: Sized + Debug + 'static {
         true
     }
 
-    /// What has been confirmed to a leader beside votes, each when it was durable, as numbers that only grow in a ballot:
-    /// by itself, and by any other voter. They show whether its own disk keeps up.
+    /// What has been confirmed to a leader beside votes, each when it was durable, as numbers that only grow in a
+    /// ballot: by itself, and by any other voter. They show whether its own disk keeps up.
     fn confirmed(_: &Replica<Self>) -> (u64, u64) {
         (0, 0)
     }

@@ -223,7 +223,7 @@ pub const ROWS: &[Row] = &[
         Verdict::Agrees,
         "held at the last slot that writes the key and is not executed; executed is asked, not only committed",
         "",
-        "`crates/protocols/src/bodega/reads.rs` `fate`",
+        "`crates/protocols/src/bodega/reads.rs` `decide`",
     ),
     (
         "B-S.11",
