@@ -1,0 +1,304 @@
+//! Every command in a document is executed, or checked as far as it can be without executing it.
+//!
+//! A fenced block of shell commands says what becomes of it, after `sh`:
+//!
+//! | word | what becomes of the block |
+//! |---|---|
+//! | `run` | executed in an empty directory; it must end with 0 |
+//! | `up` | one `quorate up …`, which runs until the document's next one, or its end |
+//! | `cluster` | executed beside the cluster of the `up` before it, or of a plain one |
+//! | `checked` | not executed, since it names other hosts or takes long: its subcommands, flags, packages and tests exist |
+//!
+//! Commands are executed with this build's `quorate`, and with less work: few runs, short measurements. A command in a
+//! sentence, in backquotes, is checked.
+
+#[path = "../../xtask/src/tidy/markdown.rs"]
+#[allow(dead_code, reason = "the style test uses the rest")]
+mod markdown;
+mod support;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use markdown::Block;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use support::wait_for;
+
+const CLASSES: [&str; 4] = ["run", "up", "cluster", "checked"];
+
+/// The client ports of the documents, which are those of `quorate up` unless they are taken.
+const FIRST_PORT: u16 = 7101;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository is there")
+}
+
+/// The documents of the repository, by path.
+fn documents() -> BTreeMap<PathBuf, String> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![root()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+            let made = [".git", "target", "node_modules", "corpus"].contains(&name.as_str());
+            if entry.file_type().unwrap().is_dir() && !made {
+                folders.push(path);
+            } else if name.ends_with(".md") {
+                found.insert(path.clone(), std::fs::read_to_string(path).unwrap());
+            }
+        }
+    }
+    found
+}
+
+/// The blocks of shell commands of a document, each with its class.
+fn blocks(text: &str) -> Vec<(String, Block<'_>)> {
+    let (_, blocks) = markdown::parse(markdown::document(text));
+    let shell = |block: &Block| ["sh", "bash", "shell", "console"].contains(&language(block));
+    let class = |block: &Block| block.info[language(block).len()..].trim().to_owned();
+    blocks.into_iter().filter(|block| shell(block)).map(|block| (class(&block), block)).collect()
+}
+
+fn language<'a>(block: &Block<'a>) -> &'a str {
+    block.info.split(' ').next().unwrap_or_default()
+}
+
+/// A block's commands without their comments, one a line.
+fn commands(block: &Block) -> Vec<String> {
+    let text = block.lines.join("\n").replace("\\\n", " ");
+    let bare = |line: &str| line.split(" #").next().unwrap_or_default().trim().to_owned();
+    text.lines().map(bare).filter(|line| !line.is_empty() && !line.starts_with('#')).collect()
+}
+
+#[test]
+fn every_block_of_commands_says_what_becomes_of_it() {
+    for (path, text) in documents() {
+        for (class, block) in blocks(&text) {
+            let place = format!("{}:{}", path.display(), block.number);
+            assert!(CLASSES.contains(&class.as_str()), "{place}: write one of {CLASSES:?} after `sh`");
+            let starts = matches!(&commands(&block)[..], [command] if command.contains(" up"));
+            assert!(class != "up" || starts, "{place}: `up` is one `quorate up`");
+        }
+    }
+}
+
+#[test]
+fn commands_that_are_not_executed_name_what_is_there() {
+    let mut helps = Helps::default();
+    for (path, text) in documents() {
+        for (class, block) in blocks(&text) {
+            for command in commands(&block).iter().filter(|_| class == "checked") {
+                let place = format!("{}:{}: {command}", path.display(), block.number);
+                for command in command.split(" · ") {
+                    helps.check(&place, command);
+                }
+            }
+        }
+        let (prose, _) = markdown::parse(markdown::document(&text));
+        for line in prose {
+            let spans = line.text.split('`').skip(1).step_by(2);
+            for command in spans.filter(|span| span.starts_with("quorate ") || span.starts_with("cargo ")) {
+                helps.check(&format!("{}:{}: {command}", path.display(), line.number), command);
+            }
+        }
+    }
+}
+
+/// What `--help` says, by subcommand.
+#[derive(Default)]
+struct Helps(BTreeMap<Vec<String>, Option<String>>);
+
+impl Helps {
+    fn of(&mut self, words: &[&str]) -> Option<String> {
+        let key: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
+        let ask = || {
+            let output =
+                Command::new(env!("CARGO_BIN_EXE_quorate")).args(words).arg("--help").output().unwrap();
+            output.status.success().then(|| String::from_utf8(output.stdout).unwrap())
+        };
+        self.0.entry(key).or_insert_with(ask).clone()
+    }
+
+    fn check(&mut self, place: &str, command: &str) {
+        let words: Vec<&str> = command.split_whitespace().collect();
+        match words[..] {
+            ["quorate", "--version" | "--help"] => {}
+            ["quorate", subcommand, ..] => {
+                let mut help =
+                    self.of(&[subcommand]).unwrap_or_else(|| panic!("{place}: no such subcommand"));
+                let nested = words.get(2).filter(|word| help.contains(&format!("\n  {word} ")));
+                if let Some(nested) = nested {
+                    help = self.of(&[subcommand, nested]).expect("help lists it");
+                }
+                for flag in flags(&words) {
+                    assert!(has_word(&help, flag), "{place}: there is no {flag}");
+                }
+            }
+            ["cargo", "xtask", task, ..] => {
+                let tasks = std::fs::read_to_string(root().join("crates/xtask/src/main.rs")).unwrap();
+                assert!(tasks.contains(&format!("[\"{task}\"")), "{place}: there is no task {task}");
+            }
+            ["cargo", ..] => check_cargo(place, &words),
+            _ => assert!(words.is_empty() || is_program(words[0]), "{place}: what is {}?", words[0]),
+        }
+    }
+}
+
+/// Other programs that documents may name.
+fn is_program(word: &str) -> bool {
+    ["redis-cli", "redis-benchmark", "bench/compare", "tests/clients/setup"].contains(&word)
+}
+
+fn flags<'a>(words: &[&'a str]) -> Vec<&'a str> {
+    let flag = |word: &&'a str| {
+        let word = word.trim_matches(['[', ']', '"', '\'']);
+        word.starts_with("--").then(|| word.split('=').next().unwrap_or(word))
+    };
+    words.iter().filter_map(flag).collect()
+}
+
+fn has_word(text: &str, word: &str) -> bool {
+    let name = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    text.match_indices(word).any(|(at, _)| !text[at + word.len()..].starts_with(name))
+}
+
+/// The package, the test and the example that a command names are there.
+fn check_cargo(place: &str, words: &[&str]) {
+    let after = |flags: &[&str]| {
+        let at = words.iter().position(|word| flags.contains(word))?;
+        words.get(at + 1).copied()
+    };
+    let Some(package) = after(&["-p", "--package"]) else { return };
+    let folders = std::fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap().path());
+    let named = format!("name = \"{package}\"");
+    let manifest = |folder: &PathBuf| std::fs::read_to_string(folder.join("Cargo.toml")).unwrap_or_default();
+    let folder = folders.into_iter().find(|folder| manifest(folder).contains(&named));
+    let folder = folder.unwrap_or_else(|| panic!("{place}: there is no package {package}"));
+    for (flag, home) in [("--test", "tests"), ("--example", "examples")] {
+        if let Some(name) = after(&[flag]) {
+            let file = folder.join(home).join(format!("{name}.rs"));
+            let nested = folder.join(home).join(name).join("main.rs");
+            assert!(file.exists() || nested.exists(), "{place}: {package} has no {flag} {name}");
+        }
+    }
+}
+
+#[test]
+fn every_block_that_is_to_be_executed_succeeds() {
+    for (path, text) in documents() {
+        let mut cluster = None;
+        for (class, block) in blocks(&text) {
+            let place = format!("{}:{}", path.display(), block.number);
+            match class.as_str() {
+                "up" => {
+                    drop(cluster.take());
+                    cluster = Some(Up::start(&commands(&block)[0]));
+                }
+                "run" => execute(&place, &block, None),
+                "cluster" => {
+                    let cluster = cluster.get_or_insert_with(|| Up::start("quorate up"));
+                    execute(&place, &block, Some(cluster));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// A cluster of `quorate up`.
+struct Up {
+    child: Child,
+    endpoints: Vec<String>,
+}
+
+impl Up {
+    fn start(command: &str) -> Up {
+        let command = command.replace("cargo run --release -- ", "quorate ");
+        let words: Vec<&str> = command.split_whitespace().skip(1).collect();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_quorate"))
+            .args(&words)
+            .args(["--json", "--durability", "os"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut output = BufReader::new(child.stdout.take().expect("it is piped"));
+        output.read_line(&mut line).unwrap();
+        // Nobody reads what else it prints; it must not be stopped by a full pipe.
+        std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
+        let json: Value =
+            serde_json::from_str(&line).unwrap_or_else(|error| panic!("{command}: {error}: {line}"));
+        let nodes = json["nodes"].as_array().expect("a list of nodes").iter();
+        let endpoints = nodes.map(|node| node["resp"].as_str().expect("an address").to_owned()).collect();
+        let up = Up { child, endpoints };
+        wait_for("every node to serve", || {
+            up.endpoints.iter().all(|endpoint| up.serves(endpoint)).then_some(())
+        });
+        up
+    }
+
+    fn serves(&self, endpoint: &str) -> bool {
+        let words = ["put", "the-documents-test", "serves", "--endpoints", endpoint];
+        Command::new(env!("CARGO_BIN_EXE_quorate")).args(words).output().unwrap().status.success()
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        let pid = Pid::from_child(&self.child);
+        let _ = kill_process(pid, Signal::TERM);
+        let _ = self.child.wait();
+    }
+}
+
+/// Executes a block as a shell would whose `quorate` is this build's.
+fn execute(place: &str, block: &Block, cluster: Option<&Up>) {
+    let folder = tempfile::tempdir().unwrap();
+    let programs = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_quorate"), programs.path().join("quorate")).unwrap();
+    let path = format!("{}:{}", programs.path().display(), std::env::var("PATH").unwrap_or_default());
+    let mut script = String::from("set -euo pipefail\n");
+    for command in commands(block) {
+        let mut command = with_less_work(&command);
+        for (index, endpoint) in cluster.iter().flat_map(|up| up.endpoints.iter().enumerate()) {
+            let port = endpoint.rsplit(':').next().expect("a port");
+            command = command.replace(&(FIRST_PORT + index as u16).to_string(), port);
+        }
+        script.push_str(&command);
+        script.push('\n');
+    }
+    let endpoints = cluster.map(|up| up.endpoints.join(",")).unwrap_or_default();
+    let mut bash = Command::new("bash");
+    bash.args(["-c", &script]).current_dir(folder.path()).env("PATH", path).stdin(Stdio::null());
+    match endpoints.is_empty() {
+        true => bash.env_remove("QUORATE_ENDPOINTS"),
+        false => bash.env("QUORATE_ENDPOINTS", endpoints),
+    };
+    let output = bash.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let end: Vec<_> = printed.lines().rev().take(20).collect();
+    assert!(output.status.success(), "{place}: {}\n{script}\n{said}\n{end:#?}", output.status);
+}
+
+/// The same command, for so little work that a test can wait for it.
+fn with_less_work(command: &str) -> String {
+    let command = command.replace("cargo run --release -- ", "quorate ");
+    let mut words: Vec<&str> = command.split(' ').collect();
+    for (flag, value) in [("--runs", "2"), ("--duration", "300ms"), ("--warm-up", "100ms"), ("-n", "1000")] {
+        let at = words.iter().position(|word| *word == flag);
+        match at {
+            Some(at) => words[at + 1] = value,
+            None if command.starts_with("quorate bench") && value.ends_with("ms") => {
+                words.extend([flag, value]);
+            }
+            None => {}
+        }
+    }
+    words.join(" ")
+}
