@@ -1,4 +1,4 @@
-//! The contract between protocols and drivers. See DESIGN in ARCHITECTURE.md for why each piece is there.
+//! The contract between protocols and drivers. `docs/design/contract.md` says why each piece is there.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
