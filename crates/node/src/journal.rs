@@ -1,18 +1,16 @@
 //! The replica's log as the event loop sees it: records in, a count of durable ones out, both counted since the start
 //! as machines count them.
 //!
-//! A **barrier** is a record of `Context::persist_state`: what it speaks of is in no record, but in the state alone. It
-//! goes to the log, so that the log may end with it, but nothing after it does before a state is durable that was
-//! saved when it was there; until then neither it nor what came later counts as durable. Records that this state
-//! contains never go to the log at all: after a restart they would be told to it a second time.
+//! Which records go to the log and which count as durable is kept by the [`RecordLedger`]; here is what waits for the
+//! disk, and when a snapshot is due.
 
-use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use mio::Waker;
 use quorate_core::{Payload, Random, Saved};
+use quorate_runtime::RecordLedger;
 use tracing::{error, info};
 
 use crate::config::Place;
@@ -41,17 +39,7 @@ pub(crate) struct Journal {
     /// without it, all would write their snapshots at the same moment.
     patience: f64,
     random: Random,
-    /// The last record that the snapshot holds that is being written, if one is.
-    snapshotting: Option<u64>,
-    /// The last record that the log, or a finished snapshot, has.
-    handed: u64,
-    /// How many records of this start went to no log, because a snapshot has them.
-    skipped: u64,
-    /// Barriers that no finished snapshot holds, in order.
-    barriers: VecDeque<u64>,
-    /// Records after the first of them.
-    withheld: VecDeque<Payload>,
-    withheld_bytes: usize,
+    ledger: RecordLedger,
     /// Bytes that may wait for the disk.
     limit: usize,
 }
@@ -104,12 +92,7 @@ impl Journal {
             last_snapshot: 0,
             patience: 1.0,
             random,
-            snapshotting: None,
-            handed: 0,
-            skipped: 0,
-            barriers: VecDeque::new(),
-            withheld: VecDeque::new(),
-            withheld_bytes: 0,
+            ledger: RecordLedger::default(),
             limit: usize::MAX,
         }
     }
@@ -122,39 +105,20 @@ impl Journal {
         let bytes: usize = records.iter().map(Payload::len).sum();
         self.metrics.log_records_total.add(records.len() as u64);
         self.metrics.log_bytes_total.add(bytes as u64);
-        self.barriers.extend(barriers.drain(..));
-        if self.barriers.is_empty() {
-            self.handed += records.len() as u64;
-            let appended = self.log.append(records.drain(..)) - self.before + self.skipped;
-            assert_eq!(appended, self.handed, "each record is handed over or skipped");
-        } else {
-            self.withheld_bytes += bytes;
-            self.withheld.extend(records.drain(..));
-            self.hand_over();
-        }
-        assert_eq!(self.persisted(), last, "the log and the machine count the same records");
+        let records = self.ledger.append(std::mem::take(records), barriers.drain(..));
+        self.hand_over(records);
+        assert_eq!(self.ledger.persisted(), last, "the log and the machine count the same records");
     }
 
-    /// Everything up to the first barrier goes to the log.
-    fn hand_over(&mut self) {
-        let room = self.barriers.front().map_or(u64::MAX, |barrier| barrier - self.handed);
-        let count = self.withheld.len().min(usize::try_from(room).unwrap_or(usize::MAX));
-        let records: Vec<_> = self.withheld.drain(..count).collect();
-        self.withheld_bytes -= records.iter().map(Payload::len).sum::<usize>();
-        self.handed += count as u64;
-        let appended = self.log.append(records) - self.before + self.skipped;
-        assert_eq!(appended, self.handed, "each record is handed over or skipped");
-    }
-
-    /// Records of this start.
-    fn persisted(&self) -> u64 {
-        self.handed + self.withheld.len() as u64
+    fn hand_over(&mut self, records: Vec<Payload>) {
+        let appended = self.log.append(records) - self.before;
+        assert_eq!(appended, self.ledger.in_log(), "each record is handed over or held by a snapshot");
     }
 
     /// The last record that is durable. The error says why none will be any more.
     pub(crate) fn durable(&self) -> Result<u64, NodeError> {
-        let durable = self.log.durable().map_err(NodeError::LogFailed)? - self.before + self.skipped;
-        Ok(self.barriers.front().map_or(durable, |barrier| durable.min(barrier - 1)))
+        let in_log = self.log.durable().map_err(NodeError::LogFailed)? - self.before;
+        Ok(self.ledger.durable(in_log))
     }
 
     /// Whether reading has to wait for the disk.
@@ -164,12 +128,12 @@ impl Journal {
 
     /// Bytes handed over that are not durable yet.
     pub(crate) fn unsynced(&self) -> usize {
-        self.log.unsynced() + self.withheld_bytes
+        self.log.unsynced() + self.ledger.withheld_bytes()
     }
 
     /// Whether everything handed over is durable.
     pub(crate) fn is_synced(&self) -> bool {
-        self.durable().is_ok_and(|durable| durable == self.persisted())
+        self.durable().is_ok_and(|durable| durable == self.ledger.persisted())
     }
 
     /// Begins a snapshot if a barrier waits for one, or if the log has grown by `after` bytes since the last one, by
@@ -185,18 +149,18 @@ impl Journal {
             self.last_snapshot = bytes;
         }
         let due = status.log_bytes as f64 > after.max(self.last_snapshot) as f64 * self.patience;
-        if due || !self.barriers.is_empty() {
+        if due || self.ledger.needs_state() {
             self.snapshot(save);
         }
     }
 
     /// Sees to it that barriers become durable: asked in every turn, costs nothing while there is none.
     pub(crate) fn pass_barriers(&mut self, save: impl FnOnce() -> Option<Saved<Payload>>) {
-        if self.barriers.is_empty() {
+        if !self.ledger.needs_state() {
             return;
         }
         self.end_snapshot();
-        if !self.barriers.is_empty() {
+        if self.ledger.needs_state() {
             self.snapshot(save);
             // Where nothing is kept, it is written already.
             self.end_snapshot();
@@ -205,34 +169,25 @@ impl Journal {
 
     /// Begins a snapshot unless one is being written.
     fn snapshot(&mut self, save: impl FnOnce() -> Option<Saved<Payload>>) {
-        if self.snapshotting.is_some() {
+        if self.ledger.is_saving() {
             return;
         }
         let Some(Saved { snapshot, records, .. }) = save() else { return };
-        self.snapshotting = Some(self.persisted());
-        let (log_bytes, barriers) = (self.log.status().log_bytes, self.barriers.len());
+        self.ledger.begin_state();
+        let (log_bytes, barriers) = (self.log.status().log_bytes, self.ledger.barriers());
         info!(log_bytes, records = records.len(), barriers, "writing a snapshot");
         self.log.checkpoint(snapshot, records);
     }
 
     /// Takes note of a snapshot that is finished.
     fn end_snapshot(&mut self) {
-        if self.log.status().checkpoint_bytes.is_some() {
+        if self.log.status().checkpoint_bytes.is_some() || !self.ledger.is_saving() {
             return;
         }
-        let Some(saved) = self.snapshotting.take() else { return };
         self.patience = 1.0 + self.random.unit() / 2.0;
         info!("a snapshot is written, and the log before it dropped");
-        while self.barriers.front().is_some_and(|barrier| *barrier <= saved) {
-            self.barriers.pop_front();
-        }
-        if let Some(contained) = saved.checked_sub(self.handed) {
-            let contained = usize::try_from(contained).expect("no more than are withheld");
-            self.withheld_bytes -= self.withheld.drain(..contained).map(|record| record.len()).sum::<usize>();
-            self.skipped += contained as u64;
-            self.handed = saved;
-        }
-        self.hand_over();
+        let records = self.ledger.end_state();
+        self.hand_over(records);
     }
 }
 

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`machine_runner`] | one machine with its outbox, timers and barriers |
 //! | [`release_gate`] | messages that wait until records are durable |
+//! | [`record_ledger`] | which records go to the log, and which count as durable |
 //! | [`process_runner`] | a process: a replica and its proxy, or a proxy alone |
 //! | [`process`] | the same without types: bytes in, [`Effects`] out |
 //! | [`protocol`] | a protocol without types: its name, capabilities, configuration, processes |
@@ -28,6 +29,7 @@ pub mod machine_runner;
 pub mod process;
 pub mod process_runner;
 pub mod protocol;
+pub mod record_ledger;
 pub mod release_gate;
 
 pub use machine_runner::MachineRunner;
@@ -36,6 +38,7 @@ pub use process::{
 };
 pub use process_runner::ProcessRunner;
 pub use protocol::{AnyProtocol, ConfiguredProtocol, protocol};
+pub use record_ledger::RecordLedger;
 pub use release_gate::ReleaseGate;
 
 #[cfg(test)]

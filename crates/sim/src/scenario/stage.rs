@@ -12,7 +12,7 @@ use quorate_core::{
     Request, RequestId, Saved, Settings, Time, Wall, Wire,
 };
 use quorate_runtime::{
-    AnyProcess, AnyProtocol, ConfiguredProtocol, Effects, Input, OutgoingFrame, OwnMessages, Start,
+    AnyProcess, AnyProtocol, ConfiguredProtocol, Effects, Input, OutgoingFrame, OwnMessages, RecordLedger, Start,
 };
 use quorate_store::{Command, Expiry, Reply, Single};
 
@@ -33,11 +33,10 @@ struct Node {
     /// Records since, and how many of them are durable.
     records: Vec<Bytes>,
     durable: usize,
-    /// How many records of this life are not in `records` any more.
+    /// How many records of this life the log had that are not in `records` any more.
     cut: u64,
     manual: bool,
-    /// The first record of this life, counted from 1, that stands for a state which is not saved.
-    held: Option<u64>,
+    ledger: RecordLedger,
     /// What it knows of true time.
     clock: Option<Knowledge>,
     /// How far its wall clock is ahead of the others, in milliseconds.
@@ -100,7 +99,7 @@ impl Stage {
                 durable: 0,
                 cut: 0,
                 manual: false,
-                held: None,
+                ledger: RecordLedger::default(),
                 clock: Some(Knowledge::EXACT),
                 wall: 0,
                 lives: 0,
@@ -273,7 +272,7 @@ impl Stage {
         };
         node.lives += 1;
         node.cut = 0;
-        node.held = None;
+        node.ledger = RecordLedger::default();
         let seed = u64::from(id.get()) << 32 | node.lives;
         let saved = Saved {
             restarted: node.lives > 1 + node.replaced.unwrap_or(0),
@@ -328,9 +327,9 @@ impl Stage {
         let records = records.into_iter().map(Payload::into_bytes).collect();
         node.cut += node.records.len() as u64;
         node.saved = Saved { restarted, snapshot, records };
-        node.records.clear();
+        node.ledger.begin_state();
+        node.records = node.ledger.end_state().into_iter().map(Payload::into_bytes).collect();
         node.durable = 0;
-        node.held = None;
         self.release(id);
         Ok(())
     }
@@ -461,7 +460,6 @@ impl Stage {
         }
         // Everybody reaches everybody.
         drop(members);
-        node.held = node.held.or(barriers.first().copied());
         for Answered { request: number, outcome, .. } in replies {
             let reply = match outcome {
                 Outcome::Done(bytes) if self.orders.remove(&number) => shown(Managed::from_bytes(bytes)),
@@ -470,11 +468,12 @@ impl Stage {
             };
             self.lines.push(format!("{proxy} #{} = {reply}", number.0));
         }
-        for record in records {
-            self.lines.push(format!("{me} persist {}", process.describe_record(&record)));
-            node.records.push(record.into_bytes());
+        for record in &records {
+            self.lines.push(format!("{me} persist {}", process.describe_record(record)));
         }
-        if node.held.is_some() && !node.manual {
+        let records = node.ledger.append(records, barriers);
+        node.records.extend(records.into_iter().map(Payload::into_bytes));
+        if node.ledger.needs_state() && !node.manual {
             self.checkpoint(id).expect("it is up");
         }
         self.sync_if_auto(id);
@@ -492,8 +491,7 @@ impl Stage {
     /// Lets out the messages that wait for nothing (any more).
     fn release(&mut self, id: NodeId) {
         let node = self.nodes.get_mut(&id).expect("a known node");
-        let durable = node.cut + node.durable as u64;
-        let durable = node.held.map_or(durable, |held| durable.min(held - 1));
+        let durable = node.ledger.durable(node.cut + node.durable as u64);
         let Some(process) = &mut node.process else { return };
         process.release(durable);
         for OutgoingFrame { from, to, kind, payload, .. } in std::mem::take(&mut process.effects().frames) {
