@@ -6,7 +6,7 @@
 //! | [`mod@run`] | one seed: a fault phase, then a healing phase |
 //! | [`shrink`] | a smaller run that fails alike |
 //! | [`options`], [`faults`] | what a campaign is told, and what a seed draws from it |
-//! | `cluster`, `host` | the driver: processes and their machines |
+//! | `cluster`, `process` | the driver: processes and their machines |
 //! | [`network`], [`disk`], [`clock`] | the world around them |
 //! | `workload` | the clients |
 //! | [`history`], [`checkers`] | what they saw, and what must hold |
@@ -24,10 +24,10 @@ pub mod experiment;
 pub mod explore;
 pub mod faults;
 pub mod history;
-mod host;
 pub mod network;
 pub mod options;
 mod panics;
+mod process;
 pub mod queue;
 pub mod report;
 pub mod run;

@@ -16,10 +16,10 @@ use crate::cluster::{Cluster, Event, Knobs, Operator, SLOWNESS};
 use crate::disk::{Disk, Speed};
 use crate::faults::{Counts, Kind, Plan, Scope};
 use crate::history::History;
-use crate::host::Host;
 use crate::network::{Latency, Network};
 use crate::options::{MAX_HOSTS, Options, OptionsError};
 use crate::panics;
+use crate::process::SimProcess;
 use crate::queue::{MILLISECOND, Nanos, Queue, SECOND};
 use crate::trace::Trace;
 use crate::workload::Workload;
@@ -346,7 +346,7 @@ fn build(
                 counts.add(Kind::WideClocks);
                 clock.widen(*at, WIDE, random);
             }
-            Host::new(node, Disk::new(speed, random.fork()), clock, random)
+            SimProcess::new(node, Disk::new(speed, random.fork()), clock, random)
         })
         .collect();
     let mut cluster = Cluster {
@@ -488,7 +488,7 @@ fn drive(cluster: &mut Cluster, end: Nanos, furthest: Nanos) {
 /// How far each of those is who must have everything in the end.
 fn applied(cluster: &Cluster) -> Vec<(NodeId, u64)> {
     let now = cluster.now;
-    let applied = |host: &Host| Some((host.node?, host.status(now)?.applied));
+    let applied = |host: &SimProcess| Some((host.node?, host.status(now)?.applied));
     cluster.owing().iter().filter_map(|host| applied(&cluster.hosts[*host])).collect()
 }
 

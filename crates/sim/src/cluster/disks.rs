@@ -17,7 +17,7 @@ use quorate_runtime::ConfiguredProtocol;
 use super::Cluster;
 use super::impairments::node;
 use crate::faults::Kind;
-use crate::host::Host;
+use crate::process::SimProcess;
 use crate::queue::Nanos;
 
 impl Cluster {
@@ -73,7 +73,7 @@ impl Cluster {
             let later = current.is_some_and(|life| life.disk == copy.own.disk && life.life > copy.own.life);
             later || known.retired.contains(&copy.own.disk)
         };
-        let remembers = |other: &Host| {
+        let remembers = |other: &SimProcess| {
             other.memory.as_ref().is_some_and(|memory| memory.peers.get(&node(host)).is_some_and(is_later))
         };
         let others = (0..self.nodes).filter(|other| *other != host).map(|other| &self.hosts[other]);

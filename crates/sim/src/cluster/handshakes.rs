@@ -16,7 +16,7 @@ use quorate_runtime::Input;
 
 use super::impairments::node;
 use super::{Cluster, Event};
-use crate::host::{Guard, Host};
+use crate::process::{Guard, SimProcess};
 use crate::queue::{MILLISECOND, Nanos, SECOND};
 
 /// From one attempt to connect to the next.
@@ -50,7 +50,7 @@ impl Cluster {
 
     /// A life has begun, or something was learned: hands the memory of disks to the disk, unless that is busy with it.
     pub(super) fn remember(&mut self, host: usize) {
-        let Host { life: Some(life), disk, writing, epoch, .. } = &mut self.hosts[host] else { return };
+        let SimProcess { life: Some(life), disk, writing, epoch, .. } = &mut self.hosts[host] else { return };
         let Some(guard) = &mut life.guard else { return };
         let revision = guard.admission.revision();
         if writing.is_none() && guard.written < revision {
@@ -171,7 +171,7 @@ impl Cluster {
     /// A message of a handshake arrives.
     pub(super) fn introduced(&mut self, message: Handshake) {
         let (host, (from, epoch)) = (message.to, message.from);
-        let Host { epoch: own, life: Some(life), frozen_until, .. } = &self.hosts[host] else { return };
+        let SimProcess { epoch: own, life: Some(life), frozen_until, .. } = &self.hosts[host] else { return };
         // The process takes it up when it runs again, and has acted on what it had taken before.
         if self.now < *frozen_until || life.held.is_some() || life.ending {
             let at = self.now + MILLISECOND;

@@ -10,7 +10,7 @@ use quorate_core::{NodeId, NodeSet, Random};
 
 use super::{Cluster, Event};
 use crate::faults::{Impairment, Kind};
-use crate::host::Host;
+use crate::process::SimProcess;
 use crate::queue::MILLISECOND;
 
 /// How many times slower the links of a slow node are.
@@ -88,7 +88,7 @@ impl Cluster {
         if !self.can_spare(impaired) {
             return;
         }
-        let well = |host: &Host| host.life.is_some() && !host.slow && !host.damaged;
+        let well = |host: &SimProcess| host.life.is_some() && !host.slow && !host.damaged;
         let waiting = self.work.lanes.iter().filter(|lane| well(&self.hosts[lane.host]));
         let writes =
             waiting.filter_map(|lane| lane.pending.as_ref()).filter(|pending| pending.write.is_some());
@@ -101,7 +101,7 @@ impl Cluster {
 
     /// Those who are lost or slow, or whose disk is damaged.
     pub fn impaired(&self) -> NodeSet {
-        let is_impaired = |host: &Host| host.lost || host.slow || host.damaged;
+        let is_impaired = |host: &SimProcess| host.lost || host.slow || host.damaged;
         (0..self.nodes).filter(|host| is_impaired(&self.hosts[*host])).map(node).collect()
     }
 

@@ -7,7 +7,7 @@ use super::{Cluster, Event, LAW_SAMPLE};
 use crate::checkers::{Checker, Process};
 use crate::disk::{Progress, StoredImage};
 use crate::faults::Kind;
-use crate::host::{Host, HostClocks};
+use crate::process::{SimClocks, SimProcess};
 use crate::queue::{MILLISECOND, Nanos};
 
 impl Cluster {
@@ -81,7 +81,7 @@ impl Cluster {
         if let Some(node) = at.node {
             let who = Process { node, incarnation: at.incarnation };
             self.logs.on_crash(who);
-            let result = self.panel.on_crash(self.now, who, &HostClocks(&self.hosts));
+            let result = self.panel.on_crash(self.now, who, &SimClocks(&self.hosts));
             self.found(result);
         }
         for lane in 0..self.work.lanes.len() {
@@ -103,7 +103,7 @@ impl Cluster {
     }
 
     pub(super) fn consider_checkpoint(&mut self, host: usize) {
-        let Host { life: Some(life), disk, since_checkpoint, epoch, .. } = &mut self.hosts[host] else {
+        let SimProcess { life: Some(life), disk, since_checkpoint, epoch, .. } = &mut self.hosts[host] else {
             return;
         };
         let due = *since_checkpoint >= self.knobs.checkpoint || disk.needs_checkpoint();

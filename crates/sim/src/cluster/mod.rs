@@ -35,8 +35,8 @@ use crate::checkers::log::Logs;
 use crate::checkers::service::Service;
 use crate::checkers::{Panel, Violation};
 use crate::faults::{Counts, Plan};
-use crate::host::Host;
 use crate::network::Network;
+use crate::process::SimProcess;
 use crate::queue::{Nanos, Queue};
 use crate::trace::Trace;
 use crate::workload::Workload;
@@ -163,7 +163,7 @@ pub(crate) struct Cluster {
     pub can: Capabilities,
     pub now: Nanos,
     pub queue: Queue<Event>,
-    pub hosts: Vec<Host>,
+    pub hosts: Vec<SimProcess>,
     /// The first so many hosts are nodes.
     pub nodes: usize,
     /// The group as it was set up.

@@ -4,7 +4,7 @@ use quorate_runtime::Input;
 
 use super::{Cluster, Event};
 use crate::faults::{Action, Moment, ScheduledFault, Shape, Target};
-use crate::host::{Armed, Host};
+use crate::process::{Armed, SimProcess};
 use crate::queue::{MILLISECOND, Nanos};
 
 impl Cluster {
@@ -125,7 +125,7 @@ impl Cluster {
             // Counted when a node runs into it.
             Action::FullDisk => self.hosts[host].disk.fill(until),
             Action::Drain(grace) => {
-                let Host { life: Some(life), epoch, .. } = &mut self.hosts[host] else { return };
+                let SimProcess { life: Some(life), epoch, .. } = &mut self.hosts[host] else { return };
                 if !life.draining {
                     life.draining = true;
                     self.counts.add(kind);

@@ -10,7 +10,7 @@ use quorate_runtime::{Effects, Input, OutgoingFrame, Taken};
 use super::{Cluster, Event, WIRE_SAMPLE};
 use crate::checkers::{Checker, Process, Violation};
 use crate::faults::Kind;
-use crate::host::{Host, HostClocks, Life};
+use crate::process::{Life, SimClocks, SimProcess};
 use crate::queue::{MILLISECOND, Nanos};
 
 /// What every protocol calls a piece of a snapshot that it sends (`quorate_parts::catchup`).
@@ -20,7 +20,7 @@ impl Cluster {
     /// Schedules a turn, if none is.
     pub(super) fn wake(&mut self, host: usize) {
         let wake = self.random.range(500..self.knobs.wake);
-        let Host { life, epoch, .. } = &mut self.hosts[host];
+        let SimProcess { life, epoch, .. } = &mut self.hosts[host];
         if let Some(life) = life
             && !life.turning
         {
@@ -166,7 +166,7 @@ impl Cluster {
 
     /// Hands the facts of a replica to the checkers.
     pub(super) fn hear(&mut self, host: usize) {
-        let Host { life: Some(life), node, .. } = &mut self.hosts[host] else { return };
+        let SimProcess { life: Some(life), node, .. } = &mut self.hosts[host] else { return };
         let Life { process, guard, .. } = life;
         // Links are there already.
         let (members, _) = std::mem::take(&mut process.effects().members);
@@ -187,7 +187,7 @@ impl Cluster {
             self.hosts[host].life.as_mut().expect("it lives").process.effects().facts = facts;
             return;
         }
-        let Host { node, incarnation, .. } = self.hosts[host];
+        let SimProcess { node, incarnation, .. } = self.hosts[host];
         let who = Process { node: node.expect("it has a replica"), incarnation };
         for fact in &facts {
             self.trace.line(self.now, ProcessId::Replica(who.node), || format!("fact {fact:?}"));
@@ -210,7 +210,7 @@ impl Cluster {
     }
 
     pub(super) fn tell(&mut self, who: Process, fact: &Fact) -> Result<(), Violation> {
-        self.panel.on_fact(self.now, who, fact, &HostClocks(&self.hosts))
+        self.panel.on_fact(self.now, who, fact, &SimClocks(&self.hosts))
     }
 
     /// What a turn leads to: records, replies, messages, a sync, a checkpoint.
@@ -221,7 +221,7 @@ impl Cluster {
         self.answer(host);
         // The group may have changed.
         self.remember(host);
-        let Host { life: Some(life), disk, since_checkpoint, node, .. } = &mut self.hosts[host] else {
+        let SimProcess { life: Some(life), disk, since_checkpoint, node, .. } = &mut self.hosts[host] else {
             return;
         };
         let mut full = false;
@@ -265,7 +265,7 @@ impl Cluster {
     pub(super) fn set_wake(&mut self, host: usize) {
         let Some(next) = self.hosts[host].next_timer() else { return };
         let next = next.max(self.now + 1);
-        let Host { life: Some(life), epoch, .. } = &mut self.hosts[host] else { return };
+        let SimProcess { life: Some(life), epoch, .. } = &mut self.hosts[host] else { return };
         if life.wake_at.is_none_or(|at| next < at) {
             life.wake_at = Some(next);
             self.queue.push(next, Event::Wake { host, epoch: *epoch });

@@ -12,8 +12,8 @@ use super::{Load, Measured, Setup};
 use crate::clock::Clock;
 use crate::disk::{Disk, Speed};
 use crate::history::Recorder;
-use crate::host::Host;
 use crate::network::Latency;
+use crate::process::SimProcess;
 use crate::queue::{Nanos, Queue};
 
 /// The most inputs that a process takes in one turn, as a node does.
@@ -67,7 +67,7 @@ pub(super) struct Driver<'a> {
     pub setup: &'a Setup,
     pub now: Nanos,
     pub queue: Queue<Event>,
-    pub hosts: Vec<Host>,
+    pub hosts: Vec<SimProcess>,
     pub wires: Wires,
     pub load: Load<'a>,
     pub waiting: BTreeMap<u64, Waiting>,
@@ -86,7 +86,7 @@ impl<'a> Driver<'a> {
             let node = (host < setup.nodes).then(|| NodeId::new(host as u64 + 1).expect("few nodes"));
             let disk = Disk::new(Speed { write: fixed, sync: fixed }, random.fork());
             let clock = Clock::steady(setup.clock_error, &mut random);
-            Host::new(node, disk, clock, random)
+            SimProcess::new(node, disk, clock, random)
         });
         let mut driver = Driver {
             setup,
@@ -165,7 +165,7 @@ impl<'a> Driver<'a> {
     // Turns ------------------------------------------------------------------------------------------------------
 
     pub fn wake(&mut self, host: usize) {
-        let Host { life, epoch, .. } = &mut self.hosts[host];
+        let SimProcess { life, epoch, .. } = &mut self.hosts[host];
         if let Some(life) = life
             && !life.turning
         {
@@ -177,7 +177,7 @@ impl<'a> Driver<'a> {
     fn set_wake(&mut self, host: usize) {
         let Some(next) = self.hosts[host].next_timer() else { return };
         let next = next.max(self.now + 1);
-        let Host { life: Some(life), epoch, .. } = &mut self.hosts[host] else { return };
+        let SimProcess { life: Some(life), epoch, .. } = &mut self.hosts[host] else { return };
         if life.wake_at.is_none_or(|at| next < at) {
             life.wake_at = Some(next);
             self.queue.push(next, Event::Wake { host, epoch: *epoch });
@@ -241,7 +241,7 @@ impl<'a> Driver<'a> {
 
     /// Writes records, sends what may go, starts a sync; gives when the processor is free again.
     fn flush(&mut self, host: usize, mut at: Nanos) -> Nanos {
-        let Host { life: Some(life), disk, epoch, .. } = &mut self.hosts[host] else { return at };
+        let SimProcess { life: Some(life), disk, epoch, .. } = &mut self.hosts[host] else { return at };
         let Effects { records, barriers, .. } = life.process.effects();
         // Nobody starts again, so no state has to be saved.
         barriers.clear();

@@ -45,7 +45,7 @@
 //! Only one input is handled in a batch.
 
 mod harness;
-mod stage;
+mod scripted_cluster;
 mod words;
 
 use std::fmt;
@@ -55,7 +55,7 @@ use quorate_runtime::protocol;
 
 pub use harness::run_traces;
 
-use stage::Stage;
+use scripted_cluster::ScriptedCluster;
 
 /// A line that cannot be carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl std::error::Error for ScenarioError {}
 
 /// Plays a scenario; gives the same text with what really came of each command.
 pub fn play<P: Protocol>(text: &str) -> Result<String, ScenarioError> {
-    let mut stage: Option<Stage> = None;
+    let mut cluster: Option<ScriptedCluster> = None;
     let mut out = String::new();
     for (index, line) in text.lines().enumerate() {
         if line.starts_with(' ') {
@@ -89,15 +89,15 @@ pub fn play<P: Protocol>(text: &str) -> Result<String, ScenarioError> {
             continue;
         }
         let failed = |what: String| ScenarioError { line: index + 1, what };
-        let lines = match (words[0], &mut stage) {
+        let lines = match (words[0], &mut cluster) {
             ("nodes", _) => {
-                let (fresh, lines) = Stage::open(protocol::<P>(), &words[1..]).map_err(failed)?;
-                stage = Some(fresh);
+                let (fresh, lines) = ScriptedCluster::open(protocol::<P>(), &words[1..]).map_err(failed)?;
+                cluster = Some(fresh);
                 lines
             }
             (_, None) => return Err(failed("begin with `nodes N`".to_owned())),
-            ("repeat", Some(stage)) => stage.repeat(&words[1..]).map_err(failed)?,
-            (_, Some(stage)) => stage.play(&words).map_err(failed)?,
+            ("repeat", Some(cluster)) => cluster.repeat(&words[1..]).map_err(failed)?,
+            (_, Some(cluster)) => cluster.play(&words).map_err(failed)?,
         };
         for line in lines {
             out.push_str("  ");

@@ -90,7 +90,7 @@ pub(crate) struct Armed {
 }
 
 /// A process, alive or not.
-pub(crate) struct Host {
+pub(crate) struct SimProcess {
     /// Which node it is; `None` for a proxy alone.
     pub node: Option<NodeId>,
     /// Its proxy's present id.
@@ -127,9 +127,9 @@ pub(crate) struct Host {
     pub copy: Option<(Disk, Memory)>,
 }
 
-impl Host {
+impl SimProcess {
     pub fn new(node: Option<NodeId>, disk: Disk, clock: Clock, random: Random) -> Self {
-        Host {
+        SimProcess {
             node,
             proxy: ProxyId(0),
             disk,
@@ -270,9 +270,9 @@ impl Host {
 }
 
 /// The clocks of the hosts, of which the first are the nodes.
-pub(crate) struct HostClocks<'a>(pub &'a [Host]);
+pub(crate) struct SimClocks<'a>(pub &'a [SimProcess]);
 
-impl Clocks for HostClocks<'_> {
+impl Clocks for SimClocks<'_> {
     fn true_time(&self, node: NodeId, local: Time) -> u64 {
         let host = &self.0[usize::from(node.get()) - 1];
         host.clock.true_time(host.incarnation, local)
@@ -283,7 +283,7 @@ impl Clocks for HostClocks<'_> {
     }
 }
 
-impl fmt::Display for Host {
+impl fmt::Display for SimProcess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.node {
             Some(node) => write!(f, "{node:?}"),

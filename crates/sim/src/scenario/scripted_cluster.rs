@@ -12,7 +12,8 @@ use quorate_core::{
     Request, RequestId, Saved, Settings, Time, Wall, Wire,
 };
 use quorate_runtime::{
-    AnyProcess, AnyProtocol, ConfiguredProtocol, Effects, Input, OutgoingFrame, OwnMessages, RecordLedger, Start,
+    AnyProcess, AnyProtocol, ConfiguredProtocol, Effects, Input, OutgoingFrame, OwnMessages, RecordLedger,
+    Start,
 };
 use quorate_store::{Command, Expiry, Reply, Single};
 
@@ -54,7 +55,7 @@ struct Flight {
     payload: Bytes,
 }
 
-pub(super) struct Stage {
+pub(super) struct ScriptedCluster {
     protocol: &'static dyn AnyProtocol,
     configs: Arc<dyn ConfiguredProtocol>,
     /// Of nodes that are not in the group as it is set up.
@@ -76,7 +77,7 @@ pub(super) struct Stage {
 
 type Played = Result<Vec<String>, String>;
 
-impl Stage {
+impl ScriptedCluster {
     /// `N [key=value …]`, or `N+M [key=value …]`.
     pub fn open(protocol: &'static dyn AnyProtocol, words: &[&str]) -> Result<(Self, Vec<String>), String> {
         let (count, settings) = words.split_first().ok_or("nodes: how many?")?;
@@ -107,7 +108,7 @@ impl Stage {
             };
             (id, node)
         };
-        let mut stage = Stage {
+        let mut cluster = ScriptedCluster {
             protocol,
             configs,
             joining,
@@ -123,10 +124,10 @@ impl Stage {
             lines: Vec::new(),
         };
         for id in all.iter() {
-            stage.start(id);
+            cluster.start(id);
         }
-        let lines = std::mem::take(&mut stage.lines);
-        Ok((stage, lines))
+        let lines = std::mem::take(&mut cluster.lines);
+        Ok((cluster, lines))
     }
 
     /// Carries out a command.
