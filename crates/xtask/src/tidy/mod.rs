@@ -35,6 +35,7 @@ pub const RULES: &[(&str, Rule)] = &[
     ("registry", layout::registry),
     ("links", references::links),
     ("paths", references::paths),
+    ("names", references::names),
     ("outside-paths", references::outside_paths),
     ("protocol-pages", pages::protocols),
 ];

@@ -7,6 +7,7 @@
 //! | a path in backquotes that begins with a folder of the root | the same | there, from the root |
 //! | a path or name of a file in backquotes | the same | the end of the path of some file; `src` may be left out |
 //! | `` `path` `word` ``, side by side | the same | a word of that file, or of a file in that folder |
+//! | `` `Type::name` `` | the same | words of some source file's code |
 //! | a path of a machine, a path that leaves the repository | any text | absent |
 //!
 //! Paths with a placeholder (a word of capitals, `…`, `*`, `<`) name no file, and are not checked.
@@ -90,6 +91,27 @@ pub fn paths(tree: &Tree) -> Vec<Finding> {
                         findings.push(Finding::new(path, line.number, format!("`{file}` has no `{word}`")));
                     }
                 }
+            }
+        }
+    }
+    findings
+}
+
+/// Every name with its type or module in backquotes is of words that the code has: what was renamed is found.
+pub fn names(tree: &Tree) -> Vec<Finding> {
+    let name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let code = tree.ending(".rs").flat_map(|(_, text)| text.lines());
+    let code = code.filter(|line| !line.trim_start().starts_with("//"));
+    let known: BTreeSet<&str> = code.flat_map(|line| line.split(|c: char| !name(c))).collect();
+    let mut findings = Vec::new();
+    for (path, line) in prose(tree) {
+        for span in line.text.split('`').skip(1).step_by(2) {
+            let words: Vec<&str> = span.trim_end_matches("()").split("::").collect();
+            if words.len() > 1
+                && words.iter().all(|word| is_word(word))
+                && let Some(word) = words.iter().find(|word| !known.contains(*word))
+            {
+                findings.push(Finding::new(path, line.number, format!("`{span}`: no code has `{word}`")));
             }
         }
     }
@@ -291,6 +313,15 @@ mod tests {
             ("crates/a/src/x.rs", "struct other;"),
         ]);
         assert_eq!(places(paths, &tree), ["README.md:2"]);
+    }
+
+    #[test]
+    fn a_name_that_no_code_has_is_found() {
+        let tree = tree(&[
+            ("README.md", "`Kept::name()` `Kept::gone` `gone` `a b::c`\n`Gone::name`"),
+            ("crates/a/src/lib.rs", "//! `Gone`, `Kept::Gone`\nstruct Kept; fn name() {}\n// fn gone() {}"),
+        ]);
+        assert_eq!(places(names, &tree), ["README.md:1", "README.md:2", "crates/a/src/lib.rs:1"]);
     }
 
     #[test]

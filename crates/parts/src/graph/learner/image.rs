@@ -1,7 +1,6 @@
 //! The image that a learner offers to one that is far behind: the state, and *traces*: what those of its executed
 //! instances touch that a recovery may still ask about. Without them the receiver could not judge whom an instance
-//! interferes with ([`Learner::can_judge`](super::Learner::can_judge)), and where no majority is left without such a
-//! receiver, recoveries would wait for ever.
+//! interferes with, and where no majority is left without such a receiver, recoveries would wait for ever.
 //!
 //! The pieces of the state come first, then those with traces. The first byte of a cursor says which of the two it is
 //! in.
