@@ -112,6 +112,7 @@ impl Replica {
     ) {
         let granted = term > self.term && self.is_complete(last) && !self.is_bound(cx.now());
         cx.send(from, Message::PreVoteReply { term, granted, current: self.term });
+        self.on_former_member(from);
     }
 
     pub(super) fn on_pre_vote_reply(

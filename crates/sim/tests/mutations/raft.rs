@@ -46,6 +46,7 @@ caught! { Raft,
     a_pre_vote_that_bumps_terms: "raft/pre-vote-bumps-terms" with QUORUM;
     a_commit_of_a_prior_term_by_counting: "raft/commit-prior-term" with SINGLE;
     a_commit_beyond_what_was_verified: "raft/commit-beyond-verified" with QUORUM;
+    former_members_that_a_later_leader_does_not_know: "raft/former-members-are-strangers" with QUORUM;
     two_membership_changes_in_flight: "membership/two-in-flight" with QUORUM;
     // Reads.
     a_voter_that_does_not_honour_the_lease: "ongaro/vote-at-once" with ONGARO;
