@@ -38,7 +38,7 @@ impl Machines {
         clock: Clock,
         mut random: Random,
     ) -> Self {
-        let (at, own) = (clock.instant(), OwnMessages::Inside);
+        let (at, own) = (clock.instant(), OwnMessages::Settled);
         let start = Start { proxy, node, at, random: random.fork(), observed: false, own };
         let mut machines = Machines {
             process: configured.start(start),

@@ -31,8 +31,10 @@ pub struct Start {
 /// What becomes of a message from one machine of a process to another, or to itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnMessages {
-    /// It stays typed, and becomes an [`Input::Own`].
-    Inside,
+    /// It stays typed and inside: [`settle`](AnyProcess::settle) acts on it.
+    Settled,
+    /// It stays typed, and becomes an [`Input::Own`], which a frame announces.
+    AsInput,
     /// It leaves as any other: a script may lose or repeat it.
     AsFrames,
 }
@@ -49,7 +51,7 @@ pub enum Input {
         /// The encoded message.
         payload: Bytes,
     },
-    /// The oldest message of this process to itself. For each frame with [`OutgoingFrame::own`] there is one.
+    /// The oldest message of this process to itself ([`OwnMessages::AsInput`]). For each frame with [`OutgoingFrame::own`] there is one.
     Own,
     /// A client's request.
     Request(RequestId, Request),
@@ -75,7 +77,7 @@ pub struct OutgoingFrame {
     pub from: ProcessId,
     /// The other processes that it is for; no replicas at all if it is for this process alone.
     pub to: Recipients,
-    /// Whether it is (also) for this process; then it is queued as [`Input::Own`].
+    /// Whether it is (also) for this process, and queued as [`Input::Own`].
     pub own: bool,
     /// The kind of the message.
     pub kind: &'static str,
@@ -181,7 +183,7 @@ pub trait AnyProcess {
 
     // Effects ----------------------------------------------------------------------------------------------------
 
-    /// What the steps since the last call have led to; the driver drains it.
+    /// What the steps have led to; the driver drains it.
     fn effects(&mut self) -> &mut Effects;
 
     /// Whether marks are wanted from now on.

@@ -51,7 +51,7 @@ impl<P: Protocol> ProcessRunner<P> {
         let Start { proxy, node, at, random, observed, own: own_messages } = start;
         let config = configs.1.clone();
         let proxy = MachineRunner::start(proxy.into(), config, Saved::nothing(), at, random, observed);
-        let mut runner = ProcessRunner {
+        ProcessRunner {
             configs,
             node,
             own_messages,
@@ -64,9 +64,7 @@ impl<P: Protocol> ProcessRunner<P> {
             own: VecDeque::new(),
             taken: None,
             effects: Effects::default(),
-        };
-        runner.gather();
-        runner
+        }
     }
 
     fn wait_for_step(&mut self, input: TypedInput<P>) -> Taken {
@@ -111,25 +109,35 @@ impl<P: Protocol> ProcessRunner<P> {
             (TypedInput::Message { to: ProcessId::Replica(_), .. } | TypedInput::Drain, None) => {}
             (TypedInput::ReplicaTimer(_), None) => unreachable!("a timer is taken of a replica that runs"),
         }
-        self.gather();
+        self.gather_marks();
     }
 
-    /// Takes all but messages out of the machines' outboxes.
+    /// Takes marks out of the outboxes: after each step, because they have its time.
+    fn gather_marks(&mut self) {
+        if !self.timed {
+            return;
+        }
+        if let Some(replica) = &mut self.replica {
+            let (at, out) = (replica.last_step(), &mut replica.out);
+            self.effects.slot_marks.extend(out.marks.drain(..).map(|mark| (mark, at, out.persisted)));
+        }
+        let (at, out) = (self.proxy.last_step(), &mut self.proxy.out);
+        self.effects.request_marks.extend(out.marks.drain(..).map(|mark| (mark, at)));
+    }
+
+    /// Takes the rest but messages out of the outboxes.
     fn gather(&mut self) {
-        let Effects { records, barriers, replies, facts, members, request_marks, slot_marks, .. } =
-            &mut self.effects;
+        let Effects { records, barriers, replies, facts, members, .. } = &mut self.effects;
         if let Some(replica) = &mut self.replica {
             barriers.extend(replica.take_barriers());
-            let (at, out) = (replica.last_step(), &mut replica.out);
+            let out = &mut replica.out;
             records.extend(out.records.drain(..).map(|record| Payload::of(&record)));
             facts.append(&mut out.facts);
-            slot_marks.extend(out.marks.drain(..).map(|mark| (mark, at, out.persisted)));
             members.0 = out.members.take().or(members.0.take());
             assert!(out.replies.is_empty(), "only proxies answer clients");
         }
-        let (at, out) = (self.proxy.last_step(), &mut self.proxy.out);
+        let out = &mut self.proxy.out;
         replies.append(&mut out.replies);
-        request_marks.extend(out.marks.drain(..).map(|mark| (mark, at)));
         members.1 = out.members.take().or(members.1.take());
         out.facts.clear();
     }
@@ -167,19 +175,16 @@ impl<P: Protocol> ProcessRunner<P> {
             }
             _ => (None, to),
         };
+        let (announced, kind) = (own.is_some() && self.own_messages == OwnMessages::AsInput, message.kind());
         let payload = match others {
-            Recipients::Replicas(NodeSet::EMPTY) => Payload::Whole(Bytes::new()),
-            _ => Payload::of(&message),
+            Recipients::Replicas(NodeSet::EMPTY) => announced.then(|| Payload::Whole(Bytes::new())),
+            _ => Some(Payload::of(&message)),
         };
-        let (kind, binds) = (message.kind(), message.binds());
-        self.effects.frames.push(OutgoingFrame {
-            from,
-            to: others,
-            own: own.is_some(),
-            kind,
-            binds,
-            payload,
-        });
+        if let Some(payload) = payload {
+            let binds = message.binds();
+            let frame = OutgoingFrame { from, to: others, own: announced, kind, binds, payload };
+            self.effects.frames.push(frame);
+        }
         if let Some(own) = own {
             self.own.push_back((from, own, message));
         }
@@ -248,7 +253,7 @@ impl<P: Protocol> AnyProcess for ProcessRunner<P> {
         if let Some(replica) = &mut self.replica {
             replica.end_batch(at);
         }
-        self.gather();
+        self.gather_marks();
     }
 
     fn release(&mut self, durable: u64) {
@@ -265,14 +270,14 @@ impl<P: Protocol> AnyProcess for ProcessRunner<P> {
             self.release_messages();
             if self.own.is_empty() {
                 self.proxy.end_batch(clock());
-                self.gather();
+                self.gather_marks();
                 self.release_messages();
             }
             if self.own.is_empty()
                 && let Some(replica) = &mut self.replica
             {
                 replica.end_batch(clock());
-                self.gather();
+                self.gather_marks();
                 self.release_messages();
             }
             let replica_rests = self.replica.as_ref().is_none_or(|replica| !replica.has_open_batch());
@@ -295,7 +300,6 @@ impl<P: Protocol> AnyProcess for ProcessRunner<P> {
         let mut replica = MachineRunner::start(me, self.configs.0.clone(), saved, at, random, self.observed);
         replica.out.timed = self.timed;
         self.replica = Some(replica);
-        self.gather();
     }
 
     fn has_replica(&self) -> bool {
@@ -321,6 +325,7 @@ impl<P: Protocol> AnyProcess for ProcessRunner<P> {
     }
 
     fn effects(&mut self) -> &mut Effects {
+        self.gather();
         &mut self.effects
     }
 

@@ -281,7 +281,7 @@ fn play(runner: &mut dyn AnyProcess, text: &str) {
 #[test]
 fn a_promise_leaves_in_order_when_what_was_persisted_before_it_is_durable() {
     play(
-        &mut *node(OwnMessages::Inside),
+        &mut *node(OwnMessages::AsInput),
         r#"
         r2>r1 say before r2; promise nothing r2; persist a; promise a r2
           r1 at 0 ms <- r2 say before r2; promise nothing r2; persist a; promise a r2
@@ -314,7 +314,7 @@ fn a_promise_leaves_in_order_when_what_was_persisted_before_it_is_durable() {
 #[test]
 fn one_release_lets_go_the_proxys_messages_then_those_that_waited_then_new_ones() {
     play(
-        &mut *node(OwnMessages::Inside),
+        &mut *node(OwnMessages::AsInput),
         r#"
         r2>r1 persist a; promise waited r2
           r1 at 0 ms <- r2 persist a; promise waited r2
@@ -335,7 +335,7 @@ fn one_release_lets_go_the_proxys_messages_then_those_that_waited_then_new_ones(
 #[test]
 fn a_record_that_stands_for_a_state_is_named_and_of_several_in_a_step_the_last() {
     play(
-        &mut *node(OwnMessages::Inside),
+        &mut *node(OwnMessages::AsInput),
         r#"
         r2>r1 persist a; persist-state b; persist c
           r1 at 0 ms <- r2 persist a; persist-state b; persist c
@@ -358,7 +358,7 @@ fn a_record_that_stands_for_a_state_is_named_and_of_several_in_a_step_the_last()
 #[test]
 fn a_process_ends_its_proxys_batch_before_its_replicas_and_none_without_input() {
     play(
-        &mut *node(OwnMessages::Inside),
+        &mut *node(OwnMessages::AsInput),
         r#"
         end
         r2>r1 nothing
@@ -380,7 +380,7 @@ fn a_process_ends_its_proxys_batch_before_its_replicas_and_none_without_input() 
 #[test]
 fn a_message_to_the_process_itself_is_not_encoded_and_comes_as_its_own() {
     play(
-        &mut *node(OwnMessages::Inside),
+        &mut *node(OwnMessages::AsInput),
         r#"
         request say one r1; say all r1 r2; say alone p1
           p1 request 1
@@ -418,7 +418,7 @@ fn a_script_sees_own_messages_as_any_other() {
 #[test]
 fn own_messages_and_ends_of_batches_go_on_until_both_machines_rest() {
     play(
-        &mut *node(OwnMessages::Inside),
+        &mut *node(OwnMessages::Settled),
         r#"
         at 5
         request say persist_a+promise_reply_p1 r1
@@ -429,9 +429,7 @@ fn own_messages_and_ends_of_batches_go_on_until_both_machines_rest() {
           p1 ends its batch
           r1 ends its batch
           persist b"a"
-          p1 -> itself Say
         release 1
-          r1 -> itself Promise
         settle
           at rest
           p1 at 5 ms <- r1 reply
@@ -443,7 +441,7 @@ fn own_messages_and_ends_of_batches_go_on_until_both_machines_rest() {
 #[test]
 fn timers_fire_when_they_are_due_the_earliest_first_and_the_replicas_before_the_proxys() {
     play(
-        &mut *node(OwnMessages::Inside),
+        &mut *node(OwnMessages::AsInput),
         r#"
         r2>r1 set tea 30; set toast 20; set tea 40
           r1 at 0 ms <- r2 set tea 30; set toast 20; set tea 40
@@ -467,7 +465,7 @@ fn timers_fire_when_they_are_due_the_earliest_first_and_the_replicas_before_the_
 #[test]
 fn a_replica_that_has_not_started_hears_nothing_and_its_proxy_serves() {
     play(
-        &mut *proxy_of_node(OwnMessages::Inside),
+        &mut *proxy_of_node(OwnMessages::Settled),
         r#"
         r2>r1 say hello r2
         drain
@@ -476,7 +474,6 @@ fn a_replica_that_has_not_started_hears_nothing_and_its_proxy_serves() {
         settle
           at rest
           p1 ends its batch
-          p1 -> itself Say
           p1 -> r2 Say { text: b"hello" }
         "#,
     );
@@ -485,7 +482,7 @@ fn a_replica_that_has_not_started_hears_nothing_and_its_proxy_serves() {
 #[test]
 fn a_drain_reaches_the_replica() {
     play(
-        &mut *node(OwnMessages::Inside),
+        &mut *node(OwnMessages::AsInput),
         r#"
         drain
           r1 drains
@@ -497,7 +494,7 @@ fn a_drain_reaches_the_replica() {
 
 #[test]
 fn bytes_that_are_no_message_or_record_are_refused_and_change_nothing() {
-    let mut process = proxy_of_node(OwnMessages::Inside);
+    let mut process = proxy_of_node(OwnMessages::AsInput);
     let (from, to, payload) = (process_of(2), process_of(1), Bytes::from_static(b"\x07"));
     assert!(process.take(Input::Frame { from, to, payload: payload.clone() }).is_err());
     assert!(process.check_codec(&payload).is_err());
@@ -517,7 +514,7 @@ fn process_of(node: u64) -> ProcessId {
 
 #[test]
 fn a_copy_of_a_replica_is_recovered_from_what_it_saves() {
-    let mut process = proxy_of_node(OwnMessages::Inside);
+    let mut process = proxy_of_node(OwnMessages::AsInput);
     let records = ["a", "b"].map(|text| Bytes::from(text).to_bytes()).to_vec();
     process.load(Saved { restarted: true, snapshot: None, records }).unwrap();
     process.start_replica(instant(0), Random::new(2));

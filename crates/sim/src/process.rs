@@ -182,7 +182,7 @@ impl SimProcess {
             at,
             random: self.random.fork(),
             observed: true,
-            own: OwnMessages::Inside,
+            own: OwnMessages::AsInput,
         });
         let runs = guard.as_ref().is_none_or(|guard| guard.admission.may_run());
         self.life = Some(Life {
