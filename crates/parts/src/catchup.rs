@@ -13,6 +13,10 @@
 //! goes on: a piece of the first source ends the comparison, and after [`RIVAL_ANSWERS`] answers of others without one
 //! of the first source, the snapshot is begun with the other. Each replacement doubles that number, up to
 //! [`MOST_RIVAL_ANSWERS`], until a snapshot is complete: two sources that stall in turn must not undo all progress.
+//!
+//! **A question is not repeated while its answer may be on its way** (`catchup/pace.rs`).
+
+mod pace;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -21,12 +25,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use quorate_core::{NodeId, NodeSet, Snapshot, Time, mutation, wire_enum, wire_struct};
 
+use self::pace::Pace;
 use crate::slots::SlotLog;
 use crate::state::{LoadError, Loading, PIECE, Replicated};
 
 /// One message carries about this many bytes of values.
 const VALUES_BYTES: usize = 1 << 20;
-/// Without an answer for this long, ask again.
+/// Without an answer for this long, ask again, the first time.
 pub const RETRY: Duration = Duration::from_millis(200);
 /// After this long without an answer, another source is asked, if there is one.
 pub const PATIENCE: Duration = Duration::from_secs(1);
@@ -251,6 +256,8 @@ pub struct Catchup<A = Loading> {
     rivals_needed: u32,
     /// Answers that brought something, so far.
     received: u64,
+    /// When each peer was asked, and may be again.
+    paces: BTreeMap<NodeId, Pace>,
 }
 
 #[derive(Debug)]
@@ -282,6 +289,7 @@ impl<A> Default for Catchup<A> {
             silent: NodeSet::EMPTY,
             rivals_needed: RIVAL_ANSWERS,
             received: 0,
+            paces: BTreeMap::new(),
         }
     }
 }
@@ -297,7 +305,7 @@ impl<A: Assembler> Catchup<A> {
         self.loading.take_if(|load| load.image.slot < from);
         if let Some(rival) = self.rival(sources, now) {
             self.asked.as_mut().expect("the source is overdue").at = now;
-            return Some((rival, Message::Fetch { from }));
+            return self.paces.entry(rival).or_default().ask(now).then_some((rival, Message::Fetch { from }));
         }
         self.give_up_on_silent(sources, now);
         if sources.iter().all(|node| self.silent.contains(*node)) {
@@ -314,7 +322,7 @@ impl<A: Assembler> Catchup<A> {
             Some(load) => Message::More { image: load.image, cursor: load.cursor.clone() },
             None => Message::Fetch { from },
         };
-        Some((peer, message))
+        self.paces.entry(peer).or_default().ask(now).then_some((peer, message))
     }
 
     /// Whether a question to this peer has not been answered for [`PATIENCE`].
@@ -347,6 +355,7 @@ impl<A: Assembler> Catchup<A> {
         if !self.is_overdue(source, now) {
             return;
         }
+        self.paces.entry(peer).or_default().on_answer(now);
         self.received += 1;
         let needed = self.rivals_needed;
         let load = self.loading.as_mut().expect("a snapshot is coming in");
@@ -380,7 +389,8 @@ impl<A: Assembler> Catchup<A> {
         self.loading.is_some()
     }
 
-    fn on_answer(&mut self, peer: NodeId) {
+    fn on_answer(&mut self, peer: NodeId, now: Time) {
+        self.paces.entry(peer).or_default().on_answer(now);
         self.received += 1;
         self.silent.remove(peer);
         self.asked.take_if(|asked| asked.peer == peer);
@@ -390,7 +400,7 @@ impl<A: Assembler> Catchup<A> {
     pub fn on_values(&mut self, peer: NodeId, now: Time) {
         self.on_rival(peer, now);
         if self.asked.as_ref().is_some_and(|asked| asked.peer == peer) {
-            self.on_answer(peer);
+            self.on_answer(peer, now);
         }
     }
 
@@ -417,7 +427,7 @@ impl<A: Assembler> Catchup<A> {
         }
         let expected = |load: &mut Load<A>| (load.peer, load.image) == (peer, image) && load.cursor == cursor;
         let mut load = self.loading.take_if(expected)?;
-        self.on_answer(peer);
+        self.on_answer(peer, now);
         (self.asked, load.turns, load.rivals) = (None, 0, 0);
         if load.pieces.push(&cursor, bytes).is_err() {
             self.silent.insert(peer);
@@ -434,12 +444,14 @@ impl<A: Assembler> Catchup<A> {
         load.cursor = next.clone();
         self.loading = Some(load);
         self.asked = Some(Asked { peer, since: now, at: now });
+        self.paces.entry(peer).or_default().ask(now);
         ask(Message::More { image, cursor: next });
         None
     }
 
     /// [`Message::Gone`] has come in: start again.
     pub fn on_gone(&mut self, peer: NodeId, image: ImageId) {
+        self.paces.remove(&peer);
         if self.loading.take_if(|load| (load.peer, load.image) == (peer, image)).is_some() {
             self.asked = None;
         }
@@ -502,7 +514,7 @@ mod tests {
             Some((node(3), Message::Fetch { from: 1 }))
         );
         assert!(piece(&mut catchup, 3, 1150).is_none(), "node 2 may be slow");
-        assert_eq!(asked(&mut catchup, &[3, 2], (1300, 1600)), [2, 3], "both are asked in turn");
+        assert_eq!(asked(&mut catchup, &[3, 2], (1300, 1600)), [3], "node 2 was asked a while ago");
         assert!(matches!(piece(&mut catchup, 3, 1650), Some(Message::More { .. })), "it goes on with node 3");
         assert_eq!(asked(&mut catchup, &[3, 2], (1700, 2600)), [3]);
     }
@@ -524,10 +536,27 @@ mod tests {
         let mut catchup = Catchup::default();
         asked(&mut catchup, &[2, 3], (0, 1100));
         assert!(piece(&mut catchup, 2, 1200).is_some(), "the answer of a source that was replaced counts");
-        assert!(asked(&mut catchup, &[2, 3], (1200, 9000)).starts_with(&[2, 3, 2, 3]), "both in turn");
+        assert!(asked(&mut catchup, &[2, 3], (1200, 9000)).starts_with(&[3, 2, 3]), "both in turn");
         assert!(piece(&mut catchup, 3, 9000).is_none());
         assert!(piece(&mut catchup, 2, 9100).is_none(), "a repetition of the first piece says nothing");
         assert_eq!(catchup.loading.as_ref().map(|load| (load.peer, load.rivals)), Some((node(2), 1)));
+    }
+
+    #[test]
+    fn a_question_is_repeated_less_and_less_often_and_not_before_answers_can_come() {
+        let mut catchup = Catchup::default();
+        let times = |catchup: &mut Catchup, seconds: std::ops::Range<u64>| {
+            let millis = (seconds.start * 1000..seconds.end * 1000).step_by(100);
+            millis.filter(|now| catchup.ask(&[node(2)], 1, at(*now)).is_some()).collect::<Vec<_>>()
+        };
+        let asked = times(&mut catchup, 0..10);
+        assert_eq!(asked, [0, 200, 600, 1400, 3000, 6200, 9400]);
+        // The link is thin: a piece takes ten seconds, and the next one waits behind it.
+        assert!(piece(&mut catchup, 2, 10_000).is_some());
+        assert_eq!(times(&mut catchup, 10..30), [], "twice as long as the last answer took");
+        assert_eq!(times(&mut catchup, 30..100), [30_000, 50_000, 70_000, 90_000]);
+        catchup.on_gone(node(2), ImageId { slot: 9, digest: 9 });
+        assert_eq!(times(&mut catchup, 100..101), [100_000, 100_200, 100_600], "it is there, and quick");
     }
 
     #[test]

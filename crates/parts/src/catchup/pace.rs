@@ -1,0 +1,55 @@
+//! How often one peer is asked the same.
+//!
+//! An answer is large. On a thin link every repetition of a question would bring the whole of it again, and delay what
+//! is asked next. So the time between two questions to a peer that has not answered doubles, up to [`SLOWEST_RETRY`];
+//! and where answers took longer than that, the next question is not repeated before twice that time
+//! ([`MOST_PATIENT_RETRY`] at most).
+
+use std::time::Duration;
+
+use quorate_core::Time;
+
+use super::RETRY;
+
+/// The time between two questions to a peer grows up to this if nothing is known of it.
+const SLOWEST_RETRY: Duration = RETRY.saturating_mul(16);
+/// That time, where answers are slow.
+const MOST_PATIENT_RETRY: Duration = Duration::from_secs(120);
+
+/// When one peer was asked, and may be asked again.
+#[derive(Debug)]
+pub(super) struct Pace {
+    /// When the question that is not answered yet was asked first.
+    open: Option<Time>,
+    last: Time,
+    interval: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Pace { open: None, last: Time::ZERO, interval: RETRY }
+    }
+}
+
+impl Pace {
+    /// Whether the peer may be asked now; if so, it is.
+    pub(super) fn ask(&mut self, now: Time) -> bool {
+        if self.open.is_none() {
+            (self.open, self.last) = (Some(now), now);
+            return true;
+        }
+        if now.since(self.last) < self.interval {
+            return false;
+        }
+        self.last = now;
+        self.interval = self.interval.max(SLOWEST_RETRY.min(2 * self.interval));
+        true
+    }
+
+    /// The peer has answered.
+    pub(super) fn on_answer(&mut self, now: Time) {
+        if let Some(open) = self.open.take() {
+            self.interval = (2 * now.since(open)).clamp(RETRY, MOST_PATIENT_RETRY);
+        }
+    }
+}
