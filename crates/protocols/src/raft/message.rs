@@ -154,6 +154,9 @@ wire_enum!(Message {
     16 => ReadIndexReply { id, index },
 });
 
+/// Terms and indexes stay below this in any group that there will ever be; who adds to one does not overflow.
+const NUMBERS: u64 = 1 << 56;
+
 impl Message {
     /// The term that its sender is in, if it says one.
     pub(super) fn term(&self) -> Option<u64> {
@@ -174,6 +177,33 @@ impl Message {
             | Message::Catchup(_)
             | Message::ReadIndex { .. }
             | Message::ReadIndexReply { .. } => None,
+        }
+    }
+
+    /// Whether a correct member can have said this: its numbers are below [`NUMBERS`], the log begins behind an index 0
+    /// of term 0, terms never go back in it, and no entry is of a term to come.
+    pub(super) fn is_possible(&self) -> bool {
+        let small = |numbers: &[u64]| numbers.iter().all(|number| *number < NUMBERS);
+        match *self {
+            Message::PreVote { term, last_index, last_term }
+            | Message::Vote { term, last_index, last_term, .. } => small(&[term, last_index, last_term]),
+            Message::PreVoteReply { term, current, .. } => small(&[term, current]),
+            Message::VoteReply { term, .. } => small(&[term]),
+            Message::Append { term, prev_index, prev_term, ref entries, committed } => {
+                small(&[term, prev_index, committed])
+                    && (prev_index > 0 || prev_term == 0)
+                    && entries.iter().map(|entry| entry.term).is_sorted()
+                    && entries.iter().all(|entry| (prev_term..=term).contains(&entry.term))
+            }
+            Message::AppendReply { term, matched } => small(&[term, matched]),
+            Message::Mismatch { term, prev, index, index_term } => small(&[term, prev, index, index_term]),
+            Message::Behind { term, committed }
+            | Message::Heartbeat { term, committed, .. }
+            | Message::Committed { term, committed }
+            | Message::TimeoutNow { term, committed } => small(&[term, committed]),
+            Message::HeartbeatReply { term, verified, .. } => small(&[term, verified]),
+            Message::ReadIndexReply { index, .. } => small(&[index]),
+            Message::Client(_) | Message::Catchup(_) | Message::ReadIndex { .. } => true,
         }
     }
 

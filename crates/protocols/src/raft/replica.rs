@@ -196,7 +196,7 @@ impl Machine for Replica {
             Message::Client(message) => return self.on_client(from, message, cx),
             message => message,
         };
-        let Some(from) = from.replica() else { return };
+        let Some(from) = from.replica().filter(|_| message.is_possible()) else { return };
         if let Message::Vote { transfer, .. } = message
             && !transfer
             && self.is_bound(cx.now())
