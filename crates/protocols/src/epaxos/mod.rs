@@ -32,7 +32,7 @@
 //!   same wherever one is opened or dropped.
 //! - *Expiry without replicated time*: a key expires when a batch that writes it says so. Each batch has its proposer's
 //!   time, which counts for its own commands alone. The clocks of a majority bound it (`parts/walls.rs`), which come
-//!   with `Progress`; what is proposed after a start, before a majority was heard, bears the own clock's. Whoever finds
+//!   with `Progress`; after a start nothing is proposed before a majority was heard. Whoever finds
 //!   a key overdue proposes `Expire` for it. Once a read has found it gone, no later one finds it, whatever clocks
 //!   show. A key's version grows while the key is there, and is never used twice (`parts/state`).
 

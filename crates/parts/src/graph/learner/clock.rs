@@ -1,17 +1,18 @@
 //! The time that an own batch says, bounded by the clocks of a majority.
 
-use quorate_core::{Instant, NodeId, Status, Time, Wall};
+use quorate_core::{Instant, NodeId, Status, Time, Wall, mutation};
 
 use super::Learner;
 use crate::quorum::majority_reached;
 use crate::walls::Own;
 
 impl Learner {
-    /// The time to propose, when the own clocks show this. What a replica proposes right after its start, before it
-    /// has heard a majority, bears its own.
-    pub(super) fn time(&self, now: Time, wall: Wall) -> Wall {
+    /// The time to propose, when the own clocks show this. `None`: the clocks of a majority are not known yet, right
+    /// after a start. Then nothing is proposed. Once known they stay so.
+    pub(super) fn time(&self, now: Time, wall: Wall) -> Option<Wall> {
         let own = Own { me: self.me, wall, now };
-        self.walls.time(own, &|wall| self.majority(wall)).unwrap_or(wall)
+        let time = self.walls.time(own, &|wall| self.majority(wall));
+        if mutation::active("learner/own-clock-at-first") { time.or(Some(wall)) } else { time }
     }
 
     /// Adds to the status how far this wall clock is from those of a majority.

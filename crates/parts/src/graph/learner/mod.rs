@@ -207,6 +207,7 @@ impl Learner {
         // What this replica has said of itself (its floor, its barrier) it had executed.
         learner.base = learner.base.union(&learner.state.executed().prefix());
         learner.requests.restart();
+        learner.tell_progress(cx);
         learner
     }
 
@@ -230,11 +231,7 @@ impl Learner {
                 self.horizon.begin(next - 1, floor);
             }
             Record::Settled { totals, traces } => self.settled.merge(&totals, traces),
-            Record::Barrier { barrier } => {
-                if !mutation::active("learner/restarts-without-its-barrier") {
-                    self.set_barrier(barrier);
-                }
-            }
+            Record::Barrier { barrier } => self.set_barrier(barrier),
             Record::Rejoining => self.standing = Standing::Rejoining(Rejoin::default()),
             Record::Rejoined { last } => self.replay_rejoined(last),
         }
@@ -422,14 +419,15 @@ impl Learner {
     }
 
     /// Opens an own instance for what clients have asked, if they have, and returns it with its batch and dependencies.
+    /// Not before the clocks of a majority are known: by a wrong one, keys would expire too early, or never.
     pub fn open<M: Host>(&mut self, cx: &mut Context<'_, M>) -> Option<(Instance, Bytes, Frontier)> {
         let executed = self.state.executed().prefix().of(self.me);
         let under_way = (self.next - 1).saturating_sub(executed);
         if !self.requests.wait() || under_way >= self.config.pipeline {
             return None;
         }
+        let time = self.time(cx.now(), cx.wall())?;
         let instance = Instance::new(self.me, self.next);
-        let time = self.time(cx.now(), cx.wall());
         self.next += 1;
         self.known.add(instance);
         let value = self.requests.take_batch(instance, &self.state, time);
@@ -527,7 +525,8 @@ impl Learner {
     }
 
     fn execute<M: Host>(&mut self, order: Vec<Instance>, cx: &mut Context<'_, M>) {
-        let time = self.time(cx.now(), cx.wall());
+        // Only own reads need it, and it is known when they are proposed.
+        let time = self.time(cx.now(), cx.wall()).unwrap_or_default();
         let Learner { table, state, requests, .. } = self;
         for instance in order {
             let value = table[&instance].value().expect("what is decided is known");

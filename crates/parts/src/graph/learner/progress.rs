@@ -23,18 +23,23 @@ impl Learner {
     pub fn tick<M: Host>(&mut self, cx: &mut Context<'_, M>) {
         self.horizon.advance(self.me, self.state.executed().prefix());
         let progress = self.progress();
-        let message = Message::Progress { progress, wall: cx.wall() };
-        // To itself, too: it comes when the disk has written all before it.
-        cx.send_all(self.config.members, message.into());
+        self.tell_progress(cx);
         self.source.retention(0, 0, cx.now());
         self.collect(&progress);
         self.forget(cx);
         self.go_on_rejoining(cx);
-        if self.is_whole() {
+        if self.is_whole()
+            && let Some(time) = self.time(cx.now(), cx.wall())
+        {
             let turn = (self.config.members, 2 * self.config.heartbeat);
-            let time = self.time(cx.now(), cx.wall());
             self.requests.let_expire(turn, self.next, &self.state, time);
         }
+    }
+
+    /// Tells all how far this one is, and its clock. To itself, too: it comes when the disk has written all before it.
+    pub(super) fn tell_progress<M: Host>(&self, cx: &mut Context<'_, M>) {
+        let (progress, wall) = (self.progress(), cx.wall());
+        cx.send_all(self.config.members, Message::Progress { progress, wall }.into());
     }
 
     pub(super) fn progress(&self) -> Progress {

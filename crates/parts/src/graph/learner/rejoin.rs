@@ -135,9 +135,7 @@ impl Learner {
         let last = self.known.union(&union).of(self.me);
         self.base = self.base.union(&union);
         // The previous life's is in it.
-        if !mutation::active("learner/rejoins-without-a-barrier") {
-            self.raise_barrier(union, cx);
-        }
+        self.raise_barrier(union, cx);
         cx.persist(Record::Rejoined { last });
         self.replay_rejoined(last);
         self.standing = Standing::Rejoined { last, awaited: Some(nonce) };
