@@ -51,7 +51,8 @@ pub enum Input {
         /// The encoded message.
         payload: Bytes,
     },
-    /// The oldest message of this process to itself ([`OwnMessages::AsInput`]). For each frame with [`OutgoingFrame::own`] there is one.
+    /// The oldest message of this process to itself ([`OwnMessages::AsInput`]). There is one for each frame with
+    /// [`OutgoingFrame::own`].
     Own,
     /// A client's request.
     Request(RequestId, Request),
