@@ -8,24 +8,24 @@ use std::time::Instant;
 /// What is simulated: seeds that every change must survive; the nightly amount is a flag away (`quorate sim --runs
 /// 10000`).
 const BUDGETS: &[(&str, &[&str])] = &[
-    ("multipaxos", &["--runs", "3000"]),
-    ("bodega", &["--runs", "1500"]),
+    ("multipaxos", &["--runs", "1000"]),
+    ("bodega", &["--runs", "600"]),
     (
         "bodega",
-        &["--runs", "300", "--nodes", "5", "--set", "roster.auto=true", "--set", "coverage.period=300ms"],
+        &["--runs", "150", "--nodes", "5", "--set", "roster.auto=true", "--set", "coverage.period=300ms"],
     ),
-    ("quorum-leases", &["--runs", "500"]),
-    ("quorum-leases", &["--runs", "500", "--set", "passive=true"]),
-    ("pqr", &["--runs", "500"]),
-    ("pqr", &["--runs", "500", "--set", "leader_lease=true"]),
-    ("epaxos", &["--runs", "500"]),
-    ("epaxos", &["--runs", "150", "--nodes", "5"]),
+    ("quorum-leases", &["--runs", "400"]),
+    ("quorum-leases", &["--runs", "400", "--set", "passive=true"]),
+    ("pqr", &["--runs", "400"]),
+    ("pqr", &["--runs", "400", "--set", "leader_lease=true"]),
+    ("epaxos", &["--runs", "400"]),
+    ("epaxos", &["--runs", "100", "--nodes", "5"]),
     ("epaxos", &["--runs", "50", "--nodes", "7"]),
     ("unreplicated", &["--runs", "100"]),
-    ("raft", &["--runs", "1000", "--set", "reads=quorum"]),
-    ("raft", &["--runs", "1000", "--set", "reads=ongaro-lease"]),
-    ("raft", &["--runs", "1000", "--set", "reads=leaseguard"]),
-    ("raft", &["--runs", "1000", "--set", "reads=leaseguard", "--set", "leaseguard.clock=timers"]),
+    ("raft", &["--runs", "500", "--set", "reads=quorum"]),
+    ("raft", &["--runs", "500", "--set", "reads=ongaro-lease"]),
+    ("raft", &["--runs", "500", "--set", "reads=leaseguard"]),
+    ("raft", &["--runs", "500", "--set", "reads=leaseguard", "--set", "leaseguard.clock=timers"]),
 ];
 
 /// One step: its name, the program and its words.
