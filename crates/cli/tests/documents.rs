@@ -99,7 +99,7 @@ fn commands_that_are_not_executed_name_what_is_there() {
         }
         let (prose, _) = markdown::parse(markdown::document(&text));
         for line in prose {
-            let spans = line.text.split('`').skip(1).step_by(2);
+            let spans = markdown::code_spans(line.text);
             for command in spans.filter(|span| span.starts_with("quorate ") || span.starts_with("cargo ")) {
                 helps.check(&format!("{}:{}: {command}", path.display(), line.number), command);
             }

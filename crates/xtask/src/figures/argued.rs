@@ -35,7 +35,7 @@ pub fn lines(path: &Path) -> Result<usize> {
 pub fn check<'a>(rows: impl Iterator<Item = &'a Row>) {
     for (claim, _, _, _, by) in rows {
         let mut file: Option<(&str, String)> = None;
-        for word in by.split('`').skip(1).step_by(2) {
+        for word in crate::tidy::markdown::code_spans(by) {
             if word.starts_with("crates/") {
                 let path = crate::root().join(word);
                 let text = match path.is_dir() {

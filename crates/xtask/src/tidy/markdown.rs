@@ -17,7 +17,7 @@ pub struct Block<'a> {
     pub number: usize,
     /// What follows the fence: the language, and further words.
     pub info: &'a str,
-    /// Its lines.
+    /// Its lines, without the fences.
     pub lines: Vec<&'a str>,
 }
 
@@ -66,6 +66,11 @@ pub fn targets(line: &str) -> Vec<&str> {
         }
     }
     found
+}
+
+/// What stands in backquotes.
+pub fn code_spans(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
 }
 
 /// The name by which a heading is linked to, as GitHub makes it; `None` if the line is no heading.

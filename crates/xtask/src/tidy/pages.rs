@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use quorate_core::{Group, NodeId, NodeSet, Protocol, Settings, SettingsError};
 use quorate_protocols::registry::{self, Visitor};
 
+use super::markdown::code_spans;
 use super::{Finding, Tree};
 
 /// The page that all protocols share, with the settings that several have.
@@ -44,7 +45,7 @@ pub fn protocols(tree: &Tree) -> Vec<Finding> {
 fn compare(tree: &Tree, name: &str, path: &str, defaults: BTreeMap<String, String>) -> Vec<Finding> {
     let page = &tree.texts[path];
     let mut findings = settings(tree, name, path, defaults);
-    let spans: BTreeSet<&str> = page.split('`').skip(1).step_by(2).collect();
+    let spans: BTreeSet<&str> = code_spans(page).collect();
     for file in message_files(page) {
         for variant in tree.texts.get(file).into_iter().flat_map(|text| variants(text)) {
             if !spans.contains(variant) {
@@ -100,14 +101,14 @@ fn code(cell: &str) -> Option<&str> {
 
 /// Whether a cell such as "all", "all but `a`" or "`a`, `b`" means a protocol.
 fn applies(cell: &str, name: &str) -> bool {
-    let named = cell.split('`').skip(1).step_by(2).any(|protocol| protocol == name);
+    let named = code_spans(cell).any(|protocol| protocol == name);
     named != cell.starts_with("all")
 }
 
 /// The source files that a page names where it tells of messages.
 fn message_files(page: &str) -> Vec<&str> {
     let section = page.split("\n## ").find(|section| section.starts_with("Messages")).unwrap_or_default();
-    section.split('`').skip(1).step_by(2).filter(|span| span.ends_with(".rs")).collect()
+    code_spans(section).filter(|span| span.ends_with(".rs")).collect()
 }
 
 /// The variants of a file's `Message`, as `wire_enum!` lists them.

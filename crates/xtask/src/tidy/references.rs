@@ -99,13 +99,12 @@ pub fn paths(tree: &Tree) -> Vec<Finding> {
 
 /// Every name with its type or module in backquotes is of words that the code has: what was renamed is found.
 pub fn names(tree: &Tree) -> Vec<Finding> {
-    let name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let code = tree.ending(".rs").flat_map(|(_, text)| text.lines());
     let code = code.filter(|line| !line.trim_start().starts_with("//"));
-    let known: BTreeSet<&str> = code.flat_map(|line| line.split(|c: char| !name(c))).collect();
+    let known: BTreeSet<&str> = code.flat_map(|line| line.split(|c| !is_name(c))).collect();
     let mut findings = Vec::new();
     for (path, line) in prose(tree) {
-        for span in line.text.split('`').skip(1).step_by(2) {
+        for span in markdown::code_spans(line.text) {
             let words: Vec<&str> = span.trim_end_matches("()").split("::").collect();
             if words.len() > 1
                 && words.iter().all(|word| is_word(word))
@@ -237,10 +236,14 @@ fn short(file: &str) -> String {
     format!("/{}", file.replacen("/src/", "/", 1))
 }
 
+/// What names in code consist of.
+fn is_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
 /// Whether this is the name of something in code.
 fn is_word(text: &str) -> bool {
-    let name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    !text.is_empty() && text.chars().all(name) && !text.starts_with(|c: char| c.is_ascii_digit())
+    !text.is_empty() && text.chars().all(is_name) && !text.starts_with(|c: char| c.is_ascii_digit())
 }
 
 fn has_word(text: &str, word: &str) -> bool {
