@@ -10,7 +10,7 @@ const USUAL: usize = 512;
 /// An encoded value, in one piece or in several: large values inside it are shared, not copied.
 #[derive(Clone, Debug)]
 pub enum Payload {
-    /// One piece.
+    /// One piece: nothing in it is large.
     Whole(Bytes),
     /// Several, as [`Encoder::into_parts`] gives them.
     Parts(Vec<Bytes>),

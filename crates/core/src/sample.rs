@@ -170,18 +170,18 @@ mod tests {
     #[test]
     fn spells_are_counted_when_they_end_and_states_do_not_differ_by_them() {
         let at = |millis: u64| Time::ZERO + Duration::from_millis(millis);
-        let mut spell = DurationStat::default();
-        spell.end(at(1));
-        spell.begin(at(10));
-        spell.begin(at(20));
-        assert_eq!(spell.count(), 0);
-        spell.end(at(35));
-        spell.add(Duration::from_millis(5));
-        let (total, last) = (Amount::from(spell.total()), Amount::from(spell.last()));
+        let mut stat = DurationStat::default();
+        stat.end(at(1));
+        stat.begin(at(10));
+        stat.begin(at(20));
+        assert_eq!(stat.count(), 0);
+        stat.end(at(35));
+        stat.add(Duration::from_millis(5));
+        let (total, last) = (Amount::from(stat.total()), Amount::from(stat.last()));
         assert_eq!(
-            (spell.count(), total.to_string().as_str(), last.to_string().as_str()),
+            (stat.count(), total.to_string().as_str(), last.to_string().as_str()),
             (2, "0.03", "0.005")
         );
-        assert_eq!(format!("{spell:?}"), format!("{:?}", DurationStat::default()));
+        assert_eq!(format!("{stat:?}"), format!("{:?}", DurationStat::default()));
     }
 }

@@ -14,9 +14,9 @@
 //! of the first source, the snapshot is begun with the other. Each replacement doubles that number, up to
 //! [`MOST_RIVAL_ANSWERS`], until a snapshot is complete: two sources that stall in turn must not undo all progress.
 //!
-//! **A question is not repeated while its answer may be on its way** (`catchup/pace.rs`).
+//! **A question is not repeated while its answer may be on its way** (`catchup/backoff.rs`).
 
-mod pace;
+mod backoff;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -25,7 +25,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use quorate_core::{NodeId, NodeSet, Snapshot, Time, mutation, wire_enum, wire_struct};
 
-use self::pace::Pace;
+use self::backoff::Backoff;
 use crate::slots::SlotLog;
 use crate::state::{LoadError, Loading, PIECE, Replicated};
 
@@ -257,7 +257,7 @@ pub struct Catchup<A = Loading> {
     /// Answers that brought something, so far.
     received: u64,
     /// When each peer was asked, and may be again.
-    paces: BTreeMap<NodeId, Pace>,
+    backoffs: BTreeMap<NodeId, Backoff>,
 }
 
 #[derive(Debug)]
@@ -289,7 +289,7 @@ impl<A> Default for Catchup<A> {
             silent: NodeSet::EMPTY,
             rivals_needed: RIVAL_ANSWERS,
             received: 0,
-            paces: BTreeMap::new(),
+            backoffs: BTreeMap::new(),
         }
     }
 }
@@ -305,7 +305,12 @@ impl<A: Assembler> Catchup<A> {
         self.loading.take_if(|load| load.image.slot < from);
         if let Some(rival) = self.rival(sources, now) {
             self.asked.as_mut().expect("the source is overdue").at = now;
-            return self.paces.entry(rival).or_default().ask(now).then_some((rival, Message::Fetch { from }));
+            return self
+                .backoffs
+                .entry(rival)
+                .or_default()
+                .ask(now)
+                .then_some((rival, Message::Fetch { from }));
         }
         self.give_up_on_silent(sources, now);
         if sources.iter().all(|node| self.silent.contains(*node)) {
@@ -322,7 +327,7 @@ impl<A: Assembler> Catchup<A> {
             Some(load) => Message::More { image: load.image, cursor: load.cursor.clone() },
             None => Message::Fetch { from },
         };
-        self.paces.entry(peer).or_default().ask(now).then_some((peer, message))
+        self.backoffs.entry(peer).or_default().ask(now).then_some((peer, message))
     }
 
     /// Whether a question to this peer has not been answered for [`PATIENCE`].
@@ -355,7 +360,7 @@ impl<A: Assembler> Catchup<A> {
         if !self.is_overdue(source, now) {
             return;
         }
-        self.paces.entry(peer).or_default().on_answer(now);
+        self.backoffs.entry(peer).or_default().on_answer(now);
         self.received += 1;
         let needed = self.rivals_needed;
         let load = self.loading.as_mut().expect("a snapshot is coming in");
@@ -390,7 +395,7 @@ impl<A: Assembler> Catchup<A> {
     }
 
     fn on_answer(&mut self, peer: NodeId, now: Time) {
-        self.paces.entry(peer).or_default().on_answer(now);
+        self.backoffs.entry(peer).or_default().on_answer(now);
         self.received += 1;
         self.silent.remove(peer);
         self.asked.take_if(|asked| asked.peer == peer);
@@ -444,14 +449,14 @@ impl<A: Assembler> Catchup<A> {
         load.cursor = next.clone();
         self.loading = Some(load);
         self.asked = Some(Asked { peer, since: now, at: now });
-        self.paces.entry(peer).or_default().ask(now);
+        self.backoffs.entry(peer).or_default().ask(now);
         ask(Message::More { image, cursor: next });
         None
     }
 
     /// [`Message::Gone`] has come in: start again.
     pub fn on_gone(&mut self, peer: NodeId, image: ImageId) {
-        self.paces.remove(&peer);
+        self.backoffs.remove(&peer);
         if self.loading.take_if(|load| (load.peer, load.image) == (peer, image)).is_some() {
             self.asked = None;
         }

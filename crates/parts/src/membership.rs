@@ -119,9 +119,9 @@ impl Configuration {
             return Err(refused(format!("node {node} is no voter")));
         }
         let fits = |(node, _): &(NodeId, u64)| self.voters.contains(*node) && to.is_none_or(|to| to == *node);
-        let heirs = near.into_iter().filter(fits);
-        let transfer_target = heirs.max_by_key(|(node, reached)| (*reached, std::cmp::Reverse(*node)));
-        transfer_target.map(|(node, _)| node).ok_or_else(|| refused("nobody is there to take over"))
+        let ready = near.into_iter().filter(fits);
+        let target = ready.max_by_key(|(node, reached)| (*reached, std::cmp::Reverse(*node)));
+        target.map(|(node, _)| node).ok_or_else(|| refused("nobody is there to take over"))
     }
 
     /// What follows a joint configuration.

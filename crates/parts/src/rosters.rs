@@ -37,7 +37,7 @@ pub fn of_any<'a>(roster: &Roster, keys: impl Iterator<Item = &'a Key>) -> NodeS
 /// How one roster comes after another: for people, and no part of the state.
 #[derive(Default)]
 pub struct Changes {
-    spell: DurationStat,
+    stat: DurationStat,
     /// The last that was in force.
     last: Option<Roster>,
 }
@@ -51,14 +51,14 @@ impl fmt::Debug for Changes {
 impl Changes {
     /// A roster is left: another may follow.
     pub fn leave(&mut self, now: Time) {
-        self.spell.begin(now);
+        self.stat.begin(now);
     }
 
     /// This one is in force here.
     pub fn in_force(&mut self, roster: &Roster, now: Time) {
         match self.last.as_ref().map(|last| last != roster) {
-            Some(true) => self.spell.end(now),
-            Some(false) | None => self.spell.cancel(),
+            Some(true) => self.stat.end(now),
+            Some(false) | None => self.stat.cancel(),
         }
         if self.last.as_ref() != Some(roster) {
             self.last = Some(roster.clone());
@@ -71,10 +71,10 @@ impl Changes {
         status.samples.extend([
             Sample::gauge("responders", roster.everyone().len(), "Responders by the roster, of any key."),
             Sample::gauge("responders_excluded", excluded.len(), "Those of them that are granted no lease."),
-            Sample::counter("roster_changes_total", self.spell.count(), "Rosters that came into force here."),
+            Sample::counter("roster_changes_total", self.stat.count(), "Rosters that came into force here."),
             Sample::gauge(
                 "roster_change_seconds",
-                self.spell.last(),
+                self.stat.last(),
                 "From leaving the one before until a majority promised the last.",
             ),
         ]);

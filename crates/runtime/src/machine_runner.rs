@@ -5,13 +5,13 @@ use quorate_core::{Context, Instant, Machine, Outbox, ProcessId, Random, Saved, 
 /// See the file comment.
 #[derive(Debug)]
 pub struct MachineRunner<M: Machine> {
-    /// Its name.
+    /// The replica or proxy that it is.
     pub me: ProcessId,
-    /// The machine itself.
+    /// The machine, for questions; inputs go through [`step`](Self::step).
     pub machine: M,
     /// What it has asked for and nobody has taken yet. Timers and barriers are taken after each step.
     pub out: Outbox<M>,
-    /// Its timers.
+    /// When the timers are due that it has set.
     pub timers: Timers<M::Timer>,
     random: Random,
     at: Time,

@@ -18,7 +18,7 @@ pub struct Start {
     pub proxy: ProxyId,
     /// The name of its replica; `None` for a process that runs a proxy alone.
     pub node: Option<NodeId>,
-    /// The present.
+    /// What the clocks show as the process starts.
     pub at: Instant,
     /// For what the proxy draws.
     pub random: Random,
@@ -44,17 +44,17 @@ pub enum OwnMessages {
 pub enum Input {
     /// A message of another process, whose name the driver has made sure of.
     Frame {
-        /// The sender.
+        /// The machine that sent it.
         from: ProcessId,
         /// Which of the two machines it is for.
         to: ProcessId,
-        /// The encoded message.
+        /// The message as the sender has encoded it; refused if it cannot be decoded.
         payload: Bytes,
     },
     /// The oldest message of this process to itself ([`OwnMessages::AsInput`]). There is one for each frame with
     /// [`OutgoingFrame::own`].
     Own,
-    /// A client's request.
+    /// A client's request to the proxy, under an id that is unique while the process lives.
     Request(RequestId, Request),
     /// The process is going to stop soon.
     Drain,
@@ -82,7 +82,8 @@ pub struct OutgoingFrame {
     pub own: bool,
     /// The kind of the message.
     pub kind: &'static str,
-    /// See [`Message::binds`](quorate_core::Message::binds).
+    /// The number below which the sender takes part in nothing any more
+    /// ([`Message::binds`](quorate_core::Message::binds)).
     pub binds: Option<u64>,
     /// The encoded message; empty if it is for this process alone.
     pub payload: Payload,
@@ -97,7 +98,7 @@ pub struct Effects {
     /// Numbers of records that count as durable only with a state that was saved after them; counted from 1 since the
     /// replica started ([`Context::persist_state`](quorate_core::Context::persist_state)).
     pub barriers: Vec<u64>,
-    /// To send.
+    /// Messages that may leave, in the order in which they must.
     pub frames: Vec<OutgoingFrame>,
     /// To hand to clients.
     pub replies: Vec<Answered>,

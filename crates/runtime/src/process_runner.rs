@@ -46,7 +46,7 @@ enum TypedInput<P: Protocol> {
 }
 
 impl<P: Protocol> ProcessRunner<P> {
-    /// Starts the proxy.
+    /// Starts the proxy; the replica starts when [`start_replica`](AnyProcess::start_replica) says so.
     pub fn start(configs: Configs<P>, start: Start) -> Self {
         let Start { proxy, node, at, random, observed, own: own_messages } = start;
         let config = configs.1.clone();

@@ -8,15 +8,15 @@ use quorate_core::{Capabilities, Configs, Group, Protocol, Settings, SettingsErr
 use crate::process::{AnyProcess, Start};
 use crate::process_runner::ProcessRunner;
 
-/// Some protocol.
+/// A protocol, whichever it is: one value for each, from [`protocol`].
 pub trait AnyProtocol: Sync {
-    /// See [`Protocol::NAME`].
+    /// As the command line spells it ([`Protocol::NAME`]).
     fn name(&self) -> &'static str;
 
-    /// See [`Protocol::CAPABILITIES`].
+    /// What it gives and needs ([`Protocol::CAPABILITIES`]).
     fn capabilities(&self) -> Capabilities;
 
-    /// See [`Protocol::configure`].
+    /// Configures the machines of a group; takes the settings that it knows ([`Protocol::configure`]).
     fn configure(
         &self,
         group: &Group,

@@ -54,9 +54,4 @@ impl<T> ReleaseGate<T> {
     pub fn waiting(&self) -> &VecDeque<Outgoing<T>> {
         &self.waiting
     }
-
-    /// Forgets all that waits: the process has crashed.
-    pub fn clear(&mut self) {
-        self.waiting.clear();
-    }
 }

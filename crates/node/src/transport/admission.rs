@@ -100,7 +100,7 @@ impl Transport {
         let Some(guard) = &mut self.guard else { return };
         let why = "a later process of this node is known";
         for node in guard.take_outdated().iter() {
-            self.with_link(node, now, |link, around| link.end(why, around));
+            self.with_link(node, now, |link, context| link.end(why, context));
             let waiting = self.learning.iter().filter(|(_, (hello, _))| hello.me == node.into());
             let mut its: Vec<_> = waiting.map(|(index, _)| *index).collect();
             its.extend(self.known.get(&node.into()));
@@ -174,8 +174,8 @@ impl Transport {
                     let link = link.or_insert_with(|| Link::new(node, reachable.clone(), token));
                     link.move_to(&reachable, now);
                 }
-                self.with_link(node, now, |link, around| {
-                    link.expect(hello.incarnation, around);
+                self.with_link(node, now, |link, context| {
+                    link.expect(hello.incarnation, context);
                     link.hurry(now);
                 });
             }

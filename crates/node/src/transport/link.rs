@@ -118,16 +118,16 @@ impl Link {
     }
 
     /// The connection that was lent has ended.
-    pub(super) fn on_end(&mut self, why: &str, around: &mut LinkContext<'_>) {
+    pub(super) fn on_end(&mut self, why: &str, context: &mut LinkContext<'_>) {
         if let State::Lent { .. } = self.state {
-            self.fail(why, around);
+            self.fail(why, context);
         }
     }
 
     /// The process at its end is not the one that is known by now: dials again.
-    pub(super) fn end(&mut self, why: &str, around: &mut LinkContext<'_>) {
+    pub(super) fn end(&mut self, why: &str, context: &mut LinkContext<'_>) {
         if self.is_up() {
-            self.fail(why, around);
+            self.fail(why, context);
         }
     }
 
@@ -175,21 +175,21 @@ impl Link {
     }
 
     /// Whether it is time to dial; the answer is yes once.
-    pub(super) fn wants_dial(&mut self, around: &mut LinkContext<'_>) -> bool {
+    pub(super) fn wants_dial(&mut self, context: &mut LinkContext<'_>) -> bool {
         match self.state {
-            State::Waiting { until } if until <= around.now => {
+            State::Waiting { until } if until <= context.now => {
                 self.state = State::Resolving;
                 true
             }
             State::Learning { after, .. }
-                if around.guard.as_ref().is_none_or(|guard| guard.is_durable(after)) =>
+                if context.guard.as_ref().is_none_or(|guard| guard.is_durable(after)) =>
             {
-                self.open(around);
+                self.open(context);
                 false
             }
-            State::Greeting { until, .. } | State::Learning { until, .. } if until <= around.now => {
-                let within = around.limits.handshake;
-                self.fail(&format!("no answer within {within:?}"), around);
+            State::Greeting { until, .. } | State::Learning { until, .. } if until <= context.now => {
+                let within = context.limits.handshake;
+                self.fail(&format!("no answer within {within:?}"), context);
                 false
             }
             _ => false,
@@ -197,11 +197,11 @@ impl Link {
     }
 
     /// The member has just introduced itself as a process of this incarnation: a connection to an earlier one is over.
-    pub(super) fn expect(&mut self, expected: u64, around: &mut LinkContext<'_>) {
+    pub(super) fn expect(&mut self, expected: u64, context: &mut LinkContext<'_>) {
         if let State::Up { incarnation, .. } | State::Learning { incarnation, .. } = self.state
             && incarnation != expected
         {
-            self.fail("it has restarted", around);
+            self.fail("it has restarted", context);
         }
     }
 
@@ -232,49 +232,49 @@ impl Link {
     }
 
     /// Connects to one of the addresses, another one after each failure.
-    pub(super) fn dial(&mut self, found: io::Result<Vec<SocketAddr>>, around: &mut LinkContext<'_>) {
+    pub(super) fn dial(&mut self, found: io::Result<Vec<SocketAddr>>, context: &mut LinkContext<'_>) {
         if !matches!(self.state, State::Resolving) {
             // It was looked up for an earlier link to that node.
             return;
         }
         let addresses = match found {
             Ok(addresses) if !addresses.is_empty() => addresses,
-            Ok(_) => return self.fail("its name has no address", around),
-            Err(error) => return self.fail(&format!("its name is not known: {error}"), around),
+            Ok(_) => return self.fail("its name has no address", context),
+            Err(error) => return self.fail(&format!("its name is not known: {error}"), context),
         };
         let address = addresses[self.failures as usize % addresses.len()];
         let connected = TcpStream::connect(address).and_then(|mut stream| {
-            tune(&stream, around.limits.silence)?;
-            around.registry.register(&mut stream, self.token, Interest::READABLE | Interest::WRITABLE)?;
+            tune(&stream, context.limits.silence)?;
+            context.registry.register(&mut stream, self.token, Interest::READABLE | Interest::WRITABLE)?;
             Ok(stream)
         });
         match connected {
             Ok(stream) => {
                 let mut bytes = Vec::new();
-                let said = around.identity.hello_with(self.node.into(), around.guard.as_ref());
+                let said = context.identity.hello_with(self.node.into(), context.guard.as_ref());
                 handshake::put(&said, &mut bytes);
                 let mut hello = SendQueue::default();
                 hello.push(&Bytes::from(bytes));
-                let until = around.now + around.limits.handshake;
+                let until = context.now + context.limits.handshake;
                 self.state = State::Greeting { stream, hello, input: BytesMut::new(), until };
             }
-            Err(error) => self.fail(&error.to_string(), around),
+            Err(error) => self.fail(&error.to_string(), context),
         }
     }
 
     /// The socket is ready for something.
-    pub(super) fn on_ready(&mut self, writable_now: bool, scratch: &mut [u8], around: &mut LinkContext<'_>) {
+    pub(super) fn on_ready(&mut self, writable_now: bool, scratch: &mut [u8], context: &mut LinkContext<'_>) {
         match &mut self.state {
             State::Waiting { .. } | State::Resolving | State::Lent { .. } => {}
-            State::Greeting { .. } => self.greet(scratch, around),
+            State::Greeting { .. } => self.greet(scratch, context),
             State::Learning { stream, input, .. } => match hear(stream, scratch, true) {
                 Ok(Heard::Nothing) => {}
                 Ok(Heard::Bytes(count) | Heard::Last(count)) if input.len() + count <= handshake::LIMIT => {
                     input.extend_from_slice(&scratch[..count]);
                 }
-                Ok(Heard::End) => self.fail("it closed the connection", around),
-                Ok(_) => self.fail("it spoke on a connection that is ours to speak on", around),
-                Err(error) => self.fail(&error.to_string(), around),
+                Ok(Heard::End) => self.fail("it closed the connection", context),
+                Ok(_) => self.fail("it spoke on a connection that is ours to speak on", context),
+                Err(error) => self.fail(&error.to_string(), context),
             },
             State::Up { stream, writable, queue, .. } => {
                 *writable |= writable_now;
@@ -288,130 +288,130 @@ impl Link {
                             queue.copy(&ALIVE);
                         }
                     }
-                    Ok(Heard::End) => self.fail("it closed the connection", around),
-                    Ok(_) => self.fail("it spoke on a connection that is ours to speak on", around),
-                    Err(error) => self.fail(&error.to_string(), around),
+                    Ok(Heard::End) => self.fail("it closed the connection", context),
+                    Ok(_) => self.fail("it spoke on a connection that is ours to speak on", context),
+                    Err(error) => self.fail(&error.to_string(), context),
                 }
             }
         }
     }
 
-    fn greet(&mut self, scratch: &mut [u8], around: &mut LinkContext<'_>) {
+    fn greet(&mut self, scratch: &mut [u8], context: &mut LinkContext<'_>) {
         let State::Greeting { stream, hello, input, .. } = &mut self.state else { return };
         match stream.take_error() {
             Ok(None) => {}
-            Ok(Some(error)) | Err(error) => return self.fail(&error.to_string(), around),
+            Ok(Some(error)) | Err(error) => return self.fail(&error.to_string(), context),
         }
         match hello.write_to(stream) {
             Ok(_) => {}
             // Still connecting.
             Err(error) if error.kind() == io::ErrorKind::NotConnected => return,
-            Err(error) => return self.fail(&error.to_string(), around),
+            Err(error) => return self.fail(&error.to_string(), context),
         }
         loop {
             let count = match hear(stream, scratch, true) {
                 Ok(Heard::Bytes(count) | Heard::Last(count)) => count,
                 Ok(Heard::Nothing) => return,
                 Ok(Heard::End) => {
-                    return self.fail("it closed the connection unanswered", around);
+                    return self.fail("it closed the connection unanswered", context);
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotConnected => return,
-                Err(error) => return self.fail(&error.to_string(), around),
+                Err(error) => return self.fail(&error.to_string(), context),
             };
             input.extend_from_slice(&scratch[..count]);
             match handshake::take::<Answer>(input) {
                 Ok(None) => {}
-                Ok(Some(answer)) => return self.on_answer(answer, around),
-                Err(reason) => return self.refuse(&reason, around),
+                Ok(Some(answer)) => return self.on_answer(answer, context),
+                Err(reason) => return self.refuse(&reason, context),
             }
         }
     }
 
-    fn on_answer(&mut self, answer: Answer, around: &mut LinkContext<'_>) {
+    fn on_answer(&mut self, answer: Answer, context: &mut LinkContext<'_>) {
         let other = match answer {
             Answer::Refused(reason) => {
-                return self.refuse(&format!("it refused this node: {}", handshake::text(&reason)), around);
+                return self.refuse(&format!("it refused this node: {}", handshake::text(&reason)), context);
             }
             Answer::Welcome(other) => other,
-            Answer::Disowned(other) => return self.on_disowned(&other, around),
+            Answer::Disowned(other) => return self.on_disowned(&other, context),
         };
         if node_of(other.me) != Some(self.node) {
-            return self.refuse(&format!("the address is that of {}", name(other.me)), around);
+            return self.refuse(&format!("the address is that of {}", name(other.me)), context);
         }
-        if let Some(difference) = around.identity.difference(&other) {
-            return self.refuse(&difference, around);
+        if let Some(difference) = context.identity.difference(&other) {
+            return self.refuse(&difference, context);
         }
-        let delay = match around.delays.to(&other.site) {
+        let delay = match context.delays.to(&other.site) {
             Ok(delay) => delay,
-            Err(reason) => return self.refuse(&reason, around),
+            Err(reason) => return self.refuse(&reason, context),
         };
-        let after = match (around.guard.as_mut(), &other.disk) {
+        let after = match (context.guard.as_mut(), &other.disk) {
             (Some(guard), Some(disk)) if ProcessId::from(self.node) == other.me => {
                 match guard.hear(self.node, disk) {
                     Verdict::Accept { after } => after,
                     // It refuses this node, too, or does as soon as this node tells what it remembers.
                     Verdict::Refuse(reason) | Verdict::NotYet(reason) => {
-                        return self.refuse(&reason.to_string(), around);
+                        return self.refuse(&reason.to_string(), context);
                     }
                     // The loop sees to it.
-                    Verdict::Stop(reason) => return self.refuse(&reason.to_string(), around),
+                    Verdict::Stop(reason) => return self.refuse(&reason.to_string(), context),
                 }
             }
-            (Some(_), _) => return self.refuse("it does not say which data directory it has", around),
+            (Some(_), _) => return self.refuse("it does not say which data directory it has", context),
             (None, _) => 0,
         };
         let State::Greeting { mut stream, input, .. } =
-            std::mem::replace(&mut self.state, State::Waiting { until: around.now })
+            std::mem::replace(&mut self.state, State::Waiting { until: context.now })
         else {
             unreachable!("an answer is read only while greeting");
         };
-        if around.identity.is_standalone() {
-            self.count(around);
-            if let Err(error) = around.registry.deregister(&mut stream) {
-                return self.fail(&error.to_string(), around);
+        if context.identity.is_standalone() {
+            self.count(context);
+            if let Err(error) = context.registry.deregister(&mut stream) {
+                return self.fail(&error.to_string(), context);
             }
-            self.state = State::Lent { since: around.now };
-            around.made.push(Dialed { node: self.node, stream, incarnation: other.incarnation, input });
+            self.state = State::Lent { since: context.now };
+            context.made.push(Dialed { node: self.node, stream, incarnation: other.incarnation, input });
             return;
         }
-        let (incarnation, until) = (other.incarnation, around.now + around.limits.handshake);
+        let (incarnation, until) = (other.incarnation, context.now + context.limits.handshake);
         self.state = State::Learning { stream, input, delay, incarnation, after, until };
-        if around.guard.as_ref().is_none_or(|guard| guard.is_durable(after)) {
-            self.open(around);
+        if context.guard.as_ref().is_none_or(|guard| guard.is_durable(after)) {
+            self.open(context);
         }
     }
 
     /// The two may speak from now on.
-    fn open(&mut self, around: &mut LinkContext<'_>) {
+    fn open(&mut self, context: &mut LinkContext<'_>) {
         let State::Learning { stream, input, delay, incarnation, .. } =
-            std::mem::replace(&mut self.state, State::Waiting { until: around.now })
+            std::mem::replace(&mut self.state, State::Waiting { until: context.now })
         else {
             unreachable!("it was about to be opened");
         };
-        self.count(around);
-        let (line, mut queue, since) = (Line::default(), SendQueue::default(), around.now);
+        self.count(context);
+        let (line, mut queue, since) = (Line::default(), SendQueue::default(), context.now);
         // Asked before the connection was open.
         if input.contains(&PROBE) {
             queue.copy(&ALIVE);
         }
         self.state = State::Up { stream, incarnation, line, delay, queue, writable: true, since };
-        if let Some(guard) = around.guard {
+        if let Some(guard) = context.guard {
             guard.on_bound(self.node);
         }
     }
 
-    fn count(&self, around: &LinkContext<'_>) {
+    fn count(&self, context: &LinkContext<'_>) {
         info!(peer = %self.node, address = %self.address, "connected to node {}", self.node);
-        around.metrics.peer_connects_total.one();
+        context.metrics.peer_connects_total.one();
     }
 
     /// The member remembers something of this node's data directory that forbids it to take part.
-    fn on_disowned(&mut self, other: &Hello, around: &mut LinkContext<'_>) {
-        let verdict = match (around.guard.as_mut(), &other.disk) {
+    fn on_disowned(&mut self, other: &Hello, context: &mut LinkContext<'_>) {
+        let verdict = match (context.guard.as_mut(), &other.disk) {
             (Some(guard), Some(disk)) if ProcessId::from(self.node) == other.me => {
                 guard.hear(self.node, disk)
             }
-            _ => return self.refuse("it refused this node's data directory", around),
+            _ => return self.refuse("it refused this node's data directory", context),
         };
         let why = match verdict {
             Verdict::Stop(reason) | Verdict::Refuse(reason) | Verdict::NotYet(reason) => reason.to_string(),
@@ -419,45 +419,45 @@ impl Link {
                 "it refused this node's data directory, for what it may not know yet".to_owned()
             }
         };
-        self.refuse(&why, around);
+        self.refuse(&why, context);
     }
 
     /// Writes what waits, as far as the socket takes it.
-    pub(super) fn flush(&mut self, around: &mut LinkContext<'_>) {
+    pub(super) fn flush(&mut self, context: &mut LinkContext<'_>) {
         let State::Up { stream, line, queue, writable, .. } = &mut self.state else { return };
-        line.arrive(around.now, queue);
+        line.arrive(context.now, queue);
         if !*writable || queue.is_empty() {
             return;
         }
         match queue.write_to(stream) {
             Ok((wrote, bytes)) => {
                 *writable = wrote == Wrote::All;
-                around.metrics.peer_bytes_out_total.add(bytes as u64);
+                context.metrics.peer_bytes_out_total.add(bytes as u64);
             }
-            Err(error) => self.fail(&error.to_string(), around),
+            Err(error) => self.fail(&error.to_string(), context),
         }
     }
 
-    fn refuse(&mut self, reason: &str, around: &mut LinkContext<'_>) {
-        self.wait(reason, around.limits.redial_refused, around);
+    fn refuse(&mut self, reason: &str, context: &mut LinkContext<'_>) {
+        self.wait(reason, context.limits.redial_refused, context);
     }
 
     /// The connection is lost or was none: wait longer each time, then try again.
-    fn fail(&mut self, why: &str, around: &mut LinkContext<'_>) {
+    fn fail(&mut self, why: &str, context: &mut LinkContext<'_>) {
         if let State::Up { since, .. } | State::Lent { since } = self.state
-            && around.now.since(since) >= STABLE
+            && context.now.since(since) >= STABLE
         {
             self.failures = 0;
         }
-        let Range { start, end } = around.limits.redial;
-        self.wait(why, start.saturating_mul(1 << self.failures.min(10)).min(end), around);
+        let Range { start, end } = context.limits.redial;
+        self.wait(why, start.saturating_mul(1 << self.failures.min(10)).min(end), context);
     }
 
-    fn wait(&mut self, why: &str, wait: Duration, around: &mut LinkContext<'_>) {
+    fn wait(&mut self, why: &str, wait: Duration, context: &mut LinkContext<'_>) {
         if self.is_up() {
-            around.metrics.peer_disconnects_total.one();
+            context.metrics.peer_disconnects_total.one();
             warn!(peer = %self.node, address = %self.address, "lost the connection to node {}: {why}", self.node);
-        } else if let Some(unsaid) = self.quiet.ask(why, around.now) {
+        } else if let Some(unsaid) = self.quiet.ask(why, context.now) {
             warn!(
                 peer = %self.node, address = %self.address, unsaid,
                 "no connection to node {}: {why}; trying again", self.node
@@ -466,6 +466,6 @@ impl Link {
         self.trouble = Some(why.to_owned());
         self.failures = self.failures.saturating_add(1);
         // Spread, so that nodes that failed together do not return together.
-        self.state = State::Waiting { until: around.now + around.random.between(wait / 2, wait) };
+        self.state = State::Waiting { until: context.now + context.random.between(wait / 2, wait) };
     }
 }

@@ -241,7 +241,7 @@ impl Transport {
     /// The link to a member is ready for something.
     pub(crate) fn on_link(&mut self, node: u8, writable: bool, scratch: &mut [u8], now: Time) {
         if let Some(node) = NodeId::new(node.into()) {
-            self.with_link(node, now, |link, around| link.on_ready(writable, scratch, around));
+            self.with_link(node, now, |link, context| link.on_ready(writable, scratch, context));
             for made in std::mem::take(&mut self.made) {
                 self.take_in(made, now);
             }
@@ -354,9 +354,9 @@ impl Transport {
     /// Writes every queue once.
     pub(crate) fn flush(&mut self, now: Time) {
         let mut waiting = 0;
-        let (links, mut around) = self.split(now);
+        let (links, mut context) = self.split(now);
         for link in links.values_mut() {
-            link.flush(&mut around);
+            link.flush(&mut context);
             waiting += link.waiting();
         }
         for index in std::mem::take(&mut self.to_write) {
@@ -390,12 +390,12 @@ impl Transport {
             self.accept(now);
         }
         while let Some((node, found)) = self.resolver.take() {
-            self.with_link(node, now, |link, around| link.dial(found, around));
+            self.with_link(node, now, |link, context| link.dial(found, context));
         }
         let mut to_dial = Vec::new();
-        let (links, mut around) = self.split(now);
+        let (links, mut context) = self.split(now);
         for link in links.values_mut() {
-            if link.wants_dial(&mut around) {
+            if link.wants_dial(&mut context) {
                 to_dial.push(link.node);
             }
         }
@@ -431,7 +431,7 @@ impl Transport {
     }
 
     fn split(&mut self, now: Time) -> (&mut BTreeMap<NodeId, Link>, LinkContext<'_>) {
-        let around = LinkContext {
+        let context = LinkContext {
             registry: &self.registry,
             identity: &self.identity,
             guard: &mut self.guard,
@@ -442,13 +442,13 @@ impl Transport {
             made: &mut self.made,
             now,
         };
-        (&mut self.links, around)
+        (&mut self.links, context)
     }
 
     fn with_link(&mut self, node: NodeId, now: Time, act: impl FnOnce(&mut Link, &mut LinkContext<'_>)) {
-        let (links, mut around) = self.split(now);
+        let (links, mut context) = self.split(now);
         if let Some(link) = links.get_mut(&node) {
-            act(link, &mut around);
+            act(link, &mut context);
         }
     }
 
@@ -461,7 +461,7 @@ impl Transport {
                 Err(error) => Err(error),
             },
         };
-        self.with_link(node, now, |link, around| link.dial(found, around));
+        self.with_link(node, now, |link, context| link.dial(found, context));
     }
 
     /// A standalone proxy's connection to a member: from here on as one that the member dialed.
@@ -475,7 +475,7 @@ impl Transport {
         let address = match registered {
             Ok(address) => address,
             Err(error) => {
-                return self.with_link(node, now, |link, around| link.on_end(&error.to_string(), around));
+                return self.with_link(node, now, |link, context| link.on_end(&error.to_string(), context));
             }
         };
         let peer = ProcessId::Replica(node);
@@ -551,7 +551,7 @@ impl Transport {
                 }
                 let why = why.unwrap_or_else(|| "it closed the connection".to_owned());
                 if let Some(node) = node_of(peer).filter(|_| self.identity.is_standalone()) {
-                    self.with_link(node, now, |link, around| link.on_end(&why, around));
+                    self.with_link(node, now, |link, context| link.on_end(&why, context));
                 } else if let Some(node) = node_of(peer) {
                     info!(address = %inbound.address, "{} has disconnected: {why}", name(peer));
                     if !self.is_wanted(node) {

@@ -61,7 +61,7 @@ pub(super) fn tell(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
     cx.send_all(unaware, super::Message::Own(message));
 }
 
-/// As a grantor.
+/// A grantor hears of an exclusion: notes it, and confirms it once the excluded hold no lease of its own.
 pub(super) fn on_exclude(
     replica: &mut Replica,
     from: NodeId,
@@ -87,7 +87,7 @@ pub(super) fn on_exclude(
     }
 }
 
-/// As the leader.
+/// The leader hears that a voter has confirmed an exclusion: perhaps writes can do without more responders.
 pub(super) fn on_exclude_reply(
     replica: &mut Replica,
     from: NodeId,

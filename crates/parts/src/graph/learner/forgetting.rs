@@ -54,7 +54,7 @@ use crate::graph::Frontier;
 /// See the file comment.
 #[derive(Debug, Default)]
 pub(super) struct Forgetting {
-    /// This replica's barrier.
+    /// This replica's barrier; every instance that it proposes or pre-accepts depends on it.
     barrier: Frontier,
     /// What was behind the barriers of a majority, and what that majority had heard of.
     agreed: Option<(Frontier, Frontier)>,

@@ -116,9 +116,9 @@ pub enum Record {
     Saved {
         /// The index of the next own instance.
         next: u64,
-        /// As in [`Progress`].
+        /// Instances whose batches are gone here ([`Progress::collected`]).
         collected: Frontier,
-        /// As in [`Progress`].
+        /// What all unfinished or future instances of this replica depend on ([`Progress::floor`]).
         floor: Frontier,
     },
     /// The disk was lost: this replica takes no part until it is whole.
@@ -137,7 +137,7 @@ pub enum Record {
     },
     /// This replica has raised its barrier.
     Barrier {
-        /// As in [`Progress`].
+        /// What later pre-acceptances depend on ([`Progress::barrier`]).
         barrier: Frontier,
     },
 }

@@ -18,20 +18,20 @@ const MOST_PATIENT_RETRY: Duration = Duration::from_secs(120);
 
 /// When one peer was asked, and may be asked again.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct Backoff {
     /// When the question that is not answered yet was asked first.
     open: Option<Time>,
     last: Time,
     interval: Duration,
 }
 
-impl Default for Pace {
+impl Default for Backoff {
     fn default() -> Self {
-        Pace { open: None, last: Time::ZERO, interval: RETRY }
+        Backoff { open: None, last: Time::ZERO, interval: RETRY }
     }
 }
 
-impl Pace {
+impl Backoff {
     /// Whether the peer may be asked now; if so, it is.
     pub(super) fn ask(&mut self, now: Time) -> bool {
         if self.open.is_none() {
