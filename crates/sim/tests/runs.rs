@@ -64,13 +64,16 @@ fn epaxos_gets_on_where_it_did_not() {
 }
 
 /// The source of a snapshot had been slow once, and was waited for longer than a client waits (374). Where slots were
-/// few, the log held nothing but requests for sessions, repeated (3059).
+/// few, the log held nothing but requests for sessions, repeated (3059). The longest log was a learner's (6481).
 #[test]
 fn raft_gets_on_where_it_did_not() {
     for reads in ["reads=quorum", "reads=ongaro-lease"] {
         assert_passes::<Raft>(&seed(374, "all,lost-nodes", &[reads]));
     }
     assert_passes::<Raft>(&seed(3059, "all,slow-nodes", &["reads=ongaro-lease"]));
+    for settings in &READS[2..] {
+        assert_passes::<Raft>(&seed(6481, "all", settings));
+    }
 }
 
 /// Every leader gave up before it could exclude the responder whose disk hangs (6).

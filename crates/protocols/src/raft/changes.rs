@@ -1,6 +1,6 @@
 //! Changes of who leads and of who is in the group.
 
-use quorate_core::{Context, Manage, Managed, NodeId, NodeSet, Time};
+use quorate_core::{Context, Manage, Managed, NodeId, Time, mutation};
 use quorate_parts::batch::{Batch, Entry};
 use quorate_parts::chain::{Mode, Progress};
 use quorate_parts::clients::PendingRead;
@@ -81,22 +81,58 @@ impl Replica {
 
     /// Something was committed: perhaps a configuration.
     pub(super) fn on_configuration_committed(&mut self, cx: &mut Context<'_, Self>) {
-        let (term, committed) = (self.term, self.committed);
         let (index, current) = self.chain.configuration();
+        if index > self.committed {
+            return;
+        }
+        let Role::Leader(leading) = &mut self.role else { return };
+        for (request, how) in leading.coordinator.on_settled(current) {
+            self.intake.on_managed(request, how);
+        }
+        self.dismiss_former_members(cx);
+        self.hand_over_to_voter(cx);
+    }
+
+    /// A node asks for votes. If it is not in the group any more it has missed that, because this leader has restarted
+    /// since or was not the one that removed it: it is sent what it lacks until it knows.
+    pub(super) fn on_former_member(&mut self, from: NodeId, now: Time) {
+        let (last, all) = (self.chain.last().0, self.chain.configuration().1.all());
+        let Role::Leader(leading) = &mut self.role else { return };
+        if !all.contains(from) && !mutation::active("raft/former-members-are-strangers") {
+            let peer = leading.peers.entry(from).or_insert_with(|| Progress::new(last));
+            peer.heard = Some(now);
+        }
+    }
+
+    /// Nodes that the committed configuration leaves out get the log until they have the entry that says so; then they
+    /// are told that it is committed, and get no more. One that is silent for long gets no more either: if it comes
+    /// back it asks for votes.
+    pub(super) fn dismiss_former_members(&mut self, cx: &mut Context<'_, Self>) {
+        let (term, committed, now) = (self.term, self.committed, cx.now());
+        let (index, current) = self.chain.configuration();
+        let limit = 2 * self.config.timeouts.election;
+        let Role::Leader(leading) = &mut self.role else { return };
         if index > committed {
             return;
         }
         let all = current.all();
-        let Role::Leader(leading) = &mut self.role else { return };
-        let gone: NodeSet = leading.peers.keys().copied().filter(|node| !all.contains(*node)).collect();
-        // They are to know that they are out.
-        cx.send_all(gone, Message::Committed { term, committed });
-        leading.peers.retain(|node, _| all.contains(*node));
-        for (request, how) in leading.coordinator.on_settled(current) {
-            self.intake.on_managed(request, how);
-        }
-        let leaves = !current.is_joint() && !current.voters.contains(self.me);
-        if leaves && leading.handing.is_none() {
+        leading.peers.retain(|&node, peer| {
+            let knows = peer.matched >= index;
+            if knows && !all.contains(node) {
+                cx.send(node, Message::Committed { term, committed });
+            }
+            let gone = peer.heard.is_none_or(|heard| now.since(heard) >= limit);
+            all.contains(node) || !(knows || (gone && !mutation::active("raft/former-members-stay")))
+        });
+    }
+
+    /// A leader whose vote does not count in the committed configuration, because it was removed or a learner was
+    /// elected, leads on only until a voter can take over.
+    pub(super) fn hand_over_to_voter(&mut self, cx: &mut Context<'_, Self>) {
+        let (index, current) = self.chain.configuration();
+        let Role::Leader(leading) = &self.role else { return };
+        let settled = index <= self.committed && self.has_own_commit() && !current.is_joint();
+        if settled && !current.voters.contains(self.me) && leading.handing.is_none() {
             self.hand_over(None, Vec::new(), cx);
         }
     }

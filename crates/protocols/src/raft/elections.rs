@@ -1,10 +1,33 @@
 //! How a leader comes to be: silence, pre-votes, votes.
+//!
+//! # Why a learner may stand
+//!
+//! A leader sends its entries to learners too, so the longest log may be a learner's. While voters elect a leader
+//! without it, that does no harm. But a learner may be needed: a survivor's log may hold a change that makes it a
+//! voter, written by a leader of an earlier term and not committed. That survivor needs the learner's vote, and is
+//! refused it, since its log is the shorter one; the other voters' logs are shorter still. If the leader that knew
+//! better is lost for good, nobody but the learner can be elected.
+//!
+//! So a member that does not vote stands as well, when several election timeouts have passed without a leader. It is
+//! safe for the reason for which a leader may be outside of its own configuration (thesis §4.2.2): it is elected by a
+//! majority of the voters of the configuration in its log, of both sets in a joint one, and by voters whose logs are no
+//! longer than its own. Neither of Raft's arguments, that majorities meet and that the one in both votes for a complete
+//! log only, asks who the candidate is. Its own vote does not count, nor does its own log when it leads. It hands over
+//! to a voter with its first commit (`changes.rs`).
+//!
+//! A learner that is merely cut off deposes nobody: pre-votes change no term, and those who hear a leader refuse them.
+//! A node that its last committed configuration leaves out is never needed: a majority of the others has that
+//! configuration, and whichever of them has the longest log has it too.
 
 use quorate_core::{Context, NodeId, Time, mutation};
 use quorate_parts::quorum::Verdict;
 
 use super::replica::{Replica, Role, Timer};
 use super::{Message, RETRANSMIT};
+
+/// So many election timeouts without a leader leave it to the voters to elect one; then a member that does not vote
+/// stands too.
+const LEARNER_TIMEOUTS: u32 = 4;
 
 impl Replica {
     /// Whether votes are refused without a look: a leader is there, or may count on it (Ongaro's lease does; after a
@@ -16,18 +39,32 @@ impl Replica {
         matches!(self.role, Role::Leader(_)) || self.monitor.has_leader(now) || now < self.bound_until
     }
 
-    /// Whether it takes part in elections. One that its last configuration leaves out may still be needed, until that
-    /// is committed: it may be the only one to have it (thesis §4.2.2).
+    /// Whether it takes part in elections as voters do. One that its last configuration leaves out may still be needed,
+    /// until that is committed: it may be the only one to have it (thesis §4.2.2).
     fn may_stand(&self) -> bool {
         let leaves = self.chain.configuration_at(self.committed).1;
         (self.chain.configuration().1.votes(self.me) || leaves.votes(self.me)) && !self.draining
+    }
+
+    /// Whether it stands because nobody else does: a member that does not vote, after a long silence (see the file's
+    /// comment).
+    fn may_stand_as_learner(&self) -> bool {
+        let committed = self.chain.configuration_at(self.committed).1;
+        let member = self.chain.configuration().1.all().union(committed.all()).contains(self.me);
+        let silent = self.silent_timeouts > LEARNER_TIMEOUTS;
+        member && silent && !self.draining && !mutation::active("raft/learners-never-stand")
+    }
+
+    /// Whether it decides alone.
+    pub(super) fn is_alone(&self) -> bool {
+        self.chain.configuration().1.is_alone(self.me)
     }
 
     /// Whether it stands, and its own vote is not durable yet: then none of its requests for votes has left. It must
     /// not enter one term after the other, which the others would follow as soon as they hear of them: while its disk
     /// hangs, they might elect nobody.
     fn waits_for_its_disk(&self) -> bool {
-        let waits = matches!(&self.role, Role::Candidate { tally, .. } if tally.missing().contains(self.me));
+        let waits = matches!(self.role, Role::Candidate { durable: false, .. });
         waits && !mutation::active("raft/stand-without-a-disk")
     }
 
@@ -42,7 +79,7 @@ impl Replica {
             return;
         }
         if let Some(rest) = self.monitor.remaining(now)
-            && (self.chain.configuration().1.voters.len() > 1 || self.is_bound(now))
+            && (!self.is_alone() || self.is_bound(now))
         {
             cx.set_timer(Timer::Election, rest);
             return;
@@ -53,11 +90,12 @@ impl Replica {
         }
         let patience = self.monitor.restart(now, cx.random());
         cx.set_timer(Timer::Election, patience);
+        self.silent_timeouts = self.silent_timeouts.saturating_add(1);
         self.give_up_waiting();
         if self.waits_for_its_disk() {
             return;
         }
-        if self.may_stand() {
+        if self.may_stand() || self.may_stand_as_learner() {
             self.pre_vote(cx);
         } else {
             self.role = Role::Follower;
@@ -94,7 +132,7 @@ impl Replica {
                 let message = Message::PreVote { term: self.term + 1, last_index, last_term };
                 cx.send_all(tally.missing().without(self.me), message);
             }
-            Role::Candidate { tally, transfer } => {
+            Role::Candidate { tally, transfer, .. } => {
                 let message = Message::Vote { term: self.term, last_index, last_term, transfer };
                 cx.send_all(tally.missing().without(self.me), message);
             }
@@ -112,7 +150,7 @@ impl Replica {
     ) {
         let granted = term > self.term && self.is_complete(last) && !self.is_bound(cx.now());
         cx.send(from, Message::PreVoteReply { term, granted, current: self.term });
-        self.on_former_member(from);
+        self.on_former_member(from, cx.now());
     }
 
     pub(super) fn on_pre_vote_reply(
@@ -135,7 +173,7 @@ impl Replica {
     pub(super) fn stand(&mut self, transfer: bool, cx: &mut Context<'_, Self>) {
         self.enter(self.term + 1, Some(self.me), cx);
         let tally = self.chain.configuration().1.tally();
-        self.role = Role::Candidate { tally, transfer };
+        self.role = Role::Candidate { tally, transfer, durable: false };
         self.expecting = true;
         // The own vote counts when it is durable.
         cx.send(self.me, Message::VoteReply { term: self.term, granted: true, wall: cx.wall() });
@@ -167,10 +205,9 @@ impl Replica {
     }
 
     pub(super) fn on_vote_reply(&mut self, from: NodeId, granted: bool, cx: &mut Context<'_, Self>) {
-        if let Role::Candidate { tally, .. } = &mut self.role
-            && granted
-            && tally.add(from) == Verdict::Reached
-        {
+        let Role::Candidate { tally, durable, .. } = &mut self.role else { return };
+        *durable |= from == self.me;
+        if granted && tally.add(from) == Verdict::Reached {
             self.begin_to_lead(cx);
         }
     }

@@ -249,7 +249,9 @@ impl Replica {
             let Some(peer) = self.peer(from, now) else { return };
             assert!(matched <= last, "a follower's log is never ahead of what its leader sent");
             peer.on_match(matched, now);
-            self.tell_former_member(from, matched, cx);
+            if !self.chain.configuration().1.all().contains(from) {
+                self.dismiss_former_members(cx);
+            }
         }
         self.advance(cx);
         self.hand_over_if_due(cx);
@@ -341,6 +343,8 @@ impl Replica {
             self.stop_leading(cx);
             return;
         }
+        self.dismiss_former_members(cx);
+        self.hand_over_to_voter(cx);
         self.begin_round(cx);
         cx.set_timer(Timer::Heartbeat, self.config.timeouts.heartbeat);
     }
@@ -417,36 +421,14 @@ impl Replica {
 
     // Configurations ---------------------------------------------------------------------------------------------
 
-    /// A node asks for votes. If it is not in the group any more it has missed that, because this leader has restarted
-    /// since or was not the one that removed it: it is sent what it lacks until it knows.
-    pub(super) fn on_former_member(&mut self, from: NodeId) {
-        let (last, all) = (self.chain.last().0, self.chain.configuration().1.all());
-        let Role::Leader(leading) = &mut self.role else { return };
-        if !all.contains(from) && !mutation::active("raft/former-members-are-strangers") {
-            leading.peers.entry(from).or_insert_with(|| Progress::new(last));
-        }
-    }
-
-    /// A node that is not in the group any more has the entry that says so.
-    fn tell_former_member(&mut self, from: NodeId, matched: u64, cx: &mut Context<'_, Self>) {
-        let (term, committed) = (self.term, self.committed);
-        let (index, current) = self.chain.configuration();
-        let Role::Leader(leading) = &mut self.role else { return };
-        if index <= committed.min(matched) && !current.all().contains(from) {
-            cx.send(from, Message::Committed { term, committed });
-            leading.peers.remove(&from);
-        }
-    }
-
     /// The configuration in force has changed: so has who is sent entries.
     pub(super) fn on_configuration(&mut self, _cx: &mut Context<'_, Self>) {
-        // Whoever leaves gets the entry that says so, until it is committed.
+        // Whoever leaves gets the entry that says so (`dismiss_former_members`).
         let before = self.chain.configuration_at(self.committed).1.all();
         let all = self.chain.configuration().1.all().union(before);
         let last = self.chain.last().0;
         let me = self.me;
         let Role::Leader(leading) = &mut self.role else { return };
-        leading.peers.retain(|node, _| all.contains(*node));
         for node in all.iter().filter(|node| *node != me) {
             leading.peers.entry(node).or_insert_with(|| Progress::new(last));
         }

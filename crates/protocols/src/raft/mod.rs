@@ -33,6 +33,8 @@
 //!   leading after twice the election timeout: its disk hangs (`leading.rs` `on_heartbeat_timer`).
 //! - *A leader's time, by which keys expire, is bounded by the clocks of a majority* (`parts/walls.rs`), which come
 //!   with votes and answers to heartbeats.
+//! - *A member that does not vote may stand*, when nobody has led for several election timeouts: its log may be the
+//!   only one that can win (`elections.rs`). It hands over to a voter.
 //! - *A leader that has sent TimeoutNow follows.* It leads again in a later term only, so no late election can find
 //!   it with a lease (etcd#12704).
 //! - *A snapshot that was received counts when it is on the own disk*

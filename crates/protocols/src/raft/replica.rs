@@ -58,6 +58,8 @@ pub struct Replica {
     pub(super) state: Replicated,
     pub(super) role: Role,
     pub(super) monitor: LeaderMonitor,
+    /// Election timeouts that have passed since a leader was last heard.
+    pub(super) silent_timeouts: u32,
     /// After a restart: an earlier incarnation may have told a leader until then that it follows it.
     pub(super) bound_until: Time,
     /// About to stop: takes no new duties.
@@ -103,6 +105,8 @@ pub enum Role {
         tally: Tally,
         /// The leader has asked it to.
         transfer: bool,
+        /// Whether its own vote is durable.
+        durable: bool,
     },
     /// Leads.
     Leader(Box<Leading>),
@@ -161,6 +165,7 @@ impl Machine for Replica {
             state,
             role: Role::Follower,
             monitor: LeaderMonitor::new(config.timeouts, saved.restarted, now, cx.random()),
+            silent_timeouts: 0,
             bound_until: if bound { now + config.timeouts.election } else { now },
             draining: false,
             intake: Intake::new(me.into(), config.intake.max_bytes),
@@ -186,8 +191,7 @@ impl Machine for Replica {
         replica.publish_configuration(cx);
         replica.execute(cx);
         let patience = replica.monitor.remaining(now).expect("it has just begun");
-        let alone = replica.chain.configuration().1.voters.len() == 1;
-        cx.set_timer(Timer::Election, if alone { Duration::ZERO } else { patience });
+        cx.set_timer(Timer::Election, if replica.is_alone() { Duration::ZERO } else { patience });
         replica
     }
 
@@ -340,6 +344,7 @@ impl Replica {
         }
         self.role = Role::Follower;
         self.monitor.heard(cx.now());
+        self.silent_timeouts = 0;
         if self.leader != Some(from) {
             self.leader = Some(from);
             self.expecting = false;
@@ -439,7 +444,7 @@ impl Replica {
         let Configuration { voters, outgoing, .. } = *configuration;
         cx.note(|| Fact::Configured { index, voters, outgoing });
         cx.members(configuration.members(index));
-        if configuration.voters.len() == 1 && configuration.votes(self.me) {
+        if self.is_alone() {
             // Alone there is nobody to wait for.
             cx.set_timer(Timer::Election, Duration::ZERO);
         }

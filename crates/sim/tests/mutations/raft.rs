@@ -37,6 +37,25 @@ fn former_members_that_a_later_leader_does_not_know() {
     assert_goes_wrong::<Raft>("raft/former-members-are-strangers", text, does_not_know);
 }
 
+/// It takes a change that a leader forgets in a crash, and the loss of that leader: too rare for random seeds.
+#[test]
+fn a_learner_that_never_stands() {
+    let text = trace!("raft", "learner-with-the-longest-log");
+    let nobody_leads = |text: &str| !text.contains("p2 #2 = Done");
+    assert_goes_wrong::<Raft>("raft/learners-never-stand", text, nobody_leads);
+}
+
+#[test]
+fn a_former_member_that_is_sent_entries_for_ever() {
+    let text = trace!("raft", "joint-change-interrupted");
+    let is_sent_entries = |text: &str| {
+        let (_, after) = text.split_once("repeat 20").expect("it is silent for long");
+        let (silent, _) = after.split_once("restart r1").expect("it comes back");
+        silent.contains("-x r1")
+    };
+    assert_goes_wrong::<Raft>("raft/former-members-stay", text, is_sent_entries);
+}
+
 #[test]
 fn a_change_that_waits_for_ever_for_a_node_that_is_not_there() {
     crate::assert_gives_up::<Raft>();
