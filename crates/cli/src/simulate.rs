@@ -7,8 +7,9 @@ use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use quorate_core::Protocol;
+use quorate_explore::Bounds;
 use quorate_protocols::registry::Visitor;
-use quorate_sim::explore::Bounds;
+use quorate_protocols::wide_area;
 use quorate_sim::{Options, OptionsError, Summary};
 
 use crate::args::{Replay, Responders, Sim, Simulated};
@@ -24,7 +25,8 @@ fn options<P: Protocol>(args: Simulated, runs: u64) -> Result<Options, Failure> 
     let topology = args.topology.map(named).transpose()?;
     let several = topology.as_ref().map_or(default.nodes, |(_, topology)| topology.sites().len());
     let nodes = args.nodes.unwrap_or(several.clamp(can.min_nodes, can.max_nodes));
-    let suiting = topology.as_ref().map(|(_, topology)| topology.settings::<P>(nodes)).unwrap_or_default();
+    let suiting =
+        topology.as_ref().map(|(_, topology)| wide_area::settings::<P>(topology, nodes)).unwrap_or_default();
     Ok(Options {
         nodes,
         proxies: args.proxies.unwrap_or(default.proxies),
@@ -104,7 +106,7 @@ fn explore(args: Sim) -> Result<(), Failure> {
                 false => ProgressBar::hidden(),
             };
             let asked = interrupt::flag()?;
-            let explored = quorate_sim::explore::explore::<P>(&bounds, &mut |found| {
+            let explored = quorate_explore::explore::<P>(&bounds, &mut |found| {
                 bar.set_message(format!("{} states, {} searches before", found.states, found.repeated));
                 bar.tick();
                 if asked.load(Ordering::Relaxed) {

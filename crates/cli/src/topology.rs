@@ -7,6 +7,7 @@ use std::time::Duration;
 use quorate_core::settings::parse_duration;
 use quorate_core::{Protocol, Topology};
 use quorate_protocols::registry::Visitor;
+use quorate_protocols::wide_area;
 use serde::Deserialize;
 
 use crate::failure::Failure;
@@ -62,7 +63,7 @@ pub fn timeouts(topology: &Topology, protocol: &str, nodes: usize) -> Result<Vec
     impl Visitor for Known<'_> {
         type Out = Vec<String>;
         fn visit<P: Protocol>(self) -> Self::Out {
-            self.0.settings::<P>(self.1)
+            wide_area::settings::<P>(self.0, self.1)
         }
     }
     protocols::with(protocol, Known(topology, nodes))

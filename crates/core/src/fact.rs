@@ -1,4 +1,8 @@
 //! What machines say about themselves, for checkers, traces and metrics. A fact never influences behaviour.
+//!
+//! The words are those that the checkers need of any protocol of a kind: slots, numbers (ballot, term, view) and
+//! leases; the log of entries and terms, and the read gate, of a protocol with a prefix log; instances of one without
+//! an order.
 
 use crate::id::{NodeId, NodeSet};
 use crate::time::Time;

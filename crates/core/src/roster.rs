@@ -1,5 +1,8 @@
 //! A **roster**: who leads, and for each range of keys which replicas serve linearizable reads from their own state
 //! (its **responders**). The leader is a responder for every key without being named. (Bodega §3.1.)
+//!
+//! It is a part of the contract because operators set and show it ([`Manage::Roster`](crate::Manage::Roster)), whatever
+//! the protocol is: drivers and clients know it, and a protocol says in its `Capabilities` whether it has any.
 
 use std::fmt;
 

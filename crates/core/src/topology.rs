@@ -10,8 +10,6 @@ use std::time::Duration;
 use thiserror::Error;
 
 use crate::id::NodeId;
-use crate::machine::{Group, Protocol};
-use crate::settings::Settings;
 
 /// As many as a group may have members.
 const MOST: usize = 63;
@@ -19,8 +17,6 @@ const MOST: usize = 63;
 const LONGEST_NAME: usize = 32;
 /// No two places on earth are further apart.
 const FURTHEST: Duration = Duration::from_secs(10);
-/// Up to this round trip the wide-area timeouts of the Bodega paper fit (§3.3.3: twice its heartbeat).
-const PAPERS_REACH: Duration = Duration::from_millis(240);
 
 /// What is wrong with a topology, or with what is asked of it.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -233,35 +229,6 @@ impl Topology {
     pub fn furthest(&self) -> Duration {
         self.round_trips.iter().max().copied().unwrap_or_default() + 2 * self.jitter
     }
-
-    /// The timeouts that suit it, as settings of a protocol, as far as that knows them.
-    pub fn settings<P: Protocol>(&self, nodes: usize) -> Vec<String> {
-        let mut settings = Settings::default();
-        let members = (1..=nodes as u64).filter_map(NodeId::new).collect();
-        // Whatever it says to its defaults, it has looked its settings up.
-        let _ = P::configure(&Group::of(members), &mut settings);
-        let known = self.timeouts().into_iter().filter(|(name, _)| settings.effective().contains_key(*name));
-        known.map(|(name, timeout)| format!("{name}={}ms", timeout.as_millis())).collect()
-    }
-
-    /// By the names of settings: the timeouts of the Bodega paper (§3.3.3, §6), and longer ones in proportion where its
-    /// rule (a heartbeat above the usual round trip, the rest far above a heartbeat) asks for them.
-    fn timeouts(&self) -> [(&'static str, Duration); 7] {
-        let reach = PAPERS_REACH.as_millis() as u64;
-        let scaled = |millis: u64| millis.max((millis * self.furthest().as_millis() as u64).div_ceil(reach));
-        [
-            ("heartbeat", 120),
-            ("election.timeout", 1200),
-            ("lease.guard", 2500),
-            ("lease.duration", 2500),
-            ("lease.drift", 100),
-            // A write may wait for the trip to the leader and for its quorum; then a proxy asks again.
-            ("proxy.patience", 1000),
-            // "All protocols send immediate Commit notifications" (§6): reads far away wait for them.
-            ("commit.delay", 0),
-        ]
-        .map(|(name, millis)| (name, Duration::from_millis(scaled(millis))))
-    }
 }
 
 /// The round trips in milliseconds, as a table.
@@ -361,14 +328,6 @@ mod tests {
         let mut trips: Vec<_> = (0..5).map(|site| wan.round_trip(leader, site)).collect();
         trips.sort();
         assert!((ms(40)..=ms(60)).contains(&trips[2]), "the majority of WI takes {:?}", trips[2]);
-    }
-
-    #[test]
-    fn timeouts_are_the_papers_until_distances_outgrow_them() {
-        let geo = Topology::named("geo").unwrap().timeouts();
-        assert_eq!(geo[..2], [("heartbeat", ms(120)), ("election.timeout", ms(1200))]);
-        let far = abc(&[("a", "b", 478), ("a", "c", 30), ("b", "c", 20)]).unwrap().timeouts();
-        assert_eq!(far[..2], [("heartbeat", ms(240)), ("election.timeout", ms(2400))]);
     }
 
     #[test]

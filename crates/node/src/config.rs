@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use quorate_blocks::admission::Stage;
 use quorate_core::{Capabilities, Group, NodeId, Protocol, Settings, Topology, digest};
-use quorate_parts::admission::Stage;
 use quorate_runtime::{AnyProtocol, ConfiguredProtocol, protocol};
 
 use crate::clock::ClockSource;

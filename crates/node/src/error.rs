@@ -3,8 +3,8 @@
 use std::io;
 use std::time::Duration;
 
+use quorate_blocks::admission::Reason;
 use quorate_core::{SettingsError, TopologyError};
-use quorate_parts::admission::Reason;
 use quorate_runtime::RecordError;
 use thiserror::Error;
 

@@ -1,13 +1,13 @@
-//! Which data directory this node takes part with: the rules of [`quorate_parts::admission`] with the file that they
+//! Which data directory this node takes part with: the rules of [`quorate_blocks::admission`] with the file that they
 //! need. The transport asks it about every process that connects; the loop, when the replica may run.
 
 use std::sync::Arc;
 
 use mio::Waker;
-use quorate_core::{Capabilities, NodeId, NodeSet, Wire};
-use quorate_parts::admission::{
+use quorate_blocks::admission::{
     Admission, DiskId, Introduction, Memory, PATIENCE, Reason, Stage, Verdict, Why,
 };
+use quorate_core::{Capabilities, NodeId, NodeSet, Wire};
 use tracing::error;
 
 use crate::error::NodeError;

@@ -197,8 +197,8 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use mio::{Events, Poll, Token};
+    use quorate_blocks::admission::Stage;
     use quorate_core::{NodeId, Wire};
-    use quorate_parts::admission::Stage;
 
     use super::*;
     use crate::config::Durability;

@@ -1,10 +1,18 @@
-//! One folder per replication protocol; [`registry`] holds one line each.
+//! The replication protocols, a folder for each family; [`registry`] lists them.
+//!
+//! | folder | family |
+//! |---|---|
+//! | [`unreplicated`] | one node, for comparison |
+//! | [`raft`] | a leader of a term whose log the others follow |
+//! | [`paxos`] | a stable leader that numbers slots; Prepare and Accept decide each |
+//! | [`epaxos`] | no leader: instances that depend on each other |
+//!
+//! [`wide_area`] has the timeouts that suit nodes far apart. What only one family uses is in its folder; what two use
+//! is in `crates/blocks`.
 
-pub mod bodega;
 pub mod epaxos;
-pub mod multipaxos;
-pub mod pqr;
-pub mod quorum_leases;
+pub mod paxos;
 pub mod raft;
 pub mod registry;
 pub mod unreplicated;
+pub mod wide_area;

@@ -45,10 +45,10 @@ macro_rules! registry {
 registry! {
     crate::unreplicated::Unreplicated,
     crate::raft::Raft,
-    crate::multipaxos::MultiPaxos,
-    crate::pqr::Pqr,
-    crate::quorum_leases::QuorumLeases,
-    crate::bodega::Bodega,
+    crate::paxos::multipaxos::MultiPaxos,
+    crate::paxos::pqr::Pqr,
+    crate::paxos::quorum_leases::QuorumLeases,
+    crate::paxos::bodega::Bodega,
     crate::epaxos::Epaxos,
 }
 

@@ -8,9 +8,8 @@
 //! | wall | any offset, jumps both ways (fault `wall-jumps`) | the same |
 //! | interval | truth inside, often at an edge, or none; 10 µs to 400 ms wide | truth outside by seconds, at times |
 
+use quorate_check::{MILLISECOND, Nanos, SECOND};
 use quorate_core::{Instant, Interval, Random, Time, Wall};
-
-use crate::queue::{MILLISECOND, Nanos, SECOND};
 
 /// Where true time starts, in nanoseconds since the Unix epoch.
 const EPOCH: u64 = 1_700_000_000 * SECOND;
@@ -144,6 +143,11 @@ impl Clock {
         0
     }
 
+    /// By how much the wall clock is off, in nanoseconds, each from its true time on.
+    pub fn wall_offsets(&self) -> impl Iterator<Item = (Nanos, i64)> {
+        self.wall.iter().map(|(from, millis)| (*from, millis * MILLISECOND as i64))
+    }
+
     /// How often the wall clock jumps in the run, and at most when: for counting.
     pub fn wall_jumps(&self) -> impl Iterator<Item = Nanos> {
         self.wall.iter().skip(1).map(|(at, _)| *at)
@@ -157,53 +161,6 @@ impl Clock {
     /// When the rate changes, or the clock jumps.
     pub fn rate_changes(&self) -> usize {
         self.rates.len() - 1
-    }
-}
-
-/// What the wall clocks of several machines show, in nanoseconds since the epoch of true time.
-#[derive(Clone, Debug)]
-pub struct Walls {
-    /// Of each clock: from when on it is off by how much.
-    clocks: Vec<Vec<(Nanos, i64)>>,
-}
-
-impl Walls {
-    /// The wall clocks of these machines, with all jumps that they will make.
-    pub fn new<'a>(clocks: impl Iterator<Item = &'a Clock>) -> Walls {
-        let offsets = |clock: &Clock| {
-            let nanos = |(from, millis): &(Nanos, i64)| (*from, millis * MILLISECOND as i64);
-            clock.wall.iter().map(nanos).collect()
-        };
-        Walls { clocks: clocks.map(offsets).collect() }
-    }
-
-    /// The least that any of them shows at any instant from `from` to `to`.
-    pub fn least(&self, from: Nanos, to: Nanos) -> i64 {
-        let shown = self.stretches().filter(|(start, end, _)| *start <= to && *end > from);
-        shown.map(|(start, _, offset)| start.max(from) as i64 + offset).min().expect("there are clocks")
-    }
-
-    /// The most that any of them has shown until `to`.
-    pub fn most(&self, to: Nanos) -> i64 {
-        let shown = self.stretches().filter(|(start, ..)| *start <= to);
-        shown.map(|(_, end, offset)| (end - 1).min(to) as i64 + offset).max().expect("there are clocks")
-    }
-
-    /// The first instant at which any of them shows `time` or later.
-    pub fn first(&self, time: i64) -> Nanos {
-        let reached = self.stretches().filter_map(|(start, end, offset)| {
-            let at = start.max(u64::try_from(time.saturating_sub(offset)).unwrap_or(0));
-            (at < end).then_some(at)
-        });
-        reached.min().expect("the last stretch has no end")
-    }
-
-    /// From when on, until when, and how much a clock is off.
-    fn stretches(&self) -> impl Iterator<Item = (Nanos, Nanos, i64)> {
-        self.clocks.iter().flat_map(|clock| {
-            let ends = clock.iter().skip(1).map(|(from, _)| *from).chain([Nanos::MAX]);
-            clock.iter().zip(ends).map(|((from, offset), end)| (*from, end, *offset))
-        })
     }
 }
 
@@ -286,6 +243,8 @@ fn errors(quality: Quality, healed: Nanos, random: &mut Random) -> Vec<(Nanos, O
 
 #[cfg(test)]
 mod tests {
+    use quorate_check::wall_clocks::WallClocks;
+
     use super::*;
 
     const IN_BOUNDS: Quality = Quality { drift: 0.02, wall_jumps: true, beyond_bound: false };
@@ -382,7 +341,7 @@ mod tests {
     #[test]
     fn the_bounds_of_several_wall_clocks_are_those_of_each_of_them() {
         let clocks: Vec<_> = clocks(IN_BOUNDS).take(3).collect();
-        let walls = Walls::new(clocks.iter());
+        let walls = WallClocks::new(clocks.iter().map(Clock::wall_offsets));
         let shows = |clock: &Clock, at| clock.read(0, at).wall.millis() as i64 - (EPOCH / MILLISECOND) as i64;
         let step = 10 * MILLISECOND as usize;
         for from in (0..22 * SECOND).step_by(170 * step) {

@@ -12,10 +12,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use quorate_check::{MILLISECOND, Nanos};
 use quorate_core::{Image, Piece, Random, Saved, Snapshot, Wire, digest, mutation};
 
 use crate::network::Latency;
-use crate::queue::{MILLISECOND, Nanos};
 
 /// No space is left: the node stops, as the real one does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

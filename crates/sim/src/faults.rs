@@ -7,10 +7,10 @@
 use std::fmt;
 use std::str::FromStr;
 
+use quorate_check::{MILLISECOND, Nanos, SECOND};
 use quorate_core::{Capabilities, Random};
 
 use crate::network::Noise;
-use crate::queue::{MILLISECOND, Nanos, SECOND};
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident = $name:literal),* $(,)?) => {

@@ -1,4 +1,5 @@
-//! Whole clusters in one thread: virtual time, faults, checkers. One seed decides everything.
+//! Whole clusters in one thread: virtual time, faults, workload. One seed decides everything. What must hold meanwhile
+//! is in [`quorate_check`].
 //!
 //! | module | what |
 //! |---|---|
@@ -9,24 +10,18 @@
 //! | `cluster`, `process` | the driver: processes and their machines |
 //! | [`network`], [`disk`], [`clock`] | the world around them |
 //! | `workload` | the clients |
-//! | [`history`], [`checkers`] | what they saw, and what must hold |
 //! | [`trace`] | what happened, for people and for the determinism test |
 //! | [`queue`] | the future |
 //! | [`experiment`] | measurement runs: how long things take |
-//! | [`explore`] | every behaviour of a small cluster, within bounds |
 //! | [`scenario`] | golden conversations: small scripted clusters |
 
-pub mod checkers;
 pub mod clock;
 mod cluster;
 pub mod disk;
 pub mod experiment;
-pub mod explore;
 pub mod faults;
-pub mod history;
 pub mod network;
 pub mod options;
-mod panics;
 mod process;
 pub mod queue;
 pub mod report;
@@ -36,7 +31,6 @@ pub mod shrink;
 pub mod trace;
 mod workload;
 
-pub use checkers::Violation;
 pub use faults::Faults;
 pub use options::{Options, OptionsError};
 #[cfg(feature = "mutations")]

@@ -3,10 +3,10 @@
 //! A link delivers in order unless reordering is on. A partition loses what is sent, or holds it back until the
 //! partition ends, as a connection that retransmits does. Time and chance only; the messages stay outside.
 
+use quorate_check::{MILLISECOND, Nanos, SECOND};
 use quorate_core::Random;
 
 use crate::faults::{Counts, Kind};
-use crate::queue::{MILLISECOND, Nanos, SECOND};
 
 /// However slow a link is, a message is not under way for longer: what was sent before everything heals must not
 /// block its link for much of the time in which clients must be served again.

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use quorate_check::Nanos;
 use quorate_core::{Capabilities, SettingsError, Topology};
 use thiserror::Error;
 
 use crate::faults::Faults;
-use crate::queue::Nanos;
 
 /// What to simulate. [`Options::default`] is the size at which ten thousand runs take minutes.
 #[derive(Clone, Debug)]
@@ -75,18 +75,6 @@ pub enum OptionsError {
     /// More or fewer clients than can be simulated.
     #[error("{0} clients: choose 1 to 1000")]
     Clients(usize),
-    /// More operations than an exploration can tell apart.
-    #[error("{0} writes, reads and rosters: choose at most {max}", max = crate::explore::MAX_OPERATIONS)]
-    Operations(usize),
-    /// Nobody can say who answers reads.
-    #[error("{protocol} has no rosters")]
-    Rosters {
-        /// The protocol.
-        protocol: &'static str,
-    },
-    /// What comes before an exploration does not end.
-    #[error("with these settings the group serves no write when nothing fails: there is nothing to explore")]
-    Opening,
 }
 
 /// The largest group that is simulated: host masks are one word, proxies alone included.

@@ -4,15 +4,14 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
+use quorate_blocks::admission::{Admission, DiskId, Memory, Stage};
+use quorate_check::{Clocks, Nanos};
 use quorate_core::{Instant, NodeId, NodeSet, ProcessId, ProxyId, Random, Saved, Status, Time, WireError};
-use quorate_parts::admission::{Admission, DiskId, Memory, Stage};
 use quorate_runtime::{AnyProcess, ConfiguredProtocol, Input, OutgoingFrame, OwnMessages, Start, Taken};
 
-use crate::checkers::Clocks;
 use crate::clock::Clock;
 use crate::disk::Disk;
 use crate::faults::Moment;
-use crate::queue::Nanos;
 
 /// Which disk a node takes part with, and the connections to other nodes that depend on it.
 pub(crate) struct Guard {

@@ -4,13 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// True time, in nanoseconds since the start of the run. No process ever sees it.
-pub type Nanos = u64;
-
-/// A millisecond.
-pub const MILLISECOND: Nanos = 1_000_000;
-/// A second.
-pub const SECOND: Nanos = 1_000_000_000;
+use quorate_check::Nanos;
 
 /// Events to come. The heap holds small keys; the events stay where they are in a slab.
 #[derive(Debug)]

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
+use quorate_check::Violation;
 use quorate_core::{Capabilities, Protocol};
 use quorate_runtime::{AnyProtocol, protocol};
 
-use crate::checkers::Violation;
 use crate::faults::{Counts, Kind};
 use crate::options::{Options, OptionsError};
 use crate::run::{Run, run_protocol};

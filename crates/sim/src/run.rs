@@ -4,23 +4,26 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use quorate_check::history::History;
+use quorate_check::panics;
+use quorate_check::service::{Limits, Service};
+use quorate_check::wall_clocks::WallClocks;
+use quorate_check::{
+    Checker, MILLISECOND, Nanos, Panel, SECOND, Violation, expiry, linearizability, staleness,
+};
 use quorate_core::{
     Capabilities, Group, NodeId, NodeSet, Protocol, Random, Settings, SettingsError, Topology,
 };
 use quorate_runtime::{AnyProtocol, ConfiguredProtocol, protocol};
 
-use crate::checkers::service::{Limits, Service};
-use crate::checkers::{Checker, Panel, Violation, expiry, linearizability, staleness};
-use crate::clock::{Clock, Quality, Walls};
+use crate::clock::{Clock, Quality};
 use crate::cluster::{Cluster, Event, Knobs, Operator, SLOWNESS};
 use crate::disk::{Disk, Speed};
 use crate::faults::{Counts, Kind, Plan, Scope};
-use crate::history::History;
 use crate::network::{Latency, Network};
 use crate::options::{MAX_HOSTS, Options, OptionsError};
-use crate::panics;
 use crate::process::SimProcess;
-use crate::queue::{MILLISECOND, Nanos, Queue, SECOND};
+use crate::queue::Queue;
 use crate::trace::Trace;
 use crate::workload::Workload;
 
@@ -124,7 +127,7 @@ pub(crate) fn finish(mut cluster: Cluster, options: &Options, seed: u64) -> Run 
         cluster.fail("assertion", panic);
     }
     let (history, bounds) = std::mem::take(&mut cluster.work.recorder).finish_with_bounds();
-    let walls = Walls::new(cluster.hosts[..cluster.nodes].iter().map(|host| &host.clock));
+    let walls = WallClocks::new(cluster.hosts[..cluster.nodes].iter().map(|host| host.clock.wall_offsets()));
     // A proposer's time grows with its monotonic clock between reports of others: where that lies, no time is early.
     let walls = Some(walls).filter(|_| !cluster.plan.kinds.contains(Kind::ClocksBeyondBound));
     let mut undecided = false;

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::rc::Rc;
 
-use crate::queue::Nanos;
+use quorate_check::Nanos;
 
 /// Who gets the lines.
 type Sink = Box<dyn FnMut(&str)>;

@@ -14,11 +14,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use quorate_check::history::{Invocation, Recorder};
+use quorate_check::{MILLISECOND, Nanos};
 use quorate_core::{Random, RequestId, Staleness};
 use quorate_store::{Command, Condition, Expiry, Reply, Single};
-
-use crate::history::{Invocation, Recorder};
-use crate::queue::{MILLISECOND, Nanos};
 
 /// Operations that each client must complete after everything has healed.
 const QUOTA: u32 = 3;

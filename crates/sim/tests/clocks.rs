@@ -1,11 +1,11 @@
 //! A wall clock that is wrong, and what expires by it, in every protocol.
 
 use quorate_core::Protocol;
-use quorate_protocols::bodega::Bodega;
 use quorate_protocols::epaxos::Epaxos;
-use quorate_protocols::multipaxos::MultiPaxos;
-use quorate_protocols::pqr::Pqr;
-use quorate_protocols::quorum_leases::QuorumLeases;
+use quorate_protocols::paxos::bodega::Bodega;
+use quorate_protocols::paxos::multipaxos::MultiPaxos;
+use quorate_protocols::paxos::pqr::Pqr;
+use quorate_protocols::paxos::quorum_leases::QuorumLeases;
 use quorate_protocols::raft::Raft;
 use quorate_sim::scenario::play;
 

@@ -78,7 +78,7 @@ fn a_proxy_that_does_not_answer_by_the_deadline_is_a_violation() {
 #[cfg(feature = "mutations")]
 #[test]
 fn a_failing_run_is_shrunk_to_options_that_give_the_same_failure_again() {
-    use quorate_protocols::multipaxos::MultiPaxos;
+    use quorate_protocols::paxos::multipaxos::MultiPaxos;
     use quorate_sim::Faults;
     use quorate_sim::faults::Kind;
     use quorate_sim::run;

@@ -3,17 +3,18 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use quorate_check::Violation;
 use quorate_core::Protocol;
-use quorate_protocols::bodega::Bodega;
 use quorate_protocols::epaxos::Epaxos;
-use quorate_protocols::multipaxos::MultiPaxos;
-use quorate_protocols::pqr::Pqr;
-use quorate_protocols::quorum_leases::QuorumLeases;
+use quorate_protocols::paxos::bodega::Bodega;
+use quorate_protocols::paxos::multipaxos::MultiPaxos;
+use quorate_protocols::paxos::pqr::Pqr;
+use quorate_protocols::paxos::quorum_leases::QuorumLeases;
 use quorate_protocols::raft::Raft;
 use quorate_protocols::unreplicated::Unreplicated;
 use quorate_sim::faults::Kind;
 use quorate_sim::trace::Trace;
-use quorate_sim::{Options, Violation, run, sim};
+use quorate_sim::{Options, run, sim};
 
 fn assert_passes<P: Protocol>(options: &Options) {
     let summary = sim::<P>(options, &mut |_| {}).unwrap();

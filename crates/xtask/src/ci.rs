@@ -51,6 +51,8 @@ const STEPS: &[Step] = &[
             "test",
             "--package",
             "quorate-sim",
+            "--package",
+            "quorate-explore",
             "--features",
             "mutations",
             "--test",

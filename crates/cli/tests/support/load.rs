@@ -9,8 +9,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use quorate_sim::checkers::linearizability;
-use quorate_sim::history::Recorder;
+use quorate_check::history::Recorder;
+use quorate_check::linearizability;
 use quorate_store::{Command, Condition, Expiry, Reply};
 
 use crate::support::{Connection, Node, Resp, wait_for};

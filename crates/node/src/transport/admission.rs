@@ -7,8 +7,8 @@
 //! silent for long enough.
 
 use bytes::Bytes;
+use quorate_blocks::admission::Verdict;
 use quorate_core::{ProcessId, Time};
-use quorate_parts::admission::Verdict;
 use tracing::{info, warn};
 
 use super::handshake::{Answer, Hello, name, node_of};

@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use bytes::{Buf, Bytes, BytesMut};
+use quorate_blocks::admission::Introduction;
 use quorate_core::{NodeId, ProcessId, Settings, Wire, wire_enum, wire_struct};
-use quorate_parts::admission::Introduction;
 
 use crate::config::check_address;
 use crate::guard::Guard;

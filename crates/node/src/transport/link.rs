@@ -10,8 +10,8 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
+use quorate_blocks::admission::Verdict;
 use quorate_core::{NodeId, ProcessId, Random, Time};
-use quorate_parts::admission::Verdict;
 use tracing::{info, warn};
 
 use super::delay::{Delay, Delays, Line};

@@ -1,10 +1,12 @@
 //! What EPaxos* replicas and proxies say, and what must be durable before they say it.
 
 use bytes::Bytes;
+use quorate_blocks::ballot::Ballot;
+use quorate_blocks::instance::{Frontier, Instance};
+use quorate_blocks::{clients, embed_clients};
 use quorate_core::{Release, wire_enum};
-use quorate_parts::ballot::Ballot;
-use quorate_parts::graph::{Frontier, Instance, Vote, learner};
-use quorate_parts::{clients, embed_clients};
+
+use crate::epaxos::graph::{Vote, learner};
 
 /// A value on its way: the batch, empty for a no-op; `None`: the batch that the receiver has.
 pub type Value = Option<Bytes>;

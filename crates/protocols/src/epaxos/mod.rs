@@ -9,20 +9,20 @@
 //! |---|---|
 //! | phase 1: D by the owner; a replica adds what it knows, in ballot 0 only | `proposing.rs` `propose`, `voting.rs` `on_pre_accept` |
 //! | n−e replies equal to D commit at once; else n−f replies, `Accept` with their union | `proposing.rs` `on_pre_accepted` |
-//! | vote in a ballot not below the joined one; two ballot variables | `voting.rs` `on_accept`, `parts/graph/held.rs` |
+//! | vote in a ballot not below the joined one; two ballot variables | `voting.rs` `on_accept`, `epaxos/graph/held.rs` |
 //! | recovery: committed, accepted, owner in the quorum (no-op), or validation | `recovery.rs` `judge` |
 //! | validation: who interferes and knows nothing of it; wait for them, or tell them to give way | `voting.rs` `on_validate`, `recovery.rs` `on_validated` |
-//! | execution of closed components, ties by id; **replies after execution only** | `parts/graph/order.rs`, `parts/graph/learner` `execute` |
+//! | execution of closed components, ties by id; **replies after execution only** | `epaxos/graph/order.rs`, `graph/learner` `execute` |
 //! | the owner's commit is durable before anybody, itself included, acts on it | `message.rs` `Commit` |
-//! | a member that lost its disk takes part when it knows all that it may have voted for | `parts/graph/learner/rejoin.rs` |
+//! | a member that lost its disk takes part when it knows all that it may have voted for | `epaxos/graph/learner/rejoin.rs` |
 //!
-//! Everything else a replica does is its `Learner`'s (`parts/graph/learner`): batches, execution, catching up,
+//! Everything else a replica does is its `Learner`'s (`graph/learner`): batches, execution, catching up,
 //! forgetting.
 //!
 //! # Decisions
 //!
-//! - *Dependencies are frontiers* (`parts/graph`): of each owner all instances up to the last that interferes. Sets
-//!   grow only, so what EPaxos* proves about them stays true; and a no-op in between hides nothing.
+//! - *Dependencies are frontiers* (`blocks/instance.rs`): of each owner all instances up to the last that interferes.
+//!   Sets grow only, so what EPaxos* proves about them stays true; and a no-op in between hides nothing.
 //! - *An owner's index is durable before its `PreAccept` leaves*, so an index has one batch and there are no gaps but
 //!   those of lost messages. It costs the owner's sync before the round trip instead of beside it.
 //! - *Who can be recovered by others in spite of being committed is told by a floor* (`learner/horizon.rs`): a
@@ -31,11 +31,12 @@
 //! - *Sessions* are keys that writes write; opening one interferes with all of them, so the table of sessions is the
 //!   same wherever one is opened or dropped.
 //! - *Expiry without replicated time*: a key expires when a batch that writes it says so. Each batch has its proposer's
-//!   time, which counts for its own commands alone. The clocks of a majority bound it (`parts/walls.rs`), which come
+//!   time, which counts for its own commands alone. The clocks of a majority bound it (`blocks/walls.rs`), which come
 //!   with `Progress`; after a start nothing is proposed before a majority was heard. Whoever finds
 //!   a key overdue proposes `Expire` for it. Once a read has found it gone, no later one finds it, whatever clocks
-//!   show. A key's version grows while the key is there, and is never used twice (`parts/state`).
+//!   show. A key's version grows while the key is there, and is never used twice (`blocks/state.rs`).
 
+mod graph;
 pub mod message;
 mod proposing;
 mod recovery;
@@ -44,10 +45,12 @@ mod voting;
 
 use std::time::Duration;
 
+use quorate_blocks::clients::{ProxyConfig, SessionClient};
+use quorate_blocks::instance::{Instance, OWNERS};
+use quorate_blocks::settings;
 use quorate_core::{Capabilities, Group, NodeSet, Protocol, Settings, SettingsError, mutation};
-use quorate_parts::clients::{ProxyConfig, SessionClient};
-use quorate_parts::graph::{Instance, Learner, LearnerConfig, OWNERS};
-use quorate_parts::settings;
+
+use crate::epaxos::graph::{Learner, LearnerConfig};
 
 pub use message::Message;
 pub use replica::{Replica, Timer};

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use quorate_blocks::ballot::Ballot;
+use quorate_blocks::instance::{Frontier, Instance};
 use quorate_core::{NodeId, NodeSet};
-use quorate_parts::ballot::Ballot;
-use quorate_parts::graph::{Duty, Frontier, Instance, Vote};
 
 use super::Message;
 use super::replica::{Attempt, Cx, Replica};
+use crate::epaxos::graph::{Duty, Vote};
 
 /// How far a replica is with an instance, as its owner in ballot zero or to recover it in another.
 #[derive(Debug)]

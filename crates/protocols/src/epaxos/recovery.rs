@@ -13,14 +13,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use quorate_blocks::ballot::Ballot;
+use quorate_blocks::instance::{Frontier, Instance};
 use quorate_core::{NodeId, NodeSet, mutation};
-use quorate_parts::ballot::Ballot;
-use quorate_parts::graph::{Duty, Frontier, Held, Instance, Phase, RETRANSMIT, Vote};
 
 use super::Message;
 use super::message::Against;
 use super::proposing::{Candidate, Proposal, Step};
 use super::replica::{Attempt, Cx, Replica};
+use crate::epaxos::graph::{Duty, Held, Phase, RETRANSMIT, Vote};
 
 /// Recoveries that are under way at once.
 const RECOVERIES: usize = 32;

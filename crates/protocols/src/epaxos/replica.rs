@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use quorate_blocks::ballot::Ballot;
+use quorate_blocks::instance::{Frontier, Instance};
 use quorate_core::{Context, Instant, Machine, NodeId, ProcessId, Saved, Status};
-use quorate_parts::ballot::Ballot;
-use quorate_parts::graph::learner::{Host, Record};
-use quorate_parts::graph::{Duties, Frontier, Instance, Learner, Watch};
 
 use super::proposing::Step;
 use super::{Config, Message};
+use crate::epaxos::graph::learner::{Host, Record};
+use crate::epaxos::graph::{Duties, Learner, Watch};
 
 /// A replica's wake-ups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

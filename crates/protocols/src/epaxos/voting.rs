@@ -2,13 +2,14 @@
 //! takes note of a decision.
 
 use bytes::Bytes;
+use quorate_blocks::ballot::Ballot;
+use quorate_blocks::instance::{Frontier, Instance};
 use quorate_core::mutation;
-use quorate_parts::ballot::Ballot;
-use quorate_parts::graph::{Frontier, Instance, Phase, State};
 
 use super::Message;
 use super::message::Value;
 use super::replica::{Attempt, Cx, Replica, proposer};
+use crate::epaxos::graph::{Phase, State};
 
 impl Replica {
     /// The owner proposes its batch; `init` is what it knows to interfere. Only ballot zero is the owner's.

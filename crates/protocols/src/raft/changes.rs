@@ -1,13 +1,13 @@
 //! Changes of who leads and of who is in the group.
 
+use quorate_blocks::batch::{Batch, Entry};
+use quorate_blocks::clients::PendingRead;
+use quorate_blocks::membership::{NO_ROSTER, Reached, refused};
 use quorate_core::{Context, Manage, Managed, NodeId, Time, mutation};
-use quorate_parts::batch::{Batch, Entry};
-use quorate_parts::chain::{Mode, Progress};
-use quorate_parts::clients::PendingRead;
-use quorate_parts::membership::{NO_ROSTER, Reached, refused};
 
 use super::replica::{Replica, Role, Timer};
 use super::{Message, Reads};
+use crate::raft::log::{Mode, Progress};
 
 /// A learner with no more than this missing is near enough to vote.
 const NEAR_BYTES: u64 = 1 << 20;

@@ -19,8 +19,8 @@
 //! A node that its last committed configuration leaves out is never needed: a majority of the others has that
 //! configuration, and whichever of them has the longest log has it too.
 
+use quorate_blocks::quorum::Verdict;
 use quorate_core::{Context, NodeId, Time, mutation};
-use quorate_parts::quorum::Verdict;
 
 use super::replica::{Replica, Role, Timer};
 use super::{Message, RETRANSMIT};

@@ -3,18 +3,18 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
+use quorate_blocks::batch::Batch;
+use quorate_blocks::laggards::OwnDisk;
+use quorate_blocks::membership::ReconfigurationCoordinator;
 use quorate_core::{Context, Fact, Mark, NodeId, NodeSet, Time, mutation};
-use quorate_parts::batch::Batch;
-use quorate_parts::chain::{Entry, Mode, Progress};
-use quorate_parts::laggards::OwnDisk;
-use quorate_parts::membership::ReconfigurationCoordinator;
-use quorate_parts::rounds::Rounds;
 
 use super::changes::Handing;
 use super::leaseguard::{CommitGate, Gate, Limbo};
 use super::reads::Reader;
 use super::replica::{Replica, Role, Timer};
 use super::{ANNOUNCE, MAX_WAITING, Message, PIPELINE_BYTES, RETRANSMIT, Reads, Record};
+use crate::raft::log::{Entry, Mode, Progress};
+use crate::raft::rounds::Rounds;
 
 /// What only a leader has.
 #[derive(Debug)]

@@ -21,11 +21,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use quorate_blocks::batch::Batch;
+use quorate_blocks::writes::Writes;
 use quorate_core::{
     Context, Fact, Instant, Interval, Settings, SettingsError, Time, Until, Wall, Wire, mutation,
 };
-use quorate_parts::batch::Batch;
-use quorate_parts::writes::Writes;
 use quorate_store::Command;
 
 use super::Reads;

@@ -1,8 +1,9 @@
 //! What Raft's replicas and proxies say, and what must be durable before they say it.
 
+use quorate_blocks::{catchup, clients, embed_clients};
 use quorate_core::{Release, Wall, wire_enum};
-use quorate_parts::chain::Entry;
-use quorate_parts::{catchup, clients, embed_clients};
+
+use crate::raft::log::Entry;
 
 /// A message. `term` is the sender's, unless it says otherwise; numbers are indexes of the log.
 #[derive(Clone, Debug)]
@@ -46,7 +47,7 @@ pub enum Message {
         term: u64,
         /// You have my vote in it.
         granted: bool,
-        /// The sender's wall clock, which bounds the times that others propose (`quorate_parts::walls`).
+        /// The sender's wall clock, which bounds the times that others propose (`quorate_blocks::walls`).
         wall: Wall,
     },
     /// AppendEntries.
@@ -104,7 +105,7 @@ pub enum Message {
         round: u64,
         /// Up to here I know my log to be yours.
         verified: u64,
-        /// The sender's wall clock, which bounds the times that others propose (`quorate_parts::walls`).
+        /// The sender's wall clock, which bounds the times that others propose (`quorate_blocks::walls`).
         wall: Wall,
     },
     /// Committed up to here, soon after it became so.

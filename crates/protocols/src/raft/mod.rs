@@ -8,10 +8,10 @@
 //! |---|---|
 //! | 1 term and vote durable before a vote is given; entries before they are acknowledged, by the leader too | `message.rs` `release`, `elections.rs` `on_vote`, `leading.rs` `acknowledge_own` |
 //! | 1 commit an own-term entry at a majority; followers up to what the message verified | `leading.rs` `advance`, `replica.rs` `on_append` |
-//! | 1 truncate on a real conflict only; a new leader appends a no-op | `parts/chain`, `leading.rs` `begin_to_lead` |
+//! | 1 truncate on a real conflict only; a new leader appends a no-op | `raft/log`, `leading.rs` `begin_to_lead` |
 //! | 2 pre-vote changes no term; check-quorum; TimeoutNow goes past both | `elections.rs`, `leading.rs` `on_heartbeat_timer` |
-//! | 3 configurations are in force when appended, roll back when truncated, travel with snapshots; joint consensus; learners | `parts/membership`, `changes.rs` |
-//! | 4 **ReadIndex**: an own-term entry is committed, a round of heartbeats that began after the read is answered by a majority | `reads.rs`, `parts/rounds` |
+//! | 3 configurations are in force when appended, roll back when truncated, travel with snapshots; joint consensus; learners | `blocks/membership`, `changes.rs` |
+//! | 4 **ReadIndex**: an own-term entry is committed, a round of heartbeats that began after the read is answered by a majority | `reads.rs`, `raft/rounds.rs` |
 //! | 5 **Ongaro's lease**: from the beginning of the last round that a majority answered; voters refuse votes as long, restarted ones too | `reads.rs` `ongaro_gate`, `elections.rs` `is_bound` |
 //! | LeaseGuard 1 commit gate: every prior-term entry is surely older than Δ | `leaseguard.rs` `CommitGate` |
 //! | LeaseGuard 2, 3 **read gate**: the last committed entry is surely younger than Δ; before the first own commit, no read that the limbo region can change | `leaseguard.rs` `read_gate`, `Limbo` |
@@ -31,7 +31,7 @@
 //! - *The commit gate takes the smaller of two waits*, by stamps and by arrival; each is enough (`leaseguard.rs`).
 //! - *A leader whose own log does not become durable*, while others' do and entries are committed without it, stops
 //!   leading after twice the election timeout: its disk hangs (`leading.rs` `on_heartbeat_timer`).
-//! - *A leader's time, by which keys expire, is bounded by the clocks of a majority* (`parts/walls.rs`), which come
+//! - *A leader's time, by which keys expire, is bounded by the clocks of a majority* (`blocks/walls.rs`), which come
 //!   with votes and answers to heartbeats.
 //! - *A member that does not vote may stand*, when nobody has led for several election timeouts: its log may be the
 //!   only one that can win (`elections.rs`). It hands over to a voter.
@@ -45,17 +45,19 @@ mod elections;
 mod invariants;
 mod leading;
 mod leaseguard;
+mod log;
 pub mod message;
 mod reads;
 mod replica;
+mod rounds;
 mod snapshots;
 
 use std::time::Duration;
 
+use quorate_blocks::clients::{ProxyConfig, SessionClient};
+use quorate_blocks::election::ElectionTimeouts;
+use quorate_blocks::settings::{self, IntakeConfig};
 use quorate_core::{Capabilities, Group, Protocol, Settings, SettingsError};
-use quorate_parts::clients::{ProxyConfig, SessionClient};
-use quorate_parts::election::ElectionTimeouts;
-use quorate_parts::settings::{self, IntakeConfig};
 
 pub use leaseguard::{ClockMode, LeaseGuard};
 pub use message::{Message, Record};

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use quorate_blocks::clients::{Ask, PendingRead};
 use quorate_core::{Context, Instant, NodeId, ProcessId, Random, Until, mutation};
-use quorate_parts::clients::{Ask, PendingRead};
 
 use super::leaseguard::Gate;
 use super::replica::{Replica, Role};

@@ -3,23 +3,23 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use quorate_blocks::batch::Kind;
+use quorate_blocks::catchup::{Catchup, Source};
+use quorate_blocks::clients::{self, Intake};
+use quorate_blocks::election::LeaderMonitor;
+use quorate_blocks::membership::Configuration;
+use quorate_blocks::quorum::Tally;
+use quorate_blocks::state::Replicated;
+use quorate_blocks::walls::{self, Walls};
 use quorate_core::{
     Context, Fact, Instant, Machine, Mark, NodeId, PeerStatus, ProcessId, Saved, Status, Time, Wall, digest,
     mutation,
 };
-use quorate_parts::batch::Kind;
-use quorate_parts::catchup::{Catchup, Source};
-use quorate_parts::chain::{Append, Chain, Entry};
-use quorate_parts::clients::{self, Intake};
-use quorate_parts::election::LeaderMonitor;
-use quorate_parts::membership::Configuration;
-use quorate_parts::quorum::Tally;
-use quorate_parts::state::Replicated;
-use quorate_parts::walls::{self, Walls};
 
 use super::leading::Leading;
 use super::reads::{FollowerReads, ReadDecision};
 use super::{Config, MAX_WAITING, Message, Reads, Record};
+use crate::raft::log::{Append, Chain, Entry};
 
 /// A replica's wake-ups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,8 +1,8 @@
 //! A follower that needs what is in no log any more: it fetches the leader's state.
 
+use quorate_blocks::catchup;
+use quorate_blocks::state::Replicated;
 use quorate_core::{Context, NodeId, mutation};
-use quorate_parts::catchup;
-use quorate_parts::state::Replicated;
 
 use super::replica::{Replica, Role, Timer};
 use super::{Message, Record};

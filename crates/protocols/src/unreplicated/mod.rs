@@ -10,9 +10,9 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use quorate_blocks::clients::{Intake, Message as Client, PendingRead, ProxyConfig, SessionClient};
+use quorate_blocks::{embed_clients, settings, settings::IntakeConfig, state::Replicated};
 use quorate_core::*;
-use quorate_parts::clients::{Intake, Message as Client, PendingRead, ProxyConfig, SessionClient};
-use quorate_parts::{embed_clients, settings, settings::IntakeConfig, state::Replicated};
 
 /// See the file comment.
 #[derive(Debug)]

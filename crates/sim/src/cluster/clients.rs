@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use quorate_check::{Checker, MILLISECOND, SECOND};
 use quorate_core::{Access, Answered, Managed, Outcome, Request, RequestId, Wire, digest};
 use quorate_runtime::Input;
 use quorate_store::{Command, Condition, Reply};
 
 use super::operator::is_operators;
 use super::{Cluster, Event};
-use crate::checkers::Checker;
-use crate::queue::{MILLISECOND, SECOND};
 use crate::workload::{Ask, Pending};
 
 impl Cluster {

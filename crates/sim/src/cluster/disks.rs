@@ -10,15 +10,15 @@
 
 use std::sync::Arc;
 
+use quorate_blocks::admission::{Memory, PeerDisk, Stage};
+use quorate_check::Nanos;
 use quorate_core::NodeId;
-use quorate_parts::admission::{Memory, PeerDisk, Stage};
 use quorate_runtime::ConfiguredProtocol;
 
 use super::Cluster;
 use super::impairments::node;
 use crate::faults::Kind;
 use crate::process::SimProcess;
-use crate::queue::Nanos;
 
 impl Cluster {
     /// Whether each member takes part, or has gone for good.
@@ -132,21 +132,21 @@ impl Cluster {
 mod tests {
     use std::time::Duration;
 
-    use quorate_protocols::bodega::Bodega;
+    #[cfg(feature = "mutations")]
+    use quorate_check::Violation;
+    use quorate_check::{MILLISECOND, Nanos, SECOND};
+    use quorate_core::Protocol;
     use quorate_protocols::epaxos::Epaxos;
-    use quorate_protocols::multipaxos::MultiPaxos;
+    use quorate_protocols::paxos::bodega::Bodega;
+    use quorate_protocols::paxos::multipaxos::MultiPaxos;
     use quorate_protocols::raft::Raft;
+    use quorate_runtime::protocol;
 
     use crate::Options;
-    #[cfg(feature = "mutations")]
-    use crate::Violation;
     use crate::cluster::Event;
     use crate::faults::{Action, Faults, Kind, KindSet, Moment, ScheduledFault, Target};
-    use crate::queue::{MILLISECOND, Nanos, SECOND};
     use crate::run::{Run, finish, prepare};
     use crate::trace::Trace;
-    use quorate_core::Protocol;
-    use quorate_runtime::protocol;
 
     fn strike(at: Nanos, kind: Kind, node: usize, length: Nanos, action: Action) -> ScheduledFault {
         ScheduledFault { at, kind, target: Target::Host(node - 1), moment: Moment::Now, length, action }

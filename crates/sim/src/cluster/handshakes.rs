@@ -1,5 +1,5 @@
 //! Handshakes: nodes introduce themselves to each other before they speak, and remember each other's disks, as real
-//! nodes do when they connect ([`quorate_parts::admission`]).
+//! nodes do when they connect ([`quorate_blocks::admission`]).
 //!
 //! A node sends `Hello` to every other again and again until it is answered with `Welcome`. A message passes from one
 //! node to another only when each has made the other's introduction durable, and only while both live: a connection
@@ -10,14 +10,14 @@
 //! A node that is refused must have a disk that was [damaged](super::disks); it never starts again. A node whose disk
 //! is as it left it must not be refused.
 
+use quorate_blocks::admission::{self, DiskId, Introduction, Memory, PeerDisk, Reason, Verdict, Why};
+use quorate_check::{MILLISECOND, Nanos, SECOND};
 use quorate_core::{NodeId, ProcessId};
-use quorate_parts::admission::{self, DiskId, Introduction, Memory, PeerDisk, Reason, Verdict, Why};
 use quorate_runtime::Input;
 
 use super::impairments::node;
 use super::{Cluster, Event};
 use crate::process::{Guard, SimProcess};
-use crate::queue::{MILLISECOND, Nanos, SECOND};
 
 /// From one attempt to connect to the next.
 const AGAIN: std::ops::Range<Nanos> = 30 * MILLISECOND..100 * MILLISECOND;

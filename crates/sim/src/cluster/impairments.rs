@@ -6,12 +6,12 @@
 //! or has been asked for. A change that nobody remembers having asked for may still be carried out later; a run whose
 //! group came to need the lost nodes in that way owes nothing.
 
+use quorate_check::MILLISECOND;
 use quorate_core::{NodeId, NodeSet, Random};
 
 use super::{Cluster, Event};
 use crate::faults::{Impairment, Kind};
 use crate::process::SimProcess;
-use crate::queue::MILLISECOND;
 
 /// How many times slower the links of a slow node are.
 pub(crate) const SLOWNESS: u64 = 30;

@@ -1,14 +1,13 @@
 //! Lives begin and end; what outlasts them is on disk.
 
+use quorate_check::{Checker, MILLISECOND, Nanos, Process};
 use quorate_core::{Payload, Saved, Snapshot, digest};
 use quorate_runtime::Recovered;
 
 use super::{Cluster, Event, LAW_SAMPLE};
-use crate::checkers::{Checker, Process};
 use crate::disk::{Progress, StoredImage};
 use crate::faults::Kind;
 use crate::process::{SimClocks, SimProcess};
-use crate::queue::{MILLISECOND, Nanos};
 
 impl Cluster {
     pub(super) fn start(&mut self, host: usize) {

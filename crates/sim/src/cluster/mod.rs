@@ -27,21 +27,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use handshakes::Handshake;
+use quorate_blocks::admission::DiskId;
+use quorate_check::log::Logs;
+use quorate_check::service::Service;
+use quorate_check::{Nanos, Panel, Violation};
 use quorate_core::{Capabilities, NodeSet, ProcessId, Random, RequestId};
-use quorate_parts::admission::DiskId;
 use quorate_runtime::ConfiguredProtocol;
 
-use crate::checkers::log::Logs;
-use crate::checkers::service::Service;
-use crate::checkers::{Panel, Violation};
 use crate::faults::{Counts, Plan};
 use crate::network::Network;
 use crate::process::SimProcess;
-use crate::queue::{Nanos, Queue};
+use crate::queue::Queue;
 use crate::trace::Trace;
 use crate::workload::Workload;
-
-use handshakes::Handshake;
 pub(crate) use impairments::SLOWNESS;
 pub(crate) use operator::Operator;
 

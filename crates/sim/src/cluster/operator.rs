@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
+use quorate_check::{MILLISECOND, Nanos, SECOND};
 use quorate_core::{
     Access, Manage, Managed, NodeId, NodeSet, Outcome, Random, Range, Request, RequestId, Roster, Wire,
 };
@@ -13,7 +14,6 @@ use quorate_runtime::Input;
 use super::impairments::{node, outlasts};
 use super::{Cluster, Event};
 use crate::faults::Kind;
-use crate::queue::{MILLISECOND, Nanos, SECOND};
 
 /// Where ranges of keys may end: between the keys of the [workload](crate::workload), and before and behind them.
 const ENDS: [&str; 6] = ["a", "h0.", "n1", "s1", "s2", "x1"];

@@ -1,11 +1,11 @@
 //! Faults strike, and end.
 
+use quorate_check::{MILLISECOND, Nanos};
 use quorate_runtime::Input;
 
 use super::{Cluster, Event};
 use crate::faults::{Action, Moment, ScheduledFault, Shape, Target};
 use crate::process::{Armed, SimProcess};
-use crate::queue::{MILLISECOND, Nanos};
 
 impl Cluster {
     pub(super) fn leader(&self) -> Option<usize> {

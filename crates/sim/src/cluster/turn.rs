@@ -3,17 +3,16 @@
 use std::fmt::Display;
 
 use bytes::Bytes;
+use quorate_blocks::admission::DiskId;
+use quorate_check::{Checker, MILLISECOND, Nanos, Process, Violation};
 use quorate_core::{Fact, Instant, ProcessId, Wire, digest, mutation};
-use quorate_parts::admission::DiskId;
 use quorate_runtime::{Effects, Input, OutgoingFrame, Taken};
 
 use super::{Cluster, Event, WIRE_SAMPLE};
-use crate::checkers::{Checker, Process, Violation};
 use crate::faults::Kind;
 use crate::process::{Life, SimClocks, SimProcess};
-use crate::queue::{MILLISECOND, Nanos};
 
-/// What every protocol calls a piece of a snapshot that it sends (`quorate_parts::catchup`).
+/// What every protocol calls a piece of a snapshot that it sends (`quorate_blocks::catchup`).
 const PIECE: &str = "Piece";
 
 impl Cluster {

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
+use quorate_check::history::Invocation;
+use quorate_check::{Nanos, SECOND};
 use quorate_core::{Access, Fact, Managed as Done, NodeId, Outcome, Request, RequestId, Wire};
 use quorate_runtime::Input;
 use quorate_store::{Command, Reply};
 
 use super::driver::{Driver, Event};
 use super::{Act, Ask, Managed, Operation};
-use crate::history::Invocation;
-use crate::queue::{Nanos, SECOND};
 
 /// What operators are asked to wait.
 const OPERATOR: Nanos = 60 * SECOND;

@@ -1,8 +1,7 @@
 //! How long a message is on its way.
 
+use quorate_check::Nanos;
 use quorate_core::Random;
-
-use crate::queue::Nanos;
 
 /// A distribution of delays.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use quorate_check::Nanos;
+use quorate_check::history::Recorder;
 use quorate_core::{Answered, Fact, NodeId, Outcome, ProcessId, Random, Request, RequestId};
 use quorate_runtime::{ConfiguredProtocol, Effects, Input};
 
@@ -11,10 +13,9 @@ use super::wires::Wires;
 use super::{Load, Measured, Setup};
 use crate::clock::Clock;
 use crate::disk::{Disk, Speed};
-use crate::history::Recorder;
 use crate::network::Latency;
 use crate::process::SimProcess;
-use crate::queue::{Nanos, Queue};
+use crate::queue::Queue;
 
 /// The most inputs that a process takes in one turn, as a node does.
 const BATCH: usize = 256;

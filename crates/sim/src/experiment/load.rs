@@ -2,10 +2,9 @@
 
 use std::fmt;
 
+use quorate_check::Nanos;
 use quorate_core::{Manage, NodeId};
 use quorate_store::Command;
-
-use crate::queue::Nanos;
 
 /// Everything that is done to a cluster. Nothing in it needs an order.
 #[derive(Default)]

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use quorate_check::history::History;
+use quorate_check::{Nanos, SECOND};
 use quorate_core::{Fact, NodeId};
 
 use super::Act;
-use crate::history::History;
-use crate::queue::{Nanos, SECOND};
 
 /// What became of an operation, in the order in which they were asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,7 +84,7 @@ impl Latencies {
 pub struct Measured {
     /// What the clients saw.
     pub operations: Vec<Operation>,
-    /// The same as a history: whether it is linearizable is for [`crate::checkers::linearizability`] to say.
+    /// The same as a history: whether it is linearizable is for [`quorate_check::linearizability`] to say.
     pub history: History,
     /// What replicas stated of leaders, commits and read gates, and when.
     pub facts: Vec<(Nanos, NodeId, Fact)>,

@@ -24,13 +24,12 @@ pub mod measured;
 mod tests;
 pub mod wires;
 
-use quorate_core::{Group, NodeId, NodeSet, Protocol, Settings, SettingsError, Topology};
-use quorate_runtime::protocol;
-
-use crate::queue::Nanos;
 pub use delay::Delay;
 pub use load::{Act, Ask, Clients, Load};
 pub use measured::{Managed, Measured, Operation};
+use quorate_check::Nanos;
+use quorate_core::{Group, NodeId, NodeSet, Protocol, Settings, SettingsError, Topology};
+use quorate_runtime::protocol;
 pub use wires::Capacity;
 
 /// The world of an experiment.

@@ -1,13 +1,14 @@
 //! What an experiment shows of protocols whose numbers are known beforehand.
 
 use bytes::Bytes;
+use quorate_check::linearizability;
+use quorate_check::{MILLISECOND, SECOND};
 use quorate_core::Manage;
 use quorate_protocols::raft::Raft;
+use quorate_protocols::wide_area;
 use quorate_store::{Command, Condition, Expiry};
 
 use super::*;
-use crate::checkers::linearizability;
-use crate::queue::{MILLISECOND, SECOND};
 
 const ONE_WAY: Nanos = 2 * MILLISECOND;
 
@@ -130,7 +131,8 @@ fn an_isolated_leader_is_followed_by_another_while_its_clients_still_reach_it() 
 /// that write each fifth time.
 fn wide(settings: &[&str], acts: Vec<(Nanos, Act)>) -> (Setup, Measured) {
     let geo = Topology::named("geo").unwrap();
-    let settings = geo.settings::<Raft>(5).into_iter().chain(settings.iter().map(ToString::to_string));
+    let settings =
+        wide_area::settings::<Raft>(&geo, 5).into_iter().chain(settings.iter().map(ToString::to_string));
     let setup = Setup {
         nodes: 5,
         proxies: 0,

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeSet;
 
+use quorate_check::{Nanos, SECOND};
 use quorate_core::{Random, Topology};
 
 use super::Delay;
-use crate::queue::{Nanos, SECOND};
 
 /// What a node's processor and network interface can do. Proxies of clients have all they need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use quorate_protocols::bodega::Bodega;
+use quorate_protocols::paxos::bodega::Bodega;
 
 use crate::assert_goes_wrong;
 
@@ -47,7 +47,7 @@ caught! { Bodega,
 /// the meantime: no seed can be expected to find both, so the conversation is scripted.
 #[test]
 fn a_responder_that_comes_back_before_it_has_executed_what_was_chosen_without_it() {
-    let text = trace!("bodega", "responder-that-comes-back");
+    let text = trace!("paxos/bodega", "responder-that-comes-back");
     let is_stale = |text: &str| text.contains("p3 #3 = Value(Some(b\"old\"))");
     assert_goes_wrong::<Bodega>("exclusion/readmit-at-once", text, is_stale);
 }
@@ -55,7 +55,7 @@ fn a_responder_that_comes_back_before_it_has_executed_what_was_chosen_without_it
 /// Writes of several keys of which different replicas answer reads are rare, and must meet a late vote.
 #[test]
 fn a_leader_that_does_not_wait_for_writes_that_others_may_have_shown() {
-    let text = trace!("bodega", "leader-that-answers-alone");
+    let text = trace!("paxos/bodega", "leader-that-answers-alone");
     let is_stale = |text: &str| text.contains("p2 #5 = Value(Some(b\"old\"))");
     assert_goes_wrong::<Bodega>("writes/all-alone", text, is_stale);
 }
@@ -64,7 +64,7 @@ fn a_leader_that_does_not_wait_for_writes_that_others_may_have_shown() {
 /// before that has not missed its followers.
 #[test]
 fn support_for_a_ballot_that_is_not_durable() {
-    let text = trace!("bodega", "support-that-is-not-durable");
+    let text = trace!("paxos/bodega", "support-that-is-not-durable");
     let reads_before_sync = |text: &str| {
         let before = text.split("sync r2").next().expect("it begins");
         before.contains("r3 follower leader r1 ballot 2.1 committed 0 applied 0 lease")
@@ -74,7 +74,7 @@ fn support_for_a_ballot_that_is_not_durable() {
 
 #[test]
 fn a_ballot_that_is_told_before_it_is_durable() {
-    let text = trace!("bodega", "ballot-config-that-is-not-durable");
+    let text = trace!("paxos/bodega", "ballot-config-that-is-not-durable");
     let has_two_configs = |text: &str| {
         let promises = text.lines().filter_map(|line| line.split_once(" persist Promise { ballot: b2.1, "));
         let configs: BTreeSet<_> = promises.map(|(_, config)| config).collect();
@@ -86,7 +86,7 @@ fn a_ballot_that_is_told_before_it_is_durable() {
 /// Notes must be faster than the leader's own votes, and its clock be set back at that moment.
 #[test]
 fn expiry_by_the_present_wall() {
-    let text = trace!("bodega", "expiry-wall-back");
+    let text = trace!("paxos/bodega", "expiry-wall-back");
     let comes_back = |text: &str| {
         let gone = text.find("p2 #6 = Value(None)").expect("r2 shows that it is gone");
         text[gone..].contains("p1 #7 = Value(Some(b\"v\"))")
@@ -97,7 +97,7 @@ fn expiry_by_the_present_wall() {
 /// A day's campaign would not show a key that lives for an hour too long.
 #[test]
 fn a_leader_that_goes_by_its_own_clock_alone() {
-    let text = trace!("bodega", "clock-ahead");
+    let text = trace!("paxos/bodega", "clock-ahead");
     let outlives = |text: &str| text.contains("p1 #6 = Value(Some(b\"v\"))");
     assert_goes_wrong::<Bodega>("walls/own-clock-only", text, outlives);
 }
@@ -109,21 +109,21 @@ fn waits_for_the_disk(text: &str, write: &str, disk: &str) -> bool {
 
 #[test]
 fn exclusion_by_silence_only_in_a_conversation() {
-    let text = trace!("bodega", "hung-disk");
+    let text = trace!("paxos/bodega", "hung-disk");
     let waits = |text: &str| waits_for_the_disk(text, "p1 #2 = Done", "repeat 1 sync r2");
     assert_goes_wrong::<Bodega>("laggards/silence-only", text, waits);
 }
 
 #[test]
 fn a_leader_that_stays_though_its_disk_hangs() {
-    let text = trace!("bodega", "hung-disk-of-the-leader");
+    let text = trace!("paxos/bodega", "hung-disk-of-the-leader");
     let waits = |text: &str| waits_for_the_disk(text, "p2 #2 = Done", "repeat 1 sync r1");
     assert_goes_wrong::<Bodega>("laggards/leader-stays", text, waits);
 }
 
 #[test]
 fn an_exclusion_that_is_confirmed_before_it_is_durable() {
-    let text = trace!("bodega", "exclusion-that-is-not-durable");
+    let text = trace!("paxos/bodega", "exclusion-that-is-not-durable");
     let is_stale =
         |text: &str| text.contains("p1 #2 = Done") && text.contains("p3 #3 = Value(Some(b\"old\"))");
     assert_goes_wrong::<Bodega>("now/ExcludeReply", text, is_stale);

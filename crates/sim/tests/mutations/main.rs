@@ -84,7 +84,6 @@ macro_rules! trace {
 
 mod bodega;
 mod epaxos;
-mod explored;
 mod multipaxos;
 mod pqr;
 mod quorum_leases;

@@ -1,6 +1,6 @@
 //! Each safety rule of MultiPaxos, its parts and the disk, weakened on purpose.
 
-use quorate_protocols::multipaxos::MultiPaxos;
+use quorate_protocols::paxos::multipaxos::MultiPaxos;
 
 use crate::assert_goes_wrong;
 
@@ -69,7 +69,7 @@ fn a_memory_of_disks_that_is_not_durable() {
 /// quorum that does not know the slot: no seed can be expected to find all three, so the conversation is scripted.
 #[test]
 fn a_vote_of_another_ballot_that_counts() {
-    let text = trace!("multipaxos", "vote-of-another-ballot");
+    let text = trace!("paxos/multipaxos", "vote-of-another-ballot");
     let status = |text: &str| text.lines().find(|line| line.contains("r1 leader")).map(str::to_owned);
     // One vote of its ballot is no majority.
     let counts_it = |played: &str| status(played) != status(text);
@@ -78,7 +78,7 @@ fn a_vote_of_another_ballot_that_counts() {
 
 #[test]
 fn keys_that_are_due_and_still_show() {
-    let text = trace!("multipaxos", "key-that-expires");
+    let text = trace!("paxos/multipaxos", "key-that-expires");
     let shows = |text: &str| text.matches("= Value(Some(b\"v\"))").count() > 1;
     assert_goes_wrong::<MultiPaxos>("store/due-keys-visible", text, shows);
 }
@@ -86,7 +86,7 @@ fn keys_that_are_due_and_still_show() {
 /// A leader that does not know that another leads has to learn of the other's slots, but not of its ballot.
 #[test]
 fn a_read_that_counts_a_slot_of_another_leader() {
-    let text = trace!("multipaxos", "read-after-another-leader");
+    let text = trace!("paxos/multipaxos", "read-after-another-leader");
     let is_stale = |text: &str| text.contains("= Value(Some(b\"old\"))");
     assert_goes_wrong::<MultiPaxos>("paxos/read-after-another", text, is_stale);
 }
@@ -94,7 +94,7 @@ fn a_read_that_counts_a_slot_of_another_leader() {
 /// In the simulator nobody who has left is gone for ever.
 #[test]
 fn a_configuration_that_is_vouched_for_before_it_is_durable() {
-    let text = trace!("multipaxos", "member-that-leaves-too-early");
+    let text = trace!("paxos/multipaxos", "member-that-leaves-too-early");
     let is_early =
         |text: &str| text.split_once("crash r2").is_some_and(|(before, _)| before.contains("= Done"));
     assert_goes_wrong::<MultiPaxos>("now/HeartbeatReply", text, is_early);
@@ -103,14 +103,14 @@ fn a_configuration_that_is_vouched_for_before_it_is_durable() {
 /// It takes a leader that sleeps while another is elected, and somebody who still listens to it alone.
 #[test]
 fn a_leader_without_lease_that_says_what_is_new() {
-    let text = trace!("multipaxos", "leader-that-nobody-follows");
+    let text = trace!("paxos/multipaxos", "leader-that-nobody-follows");
     let is_stale = |text: &str| text.contains("p5 #5 = Value(Some(b\"old\"))");
     assert_goes_wrong::<MultiPaxos>("freshness/without-a-lease", text, is_stale);
 }
 
 #[test]
 fn an_acceptor_that_counts_when_it_has_told_some_of_its_votes() {
-    let text = trace!("multipaxos", "promise-in-parts");
+    let text = trace!("paxos/multipaxos", "promise-in-parts");
     let is_lost = |text: &str| !text.contains("p3 #5 = Value(Some(b\"3\"))");
     assert_goes_wrong::<MultiPaxos>("slots/first-part-is-all", text, is_lost);
 }
@@ -118,7 +118,7 @@ fn an_acceptor_that_counts_when_it_has_told_some_of_its_votes() {
 /// It takes a source that dies between two pieces, and nobody else who knows the slots to be decided.
 #[test]
 fn a_leader_that_waits_for_a_source_that_has_died() {
-    let text = trace!("multipaxos", "leader-without-a-source");
+    let text = trace!("paxos/multipaxos", "leader-without-a-source");
     let stands_still = |played: &str| !played.contains("p3 #2 = Value(");
     assert_goes_wrong::<MultiPaxos>("paxos/loading-is-progress", text, stands_still);
 }
@@ -126,7 +126,7 @@ fn a_leader_that_waits_for_a_source_that_has_died() {
 /// The same, and somebody else knows.
 #[test]
 fn a_source_that_has_died_and_is_not_replaced() {
-    let text = trace!("multipaxos", "snapshot-source-that-dies");
+    let text = trace!("paxos/multipaxos", "snapshot-source-that-dies");
     let stands_still = |played: &str| !played.contains("p3 #2 = Value(Some(b\"1\"))");
     assert_goes_wrong::<MultiPaxos>("catchup/source-for-ever", text, stands_still);
 }

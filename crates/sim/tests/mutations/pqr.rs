@@ -1,6 +1,6 @@
 //! Each safety rule of PQR, weakened on purpose.
 
-use quorate_protocols::pqr::Pqr;
+use quorate_protocols::paxos::pqr::Pqr;
 
 caught! { Pqr,
     a_reader_that_ignores_what_is_accepted: "pqr/accepted-ignored";

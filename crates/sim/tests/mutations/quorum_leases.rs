@@ -1,7 +1,7 @@
 //! Each safety rule of quorum leases, weakened on purpose.
 
 use quorate_core::mutation;
-use quorate_protocols::quorum_leases::QuorumLeases;
+use quorate_protocols::paxos::quorum_leases::QuorumLeases;
 use quorate_sim::scenario::play;
 
 const PASSIVE: &[&str] = &["passive=true"];
@@ -38,7 +38,7 @@ fn named(who: &str, slot: u64) -> String {
 fn grants_that_are_forgotten_in_the_restart_wait() {
     let rule = "quorum-leases/forgotten-in-the-restart-wait";
     assert_told_apart(
-        trace!("quorum_leases", "restarted-grantors"),
+        trace!("paxos/quorum_leases", "restarted-grantors"),
         rule,
         &named("n2", 3),
         "slots: [(3, 1)]",
@@ -47,7 +47,7 @@ fn grants_that_are_forgotten_in_the_restart_wait() {
 
 #[test]
 fn exclusion_by_silence_only() {
-    let text = trace!("quorum_leases", "hung-disk");
+    let text = trace!("paxos/quorum_leases", "hung-disk");
     let weakened = mutation::with("laggards/silence-only", || play::<QuorumLeases>(text)).unwrap();
     let goes_on = |text: &str| {
         text.split("repeat 1 sync r2").next().is_some_and(|before| before.contains("p1 #2 = Done"))
@@ -58,14 +58,19 @@ fn exclusion_by_silence_only() {
 #[test]
 fn a_write_that_is_skipped_because_of_one_in_a_later_slot() {
     let rule = "quorum-leases/skips-for-higher-slots";
-    assert_told_apart(trace!("quorum_leases", "later-slot-first"), rule, &named("n2", 5), "slots: [(5, 1)]");
+    assert_told_apart(
+        trace!("paxos/quorum_leases", "later-slot-first"),
+        rule,
+        &named("n2", 5),
+        "slots: [(5, 1)]",
+    );
 }
 
 #[test]
 fn a_voter_that_goes_by_an_old_roster() {
     let rule = "quorum-leases/old-roster";
     assert_told_apart(
-        trace!("quorum_leases", "roster-that-gives"),
+        trace!("paxos/quorum_leases", "roster-that-gives"),
         rule,
         &named("n1, n2", 5),
         "slots: [(5, 1)]",
@@ -76,7 +81,7 @@ fn a_voter_that_goes_by_an_old_roster() {
 fn a_grantee_that_goes_by_an_old_roster() {
     let (rule, refused) = ("quorum-leases/roster-is-no-write", "r2 -> p2 Client(Refused");
     assert_told_apart(
-        trace!("quorum_leases", "roster-that-takes-away"),
+        trace!("paxos/quorum_leases", "roster-that-takes-away"),
         rule,
         refused,
         "#4 = Value(Some(b\"blue\"))",

@@ -1,9 +1,12 @@
 //! Rules about where files are, and which files must be there.
 
+use std::collections::BTreeSet;
+
 use super::{Finding, Tree};
 
 /// Crates whose behaviour is a function of their inputs.
-const DETERMINISTIC: [&str; 6] = ["core", "parts", "store", "protocols", "runtime", "sim"];
+const DETERMINISTIC: [&str; 8] =
+    ["core", "blocks", "store", "protocols", "runtime", "check", "sim", "explore"];
 
 /// Their lints.
 const LINTS: &str = "../../clippy-deterministic.toml";
@@ -78,23 +81,27 @@ pub fn deterministic_lints(tree: &Tree) -> Vec<Finding> {
     bare.map(|path| Finding::new(path, 0, format!("make it a link: ln -s {LINTS} {path}"))).collect()
 }
 
-/// Every protocol's folder has a floor plan and is in the registry.
+/// Every folder of the protocols has a floor plan, and every protocol is in the registry.
 pub fn registry(tree: &Tree) -> Vec<Finding> {
     let path = format!("{PROTOCOLS}/registry.rs");
     let Some(registry) = tree.texts.get(&path) else {
         return vec![Finding::new(&path, 0, "the registry is missing")];
     };
-    let inside = tree.texts.keys().filter_map(|path| path.strip_prefix(PROTOCOLS)?.strip_prefix('/'));
-    let mut folders: Vec<&str> =
-        inside.filter_map(|path| path.split_once('/')).map(|(folder, _)| folder).collect();
-    folders.dedup();
-    let mut findings = Vec::new();
-    for folder in folders {
-        if !tree.has(&format!("{PROTOCOLS}/{folder}/mod.rs")) {
-            findings.push(Finding::new(&format!("{PROTOCOLS}/{folder}"), 0, "give the protocol a mod.rs"));
-        }
-        if !registry.contains(&format!("crate::{folder}::")) {
-            findings.push(Finding::new(&path, 0, format!("the protocol {folder} is not in the registry")));
+    let sources = tree.ending(".rs").filter_map(|(path, text)| Some((path.strip_prefix(PROTOCOLS)?, text)));
+    let sources: Vec<_> = sources.collect();
+    let folder = |path: &'_ str| Some(path.strip_prefix('/')?.rsplit_once('/')?.0.to_owned());
+    let folders: BTreeSet<String> = sources.iter().filter_map(|(path, _)| folder(path)).collect();
+    let bare = folders.into_iter().map(|folder| format!("{PROTOCOLS}/{folder}"));
+    let bare =
+        bare.filter(|folder| !tree.has(&format!("{folder}/mod.rs")) && !tree.has(&format!("{folder}.rs")));
+    let mut findings: Vec<_> =
+        bare.map(|folder| Finding::new(&folder, 0, "give the folder a mod.rs")).collect();
+    let is_protocol = |text: &str| text.lines().any(|line| line.starts_with("impl Protocol for "));
+    for (file, _) in sources.into_iter().filter(|(_, text)| is_protocol(text)) {
+        let module = file.strip_suffix("/mod.rs").or_else(|| file.strip_suffix(".rs")).unwrap_or(file);
+        if !registry.contains(&format!("crate{}::", module.replace('/', "::"))) {
+            let message = format!("the protocol of {PROTOCOLS}{file} is not in the registry");
+            findings.push(Finding::new(&path, 0, message));
         }
     }
     findings
@@ -147,7 +154,7 @@ mod tests {
     #[test]
     fn a_deterministic_crate_without_its_lints_is_found() {
         let mut tree = tree(&[("crates/store/clippy.toml", "# a copy")]);
-        for name in ["core", "parts", "protocols", "runtime"] {
+        for name in ["core", "blocks", "protocols", "runtime", "check", "explore"] {
             tree.links.insert(format!("crates/{name}/clippy.toml"), LINTS.to_owned());
         }
         tree.links.insert("crates/sim/clippy.toml".to_owned(), "../../elsewhere.toml".to_owned());
@@ -157,15 +164,20 @@ mod tests {
 
     #[test]
     fn a_protocol_without_a_floor_plan_or_a_registration_is_found() {
-        let registered = "registry! { crate::good::Good, crate::plain::Plain }";
+        let registered = "registry! { crate::family::good::Good, crate::plain::Plain }";
+        let protocol = "//! What.\nimpl Protocol for Some {";
         let tree = tree(&[
             ("crates/protocols/src/registry.rs", registered),
-            ("crates/protocols/src/good/mod.rs", ""),
-            ("crates/protocols/src/good/replica.rs", ""),
+            ("crates/protocols/src/family/mod.rs", ""),
+            ("crates/protocols/src/family/engine/mod.rs", ""),
+            ("crates/protocols/src/family/good/mod.rs", protocol),
+            ("crates/protocols/src/family/good/replica.rs", ""),
+            ("crates/protocols/src/family/good/replica/tests.rs", ""),
+            ("crates/protocols/src/family/good/traces/run.txt", ""),
             ("crates/protocols/src/plain/replica.rs", ""),
-            ("crates/protocols/src/lonely/mod.rs", ""),
+            ("crates/protocols/src/family/lonely/mod.rs", protocol),
         ]);
-        let expected = ["crates/protocols/src/registry.rs:0", "crates/protocols/src/plain:0"];
+        let expected = ["crates/protocols/src/plain:0", "crates/protocols/src/registry.rs:0"];
         assert_eq!(places(registry, &tree), expected);
         assert_eq!(places(registry, &super::super::tests::tree(&[])), ["crates/protocols/src/registry.rs:0"]);
     }

@@ -53,8 +53,10 @@ fn compare(tree: &Tree, name: &str, path: &str, defaults: BTreeMap<String, Strin
             }
         }
     }
-    let folder = format!("crates/protocols/src/{}/traces/", name.replace('-', "_"));
-    for trace in tree.files().filter_map(|file| file.strip_prefix(&folder)) {
+    let folder = format!("/{}/traces/", name.replace('-', "_"));
+    let traces =
+        tree.files().filter_map(|file| file.strip_prefix("crates/protocols/src")?.split_once(&folder));
+    for (_, trace) in traces {
         if !spans.contains(trace) {
             findings.push(Finding::new(path, 0, format!("the trace `{trace}` is missing")));
         }
@@ -143,7 +145,7 @@ mod tests {
                 "crates/a/src/message.rs",
                 "wire_enum!(Message { 1 => Ask { x }, });\nwire_enum!(Record { 1 => R });",
             ),
-            ("crates/protocols/src/good/traces/b.txt", ""),
+            ("crates/protocols/src/family/good/traces/b.txt", ""),
         ]);
         let defaults = defaults.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
         let findings = compare(&tree, "good", "docs/protocols/good.md", defaults);

@@ -231,7 +231,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// The path of a source file as texts shorten it: `crates/parts/src/batch.rs` is `/parts/batch.rs`.
+/// The path of a source file as texts shorten it: `crates/blocks/src/batch.rs` is `/blocks/batch.rs`.
 fn short(file: &str) -> String {
     format!("/{}", file.replacen("/src/", "/", 1))
 }

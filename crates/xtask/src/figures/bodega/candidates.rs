@@ -126,6 +126,6 @@ struct Timeouts<'a> {
 impl registry::Visitor for Timeouts<'_> {
     type Out = Vec<String>;
     fn visit<P: Protocol>(self) -> Vec<String> {
-        self.topology.settings::<P>(self.nodes)
+        quorate_protocols::wide_area::settings::<P>(self.topology, self.nodes)
     }
 }

@@ -17,8 +17,8 @@ pub fn make(bench: &Bench) -> Result<Section> {
     let mut section = Section::new("design", "Baselines, implementation, rules and guarantees");
     section.told(
         "A test or a file shows each. Campaigns are `quorate sim --protocol NAME`; mutations, in which a rule \
-         is weakened and a checker must notice, `cargo test -p quorate-sim --features mutations --test \
-         mutations`.",
+         is weakened and a checker must notice, `cargo test -p quorate-sim -p quorate-explore --features \
+         mutations --test mutations`.",
     );
     for (claim, verdict, ours, why, by) in ROWS {
         section.judge_by(claim, *verdict, *ours, *why, if by.is_empty() { "this page" } else { by });
@@ -35,25 +35,26 @@ pub fn make(bench: &Bench) -> Result<Section> {
 fn count_lines(section: &mut Section) -> Result<()> {
     let root = crate::root();
     let of = |path: &str| lines(&root.join(path));
-    let protocols = ["multipaxos", "epaxos", "pqr", "quorum_leases", "bodega"];
+    let protocols =
+        ["paxos/engine", "paxos/multipaxos", "paxos/pqr", "paxos/quorum_leases", "paxos/bodega", "epaxos"];
     let own: Vec<_> =
         protocols.iter().map(|name| of(&format!("crates/protocols/src/{name}"))).collect::<Result<_>>()?;
-    let parts = of("crates/parts/src")?;
+    let blocks = of("crates/blocks/src")?;
     let told: Vec<_> = protocols.iter().zip(&own).map(|(name, lines)| format!("{name} {lines}")).collect();
     section.judge_by(
         "B-I.1",
         Verdict::NotJudged,
-        format!("{}; the parts that they and Raft share: {parts}", told.join(", ")),
+        format!("{}; the blocks that they and Raft share: {blocks}", told.join(", ")),
         "Vineyard is not ours to count. Lines without blank lines, comments and tests: a protocol is a policy \
          on one machine here",
-        "`crates/protocols/src`, `crates/parts/src`, counted by this command",
+        "`crates/protocols/src`, `crates/blocks/src`, counted by this command",
     );
     section.judge_by(
         "B-A.7",
         Verdict::NotJudged,
-        format!("{} lines in these protocols and their parts", parts + own.iter().sum::<usize>()),
+        format!("{} lines in these protocols and their blocks", blocks + own.iter().sum::<usize>()),
         "as B-I.1",
-        "`crates/protocols/src`, `crates/parts/src`, counted by this command",
+        "`crates/protocols/src`, `crates/blocks/src`, counted by this command",
     );
     Ok(())
 }

@@ -109,7 +109,7 @@ pub fn make(bench: &Bench) -> Result<Section> {
     ));
     section.told(
         "Here a responder's failure does not change the roster: the leader excludes it \
-         (`crates/protocols/src/bodega/exclusion.rs`), so that the others' leases are not touched.",
+         (`crates/protocols/src/paxos/bodega/exclusion.rs`), so that the others' leases are not touched.",
     );
     let bodega = candidates::known(BODEGA);
     let count = if bench.quick { 2 } else { RUNS };
@@ -284,7 +284,7 @@ fn judge_failure(section: &mut Section, runs: &[Run], without_notes: &Run) {
         "the roster stays; UT is excluded from it, and `quorate roster show` leaves it out",
         "a new roster would end everybody's leases and stop all local reads for as long as the dead one's \
          last; when UT comes back it is let in again without a change",
-        "`crates/protocols/src/bodega/exclusion.rs`",
+        "`crates/protocols/src/paxos/bodega/exclusion.rs`",
     );
     let waits: Vec<_> = again.iter().map(|ms| ms - SILENCE).collect();
     let (least, most) = range(&waits);

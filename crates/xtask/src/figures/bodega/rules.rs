@@ -10,7 +10,7 @@ pub const ROWS: &[Row] = &[
         Verdict::Agrees,
         "failures are found and leases ended by the replicas themselves; no other process is there",
         "",
-        "`crates/protocols/src/bodega/exclusion.rs`, `crates/sim/tests/runs.rs` `campaigns_of_bodega_pass`",
+        "`crates/protocols/src/paxos/bodega/exclusion.rs`, `crates/sim/tests/runs.rs` `campaigns_of_bodega_pass`",
     ),
     (
         "B-A.8",
@@ -25,8 +25,8 @@ pub const ROWS: &[Row] = &[
         "a vote for a write takes the grants of its keys back and names who had one; a regrant tells when they \
          are open again",
         "",
-        "`crates/protocols/src/quorum_leases/acks.rs` `is_revoked`, \
-         `crates/protocols/src/quorum_leases/traces/active-regrants.txt`, `crates/sim/tests/traces.rs` \
+        "`crates/protocols/src/paxos/quorum_leases/acks.rs` `is_revoked`, \
+         `crates/protocols/src/paxos/quorum_leases/traces/active-regrants.txt`, `crates/sim/tests/traces.rs` \
          `quorum_leases_speak_as_their_traces_say`",
     ),
     (
@@ -34,7 +34,7 @@ pub const ROWS: &[Row] = &[
         Verdict::Agrees,
         "at once if the furthest of a majority has executed all that any of them has accepted of the key",
         "executed, not committed: a slot's value alone is not the answer to a read here",
-        "`crates/parts/src/clients/proxy/majority.rs` `judge`, `crates/protocols/src/pqr/traces/rinse.txt`, \
+        "`crates/blocks/src/clients/proxy/majority.rs` `judge`, `crates/protocols/src/paxos/pqr/traces/rinse.txt`, \
          `crates/sim/tests/traces.rs` `pqr_speaks_as_its_traces_say`",
     ),
     (
@@ -42,7 +42,7 @@ pub const ROWS: &[Row] = &[
         Verdict::Differs,
         "from the Accept until the commit, or until notes of a majority with all responders of the batch's keys",
         "at m notes reads are not linearizable: B-S.13. Figure 10 has the widths",
-        "`crates/protocols/src/bodega/notes.rs` `count`",
+        "`crates/protocols/src/paxos/bodega/notes.rs` `count`",
     ),
     (
         "B-P.1",
@@ -50,14 +50,15 @@ pub const ROWS: &[Row] = &[
         "one `Prepare` from the first slot that is not chosen; commits are told at once with a topology's \
          `commit.delay=0ms`",
         "",
-        "`crates/parts/src/paxos/ballots.rs` `send_prepare`, `crates/core/src/topology.rs` `commit.delay`",
+        "`crates/protocols/src/paxos/engine/ballots.rs` `send_prepare`, \
+         `crates/protocols/src/wide_area.rs` `commit.delay`",
     ),
     (
         "B-P.2",
         Verdict::Agrees,
         "a majority's promises, its own included, none of them to another ballot",
         "",
-        "`crates/parts/src/paxos/leases.rs` `may_read_locally`, `crates/sim/src/checkers/leases.rs`",
+        "`crates/protocols/src/paxos/engine/leasing.rs` `may_read_locally`, `crates/check/src/leases.rs`",
     ),
     (
         "B-P.3",
@@ -74,14 +75,14 @@ pub const ROWS: &[Row] = &[
         "all are asked and the first majority counts; then again after 2, 4, … ms, at most six times, then the \
          leader",
         "rounds are bounded: a vote that a dead ballot left behind may never be chosen",
-        "`crates/parts/src/clients/proxy/majority.rs` `judge`",
+        "`crates/blocks/src/clients/proxy/majority.rs` `judge`",
     ),
     (
         "B-P.5",
         Verdict::Agrees,
         "`leader_lease=true`: the leader is asked at once, and answers under its lease",
         "",
-        "`crates/parts/src/clients/proxy/majority.rs` `NEVER`",
+        "`crates/blocks/src/clients/proxy/majority.rs` `NEVER`",
     ),
     (
         "B-P.6",
@@ -89,14 +90,15 @@ pub const ROWS: &[Row] = &[
         "grantees by ranges of keys, set through the log; a vote revokes the grants of its keys and names the \
          grantees; refused reads go to the leader",
         "grants are lost for the keys that are written, not for the subset",
-        "`crates/protocols/src/quorum_leases/acks.rs` `is_revoked`, `crates/protocols/src/quorum_leases/reads.rs`",
+        "`crates/protocols/src/paxos/quorum_leases/acks.rs` `is_revoked`, \
+         `crates/protocols/src/paxos/quorum_leases/reads.rs`",
     ),
     (
         "B-P.7",
         Verdict::Agrees,
         "`passive=true`; a grantee that cannot vote holds up writes to its keys until its leases end",
         "",
-        "`crates/protocols/src/quorum_leases/mod.rs` `passive`, `crates/sim/tests/runs.rs` \
+        "`crates/protocols/src/paxos/quorum_leases/mod.rs` `passive`, `crates/sim/tests/runs.rs` \
          `reads_of_a_majority_or_under_quorum_leases_pass`",
     ),
     (
@@ -113,7 +115,7 @@ pub const ROWS: &[Row] = &[
         "`roster auto`: above 95% reads, at sites with above 20% of a key's reads, looked at each 5 s; all are \
          settings",
         "the paper gives no period",
-        "`crates/parts/src/coverage.rs` `keys_are_covered_where_they_are_read`",
+        "`crates/protocols/src/paxos/bodega/coverage.rs` `keys_are_covered_where_they_are_read`",
     ),
     (
         "B-I.4",
@@ -127,14 +129,15 @@ pub const ROWS: &[Row] = &[
         Verdict::Agrees,
         "a heartbeat is a ballot and a slot; who lacks what comes with the ballot asks for it",
         "",
-        "`crates/parts/src/paxos/message.rs` `Heartbeat`, `crates/parts/src/paxos/ballots.rs` `on_which`",
+        "`crates/protocols/src/paxos/engine/message.rs` `Heartbeat`, \
+         `crates/protocols/src/paxos/engine/ballots.rs` `on_which`",
     ),
     (
         "B-I.6",
         Verdict::Differs,
         "a proxy asks the node of its site, and the leader if that refuses; it keeps no roster",
         "a site without a responder pays a hop within the site; nothing is cached that may be old",
-        "`crates/parts/src/clients/proxy/mod.rs` `nearest`",
+        "`crates/blocks/src/clients/proxy/mod.rs` `nearest`",
     ),
     (
         "B-I.7",
@@ -142,21 +145,23 @@ pub const ROWS: &[Row] = &[
         "one slot holds one batch, and the commit rule is checked for all its writes; what has gathered when a \
          turn ends is a batch, without an interval",
         "an interval adds its half to each write and saves messages that are not short here",
-        "`crates/parts/src/paxos/leading.rs` `take_batch`, `crates/parts/src/rosters.rs` `readers_of`",
+        "`crates/protocols/src/paxos/engine/leading.rs` `take_batch`, \
+         `crates/protocols/src/paxos/rosters.rs` `readers_of`",
     ),
     (
         "B-I.8",
         Verdict::Agrees,
         "reads are answered from the executed state, of which a snapshot is a copy; no log is searched",
         "",
-        "`crates/protocols/src/bodega/reads.rs` `answer`",
+        "`crates/protocols/src/paxos/bodega/reads.rs` `answer`",
     ),
     (
         "B-I.9",
         Verdict::Agrees,
         "before the group changes all responders are excluded, which is the empty roster without a new ballot",
         "",
-        "`crates/protocols/src/bodega/policy.rs` `may_change`, `crates/protocols/src/bodega/exclusion.rs` `all_out`",
+        "`crates/protocols/src/paxos/bodega/policy.rs` `may_change`, \
+         `crates/protocols/src/paxos/bodega/exclusion.rs` `all_out`",
     ),
     (
         "B-S.1",
@@ -171,28 +176,30 @@ pub const ROWS: &[Row] = &[
         "a topology sets them: 120 ms, 1200 ms to 2400 ms at random, 2500 ms both",
         "the shortest silence that makes a follower suspicious is the paper's middle; a leader excludes a \
          responder after 1200 ms",
-        "`crates/core/src/topology.rs` `timeouts_are_the_papers_until_distances_outgrow_them`",
+        "`crates/protocols/src/wide_area.rs` `timeouts_are_the_papers_until_distances_outgrow_them`",
     ),
     (
         "B-S.3",
         Verdict::Agrees,
         "kept where distances outgrow the paper's",
         "",
-        "`crates/core/src/topology.rs` `timeouts_are_the_papers_until_distances_outgrow_them`",
+        "`crates/protocols/src/wide_area.rs` `timeouts_are_the_papers_until_distances_outgrow_them`",
     ),
     (
         "B-S.4",
         Verdict::Agrees,
         "a ballot comes with its ballot config, and never changes it; the owner leads",
         "one that is to be led by another is handed over afterwards",
-        "`crates/protocols/src/bodega/ballot_config.rs`, `crates/parts/src/paxos/ballots.rs` `learn_ballot_config`",
+        "`crates/protocols/src/paxos/bodega/ballot_config.rs`, \
+         `crates/protocols/src/paxos/engine/ballots.rs` `learn_ballot_config`",
     ),
     (
         "B-S.5",
         Verdict::Agrees,
         "and of all keys of the batch; responders that can read no more are left out",
         "",
-        "`crates/protocols/src/bodega/exclusion.rs` `required`, `crates/parts/src/rosters.rs` `readers_of`",
+        "`crates/protocols/src/paxos/bodega/exclusion.rs` `required`, \
+         `crates/protocols/src/paxos/rosters.rs` `readers_of`",
     ),
     (
         "B-S.6",
@@ -208,7 +215,7 @@ pub const ROWS: &[Row] = &[
         "the paper's leader answers from what it knows to be committed, while a responder may have shown the \
          write by its notes: a read at the leader would be older than one that has ended. The mutation that \
          does so is caught",
-        "`crates/protocols/src/bodega/policy.rs` `waits_for`, `crates/sim/tests/mutations/bodega.rs` \
+        "`crates/protocols/src/paxos/bodega/policy.rs` `waits_for`, `crates/sim/tests/mutations/bodega.rs` \
          `a_leader_that_answers_from_what_is_committed`",
     ),
     (
@@ -216,28 +223,28 @@ pub const ROWS: &[Row] = &[
         Verdict::Agrees,
         "refused at once, with the leader's name",
         "",
-        "`crates/protocols/src/bodega/reads.rs` `Refused`",
+        "`crates/protocols/src/paxos/bodega/reads.rs` `Refused`",
     ),
     (
         "B-S.9",
         Verdict::Agrees,
         "held at the last slot that writes the key and is not executed; executed is asked, not only committed",
         "",
-        "`crates/protocols/src/bodega/reads.rs` `decide`",
+        "`crates/protocols/src/paxos/bodega/reads.rs` `decide`",
     ),
     (
         "B-S.11",
         Verdict::Agrees,
         "a read waits for the slot that was the last to write its key when it came, not for later ones",
         "",
-        "`crates/protocols/src/bodega/reads.rs` `Held`",
+        "`crates/protocols/src/paxos/bodega/reads.rs` `Held`",
     ),
     (
         "B-S.12",
         Verdict::Agrees,
         "after `unhold` (300 ms) the proxy asks the leader too, and takes the first answer",
         "",
-        "`crates/parts/src/clients/proxy/mod.rs` `unhold`",
+        "`crates/blocks/src/clients/proxy/mod.rs` `unhold`",
     ),
     (
         "B-S.13",
@@ -245,7 +252,7 @@ pub const ROWS: &[Row] = &[
         "notes count by the commit rule: a majority, and all responders of all keys in the batch",
         "released at m notes, one responder shows a write that another has not accepted and reads without; the \
          mutation that does so is caught. The paper's Appendix B has the rule that we follow",
-        "`crates/protocols/src/bodega/notes.rs` `count`, `crates/sim/tests/mutations/bodega.rs` \
+        "`crates/protocols/src/paxos/bodega/notes.rs` `count`, `crates/sim/tests/mutations/bodega.rs` \
          `reads_that_are_released_at_m_notes`",
     ),
     (
@@ -253,29 +260,29 @@ pub const ROWS: &[Row] = &[
         Verdict::Agrees,
         "one primitive, from everybody to whomever the policy names",
         "",
-        "`crates/parts/src/leases.rs`, `crates/parts/src/lease.rs`",
+        "`crates/protocols/src/paxos/engine/leases.rs`, `crates/protocols/src/paxos/engine/lease.rs`",
     ),
     (
         "B-S.16",
         Verdict::Agrees,
         "checked in true time in every campaign, and in 2000 random schedules with clocks at the edge of their bound",
         "",
-        "`crates/parts/src/lease/tests.rs` `the_promise_outlives_the_belief_in_true_time`, \
-         `crates/sim/src/checkers/leases.rs`",
+        "`crates/protocols/src/paxos/engine/lease/tests.rs` `the_promise_outlives_the_belief_in_true_time`, \
+         `crates/check/src/leases.rs`",
     ),
     (
         "B-S.17",
         Verdict::Agrees,
         "a majority's promises, the own one counted, and everything executed up to the m-th smallest threshold",
         "",
-        "`crates/parts/src/paxos/leases.rs` `is_stable`",
+        "`crates/protocols/src/paxos/engine/leasing.rs` `is_stable`",
     ),
     (
         "B-S.18",
         Verdict::Agrees,
         "sampled after the promise; not up to the first hole",
         "",
-        "`crates/parts/src/paxos/leases.rs` `accepted`, `crates/sim/tests/mutations/explored.rs` \
+        "`crates/protocols/src/paxos/engine/leasing.rs` `accepted`, `crates/explore/tests/mutations.rs` \
          `a_threshold_that_is_the_first_hole`",
     ),
     (
@@ -283,14 +290,14 @@ pub const ROWS: &[Row] = &[
         Verdict::Agrees,
         "a responder that is not stable sends the read to the leader, and a leader without leases gives it a slot",
         "as Figure 17 has it",
-        "`crates/protocols/src/bodega/reads.rs` `Refused`",
+        "`crates/protocols/src/paxos/bodega/reads.rs` `Refused`",
     ),
     (
         "B-S.20",
         Verdict::Agrees,
         "a ballot is promised when nothing granted under the one before binds",
         "",
-        "`crates/parts/src/paxos/ballots.rs` `adopt`, `crates/sim/tests/mutations/bodega.rs` \
+        "`crates/protocols/src/paxos/engine/ballots.rs` `adopt`, `crates/sim/tests/mutations/bodega.rs` \
          `a_higher_ballot_that_is_promised_at_once`",
     ),
     (
@@ -299,14 +306,15 @@ pub const ROWS: &[Row] = &[
         "statistics and operators change the roster; a failed responder is excluded within it (B-13.3), a failed \
          leader replaced",
         "",
-        "`crates/parts/src/coverage.rs` `review`, `crates/protocols/src/bodega/policy.rs` `manage`",
+        "`crates/protocols/src/paxos/bodega/coverage.rs` `review`, \
+         `crates/protocols/src/paxos/bodega/policy.rs` `manage`",
     ),
     (
         "B-S.23",
         Verdict::Agrees,
         "each ballot has its own phase 1, also where the leader stays",
         "",
-        "`crates/parts/src/paxos/ballots.rs` `on_prepare_reply`",
+        "`crates/protocols/src/paxos/engine/ballots.rs` `on_prepare_reply`",
     ),
     (
         "B-S.24",
@@ -327,7 +335,7 @@ pub const ROWS: &[Row] = &[
         Verdict::NotJudged,
         "our argument is in the module's comment; the paper's proof is of its own rules",
         "two of which we do not follow (B-S.7, B-S.13)",
-        "`crates/protocols/src/bodega/mod.rs`",
+        "`crates/protocols/src/paxos/bodega/mod.rs`",
     ),
     (
         "B-S.27",
@@ -338,7 +346,7 @@ pub const ROWS: &[Row] = &[
          states each has is in `README.md`",
         "a state here has what each replica keeps and each message to each of them, where the model has a set of \
          messages that all can see: at this size all delays together are out of reach",
-        "`crates/sim/tests/explore.rs` `bodega_at_the_size_of_its_paper_where_nothing_is_delayed` \
+        "`crates/explore/tests/explore.rs` `bodega_at_the_size_of_its_paper_where_nothing_is_delayed` \
          `bodega_reads_at_all_responders_through_two_ballots` `bodega_changes_its_roster`",
     ),
     (
@@ -349,14 +357,14 @@ pub const ROWS: &[Row] = &[
          the guards are the same",
         "by Figure 17, a Renew without an answer binds for two leases: that long no write of a dead responder's keys \
          is acknowledged, and no restarted grantor votes for another ballot",
-        "`crates/parts/src/lease.rs`",
+        "`crates/protocols/src/paxos/engine/lease.rs`",
     ),
     (
         "B-S.29",
         Verdict::Differs,
         "a responder that is silent is excluded in the ballot that is; a leader that is silent is replaced by election",
         "B-13.3",
-        "`crates/protocols/src/bodega/exclusion.rs` `review`",
+        "`crates/protocols/src/paxos/bodega/exclusion.rs` `review`",
     ),
     ("B-S.30", Verdict::Agrees, "as B-A.5, B-8.14, B-15.1 and B-A.6 show", "", "Figures 8, 14 and 15"),
     ("B-S.31", Verdict::NotJudged, "only the Paxos form is built", "the paper evaluates no other either", ""),
@@ -365,7 +373,7 @@ pub const ROWS: &[Row] = &[
         Verdict::NotJudged,
         "polls before elections are there; partial partitions are faults of every campaign",
         "the paper does not evaluate it, nor do we measure how long activation may take",
-        "`crates/parts/src/paxos/ballots.rs` `on_poll`",
+        "`crates/protocols/src/paxos/engine/ballots.rs` `on_poll`",
     ),
     (
         "B-S.33",
@@ -373,7 +381,8 @@ pub const ROWS: &[Row] = &[
         "reads that may miss an age, or so many versions of a key, are answered by whoever can prove that, checked \
          against the history; what cannot be proved is read linearizably",
         "the paper does not evaluate it",
-        "`crates/parts/src/freshness.rs` `a_state_is_as_new_as_the_question_once_what_was_proposed_then_is_executed`, \
-         `crates/sim/src/checkers/staleness.rs` `a_read_may_miss_what_its_bound_allows_and_no_more`",
+        "`crates/protocols/src/paxos/engine/freshness.rs` \
+         `a_state_is_as_new_as_the_question_once_what_was_proposed_then_is_executed`, \
+         `crates/check/src/staleness.rs` `a_read_may_miss_what_its_bound_allows_and_no_more`",
     ),
 ];

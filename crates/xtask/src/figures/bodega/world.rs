@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use quorate_check::linearizability;
 use quorate_core::{Fact, Topology};
-use quorate_sim::checkers::linearizability;
 use quorate_sim::experiment::{Capacity, Delay, Load, Measured, Setup};
 use quorate_store::{Command, Condition, Expiry};
 

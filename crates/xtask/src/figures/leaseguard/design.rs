@@ -26,7 +26,7 @@ const ROWS: &[Row] = &[
         "the gate is made once, at election, of two numbers that the log keeps: the latest end of any stamp, and \
          the last entry without one; a commit compares them with the clock",
         "`lease` of the chain is kept as entries come, `remaining` has no loop",
-        "`crates/protocols/src/raft/leaseguard.rs` `CommitGate`, `crates/parts/src/chain/log.rs` `lease`",
+        "`crates/protocols/src/raft/leaseguard.rs` `CommitGate`, `crates/protocols/src/raft/log/prefix_log.rs` `lease`",
     ),
     (
         "LG-I.4",
@@ -72,7 +72,7 @@ const ROWS: &[Row] = &[
         "start and end only, not the time of execution: it searches for an order that explains all replies, with \
          every unknown write at any later time or never",
         "stronger: nothing is taken on the word of the system under test",
-        "`crates/sim/src/checkers/linearizability/mod.rs` `check`",
+        "`crates/check/src/linearizability/mod.rs` `check`",
     ),
     (
         "LG-I.13",
@@ -125,7 +125,7 @@ const ROWS: &[Row] = &[
         Verdict::Agrees,
         "asserted in every simulated run: a follower's commit index is what a message of its leader verified",
         "commits of followers are checked against those that leaders state",
-        "`crates/sim/src/checkers/commitment.rs`, `crates/sim/tests/mutations/raft.rs` \
+        "`crates/check/src/commitment.rs`, `crates/sim/tests/mutations/raft.rs` \
          `a_commit_beyond_what_was_verified`",
     ),
     (
@@ -134,7 +134,7 @@ const ROWS: &[Row] = &[
         "a replica that does not lead names the leader; the proxy repeats a write under its number, so that a \
          deposition in between loses or doubles nothing, and the client hears only the result",
         "exactly once, by sessions",
-        "`crates/parts/src/clients/proxy/mod.rs`, `crates/sim/src/checkers/exactly_once.rs`",
+        "`crates/blocks/src/clients/proxy/mod.rs`, `crates/check/src/exactly_once.rs`",
     ),
     (
         "LG-2.2",
@@ -243,8 +243,8 @@ pub fn make(bench: &Bench) -> Result<Section> {
     let mut section = Section::new("design", "Mechanisms, rules and guarantees");
     section.told(
         "Claims about what the protocol is and guarantees. A test or a file shows each; campaigns are `quorate sim \
-         --protocol raft`, mutations `cargo test -p quorate-sim --features mutations --test mutations`. \"Choice\" \
-         answers a question that the paper leaves open.",
+         --protocol raft`, mutations `cargo test -p quorate-sim -p quorate-explore --features \
+         mutations --test mutations`. \"Choice\" answers a question that the paper leaves open.",
     );
     let root = crate::root();
     let count = |folder: &str| lines(&root.join(folder));

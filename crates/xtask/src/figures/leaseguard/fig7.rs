@@ -274,7 +274,7 @@ fn judge(section: &mut Section, outages: &[Outage]) {
             }
         ),
         "rule: the checker accepts the five. That inconsistent is caught in other runs is LG-S.35",
-        "`quorate_sim::checkers::linearizability` on every run of this figure",
+        "`quorate_check::linearizability` on every run of this figure",
     );
 }
 

@@ -50,7 +50,7 @@ pub const RULES: &[Row] = &[
         Verdict::Agrees,
         "with the uncertainty against the reader: the latest now, the earliest creation",
         "",
-        "`crates/protocols/src/raft/leaseguard.rs` `read_gate`, `crates/sim/src/checkers/read_gate.rs`",
+        "`crates/protocols/src/raft/leaseguard.rs` `read_gate`, `crates/check/src/read_gate.rs`",
     ),
     (
         "LG-S.7",
@@ -109,7 +109,7 @@ pub const RULES: &[Row] = &[
         "they are entries of the log like any other; leader completeness and durability are checked in every \
          campaign",
         "",
-        "`crates/sim/src/checkers/leader_completeness.rs`, `crates/sim/src/checkers/durability.rs`",
+        "`crates/check/src/leader_completeness.rs`, `crates/check/src/durability.rs`",
     ),
     (
         "LG-S.17",
@@ -153,21 +153,21 @@ pub const RULES: &[Row] = &[
         "each campaign's histories are checked for linearizability, which includes it; Figure 4 has case 2 and \
          3.2, Figure 8 case 3.2, Figures 5 and 7 cases 1, 3.1 and 3.3",
         "by cases that occur in runs, not by one test for each",
-        "`crates/sim/src/checkers/linearizability/mod.rs`",
+        "`crates/check/src/linearizability/mod.rs`",
     ),
     (
         "LG-S.23",
         Verdict::Agrees,
         "checked in true time at every commit of every campaign",
         "",
-        "`crates/sim/src/checkers/read_gate.rs` `no_gate_is_open_when_a_later_leader_commits_what_it_does_not_see`",
+        "`crates/check/src/read_gate.rs` `no_gate_is_open_when_a_later_leader_commits_what_it_does_not_see`",
     ),
     (
         "LG-S.24",
         Verdict::Agrees,
         "implied by linearizability, and the read gate's checker compares indexes",
         "",
-        "`crates/sim/src/checkers/read_gate.rs`",
+        "`crates/check/src/read_gate.rs`",
     ),
     (
         "LG-S.25",
@@ -175,7 +175,7 @@ pub const RULES: &[Row] = &[
         "every run of the simulated figures, except those of `inconsistent`, was accepted by the checker, or the \
          command would have failed",
         "",
-        "`crates/sim/src/checkers/linearizability/mod.rs`",
+        "`crates/check/src/linearizability/mod.rs`",
     ),
     (
         "LG-S.26",
@@ -190,15 +190,15 @@ pub const RULES: &[Row] = &[
         Verdict::Agrees,
         "each of the four is a checker of every campaign; MultiPaxos here has another lease",
         "",
-        "`crates/sim/src/checkers/log_matching.rs`, `crates/sim/src/checkers/leader_completeness.rs`, \
-         `crates/sim/src/checkers/agreement.rs`",
+        "`crates/check/src/log_matching.rs`, `crates/check/src/leader_completeness.rs`, \
+         `crates/check/src/agreement.rs`",
     ),
     (
         "LG-S.28",
         Verdict::Agrees,
         "joint consensus only; campaigns change groups under load",
         "single-server changes are joint changes of one",
-        "`crates/sim/src/checkers/one_change.rs`, `crates/sim/tests/mutations/raft.rs` \
+        "`crates/check/src/one_change.rs`, `crates/sim/tests/mutations/raft.rs` \
          `two_membership_changes_in_flight`",
     ),
     (

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use quorate_bench::{Arrivals, Choice, Keys, Schedule};
+use quorate_check::linearizability;
 use quorate_core::Random;
 use quorate_protocols::raft::Raft;
-use quorate_sim::checkers::linearizability;
 use quorate_sim::experiment::{Act, Ask, Capacity, Delay, Load as Script, Measured, Setup, measure};
 use quorate_store::{Command, Condition, Expiry};
 

@@ -1,0 +1,557 @@
+//! How a replica that has missed decisions gets them: chosen values while a peer still has them, else the peer's
+//! snapshot, piece by piece. The one that is behind asks; the other answers and remembers little.
+//!
+//! All pieces must be of one state. A sender that restarts may come to as many executed commands as before by another
+//! way (where there are no slots), so an image is named by what it contains ([`ImageId`]) and not by a count. The
+//! receiver asks for pieces of that image only, and compares the name with what it has put together.
+//!
+//! **A source that stops answering is replaced.** A snapshot is continued with the peer with which it was begun,
+//! because another peer's snapshot is another one. A source that dies between two pieces must be noticed, and a slow
+//! link must not make the receiver begin again and again. How long an answer took before is no guide: it may have
+//! been slow for a reason that is over. So other sources are the measure. If the source has not answered for
+//! [`PATIENCE`], another one is asked for its first piece as well, and what has come in is kept. Whoever answers first
+//! goes on: a piece of the first source ends the comparison, and after [`RIVAL_ANSWERS`] answers of others without one
+//! of the first source, the snapshot is begun with the other. Each replacement doubles that number, up to
+//! [`MOST_RIVAL_ANSWERS`], until a snapshot is complete: two sources that stall in turn must not undo all progress.
+//!
+//! **A question is not repeated while its answer may be on its way** (`catchup/backoff.rs`).
+
+mod backoff;
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::time::Duration;
+
+use bytes::Bytes;
+use quorate_core::{NodeId, NodeSet, Snapshot, Time, mutation, wire_enum, wire_struct};
+
+use self::backoff::Backoff;
+use crate::state::{LoadError, Loading, PIECE, Replicated};
+
+/// Without an answer for this long, ask again, the first time.
+pub const RETRY: Duration = Duration::from_millis(200);
+/// After this long without an answer, another source is asked, if there is one.
+pub const PATIENCE: Duration = Duration::from_secs(1);
+/// A source that is silent while others answer this often is replaced. More than one: it was asked before they were.
+const RIVAL_ANSWERS: u32 = 2;
+/// That number grows up to this.
+const MOST_RIVAL_ANSWERS: u32 = 8;
+/// Bytes of the log that a transfer may hold back at least.
+const HELD_BYTES: usize = 4 << 20;
+/// An image that nobody asks for is dropped after this long.
+const OFFER_IDLE: Duration = Duration::from_secs(10);
+
+/// The name of an image: equal names mean equal images.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ImageId {
+    /// The last slot that is in it; where there are no slots, how many instances are.
+    pub slot: u64,
+    /// Of everything that tells states of this slot apart, and of what goes with the state.
+    pub digest: u64,
+}
+wire_struct!(ImageId { slot, digest });
+
+/// Puts the pieces of an image together, in their order.
+pub trait Assembler: Default + Debug {
+    /// What the whole is.
+    type State;
+
+    /// The piece at a cursor.
+    fn push(&mut self, cursor: &Bytes, piece: Bytes) -> Result<(), LoadError>;
+
+    /// After the last piece: the state, with the name that an image of it has.
+    fn finish(self) -> Result<(ImageId, Self::State), LoadError>;
+}
+
+impl Assembler for Loading {
+    type State = Replicated;
+
+    fn push(&mut self, _: &Bytes, piece: Bytes) -> Result<(), LoadError> {
+        Loading::push(self, piece)
+    }
+
+    fn finish(self) -> Result<(ImageId, Replicated), LoadError> {
+        let state = Loading::finish(self)?;
+        Ok((state.image_id(), state))
+    }
+}
+
+/// What the two sides say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// I need the slots from this one on.
+    Fetch {
+        /// The first that is missing.
+        from: u64,
+    },
+    /// Here are chosen values.
+    Values {
+        /// The slot of the first.
+        from: u64,
+        /// In order, without holes.
+        values: Vec<Bytes>,
+    },
+    /// I no longer have those; here is a piece of a snapshot.
+    Piece {
+        /// The image that is meant, as its sender has named it.
+        image: ImageId,
+        /// Which piece this is; empty for the first.
+        cursor: Bytes,
+        /// The piece.
+        bytes: Bytes,
+        /// Which comes after it.
+        next: Option<Bytes>,
+    },
+    /// Go on with that snapshot.
+    More {
+        /// The image that is meant, as its sender has named it.
+        image: ImageId,
+        /// Which piece.
+        cursor: Bytes,
+    },
+    /// I no longer have that snapshot: start again.
+    Gone {
+        /// The image that is meant, as its sender has named it.
+        image: ImageId,
+    },
+}
+wire_enum!(Message {
+    1 => Fetch { from },
+    2 => Values { from, values },
+    3 => Piece { image, cursor, bytes, next },
+    4 => More { image, cursor },
+    5 => Gone { image },
+});
+
+impl Message {
+    /// The name of its type.
+    pub fn kind(&self) -> &'static str {
+        self.variant()
+    }
+}
+
+/// The side that has what others miss.
+#[derive(Debug, Default)]
+pub struct Source {
+    offer: Option<Offer>,
+}
+
+#[derive(Debug)]
+struct Offer {
+    id: ImageId,
+    image: Snapshot,
+    used: Time,
+}
+
+impl Source {
+    /// Answers [`Message::Fetch`] of what is no longer kept; `start` is the first slot that is. `freeze` makes an
+    /// image of the present, if the one that was offered last does not reach that far.
+    pub fn on_far_fetch(
+        &mut self,
+        from: u64,
+        start: u64,
+        freeze: impl FnOnce() -> (ImageId, Snapshot),
+        now: Time,
+    ) -> Message {
+        let offer = match &mut self.offer {
+            Some(offer) if offer.id.slot >= from && offer.id.slot + 1 >= start => offer,
+            stale => {
+                let (id, image) = freeze();
+                stale.insert(Offer { id, image, used: now })
+            }
+        };
+        let id = offer.id;
+        self.on_more(id, Bytes::new(), now)
+    }
+
+    /// Answers [`Message::More`].
+    pub fn on_more(&mut self, image: ImageId, cursor: Bytes, now: Time) -> Message {
+        match &mut self.offer {
+            Some(offer) if offer.id == image => {
+                offer.used = now;
+                let piece = offer.image.piece(&cursor, PIECE);
+                Message::Piece { image, cursor, bytes: piece.bytes, next: piece.next }
+            }
+            _ => Message::Gone { image },
+        }
+    }
+
+    /// Drops an image that nobody wants any more, and says what to keep of the log up to `applied`: entries up to each
+    /// slot, oldest first, may go while more than so many bytes are kept.
+    pub fn retention(&mut self, applied: u64, retain: usize, now: Time) -> [(u64, usize); 2] {
+        self.offer.take_if(|offer| now.since(offer.used) >= OFFER_IDLE);
+        // What follows an image that is in use will be asked for next: whoever takes it may hold the log back, but not
+        // without bound.
+        let wanted = self.offer.as_ref().map_or(u64::MAX, |offer| offer.id.slot);
+        [(applied.min(wanted), retain), (applied, retain.saturating_mul(4).max(HELD_BYTES))]
+    }
+}
+
+/// What other replicas have said of their commit positions: whom to ask for what is missing here.
+#[derive(Debug, Default)]
+pub struct Informants {
+    /// The highest slot up to which each knew all slots to be chosen.
+    upto: BTreeMap<NodeId, u64>,
+    /// Said so last, of those that are furthest.
+    latest: Option<NodeId>,
+}
+
+impl Informants {
+    /// A peer knows all slots up to `committed` to be chosen.
+    pub fn hear(&mut self, peer: NodeId, committed: u64) {
+        if self.upto.values().all(|upto| *upto <= committed) {
+            self.latest = Some(peer);
+        }
+        let upto = self.upto.entry(peer).or_default();
+        *upto = committed.max(*upto);
+    }
+
+    /// Who has the slot behind `committed`, in the order in which they are to be asked: the furthest first. Nobody if
+    /// nothing is known to be missing.
+    pub fn sources(&self, committed: u64) -> Vec<NodeId> {
+        let mut sources: Vec<_> = self.upto.iter().filter(|(_, upto)| **upto > committed).collect();
+        sources.sort_by_key(|(node, upto)| (Some(**node) != self.latest, std::cmp::Reverse(**upto), **node));
+        sources.into_iter().map(|(node, _)| *node).collect()
+    }
+
+    /// Whether slots behind `committed` are known to be chosen.
+    pub fn know_more(&self, committed: u64) -> bool {
+        self.upto.values().any(|upto| *upto > committed)
+    }
+}
+
+/// The side that is behind.
+#[derive(Debug)]
+pub struct Catchup<A = Loading> {
+    /// The question that is not answered yet.
+    asked: Option<Asked>,
+    loading: Option<Load<A>>,
+    /// Sources that have not answered in time; asked again when no other is left.
+    silent: NodeSet,
+    /// How often others must answer before the source of a snapshot is replaced.
+    rivals_needed: u32,
+    /// Answers that brought something, so far.
+    received: u64,
+    /// When each peer was asked, and may be again.
+    backoffs: BTreeMap<NodeId, Backoff>,
+}
+
+#[derive(Debug)]
+struct Asked {
+    peer: NodeId,
+    /// When it was asked first.
+    since: Time,
+    /// When it was asked last.
+    at: Time,
+}
+
+#[derive(Debug)]
+struct Load<A> {
+    peer: NodeId,
+    image: ImageId,
+    cursor: Bytes,
+    pieces: A,
+    /// Questions since the source is overdue, to it and to others in turn.
+    turns: usize,
+    /// Answers of other sources, since the source is overdue.
+    rivals: u32,
+}
+
+impl<A> Default for Catchup<A> {
+    fn default() -> Self {
+        Catchup {
+            asked: None,
+            loading: None,
+            silent: NodeSet::EMPTY,
+            rivals_needed: RIVAL_ANSWERS,
+            received: 0,
+            backoffs: BTreeMap::new(),
+        }
+    }
+}
+
+impl<A: Assembler> Catchup<A> {
+    /// What to ask whom, to get what is missing from slot `from` on. `sources` have it, the preferred ones first; a
+    /// snapshot that is coming in is continued with its source as long as that answers; if it does not, others are
+    /// asked in turn with it. `None` while an answer is still expected, or if nobody can be asked.
+    pub fn ask(&mut self, sources: &[NodeId], from: u64, now: Time) -> Option<(NodeId, Message)> {
+        if self.asked.as_ref().is_some_and(|asked| now.since(asked.at) < RETRY) {
+            return None;
+        }
+        self.loading.take_if(|load| load.image.slot < from);
+        if let Some(rival) = self.rival(sources, now) {
+            self.asked.as_mut().expect("the source is overdue").at = now;
+            return self
+                .backoffs
+                .entry(rival)
+                .or_default()
+                .ask(now)
+                .then_some((rival, Message::Fetch { from }));
+        }
+        self.give_up_on_silent(sources, now);
+        if sources.iter().all(|node| self.silent.contains(*node)) {
+            // Nobody else is left: they are asked again.
+            self.silent = NodeSet::EMPTY;
+        }
+        let peer = match &self.loading {
+            Some(load) => load.peer,
+            None => *sources.iter().find(|node| !self.silent.contains(**node))?,
+        };
+        let since = self.asked.as_ref().filter(|asked| asked.peer == peer).map_or(now, |asked| asked.since);
+        self.asked = Some(Asked { peer, since, at: now });
+        let message = match &self.loading {
+            Some(load) => Message::More { image: load.image, cursor: load.cursor.clone() },
+            None => Message::Fetch { from },
+        };
+        self.backoffs.entry(peer).or_default().ask(now).then_some((peer, message))
+    }
+
+    /// Whether a question to this peer has not been answered for [`PATIENCE`].
+    fn is_overdue(&self, peer: NodeId, now: Time) -> bool {
+        let overdue = |asked: &Asked| asked.peer == peer && now.since(asked.since) >= PATIENCE;
+        self.asked.as_ref().is_some_and(overdue) && !mutation::active("catchup/source-for-ever")
+    }
+
+    /// Whom to ask beside the source of a snapshot that is overdue: every second time somebody else.
+    fn rival(&mut self, sources: &[NodeId], now: Time) -> Option<NodeId> {
+        let peer = self.loading.as_ref()?.peer;
+        if !self.is_overdue(peer, now) {
+            return None;
+        }
+        let others: Vec<_> = sources.iter().filter(|node| **node != peer).collect();
+        let load = self.loading.as_mut()?;
+        let turn = load.turns;
+        load.turns += 1;
+        let index = (turn / 2).checked_rem(others.len()).filter(|_| turn.is_multiple_of(2))?;
+        Some(*others[index])
+    }
+
+    /// A source other than that of the snapshot that is coming in has answered: if that is overdue, it may be time to
+    /// begin again.
+    fn on_rival(&mut self, peer: NodeId, now: Time) {
+        let Some(source) = self.loading.as_ref().map(|load| load.peer).filter(|source| *source != peer)
+        else {
+            return;
+        };
+        if !self.is_overdue(source, now) {
+            return;
+        }
+        self.backoffs.entry(peer).or_default().on_answer(now);
+        self.received += 1;
+        let needed = self.rivals_needed;
+        let load = self.loading.as_mut().expect("a snapshot is coming in");
+        load.rivals += 1;
+        if load.rivals >= needed {
+            self.rivals_needed = (2 * needed).min(MOST_RIVAL_ANSWERS);
+            self.loading = None;
+            self.silent.insert(source);
+            self.asked = Some(Asked { peer, since: now, at: now });
+        }
+    }
+
+    /// Stops waiting for a source that has sent nothing yet, if there is another. A late answer is still taken.
+    fn give_up_on_silent(&mut self, sources: &[NodeId], now: Time) {
+        let Some(peer) = self.asked.as_ref().map(|asked| asked.peer) else { return };
+        let alone = sources.iter().all(|node| *node == peer);
+        if self.loading.is_some() || alone || !self.is_overdue(peer, now) {
+            return;
+        }
+        self.silent.insert(peer);
+        self.asked = None;
+    }
+
+    /// Answers that brought something, so far: if this does not grow, catching up does not get on.
+    pub fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// Whether a snapshot is coming in.
+    pub fn is_loading(&self) -> bool {
+        self.loading.is_some()
+    }
+
+    fn on_answer(&mut self, peer: NodeId, now: Time) {
+        self.backoffs.entry(peer).or_default().on_answer(now);
+        self.received += 1;
+        self.silent.remove(peer);
+        self.asked.take_if(|asked| asked.peer == peer);
+    }
+
+    /// [`Message::Values`] has come in from a peer: another question may be asked at once.
+    pub fn on_values(&mut self, peer: NodeId, now: Time) {
+        self.on_rival(peer, now);
+        if self.asked.as_ref().is_some_and(|asked| asked.peer == peer) {
+            self.on_answer(peer, now);
+        }
+    }
+
+    /// [`Message::Piece`] has come in from a peer; `applied` is the last slot executed here. Asks for the next with
+    /// `ask`, or returns the whole state, up to its `applied`; neither, if it was none that was waited for.
+    pub fn on_piece(
+        &mut self,
+        peer: NodeId,
+        (image, cursor, bytes, next): (ImageId, Bytes, Bytes, Option<Bytes>),
+        applied: u64,
+        now: Time,
+        ask: impl FnOnce(Message),
+    ) -> Option<A::State> {
+        if image.slot <= applied {
+            return None;
+        }
+        if cursor.is_empty() {
+            self.on_rival(peer, now);
+        }
+        // The first piece may come late, from a source that was replaced: it is alive after all.
+        if cursor.is_empty() && self.loading.is_none() && self.asked.is_some() {
+            let (cursor, pieces) = (Bytes::new(), A::default());
+            self.loading = Some(Load { peer, image, cursor, pieces, turns: 0, rivals: 0 });
+        }
+        let expected = |load: &mut Load<A>| (load.peer, load.image) == (peer, image) && load.cursor == cursor;
+        let mut load = self.loading.take_if(expected)?;
+        self.on_answer(peer, now);
+        (self.asked, load.turns, load.rivals) = (None, 0, 0);
+        if load.pieces.push(&cursor, bytes).is_err() {
+            self.silent.insert(peer);
+            return None;
+        }
+        let Some(next) = next else {
+            let whole = load.pieces.finish().ok().filter(|(id, _)| *id == image);
+            match whole {
+                Some(_) => self.rivals_needed = RIVAL_ANSWERS,
+                None => drop(self.silent.insert(peer)),
+            }
+            return whole.map(|(_, state)| state);
+        };
+        load.cursor = next.clone();
+        self.loading = Some(load);
+        self.asked = Some(Asked { peer, since: now, at: now });
+        self.backoffs.entry(peer).or_default().ask(now);
+        ask(Message::More { image, cursor: next });
+        None
+    }
+
+    /// [`Message::Gone`] has come in: start again.
+    pub fn on_gone(&mut self, peer: NodeId, image: ImageId) {
+        self.backoffs.remove(&peer);
+        if self.loading.take_if(|load| (load.peer, load.image) == (peer, image)).is_some() {
+            self.asked = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(id: u64) -> NodeId {
+        NodeId::new(id).unwrap()
+    }
+
+    fn at(millis: u64) -> Time {
+        Time::ZERO + Duration::from_millis(millis)
+    }
+
+    /// Whom a replica asks from `start` on, until `end`, as long as nobody answers; times in milliseconds.
+    fn asked(catchup: &mut Catchup, sources: &[u64], (start, end): (u64, u64)) -> Vec<u64> {
+        let sources: Vec<_> = sources.iter().map(|id| node(*id)).collect();
+        let mut peers = Vec::new();
+        for now in (start..end).step_by(100) {
+            if let Some((peer, _)) = catchup.ask(&sources, 1, at(now))
+                && peers.last() != Some(&u64::from(peer.get()))
+            {
+                peers.push(peer.get().into());
+            }
+        }
+        peers
+    }
+
+    fn piece(catchup: &mut Catchup, peer: u64, now: u64) -> Option<Message> {
+        let mut next = None;
+        let head = Replicated::default().freeze().piece(&Bytes::new(), PIECE);
+        let first = (ImageId { slot: 9, digest: 9 }, Bytes::new(), head.bytes, head.next);
+        let done = catchup.on_piece(node(peer), first, 0, at(now), |message| next = Some(message));
+        assert!(done.is_none());
+        next
+    }
+
+    #[test]
+    fn a_source_that_does_not_answer_is_replaced_and_asked_again_when_no_other_is_left() {
+        let mut catchup = Catchup::default();
+        assert_eq!(asked(&mut catchup, &[2, 3], (0, 1000)), [2], "it is waited for");
+        assert_eq!(asked(&mut catchup, &[2, 3], (1000, 2000)), [3]);
+        assert_eq!(asked(&mut catchup, &[2, 3], (2000, 3000)), [2]);
+        assert_eq!(asked(&mut Catchup::default(), &[2], (0, 9000)), [2], "the only one is not given up");
+    }
+
+    #[test]
+    fn a_snapshot_whose_source_dies_between_two_pieces_is_begun_with_another_that_answers() {
+        let mut catchup = Catchup::default();
+        asked(&mut catchup, &[2, 3], (0, 100));
+        assert!(matches!(piece(&mut catchup, 2, 50), Some(Message::More { .. })));
+        assert!(catchup.is_loading());
+        assert_eq!(asked(&mut catchup, &[3, 2], (100, 1000)), [2], "it is continued with its source");
+        assert_eq!(
+            catchup.ask(&[node(3), node(2)], 1, at(1100)),
+            Some((node(3), Message::Fetch { from: 1 }))
+        );
+        assert!(piece(&mut catchup, 3, 1150).is_none(), "node 2 may be slow");
+        assert_eq!(asked(&mut catchup, &[3, 2], (1300, 1600)), [3], "node 2 was asked a while ago");
+        assert!(matches!(piece(&mut catchup, 3, 1650), Some(Message::More { .. })), "it goes on with node 3");
+        assert_eq!(asked(&mut catchup, &[3, 2], (1700, 2600)), [3]);
+    }
+
+    /// Seed 374 of the simulator, Raft: the source had stood still for five seconds, answered once, and was lost. Three
+    /// times the time of its last answer was too long to wait for it.
+    #[test]
+    fn a_source_that_was_slow_once_is_given_no_more_time_than_others_need() {
+        let mut catchup = Catchup::default();
+        asked(&mut catchup, &[2], (0, 5000));
+        assert!(piece(&mut catchup, 2, 5000).is_some());
+        asked(&mut catchup, &[3], (5100, 6100));
+        assert!(piece(&mut catchup, 3, 6100).is_none());
+        assert!(piece(&mut catchup, 3, 6500).is_some(), "the other has answered twice");
+    }
+
+    #[test]
+    fn a_slow_source_is_kept_while_others_are_not_faster() {
+        let mut catchup = Catchup::default();
+        asked(&mut catchup, &[2, 3], (0, 1100));
+        assert!(piece(&mut catchup, 2, 1200).is_some(), "the answer of a source that was replaced counts");
+        assert!(asked(&mut catchup, &[2, 3], (1200, 9000)).starts_with(&[3, 2, 3]), "both in turn");
+        assert!(piece(&mut catchup, 3, 9000).is_none());
+        assert!(piece(&mut catchup, 2, 9100).is_none(), "a repetition of the first piece says nothing");
+        assert_eq!(catchup.loading.as_ref().map(|load| (load.peer, load.rivals)), Some((node(2), 1)));
+    }
+
+    #[test]
+    fn a_question_is_repeated_less_and_less_often_and_not_before_answers_can_come() {
+        let mut catchup = Catchup::default();
+        let times = |catchup: &mut Catchup, seconds: std::ops::Range<u64>| {
+            let millis = (seconds.start * 1000..seconds.end * 1000).step_by(100);
+            millis.filter(|now| catchup.ask(&[node(2)], 1, at(*now)).is_some()).collect::<Vec<_>>()
+        };
+        let asked = times(&mut catchup, 0..10);
+        assert_eq!(asked, [0, 200, 600, 1400, 3000, 6200, 9400]);
+        // The link is thin: a piece takes ten seconds, and the next one waits behind it.
+        assert!(piece(&mut catchup, 2, 10_000).is_some());
+        assert_eq!(times(&mut catchup, 10..30), [], "twice as long as the last answer took");
+        assert_eq!(times(&mut catchup, 30..100), [30_000, 50_000, 70_000, 90_000]);
+        catchup.on_gone(node(2), ImageId { slot: 9, digest: 9 });
+        assert_eq!(times(&mut catchup, 100..101), [100_000, 100_200, 100_600], "it is there, and quick");
+    }
+
+    #[test]
+    fn those_who_know_most_are_asked_first_and_those_who_know_nothing_more_never() {
+        let mut informants = Informants::default();
+        assert!(!informants.know_more(0));
+        informants.hear(node(1), 5);
+        informants.hear(node(2), 7);
+        informants.hear(node(3), 3);
+        informants.hear(node(2), 6);
+        assert_eq!(informants.sources(2), [node(2), node(1), node(3)]);
+        assert_eq!(informants.sources(5), [node(2)], "what was said once holds");
+        informants.hear(node(3), 7);
+        assert_eq!(informants.sources(4), [node(3), node(2), node(1)], "the last to say so is there");
+        assert!(informants.know_more(6) && !informants.know_more(7) && informants.sources(7).is_empty());
+    }
+}

@@ -1,0 +1,547 @@
+//! The client side of every protocol with a leader, as a machine: finds the leader, keeps a session, numbers writes,
+//! repeats what is not answered, keeps each client's program order, and gives up at the deadline.
+//!
+//! While the target answers, requests go to it. When it falls silent, or says that it does not lead and knows nobody
+//! else, the proxy *searches*: it holds requests back and asks one replica after the other who leads, in short
+//! intervals, until one says that it does.
+//!
+//! | file | what |
+//! |---|---|
+//! | `leader.rs` | how the leader is found |
+//! | `sending.rs` | what is sent, and sent again |
+//! | `majority.rs` | reads that are asked of a majority first |
+
+mod leader;
+mod majority;
+mod sending;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use bytes::Bytes;
+use leader::next_after;
+use majority::Majority;
+use quorate_core::{
+    Access, Context, Count, Failure, Machine, Mark, Never, NodeId, NodeSet, Outcome, ProcessId, Proxy,
+    Request, RequestId, Sample, Saved, Staleness, Time,
+};
+
+use crate::clients::message::{Embeds, Message};
+use crate::clients::streams::Streams;
+use crate::sessions::{REFRESH, WINDOW};
+pub use majority::Rinse;
+
+/// One message carries about this many bytes of commands, unless a single one is larger.
+const ASK_BYTES: usize = 1 << 20;
+/// The longest wait between repetitions.
+const MAX_PATIENCE: Duration = Duration::from_secs(2);
+
+/// What a proxy is told at its creation.
+#[derive(Clone, Debug)]
+pub struct ProxyConfig {
+    /// The replicas.
+    pub members: NodeSet,
+    /// Without an answer for this long, requests are repeated, to another replica if this one is silent.
+    pub patience: Duration,
+    /// Reads go to the replica of the own node first, whether it leads or not.
+    pub nearest: bool,
+    /// Any replica serves everything: that of the own node does, as soon as it can be reached (again).
+    pub home: bool,
+    /// Reads that may miss something do, whatever the others do: it may know how much it misses.
+    pub bounded: bool,
+    /// If it has not answered one by then, the leader is asked too (Bodega §3.2.2, *unhold*).
+    pub unhold: Option<Duration>,
+    /// Reads are asked of a majority first, and then like this.
+    pub majority: Option<Rinse>,
+    /// Requests that may be under way; further ones are refused.
+    pub max_requests: usize,
+}
+
+/// A proxy's wake-ups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ProxyTimer {
+    /// Something may have to be repeated or given up.
+    Tick,
+    /// The session must not be forgotten although there is nothing to write.
+    Refresh,
+}
+
+/// See the file comment.
+#[derive(Debug)]
+pub struct SessionClient<M> {
+    config: ProxyConfig,
+    /// The members it was started with.
+    initial: NodeSet,
+    /// The version of the group that `config.members` is; 0 for the initial one.
+    version: u64,
+    nonce: u64,
+    /// Whom it takes for the leader.
+    target: NodeId,
+    /// The replica of the same node, if there is one.
+    near: Option<NodeId>,
+    /// When the target was last heard, or chosen.
+    heard: Time,
+    /// Redirections since the last answer: two replicas may point at each other for a while.
+    redirects: usize,
+    /// Whether it is looking for a leader.
+    searching: bool,
+    patience: Duration,
+    /// When the next tick is due, if one is set.
+    tick: Option<Time>,
+    calls: BTreeMap<RequestId, Call>,
+    streams: Streams,
+    session: u64,
+    /// When an `open` was last sent, while there is no session.
+    opening: Option<Time>,
+    wrote: bool,
+    /// Writes without a number yet.
+    queue: VecDeque<RequestId>,
+    /// Writes under way; the first has number `low`.
+    writes: VecDeque<WriteCall>,
+    low: u64,
+    reads: BTreeMap<u64, ReadCall>,
+    next_read: u64,
+    /// Reads that the replica nearby refuses or holds for long: for the target.
+    again: Vec<u64>,
+    /// Reads that a majority is asked.
+    majority: Majority,
+    /// Reads that the replica nearby was asked first.
+    asked_nearby: Count,
+    /// Those of them that the target was asked after that, and those of these that had been held for too long.
+    fallen_back: Count,
+    unheld: Count,
+    /// Whether anything below has not been sent to the target.
+    unsent: bool,
+    _message: std::marker::PhantomData<fn() -> M>,
+}
+
+#[derive(Debug)]
+struct Call {
+    stream: u64,
+    access: Access,
+    deadline: Time,
+    command: Bytes,
+    place: Place,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Behind earlier requests of its stream.
+    Stream,
+    /// A write without a number.
+    Queue,
+    /// A write with this number.
+    Write(u64),
+    /// A read (or an operator's request) with this id.
+    Read(u64),
+    /// A read that a majority is asked, with this id.
+    Majority(u64),
+}
+
+#[derive(Debug)]
+struct WriteCall {
+    /// Whom to answer; nobody any more once it was given up.
+    request: Option<RequestId>,
+    command: Bytes,
+    /// When it last went to the target.
+    sent: Option<Time>,
+    /// Whether any replica may have got it.
+    exposed: bool,
+    answered: bool,
+}
+
+#[derive(Debug)]
+struct ReadCall {
+    request: RequestId,
+    command: Bytes,
+    manage: bool,
+    /// What it may miss.
+    within: Option<Staleness>,
+    sent: Option<Time>,
+    /// Whether the replica nearby has been asked, and only the leader is left.
+    asked_nearby: bool,
+    /// Whether it may still answer, and nobody else has been asked.
+    held: bool,
+}
+
+impl<M: Embeds> SessionClient<M> {
+    fn start(&mut self, id: RequestId) {
+        let call = self.calls.get_mut(&id).expect("a call that starts is known");
+        match call.access {
+            Access::Read | Access::Within(_) if self.config.majority.is_some() => {
+                call.place = Place::Majority(self.majority.begin(id, call.command.clone()));
+            }
+            Access::Read | Access::Within(_) | Access::Manage => self.ask_leader(id),
+            Access::Write => {
+                call.place = Place::Queue;
+                self.queue.push_back(id);
+            }
+        }
+        self.unsent = true;
+    }
+
+    /// A read, or an operator's request, that needs the leader, or the replica nearby.
+    fn ask_leader(&mut self, id: RequestId) {
+        let call = self.calls.get_mut(&id).expect("a call that starts is known");
+        let manage = call.access == Access::Manage;
+        let within = match call.access {
+            Access::Within(staleness) => Some(staleness).filter(|_| self.config.bounded),
+            Access::Read | Access::Write | Access::Manage => None,
+        };
+        let read = self.next_read;
+        self.next_read += 1;
+        call.place = Place::Read(read);
+        let command = call.command.clone();
+        let read_call =
+            ReadCall { request: id, command, manage, within, sent: None, asked_nearby: false, held: false };
+        self.reads.insert(read, read_call);
+        self.unsent = true;
+    }
+
+    fn finish(&mut self, id: RequestId, outcome: Outcome, cx: &mut Context<'_, Self>) {
+        self.finish_at(id, outcome, 0, cx);
+    }
+
+    fn finish_at(&mut self, id: RequestId, outcome: Outcome, slot: u64, cx: &mut Context<'_, Self>) {
+        let call = self.calls.remove(&id).expect("a call ends once");
+        cx.reply_at(id, outcome, slot);
+        if call.place == Place::Stream {
+            self.streams.abandon(call.stream, id);
+        } else {
+            for ready in self.streams.ended(call.stream) {
+                self.start(ready);
+            }
+        }
+    }
+
+    fn give_up(&mut self, id: RequestId, cx: &mut Context<'_, Self>) {
+        match self.calls[&id].place {
+            Place::Stream => {}
+            Place::Queue => self.queue.retain(|queued| *queued != id),
+            Place::Read(read) => {
+                self.reads.remove(&read);
+            }
+            Place::Majority(read) => self.majority.forget(read),
+            Place::Write(seq) => {
+                // Its number must be used, or the writes behind it would wait for ever. If the command itself has
+                // not been decided yet, nothing is decided in its place.
+                let write = &mut self.writes[(seq - self.low) as usize];
+                write.request = None;
+                write.command = Bytes::new();
+            }
+        }
+        self.finish(id, Outcome::Failed(Failure::TimedOut), cx);
+    }
+
+    fn on_write_reply(
+        &mut self,
+        seq: u64,
+        reply: Bytes,
+        slot: u64,
+        applied: u64,
+        cx: &mut Context<'_, Self>,
+    ) {
+        let Some(index) = seq.checked_sub(self.low).map(|index| index as usize) else { return };
+        let Some(write) = self.writes.get_mut(index).filter(|write| !write.answered) else { return };
+        write.answered = true;
+        write.command = Bytes::new();
+        if let Some(request) = write.request.take() {
+            cx.mark(Mark::Answered { request, slot });
+            self.finish_at(request, Outcome::Done(reply), applied, cx);
+        }
+        while self.writes.pop_front_if(|write| write.answered).is_some() {
+            self.low += 1;
+        }
+    }
+
+    fn on_expired(&mut self, cx: &mut Context<'_, Self>) {
+        // Whatever was said under the old name means nothing to the next session, and the other way round.
+        self.nonce = cx.random().u64();
+        self.session = 0;
+        self.opening = None;
+        self.low = 1;
+        let mut unexposed = VecDeque::new();
+        for write in std::mem::take(&mut self.writes) {
+            let Some(request) = write.request else { continue };
+            if write.exposed {
+                // It may have been executed under the session that is gone: repeating it could do it twice.
+                self.finish(request, Outcome::Failed(Failure::TimedOut), cx);
+            } else {
+                self.calls.get_mut(&request).expect("unanswered").place = Place::Queue;
+                unexposed.push_back(request);
+            }
+        }
+        unexposed.append(&mut self.queue);
+        self.queue = unexposed;
+        self.unsent = true;
+    }
+
+    fn wake_by(&mut self, at: Time, cx: &mut Context<'_, Self>) {
+        if self.tick.is_none_or(|tick| at < tick) {
+            self.tick = Some(at);
+            cx.set_timer(ProxyTimer::Tick, at.since(cx.now()));
+        }
+    }
+
+    fn on_tick(&mut self, cx: &mut Context<'_, Self>) {
+        let now = cx.now();
+        self.tick = None;
+        let late: Vec<_> =
+            self.calls.iter().filter(|(_, call)| call.deadline <= now).map(|(&id, _)| id).collect();
+        for id in late {
+            self.give_up(id, cx);
+        }
+        if let Some(unhold) = self.config.unhold {
+            let late = |read: &ReadCall| read.held && read.sent.is_some_and(|sent| now.since(sent) >= unhold);
+            let before = self.again.len();
+            self.again.extend(self.reads.iter().filter(|(_, read)| late(read)).map(|(id, _)| *id));
+            self.unheld.add(self.again.len() - before);
+            self.unsent |= !self.again.is_empty();
+        }
+        self.repeat_queries(cx);
+        if self.searching {
+            self.redirects = 0;
+            self.probe(next_after(self.candidates(), self.target), cx);
+        } else if self.oldest_sent().is_some_and(|oldest| now.since(oldest) >= self.patience) {
+            self.redirects = 0;
+            if now.since(self.heard) >= self.config.patience {
+                self.searching = true;
+                // Where all serve, one that is slow may be as good as any other: it is asked again first.
+                let next = next_after(self.candidates(), self.target);
+                self.probe(if self.config.home { self.target } else { next }, cx);
+            } else {
+                // The target lives: what is missing was lost, or waits long. Repeat, ever more patiently.
+                self.patience = (self.patience * 2).min(MAX_PATIENCE);
+                self.unsend();
+            }
+        }
+        if let Some(home) = self.away() {
+            let ask = self.ask(false);
+            cx.send(home, M::from(Message::Ask(ask)));
+        }
+        self.pump(cx);
+        if self.calls.is_empty() && self.writes.is_empty() {
+            self.searching = false;
+            return;
+        }
+        let holds = self.reads.values().any(|read| read.held);
+        let pace = if self.searching { self.config.patience / 4 } else { self.patience };
+        let pace = self.config.unhold.filter(|_| holds).map_or(pace, |unhold| unhold.min(pace));
+        let deadline = self.calls.values().map(|call| call.deadline).min();
+        let due = deadline.into_iter().chain(self.majority.due()).fold(now + pace, Time::min);
+        self.wake_by(due, cx);
+    }
+
+    /// The replica that it should ask and does not.
+    fn away(&self) -> Option<NodeId> {
+        self.near.filter(|near| self.config.home && *near != self.target)
+    }
+
+    /// When the oldest of what is under way was last sent.
+    fn oldest_sent(&self) -> Option<Time> {
+        let write = self.writes.iter().find(|write| !write.answered).and_then(|write| write.sent);
+        let read = self.reads.values().filter_map(|read| read.sent).min();
+        [write, read, self.opening].into_iter().flatten().min()
+    }
+}
+
+impl<M: Embeds> Machine for SessionClient<M> {
+    type Config = ProxyConfig;
+    type Message = M;
+    type Record = Never;
+    type Timer = ProxyTimer;
+
+    fn recover(config: ProxyConfig, _: Saved<Never>, cx: &mut Context<'_, Self>) -> Self {
+        let host = match cx.me() {
+            ProcessId::Proxy(proxy) => proxy.host(),
+            ProcessId::Replica(_) => None,
+        };
+        let nonce = cx.random().u64();
+        cx.set_timer(ProxyTimer::Refresh, REFRESH);
+        SessionClient {
+            near: host,
+            initial: config.members,
+            target: host.or(config.members.iter().next()).expect("a group has members"),
+            patience: config.patience,
+            config,
+            version: 0,
+            nonce,
+            heard: cx.now(),
+            redirects: 0,
+            searching: false,
+            tick: None,
+            calls: BTreeMap::new(),
+            streams: Streams::default(),
+            session: 0,
+            opening: None,
+            wrote: false,
+            queue: VecDeque::new(),
+            writes: VecDeque::new(),
+            low: 1,
+            reads: BTreeMap::new(),
+            next_read: 1,
+            again: Vec::new(),
+            majority: Majority::default(),
+            asked_nearby: Count::default(),
+            fallen_back: Count::default(),
+            unheld: Count::default(),
+            unsent: false,
+            _message: std::marker::PhantomData,
+        }
+    }
+
+    fn on_message(&mut self, from: ProcessId, message: M, cx: &mut Context<'_, Self>) {
+        let (Some(from), Some(message)) = (from.replica(), message.into_client()) else { return };
+        let now = cx.now();
+        match message {
+            Message::Answer { nonce, session, applied, writes, slots, reads } if nonce == self.nonce => {
+                if from == self.target || self.near == Some(from) {
+                    self.heard = now;
+                    self.redirects = 0;
+                    self.patience = self.config.patience;
+                }
+                if session == self.session {
+                    let mut slots = slots.into_iter();
+                    let mut run = (0, 0);
+                    for (seq, reply) in writes {
+                        if run.1 == 0 {
+                            run = slots.next().unwrap_or_default();
+                        }
+                        self.on_write_reply(seq, reply, run.0, applied, cx);
+                        run.1 = run.1.saturating_sub(1);
+                    }
+                }
+                for (id, reply) in reads {
+                    if let Some(read) = self.reads.remove(&id) {
+                        cx.mark(Mark::Answered { request: read.request, slot: 0 });
+                        self.finish(read.request, Outcome::Done(reply), cx);
+                    }
+                }
+            }
+            Message::Opened { nonce, session } if nonce == self.nonce && self.session == 0 => {
+                self.session = session;
+                self.opening = None;
+                self.heard = now;
+                self.unsent = true;
+            }
+            Message::Expired { nonce, session } if nonce == self.nonce && session == self.session => {
+                self.on_expired(cx);
+            }
+            // The replica nearby cannot serve reads: it does not know the leader itself.
+            Message::Leader { nonce, .. }
+                if nonce == self.nonce
+                    && self.config.nearest
+                    && !self.searching
+                    && from != self.target
+                    && self.near == Some(from) =>
+            {
+                self.reads.values_mut().for_each(|read| read.sent = None);
+                self.unsent = true;
+            }
+            Message::Leader { nonce, leader }
+                if nonce == self.nonce && leader == self.away() && leader == Some(from) =>
+            {
+                self.retarget(from, now);
+            }
+            // While searching, an answer counts even if another replica has been asked since: round trips may be
+            // longer than the interval between probes.
+            Message::Leader { nonce, leader }
+                if nonce == self.nonce && (self.searching || from == self.target) =>
+            {
+                self.on_leader(from, leader, cx);
+            }
+            Message::Refused { nonce, reads, leader } if nonce == self.nonce => {
+                self.again.extend(reads);
+                self.unsent = true;
+                if from == self.target {
+                    self.on_leader(from, leader, cx);
+                }
+            }
+            Message::Members { nonce, members } if nonce == self.nonce => self.on_members(members, cx),
+            Message::Seen { nonce, reads } if nonce == self.nonce => self.on_seen(from, reads, cx),
+            Message::Ask(_)
+            | Message::Query { .. }
+            | Message::Seen { .. }
+            | Message::Members { .. }
+            | Message::Refused { .. }
+            | Message::Answer { .. }
+            | Message::Opened { .. }
+            | Message::Expired { .. }
+            | Message::Leader { .. } => {}
+        }
+    }
+
+    fn on_timer(&mut self, timer: ProxyTimer, cx: &mut Context<'_, Self>) {
+        match timer {
+            ProxyTimer::Tick => self.on_tick(cx),
+            ProxyTimer::Refresh => {
+                if self.session != 0 && !std::mem::take(&mut self.wrote) && self.writes.is_empty() {
+                    self.writes.push_back(WriteCall {
+                        request: None,
+                        command: Bytes::new(),
+                        sent: None,
+                        exposed: false,
+                        answered: false,
+                    });
+                    self.unsent = true;
+                }
+                cx.set_timer(ProxyTimer::Refresh, REFRESH);
+            }
+        }
+    }
+
+    fn on_batch_end(&mut self, cx: &mut Context<'_, Self>) {
+        self.query(cx);
+        self.pump(cx);
+    }
+
+    fn check(&self) {
+        assert!(self.writes.len() as u64 <= WINDOW);
+        assert!(self.calls.len() <= self.config.max_requests);
+        assert!(self.session != 0 || self.writes.is_empty(), "numbers belong to a session");
+        assert!(self.reads.len() + self.queue.len() + self.majority.len() <= self.calls.len());
+    }
+}
+
+impl<M: Embeds> Proxy for SessionClient<M> {
+    fn on_request(&mut self, id: RequestId, request: Request, cx: &mut Context<'_, Self>) {
+        if self.calls.len() >= self.config.max_requests {
+            cx.reply(id, Outcome::Failed(Failure::Overloaded));
+            return;
+        }
+        let Request { stream, command, access, deadline } = request;
+        if self.calls.is_empty() {
+            // Nothing was outstanding: silence until now means nothing.
+            self.heard = cx.now();
+            self.patience = self.config.patience;
+        }
+        let call = Call { stream, access, deadline, command, place: Place::Stream };
+        let earlier = self.calls.insert(id, call);
+        assert!(earlier.is_none(), "request ids are unique");
+        if self.streams.begin(stream, id, access) {
+            self.start(id);
+        }
+        self.wake_by(deadline, cx);
+    }
+
+    fn samples(&self) -> Vec<Sample> {
+        let nearby = [
+            Sample::counter(
+                "reads_nearby_total",
+                self.asked_nearby.get(),
+                "Reads that this proxy asked the replica of its node first.",
+            ),
+            Sample::counter(
+                "reads_fallback_total",
+                self.fallen_back.get(),
+                "Those that it then asked the leader.",
+            ),
+            Sample::counter(
+                "reads_unheld_total",
+                self.unheld.get(),
+                "Those that it asked the leader because they were held for long.",
+            ),
+        ];
+        if self.config.nearest || self.config.bounded { nearby.into() } else { Vec::new() }
+    }
+}

@@ -1,0 +1,36 @@
+//! What protocols of two or more families are composed of: pure values that take and return values. Only a protocol (or
+//! a whole machine such as [`clients::SessionClient`]) touches `Context`; blocks that converse own a message enum that
+//! a protocol embeds.
+//!
+//! | block | what |
+//! |---|---|
+//! | [`admission`] | which disk a node may take part with; used by drivers |
+//! | [`ballot`], [`quorum`] | numbers with an owner; counting votes |
+//! | [`laggards`] | replicas that are there and do not vote |
+//! | [`election`] | when to suspect a leader |
+//! | [`membership`] | who is in the group, and how that changes |
+//! | [`writes`] | which keys are written by what is not executed yet |
+//! | [`batch`], [`walls`] | what a slot carries; the time that it tells |
+//! | [`instance`] | instances and sets of them, where there are no slots |
+//! | [`sessions`], [`state`] | exactly-once execution; store and sessions as one replicated state |
+//! | [`clients`] | the conversation between proxies and a leader, both sides |
+//! | [`catchup`] | missed decisions and snapshots |
+//! | [`settings`] | settings that protocols share |
+//!
+//! A block has two customers, which the style test checks; what only one family uses is in its folder.
+
+pub mod admission;
+pub mod ballot;
+pub mod batch;
+pub mod catchup;
+pub mod clients;
+pub mod election;
+pub mod instance;
+pub mod laggards;
+pub mod membership;
+pub mod quorum;
+pub mod sessions;
+pub mod settings;
+pub mod state;
+pub mod walls;
+pub mod writes;

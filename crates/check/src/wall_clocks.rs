@@ -1,0 +1,46 @@
+//! The wall clocks of a cluster as functions of true time, with all jumps that they make in a run.
+
+use crate::Nanos;
+
+/// What the wall clocks of several machines show, in nanoseconds since the epoch of true time.
+#[derive(Clone, Debug)]
+pub struct WallClocks {
+    /// Of each clock: from when on it is off by how much.
+    clocks: Vec<Vec<(Nanos, i64)>>,
+}
+
+impl WallClocks {
+    /// Each of them by how much it is off in nanoseconds, from true time 0 on and again from each of its jumps on.
+    pub fn new<C: IntoIterator<Item = (Nanos, i64)>>(clocks: impl IntoIterator<Item = C>) -> WallClocks {
+        WallClocks { clocks: clocks.into_iter().map(|clock| clock.into_iter().collect()).collect() }
+    }
+
+    /// The least that any of them shows at any instant from `from` to `to`.
+    pub fn least(&self, from: Nanos, to: Nanos) -> i64 {
+        let shown = self.stretches().filter(|(start, end, _)| *start <= to && *end > from);
+        shown.map(|(start, _, offset)| start.max(from) as i64 + offset).min().expect("there are clocks")
+    }
+
+    /// The most that any of them has shown until `to`.
+    pub fn most(&self, to: Nanos) -> i64 {
+        let shown = self.stretches().filter(|(start, ..)| *start <= to);
+        shown.map(|(_, end, offset)| (end - 1).min(to) as i64 + offset).max().expect("there are clocks")
+    }
+
+    /// The first instant at which any of them shows `time` or later.
+    pub fn first(&self, time: i64) -> Nanos {
+        let reached = self.stretches().filter_map(|(start, end, offset)| {
+            let at = start.max(u64::try_from(time.saturating_sub(offset)).unwrap_or(0));
+            (at < end).then_some(at)
+        });
+        reached.min().expect("the last stretch has no end")
+    }
+
+    /// From when on, until when, and how much a clock is off.
+    fn stretches(&self) -> impl Iterator<Item = (Nanos, Nanos, i64)> {
+        self.clocks.iter().flat_map(|clock| {
+            let ends = clock.iter().skip(1).map(|(from, _)| *from).chain([Nanos::MAX]);
+            clock.iter().zip(ends).map(|((from, offset), end)| (*from, end, *offset))
+        })
+    }
+}

@@ -1,0 +1,154 @@
+//! What a cluster's past obliges it to: what was chosen, what was promised, what clients were told. It is a part of the
+//! state, and the checkers judge each change of it.
+
+use std::fmt::Write;
+
+use bytes::Bytes;
+use quorate_check::agreement::Agreement;
+use quorate_check::exactly_once::ExactlyOnce;
+use quorate_check::history::{History, Operation};
+use quorate_check::leases::Leases;
+use quorate_check::linearizability;
+use quorate_check::{Checker, Process, Violation};
+use quorate_core::{Fact, NodeId, Time, wide_digest};
+use quorate_store::{Command, Reply};
+
+use super::opening::{Told, Wish};
+use super::register::{Register, Value};
+
+/// What clients see.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Event {
+    Asked(usize),
+    Told(usize, Told),
+}
+
+/// See the file comment.
+#[derive(Clone, Default)]
+pub(super) struct Ledger {
+    agreement: Agreement,
+    once: ExactlyOnce,
+    leases: Leases,
+    register: Register,
+    /// One history that leads here, of those that leave the register like this.
+    events: Vec<Event>,
+}
+
+/// What a command writes, if it is a write.
+fn written(command: &Command) -> Option<&Bytes> {
+    let Command::PutMany { pairs, .. } = command else { return None };
+    pairs.last().map(|(_, value)| value)
+}
+
+impl Ledger {
+    /// Everything that later judgements depend on. (Who stated a choice first is for people only.)
+    pub fn digest(&self, scratch: &mut String) -> u128 {
+        scratch.clear();
+        let Ledger { agreement, once, leases, events: _, register } = self;
+        for (slot, value) in agreement.chosen() {
+            write!(scratch, "{slot}={value},").expect("memory");
+        }
+        for (command, slot) in once.executed() {
+            write!(scratch, "{command}@{slot},").expect("memory");
+        }
+        write!(scratch, "{leases:?}{register:?}").expect("memory");
+        wide_digest(scratch.as_bytes())
+    }
+
+    /// A replica states a fact.
+    pub fn fact(&mut self, now: Time, who: Process, fact: &Fact) -> Result<(), Violation> {
+        let at = now.nanos();
+        let clocks = |_: NodeId, local: Time| local.nanos();
+        match *fact {
+            // What is executed is chosen; that it is executed in order, the state machine asserts.
+            Fact::Chosen { slot, digest } | Fact::Applied { slot, digest } => {
+                self.agreement.on_fact(at, who, &Fact::Chosen { slot, digest }, &clocks)
+            }
+            Fact::Executed { .. } => self.once.on_fact(at, who, fact, &clocks),
+            _ => self.leases.on_fact(at, who, fact, &clocks),
+        }
+    }
+
+    /// A replica crashes.
+    pub fn crash(&mut self, now: Time, who: Process) -> Result<(), Violation> {
+        self.leases.on_crash(now.nanos(), who, &|_: NodeId, local: Time| local.nanos())
+    }
+
+    /// Whether an operation was asked, and has returned.
+    pub fn standing(&self, operation: usize) -> (bool, bool) {
+        self.register.standing(operation)
+    }
+
+    /// What the client of an operation was told.
+    pub fn reply(&self, operation: usize) -> Option<&Told> {
+        self.events.iter().find_map(|event| match event {
+            Event::Told(told, reply) if *told == operation => Some(reply),
+            Event::Told(..) | Event::Asked(_) => None,
+        })
+    }
+
+    /// A client asks, unless it has asked before.
+    pub fn asked(&mut self, operation: usize, wishes: &[Wish]) {
+        if !self.standing(operation).0 {
+            self.events.push(Event::Asked(operation));
+            match &wishes[operation] {
+                Wish::Command(command) => self.register.ask(operation, written(command).is_some()),
+                Wish::Manage(_) => self.register.demand(operation),
+            }
+        }
+    }
+
+    /// A client, or an operator, is told; the first time counts.
+    pub fn told(
+        &mut self,
+        now: Time,
+        operation: usize,
+        told: Told,
+        wishes: &[Wish],
+    ) -> Result<(), Violation> {
+        if self.standing(operation) != (true, false) {
+            return Ok(());
+        }
+        self.events.push(Event::Told(operation, told.clone()));
+        let reply = match told {
+            Told::Reply(reply) => reply,
+            Told::Managed(_) => {
+                self.register.granted(operation);
+                return Ok(());
+            }
+        };
+        linearizability::check(&self.history(wishes)).map_err(|failure| Violation {
+            checker: "linearizability",
+            at: now.nanos(),
+            what: failure.to_string(),
+        })?;
+        match reply {
+            Reply::Done => self.register.written(operation),
+            Reply::Value(value) => {
+                let wrote = |wish: &Wish| match wish {
+                    Wish::Command(command) => value.is_some() && written(command) == value.as_ref(),
+                    Wish::Manage(_) => false,
+                };
+                let value = wishes.iter().position(wrote).map_or(0, |write| write + 1);
+                self.register.read(operation, value as Value);
+            }
+            other => panic!("{other:?} was found linearizable"),
+        }
+        assert!(self.register.is_possible(), "the checker and the register judge alike");
+        Ok(())
+    }
+
+    fn history(&self, wishes: &[Wish]) -> History {
+        let mut operations = Vec::new();
+        for (time, event) in (1..).zip(&self.events) {
+            let Event::Asked(asked) = *event else { continue };
+            let Wish::Command(command) = wishes[asked].clone() else { continue };
+            let returned = (1..).zip(&self.events).find_map(|(time, event)| match event {
+                Event::Told(told, Told::Reply(reply)) if *told == asked => Some((time, reply.clone())),
+                Event::Told(..) | Event::Asked(_) => None,
+            });
+            operations.push(Operation { client: asked as u64, command, invoked: time, returned });
+        }
+        History(operations)
+    }
+}

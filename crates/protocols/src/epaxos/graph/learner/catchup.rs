@@ -1,0 +1,190 @@
+//! How a learner that is behind gets what it misses: decisions while a peer still has them, else a snapshot.
+
+use quorate_blocks::catchup;
+use quorate_blocks::instance::{Frontier, Instance};
+use quorate_blocks::state::Replicated;
+use quorate_core::{Context, Fact, NodeId, mutation};
+
+use super::image;
+use super::message::{Host, Message, Progress, Record};
+use super::{Learner, MAX_GAP};
+use crate::epaxos::graph::duties::RETRANSMIT;
+use crate::epaxos::graph::{Conflicts, Graph};
+
+/// Bytes that answer one `Ask`, about.
+const ANSWER_BYTES: usize = 1 << 20;
+
+impl Learner {
+    /// A peer's learner speaks. Whether instances have gone because a snapshot came.
+    pub fn on_message<M: Host>(&mut self, from: NodeId, message: Message, cx: &mut Context<'_, M>) -> bool {
+        match message {
+            Message::Ask { committed } => {
+                let mut bytes = 0;
+                let beyond = self.table.iter().filter(|(instance, _)| !committed.contains(**instance));
+                for (&instance, held) in beyond.filter(|(_, held)| held.is_committed()) {
+                    if bytes >= ANSWER_BYTES {
+                        cx.send(from, Message::Answered { more: true }.into());
+                        return false;
+                    }
+                    self.tell(from, instance, cx);
+                    bytes += held.bytes();
+                }
+                cx.send(from, Message::Answered { more: false }.into());
+            }
+            Message::Answered { more } => {
+                if self.asked.take().is_some() && more {
+                    self.ask_one_of(vec![from], cx);
+                }
+            }
+            Message::Progress { .. } if from == self.me => self.durable = cx.now(),
+            Message::Progress { progress, wall } => {
+                self.walls.hear(from, wall, cx.now());
+                self.on_progress(from, progress, cx);
+            }
+            Message::Catchup(message) => return self.on_catchup(from, message, cx),
+            Message::Rejoin { nonce, union } => self.on_rejoin(from, nonce, union, cx),
+            Message::RejoinReply { nonce, known } => self.on_rejoin_reply(from, nonce, known),
+        }
+        false
+    }
+
+    fn on_progress<M: Host>(&mut self, from: NodeId, progress: Progress, cx: &mut Context<'_, M>) {
+        if !self.horizon.on_progress(from, &progress, cx.now()) {
+            return;
+        }
+        self.expect_near(&progress.executed);
+        let common = progress.barrier.intersection(&self.state.executed().prefix());
+        self.raise_barrier(common, cx);
+    }
+
+    /// These exist, as a peer says: not further than this replica follows.
+    pub(super) fn expect_near(&mut self, heard: &Frontier) {
+        for owner in self.config.members.iter() {
+            let near = self.committed.of(owner).saturating_add(MAX_GAP);
+            let index = heard.of(owner).min(near);
+            self.known.set(owner, self.known.of(owner).max(index));
+        }
+    }
+
+    /// Something is missing and does not come: asks somebody who has it.
+    pub fn ask<M: Host>(&mut self, cx: &mut Context<'_, M>) {
+        self.ask_one_of(self.horizon.ahead_of(&self.committed), cx);
+    }
+
+    /// Asks one of these for what is missing; for a snapshot, if it has nothing else.
+    fn ask_one_of<M: Host>(&mut self, sources: Vec<NodeId>, cx: &mut Context<'_, M>) {
+        // The answer may be long, and on its way.
+        if sources.is_empty() || self.asked.is_some_and(|at| cx.now().since(at) < RETRANSMIT) {
+            return;
+        }
+        let source = *cx.random().pick(&sources);
+        let has_it = |node: NodeId| self.horizon.peer(node).collected.within(&self.committed);
+        if has_it(source) {
+            self.asked = Some(cx.now());
+            cx.send(source, Message::Ask { committed: self.committed }.into());
+            return;
+        }
+        let others = sources.iter().copied().filter(|node| *node != source && !has_it(*node));
+        let far: Vec<_> = std::iter::once(source).chain(others).collect();
+        if let Some((peer, message)) = self.catchup.ask(&far, self.wanted.saturating_add(1), cx.now()) {
+            cx.send(peer, Message::Catchup(message).into());
+        }
+    }
+
+    fn on_catchup<M: Host>(
+        &mut self,
+        from: NodeId,
+        message: catchup::Message,
+        cx: &mut Context<'_, M>,
+    ) -> bool {
+        let now = cx.now();
+        match message {
+            catchup::Message::Fetch { from: count } => {
+                let mut source = std::mem::take(&mut self.source);
+                let freeze = || image::offer(&self.state, &self.traces());
+                let answer = source.on_far_fetch(count, count, freeze, now);
+                self.source = source;
+                cx.send(from, Message::Catchup(answer).into());
+            }
+            catchup::Message::More { image, cursor } => {
+                let answer = self.source.on_more(image, cursor, now);
+                cx.send(from, Message::Catchup(answer).into());
+            }
+            catchup::Message::Piece { image, cursor, bytes, next } => {
+                let ask = |message| cx.send(from, Message::Catchup(message).into());
+                let whole = self.catchup.on_piece(from, (image, cursor, bytes, next), 0, now, ask);
+                return whole.is_some_and(|(state, traces)| self.install(state, traces, cx));
+            }
+            catchup::Message::Gone { image } => self.catchup.on_gone(from, image),
+            catchup::Message::Values { .. } => {}
+        }
+        false
+    }
+
+    /// What a recovery may still ask about executed instances: a replica that takes this state over has collected them
+    /// all.
+    fn traces(&self) -> Conflicts {
+        let safe = self.horizon.safe(self.floor());
+        let executed = self.state.executed();
+        let mut traces = self.settled.clone();
+        for (instance, held) in &self.table {
+            if !held.state.noop && executed.contains(*instance) && !safe.contains(*instance) {
+                traces.add(*instance, &held.touched);
+            }
+        }
+        traces
+    }
+
+    /// Whether an own instance is executed there that this replica has not proposed. Nobody says so who can be
+    /// trusted, unless a previous life of this replica has proposed it.
+    fn is_ahead_of_me(&self, state: &Replicated) -> bool {
+        self.is_whole() && state.executed().hull().of(self.me) >= self.next
+    }
+
+    /// Takes a snapshot over, if what it lacks is still here to be executed again. A snapshot hides no-ops: a replica
+    /// that learns from one that its own instance became one does not know what it lost.
+    ///
+    /// What this replica has executed and collected is in the snapshot (`collected` is within it), so the traces that
+    /// come with the snapshot take the place of its own, and of what it had forgotten.
+    fn install<M: Host>(&mut self, state: Replicated, traces: Conflicts, cx: &mut Context<'_, M>) -> bool {
+        self.wanted = state.applied();
+        let brings = state.executed().prefix();
+        if !self.collected.within(&brings) || brings.within(&self.committed) || self.is_ahead_of_me(&state) {
+            return false;
+        }
+        let old = std::mem::replace(&mut self.state, state);
+        let graph = std::mem::take(&mut self.graph);
+        let durable = |instance: &Instance| graph.contains(*instance) || old.executed().contains(*instance);
+        // What this replica has decided and not recorded yet comes back to it.
+        let executed = self.state.executed();
+        let mut waiting = Vec::new();
+        self.table.retain(|instance, held| {
+            let keep = !executed.contains(*instance);
+            if keep && held.is_committed() && durable(instance) {
+                waiting.push(*instance);
+            }
+            keep
+        });
+        let hull = executed.hull();
+        self.committed = self.committed.union(&executed.prefix());
+        self.collected = self.collected.union(&hull);
+        self.known = self.known.union(&hull);
+        if !self.is_whole() {
+            self.next = self.next.max(hull.of(self.me) + 1);
+        }
+        match mutation::active("learner/no-traces") {
+            true => self.settled.miss(&hull),
+            false => self.settled = traces,
+        }
+        self.seen.miss(&hull);
+        self.base = self.base.union(&executed.prefix());
+        cx.persist_state(Record::Installed);
+        self.raise_barrier(self.settled.forgotten(), cx);
+        let slot = self.state.applied();
+        cx.note(|| Fact::Installed { slot });
+        self.graph = Graph::default();
+        self.resume(waiting, cx);
+        self.requests.retire(|instance| self.table.contains_key(instance));
+        true
+    }
+}

@@ -1,0 +1,140 @@
+//! Forgetting what executed instances touch, although a member is away.
+//!
+//! # Problem
+//!
+//! A recovery of an instance I with the owner's dependencies D asks which executed instances interfere with I and are
+//! not in D. Traces ([`Conflicts`](crate::epaxos::graph::Conflicts)) answer that. While a member is away its floor does
+//! not rise ([`horizon`](super::horizon)), so traces stay; with each new key there are more, and they have a bound. If
+//! a replica forgets some, and I turns up later, nobody may be left who can judge whether I was committed on the fast
+//! path. Its recovery, and all that depends on it, would wait for ever.
+//!
+//! # Solution
+//!
+//! A majority sees to it that what cannot be judged was not committed on the fast path.
+//!
+//! 1. *Barriers.* Each replica r has a barrier Bᵣ, a frontier within what it has executed, durable, that only grows. r
+//!    pre-accepts an instance only with all of Bᵣ among the dependencies that it replies. Its own new instances depend
+//!    on Bᵣ, too. A replica raises its barrier when it has too many traces, and the others follow as far as they have
+//!    executed the same. So it costs the fast path only until the owners have followed.
+//! 2. *Statements.* With each heartbeat r says Bᵣ, and a frontier Hᵣ that holds every instance that it has pre-accepted
+//!    so far, its own included. It is true for ever that r pre-accepts I as its owner proposed it only if I is in Hᵣ or
+//!    Bᵣ is within D.
+//! 3. *Forgetting.* A replica takes what is in the barriers of a majority, P, and the union H of what those had heard
+//!    of. Itself is one of them. When it has executed all of H, it may forget traces of instances within P.
+//! 4. *Judging.* With an answer to a validation it says which instances F it has forgotten. If F is not within D, the
+//!    recovery takes a no-op.
+//!
+//! # Why that is safe
+//!
+//! Whoever validates I has not executed it, so I is not in the H of step 3: no member of that majority had pre-accepted
+//! it when it stated its barrier. F is within P, so P is not within D, and none does so as proposed later. A fast
+//! quorum has a member in every majority: I is not committed on the fast path. If votes had committed it on the slow
+//! path, the recovery had found one of them.
+//!
+//! F may have come with a snapshot instead ([`image`](super::image)). Then the sender had executed H, and with its
+//! state the receiver has. The receiver makes F part of its own barrier.
+//!
+//! - *A crash*: barriers are durable before they are said. What is forgotten becomes durable with a snapshot of this
+//!   replica; until then a restart brings the traces back.
+//! - *A lost disk*: a member that rejoins has executed all that the others have heard of before it takes part, their
+//!   barriers and its former one included, and makes all of it its barrier ([`rejoin`](super::rejoin)).
+//!
+//! # Why it ends
+//!
+//! H is fixed when P is taken, and every instance in it gets decided, since no recovery waits for somebody who
+//! remembers. Until then traces grow with what is executed meanwhile. Where floors of those who are there do rise, only
+//! what they have all left behind is put behind the barrier; beyond twice the bound, all that is executed is.
+
+use quorate_blocks::instance::Frontier;
+use quorate_core::{Context, mutation};
+
+use super::Learner;
+use super::message::{Host, Record};
+
+/// See the file comment.
+#[derive(Debug, Default)]
+pub(super) struct Forgetting {
+    /// This replica's barrier; every instance that it proposes or pre-accepts depends on it.
+    barrier: Frontier,
+    /// What was behind the barriers of a majority, and what that majority had heard of.
+    agreed: Option<(Frontier, Frontier)>,
+    /// Traces within this may go.
+    free: Frontier,
+}
+
+impl Learner {
+    /// Keeps the memory of who touched what within its limit.
+    pub(super) fn forget<M: Host>(&mut self, cx: &mut Context<'_, M>) {
+        let limit = self.config.keys;
+        let executed = self.state.executed().prefix();
+        // What this replica's own and later pre-acceptances may interfere with: more dependencies are no harm.
+        if self.seen.len() > limit {
+            self.seen.forget(&self.safe);
+        }
+        if self.seen.len() > 2 * limit {
+            self.seen.forget(&executed);
+        }
+        if self.settled.len() > 2 * limit {
+            let many = self.settled.len() > 4 * limit;
+            let left = self.horizon.safe_for_present(self.floor(), cx.now());
+            self.raise_barrier(if many { executed } else { left }, cx);
+            self.agree();
+            self.settled.forget(&self.forgetting.free);
+        }
+    }
+
+    /// Raises the barrier to what is executed of this.
+    pub(super) fn raise_barrier<M: Host>(&mut self, to: Frontier, cx: &mut Context<'_, M>) {
+        let to = to.intersection(&self.state.executed().prefix());
+        if !to.within(&self.forgetting.barrier) {
+            self.set_barrier(to);
+            cx.persist(self.barrier_record());
+        }
+    }
+
+    /// Every instance that is proposed or pre-accepted here from now on depends on this.
+    pub(super) fn set_barrier(&mut self, barrier: Frontier) {
+        self.forgetting.barrier = self.forgetting.barrier.union(&barrier);
+        self.base = self.base.union(&barrier);
+        self.seen.miss(&barrier);
+    }
+
+    /// The barrier, for a restart.
+    pub(super) fn barrier_record(&self) -> Record {
+        Record::Barrier { barrier: self.forgetting.barrier }
+    }
+
+    /// The barrier as others may rely on it: one that rejoins does not know what it has pre-accepted.
+    pub(super) fn stated_barrier(&self) -> Frontier {
+        if self.is_whole() { self.forgetting.barrier } else { Frontier::default() }
+    }
+
+    /// Step 3 of the file comment.
+    fn agree(&mut self) {
+        let own = self.progress();
+        let (behind, mut heard) = self.horizon.behind_barriers(&own);
+        // Later ones of its own depend on its barrier.
+        heard.set(self.me, heard.of(self.me).min(self.next - 1));
+        let Forgetting { agreed, free, .. } = &mut self.forgetting;
+        if agreed.is_none() && !behind.within(free) {
+            *agreed = Some((behind, heard));
+        }
+        if mutation::active("learner/forgets-alone") {
+            *agreed = Some((own.barrier, Frontier::default()));
+        }
+        if mutation::active("learner/forgets-what-was-heard") {
+            *agreed = Some((behind, Frontier::default()));
+        }
+        let Some((behind, heard)) = *agreed else { return };
+        if heard.within(&own.executed) {
+            *free = free.union(&behind);
+            *agreed = None;
+        }
+        self.expect_near(&heard);
+    }
+
+    /// Of some of these it is not known here any more what they touch.
+    pub fn forgotten(&self) -> Frontier {
+        self.settled.forgotten()
+    }
+}

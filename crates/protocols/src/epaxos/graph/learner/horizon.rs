@@ -1,0 +1,238 @@
+//! What nobody needs any more. A recovery asks for executed instances that interfere with it and are not in its
+//! dependencies; so an executed instance may go only when everything that may still be recovered depends on it. Each
+//! owner says below what all of its unfinished and future instances depend on: its *floor*. It has executed that
+//! itself.
+//!
+//! An instance is *unfinished* until a majority has executed it. Then it is decided, and every quorum that a recovery
+//! could ask has a member that says so instead of voting.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use quorate_blocks::instance::Frontier;
+use quorate_blocks::quorum::majority_reached;
+use quorate_core::{NodeId, NodeSet, PeerStatus, Time};
+
+use super::message::Progress;
+
+/// Own instances whose dependencies are remembered one by one.
+const UNFINISHED: usize = 4096;
+/// Whoever was not heard for this long is not waited for where that costs memory or time.
+const ABSENT: Duration = Duration::from_secs(2);
+
+/// How far the members are.
+#[derive(Debug, Default)]
+pub(super) struct Horizon {
+    start: Time,
+    peers: BTreeMap<NodeId, Peer>,
+    /// Own instances that a majority may not have executed, with what they depend on at least.
+    unfinished: VecDeque<(u64, Frontier)>,
+}
+
+/// Another member.
+#[derive(Clone, Copy, Debug, Default)]
+struct Peer {
+    heard: Option<Time>,
+    progress: Progress,
+}
+
+impl Horizon {
+    pub(super) fn new(peers: impl Iterator<Item = NodeId>, start: Time) -> Horizon {
+        let peers = peers.map(|node| (node, Peer::default())).collect();
+        Horizon { start, peers, unfinished: VecDeque::new() }
+    }
+
+    /// An own instance begins; it depends on this.
+    pub(super) fn begin(&mut self, index: u64, deps: Frontier) {
+        self.unfinished.push_back((index, deps));
+    }
+
+    /// A peer is as far as this at least; false if it is none.
+    pub(super) fn on_progress(&mut self, from: NodeId, progress: &Progress, now: Time) -> bool {
+        let Some(peer) = self.peers.get_mut(&from) else { return false };
+        peer.heard = Some(now);
+        let last = &mut peer.progress;
+        last.executed = last.executed.union(&progress.executed);
+        last.collected = last.collected.union(&progress.collected);
+        last.floor = last.floor.union(&progress.floor);
+        last.barrier = last.barrier.union(&progress.barrier);
+        last.heard = last.heard.union(&progress.heard);
+        true
+    }
+
+    /// How far a peer is; nothing is known of a stranger.
+    pub(super) fn peer(&self, node: NodeId) -> Progress {
+        self.peers.get(&node).map(|peer| peer.progress).unwrap_or_default()
+    }
+
+    /// Peers that have executed what is beyond this.
+    pub(super) fn ahead_of(&self, committed: &Frontier) -> Vec<NodeId> {
+        let ahead = self.peers.iter().filter(|(_, peer)| !peer.progress.executed.within(committed));
+        ahead.map(|(node, _)| *node).collect()
+    }
+
+    /// What all members have executed, as far as is known; `own` is what this one has.
+    pub(super) fn stable(&self, own: Frontier) -> Frontier {
+        self.peers.values().fold(own, |stable, peer| stable.intersection(&peer.progress.executed))
+    }
+
+    /// See [`Progress`]; `own` is what this one has executed, and of that all its future instances depend on `base`.
+    pub(super) fn floor(&self, own: Frontier, base: Frontier) -> Frontier {
+        let all = self.stable(own).union(&base.intersection(&own));
+        self.unfinished.iter().fold(all, |floor, (_, deps)| floor.intersection(deps))
+    }
+
+    /// Forgets own instances that a majority has executed, and tells old ones apart no longer if they are many.
+    pub(super) fn advance(&mut self, me: NodeId, own: Frontier) {
+        let of = |executed: &Frontier| Some(executed.of(me));
+        let all = self.peers.values().map(|peer| of(&peer.progress.executed)).chain([of(&own)]);
+        let finished = majority_reached(all).unwrap_or_default();
+        while self.unfinished.pop_front_if(|(index, _)| *index <= finished).is_some() {}
+        while self.unfinished.len() > UNFINISHED {
+            let (_, deps) = self.unfinished.pop_front().expect("there are many");
+            let next = self.unfinished.front_mut().expect("there are many");
+            next.1 = next.1.intersection(&deps);
+        }
+    }
+
+    /// What may be collected without a trace: it is below everybody's floor. `floor` is this one's.
+    pub(super) fn safe(&self, floor: Frontier) -> Frontier {
+        self.peers.values().fold(floor, |safe, peer| safe.intersection(&peer.progress.floor))
+    }
+
+    /// As [`safe`](Self::safe), but for those who were not heard lately: what none of those who are there will ask for.
+    pub(super) fn safe_for_present(&self, floor: Frontier, now: Time) -> Frontier {
+        let present = self.peers.values().filter(|peer| self.is_present(peer, now));
+        present.fold(floor, |safe, peer| safe.intersection(&peer.progress.floor))
+    }
+
+    /// What is behind the barriers of a majority with this replica, and all that those had heard of; `own` is how far
+    /// this one is. (Each owner's part may be behind those of another majority.)
+    pub(super) fn behind_barriers(&self, own: &Progress) -> (Frontier, Frontier) {
+        let mut common = own.barrier;
+        for (owner, index) in own.barrier.iter() {
+            let others = self.peers.values().map(|peer| Some(peer.progress.barrier.of(owner)));
+            let majority = majority_reached(others.chain([Some(index)])).unwrap_or_default();
+            common.set(owner, majority.min(index));
+        }
+        let counts = self.peers.values().filter(|peer| !peer.progress.barrier.is_empty());
+        (common, counts.fold(own.heard, |heard, peer| heard.union(&peer.progress.heard)))
+    }
+
+    /// Peers that were heard lately.
+    pub(super) fn present(&self, now: Time) -> NodeSet {
+        self.peers.iter().filter(|(_, peer)| self.is_present(peer, now)).map(|(node, _)| *node).collect()
+    }
+
+    /// Right after the start everybody may be there.
+    fn is_present(&self, peer: &Peer, now: Time) -> bool {
+        now.since(peer.heard.unwrap_or(self.start)) < ABSENT
+    }
+
+    /// What this one and enough others to be a majority have executed, if it has executed all that they say they have:
+    /// then two replicas never lack what only the other has collected.
+    pub(super) fn kept_by_a_majority(&self, own: Frontier) -> Frontier {
+        let others = self.peers.values().map(|peer| peer.progress.executed);
+        let mut behind: Vec<_> = others.filter(|executed| executed.within(&own)).collect();
+        behind.sort_unstable_by_key(|executed| std::cmp::Reverse(executed.len()));
+        // With this one, half of the peers are a majority of all.
+        match behind.get(..self.peers.len().div_ceil(2)) {
+            Some(nearest) => nearest.iter().fold(own, |kept, executed| kept.intersection(executed)),
+            None => Frontier::default(),
+        }
+    }
+
+    pub(super) fn status(&self, own: Frontier, now: Time) -> Vec<PeerStatus> {
+        let status = |(&node, peer): (&NodeId, &Peer)| PeerStatus {
+            node,
+            lag: own.len().saturating_sub(peer.progress.executed.len()),
+            heard_ms: peer.heard.map(|heard| now.since(heard).as_millis() as u64),
+        };
+        self.peers.iter().map(status).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(id: u64) -> NodeId {
+        NodeId::new(id).expect("an id")
+    }
+
+    /// Of the owners 1, 2, ….
+    fn frontier(indexes: &[u64]) -> Frontier {
+        let mut frontier = Frontier::default();
+        (1..).zip(indexes).for_each(|(owner, index)| frontier.set(node(owner), *index));
+        frontier
+    }
+
+    fn horizon(executed: &[&[u64]]) -> Horizon {
+        let mut horizon = Horizon::new((2..2 + executed.len() as u64).map(node), Time::ZERO);
+        for (id, executed) in (2..).zip(executed) {
+            let executed = frontier(executed);
+            let progress = Progress { executed, floor: executed, ..Progress::default() };
+            assert!(horizon.on_progress(node(id), &progress, Time::ZERO));
+        }
+        horizon
+    }
+
+    #[test]
+    fn nothing_goes_that_an_unfinished_instance_does_not_depend_on() {
+        let mut horizon = horizon(&[&[4, 6], &[5, 3]]);
+        let own = frontier(&[5, 5]);
+        assert_eq!(horizon.stable(own), frontier(&[4, 3]));
+        horizon.begin(4, frontier(&[3, 1]));
+        horizon.begin(5, frontier(&[4, 9]));
+        let none = Frontier::default();
+        assert_eq!(horizon.floor(own, none), frontier(&[3, 1]), "4 may still be recovered somewhere");
+        horizon.advance(node(1), own);
+        assert_eq!(horizon.floor(own, none), frontier(&[4, 3]), "a majority has executed 4 and 5");
+        assert_eq!(horizon.floor(own, frontier(&[5, 9])), frontier(&[5, 5]), "no more than is executed here");
+        assert_eq!(horizon.safe(own), frontier(&[4, 3]));
+        let later = Time::ZERO + ABSENT;
+        assert_eq!(horizon.safe_for_present(own, later), own, "nobody is there");
+        horizon.on_progress(node(2), &Progress::default(), later);
+        assert_eq!(horizon.safe_for_present(own, later), frontier(&[4, 5]));
+    }
+
+    #[test]
+    fn progress_is_never_taken_back() {
+        let mut horizon = horizon(&[&[4, 6]]);
+        horizon.on_progress(node(2), &Progress::default(), Time::ZERO);
+        assert_eq!(horizon.stable(frontier(&[9, 9])), frontier(&[4, 6]));
+        assert!(!horizon.on_progress(node(7), &Progress::default(), Time::ZERO), "a stranger");
+    }
+
+    #[test]
+    fn what_is_behind_the_barriers_of_a_majority_is_agreed_upon() {
+        let mut horizon = Horizon::new((2..=5).map(node), Time::ZERO);
+        let own = Progress { barrier: frontier(&[7, 3]), heard: frontier(&[9, 0]), ..Progress::default() };
+        for (id, barrier, heard, expected) in [
+            (2, &[9, 1], &[0, 20], (&[0, 0], &[9, 20])),
+            // A majority of five with this one: each owner's part may be that of another one.
+            (3, &[5, 9], &[0, 30], (&[5, 1], &[9, 30])),
+            (4, &[6, 2], &[11, 0], (&[6, 2], &[11, 30])),
+            // Not beyond the own barrier, and nobody counts who has none.
+            (5, &[9, 9], &[0, 0], (&[7, 3], &[11, 30])),
+        ] {
+            let progress = Progress { barrier: frontier(barrier), heard: frontier(heard), ..own };
+            horizon.on_progress(node(id), &progress, Time::ZERO);
+            assert_eq!(horizon.behind_barriers(&own), (frontier(expected.0), frontier(expected.1)), "{id}");
+        }
+    }
+
+    #[test]
+    fn a_majority_keeps_what_all_of_it_have_executed() {
+        let own = frontier(&[5, 5]);
+        for (peers, expected) in [
+            (vec![&[4, 2][..], &[1, 1]], frontier(&[4, 2])),
+            // One that is ahead may have collected what is missing here.
+            (vec![&[4, 6], &[1, 1]], frontier(&[1, 1])),
+            (vec![&[9, 9], &[6, 0]], Frontier::default()),
+            (vec![&[5, 4], &[4, 4], &[3, 5], &[0, 0]], frontier(&[4, 4])),
+        ] {
+            assert_eq!(horizon(&peers).kept_by_a_majority(own), expected, "{peers:?}");
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Rejoining: a member whose disk was lost comes back under its own id, with an empty disk.
+//!
+//! It must not take part as it is: it has forgotten votes that others counted. So it first *rejoins*: it does not vote,
+//! propose, recover or answer clients. It asks every other member which instances that one has heard of, and until all
+//! of these are executed here it only learns. Then it is *whole*, and takes part like any other member.
+//!
+//! The driver guarantees ([`Group::rejoining`](quorate_core::Group::rejoining)) that before it starts every other
+//! member has durably bound its id to the new disk. From then on no message of its previous life is delivered anywhere.
+//!
+//! # Why that is safe
+//!
+//! Call the replica x. To the others it looks as if x had crashed, until it is whole. The protocol tolerates that, with
+//! any other crashes up to f together. What remains to be shown: nothing that x does once it is whole contradicts what
+//! its previous life said about an instance.
+//!
+//! - *Each such instance is in the union of the answers.* What the previous life said was delivered to another member
+//!   p before p answered, since it can be delivered no later. If p acted on it, then p knew the instance: p is its
+//!   owner, or recovers it, or votes in it, and has recorded that before it sent or counted anything. A member knows
+//!   its records after a crash, and all members answer.
+//! - *It is decided, and x knows how, before x votes again in any instance.* All of the union is executed here, one by
+//!   one or by a snapshot, and the record that says so comes after them in the log. So x gives these as dependencies,
+//!   and answers validations with them, as a replica does that was never away: a snapshot brings what its instances
+//!   touch. A vote of x that somebody has counted and that is not decided yet is no danger: it was given, and x says
+//!   nothing else in that instance before it is decided.
+//! - *Ballots*: x joins ballots of instances outside of the union only, where it has joined none before.
+//! - *Own instances*: x proposes above the highest own index that anybody has heard of, so an index has one batch among
+//!   all who know of it. A batch that nobody has heard of is gone. (Its index may be a dependency that a member has
+//!   merely read in a message; at worst it is given to another batch, and the dependency costs waiting.)
+//! - *Barriers* ([`forgetting`](super::forgetting)): whoever has forgotten something because of the previous life's has
+//!   it in its answer, and so have those who got that one's snapshot. x makes the whole union its own.
+//! - *Floors* ([`horizon`](super::horizon)): the previous life said what all of its instances depend on, those to come
+//!   included. All of that was decided, so another member has heard of it, it is in the union, and new instances depend
+//!   on the union. Until a majority has executed its old instances, x says that they depend on nothing.
+//!
+//! # Crashes in between
+//!
+//! x restarts: it has recorded that it rejoins, and asks again, with a fresh number, so that an answer which was given
+//! to a life before another loss of the disk does not count. It says that it is whole, to operators too, only when the
+//! record of that is durable: whoever replaces another disk then has not two members that rejoin after a loss of power.
+//! Another member restarts: it has its records, and nothing that it had counted. Another member is away: x waits for
+//! its answer, since only that one knows which votes of x it has counted. Another member lost its disk, too: each would
+//! wait until the other is whole, so two members cannot rejoin at the same time, and the operator has to bring back the
+//! disk of one. A group that tolerates no crash cannot decide without x, and is refused at the start
+//! ([`LearnerConfig::new`](super::LearnerConfig::new)).
+//!
+//! # Why it ends
+//!
+//! The union is fixed when all have answered. x repeats it to the others: what they have not heard of themselves (only
+//! as a dependency, or from another who is gone since) they look after from then on, and recover it, as a no-op if
+//! nobody knows its batch.
+
+use quorate_blocks::instance::Frontier;
+use quorate_core::{Context, NodeId, NodeSet, mutation};
+
+use super::Learner;
+use super::message::{Host, Message, Record};
+use crate::epaxos::graph::Held;
+
+/// Whether a replica takes part.
+#[derive(Debug)]
+pub(super) enum Standing {
+    /// It has the disk with which it began.
+    Original,
+    /// Its disk was lost; it does not take part yet.
+    Rejoining(Rejoin),
+    /// Its disk was lost, and it is whole again once that is durable.
+    Rejoined {
+        /// Own instances up to this index are those of an earlier disk.
+        last: u64,
+        /// What this replica says to itself when it is durable; `None`: it is.
+        awaited: Option<u64>,
+    },
+}
+
+/// How far a replica is that rejoins.
+#[derive(Debug, Default)]
+pub(super) struct Rejoin {
+    /// Drawn at each start: answers to other lives do not count.
+    nonce: u64,
+    answered: NodeSet,
+    /// What those have heard of.
+    union: Frontier,
+}
+
+impl Learner {
+    /// At a start, after everything that was recorded: rejoins if the driver says that the disk was lost, or the disk
+    /// that this replica has begun to.
+    pub(super) fn start_rejoining<M: Host>(&mut self, cx: &mut Context<'_, M>) {
+        if let (true, Standing::Original) = (self.config.rejoining, &self.standing) {
+            cx.persist(Record::Rejoining);
+            self.standing = Standing::Rejoining(Rejoin::default());
+        }
+        if let Standing::Rejoining(rejoin) = &mut self.standing {
+            rejoin.nonce = cx.random().u64();
+        }
+    }
+
+    /// Whether this replica takes part: votes, proposes, recovers and answers clients.
+    pub fn is_whole(&self) -> bool {
+        let whole = matches!(self.standing, Standing::Original | Standing::Rejoined { awaited: None, .. });
+        whole || mutation::active("learner/rejoins-at-once")
+    }
+
+    /// What it must record of this for a restart.
+    pub(super) fn standing_record(&self) -> Option<Record> {
+        match self.standing {
+            Standing::Original => None,
+            Standing::Rejoining(_) => Some(Record::Rejoining),
+            Standing::Rejoined { last, .. } => Some(Record::Rejoined { last }),
+        }
+    }
+
+    /// It was recorded that this replica became whole.
+    pub(super) fn replay_rejoined(&mut self, last: u64) {
+        self.standing = Standing::Rejoined { last, awaited: None };
+        self.next = self.next.max(last + 1);
+        self.horizon.begin(last, Frontier::default());
+    }
+
+    /// Asks again those who have not answered, and finds out whether this replica is whole.
+    pub(super) fn go_on_rejoining<M: Host>(&mut self, cx: &mut Context<'_, M>) {
+        let (nonce, answered, union) = match self.standing {
+            Standing::Rejoining(Rejoin { nonce, answered, union }) => (nonce, answered, union),
+            Standing::Rejoined { awaited: Some(nonce), .. } => return self.await_disk(nonce, cx),
+            Standing::Original | Standing::Rejoined { awaited: None, .. } => return,
+        };
+        let others = self.config.members.without(self.me);
+        if answered == others && union.within(&self.state.executed().prefix()) {
+            return self.finish_rejoining(nonce, union, cx);
+        }
+        cx.send_all(others, Message::Rejoin { nonce, union }.into());
+        self.ask(cx);
+    }
+
+    fn finish_rejoining<M: Host>(&mut self, nonce: u64, union: Frontier, cx: &mut Context<'_, M>) {
+        let last = self.known.union(&union).of(self.me);
+        self.base = self.base.union(&union);
+        // The previous life's is in it.
+        self.raise_barrier(union, cx);
+        cx.persist(Record::Rejoined { last });
+        self.replay_rejoined(last);
+        self.standing = Standing::Rejoined { last, awaited: Some(nonce) };
+        self.await_disk(nonce, cx);
+    }
+
+    /// Says to itself, when all before it is durable, that this replica is whole.
+    fn await_disk<M: Host>(&self, nonce: u64, cx: &mut Context<'_, M>) {
+        cx.send(self.me, Message::RejoinReply { nonce, known: Frontier::default() }.into());
+    }
+
+    /// Another member rejoins, and has heard of these. One that rejoins itself cannot help.
+    pub(super) fn on_rejoin<M: Host>(
+        &mut self,
+        from: NodeId,
+        nonce: u64,
+        union: Frontier,
+        cx: &mut Context<'_, M>,
+    ) {
+        if self.is_whole() {
+            self.expect_all(&union);
+            let known = self.heard_of().union(&self.horizon.peer(from).barrier);
+            cx.send(from, Message::RejoinReply { nonce, known }.into());
+        }
+    }
+
+    /// The smallest frontier with everything that anybody has said to this replica to exist.
+    fn heard_of(&self) -> Frontier {
+        let named = |held: &Held| held.state.deps.union(&held.state.init.unwrap_or_default());
+        let hull = self.known.union(&self.state.executed().hull());
+        self.table.values().fold(hull, |heard, held| heard.union(&named(held)))
+    }
+
+    /// A member answers. Only its first answer counts: its later ones would never end. This replica answers itself when
+    /// it is durable that it is whole.
+    pub(super) fn on_rejoin_reply(&mut self, from: NodeId, to: u64, known: Frontier) {
+        if let Standing::Rejoined { awaited, .. } = &mut self.standing
+            && from == self.me
+            && *awaited == Some(to)
+        {
+            *awaited = None;
+        }
+        if let Standing::Rejoining(Rejoin { nonce, answered, union }) = &mut self.standing
+            && *nonce == to
+            && self.config.members.without(self.me).contains(from)
+            && answered.insert(from)
+        {
+            *union = union.union(&known);
+            self.expect_all(&known);
+        }
+    }
+
+    /// For operators: what this replica waits for, if it rejoins.
+    pub(super) fn rejoin_status(&self) -> Option<(&'static str, String)> {
+        let (answered, union) = match &self.standing {
+            Standing::Rejoining(Rejoin { answered, union, .. }) => (answered, union),
+            Standing::Rejoined { awaited: Some(_), .. } => {
+                return Some(("rejoining", "its disk was lost; waits for the new one".to_owned()));
+            }
+            Standing::Original | Standing::Rejoined { awaited: None, .. } => return None,
+        };
+        let silent = self.config.members.without(self.me).iter().filter(|node| !answered.contains(*node));
+        let silent: Vec<_> = silent.map(|node| node.to_string()).collect();
+        let executed = self.state.executed().prefix().intersection(union).len();
+        Some((
+            "rejoining",
+            match silent.is_empty() {
+                false => format!("its disk was lost; waits for an answer of {}", silent.join(", ")),
+                true => format!("its disk was lost; has executed {executed} of {} instances", union.len()),
+            },
+        ))
+    }
+}

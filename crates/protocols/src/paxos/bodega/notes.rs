@@ -1,0 +1,86 @@
+//! Early accept notes (§3.2.2): acceptors tell the responders of what they vote for, so that these know as early as
+//! the leader that it is chosen. They count **by the commit rule**: a majority, and all responders of all keys in
+//! the batch.
+
+use std::collections::BTreeMap;
+
+use quorate_blocks::ballot::Ballot;
+use quorate_core::{Context, NodeId, NodeSet, mutation};
+
+use super::{Policy, Replica, message};
+use crate::paxos::engine::MAX_GAP;
+use crate::paxos::engine::slots::CommitTracker;
+use crate::paxos::rosters;
+
+/// Who has noted a vote, by slot, in the ballot that is promised.
+pub(super) type Notes = BTreeMap<u64, NodeSet>;
+
+/// Votes are about to be told to the leader: tell the responders too, itself included.
+pub(super) fn tell(replica: &Replica, slots: &[(u64, u64)], cx: &mut Context<'_, Replica>) {
+    let ballot = replica.promised();
+    let Some(leader) = ballot.node().filter(|_| replica.config().policy.early_notes) else { return };
+    let ballot_config = replica.ballot_config();
+    let mut to = NodeSet::EMPTY;
+    for slot in slots.iter().flat_map(|(first, last)| *first..=*last) {
+        if let Some(written) = replica.policy.writes.of(slot) {
+            to = to.union(rosters::readers_of(&ballot_config.roster, written));
+        }
+    }
+    let note = message::Message::Note { ballot, slots: slots.to_vec() };
+    cx.send_all(to.without(leader), super::Message::Own(note));
+}
+
+/// Another, or this replica itself, has voted.
+pub(super) fn on_note(
+    replica: &mut Replica,
+    from: NodeId,
+    ballot: Ballot,
+    slots: &[(u64, u64)],
+    cx: &mut Context<'_, Replica>,
+) {
+    if ballot != replica.promised() || !replica.is_current() {
+        return;
+    }
+    let committed = replica.log().committed();
+    let mut chosen = false;
+    for &(first, last) in slots {
+        for slot in first.max(committed + 1)..=last.min(committed + MAX_GAP) {
+            replica.policy.notes.entry(slot).or_insert(NodeSet::EMPTY).insert(from);
+            chosen |= count(replica, slot, cx);
+        }
+    }
+    if chosen {
+        replica.execute(cx);
+    }
+}
+
+/// Whether the notes of a slot are enough; then its value is chosen. The own vote says what they are for, and comes
+/// as a note of its own when it is durable.
+fn count(replica: &mut Replica, slot: u64, cx: &mut Context<'_, Replica>) -> bool {
+    let (me, ballot) = (replica.me(), replica.promised());
+    let voters = replica.policy.notes[&slot];
+    let Some(vote) = replica.log().get(slot).filter(|vote| vote.ballot == ballot && !vote.chosen) else {
+        return false;
+    };
+    if !voters.contains(me) {
+        return false;
+    }
+    let value = vote.value.clone();
+    let required = match mutation::active("bodega/released-at-m-notes") {
+        true => NodeSet::EMPTY,
+        // Of the ballot, whoever is excluded in it: that the leader knows alone.
+        false => Policy::named(replica, &value),
+    };
+    let mut tracker = CommitTracker::new(replica.configuration().tally(), required);
+    voters.iter().for_each(|voter| tracker.add(voter, NodeSet::EMPTY));
+    let chosen = tracker.is_reached();
+    if chosen {
+        replica.choose(slot, value, cx);
+    }
+    chosen
+}
+
+/// Forgets what is executed.
+pub(super) fn executed(notes: &mut Notes, upto: u64) {
+    while notes.first_entry().filter(|entry| *entry.key() <= upto).map(|entry| entry.remove()).is_some() {}
+}

@@ -1,0 +1,338 @@
+//! What Bodega answers the machine.
+
+use bytes::Bytes;
+use quorate_blocks::clients::{Ask, PendingRead};
+use quorate_blocks::membership::refused;
+use quorate_blocks::writes::Writes;
+use quorate_core::{
+    Context, Manage, Managed, NodeId, NodeSet, ProcessId, Roster, Status, Time, Wall, Wire, mutation,
+};
+use quorate_store::Command;
+
+use super::ballot_config::BallotConfig;
+use super::exclusion;
+use super::message::Message;
+use super::notes::{self, Notes};
+use super::reads::{self, Holds};
+use super::{Config, Replica};
+use crate::paxos::bodega::coverage::Coverage;
+use crate::paxos::bodega::excluded_responders::ExcludedResponders;
+use crate::paxos::engine::{self, Role, Timer};
+use crate::paxos::rosters::{self, Changes};
+
+/// Operators that may wait for a roster.
+const MAX_WAITING: usize = 64;
+
+/// Bodega's share of a replica.
+#[derive(Debug)]
+pub struct Policy {
+    /// Of what is voted for or proposed, and not executed.
+    pub(super) writes: Writes,
+    pub(super) notes: Notes,
+    pub(super) holds: Holds,
+    /// How many.
+    pub(super) held: usize,
+    /// As a leader.
+    pub(super) exclusion: ExcludedResponders,
+    pub(super) coverage: Coverage,
+    changes: Changes,
+    /// What the next ballot is to come with, beside what this one came with.
+    next: Option<(Roster, bool)>,
+    /// Operators that wait until it does.
+    waiting: Vec<PendingRead>,
+    /// Who is to lead then.
+    transfer_target: Option<NodeId>,
+}
+
+impl engine::Policy for Policy {
+    type Config = Config;
+    type Message = Message;
+    type BallotConfig = BallotConfig;
+
+    fn new(_: &engine::Config<Config>, _: NodeId, now: Time) -> Policy {
+        Policy {
+            writes: Writes::default(),
+            notes: Notes::default(),
+            holds: Holds::default(),
+            held: 0,
+            exclusion: ExcludedResponders::new(NodeSet::EMPTY, now),
+            coverage: Coverage::default(),
+            changes: Changes::default(),
+            next: None,
+            waiting: Vec::new(),
+            transfer_target: None,
+        }
+    }
+
+    fn ballot_config(replica: &mut Replica, now: Time) -> BallotConfig {
+        let policy = &replica.config().policy;
+        let before = replica.last_ballot_config();
+        let (roster, auto) = match before.known {
+            true => (before.roster.clone(), before.auto),
+            false => (policy.roster.clone(), policy.auto),
+        };
+        let failure = policy.failure;
+        let (roster, auto) = replica.policy.next.take().unwrap_or((roster, auto));
+        let changing = replica.is_changing();
+        let lost = |node: &NodeId| {
+            !replica.is_voting(*node, failure, now) || !replica.configuration().votes(*node) || changing
+        };
+        let excluded = roster.everyone().without(replica.me()).iter().filter(lost).collect();
+        BallotConfig { known: true, roster, auto, seq: 0, excluded }
+    }
+
+    fn on_leave(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
+        replica.policy.changes.leave(cx.now());
+        reads::refuse_held(replica, cx.now());
+    }
+
+    fn on_adopted(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
+        let now = cx.now();
+        reads::refuse_held(replica, now);
+        let excluded = replica.ballot_config().excluded;
+        replica.policy.notes.clear();
+        replica.policy.exclusion = ExcludedResponders::new(excluded, now);
+        if replica.promised().node() != Some(replica.me()) {
+            // Operators ask again, elsewhere.
+            replica.policy.waiting.clear();
+            replica.policy.transfer_target = None;
+            replica.policy.next = None;
+        }
+        cx.set_timer(Timer::Own, replica.config().policy.coverage.period);
+    }
+
+    fn grantees(replica: &Replica) -> NodeSet {
+        Policy::granted_by(replica)
+    }
+
+    fn holds(replica: &Replica) -> bool {
+        let leads = matches!(replica.role(), Role::Leader(_) | Role::Candidate(_));
+        leads || replica.ballot_config().may_read(replica.me())
+    }
+
+    fn on_leases(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
+        let now = cx.now();
+        if replica.is_current() && replica.believed_until(now).is_some() {
+            let mut changes = std::mem::take(&mut replica.policy.changes);
+            changes.in_force(&replica.ballot_config().roster, now);
+            replica.policy.changes = changes;
+        }
+        reads::release(replica, cx);
+        answer_operators(replica, cx);
+    }
+
+    fn on_value(replica: &mut Replica, slot: u64, value: &Bytes) {
+        replica.policy.writes.set(slot, value);
+        if matches!(replica.role(), Role::Leader(_))
+            && let Some(written) = replica.policy.writes.of(slot)
+        {
+            replica.policy.coverage.on_write(written);
+        }
+    }
+
+    fn acknowledge(
+        replica: &mut Replica,
+        slots: Vec<(u64, u64)>,
+        cx: &mut Context<'_, Replica>,
+    ) -> Vec<(NodeSet, Vec<(u64, u64)>)> {
+        notes::tell(replica, &slots, cx);
+        vec![(NodeSet::EMPTY, slots)]
+    }
+
+    fn required(replica: &Replica, value: &Bytes) -> NodeSet {
+        exclusion::required(replica, value)
+    }
+
+    fn on_executed(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
+        let applied = replica.state().applied();
+        replica.policy.writes.executed(applied);
+        notes::executed(&mut replica.policy.notes, applied);
+        reads::release(replica, cx);
+        replica.note_reads(cx);
+    }
+
+    fn on_ask(replica: &mut Replica, from: ProcessId, ask: &mut Ask, cx: &mut Context<'_, Replica>) {
+        if let ProcessId::Proxy(proxy) = from
+            && proxy.host() == Some(replica.me())
+            && replica.ballot_config().auto
+        {
+            replica.policy.coverage.on_ask(ask);
+        }
+        reads::on_ask(replica, from, ask, cx);
+    }
+
+    fn waits_for(replica: &Replica, command: &Bytes) -> Option<u64> {
+        if !replica.config().policy.early_notes || mutation::active("bodega/leader-answers-committed") {
+            return None;
+        }
+        let command = Command::from_bytes(command.clone()).ok()?;
+        let footprint = command.footprint();
+        // Of keys that only the leader answers reads of, nobody else can have shown a write, unless it was one to other
+        // keys too.
+        let alone = rosters::readers(&replica.ballot_config().roster, footprint.reads())
+            .without(replica.me())
+            .is_empty();
+        let slot = match alone {
+            true => replica.policy.writes.last_shared(footprint.reads())?,
+            false => replica.policy.writes.last(footprint.reads())?,
+        };
+        Some(slot).filter(|slot| *slot > replica.state().applied())
+    }
+
+    fn missing(replica: &Replica, command: &Bytes, now: Time) -> Option<u64> {
+        reads::missing(replica, command, now)
+    }
+
+    fn holding(replica: &Replica) -> usize {
+        replica.policy.held
+    }
+
+    fn would_answer(replica: &Replica, command: &Bytes, now: Time) -> Option<Wall> {
+        reads::would_answer(replica, command, now)
+    }
+
+    fn on_message(replica: &mut Replica, from: NodeId, message: Message, cx: &mut Context<'_, Replica>) {
+        match message {
+            Message::Note { ballot, slots } => notes::on_note(replica, from, ballot, &slots, cx),
+            Message::Exclude { ballot, seq, nodes } => {
+                exclusion::on_exclude(replica, from, ballot, seq, nodes, cx)
+            }
+            Message::ExcludeReply { ballot, seq } => {
+                exclusion::on_exclude_reply(replica, from, ballot, seq, cx)
+            }
+            Message::Statistics { ballot, reads } if ballot == replica.promised() => {
+                if replica.configuration().votes(from) {
+                    replica.policy.coverage.on_reads(from, reads);
+                }
+            }
+            Message::Statistics { .. } => {}
+        }
+    }
+
+    fn on_pulse(replica: &mut Replica, cx: &mut Context<'_, Replica>) -> bool {
+        if !exclusion::review(replica, cx) {
+            // Again: messages are lost.
+            exclusion::tell(replica, cx);
+        }
+        answer_operators(replica, cx);
+        if let Some(transfer_target) = replica.policy.transfer_target
+            && replica.policy.next.is_none()
+            && replica.transfer_target(Some(transfer_target), cx.now()).is_ok()
+        {
+            replica.policy.transfer_target = None;
+            replica.hand_over(transfer_target, cx);
+            return false;
+        }
+        true
+    }
+
+    fn on_timer(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
+        report(replica, cx);
+        let rule = replica.config().policy.coverage;
+        cx.set_timer(Timer::Own, rule.period);
+        if matches!(replica.role(), Role::Leader(_)) && replica.ballot_config().auto && !replica.is_changing()
+        {
+            let current = replica.ballot_config().roster.clone();
+            if let Some(roster) = replica.policy.coverage.review(&rule, &current) {
+                replica.policy.next = Some((roster, true));
+                replica.step_up(cx);
+            }
+        }
+    }
+
+    fn manage(
+        replica: &mut Replica,
+        request: PendingRead,
+        manage: Manage,
+        cx: &mut Context<'_, Replica>,
+    ) -> Option<(PendingRead, Manage)> {
+        let (roster, auto) = match manage {
+            Manage::Roster(roster) => {
+                let votes = |node: NodeId| replica.configuration().votes(node);
+                let stranger = roster.everyone().iter().chain(roster.leader()).find(|node| !votes(*node));
+                if let Some(node) = stranger {
+                    let why = format!("node {node} is no voter");
+                    replica.intake.on_managed(request, refused(why));
+                    return None;
+                }
+                (roster, false)
+            }
+            Manage::AutoRoster(auto) => (replica.ballot_config().roster.clone(), auto),
+            Manage::ShowRoster => {
+                let BallotConfig { roster, auto, .. } = replica.ballot_config().clone();
+                let out = exclusion::dispensable(replica);
+                let serving =
+                    replica.configuration().all().iter().filter(|node| !out.contains(*node)).collect();
+                let roster = roster.within(serving).with_leader(replica.me());
+                let ballot = replica.promised().to_string();
+                replica.intake.on_managed(request, Managed::Roster { ballot, roster, auto });
+                return None;
+            }
+            Manage::Change { .. } | Manage::CancelChange | Manage::Transfer { .. } => {
+                return Some((request, manage));
+            }
+        };
+        replica.policy.transfer_target = roster.leader().filter(|leader| *leader != replica.me());
+        let ballot_config = replica.ballot_config();
+        let known = ballot_config.roster.ranges() == roster.ranges() && ballot_config.auto == auto;
+        if replica.policy.waiting.len() >= MAX_WAITING {
+            replica.intake.on_managed(request, refused("too many operators are waiting"));
+            return None;
+        }
+        replica.policy.waiting.push(request);
+        if !known {
+            let roster = Roster::new(None, roster.ranges().to_vec()).expect("they were a roster");
+            replica.policy.next = Some((roster, auto));
+            replica.step_up(cx);
+        }
+        answer_operators(replica, cx);
+        None
+    }
+
+    fn confirmed(replica: &Replica) -> (u64, u64) {
+        replica.policy.exclusion.confirmed_by(replica.me())
+    }
+
+    fn may_change(replica: &mut Replica, cx: &mut Context<'_, Replica>) -> bool {
+        exclusion::review(replica, cx);
+        exclusion::all_out(replica)
+    }
+
+    fn status(replica: &Replica, now: Time, status: &mut Status) {
+        let follows = matches!(replica.role(), Role::Follower | Role::Polling(_));
+        if follows && replica.is_stable(now) {
+            (status.lease, status.reads) = (true, "local");
+        }
+        let BallotConfig { roster, auto, excluded, .. } = replica.ballot_config();
+        let excluded = match matches!(replica.role(), Role::Leader(_)) {
+            true => replica.policy.exclusion.nodes(),
+            false => *excluded,
+        };
+        status.facts.push(("roster_auto", if *auto { "on" } else { "off" }.to_owned()));
+        replica.policy.changes.tell(roster, excluded, status);
+    }
+
+    fn check(replica: &Replica) {
+        let held: usize = replica.policy.holds.values().map(Vec::len).sum();
+        assert!(held == replica.policy.held, "held reads are counted");
+        assert!(replica.policy.waiting.len() <= MAX_WAITING);
+    }
+}
+
+/// Once in a while each replica tells the leader what its clients read (§5.1).
+fn report(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
+    let (reads, ballot) = (replica.policy.coverage.report(), replica.promised());
+    if let Some(leader) = ballot.node().filter(|_| replica.ballot_config().auto && !reads.is_empty()) {
+        cx.send(leader, super::Message::Own(Message::Statistics { ballot, reads }));
+    }
+}
+
+/// The roster of this ballot is in force: nobody acts by another.
+fn answer_operators(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
+    let leads = matches!(replica.role(), Role::Leader(_)) && replica.is_current();
+    if leads && replica.policy.next.is_none() && replica.believed_until(cx.now()).is_some() {
+        for request in std::mem::take(&mut replica.policy.waiting) {
+            replica.intake.on_managed(request, Managed::Done);
+        }
+    }
+}

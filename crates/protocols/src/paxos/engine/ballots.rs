@@ -1,0 +1,295 @@
+//! How a ballot comes to be promised: polls, candidates, phase 1.
+
+use std::collections::BTreeMap;
+
+use quorate_blocks::ballot::Ballot;
+use quorate_blocks::quorum::{Tally, Verdict};
+use quorate_core::{Context, Fact, NodeId, NodeSet, mutation};
+
+use super::message::BallotConfig;
+use super::policy::Policy;
+use super::replica::{Replica, Role, Timer};
+use super::{Message, RETRANSMIT, Record};
+use crate::paxos::engine::slots::{Preparation, Reply, Votes};
+
+/// What a vote takes in a message beside its value, about.
+const VOTE_BYTES: usize = 32;
+
+/// A poll under way.
+#[derive(Debug)]
+pub struct Polling {
+    ballot: Ballot,
+    tally: Tally,
+}
+
+impl<P: Policy> Replica<P> {
+    /// Somebody is in this ballot. A higher one than the promised is to be promised; what this replica led or stood
+    /// for is over.
+    pub(super) fn see(&mut self, ballot: Ballot, cx: &mut Context<'_, Self>) {
+        self.highest = self.highest.max(ballot);
+        let known = P::BallotConfig::EMPTY || self.announced.as_ref().is_some_and(|(of, _)| *of == ballot);
+        // An own ballot is taken by `step_up` alone, once.
+        if ballot > self.wanted && ballot.node() != Some(self.me) && known {
+            self.wanted = ballot;
+            self.prepare_from = None;
+            self.stop_leading(cx);
+            self.adopt(cx);
+        }
+    }
+
+    /// Somebody has promised a higher ballot than this replica leads or stands in. That ballot is not promised here:
+    /// its owner has not asked for it, and may have lost it in a crash before it was durable.
+    pub(super) fn on_reject(&mut self, promised: Ballot, cx: &mut Context<'_, Self>) {
+        self.highest = self.highest.max(promised);
+        let proposes = matches!(self.role, Role::Leader(_) | Role::Candidate(_));
+        if !proposes || promised <= self.promised {
+            return;
+        }
+        self.stop_leading(cx);
+        self.monitor.forget();
+        if promised.node() == Some(self.me) {
+            // Lost in this replica's own crash: nobody else will ever lead in it.
+            self.step_up(cx);
+        }
+    }
+
+    /// Promises the wanted ballot, unless a lease to another still binds: then asks for it back, and tries again
+    /// later.
+    pub(super) fn adopt(&mut self, cx: &mut Context<'_, Self>) {
+        if self.wanted <= self.promised {
+            return;
+        }
+        let now = cx.now();
+        let bound = self.release_leases(cx);
+        if let Some(until) = bound.filter(|_| !mutation::active("paxos/no-release")) {
+            cx.set_timer(Timer::Lease, until.since(now).min(RETRANSMIT));
+            return;
+        }
+        self.forget_votes();
+        self.note_beliefs_ended(cx);
+        self.promised = self.wanted;
+        let announced = self.announced.take().filter(|(of, _)| *of == self.promised);
+        self.ballot_config = announced.map(|(_, ballot_config)| ballot_config).unwrap_or_default();
+        self.leases.begin(self.promised.number());
+        self.safety_threshold = self.log.last();
+        let (ballot, ballot_config) = (self.promised, self.ballot_config.clone());
+        self.persist(Record::Promise { ballot, ballot_config }, cx);
+        self.monitor.heard(now);
+        if ballot.node() == Some(self.me) {
+            let from = self.log.committed() + 1;
+            let (_, configuration) = &self.configuration;
+            self.role = Role::Candidate(Preparation::new(configuration.tally(), self.me, from));
+            let missing = configuration.tally().missing();
+            self.send_prepare(missing, from, cx);
+            cx.set_timer(Timer::Retransmit, RETRANSMIT);
+        } else {
+            self.role = Role::Follower;
+            if let Some(from) = self.prepare_from.take() {
+                self.reply_to_prepare(from, cx);
+            }
+        }
+        P::on_adopted(self, cx);
+        self.ask_for_leases(cx);
+        self.tend_leases(cx);
+    }
+
+    /// What comes with a ballot.
+    pub(super) fn learn_ballot_config(&mut self, ballot: Ballot, ballot_config: P::BallotConfig) {
+        if ballot > self.promised && self.announced.as_ref().is_none_or(|(of, _)| *of < ballot) {
+            self.announced = Some((ballot, ballot_config));
+        }
+    }
+
+    /// The owner of a ballot has taken it: the one before is to be left.
+    pub(super) fn on_announce(
+        &mut self,
+        from: NodeId,
+        ballot: Ballot,
+        ballot_config: P::BallotConfig,
+        cx: &mut Context<'_, Self>,
+    ) {
+        if ballot.node() == Some(from) {
+            self.learn_ballot_config(ballot, ballot_config);
+            self.see(ballot, cx);
+        }
+    }
+
+    pub(super) fn on_which(&mut self, from: NodeId, ballot: Ballot, cx: &mut Context<'_, Self>) {
+        if ballot == self.promised && ballot.node() == Some(self.me) {
+            let ballot_config = self.ballot_config.clone();
+            cx.send(from, Message::Announce { ballot, ballot_config });
+        }
+    }
+
+    /// Takes a ballot above any seen, if its vote counts in what it has executed.
+    pub fn step_up(&mut self, cx: &mut Context<'_, Self>) {
+        if self.draining || !self.configuration.1.votes(self.me) {
+            return;
+        }
+        self.stop_leading(cx);
+        let ballot_config = P::ballot_config(self, cx.now());
+        self.wanted = self.highest.max(self.wanted).next(self.me);
+        self.highest = self.wanted;
+        self.prepare_from = None;
+        if !P::BallotConfig::EMPTY {
+            let ballot = self.wanted;
+            self.announced = Some((ballot, ballot_config.clone()));
+            self.persist(Record::Taken(ballot), cx);
+            let others = self.configuration.1.all().without(self.me);
+            cx.send_all(others, Message::Announce { ballot, ballot_config });
+        }
+        self.adopt(cx);
+    }
+
+    pub(super) fn on_election_timer(&mut self, cx: &mut Context<'_, Self>) {
+        let now = cx.now();
+        let leads = matches!(self.role, Role::Leader(_));
+        let configuration = &self.configuration.1;
+        let (alone, all) = (configuration.is_alone(self.me), configuration.all());
+        if let Some(rest) = self.monitor.remaining(now).filter(|_| !alone) {
+            cx.set_timer(Timer::Election, rest);
+            return;
+        }
+        let patience = self.monitor.restart(now, cx.random());
+        cx.set_timer(Timer::Election, patience);
+        // Nobody has to wait for one that has left.
+        if leads || self.draining || !all.contains(self.me) {
+            return;
+        }
+        let mut tally = self.configuration.1.tally();
+        let ballot = self.highest.max(self.wanted).next(self.me);
+        if tally.add(self.me) == Verdict::Reached {
+            self.step_up(cx);
+            return;
+        }
+        // A learner asks too, to hear what others know: they may all have left, and wait for it to learn that it
+        // counts.
+        self.role = match self.configuration.1.votes(self.me) {
+            true => Role::Polling(Polling { ballot, tally }),
+            false => Role::Follower,
+        };
+        cx.send_all(all.without(self.me), Message::Poll { ballot });
+    }
+
+    pub(super) fn on_poll(&mut self, from: NodeId, ballot: Ballot, cx: &mut Context<'_, Self>) {
+        let leads = matches!(self.role, Role::Leader(_));
+        let granted = !leads && !self.monitor.has_leader(cx.now());
+        let committed = self.log.committed();
+        cx.send(from, Message::PollReply { ballot, granted, highest: self.highest, committed });
+    }
+
+    pub(super) fn on_poll_reply(
+        &mut self,
+        from: NodeId,
+        ballot: Ballot,
+        granted: bool,
+        (highest, committed): (Ballot, u64),
+        cx: &mut Context<'_, Self>,
+    ) {
+        self.highest = self.highest.max(highest);
+        self.hear_of(from, committed, cx);
+        if let Role::Polling(polling) = &mut self.role
+            && polling.ballot == ballot
+            && granted
+            && polling.tally.add(from) == Verdict::Reached
+        {
+            self.role = Role::Follower;
+            self.step_up(cx);
+        }
+    }
+
+    // Phase 1 ----------------------------------------------------------------------------------------------------
+
+    fn send_prepare(&self, to: NodeSet, from: u64, cx: &mut Context<'_, Self>) {
+        let (ballot, ballot_config) = (self.promised, self.ballot_config.clone());
+        cx.send_all(to, Message::Prepare { ballot, ballot_config, from });
+    }
+
+    /// Phase 1a again, to those who have not replied.
+    pub(super) fn repeat_prepare(&mut self, cx: &mut Context<'_, Self>) {
+        if let Role::Candidate(preparation) = &self.role {
+            let mut groups: BTreeMap<u64, NodeSet> = BTreeMap::new();
+            for node in preparation.missing().iter() {
+                groups.entry(preparation.from(node)).or_default().insert(node);
+            }
+            for (from, nodes) in groups {
+                self.send_prepare(nodes, from, cx);
+            }
+        }
+    }
+
+    /// Phase 1b.
+    pub(super) fn on_prepare(&mut self, from: NodeId, ballot: Ballot, slot: u64, cx: &mut Context<'_, Self>) {
+        if ballot.node() != Some(from) {
+            return;
+        }
+        if ballot < self.promised || ballot < self.wanted {
+            cx.send(from, Message::Reject { promised: self.promised.max(self.wanted) });
+            return;
+        }
+        self.see(ballot, cx);
+        if ballot == self.promised {
+            self.monitor.heard(cx.now());
+            self.reply_to_prepare(slot, cx);
+        } else if ballot == self.wanted {
+            self.prepare_from = Some(slot);
+        }
+    }
+
+    /// Everything that a later ballot must respect, from a slot on, or as much of it as may be in one message.
+    fn reply_to_prepare(&mut self, from: u64, cx: &mut Context<'_, Self>) {
+        let candidate = self.promised.node().expect("a promised ballot has an owner");
+        let committed = self.log.committed();
+        let mut reply = Votes { from, committed, votes: Vec::new(), next: None };
+        let mut bytes = 0;
+        for (slot, vote) in self.log.votes(from.max(committed + 1)) {
+            bytes += vote.value.len() + VOTE_BYTES;
+            if bytes > self.config.prepare_bytes && !reply.votes.is_empty() {
+                reply.next = Some(slot);
+                break;
+            }
+            reply.votes.push((slot, vote.clone()));
+        }
+        let (ballot, wall) = (self.promised, cx.wall());
+        cx.send(candidate, Message::PrepareReply { ballot, reply, wall });
+    }
+
+    pub(super) fn on_prepare_reply(
+        &mut self,
+        from: NodeId,
+        ballot: Ballot,
+        reply: Votes,
+        cx: &mut Context<'_, Self>,
+    ) {
+        if ballot != self.promised || self.wanted > self.promised {
+            return;
+        }
+        let Role::Candidate(preparation) = &mut self.role else { return };
+        match preparation.on_reply(from, reply) {
+            Reply::Waiting => {}
+            Reply::Partial(next) => {
+                // However many parts there are, this replica goes on standing while they come. Those that send them
+                // hear of it with each question.
+                if !mutation::active("paxos/parts-are-no-progress") {
+                    self.monitor.heard(cx.now());
+                }
+                self.send_prepare(NodeSet::from_iter([from]), next, cx);
+            }
+            Reply::Prepared(prepared) => self.begin_to_lead(prepared, cx),
+        }
+    }
+
+    /// No longer leads or stands.
+    pub fn stop_leading(&mut self, cx: &mut Context<'_, Self>) {
+        if let Role::Leader(_) = &self.role {
+            self.intake.retire();
+            cx.cancel_timer(Timer::Heartbeat);
+            cx.cancel_timer(Timer::Retransmit);
+            cx.cancel_timer(Timer::Announce);
+            cx.note(|| Fact::Follows);
+            self.note_beliefs_ended(cx);
+        }
+        self.role = Role::Follower;
+        P::on_leave(self, cx);
+    }
+}

@@ -1,0 +1,501 @@
+//! The leader: phase 2, decisions, reads, heartbeats.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use quorate_blocks::ballot::Ballot;
+use quorate_blocks::catchup;
+use quorate_blocks::clients::PendingRead;
+use quorate_blocks::laggards::OwnDisk;
+use quorate_blocks::membership::ReconfigurationCoordinator;
+use quorate_core::{Context, Fact, Mark, NodeId, NodeSet, Time, mutation};
+
+use super::policy::Policy;
+use super::replica::{Replica, Role, Timer, pace_of_leading};
+use super::{Message, PIPELINE_BYTES, RETRANSMIT};
+use crate::paxos::engine::slots::Proposals;
+use crate::paxos::engine::slots::proposer::Prepared;
+
+/// Reads that may wait for the next slot.
+const MAX_WAITING_READS: usize = 1 << 16;
+
+/// What only a leader has.
+#[derive(Debug)]
+pub struct Leading {
+    pub(super) proposals: Proposals,
+    /// The last slot that phase 1 found.
+    pub(super) recovered: u64,
+    /// What it found, until everything before is executed.
+    pub(super) found: Vec<(u64, Bytes)>,
+    /// The slot of the last configuration that this leader proposed itself.
+    pub(super) changing: Option<u64>,
+    pub(super) coordinator: ReconfigurationCoordinator,
+    /// The others, as far as they were heard.
+    pub(super) peers: BTreeMap<NodeId, Peer>,
+    /// Reads that need a slot proposed after they came.
+    reads: Vec<PendingRead>,
+    /// Reads that wait for a slot to be executed.
+    waiting: BTreeMap<u64, Waiting>,
+    /// Whether a slot must be proposed even if no client writes: for reads, or because a key's time is up.
+    needs_empty_batch: bool,
+    /// Slots up to here were announced as chosen.
+    pub(super) announced: u64,
+    announcing: bool,
+    /// What the last two heartbeats of its time said to be chosen.
+    pub(super) beats: [Option<u64>; 2],
+    /// The same of itself as of a [`Peer`].
+    pub(super) durable: u64,
+    /// When the last slot that phase 1 found came closer to being executed.
+    progress: Progress,
+    /// The last slot of an own vote that is durable.
+    voted: u64,
+    /// The same of any other replica.
+    others_voted: u64,
+    /// Whether the own votes come.
+    disk: OwnDisk,
+    /// The same of what it confirms beside votes ([`Policy::confirmed`]).
+    disk_beside_votes: OwnDisk,
+}
+
+/// Reads that wait for the same slot.
+#[derive(Debug, Default)]
+struct Waiting {
+    /// It was proposed after they came: they find in the state what is true at that moment.
+    logged: Vec<PendingRead>,
+    /// It was proposed before they came: they are read as others are, when it is executed.
+    held: Vec<PendingRead>,
+}
+
+/// How far a leader is with what it must execute before it can serve.
+#[derive(Debug)]
+struct Progress {
+    applied: u64,
+    /// Pieces of a snapshot that have come ([`catchup::Catchup::received`]).
+    received: u64,
+    /// Since when both have not grown.
+    since: Time,
+}
+
+/// Another member.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer {
+    /// Since when it is expected to answer.
+    since: Time,
+    pub(super) heard: Option<Time>,
+    /// It has executed everything up to here; after a crash, at least every configuration in it.
+    pub(super) committed: u64,
+    /// It could not take over at once: an earlier incarnation's promises may bind it.
+    pub(super) bound: bool,
+    /// Requests for what it misses that it has made of this leader.
+    pub(super) fetches: u64,
+}
+
+impl Peer {
+    /// Not heard yet.
+    pub fn new(now: Time) -> Peer {
+        Peer { since: now, heard: None, committed: 0, bound: false, fetches: 0 }
+    }
+}
+
+impl<P: Policy> Replica<P> {
+    /// Phase 1 is complete.
+    pub(super) fn begin_to_lead(&mut self, prepared: Prepared, cx: &mut Context<'_, Self>) {
+        let now = cx.now();
+        let Prepared { committed, holder, proposals } = prepared;
+        let (_, configuration) = &self.configuration;
+        let others = configuration.all().without(self.me);
+        let leading = Leading {
+            proposals: Proposals::new(self.promised, configuration.tally(), committed + 1),
+            recovered: proposals.last().map_or(committed, |(slot, _)| *slot),
+            found: proposals,
+            changing: None,
+            coordinator: ReconfigurationCoordinator::new(self.config.timeouts.election),
+            peers: others.iter().map(|node| (node, Peer::new(now))).collect(),
+            reads: Vec::new(),
+            waiting: BTreeMap::new(),
+            needs_empty_batch: false,
+            announced: 0,
+            announcing: false,
+            beats: [None; 2],
+            durable: 0,
+            progress: Progress {
+                applied: self.state.applied(),
+                received: self.catchup.received(),
+                since: now,
+            },
+            voted: 0,
+            others_voted: 0,
+            disk: OwnDisk::default(),
+            disk_beside_votes: OwnDisk::default(),
+        };
+        self.intake.retire();
+        self.role = Role::Leader(Box::new(leading));
+        let number = self.promised.number();
+        cx.note(|| Fact::Leads { number });
+        self.acknowledge_self(cx);
+        self.propose_found(cx);
+        if committed > self.log.committed() {
+            self.hear_of(holder, committed, cx);
+            self.fetch(cx);
+        }
+        pace_of_leading(self.config.announce, cx);
+    }
+
+    /// Proposes what phase 1 found, once everything before is executed: what is chosen there may say that others count
+    /// from there on, and then this ballot has asked the wrong ones (see `changes.rs`).
+    fn propose_found(&mut self, cx: &mut Context<'_, Self>) {
+        let applied = self.state.applied();
+        let Role::Leader(leading) = &mut self.role else { return };
+        if leading.found.first().is_none_or(|(slot, _)| *slot > applied + 1) {
+            return;
+        }
+        for (slot, value) in std::mem::take(&mut leading.found) {
+            if slot > applied {
+                self.propose(slot, value, cx);
+            }
+        }
+    }
+
+    /// Phase 2a.
+    pub(super) fn propose(&mut self, slot: u64, value: Bytes, cx: &mut Context<'_, Self>) {
+        self.on_value(slot, &value);
+        let required = P::required(self, &value);
+        let Role::Leader(leading) = &mut self.role else { unreachable!("only a leader proposes") };
+        leading.proposals.propose(slot, value.clone(), required, cx.now());
+        cx.mark(Mark::Proposed { slot });
+        let (ballot, committed) = (self.promised, self.log.committed());
+        cx.send_all(self.configuration.1.all(), Message::Accept { ballot, slot, value, committed });
+    }
+
+    /// Serves and proposes what has gathered.
+    pub(super) fn lead(&mut self, cx: &mut Context<'_, Self>) {
+        if !self.takes_requests() {
+            return;
+        }
+        let hold = self.manage(cx) && !mutation::active("paxos/no-barrier");
+        if !self.takes_requests() {
+            return;
+        }
+        self.serve_reads(cx);
+        loop {
+            let time = self.time(cx.now(), cx.wall());
+            let Role::Leader(leading) = &mut self.role else { return };
+            let idle = !self.intake.has_writes() && !leading.needs_empty_batch;
+            let full = leading.proposals.count() >= self.config.pipeline
+                || leading.proposals.bytes() >= PIPELINE_BYTES;
+            if hold || idle || full {
+                return;
+            }
+            leading.needs_empty_batch = false;
+            let value = self.intake.take_batch(self.config.intake.batch, time);
+            // Another leader may have had more chosen.
+            let slot = leading.proposals.next().max(self.log.committed() + 1);
+            if !leading.reads.is_empty() {
+                leading.waiting.entry(slot).or_default().logged.append(&mut leading.reads);
+            }
+            leading.announced = self.log.committed();
+            self.propose(slot, value, cx);
+        }
+    }
+
+    fn serve_reads(&mut self, cx: &mut Context<'_, Self>) {
+        let reads = self.intake.take_reads();
+        let local = self.may_read_locally(cx.now());
+        if local && !reads.is_empty() {
+            self.note_reads(cx);
+            let number = self.promised.number();
+            cx.note(|| Fact::ServesLocally { number });
+        }
+        let until = self.read_time(cx.now(), cx.wall());
+        for read in reads {
+            let waits_for = if local { P::waits_for(self, &read.command) } else { None };
+            let Role::Leader(leading) = &mut self.role else { return };
+            if let Some(slot) = waits_for {
+                leading.waiting.entry(slot).or_default().held.push(read);
+                continue;
+            }
+            if !self.intake.has_room() {
+                // The proxies repeat it, and those behind it.
+                break;
+            }
+            let reply = if local { self.state.read(&read.command, until) } else { None };
+            match reply {
+                Some(reply) => {
+                    self.served.local.add(1);
+                    self.intake.on_read(read, reply);
+                }
+                // Beyond the bound the proxy has to ask again.
+                None if leading.reads.len() < MAX_WAITING_READS => {
+                    leading.reads.push(read);
+                    leading.needs_empty_batch = true;
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Slots have been executed: reads that waited for them can be served, followers can be told.
+    pub(super) fn after_execution(&mut self, cx: &mut Context<'_, Self>) {
+        self.propose_found(cx);
+        let until = self.read_time(cx.now(), cx.wall());
+        let Role::Leader(leading) = &mut self.role else { return };
+        while let Some(entry) =
+            leading.waiting.first_entry().filter(|entry| *entry.key() <= self.state.applied())
+        {
+            let slot = *entry.key();
+            let Waiting { logged, held } = entry.remove();
+            if leading.proposals.is_open(slot) && !mutation::active("paxos/read-after-another") {
+                // A later ballot had it chosen, perhaps long ago, and more since.
+                leading.reads.extend(logged.into_iter().chain(held));
+                leading.needs_empty_batch = true;
+                continue;
+            }
+            self.served.waited.add(logged.len() + held.len());
+            // What has no room is asked for again.
+            for read in logged {
+                if self.intake.has_room() {
+                    let reply = self.state.read_now(&read.command);
+                    self.intake.on_read(read, reply);
+                }
+            }
+            for read in held {
+                if !self.intake.has_room() {
+                    break;
+                }
+                match self.state.read(&read.command, until) {
+                    Some(reply) => self.intake.on_read(read, reply),
+                    None => {
+                        leading.reads.push(read);
+                        leading.needs_empty_batch = true;
+                    }
+                }
+            }
+        }
+        if leading.announced < self.log.committed() && !leading.announcing {
+            leading.announcing = true;
+            cx.set_timer(Timer::Announce, self.config.announce);
+        }
+    }
+
+    /// Phase 2b is answered: what a majority has voted for in this ballot is chosen.
+    pub(super) fn on_accept_reply(
+        &mut self,
+        from: NodeId,
+        ballot: Ballot,
+        grants: NodeSet,
+        slots: &[(u64, u64)],
+        cx: &mut Context<'_, Self>,
+    ) {
+        self.hear(from, cx);
+        let Role::Leader(leading) = &mut self.role else { return };
+        let (next, now) = (leading.proposals.next(), cx.now());
+        let mut chosen = Vec::new();
+        for &(first, last) in slots {
+            let last = last.min(next - 1);
+            match from == self.me {
+                true => leading.voted = leading.voted.max(last),
+                false => leading.others_voted = leading.others_voted.max(last),
+            }
+            for slot in first.max(leading.proposals.start())..=last {
+                let value = leading.proposals.on_vote(from, ballot, slot, grants, now);
+                chosen.extend(value.map(|value| (slot, value)));
+            }
+        }
+        for (slot, value) in chosen {
+            cx.mark(Mark::Committed { slot });
+            self.choose(slot, value, cx);
+        }
+        self.execute(cx);
+    }
+
+    fn hear(&mut self, from: NodeId, cx: &mut Context<'_, Self>) {
+        if let Role::Leader(leading) = &mut self.role
+            && let Some(peer) = leading.peers.get_mut(&from)
+        {
+            peer.heard = Some(cx.now());
+        }
+    }
+
+    pub(super) fn on_heartbeat_reply(
+        &mut self,
+        from: NodeId,
+        ballot: Ballot,
+        (committed, bound): (u64, bool),
+        cx: &mut Context<'_, Self>,
+    ) {
+        if ballot != self.promised {
+            return;
+        }
+        self.hear(from, cx);
+        let Role::Leader(leading) = &mut self.role else { return };
+        if from == self.me {
+            leading.durable = leading.durable.max(committed);
+        } else if let Some(peer) = leading.peers.get_mut(&from) {
+            peer.committed = peer.committed.max(committed);
+            peer.bound = bound;
+            // It can stand in for the source of what is missing here.
+            self.hear_of(from, committed, cx);
+        }
+    }
+
+    /// Tells itself what it tells the leader as a follower, when that is durable.
+    pub(super) fn acknowledge_self(&mut self, cx: &mut Context<'_, Self>) {
+        self.record_committed(cx);
+        let (ballot, committed) = (self.promised, self.log.committed());
+        cx.send(self.me, Message::HeartbeatReply { ballot, committed, bound: false, wall: cx.wall() });
+    }
+
+    /// What a voter has executed for good, as far as this leader knows.
+    pub(super) fn executed_by(&self, leading: &Leading, node: NodeId) -> Option<u64> {
+        match node == self.me {
+            true => Some(leading.durable),
+            false => leading.peers.get(&node).map(|peer| peer.committed),
+        }
+    }
+
+    pub(super) fn on_heartbeat_timer(&mut self, cx: &mut Context<'_, Self>) {
+        if self.disk_hangs(cx.now()) {
+            // Another can do better, without the wait for a silent leader if one is ready.
+            if let Ok(transfer_target) = self.transfer_target(None, cx.now()) {
+                return self.hand_over(transfer_target, cx);
+            }
+        }
+        if !self.is_useful(cx.now()) {
+            self.stop_leading(cx);
+            self.monitor.forget();
+            return;
+        }
+        if !P::on_pulse(self, cx) {
+            return;
+        }
+        self.tend_leases(cx);
+        let time = self.time(cx.now(), cx.wall());
+        let due = self.state.wants_slot(time);
+        let Role::Leader(leading) = &mut self.role else { return };
+        leading.needs_empty_batch |= due;
+        leading.beats = [leading.beats[1], Some(self.log.committed())];
+        self.pulse(cx);
+        cx.set_timer(Timer::Heartbeat, self.config.timeouts.heartbeat);
+    }
+
+    /// Shows all that it leads, and tells them what is chosen.
+    pub(super) fn pulse(&mut self, cx: &mut Context<'_, Self>) {
+        let Role::Leader(leading) = &mut self.role else { return };
+        let (ballot, committed) = (self.promised, self.log.committed());
+        leading.announced = committed;
+        let others = leading.peers.keys().copied().collect();
+        cx.send_all(others, Message::Heartbeat { ballot, committed });
+    }
+
+    /// Whether the others are better off with this leader than without: it hears a majority, and gets on with what it
+    /// has to execute before it can serve. A snapshot that is coming in is progress only while pieces come: if all
+    /// sources have fallen silent, the next phase 1 asks those who are there, and finds in their votes what the sources
+    /// had as decided. A slot that a majority has voted for is as far as this leader can bring it: whoever else must
+    /// vote is waited for, until it may be excluded, and the next leader would have to wait as long again.
+    fn is_useful(&mut self, now: Time) -> bool {
+        let limit = 2 * self.config.timeouts.election;
+        let Role::Leader(leading) = &mut self.role else { return false };
+        let heard = self.configuration.1.reached(|node| match node == self.me {
+            true => Some(now),
+            false => leading.peers.get(&node).map(|peer| peer.heard.unwrap_or(peer.since)),
+        });
+        let reached = heard.is_some_and(|heard| now.since(heard) < limit);
+        let (applied, received) = (self.state.applied(), self.catchup.received());
+        let waits = leading.proposals.is_supported(applied + 1) && !mutation::active("paxos/waiting-is-idle");
+        let done = applied >= leading.recovered
+            || waits
+            || (self.catchup.is_loading() && mutation::active("paxos/loading-is-progress"));
+        if done || applied > leading.progress.applied || received > leading.progress.received {
+            leading.progress = Progress { applied, received, since: now };
+        }
+        let mut patience = 2 * limit;
+        if self.catchup.is_loading() {
+            // Long enough to replace a source.
+            patience = patience.max(2 * catchup::PATIENCE);
+        }
+        reached && now.since(leading.progress.since) < patience
+    }
+
+    /// Whether its own disk has not kept up with that of some other replica for so long that another should lead: in
+    /// the time after which a leader that hears no majority stops. One other is enough: the votes of a majority may not
+    /// come without the own.
+    fn disk_hangs(&mut self, now: Time) -> bool {
+        let limit = 2 * self.config.timeouts.election;
+        let committed = self.log.committed();
+        let (confirmed, others_confirmed) = match mutation::active("laggards/votes-only") {
+            true => (0, 0),
+            false => P::confirmed(self),
+        };
+        let Role::Leader(leading) = &mut self.role else { return false };
+        let others = match mutation::active("laggards/as-a-majority") {
+            true => committed.max(leading.proposals.supported()),
+            false => committed.max(leading.others_voted),
+        };
+        let votes = leading.disk.hangs(leading.voted.max(leading.durable), others, limit, now);
+        leading.disk_beside_votes.hangs(confirmed, others_confirmed, limit, now) || votes
+    }
+
+    /// Those of these replicas that are there and vote: their votes have not been missing for `limit` where a
+    /// majority has voted. Called now and then.
+    pub fn voting(&mut self, nodes: NodeSet, limit: Duration, now: Time) -> NodeSet {
+        if let Role::Leader(leading) = &self.role {
+            let near = |node| leading.is_near(node, self.configuration.0);
+            self.laggards.review(leading.proposals.overdue(limit, now), near, limit, now);
+        }
+        nodes.iter().filter(|node| self.is_voting(*node, limit, now)).collect()
+    }
+
+    /// Whether it is one of them, as of the last review.
+    pub fn is_voting(&self, node: NodeId, limit: Duration, now: Time) -> bool {
+        self.has_heard(node, limit, now) && (node == self.me || !self.laggards.contains(node))
+    }
+
+    pub(super) fn announce(&mut self, cx: &mut Context<'_, Self>) {
+        let Role::Leader(leading) = &mut self.role else { return };
+        leading.announcing = false;
+        let committed = self.log.committed();
+        if leading.announced < committed {
+            leading.announced = committed;
+            let ballot = self.promised;
+            let others = leading.peers.keys().copied().collect();
+            cx.send_all(others, Message::Commit { ballot, committed });
+        }
+    }
+
+    /// Sends again what was not answered: messages may be lost.
+    pub(super) fn retransmit(&mut self, cx: &mut Context<'_, Self>) {
+        self.repeat_prepare(cx);
+        let now = cx.now();
+        let (ballot, committed) = (self.promised, self.log.committed());
+        if let Role::Leader(leading) = &mut self.role {
+            let mut bytes = 0;
+            for (slot, proposal) in leading.proposals.open() {
+                if bytes >= PIPELINE_BYTES {
+                    break;
+                }
+                if now.since(proposal.sent) >= RETRANSMIT {
+                    proposal.sent = now;
+                    let value = proposal.value.clone();
+                    bytes += value.len();
+                    cx.send_all(proposal.missing(), Message::Accept { ballot, slot, value, committed });
+                }
+            }
+        }
+        if !matches!(self.role, Role::Follower | Role::Polling(_)) {
+            cx.set_timer(Timer::Retransmit, RETRANSMIT.max(Duration::from_millis(1)));
+        }
+    }
+}
+
+impl Leading {
+    /// Whether a replica has executed this slot, and what was chosen a heartbeat or two ago.
+    pub(super) fn is_near(&self, node: NodeId, slot: u64) -> bool {
+        self.peers.get(&node).is_some_and(|peer| is_near(self.beats, peer, slot))
+    }
+}
+
+/// The same, given what the last two heartbeats said to be chosen.
+pub(super) fn is_near(beats: [Option<u64>; 2], peer: &Peer, slot: u64) -> bool {
+    beats[0].is_some_and(|beat| peer.committed >= beat.max(slot))
+}

@@ -1,0 +1,176 @@
+//! The learner: what is chosen, executed, fetched from others and installed.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use quorate_blocks::ballot::Ballot;
+use quorate_blocks::catchup;
+use quorate_blocks::state::Replicated;
+use quorate_core::{Context, Fact, Mark, NodeId, digest};
+
+use super::policy::Policy;
+use super::replica::{Replica, Role, Timer};
+use super::{GRACE, MAX_GAP, Message, Record};
+
+/// A message to a replica that is behind carries about so many bytes of values.
+const VALUES_BYTES: usize = 1 << 20;
+
+impl<P: Policy> Replica<P> {
+    /// The leader of `ballot` knows all slots up to `committed` to be chosen.
+    pub(super) fn on_committed(
+        &mut self,
+        from: NodeId,
+        ballot: Ballot,
+        committed: u64,
+        cx: &mut Context<'_, Self>,
+    ) {
+        for slot in self.log.commit(ballot, committed) {
+            self.note_chosen(slot, cx);
+        }
+        self.execute(cx);
+        self.hear_of(from, committed, cx);
+    }
+
+    /// Somebody can tell all slots up to `committed`.
+    pub(super) fn hear_of(&mut self, from: NodeId, committed: u64, cx: &mut Context<'_, Self>) {
+        self.informants.hear(from, committed);
+        self.fetch_soon(GRACE, cx);
+    }
+
+    pub(super) fn note_chosen(&self, slot: u64, cx: &mut Context<'_, Self>) {
+        if let Some(value) = self.log.chosen(slot) {
+            cx.note(|| Fact::Chosen { slot, digest: digest(value) });
+        }
+    }
+
+    /// A value is known to be chosen, other than by a commit notice for the own vote.
+    pub fn choose(&mut self, slot: u64, value: Bytes, cx: &mut Context<'_, Self>) {
+        let ballot = self.promised;
+        if self.log.choose(slot, ballot, value.clone()) {
+            if slot > self.state.applied() {
+                self.on_value(slot, &value);
+            }
+            self.persist(Record::Learned { slot, ballot, value }, cx);
+        }
+        self.note_chosen(slot, cx);
+    }
+
+    /// Executes what is chosen, in order.
+    pub fn execute(&mut self, cx: &mut Context<'_, Self>) {
+        while let Some(value) = self.log.chosen(self.state.applied() + 1) {
+            let value = value.clone();
+            let leads = matches!(self.role, Role::Leader(_));
+            let intake = &mut self.intake;
+            let effect = |effect| {
+                if leads {
+                    intake.on_effect(effect);
+                }
+            };
+            let slot = self.state.applied() + 1;
+            let requests = self.state.apply(slot, &value, effect, |fact| cx.note(fact));
+            if leads {
+                cx.mark(Mark::Applied { slot, requests });
+            }
+            if self.state.configuration().is_some_and(|(at, _)| *at == slot) {
+                self.publish_configuration(cx);
+            }
+        }
+        for (upto, bytes) in self.source.retention(self.state.applied(), self.config.retain, cx.now()) {
+            self.log.retain(upto, bytes);
+        }
+        self.freshness.executed(self.state.applied());
+        self.times.executed(self.state.applied());
+        P::on_executed(self, cx);
+        self.after_execution(cx);
+    }
+
+    // Catch-up ---------------------------------------------------------------------------------------------------
+
+    pub(super) fn fetch_soon(&mut self, after: Duration, cx: &mut Context<'_, Self>) {
+        if self.informants.know_more(self.log.committed()) && !self.fetching {
+            self.fetching = true;
+            cx.set_timer(Timer::Fetch, after);
+        }
+    }
+
+    pub(super) fn fetch(&mut self, cx: &mut Context<'_, Self>) {
+        let committed = self.log.committed();
+        let sources = self.informants.sources(committed);
+        if sources.is_empty() {
+            return;
+        }
+        if let Some((peer, message)) = self.catchup.ask(&sources, committed + 1, cx.now()) {
+            cx.send(peer, Message::Catchup(message));
+        }
+        self.fetch_soon(catchup::RETRY, cx);
+    }
+
+    pub(super) fn on_catchup(&mut self, from: NodeId, message: catchup::Message, cx: &mut Context<'_, Self>) {
+        let now = cx.now();
+        if let (catchup::Message::Fetch { .. } | catchup::Message::More { .. }, Role::Leader(leading)) =
+            (&message, &mut self.role)
+            && let Some(peer) = leading.peers.get_mut(&from)
+        {
+            peer.fetches += 1;
+        }
+        match message {
+            catchup::Message::Fetch { from: slot } => {
+                let (slot, start) = (slot.max(1), self.log.start());
+                if slot > self.log.committed() {
+                    return;
+                }
+                let answer = match slot < start {
+                    true => self.source.on_far_fetch(slot, start, || self.state.offer(), now),
+                    false => {
+                        let values = self.log.committed_values(slot, VALUES_BYTES);
+                        catchup::Message::Values { from: slot, values }
+                    }
+                };
+                cx.send(from, Message::Catchup(answer));
+            }
+            catchup::Message::More { image, cursor } => {
+                let answer = self.source.on_more(image, cursor, now);
+                cx.send(from, Message::Catchup(answer));
+            }
+            catchup::Message::Values { from: first, values } => {
+                self.catchup.on_values(from, now);
+                for (slot, value) in (first..).zip(values) {
+                    if slot > self.log.committed() && slot <= self.log.committed() + MAX_GAP {
+                        self.choose(slot, value, cx);
+                    }
+                }
+                self.execute(cx);
+                self.fetch(cx);
+            }
+            catchup::Message::Piece { image, cursor, bytes, next } => {
+                let (piece, applied) = ((image, cursor, bytes, next), self.state.applied());
+                let ask = |message| cx.send(from, Message::Catchup(message));
+                if let Some(state) = self.catchup.on_piece(from, piece, applied, now, ask) {
+                    self.install(state, cx);
+                }
+            }
+            catchup::Message::Gone { image } => {
+                self.catchup.on_gone(from, image);
+                self.fetch(cx);
+            }
+        }
+    }
+
+    fn install(&mut self, state: Replicated, cx: &mut Context<'_, Self>) {
+        let slot = state.applied();
+        if slot <= self.state.applied() {
+            return;
+        }
+        self.persisted = true;
+        cx.persist_state(Record::Installed(slot));
+        self.state = state;
+        self.log.install(slot);
+        P::on_installed(self);
+        cx.note(|| Fact::Installed { slot });
+        if self.state.configuration().is_some_and(|(at, _)| *at > self.configuration.0) {
+            self.publish_configuration(cx);
+        }
+        self.execute(cx);
+        self.fetch(cx);
+    }
+}

@@ -1,0 +1,313 @@
+//! What the protocols of the family differ in.
+
+use std::fmt::Debug;
+
+use bytes::Bytes;
+use quorate_blocks::ballot::Ballot;
+use quorate_blocks::batch::{Batch, Entry};
+use quorate_blocks::clients::{Ask, PendingRead};
+use quorate_blocks::membership::Configuration;
+use quorate_blocks::state::Replicated;
+use quorate_core::{Context, Manage, NodeId, NodeSet, ProcessId, Status, Time, Wall};
+
+use super::message::{BallotConfig, Record};
+use super::{Config, Replica, Role};
+use crate::paxos::engine::slots::SlotLog;
+
+/// A protocol of the family, as the machine asks for it. Most have few things to say; the defaults are MultiPaxos's.
+pub trait Policy: Sized + Debug + 'static {
+    /// What it is told.
+    type Config: Clone + Debug + Send + Sync;
+    /// What only it says to other replicas.
+    type Message: quorate_core::Message;
+    /// What comes with a ballot.
+    type BallotConfig: BallotConfig;
+
+    /// At the start of a replica, whose log is there.
+    fn new(config: &Config<Self::Config>, me: NodeId, now: Time) -> Self;
+
+    // Ballots ----------------------------------------------------------------------------------------------------
+
+    /// What is to come with a ballot that this replica is about to take.
+    fn ballot_config(_: &mut Replica<Self>, _now: Time) -> Self::BallotConfig {
+        Self::BallotConfig::default()
+    }
+
+    /// This replica is leaving its ballot, or has stopped leading in it: what it does by its promises must end.
+    fn on_leave(_: &mut Replica<Self>, _: &mut Context<'_, Replica<Self>>) {}
+
+    /// Another ballot is promised.
+    fn on_adopted(_: &mut Replica<Self>, _: &mut Context<'_, Replica<Self>>) {}
+
+    // Leases -----------------------------------------------------------------------------------------------------
+
+    /// To whom this replica is to grant leases in the ballot that it has promised.
+    fn grantees(replica: &Replica<Self>) -> NodeSet {
+        let follows = matches!(replica.role, Role::Follower);
+        replica.promised.node().filter(|_| follows).into_iter().collect()
+    }
+
+    /// Whether this replica takes leases in it. A candidate does: they are offered as soon as its ballot is promised,
+    /// and not again before the next renewal.
+    fn holds(replica: &Replica<Self>) -> bool {
+        matches!(replica.role, Role::Leader(_) | Role::Candidate(_))
+    }
+
+    /// Something about leases has changed, here or at another.
+    fn on_leases(_: &mut Replica<Self>, _: &mut Context<'_, Replica<Self>>) {}
+
+    // Writes -----------------------------------------------------------------------------------------------------
+
+    /// A value is voted for, proposed or learned here; or, at a start, had been.
+    fn on_value(_: &mut Replica<Self>, _slot: u64, _value: &Bytes) {}
+
+    /// Votes in these ranges of slots (inclusive) are told to the leader, as soon as they are durable. Each range with
+    /// who else must vote before they count.
+    fn acknowledge(
+        _: &mut Replica<Self>,
+        slots: Vec<(u64, u64)>,
+        _: &mut Context<'_, Replica<Self>>,
+    ) -> Vec<(NodeSet, Vec<(u64, u64)>)> {
+        vec![(NodeSet::EMPTY, slots)]
+    }
+
+    /// Who must vote for a value before it is chosen, beside a majority.
+    fn required(_: &Replica<Self>, _value: &Bytes) -> NodeSet {
+        NodeSet::EMPTY
+    }
+
+    /// A state is there, at a start or from another replica: what was executed in between is not known slot by slot.
+    fn on_installed(_: &mut Replica<Self>) {}
+
+    /// Slots have been executed, or a state installed.
+    fn on_executed(_: &mut Replica<Self>, _: &mut Context<'_, Replica<Self>>) {}
+
+    // Reads ------------------------------------------------------------------------------------------------------
+
+    /// A proxy asks, whoever leads: takes the reads out that are answered, held or refused here.
+    fn on_ask(_: &mut Replica<Self>, _from: ProcessId, _: &mut Ask, _: &mut Context<'_, Replica<Self>>) {}
+
+    /// A proxy wants to know what this replica knows of some reads.
+    fn on_query(
+        _: &mut Replica<Self>,
+        _from: ProcessId,
+        _nonce: u64,
+        _reads: Vec<(u64, Bytes)>,
+        _: &mut Context<'_, Replica<Self>>,
+    ) {
+    }
+
+    /// The slot that a read at a leader under a lease has to wait for, if not for the present state.
+    fn waits_for(_: &Replica<Self>, _command: &Bytes) -> Option<u64> {
+        None
+    }
+
+    /// How many writes of what is read may be acknowledged and are not executed here, at most, if there is a bound.
+    fn missing(_: &Replica<Self>, _command: &Bytes, _now: Time) -> Option<u64> {
+        None
+    }
+
+    /// How many reads it holds, for people.
+    fn holding(_: &Replica<Self>) -> usize {
+        0
+    }
+
+    /// Whether this replica, which does not lead, would answer such a read at once, and the time up to which keys must
+    /// last for that.
+    fn would_answer(_: &Replica<Self>, _command: &Bytes, _now: Time) -> Option<Wall> {
+        None
+    }
+
+    // The rest ---------------------------------------------------------------------------------------------------
+
+    /// Another replica says something of the protocol's own.
+    fn on_message(
+        _: &mut Replica<Self>,
+        _from: NodeId,
+        _: Self::Message,
+        _: &mut Context<'_, Replica<Self>>,
+    ) {
+    }
+
+    /// The leader's heartbeat: once in a while. Returns whether it goes on leading in this ballot.
+    fn on_pulse(_: &mut Replica<Self>, _: &mut Context<'_, Replica<Self>>) -> bool {
+        true
+    }
+
+    /// What has been confirmed to a leader beside votes, each when it was durable, as numbers that only grow in a
+    /// ballot: by itself, and by any other voter. They show whether its own disk keeps up.
+    fn confirmed(_: &Replica<Self>) -> (u64, u64) {
+        (0, 0)
+    }
+
+    /// [`Timer::Own`](super::Timer::Own) has fired.
+    fn on_timer(_: &mut Replica<Self>, _: &mut Context<'_, Replica<Self>>) {}
+
+    /// An operator asks the leader for something that is the protocol's own; gives it back if it is not. Answered
+    /// through the replica's intake.
+    fn manage(
+        _: &mut Replica<Self>,
+        request: PendingRead,
+        manage: Manage,
+        _: &mut Context<'_, Replica<Self>>,
+    ) -> Option<(PendingRead, Manage)> {
+        Some((request, manage))
+    }
+
+    /// The group is about to change; `false`: it must wait.
+    fn may_change(_: &mut Replica<Self>, _: &mut Context<'_, Replica<Self>>) -> bool {
+        true
+    }
+
+    /// Adds what it knows.
+    fn status(_: &Replica<Self>, _now: Time, _: &mut Status) {}
+
+    /// Asserts what must always hold.
+    fn check(_: &Replica<Self>) {}
+}
+
+/// What a policy may look at.
+impl<P: Policy> Replica<P> {
+    /// What it is told.
+    pub fn config(&self) -> &Config<P::Config> {
+        &self.config
+    }
+
+    /// This replica.
+    pub fn me(&self) -> NodeId {
+        self.me
+    }
+
+    /// The ballot that it has promised.
+    pub fn promised(&self) -> Ballot {
+        self.promised
+    }
+
+    /// What comes with that.
+    pub fn ballot_config(&self) -> &P::BallotConfig {
+        &self.ballot_config
+    }
+
+    /// What came with the highest ballot that this replica has heard of.
+    pub fn last_ballot_config(&self) -> &P::BallotConfig {
+        let announced = self.announced.as_ref().filter(|(of, _)| *of > self.promised);
+        announced.map_or(&self.ballot_config, |(_, ballot_config)| ballot_config)
+    }
+
+    /// Notes a change in what came with the promised ballot: it is durable before what is sent from now on
+    /// `AfterSync`.
+    pub fn amend(&mut self, ballot_config: P::BallotConfig, cx: &mut Context<'_, Self>) {
+        let ballot = self.promised;
+        self.ballot_config = ballot_config.clone();
+        self.persist(Record::Promise { ballot, ballot_config }, cx);
+    }
+
+    /// As a leader: the last slot in which it has proposed anything.
+    pub fn last_proposed(&self) -> Option<u64> {
+        if let Role::Leader(leading) = &self.role { Some(leading.proposals.next() - 1) } else { None }
+    }
+
+    /// As a leader: up to where another has executed; what it needs for that is durable there.
+    pub fn executed_upto(&self, node: NodeId) -> u64 {
+        let Role::Leader(leading) = &self.role else { return 0 };
+        self.executed_by(leading, node).unwrap_or(0)
+    }
+
+    /// Whether another has executed what was chosen a heartbeat or two ago.
+    pub fn is_near(&self, node: NodeId) -> bool {
+        matches!(&self.role, Role::Leader(leading) if leading.is_near(node, self.configuration.0))
+    }
+
+    /// Whether it is not about to promise another.
+    pub fn is_current(&self) -> bool {
+        self.wanted <= self.promised
+    }
+
+    /// Whether it leads, follows or stands.
+    pub fn role(&self) -> &Role {
+        &self.role
+    }
+
+    /// The leader that it follows, itself if it leads; `None` while it does not hear any.
+    pub fn leader(&self, now: Time) -> Option<NodeId> {
+        match &self.role {
+            Role::Leader(_) => Some(self.me),
+            Role::Candidate(_) => None,
+            Role::Follower | Role::Polling(_) => {
+                let known = self.monitor.has_leader(now) && self.is_current();
+                self.promised.node().filter(|leader| known && *leader != self.me)
+            }
+        }
+    }
+
+    /// Votes and decisions.
+    pub fn log(&self) -> &SlotLog {
+        &self.log
+    }
+
+    /// What is executed.
+    pub fn state(&self) -> &Replicated {
+        &self.state
+    }
+
+    /// Who is in the group.
+    pub fn configuration(&self) -> &Configuration {
+        &self.configuration.1
+    }
+
+    /// Whether who is in the group is about to change.
+    pub fn is_changing(&self) -> bool {
+        match &self.role {
+            Role::Leader(leading) => self.configuration.1.is_joint() || leading.coordinator.is_busy(),
+            Role::Follower | Role::Polling(_) | Role::Candidate(_) => self.configuration.1.is_joint(),
+        }
+    }
+
+    /// Who must vote beside a majority has changed.
+    pub fn reconsider(&mut self, cx: &mut Context<'_, Self>) {
+        if !matches!(self.role, Role::Leader(_)) {
+            return;
+        }
+        let Role::Leader(mut leading) = std::mem::replace(&mut self.role, Role::Follower) else { return };
+        let chosen = leading.proposals.reconsider(|value| P::required(self, value));
+        self.role = Role::Leader(leading);
+        for (slot, value) in chosen {
+            self.choose(slot, value, cx);
+        }
+        self.execute(cx);
+    }
+
+    /// Proposes an entry alone in the next slot, and says in which; `None`: not now.
+    pub fn propose_alone(&mut self, entry: &Entry, cx: &mut Context<'_, Self>) -> Option<u64> {
+        let applied = self.state.applied();
+        let (ready, committed) = (self.takes_requests(), self.log.committed());
+        let Role::Leader(leading) = &self.role else { return None };
+        let changing = leading.changing.is_some_and(|slot| slot > applied);
+        if !ready || changing || leading.proposals.count() >= self.config.pipeline {
+            return None;
+        }
+        let slot = leading.proposals.next().max(committed + 1);
+        let time = self.time(cx.now(), cx.wall());
+        self.propose(slot, Batch::alone(time, entry), cx);
+        Some(slot)
+    }
+
+    /// To whom it may have promised anything; `None`: to anybody.
+    pub fn granted(&mut self, now: Time) -> Option<NodeSet> {
+        self.leases.granted(now)
+    }
+}
+
+/// MultiPaxos itself.
+#[derive(Debug)]
+pub struct MultiPaxosPolicy;
+
+impl Policy for MultiPaxosPolicy {
+    type Config = ();
+    type Message = quorate_core::Never;
+    type BallotConfig = ();
+
+    fn new(_: &Config<()>, _: NodeId, _: Time) -> MultiPaxosPolicy {
+        MultiPaxosPolicy
+    }
+}

@@ -1,0 +1,577 @@
+//! The proposer's two phases, as values.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use bytes::Bytes;
+use quorate_blocks::ballot::Ballot;
+use quorate_blocks::batch::{Batch, Kind};
+use quorate_blocks::quorum::{Tally, Verdict};
+use quorate_core::{NodeId, NodeSet, Time, mutation, wire_struct};
+
+use crate::paxos::engine::slots::log::Vote;
+
+/// Phase 1: collects what a majority has voted for, and says what must be proposed again.
+///
+/// An acceptor may have more votes than fit into one message. It sends those of the first slots and the slot at which
+/// it has stopped ([`Votes::next`]); the candidate asks for those from there on, and counts the acceptor when it has
+/// said that there are no more. All parts are of one promise, whatever happens between them: an acceptor that has
+/// promised a ballot votes in no lower one, the owner of the ballot has nothing voted for before it has prepared, and
+/// what an acceptor says is durable first, so a restart changes nothing. What is chosen meanwhile it says as chosen.
+/// The candidate takes a part only if it begins where the last one ended, so parts may be lost, doubled and late.
+#[derive(Debug)]
+pub struct Preparation {
+    tally: Tally,
+    /// The highest vote of each slot.
+    votes: BTreeMap<u64, Vote>,
+    /// Votes were asked for from this slot on.
+    from: u64,
+    /// From which slot on the votes of those are missing that have sent a part.
+    parts: BTreeMap<NodeId, u64>,
+    /// The longest prefix that is known to be chosen, and by whom.
+    committed: (u64, NodeId),
+}
+
+/// What an acceptor that has promised says of its votes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Votes {
+    /// The first slot that was asked for.
+    pub from: u64,
+    /// It knows the slots up to here to be chosen, and says nothing of its votes for them.
+    pub committed: u64,
+    /// All its votes from `from` on, up to `next`.
+    pub votes: Vec<(u64, Vote)>,
+    /// The first slot of which it has not said anything yet, if there are votes left.
+    pub next: Option<u64>,
+}
+wire_struct!(Votes { from, committed, votes, next });
+
+/// What a reply has brought.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// Others are still to be waited for, or it had come before.
+    Waiting,
+    /// This acceptor has more votes: ask it for those from this slot on.
+    Partial(u64),
+    /// A majority has replied.
+    Prepared(Prepared),
+}
+
+/// What phase 1 found.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Prepared {
+    /// Slots up to here are known to be chosen, by `holder`.
+    pub committed: u64,
+    /// Who can be asked for them.
+    pub holder: NodeId,
+    /// Every slot above `committed` that may have been chosen, and the holes between them, up to the first
+    /// configuration: propose these, once what is committed is known and leaves the configuration as it was. (Of the
+    /// slots behind a configuration, replies that were counted under the one before it tell too little.)
+    pub proposals: Vec<(u64, Bytes)>,
+}
+
+impl Preparation {
+    /// Nobody has replied. The candidate knows all slots below `from` to be chosen, and asks for no votes there: a
+    /// majority may reply that knows less, and then says nothing of what it voted for in between.
+    ///
+    /// `tally` is that of the configuration which the candidate has executed by then.
+    pub fn new(tally: Tally, candidate: NodeId, from: u64) -> Preparation {
+        let committed = (from - 1, candidate);
+        Preparation { tally, votes: BTreeMap::new(), from, parts: BTreeMap::new(), committed }
+    }
+
+    /// From which slot on an acceptor is asked for its votes.
+    pub fn from(&self, acceptor: NodeId) -> u64 {
+        self.parts.get(&acceptor).copied().unwrap_or(self.from)
+    }
+
+    /// Who has not replied.
+    pub fn missing(&self) -> NodeSet {
+        self.tally.missing()
+    }
+
+    /// A replica has promised, and has these votes. The result comes with the reply that completes the majority.
+    pub fn on_reply(&mut self, from: NodeId, reply: Votes) -> Reply {
+        let Votes { from: first, committed, votes, next } = reply;
+        if first != self.from(from) || next.is_some_and(|next| next <= first) {
+            return Reply::Waiting;
+        }
+        if committed > self.committed.0 {
+            self.committed = (committed, from);
+        }
+        for (slot, vote) in votes {
+            let best = self.votes.entry(slot).or_insert_with(|| vote.clone());
+            if (vote.chosen, vote.ballot) > (best.chosen, best.ballot) {
+                *best = vote;
+            }
+        }
+        if let Some(next) = next.filter(|_| !mutation::active("slots/first-part-is-all")) {
+            self.parts.insert(from, next);
+            return Reply::Partial(next);
+        }
+        if self.tally.add(from) != Verdict::Reached {
+            return Reply::Waiting;
+        }
+        let (committed, holder) = self.committed;
+        let mut votes = std::mem::take(&mut self.votes).split_off(&(committed + 1));
+        let last = votes.last_key_value().map_or(committed, |(&slot, _)| slot);
+        let mut proposals = Vec::new();
+        for slot in committed + 1..=last {
+            let value = match votes.remove(&slot) {
+                Some(vote) => vote.value,
+                None if mutation::active("slots/no-noop") => continue,
+                None => Batch::noop(),
+            };
+            let changes = Batch::kind(&value) == Kind::Configuration;
+            proposals.push((slot, value));
+            if changes {
+                break;
+            }
+        }
+        Reply::Prepared(Prepared { committed, holder, proposals })
+    }
+}
+
+/// Phase 2: proposals of one ballot that are not chosen yet.
+#[derive(Debug)]
+pub struct Proposals {
+    ballot: Ballot,
+    /// Of new proposals.
+    tally: Tally,
+    /// The slot of the first of `open`.
+    start: u64,
+    open: VecDeque<Option<Proposal>>,
+    count: usize,
+    bytes: usize,
+}
+
+/// The votes for one value in one ballot, and what they must cover before it is chosen: a majority, everybody who is
+/// *required* (Bodega's responders), and for each vote that counts everybody whom its voter has *granted* a say (quorum
+/// leases).
+#[derive(Clone, Debug)]
+pub struct CommitTracker {
+    /// Those whose votes make a majority; counts at the end only, by what each vote brings with it.
+    tally: Tally,
+    required: NodeSet,
+    voters: NodeSet,
+    /// The voters that have granted something, and to whom.
+    grants: Vec<(NodeId, NodeSet)>,
+}
+
+impl CommitTracker {
+    /// No vote yet.
+    pub fn new(tally: Tally, required: NodeSet) -> CommitTracker {
+        CommitTracker { tally, required, voters: NodeSet::EMPTY, grants: Vec::new() }
+    }
+
+    /// A vote; a later one of the same voter says anew what it has granted.
+    pub fn add(&mut self, voter: NodeId, grants: NodeSet) {
+        self.voters.insert(voter);
+        self.grants.retain(|(by, _)| *by != voter);
+        if !grants.is_empty() {
+            self.grants.push((voter, grants));
+        }
+    }
+
+    /// Whether the value is chosen.
+    pub fn is_reached(&self) -> bool {
+        let covers = |set: NodeSet| set.iter().all(|node| self.voters.contains(node));
+        if !covers(self.required) {
+            return false;
+        }
+        let mut tally = self.tally;
+        for voter in self.voters.iter() {
+            let grants = self.grants.iter().find(|(by, _)| *by == voter);
+            if grants.is_none_or(|(_, granted)| covers(*granted)) {
+                tally.add(voter);
+            }
+        }
+        tally.reached()
+    }
+
+    /// Whether a majority has voted, whoever else is needed.
+    fn is_supported(&self) -> bool {
+        let mut tally = self.tally;
+        for voter in self.voters.iter() {
+            tally.add(voter);
+        }
+        tally.reached()
+    }
+
+    /// Who has not voted of those whose vote may be needed.
+    pub fn missing(&self) -> NodeSet {
+        let granted = self.grants.iter().fold(self.required, |all, (_, granted)| all.union(*granted));
+        self.tally.missing().union(granted).iter().filter(|node| !self.voters.contains(*node)).collect()
+    }
+}
+
+/// A proposal under way.
+#[derive(Debug)]
+pub struct Proposal {
+    /// What is proposed.
+    pub value: Bytes,
+    tracker: CommitTracker,
+    /// When it was last sent.
+    pub sent: Time,
+    /// When a majority had voted for it, whoever else was needed.
+    supported: Option<Time>,
+}
+
+impl Proposal {
+    /// Who should be sent it again: whoever has not voted, or has granted somebody a say who has not.
+    pub fn missing(&self) -> NodeSet {
+        let pending = self.tracker.grants.iter().map(|(voter, _)| *voter).collect();
+        self.tracker.missing().union(pending)
+    }
+}
+
+impl Proposals {
+    /// None yet; the next free slot is `next`.
+    pub fn new(ballot: Ballot, tally: Tally, next: u64) -> Proposals {
+        Proposals { ballot, tally, start: next, open: VecDeque::new(), count: 0, bytes: 0 }
+    }
+
+    /// From the next slot on, others count.
+    pub fn change(&mut self, tally: Tally) {
+        self.tally = tally;
+    }
+
+    /// No slot below is under way.
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// The next free slot.
+    pub fn next(&self) -> u64 {
+        self.start + self.open.len() as u64
+    }
+
+    /// How many are under way.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Bytes under way.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Proposes a value for a slot at or above [`next`](Self::next); slots that are skipped stay empty. `required`: who
+    /// must vote for it, beside a majority.
+    pub fn propose(&mut self, slot: u64, value: Bytes, required: NodeSet, now: Time) {
+        assert!(slot >= self.next(), "one value a slot and ballot");
+        let skipped = (slot - self.next()) as usize;
+        self.open.extend(std::iter::repeat_with(|| None).take(skipped));
+        self.count += 1;
+        self.bytes += value.len();
+        let tracker = CommitTracker::new(self.tally, required);
+        self.open.push_back(Some(Proposal { value, tracker, sent: now, supported: None }));
+    }
+
+    /// A replica has voted for this ballot's proposal of a slot, and has granted these a say in it; the value, if it is
+    /// chosen with this vote.
+    pub fn on_vote(
+        &mut self,
+        from: NodeId,
+        ballot: Ballot,
+        slot: u64,
+        grants: NodeSet,
+        now: Time,
+    ) -> Option<Bytes> {
+        if ballot != self.ballot && !mutation::active("slots/count-across-ballots") {
+            return None;
+        }
+        let index = usize::try_from(slot.checked_sub(self.start)?).ok()?;
+        let open = self.open.get_mut(index)?;
+        let Proposal { tracker, supported, .. } = open.as_mut()?;
+        tracker.add(from, grants);
+        if !tracker.is_reached() {
+            if supported.is_none() && tracker.is_supported() {
+                *supported = Some(now);
+            }
+            return None;
+        }
+        let value = open.take().expect("present").value;
+        self.count -= 1;
+        self.bytes -= value.len();
+        while self.open.pop_front_if(|open| open.is_none()).is_some() {
+            self.start += 1;
+        }
+        Some(value)
+    }
+
+    /// Who must vote beside a majority has changed, for those under way too; what is chosen now.
+    pub fn reconsider(&mut self, required: impl Fn(&Bytes) -> NodeSet) -> Vec<(u64, Bytes)> {
+        let mut chosen = Vec::new();
+        for (index, open) in self.open.iter_mut().enumerate() {
+            let Some(proposal) = open else { continue };
+            proposal.tracker.required = required(&proposal.value);
+            if proposal.tracker.is_reached() {
+                let value = open.take().expect("present").value;
+                self.count -= 1;
+                self.bytes -= value.len();
+                chosen.push((self.start + index as u64, value));
+            }
+        }
+        while self.open.pop_front_if(|open| open.is_none()).is_some() {
+            self.start += 1;
+        }
+        chosen
+    }
+
+    /// Who has not voted where a majority had `limit` ago.
+    pub fn overdue(&self, limit: Duration, now: Time) -> NodeSet {
+        let old = |proposal: &&Proposal| proposal.supported.is_some_and(|at| now.since(at) >= limit);
+        let late = self.open.iter().flatten().filter(old);
+        late.fold(NodeSet::EMPTY, |late, proposal| late.union(proposal.tracker.missing()))
+    }
+
+    /// The last slot under way that a majority has voted for; 0 if there is none.
+    pub fn supported(&self) -> u64 {
+        let last = self.open.iter().rposition(|open| open.as_ref().is_some_and(|it| it.supported.is_some()));
+        last.map_or(0, |index| self.start + index as u64)
+    }
+
+    /// Whether this ballot's proposal of a slot is under way: not chosen by votes for it.
+    pub fn is_open(&self, slot: u64) -> bool {
+        self.under_way(slot).is_some()
+    }
+
+    /// Whether a majority has voted for this ballot's proposal of a slot, which others must vote for as well before it
+    /// is chosen.
+    pub fn is_supported(&self, slot: u64) -> bool {
+        self.under_way(slot).is_some_and(|proposal| proposal.supported.is_some())
+    }
+
+    fn under_way(&self, slot: u64) -> Option<&Proposal> {
+        let index = usize::try_from(slot.checked_sub(self.start)?).ok()?;
+        self.open.get(index)?.as_ref()
+    }
+
+    /// Those under way, oldest first.
+    pub fn open(&mut self) -> impl Iterator<Item = (u64, &mut Proposal)> {
+        let start = self.start;
+        let open = self.open.iter_mut().enumerate();
+        open.filter_map(move |(index, proposal)| Some((start + index as u64, proposal.as_mut()?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quorate_core::Wall;
+
+    use super::*;
+    use quorate_blocks::batch::Entry;
+    use quorate_blocks::membership::Configuration;
+
+    fn node(id: u64) -> NodeId {
+        NodeId::new(id).unwrap()
+    }
+
+    fn members() -> Tally {
+        Tally::new((1..=3).map(node).collect())
+    }
+
+    fn ballot(counter: u64, id: u64) -> Ballot {
+        (0..counter).fold(Ballot::ZERO, |ballot, _| ballot.next(node(id)))
+    }
+
+    /// All votes of an acceptor that was asked for those from `from` on.
+    fn votes_of(from: u64, committed: u64, votes: impl IntoIterator<Item = (u64, Vote)>) -> Votes {
+        Votes { from, committed, votes: votes.into_iter().collect(), next: None }
+    }
+
+    /// Replies as `node committed votes`, a vote as `slot:ballot:value` with `!` if it is known to be chosen; then
+    /// what must be proposed.
+    #[test]
+    fn phase_one_proposes_the_highest_votes_and_fills_holes() {
+        let table = "
+            1 0              / 2 0                      → 0@1
+            1 0 1:1:a        / 2 0                      → 0@1 1=a
+            1 0 1:1:a        / 3 0 1:2:b                → 0@1 1=b
+            1 0 1:2:a        / 3 0 1:1:b                → 0@1 1=a
+            1 0 3:1:c        / 2 0 1:1:a                → 0@1 1=a 2= 3=c
+            1 0 1:9:a 2:9:b  / 2 1 2:1:x                → 1@2 2=b
+            1 4              / 2 1 2:1:x 4:1:y          → 4@1
+            1 0 2:9:a        / 2 0 2:1:b!               → 0@1 1= 2=b
+        ";
+        for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            let (replies, expected) = line.split_once('→').unwrap();
+            let mut preparation = Preparation::new(members(), node(1), 1);
+            let mut result = Reply::Waiting;
+            for reply in replies.split('/') {
+                let words: Vec<_> = reply.split_whitespace().collect();
+                let votes = words[2..].iter().map(|word| {
+                    let parts: Vec<_> = word.trim_end_matches('!').split(':').collect();
+                    let vote = Vote {
+                        ballot: ballot(parts[1].parse().unwrap(), 1),
+                        value: Bytes::copy_from_slice(parts[2].as_bytes()),
+                        chosen: word.ends_with('!'),
+                    };
+                    (parts[0].parse().unwrap(), vote)
+                });
+                let from = node(words[0].parse().unwrap());
+                assert_eq!(result, Reply::Waiting);
+                result = preparation.on_reply(from, votes_of(1, words[1].parse().unwrap(), votes));
+            }
+            let Reply::Prepared(result) = result else { panic!("two of three have replied") };
+            let proposals = result
+                .proposals
+                .iter()
+                .map(|(slot, value)| format!(" {slot}={}", String::from_utf8_lossy(value)));
+            let drawn = format!("{}@{}{}", result.committed, result.holder, proposals.collect::<String>());
+            assert_eq!(drawn, expected.trim(), "{line}");
+        }
+    }
+
+    #[test]
+    fn votes_that_come_in_parts_count_when_the_last_part_is_here_in_whatever_order_they_come() {
+        let mut preparation = Preparation::new(members(), node(1), 5);
+        let vote = |value: &'static str| Vote { ballot: ballot(1, 1), value: value.into(), chosen: false };
+        let part = |from, slot, value, next| Votes { next, ..votes_of(from, 4, [(slot, vote(value))]) };
+        let first = part(5, 5, "a", Some(7));
+        let last = part(7, 9, "b", None);
+        assert_eq!(preparation.on_reply(node(2), last.clone()), Reply::Waiting, "the first part is missing");
+        assert_eq!(preparation.on_reply(node(2), first.clone()), Reply::Partial(7));
+        assert_eq!((preparation.from(node(2)), preparation.from(node(3))), (7, 5));
+        assert_eq!(preparation.on_reply(node(2), first.clone()), Reply::Waiting, "a copy");
+        assert_eq!(preparation.on_reply(node(1), votes_of(5, 4, [])), Reply::Waiting, "one has replied");
+        let loop_ = part(7, 7, "c", Some(7));
+        assert_eq!(preparation.on_reply(node(2), loop_), Reply::Waiting, "it does not get on");
+        let Reply::Prepared(prepared) = preparation.on_reply(node(2), last) else {
+            panic!("two of three have replied")
+        };
+        let values: Vec<_> = prepared.proposals.iter().map(|(slot, value)| (*slot, value.clone())).collect();
+        let noop = Batch::noop;
+        assert_eq!(values, [(5, "a".into()), (6, noop()), (7, noop()), (8, noop()), (9, "b".into())]);
+    }
+
+    /// Seed 494 of the simulator: the candidate's own reply, which knows most, may come last.
+    #[test]
+    fn a_slot_for_which_no_votes_were_asked_gets_no_noop() {
+        let mut preparation = Preparation::new(members(), node(2), 25);
+        let vote = |value| Vote { ballot: ballot(1, 1), value: Bytes::from_static(value), chosen: false };
+        assert_eq!(preparation.on_reply(node(1), votes_of(25, 23, [(25, vote(b"x"))])), Reply::Waiting);
+        let Reply::Prepared(prepared) = preparation.on_reply(node(3), votes_of(25, 23, [])) else {
+            panic!("two of three have replied")
+        };
+        assert_eq!((prepared.committed, prepared.holder), (24, node(2)));
+        assert_eq!(prepared.proposals, [(25, Bytes::from_static(b"x"))]);
+    }
+
+    #[test]
+    fn a_proposal_is_chosen_once_by_a_majority_of_its_own_ballot() {
+        let (mine, other) = (ballot(2, 1), ballot(1, 2));
+        let mut proposals = Proposals::new(mine, members(), 5);
+        let value = Bytes::from_static(b"v");
+        proposals.propose(5, value.clone(), NodeSet::EMPTY, Time::ZERO);
+        proposals.propose(7, value.clone(), NodeSet::EMPTY, Time::ZERO);
+        assert_eq!((proposals.next(), proposals.count(), proposals.bytes()), (8, 2, 2));
+        assert_eq!([4, 5, 6, 7, 8].map(|slot| proposals.is_open(slot)), [false, true, false, true, false]);
+        assert_eq!(proposals.on_vote(node(1), mine, 5, NodeSet::EMPTY, Time::ZERO), None);
+        assert_eq!(
+            proposals.on_vote(node(2), other, 5, NodeSet::EMPTY, Time::ZERO),
+            None,
+            "another ballot's vote"
+        );
+        assert_eq!(
+            proposals.on_vote(node(1), mine, 5, NodeSet::EMPTY, Time::ZERO),
+            None,
+            "the same voter again"
+        );
+        assert_eq!(proposals.on_vote(node(9), mine, 5, NodeSet::EMPTY, Time::ZERO), None, "a stranger");
+        assert_eq!(proposals.on_vote(node(3), mine, 5, NodeSet::EMPTY, Time::ZERO), Some(value));
+        assert_eq!(proposals.on_vote(node(2), mine, 5, NodeSet::EMPTY, Time::ZERO), None, "chosen before");
+        assert_eq!(
+            proposals.on_vote(node(2), mine, 6, NodeSet::EMPTY, Time::ZERO),
+            None,
+            "nothing was proposed there"
+        );
+        assert_eq!((proposals.next(), proposals.count(), proposals.bytes()), (8, 1, 1));
+    }
+
+    #[test]
+    fn what_is_required_or_granted_is_covered() {
+        let set = |ids: &str| ids.chars().map(|c| node(c.to_digit(10).unwrap().into())).collect::<NodeSet>();
+        // required | votes, each with what it grants | whether chosen after each
+        let table = "
+            -  | 1 2       | n y
+            3  | 1 2 3     | n n y
+            -  | 1:3 2     | n n
+            -  | 1:3 2 3   | n n y
+            -  | 1:3 2:3 3 | n n y
+            -  | 1:3 2 1   | n n y
+            2  | 1:3 3     | n n
+            -  | 1 1       | n n
+        ";
+        for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            let mut columns = line.split('|').map(str::trim);
+            let required = set(columns.next().unwrap().trim_matches('-'));
+            let mut tracker = CommitTracker::new(members(), required);
+            let chosen = columns.next().unwrap().split_whitespace().map(|vote| {
+                let (voter, grants) = vote.split_once(':').unwrap_or((vote, ""));
+                tracker.add(set(voter).iter().next().unwrap(), set(grants));
+                if tracker.is_reached() { "y" } else { "n" }
+            });
+            assert_eq!(chosen.collect::<Vec<_>>().join(" "), columns.next().unwrap(), "{line}");
+        }
+        let mut proposals = Proposals::new(ballot(2, 1), members(), 1);
+        proposals.propose(1, Bytes::new(), set("3"), Time::ZERO);
+        for voter in [1, 2] {
+            assert_eq!(proposals.on_vote(node(voter), ballot(2, 1), 1, NodeSet::EMPTY, Time::ZERO), None);
+        }
+        assert_eq!(proposals.reconsider(|_| set("3")), []);
+        assert_eq!(proposals.reconsider(|_| NodeSet::EMPTY), [(1, Bytes::new())]);
+        assert_eq!((proposals.start(), proposals.count()), (2, 0));
+    }
+
+    #[test]
+    fn votes_are_overdue_where_a_majority_has_voted_and_others_are_needed() {
+        let (mine, all) = (ballot(2, 1), (1..=3).map(node).collect());
+        let at = |millis: u64| Time::from_nanos(millis * 1_000_000);
+        let limit = Duration::from_millis(100);
+        let mut proposals = Proposals::new(mine, members(), 5);
+        proposals.propose(5, Bytes::new(), all, at(0));
+        proposals.propose(6, Bytes::new(), all, at(0));
+        let mut vote = |id, slot, millis| {
+            proposals.on_vote(node(id), mine, slot, NodeSet::EMPTY, at(millis));
+            let overdue = |millis| proposals.overdue(limit, at(millis));
+            assert_eq!(proposals.is_supported(5), proposals.supported() >= 5 && proposals.is_open(5));
+            (proposals.supported(), overdue(120).len(), overdue(129).len(), overdue(500).len())
+        };
+        assert_eq!(vote(1, 5, 10), (0, 0, 0, 0), "nobody else has voted: who is late?");
+        assert_eq!(vote(3, 5, 20), (5, 1, 1, 1), "node 2, from 120 ms on");
+        assert_eq!(vote(3, 6, 30), (5, 1, 1, 1));
+        assert_eq!(vote(2, 6, 30), (6, 1, 1, 2), "node 2 there, and node 1 here");
+        assert_eq!(vote(2, 5, 40), (6, 0, 0, 1));
+    }
+
+    #[test]
+    fn what_is_behind_a_configuration_has_to_be_asked_of_others() {
+        let mut preparation = Preparation::new(members(), node(1), 1);
+        let entry = Entry::Configuration(Configuration::default());
+        let configuration = Batch::alone(Wall::from_millis(1), &entry);
+        let vote = |value: &Bytes| Vote { ballot: ballot(1, 1), value: value.clone(), chosen: false };
+        let other = Bytes::from_static(b"v");
+        let votes = [(1, vote(&other)), (3, vote(&configuration)), (4, vote(&other))];
+        assert_eq!(preparation.on_reply(node(1), votes_of(1, 0, votes)), Reply::Waiting);
+        let Reply::Prepared(prepared) = preparation.on_reply(node(2), votes_of(1, 0, [])) else {
+            panic!("two of three have replied")
+        };
+        assert_eq!(prepared.proposals, [(1, other), (2, Batch::noop()), (3, configuration)]);
+    }
+
+    #[test]
+    fn votes_count_as_they_did_when_their_slot_was_proposed() {
+        let mine = ballot(2, 1);
+        let mut proposals = Proposals::new(mine, members(), 1);
+        proposals.propose(1, Bytes::new(), NodeSet::EMPTY, Time::ZERO);
+        proposals.change(Tally::joint([3, 4].into_iter().map(node).collect(), (1..=3).map(node).collect()));
+        proposals.propose(2, Bytes::new(), NodeSet::EMPTY, Time::ZERO);
+        let chosen = [(1, 1), (1, 2), (2, 2), (2, 3), (1, 3), (2, 4)];
+        let chosen = chosen.map(|(slot, voter)| {
+            proposals.on_vote(node(voter), mine, slot, NodeSet::EMPTY, Time::ZERO).is_some()
+        });
+        assert_eq!(chosen, [false, true, false, false, false, true]);
+    }
+}

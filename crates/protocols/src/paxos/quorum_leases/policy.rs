@@ -1,0 +1,212 @@
+//! What quorum leases answer the machine.
+
+use bytes::Bytes;
+use quorate_blocks::batch::Entry;
+use quorate_blocks::clients::{Ask, PendingRead};
+use quorate_blocks::membership::refused;
+use quorate_blocks::writes::Writes;
+use quorate_core::{Context, Manage, Managed, NodeId, NodeSet, ProcessId, Roster, Status, Time, Wall};
+
+use super::message::Message;
+use super::regrants::{self, Regrants};
+use super::{Config, Replica, acks, reads, roster};
+use crate::paxos::engine::{self, Role};
+
+/// Operators that may wait for a roster.
+const MAX_WAITING: usize = 64;
+
+/// The share of quorum leases in a replica.
+#[derive(Debug)]
+pub struct Policy {
+    /// Of what is voted for or proposed, and not executed.
+    pub(super) writes: Writes,
+    /// Grantees that the leader hears, as it says.
+    live: NodeSet,
+    /// No slot up to here and above what is executed can hold a roster, in this ballot.
+    pub(super) same_roster: u64,
+    pub(super) regrants: Regrants,
+    /// Operators that wait until the roster in this slot is executed.
+    waiting: Vec<(u64, PendingRead)>,
+}
+
+impl engine::Policy for Policy {
+    type Config = Config;
+    type Message = Message;
+    type BallotConfig = ();
+
+    fn new(_: &engine::Config<Config>, _: NodeId, _: Time) -> Policy {
+        Policy {
+            writes: Writes::default(),
+            live: NodeSet::EMPTY,
+            same_roster: 0,
+            regrants: Regrants::default(),
+            waiting: Vec::new(),
+        }
+    }
+
+    fn on_leave(replica: &mut Replica, _: &mut Context<'_, Replica>) {
+        // Operators ask again, elsewhere.
+        replica.policy.waiting.clear();
+    }
+
+    fn on_adopted(replica: &mut Replica, _: &mut Context<'_, Replica>) {
+        replica.policy.live = NodeSet::EMPTY;
+        replica.policy.same_roster = 0;
+        replica.policy.regrants.clear();
+    }
+
+    fn grantees(replica: &Replica) -> NodeSet {
+        let leader = match replica.role() {
+            Role::Candidate(_) => return NodeSet::EMPTY,
+            Role::Leader(_) => None,
+            Role::Follower | Role::Polling(_) => replica.promised().node(),
+        };
+        let mut grantees = roster(replica).everyone().intersection(replica.policy.live);
+        if let Some(leader) = leader {
+            grantees.insert(leader);
+        }
+        grantees
+    }
+
+    fn holds(_: &Replica) -> bool {
+        true
+    }
+
+    fn on_value(replica: &mut Replica, slot: u64, value: &Bytes) {
+        replica.policy.writes.set(slot, value);
+    }
+
+    fn acknowledge(
+        replica: &mut Replica,
+        slots: Vec<(u64, u64)>,
+        cx: &mut Context<'_, Replica>,
+    ) -> Vec<(NodeSet, Vec<(u64, u64)>)> {
+        acks::acknowledge(replica, slots, cx)
+    }
+
+    fn on_installed(replica: &mut Replica) {
+        let applied = replica.state().applied();
+        replica.policy.regrants.jump(applied);
+        replica.policy.writes.executed(applied);
+    }
+
+    fn on_executed(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
+        regrants::on_executed(replica, cx);
+        let applied = replica.state().applied();
+        let waiting = std::mem::take(&mut replica.policy.waiting);
+        let (done, waiting): (Vec<_>, _) = waiting.into_iter().partition(|(slot, _)| *slot <= applied);
+        replica.policy.waiting = waiting;
+        for (_, request) in done {
+            replica.intake.on_managed(request, Managed::Done);
+        }
+        replica.note_reads(cx);
+    }
+
+    fn on_ask(replica: &mut Replica, from: ProcessId, ask: &mut Ask, cx: &mut Context<'_, Replica>) {
+        reads::on_ask(replica, from, ask, cx);
+    }
+
+    fn on_message(replica: &mut Replica, from: NodeId, message: Message, cx: &mut Context<'_, Replica>) {
+        match message {
+            Message::Live { ballot, nodes } => {
+                if ballot == replica.promised() && ballot.node() == Some(from) {
+                    replica.policy.live = nodes;
+                    regrants::tell(replica, cx);
+                }
+            }
+            Message::Regrant { ballot, guard, upto, but } => {
+                regrants::on_regrant(replica, from, (ballot, guard), upto, but);
+            }
+        }
+    }
+
+    fn on_pulse(replica: &mut Replica, cx: &mut Context<'_, Replica>) -> bool {
+        let (now, me) = (cx.now(), replica.me());
+        let grantees = roster(replica).everyone();
+        if grantees.is_empty() {
+            return true;
+        }
+        // A grantee whose votes do not come would hold up every write until its leases end.
+        let limit = replica.config().timeouts.election;
+        let nodes = replica.voting(grantees, limit, now);
+        replica.policy.live = nodes;
+        let ballot = replica.promised();
+        let others = replica.configuration().all().without(me);
+        cx.send_all(others, engine::Message::Own(Message::Live { ballot, nodes }));
+        regrants::tell(replica, cx);
+        true
+    }
+
+    fn manage(
+        replica: &mut Replica,
+        request: PendingRead,
+        manage: Manage,
+        cx: &mut Context<'_, Replica>,
+    ) -> Option<(PendingRead, Manage)> {
+        let answer = match manage {
+            Manage::Change { .. } | Manage::CancelChange | Manage::Transfer { .. } => {
+                return Some((request, manage));
+            }
+            Manage::Roster(roster) => match propose(replica, roster, cx) {
+                Ok(slot) => return wait(replica, slot, request),
+                Err(answer) => answer,
+            },
+            Manage::AutoRoster(false) => Managed::Done,
+            Manage::AutoRoster(true) => refused("grantees are set by the operator"),
+            Manage::ShowRoster => {
+                let ballot = replica.promised().to_string();
+                let roster = roster(replica).with_leader(replica.me());
+                Managed::Roster { ballot, roster, auto: false }
+            }
+        };
+        replica.intake.on_managed(request, answer);
+        None
+    }
+
+    fn missing(replica: &Replica, command: &Bytes, now: Time) -> Option<u64> {
+        reads::missing(replica, command, now)
+    }
+
+    fn would_answer(replica: &Replica, command: &Bytes, now: Time) -> Option<Wall> {
+        reads::would_answer(replica, command, now)
+    }
+
+    fn status(replica: &Replica, now: Time, status: &mut Status) {
+        let grantee = roster(replica).everyone().contains(replica.me());
+        if !matches!(replica.role(), Role::Leader(_)) && grantee && replica.is_stable(now) {
+            (status.lease, status.reads) = (true, "lease");
+        }
+    }
+
+    fn check(replica: &Replica) {
+        let applied = replica.state().applied();
+        assert!(
+            replica.policy.writes.first().is_none_or(|slot| slot > applied),
+            "what is executed is not open"
+        );
+        assert!(replica.policy.waiting.len() <= MAX_WAITING);
+    }
+}
+
+/// Has a roster chosen, in the slot that it says.
+fn propose(replica: &mut Replica, roster: Roster, cx: &mut Context<'_, Replica>) -> Result<u64, Managed> {
+    let votes = |node: NodeId| replica.configuration().votes(node);
+    if let Some(node) = roster.everyone().iter().find(|node| !votes(*node)) {
+        return Err(refused(format!("node {node} is no voter")));
+    }
+    if roster.leader().is_some() {
+        return Err(refused("the leader is no part of the roster here: ask for a transfer"));
+    }
+    if replica.policy.waiting.is_empty() && super::roster(replica).ranges() == roster.ranges() {
+        return Err(Managed::Done);
+    }
+    if replica.policy.waiting.len() >= MAX_WAITING {
+        return Err(refused("too many operators are waiting"));
+    }
+    replica.propose_alone(&Entry::Roster(roster), cx).ok_or_else(|| refused("the leader is busy: ask again"))
+}
+
+fn wait<T>(replica: &mut Replica, slot: u64, request: PendingRead) -> Option<T> {
+    replica.policy.waiting.push((slot, request));
+    None
+}

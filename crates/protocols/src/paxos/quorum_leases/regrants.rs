@@ -1,0 +1,180 @@
+//! The active variant: what other grantors have said of keys whose writes had revoked their grant.
+
+use std::collections::BTreeMap;
+
+use quorate_blocks::ballot::Ballot;
+use quorate_core::{Context, NodeId, Time, mutation};
+use quorate_store::command::Key;
+use quorate_store::footprint::Extent;
+
+use super::message::Message;
+use super::{Replica, roster};
+use crate::paxos::engine::{self, Role};
+
+/// A grantor with more open keys than this says nothing: grantees wait until it has fewer.
+const MAX_OPEN: usize = 1024;
+
+/// As a grantee.
+#[derive(Debug, Default)]
+pub(super) struct Regrants {
+    /// The last of each grantor in this ballot.
+    said: BTreeMap<NodeId, Regrant>,
+    /// The last executed slot that writes a key, if it is above `floor`; and the keys of each of these slots.
+    last: BTreeMap<Key, u64>,
+    written: BTreeMap<u64, Vec<Key>>,
+    /// Any key may have been written in slots up to here.
+    floor: u64,
+    executed: u64,
+}
+
+#[derive(Debug)]
+struct Regrant {
+    guard: u64,
+    upto: u64,
+    but: Vec<Key>,
+}
+
+impl Regrants {
+    /// Another ballot.
+    pub fn clear(&mut self) {
+        self.said.clear();
+    }
+
+    /// Everything up to here was executed elsewhere.
+    pub fn jump(&mut self, applied: u64) {
+        self.executed = applied;
+        self.forget(applied);
+    }
+
+    fn forget(&mut self, upto: u64) {
+        self.floor = self.floor.max(upto);
+        while let Some((slot, keys)) = self.written.pop_first() {
+            if slot > self.floor {
+                self.written.insert(slot, keys);
+                break;
+            }
+            for key in keys {
+                if self.last.get(&key) == Some(&slot) {
+                    self.last.remove(&key);
+                }
+            }
+        }
+    }
+
+    /// The last slot that may have written any of these keys.
+    fn last(&self, extent: &Extent) -> u64 {
+        let last = match extent {
+            Extent::Everything => self.written.last_key_value().map(|(slot, _)| *slot),
+            Extent::Keys(keys) => keys.as_slice().iter().filter_map(|key| self.last.get(key)).max().copied(),
+        };
+        last.unwrap_or(0).max(self.floor)
+    }
+}
+
+/// Slots have been executed: as a grantee, this replica needs their keys to be regranted; as a grantor, it does so.
+/// Called while what they wrote is still known.
+pub(super) fn on_executed(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
+    let (applied, me) = (replica.state().applied(), replica.me());
+    let policy = &mut replica.policy;
+    if applied == policy.regrants.executed {
+        return;
+    }
+    let mut wrote = false;
+    let Regrants { last, written, executed, .. } = &mut policy.regrants;
+    let mut clear = None;
+    for (slot, what) in policy.writes.slots().skip_while(|(slot, _)| slot <= executed) {
+        if slot > applied {
+            break;
+        }
+        wrote = true;
+        match what.keys() {
+            None => clear = Some(slot),
+            Some(keys) => {
+                last.extend(keys.iter().map(|key| (key.clone(), slot)));
+                written.insert(slot, keys.iter().cloned().collect());
+            }
+        }
+    }
+    policy.regrants.executed = applied;
+    if let Some(slot) = clear {
+        policy.regrants.forget(slot);
+    }
+    // What a majority has regranted need not be known by key.
+    let said = |node| replica.policy.regrants.said.get(&node).map(|said| said.upto);
+    let reached = replica.configuration().reached(|node| match node == me {
+        true => Some(applied),
+        false => said(node),
+    });
+    if let Some(upto) = reached.map(|upto| upto.min(applied)) {
+        replica.policy.regrants.forget(upto);
+    }
+    replica.policy.writes.executed(applied);
+    if wrote {
+        tell(replica, cx);
+    }
+}
+
+/// Grants all keys again but those with writes that are open.
+pub(super) fn tell(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
+    let grants = !matches!(replica.role(), Role::Candidate(_)) && replica.is_current();
+    if replica.config().policy.passive || !grants {
+        return;
+    }
+    let (now, ballot, me) = (cx.now(), replica.promised(), replica.me());
+    let upto = replica.state().applied();
+    let mut but: Vec<Key> = Vec::new();
+    for (_, written) in replica.policy.writes.slots() {
+        let Some(keys) = written.keys() else { return };
+        but.extend(keys.iter().cloned());
+        if but.len() > MAX_OPEN {
+            return;
+        }
+    }
+    but.sort_unstable();
+    but.dedup();
+    if mutation::active("quorum-leases/regrants-open-keys") {
+        but.clear();
+    }
+    for node in roster(replica).everyone().without(me).iter() {
+        if let Some(guard) = replica.promised_to(node, now) {
+            let message = Message::Regrant { ballot, guard, upto, but: but.clone() };
+            cx.send(node, engine::Message::Own(message));
+        }
+    }
+}
+
+/// A grantor has granted keys again.
+pub(super) fn on_regrant(
+    replica: &mut Replica,
+    from: NodeId,
+    (ballot, guard): (Ballot, u64),
+    upto: u64,
+    but: Vec<Key>,
+) {
+    if ballot != replica.promised() {
+        return;
+    }
+    let said = &mut replica.policy.regrants.said;
+    // Each of them is true for good, as long as the granting is; the one that says most is kept.
+    if said.get(&from).is_none_or(|last| last.guard != guard || last.upto <= upto) {
+        said.insert(from, Regrant { guard, upto, but });
+    }
+}
+
+/// Whether a majority has regranted what is read after the last write to it that this replica knows.
+pub(super) fn are_regranted(replica: &Replica, extent: &Extent, now: Time) -> bool {
+    if mutation::active("quorum-leases/regrants-not-awaited") {
+        return true;
+    }
+    let (me, applied) = (replica.me(), replica.state().applied());
+    let Regrants { said, .. } = &replica.policy.regrants;
+    let last = replica.policy.regrants.last(extent);
+    let by = |node: NodeId| {
+        let Some((guard, safety_threshold)) = replica.promised_by(node, now) else { return false };
+        let Some(said) = said.get(&node).filter(|said| said.guard == guard) else { return false };
+        let open = said.but.iter().any(|key| extent.contains(key));
+        safety_threshold <= applied && (last..=applied).contains(&said.upto) && !open
+    };
+    let counted = replica.configuration().reached(|node| (node == me || by(node)).then_some(()));
+    counted.is_some()
+}

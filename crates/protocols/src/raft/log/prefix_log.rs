@@ -1,0 +1,443 @@
+//! One replica's log. Indexes start from 1.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use quorate_blocks::batch::{Batch, Kind};
+use quorate_blocks::membership::Configuration;
+use quorate_blocks::state::Origin;
+use quorate_core::{Interval, Time, mutation, wire_struct};
+
+/// What a leader puts into the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Of the leader that made it.
+    pub term: u64,
+    /// True time when it was made, if its leader knew it: the age of a lease is told by it.
+    pub stamp: Option<Interval>,
+    /// What to execute: an encoded [`Batch`].
+    pub value: Bytes,
+}
+wire_struct!(Entry { term, stamp, value });
+
+/// An entry that is kept, with what follows from it and from those before it.
+#[derive(Clone, Debug)]
+pub struct Held {
+    /// The entry.
+    pub entry: Entry,
+    /// What it is.
+    pub kind: Kind,
+    /// When it came to be in this replica's log, this time.
+    pub at: Time,
+    /// The latest end of any stamp up to it.
+    latest: u64,
+    /// When the last entry without a stamp came, if there is any up to this one.
+    unstamped: Option<Time>,
+    /// Bytes of values from the start of the log's life up to this one.
+    bytes: u64,
+}
+
+/// What an [`Chain::accept`] found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Append {
+    /// The log is the sender's up to this index. Entries from `fresh` of those offered on were not there before; with
+    /// `cut`, the log's own from that index on have gone.
+    Matches {
+        /// The last index that is the same.
+        upto: u64,
+        /// How many of the offered entries were there already.
+        fresh: usize,
+        /// The first own entry that was removed, if any was.
+        cut: Option<u64>,
+    },
+    /// The entry before the offered ones is not there. The sender may go on after `index`: either the log ends
+    /// there, or the entries behind it are of a term that differs.
+    Differs {
+        /// The last index that may be the same.
+        index: u64,
+        /// Its term here.
+        term: u64,
+    },
+}
+
+/// A log that begins after a snapshot.
+#[derive(Clone, Debug)]
+pub struct Chain {
+    base: u64,
+    origin: Origin,
+    /// When the base came to be here.
+    since: Time,
+    entries: VecDeque<Held>,
+    /// Bytes of values up to the base, counted as in [`Held::bytes`].
+    dropped: u64,
+    /// The configurations that are written in the log, and before them the one that is in force at the base.
+    configurations: Vec<(u64, Configuration)>,
+}
+
+/// What an entry takes besides its value, about.
+const OVERHEAD: u64 = 64;
+
+impl Chain {
+    /// After a snapshot of everything up to `base`, at which this configuration was in force (written at its index).
+    pub fn new(base: u64, origin: Origin, configuration: (u64, Configuration), now: Time) -> Chain {
+        Chain {
+            base,
+            origin,
+            since: now,
+            entries: VecDeque::new(),
+            dropped: 0,
+            configurations: vec![configuration],
+        }
+    }
+
+    /// The last index that is not kept.
+    pub fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// The last index, and its term.
+    pub fn last(&self) -> (u64, u64) {
+        let term = self.entries.back().map_or(self.origin.term, |held| held.entry.term);
+        (self.base + self.entries.len() as u64, term)
+    }
+
+    /// The term of an entry, if it is kept or is the base.
+    pub fn term(&self, index: u64) -> Option<u64> {
+        if index == self.base { Some(self.origin.term) } else { Some(self.get(index)?.entry.term) }
+    }
+
+    /// An entry that is kept.
+    pub fn get(&self, index: u64) -> Option<&Held> {
+        let index = usize::try_from(index.checked_sub(self.base + 1)?).ok()?;
+        self.entries.get(index)
+    }
+
+    /// When an entry was made, if it says so and is kept or is the base.
+    pub fn stamp(&self, index: u64) -> Option<Interval> {
+        if index == self.base { self.origin.stamp } else { self.get(index)?.entry.stamp }
+    }
+
+    /// Whether an entry gives a lease up.
+    pub fn is_end_lease(&self, index: u64) -> bool {
+        match self.get(index) {
+            Some(held) => held.kind == Kind::EndLease,
+            None => index == self.base && self.origin.end_lease,
+        }
+    }
+
+    /// When the entry came to be in this log; the start of the log's life for the base.
+    pub fn at(&self, index: u64) -> Time {
+        self.get(index).map_or(self.since, |held| held.at)
+    }
+
+    /// The latest end of any stamp up to an entry; and when the last entry without one came to be here, if there is
+    /// any.
+    pub fn lease(&self, index: u64) -> (u64, Option<Time>) {
+        match self.get(index) {
+            Some(held) => (held.latest, held.unstamped),
+            None => (self.origin.latest, self.origin.unstamped.then_some(self.since)),
+        }
+    }
+
+    /// What a snapshot up to this entry must say of it.
+    pub fn origin(&self, index: u64) -> Origin {
+        let Some(held) = self.get(index) else {
+            assert!(index == self.base, "{index} is not kept");
+            return self.origin;
+        };
+        let (latest, unstamped) = match mutation::active("leaseguard/no-lease-in-snapshot") {
+            true => (0, false),
+            false => (held.latest, held.unstamped.is_some()),
+        };
+        let Entry { term, stamp, .. } = held.entry;
+        Origin { term, stamp, latest, unstamped, end_lease: held.kind == Kind::EndLease }
+    }
+
+    /// The last configuration in the log, and where it is written.
+    pub fn configuration(&self) -> (u64, &Configuration) {
+        let (index, configuration) = self.configurations.last().expect("the base has one");
+        (*index, configuration)
+    }
+
+    /// The configuration that was in force at an index, and where it is written.
+    pub fn configuration_at(&self, index: u64) -> (u64, &Configuration) {
+        let upto = self.configurations.partition_point(|(at, _)| *at <= index).max(1);
+        let (index, configuration) = &self.configurations[upto - 1];
+        (*index, configuration)
+    }
+
+    /// Adds an entry; its index. A configuration in it is the last one from now on.
+    pub fn append(&mut self, entry: Entry, now: Time) -> u64 {
+        let (latest, unstamped) = self.lease(self.last().0);
+        let bytes = self.bytes_upto(self.last().0) + entry.value.len() as u64 + OVERHEAD;
+        let latest = entry.stamp.map_or(latest, |stamp| latest.max(stamp.latest));
+        let unstamped = if entry.stamp.is_some() { unstamped } else { Some(now) };
+        let kind = Batch::kind(&entry.value);
+        let index = self.last().0 + 1;
+        if kind == Kind::Configuration
+            && let Some(configuration) = Batch::configuration(&entry.value)
+        {
+            self.configurations.push((index, configuration));
+        }
+        self.entries.push_back(Held { entry, kind, at: now, latest, unstamped, bytes });
+        index
+    }
+
+    /// Removes the entries from this one on.
+    pub fn truncate(&mut self, from: u64) {
+        assert!(from > self.base, "what a snapshot covers is decided");
+        self.entries.truncate((from - self.base - 1) as usize);
+        while self.configurations.len() > 1 && self.configuration().0 >= from {
+            self.configurations.pop();
+        }
+    }
+
+    /// A leader says that its log has these entries after the one at `prev`. Only what differs is removed.
+    pub fn accept(&mut self, prev: (u64, u64), offered: &[Entry], now: Time) -> Append {
+        let (index, term) = prev;
+        if index < self.base {
+            // Covered by the snapshot: decided, and so the same.
+            let skip = (self.base - index) as usize;
+            return match offered.get(skip..) {
+                None => {
+                    Append::Matches { upto: index + offered.len() as u64, fresh: offered.len(), cut: None }
+                }
+                Some(rest) => self.accept_after(self.base, rest, skip, now),
+            };
+        }
+        match self.term(index) {
+            Some(own) if own == term => self.accept_after(index, offered, 0, now),
+            Some(own) => {
+                // The sender has none of this term there: skip it all.
+                let mut before = index - 1;
+                while before > self.base && self.term(before) == Some(own) {
+                    before -= 1;
+                }
+                let term = self.term(before).unwrap_or(self.origin.term);
+                Append::Differs { index: before, term }
+            }
+            None => {
+                let (index, term) = self.last();
+                Append::Differs { index, term }
+            }
+        }
+    }
+
+    fn accept_after(&mut self, index: u64, offered: &[Entry], skipped: usize, now: Time) -> Append {
+        let same = (index + 1..).zip(offered).take_while(|(at, entry)| self.term(*at) == Some(entry.term));
+        let same = same.count();
+        let upto = index + offered.len() as u64;
+        let mut cut = None;
+        if let Some(rest) = offered.get(same..).filter(|rest| !rest.is_empty()) {
+            let from = index + same as u64 + 1;
+            if from <= self.last().0 {
+                self.truncate(from);
+                cut = Some(from);
+            }
+            for entry in rest {
+                self.append(entry.clone(), now);
+            }
+        }
+        Append::Matches { upto, fresh: skipped + same, cut }
+    }
+
+    /// For a leader that was told that a follower's log may be the same up to `index`, where it has `term`: the last
+    /// own index that can be.
+    pub fn agree(&self, index: u64, term: u64) -> u64 {
+        let mut index = index.min(self.last().0);
+        while index > self.base && self.term(index).is_some_and(|own| own > term) {
+            index -= 1;
+        }
+        index
+    }
+
+    /// Entries from `from` on, as many as fit into `limit` bytes, at least one if there is one.
+    pub fn slice(&self, from: u64, limit: usize) -> Vec<Entry> {
+        let mut entries = Vec::new();
+        let mut bytes = 0;
+        for index in from.. {
+            let Some(held) = self.get(index) else { break };
+            bytes += held.entry.value.len() + OVERHEAD as usize;
+            if !entries.is_empty() && bytes > limit {
+                break;
+            }
+            entries.push(held.entry.clone());
+        }
+        entries
+    }
+
+    /// Entries from this index on, with their indexes.
+    pub fn iter(&self, from: u64) -> impl Iterator<Item = (u64, &Held)> {
+        let skip = from.saturating_sub(self.base + 1) as usize;
+        (self.base + 1..).zip(&self.entries).skip(skip)
+    }
+
+    fn bytes_upto(&self, index: u64) -> u64 {
+        self.get(index).map_or(self.dropped, |held| held.bytes)
+    }
+
+    /// Bytes of the entries in `first..=last`, about.
+    pub fn bytes(&self, first: u64, last: u64) -> u64 {
+        self.bytes_upto(last).saturating_sub(self.bytes_upto(first.saturating_sub(1).max(self.base)))
+    }
+
+    /// Forgets entries up to `upto`, oldest first, while more than `bytes` are kept.
+    pub fn retain(&mut self, upto: u64, bytes: usize) {
+        let held = self.entries.back().map_or(0, |held| held.bytes - self.dropped);
+        let mut excess = held.saturating_sub(bytes as u64);
+        while excess > 0 && self.base < upto {
+            let next = self.base + 1;
+            let origin = self.origin(next);
+            let since = self.at(next);
+            let Some(first) = self.entries.pop_front() else { break };
+            excess = excess.saturating_sub(first.bytes - self.dropped);
+            self.dropped = first.bytes;
+            (self.base, self.origin) = (next, origin);
+            // The timer of an entry without a stamp goes on.
+            self.since = since;
+            while self.configurations.get(1).is_some_and(|(at, _)| *at <= next) {
+                self.configurations.remove(0);
+            }
+        }
+    }
+
+    /// A snapshot up to `base` has taken the place of the entries up to there. Those behind it stay if they follow
+    /// it; tells whether they do.
+    pub fn install(
+        &mut self,
+        base: u64,
+        origin: Origin,
+        configuration: (u64, Configuration),
+        now: Time,
+    ) -> bool {
+        if self.term(base) == Some(origin.term) {
+            let bytes = self.bytes_upto(base);
+            let drop = (base - self.base) as usize;
+            self.entries.drain(..drop);
+            self.dropped = bytes;
+            (self.base, self.origin, self.since) = (base, origin, now);
+            let kept =
+                self.configurations.split_off(self.configurations.partition_point(|(at, _)| *at <= base));
+            self.configurations = std::iter::once(configuration).chain(kept).collect();
+            return true;
+        }
+        *self = Chain::new(base, origin, configuration, now);
+        false
+    }
+
+    /// Asserts what must always hold.
+    pub fn check(&self) {
+        let mut term = self.origin.term;
+        for held in &self.entries {
+            assert!(held.entry.term >= term, "terms never go back in a log");
+            term = held.entry.term;
+        }
+        assert!(self.configurations.windows(2).all(|pair| pair[0].0 < pair[1].0));
+        assert!(self.configuration().0 <= self.last().0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(term: u64) -> Entry {
+        Entry { term, stamp: None, value: Bytes::new() }
+    }
+
+    /// A log whose entries have these terms.
+    fn chain(terms: &str) -> Chain {
+        let mut chain = Chain::new(0, Origin::default(), (0, Configuration::default()), Time::ZERO);
+        terms.chars().filter_map(|c| c.to_digit(10)).for_each(|term| {
+            chain.append(entry(term.into()), Time::ZERO);
+        });
+        chain
+    }
+
+    fn terms(chain: &Chain) -> String {
+        chain.iter(0).map(|(_, held)| held.entry.term.to_string()).collect()
+    }
+
+    /// own terms | previous index and term, terms offered | result | own terms after
+    const TABLE: &str = "
+        -      | 0:0 123  | upto 3 fresh 0      | 123
+        123    | 0:0 123  | upto 3 fresh 3      | 123
+        123    | 2:2 34   | upto 4 fresh 1      | 1234
+        1233   | 2:2 3    | upto 3 fresh 1      | 1233
+        1244   | 2:2 35   | upto 4 fresh 0 cut 3 | 1235
+        11     | 4:2 3    | differs 2:1         | 11
+        1222   | 4:3 3    | differs 1:1         | 1222
+        222    | 3:3 3    | differs 0:0         | 222
+    ";
+
+    #[test]
+    fn a_log_becomes_the_leaders_and_keeps_what_is_the_same() {
+        for line in TABLE.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            let columns: Vec<_> = line.split('|').map(str::trim).collect();
+            let mut own = chain(columns[0]);
+            let (prev, offered) = columns[1].split_once(' ').unwrap();
+            let (index, term) = prev.split_once(':').unwrap();
+            let offered: Vec<_> = offered.chars().map(|c| entry(c.to_digit(10).unwrap().into())).collect();
+            let found =
+                match own.accept((index.parse().unwrap(), term.parse().unwrap()), &offered, Time::ZERO) {
+                    Append::Matches { upto, fresh, cut: None } => format!("upto {upto} fresh {fresh}"),
+                    Append::Matches { upto, fresh, cut: Some(cut) } => {
+                        format!("upto {upto} fresh {fresh} cut {cut}")
+                    }
+                    Append::Differs { index, term } => format!("differs {index}:{term}"),
+                };
+            assert_eq!((&found[..], &terms(&own)[..]), (columns[2], columns[3]), "{line}");
+            own.check();
+        }
+    }
+
+    #[test]
+    fn what_a_snapshot_covers_is_taken_for_the_same() {
+        let mut own = chain("1122");
+        own.retain(3, 0);
+        assert_eq!((own.base(), own.last(), own.term(3)), (3, (4, 2), Some(2)));
+        let offered = [entry(1), entry(2), entry(2), entry(3)];
+        let found = own.accept((1, 1), &offered, Time::ZERO);
+        assert_eq!(found, Append::Matches { upto: 5, fresh: 3, cut: None });
+        assert_eq!(
+            own.accept((0, 0), &offered[..1], Time::ZERO),
+            Append::Matches { upto: 1, fresh: 1, cut: None }
+        );
+    }
+
+    #[test]
+    fn a_leader_goes_back_by_terms() {
+        let leader = chain("1114455");
+        // follower's last index and term -> where to go on
+        for ((index, term), expected) in [((3, 1), 3), ((9, 5), 7), ((7, 4), 5), ((6, 2), 3), ((2, 0), 0)] {
+            assert_eq!(leader.agree(index, term), expected, "{index}:{term}");
+        }
+    }
+
+    #[test]
+    fn leases_outlive_the_entries_that_gave_them() {
+        let mut log = chain("");
+        let stamped =
+            |term, latest| Entry { stamp: Some(Interval { earliest: latest - 10, latest }), ..entry(term) };
+        let at = |nanos| Time::from_nanos(nanos);
+        log.append(stamped(1, 100), at(1));
+        log.append(entry(1), at(2));
+        log.append(stamped(1, 90), at(3));
+        assert_eq!(log.lease(3), (100, Some(at(2))));
+        log.retain(3, 0);
+        assert_eq!(log.lease(3), (100, Some(at(3))), "later than it was is safe");
+        let again = Chain::new(3, log.origin(3), (0, Configuration::default()), at(50));
+        assert_eq!((again.lease(3), again.stamp(3)), ((100, Some(at(50))), log.stamp(3)));
+    }
+
+    #[test]
+    fn a_snapshot_keeps_what_follows_it() {
+        let origin = |term| Origin { term, ..Origin::default() };
+        // own terms, snapshot's index and term -> what stays
+        for (own, (base, term), kept) in [("1122", (2, 1), "22"), ("1122", (2, 2), ""), ("11", (5, 3), "")] {
+            let mut log = chain(own);
+            let stays = log.install(base, origin(term), (0, Configuration::default()), Time::ZERO);
+            assert_eq!((terms(&log), stays), (kept.to_owned(), !kept.is_empty()), "{own}");
+        }
+    }
+}
