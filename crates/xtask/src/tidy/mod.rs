@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `text` | of lines and single files |
 //! | `layout` | of folders: dead files, links to lints, the registry |
+//! | `structure` | who may use what: crates, blocks, families of protocols |
 //! | `pages` | of the protocols' pages: settings, messages and traces are those of the code |
 //! | `references` | what texts refer to: links, anchors, paths in backquotes; nothing outside the repository |
 //! | `markdown` | what a Markdown text consists of: lines of prose, links, headings, blocks of code |
@@ -14,6 +15,7 @@ mod layout;
 pub mod markdown;
 mod pages;
 mod references;
+mod structure;
 mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,6 +35,9 @@ pub const RULES: &[(&str, Rule)] = &[
     ("dead-files", layout::dead_files),
     ("deterministic-lints", layout::deterministic_lints),
     ("registry", layout::registry),
+    ("dependencies", structure::dependencies),
+    ("customers", structure::customers),
+    ("families", structure::families),
     ("links", references::links),
     ("paths", references::paths),
     ("names", references::names),

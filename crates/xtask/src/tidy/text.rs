@@ -111,6 +111,11 @@ fn findings<'a>(places: impl Iterator<Item = (&'a str, usize)>, message: &str) -
     places.map(|(path, line)| Finding::new(path, line, message)).collect()
 }
 
+/// A file without its comments.
+pub fn code_of(text: &str) -> String {
+    text.lines().map(code).collect::<Vec<_>>().join("\n")
+}
+
 /// A line without its comment.
 fn code(line: &str) -> &str {
     line.split("//").next().unwrap_or(line)
