@@ -13,7 +13,7 @@ use quorate_check::{Checker, Process, Violation};
 use quorate_core::{Fact, NodeId, Time, wide_digest};
 use quorate_store::{Command, Reply};
 
-use super::opening::{Told, Wish};
+use super::opening::{ClientOperation, Told};
 use super::register::{Register, Value};
 
 /// What clients see.
@@ -88,12 +88,12 @@ impl Ledger {
     }
 
     /// A client asks, unless it has asked before.
-    pub fn asked(&mut self, operation: usize, wishes: &[Wish]) {
+    pub fn asked(&mut self, operation: usize, client_operations: &[ClientOperation]) {
         if !self.standing(operation).0 {
             self.events.push(Event::Asked(operation));
-            match &wishes[operation] {
-                Wish::Command(command) => self.register.ask(operation, written(command).is_some()),
-                Wish::Manage(_) => self.register.demand(operation),
+            match &client_operations[operation] {
+                ClientOperation::Command(command) => self.register.ask(operation, written(command).is_some()),
+                ClientOperation::Manage(_) => self.register.demand(operation),
             }
         }
     }
@@ -104,7 +104,7 @@ impl Ledger {
         now: Time,
         operation: usize,
         told: Told,
-        wishes: &[Wish],
+        client_operations: &[ClientOperation],
     ) -> Result<(), Violation> {
         if self.standing(operation) != (true, false) {
             return Ok(());
@@ -117,7 +117,7 @@ impl Ledger {
                 return Ok(());
             }
         };
-        linearizability::check(&self.history(wishes)).map_err(|failure| Violation {
+        linearizability::check(&self.history(client_operations)).map_err(|failure| Violation {
             checker: "linearizability",
             at: now.nanos(),
             what: failure.to_string(),
@@ -125,11 +125,13 @@ impl Ledger {
         match reply {
             Reply::Done => self.register.written(operation),
             Reply::Value(value) => {
-                let wrote = |wish: &Wish| match wish {
-                    Wish::Command(command) => value.is_some() && written(command) == value.as_ref(),
-                    Wish::Manage(_) => false,
+                let wrote = |client_operation: &ClientOperation| match client_operation {
+                    ClientOperation::Command(command) => {
+                        value.is_some() && written(command) == value.as_ref()
+                    }
+                    ClientOperation::Manage(_) => false,
                 };
-                let value = wishes.iter().position(wrote).map_or(0, |write| write + 1);
+                let value = client_operations.iter().position(wrote).map_or(0, |write| write + 1);
                 self.register.read(operation, value as Value);
             }
             other => panic!("{other:?} was found linearizable"),
@@ -138,11 +140,11 @@ impl Ledger {
         Ok(())
     }
 
-    fn history(&self, wishes: &[Wish]) -> History {
+    fn history(&self, client_operations: &[ClientOperation]) -> History {
         let mut operations = Vec::new();
         for (time, event) in (1..).zip(&self.events) {
             let Event::Asked(asked) = *event else { continue };
-            let Wish::Command(command) = wishes[asked].clone() else { continue };
+            let ClientOperation::Command(command) = client_operations[asked].clone() else { continue };
             let returned = (1..).zip(&self.events).find_map(|(time, event)| match event {
                 Event::Told(told, Told::Reply(reply)) if *told == asked => Some((time, reply.clone())),
                 Event::Told(..) | Event::Asked(_) => None,

@@ -32,7 +32,7 @@ const PROXIES: u64 = 1000;
 
 /// What a client, or an operator, wants.
 #[derive(Clone, Debug)]
-pub(super) enum Wish {
+pub(super) enum ClientOperation {
     Command(Command),
     Manage(Manage),
 }
@@ -48,7 +48,7 @@ pub(super) enum Told {
 pub(super) struct Client<P: Protocol> {
     config: <P::Proxy as Machine>::Config,
     id: ProxyId,
-    pub wish: Wish,
+    pub client_operation: ClientOperation,
     /// What its proxy says when it is asked to, to whatever replica.
     pub asks: Vec<P::Message>,
     /// What its proxy was fed: a machine cannot be copied.
@@ -56,7 +56,7 @@ pub(super) struct Client<P: Protocol> {
 }
 
 enum Fed<P: Protocol> {
-    Request(Wish),
+    Request(ClientOperation),
     Message(NodeId, P::Message),
     Timer(<P::Proxy as Machine>::Timer),
 }
@@ -70,9 +70,9 @@ pub(super) struct Opening<P: Protocol> {
 }
 
 impl<P: Protocol> Client<P> {
-    fn new(config: &<P::Proxy as Machine>::Config, index: usize, wish: Wish) -> Self {
+    fn new(config: &<P::Proxy as Machine>::Config, index: usize, client_operation: ClientOperation) -> Self {
         let id = ProxyId(PROXIES + index as u64);
-        Client { config: config.clone(), id, wish, asks: Vec::new(), fed: Vec::new() }
+        Client { config: config.clone(), id, client_operation, asks: Vec::new(), fed: Vec::new() }
     }
 
     fn proxy(&self) -> MachineRunner<P::Proxy> {
@@ -106,9 +106,13 @@ impl<P: Protocol> Client<P> {
         let now = self.fed.last().map_or(Time::ZERO + START, |(now, _)| *now);
         feed(&mut proxy, now, &Fed::<P>::Message(from, message));
         proxy.out.replies.drain(..).find_map(|answered| match answered.outcome {
-            Outcome::Done(reply) => Some(match self.wish {
-                Wish::Command(_) => Told::Reply(Reply::from_bytes(reply).expect("replies can be read")),
-                Wish::Manage(_) => Told::Managed(Managed::from_bytes(reply).expect("replies can be read")),
+            Outcome::Done(reply) => Some(match self.client_operation {
+                ClientOperation::Command(_) => {
+                    Told::Reply(Reply::from_bytes(reply).expect("replies can be read"))
+                }
+                ClientOperation::Manage(_) => {
+                    Told::Managed(Managed::from_bytes(reply).expect("replies can be read"))
+                }
             }),
             Outcome::Failed(_) => None,
         })
@@ -118,11 +122,11 @@ impl<P: Protocol> Client<P> {
 fn feed<P: Protocol>(proxy: &mut MachineRunner<P::Proxy>, now: Time, fed: &Fed<P>) {
     let at = instant(now);
     proxy.step(at, |machine, cx| match fed {
-        Fed::Request(wish) => {
+        Fed::Request(client_operation) => {
             let deadline = now + PATIENCE;
-            let (access, command) = match wish {
-                Wish::Command(command) => (command.access(), command.to_bytes()),
-                Wish::Manage(manage) => (Access::Manage, manage.to_bytes()),
+            let (access, command) = match client_operation {
+                ClientOperation::Command(command) => (command.access(), command.to_bytes()),
+                ClientOperation::Manage(manage) => (Access::Manage, manage.to_bytes()),
             };
             // One request at a time: its own encoding tells it apart.
             let id = RequestId(quorate_core::digest(&command));
@@ -135,24 +139,24 @@ fn feed<P: Protocol>(proxy: &mut MachineRunner<P::Proxy>, now: Time, fed: &Fed<P
 }
 
 /// A write of a key that no roster names, and of the one that is read.
-fn put(key: &'static str, value: String) -> Wish {
+fn put(key: &'static str, value: String) -> ClientOperation {
     let keys = ["a", key].map(|key| Bytes::from_static(key.as_bytes()));
     let pairs = keys.map(|key| (key, Bytes::from(value.clone()))).to_vec();
-    Wish::Command(Command::PutMany { pairs, if_none: false })
+    ClientOperation::Command(Command::PutMany { pairs, if_none: false })
 }
 
 /// What the operation of this number is: first the writes, then the reads, then the operators'.
-fn wish(bounds: &Bounds, index: usize) -> Wish {
+fn client_operation(bounds: &Bounds, index: usize) -> ClientOperation {
     let key = Bytes::from_static(b"k");
     if index < bounds.writes {
         return put("k", format!("{}", index + 1));
     }
     if index < bounds.writes + bounds.reads {
-        return Wish::Command(Command::Get { key });
+        return ClientOperation::Command(Command::Get { key });
     }
     let responders = bounds.rosters[index - bounds.writes - bounds.reads];
     let ranges = vec![Range::key(&key, responders)];
-    Wish::Manage(Manage::Roster(Roster::new(None, ranges).expect("one range")))
+    ClientOperation::Manage(Manage::Roster(Roster::new(None, ranges).expect("one range")))
 }
 
 /// Plays it.
@@ -175,7 +179,7 @@ pub(super) fn play<P: Protocol>(bounds: &Bounds, configs: Configs<P>) -> Result<
         origins.push(origin);
     }
     for index in 0..bounds.writes + bounds.reads + bounds.rosters.len() {
-        let client = Client::new(&configs.1, index, wish(bounds, index));
+        let client = Client::new(&configs.1, index, client_operation(bounds, index));
         stage.proxies.push(client.proxy());
         stage.clients.push(client);
     }
@@ -202,8 +206,8 @@ pub(super) fn play<P: Protocol>(bounds: &Bounds, configs: Configs<P>) -> Result<
         };
     }
     for index in 0..stage.clients.len() {
-        let wish = stage.clients[index].wish.clone();
-        stage.feed(index, Fed::Request(wish));
+        let client_operation = stage.clients[index].client_operation.clone();
+        stage.feed(index, Fed::Request(client_operation));
         let said = stage.flights.drain(..).map(|(_, _, message)| message);
         let mut asks = BTreeMap::new();
         for message in said {

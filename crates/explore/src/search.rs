@@ -8,7 +8,7 @@ use quorate_core::{ProcessId, Protocol, Time, digest, wide_digest};
 
 use super::ledger::Ledger;
 use super::locals::{Code, Locals};
-use super::opening::{Client, Opening, Told, Wish};
+use super::opening::{Client, ClientOperation, Opening, Told};
 use super::stale::Stale;
 use super::table::{Seen, Table};
 use super::{
@@ -67,7 +67,7 @@ pub(super) struct Search<P: Protocol> {
     pub bounds: Bounds,
     pub locals: Locals<P>,
     pub clients: Vec<Client<P>>,
-    wishes: Vec<Wish>,
+    client_operations: Vec<ClientOperation>,
     /// The asks of each client, to each replica.
     asks: Vec<Vec<Vec<u32>>>,
     ledger_ids: Table<u32>,
@@ -118,12 +118,12 @@ impl<P: Protocol> Search<P> {
             };
             asks.push(client.asks.iter().map(&mut send).collect());
         }
-        let wishes = clients.iter().map(|client| client.wish.clone()).collect();
+        let client_operations = clients.iter().map(|client| client.client_operation.clone()).collect();
         Search {
             bounds: bounds.clone(),
             locals,
             clients,
-            wishes,
+            client_operations,
             asks,
             ledger_ids: Table::default(),
             ledgers: vec![Ledger::default()],
@@ -558,7 +558,7 @@ impl<P: Protocol> Search<P> {
         }
         let mut ledger = self.ledgers[state.ledger as usize].clone();
         if let Some(operation) = operation {
-            ledger.asked(operation, &self.wishes);
+            ledger.asked(operation, &self.client_operations);
         }
         let taken = self.locals.taken(step).expect("it was taken");
         let life = self.locals.get(taken.to).life;
@@ -569,7 +569,7 @@ impl<P: Protocol> Search<P> {
             let Some(operation) = Client::<P>::of(to.to) else { continue };
             let hear = || self.clients[operation].hears(to.from, to.message.clone());
             if let Some(reply) = self.replies.entry(flight).or_insert_with(hear) {
-                ledger.told(state.now, operation, reply.clone(), &self.wishes)?;
+                ledger.told(state.now, operation, reply.clone(), &self.client_operations)?;
             }
         }
         let id = self.ledger(ledger);

@@ -84,7 +84,7 @@ impl<P: Protocol> Search<P> {
             }
             Choice::Ask { operation, node, .. } => {
                 let client = &self.clients[operation];
-                format!("# {} asks {}: {:?}\n", client.name(), replica(node), client.wish)
+                format!("# {} asks {}: {:?}\n", client.name(), replica(node), client.client_operation)
             }
             Choice::Elect { node, timer: place, greeted } => {
                 let heard = if greeted { "# the others have asked for its support\n" } else { "" };

@@ -11,12 +11,17 @@ pub trait Frontend {
     type Session;
 
     /// A client has connected; `connection` numbers it, uniquely in this process.
-    fn open(&mut self, connection: u64, desk: &mut SessionContext<'_>) -> Self::Session;
+    fn open(&mut self, connection: u64, context: &mut SessionContext<'_>) -> Self::Session;
 
     /// Bytes have come in. `input` holds everything not consumed yet: take whole requests off its front, leave the
     /// rest. While some input is left, called again without new bytes after each outcome and whenever output has been
     /// written: a session may stop for want of room of any kind.
-    fn on_input(&mut self, session: &mut Self::Session, input: &mut BytesMut, desk: &mut SessionContext<'_>);
+    fn on_input(
+        &mut self,
+        session: &mut Self::Session,
+        input: &mut BytesMut,
+        context: &mut SessionContext<'_>,
+    );
 
     /// A request of this session has ended. Replies go out in the order in which requests came in: keep those that
     /// arrive early.
@@ -25,7 +30,7 @@ pub trait Frontend {
         session: &mut Self::Session,
         ticket: Ticket,
         outcome: Outcome,
-        desk: &mut SessionContext<'_>,
+        context: &mut SessionContext<'_>,
     );
 
     /// A later turn of the loop, for a request that asked for one ([`SessionContext::resume_later`]).

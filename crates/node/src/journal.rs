@@ -37,7 +37,7 @@ pub(crate) struct Journal {
     last_snapshot: u64,
     /// How much later than at the bound the next one is due, as a factor from 1 to 1.5. Members' logs grow alike:
     /// without it, all would write their snapshots at the same moment.
-    patience: f64,
+    snapshot_jitter: f64,
     random: Random,
     ledger: RecordLedger,
     /// Bytes that may wait for the disk.
@@ -72,8 +72,8 @@ impl Journal {
         let storage::Opened { restarted, snapshot, records, log, disk, memo } = opened;
         let has_records = snapshot.is_some() || !records.is_empty();
         metrics.log_unsynced_limit.set(options.queue_bytes as u64);
-        let patience = 1.0 + random.unit() / 2.0;
-        let journal = Journal { patience, limit: unsynced, ..Journal::over(log, metrics, random) };
+        let snapshot_jitter = 1.0 + random.unit() / 2.0;
+        let journal = Journal { snapshot_jitter, limit: unsynced, ..Journal::over(log, metrics, random) };
         let disk = OpenedDisk { disk, memo, has_records };
         Ok(Opened { journal, saved: Saved { restarted, snapshot, records }, disk })
     }
@@ -90,7 +90,7 @@ impl Journal {
             log,
             metrics,
             last_snapshot: 0,
-            patience: 1.0,
+            snapshot_jitter: 1.0,
             random,
             ledger: RecordLedger::default(),
             limit: usize::MAX,
@@ -148,7 +148,7 @@ impl Journal {
         if let Some(bytes) = status.checkpoint_bytes {
             self.last_snapshot = bytes;
         }
-        let due = status.log_bytes as f64 > after.max(self.last_snapshot) as f64 * self.patience;
+        let due = status.log_bytes as f64 > after.max(self.last_snapshot) as f64 * self.snapshot_jitter;
         if due || self.ledger.needs_state() {
             self.snapshot(save);
         }
@@ -184,7 +184,7 @@ impl Journal {
         if self.log.status().checkpoint_bytes.is_some() || !self.ledger.is_saving() {
             return;
         }
-        self.patience = 1.0 + self.random.unit() / 2.0;
+        self.snapshot_jitter = 1.0 + self.random.unit() / 2.0;
         info!("a snapshot is written, and the log before it dropped");
         let records = self.ledger.end_state();
         self.hand_over(records);

@@ -20,7 +20,7 @@
 //! | `clock` | the clocks, and how wrong the wall clock may be |
 //! | [`logging`] | log lines on their way to the standard error |
 //! | `stall` | how long the event loop was away from its sockets |
-//! | [`signals`], `quiet`, `view` | SIGTERM; repeated log lines; facts for client protocols |
+//! | [`signals`], `log_rate`, `view` | SIGTERM; repeated log lines; facts for client protocols |
 
 mod clients;
 mod clock;

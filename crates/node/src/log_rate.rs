@@ -44,16 +44,16 @@ mod tests {
     #[test]
     fn the_same_is_said_once_a_minute_and_memory_stays_bounded() {
         let at = |seconds| Time::ZERO + Duration::from_secs(seconds);
-        let mut quiet = LogRateLimiter::default();
-        assert_eq!(quiet.ask("a", at(0)), Some(0));
-        assert_eq!(quiet.ask("a", at(1)), None);
-        assert_eq!(quiet.ask("b", at(2)), Some(0));
-        assert_eq!(quiet.ask("a", at(59)), None);
-        assert_eq!(quiet.ask("a", at(60)), Some(2));
+        let mut log_rate = LogRateLimiter::default();
+        assert_eq!(log_rate.ask("a", at(0)), Some(0));
+        assert_eq!(log_rate.ask("a", at(1)), None);
+        assert_eq!(log_rate.ask("b", at(2)), Some(0));
+        assert_eq!(log_rate.ask("a", at(59)), None);
+        assert_eq!(log_rate.ask("a", at(60)), Some(2));
         for index in 0..1000 {
-            quiet.ask(&index.to_string(), at(61));
+            log_rate.ask(&index.to_string(), at(61));
         }
-        assert_eq!(quiet.said.len(), KEYS);
-        assert_eq!(quiet.ask("later", at(200)), Some(0));
+        assert_eq!(log_rate.said.len(), KEYS);
+        assert_eq!(log_rate.ask("later", at(200)), Some(0));
     }
 }

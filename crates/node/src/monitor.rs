@@ -107,12 +107,12 @@ impl MonitorServer {
         Some((RequestId(id), request))
     }
 
-    /// Whether a read of this desk's own is under way.
+    /// Whether a read of its own is under way.
     pub(crate) fn is_reading(&self) -> bool {
         self.reading.is_some()
     }
 
-    /// Answers of this desk's own reads are taken out of the others. `why` tells what is wrong if one failed.
+    /// Answers of its own reads are taken out of the others. `why` tells what is wrong if one failed.
     pub(crate) fn sift(&mut self, answers: &mut Vec<Answered>, why: String) {
         for answer in answers.extract_if(.., |answer| answer.request.0 & OWN != 0) {
             self.reading = None;

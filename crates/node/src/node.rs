@@ -77,7 +77,7 @@ pub struct Node {
     poll: Poll,
     stopper: Stopper,
     monitor: Monitor,
-    desk: monitor::MonitorServer,
+    monitor_server: monitor::MonitorServer,
 }
 
 impl Node {
@@ -96,9 +96,9 @@ impl Node {
         let waker = Waker::new(poll.registry(), WAKER)
             .map_err(|source| NodeError::System { what: "an event", source })?;
         let waker = Arc::new(waker);
-        let (monitor, desk) = monitor::new(waker.clone());
+        let (monitor, monitor_server) = monitor::new(waker.clone());
         let stopper = Stopper { asked: Arc::default(), waker };
-        Ok(Node { config, listeners, poll, stopper, monitor, desk })
+        Ok(Node { config, listeners, poll, stopper, monitor, monitor_server })
     }
 
     /// What stops it.
@@ -113,8 +113,8 @@ impl Node {
 
     /// Recovers, then serves until it is stopped or fails.
     pub fn run<F: Frontend>(self, frontend: F) -> Result<Exit, NodeError> {
-        let Node { config, listeners, poll, stopper, desk, .. } = self;
-        Loop::start(config, listeners, poll, stopper, desk, frontend)?.run()
+        let Node { config, listeners, poll, stopper, monitor_server, .. } = self;
+        Loop::start(config, listeners, poll, stopper, monitor_server, frontend)?.run()
     }
 
     /// As [`run`](Self::run); SIGTERM, SIGINT and SIGHUP ask it to stop.
@@ -138,8 +138,8 @@ struct Loop<F: Frontend> {
     scratch: Vec<u8>,
     ready: Vec<(RequestId, Request)>,
     newcomers: Newcomers,
-    desk: monitor::MonitorServer,
-    quiet: LogRateLimiter,
+    monitor_server: monitor::MonitorServer,
+    log_rate: LogRateLimiter,
     stalls: Stalls,
     missing: logging::Missing,
     housekeeping: Time,
@@ -157,7 +157,7 @@ impl<F: Frontend> Loop<F> {
         listeners: Listeners,
         poll: Poll,
         stopper: Stopper,
-        desk: monitor::MonitorServer,
+        monitor_server: monitor::MonitorServer,
         frontend: F,
     ) -> Result<Self, NodeError> {
         let NodeConfig { protocol, configured, members, limits, cluster, place, .. } = config;
@@ -307,8 +307,8 @@ impl<F: Frontend> Loop<F> {
             scratch: vec![0; READ_AT_ONCE],
             ready: Vec::new(),
             newcomers: Newcomers::default(),
-            desk,
-            quiet: LogRateLimiter::default(),
+            monitor_server,
+            log_rate: LogRateLimiter::default(),
             stalls: Stalls::new(metrics.clone(), clock::now()),
             missing: logging::Missing::default(),
             housekeeping: Time::ZERO,
@@ -469,9 +469,9 @@ impl<F: Frontend> Loop<F> {
             frames.drain(..).for_each(|frame| self.transport.send(frame));
             self.clients.on_marks(request_marks);
             let mut replies = std::mem::take(replies);
-            if self.desk.is_reading() && !replies.is_empty() {
+            if self.monitor_server.is_reading() && !replies.is_empty() {
                 let trouble = self.trouble();
-                self.desk.sift(&mut replies, trouble);
+                self.monitor_server.sift(&mut replies, trouble);
             }
             let view = View { machines: &self.machines, constants: &self.constants };
             self.clients.deliver(&mut replies, &view, &mut self.ready);
@@ -487,12 +487,12 @@ impl<F: Frontend> Loop<F> {
     /// Answers those who watch.
     fn look_around(&mut self, now: Time) {
         if self.drain.is_some() {
-            return self.desk.refuse();
+            return self.monitor_server.refuse();
         }
         let view = View { machines: &self.machines, constants: &self.constants };
         let report =
             || Report { samples: self.metrics.samples(), status: view.status(), facts: view.facts() };
-        self.ready.extend(self.desk.take(report, || self.clients.probe(), now));
+        self.ready.extend(self.monitor_server.take(report, || self.clients.probe(), now));
     }
 
     /// Why a read was not served, as far as this node can tell.
@@ -526,7 +526,7 @@ impl<F: Frontend> Loop<F> {
         self.metrics.stderr_lines_dropped_total.set(dropped);
         self.missing.tell(dropped, now);
         if !self.takes_input()
-            && let Some(unsaid) = self.quiet.ask("disk", now)
+            && let Some(unsaid) = self.log_rate.ask("disk", now)
         {
             let bytes = self.journal.unsynced();
             warn!(bytes, unsaid, "the disk is slower than what comes in: reading waits for it");
@@ -541,7 +541,7 @@ impl<F: Frontend> Loop<F> {
     fn show_status(&mut self, now: Time) {
         let status = self.machines.status();
         if let Some((_, off)) = status.facts.iter().find(|(name, _)| *name == WALL_CLOCK)
-            && let Some(unsaid) = self.quiet.ask(WALL_CLOCK, now)
+            && let Some(unsaid) = self.log_rate.ask(WALL_CLOCK, now)
         {
             warn!(
                 unsaid,

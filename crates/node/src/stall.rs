@@ -25,7 +25,7 @@ pub(crate) struct Stalls {
     pieces: [Duration; PIECES],
     /// When the present piece ends.
     until: Time,
-    quiet: LogRateLimiter,
+    log_rate: LogRateLimiter,
 }
 
 impl Stalls {
@@ -35,7 +35,7 @@ impl Stalls {
             metrics,
             pieces: [Duration::ZERO; PIECES],
             until: now + PIECE,
-            quiet: LogRateLimiter::default(),
+            log_rate: LogRateLimiter::default(),
         }
     }
 
@@ -58,7 +58,7 @@ impl Stalls {
         metrics.loop_stall_max_seconds.set(metrics.loop_stall_max_seconds.get().max(took));
         if took >= STALL {
             metrics.loop_stalls_total.one();
-            if let Some(unsaid) = self.quiet.ask("stall", now) {
+            if let Some(unsaid) = self.log_rate.ask("stall", now) {
                 let stalled_ms = took.as_millis() as u64;
                 warn!(
                     stalled_ms,

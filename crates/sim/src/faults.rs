@@ -1,4 +1,4 @@
-//! Swarm testing: each seed draws which kinds of faults are on, how strong they are, and when they strike. A run in
+//! Swarm testing: each seed draws which kinds of faults are on, how strong they are, and when they fault. A run in
 //! which everything happens at once explores less than many runs that each have their own few troubles.
 //!
 //! Each kind draws from a generator of its own. Leaving one out does not change the others, which is what makes a
@@ -376,7 +376,7 @@ pub struct Plan {
     pub widening: Option<Widening>,
 }
 
-/// What faults can strike.
+/// What faults can fault.
 #[derive(Clone, Copy, Debug)]
 pub struct Scope {
     /// The first so many hosts are nodes.
@@ -418,7 +418,7 @@ impl Plan {
             }
         }
         // A stable sort: equal instants keep the order of the kinds.
-        plan.schedule.sort_by_key(|strike| strike.at);
+        plan.schedule.sort_by_key(|fault| fault.at);
         plan
     }
 
@@ -468,8 +468,8 @@ impl Plan {
                 let first = if for_good { draw.end / 3..draw.end.max(1) } else { 0..interval };
                 let mut at = draw.random.range(first);
                 while at < draw.end {
-                    let strike = draw.strike(at, kind);
-                    self.schedule.push(strike);
+                    let fault = draw.fault(at, kind);
+                    self.schedule.push(fault);
                     at += draw.random.range(interval / 4..interval * 7 / 4);
                 }
             }
@@ -501,7 +501,7 @@ impl Draw {
         self.random.range(scale / 2..scale * 3 / 2)
     }
 
-    fn strike(&mut self, at: Nanos, kind: Kind) -> ScheduledFault {
+    fn fault(&mut self, at: Nanos, kind: Kind) -> ScheduledFault {
         let length = self.length();
         let moment = *self.random.pick(&[Moment::Now, Moment::Now, Moment::Sync, Moment::NewBallot]);
         let (host, node) = (self.host(), self.random.range(0..self.nodes) as usize);

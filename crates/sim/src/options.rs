@@ -32,7 +32,7 @@ pub struct Options {
     pub duration: Duration,
     /// Ends the fault phase earlier than that, with everything before as it would have been.
     pub until: Option<Duration>,
-    /// Leaves these strikes of the schedule out; the trace numbers them.
+    /// Leaves these faults of the schedule out; the trace numbers them.
     pub skip: Vec<usize>,
 }
 

@@ -446,9 +446,9 @@ fn schedule(cluster: &mut Cluster, options: &Options) {
         let at = cluster.random.range(0..20 * MILLISECOND);
         cluster.queue.push(at, Event::Start { host });
     }
-    for (index, strike) in cluster.plan.schedule.iter().enumerate() {
-        if strike.at < options.end() && !options.skip.contains(&index) {
-            cluster.queue.push(strike.at, Event::Fault(index));
+    for (index, fault) in cluster.plan.schedule.iter().enumerate() {
+        if fault.at < options.end() && !options.skip.contains(&index) {
+            cluster.queue.push(fault.at, Event::Fault(index));
         }
     }
     for lane in 0..cluster.work.lanes.len() {

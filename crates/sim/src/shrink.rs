@@ -1,4 +1,4 @@
-//! A smaller run that fails alike: fewer kinds of faults, a shorter fault phase, fewer clients, fewer strikes.
+//! A smaller run that fails alike: fewer kinds of faults, a shorter fault phase, fewer clients, fewer scheduled faults.
 //!
 //! Greedy: a change stays if the same checker still fails. Because each part of a run draws from a generator of its
 //! own, most changes leave the rest of the run as it was.
@@ -96,15 +96,15 @@ impl Search<'_> {
         }
     }
 
-    /// Halves first, then quarters, down to single strikes.
+    /// Halves first, then quarters, down to single faults.
     fn drop_strikes(&mut self) {
         let end = self.best.end();
-        let strikes = self.run.plan.schedule.iter().filter(|strike| strike.at < end).count();
-        let mut chunk = strikes.div_ceil(2);
+        let faults = self.run.plan.schedule.iter().filter(|fault| fault.at < end).count();
+        let mut chunk = faults.div_ceil(2);
         while chunk > 0 {
-            for first in (0..strikes).step_by(chunk) {
+            for first in (0..faults).step_by(chunk) {
                 let chunk: Vec<_> =
-                    (first..(first + chunk).min(strikes)).filter(|i| !self.best.skip.contains(i)).collect();
+                    (first..(first + chunk).min(faults)).filter(|i| !self.best.skip.contains(i)).collect();
                 if !chunk.is_empty() {
                     self.attempt(|options| {
                         options.skip.extend(chunk);

@@ -191,8 +191,8 @@ impl Frontend for Resp {
         Session::new(connection, self.limits.read_mode)
     }
 
-    fn on_input(&mut self, session: &mut Session, input: &mut BytesMut, desk: &mut SessionContext<'_>) {
-        session.on_input(input, self, desk);
+    fn on_input(&mut self, session: &mut Session, input: &mut BytesMut, context: &mut SessionContext<'_>) {
+        session.on_input(input, self, context);
     }
 
     fn on_outcome(
@@ -200,17 +200,17 @@ impl Frontend for Resp {
         session: &mut Session,
         ticket: Ticket,
         outcome: Outcome,
-        desk: &mut SessionContext<'_>,
+        context: &mut SessionContext<'_>,
     ) {
-        session.on_outcome(ticket, outcome, self, desk);
+        session.on_outcome(ticket, outcome, self, context);
     }
 
     fn held(&self, session: &Session) -> usize {
         session.held()
     }
 
-    fn on_resume(&mut self, session: &mut Session, ticket: Ticket, desk: &mut SessionContext<'_>) {
-        session.on_resume(ticket, self, desk);
+    fn on_resume(&mut self, session: &mut Session, ticket: Ticket, context: &mut SessionContext<'_>) {
+        session.on_resume(ticket, self, context);
     }
 
     fn probe(&self) -> Bytes {

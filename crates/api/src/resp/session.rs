@@ -159,16 +159,16 @@ impl Session {
         &mut self,
         input: &mut BytesMut,
         shared: &mut Resp,
-        desk: &mut SessionContext<'_>,
+        context: &mut SessionContext<'_>,
     ) {
         self.stopped = false;
         loop {
-            if !self.may_read(&shared.limits, desk) {
+            if !self.may_read(&shared.limits, context) {
                 self.stopped = true;
                 // Until it is written there is no room in the output, and no outcome will tell when there is. And what
                 // was asked in this very call may be refused before the loop looks at this session again.
-                if desk.output.len() >= shared.limits.replies || !desk.asked.is_empty() {
-                    call_again(desk);
+                if context.output.len() >= shared.limits.replies || !context.asked.is_empty() {
+                    call_again(context);
                 }
                 break;
             }
@@ -176,13 +176,13 @@ impl Session {
                 Ok(None) => break,
                 Ok(Some(Taken::Request(frame))) => {
                     let words = std::mem::take(&mut self.parser.words);
-                    self.serve(&frame, &words, shared, desk);
+                    self.serve(&frame, &words, shared, context);
                     self.parser.words = words;
                 }
-                Ok(Some(Taken::Refused(refusal))) => self.refuse(refusal, &shared.limits, desk),
+                Ok(Some(Taken::Refused(refusal))) => self.refuse(refusal, &shared.limits, context),
                 Err(malformed) => {
                     shared.complaint = Some(String::from_utf8_lossy(&malformed.text()).into_owned());
-                    self.error(malformed.text(), desk);
+                    self.error(malformed.text(), context);
                     self.closing = true;
                     break;
                 }
@@ -191,7 +191,7 @@ impl Session {
         if self.closing {
             self.stopped = false;
             input.clear();
-            self.close_if_done(desk);
+            self.close_if_done(context);
         }
         self.parser.rest();
     }
@@ -201,57 +201,63 @@ impl Session {
         ticket: Ticket,
         outcome: Outcome,
         shared: &mut Resp,
-        desk: &mut SessionContext<'_>,
+        context: &mut SessionContext<'_>,
     ) {
-        self.settle(ticket, outcome, shared, desk);
-        self.go_on(shared, desk);
+        self.settle(ticket, outcome, shared, context);
+        self.go_on(shared, context);
     }
 
     /// A later turn has time for a piece of a long command.
-    pub(super) fn on_resume(&mut self, ticket: Ticket, shared: &mut Resp, desk: &mut SessionContext<'_>) {
+    pub(super) fn on_resume(&mut self, ticket: Ticket, shared: &mut Resp, context: &mut SessionContext<'_>) {
         let next = self
             .replies
             .ask_of(ticket)
             .next
             .take()
             .expect("who asks for a later turn has something to do then");
-        self.request(ticket, &next, 0, shared, desk);
-        self.go_on(shared, desk);
+        self.request(ticket, &next, 0, shared, context);
+        self.go_on(shared, context);
     }
 
     /// Some request may have ended: others may begin.
-    fn go_on(&mut self, shared: &mut Resp, desk: &mut SessionContext<'_>) {
+    fn go_on(&mut self, shared: &mut Resp, context: &mut SessionContext<'_>) {
         if !self.state.watch.is_pending()
             && (self.replies.asks.is_empty() || self.state.read_mode != ReadMode::Sequential)
             && let Some((frame, words)) = self.held.take()
         {
-            self.serve(&frame, &words, shared, desk);
+            self.serve(&frame, &words, shared, context);
         }
         if self.replies.waiting > shared.limits.early_replies {
-            *desk.close = true;
+            *context.close = true;
         }
         // Either there is room now, or there will be when the output is written.
-        let full = desk.output.len() >= shared.limits.replies;
-        if self.stopped && (full || self.may_read(&shared.limits, desk)) {
-            call_again(desk);
+        let full = context.output.len() >= shared.limits.replies;
+        if self.stopped && (full || self.may_read(&shared.limits, context)) {
+            call_again(context);
         }
-        self.close_if_done(desk);
+        self.close_if_done(context);
     }
 
     /// A request under way has an outcome: it goes on to its next part, or has ended.
-    fn settle(&mut self, ticket: Ticket, outcome: Outcome, shared: &mut Resp, desk: &mut SessionContext<'_>) {
+    fn settle(
+        &mut self,
+        ticket: Ticket,
+        outcome: Outcome,
+        shared: &mut Resp,
+        context: &mut SessionContext<'_>,
+    ) {
         if let Some(command) = self.replies.ask_of(ticket).shape.next(&outcome) {
-            return self.ask_later(ticket, command, desk);
+            return self.ask_later(ticket, command, context);
         }
         if self.long == Some(ticket) {
             self.long = None;
         }
         self.replies.arrive(ticket, outcome);
-        self.send_replies(shared, desk);
+        self.send_replies(shared, context);
     }
 
     /// Writes the replies of those that have ended, up to the first that has not.
-    fn send_replies(&mut self, shared: &mut Resp, desk: &mut SessionContext<'_>) {
+    fn send_replies(&mut self, shared: &mut Resp, context: &mut SessionContext<'_>) {
         while let Some((ask, outcome)) = self.replies.pop() {
             if let Shape::Watch { keys, watch } = &ask.shape {
                 self.state.watch.found(*watch, keys.clone(), &outcome);
@@ -264,36 +270,36 @@ impl Session {
                 self.state.resp3 = before.resp3;
                 shared.clients.insert(self.state.connection, before.client);
             }
-            let mut writer = Writer { out: desk.output, resp3: ask.resp3 };
+            let mut writer = Writer { out: context.output, resp3: ask.resp3 };
             let mut around = Surroundings {
                 clock: shared.clock,
                 timeout: match ask.access {
                     Access::Read | Access::Within(_) | Access::Write => shared.limits.timeout,
                     Access::Manage => shared.limits.manage_timeout,
                 },
-                waits: desk.node.waits(),
+                waits: context.node.waits(),
             };
             ask.shape.outcome(outcome, ask.access, &mut writer, &mut around);
-            desk.output.extend_from_slice(&ask.after);
+            context.output.extend_from_slice(&ask.after);
         }
     }
 
-    fn may_read(&self, limits: &Limits, desk: &SessionContext<'_>) -> bool {
+    fn may_read(&self, limits: &Limits, context: &SessionContext<'_>) -> bool {
         !self.closing
             && self.held.is_none()
             && self.long.is_none()
             && self.state.undecided.is_none()
-            && !desk.is_full()
-            && desk.output.len() + self.replies.waiting < limits.replies
+            && !context.is_full()
+            && context.output.len() + self.replies.waiting < limits.replies
     }
 
-    fn close_if_done(&self, desk: &mut SessionContext<'_>) {
+    fn close_if_done(&self, context: &mut SessionContext<'_>) {
         if self.closing && self.replies.asks.is_empty() {
-            *desk.close = true;
+            *context.close = true;
         }
     }
 
-    fn serve(&mut self, frame: &Bytes, words: &[Word], shared: &mut Resp, desk: &mut SessionContext<'_>) {
+    fn serve(&mut self, frame: &Bytes, words: &[Word], shared: &mut Resp, context: &mut SessionContext<'_>) {
         let args = Args::new(frame, words);
         // A browser that was led here by a hostile page: as Redis, end it before its body is read as commands.
         if args.get(0).eq_ignore_ascii_case(b"post") || args.get(0).eq_ignore_ascii_case(b"host:") {
@@ -305,22 +311,24 @@ impl Session {
             Err(fault) if named(args.get(0)).is_some_and(|spec| spec.name == EXEC) => {
                 self.state.queue = None;
                 self.state.watch.forget();
-                return self.error(abort(&fault), desk);
+                return self.error(abort(&fault), context);
             }
             Err(Fault(text)) => {
                 self.spoil();
-                return self.error(text, desk);
+                return self.error(text, context);
             }
         };
         let limit = shared.limits.command_words;
         if args.len() > limit {
             self.spoil();
             let words = args.len();
-            return self
-                .error(format!("ERR a command of {words} words is longer than the limit of {limit}"), desk);
+            return self.error(
+                format!("ERR a command of {words} words is longer than the limit of {limit}"),
+                context,
+            );
         }
         if self.state.queue.is_some() && !is_immediate(spec) {
-            return self.enqueue(spec, &args, words, &shared.limits, desk);
+            return self.enqueue(spec, &args, words, &shared.limits, context);
         }
         let comes_after_writes = self.state.read_mode == ReadMode::Sequential
             && !self.replies.asks.is_empty()
@@ -330,9 +338,9 @@ impl Session {
             return;
         }
         let resp3 = self.state.resp3;
-        let mut writer = self.replies.writer(resp3, desk.output);
+        let mut writer = self.replies.writer(resp3, context.output);
         let before = writer.out.len();
-        let mut call = Call { spec, reply: &mut writer, state: &mut self.state, shared, node: desk.node };
+        let mut call = Call { spec, reply: &mut writer, state: &mut self.state, shared, node: context.node };
         let step = (spec.run)(args, &mut call);
         if let Err(Fault(text)) = &step {
             writer.error(text);
@@ -341,13 +349,13 @@ impl Session {
         self.replies.note(written);
         match step {
             Ok(Step::Ask(command, shape)) => {
-                self.ask(spec.name, (&command, shape, resp3), args.size(), shared, desk);
+                self.ask(spec.name, (&command, shape, resp3), args.size(), shared, context);
             }
             Ok(Step::Manage(manage)) => {
                 let ticket = self.replies.push(spec.name, Shape::Managed, Access::Manage, resp3);
                 let (stream, command) = (self.state.connection, manage.to_bytes());
-                let deadline = desk.now + shared.limits.manage_timeout;
-                desk.ask(ticket, Request { stream, command, access: Access::Manage, deadline });
+                let deadline = context.now + shared.limits.manage_timeout;
+                context.ask(ticket, Request { stream, command, access: Access::Manage, deadline });
             }
             Ok(Step::Close) => self.closing = true,
             Ok(Step::Answered) | Err(_) => {}
@@ -360,20 +368,20 @@ impl Session {
         (command, shape, resp3): (&Command, Shape, bool),
         size: usize,
         shared: &mut Resp,
-        desk: &mut SessionContext<'_>,
+        context: &mut SessionContext<'_>,
     ) {
         let ticket = self.replies.push(name, shape, command.access(), resp3);
         if is_long(command) {
-            self.ask_later(ticket, command.clone(), desk);
+            self.ask_later(ticket, command.clone(), context);
         } else {
-            self.request(ticket, command, size, shared, desk);
+            self.request(ticket, command, size, shared, context);
         }
     }
 
-    fn ask_later(&mut self, ticket: Ticket, command: Command, desk: &mut SessionContext<'_>) {
+    fn ask_later(&mut self, ticket: Ticket, command: Command, context: &mut SessionContext<'_>) {
         self.replies.ask_of(ticket).next = Some(command);
         self.long = Some(ticket);
-        desk.resume_later(ticket);
+        context.resume_later(ticket);
     }
 
     fn request(
@@ -382,7 +390,7 @@ impl Session {
         command: &Command,
         size: usize,
         shared: &mut Resp,
-        desk: &mut SessionContext<'_>,
+        context: &mut SessionContext<'_>,
     ) {
         let access = command.access();
         // Large values keep their own buffers until the end: only small commands need room at once.
@@ -395,20 +403,20 @@ impl Session {
             access == Access::Read && !matches!(self.replies.ask_of(ticket).shape, Shape::Watch { .. });
         if is_free
             && matches!(mode, ReadMode::Sequential | ReadMode::Local)
-            && let Some(reply) = desk.node.read(&command)
+            && let Some(reply) = context.node.read(&command)
         {
-            return self.settle(ticket, Outcome::Done(reply), shared, desk);
+            return self.settle(ticket, Outcome::Done(reply), shared, context);
         }
         let access = match mode {
             ReadMode::Bounded(staleness) if is_free => Access::Within(staleness),
             _ => access,
         };
-        let deadline = desk.now + shared.limits.timeout;
+        let deadline = context.now + shared.limits.timeout;
         let stream = self.state.connection;
         let request = Request { stream, command, access, deadline };
         match mode {
-            ReadMode::Sequential => desk.ask_shown(ticket, request),
-            ReadMode::Linearizable | ReadMode::Local | ReadMode::Bounded(_) => desk.ask(ticket, request),
+            ReadMode::Sequential => context.ask_shown(ticket, request),
+            ReadMode::Linearizable | ReadMode::Local | ReadMode::Bounded(_) => context.ask(ticket, request),
         }
     }
 
@@ -418,7 +426,7 @@ impl Session {
         args: &Args<'_>,
         words: &[Word],
         limits: &Limits,
-        desk: &mut SessionContext<'_>,
+        context: &mut SessionContext<'_>,
     ) {
         let Some(queue) = &mut self.state.queue else { return };
         queue.bytes += args.size() + size_of_val(words) + size_of::<Queued>();
@@ -426,22 +434,23 @@ impl Session {
             queue.spoil();
             let limit = limits.request;
             return self
-                .error(format!("ERR the transaction is larger than the limit of {limit} bytes"), desk);
+                .error(format!("ERR the transaction is larger than the limit of {limit} bytes"), context);
         }
         queue.words += args.len();
         if queue.words > limits.transaction_words {
             queue.spoil();
             let limit = limits.transaction_words;
-            return self.error(format!("ERR the transaction has more words than the limit of {limit}"), desk);
+            return self
+                .error(format!("ERR the transaction has more words than the limit of {limit}"), context);
         }
         // Once spoiled it will not be executed: only its errors count.
         if !queue.spoiled {
             queue.commands.push(Queued { spec, frame: args.copy(), words: words.into() });
         }
-        self.reply(desk, |writer| writer.simple("QUEUED"));
+        self.reply(context, |writer| writer.simple("QUEUED"));
     }
 
-    fn refuse(&mut self, refusal: Refusal, limits: &Limits, desk: &mut SessionContext<'_>) {
+    fn refuse(&mut self, refusal: Refusal, limits: &Limits, context: &mut SessionContext<'_>) {
         self.spoil();
         let text = match refusal {
             Refusal::Word => format!("ERR a value is larger than the limit of {} bytes", limits.value),
@@ -449,7 +458,7 @@ impl Session {
                 format!("ERR the request is larger than the limit of {} bytes", limits.request)
             }
         };
-        self.error(text, desk);
+        self.error(text, context);
     }
 
     fn spoil(&mut self) {
@@ -458,13 +467,13 @@ impl Session {
         }
     }
 
-    fn error(&mut self, text: impl AsRef<[u8]>, desk: &mut SessionContext<'_>) {
-        self.reply(desk, |writer| writer.error(text));
+    fn error(&mut self, text: impl AsRef<[u8]>, context: &mut SessionContext<'_>) {
+        self.reply(context, |writer| writer.error(text));
     }
 
     /// Writes a reply that is known at once.
-    fn reply(&mut self, desk: &mut SessionContext<'_>, write: impl FnOnce(&mut Writer<'_>)) {
-        let mut writer = self.replies.writer(self.state.resp3, desk.output);
+    fn reply(&mut self, context: &mut SessionContext<'_>, write: impl FnOnce(&mut Writer<'_>)) {
+        let mut writer = self.replies.writer(self.state.resp3, context.output);
         let before = writer.out.len();
         write(&mut writer);
         let written = writer.out.len() - before;
@@ -546,8 +555,8 @@ fn is_long(command: &Command) -> bool {
 }
 
 /// Has the loop call the session again although no new bytes have come: that is what it does for one that is full.
-fn call_again(desk: &mut SessionContext<'_>) {
-    desk.under_way = desk.under_way.max(desk.limit);
+fn call_again(context: &mut SessionContext<'_>) {
+    context.under_way = context.under_way.max(context.limit);
 }
 
 fn is_executed(outcome: &Outcome) -> bool {

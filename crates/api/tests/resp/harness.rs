@@ -1,4 +1,4 @@
-//! The frontend at a desk that a real store stands behind: what a node does, without sockets or replication.
+//! The frontend over a real store: what a node does, without sockets or replication.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -123,7 +123,7 @@ impl Node {
         self.connections += 1;
         let (mut output, mut close, mut asked, mut resumed) =
             (BytesMut::new(), false, Vec::new(), Vec::new());
-        let mut desk = SessionContext {
+        let mut context = SessionContext {
             now: Time::from_nanos(1),
             output: &mut output,
             close: &mut close,
@@ -133,7 +133,7 @@ impl Node {
             limit: UNDER_WAY,
             node: &View,
         };
-        let session = self.resp.open(self.connections, &mut desk);
+        let session = self.resp.open(self.connections, &mut context);
         let input = BytesMut::new();
         Connection {
             session,
@@ -150,12 +150,12 @@ impl Node {
     /// Brings bytes to the session.
     pub fn send(&mut self, connection: &mut Connection, bytes: &[u8]) {
         connection.input.extend_from_slice(bytes);
-        self.call(connection, |resp, session, input, desk| resp.on_input(session, input, desk));
+        self.call(connection, |resp, session, input, context| resp.on_input(session, input, context));
     }
 
     /// Ends a request.
     pub fn end(&mut self, connection: &mut Connection, ticket: Ticket, outcome: Outcome) {
-        self.call(connection, |resp, session, _, desk| resp.on_outcome(session, ticket, outcome, desk));
+        self.call(connection, |resp, session, _, context| resp.on_outcome(session, ticket, outcome, context));
     }
 
     /// Executes a request.
@@ -175,7 +175,7 @@ impl Node {
     pub fn turn(&mut self, connection: &mut Connection) -> bool {
         let Some(ticket) = connection.resumed.pop_front() else { return false };
         connection.turns += 1;
-        self.call(connection, |resp, session, _, desk| resp.on_resume(session, ticket, desk));
+        self.call(connection, |resp, session, _, context| resp.on_resume(session, ticket, context));
         self.execute_all(connection);
         true
     }
@@ -217,7 +217,7 @@ impl Node {
         call: impl FnOnce(&mut Resp, &mut Session, &mut BytesMut, &mut SessionContext<'_>),
     ) {
         let (mut asked, mut resumed) = (Vec::new(), Vec::new());
-        let mut desk = SessionContext {
+        let mut context = SessionContext {
             now: Time::from_nanos(1),
             output: &mut connection.output,
             close: &mut connection.closed,
@@ -227,8 +227,8 @@ impl Node {
             limit: UNDER_WAY,
             node: &View,
         };
-        call(&mut self.resp, &mut connection.session, &mut connection.input, &mut desk);
-        if desk.is_full() && !connection.input.is_empty() {
+        call(&mut self.resp, &mut connection.session, &mut connection.input, &mut context);
+        if context.is_full() && !connection.input.is_empty() {
             connection.backlog = true;
         }
         connection.resumed.extend(resumed);

@@ -65,7 +65,7 @@ pub(crate) struct Clients<F: Frontend> {
     requests: Requests,
     to_serve: Vec<usize>,
     to_write: Vec<usize>,
-    quiet: LogRateLimiter,
+    log_rate: LogRateLimiter,
     asked: Vec<Asked>,
     resumed: Vec<Ticket>,
     /// Long requests that go on in a later turn, in order: the client's place, its number, and which of its requests.
@@ -111,7 +111,7 @@ impl<F: Frontend> Clients<F> {
             requests,
             to_serve: Vec::new(),
             to_write: Vec::new(),
-            quiet: LogRateLimiter::default(),
+            log_rate: LogRateLimiter::default(),
             slow: Rc::new(Slow::new(None)),
             asked: Vec::new(),
             resumed: Vec::new(),
@@ -199,7 +199,7 @@ impl<F: Frontend> Clients<F> {
                 // That client is gone already.
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => continue,
                 Err(error) => {
-                    if let Some(unsaid) = self.quiet.ask("accept", now) {
+                    if let Some(unsaid) = self.log_rate.ask("accept", now) {
                         warn!(unsaid, "cannot accept a client: {error}; clients wait");
                     }
                     self.accept_at = Some(now + ACCEPT_AGAIN);
@@ -208,7 +208,7 @@ impl<F: Frontend> Clients<F> {
             };
             if self.connections.len() >= self.limits.clients {
                 self.metrics.clients_refused_total.one();
-                if let Some(unsaid) = self.quiet.ask("clients", now) {
+                if let Some(unsaid) = self.log_rate.ask("clients", now) {
                     warn!(unsaid, limit = self.limits.clients, "refused a client: too many are connected");
                 }
                 refuse(&mut stream, self.frontend.refusal());
@@ -230,7 +230,7 @@ impl<F: Frontend> Clients<F> {
             let number = self.opened;
             let mut output = bytes::BytesMut::new();
             let mut close = false;
-            let mut desk = SessionContext {
+            let mut context = SessionContext {
                 now,
                 output: &mut output,
                 close: &mut close,
@@ -240,7 +240,7 @@ impl<F: Frontend> Clients<F> {
                 limit: self.limits.client_requests,
                 node,
             };
-            let session = self.frontend.open(number, &mut desk);
+            let session = self.frontend.open(number, &mut context);
             // There is no input yet that a request could have come from.
             self.asked.clear();
             self.resumed.clear();
@@ -277,8 +277,8 @@ impl<F: Frontend> Clients<F> {
             }
             let backlog = std::mem::take(&mut connection.backlog);
             if heard == Read::Some || backlog {
-                self.with_session(index, node, ready, |frontend, session, input, desk| {
-                    frontend.on_input(session, input, desk);
+                self.with_session(index, node, ready, |frontend, session, input, context| {
+                    frontend.on_input(session, input, context);
                 });
                 if let Some(why) = self.frontend.complaint() {
                     self.complain(index, &why);
@@ -311,8 +311,8 @@ impl<F: Frontend> Clients<F> {
             }
             connection.under_way -= 1;
             connection.backlog = !connection.input.is_empty();
-            self.with_session(index, node, ready, |frontend, session, _, desk| {
-                frontend.on_resume(session, ticket, desk);
+            self.with_session(index, node, ready, |frontend, session, _, context| {
+                frontend.on_resume(session, ticket, context);
             });
             if self.overflows(index) {
                 self.evict(index, SLOW);
@@ -377,8 +377,8 @@ impl<F: Frontend> Clients<F> {
             }
             connection.under_way -= 1;
             connection.backlog = !connection.input.is_empty();
-            self.with_session(waiting.index, node, ready, |frontend, session, _, desk| {
-                frontend.on_outcome(session, waiting.ticket, outcome, desk);
+            self.with_session(waiting.index, node, ready, |frontend, session, _, context| {
+                frontend.on_outcome(session, waiting.ticket, outcome, context);
             });
             if self.overflows(waiting.index) {
                 self.evict(waiting.index, SLOW);
@@ -454,7 +454,7 @@ impl<F: Frontend> Clients<F> {
         call: impl FnOnce(&mut F, &mut F::Session, &mut bytes::BytesMut, &mut SessionContext<'_>),
     ) {
         let Some(connection) = self.connections.get_mut(index) else { return };
-        let mut desk = SessionContext {
+        let mut context = SessionContext {
             now: self.now,
             output: &mut connection.output,
             close: &mut connection.close,
@@ -464,7 +464,7 @@ impl<F: Frontend> Clients<F> {
             limit: self.limits.client_requests,
             node,
         };
-        call(&mut self.frontend, &mut connection.session, &mut connection.input, &mut desk);
+        call(&mut self.frontend, &mut connection.session, &mut connection.input, &mut context);
         connection.under_way += self.resumed.len();
         self.to_resume.extend(self.resumed.drain(..).map(|ticket| (index, connection.number, ticket)));
         let mut refused = Vec::new();
@@ -482,7 +482,7 @@ impl<F: Frontend> Clients<F> {
         for ticket in refused {
             self.metrics.overloads_total.one();
             // What a session asks for in reply to this one fails again; it gives up or its connection ends here.
-            let mut desk = SessionContext {
+            let mut context = SessionContext {
                 now: self.now,
                 output: &mut connection.output,
                 close: &mut connection.close,
@@ -493,7 +493,7 @@ impl<F: Frontend> Clients<F> {
                 node,
             };
             let outcome = Outcome::Failed(Failure::Overloaded);
-            self.frontend.on_outcome(&mut connection.session, ticket, outcome, &mut desk);
+            self.frontend.on_outcome(&mut connection.session, ticket, outcome, &mut context);
             if !self.asked.is_empty() || !self.resumed.is_empty() {
                 self.asked.clear();
                 self.resumed.clear();
@@ -560,7 +560,7 @@ impl<F: Frontend> Clients<F> {
 
     /// Logs that a client's input makes no sense, without letting it write what it likes or as often.
     fn complain(&mut self, index: usize, why: &str) {
-        let Some(unsaid) = self.quiet.ask("complaint", clock::now()) else { return };
+        let Some(unsaid) = self.log_rate.ask("complaint", clock::now()) else { return };
         let address = self.connections.get(index).map(|connection| connection.address());
         let address =
             address.and_then(Result::ok).map_or_else(|| "?".to_owned(), |address| address.to_string());
@@ -570,7 +570,7 @@ impl<F: Frontend> Clients<F> {
     fn evict(&mut self, index: usize, why: &str) {
         self.metrics.clients_evicted_total.one();
         let connection = &self.connections[index];
-        if let Some(unsaid) = self.quiet.ask(why, clock::now()) {
+        if let Some(unsaid) = self.log_rate.ask(why, clock::now()) {
             let address = connection.address().map_or_else(|_| "?".to_owned(), |address| address.to_string());
             warn!(address, unsaid, "closed a client's connection: it {why}");
         }

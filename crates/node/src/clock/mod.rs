@@ -169,7 +169,7 @@ struct Known {
     again: Time,
     ends: Ends,
     daemon: Daemon,
-    quiet: LogRateLimiter,
+    log_rate: LogRateLimiter,
 }
 
 impl Clock {
@@ -179,7 +179,7 @@ impl Clock {
             again: Time::ZERO,
             ends: Ends::default(),
             daemon: Daemon::default(),
-            quiet: LogRateLimiter::default(),
+            log_rate: LogRateLimiter::default(),
         };
         let clock = Clock { source, known: RefCell::new(known) };
         let first = clock.known.borrow_mut().ask(source, now());
@@ -208,7 +208,7 @@ impl Clock {
         let error = known.bound.and_then(|bound| bound.now(now))?;
         let interval = known.ends.read(real, error);
         if interval.is_none()
-            && let Some(unsaid) = known.quiet.ask("back", now)
+            && let Some(unsaid) = known.log_rate.ask("back", now)
         {
             warn!(unsaid, "the wall clock went back by more than its bound: nobody knows how wrong it is");
         }

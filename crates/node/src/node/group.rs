@@ -21,7 +21,7 @@ impl<F: Frontend> Loop<F> {
         match guard.waiting() {
             Some(why) => {
                 let node = self.machines.node().expect("it has a replica that waits");
-                if let Some(unsaid) = self.quiet.ask(&why, now) {
+                if let Some(unsaid) = self.log_rate.ask(&why, now) {
                     warn!(unsaid, "node {node} does not take part yet: it {why}");
                 }
                 self.machines.still_waits(why);

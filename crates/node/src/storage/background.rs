@@ -6,12 +6,12 @@ use std::time::Duration;
 /// Shared by a thread that does long work in steps and those who wait for it.
 #[derive(Default)]
 pub(super) struct Background {
-    wish: Mutex<Wish>,
+    urgency: Mutex<Urgency>,
     changed: Condvar,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Wish {
+enum Urgency {
     /// Take your time: rest after each step.
     #[default]
     Calm,
@@ -33,28 +33,28 @@ impl Background {
     }
 
     pub(super) fn hurry(&self) {
-        self.wish(Wish::Hurry);
+        self.urgency(Urgency::Hurry);
     }
 
     pub(super) fn stop(&self) {
-        self.wish(Wish::Stop);
+        self.urgency(Urgency::Stop);
     }
 
-    fn wish(&self, wish: Wish) {
-        let mut current = self.wish.lock().unwrap_or_else(PoisonError::into_inner);
-        if *current != Wish::Stop {
-            *current = wish;
+    fn urgency(&self, urgency: Urgency) {
+        let mut current = self.urgency.lock().unwrap_or_else(PoisonError::into_inner);
+        if *current != Urgency::Stop {
+            *current = urgency;
         }
         self.changed.notify_all();
     }
 
     /// After a step that took so long: leaves the disk alone for as long. False if the work is to be given up.
     pub(super) fn rest(&self, step: Duration) -> bool {
-        let wish = self.wish.lock().unwrap_or_else(PoisonError::into_inner);
+        let urgency = self.urgency.lock().unwrap_or_else(PoisonError::into_inner);
         let rest = step.min(LONGEST);
-        let rested = self.changed.wait_timeout_while(wish, rest, |wish| *wish == Wish::Calm);
-        let (wish, _) = rested.unwrap_or_else(PoisonError::into_inner);
-        *wish != Wish::Stop
+        let rested = self.changed.wait_timeout_while(urgency, rest, |urgency| *urgency == Urgency::Calm);
+        let (urgency, _) = rested.unwrap_or_else(PoisonError::into_inner);
+        *urgency != Urgency::Stop
     }
 }
 

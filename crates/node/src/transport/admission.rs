@@ -140,7 +140,7 @@ impl Transport {
         self.metrics.handshakes_refused_total.one();
         let address = self.inbound[index].address;
         let what = format!("refused {}: {reason}", name(hello.me));
-        if let Some(unsaid) = self.quiet.ask(&format!("{} {what}", address.ip()), now) {
+        if let Some(unsaid) = self.log_rate.ask(&format!("{} {what}", address.ip()), now) {
             warn!(%address, unsaid, "{what}");
         }
         let inbound = &mut self.inbound[index];

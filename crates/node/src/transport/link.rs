@@ -39,7 +39,7 @@ pub(super) struct Link {
     failures: u32,
     /// Why there is no connection, as far as it was tried.
     trouble: Option<String>,
-    quiet: LogRateLimiter,
+    log_rate: LogRateLimiter,
 }
 
 #[derive(Debug)]
@@ -98,14 +98,14 @@ pub(super) struct LinkContext<'a> {
     pub(super) delays: &'a Delays,
     pub(super) random: &'a mut Random,
     /// For connections that are used in both directions.
-    pub(super) made: &'a mut Vec<Dialed>,
+    pub(super) dialed: &'a mut Vec<Dialed>,
     pub(super) now: Time,
 }
 
 impl Link {
     pub(super) fn new(node: NodeId, address: String, token: Token) -> Link {
         let state = State::Waiting { until: Time::ZERO };
-        Link { node, address, token, state, failures: 0, trouble: None, quiet: LogRateLimiter::default() }
+        Link { node, address, token, state, failures: 0, trouble: None, log_rate: LogRateLimiter::default() }
     }
 
     pub(super) fn is_up(&self) -> bool {
@@ -371,7 +371,7 @@ impl Link {
                 return self.fail(&error.to_string(), context);
             }
             self.state = State::Lent { since: context.now };
-            context.made.push(Dialed { node: self.node, stream, incarnation: other.incarnation, input });
+            context.dialed.push(Dialed { node: self.node, stream, incarnation: other.incarnation, input });
             return;
         }
         let (incarnation, until) = (other.incarnation, context.now + context.limits.handshake);
@@ -457,7 +457,7 @@ impl Link {
         if self.is_up() {
             context.metrics.peer_disconnects_total.one();
             warn!(peer = %self.node, address = %self.address, "lost the connection to node {}: {why}", self.node);
-        } else if let Some(unsaid) = self.quiet.ask(why, context.now) {
+        } else if let Some(unsaid) = self.log_rate.ask(why, context.now) {
             warn!(
                 peer = %self.node, address = %self.address, unsaid,
                 "no connection to node {}: {why}; trying again", self.node

@@ -77,7 +77,7 @@ pub(crate) struct Transport {
     registry: Registry,
     tokens: Tokens,
     random: Random,
-    quiet: LogRateLimiter,
+    log_rate: LogRateLimiter,
     resolver: Resolver,
     /// To members and guests.
     links: BTreeMap<NodeId, Link>,
@@ -104,7 +104,7 @@ pub(crate) struct Transport {
     proxies: usize,
     to_read: Vec<usize>,
     to_write: Vec<usize>,
-    made: Vec<Dialed>,
+    dialed: Vec<Dialed>,
 }
 
 /// The tokens under which the transport's sockets are registered.
@@ -160,7 +160,7 @@ impl Transport {
             registry,
             tokens,
             random,
-            quiet: LogRateLimiter::default(),
+            log_rate: LogRateLimiter::default(),
             resolver: Resolver::new(waker),
             links: BTreeMap::new(),
             members: BTreeMap::new(),
@@ -178,7 +178,7 @@ impl Transport {
             proxies: 0,
             to_read: Vec::new(),
             to_write: Vec::new(),
-            made: Vec::new(),
+            dialed: Vec::new(),
         };
         transport.set_members(members, Time::ZERO);
         Ok(transport)
@@ -242,8 +242,8 @@ impl Transport {
     pub(crate) fn on_link(&mut self, node: u8, writable: bool, scratch: &mut [u8], now: Time) {
         if let Some(node) = NodeId::new(node.into()) {
             self.with_link(node, now, |link, context| link.on_ready(writable, scratch, context));
-            for made in std::mem::take(&mut self.made) {
-                self.take_in(made, now);
+            for dialed in std::mem::take(&mut self.dialed) {
+                self.take_in(dialed, now);
             }
         }
     }
@@ -327,7 +327,7 @@ impl Transport {
             if encoded.length() > self.limits.frame {
                 // No receiver would take it, now or later: whoever made it is at fault.
                 self.metrics.messages_too_long_total.add(kind, 1);
-                if let Some(unsaid) = self.quiet.ask("too long", clock::now()) {
+                if let Some(unsaid) = self.log_rate.ask("too long", clock::now()) {
                     let (bytes, limit) = (encoded.length(), self.limits.frame);
                     error!(
                         kind,
@@ -370,7 +370,7 @@ impl Transport {
         if let Some(alarm) = &mut self.alarm {
             let due = self.links.values().filter_map(Link::due).min();
             if let Err(error) = alarm.set(due)
-                && let Some(unsaid) = self.quiet.ask("alarm", now)
+                && let Some(unsaid) = self.log_rate.ask("alarm", now)
             {
                 warn!(unsaid, "the system's timer cannot be set: delays are a millisecond longer: {error}");
             }
@@ -439,7 +439,7 @@ impl Transport {
             metrics: &self.metrics,
             delays: &self.delays,
             random: &mut self.random,
-            made: &mut self.made,
+            dialed: &mut self.dialed,
             now,
         };
         (&mut self.links, context)
@@ -465,8 +465,8 @@ impl Transport {
     }
 
     /// A standalone proxy's connection to a member: from here on as one that the member dialed.
-    fn take_in(&mut self, made: Dialed, now: Time) {
-        let Dialed { node, mut stream, incarnation, input } = made;
+    fn take_in(&mut self, dialed: Dialed, now: Time) {
+        let Dialed { node, mut stream, incarnation, input } = dialed;
         let index = self.inbound.vacant_key();
         let token = Token(self.tokens.inbound + index);
         let interest = Interest::READABLE | Interest::WRITABLE;
@@ -500,7 +500,7 @@ impl Transport {
                 // That connection is gone already.
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => continue,
                 Err(error) => {
-                    if let Some(unsaid) = self.quiet.ask("accept", now) {
+                    if let Some(unsaid) = self.log_rate.ask("accept", now) {
                         warn!(unsaid, "cannot accept a connection from a peer: {error}");
                     }
                     self.accept_at = Some(now + ACCEPT_AGAIN);
@@ -508,7 +508,7 @@ impl Transport {
                 }
             };
             if self.strangers >= self.limits.strangers {
-                if let Some(unsaid) = self.quiet.ask("strangers", now) {
+                if let Some(unsaid) = self.log_rate.ask("strangers", now) {
                     let limit = self.limits.strangers;
                     warn!(%address, unsaid, "closed a connection: {limit} others have not said who they are");
                 }
@@ -520,7 +520,7 @@ impl Transport {
             if let Err(error) = socket::tune(&stream, self.limits.silence)
                 .and_then(|()| self.registry.register(&mut stream, token, interest))
             {
-                if let Some(unsaid) = self.quiet.ask("register", now) {
+                if let Some(unsaid) = self.log_rate.ask("register", now) {
                     warn!(%address, unsaid, "closed a connection: {error}");
                 }
                 continue;
@@ -564,7 +564,7 @@ impl Transport {
                 // A refusal of another version's greeting may wait.
                 inbound.flush(&self.metrics);
                 if let Some(why) = why
-                    && let Some(unsaid) = self.quiet.ask(&format!("{} {why}", inbound.address.ip()), now)
+                    && let Some(unsaid) = self.log_rate.ask(&format!("{} {why}", inbound.address.ip()), now)
                 {
                     warn!(address = %inbound.address, unsaid, "closed a connection from a peer: {why}");
                 }

@@ -19,12 +19,12 @@ pub struct Session {
 }
 
 impl Session {
-    fn flush(&mut self, desk: &mut SessionContext<'_>) {
+    fn flush(&mut self, context: &mut SessionContext<'_>) {
         while let Some(Some(_)) = self.answers.front() {
             let line = self.answers.pop_front().flatten().unwrap();
             self.first += 1;
-            desk.output.extend_from_slice(line.as_bytes());
-            desk.output.extend_from_slice(b"\n");
+            context.output.extend_from_slice(line.as_bytes());
+            context.output.extend_from_slice(b"\n");
         }
     }
 }
@@ -40,19 +40,19 @@ impl Frontend for Lines {
         Session::default()
     }
 
-    fn on_input(&mut self, session: &mut Session, input: &mut BytesMut, desk: &mut SessionContext<'_>) {
-        while !desk.is_full() {
+    fn on_input(&mut self, session: &mut Session, input: &mut BytesMut, context: &mut SessionContext<'_>) {
+        while !context.is_full() {
             let Some(end) = input.iter().position(|&byte| byte == b'\n') else { break };
             let line = String::from_utf8(input.split_to(end + 1)[..end].to_vec()).unwrap();
             let ticket = Ticket(session.next);
             session.next += 1;
             if line == "quit" {
                 session.answers.push_back(Some("bye".to_owned()));
-                *desk.close = true;
+                *context.close = true;
                 break;
             }
             if let Some(name) = line.strip_prefix("facts ") {
-                let facts = desk.node.facts();
+                let facts = context.node.facts();
                 let fact = facts.into_iter().find(|(fact, _)| *fact == name).map(|(_, value)| value);
                 session.answers.push_back(Some(fact.unwrap_or_default()));
                 continue;
@@ -62,10 +62,11 @@ impl Frontend for Lines {
                 None => (60_000, line),
             };
             session.answers.push_back(None);
-            let deadline = desk.now + Duration::from_millis(millis);
-            desk.ask(ticket, Request { stream: 0, command: command.into(), access: Access::Write, deadline });
+            let deadline = context.now + Duration::from_millis(millis);
+            context
+                .ask(ticket, Request { stream: 0, command: command.into(), access: Access::Write, deadline });
         }
-        session.flush(desk);
+        session.flush(context);
     }
 
     fn on_outcome(
@@ -73,13 +74,13 @@ impl Frontend for Lines {
         session: &mut Session,
         ticket: Ticket,
         outcome: Outcome,
-        desk: &mut SessionContext<'_>,
+        context: &mut SessionContext<'_>,
     ) {
         let line = match outcome {
             Outcome::Done(text) => String::from_utf8(text.to_vec()).unwrap(),
             Outcome::Failed(failure) => format!("! {failure}"),
         };
         session.answers[(ticket.0 - session.first) as usize] = Some(line);
-        session.flush(desk);
+        session.flush(context);
     }
 }

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | phase 1: D by the owner; a replica adds what it knows, in ballot 0 only | `proposing.rs` `propose`, `voting.rs` `on_pre_accept` |
 //! | n−e replies equal to D commit at once; else n−f replies, `Accept` with their union | `proposing.rs` `on_pre_accepted` |
-//! | vote in a ballot not below the joined one; two ballot variables | `voting.rs` `on_accept`, `epaxos/graph/held.rs` |
+//! | vote in a ballot not below the joined one; two ballot variables | `voting.rs` `on_accept`, `epaxos/graph/instance_state.rs` |
 //! | recovery: committed, accepted, owner in the quorum (no-op), or validation | `recovery.rs` `judge` |
 //! | validation: who interferes and knows nothing of it; wait for them, or tell them to give way | `voting.rs` `on_validate`, `recovery.rs` `on_validated` |
 //! | execution of closed components, ties by id; **replies after execution only** | `epaxos/graph/order.rs`, `graph/learner` `execute` |
@@ -25,7 +25,7 @@
 //!   Sets grow only, so what EPaxos* proves about them stays true; and a no-op in between hides nothing.
 //! - *An owner's index is durable before its `PreAccept` leaves*, so an index has one batch and there are no gaps but
 //!   those of lost messages. It costs the owner's sync before the round trip instead of beside it.
-//! - *Who can be recovered by others in spite of being committed is told by a floor* (`learner/horizon.rs`): a
+//! - *Who can be recovered by others in spite of being committed is told by a floor* (`learner/gc_watermarks.rs`): a
 //!   validation that collected instances might contradict waits for somebody who knows (`recovery.rs`).
 //! - *Reads are commands.* They interfere with writes only, and only the replica that answers them executes them.
 //! - *Sessions* are keys that writes write; opening one interferes with all of them, so the table of sessions is the

@@ -8,7 +8,7 @@ use quorate_core::{NodeId, NodeSet};
 
 use super::Message;
 use super::replica::{Attempt, Cx, Replica};
-use crate::epaxos::graph::{Duty, Vote};
+use crate::epaxos::graph::{PendingQuorum, Vote};
 
 /// How far a replica is with an instance, as its owner in ballot zero or to recover it in another.
 #[derive(Debug)]
@@ -55,8 +55,8 @@ impl Replica {
             let step = Step::PreAccept { same: true, union: deps };
             let message = Message::PreAccept { instance, value, deps };
             cx.send_all(self.others(), message.clone());
-            let duty = Duty::new(Ballot::ZERO, step, message, self.config.members(), cx.now());
-            self.duties.begin(instance, duty);
+            let quorum = PendingQuorum::new(Ballot::ZERO, step, message, self.config.members(), cx.now());
+            self.pending.begin(instance, quorum);
             // Nothing leaves before the own vote is durable: it counts when the first reply to it does.
             self.on_pre_accepted(instance.owner(), instance, deps, cx);
         }
@@ -64,14 +64,14 @@ impl Replica {
 
     pub(super) fn on_pre_accepted(&mut self, from: NodeId, id: Instance, deps: Frontier, cx: &mut Cx<'_>) {
         let state = self.learner.get(id).map(|held| held.state).unwrap_or_default();
-        let Some(duty) = self.duties.of(id, Ballot::ZERO) else { return };
-        let Step::PreAccept { same, union } = &mut duty.step else { return };
-        if state.ballot != Ballot::ZERO || deps.contains(id) || !duty.replied.insert(from) {
+        let Some(quorum) = self.pending.of(id, Ballot::ZERO) else { return };
+        let Step::PreAccept { same, union } = &mut quorum.step else { return };
+        if state.ballot != Ballot::ZERO || deps.contains(id) || !quorum.replied.insert(from) {
             return;
         }
         *same &= Some(deps) == state.init;
         *union = union.union(&deps);
-        let (same, replied) = (*same, duty.replied);
+        let (same, replied) = (*same, quorum.replied);
         // Nobody waits for a fast quorum that those who are there cannot be.
         if same && replied.len() >= self.config.fast() {
             self.decide(id, Proposal { noop: false, deps }, replied, cx);
@@ -84,9 +84,9 @@ impl Replica {
     }
 
     fn take_slow_path(&mut self, instance: Instance, cx: &mut Cx<'_>) {
-        let Some(duty) = self.duties.get(instance) else { return };
-        let Step::PreAccept { union: deps, .. } = duty.step else { return };
-        self.accept((instance, Ballot::ZERO), Proposal { noop: false, deps }, duty.replied, cx);
+        let Some(quorum) = self.pending.get(instance) else { return };
+        let Step::PreAccept { union: deps, .. } = quorum.step else { return };
+        self.accept((instance, Ballot::ZERO), Proposal { noop: false, deps }, quorum.replied, cx);
     }
 
     /// Phase 2: asks for votes. Those in `knowing` have the batch.
@@ -94,15 +94,16 @@ impl Replica {
         let (instance, ballot) = at;
         let message = |value| Message::Accept { instance, ballot, value, deps: proposal.deps };
         let whole = self.learner.spread(instance, proposal.noop, knowing, message, cx);
-        let duty = Duty::new(ballot, Step::Accept(proposal), whole, self.config.members(), cx.now());
-        self.duties.begin(instance, duty);
+        let quorum =
+            PendingQuorum::new(ballot, Step::Accept(proposal), whole, self.config.members(), cx.now());
+        self.pending.begin(instance, quorum);
     }
 
     pub(super) fn on_accepted(&mut self, from: NodeId, (id, ballot): Attempt, cx: &mut Cx<'_>) {
-        let Some(duty) = self.duties.of(id, ballot) else { return };
-        let Step::Accept(proposal) = duty.step else { return };
-        duty.answered(from);
-        let replied = duty.replied;
+        let Some(quorum) = self.pending.of(id, ballot) else { return };
+        let Step::Accept(proposal) = quorum.step else { return };
+        quorum.answered(from);
+        let replied = quorum.replied;
         if replied.len() >= self.config.slow() {
             self.decide(id, proposal, replied, cx);
         }
@@ -113,7 +114,7 @@ impl Replica {
         let Proposal { noop, deps } = proposal;
         self.learner.entry(id).state.commit(noop, deps);
         self.learner.record(id, cx);
-        self.duties.end(id);
+        self.pending.end(id);
         self.learner.spread(id, noop, knowing, |value| Message::Commit { instance: id, value, deps }, cx);
     }
 
@@ -122,19 +123,19 @@ impl Replica {
     pub(super) fn repeat(&mut self, cx: &mut Cx<'_>) {
         let (now, slow, heartbeat) = (cx.now(), self.config.slow(), self.config.learner.heartbeat);
         let (mut late, mut stale) = (Vec::new(), Vec::new());
-        for (instance, duty) in self.duties.iter_mut() {
-            let age = now.since(duty.since);
+        for (instance, quorum) in self.pending.iter_mut() {
+            let age = now.since(quorum.since);
             let is_old = age >= 2 * self.config.patience(&self.learner, instance);
-            match duty.step {
-                Step::PreAccept { .. } if duty.replied.len() >= slow && age >= heartbeat => {
+            match quorum.step {
+                Step::PreAccept { .. } if quorum.replied.len() >= slow && age >= heartbeat => {
                     late.push(instance)
                 }
-                _ if !duty.is_due(now) => {}
+                _ if !quorum.is_due(now) => {}
                 Step::Recover { .. } | Step::Validate { .. } | Step::Wait { .. } if is_old => {
                     stale.push(instance);
                 }
                 _ => {
-                    let (silent, message) = duty.again(now);
+                    let (silent, message) = quorum.again(now);
                     cx.send_all(silent, message);
                 }
             }

@@ -21,7 +21,7 @@ use super::Message;
 use super::message::Against;
 use super::proposing::{Candidate, Proposal, Step};
 use super::replica::{Attempt, Cx, Replica};
-use crate::epaxos::graph::{Duty, Held, Phase, RETRANSMIT, Vote};
+use crate::epaxos::graph::{InstanceState, PendingQuorum, Phase, RETRANSMIT, Vote};
 
 /// Recoveries that are under way at once.
 const RECOVERIES: usize = 32;
@@ -44,15 +44,15 @@ impl Replica {
         let now = cx.now();
         let (mut stuck, mut waits) = (Vec::new(), false);
         for instance in self.learner.undecided() {
-            match self.duties.get(instance) {
+            match self.pending.get(instance) {
                 // Others may be past it.
-                Some(duty) => waits |= now.since(duty.since) >= RETRANSMIT,
+                Some(quorum) => waits |= now.since(quorum.since) >= RETRANSMIT,
                 None if self.is_orphan(instance) => stuck.push((instance, Duration::ZERO)),
                 None => stuck.push((instance, self.config.patience(&self.learner, instance))),
             }
         }
         waits |= self.watch.look(stuck, now, cx.random());
-        let under_way = self.duties.iter().filter(|(_, duty)| duty.ballot != Ballot::ZERO).count();
+        let under_way = self.pending.iter().filter(|(_, quorum)| quorum.ballot != Ballot::ZERO).count();
         for instance in self.watch.due(RECOVERIES.saturating_sub(under_way), now) {
             self.recover_instance(instance, cx);
         }
@@ -63,7 +63,7 @@ impl Replica {
 
     /// Whether an earlier life of this replica left it, and nobody is at work on it.
     fn is_orphan(&self, instance: Instance) -> bool {
-        let untouched = |held: &Held| held.state.ballot == Ballot::ZERO;
+        let untouched = |held: &InstanceState| held.state.ballot == Ballot::ZERO;
         instance.owner() == self.learner.me() && self.learner.get(instance).is_some_and(untouched)
     }
 
@@ -78,17 +78,17 @@ impl Replica {
         let votes = BTreeMap::from([(me, self.learner.entry(instance).vote())]);
         let message = Message::Recover { instance, ballot };
         cx.send_all(self.others(), message.clone());
-        let duty = Duty::new(ballot, Step::Recover { votes }, message, self.others(), cx.now());
-        self.duties.begin(instance, duty);
+        let quorum = PendingQuorum::new(ballot, Step::Recover { votes }, message, self.others(), cx.now());
+        self.pending.begin(instance, quorum);
         self.judge((instance, ballot), cx);
     }
 
     /// Somebody has joined a higher ballot: the next attempt must be above it.
     pub(super) fn on_reject(&mut self, instance: Instance, ballot: Ballot) {
-        let lower = |held: &Held| held.state.ballot < ballot && !held.is_committed();
+        let lower = |held: &InstanceState| held.state.ballot < ballot && !held.is_committed();
         if self.learner.get(instance).is_some_and(lower) {
             self.learner.entry(instance).state.ballot = ballot;
-            self.duties.give_up(instance, ballot);
+            self.pending.give_up(instance, ballot);
         }
     }
 
@@ -97,11 +97,11 @@ impl Replica {
         if names_itself(&vote.deps) || vote.init.as_ref().is_some_and(names_itself) {
             return;
         }
-        let Some(duty) = self.duties.of(at.0, at.1) else { return };
-        match &mut duty.step {
+        let Some(quorum) = self.pending.of(at.0, at.1) else { return };
+        match &mut quorum.step {
             Step::Recover { votes } => {
                 votes.insert(from, vote);
-                duty.answered(from);
+                quorum.answered(from);
                 self.judge(at, cx);
             }
             // Late, but it decides what the others could not.
@@ -125,8 +125,8 @@ impl Replica {
     /// A slow quorum has told what it knows.
     fn judge(&mut self, at: Attempt, cx: &mut Cx<'_>) {
         let (instance, ballot) = at;
-        let Some(duty) = self.duties.of(instance, ballot) else { return };
-        let Step::Recover { votes } = &duty.step else { return };
+        let Some(quorum) = self.pending.of(instance, ballot) else { return };
+        let Step::Recover { votes } = &quorum.step else { return };
         if votes.len() < self.config.slow() {
             return;
         }
@@ -153,7 +153,7 @@ impl Replica {
         let message = Message::Validate { instance, ballot, value, deps };
         cx.send_all(voters, message.clone());
         let (against, forgotten) = (BTreeMap::new(), Frontier::default());
-        duty.turn(Step::Validate { candidate: candidate(deps), against, forgotten }, message, voters);
+        quorum.turn(Step::Validate { candidate: candidate(deps), against, forgotten }, message, voters);
     }
 
     /// Proposes what was voted for, or learns what is decided.
@@ -188,8 +188,8 @@ impl Replica {
         cx: &mut Cx<'_>,
     ) {
         let (instance, ballot) = at;
-        let Some(duty) = self.duties.of(instance, ballot) else { return };
-        let Step::Validate { candidate, against, forgotten } = &mut duty.step else { return };
+        let Some(quorum) = self.pending.of(instance, ballot) else { return };
+        let Step::Validate { candidate, against, forgotten } = &mut quorum.step else { return };
         let candidate @ Candidate { voters, count, deps, .. } = *candidate;
         if !voters.contains(from) {
             return;
@@ -199,8 +199,8 @@ impl Replica {
         }
         *forgotten = forgotten.union(&forgets);
         let (against, knows) = (against.clone(), forgotten.within(&deps));
-        duty.answered(from);
-        if !duty.is_answered() {
+        quorum.answered(from);
+        if !quorum.is_answered() {
             return;
         }
         if !knows {
@@ -217,12 +217,14 @@ impl Replica {
         self.learner.expect(&against);
         let message = Message::Waiting { instance, count: count as u64 };
         cx.send_all(self.config.members(), message.clone());
-        duty.turn(Step::Wait { candidate, against }, message, self.config.members());
+        quorum.turn(Step::Wait { candidate, against }, message, self.config.members());
         self.review_waiting(cx);
     }
 
     pub(super) fn on_waiting(&mut self, instance: Instance, count: u64, cx: &mut Cx<'_>) {
-        if self.learner.admits(instance) && !self.learner.get(instance).is_some_and(Held::is_committed) {
+        if self.learner.admits(instance)
+            && !self.learner.get(instance).is_some_and(InstanceState::is_committed)
+        {
             self.waits.insert(instance, count);
             self.review_waiting(cx);
         }
@@ -233,16 +235,16 @@ impl Replica {
         let enough = (self.config.slow() - self.config.e()) as u64;
         let yields = |other: &Instance| self.waits.get(other).is_some_and(|count| *count > enough);
         let mut ready = Vec::new();
-        for (instance, duty) in self.duties.iter() {
-            let Step::Wait { candidate, against } = &duty.step else { continue };
+        for (instance, quorum) in self.pending.iter() {
+            let Step::Wait { candidate, against } = &quorum.step else { continue };
             // Whether it is decided that the other depends on this one or never happens.
             let knows = |other: &Instance| {
                 self.learner.fate(*other).map(|state| state.noop || state.deps.contains(instance))
             };
             if against.iter().any(|other| knows(other) == Some(false) || yields(other)) {
-                ready.push(((instance, duty.ballot), None));
+                ready.push(((instance, quorum.ballot), None));
             } else if against.iter().all(|other| knows(other) == Some(true)) {
-                ready.push(((instance, duty.ballot), Some(candidate.deps)));
+                ready.push(((instance, quorum.ballot), Some(candidate.deps)));
             }
         }
         for (at, deps) in ready {

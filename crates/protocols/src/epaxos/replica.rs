@@ -10,7 +10,7 @@ use quorate_core::{Context, Instant, Machine, NodeId, ProcessId, Saved, Status};
 use super::proposing::Step;
 use super::{Config, Message};
 use crate::epaxos::graph::learner::{Host, Record};
-use crate::epaxos::graph::{Duties, Learner, Watch};
+use crate::epaxos::graph::{Learner, PendingQuorums, Watch};
 
 /// A replica's wake-ups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,7 +26,7 @@ pub struct Replica {
     /// What is known of instances, executes them, and talks to clients.
     pub(super) learner: Learner,
     /// What this replica proposes, or recovers.
-    pub(super) duties: Duties<Step, Message>,
+    pub(super) pending: PendingQuorums<Step, Message>,
     /// Recoveries of others that wait, with their *|R|*.
     pub(super) waits: BTreeMap<Instance, u64>,
     /// When to recover what does not get on.
@@ -52,8 +52,8 @@ impl Machine for Replica {
     fn recover(config: Config, saved: Saved<Record>, cx: &mut Cx<'_>) -> Self {
         let learner = Learner::recover(config.learner.clone(), saved, cx);
         cx.set_timer(Timer::Tick, config.learner.heartbeat);
-        let (duties, waits, watch) = (Duties::default(), BTreeMap::new(), Watch::default());
-        Replica { config, learner, duties, waits, watch }
+        let (pending, waits, watch) = (PendingQuorums::default(), BTreeMap::new(), Watch::default());
+        Replica { config, learner, pending, waits, watch }
     }
 
     fn on_message(&mut self, from: ProcessId, message: Message, cx: &mut Cx<'_>) {
@@ -69,7 +69,7 @@ impl Machine for Replica {
             Message::Client(_) => unreachable!("handled above"),
             Message::Learner(message) => {
                 if self.learner.on_message(from, message, cx) {
-                    self.duties.retain(|instance| self.learner.get(instance).is_some());
+                    self.pending.retain(|instance| self.learner.get(instance).is_some());
                     self.waits.retain(|instance, _| !self.learner.is_executed(*instance));
                 }
             }
@@ -120,10 +120,10 @@ impl Machine for Replica {
 
     fn check(&self) {
         self.learner.check();
-        for (instance, duty) in self.duties.iter() {
-            let held = self.learner.get(instance).expect("a duty is in the table");
+        for (instance, quorum) in self.pending.iter() {
+            let held = self.learner.get(instance).expect("a quorum is in the table");
             assert!(!held.is_committed(), "{instance:?}: nothing is left to do");
-            assert!(duty.ballot <= held.state.ballot, "{instance:?}: works in a ballot that it has joined");
+            assert!(quorum.ballot <= held.state.ballot, "{instance:?}: works in a ballot that it has joined");
         }
     }
 }

@@ -59,7 +59,7 @@ impl Replica {
         if held.take(&value) {
             held.state.accept(ballot, deps);
             self.learner.record(instance, cx);
-            self.duties.give_up(instance, ballot);
+            self.pending.give_up(instance, ballot);
             cx.send(proposer(at), Message::AcceptReply { instance, ballot });
         }
     }
@@ -67,7 +67,7 @@ impl Replica {
     /// The decision, durable where it was made.
     pub(super) fn on_commit(&mut self, instance: Instance, value: Value, deps: Frontier, cx: &mut Cx<'_>) {
         if self.learner.commit(instance, value, deps, cx) {
-            self.duties.end(instance);
+            self.pending.end(instance);
             self.waits.remove(&instance);
             self.review_waiting(cx);
         }
@@ -81,7 +81,7 @@ impl Replica {
             state.voted = ballot;
         }
         self.learner.record(instance, cx);
-        self.duties.give_up(instance, ballot);
+        self.pending.give_up(instance, ballot);
         // Whoever has begun is given time.
         self.watch.rest(instance);
     }

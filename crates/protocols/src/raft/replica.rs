@@ -19,7 +19,7 @@ use quorate_core::{
 use super::leading::Leading;
 use super::reads::{FollowerReads, ReadDecision};
 use super::{Config, MAX_WAITING, Message, Reads, Record};
-use crate::raft::log::{Append, Chain, Entry};
+use crate::raft::log::{Append, Entry, PrefixLog};
 
 /// A replica's wake-ups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,7 +52,7 @@ pub struct Replica {
     pub(super) voted: Option<NodeId>,
     /// Who leads in this term, if it was heard.
     pub(super) leader: Option<NodeId>,
-    pub(super) chain: Chain,
+    pub(super) chain: PrefixLog,
     /// Everything up to here is committed.
     pub(super) committed: u64,
     pub(super) state: Replicated,
@@ -126,7 +126,7 @@ impl Machine for Replica {
         let now = cx.now();
         let me = cx.me().replica().expect("a replica's process id");
         let configuration = state.configuration_in(&config.group);
-        let mut chain = Chain::new(state.applied(), state.origin(), configuration, now);
+        let mut chain = PrefixLog::new(state.applied(), state.origin(), configuration, now);
         let (mut term, mut voted, mut recorded) = (0, None, 0);
         // A state that was received and is not there: what follows was never counted, up to the next start.
         let mut void = false;
@@ -148,7 +148,7 @@ impl Machine for Replica {
                     void |= index > chain.base();
                     if !void && !keep {
                         let configuration = state.configuration_in(&config.group);
-                        chain = Chain::new(state.applied(), state.origin(), configuration, now);
+                        chain = PrefixLog::new(state.applied(), state.origin(), configuration, now);
                     }
                 }
             }

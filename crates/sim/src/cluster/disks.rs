@@ -148,7 +148,7 @@ mod tests {
     use crate::run::{Run, finish, prepare};
     use crate::trace::Trace;
 
-    fn strike(at: Nanos, kind: Kind, node: usize, length: Nanos, action: Action) -> ScheduledFault {
+    fn fault(at: Nanos, kind: Kind, node: usize, length: Nanos, action: Action) -> ScheduledFault {
         ScheduledFault { at, kind, target: Target::Host(node - 1), moment: Moment::Now, length, action }
     }
 
@@ -159,12 +159,12 @@ mod tests {
         let options = Options { faults, duration: Duration::from_secs(12), ..Options::default() };
         let mut cluster = prepare(protocol::<P>(), &options, seed, Trace::silent()).unwrap();
         cluster.plan.schedule = vec![
-            strike(2 * SECOND, Kind::Crashes, 1, 3500 * MILLISECOND, Action::Crash),
-            strike(5 * SECOND, Kind::Crashes, 2, 6 * SECOND, Action::Crash),
-            strike(5 * SECOND, Kind::WipedDisks, 3, SECOND, Action::Damage { all: false }),
+            fault(2 * SECOND, Kind::Crashes, 1, 3500 * MILLISECOND, Action::Crash),
+            fault(5 * SECOND, Kind::Crashes, 2, 6 * SECOND, Action::Crash),
+            fault(5 * SECOND, Kind::WipedDisks, 3, SECOND, Action::Damage { all: false }),
         ];
-        for (index, strike) in cluster.plan.schedule.iter().enumerate() {
-            cluster.queue.push(strike.at, Event::Fault(index));
+        for (index, fault) in cluster.plan.schedule.iter().enumerate() {
+            cluster.queue.push(fault.at, Event::Fault(index));
         }
         finish(cluster, &options, seed)
     }

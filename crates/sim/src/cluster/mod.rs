@@ -12,7 +12,7 @@
 //! | [`disks`] | disks that are lost or rolled back |
 //! | [`handshakes`] | which disk a node takes part with |
 //! | [`operator`] | changes of the group |
-//! | [`strike`] | faults, and their end |
+//! | `scheduled` | faults, and their end |
 
 mod clients;
 mod disks;
@@ -268,7 +268,7 @@ impl Cluster {
                     self.stop_drained(host, down);
                 }
             }
-            Event::Fault(index) => self.strike(index),
+            Event::Fault(index) => self.inject(index),
             Event::Act { index, host } => self.act(index, host),
             Event::Ask(lane) => self.ask(lane),
             Event::GiveUp { lane, id } => self.give_up(lane, id),

@@ -22,16 +22,16 @@ impl Cluster {
     }
 
     /// The instant of a fault has come; perhaps it waits for its moment.
-    pub(super) fn strike(&mut self, index: usize) {
+    pub(super) fn inject(&mut self, index: usize) {
         if self.healed {
             return;
         }
-        let strike = self.plan.schedule[index];
-        let host = self.resolve(strike.target);
-        match strike.moment {
+        let fault = self.plan.schedule[index];
+        let host = self.resolve(fault.target);
+        match fault.moment {
             Moment::Sync | Moment::NewBallot if host < self.nodes => {
                 let ballot = self.ballot(host);
-                self.hosts[host].armed = Some(Armed { index, moment: strike.moment, ballot });
+                self.hosts[host].armed = Some(Armed { index, moment: fault.moment, ballot });
             }
             Moment::Piece => self.awaiting_piece = Some(index),
             Moment::Now | Moment::Sync | Moment::NewBallot => self.act(index, host),

@@ -29,7 +29,7 @@ fn only_groups_that_can_change_are_changed() {
     let plan = Plan::draw(Faults::Only(all), fixed, 1);
     let possible = |kind: Kind| kind.possible(&Capabilities::LOGGED);
     assert!(plan.kinds.iter().all(possible));
-    assert!(plan.schedule.iter().all(|strike| possible(strike.kind)));
+    assert!(plan.schedule.iter().all(|fault| possible(fault.kind)));
 }
 
 #[test]
@@ -47,9 +47,9 @@ fn leaving_one_kind_out_leaves_the_others_as_they_were() {
         assert_eq!(same.impairments, all.impairments);
         let fewer = Plan::draw(Faults::Only(all.kinds.without(Kind::Crashes)), scope(10 * SECOND), seed);
         let mut rest = all.schedule.clone();
-        rest.retain(|strike| strike.kind != Kind::Crashes);
+        rest.retain(|fault| fault.kind != Kind::Crashes);
         assert_eq!((&fewer.schedule, fewer.impairments), (&rest, all.impairments));
-        assert!(rest.iter().all(|strike| strike.at < 10 * SECOND));
+        assert!(rest.iter().all(|fault| fault.at < 10 * SECOND));
     }
 }
 

@@ -5,8 +5,8 @@
 //! |---|---|
 //! | [`interference`] | what a batch touches, and whether the order of two batches matters |
 //! | [`conflicts`] | the latest instances that touched each key |
-//! | [`held`] | what a replica knows of one instance: the protocol's variables |
-//! | [`duties`] | what a replica is at work on, and whom it waits for |
+//! | [`instance_state`] | what a replica knows of one instance: the protocol's variables |
+//! | [`pending_quorums`] | what a replica is at work on, and whom it waits for |
 //! | [`watch`] | when to take over what does not get on |
 //! | [`learner`] | all that a replica does about instances apart from deciding them |
 //! | [`order`] | execution: closed components of the dependency graph, one after the other |
@@ -17,17 +17,17 @@
 //! and inclusion word by word.
 
 pub mod conflicts;
-pub mod duties;
-pub mod held;
+pub mod instance_state;
 pub mod interference;
 pub mod learner;
 pub mod order;
+pub mod pending_quorums;
 pub mod watch;
 
 pub use conflicts::Conflicts;
-pub use duties::{Duties, Duty, RETRANSMIT};
-pub use held::{Held, Phase, State, Vote};
+pub use instance_state::{InstanceState, Phase, State, Vote};
 pub use interference::Interference;
 pub use learner::{Learner, LearnerConfig};
 pub use order::Graph;
+pub use pending_quorums::{PendingQuorum, PendingQuorums, RETRANSMIT};
 pub use watch::Watch;

@@ -2,10 +2,10 @@
 //! same index and term are equal up to there (Ongaro and Ousterhout, *Raft*, §5.3). A follower's log is the leader's
 //! up to some index, and what differs behind it goes.
 //!
-//! [`Chain`] is one replica's log, [`Progress`] what a leader knows of another's.
+//! [`PrefixLog`] is one replica's log, [`Progress`] what a leader knows of another's.
 
 mod prefix_log;
 mod progress;
 
-pub use prefix_log::{Append, Chain, Entry};
+pub use prefix_log::{Append, Entry, PrefixLog};
 pub use progress::{Mode, Progress};

@@ -22,7 +22,7 @@ wire_struct!(Entry { term, stamp, value });
 
 /// An entry that is kept, with what follows from it and from those before it.
 #[derive(Clone, Debug)]
-pub struct Held {
+pub struct KeptEntry {
     /// The entry.
     pub entry: Entry,
     /// What it is.
@@ -37,7 +37,7 @@ pub struct Held {
     bytes: u64,
 }
 
-/// What an [`Chain::accept`] found.
+/// What an [`PrefixLog::accept`] found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Append {
     /// The log is the sender's up to this index. Entries from `fresh` of those offered on were not there before; with
@@ -62,13 +62,13 @@ pub enum Append {
 
 /// A log that begins after a snapshot.
 #[derive(Clone, Debug)]
-pub struct Chain {
+pub struct PrefixLog {
     base: u64,
     origin: Origin,
     /// When the base came to be here.
     since: Time,
-    entries: VecDeque<Held>,
-    /// Bytes of values up to the base, counted as in [`Held::bytes`].
+    entries: VecDeque<KeptEntry>,
+    /// Bytes of values up to the base, counted as in [`KeptEntry::bytes`].
     dropped: u64,
     /// The configurations that are written in the log, and before them the one that is in force at the base.
     configurations: Vec<(u64, Configuration)>,
@@ -77,10 +77,10 @@ pub struct Chain {
 /// What an entry takes besides its value, about.
 const OVERHEAD: u64 = 64;
 
-impl Chain {
+impl PrefixLog {
     /// After a snapshot of everything up to `base`, at which this configuration was in force (written at its index).
-    pub fn new(base: u64, origin: Origin, configuration: (u64, Configuration), now: Time) -> Chain {
-        Chain {
+    pub fn new(base: u64, origin: Origin, configuration: (u64, Configuration), now: Time) -> PrefixLog {
+        PrefixLog {
             base,
             origin,
             since: now,
@@ -107,7 +107,7 @@ impl Chain {
     }
 
     /// An entry that is kept.
-    pub fn get(&self, index: u64) -> Option<&Held> {
+    pub fn get(&self, index: u64) -> Option<&KeptEntry> {
         let index = usize::try_from(index.checked_sub(self.base + 1)?).ok()?;
         self.entries.get(index)
     }
@@ -179,7 +179,7 @@ impl Chain {
         {
             self.configurations.push((index, configuration));
         }
-        self.entries.push_back(Held { entry, kind, at: now, latest, unstamped, bytes });
+        self.entries.push_back(KeptEntry { entry, kind, at: now, latest, unstamped, bytes });
         index
     }
 
@@ -267,7 +267,7 @@ impl Chain {
     }
 
     /// Entries from this index on, with their indexes.
-    pub fn iter(&self, from: u64) -> impl Iterator<Item = (u64, &Held)> {
+    pub fn iter(&self, from: u64) -> impl Iterator<Item = (u64, &KeptEntry)> {
         let skip = from.saturating_sub(self.base + 1) as usize;
         (self.base + 1..).zip(&self.entries).skip(skip)
     }
@@ -321,7 +321,7 @@ impl Chain {
             self.configurations = std::iter::once(configuration).chain(kept).collect();
             return true;
         }
-        *self = Chain::new(base, origin, configuration, now);
+        *self = PrefixLog::new(base, origin, configuration, now);
         false
     }
 
@@ -346,15 +346,15 @@ mod tests {
     }
 
     /// A log whose entries have these terms.
-    fn chain(terms: &str) -> Chain {
-        let mut chain = Chain::new(0, Origin::default(), (0, Configuration::default()), Time::ZERO);
+    fn chain(terms: &str) -> PrefixLog {
+        let mut chain = PrefixLog::new(0, Origin::default(), (0, Configuration::default()), Time::ZERO);
         terms.chars().filter_map(|c| c.to_digit(10)).for_each(|term| {
             chain.append(entry(term.into()), Time::ZERO);
         });
         chain
     }
 
-    fn terms(chain: &Chain) -> String {
+    fn terms(chain: &PrefixLog) -> String {
         chain.iter(0).map(|(_, held)| held.entry.term.to_string()).collect()
     }
 
@@ -426,7 +426,7 @@ mod tests {
         assert_eq!(log.lease(3), (100, Some(at(2))));
         log.retain(3, 0);
         assert_eq!(log.lease(3), (100, Some(at(3))), "later than it was is safe");
-        let again = Chain::new(3, log.origin(3), (0, Configuration::default()), at(50));
+        let again = PrefixLog::new(3, log.origin(3), (0, Configuration::default()), at(50));
         assert_eq!((again.lease(3), again.stamp(3)), ((100, Some(at(50))), log.stamp(3)));
     }
 

@@ -8,7 +8,7 @@ use quorate_core::{Context, Fact, NodeId, mutation};
 use super::image;
 use super::message::{Host, Message, Progress, Record};
 use super::{Learner, MAX_GAP};
-use crate::epaxos::graph::duties::RETRANSMIT;
+use crate::epaxos::graph::pending_quorums::RETRANSMIT;
 use crate::epaxos::graph::{Conflicts, Graph};
 
 /// Bytes that answer one `Ask`, about.
@@ -49,7 +49,7 @@ impl Learner {
     }
 
     fn on_progress<M: Host>(&mut self, from: NodeId, progress: Progress, cx: &mut Context<'_, M>) {
-        if !self.horizon.on_progress(from, &progress, cx.now()) {
+        if !self.watermarks.on_progress(from, &progress, cx.now()) {
             return;
         }
         self.expect_near(&progress.executed);
@@ -68,7 +68,7 @@ impl Learner {
 
     /// Something is missing and does not come: asks somebody who has it.
     pub fn ask<M: Host>(&mut self, cx: &mut Context<'_, M>) {
-        self.ask_one_of(self.horizon.ahead_of(&self.committed), cx);
+        self.ask_one_of(self.watermarks.ahead_of(&self.committed), cx);
     }
 
     /// Asks one of these for what is missing; for a snapshot, if it has nothing else.
@@ -78,7 +78,7 @@ impl Learner {
             return;
         }
         let source = *cx.random().pick(&sources);
-        let has_it = |node: NodeId| self.horizon.peer(node).collected.within(&self.committed);
+        let has_it = |node: NodeId| self.watermarks.peer(node).collected.within(&self.committed);
         if has_it(source) {
             self.asked = Some(cx.now());
             cx.send(source, Message::Ask { committed: self.committed }.into());
@@ -124,7 +124,7 @@ impl Learner {
     /// What a recovery may still ask about executed instances: a replica that takes this state over has collected them
     /// all.
     fn traces(&self) -> Conflicts {
-        let safe = self.horizon.safe(self.floor());
+        let safe = self.watermarks.safe(self.floor());
         let executed = self.state.executed();
         let mut traces = self.settled.clone();
         for (instance, held) in &self.table {

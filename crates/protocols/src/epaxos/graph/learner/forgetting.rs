@@ -4,9 +4,9 @@
 //!
 //! A recovery of an instance I with the owner's dependencies D asks which executed instances interfere with I and are
 //! not in D. Traces ([`Conflicts`](crate::epaxos::graph::Conflicts)) answer that. While a member is away its floor does
-//! not rise ([`horizon`](super::horizon)), so traces stay; with each new key there are more, and they have a bound. If
-//! a replica forgets some, and I turns up later, nobody may be left who can judge whether I was committed on the fast
-//! path. Its recovery, and all that depends on it, would wait for ever.
+//! not rise ([`gc_watermarks`](super::gc_watermarks)), so traces stay; with each new key there are more, and they have
+//! a bound. If a replica forgets some, and I turns up later, nobody may be left who can judge whether I was committed
+//! on the fast path. Its recovery, and all that depends on it, would wait for ever.
 //!
 //! # Solution
 //!
@@ -76,7 +76,7 @@ impl Learner {
         }
         if self.settled.len() > 2 * limit {
             let many = self.settled.len() > 4 * limit;
-            let left = self.horizon.safe_for_present(self.floor(), cx.now());
+            let left = self.watermarks.safe_for_present(self.floor(), cx.now());
             self.raise_barrier(if many { executed } else { left }, cx);
             self.agree();
             self.settled.forget(&self.forgetting.free);
@@ -112,7 +112,7 @@ impl Learner {
     /// Step 3 of the file comment.
     fn agree(&mut self) {
         let own = self.progress();
-        let (behind, mut heard) = self.horizon.behind_barriers(&own);
+        let (behind, mut heard) = self.watermarks.behind_barriers(&own);
         // Later ones of its own depend on its barrier.
         heard.set(self.me, heard.of(self.me).min(self.next - 1));
         let Forgetting { agreed, free, .. } = &mut self.forgetting;

@@ -6,7 +6,7 @@ use quorate_blocks::{catchup, clients};
 use quorate_core::{Machine, Release, Wall, wire_enum, wire_struct};
 
 use crate::epaxos::graph::conflicts::{Totals, Trace};
-use crate::epaxos::graph::held::State;
+use crate::epaxos::graph::instance_state::State;
 
 /// Between a learner that is behind and one that is not.
 #[derive(Clone, Debug)]

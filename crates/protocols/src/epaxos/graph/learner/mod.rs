@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`message`] | what learners say, and records |
 //! | `requests.rs` | the clients' side: batches of writes and reads, expiry, replies |
-//! | `horizon.rs` | how far everybody is, and what may therefore be forgotten |
+//! | `gc_watermarks.rs` | how far everybody is, and what may therefore be forgotten |
 //! | `catchup.rs` | missed decisions and snapshots |
 //! | `clock.rs` | the time of a batch |
 //! | `progress.rs` | telling others how far this one is, and collecting what nobody needs |
@@ -20,9 +20,9 @@
 //!   one batch, and there are no gaps but those of lost messages.
 //! - *An owner stops proposing while `pipeline` of its instances are not executed.* Then everything that is under way
 //!   gets committed, and the components of the graph close: their size is bounded, and nothing starves.
-//! - *What is collected early* ([`horizon`]), because a replica is away for long and `retain` is full, leaves behind
-//!   traces: who touched each key and session last ([`Conflicts`]). They go with a snapshot to others. When they are
-//!   too many (`keys`), a majority agrees to forget (`forgetting.rs`). A replica says what it has forgotten when it
+//! - *What is collected early* ([`gc_watermarks`]), because a replica is away for long and `retain` is full, leaves
+//!   behind traces: who touched each key and session last ([`Conflicts`]). They go with a snapshot to others. When they
+//!   are too many (`keys`), a majority agrees to forget (`forgetting.rs`). A replica says what it has forgotten when it
 //!   judges an instance.
 //! - *Messages may be wrong*: whatever they say, nothing here panics. Numbers in them are bounded when they are
 //!   decoded, and what contradicts what is known for certain is dropped.
@@ -32,7 +32,7 @@
 mod catchup;
 mod clock;
 mod forgetting;
-mod horizon;
+mod gc_watermarks;
 mod image;
 pub mod message;
 mod progress;
@@ -55,12 +55,12 @@ use quorate_core::{
 };
 
 use self::forgetting::Forgetting;
-use self::horizon::Horizon;
+use self::gc_watermarks::GcWatermarks;
 use self::image::LearnerLoading;
 pub use self::message::{Host, Message, Record};
 use self::rejoin::{Rejoin, Standing};
 use self::requests::Requests;
-use super::held::{Held, State};
+use super::instance_state::{InstanceState, State};
 use super::{Conflicts, Graph, Interference};
 
 /// A replica takes note of nothing further than this above what it knows to be committed: it is too far behind to help.
@@ -126,7 +126,7 @@ pub struct Learner {
     config: LearnerConfig,
     me: NodeId,
     /// What is known of instances that are not collected.
-    table: BTreeMap<Instance, Held>,
+    table: BTreeMap<Instance, InstanceState>,
     /// Bytes in it.
     bytes: usize,
     graph: Graph,
@@ -149,7 +149,7 @@ pub struct Learner {
     /// Below everybody's floor, at the last heartbeat.
     safe: Frontier,
     standing: Standing,
-    horizon: Horizon,
+    watermarks: GcWatermarks,
     /// When something that waits for the own disk came last.
     durable: Time,
     /// The others' wall clocks.
@@ -186,7 +186,7 @@ impl Learner {
             base: hull,
             safe: Frontier::default(),
             standing: Standing::Original,
-            horizon: Horizon::new(config.members.without(me).iter(), cx.now()),
+            watermarks: GcWatermarks::new(config.members.without(me).iter(), cx.now()),
             durable: cx.now(),
             walls: Walls::default(),
             catchup: Catchup::default(),
@@ -222,13 +222,13 @@ impl Learner {
                 }
                 if instance.owner() == self.me && instance.index() >= self.next {
                     self.next = instance.index() + 1;
-                    self.horizon.begin(instance.index(), state.init.unwrap_or_default());
+                    self.watermarks.begin(instance.index(), state.init.unwrap_or_default());
                 }
             }
             Record::Installed => {}
             Record::Saved { next, collected, floor } => {
                 (self.next, self.collected) = (next.max(self.next), collected);
-                self.horizon.begin(next - 1, floor);
+                self.watermarks.begin(next - 1, floor);
             }
             Record::Settled { totals, traces } => self.settled.merge(&totals, traces),
             Record::Barrier { barrier } => self.set_barrier(barrier),
@@ -240,7 +240,7 @@ impl Learner {
     /// Goes on at a start, or after a snapshot was installed: these are decided.
     fn resume<M: Host>(&mut self, decided: Vec<Instance>, cx: &mut Context<'_, M>) {
         let mut order = Vec::new();
-        self.bytes = self.table.values().map(Held::bytes).sum();
+        self.bytes = self.table.values().map(InstanceState::bytes).sum();
         for (instance, held) in &self.table {
             self.known.add(*instance);
             if !held.state.noop && held.command.is_some() {
@@ -275,12 +275,12 @@ impl Learner {
     // Instances ------------------------------------------------------------------------------------------------------
 
     /// What is known of an instance.
-    pub fn get(&self, instance: Instance) -> Option<&Held> {
+    pub fn get(&self, instance: Instance) -> Option<&InstanceState> {
         self.table.get(&instance)
     }
 
     /// What is known of an instance, to change it.
-    pub fn entry(&mut self, instance: Instance) -> &mut Held {
+    pub fn entry(&mut self, instance: Instance) -> &mut InstanceState {
         self.table.entry(instance).or_default()
     }
 
@@ -362,7 +362,7 @@ impl Learner {
     }
 
     fn is_decided(&self, instance: Instance) -> bool {
-        self.is_executed(instance) || self.table.get(&instance).is_some_and(Held::is_committed)
+        self.is_executed(instance) || self.table.get(&instance).is_some_and(InstanceState::is_committed)
     }
 
     /// Sends a value, a no-op or the batch, to all members: without the batch to those who have it. Returns the message
@@ -399,7 +399,7 @@ impl Learner {
 
     /// This replica, and those that were heard lately.
     pub fn present(&self, now: Time) -> NodeSet {
-        self.horizon.present(now).union(NodeSet::from_iter([self.me]))
+        self.watermarks.present(now).union(NodeSet::from_iter([self.me]))
     }
 
     /// Whether the own disk hangs: no word to itself that waits for the disk has come for long. Others can serve the
@@ -434,8 +434,8 @@ impl Learner {
         let held = self.table.entry(instance).or_default();
         held.learn(&value);
         let own = self.state.executed().prefix();
-        let deps = self.seen.with(&held.touched).union(&self.horizon.stable(own)).union(&self.base);
-        self.horizon.begin(instance.index(), deps);
+        let deps = self.seen.with(&held.touched).union(&self.watermarks.stable(own)).union(&self.base);
+        self.watermarks.begin(instance.index(), deps);
         cx.mark(Mark::Proposed { slot: instance.number() });
         cx.mark(Mark::Recorded { slot: instance.number() });
         Some((instance, value, deps))
@@ -582,7 +582,7 @@ impl Learner {
             applied: self.state.applied(),
             lease: false,
             reads: "quorum",
-            peers: self.horizon.status(self.state.executed().prefix(), at.now),
+            peers: self.watermarks.status(self.state.executed().prefix(), at.now),
             samples: Vec::new(),
             facts: self.rejoin_status().into_iter().collect(),
         };
@@ -591,7 +591,7 @@ impl Learner {
     }
 }
 
-fn note_decided<M: Host>(instance: Instance, held: &Held, cx: &mut Context<'_, M>) {
+fn note_decided<M: Host>(instance: Instance, held: &InstanceState, cx: &mut Context<'_, M>) {
     cx.note(|| {
         let digest = digest(&held.value().expect("what is decided is known"));
         let deps = held.state.deps.iter().map(|(_, index)| index).collect();

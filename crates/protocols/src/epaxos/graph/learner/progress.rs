@@ -1,11 +1,11 @@
 //! Once a heartbeat a learner tells the others how far it is, and forgets what nobody needs from it any more.
 //!
-//! An instance may go without a trace when it is below everybody's floor ([`horizon`](super::horizon)). Where a member
-//! is away, its floor stays where it is. So where batches are too many, those go early that a majority has executed,
-//! and leave traces behind: what they touch. Whoever collects early makes its own later instances depend on all that is
-//! collected, so the floors of those who are there rise. Traces grow with the keys that are touched, not with the
-//! instances that touch them ([`Conflicts`](crate::epaxos::graph::Conflicts)); where even they are too many, see
-//! [`forgetting`](super::forgetting).
+//! An instance may go without a trace when it is below everybody's floor ([`gc_watermarks`](super::gc_watermarks)).
+//! Where a member is away, its floor stays where it is. So where batches are too many, those go early that a majority
+//! has executed, and leave traces behind: what they touch. Whoever collects early makes its own later instances depend
+//! on all that is collected, so the floors of those who are there rise. Traces grow with the keys that are touched, not
+//! with the instances that touch them ([`Conflicts`](crate::epaxos::graph::Conflicts)); where even they are too many,
+//! see [`forgetting`](super::forgetting).
 
 use quorate_blocks::instance::Frontier;
 use quorate_core::Context;
@@ -21,7 +21,7 @@ const RECORD_TRACES: usize = 256;
 impl Learner {
     /// After each heartbeat: tells how far this one is, and forgets what nobody needs from here any more.
     pub fn tick<M: Host>(&mut self, cx: &mut Context<'_, M>) {
-        self.horizon.advance(self.me, self.state.executed().prefix());
+        self.watermarks.advance(self.me, self.state.executed().prefix());
         let progress = self.progress();
         self.tell_progress(cx);
         self.source.retention(0, 0, cx.now());
@@ -52,16 +52,16 @@ impl Learner {
         // One that rejoins does not know what the instances of its previous life depend on.
         match self.standing {
             Standing::Rejoining(_) => Frontier::default(),
-            _ => self.horizon.floor(self.state.executed().prefix(), self.base),
+            _ => self.watermarks.floor(self.state.executed().prefix(), self.base),
         }
     }
 
     fn collect(&mut self, progress: &Progress) {
         let own = progress.executed;
-        let safe = self.horizon.safe(progress.floor);
+        let safe = self.watermarks.safe(progress.floor);
         let mut upto = safe;
         if self.bytes > self.config.retain {
-            let kept = self.horizon.kept_by_a_majority(own);
+            let kept = self.watermarks.kept_by_a_majority(own);
             upto = upto.union(&kept);
             self.base = self.base.union(&kept);
         }

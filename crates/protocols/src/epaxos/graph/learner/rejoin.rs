@@ -28,9 +28,10 @@
 //!   merely read in a message; at worst it is given to another batch, and the dependency costs waiting.)
 //! - *Barriers* ([`forgetting`](super::forgetting)): whoever has forgotten something because of the previous life's has
 //!   it in its answer, and so have those who got that one's snapshot. x makes the whole union its own.
-//! - *Floors* ([`horizon`](super::horizon)): the previous life said what all of its instances depend on, those to come
-//!   included. All of that was decided, so another member has heard of it, it is in the union, and new instances depend
-//!   on the union. Until a majority has executed its old instances, x says that they depend on nothing.
+//! - *Floors* ([`gc_watermarks`](super::gc_watermarks)): the previous life said what all of its instances depend on,
+//!   those to come included. All of that was decided, so another member has heard of it, it is in the union, and new
+//!   instances depend on the union. Until a majority has executed its old instances, x says that they depend on
+//!   nothing.
 //!
 //! # Crashes in between
 //!
@@ -54,7 +55,7 @@ use quorate_core::{Context, NodeId, NodeSet, mutation};
 
 use super::Learner;
 use super::message::{Host, Message, Record};
-use crate::epaxos::graph::Held;
+use crate::epaxos::graph::InstanceState;
 
 /// Whether a replica takes part.
 #[derive(Debug)]
@@ -114,7 +115,7 @@ impl Learner {
     pub(super) fn replay_rejoined(&mut self, last: u64) {
         self.standing = Standing::Rejoined { last, awaited: None };
         self.next = self.next.max(last + 1);
-        self.horizon.begin(last, Frontier::default());
+        self.watermarks.begin(last, Frontier::default());
     }
 
     /// Asks again those who have not answered, and finds out whether this replica is whole.
@@ -158,14 +159,14 @@ impl Learner {
     ) {
         if self.is_whole() {
             self.expect_all(&union);
-            let known = self.heard_of().union(&self.horizon.peer(from).barrier);
+            let known = self.heard_of().union(&self.watermarks.peer(from).barrier);
             cx.send(from, Message::RejoinReply { nonce, known }.into());
         }
     }
 
     /// The smallest frontier with everything that anybody has said to this replica to exist.
     fn heard_of(&self) -> Frontier {
-        let named = |held: &Held| held.state.deps.union(&held.state.init.unwrap_or_default());
+        let named = |held: &InstanceState| held.state.deps.union(&held.state.init.unwrap_or_default());
         let hull = self.known.union(&self.state.executed().hull());
         self.table.values().fold(hull, |heard, held| heard.union(&named(held)))
     }

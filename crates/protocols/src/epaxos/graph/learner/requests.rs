@@ -13,7 +13,7 @@ use quorate_blocks::state::{Effect, Replicated};
 use quorate_core::{NodeId, NodeSet, ProcessId, Wall};
 
 use crate::epaxos::graph::Interference;
-use crate::epaxos::graph::held::Held;
+use crate::epaxos::graph::instance_state::InstanceState;
 
 /// Keys that expire together, and their bytes; a single one may be longer.
 const EXPIRE: usize = 128;
@@ -156,7 +156,7 @@ impl Requests {
     }
 
     /// A no-op took the place of an own instance: whoever asked for it still waits for it.
-    pub(super) fn on_noop(&mut self, instance: Instance, held: &Held) {
+    pub(super) fn on_noop(&mut self, instance: Instance, held: &InstanceState) {
         held.command.iter().for_each(|command| self.intake.retry(command));
         let reads = self.reads.remove(&instance).into_iter().flatten();
         reads.for_each(|read| self.queue.again(read));

@@ -82,7 +82,7 @@ wire_struct!(Vote { voted, phase, value, deps, init });
 
 /// An instance in a replica's table.
 #[derive(Clone, Debug, Default)]
-pub struct Held {
+pub struct InstanceState {
     /// The variables.
     pub state: State,
     /// *initCmd*: its owner's batch, if known.
@@ -93,7 +93,7 @@ pub struct Held {
     pub(super) recorded: bool,
 }
 
-impl Held {
+impl InstanceState {
     /// Learns the batch, if it is not known.
     pub fn learn(&mut self, command: &Bytes) {
         if self.command.is_none() {
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_value_is_the_batch_that_is_known_or_comes_with_it_or_a_no_op() {
-        let mut held = Held::default();
+        let mut held = InstanceState::default();
         assert!(!held.take(&None), "no batch is known");
         assert_eq!(held.value(), None);
         assert!(held.take(&Some(Batch::noop())));
@@ -177,7 +177,7 @@ mod tests {
     #[should_panic(expected = "dependencies only grow")]
     fn a_pre_acceptance_that_lost_a_dependency_of_its_owner_is_caught() {
         let at = |index| Instance::new(quorate_core::NodeId::new(1).expect("an id"), index);
-        let mut held = Held::default();
+        let mut held = InstanceState::default();
         held.state.phase = Phase::PreAccepted;
         held.state.init = Some({
             let mut init = Frontier::default();

@@ -22,7 +22,7 @@ const ABSENT: Duration = Duration::from_secs(2);
 
 /// How far the members are.
 #[derive(Debug, Default)]
-pub(super) struct Horizon {
+pub(super) struct GcWatermarks {
     start: Time,
     peers: BTreeMap<NodeId, Peer>,
     /// Own instances that a majority may not have executed, with what they depend on at least.
@@ -36,10 +36,10 @@ struct Peer {
     progress: Progress,
 }
 
-impl Horizon {
-    pub(super) fn new(peers: impl Iterator<Item = NodeId>, start: Time) -> Horizon {
+impl GcWatermarks {
+    pub(super) fn new(peers: impl Iterator<Item = NodeId>, start: Time) -> GcWatermarks {
         let peers = peers.map(|node| (node, Peer::default())).collect();
-        Horizon { start, peers, unfinished: VecDeque::new() }
+        GcWatermarks { start, peers, unfinished: VecDeque::new() }
     }
 
     /// An own instance begins; it depends on this.
@@ -167,46 +167,50 @@ mod tests {
         frontier
     }
 
-    fn horizon(executed: &[&[u64]]) -> Horizon {
-        let mut horizon = Horizon::new((2..2 + executed.len() as u64).map(node), Time::ZERO);
+    fn watermarks(executed: &[&[u64]]) -> GcWatermarks {
+        let mut watermarks = GcWatermarks::new((2..2 + executed.len() as u64).map(node), Time::ZERO);
         for (id, executed) in (2..).zip(executed) {
             let executed = frontier(executed);
             let progress = Progress { executed, floor: executed, ..Progress::default() };
-            assert!(horizon.on_progress(node(id), &progress, Time::ZERO));
+            assert!(watermarks.on_progress(node(id), &progress, Time::ZERO));
         }
-        horizon
+        watermarks
     }
 
     #[test]
     fn nothing_goes_that_an_unfinished_instance_does_not_depend_on() {
-        let mut horizon = horizon(&[&[4, 6], &[5, 3]]);
+        let mut watermarks = watermarks(&[&[4, 6], &[5, 3]]);
         let own = frontier(&[5, 5]);
-        assert_eq!(horizon.stable(own), frontier(&[4, 3]));
-        horizon.begin(4, frontier(&[3, 1]));
-        horizon.begin(5, frontier(&[4, 9]));
+        assert_eq!(watermarks.stable(own), frontier(&[4, 3]));
+        watermarks.begin(4, frontier(&[3, 1]));
+        watermarks.begin(5, frontier(&[4, 9]));
         let none = Frontier::default();
-        assert_eq!(horizon.floor(own, none), frontier(&[3, 1]), "4 may still be recovered somewhere");
-        horizon.advance(node(1), own);
-        assert_eq!(horizon.floor(own, none), frontier(&[4, 3]), "a majority has executed 4 and 5");
-        assert_eq!(horizon.floor(own, frontier(&[5, 9])), frontier(&[5, 5]), "no more than is executed here");
-        assert_eq!(horizon.safe(own), frontier(&[4, 3]));
+        assert_eq!(watermarks.floor(own, none), frontier(&[3, 1]), "4 may still be recovered somewhere");
+        watermarks.advance(node(1), own);
+        assert_eq!(watermarks.floor(own, none), frontier(&[4, 3]), "a majority has executed 4 and 5");
+        assert_eq!(
+            watermarks.floor(own, frontier(&[5, 9])),
+            frontier(&[5, 5]),
+            "no more than is executed here"
+        );
+        assert_eq!(watermarks.safe(own), frontier(&[4, 3]));
         let later = Time::ZERO + ABSENT;
-        assert_eq!(horizon.safe_for_present(own, later), own, "nobody is there");
-        horizon.on_progress(node(2), &Progress::default(), later);
-        assert_eq!(horizon.safe_for_present(own, later), frontier(&[4, 5]));
+        assert_eq!(watermarks.safe_for_present(own, later), own, "nobody is there");
+        watermarks.on_progress(node(2), &Progress::default(), later);
+        assert_eq!(watermarks.safe_for_present(own, later), frontier(&[4, 5]));
     }
 
     #[test]
     fn progress_is_never_taken_back() {
-        let mut horizon = horizon(&[&[4, 6]]);
-        horizon.on_progress(node(2), &Progress::default(), Time::ZERO);
-        assert_eq!(horizon.stable(frontier(&[9, 9])), frontier(&[4, 6]));
-        assert!(!horizon.on_progress(node(7), &Progress::default(), Time::ZERO), "a stranger");
+        let mut watermarks = watermarks(&[&[4, 6]]);
+        watermarks.on_progress(node(2), &Progress::default(), Time::ZERO);
+        assert_eq!(watermarks.stable(frontier(&[9, 9])), frontier(&[4, 6]));
+        assert!(!watermarks.on_progress(node(7), &Progress::default(), Time::ZERO), "a stranger");
     }
 
     #[test]
     fn what_is_behind_the_barriers_of_a_majority_is_agreed_upon() {
-        let mut horizon = Horizon::new((2..=5).map(node), Time::ZERO);
+        let mut watermarks = GcWatermarks::new((2..=5).map(node), Time::ZERO);
         let own = Progress { barrier: frontier(&[7, 3]), heard: frontier(&[9, 0]), ..Progress::default() };
         for (id, barrier, heard, expected) in [
             (2, &[9, 1], &[0, 20], (&[0, 0], &[9, 20])),
@@ -217,8 +221,12 @@ mod tests {
             (5, &[9, 9], &[0, 0], (&[7, 3], &[11, 30])),
         ] {
             let progress = Progress { barrier: frontier(barrier), heard: frontier(heard), ..own };
-            horizon.on_progress(node(id), &progress, Time::ZERO);
-            assert_eq!(horizon.behind_barriers(&own), (frontier(expected.0), frontier(expected.1)), "{id}");
+            watermarks.on_progress(node(id), &progress, Time::ZERO);
+            assert_eq!(
+                watermarks.behind_barriers(&own),
+                (frontier(expected.0), frontier(expected.1)),
+                "{id}"
+            );
         }
     }
 
@@ -232,7 +240,7 @@ mod tests {
             (vec![&[9, 9], &[6, 0]], Frontier::default()),
             (vec![&[5, 4], &[4, 4], &[3, 5], &[0, 0]], frontier(&[4, 4])),
         ] {
-            assert_eq!(horizon(&peers).kept_by_a_majority(own), expected, "{peers:?}");
+            assert_eq!(watermarks(&peers).kept_by_a_majority(own), expected, "{peers:?}");
         }
     }
 }

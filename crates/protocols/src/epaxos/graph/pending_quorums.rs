@@ -1,5 +1,5 @@
-//! What a replica is at work on, instance by instance: in which ballot, whom it has asked what, who has answered. What
-//! was not answered is said again; messages may be lost. `S` is how far the protocol is with it, `M` its messages.
+//! Outstanding requests per instance: the ballot, the recipients, the replies received, and when to send again, as
+//! messages may be lost. `S` is the protocol's step, `M` its messages.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use quorate_core::{NodeId, NodeSet, Time};
 /// What was not answered for this long is sent again.
 pub const RETRANSMIT: Duration = Duration::from_millis(200);
 
-/// Work on one instance.
+/// The outstanding request of one instance.
 #[derive(Debug)]
-pub struct Duty<S, M> {
-    /// The ballot of the work.
+pub struct PendingQuorum<S, M> {
+    /// The ballot in which it asks.
     pub ballot: Ballot,
     /// When it began.
     pub since: Time,
@@ -28,10 +28,10 @@ pub struct Duty<S, M> {
     pub replied: NodeSet,
 }
 
-impl<S, M: Clone> Duty<S, M> {
+impl<S, M: Clone> PendingQuorum<S, M> {
     /// These are asked this; it is on its way, or about to be sent.
     pub fn new(ballot: Ballot, step: S, message: M, asked: NodeSet, now: Time) -> Self {
-        Duty { ballot, since: now, sent: now, step, message, asked, replied: NodeSet::EMPTY }
+        PendingQuorum { ballot, since: now, sent: now, step, message, asked, replied: NodeSet::EMPTY }
     }
 
     /// Goes on, with another question.
@@ -62,30 +62,30 @@ impl<S, M: Clone> Duty<S, M> {
     }
 }
 
-/// All that a replica is at work on.
+/// All outstanding requests of a replica.
 #[derive(Debug)]
-pub struct Duties<S, M>(BTreeMap<Instance, Duty<S, M>>);
+pub struct PendingQuorums<S, M>(BTreeMap<Instance, PendingQuorum<S, M>>);
 
-impl<S, M> Default for Duties<S, M> {
+impl<S, M> Default for PendingQuorums<S, M> {
     fn default() -> Self {
-        Duties(BTreeMap::new())
+        PendingQuorums(BTreeMap::new())
     }
 }
 
-impl<S, M> Duties<S, M> {
+impl<S, M> PendingQuorums<S, M> {
     /// Begins, instead of what was done about this instance before.
-    pub fn begin(&mut self, instance: Instance, duty: Duty<S, M>) {
-        self.0.insert(instance, duty);
+    pub fn begin(&mut self, instance: Instance, quorum: PendingQuorum<S, M>) {
+        self.0.insert(instance, quorum);
     }
 
     /// The work on an instance.
-    pub fn get(&self, instance: Instance) -> Option<&Duty<S, M>> {
+    pub fn get(&self, instance: Instance) -> Option<&PendingQuorum<S, M>> {
         self.0.get(&instance)
     }
 
     /// The work on an instance in this ballot.
-    pub fn of(&mut self, instance: Instance, ballot: Ballot) -> Option<&mut Duty<S, M>> {
-        self.0.get_mut(&instance).filter(|duty| duty.ballot == ballot)
+    pub fn of(&mut self, instance: Instance, ballot: Ballot) -> Option<&mut PendingQuorum<S, M>> {
+        self.0.get_mut(&instance).filter(|quorum| quorum.ballot == ballot)
     }
 
     /// Nothing is left to do.
@@ -95,7 +95,7 @@ impl<S, M> Duties<S, M> {
 
     /// Others are at work on this instance in a ballot; what is done here in a lower one has no prospect.
     pub fn give_up(&mut self, instance: Instance, ballot: Ballot) {
-        if self.0.get(&instance).is_some_and(|duty| duty.ballot < ballot) {
+        if self.0.get(&instance).is_some_and(|quorum| quorum.ballot < ballot) {
             self.0.remove(&instance);
         }
     }
@@ -106,13 +106,13 @@ impl<S, M> Duties<S, M> {
     }
 
     /// All, in the order of instances.
-    pub fn iter(&self) -> impl Iterator<Item = (Instance, &Duty<S, M>)> {
-        self.0.iter().map(|(instance, duty)| (*instance, duty))
+    pub fn iter(&self) -> impl Iterator<Item = (Instance, &PendingQuorum<S, M>)> {
+        self.0.iter().map(|(instance, quorum)| (*instance, quorum))
     }
 
     /// All, to change them.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = (Instance, &mut Duty<S, M>)> {
-        self.0.iter_mut().map(|(instance, duty)| (*instance, duty))
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (Instance, &mut PendingQuorum<S, M>)> {
+        self.0.iter_mut().map(|(instance, quorum)| (*instance, quorum))
     }
 }
 
@@ -127,27 +127,27 @@ mod tests {
     #[test]
     fn those_who_are_silent_are_asked_again() {
         let all: NodeSet = (1..=3).map(node).collect();
-        let mut duty = Duty::new(Ballot::ZERO, (), "vote", all, Time::ZERO);
-        assert!(duty.answered(node(2)) && !duty.answered(node(2)) && !duty.answered(node(4)));
+        let mut quorum = PendingQuorum::new(Ballot::ZERO, (), "vote", all, Time::ZERO);
+        assert!(quorum.answered(node(2)) && !quorum.answered(node(2)) && !quorum.answered(node(4)));
         let soon = Time::ZERO + RETRANSMIT / 2;
         let late = Time::ZERO + RETRANSMIT;
-        assert!(!duty.is_due(soon) && duty.is_due(late));
-        assert_eq!(duty.again(late), (all.without(node(2)), "vote"));
-        assert!(!duty.is_due(late + RETRANSMIT / 2), "it has just spoken");
-        duty.turn((), "recover", all.without(node(1)));
-        assert!(!duty.answered(node(1)) && duty.answered(node(2)) && duty.answered(node(3)));
-        assert!(duty.is_answered());
+        assert!(!quorum.is_due(soon) && quorum.is_due(late));
+        assert_eq!(quorum.again(late), (all.without(node(2)), "vote"));
+        assert!(!quorum.is_due(late + RETRANSMIT / 2), "it has just spoken");
+        quorum.turn((), "recover", all.without(node(1)));
+        assert!(!quorum.answered(node(1)) && quorum.answered(node(2)) && quorum.answered(node(3)));
+        assert!(quorum.is_answered());
     }
 
     #[test]
     fn work_in_a_lower_ballot_is_given_up() {
         let instance = Instance::new(node(1), 1);
         let (low, high) = (Ballot::ZERO.next(node(1)), Ballot::ZERO.next(node(2)));
-        let mut duties = Duties::default();
-        duties.begin(instance, Duty::new(low, (), (), NodeSet::EMPTY, Time::ZERO));
-        duties.give_up(instance, low);
-        assert!(duties.of(instance, low).is_some() && duties.of(instance, high).is_none());
-        duties.give_up(instance, high);
-        assert!(duties.get(instance).is_none());
+        let mut pending = PendingQuorums::default();
+        pending.begin(instance, PendingQuorum::new(low, (), (), NodeSet::EMPTY, Time::ZERO));
+        pending.give_up(instance, low);
+        assert!(pending.of(instance, low).is_some() && pending.of(instance, high).is_none());
+        pending.give_up(instance, high);
+        assert!(pending.get(instance).is_none());
     }
 }
