@@ -186,6 +186,26 @@ impl Builder {
         self.entries.push_back(entry);
     }
 
+    /// Takes a session's writes back, from this number on. Returns the number that follows those which still wait;
+    /// `None` if none does.
+    pub fn withdraw(&mut self, session: u64, from: u64) -> Option<u64> {
+        let Builder { entries, bytes } = self;
+        let mut next = None;
+        entries.retain(|entry| {
+            let Entry::Write { session: of, seq, .. } = entry else { return true };
+            if *of != session {
+                return true;
+            }
+            let waits = *seq < from;
+            match waits {
+                true => next = Some(seq + 1),
+                false => *bytes -= size(entry),
+            }
+            waits
+        });
+        next
+    }
+
     /// Bytes waiting, about.
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -263,6 +283,22 @@ mod tests {
             let all: Vec<_> = waiting.iter().enumerate().map(|(seq, len)| write(seq as u64, *len)).collect();
             assert_eq!(seen, all);
         }
+    }
+
+    #[test]
+    fn writes_that_are_taken_back_leave_the_others_in_order() {
+        let mut builder = Builder::new();
+        (1..=4).for_each(|seq| builder.push(write(seq, 10)));
+        builder.push(Entry::Write { session: 2, seq: 3, low: 1, command: Bytes::new() });
+        let bytes = builder.bytes();
+        assert_eq!((builder.withdraw(1, 5), builder.withdraw(3, 1)), (Some(5), None));
+        assert_eq!(builder.bytes(), bytes, "nothing was taken back");
+        assert_eq!(builder.withdraw(1, 3), Some(3));
+        assert_eq!(builder.withdraw(1, 0), None);
+        let left = Batch::decode(&builder.take(Limits { entries: 9, bytes: 1000 }, Wall::ZERO));
+        let left = left.unwrap().unwrap().entries;
+        assert!(matches!(left[..], [Entry::Write { session: 2, seq: 3, .. }]), "{left:?}");
+        assert_eq!(builder.bytes(), 0);
     }
 
     #[test]

@@ -152,13 +152,30 @@ impl Intake {
         self.admitted.insert(session, next);
     }
 
-    /// A value that was taken from here will never be executed: its writes are asked for again.
+    /// A value that was taken from here will never be executed: what is in it waits again. Writes behind it in its
+    /// session would be executed too early and do nothing: those that wait are taken back, and admitted again when
+    /// their proxy repeats them.
     pub fn retry(&mut self, value: &Bytes) {
         let Ok(Some(batch)) = Batch::decode(value) else { return };
+        let mut lost = BTreeMap::new();
+        for entry in &batch.entries {
+            if let Entry::Write { session, seq, .. } = entry {
+                lost.entry(*session).or_insert(*seq);
+            }
+        }
+        for (session, first) in lost {
+            if self.admitted.contains_key(&session) {
+                let next = self.withdraw(session, first).unwrap_or(first);
+                self.admitted.insert(session, next);
+            }
+        }
         for entry in batch.entries {
-            match entry {
-                // Those behind it in its session were gaps: they are admitted again when their proxy repeats them.
-                Entry::Write { session, .. } => drop(self.admitted.remove(&session)),
+            match &entry {
+                Entry::Write { session, seq, .. } => match self.admitted.get_mut(session) {
+                    Some(next) if next == seq => *next += 1,
+                    // Another one before it is lost, too.
+                    Some(_) | None => continue,
+                },
                 Entry::Open { .. } => {}
                 Entry::Read { .. }
                 | Entry::Expire { .. }
@@ -168,6 +185,15 @@ impl Intake {
             }
             self.builder.push(entry);
         }
+    }
+
+    /// Takes a session's writes back that wait, from this number on. Returns the number that follows those that still
+    /// wait; `None` if none does.
+    fn withdraw(&mut self, session: u64, from: u64) -> Option<u64> {
+        if mutation::active("intake/copies-wait") {
+            return None;
+        }
+        self.builder.withdraw(session, from)
     }
 
     /// Begins with a log in which these values are yet to be executed: what is in them is not admitted again.
@@ -282,8 +308,12 @@ impl Intake {
                     self.answer_write(route, session, seq, reply, slot);
                 }
             }
-            // It is admitted again, with what it lacks.
-            Effect::Gap { session } => drop(self.admitted.remove(&session)),
+            // It is admitted again, with what it lacks. What waits behind it would be gaps, too, and then copies.
+            Effect::Gap { session } => {
+                if self.admitted.remove(&session).is_some() {
+                    self.withdraw(session, 0);
+                }
+            }
             Effect::NoSession { session } => {
                 self.admitted.remove(&session);
                 if let Some((proxy, nonce)) = self.routes.remove(&session) {

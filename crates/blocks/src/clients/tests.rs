@@ -10,7 +10,8 @@ use quorate_core::{
 use quorate_store::Command;
 
 use super::*;
-use crate::batch::Limits;
+use crate::batch::{Batch, Entry, Limits};
+use crate::instance::Instance;
 use crate::state::Replicated;
 
 /// A protocol's language that is this conversation only.
@@ -205,4 +206,64 @@ fn a_session_that_is_being_opened_is_not_opened_again_until_it_is() {
     pair.state.apply(1, &value, |effect| intake.on_effect(effect), |_| {});
     intake.on_ask(proxy, ask, &pair.state);
     assert!(intake.has_writes(), "the answer was lost");
+}
+
+/// What waits in an intake, by the numbers of its writes.
+fn take_waiting(intake: &mut Intake, entries: usize) -> (Bytes, Vec<u64>) {
+    let value = intake.take_batch(Limits { entries, bytes: 1 << 20 }, Wall::ZERO);
+    let batch = Batch::decode(&value).expect("a batch").expect("no no-op");
+    let number = |entry: &Entry| match entry {
+        Entry::Write { seq, .. } => *seq,
+        other => panic!("{other:?} is no write"),
+    };
+    (value, batch.entries.iter().map(number).collect())
+}
+
+/// Seed 6235 of the simulator, EPaxos: the first write of a session was lost to a no-op and waited again behind the
+/// later ones, which were executed too early, for nothing. Each of them had all admitted once more, and a replica with
+/// slow links was at work on copies for minutes.
+#[test]
+fn the_writes_of_a_session_wait_in_order_and_once_when_one_of_them_was_lost() {
+    let mut pair = Pair::new();
+    (1..=4).for_each(|id| pair.ask(id, Access::Write));
+    pair.exchange(9);
+    pair.step(|proxy, cx| proxy.on_batch_end(cx));
+    let Say::Client(message) = pair.out.messages.pop().expect("the writes").message;
+    let Message::Ask(ask) = message else { panic!("{message:?} is no ask") };
+    let proxy = ProxyId::of(NodeId::new(1).expect("an id")).into();
+    let Pair { mut intake, mut state, .. } = pair;
+    let instance = |index| Instance::new(NodeId::new(1).expect("an id"), index);
+
+    intake.on_ask(proxy, ask.clone(), &state);
+    let (first, taken) = take_waiting(&mut intake, 2);
+    assert_eq!(taken, [1, 2]);
+    intake.retry(&first);
+    intake.on_ask(proxy, ask.clone(), &state);
+    let (first, taken) = take_waiting(&mut intake, 1);
+    let (second, _) = take_waiting(&mut intake, 1);
+    assert_eq!((taken, take_waiting(&mut intake, 9).1), (vec![1], vec![3, 4]));
+
+    // The later one is known to be lost before the earlier one.
+    intake.retry(&second);
+    intake.retry(&first);
+    intake.on_ask(proxy, ask.clone(), &state);
+    assert_eq!(take_waiting(&mut intake, 9).1, [1, 2, 3, 4]);
+    // And after it, while the earlier one waits again, or no longer does.
+    intake.retry(&first);
+    intake.retry(&second);
+    assert_eq!(take_waiting(&mut intake, 1).1, [1]);
+    intake.retry(&second);
+    intake.on_ask(proxy, ask.clone(), &state);
+    assert_eq!(take_waiting(&mut intake, 9).1, [2, 3, 4]);
+
+    // The second one is executed although the first one is not.
+    intake.retry(&first);
+    intake.on_ask(proxy, ask.clone(), &state);
+    state.executed_mut().insert(instance(2));
+    state.apply_instance(instance(2), &second, |effect| intake.on_effect(effect), |_| {});
+    assert!(!intake.has_writes(), "what waits would come too early, or again");
+    intake.retry(&second);
+    assert!(!intake.has_writes(), "its proxy repeats all from the first on");
+    intake.on_ask(proxy, ask, &state);
+    assert_eq!(take_waiting(&mut intake, 9).1, [1, 2, 3, 4]);
 }

@@ -1,6 +1,7 @@
 //! Each safety rule of EPaxos*, weakened on purpose.
 
 use quorate_protocols::epaxos::Epaxos;
+use quorate_sim::{Options, caught};
 
 use crate::assert_goes_wrong;
 
@@ -30,6 +31,14 @@ caught! { Epaxos,
     // Execution.
     dependencies_of_the_wrong_parent: "graph/wrong-parent";
     a_time_that_depends_on_the_order_of_others: "state/shared-time";
+}
+
+/// A replica with slow links that proposes one write at a time is at work on copies of them for minutes.
+#[test]
+fn a_write_that_waits_more_than_once() {
+    let found = caught::<Epaxos>("intake/copies-wait", &Options { seed: 6235, ..Options::default() }, 1);
+    let (_, violation) = found.expect("valid options").expect("a violation");
+    assert_eq!(violation.checker, "liveness");
 }
 
 /// These take a crash at one moment, and messages to some and not to others; the conversations are scripted. With the
