@@ -69,16 +69,26 @@ fn a_ballot_that_is_joined_before_it_is_durable() {
     assert_loses_a_write("now/RecoverReply", text);
 }
 
-/// As above; without the rule, two replicas execute what interferes in different orders.
+/// As above; without the rule, two replicas execute what interferes in different orders, and these reads differ.
+fn assert_diverges(mutation: &str, text: &str, reads: [&str; 2]) {
+    let differ = |text: &str| {
+        let read = |name| text.lines().rev().find(|line| line.trim().starts_with(name)).expect("a reply");
+        let [one, other] = reads.map(|name| read(name).split_once('=').map(|(_, value)| value));
+        one != other
+    };
+    assert_goes_wrong::<Epaxos>(mutation, text, differ);
+}
+
 #[test]
 fn a_validation_that_leaves_before_it_is_durable() {
     let text = trace!("epaxos", "validation-that-is-not-durable");
-    let differ = |text: &str| {
-        let read = |name| text.lines().rev().find(|line| line.trim().starts_with(name)).expect("a reply");
-        let (one, other) = (read("p2 #5 = "), read("p3 #6 = "));
-        one.split_once('=').map(|(_, value)| value) != other.split_once('=').map(|(_, value)| value)
-    };
-    assert_goes_wrong::<Epaxos>("now/ValidateReply", text, differ);
+    assert_diverges("now/ValidateReply", text, ["p2 #5 = ", "p3 #6 = "]);
+}
+
+#[test]
+fn a_recovery_that_judges_what_is_forgotten() {
+    let text = trace!("epaxos", "judging-what-is-forgotten");
+    assert_diverges("epaxos/judges-what-is-forgotten", text, ["p3 #9 = ", "p4 #10 = "]);
 }
 
 /// What this protects is a rule for what may be forgotten, and others make up for it where it is broken.
@@ -127,6 +137,32 @@ fn an_answer_to_one_who_rejoins_that_leaves_before_it_is_durable() {
         applied("r2 replica") != applied("r3 replica")
     };
     assert_goes_wrong::<Epaxos>("now/RejoinReply", text, stays_behind);
+}
+
+/// What it is told to have pre-accepted before is not committed on the fast path: others have forgotten what they would
+/// need to recover that.
+#[test]
+fn a_barrier_that_binds_nobody_or_does_not_outlast_a_restart() {
+    let text = trace!("epaxos", "barrier-after-a-restart");
+    let loses = |text: &str| text.contains("p1 #3 = Done") && text.contains("= Value(None)");
+    for mutation in ["learner/barrier-binds-nobody", "learner/barrier-lost-in-a-restart"] {
+        assert_goes_wrong::<Epaxos>(mutation, text, loses);
+    }
+}
+
+/// It is counted among those who have pre-accepted nothing else, and others forget what they need to recover a write.
+#[test]
+fn a_barrier_of_a_member_that_does_not_take_part_yet() {
+    let text = trace!("epaxos", "barrier-of-a-rejoining-member");
+    let loses = |text: &str| text.contains("p1 #7 = Done") && text.contains("= Value(None)");
+    assert_goes_wrong::<Epaxos>("learner/barrier-of-a-rejoining-member", text, loses);
+}
+
+#[test]
+fn a_barrier_that_nobody_follows() {
+    let text = trace!("epaxos", "barrier-is-followed");
+    let takes_the_slow_path = |text: &str| text.contains("Accept { instance: 3.3, ballot");
+    assert_goes_wrong::<Epaxos>("learner/follows-no-barrier", text, takes_the_slow_path);
 }
 
 #[test]

@@ -53,8 +53,9 @@ impl Learner {
             return;
         }
         self.expect_near(&progress.executed);
-        let common = progress.barrier.intersection(&self.state.executed().prefix());
-        self.raise_barrier(common, cx);
+        if !mutation::active("learner/follows-no-barrier") {
+            self.raise_barrier(progress.barrier);
+        }
     }
 
     /// These exist, as a peer says: not further than this replica follows.
@@ -179,7 +180,6 @@ impl Learner {
         self.seen.miss(&hull);
         self.base = self.base.union(&executed.prefix());
         cx.persist_state(Record::Installed);
-        self.raise_barrier(self.settled.forgotten(), cx);
         let slot = self.state.applied();
         cx.note(|| Fact::Installed { slot });
         self.graph = Graph::default();

@@ -12,7 +12,7 @@
 //!
 //! A majority sees to it that what cannot be judged was not committed on the fast path.
 //!
-//! 1. *Barriers.* Each replica r has a barrier Bᵣ, a frontier within what it has executed, durable, that only grows. r
+//! 1. *Barriers.* Each replica r has a barrier Bᵣ, a frontier within what it has executed, that only grows. r
 //!    pre-accepts an instance only with all of Bᵣ among the dependencies that it replies. Its own new instances depend
 //!    on Bᵣ, too. A replica raises its barrier when it has too many traces, and the others follow as far as they have
 //!    executed the same. So it costs the fast path only until the owners have followed.
@@ -32,12 +32,15 @@
 //! path, the recovery had found one of them.
 //!
 //! F may have come with a snapshot instead ([`image`](super::image)). Then the sender had executed H, and with its
-//! state the receiver has. The receiver makes F part of its own barrier.
+//! state the receiver has. The receiver's own barrier need not hold F: it is not counted.
 //!
-//! - *A crash*: barriers are durable before they are said. What is forgotten becomes durable with a snapshot of this
-//!   replica; until then a restart brings the traces back.
-//! - *A lost disk*: a member that rejoins has executed all that the others have heard of before it takes part, their
-//!   barriers and its former one included, and makes all of it its barrier ([`rejoin`](super::rejoin)).
+//! - *A crash*: a replica says its barrier when all that is in it is executed durably, and begins its next life with a
+//!   barrier that holds all that it has executed. So the barrier itself needs no record. What is forgotten becomes
+//!   durable with a snapshot of this replica; until then a restart brings the traces back.
+//! - *A lost disk*: what was in the former barrier was decided, so another member has heard of it. A member that
+//!   rejoins takes part when it has executed all that the others have heard of, and then begins like one that restarts.
+//!   Until then it says that nothing is behind its barrier, since it does not know what its former life had
+//!   pre-accepted: its H would lack that ([`rejoin`](super::rejoin)).
 //!
 //! # Why it ends
 //!
@@ -49,7 +52,7 @@ use quorate_blocks::instance::Frontier;
 use quorate_core::{Context, mutation};
 
 use super::Learner;
-use super::message::{Host, Record};
+use super::message::Host;
 
 /// See the file comment.
 #[derive(Debug, Default)]
@@ -77,36 +80,38 @@ impl Learner {
         if self.settled.len() > 2 * limit {
             let many = self.settled.len() > 4 * limit;
             let left = self.watermarks.safe_for_present(self.floor(), cx.now());
-            self.raise_barrier(if many { executed } else { left }, cx);
+            self.raise_barrier(if many { executed } else { left });
             self.agree();
             self.settled.forget(&self.forgetting.free);
         }
     }
 
     /// Raises the barrier to what is executed of this.
-    pub(super) fn raise_barrier<M: Host>(&mut self, to: Frontier, cx: &mut Context<'_, M>) {
+    pub(super) fn raise_barrier(&mut self, to: Frontier) {
         let to = to.intersection(&self.state.executed().prefix());
-        if !to.within(&self.forgetting.barrier) {
-            self.set_barrier(to);
-            cx.persist(self.barrier_record());
+        let Learner { forgetting: Forgetting { barrier, .. }, base, seen, .. } = self;
+        *barrier = barrier.union(&to);
+        *base = base.union(&to);
+        // Every instance that is proposed or pre-accepted here from now on depends on it.
+        if !mutation::active("learner/barrier-binds-nobody") {
+            seen.miss(&to);
         }
     }
 
-    /// Every instance that is proposed or pre-accepted here from now on depends on this.
-    pub(super) fn set_barrier(&mut self, barrier: Frontier) {
-        self.forgetting.barrier = self.forgetting.barrier.union(&barrier);
-        self.base = self.base.union(&barrier);
-        self.seen.miss(&barrier);
-    }
-
-    /// The barrier, for a restart.
-    pub(super) fn barrier_record(&self) -> Record {
-        Record::Barrier { barrier: self.forgetting.barrier }
+    /// This replica takes part from now on, after a start or a lost disk. What it has said of itself in an earlier life
+    /// (its floor, its barrier) it had executed, and so it has now.
+    pub(super) fn begin_barrier(&mut self) {
+        let executed = self.state.executed().prefix();
+        match mutation::active("learner/barrier-lost-in-a-restart") {
+            true => self.base = self.base.union(&executed),
+            false => self.raise_barrier(executed),
+        }
     }
 
     /// The barrier as others may rely on it: one that rejoins does not know what it has pre-accepted.
     pub(super) fn stated_barrier(&self) -> Frontier {
-        if self.is_whole() { self.forgetting.barrier } else { Frontier::default() }
+        let counts = self.is_whole() || mutation::active("learner/barrier-of-a-rejoining-member");
+        if counts { self.forgetting.barrier } else { Frontier::default() }
     }
 
     /// Step 3 of the file comment.

@@ -135,11 +135,6 @@ pub enum Record {
         /// Some keys and sessions.
         traces: Vec<Trace>,
     },
-    /// This replica has raised its barrier.
-    Barrier {
-        /// What later pre-acceptances depend on ([`Progress::barrier`]).
-        barrier: Frontier,
-    },
 }
 wire_enum!(Record {
     1 => Changed { instance, state, command },
@@ -148,7 +143,6 @@ wire_enum!(Record {
     4 => Settled { totals, traces },
     5 => Rejoining,
     6 => Rejoined { last },
-    7 => Barrier { barrier },
 });
 
 /// The machine that a learner is part of.

@@ -204,8 +204,7 @@ impl Learner {
         let held = learner.table.iter().filter(|(_, held)| held.is_committed());
         let decided = held.map(|(instance, _)| *instance).collect();
         learner.resume(decided, cx);
-        // What this replica has said of itself (its floor, its barrier) it had executed.
-        learner.base = learner.base.union(&learner.state.executed().prefix());
+        learner.begin_barrier();
         learner.requests.restart();
         learner.tell_progress(cx);
         learner
@@ -231,7 +230,6 @@ impl Learner {
                 self.watermarks.begin(next - 1, floor);
             }
             Record::Settled { totals, traces } => self.settled.merge(&totals, traces),
-            Record::Barrier { barrier } => self.set_barrier(barrier),
             Record::Rejoining => self.standing = Standing::Rejoining(Rejoin::default()),
             Record::Rejoined { last } => self.replay_rejoined(last),
         }
@@ -263,7 +261,6 @@ impl Learner {
         let (next, collected, floor) = (self.next, self.collected, self.floor());
         let mut records: Vec<_> = self.standing_record().into_iter().collect();
         records.push(Record::Saved { next, collected, floor });
-        records.push(self.barrier_record());
         records.extend(self.settled_records());
         for (&instance, held) in &self.table {
             let (state, command) = (held.state, held.command.clone());

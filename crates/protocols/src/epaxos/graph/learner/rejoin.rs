@@ -26,8 +26,8 @@
 //! - *Own instances*: x proposes above the highest own index that anybody has heard of, so an index has one batch among
 //!   all who know of it. A batch that nobody has heard of is gone. (Its index may be a dependency that a member has
 //!   merely read in a message; at worst it is given to another batch, and the dependency costs waiting.)
-//! - *Barriers* ([`forgetting`](super::forgetting)): whoever has forgotten something because of the previous life's has
-//!   it in its answer, and so have those who got that one's snapshot. x makes the whole union its own.
+//! - *Barriers* ([`forgetting`](super::forgetting)): all that the previous life's held was executed, so decided, and
+//!   another member has heard of it: it is in the union, and x begins with a barrier that holds the union.
 //! - *Floors* ([`gc_watermarks`](super::gc_watermarks)): the previous life said what all of its instances depend on,
 //!   those to come included. All of that was decided, so another member has heard of it, it is in the union, and new
 //!   instances depend on the union. Until a majority has executed its old instances, x says that they depend on
@@ -135,9 +135,8 @@ impl Learner {
 
     fn finish_rejoining<M: Host>(&mut self, nonce: u64, union: Frontier, cx: &mut Context<'_, M>) {
         let last = self.known.union(&union).of(self.me);
-        self.base = self.base.union(&union);
-        // The previous life's is in it.
-        self.raise_barrier(union, cx);
+        // All of the union is executed, and with it what the previous life's barrier held.
+        self.begin_barrier();
         cx.persist(Record::Rejoined { last });
         self.replay_rejoined(last);
         self.standing = Standing::Rejoined { last, awaited: Some(nonce) };
@@ -159,8 +158,7 @@ impl Learner {
     ) {
         if self.is_whole() {
             self.expect_all(&union);
-            let known = self.heard_of().union(&self.watermarks.peer(from).barrier);
-            cx.send(from, Message::RejoinReply { nonce, known }.into());
+            cx.send(from, Message::RejoinReply { nonce, known: self.heard_of() }.into());
         }
     }
 
