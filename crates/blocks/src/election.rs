@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use quorate_core::{Random, Settings, SettingsError, Time};
 
+use crate::settings;
+
 /// Durations, equal at all replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ElectionTimeouts {
@@ -18,12 +20,16 @@ impl ElectionTimeouts {
     /// `heartbeat`, `election.timeout`.
     pub fn from_settings(settings: &mut Settings) -> Result<ElectionTimeouts, SettingsError> {
         let timeouts = ElectionTimeouts {
-            heartbeat: settings.duration("heartbeat", "100ms")?,
-            election: settings.duration("election.timeout", "500ms")?,
+            heartbeat: settings::heartbeat(settings)?,
+            election: settings.duration(
+                "election.timeout",
+                "500ms",
+                "The shortest silence of a leader after which a follower stands; drawn between this and twice this. \
+                 At least three heartbeats",
+            )?,
         };
-        if timeouts.heartbeat < Duration::from_millis(1) || timeouts.election < 3 * timeouts.heartbeat {
-            let text =
-                "heartbeat must be at least 1ms, and election.timeout at least three times the heartbeat";
+        if timeouts.election < 3 * timeouts.heartbeat {
+            let text = "election.timeout must be at least three times the heartbeat";
             return Err(SettingsError::Conflict(text.to_owned()));
         }
         Ok(timeouts)

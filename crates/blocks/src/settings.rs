@@ -20,11 +20,55 @@ pub struct IntakeConfig {
 pub fn intake(settings: &mut Settings) -> Result<IntakeConfig, SettingsError> {
     Ok(IntakeConfig {
         batch: Limits {
-            entries: settings.number("batch.entries", 1024, 1..=65536)? as usize,
-            bytes: settings.bytes("batch.bytes", "1MiB", 1..=64 << 20)? as usize,
+            entries: settings.number(
+                "batch.entries",
+                1024,
+                1..=65536,
+                "Commands in one slot, log entry or instance, at most",
+            )? as usize,
+            bytes: settings.bytes(
+                "batch.bytes",
+                "1MiB",
+                1..=64 << 20,
+                "Bytes of commands in one slot, log entry or instance, before the last command",
+            )? as usize,
         },
-        max_bytes: settings.bytes("intake.bytes", "256MiB", 1 << 20..=16 << 30)? as usize,
+        max_bytes: settings.bytes(
+            "intake.bytes",
+            "256MiB",
+            1 << 20..=16 << 30,
+            "Bytes of requests that may wait at a replica; proxies repeat what does not fit",
+        )? as usize,
     })
+}
+
+/// `heartbeat`.
+pub fn heartbeat(settings: &mut Settings) -> Result<Duration, SettingsError> {
+    let meaning = "A leader (in EPaxos, every replica) speaks at least this often";
+    let heartbeat = settings.duration("heartbeat", "100ms", meaning)?;
+    match heartbeat < Duration::from_millis(1) {
+        true => Err(SettingsError::Conflict("heartbeat must be at least 1ms".to_owned())),
+        false => Ok(heartbeat),
+    }
+}
+
+/// `lease.drift`.
+pub fn drift(settings: &mut Settings) -> Result<Duration, SettingsError> {
+    let meaning = "How much two clocks may gain or lose on each other over one lease";
+    settings.duration("lease.drift", "30ms", meaning)
+}
+
+/// `pipeline`, of a leader.
+pub fn pipeline(settings: &mut Settings) -> Result<usize, SettingsError> {
+    let meaning = "Slots proposed and not chosen (Raft: entries appended and not committed), at most";
+    Ok(settings.number("pipeline", 256, 1..=16384, meaning)? as usize)
+}
+
+/// `log.retain`.
+pub fn retain(settings: &mut Settings) -> Result<usize, SettingsError> {
+    let meaning =
+        "Bytes of executed values to keep for replicas that are a little behind; beyond, they get a snapshot";
+    Ok(settings.bytes("log.retain", "32MiB", 0..=16 << 30, meaning)? as usize)
 }
 
 /// A setting that names members: `all`, `none`, or ids.
@@ -33,9 +77,10 @@ pub fn members(
     settings: &mut Settings,
     key: &str,
     default: &str,
+    meaning: &'static str,
 ) -> Result<NodeSet, SettingsError> {
     let members = group.members;
-    settings.take(key, default, "all, none, or ids of members", |text| match text {
+    settings.take(key, default, "all, none, or ids of members", meaning, |text| match text {
         "all" => Some(members),
         "none" => Some(NodeSet::EMPTY),
         ids => {
@@ -47,7 +92,9 @@ pub fn members(
 
 /// `proxy.patience`, `proxy.requests`.
 pub fn proxy(group: &Group, settings: &mut Settings) -> Result<ProxyConfig, SettingsError> {
-    let patience = settings.duration("proxy.patience", "300ms")?;
+    let meaning = "Without an answer for this long, a proxy repeats a request, to another replica if this one \
+                   is silent";
+    let patience = settings.duration("proxy.patience", "300ms", meaning)?;
     if patience < Duration::from_millis(1) {
         return Err(SettingsError::Conflict("proxy.patience must be at least 1ms".to_owned()));
     }
@@ -59,6 +106,11 @@ pub fn proxy(group: &Group, settings: &mut Settings) -> Result<ProxyConfig, Sett
         bounded: false,
         unhold: None,
         majority: None,
-        max_requests: settings.number("proxy.requests", 65536, 1..=1 << 20)? as usize,
+        max_requests: settings.number(
+            "proxy.requests",
+            65536,
+            1..=1 << 20,
+            "Requests under way at one proxy, at most; further ones are refused",
+        )? as usize,
     })
 }

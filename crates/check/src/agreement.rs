@@ -36,6 +36,10 @@ impl Checker for Agreement {
         NAME
     }
 
+    fn waits_for(&self) -> &'static [&'static str] {
+        &["Applied", "Installed"]
+    }
+
     fn on_fact(&mut self, at: u64, who: Process, fact: &Fact, _: &dyn Clocks) -> Result<(), Violation> {
         match *fact {
             Fact::Chosen { slot, digest } => self.agree(at, who, slot, digest, "chosen"),

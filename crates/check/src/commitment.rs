@@ -27,6 +27,10 @@ impl Checker for Commitment {
         NAME
     }
 
+    fn waits_for(&self) -> &'static [&'static str] {
+        &["Appended", "Commits"]
+    }
+
     fn on_fact(&mut self, at: u64, who: Process, fact: &Fact, _: &dyn Clocks) -> Result<(), Violation> {
         let result = match *fact {
             Fact::Appended { index, term, digest, .. } => {

@@ -39,6 +39,10 @@ impl Checker for Durability {
         NAME
     }
 
+    fn waits_for(&self) -> &'static [&'static str] {
+        &["Applied", "Executed"]
+    }
+
     fn on_fact(&mut self, at: u64, who: Process, fact: &Fact, _: &dyn Clocks) -> Result<(), Violation> {
         match *fact {
             Fact::Chosen { slot, digest } | Fact::Applied { slot, digest } => {

@@ -23,6 +23,10 @@ impl Checker for ElectionSafety {
         NAME
     }
 
+    fn waits_for(&self) -> &'static [&'static str] {
+        &["Leads"]
+    }
+
     fn on_fact(&mut self, at: u64, who: Process, fact: &Fact, _: &dyn Clocks) -> Result<(), Violation> {
         let Fact::Leads { number } = *fact else { return Ok(()) };
         let first = *self.leaders.entry(number).or_insert(who);

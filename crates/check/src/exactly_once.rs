@@ -31,6 +31,10 @@ impl Checker for ExactlyOnce {
         NAME
     }
 
+    fn waits_for(&self) -> &'static [&'static str] {
+        &["Executed"]
+    }
+
     fn on_fact(&mut self, at: u64, who: Process, fact: &Fact, _: &dyn Clocks) -> Result<(), Violation> {
         let Fact::Executed { slot, command } = *fact else {
             return Ok(());

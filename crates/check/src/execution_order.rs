@@ -35,6 +35,10 @@ impl Checker for ExecutionOrder {
         NAME
     }
 
+    fn waits_for(&self) -> &'static [&'static str] {
+        &["Ordered", "Installed"]
+    }
+
     fn on_fact(&mut self, at: u64, who: Process, fact: &Fact, _: &dyn Clocks) -> Result<(), Violation> {
         match fact {
             Fact::Installed { .. } => {

@@ -30,6 +30,10 @@ impl Checker for Instances {
         NAME
     }
 
+    fn waits_for(&self) -> &'static [&'static str] {
+        &["Decided", "Executed"]
+    }
+
     fn on_fact(&mut self, at: u64, who: Process, fact: &Fact, _: &dyn Clocks) -> Result<(), Violation> {
         let failed = |what| Err(Violation { checker: NAME, at, what });
         match fact {

@@ -31,6 +31,10 @@ impl Checker for LeaderCompleteness {
         NAME
     }
 
+    fn waits_for(&self) -> &'static [&'static str] {
+        &["Appended", "Commits"]
+    }
+
     fn on_fact(&mut self, at: u64, who: Process, fact: &Fact, _: &dyn Clocks) -> Result<(), Violation> {
         let complete = match *fact {
             Fact::Leads { number } => self.lead(who, number),

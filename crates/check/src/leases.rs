@@ -66,6 +66,10 @@ impl Checker for Leases {
         NAME
     }
 
+    fn waits_for(&self) -> &'static [&'static str] {
+        &["Promised", "Believes"]
+    }
+
     fn on_fact(&mut self, at: u64, who: Process, fact: &Fact, clocks: &dyn Clocks) -> Result<(), Violation> {
         match *fact {
             Fact::Promised { to, .. } if to == who.node => Ok(()),

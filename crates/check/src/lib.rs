@@ -123,6 +123,12 @@ pub trait Checker {
     /// The invariant's name.
     fn name(&self) -> &'static str;
 
+    /// The kinds of facts without which it sees nothing. A protocol states all of them, or the invariant does not
+    /// concern it.
+    fn waits_for(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// A replica states a fact.
     fn on_fact(&mut self, at: u64, who: Process, fact: &Fact, clocks: &dyn Clocks) -> Result<(), Violation>;
 
@@ -194,6 +200,11 @@ impl Panel {
     /// These.
     pub fn of(checkers: Vec<Box<dyn Checker>>) -> Panel {
         Panel(checkers)
+    }
+
+    /// What each of them waits for ([`Checker::waits_for`]), by name.
+    pub fn awaited(&self) -> Vec<(&'static str, &'static [&'static str])> {
+        self.0.iter().map(|checker| (checker.name(), checker.waits_for())).collect()
     }
 }
 

@@ -26,6 +26,10 @@ impl Checker for LogMatching {
         NAME
     }
 
+    fn waits_for(&self) -> &'static [&'static str] {
+        &["Appended", "Begins"]
+    }
+
     fn on_fact(&mut self, at: u64, who: Process, fact: &Fact, _: &dyn Clocks) -> Result<(), Violation> {
         let result = match *fact {
             Fact::Appended { index, term, digest, .. } => self.append(who, index, term, digest),

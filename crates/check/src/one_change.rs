@@ -25,6 +25,10 @@ impl Checker for OneChange {
         NAME
     }
 
+    fn waits_for(&self) -> &'static [&'static str] {
+        &["Configured"]
+    }
+
     fn on_fact(&mut self, at: u64, who: Process, fact: &Fact, _: &dyn Clocks) -> Result<(), Violation> {
         let result = match *fact {
             Fact::Configured { index, voters, outgoing } if !voters.is_empty() => {

@@ -55,6 +55,10 @@ impl Checker for ReadGates {
         NAME
     }
 
+    fn waits_for(&self) -> &'static [&'static str] {
+        &["ReadGate", "PassesGate"]
+    }
+
     fn on_fact(&mut self, at: u64, who: Process, fact: &Fact, clocks: &dyn Clocks) -> Result<(), Violation> {
         self.logs.on_fact(who, fact);
         match *fact {

@@ -46,8 +46,11 @@ pub enum Command {
     /// Show or say who serves reads of which keys, in protocols with local reads
     #[command(subcommand)]
     Roster(Roster),
-    /// List the protocols
-    Protocols,
+    /// List the protocols, or show what one gives and needs, and its settings
+    Protocols {
+        /// The protocol to show
+        name: Option<String>,
+    },
     /// Simulate clusters under faults; exit 1 and a replay line on a violation
     #[command(after_help = SIM_EXAMPLES)]
     Sim(Sim),

@@ -2,38 +2,67 @@
 
 use std::io::{Write, stdout};
 
-use quorate_protocols::registry::{self, Info, Visitor};
+use quorate_core::{Capabilities, Setting};
+use quorate_protocols::registry::{self, Entry, Visitor};
 
 use crate::failure::Failure;
 
 /// Visits the protocol that the command line names.
 pub fn with<V: Visitor>(name: &str, visitor: V) -> Result<V::Out, Failure> {
-    registry::with(name, visitor).ok_or_else(|| {
-        let known: Vec<_> = registry::all().iter().map(|info| info.name).collect();
-        Failure::wrong(format!("unknown protocol `{name}`; known here: {}", known.join(", ")))
-    })
+    registry::with(name, visitor).ok_or_else(|| unknown(name))
+}
+
+fn unknown(name: &str) -> Failure {
+    let known: Vec<_> = registry::all().iter().map(|entry| entry.name).collect();
+    Failure::wrong(format!("unknown protocol `{name}`; known here: {}", known.join(", ")))
+}
+
+/// Prints what one protocol gives and needs, and its settings.
+pub fn show(name: &str) -> Result<(), Failure> {
+    let entry = registry::all().into_iter().find(|entry| entry.name == name).ok_or_else(|| unknown(name))?;
+    let can = entry.capabilities;
+    let word = |can: bool| if can { "yes" } else { "no" }.to_owned();
+    let rows = [
+        ["paper", entry.paper].map(str::to_owned),
+        ["reads", can.reads].map(str::to_owned),
+        ["order of writes".to_owned(), order(&can).to_owned()],
+        ["nodes".to_owned(), nodes(&can)],
+        ["survives the loss of a minority".to_owned(), word(can.failover)],
+        ["its members can change (quorate member)".to_owned(), word(can.membership)],
+        ["rosters (quorate roster)".to_owned(), word(can.rosters)],
+        ["replaces a lost disk in place (--replace-disk)".to_owned(), word(can.rejoin)],
+        ["runs without a disk (--durability none)".to_owned(), word(can.diskless)],
+    ];
+    print(&rows)?;
+    let mut rows = vec![["setting", "default", "value", "meaning"].map(str::to_owned)];
+    rows.extend(entry.settings().into_iter().map(|(name, Setting { default, expected, meaning })| {
+        [name, default, expected, meaning.replace('`', "")]
+    }));
+    writeln!(stdout(), "\nsettings, given as --set SETTING=VALUE, the same at all nodes:\n")?;
+    print(&rows)
+}
+
+/// What is common to the order in which replicas execute writes.
+fn order(can: &Capabilities) -> &'static str {
+    if can.total_order { "total" } else { "partial" }
+}
+
+fn nodes(can: &Capabilities) -> String {
+    match can.min_nodes == can.max_nodes {
+        true => can.min_nodes.to_string(),
+        false => format!("{}-{}", can.min_nodes, can.max_nodes),
+    }
 }
 
 /// Prints the table.
 pub fn list() -> Result<(), Failure> {
-    let mut rows =
-        vec![["name", "order", "durability", "clocks", "nodes", "reads", "paper"].map(str::to_owned)];
-    for Info { name, paper, capabilities: can } in registry::all() {
-        let order = match (can.total_order, can.multi_key) {
-            (true, _) => "total",
-            (false, true) => "partial",
-            (false, false) => "per key",
-        };
+    let mut rows = vec![["name", "order", "durability", "nodes", "reads", "paper"].map(str::to_owned)];
+    for Entry { name, paper, capabilities: can, .. } in registry::all() {
         rows.push([
             name.to_owned(),
-            order.to_owned(),
+            order(&can).to_owned(),
             if can.diskless { "disk or none" } else { "disk" }.to_owned(),
-            if can.clocks { "bounded" } else { "-" }.to_owned(),
-            if can.min_nodes == can.max_nodes {
-                can.min_nodes.to_string()
-            } else {
-                format!("{}-{}", can.min_nodes, can.max_nodes)
-            },
+            nodes(&can),
             can.reads.to_owned(),
             paper.to_owned(),
         ]);

@@ -39,6 +39,11 @@ fn wrong_words_are_answered_with_what_would_be_right() {
         (&["transfer", "leader"], id),
         (&["sim", "--runs", "abc"], "write a whole number"),
         (&["bench", "--connections", "many"], "write a whole number"),
+        (&["protocols", "paxos"], "unknown protocol `paxos`; known here: unreplicated, raft"),
+        (
+            &["sim", "--protocol", "pqr", "--faults", "all,member-changes"],
+            "member-changes cannot happen to pqr",
+        ),
     ] {
         let (code, _, said) = run(words);
         assert_eq!(code, Some(2), "{words:?}: {said}");
@@ -48,6 +53,19 @@ fn wrong_words_are_answered_with_what_would_be_right() {
     let (code, _, said) = parts(bench.env("QUORATE_ENDPOINTS", "a:1,b").output().unwrap());
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("QUORATE_ENDPOINTS: \"b\": write HOST:PORT"), "{said}");
+}
+
+#[test]
+fn a_protocol_shows_what_it_can_do_and_what_can_be_set() {
+    let (code, shown, said) = run(&["protocols", "raft"]);
+    assert_eq!(code, Some(0), "{said}");
+    let line = |name: &str| shown.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
+    assert!(line("its members can change").ends_with("yes"), "{shown}");
+    assert!(line("rosters").ends_with("no"), "{shown}");
+    let setting = line("election.timeout");
+    for part in ["500ms", "a duration such as 250ms", "The shortest silence of a leader"] {
+        assert!(setting.contains(part), "{shown}");
+    }
 }
 
 #[test]

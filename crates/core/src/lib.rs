@@ -49,7 +49,7 @@ pub use random::Random;
 pub use request::{Access, Failure, Outcome, Request, Staleness};
 pub use roster::{Range, Roster, RosterError};
 pub use sample::{Amount, Count, DurationStat, Kind, Sample};
-pub use settings::{Settings, SettingsError};
+pub use settings::{Setting, Settings, SettingsError};
 pub use time::{Interval, Time, Wall};
 pub use timers::Timers;
 pub use topology::{Topology, TopologyError};

@@ -163,12 +163,11 @@ impl Group {
 /// What a protocol gives and needs: decides at start-up which combinations are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// All commands are executed in one order everywhere.
+    /// All commands are executed in one order everywhere. Else only those that interfere are, and no read mode can
+    /// follow a client's writes by the last slot.
     pub total_order: bool,
-    /// A command may touch several keys atomically.
-    pub multi_key: bool,
-    /// Needs bounded clock uncertainty to be fast (never to be safe).
-    pub clocks: bool,
+    /// The rest serves when a minority is lost or slow for good. Else simulators spare its nodes such faults.
+    pub failover: bool,
     /// Who is in the group can change while it runs ([`Manage`](crate::Manage)).
     pub membership: bool,
     /// A member that lost its disk can come back under its own id ([`Group::rejoining`]). Protocols that can change the
@@ -190,8 +189,7 @@ impl Capabilities {
     /// Of a protocol that keeps one log on disks and reads through it. Others say where they differ.
     pub const LOGGED: Capabilities = Capabilities {
         total_order: true,
-        multi_key: true,
-        clocks: false,
+        failover: true,
         membership: false,
         rejoin: false,
         rosters: false,

@@ -34,12 +34,24 @@ pub enum SettingsError {
     Conflict(String),
 }
 
+/// A setting as the code that takes it describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    /// The value in force where none is given.
+    pub default: String,
+    /// Its form, unit and limits.
+    pub expected: String,
+    /// What it does, in a line.
+    pub meaning: &'static str,
+}
+
 /// Settings by name. Whoever understands one takes it; what is left over at the end is an error.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
     given: BTreeMap<String, String>,
     /// Every setting that was looked up, with the value in force: the digest that peers compare.
     effective: BTreeMap<String, String>,
+    described: BTreeMap<String, Setting>,
 }
 
 impl Settings {
@@ -76,8 +88,11 @@ impl Settings {
         key: &str,
         default: &str,
         expected: &str,
+        meaning: &'static str,
         parse: impl Fn(&str) -> Option<T>,
     ) -> Result<T, SettingsError> {
+        let (described, expects) = (default.to_owned(), expected.to_owned());
+        self.described.insert(key.to_owned(), Setting { default: described, expected: expects, meaning });
         let value = self.given.remove(key).unwrap_or_else(|| default.to_owned());
         let parsed = parse(&value).ok_or_else(|| SettingsError::Value {
             key: key.to_owned(),
@@ -105,8 +120,13 @@ impl Settings {
     }
 
     /// Takes a duration such as `250ms`, `2s` or `100us`.
-    pub fn duration(&mut self, key: &str, default: &str) -> Result<Duration, SettingsError> {
-        self.take(key, default, "a duration such as 250ms, 2s or 100us", parse_duration)
+    pub fn duration(
+        &mut self,
+        key: &str,
+        default: &str,
+        meaning: &'static str,
+    ) -> Result<Duration, SettingsError> {
+        self.take(key, default, "a duration such as 250ms, 2s or 100us", meaning, parse_duration)
     }
 
     /// Takes a whole number between two limits.
@@ -115,9 +135,10 @@ impl Settings {
         key: &str,
         default: u64,
         limits: std::ops::RangeInclusive<u64>,
+        meaning: &'static str,
     ) -> Result<u64, SettingsError> {
         let expected = format!("a whole number from {} to {}", limits.start(), limits.end());
-        self.take(key, &default.to_string(), &expected, |text| {
+        self.take(key, &default.to_string(), &expected, meaning, |text| {
             text.parse().ok().filter(|number| limits.contains(number))
         })
     }
@@ -128,10 +149,13 @@ impl Settings {
         key: &str,
         default: &str,
         limits: std::ops::RangeInclusive<u64>,
+        meaning: &'static str,
     ) -> Result<u64, SettingsError> {
         let expected =
             format!("a size such as 64KiB, 1MiB or 4096, from {} to {} bytes", limits.start(), limits.end());
-        self.take(key, default, &expected, |text| parse_bytes(text).filter(|size| limits.contains(size)))
+        self.take(key, default, &expected, meaning, |text| {
+            parse_bytes(text).filter(|size| limits.contains(size))
+        })
     }
 
     /// Takes one of a few words.
@@ -140,16 +164,18 @@ impl Settings {
         key: &str,
         default: &str,
         choices: &[(&str, T)],
+        meaning: &'static str,
     ) -> Result<T, SettingsError> {
         let names: Vec<_> = choices.iter().map(|(name, _)| *name).collect();
-        self.take(key, default, &format!("one of {}", names.join(", ")), |text| {
+        self.take(key, default, &format!("one of {}", names.join(", ")), meaning, |text| {
             choices.iter().find(|(name, _)| *name == text).map(|(_, value)| *value)
         })
     }
 
     /// Takes `true` or `false`.
-    pub fn flag(&mut self, key: &str, default: bool) -> Result<bool, SettingsError> {
-        self.choice(key, if default { "true" } else { "false" }, &[("true", true), ("false", false)])
+    pub fn flag(&mut self, key: &str, default: bool, meaning: &'static str) -> Result<bool, SettingsError> {
+        let default = if default { "true" } else { "false" };
+        self.choice(key, default, &[("true", true), ("false", false)], meaning)
     }
 
     /// Refuses what nobody took.
@@ -172,6 +198,11 @@ impl Settings {
     /// Every setting in force with its value, in order of name: what peers must agree on.
     pub fn effective(&self) -> &BTreeMap<String, String> {
         &self.effective
+    }
+
+    /// Every setting that was looked up, as it was described, in order of name.
+    pub fn described(&self) -> &BTreeMap<String, Setting> {
+        &self.described
     }
 }
 
@@ -208,14 +239,14 @@ mod tests {
     #[test]
     fn values_are_read_in_their_units_or_refused_with_what_would_be_right() {
         let mut settings = Settings::parse(["a=250ms", "b=4KiB", "c=7", "d=log", "e=fast"]).unwrap();
-        assert_eq!(settings.duration("a", "1s"), Ok(Duration::from_millis(250)));
-        assert_eq!(settings.duration("absent", "2s"), Ok(Duration::from_secs(2)));
-        assert_eq!(settings.bytes("b", "1", 0..=10_000), Ok(4096));
+        assert_eq!(settings.duration("a", "1s", "an interval"), Ok(Duration::from_millis(250)));
+        assert_eq!(settings.duration("absent", "2s", "another"), Ok(Duration::from_secs(2)));
+        assert_eq!(settings.bytes("b", "1", 0..=10_000, "a size"), Ok(4096));
         assert_eq!(
-            settings.number("c", 1, 1..=5).unwrap_err().to_string(),
+            settings.number("c", 1, 1..=5, "a count").unwrap_err().to_string(),
             "setting c=7: expected a whole number from 1 to 5"
         );
-        assert_eq!(settings.choice("d", "lease", &[("lease", 1), ("log", 2)]), Ok(2));
+        assert_eq!(settings.choice("d", "lease", &[("lease", 1), ("log", 2)], "a way"), Ok(2));
         assert_eq!(
             settings.finish().unwrap_err().to_string(),
             "unknown setting `e`; known here: a, absent, b, d"

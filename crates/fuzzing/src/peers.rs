@@ -78,7 +78,7 @@ pub fn frame_seeds() -> Vec<Vec<u8>> {
 
 fn me() -> Identity {
     let mut settings = Settings::default();
-    settings.duration("lease", "2s").expect("the default is valid");
+    settings.duration("lease", "2s", "How long a lease lasts").expect("the default is valid");
     Identity::new(7, (NodeId::new(1).expect("valid").into(), "a:1"), 5, "multipaxos", &settings)
 }
 

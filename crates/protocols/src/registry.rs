@@ -1,6 +1,17 @@
-//! Every protocol, by name: the one place that lists them.
+//! Every protocol, by name: the one list of them, and of what each needs elsewhere.
+//!
+//! An entry names the protocol's type and says what the rest of the repository must know of it:
+//!
+//! - `gate`: what `cargo xtask ci` simulates of it, in proportion to what can go wrong in it;
+//! - `facts`: the kinds of facts that its replicas state. Checkers of the simulator say nothing of a protocol that does
+//!   not state what they wait for, so a fact that is no longer stated is an error (`crates/sim/tests/facts.rs`).
+//!
+//! Its settings, with their defaults and meaning, are described where they are read ([`Entry::settings`]); its golden
+//! conversations are the `traces` of its folder.
 
-use quorate_core::{Capabilities, Protocol};
+use std::collections::BTreeMap;
+
+use quorate_core::{Capabilities, Group, NodeId, NodeSet, Protocol, Setting, Settings, SettingsError};
 
 /// A computation over a protocol that is chosen at run time.
 pub trait Visitor {
@@ -10,25 +21,143 @@ pub trait Visitor {
     fn visit<P: Protocol>(self) -> Self::Out;
 }
 
-/// A protocol's entry, for tables and error messages.
+/// A campaign of the simulator: seeds from 0 on, all kinds of faults.
 #[derive(Clone, Copy, Debug)]
-pub struct Info {
+pub struct Budget {
+    /// How many seeds.
+    pub runs: u64,
+    /// How many nodes; none: as many as the simulator takes by default.
+    pub nodes: Option<usize>,
+    /// As `key=value`.
+    pub settings: &'static [&'static str],
+}
+
+impl Budget {
+    /// With the default settings and number of nodes.
+    const fn of(runs: u64) -> Budget {
+        Budget { runs, nodes: None, settings: &[] }
+    }
+
+    const fn nodes(self, nodes: usize) -> Budget {
+        Budget { nodes: Some(nodes), ..self }
+    }
+
+    const fn with(self, settings: &'static [&'static str]) -> Budget {
+        Budget { settings, ..self }
+    }
+
+    /// The flags of `quorate sim`.
+    pub fn flags(&self) -> Vec<String> {
+        let nodes = self.nodes.iter().flat_map(|nodes| ["--nodes".to_owned(), nodes.to_string()]);
+        let settings = self.settings.iter().flat_map(|setting| ["--set", setting].map(str::to_owned));
+        ["--runs".to_owned(), self.runs.to_string()].into_iter().chain(nodes).chain(settings).collect()
+    }
+}
+
+/// What is known of a protocol by its name.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
     /// See [`Protocol::NAME`].
     pub name: &'static str,
     /// See [`Protocol::PAPER`].
     pub paper: &'static str,
     /// See [`Protocol::CAPABILITIES`].
     pub capabilities: Capabilities,
+    /// What the gate simulates.
+    pub gate: &'static [Budget],
+    /// The kinds of facts that its replicas state.
+    pub facts: &'static [&'static str],
+    configure: fn(&Group, &mut Settings) -> Result<(), SettingsError>,
+}
+
+impl Entry {
+    /// The settings that it reads where none is given, by name.
+    pub fn settings(&self) -> BTreeMap<String, Setting> {
+        let count = self.capabilities.max_nodes.min(3) as u64;
+        let members: NodeSet = (1..=count).filter_map(NodeId::new).collect();
+        let mut settings = Settings::default();
+        (self.configure)(&Group::of(members), &mut settings).expect("defaults fit together");
+        settings.described().clone()
+    }
+}
+
+/// The facts of the MultiPaxos family.
+const PAXOS: &[&str] = &[
+    "Chosen",
+    "Applied",
+    "Executed",
+    "Installed",
+    "Leads",
+    "Follows",
+    "Promised",
+    "Believes",
+    "ReadsLocally",
+    "ServesLocally",
+    "Configured",
+];
+
+/// Hands the list to another macro, as `module in "folder": Type { gate: […], facts: … }`, with commas behind: so
+/// that a test for each protocol needs no list of its own.
+#[macro_export]
+macro_rules! each_protocol {
+    ($callback:ident) => {
+        $callback! {
+            unreplicated in "unreplicated": $crate::unreplicated::Unreplicated {
+                gate: [Budget::of(100)],
+                facts: &["Applied", "Executed", "Installed"],
+            },
+            raft in "raft": $crate::raft::Raft {
+                gate: [
+                    Budget::of(500).with(&["reads=quorum"]),
+                    Budget::of(500).with(&["reads=ongaro-lease"]),
+                    Budget::of(500).with(&["reads=leaseguard"]),
+                    Budget::of(500).with(&["reads=leaseguard", "leaseguard.clock=timers"]),
+                ],
+                facts: &[
+                    "Chosen", "Applied", "Executed", "Installed", "Leads", "Follows", "Appended", "Begins",
+                    "Truncated", "Commits", "Configured", "ReadGate", "PassesGate",
+                ],
+            },
+            multipaxos in "paxos/multipaxos": $crate::paxos::multipaxos::MultiPaxos {
+                gate: [Budget::of(1000)],
+                facts: PAXOS,
+            },
+            pqr in "paxos/pqr": $crate::paxos::pqr::Pqr {
+                gate: [Budget::of(400), Budget::of(400).with(&["leader_lease=true"])],
+                facts: PAXOS,
+            },
+            quorum_leases in "paxos/quorum_leases": $crate::paxos::quorum_leases::QuorumLeases {
+                gate: [Budget::of(400), Budget::of(400).with(&["passive=true"])],
+                facts: PAXOS,
+            },
+            bodega in "paxos/bodega": $crate::paxos::bodega::Bodega {
+                gate: [
+                    Budget::of(600),
+                    Budget::of(150).nodes(5).with(&["roster.auto=true", "coverage.period=300ms"]),
+                ],
+                facts: PAXOS,
+            },
+            epaxos in "epaxos": $crate::epaxos::Epaxos {
+                gate: [Budget::of(400), Budget::of(100).nodes(5), Budget::of(50).nodes(7)],
+                facts: &["Applied", "Executed", "Installed", "Decided", "Ordered"],
+            },
+        }
+    };
 }
 
 macro_rules! registry {
-    ($($protocol:ty),* $(,)?) => {
+    ($($module:ident in $folder:literal: $protocol:ty {
+        gate: [$($gate:expr),* $(,)?], facts: $facts:expr $(,)?
+    }),* $(,)?) => {
         /// Every protocol, in the order of their families.
-        pub fn all() -> Vec<Info> {
-            vec![$(Info {
+        pub fn all() -> Vec<Entry> {
+            vec![$(Entry {
                 name: <$protocol>::NAME,
                 paper: <$protocol>::PAPER,
                 capabilities: <$protocol>::CAPABILITIES,
+                gate: const { &[$($gate),*] },
+                facts: $facts,
+                configure: |group, settings| <$protocol>::configure(group, settings).map(drop),
             }),*]
         }
 
@@ -42,15 +171,7 @@ macro_rules! registry {
     };
 }
 
-registry! {
-    crate::unreplicated::Unreplicated,
-    crate::raft::Raft,
-    crate::paxos::multipaxos::MultiPaxos,
-    crate::paxos::pqr::Pqr,
-    crate::paxos::quorum_leases::QuorumLeases,
-    crate::paxos::bodega::Bodega,
-    crate::epaxos::Epaxos,
-}
+crate::each_protocol!(registry);
 
 #[cfg(test)]
 mod tests {
@@ -67,10 +188,21 @@ mod tests {
     #[test]
     fn every_protocol_is_found_by_its_own_name_only() {
         let all = all();
-        for (index, info) in all.iter().enumerate() {
-            assert_eq!(with(info.name, Name), Some(info.name));
-            assert!(all[..index].iter().all(|other| other.name != info.name), "{} twice", info.name);
+        for (index, entry) in all.iter().enumerate() {
+            assert_eq!(with(entry.name, Name), Some(entry.name));
+            assert!(all[..index].iter().all(|other| other.name != entry.name), "{} twice", entry.name);
         }
         assert_eq!(with("no-such-protocol", Name), None);
+    }
+
+    #[test]
+    fn every_setting_is_described() {
+        for entry in all() {
+            for (name, setting) in entry.settings() {
+                let Setting { expected, meaning, .. } = setting;
+                assert!(!expected.is_empty() && !meaning.is_empty(), "{}: {name}", entry.name);
+                assert!(!meaning.contains('|'), "{}: {name} breaks the table of its page", entry.name);
+            }
+        }
     }
 }

@@ -101,12 +101,9 @@ impl Kind {
         match self {
             Kind::MemberChanges | Kind::Transfers => can.membership,
             Kind::RosterChanges => can.rosters,
-            Kind::LostNodes
-            | Kind::HungDisks
-            | Kind::SlowNodes
-            | Kind::WideClocks
-            | Kind::SnapshotSources => can.max_nodes > 1,
-            Kind::WipedDisks | Kind::RolledBackDisks => can.max_nodes > 1 && !can.diskless,
+            Kind::LostNodes | Kind::HungDisks | Kind::SlowNodes => can.failover,
+            Kind::WideClocks | Kind::SnapshotSources => can.max_nodes > 1,
+            Kind::WipedDisks | Kind::RolledBackDisks => can.failover && !can.diskless,
             Kind::ReplacedDisks => can.rejoin,
             _ => true,
         }
@@ -156,6 +153,14 @@ pub enum Faults {
 impl Faults {
     /// Each seed draws from all kinds.
     pub const ALL: Faults = Faults::Swarm { with: KindSet(0), without: KindSet(0) };
+
+    /// Those that are asked for by name.
+    pub fn named(&self) -> KindSet {
+        match *self {
+            Faults::Swarm { with, .. } => with,
+            Faults::Only(kinds) => kinds,
+        }
+    }
 }
 
 /// A set of kinds.

@@ -75,6 +75,14 @@ pub enum OptionsError {
     /// More or fewer clients than can be simulated.
     #[error("{0} clients: choose 1 to 1000")]
     Clients(usize),
+    /// A fault that is asked for by name and that the protocol is not made for.
+    #[error("{fault} cannot happen to {protocol}: see `quorate protocols {protocol}`, or write all")]
+    Impossible {
+        /// The protocol.
+        protocol: &'static str,
+        /// The kind of fault.
+        fault: &'static str,
+    },
 }
 
 /// The largest group that is simulated: host masks are one word, proxies alone included.
@@ -90,7 +98,10 @@ impl Options {
         if !(1..=1000).contains(&self.clients) {
             return Err(OptionsError::Clients(self.clients));
         }
-        Ok(())
+        match self.faults.named().iter().find(|kind| !kind.possible(&can)) {
+            Some(kind) => Err(OptionsError::Impossible { protocol, fault: kind.name() }),
+            None => Ok(()),
+        }
     }
 
     /// When the fault phase ends.

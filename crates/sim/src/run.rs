@@ -11,6 +11,7 @@ use quorate_check::wall_clocks::WallClocks;
 use quorate_check::{
     Checker, MILLISECOND, Nanos, Panel, SECOND, Violation, expiry, linearizability, staleness,
 };
+use quorate_core::settings::parse_duration;
 use quorate_core::{
     Capabilities, Group, NodeId, NodeSet, Protocol, Random, Settings, SettingsError, Topology,
 };
@@ -281,8 +282,7 @@ const EFFORT: u64 = 8_000_000;
 /// A setting in force that is a duration.
 fn duration(settings: &Settings, name: &str) -> Option<Duration> {
     let text = settings.effective().get(name)?;
-    let mut one = Settings::parse([format!("value={text}")]).ok()?;
-    one.duration("value", "0ms").ok()
+    parse_duration(text)
 }
 
 /// The bound ρ on clock rates for which the lease settings in force suffice, with rates within 1±ρ. Promises, and a

@@ -5,28 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
-/// What is simulated: seeds that every change must survive; the nightly amount is a flag away (`quorate sim --runs
-/// 10000`).
-const BUDGETS: &[(&str, &[&str])] = &[
-    ("multipaxos", &["--runs", "1000"]),
-    ("bodega", &["--runs", "600"]),
-    (
-        "bodega",
-        &["--runs", "150", "--nodes", "5", "--set", "roster.auto=true", "--set", "coverage.period=300ms"],
-    ),
-    ("quorum-leases", &["--runs", "400"]),
-    ("quorum-leases", &["--runs", "400", "--set", "passive=true"]),
-    ("pqr", &["--runs", "400"]),
-    ("pqr", &["--runs", "400", "--set", "leader_lease=true"]),
-    ("epaxos", &["--runs", "400"]),
-    ("epaxos", &["--runs", "100", "--nodes", "5"]),
-    ("epaxos", &["--runs", "50", "--nodes", "7"]),
-    ("unreplicated", &["--runs", "100"]),
-    ("raft", &["--runs", "500", "--set", "reads=quorum"]),
-    ("raft", &["--runs", "500", "--set", "reads=ongaro-lease"]),
-    ("raft", &["--runs", "500", "--set", "reads=leaseguard"]),
-    ("raft", &["--runs", "500", "--set", "reads=leaseguard", "--set", "leaseguard.clock=timers"]),
-];
+use quorate_protocols::registry;
 
 /// One step: its name, the program and its words.
 struct Step {
@@ -96,9 +75,12 @@ pub fn ci() -> ExitCode {
     let mut counts = Counts::default();
     let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_owned());
     let binary = format!("{target}/debug/quorate");
-    let steps = STEPS.iter().map(|step| (step.name, step.words.to_vec()));
-    let budgets = BUDGETS.iter().map(|(protocol, words)| {
-        ("simulator budget", [&[&*binary, "sim", "--protocol", protocol], *words].concat())
+    let steps =
+        STEPS.iter().map(|step| (step.name, step.words.iter().map(|word| word.to_string()).collect()));
+    // Seeds that every change must survive; the nightly amount is a flag away (`quorate sim --runs 10000`).
+    let budgets = registry::all().into_iter().flat_map(|entry| {
+        let words = [&*binary, "sim", "--protocol", entry.name].map(str::to_owned).to_vec();
+        entry.gate.iter().map(move |budget| ("simulator budget", [words.clone(), budget.flags()].concat()))
     });
     for (name, words) in steps.chain(budgets) {
         println!("== {name}: {}", words.join(" "));
@@ -115,8 +97,8 @@ pub fn ci() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn run(words: &[&str], counts: &mut Counts) -> bool {
-    let child = Command::new(words[0]).args(&words[1..]).stdout(Stdio::piped()).spawn();
+fn run(words: &[String], counts: &mut Counts) -> bool {
+    let child = Command::new(&words[0]).args(&words[1..]).stdout(Stdio::piped()).spawn();
     let mut child = match child {
         Ok(child) => child,
         Err(error) => {

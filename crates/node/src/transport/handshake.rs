@@ -291,7 +291,7 @@ mod tests {
 
     fn identity(cluster: u64, me: ProcessId, protocol: &str, set: &str) -> Identity {
         let mut settings = Settings::parse([set]).unwrap();
-        settings.duration("lease", "2s").unwrap();
+        settings.duration("lease", "2s", "How long a lease lasts").unwrap();
         Identity::new(cluster, (me, "a:1"), 7, protocol, &settings)
     }
 

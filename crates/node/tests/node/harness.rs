@@ -252,7 +252,7 @@ pub fn hello(
     incarnation: u64,
 ) -> Hello {
     let mut settings = Settings::default();
-    settings.duration("lease", "2s").unwrap();
+    settings.duration("lease", "2s", "How long a lease lasts").unwrap();
     let cluster = quorate_node::cluster_id(members);
     Identity::new(cluster, (me.into(), ""), incarnation, "toy", &settings).hello(id(expected).into())
 }

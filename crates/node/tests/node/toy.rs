@@ -28,8 +28,7 @@ impl Protocol for Toy {
     const PAPER: &'static str = "none";
     const CAPABILITIES: Capabilities = Capabilities {
         total_order: false,
-        multi_key: false,
-        clocks: false,
+        failover: true,
         membership: false,
         rejoin: false,
         rosters: false,
@@ -43,7 +42,7 @@ impl Protocol for Toy {
     type Proxy = Proxy;
 
     fn configure(_: &Group, settings: &mut Settings) -> Result<((), ()), SettingsError> {
-        settings.duration("lease", "2s")?;
+        settings.duration("lease", "2s", "How long a lease lasts")?;
         Ok(((), ()))
     }
 }

@@ -117,7 +117,12 @@ impl Protocol for Epaxos {
 
     fn configure(group: &Group, settings: &mut Settings) -> Result<(Config, ProxyConfig), SettingsError> {
         let learner = LearnerConfig::new(group, settings)?;
-        let recovery = settings.duration("recovery.timeout", "500ms")?;
+        let recovery = settings.duration(
+            "recovery.timeout",
+            "500ms",
+            "An instance that should be committed by now is recovered after this long, or up to twice as long; twice \
+             as long again with each attempt, up to eight times. At least three heartbeats",
+        )?;
         if recovery < 3 * learner.heartbeat {
             let text = "recovery.timeout must be at least three times the heartbeat";
             return Err(SettingsError::Conflict(text.to_owned()));

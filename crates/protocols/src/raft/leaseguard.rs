@@ -59,17 +59,36 @@ pub enum ClockMode {
 impl LeaseGuard {
     /// `leaseguard.*`.
     pub fn from_settings(settings: &mut Settings, lease: Duration) -> Result<LeaseGuard, SettingsError> {
-        let flag = [("true", true), ("false", false)];
         let clocks = [("bounded", ClockMode::Bounded), ("timers", ClockMode::Timers)];
         Ok(LeaseGuard {
-            deferred_commit: settings.choice("leaseguard.deferred_commit", "true", &flag)?,
-            inherited_reads: settings.choice("leaseguard.inherited_reads", "true", &flag)?,
-            clock: settings.choice("leaseguard.clock", "bounded", &clocks)?,
-            max_error: settings.duration("leaseguard.max_error", "100ms")?.min(lease / 8),
+            deferred_commit: settings.flag(
+                "leaseguard.deferred_commit",
+                true,
+                "A new leader takes writes before its commit gate opens (§3.2)",
+            )?,
+            inherited_reads: settings.flag(
+                "leaseguard.inherited_reads",
+                true,
+                "A new leader answers reads under its predecessor's lease (§3.3)",
+            )?,
+            clock: settings.choice(
+                "leaseguard.clock",
+                "bounded",
+                &clocks,
+                "`timers`: never use intervals of true time (§5.3)",
+            )?,
+            max_error: settings
+                .duration(
+                    "leaseguard.max_error",
+                    "100ms",
+                    "A clock whose interval is wider than twice this counts as none; at most an eighth of Δ",
+                )?
+                .min(lease / 8),
             proactive: settings.choice(
                 "leaseguard.extend",
                 "proactive",
                 &[("proactive", true), ("demand", false)],
+                "An idle leader extends its lease before it ends; `demand`: when a read needs it",
             )?,
         })
     }

@@ -118,7 +118,11 @@ impl Protocol for Raft {
     fn configure(group: &Group, settings: &mut Settings) -> Result<(Config, ProxyConfig), SettingsError> {
         let conflict = |text: &str| Err(SettingsError::Conflict(text.to_owned()));
         let timeouts = ElectionTimeouts::from_settings(settings)?;
-        let lease = settings.duration("lease.duration", "500ms")?;
+        let lease = settings.duration(
+            "lease.duration",
+            "500ms",
+            "LeaseGuard's Δ. Ongaro's lease lasts for `election.timeout`",
+        )?;
         let guard = LeaseGuard::from_settings(settings, lease)?;
         let choices = [
             ("leaseguard", Reads::LeaseGuard(guard)),
@@ -126,31 +130,52 @@ impl Protocol for Raft {
             ("ongaro-lease", Reads::OngaroLease),
             ("inconsistent", Reads::Inconsistent),
         ];
-        let reads = settings.choice("reads", "leaseguard", &choices)?;
-        let flag = [("false", false), ("true", true)];
-        if !settings.choice("allow_stale_reads", "false", &flag)? && reads == Reads::Inconsistent {
+        let reads = settings.choice(
+            "reads",
+            "leaseguard",
+            &choices,
+            "How the leader answers reads: under LeaseGuard's gate, by ReadIndex, under Ongaro's lease, or unchecked",
+        )?;
+        if !settings.flag("allow_stale_reads", false, "Needed for `reads=inconsistent`")?
+            && reads == Reads::Inconsistent
+        {
             return conflict("reads=inconsistent returns stale values; allow_stale_reads=true allows that");
         }
-        let drift = settings.duration("lease.drift", "30ms")?;
+        let drift = settings::drift(settings)?;
         let lease = if reads == Reads::OngaroLease { timeouts.election } else { lease };
         if lease < 2 * drift || lease < Duration::from_millis(2) {
             return conflict(
                 "lease.duration (the election timeout, for ongaro-lease) must be at least twice lease.drift",
             );
         }
-        let nearest = settings.choice("reads.at", "leader", &[("leader", false), ("nearest", true)])?;
+        let nearest = settings.choice(
+            "reads.at",
+            "leader",
+            &[("leader", false), ("nearest", true)],
+            "`nearest`: any replica answers, at an index of the leader",
+        )?;
         let config = Config {
             group: group.clone(),
             timeouts,
             reads,
             lease,
             drift,
-            lone_rounds: settings.choice("quorum.rounds", "shared", &[("shared", false), ("each", true)])?,
+            lone_rounds: settings.choice(
+                "quorum.rounds",
+                "shared",
+                &[("shared", false), ("each", true)],
+                "`each`: every read has a round of heartbeats of its own. For measurements",
+            )?,
             follower_reads: nearest,
             intake: settings::intake(settings)?,
-            pipeline: settings.number("pipeline", 256, 1..=16384)? as usize,
-            append_bytes: settings.bytes("append.bytes", "1MiB", 1..=16 << 20)? as usize,
-            retain: settings.bytes("log.retain", "32MiB", 0..=16 << 30)? as usize,
+            pipeline: settings::pipeline(settings)?,
+            append_bytes: settings.bytes(
+                "append.bytes",
+                "1MiB",
+                1..=16 << 20,
+                "Bytes of entries in one message, before the last entry",
+            )? as usize,
+            retain: settings::retain(settings)?,
         };
         let proxy = ProxyConfig { nearest, ..settings::proxy(group, settings)? };
         Ok((config, proxy))

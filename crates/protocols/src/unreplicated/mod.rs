@@ -21,7 +21,8 @@ pub struct Unreplicated;
 impl Protocol for Unreplicated {
     const NAME: &'static str = "unreplicated";
     const PAPER: &'static str = "none: one copy, for comparison";
-    const CAPABILITIES: Capabilities = Capabilities { reads: "local", max_nodes: 1, ..Capabilities::LOGGED };
+    const CAPABILITIES: Capabilities =
+        Capabilities { failover: false, reads: "local", max_nodes: 1, ..Capabilities::LOGGED };
     type Message = Message;
     type Replica = Replica;
     type Proxy = SessionClient<Message>;

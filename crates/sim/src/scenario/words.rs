@@ -42,7 +42,7 @@ pub(super) fn nodes(word: &str) -> Result<(NodeSet, NodeSet), String> {
 /// `100ms`.
 pub(super) fn duration(word: &str) -> Result<Duration, String> {
     let mut settings = Settings::parse([format!("value={word}")]).map_err(|error| error.to_string())?;
-    settings.duration("value", "0ms").map_err(|error| error.to_string())
+    settings.duration("value", "0ms", "A time in a script").map_err(|error| error.to_string())
 }
 
 /// `100`: a time to live.

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use quorate_core::{Group, NodeId, NodeSet, Protocol, Settings, SettingsError};
-use quorate_protocols::registry::{self, Visitor};
+use quorate_core::Setting;
+use quorate_protocols::registry;
 
 use super::markdown::code_spans;
 use super::{Finding, Tree};
@@ -11,40 +11,26 @@ use super::{Finding, Tree};
 /// The page that all protocols share, with the settings that several have.
 const SHARED: &str = "docs/protocols/README.md";
 
-/// A protocol's settings and their defaults, as it reads them.
-struct Defaults;
+/// A protocol's settings by name, as it describes them.
+type Described = BTreeMap<String, Setting>;
 
-impl Visitor for Defaults {
-    type Out = Result<BTreeMap<String, String>, SettingsError>;
-
-    fn visit<P: Protocol>(self) -> Self::Out {
-        let count = P::CAPABILITIES.max_nodes.min(3) as u64;
-        let members: NodeSet = (1..=count).filter_map(NodeId::new).collect();
-        let mut settings = Settings::default();
-        P::configure(&Group::of(members), &mut settings)?;
-        Ok(settings.effective().clone())
-    }
-}
-
-/// Every protocol's page has its settings with their defaults, its messages and its traces.
+/// Every protocol's page has its settings with their defaults and meaning, its messages and its traces.
 pub fn protocols(tree: &Tree) -> Vec<Finding> {
     registry::all()
         .iter()
-        .flat_map(|info| {
-            let defaults = registry::with(info.name, Defaults).expect("it is in the registry");
-            let path = format!("docs/protocols/{}.md", info.name);
-            match (tree.texts.get(&path), defaults) {
-                (None, _) => vec![Finding::new(&path, 0, "the protocol's page is missing")],
-                (_, Err(error)) => vec![Finding::new(&path, 0, format!("no defaults: {error}"))],
-                (Some(_), Ok(defaults)) => compare(tree, info.name, &path, defaults),
+        .flat_map(|entry| {
+            let path = format!("docs/protocols/{}.md", entry.name);
+            match tree.texts.get(&path) {
+                None => vec![Finding::new(&path, 0, "the protocol's page is missing")],
+                Some(_) => compare(tree, entry.name, &path, entry.settings()),
             }
         })
         .collect()
 }
 
-fn compare(tree: &Tree, name: &str, path: &str, defaults: BTreeMap<String, String>) -> Vec<Finding> {
+fn compare(tree: &Tree, name: &str, path: &str, described: Described) -> Vec<Finding> {
     let page = &tree.texts[path];
-    let mut findings = settings(tree, name, path, defaults);
+    let mut findings = settings(tree, name, path, described);
     let spans: BTreeSet<&str> = code_spans(page).collect();
     for file in message_files(page) {
         for variant in tree.texts.get(file).into_iter().flat_map(|text| variants(text)) {
@@ -64,24 +50,29 @@ fn compare(tree: &Tree, name: &str, path: &str, defaults: BTreeMap<String, Strin
     findings
 }
 
-/// Compares the tables of settings, the protocol's own and the shared one, with the defaults.
-fn settings(tree: &Tree, name: &str, path: &str, defaults: BTreeMap<String, String>) -> Vec<Finding> {
+/// Compares the tables of settings, the protocol's own and the shared one, with what the code says of them.
+fn settings(tree: &Tree, name: &str, path: &str, described: Described) -> Vec<Finding> {
     let shared = tree.texts.get(SHARED).map_or("", String::as_str);
     let shared = rows(shared).filter(|row| row.len() == 4 && applies(row[2], name));
     let own = tree.texts.get(path).map_or("", String::as_str);
     let said = shared.chain(rows(own).filter(|row| row.len() == 3));
-    let (mut missing, mut findings) = (defaults, Vec::new());
+    let (mut missing, mut findings) = (described, Vec::new());
     for row in said {
         let (Some(key), Some(value)) = (code(row[0]), code(row[1])) else { continue };
         let message = match missing.remove(key) {
             None => format!("there is no setting `{key}`, or it is listed twice"),
-            Some(default) if default != value => format!("the default of `{key}` is `{default}`"),
+            Some(Setting { default, .. }) if default != value => {
+                format!("the default of `{key}` is `{default}`")
+            }
+            Some(Setting { meaning, .. }) if row.last() != Some(&meaning) => {
+                format!("the code says of `{key}`: {meaning}")
+            }
             Some(_) => continue,
         };
         findings.push(Finding::new(path, 0, message));
     }
-    let unsaid = missing.iter().map(|(key, value)| {
-        Finding::new(path, 0, format!("the setting `{key}`, `{value}` by default, is missing"))
+    let unsaid = missing.iter().map(|(key, Setting { default, meaning, .. })| {
+        Finding::new(path, 0, format!("the row | `{key}` | `{default}` | {meaning} | is missing"))
     });
     findings.extend(unsaid);
     findings
@@ -147,8 +138,11 @@ mod tests {
             ),
             ("crates/protocols/src/family/good/traces/b.txt", ""),
         ]);
-        let defaults = defaults.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
-        let findings = compare(&tree, "good", "docs/protocols/good.md", defaults);
+        let described = defaults.iter().map(|(key, default)| {
+            let (default, expected) = (default.to_string(), "a number".to_owned());
+            (key.to_string(), Setting { default, expected, meaning: "What" })
+        });
+        let findings = compare(&tree, "good", "docs/protocols/good.md", described.collect());
         findings.into_iter().map(|finding| finding.message).collect()
     }
 
@@ -165,9 +159,11 @@ mod tests {
         let expected = [
             "the default of `x` is `2ms`",
             "there is no setting `y`, or it is listed twice",
-            "the setting `z`, `6` by default, is missing",
+            "the row | `z` | `6` | What | is missing",
         ];
         assert_eq!(messages(PAGE, &defaults), expected);
+        let other = PAGE.replace("| `y` | `2` | What |", "| `y` | `2` | Something else |");
+        assert_eq!(messages(&other, &DEFAULTS), ["the code says of `y`: What"]);
     }
 
     #[test]

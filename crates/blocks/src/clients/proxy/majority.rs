@@ -36,8 +36,13 @@ impl Rinse {
     /// `rinse.pause`, `rinse.rounds`.
     pub fn from_settings(settings: &mut Settings) -> Result<Rinse, SettingsError> {
         Ok(Rinse {
-            pause: settings.duration("rinse.pause", "2ms")?,
-            rounds: settings.number("rinse.rounds", 6, 0..=16)? as u32,
+            pause: settings.duration(
+                "rinse.pause",
+                "2ms",
+                "Before the first further round; each further one waits twice as long",
+            )?,
+            rounds: settings.number("rinse.rounds", 6, 0..=16, "After so many rounds the leader is asked")?
+                as u32,
         })
     }
 }

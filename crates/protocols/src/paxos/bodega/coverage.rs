@@ -28,12 +28,38 @@ impl Rule {
     /// `coverage.period`, `coverage.reads`, `coverage.near`, `coverage.least` (percentages).
     pub fn from_settings(settings: &mut Settings) -> Result<Rule, SettingsError> {
         Ok(Rule {
-            period: settings.duration("coverage.period", "5s")?.max(Duration::from_millis(10)),
-            reads: settings.number("coverage.reads", 95, 0..=100)? as f64 / 100.0,
-            near: settings.number("coverage.near", 20, 0..=100)? as f64 / 100.0,
-            least: settings.number("coverage.least", 10, 1..=1 << 32)?,
+            period: settings
+                .duration("coverage.period", "5s", "How often the leader looks at what is read where")?
+                .max(Duration::from_millis(10)),
+            reads: percent(
+                settings,
+                "coverage.reads",
+                95,
+                "Per cent of the requests for a key that must be reads",
+            )?,
+            near: percent(
+                settings,
+                "coverage.near",
+                20,
+                "Per cent of a key's reads that must be near a replica that becomes a responder",
+            )?,
+            least: settings.number(
+                "coverage.least",
+                10,
+                1..=1 << 32,
+                "Keys with fewer reads are left alone",
+            )?,
         })
     }
+}
+
+fn percent(
+    settings: &mut Settings,
+    key: &str,
+    default: u64,
+    meaning: &'static str,
+) -> Result<f64, SettingsError> {
+    Ok(settings.number(key, default, 0..=100, meaning)? as f64 / 100.0)
 }
 
 /// Keys that are counted at once; others are not noticed.

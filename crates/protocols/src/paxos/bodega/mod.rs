@@ -104,16 +104,34 @@ impl Protocol for Bodega {
         group: &Group,
         settings: &mut Settings,
     ) -> Result<(engine::Config<Config>, ProxyConfig), SettingsError> {
-        let responders = settings::members(group, settings, "responders", "all")?;
+        let responders = settings::members(
+            group,
+            settings,
+            "responders",
+            "all",
+            "The responders of all keys until a roster says otherwise",
+        )?;
         let policy = Config {
             roster: Roster::new(None, vec![Range::all(responders)]).expect("one range"),
-            auto: settings.flag("roster.auto", false)?,
-            early_notes: settings.flag("early_notes", true)?,
-            failure: settings.duration("responder.timeout", "1s")?,
+            auto: settings.flag(
+                "roster.auto",
+                false,
+                "The leader changes the roster by what is read where",
+            )?,
+            early_notes: settings.flag("early_notes", true, "Acceptors tell responders of their votes")?,
+            failure: settings.duration(
+                "responder.timeout",
+                "1s",
+                "A responder that is silent, or whose votes are overdue, for this long is excluded",
+            )?,
             coverage: coverage::Rule::from_settings(settings)?,
         };
         let config = engine::Config::new(group, settings, Reads::Lease, policy)?;
-        let unhold = Some(settings.duration("unhold", "300ms")?);
+        let unhold = Some(settings.duration(
+            "unhold",
+            "300ms",
+            "A read that is held for longer is asked of the leader too",
+        )?);
         Ok((
             config,
             ProxyConfig { nearest: true, bounded: true, unhold, ..settings::proxy(group, settings)? },

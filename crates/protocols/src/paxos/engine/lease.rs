@@ -50,9 +50,17 @@ impl LeaseConfig {
     /// `lease.guard`, `lease.duration`, `lease.drift`.
     pub fn from_settings(settings: &mut Settings) -> Result<LeaseConfig, SettingsError> {
         let config = LeaseConfig {
-            guard: settings.duration("lease.guard", "500ms")?,
-            lease: settings.duration("lease.duration", "750ms")?,
-            drift: settings.duration("lease.drift", "30ms")?,
+            guard: settings.duration(
+                "lease.guard",
+                "500ms",
+                "How late the first renewal of a lease may arrive",
+            )?,
+            lease: settings.duration(
+                "lease.duration",
+                "750ms",
+                "How long a lease holds after the grantee's last reply",
+            )?,
+            drift: quorate_blocks::settings::drift(settings)?,
         };
         if config.drift * 4 > config.guard.min(config.lease) {
             let text = "lease.drift must be at most a quarter of lease.guard and of lease.duration";

@@ -121,10 +121,19 @@ impl<C> Config<C> {
             lease: LeaseConfig::from_settings(settings)?,
             reads,
             intake: settings::intake(settings)?,
-            pipeline: settings.number("pipeline", 256, 1..=16384)? as usize,
-            prepare_bytes: settings.bytes("prepare.bytes", "4MiB", 1..=16 << 20)? as usize,
-            retain: settings.bytes("log.retain", "32MiB", 0..=16 << 30)? as usize,
-            announce: settings.duration("commit.delay", "5ms")?,
+            pipeline: settings::pipeline(settings)?,
+            prepare_bytes: settings.bytes(
+                "prepare.bytes",
+                "4MiB",
+                1..=16 << 20,
+                "Bytes of votes in one reply to `Prepare`; an acceptor with more replies in parts",
+            )? as usize,
+            retain: settings::retain(settings)?,
+            announce: settings.duration(
+                "commit.delay",
+                "5ms",
+                "How long a decision may wait for a message that tells the followers",
+            )?,
             policy,
         })
     }

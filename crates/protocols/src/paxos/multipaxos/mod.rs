@@ -30,7 +30,12 @@ impl Protocol for MultiPaxos {
     type Proxy = SessionClient<Message>;
 
     fn configure(group: &Group, settings: &mut Settings) -> Result<(Config<()>, ProxyConfig), SettingsError> {
-        let reads = settings.choice("reads", "lease", &[("lease", Reads::Lease), ("log", Reads::Log)])?;
+        let reads = settings.choice(
+            "reads",
+            "lease",
+            &[("lease", Reads::Lease), ("log", Reads::Log)],
+            "`lease`: at the leader under its lease. `log`: every read takes a slot, and no lease is granted",
+        )?;
         let config = Config::new(group, settings, reads, ())?;
         Ok((config, ProxyConfig { bounded: reads == Reads::Lease, ..settings::proxy(group, settings)? }))
     }

@@ -70,7 +70,11 @@ impl Protocol for Pqr {
     type Proxy = SessionClient<Message>;
 
     fn configure(group: &Group, settings: &mut Settings) -> Result<(Config<()>, ProxyConfig), SettingsError> {
-        let (reads, rinse) = match settings.flag("leader_lease", false)? {
+        let (reads, rinse) = match settings.flag(
+            "leader_lease",
+            false,
+            "Ask the leader at once when a write is under way; `rinse.*` are then unknown settings",
+        )? {
             true => (Reads::Lease, Rinse::NEVER),
             false => (Reads::Log, Rinse::from_settings(settings)?),
         };

@@ -117,10 +117,20 @@ impl Protocol for QuorumLeases {
         group: &Group,
         settings: &mut Settings,
     ) -> Result<(engine::Config<Config>, ProxyConfig), SettingsError> {
-        let grantees = settings::members(group, settings, "grantees", "all")?;
+        let grantees = settings::members(
+            group,
+            settings,
+            "grantees",
+            "all",
+            "The grantees until the log says otherwise",
+        )?;
         let policy = Config {
             initial: Roster::new(None, vec![Range::all(grantees)]).expect("one range"),
-            passive: settings.flag("passive", false)?,
+            passive: settings.flag(
+                "passive",
+                false,
+                "The passive variant: grants stay, and every write waits for the grantees",
+            )?,
         };
         let config = engine::Config::new(group, settings, Reads::Lease, policy)?;
         Ok((config, ProxyConfig { nearest: true, bounded: true, ..settings::proxy(group, settings)? }))

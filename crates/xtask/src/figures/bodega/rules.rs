@@ -26,8 +26,7 @@ pub const ROWS: &[Row] = &[
          are open again",
         "",
         "`crates/protocols/src/paxos/quorum_leases/acks.rs` `is_revoked`, \
-         `crates/protocols/src/paxos/quorum_leases/traces/active-regrants.txt`, `crates/sim/tests/traces.rs` \
-         `quorum_leases_speak_as_their_traces_say`",
+         `crates/protocols/src/paxos/quorum_leases/traces/active-regrants.txt`, `crates/sim/tests/traces.rs`",
     ),
     (
         "B-6.2",
@@ -35,7 +34,7 @@ pub const ROWS: &[Row] = &[
         "at once if the furthest of a majority has executed all that any of them has accepted of the key",
         "executed, not committed: a slot's value alone is not the answer to a read here",
         "`crates/blocks/src/clients/proxy/majority.rs` `judge`, `crates/protocols/src/paxos/pqr/traces/rinse.txt`, \
-         `crates/sim/tests/traces.rs` `pqr_speaks_as_its_traces_say`",
+         `crates/sim/tests/traces.rs`",
     ),
     (
         "B-6.3",

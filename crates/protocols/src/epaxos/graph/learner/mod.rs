@@ -104,19 +104,16 @@ impl LearnerConfig {
             let text = format!("instances are those of nodes 1 to {OWNERS}; there is a node {node}");
             return Err(SettingsError::Conflict(text));
         }
-        let config = LearnerConfig {
+        let meaning = "Keys of which a replica remembers who touched them last";
+        Ok(LearnerConfig {
             members,
             rejoining,
-            heartbeat: settings.duration("heartbeat", "100ms")?,
+            heartbeat: settings::heartbeat(settings)?,
             intake: settings::intake(settings)?,
-            pipeline: settings.number("pipeline", 64, 1..=4096)?,
-            retain: settings.bytes("log.retain", "32MiB", 0..=16 << 30)? as usize,
-            keys: settings.number("conflicts.keys", 1 << 17, 1..=1 << 24)? as usize,
-        };
-        if config.heartbeat < Duration::from_millis(1) {
-            return Err(SettingsError::Conflict("heartbeat must be at least 1ms".to_owned()));
-        }
-        Ok(config)
+            pipeline: settings.number("pipeline", 64, 1..=4096, "Own instances under way, at most")?,
+            retain: settings::retain(settings)?,
+            keys: settings.number("conflicts.keys", 1 << 17, 1..=1 << 24, meaning)? as usize,
+        })
     }
 }
 

@@ -1,0 +1,81 @@
+//! Facts that replicas state, and checkers that wait for them.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use quorate_check::Panel;
+use quorate_core::Protocol;
+use quorate_protocols::registry::{self, Entry, Visitor};
+use quorate_sim::trace::Trace;
+use quorate_sim::{Options, run};
+
+/// Seeds of each of the gate's campaigns; facts that take a rare event are stated in one of them.
+const SEEDS: u64 = 15;
+
+/// The kinds of facts that replicas state in the first seeds of what the gate simulates.
+struct Stated(Entry);
+
+impl Visitor for Stated {
+    type Out = BTreeSet<String>;
+
+    fn visit<P: Protocol>(self) -> BTreeSet<String> {
+        let stated = Rc::new(RefCell::new(BTreeSet::new()));
+        for budget in self.0.gate {
+            let nodes = budget.nodes.unwrap_or(Options::default().nodes).min(P::CAPABILITIES.max_nodes);
+            let settings = budget.settings.iter().map(ToString::to_string).collect();
+            let options = Options { nodes, settings, ..Options::default() };
+            for seed in 0..SEEDS {
+                let sink = Rc::clone(&stated);
+                let trace = Trace::to(move |line| {
+                    let said = line.split_once(" fact ").map(|(_, fact)| fact);
+                    let kind = said.and_then(|fact| fact.split(|c: char| !c.is_alphanumeric()).next());
+                    if let Some(kind) = kind.filter(|kind| !sink.borrow().contains(*kind)) {
+                        sink.borrow_mut().insert(kind.to_owned());
+                    }
+                });
+                run::<P>(&options, seed, trace).expect("the gate's options are valid");
+            }
+        }
+        stated.take()
+    }
+}
+
+#[test]
+fn every_protocol_states_the_facts_of_its_entry_and_no_others() {
+    let mut wrong = Vec::new();
+    for entry in registry::all() {
+        let stated = registry::with(entry.name, Stated(entry)).expect("it is in the registry");
+        let owed: BTreeSet<_> = entry.facts.iter().map(ToString::to_string).collect();
+        if stated != owed {
+            wrong.push(format!("{} states {stated:?}, and its entry says {owed:?}", entry.name));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A checker that gets one kind of fact and not the other, which it needs as well, finds nothing wrong, ever.
+#[test]
+fn checkers_get_all_facts_that_they_wait_for_or_none() {
+    for entry in registry::all() {
+        let panel = match entry.capabilities.total_order {
+            true => Panel::standard(),
+            false => Panel::unordered(),
+        };
+        for (checker, awaited) in panel.awaited() {
+            let stated = awaited.iter().filter(|kind| entry.facts.contains(kind)).count();
+            assert!(
+                stated == 0 || stated == awaited.len(),
+                "{checker} waits for {awaited:?}, of which {} states only some",
+                entry.name
+            );
+        }
+        for kind in ["Applied", "Executed", "Installed"] {
+            assert!(
+                entry.facts.contains(&kind),
+                "{} does not state {kind}, which everybody does",
+                entry.name
+            );
+        }
+    }
+}
