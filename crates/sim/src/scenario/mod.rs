@@ -5,11 +5,15 @@
 //! # Comments and empty lines stay where they are.
 //! nodes 3
 //! put p1 color blue
-//!   p1 -> r1 Ask(…)
+//!   p1 -> r1 Ask
 //! deliver p1>r1
-//!   r1 <- p1 Ask(…)
-//!   r1 persist …
+//!   r1 <- p1 Ask | -> r1,r2,r3 Accept
+//! deliver r1>r2 Accept
+//!   r2 <- r1 Accept | persist Vote | -> r1 AcceptReply
 //! ```
+//!
+//! Each line is an input of a process and what it did upon it. Messages and records are shown by their kinds; arrivals
+//! that lead to nothing share a line. Where more matters, `fields on` shows everything, each in a line of its own.
 //!
 //! | command | what happens |
 //! |---|---|
@@ -38,6 +42,7 @@
 //! | `clock r1 ±5ms [+3ms]`, `clock r1 none` | what a node knows of true time: within 5 ms, the middle 3 ms after it (`-3ms`: before it); nothing |
 //! | `wall r1 MILLIS` | a node's wall clock is so far ahead of the others from now on (`-20`: behind) |
 //! | `facts on`, `facts off` | what replicas state as facts is shown; it is not (as in the beginning) |
+//! | `fields on`, `fields off` | messages and records are shown with their fields; by their kinds (as in the beginning) |
 //! | `status` | how each replica sees itself |
 //!
 //! Monotonic clocks show the same time everywhere, and so do wall clocks unless `wall` says otherwise. True time is
@@ -46,6 +51,7 @@
 
 mod harness;
 mod scripted_cluster;
+mod transcript;
 mod words;
 
 use std::fmt;

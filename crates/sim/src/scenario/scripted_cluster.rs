@@ -17,6 +17,7 @@ use quorate_runtime::{
 };
 use quorate_store::{Command, Expiry, Reply, Single};
 
+use super::transcript::Transcript;
 use super::words::{self, Knowledge, node, put, text};
 
 /// Where the clocks of a scenario start.
@@ -72,7 +73,7 @@ pub(super) struct ScriptedCluster {
     orders: BTreeSet<RequestId>,
     /// Whether facts are shown.
     facts: bool,
-    lines: Vec<String>,
+    transcript: Transcript,
 }
 
 type Played = Result<Vec<String>, String>;
@@ -121,12 +122,12 @@ impl ScriptedCluster {
             asked: 0,
             orders: BTreeSet::new(),
             facts: false,
-            lines: Vec::new(),
+            transcript: Transcript::default(),
         };
         for id in all.iter() {
             cluster.start(id);
         }
-        let lines = std::mem::take(&mut cluster.lines);
+        let lines = cluster.transcript.take();
         Ok((cluster, lines))
     }
 
@@ -169,6 +170,7 @@ impl ScriptedCluster {
             }
             ["wall", name, offset] => self.node(node(name)?)?.wall = words::offset(offset)?,
             ["facts", how @ ("on" | "off")] => self.facts = *how == "on",
+            ["fields", how @ ("on" | "off")] => self.transcript.fields = *how == "on",
             ["incr", proxy, key] => self.ask(proxy, Command::Increment { key: text(key), by: 1 })?,
             ["deliver", filter @ ..] => {
                 for flight in self.take(filter)? {
@@ -177,7 +179,7 @@ impl ScriptedCluster {
             }
             ["drop", filter @ ..] => {
                 for Flight { from, to, kind, .. } in self.take(filter)? {
-                    self.lines.push(format!("{from} -x {to} {kind}"));
+                    self.transcript.line(format!("{from} -x {to} {kind}"));
                 }
             }
             ["duplicate", filter @ ..] => {
@@ -229,7 +231,7 @@ impl ScriptedCluster {
             ["status"] => self.status(),
             _ => return Err(format!("`{}` is no command, or lacks something", words.join(" "))),
         }
-        Ok(std::mem::take(&mut self.lines))
+        Ok(self.transcript.take())
     }
 
     /// `40 tick 50ms, settle`.
@@ -382,11 +384,12 @@ impl ScriptedCluster {
         let target = to_node.filter(|_| !cut).map(|id| (id, self.instant(id)));
         let target = target.and_then(|(id, at)| Some((id, at, self.nodes.get_mut(&id)?)));
         let Some((id, at, Node { process: Some(process), .. })) = target else {
-            self.lines.push(format!("{from} -x {to} {kind}"));
+            self.transcript.line(format!("{from} -x {to} {kind}"));
             return;
         };
         process.take(Input::Frame { from, to, payload }).expect("a message that was sent can be read");
-        self.lines.push(format!("{to} <- {from} {}", process.describe_taken()));
+        let taken = if self.transcript.fields { process.describe_taken() } else { kind.to_owned() };
+        self.transcript.arrival(to, from, taken);
         process.step(at);
         self.finish(id);
     }
@@ -420,7 +423,7 @@ impl ScriptedCluster {
             if let Some(process) = &mut node.process
                 && let Some(taken) = process.take_due_timer(at.now)
             {
-                self.lines.push(format!("{} timer {}", taken.to, process.describe_taken()));
+                self.transcript.input(taken.to, format!("{} timer {}", taken.to, process.describe_taken()));
                 process.step(at);
             }
             self.finish(id);
@@ -431,7 +434,7 @@ impl ScriptedCluster {
     fn status(&mut self) {
         for (id, node) in &self.nodes {
             let at = self.instant(*id);
-            self.lines.push(match node.process.as_ref().and_then(|process| process.status(at)) {
+            self.transcript.line(match node.process.as_ref().and_then(|process| process.status(at)) {
                 None => format!("r{id} down"),
                 Some(status) => {
                     let leader = status.leader.map_or("-".to_owned(), |leader| format!("r{leader}"));
@@ -457,7 +460,7 @@ impl ScriptedCluster {
         let Effects { facts, members, barriers, replies, records, .. } = std::mem::take(process.effects());
         let (me, proxy) = (ProcessId::from(id), ProcessId::from(ProxyId::of(id)));
         for fact in facts.into_iter().filter(|_| self.facts) {
-            self.lines.push(format!("{me} fact {fact:?}"));
+            self.transcript.line(format!("{me} fact {fact:?}"));
         }
         // Everybody reaches everybody.
         drop(members);
@@ -467,10 +470,12 @@ impl ScriptedCluster {
                 Outcome::Done(bytes) => shown(Reply::from_bytes(bytes)),
                 Outcome::Failed(failure) => format!("{failure:?}"),
             };
-            self.lines.push(format!("{proxy} #{} = {reply}", number.0));
+            self.transcript.line(format!("{proxy} #{} = {reply}", number.0));
         }
         for record in &records {
-            self.lines.push(format!("{me} persist {}", process.describe_record(record)));
+            let described = process.describe_record(record);
+            let kind = described.split([' ', '(']).next().unwrap_or_default();
+            self.transcript.effect(me, "persist", kind, || described.clone());
         }
         let records = node.ledger.append(records, barriers);
         node.records.extend(records.into_iter().map(Payload::into_bytes));
@@ -498,7 +503,8 @@ impl ScriptedCluster {
         for OutgoingFrame { from, to, kind, payload, .. } in std::mem::take(&mut process.effects().frames) {
             let payload = payload.into_bytes();
             let names: Vec<_> = to.iter().map(|process| process.to_string()).collect();
-            self.lines.push(format!("{from} -> {} {}", names.join(","), process.describe_message(&payload)));
+            let verb = format!("-> {}", names.join(","));
+            self.transcript.effect(from, &verb, kind, || process.describe_message(&payload));
             self.flights.extend(to.iter().map(|to| Flight { from, to, kind, payload: payload.clone() }));
         }
     }

@@ -47,7 +47,7 @@ caught! { MultiPaxos,
 
 /// That a node was not refused is noticed in the end (liveness): what it leads to has to be noticed before.
 fn assert_does_harm(mutation: &str, settings: &[&str], faults: &str) {
-    crate::assert_caught_by::<MultiPaxos>(mutation, settings, 3, faults, |checker| checker != "liveness");
+    crate::assert_caught_by::<MultiPaxos>(mutation, settings, 3, faults, 0, |checker| checker != "liveness");
 }
 
 #[test]

@@ -10,10 +10,10 @@ caught! { QuorumLeases,
     votes_that_do_not_name_grantees: "quorum-leases/grants-not-reported" with PASSIVE;
     votes_that_do_not_name_grantees_of_regranted_keys: "quorum-leases/grants-not-reported";
     a_grantee_that_reads_over_an_accepted_write: "quorum-leases/reads-over-accepted" with PASSIVE;
-    a_grantee_that_ignores_thresholds: "leases/threshold-ignored" with PASSIVE;
+    a_grantee_that_ignores_thresholds: "leases/threshold-ignored" with PASSIVE, at 35;
     a_regrant_of_a_key_while_a_write_to_it_is_open: "quorum-leases/regrants-open-keys", of 5,
-        under "loss,slow-links,reordering,roster-changes";
-    a_grantee_that_does_not_wait_for_regrants: "quorum-leases/regrants-not-awaited", of 5;
+        under "loss,slow-links,reordering,roster-changes", at 32;
+    a_grantee_that_does_not_wait_for_regrants: "quorum-leases/regrants-not-awaited", of 5, at 501;
 }
 
 /// Plays a conversation as it should be, and with a rule weakened: each must hold its line, and not the other's.
@@ -79,7 +79,7 @@ fn a_voter_that_goes_by_an_old_roster() {
 
 #[test]
 fn a_grantee_that_goes_by_an_old_roster() {
-    let (rule, refused) = ("quorum-leases/roster-is-no-write", "r2 -> p2 Client(Refused");
+    let (rule, refused) = ("quorum-leases/roster-is-no-write", "| -> p2 Refused");
     assert_told_apart(
         trace!("paxos/quorum_leases", "roster-that-takes-away"),
         rule,
