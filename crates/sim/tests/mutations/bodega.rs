@@ -17,30 +17,30 @@ caught! { Bodega,
     // The commit rule, as a responder counts and as the leader does.
     reads_that_are_released_at_m_notes: "bodega/released-at-m-notes",
         under "slow-links,loss,roster-changes";
-    a_leader_that_answers_from_what_is_committed: "bodega/leader-answers-committed";
+    a_leader_that_answers_from_what_is_committed: "bodega/leader-answers-committed", at 97;
     coverage_of_one_key_of_a_batch: "bodega/one-key-of-a-batch", of 5,
-        under "roster-changes,loss,slow-links,partitions";
+        under "roster-changes,loss,slow-links,partitions", at 91;
     a_barred_responder_that_counts_its_own_promise: "bodega/excluded-and-reading" with IMPATIENT,
         under "roster-changes,partitions,one-way-partitions,loss,slow-links";
-    an_exclusion_that_nobody_has_confirmed: "exclusion/unconfirmed";
+    an_exclusion_that_nobody_has_confirmed: "exclusion/unconfirmed", at 262;
     // Leases.
     a_higher_ballot_that_is_promised_at_once: "paxos/no-release";
     promises_that_are_forgotten_at_a_higher_number: "leases/forgotten-at-a-higher-number";
     a_lease_that_a_duplicate_extends: "lease/duplicate-extends";
     a_lease_that_is_believed_from_the_receipt_of_a_renewal: "lease/believed-from-receipt";
-    held_reads_that_are_answered_without_leases: "bodega/unheld-unstable";
+    held_reads_that_are_answered_without_leases: "bodega/unheld-unstable", at 72;
     // Reads that may miss some versions.
-    versions_that_are_counted_without_leases: "bodega/versions-unstable";
+    versions_that_are_counted_without_leases: "bodega/versions-unstable", at 117;
     // A leader waits for a responder longer than for a majority.
     a_leader_that_gives_up_before_it_may_exclude_a_responder: "paxos/waiting-is-idle", under "hung-disks";
     // A responder whose disk hangs, and which goes on answering renewals, holds up writes.
     exclusion_by_silence_only: "laggards/silence-only", under "hung-disks";
     a_leader_that_looks_at_votes_only_while_its_disk_confirms_no_exclusion: "laggards/votes-only",
-        under "all,hung-disks";
+        under "all,hung-disks", at 1734;
     a_leader_whose_disk_hangs_and_who_stays_until_a_majority_has_better_ones: "laggards/as-a-majority",
-        under "all,hung-disks";
+        under "all,hung-disks", at 327;
     // What must be durable.
-    a_note_of_a_vote_that_is_not_durable: "now/Note" with RESTLESS;
+    a_note_of_a_vote_that_is_not_durable: "now/Note" with RESTLESS, at 700;
 }
 
 /// This takes grantors of which one has never heard of the exclusion, and others that have not got what was chosen in

@@ -13,19 +13,19 @@ const PARTS: &[&str] =
 
 caught! { MultiPaxos,
     // Every `AfterSync` of MultiPaxos made `Now`.
-    a_candidate_that_prepares_before_its_promise_is_durable: "now/Prepare";
-    a_promise_that_leaves_before_it_is_durable: "now/PrepareReply" with RESTLESS;
+    a_candidate_that_prepares_before_its_promise_is_durable: "now/Prepare", at 215;
+    a_promise_that_leaves_before_it_is_durable: "now/PrepareReply" with RESTLESS, at 187;
     a_vote_that_leaves_before_it_is_durable: "now/AcceptReply";
     // Ballots and slots.
-    a_leader_that_does_not_record_its_own_repeated_proposal: "paxos/no-own-revote";
+    a_leader_that_does_not_record_its_own_repeated_proposal: "paxos/no-own-revote", at 646;
     a_commit_notice_that_covers_votes_of_other_ballots: "slots/commit-across-ballots";
-    a_hole_that_is_not_filled: "slots/no-noop" with RESTLESS;
+    a_hole_that_is_not_filled: "slots/no-noop" with RESTLESS, at 235;
     // Promises come in many parts, and candidates give up in the middle.
-    parts_of_a_promise_that_are_no_progress: "paxos/parts-are-no-progress" with PARTS;
+    parts_of_a_promise_that_are_no_progress: "paxos/parts-are-no-progress" with PARTS, at 82;
     // Changes of the group.
     values_behind_a_configuration_that_is_not_executed: "paxos/no-barrier" with RESTLESS;
-    a_leader_that_counts_as_before_the_change: "paxos/old-tally" with RESTLESS;
-    a_leader_that_executes_a_configuration_and_does_not_prepare_again: "paxos/lead-unprepared" with RESTLESS;
+    a_leader_that_counts_as_before_the_change: "paxos/old-tally" with RESTLESS, at 230;
+    a_leader_that_executes_a_configuration_and_does_not_prepare_again: "paxos/lead-unprepared" with RESTLESS, at 171;
     // Leases.
     a_lease_without_drift_margin: "lease/no-drift-margin";
     a_lease_that_is_not_waited_out_after_a_restart: "lease/no-restart-wait";
@@ -35,14 +35,14 @@ caught! { MultiPaxos,
     a_snapshot_without_the_session_table: "snapshot/no-sessions";
     a_duplicate_that_is_executed_again_because_its_reply_is_not_retained:
         "sessions/not-retained-executes-again" with RESTLESS;
-    a_torn_record_that_is_accepted: "disk/torn-record-accepted";
+    a_torn_record_that_is_accepted: "disk/torn-record-accepted", at 20;
     // Disks that are lost or rolled back.
     a_life_that_is_not_durable_before_the_first_vote: "admission/life-not-durable", under "crashes,slow-disks";
     a_node_that_is_let_in_before_its_disk_is_remembered: "admission/listen-first", under "crashes";
     // Reads that may be so old.
     an_age_that_counts_from_the_answer: "freshness/by-arrival" with &["heartbeat=20ms"], of 5,
-        under "slow-links,reordering";
-    an_age_of_what_is_not_executed: "freshness/unexecuted";
+        under "slow-links,reordering", at 374;
+    an_age_of_what_is_not_executed: "freshness/unexecuted", at 243;
 }
 
 /// That a node was not refused is noticed in the end (liveness): what it leads to has to be noticed before.

@@ -7,6 +7,6 @@ caught! { Pqr,
     a_reader_that_ignores_what_is_accepted_and_could_ask_a_leader: "pqr/accepted-ignored" with &["leader_lease=true"];
     a_reader_that_asks_one: "pqr/majority-of-one";
     an_old_disk_that_answers_proxies_before_others_have_accepted_it: "admission/answer-proxies-at-once",
-        under "rolled-back-disks,crashes,partitions";
+        under "rolled-back-disks,crashes,partitions", at 396;
     a_vote_that_is_not_told_after_a_restart: "paxos/votes-forgotten-by-the-policy";
 }

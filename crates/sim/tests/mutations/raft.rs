@@ -63,11 +63,11 @@ fn a_change_that_waits_for_ever_for_a_node_that_is_not_there() {
 
 caught! { Raft,
     // Every `AfterSync` made `Now`, and what must be durable not recorded.
-    a_vote_that_is_given_before_it_is_durable: "now/VoteReply" with RESTLESS;
-    a_candidate_whose_own_vote_is_not_durable: "now/Vote";
-    an_entry_that_is_acknowledged_before_it_is_durable: "now/AppendReply" with QUORUM;
+    a_vote_that_is_given_before_it_is_durable: "now/VoteReply" with RESTLESS, at 40;
+    a_candidate_whose_own_vote_is_not_durable: "now/Vote", at 320;
+    an_entry_that_is_acknowledged_before_it_is_durable: "now/AppendReply" with QUORUM, at 20;
     a_term_and_a_vote_that_are_not_recorded: "raft/term-not-persisted" with RESTLESS;
-    a_snapshot_that_counts_before_it_is_durable: "raft/snapshot-not-durable" with FORGETFUL;
+    a_snapshot_that_counts_before_it_is_durable: "raft/snapshot-not-durable" with FORGETFUL, at 55;
     // Elections and the log.
     a_vote_for_any_log: "raft/vote-for-any-log" with RESTLESS;
     a_pre_vote_that_bumps_terms: "raft/pre-vote-bumps-terms" with QUORUM;
@@ -75,11 +75,11 @@ caught! { Raft,
     a_commit_beyond_what_was_verified: "raft/commit-beyond-verified" with QUORUM;
     two_membership_changes_in_flight: "membership/two-in-flight" with QUORUM;
     // Reads.
-    a_voter_that_does_not_honour_the_lease: "ongaro/vote-at-once" with ONGARO;
-    a_commit_gate_that_ignores_one_prior_entry: "leaseguard/gate-ignored" with GUARD;
+    a_voter_that_does_not_honour_the_lease: "ongaro/vote-at-once" with ONGARO, at 74;
+    a_commit_gate_that_ignores_one_prior_entry: "leaseguard/gate-ignored" with GUARD, at 23;
     a_limbo_region_without_its_last_entry: "leaseguard/limbo-short" with GUARD;
     uncertainty_on_one_side_only: "leaseguard/one-sided" with GUARD;
-    an_end_of_a_lease_whose_commit_is_not_known: "leaseguard/end-lease-uncommitted" with GUARD;
+    an_end_of_a_lease_whose_commit_is_not_known: "leaseguard/end-lease-uncommitted" with GUARD, at 80;
     a_snapshot_that_forgets_leases: "leaseguard/no-lease-in-snapshot" with FORGETFUL;
     a_clock_that_is_read_before_a_pause: "driver/stale-now" with GUARD;
     // Commits take longer than a lease lasts.
@@ -87,7 +87,7 @@ caught! { Raft,
         with &["reads=leaseguard", "lease.duration=300ms"], under "slow-nodes";
     // Nothing wrong is said, but for twenty seconds nothing is written.
     a_successor_that_takes_the_larger_of_two_waits: "leaseguard/larger-wait" with &["reads=leaseguard"],
-        under "wide-clocks,lost-nodes";
+        under "wide-clocks,lost-nodes", at 27;
 }
 
 /// Whether somebody reads `old` after `new` was acknowledged.
