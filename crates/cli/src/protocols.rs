@@ -4,10 +4,16 @@ use std::io::{Write, stdout};
 
 use quorate_core::{Capabilities, Setting};
 use quorate_protocols::registry::{self, Entry, Visitor};
+use quorate_runtime::AnyProtocol;
 
 use crate::failure::Failure;
 
-/// Visits the protocol that the command line names.
+/// The protocol that the command line names.
+pub fn find(name: &str) -> Result<&'static dyn AnyProtocol, Failure> {
+    registry::find(name).ok_or_else(|| unknown(name))
+}
+
+/// Visits the protocol that the command line names, with its types.
 pub fn with<V: Visitor>(name: &str, visitor: V) -> Result<V::Out, Failure> {
     registry::with(name, visitor).ok_or_else(|| unknown(name))
 }

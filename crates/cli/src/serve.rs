@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 
 use quorate_api::http;
 use quorate_api::resp::{self, ReadMode, Resp};
-use quorate_core::{NodeId, Protocol, Settings};
+use quorate_core::{NodeId, Settings};
 use quorate_node::logging;
 use quorate_node::storage::StorageError;
 use quorate_node::{
     ClockSource, Durability, Exit, Limits, Node, NodeConfig, NodeError, NodeOptions, ProxyOptions,
     parse_cluster,
 };
-use quorate_protocols::registry::Visitor;
+use quorate_runtime::AnyProtocol;
 use rustix::process::{Signal, getpid, kill_process};
 use serde::Deserialize;
 use tracing_subscriber::EnvFilter;
@@ -171,7 +171,7 @@ fn start(what: What, resp_limits: resp::Limits, file: File, flags: &args::Proces
         log_json: file.log_json.unwrap_or_default(),
         exit_with_stdin: flags.exit_with_stdin,
     };
-    protocols::with(file.protocol.as_deref().unwrap_or(PROTOCOL), process)?
+    process.run(protocols::find(file.protocol.as_deref().unwrap_or(PROTOCOL))?)
 }
 
 fn cluster_id(flags: &args::Process, file: &File) -> Result<Option<u64>, Failure> {
@@ -218,24 +218,25 @@ struct Process {
     exit_with_stdin: bool,
 }
 
-impl Visitor for Process {
-    type Out = Result<(), Failure>;
-
-    fn visit<P: Protocol>(self) -> Self::Out {
+impl Process {
+    /// Runs it to its end.
+    fn run(self, protocol: &'static dyn AnyProtocol) -> Result<(), Failure> {
         let _flush = log_to_stderr(self.log_json);
-        if self.resp_limits.read_mode == ReadMode::Sequential && !P::CAPABILITIES.total_order {
-            let why =
-                format!("{} does not put all writes in one order, as read mode sequential needs", P::NAME);
+        if self.resp_limits.read_mode == ReadMode::Sequential && !protocol.capabilities().total_order {
+            let why = format!(
+                "{} does not put all writes in one order, as read mode sequential needs",
+                protocol.name()
+            );
             return Err(Failure::wrong(format!("{why}; choose linearizable or local")));
         }
         let config = match self.what {
             What::Node(mut options) => {
                 bounds::take_descriptors(&mut options.limits);
-                NodeConfig::new::<P>(options, self.settings)
+                NodeConfig::new(protocol, options, self.settings)
             }
             What::Proxy(mut options) => {
                 bounds::take_descriptors(&mut options.limits);
-                NodeConfig::proxy::<P>(options, self.settings)
+                NodeConfig::proxy(protocol, options, self.settings)
             }
         };
         let config = config.map_err(Failure::wrong)?;

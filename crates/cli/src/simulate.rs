@@ -10,6 +10,7 @@ use quorate_core::Protocol;
 use quorate_explore::Bounds;
 use quorate_protocols::registry::Visitor;
 use quorate_protocols::wide_area;
+use quorate_runtime::AnyProtocol;
 use quorate_sim::{Options, OptionsError, Summary};
 
 use crate::args::{Replay, Responders, Sim, Simulated};
@@ -18,19 +19,18 @@ use crate::interrupt;
 use crate::protocols;
 use crate::topology;
 
-fn options<P: Protocol>(args: Simulated, runs: u64) -> Result<Options, Failure> {
+fn options(protocol: &dyn AnyProtocol, args: Simulated, runs: u64) -> Result<Options, Failure> {
     let default = Options::default();
-    let can = P::CAPABILITIES;
+    let can = protocol.capabilities();
     let named = |name: String| topology::load(&name).map(|topology| (name, topology));
     let topology = args.topology.map(named).transpose()?;
     let several = topology.as_ref().map_or(default.nodes, |(_, topology)| topology.sites().len());
     let nodes = args.nodes.unwrap_or(several.clamp(can.min_nodes, can.max_nodes));
-    let suiting =
-        topology.as_ref().map(|(_, topology)| wide_area::settings::<P>(topology, nodes)).unwrap_or_default();
+    let suiting = topology.as_ref().map(|(_, topology)| wide_area::settings(topology, protocol, nodes));
     Ok(Options {
         nodes,
         proxies: args.proxies.unwrap_or(default.proxies),
-        settings: suiting.into_iter().chain(args.set).collect(),
+        settings: suiting.unwrap_or_default().into_iter().chain(args.set).collect(),
         topology,
         faults: args.faults,
         seed: args.seed,
@@ -46,27 +46,20 @@ pub fn sim(args: Sim) -> Result<(), Failure> {
     if args.explore {
         return explore(args);
     }
-    struct Campaign(Sim);
-    impl Visitor for Campaign {
-        type Out = Result<(), Failure>;
-        fn visit<P: Protocol>(self) -> Self::Out {
-            let jobs = self.0.jobs.or_else(|| std::thread::available_parallelism().ok().map(usize::from));
-            let options = options::<P>(self.0.run, self.0.runs)?;
-            let asked = interrupt::flag()?;
-            let summary =
-                campaign::<P>(&options, jobs.unwrap_or(1).max(1), &asked).map_err(Failure::wrong)?;
-            write!(stdout(), "{summary}")?;
-            if !summary.is_fine() {
-                Err(Failure::failed(""))
-            } else if summary.runs < options.runs {
-                let (done, runs) = (summary.runs, options.runs);
-                Err(Failure::failed(format!("interrupted after {done} of {runs} runs, which were fine")))
-            } else {
-                Ok(())
-            }
-        }
+    let protocol = protocols::find(&args.run.protocol)?;
+    let jobs = args.jobs.or_else(|| std::thread::available_parallelism().ok().map(usize::from));
+    let options = options(protocol, args.run, args.runs)?;
+    let asked = interrupt::flag()?;
+    let summary = campaign(protocol, &options, jobs.unwrap_or(1).max(1), &asked).map_err(Failure::wrong)?;
+    write!(stdout(), "{summary}")?;
+    if !summary.is_fine() {
+        Err(Failure::failed(""))
+    } else if summary.runs < options.runs {
+        let (done, runs) = (summary.runs, options.runs);
+        Err(Failure::failed(format!("interrupted after {done} of {runs} runs, which were fine")))
+    } else {
+        Ok(())
     }
-    protocols::with(&args.run.protocol.clone(), Campaign(args))?
 }
 
 fn explore(args: Sim) -> Result<(), Failure> {
@@ -135,7 +128,8 @@ const CHUNK: u64 = 8;
 /// threads.
 ///
 /// When `asked` to, it ends with the runs that are over.
-fn campaign<P: Protocol>(
+fn campaign(
+    protocol: &dyn AnyProtocol,
     options: &Options,
     jobs: usize,
     asked: &AtomicBool,
@@ -166,7 +160,7 @@ fn campaign<P: Protocol>(
                 let runs = CHUNK.min(options.runs - first);
                 let options = Options { seed: options.seed.wrapping_add(first), runs, ..options.clone() };
                 let mut done = 0;
-                let summary = quorate_sim::sim::<P>(&options, &mut |progress| {
+                let summary = quorate_sim::sim(protocol, &options, &mut |progress| {
                     bar.inc(progress.done - done);
                     done = progress.done;
                     if progress.shrinking {
@@ -196,23 +190,17 @@ fn campaign<P: Protocol>(
 }
 
 pub fn replay(args: Replay) -> Result<(), Failure> {
-    struct One(Replay);
-    impl Visitor for One {
-        type Out = Result<(), Failure>;
-        fn visit<P: Protocol>(self) -> Self::Out {
-            let options = options::<P>(self.0.run, 1)?;
-            let run = quorate_sim::replay::<P>(&options, |line| {
-                // A reader that has seen enough, such as `head`, ends the replay.
-                if writeln!(stdout(), "{line}").is_err() {
-                    std::process::exit(1);
-                }
-            })
-            .map_err(Failure::wrong)?;
-            match &run.violation {
-                None => Ok(()),
-                Some(violation) => Err(Failure::failed(format!("violation: {violation}"))),
-            }
+    let protocol = protocols::find(&args.run.protocol)?;
+    let options = options(protocol, args.run, 1)?;
+    let run = quorate_sim::replay(protocol, &options, |line| {
+        // A reader that has seen enough, such as `head`, ends the replay.
+        if writeln!(stdout(), "{line}").is_err() {
+            std::process::exit(1);
         }
+    })
+    .map_err(Failure::wrong)?;
+    match &run.violation {
+        None => Ok(()),
+        Some(violation) => Err(Failure::failed(format!("violation: {violation}"))),
     }
-    protocols::with(&args.run.protocol.clone(), One(args))?
 }

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use quorate_core::Topology;
 use quorate_core::settings::parse_duration;
-use quorate_core::{Protocol, Topology};
-use quorate_protocols::registry::Visitor;
 use quorate_protocols::wide_area;
 use serde::Deserialize;
 
@@ -59,14 +58,7 @@ fn parse(text: &str) -> Result<Topology, String> {
 
 /// The timeouts that suit a topology, as settings of a protocol, as far as it knows them.
 pub fn timeouts(topology: &Topology, protocol: &str, nodes: usize) -> Result<Vec<String>, Failure> {
-    struct Known<'a>(&'a Topology, usize);
-    impl Visitor for Known<'_> {
-        type Out = Vec<String>;
-        fn visit<P: Protocol>(self) -> Self::Out {
-            wide_area::settings::<P>(self.0, self.1)
-        }
-    }
-    protocols::with(protocol, Known(topology, nodes))
+    Ok(wide_area::settings(topology, protocols::find(protocol)?, nodes))
 }
 
 #[cfg(test)]

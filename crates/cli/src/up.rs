@@ -10,9 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use quorate_client::Client;
-use quorate_core::{NodeId, Protocol, Topology};
+use quorate_core::{NodeId, Topology};
 use quorate_node::signals::hangup_is_ignored;
-use quorate_protocols::registry::Visitor;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -49,7 +48,7 @@ struct Node {
 
 pub fn up(args: Up) -> Result<(), Failure> {
     let world = World::new(&args)?;
-    protocols::with(&args.protocol, Check { protocol: &args.protocol, nodes: world.nodes.into() })??;
+    check(&args.protocol, world.nodes.into())?;
     let stop = Arc::new(AtomicBool::new(false));
     let hangup = (!hangup_is_ignored()).then_some(SIGHUP);
     for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
@@ -107,22 +106,14 @@ impl World {
 }
 
 /// Refuses what cannot run before anything is started.
-struct Check<'a> {
-    protocol: &'a str,
-    nodes: usize,
-}
-
-impl Visitor for Check<'_> {
-    type Out = Result<(), Failure>;
-    fn visit<P: Protocol>(self) -> Self::Out {
-        let (min, max) = (P::CAPABILITIES.min_nodes, P::CAPABILITIES.max_nodes);
-        if (min..=max).contains(&self.nodes) {
-            return Ok(());
-        }
-        let Check { protocol, nodes } = self;
-        let right = if min == max { format!("--nodes {min}") } else { format!("--nodes {min} to {max}") };
-        Err(Failure::wrong(format!("{protocol} does not run on {nodes} nodes: use {right}")))
+fn check(protocol: &str, nodes: usize) -> Result<(), Failure> {
+    let can = protocols::find(protocol)?.capabilities();
+    let (min, max) = (can.min_nodes, can.max_nodes);
+    if (min..=max).contains(&nodes) {
+        return Ok(());
     }
+    let right = if min == max { format!("--nodes {min}") } else { format!("--nodes {min} to {max}") };
+    Err(Failure::wrong(format!("{protocol} does not run on {nodes} nodes: use {right}")))
 }
 
 fn start(args: &Up, world: &World, data: &Path) -> Result<Vec<Node>, Failure> {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use load::{Load, Reader};
 use quorate_core::Topology;
-use quorate_protocols::paxos::bodega::Bodega;
+use quorate_protocols::registry::named;
 use quorate_protocols::wide_area;
 use serde_json::Value;
 use support::{Cluster, Connection, Resp, wait_for};
@@ -23,7 +23,7 @@ const LEADER: usize = 1;
 
 fn start() -> Cluster {
     let geo = Topology::named("geo").unwrap();
-    let mut settings = wide_area::settings::<Bodega>(&geo, geo.sites().len());
+    let mut settings = wide_area::settings(&geo, named("bodega"), geo.sites().len());
     // Whoever reads from afar in a closed loop is to be noticed soon, too.
     settings.extend(["coverage.period=500ms", "coverage.least=2"].map(str::to_owned));
     let cluster = Cluster::start_each(geo.sites().len(), "bodega", |index| {

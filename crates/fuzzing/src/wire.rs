@@ -160,8 +160,8 @@ pub fn snapshot_seeds() -> Vec<Vec<u8>> {
 
 /// Messages and records of every protocol are read back.
 pub fn protocols(data: &[u8]) {
-    for info in registry::all() {
-        registry::with(info.name, ReadBack(data));
+    for entry in registry::all() {
+        registry::with(entry.name, ReadBack(data));
     }
 }
 
@@ -181,5 +181,5 @@ impl Visitor for ReadBack<'_> {
 
 pub fn protocol_seeds() -> Vec<Vec<u8>> {
     let all = registry::all().into_iter();
-    all.filter_map(|info| registry::with(info.name, conversation::Overheard)).flatten().collect()
+    all.filter_map(|entry| registry::with(entry.name, conversation::Overheard)).flatten().collect()
 }

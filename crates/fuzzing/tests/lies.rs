@@ -42,10 +42,10 @@ fn epaxos_replicas_stand_whatever_their_peers_say() {
 
 #[test]
 fn replicas_of_all_protocols_stop_only_where_a_peer_contradicts_itself() {
-    for info in registry::all() {
-        let (_, stopped) = disturbed(info.name);
+    for entry in registry::all() {
+        let (_, stopped) = disturbed(entry.name);
         let known = |text: &String| CONTRADICTIONS.iter().any(|known| text.contains(known));
         let others: Vec<_> = stopped.iter().filter(|text| !known(text)).collect();
-        assert!(others.is_empty(), "{}: {others:?}", info.name);
+        assert!(others.is_empty(), "{}: {others:?}", entry.name);
     }
 }

@@ -7,8 +7,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use quorate_blocks::admission::Stage;
-use quorate_core::{Capabilities, Group, NodeId, Protocol, Settings, Topology, digest};
-use quorate_runtime::{AnyProtocol, ConfiguredProtocol, protocol};
+use quorate_core::{Capabilities, Group, NodeId, Settings, Topology, digest};
+use quorate_runtime::{AnyProtocol, ConfiguredProtocol};
 
 use crate::clock::ClockSource;
 use crate::error::ConfigError;
@@ -132,11 +132,7 @@ pub(crate) struct Place {
 
 impl NodeConfig {
     /// Checks the options and configures the protocol. `settings` must hold nothing but the protocol's.
-    pub fn new<P: Protocol>(options: NodeOptions, settings: Settings) -> Result<Self, ConfigError> {
-        Self::of(protocol::<P>(), options, settings)
-    }
-
-    fn of(
+    pub fn new(
         protocol: &'static dyn AnyProtocol,
         options: NodeOptions,
         settings: Settings,
@@ -188,8 +184,12 @@ impl NodeConfig {
     }
 
     /// The same for a process that runs a proxy alone.
-    pub fn proxy<P: Protocol>(options: ProxyOptions, settings: Settings) -> Result<Self, ConfigError> {
-        let config = Self::common(protocol::<P>(), options, Entrance::default(), settings)?;
+    pub fn proxy(
+        protocol: &'static dyn AnyProtocol,
+        options: ProxyOptions,
+        settings: Settings,
+    ) -> Result<Self, ConfigError> {
+        let config = Self::common(protocol, options, Entrance::default(), settings)?;
         // What it sends is not delayed; it may be told all the same, as its nodes are.
         Ok(Self { delays: Delays::default(), ..config })
     }

@@ -13,6 +13,7 @@ use std::thread;
 use quorate_core::Settings;
 use quorate_node::signals::hangup_is_ignored;
 use quorate_node::{Exit, Limits, Node, NodeConfig};
+use quorate_runtime::protocol;
 use signal_hook::consts::{SIGHUP, SIGTERM};
 
 use harness::{Client, listeners, members, options};
@@ -33,7 +34,7 @@ fn a_signal_drains_and_a_second_one_stops_at_once() {
         let directory = tempfile::TempDir::new().unwrap();
         let mut options = options(1, members, Limits::default());
         options.data_dir = directory.path().to_owned();
-        let config = NodeConfig::new::<toy::Toy>(options, Settings::default());
+        let config = NodeConfig::new(protocol::<toy::Toy>(), options, Settings::default());
         let node = Node::new(config.unwrap(), own).unwrap();
         let thread = thread::spawn(move || node.run_until_signalled(lines::Lines));
         let (mut client, mut idle) = (Client::to(address), Client::to(address));

@@ -11,7 +11,8 @@
 
 use std::collections::BTreeMap;
 
-use quorate_core::{Capabilities, Group, NodeId, NodeSet, Protocol, Setting, Settings, SettingsError};
+use quorate_core::{Capabilities, Group, NodeId, NodeSet, Protocol, Setting, Settings};
+use quorate_runtime::{AnyProtocol, protocol};
 
 /// A computation over a protocol that is chosen at run time.
 pub trait Visitor {
@@ -55,7 +56,7 @@ impl Budget {
 }
 
 /// What is known of a protocol by its name.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Entry {
     /// See [`Protocol::NAME`].
     pub name: &'static str,
@@ -67,7 +68,8 @@ pub struct Entry {
     pub gate: &'static [Budget],
     /// The kinds of facts that its replicas state.
     pub facts: &'static [&'static str],
-    configure: fn(&Group, &mut Settings) -> Result<(), SettingsError>,
+    /// Its machines, without their types. They are compiled here, once for all who run them.
+    pub protocol: &'static dyn AnyProtocol,
 }
 
 impl Entry {
@@ -76,7 +78,7 @@ impl Entry {
         let count = self.capabilities.max_nodes.min(3) as u64;
         let members: NodeSet = (1..=count).filter_map(NodeId::new).collect();
         let mut settings = Settings::default();
-        (self.configure)(&Group::of(members), &mut settings).expect("defaults fit together");
+        self.protocol.configure(&Group::of(members), &mut settings).expect("defaults fit together");
         settings.described().clone()
     }
 }
@@ -157,11 +159,12 @@ macro_rules! registry {
                 capabilities: <$protocol>::CAPABILITIES,
                 gate: const { &[$($gate),*] },
                 facts: $facts,
-                configure: |group, settings| <$protocol>::configure(group, settings).map(drop),
+                protocol: protocol::<$protocol>(),
             }),*]
         }
 
-        /// Visits the protocol of this name; `None` if there is none.
+        /// Visits the protocol of this name with its types; `None` if there is none. What a visitor does is compiled
+        /// for each protocol: [`find`] is for all that can do without types.
         pub fn with<V: Visitor>(name: &str, visitor: V) -> Option<V::Out> {
             $(if name == <$protocol>::NAME {
                 return Some(visitor.visit::<$protocol>());
@@ -172,6 +175,16 @@ macro_rules! registry {
 }
 
 crate::each_protocol!(registry);
+
+/// The protocol of this name, if there is one.
+pub fn find(name: &str) -> Option<&'static dyn AnyProtocol> {
+    all().into_iter().find(|entry| entry.name == name).map(|entry| entry.protocol)
+}
+
+/// The protocol of a name that stands in the code. Panics if there is none.
+pub fn named(name: &str) -> &'static dyn AnyProtocol {
+    find(name).unwrap_or_else(|| panic!("no protocol is called {name}"))
+}
 
 #[cfg(test)]
 mod tests {
@@ -189,10 +202,11 @@ mod tests {
     fn every_protocol_is_found_by_its_own_name_only() {
         let all = all();
         for (index, entry) in all.iter().enumerate() {
-            assert_eq!(with(entry.name, Name), Some(entry.name));
+            let found = (with(entry.name, Name), find(entry.name).map(AnyProtocol::name));
+            assert_eq!(found, (Some(entry.name), Some(entry.name)));
             assert!(all[..index].iter().all(|other| other.name != entry.name), "{} twice", entry.name);
         }
-        assert_eq!(with("no-such-protocol", Name), None);
+        assert!(with("no-such-protocol", Name).is_none() && find("no-such-protocol").is_none());
     }
 
     #[test]

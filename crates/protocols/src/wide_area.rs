@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use quorate_core::{Group, NodeId, Protocol, Settings, Topology};
+use quorate_core::Topology;
+use quorate_runtime::AnyProtocol;
 
 /// Up to this round trip the paper's timeouts fit: twice its heartbeat.
 const PAPERS_REACH: Duration = Duration::from_millis(240);
@@ -22,12 +23,9 @@ const TIMEOUTS: [(&str, u64); 7] = [
 ];
 
 /// Those of them that a protocol has as settings, as `name=value`.
-pub fn settings<P: Protocol>(topology: &Topology, nodes: usize) -> Vec<String> {
-    let mut settings = Settings::default();
-    let members = (1..=nodes as u64).filter_map(NodeId::new).collect();
-    // Whatever it says to its defaults, it has looked its settings up.
-    let _ = P::configure(&Group::of(members), &mut settings);
-    let known = TIMEOUTS.iter().filter(|(name, _)| settings.effective().contains_key(*name));
+pub fn settings(topology: &Topology, protocol: &dyn AnyProtocol, nodes: usize) -> Vec<String> {
+    let defaults = protocol.defaults(nodes);
+    let known = TIMEOUTS.iter().filter(|(name, _)| defaults.contains_key(*name));
     known.map(|(name, millis)| format!("{name}={}ms", scaled(*millis, topology.furthest()))).collect()
 }
 
@@ -39,22 +37,24 @@ fn scaled(millis: u64, furthest: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::paxos::multipaxos::MultiPaxos;
-    use crate::unreplicated::Unreplicated;
+    use crate::registry::named;
 
     #[test]
     fn timeouts_are_the_papers_until_distances_outgrow_them() {
-        let geo = settings::<MultiPaxos>(&Topology::named("geo").unwrap(), 5);
+        let geo = settings(&Topology::named("geo").unwrap(), named("multipaxos"), 5);
         assert_eq!(geo[..2], ["heartbeat=120ms", "election.timeout=1200ms"]);
         let far = [("a", "b", 478), ("a", "c", 30), ("b", "c", 20)];
         let far = far.map(|(from, to, millis)| (from, to, Duration::from_millis(millis)));
         let far = Topology::new(&["a", "b", "c"], far, Duration::from_millis(1)).unwrap();
-        assert_eq!(settings::<MultiPaxos>(&far, 3)[..2], ["heartbeat=240ms", "election.timeout=2400ms"]);
+        assert_eq!(
+            settings(&far, named("multipaxos"), 3)[..2],
+            ["heartbeat=240ms", "election.timeout=2400ms"]
+        );
     }
 
     #[test]
     fn a_protocol_is_given_the_timeouts_that_it_knows() {
-        let geo = settings::<Unreplicated>(&Topology::named("geo").unwrap(), 1);
+        let geo = settings(&Topology::named("geo").unwrap(), named("unreplicated"), 1);
         assert!(!geo.iter().any(|setting| setting.starts_with("election")), "{geo:?}");
     }
 }

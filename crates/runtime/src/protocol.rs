@@ -1,9 +1,10 @@
 //! A protocol without types, for drivers that are compiled once.
 
+use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use quorate_core::{Capabilities, Configs, Group, Protocol, Settings, SettingsError};
+use quorate_core::{Capabilities, Configs, Group, NodeId, Protocol, Settings, SettingsError};
 
 use crate::process::{AnyProcess, Start};
 use crate::process_runner::ProcessRunner;
@@ -22,6 +23,15 @@ pub trait AnyProtocol: Sync {
         group: &Group,
         settings: &mut Settings,
     ) -> Result<Arc<dyn ConfiguredProtocol>, SettingsError>;
+
+    /// The settings that it knows, with their values where nothing is set, in a group of so many nodes.
+    fn defaults(&self, nodes: usize) -> BTreeMap<String, String> {
+        let mut settings = Settings::default();
+        let members = (1..=nodes as u64).filter_map(NodeId::new).collect();
+        // Whatever it says to its defaults, it has looked its settings up.
+        let _ = self.configure(&Group::of(members), &mut settings);
+        settings.effective().clone()
+    }
 }
 
 /// A protocol with the configurations of a group's machines.

@@ -4,12 +4,12 @@ use std::fmt;
 use std::time::Duration;
 
 use quorate_check::Violation;
-use quorate_core::{Capabilities, Protocol};
-use quorate_runtime::{AnyProtocol, protocol};
+use quorate_core::Capabilities;
+use quorate_runtime::AnyProtocol;
 
 use crate::faults::{Counts, Kind};
 use crate::options::{Options, OptionsError};
-use crate::run::{Run, run_protocol};
+use crate::run::{Run, run};
 use crate::shrink::shrink;
 use crate::trace::{Tail, Trace};
 
@@ -34,14 +34,7 @@ pub struct Progress {
 /// Runs the seeds `options.seed ..` up to `options.runs` of them, and stops at the first violation, shrunk. The
 /// caller measures real time, and may give ranges of seeds to several threads and [`merge`](Summary::merge) the
 /// summaries.
-pub fn sim<P: Protocol>(
-    options: &Options,
-    progress: &mut dyn FnMut(&Progress),
-) -> Result<Summary, OptionsError> {
-    sim_protocol(protocol::<P>(), options, progress)
-}
-
-fn sim_protocol(
+pub fn sim(
     protocol: &dyn AnyProtocol,
     options: &Options,
     progress: &mut dyn FnMut(&Progress),
@@ -49,7 +42,7 @@ fn sim_protocol(
     options.check(protocol.name(), protocol.capabilities())?;
     let mut summary = Summary { protocol: protocol.name(), ..Summary::default() };
     for seed in (options.seed..).take(usize::try_from(options.runs).unwrap_or(usize::MAX)) {
-        let run = run_protocol(protocol, options, seed, Trace::silent())?;
+        let run = run(protocol, options, seed, Trace::silent())?;
         summary.add(&run);
         let mut report = Progress {
             done: summary.runs,
@@ -70,8 +63,12 @@ fn sim_protocol(
 }
 
 /// Runs one seed and hands every line of its trace to `line`.
-pub fn replay<P: Protocol>(options: &Options, line: impl FnMut(&str) + 'static) -> Result<Run, OptionsError> {
-    run_protocol(protocol::<P>(), options, options.seed, Trace::to(line))
+pub fn replay(
+    protocol: &dyn AnyProtocol,
+    options: &Options,
+    line: impl FnMut(&str) + 'static,
+) -> Result<Run, OptionsError> {
+    run(protocol, options, options.seed, Trace::to(line))
 }
 
 /// A violation with what it takes to look into it.
@@ -96,7 +93,7 @@ impl Failure {
         let found = failed.violation.clone().expect("a failed run has a violation");
         let (options, shrunk) = shrink(protocol, options, failed);
         let tail = Tail::new(TAIL);
-        let again = run_protocol(protocol, &options, failed.seed, tail.trace());
+        let again = run(protocol, &options, failed.seed, tail.trace());
         let again = again.expect("these options ran before");
         let violation = again.violation.unwrap_or_else(|| Violation {
             checker: "determinism",
@@ -225,12 +222,13 @@ impl fmt::Display for Summary {
 /// Whether a weakened rule is noticed: the first of up to `most` seeds that fails with the mutation on and not without,
 /// and how. Nothing is shrunk.
 #[cfg(feature = "mutations")]
-pub fn caught<P: Protocol>(
+pub fn caught(
+    protocol: &dyn AnyProtocol,
     mutation: &str,
     options: &Options,
     most: u64,
 ) -> Result<Option<(u64, Violation)>, OptionsError> {
-    let run = |seed| run_protocol(protocol::<P>(), options, seed, Trace::silent());
+    let run = |seed| run(protocol, options, seed, Trace::silent());
     let violation = |seed| Ok::<_, OptionsError>(run(seed)?.violation);
     for seed in options.seed..options.seed + most {
         if let Some(found) = quorate_core::mutation::with(mutation, || violation(seed))?

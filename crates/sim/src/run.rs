@@ -12,10 +12,8 @@ use quorate_check::{
     Checker, MILLISECOND, Nanos, Panel, SECOND, Violation, expiry, linearizability, staleness,
 };
 use quorate_core::settings::parse_duration;
-use quorate_core::{
-    Capabilities, Group, NodeId, NodeSet, Protocol, Random, Settings, SettingsError, Topology,
-};
-use quorate_runtime::{AnyProtocol, ConfiguredProtocol, protocol};
+use quorate_core::{Capabilities, Group, NodeId, NodeSet, Random, Settings, SettingsError, Topology};
+use quorate_runtime::{AnyProtocol, ConfiguredProtocol};
 
 use crate::clock::{Clock, Quality};
 use crate::cluster::{Cluster, Event, Knobs, Operator, SLOWNESS};
@@ -87,12 +85,7 @@ enum Stage {
 }
 
 /// Runs one seed.
-pub fn run<P: Protocol>(options: &Options, seed: u64, trace: Trace) -> Result<Run, OptionsError> {
-    run_protocol(protocol::<P>(), options, seed, trace)
-}
-
-/// The same of any protocol.
-pub(crate) fn run_protocol(
+pub fn run(
     protocol: &dyn AnyProtocol,
     options: &Options,
     seed: u64,

@@ -9,7 +9,7 @@ use quorate_runtime::AnyProtocol;
 
 use crate::faults::Faults;
 use crate::options::Options;
-use crate::run::{Run, run_protocol};
+use crate::run::{Run, run};
 use crate::trace::Trace;
 
 /// Runs that shrinking may take.
@@ -45,7 +45,7 @@ impl Search<'_> {
         self.left -= 1;
         let mut options = self.best.clone();
         change(&mut options);
-        let run = run_protocol(self.protocol, &options, self.run.seed, Trace::silent());
+        let run = run(self.protocol, &options, self.run.seed, Trace::silent());
         let Ok(run) = run else { return false };
         let checker = |run: &Run| run.violation.as_ref().map(|violation| violation.checker);
         if checker(&run) != checker(&self.run) {

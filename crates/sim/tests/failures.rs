@@ -7,6 +7,7 @@ use quorate_core::{
     Saved, Settings, SettingsError,
 };
 use quorate_protocols::unreplicated::{Message, Replica, Unreplicated};
+use quorate_runtime::{AnyProtocol, protocol};
 use quorate_sim::{Options, sim};
 
 /// Unreplicated with a client side that is broken in one of these ways.
@@ -55,22 +56,22 @@ impl<const PANICS: bool> Proxy for BrokenProxy<PANICS> {
     }
 }
 
-fn violation<P: Protocol>() -> String {
+fn violation(protocol: &dyn AnyProtocol) -> String {
     let options = Options { nodes: 1, runs: 1, ..Options::default() };
-    let summary = sim::<P>(&options, &mut |_| {}).unwrap();
+    let summary = sim(protocol, &options, &mut |_| {}).unwrap();
     summary.failures[0].violation.to_string()
 }
 
 #[test]
 fn a_failed_assertion_is_a_violation_with_its_place() {
-    let found = violation::<Broken<PANICS>>();
+    let found = violation(protocol::<Broken<PANICS>>());
     assert!(found.contains("assertion") && found.contains("three requests are too many"), "{found}");
     assert!(found.contains("failures.rs"), "{found}");
 }
 
 #[test]
 fn a_proxy_that_does_not_answer_by_the_deadline_is_a_violation() {
-    let found = violation::<Broken<IS_SILENT>>();
+    let found = violation(protocol::<Broken<IS_SILENT>>());
     assert!(found.contains("was not answered by its deadline"), "{found}");
 }
 
@@ -78,7 +79,7 @@ fn a_proxy_that_does_not_answer_by_the_deadline_is_a_violation() {
 #[cfg(feature = "mutations")]
 #[test]
 fn a_failing_run_is_shrunk_to_options_that_give_the_same_failure_again() {
-    use quorate_protocols::paxos::multipaxos::MultiPaxos;
+    use quorate_protocols::registry::named;
     use quorate_sim::Faults;
     use quorate_sim::faults::Kind;
     use quorate_sim::run;
@@ -86,7 +87,7 @@ fn a_failing_run_is_shrunk_to_options_that_give_the_same_failure_again() {
 
     quorate_core::mutation::with("now/AcceptReply", || {
         let options = Options { runs: 2000, ..Options::default() };
-        let summary = sim::<MultiPaxos>(&options, &mut |_| {}).unwrap();
+        let summary = sim(named("multipaxos"), &options, &mut |_| {}).unwrap();
         let [failure] = &summary.failures[..] else { panic!("{summary}") };
         assert_eq!(failure.violation.checker, failure.found.checker);
         let smaller = &failure.options;
@@ -94,7 +95,7 @@ fn a_failing_run_is_shrunk_to_options_that_give_the_same_failure_again() {
         assert!(kinds.iter().count() < Kind::ALL.len() / 2, "{}", smaller.faults);
         assert!(smaller.clients < options.clients || smaller.until.is_some(), "{smaller:?}");
 
-        let again = run::<MultiPaxos>(smaller, failure.seed, Trace::silent()).unwrap();
+        let again = run(named("multipaxos"), smaller, failure.seed, Trace::silent()).unwrap();
         assert_eq!(again.violation.as_ref(), Some(&failure.violation));
         // Facts of the same step may come behind it.
         assert!(failure.tail.iter().rev().take(8).any(|line| line.contains(failure.violation.checker)));

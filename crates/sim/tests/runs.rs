@@ -4,20 +4,13 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use quorate_check::Violation;
-use quorate_core::Protocol;
-use quorate_protocols::epaxos::Epaxos;
-use quorate_protocols::paxos::bodega::Bodega;
-use quorate_protocols::paxos::multipaxos::MultiPaxos;
-use quorate_protocols::paxos::pqr::Pqr;
-use quorate_protocols::paxos::quorum_leases::QuorumLeases;
-use quorate_protocols::raft::Raft;
-use quorate_protocols::unreplicated::Unreplicated;
+use quorate_protocols::registry::named;
 use quorate_sim::faults::Kind;
 use quorate_sim::trace::Trace;
 use quorate_sim::{Options, run, sim};
 
-fn assert_passes<P: Protocol>(options: &Options) {
-    let summary = sim::<P>(options, &mut |_| {}).unwrap();
+fn assert_passes(protocol: &str, options: &Options) {
+    let summary = sim(named(protocol), options, &mut |_| {}).unwrap();
     assert!(summary.is_fine(), "{summary}");
 }
 
@@ -29,11 +22,11 @@ fn campaigns_pass() {
         runs,
         ..Options::default()
     };
-    assert_passes::<MultiPaxos>(&with(3, "all", 100));
-    assert_passes::<MultiPaxos>(&with(3, "none", 20));
-    assert_passes::<MultiPaxos>(&with(5, "all", 30));
-    assert_passes::<MultiPaxos>(&with(1, "all", 20));
-    assert_passes::<Unreplicated>(&with(1, "all", 50));
+    assert_passes("multipaxos", &with(3, "all", 100));
+    assert_passes("multipaxos", &with(3, "none", 20));
+    assert_passes("multipaxos", &with(5, "all", 30));
+    assert_passes("multipaxos", &with(1, "all", 20));
+    assert_passes("unreplicated", &with(1, "all", 50));
 }
 
 #[test]
@@ -45,9 +38,9 @@ fn campaigns_of_epaxos_pass_with_three_five_and_seven_nodes() {
         ..Options::default()
     };
     for (nodes, runs) in [(3, 100), (5, 40), (7, 20), (1, 20), (2, 20), (4, 20)] {
-        assert_passes::<Epaxos>(&with(nodes, "all", runs));
+        assert_passes("epaxos", &with(nodes, "all", runs));
     }
-    assert_passes::<Epaxos>(&with(3, "none", 20));
+    assert_passes("epaxos", &with(3, "none", 20));
 }
 
 /// Reads that were repeated while they waited took an instance each, for ever (328); a snapshot hid from an owner
@@ -58,11 +51,11 @@ fn campaigns_of_epaxos_pass_with_three_five_and_seven_nodes() {
 #[test]
 fn epaxos_gets_on_where_it_did_not() {
     for seed in [328, 343, 6235] {
-        assert_passes::<Epaxos>(&Options { seed, runs: 1, ..Options::default() });
+        assert_passes("epaxos", &Options { seed, runs: 1, ..Options::default() });
     }
     for (nodes, number) in [(3, 488), (3, 768), (3, 1311), (3, 1707), (5, 78), (5, 79), (5, 797), (5, 917)] {
         let forgetful = seed(number, "all,lost-nodes", &["log.retain=0", "conflicts.keys=1"]);
-        assert_passes::<Epaxos>(&Options { nodes, ..forgetful });
+        assert_passes("epaxos", &Options { nodes, ..forgetful });
     }
 }
 
@@ -71,11 +64,11 @@ fn epaxos_gets_on_where_it_did_not() {
 #[test]
 fn raft_gets_on_where_it_did_not() {
     for reads in ["reads=quorum", "reads=ongaro-lease"] {
-        assert_passes::<Raft>(&seed(374, "all,lost-nodes", &[reads]));
+        assert_passes("raft", &seed(374, "all,lost-nodes", &[reads]));
     }
-    assert_passes::<Raft>(&seed(3059, "all,slow-nodes", &["reads=ongaro-lease"]));
+    assert_passes("raft", &seed(3059, "all,slow-nodes", &["reads=ongaro-lease"]));
     for settings in &READS[2..] {
-        assert_passes::<Raft>(&seed(6481, "all", settings));
+        assert_passes("raft", &seed(6481, "all", settings));
     }
 }
 
@@ -83,7 +76,7 @@ fn raft_gets_on_where_it_did_not() {
 #[test]
 fn bodega_gets_on_where_it_did_not() {
     let hung = Options { clients: 6, ..seed(6, "hung-disks", &[]) };
-    assert_passes::<Bodega>(&hung);
+    assert_passes("bodega", &hung);
 }
 
 fn seed(seed: u64, faults: &str, settings: &[&str]) -> Options {
@@ -96,7 +89,7 @@ fn seed(seed: u64, faults: &str, settings: &[&str]) -> Options {
 fn clocks_that_lie_never_hurt_epaxos() {
     let faults = "partitions,one-way-partitions,crashes,drift,wall-jumps,clocks-beyond-bound";
     let options = Options { faults: faults.parse().unwrap(), runs: 200, ..Options::default() };
-    assert_passes::<Epaxos>(&options);
+    assert_passes("epaxos", &options);
 }
 
 /// What Raft's reads can be set to.
@@ -115,11 +108,11 @@ fn raft(settings: &[&str], faults: &str, runs: u64) -> Options {
 #[test]
 fn campaigns_of_raft_pass_however_it_reads() {
     for settings in READS {
-        assert_passes::<Raft>(&raft(settings, "all", 60));
+        assert_passes("raft", &raft(settings, "all", 60));
     }
-    assert_passes::<Raft>(&Options { nodes: 5, ..raft(READS[2], "all", 20) });
-    assert_passes::<Raft>(&Options { nodes: 1, ..raft(READS[2], "all", 20) });
-    assert_passes::<Raft>(&raft(READS[2], "none", 20));
+    assert_passes("raft", &Options { nodes: 5, ..raft(READS[2], "all", 20) });
+    assert_passes("raft", &Options { nodes: 1, ..raft(READS[2], "all", 20) });
+    assert_passes("raft", &raft(READS[2], "none", 20));
 }
 
 #[test]
@@ -130,14 +123,13 @@ fn campaigns_of_bodega_pass() {
         runs,
         ..Options::default()
     };
-    assert_passes::<Bodega>(&with(3, &[], 60));
-    assert_passes::<Bodega>(&with(5, &[], 20));
-    assert_passes::<Bodega>(&with(
-        3,
-        &["early_notes=false", "roster.auto=true", "coverage.period=500ms"],
-        30,
-    ));
-    assert_passes::<Bodega>(&with(1, &[], 10));
+    assert_passes("bodega", &with(3, &[], 60));
+    assert_passes("bodega", &with(5, &[], 20));
+    assert_passes(
+        "bodega",
+        &with(3, &["early_notes=false", "roster.auto=true", "coverage.period=500ms"], 30),
+    );
+    assert_passes("bodega", &with(1, &[], 10));
 }
 
 #[test]
@@ -148,7 +140,7 @@ fn roster_leases_stand_and_fall_with_clocks() {
         ..Options::default()
     };
     let lie = |violation: &Violation| violation.checker == "linearizability";
-    let found = |seed| run::<Bodega>(&options, seed, Trace::silent()).unwrap().violation.filter(lie);
+    let found = |seed| run(named("bodega"), &options, seed, Trace::silent()).unwrap().violation.filter(lie);
     assert!((0..300).any(|seed| found(seed).is_some()), "clocks that lie are noticed");
 }
 
@@ -160,11 +152,11 @@ fn clocks_that_lie_are_caught_by_the_history_unless_a_majority_is_asked() {
     const LONG: &[&str] = &["heartbeat=50ms", "election.timeout=1500ms"];
     let stale = |options: &Options| {
         (0..options.runs).find_map(|seed| {
-            let violation = run::<Raft>(options, seed, Trace::silent()).unwrap().violation?;
+            let violation = run(named("raft"), options, seed, Trace::silent()).unwrap().violation?;
             (violation.checker == "linearizability").then_some(seed)
         })
     };
-    assert_passes::<Raft>(&raft(&[READS[0], LONG].concat(), LIES, 100));
+    assert_passes("raft", &raft(&[READS[0], LONG].concat(), LIES, 100));
     for reads in &READS[1..3] {
         let seed = stale(&raft(&[*reads, LONG].concat(), LIES, 300));
         println!("{reads:?}: seed {seed:?}");
@@ -177,8 +169,8 @@ fn clocks_that_lie_are_caught_by_the_history_unless_a_majority_is_asked() {
 #[test]
 fn groups_change_and_leaders_hand_over() {
     let options = Options { runs: 60, ..Options::default() };
-    let multipaxos = sim::<MultiPaxos>(&options, &mut |_| {}).unwrap();
-    let raft = sim::<Raft>(&raft(READS[0], "all", 60), &mut |_| {}).unwrap();
+    let multipaxos = sim(named("multipaxos"), &options, &mut |_| {}).unwrap();
+    let raft = sim(named("raft"), &raft(READS[0], "all", 60), &mut |_| {}).unwrap();
     for summary in [multipaxos, raft] {
         assert!(summary.is_fine(), "{summary}");
         for kind in [Kind::MemberChanges, Kind::Transfers] {
@@ -203,7 +195,7 @@ fn raft_passes_with_every_way_to_read() {
     ];
     for way in ways {
         let settings = way.iter().map(ToString::to_string).collect::<Vec<_>>();
-        assert_passes::<Raft>(&Options { runs: 60, settings, ..Options::default() });
+        assert_passes("raft", &Options { runs: 60, settings, ..Options::default() });
     }
 }
 
@@ -211,9 +203,9 @@ fn raft_passes_with_every_way_to_read() {
 fn the_rest_serves_everybody_when_a_minority_is_lost_for_good() {
     for nodes in [3, 5] {
         let lossy = |settings: &[&str]| set(settings, nodes, "all,lost-nodes", 40);
-        let multipaxos = sim::<MultiPaxos>(&lossy(&[]), &mut |_| {}).unwrap();
-        let raft = sim::<Raft>(&lossy(READS[0]), &mut |_| {}).unwrap();
-        let bodega = sim::<Bodega>(&lossy(&[]), &mut |_| {}).unwrap();
+        let multipaxos = sim(named("multipaxos"), &lossy(&[]), &mut |_| {}).unwrap();
+        let raft = sim(named("raft"), &lossy(READS[0]), &mut |_| {}).unwrap();
+        let bodega = sim(named("bodega"), &lossy(&[]), &mut |_| {}).unwrap();
         for summary in [multipaxos, raft, bodega] {
             assert!(summary.is_fine(), "{summary}");
             assert!(summary.faults.of(Kind::LostNodes) >= 40, "{summary}");
@@ -226,10 +218,10 @@ fn the_rest_serves_everybody_when_a_minority_is_lost_for_good() {
 fn nodes_with_damaged_disks_are_refused_and_the_rest_serves() {
     for nodes in [3, 5] {
         let damaging = |settings: &[&str]| set(settings, nodes, "all,wiped-disks,rolled-back-disks", 40);
-        let multipaxos = sim::<MultiPaxos>(&damaging(&[]), &mut |_| {}).unwrap();
-        let raft = sim::<Raft>(&damaging(READS[0]), &mut |_| {}).unwrap();
-        let bodega = sim::<Bodega>(&damaging(&[]), &mut |_| {}).unwrap();
-        let quorum_leases = sim::<QuorumLeases>(&damaging(&[]), &mut |_| {}).unwrap();
+        let multipaxos = sim(named("multipaxos"), &damaging(&[]), &mut |_| {}).unwrap();
+        let raft = sim(named("raft"), &damaging(READS[0]), &mut |_| {}).unwrap();
+        let bodega = sim(named("bodega"), &damaging(&[]), &mut |_| {}).unwrap();
+        let quorum_leases = sim(named("quorum-leases"), &damaging(&[]), &mut |_| {}).unwrap();
         for summary in [multipaxos, raft, bodega, quorum_leases] {
             assert!(summary.is_fine(), "{summary}");
             let of = |kind| summary.faults.of(kind);
@@ -241,18 +233,19 @@ fn nodes_with_damaged_disks_are_refused_and_the_rest_serves() {
 #[test]
 fn a_member_of_epaxos_whose_disk_is_lost_replaces_it_and_takes_part_again() {
     for nodes in [3, 5] {
-        let summary = sim::<Epaxos>(&set(&[], nodes, "all,replaced-disks", 40), &mut |_| {}).unwrap();
+        let summary = sim(named("epaxos"), &set(&[], nodes, "all,replaced-disks", 40), &mut |_| {}).unwrap();
         assert!(summary.is_fine(), "{summary}");
         assert!(summary.faults.of(Kind::ReplacedDisks) >= 40, "{summary}");
     }
 }
 
-fn assert_happens<P: Protocol>(settings: &[&str]) {
+fn assert_happens(protocol: &str, settings: &[&str]) {
     let settings = settings.iter().map(ToString::to_string).collect();
-    let summary = sim::<P>(&Options { runs: 100, settings, ..Options::default() }, &mut |_| {}).unwrap();
+    let summary =
+        sim(named(protocol), &Options { runs: 100, settings, ..Options::default() }, &mut |_| {}).unwrap();
     for &kind in Kind::ALL {
         let times = summary.faults.of(kind);
-        let possible = kind.possible(&P::CAPABILITIES);
+        let possible = kind.possible(&named(protocol).capabilities());
         let expected = possible && !kind.on_demand();
         assert_eq!(times > 5, expected, "{} happened {times} times", kind.name());
     }
@@ -262,9 +255,9 @@ fn assert_happens<P: Protocol>(settings: &[&str]) {
 
 #[test]
 fn every_kind_of_fault_happens() {
-    assert_happens::<MultiPaxos>(&[]);
-    assert_happens::<Raft>(&["reads=quorum"]);
-    assert_happens::<Epaxos>(&[]);
+    assert_happens("multipaxos", &[]);
+    assert_happens("raft", &["reads=quorum"]);
+    assert_happens("epaxos", &[]);
 }
 
 fn set(words: &[&str], nodes: usize, faults: &str, runs: u64) -> Options {
@@ -276,12 +269,12 @@ fn set(words: &[&str], nodes: usize, faults: &str, runs: u64) -> Options {
 fn reads_of_a_majority_or_under_quorum_leases_pass() {
     for nodes in [1, 3, 5] {
         for flag in ["true", "false"] {
-            assert_passes::<Pqr>(&set(&[&format!("leader_lease={flag}")], nodes, "all", 30));
-            assert_passes::<QuorumLeases>(&set(&[&format!("passive={flag}")], nodes, "all", 30));
+            assert_passes("pqr", &set(&[&format!("leader_lease={flag}")], nodes, "all", 30));
+            assert_passes("quorum-leases", &set(&[&format!("passive={flag}")], nodes, "all", 30));
         }
     }
-    assert_passes::<QuorumLeases>(&set(&["grantees=none"], 3, "all", 20));
-    assert_passes::<Pqr>(&set(&["rinse.rounds=0"], 3, "all", 20));
+    assert_passes("quorum-leases", &set(&["grantees=none"], 3, "all", 20));
+    assert_passes("pqr", &set(&["rinse.rounds=0"], 3, "all", 20));
 }
 
 #[test]
@@ -290,16 +283,17 @@ fn quorum_leases_stand_and_fall_with_clocks_and_reads_of_a_majority_do_not() {
     // Bounded clocks that run apart by more than the bound for as long as possible.
     const LONG: &[&str] =
         &["heartbeat=50ms", "election.timeout=1500ms", "lease.duration=3s", "lease.guard=3s"];
-    fn stale<P: Protocol>(variant: &'static str) {
+    fn stale(protocol: &str, variant: &'static str) {
         let options = set(&[&[variant], LONG].concat(), 3, LIES, 1);
         let lie = |violation: &Violation| violation.checker == "linearizability";
-        let found = |seed| run::<P>(&options, seed, Trace::silent()).unwrap().violation.filter(lie);
-        assert!((0..1500).any(|seed| found(seed).is_some()), "no lie is told: {} {variant}", P::NAME);
+        let found =
+            |seed| run(named(protocol), &options, seed, Trace::silent()).unwrap().violation.filter(lie);
+        assert!((0..1500).any(|seed| found(seed).is_some()), "no lie is told: {} {variant}", protocol);
     }
-    assert_passes::<Pqr>(&set(&[], 3, LIES, 500));
-    stale::<Pqr>("leader_lease=true");
-    stale::<QuorumLeases>("passive=true");
-    stale::<QuorumLeases>("passive=false");
+    assert_passes("pqr", &set(&[], 3, LIES, 500));
+    stale("pqr", "leader_lease=true");
+    stale("quorum-leases", "passive=true");
+    stale("quorum-leases", "passive=false");
 }
 
 /// Runs a seed; its digest and its whole trace.
@@ -310,7 +304,7 @@ fn trace(seed: u64) -> (u64, String) {
         sink.borrow_mut().push_str(line);
         sink.borrow_mut().push('\n');
     });
-    let run = run::<MultiPaxos>(&Options::default(), seed, trace).unwrap();
+    let run = run(named("multipaxos"), &Options::default(), seed, trace).unwrap();
     (run.digest, lines.take())
 }
 
@@ -320,7 +314,7 @@ fn equal_seeds_give_byte_identical_traces_and_other_seeds_do_not() {
         let (digest, lines) = trace(seed);
         assert!(lines.lines().count() > 1000, "seed {seed} has a trace");
         assert!(trace(seed) == (digest, lines), "seed {seed} gave two different runs");
-        let silent = run::<MultiPaxos>(&Options::default(), seed, Trace::silent()).unwrap();
+        let silent = run(named("multipaxos"), &Options::default(), seed, Trace::silent()).unwrap();
         assert_eq!(silent.digest, digest, "nobody's listening changes nothing");
         assert_ne!(trace(seed + 1).0, digest);
     }

@@ -1,5 +1,7 @@
 //! The protocols' golden conversations. `UPDATE_TRACES=1` rewrites what is expected; review the difference.
 
+use quorate_core::Protocol;
+use quorate_protocols::registry::named;
 use quorate_sim::run_traces;
 
 /// A test for each protocol, under the name of its module.
@@ -8,7 +10,7 @@ macro_rules! traces {
         #[test]
         fn $module() {
             let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../protocols/src/", $folder, "/traces");
-            run_traces::<$protocol>(folder);
+            run_traces(named(<$protocol>::NAME), folder);
         }
     )*};
 }

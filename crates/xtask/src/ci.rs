@@ -65,8 +65,8 @@ impl Counts {
     }
 }
 
-/// Runs every step; stops at the first that fails. The budgets run the binary that the tests of the workspace have built:
-/// a build of its package alone would have other features, and build everything again.
+/// Runs every step; stops at the first that fails. The budgets run the binary that the tests of the workspace have
+/// built: a build of its package alone would have other features, and build everything again.
 pub fn ci() -> ExitCode {
     let start = Instant::now();
     let mut counts = Counts::default();

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use quorate_core::Settings;
 use quorate_node::{Durability, Exit, Limits, Node, NodeConfig, NodeError};
+use quorate_runtime::protocol;
 use tempfile::TempDir;
 
 use crate::harness::{Running, id, listeners, options, until};
@@ -147,7 +148,9 @@ fn a_data_directory_of_another_cluster_is_refused() {
     let mut options = options(1, members, Limits::default());
     options.data_dir = directory.path().to_owned();
     options.durability = Durability::Fsync;
-    let node = Node::new(NodeConfig::new::<Toy>(options, Settings::default()).unwrap(), listeners()).unwrap();
+    let node =
+        Node::new(NodeConfig::new(protocol::<Toy>(), options, Settings::default()).unwrap(), listeners())
+            .unwrap();
     let error = node.run(Lines).unwrap_err();
     assert!(matches!(error, NodeError::Storage(_)) && error.to_string().contains("cluster"), "{error}");
 }

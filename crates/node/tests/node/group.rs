@@ -8,6 +8,7 @@ use quorate_core::{NodeId, Payload, Wire};
 use quorate_node::transport::handshake::{Answer, Hello};
 use quorate_node::transport::{frame, queue::SendQueue};
 use quorate_node::{ConfigError, Limits, NodeConfig};
+use quorate_runtime::protocol;
 
 use crate::harness::{Client, Peer, Running, hello, id, listeners, members, options, until};
 use crate::toy::{Changing, Message, Toy};
@@ -137,12 +138,12 @@ fn who_joins_is_none_of_the_initial_members_of_a_group_that_can_change() {
     let initial = BTreeMap::from([(id(1), "127.0.0.1:7001".to_owned())]);
     let mut wrong = options(1, initial.clone(), Limits::default());
     wrong.join = true;
-    let error = NodeConfig::new::<Changing>(wrong, Default::default()).err().unwrap();
+    let error = NodeConfig::new(protocol::<Changing>(), wrong, Default::default()).err().unwrap();
     assert!(matches!(error, ConfigError::JoinsItself { node: 1 }), "{error}");
     let mut wrong = options(2, initial, Limits::default());
-    let error = NodeConfig::new::<Changing>(wrong.clone(), Default::default()).err().unwrap();
+    let error = NodeConfig::new(protocol::<Changing>(), wrong.clone(), Default::default()).err().unwrap();
     assert!(matches!(error, ConfigError::NotAMember { node: 2, .. }), "{error}");
     wrong.join = true;
-    let error = NodeConfig::new::<Toy>(wrong, Default::default()).err().unwrap();
+    let error = NodeConfig::new(protocol::<Toy>(), wrong, Default::default()).err().unwrap();
     assert!(matches!(error, ConfigError::Fixed { .. }), "{error}");
 }

@@ -14,6 +14,7 @@ use quorate_node::transport::handshake::{self, Hello, Identity};
 use quorate_node::{
     ClockSource, Durability, Exit, Limits, Listeners, Node, NodeConfig, NodeError, NodeOptions, Stopper,
 };
+use quorate_runtime::protocol;
 
 use tempfile::TempDir;
 
@@ -61,7 +62,7 @@ impl Running {
             options.data_dir = own.path().to_owned();
         }
         let (peer, resp) = (listeners.peer_address().unwrap().unwrap(), listeners.resp_address().unwrap());
-        let config = NodeConfig::new::<P>(options, settings).unwrap();
+        let config = NodeConfig::new(protocol::<P>(), options, settings).unwrap();
         let node = Node::new(config, listeners).unwrap();
         let stopper = node.stopper();
         Running {

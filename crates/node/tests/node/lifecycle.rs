@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use quorate_core::Settings;
 use quorate_node::{ConfigError, Exit, Limits, Listeners, NodeConfig, NodeError};
+use quorate_runtime::protocol;
 
 use crate::harness::{cluster, id, listeners, members, options};
 use crate::toy::Toy;
@@ -68,7 +69,9 @@ fn a_configuration_that_cannot_work_is_refused_before_anything_happens() {
     let refused = |node, count: usize, change: &dyn Fn(&mut quorate_node::NodeOptions), set: &[&str]| {
         let mut options = options(node, members(&all[..count]), Limits::default());
         change(&mut options);
-        NodeConfig::new::<Toy>(options, Settings::parse(set).unwrap()).err().map(|error| error.to_string())
+        NodeConfig::new(protocol::<Toy>(), options, Settings::parse(set).unwrap())
+            .err()
+            .map(|error| error.to_string())
     };
     for (found, part) in [
         (refused(3, 2, &|_| (), &[]), "node 3 is not in --initial-cluster, which has 1, 2"),

@@ -135,12 +135,7 @@ mod tests {
     #[cfg(feature = "mutations")]
     use quorate_check::Violation;
     use quorate_check::{MILLISECOND, Nanos, SECOND};
-    use quorate_core::Protocol;
-    use quorate_protocols::epaxos::Epaxos;
-    use quorate_protocols::paxos::bodega::Bodega;
-    use quorate_protocols::paxos::multipaxos::MultiPaxos;
-    use quorate_protocols::raft::Raft;
-    use quorate_runtime::protocol;
+    use quorate_protocols::registry::named;
 
     use crate::Options;
     use crate::cluster::Event;
@@ -154,10 +149,10 @@ mod tests {
 
     /// Node 1 is down while writes are acknowledged by 2 and 3. Both are killed, and what was on the disk of 3 is lost.
     /// 1 and 3 start, and 2 much later.
-    fn tell<P: Protocol>(seed: u64) -> Run {
+    fn tell(protocol: &str, seed: u64) -> Run {
         let faults = Faults::Only(KindSet::default());
         let options = Options { faults, duration: Duration::from_secs(12), ..Options::default() };
-        let mut cluster = prepare(protocol::<P>(), &options, seed, Trace::silent()).unwrap();
+        let mut cluster = prepare(named(protocol), &options, seed, Trace::silent()).unwrap();
         cluster.plan.schedule = vec![
             fault(2 * SECOND, Kind::Crashes, 1, 3500 * MILLISECOND, Action::Crash),
             fault(5 * SECOND, Kind::Crashes, 2, 6 * SECOND, Action::Crash),
@@ -171,16 +166,16 @@ mod tests {
 
     #[cfg(feature = "mutations")]
     /// What goes wrong in some seed where nobody is refused. (That nobody is refused would be noticed later.)
-    fn without_the_rule<P: Protocol>() -> Violation {
+    fn without_the_rule(protocol: &str) -> Violation {
         quorate_core::mutation::with("admission/off", || {
-            let mut violations = (0..10).filter_map(|seed| tell::<P>(seed).violation);
+            let mut violations = (0..10).filter_map(|seed| tell(protocol, seed).violation);
             violations.find(|violation| violation.checker != "liveness").expect("a write is lost")
         })
     }
 
-    fn assert_keeps_what_is_acknowledged<P: Protocol>() {
+    fn assert_keeps_what_is_acknowledged(protocol: &str) {
         for seed in 0..10 {
-            let run = tell::<P>(seed);
+            let run = tell(protocol, seed);
             assert_eq!(run.violation, None, "seed {seed}");
             assert_eq!(run.faults.of(Kind::WipedDisks), 1);
         }
@@ -188,18 +183,18 @@ mod tests {
 
     #[test]
     fn an_acknowledged_write_outlives_the_disk_of_one_who_voted_for_it() {
-        assert_keeps_what_is_acknowledged::<MultiPaxos>();
-        assert_keeps_what_is_acknowledged::<Raft>();
-        assert_keeps_what_is_acknowledged::<Bodega>();
-        assert_keeps_what_is_acknowledged::<Epaxos>();
+        assert_keeps_what_is_acknowledged("multipaxos");
+        assert_keeps_what_is_acknowledged("raft");
+        assert_keeps_what_is_acknowledged("bodega");
+        assert_keeps_what_is_acknowledged("epaxos");
     }
 
     #[cfg(feature = "mutations")]
     #[test]
     fn without_admission_the_write_is_lost() {
-        println!("{}", without_the_rule::<MultiPaxos>());
-        println!("{}", without_the_rule::<Raft>());
-        println!("{}", without_the_rule::<Bodega>());
-        println!("{}", without_the_rule::<Epaxos>());
+        println!("{}", without_the_rule("multipaxos"));
+        println!("{}", without_the_rule("raft"));
+        println!("{}", without_the_rule("bodega"));
+        println!("{}", without_the_rule("epaxos"));
     }
 }

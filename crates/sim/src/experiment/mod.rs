@@ -28,8 +28,8 @@ pub use delay::Delay;
 pub use load::{Act, Ask, Clients, Load};
 pub use measured::{Managed, Measured, Operation};
 use quorate_check::Nanos;
-use quorate_core::{Group, NodeId, NodeSet, Protocol, Settings, SettingsError, Topology};
-use quorate_runtime::protocol;
+use quorate_core::{Group, NodeId, NodeSet, Settings, SettingsError, Topology};
+use quorate_runtime::AnyProtocol;
 pub use wires::Capacity;
 
 /// The world of an experiment.
@@ -61,10 +61,10 @@ pub struct Setup {
 }
 
 /// Runs an experiment.
-pub fn measure<P: Protocol>(setup: &Setup, load: Load<'_>) -> Result<Measured, SettingsError> {
+pub fn measure(protocol: &dyn AnyProtocol, setup: &Setup, load: Load<'_>) -> Result<Measured, SettingsError> {
     let members: NodeSet = (1..=setup.nodes as u64).filter_map(NodeId::new).collect();
     let mut settings = Settings::parse(&setup.settings)?;
-    let configured = protocol::<P>().configure(&Group::of(members), &mut settings)?;
+    let configured = protocol.configure(&Group::of(members), &mut settings)?;
     settings.finish()?;
     if let Some(topology) = &setup.topology {
         let fits = topology.fits(setup.nodes.max(setup.proxies));

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use quorate_check::linearizability;
 use quorate_check::{MILLISECOND, SECOND};
 use quorate_core::Manage;
-use quorate_protocols::raft::Raft;
+use quorate_protocols::registry::named;
 use quorate_protocols::wide_area;
 use quorate_store::{Command, Condition, Expiry};
 
@@ -47,7 +47,7 @@ fn load(from: Nanos, to: Nanos) -> Vec<Ask> {
 
 fn run(setup: &Setup, asks: Vec<Ask>, acts: &[(Nanos, Act)]) -> Measured {
     let load = Load { asks, acts: acts.to_vec(), clients: None };
-    let measured = measure::<Raft>(setup, load).expect("the settings are known");
+    let measured = measure(named("raft"), setup, load).expect("the settings are known");
     linearizability::check(&measured.history).expect("linearizable");
     measured
 }
@@ -117,7 +117,7 @@ fn an_isolated_leader_is_followed_by_another_while_its_clients_still_reach_it() 
     let run = |settings: &[&str]| {
         let asks = load(2 * SECOND, 4 * SECOND);
         let load = Load { asks, acts: vec![(at, Act::IsolateLeader)], clients: None };
-        measure::<Raft>(&setup(settings), load).expect("the settings are known")
+        measure(named("raft"), &setup(settings), load).expect("the settings are known")
     };
     let guarded = run(&["reads=leaseguard", "lease.duration=2s", "proxy.patience=3s"]);
     let (elected, _) = guarded.elected_after(at).next().expect("the others have a leader");
@@ -131,8 +131,9 @@ fn an_isolated_leader_is_followed_by_another_while_its_clients_still_reach_it() 
 /// that write each fifth time.
 fn wide(settings: &[&str], acts: Vec<(Nanos, Act)>) -> (Setup, Measured) {
     let geo = Topology::named("geo").unwrap();
-    let settings =
-        wide_area::settings::<Raft>(&geo, 5).into_iter().chain(settings.iter().map(ToString::to_string));
+    let settings = wide_area::settings(&geo, named("raft"), 5)
+        .into_iter()
+        .chain(settings.iter().map(ToString::to_string));
     let setup = Setup {
         nodes: 5,
         proxies: 0,
@@ -159,7 +160,7 @@ fn wide(settings: &[&str], acts: Vec<(Nanos, Act)>) -> (Setup, Measured) {
         draw: Box::new(draw),
     };
     let load = Load { asks: Vec::new(), clients: Some(clients), acts };
-    let measured = measure::<Raft>(&setup, load).expect("the settings are known");
+    let measured = measure(named("raft"), &setup, load).expect("the settings are known");
     linearizability::check(&measured.history).expect("linearizable");
     (setup, measured)
 }

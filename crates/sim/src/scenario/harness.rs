@@ -3,12 +3,12 @@
 
 use std::path::Path;
 
-use quorate_core::Protocol;
+use quorate_runtime::AnyProtocol;
 
 use super::play;
 
 /// Plays every `*.txt` of a folder. Panics at the first difference, or when there is none to play.
-pub fn run_traces<P: Protocol>(folder: impl AsRef<Path>) {
+pub fn run_traces(protocol: &'static dyn AnyProtocol, folder: impl AsRef<Path>) {
     let folder = folder.as_ref();
     let entries = std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let mut files: Vec<_> = entries.map(|entry| entry.expect("a readable folder").path()).collect();
@@ -19,7 +19,7 @@ pub fn run_traces<P: Protocol>(folder: impl AsRef<Path>) {
     for file in files {
         let name = file.display();
         let before = std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{name}: {error}"));
-        let after = play::<P>(&before).unwrap_or_else(|error| panic!("{name}, {error}"));
+        let after = play(protocol, &before).unwrap_or_else(|error| panic!("{name}, {error}"));
         if before == after {
             continue;
         }

@@ -56,8 +56,7 @@ mod words;
 
 use std::fmt;
 
-use quorate_core::Protocol;
-use quorate_runtime::protocol;
+use quorate_runtime::AnyProtocol;
 
 pub use harness::run_traces;
 
@@ -81,7 +80,7 @@ impl fmt::Display for ScenarioError {
 impl std::error::Error for ScenarioError {}
 
 /// Plays a scenario; gives the same text with what really came of each command.
-pub fn play<P: Protocol>(text: &str) -> Result<String, ScenarioError> {
+pub fn play(protocol: &'static dyn AnyProtocol, text: &str) -> Result<String, ScenarioError> {
     let mut cluster: Option<ScriptedCluster> = None;
     let mut out = String::new();
     for (index, line) in text.lines().enumerate() {
@@ -97,7 +96,7 @@ pub fn play<P: Protocol>(text: &str) -> Result<String, ScenarioError> {
         let failed = |what: String| ScenarioError { line: index + 1, what };
         let lines = match (words[0], &mut cluster) {
             ("nodes", _) => {
-                let (fresh, lines) = ScriptedCluster::open(protocol::<P>(), &words[1..]).map_err(failed)?;
+                let (fresh, lines) = ScriptedCluster::open(protocol, &words[1..]).map_err(failed)?;
                 cluster = Some(fresh);
                 lines
             }

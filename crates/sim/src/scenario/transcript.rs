@@ -86,7 +86,8 @@ impl Line {
     /// Takes an arrival in that led to nothing either, if one of the two ends is the same.
     fn absorbs(&mut self, next: &Line) -> bool {
         let Line::Arrival { to, from, kind, effects } = self else { return false };
-        let Line::Arrival { to: next_to, from: next_from, kind: next_kind, effects: next_effects } = next else {
+        let Line::Arrival { to: next_to, from: next_from, kind: next_kind, effects: next_effects } = next
+        else {
             return false;
         };
         if kind != next_kind || !effects.is_empty() || !next_effects.is_empty() {
@@ -106,9 +107,8 @@ impl Line {
 
 impl Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = |processes: &[ProcessId]| {
-            processes.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
-        };
+        let names =
+            |processes: &[ProcessId]| processes.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
         match self {
             Line::Text(text) => f.write_str(text),
             Line::Arrival { to, from, kind, effects } => {

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use quorate_protocols::paxos::bodega::Bodega;
-
 use crate::assert_goes_wrong;
 
 /// Nothing else than the rule that is looked at keeps a read from being stale: long leases, short waits.
@@ -13,7 +11,7 @@ const RESTLESS: &[&str] = &["heartbeat=20ms", "election.timeout=100ms", "proxy.p
 const IMPATIENT: &[&str] =
     &["heartbeat=20ms", "election.timeout=200ms", "responder.timeout=60ms", "proxy.patience=80ms"];
 
-caught! { Bodega,
+caught! { "bodega",
     // The commit rule, as a responder counts and as the leader does.
     reads_that_are_released_at_m_notes: "bodega/released-at-m-notes",
         under "slow-links,loss,roster-changes";
@@ -49,7 +47,7 @@ caught! { Bodega,
 fn a_responder_that_comes_back_before_it_has_executed_what_was_chosen_without_it() {
     let text = trace!("paxos/bodega", "responder-that-comes-back");
     let is_stale = |text: &str| text.contains("p3 #3 = Value(Some(b\"old\"))");
-    assert_goes_wrong::<Bodega>("exclusion/readmit-at-once", text, is_stale);
+    assert_goes_wrong("bodega", "exclusion/readmit-at-once", text, is_stale);
 }
 
 /// Writes of several keys of which different replicas answer reads are rare, and must meet a late vote.
@@ -57,7 +55,7 @@ fn a_responder_that_comes_back_before_it_has_executed_what_was_chosen_without_it
 fn a_leader_that_does_not_wait_for_writes_that_others_may_have_shown() {
     let text = trace!("paxos/bodega", "leader-that-answers-alone");
     let is_stale = |text: &str| text.contains("p2 #5 = Value(Some(b\"old\"))");
-    assert_goes_wrong::<Bodega>("writes/all-alone", text, is_stale);
+    assert_goes_wrong("bodega", "writes/all-alone", text, is_stale);
 }
 
 /// It takes a disk that is slower than two messages, and a crash before it is done; and then a leader of the ballot
@@ -69,7 +67,7 @@ fn support_for_a_ballot_that_is_not_durable() {
         let before = text.split("sync r2").next().expect("it begins");
         before.contains("r3 follower leader r1 ballot 2.1 committed 0 applied 0 lease")
     };
-    assert_goes_wrong::<Bodega>("now/Renew", text, reads_before_sync);
+    assert_goes_wrong("bodega", "now/Renew", text, reads_before_sync);
 }
 
 #[test]
@@ -80,7 +78,7 @@ fn a_ballot_that_is_told_before_it_is_durable() {
         let configs: BTreeSet<_> = promises.map(|(_, config)| config).collect();
         configs.len() > 1
     };
-    assert_goes_wrong::<Bodega>("now/Announce", text, has_two_configs);
+    assert_goes_wrong("bodega", "now/Announce", text, has_two_configs);
 }
 
 /// Notes must be faster than the leader's own votes, and its clock be set back at that moment.
@@ -91,7 +89,7 @@ fn expiry_by_the_present_wall() {
         let gone = text.find("p2 #6 = Value(None)").expect("r2 shows that it is gone");
         text[gone..].contains("p1 #7 = Value(Some(b\"v\"))")
     };
-    assert_goes_wrong::<Bodega>("paxos/expiry-by-the-present-wall", text, comes_back);
+    assert_goes_wrong("bodega", "paxos/expiry-by-the-present-wall", text, comes_back);
 }
 
 /// A day's campaign would not show a key that lives for an hour too long.
@@ -99,7 +97,7 @@ fn expiry_by_the_present_wall() {
 fn a_leader_that_goes_by_its_own_clock_alone() {
     let text = trace!("paxos/bodega", "clock-ahead");
     let outlives = |text: &str| text.contains("p1 #6 = Value(Some(b\"v\"))");
-    assert_goes_wrong::<Bodega>("walls/own-clock-only", text, outlives);
+    assert_goes_wrong("bodega", "walls/own-clock-only", text, outlives);
 }
 
 /// Whether the write that is under way when a disk hangs is acknowledged only when the disk works again.
@@ -111,14 +109,14 @@ fn waits_for_the_disk(text: &str, write: &str, disk: &str) -> bool {
 fn exclusion_by_silence_only_in_a_conversation() {
     let text = trace!("paxos/bodega", "hung-disk");
     let waits = |text: &str| waits_for_the_disk(text, "p1 #2 = Done", "repeat 1 sync r2");
-    assert_goes_wrong::<Bodega>("laggards/silence-only", text, waits);
+    assert_goes_wrong("bodega", "laggards/silence-only", text, waits);
 }
 
 #[test]
 fn a_leader_that_stays_though_its_disk_hangs() {
     let text = trace!("paxos/bodega", "hung-disk-of-the-leader");
     let waits = |text: &str| waits_for_the_disk(text, "p2 #2 = Done", "repeat 1 sync r1");
-    assert_goes_wrong::<Bodega>("laggards/leader-stays", text, waits);
+    assert_goes_wrong("bodega", "laggards/leader-stays", text, waits);
 }
 
 #[test]
@@ -126,5 +124,5 @@ fn an_exclusion_that_is_confirmed_before_it_is_durable() {
     let text = trace!("paxos/bodega", "exclusion-that-is-not-durable");
     let is_stale =
         |text: &str| text.contains("p1 #2 = Done") && text.contains("p3 #3 = Value(Some(b\"old\"))");
-    assert_goes_wrong::<Bodega>("now/ExcludeReply", text, is_stale);
+    assert_goes_wrong("bodega", "now/ExcludeReply", text, is_stale);
 }

@@ -1,6 +1,6 @@
 //! Each safety rule of EPaxos*, weakened on purpose.
 
-use quorate_protocols::epaxos::Epaxos;
+use quorate_protocols::registry::named;
 use quorate_sim::{Options, caught};
 
 use crate::assert_goes_wrong;
@@ -11,7 +11,7 @@ const RESTLESS: &[&str] = &["heartbeat=10ms", "recovery.timeout=30ms", "proxy.pa
 /// Traces of executed instances are forgotten all the time.
 const FORGETFUL: &[&str] = &["conflicts.keys=1", "log.retain=0"];
 
-caught! { Epaxos,
+caught! { "epaxos",
     // Disks.
     a_replica_that_serves_without_a_disk: "learner/serves-without-a-disk", under "all,hung-disks";
     // `AfterSync` made `Now`.
@@ -36,7 +36,8 @@ caught! { Epaxos,
 /// A replica with slow links that proposes one write at a time is at work on copies of them for minutes.
 #[test]
 fn a_write_that_waits_more_than_once() {
-    let found = caught::<Epaxos>("intake/copies-wait", &Options { seed: 6235, ..Options::default() }, 1);
+    let found =
+        caught(named("epaxos"), "intake/copies-wait", &Options { seed: 6235, ..Options::default() }, 1);
     let (_, violation) = found.expect("valid options").expect("a violation");
     assert_eq!(violation.checker, "liveness");
 }
@@ -48,7 +49,7 @@ fn assert_loses_a_write(mutation: &str, text: &str) {
         let (_, after) = text.split_once("put p1 k new").expect("it is written");
         after.contains("= Done") && after.contains("= Value(Some(b\"old\"))")
     };
-    assert_goes_wrong::<Epaxos>(mutation, text, loses);
+    assert_goes_wrong("epaxos", mutation, text, loses);
 }
 
 #[test]
@@ -76,7 +77,7 @@ fn assert_diverges(mutation: &str, text: &str, reads: [&str; 2]) {
         let [one, other] = reads.map(|name| read(name).split_once('=').map(|(_, value)| value));
         one != other
     };
-    assert_goes_wrong::<Epaxos>(mutation, text, differ);
+    assert_goes_wrong("epaxos", mutation, text, differ);
 }
 
 #[test]
@@ -100,7 +101,7 @@ fn a_floor_that_is_not_durable() {
         let said = before.lines().any(|line| line.contains("r1 -> ") && line.contains("floor: {2.3}"));
         said && after.contains("r1 persist Changed { instance: 1.1") && !after.contains("deps: {2.3}")
     };
-    assert_goes_wrong::<Epaxos>("now/Progress", text, breaks_its_word);
+    assert_goes_wrong("epaxos", "now/Progress", text, breaks_its_word);
 }
 
 /// Nobody but those who depend on it knows of an instance whose owner is gone: they must find out what became of it.
@@ -108,14 +109,14 @@ fn a_floor_that_is_not_durable() {
 fn a_dependency_that_is_not_looked_after() {
     let text = trace!("epaxos", "unknown-dependency");
     let stalls = |text: &str| !text.contains("p3 #5 = Done");
-    assert_goes_wrong::<Epaxos>("learner/unknown-dependencies", text, stalls);
+    assert_goes_wrong("epaxos", "learner/unknown-dependencies", text, stalls);
 }
 
 #[test]
 fn an_image_that_is_named_by_its_size() {
     let text = trace!("epaxos", "image-of-two-states");
     let loses = |text: &str| !text.contains("p3 #7 = Value(Some(b\"1\"))");
-    assert_goes_wrong::<Epaxos>("catchup/image-by-count", text, loses);
+    assert_goes_wrong("epaxos", "catchup/image-by-count", text, loses);
 }
 
 /// A replica that has lost its disk, and another, know nothing of a write that was acknowledged.
@@ -136,7 +137,7 @@ fn an_answer_to_one_who_rejoins_that_leaves_before_it_is_durable() {
         };
         applied("r2 replica") != applied("r3 replica")
     };
-    assert_goes_wrong::<Epaxos>("now/RejoinReply", text, stays_behind);
+    assert_goes_wrong("epaxos", "now/RejoinReply", text, stays_behind);
 }
 
 /// What it is told to have pre-accepted before is not committed on the fast path: others have forgotten what they would
@@ -146,7 +147,7 @@ fn a_barrier_that_binds_nobody_or_does_not_outlast_a_restart() {
     let text = trace!("epaxos", "barrier-after-a-restart");
     let loses = |text: &str| text.contains("p1 #3 = Done") && text.contains("= Value(None)");
     for mutation in ["learner/barrier-binds-nobody", "learner/barrier-lost-in-a-restart"] {
-        assert_goes_wrong::<Epaxos>(mutation, text, loses);
+        assert_goes_wrong("epaxos", mutation, text, loses);
     }
 }
 
@@ -155,26 +156,26 @@ fn a_barrier_that_binds_nobody_or_does_not_outlast_a_restart() {
 fn a_barrier_of_a_member_that_does_not_take_part_yet() {
     let text = trace!("epaxos", "barrier-of-a-rejoining-member");
     let loses = |text: &str| text.contains("p1 #7 = Done") && text.contains("= Value(None)");
-    assert_goes_wrong::<Epaxos>("learner/barrier-of-a-rejoining-member", text, loses);
+    assert_goes_wrong("epaxos", "learner/barrier-of-a-rejoining-member", text, loses);
 }
 
 #[test]
 fn a_barrier_that_nobody_follows() {
     let text = trace!("epaxos", "barrier-is-followed");
     let takes_the_slow_path = |text: &str| text.contains("Accept { instance: 3.3, ballot");
-    assert_goes_wrong::<Epaxos>("learner/follows-no-barrier", text, takes_the_slow_path);
+    assert_goes_wrong("epaxos", "learner/follows-no-barrier", text, takes_the_slow_path);
 }
 
 #[test]
 fn a_replica_that_proposes_by_its_own_clock_after_a_start() {
     let text = trace!("epaxos", "time-after-a-start");
     let expires = |text: &str| !text.contains("= Batch(Some([Value(Some(b\"v\")), Done]))");
-    assert_goes_wrong::<Epaxos>("learner/own-clock-at-first", text, expires);
+    assert_goes_wrong("epaxos", "learner/own-clock-at-first", text, expires);
 }
 
 #[test]
 fn a_transaction_that_reads_a_key_whose_time_is_up() {
     let text = trace!("epaxos", "transaction-after-the-time-to-live");
     let reads_it_twice = |text: &str| text.matches("= Batch(Some([Value(Some(b\"v\")), Done]))").count() > 1;
-    assert_goes_wrong::<Epaxos>("store/overdue-reads", text, reads_it_twice);
+    assert_goes_wrong("epaxos", "store/overdue-reads", text, reads_it_twice);
 }

@@ -2,7 +2,8 @@
 //! needed or not tested.
 #![cfg(feature = "mutations")]
 
-use quorate_core::{Protocol, mutation};
+use quorate_core::mutation;
+use quorate_protocols::registry::named;
 use quorate_sim::scenario::play;
 use quorate_sim::{Options, caught};
 
@@ -13,13 +14,14 @@ const PASSING: &str =
 /// Within so many seeds.
 const SEEDS: u64 = 2000;
 
-fn assert_caught<P: Protocol>(mutation: &str, settings: &[&str], nodes: usize, faults: &str, known: u64) {
-    assert_caught_by::<P>(mutation, settings, nodes, faults, known, |_| true);
+fn assert_caught(protocol: &str, mutation: &str, settings: &[&str], nodes: usize, faults: &str, known: u64) {
+    assert_caught_by(protocol, mutation, settings, nodes, faults, known, |_| true);
 }
 
 /// As above, by a checker that counts. A seed that has caught it before is tried first: most of the searching is saved,
 /// and when runs have changed, the search says which seed it is now.
-fn assert_caught_by<P: Protocol>(
+fn assert_caught_by(
+    protocol: &str,
     mutation: &str,
     settings: &[&str],
     nodes: usize,
@@ -33,7 +35,8 @@ fn assert_caught_by<P: Protocol>(
     for seeds in [known..known + 1, 0..SEEDS] {
         options.seed = seeds.start;
         while options.seed < seeds.end {
-            let found = caught::<P>(mutation, &options, seeds.end - options.seed).expect("valid options");
+            let found =
+                caught(named(protocol), mutation, &options, seeds.end - options.seed).expect("valid options");
             let Some((seed, violation)) = found else { break };
             if counts(violation.checker) {
                 return println!("{mutation}: seed {seed}: {violation:.200}");
@@ -46,27 +49,27 @@ fn assert_caught_by<P: Protocol>(
 
 /// Where several rare events must meet, the conversation is scripted. It is as the text says; with the rule weakened it
 /// goes wrong.
-fn assert_goes_wrong<P: Protocol>(mutation: &str, text: &str, is_wrong: impl Fn(&str) -> bool) {
-    assert_eq!(play::<P>(text).unwrap(), text, "as it should be");
-    let weakened = mutation::with(mutation, || play::<P>(text)).unwrap();
+fn assert_goes_wrong(protocol: &str, mutation: &str, text: &str, is_wrong: impl Fn(&str) -> bool) {
+    assert_eq!(play(named(protocol), text).unwrap(), text, "as it should be");
+    let weakened = mutation::with(mutation, || play(named(protocol), text)).unwrap();
     assert!(!is_wrong(text) && is_wrong(&weakened), "{mutation}:\n{weakened}");
 }
 
 /// A node that is to join and is not there does not hold up the group for ever.
-fn assert_gives_up<P: Protocol>() {
+fn assert_gives_up(protocol: &str) {
     const SETUP: &str = "nodes 3+1 heartbeat=50ms election.timeout=200ms\nfire r1 Election\nsettle\ncut r1 r4\n\
                          cut r2 r4\ncut r3 r4\nmanage p1 voters=r4\nsettle\n";
     // More than 20 election timeouts.
     let script = SETUP.to_owned() + &"fire r1 Heartbeat\nsettle\n".repeat(100);
     let dropped = |text: &str| text.contains("the change was dropped: node 4 (n4) has made no progress");
-    let played = play::<P>(&script).unwrap();
+    let played = play(named(protocol), &script).unwrap();
     assert!(dropped(&played), "{played}");
-    let weakened = mutation::with("membership/wait-for-ever", || play::<P>(&script)).unwrap();
+    let weakened = mutation::with("membership/wait-for-ever", || play(named(protocol), &script)).unwrap();
     assert!(!dropped(&weakened), "{weakened}");
 }
 
 macro_rules! caught {
-    ($protocol:ty, $($test:ident: $mutation:literal $(with $settings:expr)? $(, of $nodes:literal)?
+    ($protocol:literal, $($test:ident: $mutation:literal $(with $settings:expr)? $(, of $nodes:literal)?
         $(, under $faults:literal)? $(, at $seed:literal)?;)*) => {$(
         #[test]
         fn $test() {
@@ -77,7 +80,7 @@ macro_rules! caught {
             let faults = faults.first().copied().unwrap_or(crate::PASSING);
             let seeds: &[u64] = &[$($seed)?];
             let known = seeds.first().copied().unwrap_or(0);
-            crate::assert_caught::<$protocol>($mutation, &settings.concat(), nodes, faults, known);
+            crate::assert_caught($protocol, $mutation, &settings.concat(), nodes, faults, known);
         }
     )*};
 }

@@ -1,7 +1,5 @@
 //! Each safety rule of MultiPaxos, its parts and the disk, weakened on purpose.
 
-use quorate_protocols::paxos::multipaxos::MultiPaxos;
-
 use crate::assert_goes_wrong;
 
 /// Short waits, for more elections in a run; and no leases, so that nobody waits for them.
@@ -11,7 +9,7 @@ const RESTLESS: &[&str] = &["heartbeat=10ms", "election.timeout=50ms", "proxy.pa
 const PARTS: &[&str] =
     &["heartbeat=10ms", "election.timeout=50ms", "proxy.patience=40ms", "reads=log", "prepare.bytes=1"];
 
-caught! { MultiPaxos,
+caught! { "multipaxos",
     // Every `AfterSync` of MultiPaxos made `Now`.
     a_candidate_that_prepares_before_its_promise_is_durable: "now/Prepare", at 215;
     a_promise_that_leaves_before_it_is_durable: "now/PrepareReply" with RESTLESS, at 187;
@@ -47,7 +45,7 @@ caught! { MultiPaxos,
 
 /// That a node was not refused is noticed in the end (liveness): what it leads to has to be noticed before.
 fn assert_does_harm(mutation: &str, settings: &[&str], faults: &str) {
-    crate::assert_caught_by::<MultiPaxos>(mutation, settings, 3, faults, 0, |checker| checker != "liveness");
+    crate::assert_caught_by("multipaxos", mutation, settings, 3, faults, 0, |checker| checker != "liveness");
 }
 
 #[test]
@@ -73,14 +71,14 @@ fn a_vote_of_another_ballot_that_counts() {
     let status = |text: &str| text.lines().find(|line| line.contains("r1 leader")).map(str::to_owned);
     // One vote of its ballot is no majority.
     let counts_it = |played: &str| status(played) != status(text);
-    assert_goes_wrong::<MultiPaxos>("slots/count-across-ballots", text, counts_it);
+    assert_goes_wrong("multipaxos", "slots/count-across-ballots", text, counts_it);
 }
 
 #[test]
 fn keys_that_are_due_and_still_show() {
     let text = trace!("paxos/multipaxos", "key-that-expires");
     let shows = |text: &str| text.matches("= Value(Some(b\"v\"))").count() > 1;
-    assert_goes_wrong::<MultiPaxos>("store/due-keys-visible", text, shows);
+    assert_goes_wrong("multipaxos", "store/due-keys-visible", text, shows);
 }
 
 /// A leader that does not know that another leads has to learn of the other's slots, but not of its ballot.
@@ -88,7 +86,7 @@ fn keys_that_are_due_and_still_show() {
 fn a_read_that_counts_a_slot_of_another_leader() {
     let text = trace!("paxos/multipaxos", "read-after-another-leader");
     let is_stale = |text: &str| text.contains("= Value(Some(b\"old\"))");
-    assert_goes_wrong::<MultiPaxos>("paxos/read-after-another", text, is_stale);
+    assert_goes_wrong("multipaxos", "paxos/read-after-another", text, is_stale);
 }
 
 /// In the simulator nobody who has left is gone for ever.
@@ -97,7 +95,7 @@ fn a_configuration_that_is_vouched_for_before_it_is_durable() {
     let text = trace!("paxos/multipaxos", "member-that-leaves-too-early");
     let is_early =
         |text: &str| text.split_once("crash r2").is_some_and(|(before, _)| before.contains("= Done"));
-    assert_goes_wrong::<MultiPaxos>("now/HeartbeatReply", text, is_early);
+    assert_goes_wrong("multipaxos", "now/HeartbeatReply", text, is_early);
 }
 
 /// It takes a leader that sleeps while another is elected, and somebody who still listens to it alone.
@@ -105,14 +103,14 @@ fn a_configuration_that_is_vouched_for_before_it_is_durable() {
 fn a_leader_without_lease_that_says_what_is_new() {
     let text = trace!("paxos/multipaxos", "leader-that-nobody-follows");
     let is_stale = |text: &str| text.contains("p5 #5 = Value(Some(b\"old\"))");
-    assert_goes_wrong::<MultiPaxos>("freshness/without-a-lease", text, is_stale);
+    assert_goes_wrong("multipaxos", "freshness/without-a-lease", text, is_stale);
 }
 
 #[test]
 fn an_acceptor_that_counts_when_it_has_told_some_of_its_votes() {
     let text = trace!("paxos/multipaxos", "promise-in-parts");
     let is_lost = |text: &str| !text.contains("p3 #5 = Value(Some(b\"3\"))");
-    assert_goes_wrong::<MultiPaxos>("slots/first-part-is-all", text, is_lost);
+    assert_goes_wrong("multipaxos", "slots/first-part-is-all", text, is_lost);
 }
 
 /// It takes a source that dies between two pieces, and nobody else who knows the slots to be decided.
@@ -120,7 +118,7 @@ fn an_acceptor_that_counts_when_it_has_told_some_of_its_votes() {
 fn a_leader_that_waits_for_a_source_that_has_died() {
     let text = trace!("paxos/multipaxos", "leader-without-a-source");
     let stands_still = |played: &str| !played.contains("p3 #2 = Value(");
-    assert_goes_wrong::<MultiPaxos>("paxos/loading-is-progress", text, stands_still);
+    assert_goes_wrong("multipaxos", "paxos/loading-is-progress", text, stands_still);
 }
 
 /// The same, and somebody else knows.
@@ -128,10 +126,10 @@ fn a_leader_that_waits_for_a_source_that_has_died() {
 fn a_source_that_has_died_and_is_not_replaced() {
     let text = trace!("paxos/multipaxos", "snapshot-source-that-dies");
     let stands_still = |played: &str| !played.contains("p3 #2 = Value(Some(b\"1\"))");
-    assert_goes_wrong::<MultiPaxos>("catchup/source-for-ever", text, stands_still);
+    assert_goes_wrong("multipaxos", "catchup/source-for-ever", text, stands_still);
 }
 
 #[test]
 fn a_change_that_waits_for_ever_for_a_node_that_is_not_there() {
-    crate::assert_gives_up::<MultiPaxos>();
+    crate::assert_gives_up("multipaxos");
 }

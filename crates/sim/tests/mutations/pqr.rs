@@ -1,8 +1,6 @@
 //! Each safety rule of PQR, weakened on purpose.
 
-use quorate_protocols::paxos::pqr::Pqr;
-
-caught! { Pqr,
+caught! { "pqr",
     a_reader_that_ignores_what_is_accepted: "pqr/accepted-ignored";
     a_reader_that_ignores_what_is_accepted_and_could_ask_a_leader: "pqr/accepted-ignored" with &["leader_lease=true"];
     a_reader_that_asks_one: "pqr/majority-of-one";

@@ -1,12 +1,12 @@
 //! Each safety rule of quorum leases, weakened on purpose.
 
 use quorate_core::mutation;
-use quorate_protocols::paxos::quorum_leases::QuorumLeases;
+use quorate_protocols::registry::named;
 use quorate_sim::scenario::play;
 
 const PASSIVE: &[&str] = &["passive=true"];
 
-caught! { QuorumLeases,
+caught! { "quorum-leases",
     votes_that_do_not_name_grantees: "quorum-leases/grants-not-reported" with PASSIVE;
     votes_that_do_not_name_grantees_of_regranted_keys: "quorum-leases/grants-not-reported";
     a_grantee_that_reads_over_an_accepted_write: "quorum-leases/reads-over-accepted" with PASSIVE;
@@ -18,7 +18,7 @@ caught! { QuorumLeases,
 
 /// Plays a conversation as it should be, and with a rule weakened: each must hold its line, and not the other's.
 fn assert_told_apart(text: &str, rule: &str, right: &str, wrong: &str) {
-    let weakened = mutation::with(rule, || play::<QuorumLeases>(text)).unwrap();
+    let weakened = mutation::with(rule, || play(named("quorum-leases"), text)).unwrap();
     for (played, here, not_here) in [(text, right, wrong), (&weakened, wrong, right)] {
         assert!(played.contains(here), "{rule}: `{here}` is missing");
         assert!(!played.contains(not_here), "{rule}: `{not_here}` is said");
@@ -26,7 +26,7 @@ fn assert_told_apart(text: &str, rule: &str, right: &str, wrong: &str) {
 }
 
 /// The vote of one that r2 is a grantee of.
-fn named(who: &str, slot: u64) -> String {
+fn voted_for(who: &str, slot: u64) -> String {
     format!("r3 -> r1 AcceptReply {{ ballot: b1.1, grants: {{{who}}}, slots: [({slot}, {slot})] }}")
 }
 
@@ -40,7 +40,7 @@ fn grants_that_are_forgotten_in_the_restart_wait() {
     assert_told_apart(
         trace!("paxos/quorum_leases", "restarted-grantors"),
         rule,
-        &named("n2", 3),
+        &voted_for("n2", 3),
         "slots: [(3, 1)]",
     );
 }
@@ -48,7 +48,7 @@ fn grants_that_are_forgotten_in_the_restart_wait() {
 #[test]
 fn exclusion_by_silence_only() {
     let text = trace!("paxos/quorum_leases", "hung-disk");
-    let weakened = mutation::with("laggards/silence-only", || play::<QuorumLeases>(text)).unwrap();
+    let weakened = mutation::with("laggards/silence-only", || play(named("quorum-leases"), text)).unwrap();
     let goes_on = |text: &str| {
         text.split("repeat 1 sync r2").next().is_some_and(|before| before.contains("p1 #2 = Done"))
     };
@@ -61,7 +61,7 @@ fn a_write_that_is_skipped_because_of_one_in_a_later_slot() {
     assert_told_apart(
         trace!("paxos/quorum_leases", "later-slot-first"),
         rule,
-        &named("n2", 5),
+        &voted_for("n2", 5),
         "slots: [(5, 1)]",
     );
 }
@@ -72,7 +72,7 @@ fn a_voter_that_goes_by_an_old_roster() {
     assert_told_apart(
         trace!("paxos/quorum_leases", "roster-that-gives"),
         rule,
-        &named("n1, n2", 5),
+        &voted_for("n1, n2", 5),
         "slots: [(5, 1)]",
     );
 }

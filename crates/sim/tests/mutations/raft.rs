@@ -1,7 +1,5 @@
 //! Each safety rule of Raft and of the ways in which it serves reads, weakened on purpose.
 
-use quorate_protocols::raft::Raft;
-
 use crate::assert_goes_wrong;
 
 const QUORUM: &[&str] = &["reads=quorum"];
@@ -34,7 +32,7 @@ const FORGETFUL: &[&str] = &[
 fn former_members_that_a_later_leader_does_not_know() {
     let text = trace!("raft", "joint-change-interrupted");
     let does_not_know = |text: &str| !text.contains("r1 removed leader r2");
-    assert_goes_wrong::<Raft>("raft/former-members-are-strangers", text, does_not_know);
+    assert_goes_wrong("raft", "raft/former-members-are-strangers", text, does_not_know);
 }
 
 /// It takes a change that a leader forgets in a crash, and the loss of that leader: too rare for random seeds.
@@ -42,7 +40,7 @@ fn former_members_that_a_later_leader_does_not_know() {
 fn a_learner_that_never_stands() {
     let text = trace!("raft", "learner-with-the-longest-log");
     let nobody_leads = |text: &str| !text.contains("p2 #2 = Done");
-    assert_goes_wrong::<Raft>("raft/learners-never-stand", text, nobody_leads);
+    assert_goes_wrong("raft", "raft/learners-never-stand", text, nobody_leads);
 }
 
 #[test]
@@ -53,15 +51,15 @@ fn a_former_member_that_is_sent_entries_for_ever() {
         let (silent, _) = after.split_once("restart r1").expect("it comes back");
         silent.contains("-x r1")
     };
-    assert_goes_wrong::<Raft>("raft/former-members-stay", text, is_sent_entries);
+    assert_goes_wrong("raft", "raft/former-members-stay", text, is_sent_entries);
 }
 
 #[test]
 fn a_change_that_waits_for_ever_for_a_node_that_is_not_there() {
-    crate::assert_gives_up::<Raft>();
+    crate::assert_gives_up("raft");
 }
 
-caught! { Raft,
+caught! { "raft",
     // Every `AfterSync` made `Now`, and what must be durable not recorded.
     a_vote_that_is_given_before_it_is_durable: "now/VoteReply" with RESTLESS, at 40;
     a_candidate_whose_own_vote_is_not_durable: "now/Vote", at 320;
@@ -99,7 +97,7 @@ fn is_stale(text: &str) -> bool {
 /// These take several rare events in a row; the conversations are scripted. With the rule, the text is what is said;
 /// without it, a read is stale.
 fn assert_stale(mutation: &str, text: &str) {
-    assert_goes_wrong::<Raft>(mutation, text, is_stale);
+    assert_goes_wrong("raft", mutation, text, is_stale);
 }
 
 /// The three leaders of the LeaseGuard paper's section 5.3.
@@ -129,14 +127,14 @@ fn the_smaller_wait_replaced_by_the_larger() {
         let soon = text.split("repeat 70").next().expect("it begins");
         !soon.contains("p2 #3 = Done")
     };
-    assert_goes_wrong::<Raft>("leaseguard/larger-wait", text, waits);
+    assert_goes_wrong("raft", "leaseguard/larger-wait", text, waits);
 }
 
 #[test]
 fn a_candidate_that_goes_from_term_to_term_though_its_disk_hangs() {
     let text = trace!("raft", "candidate-whose-disk-hangs");
     let moves = |text: &str| text.contains("r3 persist Term { term: 3, voted: Some(n3) }");
-    assert_goes_wrong::<Raft>("raft/stand-without-a-disk", text, moves);
+    assert_goes_wrong("raft", "raft/stand-without-a-disk", text, moves);
 }
 
 #[test]
@@ -146,5 +144,5 @@ fn a_leader_that_stays_though_its_disk_hangs() {
         let (_, after) = text.split_once("disk r1 manual").expect("its disk hangs");
         after.contains("r1 leader leader r1")
     };
-    assert_goes_wrong::<Raft>("laggards/leader-stays", text, stays);
+    assert_goes_wrong("raft", "laggards/leader-stays", text, stays);
 }

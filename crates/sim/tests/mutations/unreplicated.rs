@@ -1,7 +1,5 @@
 //! The one safety rule of the unreplicated store, weakened on purpose.
 
-use quorate_protocols::unreplicated::Unreplicated;
-
-caught! { Unreplicated,
+caught! { "unreplicated",
     a_write_that_is_executed_before_it_is_durable: "now/Durable", of 1;
 }

@@ -1,7 +1,7 @@
 //! The protocols that are compared. One that is new is a line of [`ALL`].
 
-use quorate_core::{Protocol, SettingsError, Topology};
-use quorate_protocols::registry;
+use quorate_core::{SettingsError, Topology};
+use quorate_protocols::{registry, wide_area};
 use quorate_sim::experiment::{self, Load, Measured, Setup};
 
 use super::model::{Cells, Model};
@@ -97,35 +97,11 @@ pub fn local() -> Vec<&'static Candidate> {
 impl Candidate {
     /// Runs an experiment.
     pub fn measure(&self, setup: &Setup, load: Load<'_>) -> Result<Measured, SettingsError> {
-        registry::with(self.protocol, Measure { setup, load }).expect("it is registered")
+        experiment::measure(registry::named(self.protocol), setup, load)
     }
 
     /// The timeouts that suit a topology.
     pub fn timeouts(&self, topology: &Topology, nodes: usize) -> Vec<String> {
-        registry::with(self.protocol, Timeouts { topology, nodes }).expect("it is registered")
-    }
-}
-
-struct Measure<'a, 'b> {
-    setup: &'a Setup,
-    load: Load<'b>,
-}
-
-impl registry::Visitor for Measure<'_, '_> {
-    type Out = Result<Measured, SettingsError>;
-    fn visit<P: Protocol>(self) -> Self::Out {
-        experiment::measure::<P>(self.setup, self.load)
-    }
-}
-
-struct Timeouts<'a> {
-    topology: &'a Topology,
-    nodes: usize,
-}
-
-impl registry::Visitor for Timeouts<'_> {
-    type Out = Vec<String>;
-    fn visit<P: Protocol>(self) -> Vec<String> {
-        quorate_protocols::wide_area::settings::<P>(self.topology, self.nodes)
+        wide_area::settings(topology, registry::named(self.protocol), nodes)
     }
 }

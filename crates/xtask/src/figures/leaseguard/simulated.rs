@@ -4,7 +4,7 @@ use bytes::Bytes;
 use quorate_bench::{Arrivals, Choice, Keys, Schedule};
 use quorate_check::linearizability;
 use quorate_core::Random;
-use quorate_protocols::raft::Raft;
+use quorate_protocols::registry::named;
 use quorate_sim::experiment::{Act, Ask, Capacity, Delay, Load as Script, Measured, Setup, measure};
 use quorate_store::{Command, Condition, Expiry};
 
@@ -152,7 +152,7 @@ impl Load {
 /// Runs an experiment, and decides about its history.
 pub fn run(setup: &Setup, asks: Vec<Ask>, acts: &[(u64, Act)]) -> Result<Measured> {
     let load = Script { asks, acts: acts.to_vec(), clients: None };
-    measure::<Raft>(setup, load).map_err(|error| error.to_string())
+    measure(named("raft"), setup, load).map_err(|error| error.to_string())
 }
 
 /// Whether what the clients saw is linearizable.
