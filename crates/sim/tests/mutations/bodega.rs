@@ -26,7 +26,7 @@ caught! { "bodega",
     promises_that_are_forgotten_at_a_higher_number: "leases/forgotten-at-a-higher-number";
     a_lease_that_a_duplicate_extends: "lease/duplicate-extends";
     a_lease_that_is_believed_from_the_receipt_of_a_renewal: "lease/believed-from-receipt";
-    held_reads_that_are_answered_without_leases: "bodega/unheld-unstable", at 72;
+    held_reads_that_are_answered_without_leases: "paxos/unheld-unstable", at 72;
     // Reads that may miss some versions.
     versions_that_are_counted_without_leases: "bodega/versions-unstable", at 117;
     // A leader waits for a responder longer than for a majority.

@@ -19,7 +19,7 @@ use quorate_blocks::writes::Written;
 use quorate_core::{Context, NodeId, NodeSet, mutation};
 
 use super::ballot_config::BallotConfig;
-use super::{Policy, Replica, message, reads};
+use super::{Policy, Replica, message};
 use crate::paxos::bodega::excluded_responders::Health;
 use crate::paxos::engine::Role;
 use crate::paxos::rosters;
@@ -77,7 +77,7 @@ pub(super) fn on_exclude(
         let ballot_config = BallotConfig { seq, excluded: nodes, ..replica.ballot_config().clone() };
         replica.amend(ballot_config, cx);
         if nodes.contains(replica.me()) {
-            reads::refuse_held(replica, cx.now());
+            replica.refuse_held(cx.now());
         }
         replica.note_reads(cx);
     }

@@ -13,7 +13,7 @@
 //! | a write is chosen by a majority and all responders of every key in its batch (§3.2.1) | `policy.rs` `required` |
 //! | **read rule**: stable (a majority's promises, everything up to the m-th smallest threshold executed), and no accepted write to the key that is not executed; else the read is *held* until that slot is executed (§3.2.2) | `reads.rs` `answerable`, `paxos/engine/leasing.rs` `is_stable` |
 //! | early accept notes: a responder counts votes itself, **by the commit rule** | `notes.rs` |
-//! | the leader holds reads too while notes are on, if anybody else can have shown what they wait for | `policy.rs` `waits_for` |
+//! | the leader holds reads too while notes are on, if anybody else can have shown what they wait for | `reads.rs` `waits_for` |
 //! | unhold: a read that is held for long is asked of the leader too | `blocks/clients/proxy/mod.rs` |
 //! | failure of a responder | `exclusion.rs`, `paxos/bodega/excluded_responders.rs` |
 //! | smart coverage (§5.1) | `paxos/bodega/coverage.rs` |

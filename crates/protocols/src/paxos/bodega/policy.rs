@@ -4,21 +4,17 @@ use bytes::Bytes;
 use quorate_blocks::clients::{Ask, PendingRead};
 use quorate_blocks::membership::refused;
 use quorate_blocks::writes::Writes;
-use quorate_core::{
-    Context, Manage, Managed, NodeId, NodeSet, ProcessId, Roster, Status, Time, Wall, Wire, mutation,
-};
-use quorate_store::Command;
+use quorate_core::{Context, Manage, Managed, NodeId, NodeSet, ProcessId, Roster, Status, Time};
 
 use super::ballot_config::BallotConfig;
 use super::exclusion;
 use super::message::Message;
 use super::notes::{self, Notes};
-use super::reads::{self, Holds};
-use super::{Config, Replica};
+use super::{Config, Replica, reads};
 use crate::paxos::bodega::coverage::Coverage;
 use crate::paxos::bodega::excluded_responders::ExcludedResponders;
-use crate::paxos::engine::{self, Role, Timer};
-use crate::paxos::rosters::{self, Changes};
+use crate::paxos::engine::{self, Gate, Role, Timer};
+use crate::paxos::rosters::Changes;
 
 /// Operators that may wait for a roster.
 const MAX_WAITING: usize = 64;
@@ -29,9 +25,6 @@ pub struct Policy {
     /// Of what is voted for or proposed, and not executed.
     pub(super) writes: Writes,
     pub(super) notes: Notes,
-    pub(super) holds: Holds,
-    /// How many.
-    pub(super) held: usize,
     /// As a leader.
     pub(super) exclusion: ExcludedResponders,
     pub(super) coverage: Coverage,
@@ -53,8 +46,6 @@ impl engine::Policy for Policy {
         Policy {
             writes: Writes::default(),
             notes: Notes::default(),
-            holds: Holds::default(),
-            held: 0,
             exclusion: ExcludedResponders::new(NodeSet::EMPTY, now),
             coverage: Coverage::default(),
             changes: Changes::default(),
@@ -83,12 +74,10 @@ impl engine::Policy for Policy {
 
     fn on_leave(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
         replica.policy.changes.leave(cx.now());
-        reads::refuse_held(replica, cx.now());
     }
 
     fn on_adopted(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
         let now = cx.now();
-        reads::refuse_held(replica, now);
         let excluded = replica.ballot_config().excluded;
         replica.policy.notes.clear();
         replica.policy.exclusion = ExcludedResponders::new(excluded, now);
@@ -117,7 +106,6 @@ impl engine::Policy for Policy {
             changes.in_force(&replica.ballot_config().roster, now);
             replica.policy.changes = changes;
         }
-        reads::release(replica, cx);
         answer_operators(replica, cx);
     }
 
@@ -147,48 +135,26 @@ impl engine::Policy for Policy {
         let applied = replica.state().applied();
         replica.policy.writes.executed(applied);
         notes::executed(&mut replica.policy.notes, applied);
-        reads::release(replica, cx);
         replica.note_reads(cx);
     }
 
-    fn on_ask(replica: &mut Replica, from: ProcessId, ask: &mut Ask, cx: &mut Context<'_, Replica>) {
+    const READS_EVERYWHERE: bool = true;
+
+    fn gate(replica: &Replica, command: &Bytes, now: Time) -> Gate {
+        reads::gate(replica, command, now)
+    }
+
+    fn on_ask(replica: &mut Replica, from: ProcessId, ask: &Ask) {
         if let ProcessId::Proxy(proxy) = from
             && proxy.host() == Some(replica.me())
             && replica.ballot_config().auto
         {
             replica.policy.coverage.on_ask(ask);
         }
-        reads::on_ask(replica, from, ask, cx);
-    }
-
-    fn waits_for(replica: &Replica, command: &Bytes) -> Option<u64> {
-        if !replica.config().policy.early_notes || mutation::active("bodega/leader-answers-committed") {
-            return None;
-        }
-        let command = Command::from_bytes(command.clone()).ok()?;
-        let footprint = command.footprint();
-        // Of keys that only the leader answers reads of, nobody else can have shown a write, unless it was one to other
-        // keys too.
-        let alone = rosters::readers(&replica.ballot_config().roster, footprint.reads())
-            .without(replica.me())
-            .is_empty();
-        let slot = match alone {
-            true => replica.policy.writes.last_shared(footprint.reads())?,
-            false => replica.policy.writes.last(footprint.reads())?,
-        };
-        Some(slot).filter(|slot| *slot > replica.state().applied())
     }
 
     fn missing(replica: &Replica, command: &Bytes, now: Time) -> Option<u64> {
         reads::missing(replica, command, now)
-    }
-
-    fn holding(replica: &Replica) -> usize {
-        replica.policy.held
-    }
-
-    fn would_answer(replica: &Replica, command: &Bytes, now: Time) -> Option<Wall> {
-        reads::would_answer(replica, command, now)
     }
 
     fn on_message(replica: &mut Replica, from: NodeId, message: Message, cx: &mut Context<'_, Replica>) {
@@ -313,8 +279,6 @@ impl engine::Policy for Policy {
     }
 
     fn check(replica: &Replica) {
-        let held: usize = replica.policy.holds.values().map(Vec::len).sum();
-        assert!(held == replica.policy.held, "held reads are counted");
         assert!(replica.policy.waiting.len() <= MAX_WAITING);
     }
 }

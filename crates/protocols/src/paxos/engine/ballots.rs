@@ -75,6 +75,7 @@ impl<P: Policy> Replica<P> {
         let (ballot, ballot_config) = (self.promised, self.ballot_config.clone());
         self.persist(Record::Promise { ballot, ballot_config }, cx);
         self.monitor.heard(now);
+        self.forget_reads_of_leader();
         if ballot.node() == Some(self.me) {
             let from = self.log.committed() + 1;
             let (_, configuration) = &self.configuration;
@@ -88,6 +89,7 @@ impl<P: Policy> Replica<P> {
                 self.reply_to_prepare(from, cx);
             }
         }
+        self.refuse_held(now);
         P::on_adopted(self, cx);
         self.ask_for_leases(cx);
         self.tend_leases(cx);
@@ -289,7 +291,9 @@ impl<P: Policy> Replica<P> {
             cx.note(|| Fact::Follows);
             self.note_beliefs_ended(cx);
         }
+        self.forget_reads_of_leader();
         self.role = Role::Follower;
+        self.refuse_held(cx.now());
         P::on_leave(self, cx);
     }
 }

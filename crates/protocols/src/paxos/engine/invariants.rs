@@ -31,5 +31,6 @@ pub(super) fn check<P: Policy>(replica: &Replica<P>) {
             assert!(next == slot + 1, "nothing is proposed behind a configuration that is not executed");
         }
     }
+    replica.waiting.check();
     P::check(replica);
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use quorate_blocks::ballot::Ballot;
 use quorate_blocks::catchup;
-use quorate_blocks::clients::PendingRead;
 use quorate_blocks::laggards::OwnDisk;
 use quorate_blocks::membership::ReconfigurationCoordinator;
 use quorate_core::{Context, Fact, Mark, NodeId, NodeSet, Time, mutation};
@@ -16,9 +15,6 @@ use super::replica::{Replica, Role, Timer, pace_of_leading};
 use super::{Message, PIPELINE_BYTES, RETRANSMIT};
 use crate::paxos::engine::slots::Proposals;
 use crate::paxos::engine::slots::proposer::Prepared;
-
-/// Reads that may wait for the next slot.
-const MAX_WAITING_READS: usize = 1 << 16;
 
 /// What only a leader has.
 #[derive(Debug)]
@@ -33,11 +29,7 @@ pub struct Leading {
     pub(super) coordinator: ReconfigurationCoordinator,
     /// The others, as far as they were heard.
     pub(super) peers: BTreeMap<NodeId, Peer>,
-    /// Reads that need a slot proposed after they came.
-    reads: Vec<PendingRead>,
-    /// Reads that wait for a slot to be executed.
-    waiting: BTreeMap<u64, Waiting>,
-    /// Whether a slot must be proposed even if no client writes: for reads, or because a key's time is up.
+    /// Whether a slot must be proposed even if no client asks: a key's time is up.
     needs_empty_batch: bool,
     /// Slots up to here were announced as chosen.
     pub(super) announced: u64,
@@ -56,15 +48,6 @@ pub struct Leading {
     disk: OwnDisk,
     /// The same of what it confirms beside votes ([`Policy::confirmed`]).
     disk_beside_votes: OwnDisk,
-}
-
-/// Reads that wait for the same slot.
-#[derive(Debug, Default)]
-struct Waiting {
-    /// It was proposed after they came: they find in the state what is true at that moment.
-    logged: Vec<PendingRead>,
-    /// It was proposed before they came: they are read as others are, when it is executed.
-    held: Vec<PendingRead>,
 }
 
 /// How far a leader is with what it must execute before it can serve.
@@ -112,8 +95,6 @@ impl<P: Policy> Replica<P> {
             changing: None,
             coordinator: ReconfigurationCoordinator::new(self.config.timeouts.election),
             peers: others.iter().map(|node| (node, Peer::new(now))).collect(),
-            reads: Vec::new(),
-            waiting: BTreeMap::new(),
             needs_empty_batch: false,
             announced: 0,
             announcing: false,
@@ -181,7 +162,7 @@ impl<P: Policy> Replica<P> {
         loop {
             let time = self.time(cx.now(), cx.wall());
             let Role::Leader(leading) = &mut self.role else { return };
-            let idle = !self.intake.has_writes() && !leading.needs_empty_batch;
+            let idle = !self.intake.has_writes() && !self.waiting.need_slot() && !leading.needs_empty_batch;
             let full = leading.proposals.count() >= self.config.pipeline
                 || leading.proposals.bytes() >= PIPELINE_BYTES;
             if hold || idle || full {
@@ -191,87 +172,17 @@ impl<P: Policy> Replica<P> {
             let value = self.intake.take_batch(self.config.intake.batch, time);
             // Another leader may have had more chosen.
             let slot = leading.proposals.next().max(self.log.committed() + 1);
-            if !leading.reads.is_empty() {
-                leading.waiting.entry(slot).or_default().logged.append(&mut leading.reads);
-            }
+            self.waiting.proposed(slot);
             leading.announced = self.log.committed();
             self.propose(slot, value, cx);
         }
     }
 
-    fn serve_reads(&mut self, cx: &mut Context<'_, Self>) {
-        let reads = self.intake.take_reads();
-        let local = self.may_read_locally(cx.now());
-        if local && !reads.is_empty() {
-            self.note_reads(cx);
-            let number = self.promised.number();
-            cx.note(|| Fact::ServesLocally { number });
-        }
-        let until = self.read_time(cx.now(), cx.wall());
-        for read in reads {
-            let waits_for = if local { P::waits_for(self, &read.command) } else { None };
-            let Role::Leader(leading) = &mut self.role else { return };
-            if let Some(slot) = waits_for {
-                leading.waiting.entry(slot).or_default().held.push(read);
-                continue;
-            }
-            if !self.intake.has_room() {
-                // The proxies repeat it, and those behind it.
-                break;
-            }
-            let reply = if local { self.state.read(&read.command, until) } else { None };
-            match reply {
-                Some(reply) => {
-                    self.served.local.add(1);
-                    self.intake.on_read(read, reply);
-                }
-                // Beyond the bound the proxy has to ask again.
-                None if leading.reads.len() < MAX_WAITING_READS => {
-                    leading.reads.push(read);
-                    leading.needs_empty_batch = true;
-                }
-                None => {}
-            }
-        }
-    }
-
-    /// Slots have been executed: reads that waited for them can be served, followers can be told.
+    /// Slots have been executed: reads that waited for them can be answered, followers can be told.
     pub(super) fn after_execution(&mut self, cx: &mut Context<'_, Self>) {
         self.propose_found(cx);
-        let until = self.read_time(cx.now(), cx.wall());
+        self.release_reads(cx);
         let Role::Leader(leading) = &mut self.role else { return };
-        while let Some(entry) =
-            leading.waiting.first_entry().filter(|entry| *entry.key() <= self.state.applied())
-        {
-            let slot = *entry.key();
-            let Waiting { logged, held } = entry.remove();
-            if leading.proposals.is_open(slot) && !mutation::active("paxos/read-after-another") {
-                // A later ballot had it chosen, perhaps long ago, and more since.
-                leading.reads.extend(logged.into_iter().chain(held));
-                leading.needs_empty_batch = true;
-                continue;
-            }
-            self.served.waited.add(logged.len() + held.len());
-            // What has no room is asked for again.
-            for read in logged {
-                if self.intake.has_room() {
-                    let reply = self.state.read_now(&read.command);
-                    self.intake.on_read(read, reply);
-                }
-            }
-            for read in held {
-                if !self.intake.has_room() {
-                    break;
-                }
-                match self.state.read(&read.command, until) {
-                    Some(reply) => self.intake.on_read(read, reply),
-                    None => {
-                        leading.reads.push(read);
-                        leading.needs_empty_batch = true;
-                    }
-                }
-            }
-        }
         if leading.announced < self.log.committed() && !leading.announcing {
             leading.announcing = true;
             cx.set_timer(Timer::Announce, self.config.announce);

@@ -57,6 +57,7 @@ mod leases;
 mod leasing;
 pub mod message;
 mod policy;
+mod reads;
 mod replica;
 pub mod slots;
 mod times;
@@ -67,6 +68,7 @@ use quorate_core::{Group, Settings, SettingsError};
 
 pub use message::{BallotConfig, Message, Record};
 pub use policy::{MultiPaxosPolicy, Policy};
+pub use reads::Gate;
 pub use replica::{Replica, Role, Timer};
 
 use crate::paxos::engine::lease::LeaseConfig;

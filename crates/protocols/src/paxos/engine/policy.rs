@@ -5,13 +5,13 @@ use std::fmt::Debug;
 use bytes::Bytes;
 use quorate_blocks::ballot::Ballot;
 use quorate_blocks::batch::{Batch, Entry};
-use quorate_blocks::clients::{Ask, PendingRead};
+use quorate_blocks::clients::{Ask, PendingRead, ReadObservation};
 use quorate_blocks::membership::Configuration;
 use quorate_blocks::state::Replicated;
-use quorate_core::{Context, Manage, NodeId, NodeSet, ProcessId, Status, Time, Wall};
+use quorate_core::{Context, Manage, NodeId, NodeSet, ProcessId, Status, Time};
 
 use super::message::{BallotConfig, Record};
-use super::{Config, Replica, Role};
+use super::{Config, Gate, Replica, Role};
 use crate::paxos::engine::slots::SlotLog;
 
 /// A protocol of the family, as the machine asks for it. Most have few things to say; the defaults are MultiPaxos's.
@@ -84,37 +84,24 @@ pub trait Policy: Sized + Debug + 'static {
 
     // Reads ------------------------------------------------------------------------------------------------------
 
-    /// A proxy asks, whoever leads: takes the reads out that are answered, held or refused here.
-    fn on_ask(_: &mut Replica<Self>, _from: ProcessId, _: &mut Ask, _: &mut Context<'_, Replica<Self>>) {}
+    /// Whether other replicas than the leader answer reads.
+    const READS_EVERYWHERE: bool = false;
 
-    /// A proxy wants to know what this replica knows of some reads.
-    fn on_query(
-        _: &mut Replica<Self>,
-        _from: ProcessId,
-        _nonce: u64,
-        _reads: Vec<(u64, Bytes)>,
-        _: &mut Context<'_, Replica<Self>>,
-    ) {
+    /// What becomes of a read here: at a leader while it may read locally, and at any other replica.
+    fn gate(replica: &Replica<Self>, _command: &Bytes, _now: Time) -> Gate {
+        if matches!(replica.role, Role::Leader(_)) { Gate::Serve } else { Gate::Redirect }
     }
 
-    /// The slot that a read at a leader under a lease has to wait for, if not for the present state.
-    fn waits_for(_: &Replica<Self>, _command: &Bytes) -> Option<u64> {
+    /// A proxy asks, whoever leads; for statistics.
+    fn on_ask(_: &mut Replica<Self>, _from: ProcessId, _: &Ask) {}
+
+    /// What this replica knows of a read that a majority is asked; `None`: there are no such reads.
+    fn observe(_: &Replica<Self>, _command: &Bytes) -> Option<ReadObservation> {
         None
     }
 
     /// How many writes of what is read may be acknowledged and are not executed here, at most, if there is a bound.
     fn missing(_: &Replica<Self>, _command: &Bytes, _now: Time) -> Option<u64> {
-        None
-    }
-
-    /// How many reads it holds, for people.
-    fn holding(_: &Replica<Self>) -> usize {
-        0
-    }
-
-    /// Whether this replica, which does not lead, would answer such a read at once, and the time up to which keys must
-    /// last for that.
-    fn would_answer(_: &Replica<Self>, _command: &Bytes, _now: Time) -> Option<Wall> {
         None
     }
 

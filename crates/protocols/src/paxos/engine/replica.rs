@@ -20,6 +20,7 @@ use quorate_core::{
 use super::ballots::Polling;
 use super::leading::Leading;
 use super::policy::Policy;
+use super::reads::WaitingReads;
 use super::{Config, MAX_GAP, Message, RETRANSMIT, Reads, Record};
 use crate::paxos::engine::freshness::Freshness;
 use crate::paxos::engine::leases::Leases;
@@ -90,8 +91,10 @@ pub struct Replica<P: Policy> {
     pub(super) draining: bool,
     /// What clients have asked of this replica.
     pub intake: Intake,
-    /// How their reads were served.
-    pub served: Served,
+    /// Reads that can be answered later.
+    pub(super) waiting: WaitingReads,
+    /// How reads were served.
+    pub(super) served: Served,
     /// Votes cast since the last batch end, in `promised`.
     votes: Vec<u64>,
     /// Who has decisions that are missing here.
@@ -178,6 +181,7 @@ impl<P: Policy> Machine for Replica<P> {
             policy: P::new(&config, me, now),
             draining: false,
             intake: Intake::new(me.into(), config.intake.max_bytes),
+            waiting: WaitingReads::default(),
             served: Served::default(),
             votes: Vec::new(),
             informants: Informants::default(),
@@ -449,14 +453,13 @@ impl<P: Policy> Replica<P> {
         }
         let mut ask = match message {
             clients::Message::Ask(ask) => ask,
-            clients::Message::Query { nonce, reads } => return P::on_query(self, from, nonce, reads, cx),
+            clients::Message::Query { nonce, reads } => return self.on_query(from, nonce, reads, cx),
             _ => return,
         };
         self.intake.tell_members(from, &ask, &self.state);
         let asked = !ask.is_probe();
-        let bounded = self.answer_bounded(from, &mut ask, cx.now());
-        P::on_ask(self, from, &mut ask, cx);
-        self.refuse_bounded(from, &mut ask, &bounded, cx.now());
+        P::on_ask(self, from, &ask);
+        self.read_here(from, &mut ask, cx);
         if asked && ask.is_probe() {
             return;
         }
@@ -501,14 +504,7 @@ impl<P: Policy> quorate_core::Replica for Replica<P> {
     }
 
     fn would_answer(&self, command: &Bytes, at: Instant) -> bool {
-        let wall = match &self.role {
-            Role::Leader(_) => {
-                let answers = self.may_read_locally(at.now) && P::waits_for(self, command).is_none();
-                answers.then(|| self.read_time(at.now, at.wall))
-            }
-            Role::Follower | Role::Polling(_) | Role::Candidate(_) => P::would_answer(self, command, at.now),
-        };
-        wall.is_some_and(|wall| self.state.read(command, wall).is_some())
+        self.answers_at_once(command, at)
     }
 
     fn status(&self, at: Instant) -> Status {
@@ -537,7 +533,7 @@ impl<P: Policy> quorate_core::Replica for Replica<P> {
             lease: self.may_read_locally(now),
             reads: if self.may_read_locally(now) { "lease" } else { "log" },
             peers,
-            samples: self.served.samples(P::holding(self)).into(),
+            samples: self.served.samples(self.waiting.held()).into(),
             facts: Vec::new(),
         };
         if self.config.reads == Reads::Lease {

@@ -6,7 +6,7 @@
 //!
 //! | rule | code |
 //! |---|---|
-//! | a replica says what it has executed, and the last slot behind with a vote of its own that writes what is read | `sighting` |
+//! | a replica says what it has executed, and the last slot behind with a vote of its own that writes what is read | `observation` |
 //! | **read rule**: from a majority, the reply of the furthest, if it has executed all that any of them has accepted | `blocks/clients/proxy/majority.rs` `judge` |
 //! | rinse: otherwise ask again, until somebody has executed it | `blocks/clients/proxy/majority.rs` `on_seen` |
 //! | variant (`leader_lease=true`): otherwise ask the leader at once, which answers under its lease | the same |
@@ -40,11 +40,11 @@
 //!   need not meet the majorities of the present one.
 
 use bytes::Bytes;
-use quorate_blocks::clients::{self, ProxyConfig, ReadObservation, Rinse, SessionClient};
+use quorate_blocks::clients::{ProxyConfig, ReadObservation, Rinse, SessionClient};
 use quorate_blocks::settings;
 use quorate_blocks::writes::Writes;
 use quorate_core::{
-    Capabilities, Context, Group, Never, NodeId, ProcessId, Protocol, Settings, SettingsError, Time, Wire,
+    Capabilities, Context, Group, Never, NodeId, Protocol, Settings, SettingsError, Time, Wire,
 };
 use quorate_store::Command;
 
@@ -83,9 +83,6 @@ impl Protocol for Pqr {
     }
 }
 
-/// Bytes of replies in one message, unless a single one is larger.
-const SEEN_BYTES: usize = 1 << 20;
-
 /// PQR's share of a replica.
 #[derive(Debug)]
 pub struct Policy {
@@ -111,35 +108,8 @@ impl engine::Policy for Policy {
         replica.policy.writes.executed(applied);
     }
 
-    fn on_query(
-        replica: &mut Replica,
-        from: ProcessId,
-        nonce: u64,
-        reads: Vec<(u64, Bytes)>,
-        cx: &mut Context<'_, Replica>,
-    ) {
-        let (mut seen, mut bytes) = (Vec::new(), 0);
-        let mut send = |reads| cx.send(from, Message::Client(clients::Message::Seen { nonce, reads }));
-        for (id, command) in reads {
-            if !replica.intake.has_room() {
-                // The proxy asks again.
-                break;
-            }
-            let sighting = sighting(replica, &command);
-            let len = sighting.reply.as_ref().map_or(0, Bytes::len);
-            if !replica.intake.take_room(len) {
-                continue;
-            }
-            if bytes + len > SEEN_BYTES && bytes > 0 {
-                send(std::mem::take(&mut seen));
-                bytes = 0;
-            }
-            bytes += len;
-            seen.push((id, sighting));
-        }
-        if !seen.is_empty() {
-            send(seen);
-        }
+    fn observe(replica: &Replica, command: &Bytes) -> Option<ReadObservation> {
+        Some(observation(replica, command))
     }
 
     fn check(replica: &Replica) {
@@ -152,7 +122,7 @@ impl engine::Policy for Policy {
 }
 
 /// What this replica knows of a read.
-fn sighting(replica: &Replica, command: &Bytes) -> ReadObservation {
+fn observation(replica: &Replica, command: &Bytes) -> ReadObservation {
     let (state, writes) = (replica.state(), &replica.policy.writes);
     let decoded = Command::from_bytes(command.clone());
     let accepted = decoded.ok().and_then(|command| writes.last(command.footprint().reads())).unwrap_or(0);

@@ -2,15 +2,15 @@
 
 use bytes::Bytes;
 use quorate_blocks::batch::Entry;
-use quorate_blocks::clients::{Ask, PendingRead};
+use quorate_blocks::clients::PendingRead;
 use quorate_blocks::membership::refused;
 use quorate_blocks::writes::Writes;
-use quorate_core::{Context, Manage, Managed, NodeId, NodeSet, ProcessId, Roster, Status, Time, Wall};
+use quorate_core::{Context, Manage, Managed, NodeId, NodeSet, Roster, Status, Time};
 
 use super::message::Message;
 use super::regrants::{self, Regrants};
 use super::{Config, Replica, acks, reads, roster};
-use crate::paxos::engine::{self, Role};
+use crate::paxos::engine::{self, Gate, Role};
 
 /// Operators that may wait for a roster.
 const MAX_WAITING: usize = 64;
@@ -102,8 +102,10 @@ impl engine::Policy for Policy {
         replica.note_reads(cx);
     }
 
-    fn on_ask(replica: &mut Replica, from: ProcessId, ask: &mut Ask, cx: &mut Context<'_, Replica>) {
-        reads::on_ask(replica, from, ask, cx);
+    const READS_EVERYWHERE: bool = true;
+
+    fn gate(replica: &Replica, command: &Bytes, now: Time) -> Gate {
+        reads::gate(replica, command, now)
     }
 
     fn on_message(replica: &mut Replica, from: NodeId, message: Message, cx: &mut Context<'_, Replica>) {
@@ -165,10 +167,6 @@ impl engine::Policy for Policy {
 
     fn missing(replica: &Replica, command: &Bytes, now: Time) -> Option<u64> {
         reads::missing(replica, command, now)
-    }
-
-    fn would_answer(replica: &Replica, command: &Bytes, now: Time) -> Option<Wall> {
-        reads::would_answer(replica, command, now)
     }
 
     fn status(replica: &Replica, now: Time, status: &mut Status) {

@@ -152,7 +152,7 @@ pub const ROWS: &[Row] = &[
         Verdict::Agrees,
         "reads are answered from the executed state, of which a snapshot is a copy; no log is searched",
         "",
-        "`crates/protocols/src/paxos/bodega/reads.rs` `answer`",
+        "`crates/protocols/src/paxos/engine/reads.rs` `answer`",
     ),
     (
         "B-I.9",
@@ -214,7 +214,7 @@ pub const ROWS: &[Row] = &[
         "the paper's leader answers from what it knows to be committed, while a responder may have shown the \
          write by its notes: a read at the leader would be older than one that has ended. The mutation that \
          does so is caught",
-        "`crates/protocols/src/paxos/bodega/policy.rs` `waits_for`, `crates/sim/tests/mutations/bodega.rs` \
+        "`crates/protocols/src/paxos/bodega/reads.rs` `waits_for`, `crates/sim/tests/mutations/bodega.rs` \
          `a_leader_that_answers_from_what_is_committed`",
     ),
     (
@@ -222,21 +222,21 @@ pub const ROWS: &[Row] = &[
         Verdict::Agrees,
         "refused at once, with the leader's name",
         "",
-        "`crates/protocols/src/paxos/bodega/reads.rs` `Refused`",
+        "`crates/protocols/src/paxos/engine/reads.rs` `Redirect`",
     ),
     (
         "B-S.9",
         Verdict::Agrees,
         "held at the last slot that writes the key and is not executed; executed is asked, not only committed",
         "",
-        "`crates/protocols/src/paxos/bodega/reads.rs` `decide`",
+        "`crates/protocols/src/paxos/bodega/reads.rs` `gate`",
     ),
     (
         "B-S.11",
         Verdict::Agrees,
         "a read waits for the slot that was the last to write its key when it came, not for later ones",
         "",
-        "`crates/protocols/src/paxos/bodega/reads.rs` `Held`",
+        "`crates/protocols/src/paxos/engine/reads.rs` `Hold`",
     ),
     (
         "B-S.12",
@@ -289,7 +289,7 @@ pub const ROWS: &[Row] = &[
         Verdict::Agrees,
         "a responder that is not stable sends the read to the leader, and a leader without leases gives it a slot",
         "as Figure 17 has it",
-        "`crates/protocols/src/paxos/bodega/reads.rs` `Refused`",
+        "`crates/protocols/src/paxos/engine/reads.rs` `Redirect`",
     ),
     (
         "B-S.20",

@@ -1,0 +1,322 @@
+//! Reads: what becomes of each ([`Gate`]), and where it waits ([`WaitingReads`]).
+//!
+//! Every read passes one gate, at a leader when a batch ends, at any other replica when it comes in. Whether a read
+//! would be answered at this instant follows from the same gate.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use quorate_blocks::clients::{self, Ask, PendingRead};
+use quorate_blocks::state::TIMELESS;
+use quorate_core::{Context, Fact, Instant, ProcessId, Staleness, Time, mutation};
+
+use super::Message;
+use super::policy::Policy;
+use super::replica::{Replica, Role};
+
+/// Reads that may wait for the next slot; beyond, proxies ask again.
+const MAX_UNPROPOSED: usize = 1 << 16;
+/// Reads that may wait for slots proposed before them; beyond, others have to answer.
+const MAX_HELD: usize = 1 << 16;
+/// Bytes of replies in one message with observations, unless a single one is larger.
+const SEEN_BYTES: usize = 1 << 20;
+
+/// What becomes of a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gate {
+    /// The state that is here answers it, unless a clock has a say in it.
+    Serve,
+    /// It waits until this slot is executed.
+    Hold(u64),
+    /// As a leader: it waits for a slot that is proposed after it came. If that is chosen in this ballot, no other
+    /// leader can have had a write acknowledged before.
+    Sync,
+    /// The leader has to answer it.
+    Redirect,
+}
+
+/// Reads that wait: a leader's, or those that another replica holds.
+#[derive(Debug, Default)]
+pub struct WaitingReads {
+    /// They need a slot proposed after they came.
+    unproposed: Vec<PendingRead>,
+    by_slot: BTreeMap<u64, AtSlot>,
+    /// How many are held.
+    held: usize,
+}
+
+/// Reads that wait for the same slot.
+#[derive(Debug, Default)]
+struct AtSlot {
+    /// It was proposed after they came: they find in the state what is true at that moment.
+    logged: Vec<PendingRead>,
+    /// It was proposed before they came: they are read as others are, when it is executed. With since when each is
+    /// held; a leader's are not timed.
+    held: Vec<(PendingRead, Option<Time>)>,
+}
+
+impl WaitingReads {
+    /// Whether a slot must be proposed for some.
+    pub(super) fn need_slot(&self) -> bool {
+        !self.unproposed.is_empty()
+    }
+
+    /// This slot is proposed.
+    pub(super) fn proposed(&mut self, slot: u64) {
+        if self.need_slot() {
+            self.by_slot.entry(slot).or_default().logged.append(&mut self.unproposed);
+        }
+    }
+
+    /// How many wait for slots that were proposed before them.
+    pub(super) fn held(&self) -> usize {
+        self.held
+    }
+
+    fn sync(&mut self, read: PendingRead) {
+        if self.unproposed.len() < MAX_UNPROPOSED {
+            self.unproposed.push(read);
+        }
+    }
+
+    fn hold(&mut self, slot: u64, read: PendingRead, since: Option<Time>) {
+        self.held += 1;
+        self.by_slot.entry(slot).or_default().held.push((read, since));
+    }
+
+    /// Those of the first slot, if it is executed.
+    fn take_executed(&mut self, applied: u64) -> Option<(u64, AtSlot)> {
+        let entry = self.by_slot.first_entry().filter(|entry| *entry.key() <= applied)?;
+        let (slot, reads) = entry.remove_entry();
+        self.held -= reads.held.len();
+        Some((slot, reads))
+    }
+
+    /// Asserts what must always hold.
+    pub(super) fn check(&self) {
+        let held: usize = self.by_slot.values().map(|reads| reads.held.len()).sum();
+        assert!(held == self.held, "held reads are counted");
+    }
+}
+
+impl<P: Policy> Replica<P> {
+    /// **The read gate.** `leased`: this is a leader that [may read locally](Replica::may_read_locally).
+    fn gate(&self, leased: bool, command: &Bytes, now: Time) -> Gate {
+        match &self.role {
+            Role::Leader(_) if !leased => Gate::Sync,
+            _ => P::gate(self, command, now),
+        }
+    }
+
+    /// Whether a read that came in at this instant would be answered at once.
+    pub(super) fn answers_at_once(&self, command: &Bytes, at: Instant) -> bool {
+        let until = match &self.role {
+            Role::Leader(_) => self.read_time(at.now, at.wall),
+            Role::Follower | Role::Polling(_) | Role::Candidate(_) => TIMELESS,
+        };
+        self.gate(self.may_read_locally(at.now), command, at.now) == Gate::Serve
+            && self.state.read(command, until).is_some()
+    }
+
+    /// As a leader: what has come in.
+    pub(super) fn serve_reads(&mut self, cx: &mut Context<'_, Self>) {
+        let reads = self.intake.take_reads();
+        let now = cx.now();
+        let leased = self.may_read_locally(now);
+        if leased && !reads.is_empty() {
+            self.note_local_read(cx);
+        }
+        let until = self.read_time(now, cx.wall());
+        for read in reads {
+            let gate = self.gate(leased, &read.command, now);
+            if let Gate::Hold(slot) = gate {
+                // Beyond the bound the proxy has to ask again.
+                if self.waiting.held < MAX_HELD {
+                    self.waiting.hold(slot, read, None);
+                }
+                continue;
+            }
+            if !self.intake.has_room() {
+                // The proxies repeat it, and those behind it.
+                break;
+            }
+            let reply = if gate == Gate::Serve { self.state.read(&read.command, until) } else { None };
+            match reply {
+                Some(reply) => {
+                    self.served.local.add(1);
+                    self.intake.on_read(read, reply);
+                }
+                None => self.waiting.sync(read),
+            }
+        }
+    }
+
+    /// A proxy asks. Unless this is the leader: takes the reads out that are answered, held or refused here, which are
+    /// those that may miss something, and all where every replica reads ([`Policy::READS_EVERYWHERE`]).
+    pub(super) fn read_here(&mut self, from: ProcessId, ask: &mut Ask, cx: &mut Context<'_, Self>) {
+        let bounds: BTreeMap<u64, Staleness> = std::mem::take(&mut ask.bounds).into_iter().collect();
+        // The leader's reads miss nothing.
+        if matches!(self.role, Role::Leader(_)) || bounds.is_empty() && !P::READS_EVERYWHERE {
+            return;
+        }
+        let (now, mut refused) = (cx.now(), Vec::new());
+        for (id, command) in std::mem::take(&mut ask.reads) {
+            let bound = bounds.get(&id);
+            if bound.is_none() && !P::READS_EVERYWHERE {
+                ask.reads.push((id, command));
+                continue;
+            }
+            let read = PendingRead { proxy: from, nonce: ask.nonce, id, command };
+            if bound.is_some_and(|bound| self.answer_bounded(*bound, &read, now)) {
+                continue;
+            }
+            match self.gate(false, &read.command, now) {
+                Gate::Serve if self.answer(&read, cx) => self.served.local.add(1),
+                Gate::Hold(slot) if self.waiting.held < MAX_HELD => {
+                    self.waiting.hold(slot, read, Some(now));
+                }
+                Gate::Serve | Gate::Hold(_) | Gate::Sync | Gate::Redirect => refused.push(id),
+            }
+        }
+        self.served.refused.add(refused.len());
+        let leader = self.leader(now);
+        self.intake.refuse(from, ask.nonce, refused, leader);
+    }
+
+    /// Answers a read that may miss something, if this state is known to miss no more.
+    fn answer_bounded(&mut self, bound: Staleness, read: &PendingRead, now: Time) -> bool {
+        if !self.intake.has_room() {
+            // Too much is on its way out: its proxy asks again.
+            return true;
+        }
+        let Some(reply) = self.bounded_reply(bound, &read.command, now) else { return false };
+        self.served.bounded.add(1);
+        self.intake.on_read(read.clone(), reply);
+        true
+    }
+
+    /// As another than the leader: answers a read from the state alone; false if a clock has a say in it.
+    fn answer(&mut self, read: &PendingRead, cx: &mut Context<'_, Self>) -> bool {
+        if !self.intake.has_room() {
+            // Too much is on its way out: its proxy asks again.
+            return true;
+        }
+        let Some(reply) = self.state.read_lasting(&read.command) else { return false };
+        self.note_local_read(cx);
+        self.intake.on_read(read.clone(), reply);
+        true
+    }
+
+    fn note_local_read(&mut self, cx: &mut Context<'_, Self>) {
+        self.note_reads(cx);
+        let number = self.promised.number();
+        cx.note(|| Fact::ServesLocally { number });
+    }
+
+    /// Slots have been executed: reads that waited for them can be answered.
+    pub(super) fn release_reads(&mut self, cx: &mut Context<'_, Self>) {
+        while let Some((slot, reads)) = self.waiting.take_executed(self.state.applied()) {
+            match &self.role {
+                // A later ballot had it chosen, perhaps long ago, and more since.
+                Role::Leader(leading)
+                    if leading.proposals.is_open(slot) && !mutation::active("paxos/read-after-another") =>
+                {
+                    let held = reads.held.into_iter().map(|(read, _)| read);
+                    self.waiting.unproposed.extend(reads.logged.into_iter().chain(held));
+                }
+                Role::Leader(_) => self.release_as_leader(reads, cx),
+                Role::Follower | Role::Polling(_) | Role::Candidate(_) => self.release_held(reads, cx),
+            }
+        }
+    }
+
+    fn release_as_leader(&mut self, AtSlot { logged, held }: AtSlot, cx: &mut Context<'_, Self>) {
+        let until = self.read_time(cx.now(), cx.wall());
+        self.served.waited.add(logged.len() + held.len());
+        // What has no room is asked for again.
+        for read in logged {
+            if self.intake.has_room() {
+                let reply = self.state.read_now(&read.command);
+                self.intake.on_read(read, reply);
+            }
+        }
+        for (read, _) in held {
+            if !self.intake.has_room() {
+                break;
+            }
+            match self.state.read(&read.command, until) {
+                Some(reply) => self.intake.on_read(read, reply),
+                None => self.waiting.unproposed.push(read),
+            }
+        }
+    }
+
+    /// Held reads are answered from the state as it is then, later writes included, if this replica is in a position
+    /// to.
+    fn release_held(&mut self, AtSlot { held, .. }: AtSlot, cx: &mut Context<'_, Self>) {
+        let now = cx.now();
+        let stable = self.is_stable(now) || mutation::active("paxos/unheld-unstable");
+        for (read, since) in held {
+            if stable && self.answer(&read, cx) {
+                self.served.held.add(since.map(|since| now.since(since)).unwrap_or_default());
+            } else {
+                self.refuse(read, since, now);
+            }
+        }
+    }
+
+    /// Before another role is taken: what a leader's clients wait for, their proxies ask of the next.
+    pub(super) fn forget_reads_of_leader(&mut self) {
+        if matches!(self.role, Role::Leader(_)) {
+            self.waiting = WaitingReads::default();
+        }
+    }
+
+    /// This replica leaves its ballot, or what it knew of it: nothing can be waited for any more.
+    pub fn refuse_held(&mut self, now: Time) {
+        let waiting = std::mem::take(&mut self.waiting);
+        for (read, since) in waiting.by_slot.into_values().flat_map(|reads| reads.held) {
+            self.refuse(read, since, now);
+        }
+    }
+
+    /// A read that was held is for the leader after all.
+    fn refuse(&mut self, read: PendingRead, since: Option<Time>, now: Time) {
+        self.served.held.add(since.map(|since| now.since(since)).unwrap_or_default());
+        self.served.refused.add(1);
+        let leader = self.leader(now);
+        self.intake.refuse(read.proxy, read.nonce, vec![read.id], leader);
+    }
+
+    /// A proxy asks a majority what they know of some reads.
+    pub(super) fn on_query(
+        &mut self,
+        from: ProcessId,
+        nonce: u64,
+        reads: Vec<(u64, Bytes)>,
+        cx: &mut Context<'_, Self>,
+    ) {
+        let (mut seen, mut bytes) = (Vec::new(), 0);
+        let mut send = |reads| cx.send(from, Message::Client(clients::Message::Seen { nonce, reads }));
+        for (id, command) in reads {
+            if !self.intake.has_room() {
+                // The proxy asks again.
+                break;
+            }
+            let Some(observation) = P::observe(self, &command) else { continue };
+            let len = observation.reply.as_ref().map_or(0, Bytes::len);
+            if !self.intake.take_room(len) {
+                continue;
+            }
+            if bytes + len > SEEN_BYTES && bytes > 0 {
+                send(std::mem::take(&mut seen));
+                bytes = 0;
+            }
+            bytes += len;
+            seen.push((id, observation));
+        }
+        if !seen.is_empty() {
+            send(seen);
+        }
+    }
+}
