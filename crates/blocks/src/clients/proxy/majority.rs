@@ -61,14 +61,14 @@ struct Asked {
     request: RequestId,
     command: Bytes,
     /// The last that each has said.
-    sightings: BTreeMap<NodeId, ReadObservation>,
+    observations: BTreeMap<NodeId, ReadObservation>,
     round: u32,
     /// When it was asked last, and when it will be again.
     sent: Time,
     due: Time,
 }
 
-/// What sightings come to.
+/// What observations come to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Judgement {
     /// They are not a majority's.
@@ -82,17 +82,17 @@ enum Judgement {
 }
 
 /// **The read rule.**
-fn judge(members: NodeSet, sightings: &BTreeMap<NodeId, ReadObservation>) -> Judgement {
+fn judge(members: NodeSet, observations: &BTreeMap<NodeId, ReadObservation>) -> Judgement {
     let mut tally = Tally::new(members);
-    for node in sightings.keys() {
+    for node in observations.keys() {
         tally.add(*node);
     }
-    let furthest = sightings.values().max_by_key(|seen| (seen.applied, seen.reply.is_some()));
+    let furthest = observations.values().max_by_key(|seen| (seen.applied, seen.reply.is_some()));
     let Some(furthest) = furthest.filter(|_| tally.reached() || mutation::active("pqr/majority-of-one"))
     else {
         return Judgement::Few;
     };
-    let open = sightings.values().any(|seen| seen.accepted > furthest.applied);
+    let open = observations.values().any(|seen| seen.accepted > furthest.applied);
     match &furthest.reply {
         _ if open && !mutation::active("pqr/accepted-ignored") => Judgement::Open,
         Some(reply) => Judgement::Reply(reply.clone()),
@@ -106,7 +106,7 @@ impl Majority {
         let id = self.next;
         self.next += 1;
         let (sent, due) = (Time::ZERO, Time::ZERO);
-        self.asked.insert(id, Asked { request, command, sightings: BTreeMap::new(), round: 0, sent, due });
+        self.asked.insert(id, Asked { request, command, observations: BTreeMap::new(), round: 0, sent, due });
         self.unsent.push(id);
         id
     }
@@ -167,12 +167,12 @@ impl<M: Embeds> SessionClient<M> {
         for (id, seen) in reads {
             let Some(asked) = self.majority.asked.get_mut(&id) else { continue };
             // All that was said since the read began counts; the last says most.
-            let last = asked.sightings.get(&from).map_or(0, |last| last.applied);
+            let last = asked.observations.get(&from).map_or(0, |last| last.applied);
             if seen.applied >= last {
-                asked.sightings.insert(from, seen);
+                asked.observations.insert(from, seen);
             }
             let (request, round) = (asked.request, asked.round);
-            match judge(members, &asked.sightings) {
+            match judge(members, &asked.observations) {
                 Judgement::Few => {}
                 Judgement::Open if round < rinse.rounds => {
                     let due = asked.sent + rinse.pause * (1 << round);
@@ -236,7 +236,7 @@ mod tests {
         let members: NodeSet = (1..=3).filter_map(NodeId::new).collect();
         for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let (seen, expected) = line.split_once('→').unwrap();
-            let sightings = seen.split_whitespace().map(|word| {
+            let observations = seen.split_whitespace().map(|word| {
                 let (node, rest) = word.split_once(':').unwrap();
                 let (applied, accepted) = rest.trim_end_matches('?').split_once('/').unwrap();
                 let accepted = accepted.parse().unwrap();
@@ -244,7 +244,7 @@ mod tests {
                 let applied = applied.parse().unwrap();
                 (NodeId::new(node.parse().unwrap()).unwrap(), ReadObservation { applied, accepted, reply })
             });
-            let found = match judge(members, &sightings.collect()) {
+            let found = match judge(members, &observations.collect()) {
                 Judgement::Few => "few".to_owned(),
                 Judgement::Open => "open".to_owned(),
                 Judgement::Leader => "leader".to_owned(),
