@@ -16,13 +16,13 @@ use super::{Checker, Clocks, Process, Violation};
 const NAME: &str = "execution_order";
 
 /// See the [module](self).
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct ExecutionOrder {
     keys: BTreeMap<u64, Sequence>,
 }
 
 /// What happened to a key.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Sequence {
     /// The place of each instance that wrote it.
     places: BTreeMap<u64, usize>,

@@ -14,7 +14,7 @@ use super::{Checker, Clocks, Process, Violation};
 const NAME: &str = "instances";
 
 /// See the [module](self).
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Instances {
     decided: BTreeMap<u64, (u64, Vec<u64>, Process)>,
     /// What was executed anywhere.
@@ -23,6 +23,13 @@ pub struct Instances {
     commands: BTreeSet<u64>,
     /// When each write was acknowledged first.
     acknowledged: BTreeMap<u64, u64>,
+}
+
+impl Instances {
+    /// What was decided: each instance with the digest of its value and its dependencies.
+    pub fn decided(&self) -> impl Iterator<Item = (u64, u64, &[u64])> {
+        self.decided.iter().map(|(slot, (value, deps, _))| (*slot, *value, &deps[..]))
+    }
 }
 
 impl Checker for Instances {

@@ -482,9 +482,12 @@ impl FromStr for Responders {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Bounds of --explore")]
 pub struct ExploreBounds {
-    /// Elections
+    /// Elections, or recoveries
     #[arg(long, requires = "explore", default_value_t = 3, value_parser = clap::value_parser!(u8).range(0..=20))]
     pub ballots: u8,
+    /// Time that passes before each: longer than anybody waits before it takes over
+    #[arg(long, requires = "explore", default_value = "1s", value_parser = duration)]
+    pub pace: Duration,
     /// Clients that write one key, each once
     #[arg(long, requires = "explore", default_value_t = 2)]
     pub writes: u8,

@@ -78,6 +78,7 @@ fn explore(args: Sim) -> Result<(), Failure> {
             let bounds = Bounds {
                 nodes: run.nodes.unwrap_or(3.clamp(can.min_nodes, can.max_nodes)),
                 ballots: bounds.ballots,
+                pace: bounds.pace,
                 writes: bounds.writes.into(),
                 reads: bounds.reads.into(),
                 waiting: bounds.waiting,

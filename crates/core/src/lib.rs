@@ -39,8 +39,8 @@ pub use context::{Answered, Context, Instant, Outbox, Outgoing, Recipients};
 pub use fact::{Fact, Until};
 pub use id::{NodeId, NodeSet, ProcessId, ProxyId, RequestId};
 pub use machine::{
-    Capabilities, Configs, Group, Image, Machine, Message, Never, PeerStatus, Piece, Protocol, Proxy,
-    Release, Replica, Saved, Snapshot, Status, WALL_CLOCK,
+    Arrival, Capabilities, Configs, Group, Image, Machine, Message, Never, PeerStatus, Piece, Protocol,
+    Proxy, Release, Replica, Saved, Snapshot, Status, WALL_CLOCK, Wakeup,
 };
 pub use mark::Mark;
 pub use members::{Manage, Managed, Member, Members};

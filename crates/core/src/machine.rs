@@ -22,6 +22,43 @@ pub enum Release {
     AfterSync,
 }
 
+/// When messages of a type arrive in an exploration of all behaviours (`quorate sim --explore`). To take more orders
+/// than necessary costs states and never misses a violation; to leave some out is a protocol's own claim that they make
+/// no difference to what is explored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// Before or after any other message, or never.
+    Any,
+    /// As soon as it is sent: it binds nobody, and what it tells is told again and again.
+    AtOnce,
+    /// As soon as it is sent; and as `Any`, if its receiver takes no notice of it then.
+    AtOnceOrLater,
+    /// It gives a lease back: as `AtOnce` where leases are taken for facts, and as `Any` otherwise.
+    GivesBack,
+    /// It only makes all leave a ballot at about the same time: never where leases are taken for facts, and as `Any`
+    /// otherwise.
+    Leaves,
+    /// It only tells of a higher ballot: as `Any` where hints are explored, and never otherwise.
+    Hint,
+    /// Never: what it asks for is offered anyway.
+    Never,
+}
+
+/// What a timer of a replica is to an exploration of all behaviours (`quorate sim --explore`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wakeup {
+    /// Somebody takes over: stands for election, or recovers what another has left. It goes off `times` times in a row,
+    /// as long as nothing is sent but what arrives at once.
+    TakesOver {
+        /// How often it must go off until something happens, at most.
+        times: u8,
+    },
+    /// It matters, and goes off as often as the bounds of the exploration say.
+    Matters,
+    /// It never goes off: it repeats what was lost, or tells sooner what is told anyway.
+    Spared,
+}
+
 /// What the machines of a protocol say to each other.
 pub trait Message: Wire + Clone + Debug + Send + 'static {
     /// When a message of this type may leave.
@@ -34,6 +71,11 @@ pub trait Message: Wire + Clone + Debug + Send + 'static {
     /// later one: for checkers. `None` if it binds its sender to nothing.
     fn binds(&self) -> Option<u64> {
         None
+    }
+
+    /// When it arrives in an exploration of all behaviours.
+    fn arrival(&self) -> Arrival {
+        Arrival::Any
     }
 }
 
@@ -65,6 +107,11 @@ pub trait Machine: Sized + Debug {
     /// of its proxy before that of its replica: what the proxy sends to the replica beside it then is in the replica's
     /// batch.
     fn on_batch_end(&mut self, _cx: &mut Context<'_, Self>) {}
+
+    /// What a timer is to an exploration of all behaviours.
+    fn wakeup(_timer: Self::Timer) -> Wakeup {
+        Wakeup::Spared
+    }
 
     /// Asserts what must always hold locally. The simulator calls it after every step.
     fn check(&self) {}

@@ -6,7 +6,9 @@ use std::fmt::Write;
 use bytes::Bytes;
 use quorate_check::agreement::Agreement;
 use quorate_check::exactly_once::ExactlyOnce;
+use quorate_check::execution_order::ExecutionOrder;
 use quorate_check::history::{History, Operation};
+use quorate_check::instances::Instances;
 use quorate_check::leases::Leases;
 use quorate_check::linearizability;
 use quorate_check::{Checker, Process, Violation};
@@ -27,6 +29,8 @@ enum Event {
 #[derive(Clone, Default)]
 pub(super) struct Ledger {
     agreement: Agreement,
+    instances: Instances,
+    order: ExecutionOrder,
     once: ExactlyOnce,
     leases: Leases,
     register: Register,
@@ -44,14 +48,17 @@ impl Ledger {
     /// Everything that later judgements depend on. (Who stated a choice first is for people only.)
     pub fn digest(&self, scratch: &mut String) -> u128 {
         scratch.clear();
-        let Ledger { agreement, once, leases, events: _, register } = self;
+        let Ledger { agreement, instances, order, once, leases, events: _, register } = self;
         for (slot, value) in agreement.chosen() {
             write!(scratch, "{slot}={value},").expect("memory");
+        }
+        for (slot, value, deps) in instances.decided() {
+            write!(scratch, "{slot}:{value}{deps:?},").expect("memory");
         }
         for (command, slot) in once.executed() {
             write!(scratch, "{command}@{slot},").expect("memory");
         }
-        write!(scratch, "{leases:?}{register:?}").expect("memory");
+        write!(scratch, "{order:?}{leases:?}{register:?}").expect("memory");
         wide_digest(scratch.as_bytes())
     }
 
@@ -64,6 +71,8 @@ impl Ledger {
             Fact::Chosen { slot, digest } | Fact::Applied { slot, digest } => {
                 self.agreement.on_fact(at, who, &Fact::Chosen { slot, digest }, &clocks)
             }
+            Fact::Decided { .. } => self.instances.on_fact(at, who, fact, &clocks),
+            Fact::Ordered { .. } | Fact::Installed { .. } => self.order.on_fact(at, who, fact, &clocks),
             Fact::Executed { .. } => self.once.on_fact(at, who, fact, &clocks),
             _ => self.leases.on_fact(at, who, fact, &clocks),
         }

@@ -11,9 +11,11 @@
 //! - *A client asks* a replica. An operation begins when a replica first takes notice, and ends when a replica sends
 //!   the answer: an earlier beginning or a later end could only excuse more. An ask may reach any replica, as if its
 //!   proxy took that one for the leader, and with [`Bounds::asks`] again another.
-//! - *A replica stands for election*: time passes for all (`PACE`: longer than the patience of any follower), and
-//!   its election timer goes off. Where it matters whom it has heard lately, it may have heard the others.
-//!   Heartbeats are sent and leases tended (`TIMERS`) as often as [`Bounds::wakes`] says.
+//! - *A replica takes over*: time passes for all ([`Bounds::pace`]: longer than anybody's patience), and the timer
+//!   goes off with which it stands for election, or recovers what another has left. Where it matters whom it has heard
+//!   lately, it may have heard the others. Other timers, which send heartbeats and tend leases, go off as often as
+//!   [`Bounds::wakes`] says. Which timer is which a protocol declares
+//!   ([`Machine::wakeup`](quorate_core::Machine::wakeup)).
 //! - *Time passes* without an election (`TICK`; [`Bounds::ticks`]).
 //! - *An operator asks* for another roster ([`Bounds::rosters`]). It is in force from the next ballot on.
 //! - *A disk stands still*, and later its replica crashes, loses some of what was written since, and starts again;
@@ -22,10 +24,12 @@
 //!
 //! What is left out, so that the rest can be exhausted: a replica handles one input in a batch; its messages to
 //! itself come before anything else; messages that bind nobody, and the exchange that starts or renews a lease, are
-//! delivered as soon as they are sent (`PROMPT`); those that only tell of a higher ballot are lost unless
-//! [`Bounds::hints`] is set (`LOST`); no message arrives twice; clocks run alike; snapshots do not travel. Replicas
-//! differ in nothing but their names, and operations of one kind in nothing but their values: the first replica
-//! stands first, and the operations of a kind begin in order.
+//! delivered as soon as they are sent; those that only tell of a higher ballot are lost unless [`Bounds::hints`] is
+//! set. Which these are a protocol declares, too ([`Message::arrival`](quorate_core::Message::arrival)). No message
+//! arrives twice; clocks run alike; snapshots do not travel. Operations of one kind differ in nothing but their values,
+//! and begin in order. Where one leads, replicas differ in nothing but their names: the first replica stands first.
+//! Where all commands are not ordered, whose they are matters; and there is nothing to take over before anybody has
+//! asked.
 //!
 //! **Why not the crate `stateright`.** Its actors are values that are cloned and hashed in each state. Our machines
 //! are neither, on purpose (they own logs and stores), and a state of the cluster here is a few words: the states
@@ -66,37 +70,8 @@ use quorate_core::{Group, NodeId, NodeSet, Protocol, Settings, SettingsError};
 use search::Search;
 use thiserror::Error;
 
-/// Before an election: longer than a follower waits for its leader, with the default settings.
-const PACE: Duration = Duration::from_secs(1);
 /// Without an election: not as long as a leader waits that hears nobody, so that it notices who is silent first.
 const TICK: Duration = Duration::from_millis(600);
-/// Messages that bind nobody and tell nothing: they are delivered as soon as they are sent.
-const PROMPT: &[&str] = &[
-    "Poll",
-    "PollReply",
-    "PreVote",
-    "PreVoteReply",
-    "HeartbeatReply",
-    "Guard",
-    "GuardReply",
-    "Renew",
-    "RenewReply",
-];
-
-/// Those of them that are not lost where nobody takes notice of them yet: whoever comes to a ballot later than its
-/// grantor is promised something too.
-const PATIENT: &[&str] = &["Guard"];
-/// How a lease is given back: prompt where leases are facts ([`Bounds::facts`]).
-const FACTS: &[&str] = &["Revoke", "RevokeReply"];
-/// What is lost then: it only makes all leave a ballot at about the same time.
-const NO_FACTS: &[&str] = &["Announce"];
-/// Timers that may go off, by how their names begin: those of elections, and as often as [`Bounds::wakes`] says the
-/// others. Those that are not here repeat what was lost, or tell sooner what is told anyway.
-const TIMERS: &[&str] = &["Election", "Heartbeat", "Lease"];
-/// Always lost: what it asks for is offered anyway.
-const SPARED: &[&str] = &["Ready"];
-/// Messages that only tell of a higher ballot.
-const LOST: &[&str] = &["Reject"];
 /// The largest group that is explored.
 const MAX_NODES: usize = 5;
 /// The most operations of clients in an exploration.
@@ -107,8 +82,11 @@ pub const MAX_OPERATIONS: usize = 8;
 pub struct Bounds {
     /// Replicas.
     pub nodes: usize,
-    /// Elections: ballots, terms, views.
+    /// Elections: ballots, terms, views; or recoveries.
     pub ballots: u8,
+    /// The time that passes before each, in whole milliseconds: longer than a follower waits for its leader. Where
+    /// replicas look twice before they recover something, it passes twice.
+    pub pace: Duration,
     /// Clients that write one key (and another), each once, each another value.
     pub writes: usize,
     /// Clients that read that key, each once.
@@ -147,6 +125,7 @@ impl Default for Bounds {
         Bounds {
             nodes: 3,
             ballots: 3,
+            pace: Duration::from_secs(1),
             writes: 2,
             reads: 2,
             waiting: false,

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_check::panics;
-use quorate_core::{Fact, Message, NodeId, ProcessId, Protocol, Wire, wide_digest};
+use quorate_core::{Arrival, Fact, Machine, Message, NodeId, ProcessId, Protocol, Wakeup, Wire, wide_digest};
 
 use super::process::{Effects, Input, Origin, Process};
 use super::table::Table;
@@ -27,10 +27,8 @@ pub(super) struct Flight<M> {
     pub from: ProcessId,
     pub to: ProcessId,
     pub message: M,
-    /// Delivered as soon as it is sent.
-    pub prompt: bool,
-    /// But if nobody takes notice of it then, it is under way as others are.
-    pub patient: bool,
+    /// Never [`Arrival::Never`], nor any that depends on the bounds.
+    pub arrival: Arrival,
     /// From whom to whom, as a number; of use between replicas.
     pub link: u16,
 }
@@ -93,12 +91,20 @@ pub(super) struct Local {
     /// The state before and what happened; `None` for the first.
     before: Option<(u32, Code)>,
     node: usize,
-    /// The names of the timers that are set, in their order, and whether they are due.
-    pub timers: Box<[(Bytes, bool)]>,
+    /// The timers that are set, in their order.
+    pub timers: Box<[SetTimer]>,
     /// Records that a crash may take.
     pub unsynced: usize,
     pub stalled: bool,
     pub life: u64,
+}
+
+/// A timer that is set.
+pub(super) struct SetTimer {
+    /// For people.
+    pub name: Bytes,
+    pub wakeup: Wakeup,
+    pub is_due: bool,
 }
 
 /// A step of a replica.
@@ -122,9 +128,9 @@ impl Step {
 /// See the file comment.
 pub(super) struct Locals<P: Protocol> {
     origins: Vec<Origin<P>>,
-    prompt: Vec<&'static str>,
-    patient: &'static [&'static str],
-    lost: Vec<&'static str>,
+    /// Whether messages arrive that only tell of a higher ballot, and whether leases are taken for facts.
+    hints: bool,
+    facts: bool,
     ids: Table<u32>,
     /// States that stand for others, by what they show.
     kinds: BTreeMap<u128, Vec<u32>>,
@@ -141,18 +147,12 @@ pub(super) struct Locals<P: Protocol> {
 }
 
 impl<P: Protocol> Locals<P> {
-    /// The states in which the replicas begin have the numbers of `origins`.
-    pub fn new(
-        origins: Vec<Origin<P>>,
-        prompt: Vec<&'static str>,
-        patient: &'static [&'static str],
-        lost: Vec<&'static str>,
-    ) -> Locals<P> {
+    /// The states in which the replicas begin have the numbers of `origins`. With what they say at once.
+    pub fn new(origins: Vec<Origin<P>>, hints: bool, facts: bool) -> (Locals<P>, Vec<u32>) {
         let mut locals = Locals {
             origins,
-            prompt,
-            patient,
-            lost,
+            hints,
+            facts,
             ids: Table::default(),
             kinds: BTreeMap::new(),
             doubles: Vec::new(),
@@ -164,11 +164,25 @@ impl<P: Protocol> Locals<P> {
             live: None,
             scratch: String::new(),
         };
+        let mut said = Vec::new();
         for node in 0..locals.origins.len() {
-            let process = Process::start(&locals.origins[node]);
+            let (process, sent) = Process::start(&locals.origins[node]);
             locals.local(node, None, &process);
+            let from = locals.origins[node].me.into();
+            said.extend(sent.iter().filter_map(|(to, message)| locals.send(from, *to, message)));
         }
-        locals
+        (locals, said)
+    }
+
+    /// When a message arrives within the bounds; `None`: never.
+    fn arrival(&self, message: &P::Message) -> Option<Arrival> {
+        match message.arrival() {
+            Arrival::GivesBack => Some(if self.facts { Arrival::AtOnce } else { Arrival::Any }),
+            Arrival::Leaves => Some(Arrival::Any).filter(|_| !self.facts),
+            Arrival::Hint => Some(Arrival::Any).filter(|_| self.hints),
+            Arrival::Never => None,
+            arrival @ (Arrival::Any | Arrival::AtOnce | Arrival::AtOnceOrLater) => Some(arrival),
+        }
     }
 
     pub fn get(&self, local: u32) -> &Local {
@@ -184,22 +198,21 @@ impl<P: Protocol> Locals<P> {
         (self.all.len(), self.flights.len(), self.steps.len())
     }
 
-    /// The number of a message.
-    pub fn send(&mut self, from: ProcessId, to: ProcessId, message: &P::Message) -> u32 {
+    /// The number of a message; `None` if it never arrives.
+    pub fn send(&mut self, from: ProcessId, to: ProcessId, message: &P::Message) -> Option<u32> {
+        let arrival = self.arrival(message)?;
         let bytes = message.to_bytes();
         let key = wide_digest(&[&(from, to).to_bytes()[..], &bytes].concat());
         if let Some(known) = self.flight_ids.get(key) {
-            return known;
+            return Some(known);
         }
         let id = self.flights.len() as u32;
         // What a machine hears is what its decoder makes of the sender's encoding.
         let message = P::Message::from_bytes(bytes).expect("a message that was sent can be read");
-        let prompt = self.prompt.contains(&message.kind());
-        let patient = self.patient.contains(&message.kind());
         let link = link(from, to);
-        self.flights.push(Flight { from, to, message, prompt, patient, link });
+        self.flights.push(Flight { from, to, message, arrival, link });
         self.flight_ids.insert(key, id);
-        id
+        Some(id)
     }
 
     /// What comes of an input in a state; the number of the step.
@@ -215,13 +228,13 @@ impl<P: Protocol> Locals<P> {
             process.feed(self.input(code), &mut effects);
             (process, effects)
         });
-        let step = step.map(|(process, mut effects)| {
+        let step = step.map(|(process, effects)| {
             let node = self.get(local).node;
             let to = self.local(node, Some((local, code)), &process);
             let from = self.origins[node].me.into();
-            effects.sent.retain(|(_, message)| !self.lost.contains(&message.kind()));
-            let sent = effects.sent.iter().map(|(to, message)| self.send(from, *to, message)).collect();
-            let facts = effects.facts.into_iter().filter(is_wanted).collect();
+            let sent = effects.sent.iter().filter_map(|(to, message)| self.send(from, *to, message));
+            let sent = sent.collect();
+            let facts = effects.facts.into_iter().filter(is_wanted::<P>).collect();
             self.live = Some((to, process));
             Step { to: self.alike(to), exact: to, sent, facts }
         });
@@ -254,7 +267,7 @@ impl<P: Protocol> Locals<P> {
             codes.push(code);
             at = self.get(before);
         }
-        let mut process = Process::start(&self.origins[at.node]);
+        let (mut process, _) = Process::start(&self.origins[at.node]);
         let mut effects = Effects::new(false);
         for code in codes.into_iter().rev() {
             process.feed(self.input(code), &mut effects);
@@ -346,14 +359,18 @@ impl<P: Protocol> Locals<P> {
         } else {
             self.doubles.push(id);
         }
-        let due = |(timer, at)| (Bytes::from(format!("{timer:?}")), at <= process.now);
+        let set = |(timer, at)| SetTimer {
+            name: Bytes::from(format!("{timer:?}")),
+            wakeup: P::Replica::wakeup(timer),
+            is_due: at <= process.now,
+        };
         self.all.push(Local {
             alike,
             key,
             fed: Vec::new(),
             before,
             node,
-            timers: process.timers().map(due).collect(),
+            timers: process.timers().map(set).collect(),
             unsynced: process.unsynced(),
             stalled: process.is_stalled(),
             life: process.life(),
@@ -369,7 +386,7 @@ impl<P: Protocol> Locals<P> {
 }
 
 /// What the ledger listens to.
-fn is_wanted(fact: &Fact) -> bool {
+fn is_wanted<P: Protocol>(fact: &Fact) -> bool {
     match fact {
         Fact::Chosen { .. }
         | Fact::Applied { .. }
@@ -378,8 +395,9 @@ fn is_wanted(fact: &Fact) -> bool {
         | Fact::Believes { .. }
         | Fact::ReadsLocally { .. }
         | Fact::ServesLocally { .. } => true,
-        Fact::Installed { .. }
-        | Fact::Leads { .. }
+        // Where not all is ordered.
+        Fact::Installed { .. } | Fact::Decided { .. } | Fact::Ordered { .. } => !P::CAPABILITIES.total_order,
+        Fact::Leads { .. }
         | Fact::Follows
         | Fact::Appended { .. }
         | Fact::Begins { .. }
@@ -387,8 +405,6 @@ fn is_wanted(fact: &Fact) -> bool {
         | Fact::Commits { .. }
         | Fact::Configured { .. }
         | Fact::ReadGate { .. }
-        | Fact::PassesGate { .. }
-        | Fact::Decided { .. }
-        | Fact::Ordered { .. } => false,
+        | Fact::PassesGate { .. } => false,
     }
 }

@@ -10,14 +10,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use quorate_core::{
     Access, Configs, Group, Machine, Manage, Managed, NodeId, NodeSet, Outcome, ProcessId, Protocol, Proxy,
-    ProxyId, Random, Range, Replica, Request, RequestId, Roster, Saved, Time, Wire,
+    ProxyId, Random, Range, Replica, Request, RequestId, Roster, Saved, Time, Wakeup, Wire,
 };
 use quorate_runtime::MachineRunner;
 use quorate_store::{Command, Reply};
 
+use super::Bounds;
 use super::BoundsError;
 use super::process::{Effects, Input, Origin, Process, instant};
-use super::{Bounds, TIMERS};
 
 /// Where clocks start.
 const START: Duration = Duration::from_secs(1);
@@ -174,8 +174,8 @@ pub(super) fn play<P: Protocol>(bounds: &Bounds, configs: Configs<P>) -> Result<
     for me in group.members.iter() {
         let (config, saved) = (configs.0.clone(), Saved::nothing());
         let origin =
-            Origin { me, config, saved, at: stage.now, rest: Duration::ZERO, mortal: false, timers: &[""] };
-        stage.processes.push(Process::start(&origin));
+            Origin { me, config, saved, at: stage.now, rest: Duration::ZERO, mortal: false, heeds: |_| true };
+        stage.processes.push(Process::start(&origin).0);
         origins.push(origin);
     }
     for index in 0..bounds.writes + bounds.reads + bounds.rosters.len() {
@@ -194,15 +194,20 @@ pub(super) fn play<P: Protocol>(bounds: &Bounds, configs: Configs<P>) -> Result<
     if stage.told < bounds.writes || !stage.agrees() {
         return Err(BoundsError::Opening);
     }
+    // Where nobody leads, there are no leases either, and a replica that did nothing for long would turn clients away.
+    let rest = if P::CAPABILITIES.total_order { REST } else { Duration::ZERO };
     for (origin, process) in origins.iter_mut().zip(&stage.processes) {
         *origin = Origin {
             me: origin.me,
             config: origin.config.clone(),
             saved: process.machine().save(),
             at: stage.now,
-            rest: REST,
+            rest,
             mortal: bounds.failures > 0,
-            timers: if bounds.wakes > 0 { TIMERS } else { &TIMERS[..1] },
+            heeds: match bounds.wakes {
+                0 => |wakeup| matches!(wakeup, Wakeup::TakesOver { .. }),
+                _ => |wakeup| wakeup != Wakeup::Spared,
+            },
         };
     }
     for index in 0..stage.clients.len() {
@@ -216,7 +221,7 @@ pub(super) fn play<P: Protocol>(bounds: &Bounds, configs: Configs<P>) -> Result<
         assert!(!asks.is_empty(), "a proxy that is at rest asks at once");
         stage.clients[index].asks = asks.into_values().collect();
     }
-    Ok(Opening { origins, clients: stage.clients, now: stage.now + REST })
+    Ok(Opening { origins, clients: stage.clients, now: stage.now + rest })
 }
 
 struct Stage<P: Protocol> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use quorate_core::{
     Context, Fact, Instant, Interval, Machine, Message, NodeId, Outgoing, ProcessId, Protocol, Random,
-    Replica, Saved, Time, Wall, wide_digest,
+    Replica, Saved, Time, Wakeup, Wall, wide_digest,
 };
 use quorate_runtime::{MachineRunner, ReleaseGate};
 
@@ -33,8 +33,8 @@ pub(super) struct Origin<P: Protocol> {
     pub rest: Duration,
     /// Whether it may crash: otherwise its records matter to nobody.
     pub mortal: bool,
-    /// Timers that may go off, by how their names begin; others are not set at all.
-    pub timers: &'static [&'static str],
+    /// Timers that may go off; others are not set at all.
+    pub heeds: fn(Wakeup) -> bool,
 }
 
 /// What can happen to it.
@@ -88,13 +88,13 @@ pub(super) struct Process<P: Protocol> {
     lives: u64,
     stalled: bool,
     mortal: bool,
-    heeded: &'static [&'static str],
+    heeds: fn(Wakeup) -> bool,
 }
 
 impl<P: Protocol> Process<P> {
-    /// Begins; what it says at once is lost.
-    pub fn start(origin: &Origin<P>) -> Process<P> {
-        let Origin { me, ref config, ref saved, at, rest, mortal, timers: heeded } = *origin;
+    /// Begins. What it says at once comes with it.
+    pub fn start(origin: &Origin<P>) -> (Process<P>, Vec<(ProcessId, P::Message)>) {
+        let Origin { me, ref config, ref saved, at, rest, mortal, heeds } = *origin;
         let runner = recover::<P>(me, config, saved, at, 1);
         let mut process = Process {
             me,
@@ -109,12 +109,12 @@ impl<P: Protocol> Process<P> {
             lives: 1,
             stalled: false,
             mortal,
-            heeded,
+            heeds,
         };
         let mut effects = Effects::new(false);
         process.step(&mut effects, |_, _| {});
         process.now += rest;
-        process
+        (process, effects.sent)
     }
 
     /// Timers that are set, and when they are due.
@@ -237,11 +237,8 @@ impl<P: Protocol> Process<P> {
         self.runner.step(at, input);
         self.runner.end_batch(at);
         let set: Vec<_> = self.runner.timers.iter().map(|(timer, _)| timer).collect();
-        for timer in set {
-            let name = format!("{timer:?}");
-            if !self.heeded.iter().any(|begin| name.starts_with(begin)) {
-                self.runner.timers.apply(timer, None);
-            }
+        for timer in set.into_iter().filter(|timer| !(self.heeds)(P::Replica::wakeup(*timer))) {
+            self.runner.timers.apply(timer, None);
         }
         let states = self.runner.take_barriers().count();
         assert!(states == 0, "a state that came from elsewhere: explore without snapshots");

@@ -1,19 +1,19 @@
-//! The states of the cluster, and the search through them.
+//! The states of the cluster, and the search through them. What may happen in a state is in `choices.rs`.
+
+mod choices;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use quorate_check::{Process, Violation};
-use quorate_core::{ProcessId, Protocol, Time, digest, wide_digest};
+use quorate_core::{Arrival, ProcessId, Protocol, Time, Wakeup, digest, wide_digest};
 
 use super::ledger::Ledger;
-use super::locals::{Code, Locals};
+use super::locals::{Code, Flight, Locals};
 use super::opening::{Client, ClientOperation, Opening, Told};
 use super::stale::Stale;
 use super::table::{Seen, Table};
-use super::{
-    Bounds, Explored, FACTS, LOST, MAX_NODES, MAX_OPERATIONS, NO_FACTS, PACE, PATIENT, PROMPT, SPARED, TICK,
-};
+use super::{Bounds, Explored, MAX_NODES, MAX_OPERATIONS, TICK};
 
 /// So many states between two reports of progress.
 const REPORT: usize = 1 << 16;
@@ -45,7 +45,7 @@ pub(super) struct State {
 pub(super) enum Choice {
     Deliver { flight: u32 },
     Ask { operation: usize, message: usize, node: usize },
-    Elect { node: usize, timer: usize, greeted: bool },
+    Elect { node: usize, timer: usize, times: u8, greeted: bool },
     Wake { node: usize, timer: usize },
     Tick,
     Stall { node: usize },
@@ -89,10 +89,7 @@ impl<P: Protocol> Search<P> {
     pub fn new(bounds: &Bounds, opening: Opening<P>) -> Search<P> {
         let Opening { origins, clients, now } = opening;
         let nodes = origins.len();
-        let facts = |kinds: &'static [&str]| if bounds.facts { kinds } else { &[] };
-        let lost = [SPARED, facts(NO_FACTS), if bounds.hints { &[] } else { LOST }].concat();
-        let prompt = [PROMPT, facts(FACTS)].concat();
-        let mut locals = Locals::new(origins, prompt, PATIENT, lost);
+        let (mut locals, said) = Locals::new(origins, bounds.hints, bounds.facts);
         let mut start = State {
             locals: [0; MAX_NODES],
             ledger: 0,
@@ -107,12 +104,26 @@ impl<P: Protocol> Search<P> {
             still: Vec::new(),
         };
         (0..nodes).for_each(|node| start.locals[node] = node as u32);
+        // Of what replicas say at their start, what arrives at once does; the rest is lost.
+        for flight in said {
+            let Flight { to, arrival, .. } = locals.flight(flight);
+            if let (Some(to), Arrival::AtOnce) = (to.replica(), arrival) {
+                let place = usize::from(to.get()) - 1;
+                let step = locals.step(start.locals[place], Code::flight(flight));
+                let step = locals.taken(step).expect("a replica that has just started");
+                assert!(
+                    step.sent.is_empty() && step.facts.is_empty(),
+                    "nothing comes of what is said at a start"
+                );
+                start.locals[place] = step.to;
+            }
+        }
         let mut asks = Vec::new();
         for client in &clients {
             let mut send = |message| {
                 let to_each = (0..nodes).map(|node| {
                     let to = locals.node(node).into();
-                    locals.send(client.name(), to, message)
+                    locals.send(client.name(), to, message).expect("what clients ask arrives")
                 });
                 to_each.collect()
             };
@@ -257,58 +268,6 @@ impl<P: Protocol> Search<P> {
         digest(&self.bytes)
     }
 
-    /// Everything that may happen; much of it will turn out to change nothing.
-    pub fn choices(&self, state: &State) -> Vec<Choice> {
-        if self.bounds.delays.is_some() {
-            return self.with_delays(state);
-        }
-        let mut choices = state.flights.iter().map(|&flight| Choice::Deliver { flight }).collect();
-        self.add_events(state, &mut choices);
-        choices
-    }
-
-    /// Whatever may happen but that a message arrives.
-    pub fn add_events(&self, state: &State, choices: &mut Vec<Choice>) {
-        let ledger = &self.ledgers[state.ledger as usize];
-        let writes = self.bounds.writes;
-        for operation in 0..self.clients.len() {
-            // Operations of one kind differ in nothing but their values.
-            let first = [0, writes, writes + self.bounds.reads].contains(&operation);
-            let turn = first || ledger.standing(operation - 1).0;
-            if !turn || state.asks[operation] == 0 || ledger.standing(operation).1 {
-                continue;
-            }
-            for message in 0..self.asks[operation].len() {
-                let to = |node| Choice::Ask { operation, message, node };
-                choices.extend((0..self.bounds.nodes).map(to));
-            }
-        }
-        for node in 0..self.bounds.nodes {
-            let local = self.locals.get(state.locals[node]);
-            for (timer, (name, due)) in local.timers.iter().enumerate() {
-                if name.starts_with(b"Election") {
-                    // Replicas differ in nothing but their names: the first that stands is the first.
-                    let first = state.ballots == self.bounds.ballots;
-                    if state.ballots > 0 && (node == 0 || !first) {
-                        let greeted = if P::CAPABILITIES.rosters { &[true, false][..] } else { &[false] };
-                        choices.extend(greeted.iter().map(|&greeted| Choice::Elect { node, timer, greeted }));
-                    }
-                } else if *due && state.wakes > 0 {
-                    choices.push(Choice::Wake { node, timer });
-                }
-            }
-            if local.stalled {
-                choices.extend((0..=local.unsynced).map(|lost| Choice::Crash { node, lost }));
-            } else if state.failures > 0 {
-                choices.push(Choice::Crash { node, lost: 0 });
-                choices.push(Choice::Stall { node });
-            }
-        }
-        if state.ticks > 0 {
-            choices.push(Choice::Tick);
-        }
-    }
-
     /// Takes a step; `None` if nothing comes of it.
     pub fn take(&mut self, state: &State, choice: Choice) -> Result<Option<State>, Violation> {
         // With few delays every message under way arrives, needed or not: others wait behind it.
@@ -334,17 +293,22 @@ impl<P: Protocol> Search<P> {
                 let reads = self.bounds.writes..self.bounds.writes + self.bounds.reads;
                 useful && !(waits && !self.bounds.waiting && reads.contains(&operation))
             }
-            Choice::Elect { node, timer, greeted } => {
+            Choice::Elect { node, timer, times, greeted } => {
                 next.ballots -= 1;
-                self.pass(&mut next, PACE)?;
-                if !self.locals.get(next.locals[node]).timers[timer].1 {
-                    return Ok(None);
-                }
-                if greeted {
-                    self.greet(&mut next, node)?;
-                }
                 let before = next.flights.len();
-                self.feed(&mut next, node, Code::timer(timer), None)?;
+                for _ in 0..times {
+                    self.pass(&mut next, self.bounds.pace)?;
+                    if !self.locals.get(next.locals[node]).timers[timer].is_due {
+                        return Ok(None);
+                    }
+                    if greeted {
+                        self.greet(&mut next, node)?;
+                    }
+                    self.feed(&mut next, node, Code::timer(timer), None)?;
+                    if next.flights.len() > before {
+                        break;
+                    }
+                }
                 // Whoever finds no support has only let time pass.
                 next.flights.len() > before
             }
@@ -415,6 +379,7 @@ impl<P: Protocol> Search<P> {
 
     /// Time passes for all.
     fn pass(&mut self, state: &mut State, time: Duration) -> Result<(), Violation> {
+        let time = Duration::from_millis(time.as_millis() as u64);
         state.now += time;
         let code = Code::pass(time);
         (0..self.bounds.nodes).try_for_each(|node| self.feed(state, node, code, None).map(drop))
@@ -425,11 +390,12 @@ impl<P: Protocol> Search<P> {
     fn greet(&mut self, state: &mut State, node: usize) -> Result<(), Violation> {
         for other in (0..self.bounds.nodes).filter(|other| *other != node) {
             let timers = &self.locals.get(state.locals[other]).timers;
-            let election = timers.iter().position(|(name, due)| *due && name.starts_with(b"Election"));
+            let election =
+                timers.iter().position(|set| set.is_due && matches!(set.wakeup, Wakeup::TakesOver { .. }));
             let Some(election) = election else { continue };
             for flight in self.only(state, other, Code::timer(election))? {
                 let to = self.locals.flight(flight);
-                if to.prompt && self.place(to.to) == node {
+                if to.arrival != Arrival::Any && self.place(to.to) == node {
                     self.only(state, node, Code::flight(flight))?;
                 }
             }
@@ -475,7 +441,7 @@ impl<P: Protocol> Search<P> {
             let step = self.locals.taken(id).map_err(|why| self.failure(state, node, why))?;
             self.stale.moves(local, step.to);
             if let Some(flight) = code.of_flight().filter(|_| step.is_idle(local))
-                && self.locals.flight(flight).patient
+                && self.locals.flight(flight).arrival == Arrival::AtOnceOrLater
             {
                 changed |= self.enter(state, flight);
                 continue;
@@ -488,7 +454,7 @@ impl<P: Protocol> Search<P> {
                 let to = self.locals.flight(flight);
                 match to.to {
                     ProcessId::Proxy(_) => quiet = false,
-                    ProcessId::Replica(_) if to.prompt => {
+                    ProcessId::Replica(_) if to.arrival != Arrival::Any => {
                         inputs.push_back((self.place(to.to), Code::flight(flight)));
                     }
                     ProcessId::Replica(_) => {

@@ -7,7 +7,7 @@ use quorate_core::{Message, Protocol};
 use super::locals::link_name;
 use super::opening::Told;
 use super::search::{Choice, Search, State};
-use super::{Counterexample, PACE, TICK};
+use super::{Counterexample, TICK};
 
 impl<P: Protocol> Search<P> {
     /// Leaves out what is not needed for a violation.
@@ -73,7 +73,7 @@ impl<P: Protocol> Search<P> {
     fn name(&self, state: &State, choice: Choice) -> String {
         let replica = |node: usize| format!("r{}", self.locals.node(node));
         let timer = |node: usize, timer: usize| {
-            let (name, _) = &self.locals.get(state.locals[node]).timers[timer];
+            let name = &self.locals.get(state.locals[node]).timers[timer].name;
             format!("fire {} {}\n", replica(node), name.escape_ascii())
         };
         match choice {
@@ -86,9 +86,14 @@ impl<P: Protocol> Search<P> {
                 let client = &self.clients[operation];
                 format!("# {} asks {}: {:?}\n", client.name(), replica(node), client.client_operation)
             }
-            Choice::Elect { node, timer: place, greeted } => {
+            Choice::Elect { node, timer: place, times, greeted } => {
                 let heard = if greeted { "# the others have asked for its support\n" } else { "" };
-                format!("tick {}s\n{heard}{}", PACE.as_secs(), timer(node, place))
+                let again = if times > 1 {
+                    format!("# until something is sent, {times} times\n")
+                } else {
+                    String::new()
+                };
+                format!("{again}tick {:?}\n{heard}{}", self.bounds.pace, timer(node, place))
             }
             Choice::Wake { node, timer: place } => timer(node, place),
             Choice::Tick => format!("tick {}ms\n", TICK.as_millis()),

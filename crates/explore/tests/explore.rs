@@ -1,7 +1,10 @@
 //! Every behaviour of small clusters of the real protocols, as far as seconds go. Larger ones: `quorate sim --explore`.
 
+use std::time::Duration;
+
 use quorate_core::{NodeId, NodeSet, Protocol};
 use quorate_explore::{Bounds, Explored, explore};
+use quorate_protocols::epaxos::Epaxos;
 use quorate_protocols::paxos::bodega::Bodega;
 use quorate_protocols::paxos::multipaxos::MultiPaxos;
 
@@ -67,6 +70,34 @@ fn bodega_changes_its_roster() {
 fn bodega_at_the_size_of_its_paper_where_nothing_is_delayed() {
     let paper = Bounds { failures: 1, facts: true, delays: Some(0), ..Bounds::default() };
     assert_explored::<Bodega>(&paper, 60_000);
+}
+
+/// Each replica proposes what it is asked, and any recovers what does not get on. It looks twice, and is patient for
+/// up to 300 ms in between.
+fn leaderless() -> Bounds {
+    let pace = Duration::from_millis(350);
+    Bounds { ballots: 1, pace, ..bounds(&["heartbeat=50ms", "recovery.timeout=150ms"]) }
+}
+
+#[test]
+fn epaxos_recovers_what_its_owner_left() {
+    assert_explored::<Epaxos>(&leaderless(), 3_000);
+}
+
+#[test]
+fn epaxos_recovers_twice() {
+    assert_explored::<Epaxos>(&Bounds { ballots: 2, ..leaderless() }, 200_000);
+}
+
+#[test]
+fn epaxos_recovers_what_a_crash_has_left() {
+    let crash = Bounds { failures: 1, delays: Some(1), ..leaderless() };
+    assert_explored::<Epaxos>(&crash, 5_000);
+}
+
+#[test]
+fn epaxos_orders_two_writes() {
+    assert_explored::<Epaxos>(&Bounds { ballots: 0, writes: 2, ..leaderless() }, 40_000);
 }
 
 #[test]

@@ -1,8 +1,11 @@
 //! Weakened rules that an exploration notices: not a seed that happens upon it, but every schedule within the bounds.
 #![cfg(feature = "mutations")]
 
+use std::time::Duration;
+
 use quorate_core::{NodeId, Protocol, mutation};
 use quorate_explore::{Bounds, explore};
+use quorate_protocols::epaxos::Epaxos;
 use quorate_protocols::paxos::bodega::Bodega;
 use quorate_protocols::paxos::multipaxos::MultiPaxos;
 
@@ -22,6 +25,12 @@ fn change() -> Bounds {
     Bounds { rosters: vec![NodeId::new(3).into_iter().collect()], ..tiny(&["responders=none"]) }
 }
 
+/// Without a leader: one write, one recovery by whichever replica, and a crash.
+fn recovery() -> Bounds {
+    let settings = ["heartbeat=50ms", "recovery.timeout=150ms"];
+    Bounds { reads: 0, failures: 1, pace: Duration::from_millis(350), ..tiny(&settings) }
+}
+
 fn assert_found<P: Protocol>(mutation: &str, bounds: &Bounds, checker: &str) {
     let found = mutation::with(mutation, || explore::<P>(bounds, &mut |_| {})).expect("valid bounds");
     println!("{mutation}\n{found}");
@@ -37,6 +46,16 @@ fn a_promise_that_leaves_before_it_is_durable() {
 #[test]
 fn a_vote_that_leaves_before_it_is_durable() {
     assert_found::<MultiPaxos>("now/AcceptReply", &crash(), "agreement");
+}
+
+#[test]
+fn a_commit_on_the_fast_path_that_its_owner_may_forget() {
+    assert_found::<Epaxos>("now/Commit", &recovery(), "instances");
+}
+
+#[test]
+fn a_pre_acceptance_that_leaves_before_it_is_durable() {
+    assert_found::<Epaxos>("now/PreAcceptReply", &recovery(), "instances");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use quorate_blocks::ballot::Ballot;
 use quorate_blocks::instance::{Frontier, Instance};
 use quorate_blocks::{clients, embed_clients};
-use quorate_core::{Release, wire_enum};
+use quorate_core::{Arrival, Release, wire_enum};
 
 use crate::epaxos::graph::{Vote, learner};
 
@@ -155,6 +155,24 @@ impl quorate_core::Message for Message {
             // Bind nobody.
             Message::Waiting { .. } | Message::Reject { .. } => Release::Now,
             Message::Learner(message) => message.release(),
+        }
+    }
+
+    fn arrival(&self) -> Arrival {
+        match self {
+            Message::Learner(message) => message.arrival(),
+            Message::Reject { .. } => Arrival::Hint,
+            Message::Client(_)
+            | Message::PreAccept { .. }
+            | Message::PreAcceptReply { .. }
+            | Message::Accept { .. }
+            | Message::AcceptReply { .. }
+            | Message::Commit { .. }
+            | Message::Recover { .. }
+            | Message::RecoverReply { .. }
+            | Message::Validate { .. }
+            | Message::ValidateReply { .. }
+            | Message::Waiting { .. } => Arrival::Any,
         }
     }
 

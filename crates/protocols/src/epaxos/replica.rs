@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use quorate_blocks::ballot::Ballot;
 use quorate_blocks::instance::{Frontier, Instance};
-use quorate_core::{Context, Instant, Machine, NodeId, ProcessId, Saved, Status};
+use quorate_core::{Context, Instant, Machine, NodeId, ProcessId, Saved, Status, Wakeup};
 
 use super::proposing::Step;
 use super::{Config, Message};
@@ -48,6 +48,11 @@ impl Machine for Replica {
     type Message = Message;
     type Record = Record;
     type Timer = Timer;
+
+    /// It finds out what does not get on, and later recovers it.
+    fn wakeup(Timer::Tick: Timer) -> Wakeup {
+        Wakeup::TakesOver { times: 2 }
+    }
 
     fn recover(config: Config, saved: Saved<Record>, cx: &mut Cx<'_>) -> Self {
         let learner = Learner::recover(config.learner.clone(), saved, cx);

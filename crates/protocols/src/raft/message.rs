@@ -1,7 +1,7 @@
 //! What Raft's replicas and proxies say, and what must be durable before they say it.
 
 use quorate_blocks::{catchup, clients, embed_clients};
-use quorate_core::{Release, Wall, wire_enum};
+use quorate_core::{Arrival, Release, Wall, wire_enum};
 
 use crate::raft::log::Entry;
 
@@ -257,6 +257,27 @@ impl quorate_core::Message for Message {
             | Message::VoteReply { term, .. }
             | Message::AppendReply { term, .. } => Some(*term),
             _ => None,
+        }
+    }
+
+    fn arrival(&self) -> Arrival {
+        match self {
+            Message::PreVote { .. } | Message::PreVoteReply { .. } | Message::HeartbeatReply { .. } => {
+                Arrival::AtOnce
+            }
+            Message::Client(_)
+            | Message::Vote { .. }
+            | Message::VoteReply { .. }
+            | Message::Append { .. }
+            | Message::AppendReply { .. }
+            | Message::Mismatch { .. }
+            | Message::Behind { .. }
+            | Message::Heartbeat { .. }
+            | Message::Committed { .. }
+            | Message::ReadIndex { .. }
+            | Message::ReadIndexReply { .. }
+            | Message::TimeoutNow { .. }
+            | Message::Catchup(_) => Arrival::Any,
         }
     }
 

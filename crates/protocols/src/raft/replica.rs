@@ -12,8 +12,8 @@ use quorate_blocks::quorum::Tally;
 use quorate_blocks::state::Replicated;
 use quorate_blocks::walls::{self, Walls};
 use quorate_core::{
-    Context, Fact, Instant, Machine, Mark, NodeId, PeerStatus, ProcessId, Saved, Status, Time, Wall, digest,
-    mutation,
+    Context, Fact, Instant, Machine, Mark, NodeId, PeerStatus, ProcessId, Saved, Status, Time, Wakeup, Wall,
+    digest, mutation,
 };
 
 use super::leading::Leading;
@@ -117,6 +117,19 @@ impl Machine for Replica {
     type Message = Message;
     type Record = Record;
     type Timer = Timer;
+
+    fn wakeup(timer: Timer) -> Wakeup {
+        match timer {
+            Timer::Election => Wakeup::TakesOver { times: 1 },
+            Timer::Heartbeat => Wakeup::Matters,
+            Timer::Retransmit
+            | Timer::Announce
+            | Timer::Gate
+            | Timer::Extend
+            | Timer::Fetch
+            | Timer::Transfer => Wakeup::Spared,
+        }
+    }
 
     fn recover(config: Config, saved: Saved<Record>, cx: &mut Context<'_, Self>) -> Self {
         let state = match saved.snapshot {

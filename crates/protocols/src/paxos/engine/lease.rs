@@ -33,7 +33,7 @@
 
 use std::time::Duration;
 
-use quorate_core::{Settings, SettingsError, Time, mutation, wire_enum};
+use quorate_core::{Arrival, Settings, SettingsError, Time, mutation, wire_enum};
 
 /// Durations, equal at all replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,6 +172,19 @@ impl Message {
     /// The name of its type.
     pub fn kind(&self) -> &'static str {
         self.variant()
+    }
+
+    /// When it arrives in an exploration: the exchange that starts or renews a lease is over at once. Whoever comes to
+    /// a ballot later than its grantor is promised something, too.
+    pub fn arrival(&self) -> Arrival {
+        match self {
+            Message::Guard { .. } => Arrival::AtOnceOrLater,
+            Message::GuardReply { .. } | Message::Renew { .. } | Message::RenewReply { .. } => {
+                Arrival::AtOnce
+            }
+            Message::Revoke { .. } | Message::RevokeReply { .. } => Arrival::GivesBack,
+            Message::Ready { .. } => Arrival::Never,
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use quorate_blocks::ballot::Ballot;
 use quorate_blocks::{catchup, clients};
-use quorate_core::{NodeSet, Release, Wall, Wire, wire_enum};
+use quorate_core::{Arrival, NodeSet, Release, Wall, Wire, wire_enum};
 
 use crate::paxos::engine::slots::Votes;
 use crate::paxos::engine::{freshness, lease};
@@ -188,6 +188,29 @@ impl<M: quorate_core::Message, C: BallotConfig> quorate_core::Message for Messag
             | Message::PrepareReply { ballot, .. }
             | Message::AcceptReply { ballot, .. } => Some(ballot.number()),
             _ => None,
+        }
+    }
+
+    fn arrival(&self) -> Arrival {
+        match self {
+            Message::Poll { .. } | Message::PollReply { .. } | Message::HeartbeatReply { .. } => {
+                Arrival::AtOnce
+            }
+            Message::Lease(message) => message.arrival(),
+            Message::Own(message) => message.arrival(),
+            Message::Announce { .. } => Arrival::Leaves,
+            Message::Reject { .. } => Arrival::Hint,
+            Message::Client(_)
+            | Message::Prepare { .. }
+            | Message::PrepareReply { .. }
+            | Message::Accept { .. }
+            | Message::AcceptReply { .. }
+            | Message::Commit { .. }
+            | Message::Heartbeat { .. }
+            | Message::Catchup(_)
+            | Message::Freshness(_)
+            | Message::Which { .. }
+            | Message::StepUp { .. } => Arrival::Any,
         }
     }
 

@@ -13,8 +13,8 @@ use quorate_blocks::membership::Configuration;
 use quorate_blocks::state::Replicated;
 use quorate_blocks::walls::{self, Walls};
 use quorate_core::{
-    Context, Fact, Instant, Machine, Mark, NodeId, NodeSet, PeerStatus, ProcessId, Saved, Status, Time, Wall,
-    mutation,
+    Context, Fact, Instant, Machine, Mark, NodeId, NodeSet, PeerStatus, ProcessId, Saved, Status, Time,
+    Wakeup, Wall, mutation,
 };
 
 use super::ballots::Polling;
@@ -125,6 +125,14 @@ impl<P: Policy> Machine for Replica<P> {
     type Message = Message<P::Message, P::BallotConfig>;
     type Record = Record<P::BallotConfig>;
     type Timer = Timer;
+
+    fn wakeup(timer: Timer) -> Wakeup {
+        match timer {
+            Timer::Election => Wakeup::TakesOver { times: 1 },
+            Timer::Heartbeat | Timer::Lease => Wakeup::Matters,
+            Timer::Retransmit | Timer::Announce | Timer::Fetch | Timer::Own => Wakeup::Spared,
+        }
+    }
 
     fn recover(config: Self::Config, saved: Saved<Self::Record>, cx: &mut Context<'_, Self>) -> Self {
         let state = match saved.snapshot {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use quorate_blocks::instance::{Frontier, Instance};
 use quorate_blocks::{catchup, clients};
-use quorate_core::{Machine, Release, Wall, wire_enum, wire_struct};
+use quorate_core::{Arrival, Machine, Release, Wall, wire_enum, wire_struct};
 
 use crate::epaxos::graph::conflicts::{Totals, Trace};
 use crate::epaxos::graph::instance_state::State;
@@ -67,6 +67,18 @@ impl Message {
             Message::RejoinReply { .. } => Release::AfterSync,
             // Repeats what others have made durable.
             Message::Rejoin { .. } => Release::Now,
+        }
+    }
+
+    /// When it arrives in an exploration: how far replicas are only matters to what they forget.
+    pub fn arrival(&self) -> Arrival {
+        match self {
+            Message::Progress { .. } => Arrival::AtOnce,
+            Message::Ask { .. }
+            | Message::Answered { .. }
+            | Message::Catchup(_)
+            | Message::Rejoin { .. }
+            | Message::RejoinReply { .. } => Arrival::Any,
         }
     }
 
