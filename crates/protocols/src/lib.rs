@@ -3,6 +3,7 @@
 //! | folder | family |
 //! |---|---|
 //! | [`unreplicated`] | one node, for comparison |
+//! | [`primary_copy`] | a primary for ever that copies its log; the beginning of a new protocol |
 //! | [`raft`] | a leader of a term whose log the others follow |
 //! | [`paxos`] | a stable leader that numbers slots; Prepare and Accept decide each |
 //! | [`epaxos`] | no leader: instances that depend on each other |
@@ -12,6 +13,7 @@
 
 pub mod epaxos;
 pub mod paxos;
+pub mod primary_copy;
 pub mod raft;
 pub mod registry;
 pub mod unreplicated;

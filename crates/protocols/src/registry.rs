@@ -108,6 +108,10 @@ macro_rules! each_protocol {
                 gate: [Budget::of(100)],
                 facts: &["Applied", "Executed", "Installed"],
             },
+            primary_copy in "primary_copy": $crate::primary_copy::PrimaryCopy {
+                gate: [Budget::of(100)],
+                facts: &["Applied", "Executed", "Installed"],
+            },
             raft in "raft": $crate::raft::Raft {
                 gate: [
                     Budget::of(500).with(&["reads=quorum"]),

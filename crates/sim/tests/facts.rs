@@ -28,7 +28,8 @@ fn stated(entry: &Entry) -> BTreeSet<String> {
                     sink.borrow_mut().insert(kind.to_owned());
                 }
             });
-            run(entry.protocol, &options, seed, trace).expect("the gate's options are valid");
+            let run = run(entry.protocol, &options, seed, trace).expect("the gate's options are valid");
+            assert!(run.violation.is_none(), "{}: seed {seed}: {:?}", entry.name, run.violation);
         }
     }
     stated.take()

@@ -1,9 +1,10 @@
 //! Chores of the repository: `cargo xtask ci`, `cargo xtask tidy`, `cargo xtask compare`,
-//! `cargo xtask figures`.
+//! `cargo xtask figures`, `cargo xtask new-protocol`.
 
 mod ci;
 mod compare;
 mod figures;
+mod new_protocol;
 mod tidy;
 
 use std::path::Path;
@@ -15,12 +16,14 @@ fn main() -> ExitCode {
         ["ci"] => ci::ci(),
         ["compare", ..] => compare::compare(&arguments[1..]),
         ["figures", ..] => figures::figures(&arguments[1..]),
+        ["new-protocol", name] => new_protocol::new_protocol(root(), name),
         ["tidy"] => show(tidy::check(root())),
         _ => {
             eprintln!("usage: cargo xtask ci       everything the gate runs");
             eprintln!("       cargo xtask tidy     the style that no compiler checks");
             eprintln!("       cargo xtask compare  Quorate beside Redis, etcd and a bare replicator");
             eprintln!("       cargo xtask figures  a paper's evaluation, made again and judged");
+            eprintln!("       cargo xtask new-protocol NAME  a new protocol that works, to be changed");
             ExitCode::from(2)
         }
     }

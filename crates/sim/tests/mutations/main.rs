@@ -96,6 +96,7 @@ mod bodega;
 mod epaxos;
 mod multipaxos;
 mod pqr;
+mod primary_copy;
 mod quorum_leases;
 mod raft;
 mod unreplicated;

@@ -60,7 +60,7 @@ pub type Rule = fn(&Tree) -> Vec<Finding>;
 /// The texts of the repository by path, with `/` between folders.
 #[derive(Debug, Default)]
 pub struct Tree {
-    texts: BTreeMap<String, String>,
+    pub(crate) texts: BTreeMap<String, String>,
     /// What is not read: pictures, folders of bytes.
     others: BTreeSet<String>,
     /// Symbolic links and where they lead.
@@ -93,19 +93,23 @@ impl fmt::Display for Finding {
 
 /// Checks the repository at `root` by all rules.
 pub fn check(root: &Path) -> io::Result<Vec<Finding>> {
-    let tree = Tree::read(root)?;
-    let findings = RULES.iter().flat_map(|(name, rule)| {
-        rule(&tree).into_iter().map(move |mut finding| {
-            finding.message.push_str(&format!(" [{name}]"));
-            finding
-        })
-    });
-    Ok(findings.collect())
+    Ok(Tree::read(root)?.check())
 }
 
 impl Tree {
+    /// What all rules find.
+    pub fn check(&self) -> Vec<Finding> {
+        let findings = RULES.iter().flat_map(|(name, rule)| {
+            rule(self).into_iter().map(move |mut finding| {
+                finding.message.push_str(&format!(" [{name}]"));
+                finding
+            })
+        });
+        findings.collect()
+    }
+
     /// Reads everything but `.git` and what is [`MADE`].
-    fn read(root: &Path) -> io::Result<Tree> {
+    pub fn read(root: &Path) -> io::Result<Tree> {
         let mut tree = Tree::default();
         tree.walk(root, "")?;
         Ok(tree)
@@ -148,7 +152,7 @@ impl Tree {
     }
 
     /// Whether there is a file, a link or a folder of this path.
-    fn has(&self, path: &str) -> bool {
+    pub(crate) fn has(&self, path: &str) -> bool {
         let path = path.trim_end_matches('/');
         self.files()
             .any(|file| file.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
