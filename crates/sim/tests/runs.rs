@@ -72,6 +72,13 @@ fn raft_gets_on_where_it_did_not() {
     }
 }
 
+/// A member had lost its disk, and the operator made the group smaller: no majority was left, and clients failed for
+/// ever, which put off the end of the run each time.
+#[test]
+fn a_run_ends_whose_group_has_lost_a_majority() {
+    assert_passes("bodega", &seed(5133, "all", &[]));
+}
+
 /// Every leader gave up before it could exclude the responder whose disk hangs (6).
 #[test]
 fn bodega_gets_on_where_it_did_not() {
