@@ -36,7 +36,10 @@ impl Learner {
                     self.ask_one_of(vec![from], cx);
                 }
             }
-            Message::Progress { .. } if from == self.me => self.durable = cx.now(),
+            Message::Progress { progress, .. } if from == self.me => {
+                self.durable = cx.now();
+                self.forgetting.confirm(&progress.barrier);
+            }
             Message::Progress { progress, wall } => {
                 self.walls.hear(from, wall, cx.now());
                 self.on_progress(from, progress, cx);
