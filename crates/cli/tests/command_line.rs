@@ -39,7 +39,7 @@ fn wrong_words_are_answered_with_what_would_be_right() {
         (&["transfer", "leader"], id),
         (&["sim", "--runs", "abc"], "write a whole number"),
         (&["bench", "--connections", "many"], "write a whole number"),
-        (&["protocols", "paxos"], "unknown protocol `paxos`; known here: unreplicated, raft"),
+        (&["protocols", "paxos"], "unknown protocol `paxos`; known here: unreplicated, "),
         (
             &["sim", "--protocol", "pqr", "--faults", "all,member-changes"],
             "member-changes cannot happen to pqr",
