@@ -1,4 +1,4 @@
-//! Whole runs of real protocols.
+//! Whole runs of real protocols, mostly of seeds and settings that the gate's campaigns (`registry`) do not have.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -22,7 +22,6 @@ fn campaigns_pass() {
         runs,
         ..Options::default()
     };
-    assert_passes("multipaxos", &with(3, "all", 100));
     assert_passes("multipaxos", &with(3, "none", 20));
     assert_passes("multipaxos", &with(5, "all", 30));
     assert_passes("multipaxos", &with(1, "all", 20));
@@ -37,7 +36,7 @@ fn campaigns_of_epaxos_pass_with_three_five_and_seven_nodes() {
         runs,
         ..Options::default()
     };
-    for (nodes, runs) in [(3, 100), (5, 40), (7, 20), (1, 20), (2, 20), (4, 20)] {
+    for (nodes, runs) in [(3, 20), (5, 20), (7, 20), (1, 20), (2, 20), (4, 20)] {
         assert_passes("epaxos", &with(nodes, "all", runs));
     }
     assert_passes("epaxos", &with(3, "none", 20));
@@ -113,10 +112,7 @@ fn raft(settings: &[&str], faults: &str, runs: u64) -> Options {
 }
 
 #[test]
-fn campaigns_of_raft_pass_however_it_reads() {
-    for settings in READS {
-        assert_passes("raft", &raft(settings, "all", 60));
-    }
+fn campaigns_of_raft_pass_with_any_number_of_nodes() {
     assert_passes("raft", &Options { nodes: 5, ..raft(READS[2], "all", 20) });
     assert_passes("raft", &Options { nodes: 1, ..raft(READS[2], "all", 20) });
     assert_passes("raft", &raft(READS[2], "none", 20));
@@ -130,7 +126,6 @@ fn campaigns_of_bodega_pass() {
         runs,
         ..Options::default()
     };
-    assert_passes("bodega", &with(3, &[], 60));
     assert_passes("bodega", &with(5, &[], 20));
     assert_passes(
         "bodega",
@@ -191,19 +186,10 @@ fn groups_change_and_leaders_hand_over() {
     }
 }
 
+/// A clock that is off by much of a lease is of no use.
 #[test]
-fn raft_passes_with_every_way_to_read() {
-    let ways: [&[&str]; 4] = [
-        &["reads=quorum"],
-        &["reads=ongaro-lease"],
-        // A clock that is off by much of a lease is of no use.
-        &["reads=leaseguard", "leaseguard.max_error=20ms"],
-        &["reads=leaseguard", "leaseguard.clock=timers"],
-    ];
-    for way in ways {
-        let settings = way.iter().map(ToString::to_string).collect::<Vec<_>>();
-        assert_passes("raft", &Options { runs: 60, settings, ..Options::default() });
-    }
+fn raft_passes_with_clocks_that_are_known_too_badly() {
+    assert_passes("raft", &raft(&["reads=leaseguard", "leaseguard.max_error=20ms"], "all", 60));
 }
 
 #[test]
@@ -274,7 +260,7 @@ fn set(words: &[&str], nodes: usize, faults: &str, runs: u64) -> Options {
 
 #[test]
 fn reads_of_a_majority_or_under_quorum_leases_pass() {
-    for nodes in [1, 3, 5] {
+    for nodes in [1, 5] {
         for flag in ["true", "false"] {
             assert_passes("pqr", &set(&[&format!("leader_lease={flag}")], nodes, "all", 30));
             assert_passes("quorum-leases", &set(&[&format!("passive={flag}")], nodes, "all", 30));

@@ -20,8 +20,8 @@
 //!    so far, its own included. It is true for ever that r pre-accepts I as its owner proposed it only if I is in Hᵣ or
 //!    Bᵣ is within D.
 //! 3. *Forgetting.* A replica takes what is in the barriers of a majority, P, and the union H of what those had heard
-//!    of. Itself is one of them, with the barrier that it has said. When it has executed all of H, it may forget traces of
-//!    instances within P.
+//!    of. Itself is one of them, with the barrier that it has said. When it has executed all of H, it may forget traces
+//!    of instances within P.
 //! 4. *Judging.* With an answer to a validation it says which instances F it has forgotten. If F is not within D, the
 //!    recovery takes a no-op.
 //!
@@ -36,9 +36,9 @@
 //! state the receiver has. The receiver's own barrier need not hold F: it is not counted.
 //!
 //! - *A crash*: a replica says its barrier when all that is in it is executed durably, and begins its next life with a
-//!   barrier that holds all that it has executed. So the barrier itself needs no record. It counts itself no sooner than
-//!   the others do: what is forgotten leaves with images at once. What is forgotten becomes durable with a snapshot of
-//!   this replica; until then a restart brings the traces back.
+//!   barrier that holds all that it has executed. So the barrier itself needs no record. It counts itself no sooner
+//!   than the others do: what is forgotten leaves with images at once. What is forgotten becomes durable with a
+//!   snapshot of this replica; until then a restart brings the traces back.
 //! - *A lost disk*: what was in the former barrier was decided, so another member has heard of it. A member that
 //!   rejoins takes part when it has executed all that the others have heard of, and then begins like one that restarts.
 //!   Until then it says that nothing is behind its barrier, since it does not know what its former life had
