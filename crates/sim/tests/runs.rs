@@ -60,6 +60,7 @@ fn epaxos_gets_on_where_it_did_not() {
 
 /// The source of a snapshot had been slow once, and was waited for longer than a client waits (374). Where slots were
 /// few, the log held nothing but requests for sessions, repeated (3059). The longest log was a learner's (6481).
+/// Links were so slow that it could not hand over for long, and proxies followed no learner (9944).
 #[test]
 fn raft_gets_on_where_it_did_not() {
     for reads in ["reads=quorum", "reads=ongaro-lease"] {
@@ -69,6 +70,7 @@ fn raft_gets_on_where_it_did_not() {
     for settings in &READS[2..] {
         assert_passes("raft", &seed(6481, "all", settings));
     }
+    assert_passes("raft", &seed(9944, "all", READS[3]));
 }
 
 /// A member had lost its disk, and the operator made the group smaller: no majority was left, and clients failed for
@@ -83,6 +85,12 @@ fn a_run_ends_whose_group_has_lost_a_majority() {
 fn bodega_gets_on_where_it_did_not() {
     let hung = Options { clients: 6, ..seed(6, "hung-disks", &[]) };
     assert_passes("bodega", &hung);
+}
+
+/// A promise was announced by a guard and lost with its grantor, which nobody relied on: its next life is not bound.
+#[test]
+fn a_promise_that_was_announced_only_binds_nobody() {
+    assert_passes("quorum-leases", &seed(5938, "all", &["passive=true"]));
 }
 
 fn seed(seed: u64, faults: &str, settings: &[&str]) -> Options {

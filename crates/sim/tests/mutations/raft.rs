@@ -80,6 +80,8 @@ caught! { "raft",
     an_end_of_a_lease_whose_commit_is_not_known: "leaseguard/end-lease-uncommitted" with GUARD, at 80;
     a_snapshot_that_forgets_leases: "leaseguard/no-lease-in-snapshot" with FORGETFUL;
     a_clock_that_is_read_before_a_pause: "driver/stale-now" with GUARD;
+    a_proxy_that_follows_no_learner: "proxy/learners-never-lead"
+        with &["reads=leaseguard", "leaseguard.clock=timers"], under "all", at 9944;
     // Commits take longer than a lease lasts.
     a_read_that_waits_for_a_lease_for_ever: "leaseguard/lease-or-nothing"
         with &["reads=leaseguard", "lease.duration=300ms"], under "slow-nodes";

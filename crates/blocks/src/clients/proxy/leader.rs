@@ -1,6 +1,6 @@
 //! How a proxy finds the leader.
 
-use quorate_core::{Context, Members, NodeId, NodeSet, Time};
+use quorate_core::{Context, Members, NodeId, NodeSet, Time, mutation};
 
 use super::SessionClient;
 use crate::clients::message::{Embeds, Message};
@@ -35,6 +35,8 @@ impl<M: Embeds> SessionClient<M> {
         if members.version > self.version && !members.voters().is_empty() {
             self.version = members.version;
             self.config.members = members.voters();
+            self.learners =
+                members.all().iter().filter(|node| !self.config.members.contains(*node)).collect();
             cx.members(members);
         }
     }
@@ -42,8 +44,12 @@ impl<M: Embeds> SessionClient<M> {
     pub(super) fn on_leader(&mut self, from: NodeId, leader: Option<NodeId>, cx: &mut Context<'_, Self>) {
         let now = cx.now();
         self.redirects += 1;
-        // One that has been removed leads on until another can take over.
-        let known = leader.filter(|leader| *leader == from || self.config.members.contains(*leader));
+        // One that has been removed leads on until another can take over; a learner may, where links are slow.
+        let follows = |leader: NodeId| {
+            let learner = self.learners.contains(leader) && !mutation::active("proxy/learners-never-lead");
+            leader == from || learner || self.config.members.contains(leader)
+        };
+        let known = leader.filter(|leader| follows(*leader));
         match known {
             Some(leader) if leader == from => self.retarget(leader, now),
             Some(_) if self.redirects > self.config.members.len() => self.searching = true,

@@ -72,6 +72,8 @@ pub struct SessionClient<M> {
     config: ProxyConfig,
     /// The members it was started with.
     initial: NodeSet,
+    /// Members that do not vote. One of them may lead for a while.
+    learners: NodeSet,
     /// The version of the group that `config.members` is; 0 for the initial one.
     version: u64,
     nonce: u64,
@@ -361,6 +363,7 @@ impl<M: Embeds> Machine for SessionClient<M> {
         SessionClient {
             near: host,
             initial: config.members,
+            learners: NodeSet::EMPTY,
             target: host.or(config.members.iter().next()).expect("a group has members"),
             patience: config.patience,
             config,
