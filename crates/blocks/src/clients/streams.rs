@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use quorate_core::{Access, RequestId};
+use quorate_core::Access;
 
 /// The streams that have something under way or waiting.
 #[derive(Debug, Default)]
@@ -19,12 +19,13 @@ pub struct Streams {
 struct Stream {
     access: Access,
     under_way: usize,
-    waiting: VecDeque<(RequestId, Access)>,
+    waiting: VecDeque<(u64, Access)>,
 }
 
 impl Streams {
-    /// A request has come in. True: it may go at once. False: [`ended`](Streams::ended) will say when.
-    pub fn begin(&mut self, stream: u64, id: RequestId, access: Access) -> bool {
+    /// A request has come in, with a number of its own. True: it may go at once. False: [`ended`](Streams::ended) will
+    /// say when.
+    pub fn begin(&mut self, stream: u64, id: u64, access: Access) -> bool {
         let entry =
             self.streams.entry(stream).or_insert(Stream { access, under_way: 0, waiting: VecDeque::new() });
         if entry.waiting.is_empty() && entry.access == access {
@@ -36,7 +37,7 @@ impl Streams {
     }
 
     /// One that was under way has been answered; tells which may go now.
-    pub fn ended(&mut self, stream: u64) -> Vec<RequestId> {
+    pub fn ended(&mut self, stream: u64) -> Vec<u64> {
         let entry = self.streams.get_mut(&stream).expect("it was under way");
         entry.under_way -= 1;
         if entry.under_way > 0 {
@@ -56,7 +57,7 @@ impl Streams {
     }
 
     /// One that was waiting has been given up.
-    pub fn abandon(&mut self, stream: u64, id: RequestId) {
+    pub fn abandon(&mut self, stream: u64, id: u64) {
         if let Some(entry) = self.streams.get_mut(&stream) {
             entry.waiting.retain(|(waiting, _)| *waiting != id);
         }
@@ -72,19 +73,18 @@ mod tests {
     #[test]
     fn runs_of_one_kind_go_together_and_runs_follow_each_other() {
         let mut streams = Streams::default();
-        let id = RequestId;
         let begun: Vec<_> = [(1, Write), (2, Write), (3, Read), (4, Read), (5, Write), (6, Read)]
             .into_iter()
-            .map(|(number, access)| streams.begin(9, id(number), access))
+            .map(|(number, access)| streams.begin(9, number, access))
             .collect();
         assert_eq!(begun, [true, true, false, false, false, false]);
-        assert!(streams.begin(8, id(7), Read), "another stream is not concerned");
+        assert!(streams.begin(8, 7, Read), "another stream is not concerned");
         assert_eq!(streams.ended(9), []);
-        assert_eq!(streams.ended(9), [id(3), id(4)]);
+        assert_eq!(streams.ended(9), [3, 4]);
         assert_eq!(streams.ended(9), []);
-        streams.abandon(9, id(6));
-        assert_eq!(streams.ended(9), [id(5)]);
+        streams.abandon(9, 6);
+        assert_eq!(streams.ended(9), [5]);
         assert_eq!(streams.ended(9), []);
-        assert!(streams.begin(9, id(8), Read), "nothing is left behind");
+        assert!(streams.begin(9, 8, Read), "nothing is left behind");
     }
 }

@@ -12,9 +12,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use quorate_core::{
-    Context, Mark, NodeId, NodeSet, Outcome, RequestId, Settings, SettingsError, Time, mutation,
-};
+use quorate_core::{Context, Mark, NodeId, NodeSet, Settings, SettingsError, Time, mutation};
 
 use super::{ASK_BYTES, SessionClient};
 use crate::clients::message::{Embeds, Message, ReadObservation};
@@ -58,7 +56,7 @@ pub(super) struct Majority {
 
 #[derive(Debug)]
 struct Asked {
-    request: RequestId,
+    call: u64,
     command: Bytes,
     /// The last that each has said.
     observations: BTreeMap<NodeId, ReadObservation>,
@@ -102,11 +100,11 @@ fn judge(members: NodeSet, observations: &BTreeMap<NodeId, ReadObservation>) -> 
 
 impl Majority {
     /// Another read; its id.
-    pub fn begin(&mut self, request: RequestId, command: Bytes) -> u64 {
+    pub fn begin(&mut self, call: u64, command: Bytes) -> u64 {
         let id = self.next;
         self.next += 1;
         let (sent, due) = (Time::ZERO, Time::ZERO);
-        self.asked.insert(id, Asked { request, command, observations: BTreeMap::new(), round: 0, sent, due });
+        self.asked.insert(id, Asked { call, command, observations: BTreeMap::new(), round: 0, sent, due });
         self.unsent.push(id);
         id
     }
@@ -139,7 +137,8 @@ impl<M: Embeds> SessionClient<M> {
             for id in unsent.by_ref() {
                 let Some(asked) = self.majority.asked.get_mut(&id) else { continue };
                 (asked.sent, asked.due) = (now, now + self.patience);
-                cx.mark(Mark::Forwarded { request: asked.request });
+                let request = self.calls.get(asked.call).expect("under way").request;
+                cx.mark(Mark::Forwarded { request });
                 bytes += asked.command.len();
                 reads.push((id, asked.command.clone()));
                 if bytes >= ASK_BYTES {
@@ -171,7 +170,7 @@ impl<M: Embeds> SessionClient<M> {
             if seen.applied >= last {
                 asked.observations.insert(from, seen);
             }
-            let (request, round) = (asked.request, asked.round);
+            let (call, round) = (asked.call, asked.round);
             match judge(members, &asked.observations) {
                 Judgement::Few => {}
                 Judgement::Open if round < rinse.rounds => {
@@ -181,12 +180,11 @@ impl<M: Embeds> SessionClient<M> {
                 }
                 Judgement::Open | Judgement::Leader => {
                     self.majority.forget(id);
-                    self.ask_leader(request);
+                    self.ask_leader(call);
                 }
                 Judgement::Reply(reply) => {
                     self.majority.forget(id);
-                    cx.mark(Mark::Answered { request, slot: 0 });
-                    self.finish(request, Outcome::Done(reply), cx);
+                    self.answered(call, reply, (0, 0), cx);
                 }
             }
         }
@@ -200,12 +198,12 @@ impl<M: Embeds> SessionClient<M> {
         for id in due {
             let asked = self.majority.asked.get_mut(&id).expect("it is due");
             asked.round += 1;
-            let (request, round) = (asked.request, asked.round);
+            let (call, round) = (asked.call, asked.round);
             if round <= rinse.rounds {
                 self.majority.unsent.push(id);
             } else {
                 self.majority.forget(id);
-                self.ask_leader(request);
+                self.ask_leader(call);
             }
         }
         self.query(cx);

@@ -10,12 +10,14 @@
 //! | `leader.rs` | how the leader is found |
 //! | `sending.rs` | what is sent, and sent again |
 //! | `majority.rs` | reads that are asked of a majority first |
+//! | `window.rs` | what is under way, by number |
 
 mod leader;
 mod majority;
 mod sending;
+mod window;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -23,13 +25,14 @@ use leader::next_after;
 use majority::Majority;
 use quorate_core::{
     Access, Context, Count, Failure, Machine, Mark, Never, NodeId, NodeSet, Outcome, ProcessId, Proxy,
-    Request, RequestId, Sample, Saved, Staleness, Time,
+    Request, RequestId, Sample, Saved, Time,
 };
 
 use crate::clients::message::{Embeds, Message};
 use crate::clients::streams::Streams;
 use crate::sessions::{REFRESH, WINDOW};
 pub use majority::Rinse;
+use window::Window;
 
 /// One message carries about this many bytes of commands, unless a single one is larger.
 const ASK_BYTES: usize = 1 << 20;
@@ -90,19 +93,19 @@ pub struct SessionClient<M> {
     patience: Duration,
     /// When the next tick is due, if one is set.
     tick: Option<Time>,
-    calls: BTreeMap<RequestId, Call>,
+    /// Requests under way.
+    calls: Window<Call>,
     streams: Streams,
     session: u64,
     /// When an `open` was last sent, while there is no session.
     opening: Option<Time>,
     wrote: bool,
-    /// Writes without a number yet.
-    queue: VecDeque<RequestId>,
+    /// Calls that are writes without a number in the session yet.
+    queue: VecDeque<u64>,
     /// Writes under way; the first has number `low`.
     writes: VecDeque<WriteCall>,
     low: u64,
-    reads: BTreeMap<u64, ReadCall>,
-    next_read: u64,
+    reads: Window<ReadCall>,
     /// Reads that the replica nearby refuses or holds for long: for the target.
     again: Vec<u64>,
     /// Reads that a majority is asked.
@@ -119,6 +122,7 @@ pub struct SessionClient<M> {
 
 #[derive(Debug)]
 struct Call {
+    request: RequestId,
     stream: u64,
     access: Access,
     deadline: Time,
@@ -142,8 +146,8 @@ enum Place {
 
 #[derive(Debug)]
 struct WriteCall {
-    /// Whom to answer; nobody any more once it was given up.
-    request: Option<RequestId>,
+    /// The call to answer; none any more once it was given up.
+    call: Option<u64>,
     command: Bytes,
     /// When it last went to the target.
     sent: Option<Time>,
@@ -154,11 +158,7 @@ struct WriteCall {
 
 #[derive(Debug)]
 struct ReadCall {
-    request: RequestId,
-    command: Bytes,
-    manage: bool,
-    /// What it may miss.
-    within: Option<Staleness>,
+    call: u64,
     sent: Option<Time>,
     /// Whether the replica nearby has been asked, and only the leader is left.
     asked_nearby: bool,
@@ -167,8 +167,8 @@ struct ReadCall {
 }
 
 impl<M: Embeds> SessionClient<M> {
-    fn start(&mut self, id: RequestId) {
-        let call = self.calls.get_mut(&id).expect("a call that starts is known");
+    fn start(&mut self, id: u64) {
+        let call = self.calls.get_mut(id).expect("a call that starts is known");
         match call.access {
             Access::Read | Access::Within(_) if self.config.majority.is_some() => {
                 call.place = Place::Majority(self.majority.begin(id, call.command.clone()));
@@ -183,30 +183,23 @@ impl<M: Embeds> SessionClient<M> {
     }
 
     /// A read, or an operator's request, that needs the leader, or the replica nearby.
-    fn ask_leader(&mut self, id: RequestId) {
-        let call = self.calls.get_mut(&id).expect("a call that starts is known");
-        let manage = call.access == Access::Manage;
-        let within = match call.access {
-            Access::Within(staleness) => Some(staleness).filter(|_| self.config.bounded),
-            Access::Read | Access::Write | Access::Manage => None,
-        };
-        let read = self.next_read;
-        self.next_read += 1;
-        call.place = Place::Read(read);
-        let command = call.command.clone();
-        let read_call =
-            ReadCall { request: id, command, manage, within, sent: None, asked_nearby: false, held: false };
-        self.reads.insert(read, read_call);
+    fn ask_leader(&mut self, id: u64) {
+        let read = ReadCall { call: id, sent: None, asked_nearby: false, held: false };
+        let call = self.calls.get_mut(id).expect("a call that starts is known");
+        call.place = Place::Read(self.reads.push(read));
         self.unsent = true;
     }
 
-    fn finish(&mut self, id: RequestId, outcome: Outcome, cx: &mut Context<'_, Self>) {
-        self.finish_at(id, outcome, 0, cx);
+    /// A call is answered, by a replica that has executed all slots up to `applied`; a write was in `slot`.
+    fn answered(&mut self, id: u64, reply: Bytes, (slot, applied): (u64, u64), cx: &mut Context<'_, Self>) {
+        let request = self.calls.get(id).expect("a call is answered once").request;
+        cx.mark(Mark::Answered { request, slot });
+        self.finish(id, Outcome::Done(reply), applied, cx);
     }
 
-    fn finish_at(&mut self, id: RequestId, outcome: Outcome, slot: u64, cx: &mut Context<'_, Self>) {
-        let call = self.calls.remove(&id).expect("a call ends once");
-        cx.reply_at(id, outcome, slot);
+    fn finish(&mut self, id: u64, outcome: Outcome, applied: u64, cx: &mut Context<'_, Self>) {
+        let call = self.calls.take(id).expect("a call ends once");
+        cx.reply_at(call.request, outcome, applied);
         if call.place == Place::Stream {
             self.streams.abandon(call.stream, id);
         } else {
@@ -216,23 +209,21 @@ impl<M: Embeds> SessionClient<M> {
         }
     }
 
-    fn give_up(&mut self, id: RequestId, cx: &mut Context<'_, Self>) {
-        match self.calls[&id].place {
+    fn give_up(&mut self, id: u64, cx: &mut Context<'_, Self>) {
+        match self.calls.get(id).expect("a call is given up while it is under way").place {
             Place::Stream => {}
             Place::Queue => self.queue.retain(|queued| *queued != id),
-            Place::Read(read) => {
-                self.reads.remove(&read);
-            }
+            Place::Read(read) => drop(self.reads.take(read)),
             Place::Majority(read) => self.majority.forget(read),
             Place::Write(seq) => {
                 // Its number must be used, or the writes behind it would wait for ever. If the command itself has
                 // not been decided yet, nothing is decided in its place.
                 let write = &mut self.writes[(seq - self.low) as usize];
-                write.request = None;
+                write.call = None;
                 write.command = Bytes::new();
             }
         }
-        self.finish(id, Outcome::Failed(Failure::TimedOut), cx);
+        self.finish(id, Outcome::Failed(Failure::TimedOut), 0, cx);
     }
 
     fn on_write_reply(
@@ -247,9 +238,8 @@ impl<M: Embeds> SessionClient<M> {
         let Some(write) = self.writes.get_mut(index).filter(|write| !write.answered) else { return };
         write.answered = true;
         write.command = Bytes::new();
-        if let Some(request) = write.request.take() {
-            cx.mark(Mark::Answered { request, slot });
-            self.finish_at(request, Outcome::Done(reply), applied, cx);
+        if let Some(call) = write.call.take() {
+            self.answered(call, reply, (slot, applied), cx);
         }
         while self.writes.pop_front_if(|write| write.answered).is_some() {
             self.low += 1;
@@ -264,13 +254,13 @@ impl<M: Embeds> SessionClient<M> {
         self.low = 1;
         let mut unexposed = VecDeque::new();
         for write in std::mem::take(&mut self.writes) {
-            let Some(request) = write.request else { continue };
+            let Some(id) = write.call else { continue };
             if write.exposed {
                 // It may have been executed under the session that is gone: repeating it could do it twice.
-                self.finish(request, Outcome::Failed(Failure::TimedOut), cx);
+                self.finish(id, Outcome::Failed(Failure::TimedOut), 0, cx);
             } else {
-                self.calls.get_mut(&request).expect("unanswered").place = Place::Queue;
-                unexposed.push_back(request);
+                self.calls.get_mut(id).expect("unanswered").place = Place::Queue;
+                unexposed.push_back(id);
             }
         }
         unexposed.append(&mut self.queue);
@@ -289,14 +279,14 @@ impl<M: Embeds> SessionClient<M> {
         let now = cx.now();
         self.tick = None;
         let late: Vec<_> =
-            self.calls.iter().filter(|(_, call)| call.deadline <= now).map(|(&id, _)| id).collect();
+            self.calls.iter().filter(|(_, call)| call.deadline <= now).map(|(id, _)| id).collect();
         for id in late {
             self.give_up(id, cx);
         }
         if let Some(unhold) = self.config.unhold {
             let late = |read: &ReadCall| read.held && read.sent.is_some_and(|sent| now.since(sent) >= unhold);
             let before = self.again.len();
-            self.again.extend(self.reads.iter().filter(|(_, read)| late(read)).map(|(id, _)| *id));
+            self.again.extend(self.reads.iter().filter(|(_, read)| late(read)).map(|(id, _)| id));
             self.unheld.add(self.again.len() - before);
             self.unsent |= !self.again.is_empty();
         }
@@ -326,10 +316,10 @@ impl<M: Embeds> SessionClient<M> {
             self.searching = false;
             return;
         }
-        let holds = self.reads.values().any(|read| read.held);
+        let holds = self.reads.iter().any(|(_, read)| read.held);
         let pace = if self.searching { self.config.patience / 4 } else { self.patience };
         let pace = self.config.unhold.filter(|_| holds).map_or(pace, |unhold| unhold.min(pace));
-        let deadline = self.calls.values().map(|call| call.deadline).min();
+        let deadline = self.calls.iter().map(|(_, call)| call.deadline).min();
         let due = deadline.into_iter().chain(self.majority.due()).fold(now + pace, Time::min);
         self.wake_by(due, cx);
     }
@@ -342,7 +332,7 @@ impl<M: Embeds> SessionClient<M> {
     /// When the oldest of what is under way was last sent.
     fn oldest_sent(&self) -> Option<Time> {
         let write = self.writes.iter().find(|write| !write.answered).and_then(|write| write.sent);
-        let read = self.reads.values().filter_map(|read| read.sent).min();
+        let read = self.reads.iter().filter_map(|(_, read)| read.sent).min();
         [write, read, self.opening].into_iter().flatten().min()
     }
 }
@@ -373,7 +363,7 @@ impl<M: Embeds> Machine for SessionClient<M> {
             redirects: 0,
             searching: false,
             tick: None,
-            calls: BTreeMap::new(),
+            calls: Window::default(),
             streams: Streams::default(),
             session: 0,
             opening: None,
@@ -381,8 +371,7 @@ impl<M: Embeds> Machine for SessionClient<M> {
             queue: VecDeque::new(),
             writes: VecDeque::new(),
             low: 1,
-            reads: BTreeMap::new(),
-            next_read: 1,
+            reads: Window::default(),
             again: Vec::new(),
             majority: Majority::default(),
             asked_nearby: Count::default(),
@@ -415,9 +404,8 @@ impl<M: Embeds> Machine for SessionClient<M> {
                     }
                 }
                 for (id, reply) in reads {
-                    if let Some(read) = self.reads.remove(&id) {
-                        cx.mark(Mark::Answered { request: read.request, slot: 0 });
-                        self.finish(read.request, Outcome::Done(reply), cx);
+                    if let Some(read) = self.reads.take(id) {
+                        self.answered(read.call, reply, (0, 0), cx);
                     }
                 }
             }
@@ -438,7 +426,7 @@ impl<M: Embeds> Machine for SessionClient<M> {
                     && from != self.target
                     && self.near == Some(from) =>
             {
-                self.reads.values_mut().for_each(|read| read.sent = None);
+                self.reads.iter_mut().for_each(|(_, read)| read.sent = None);
                 self.unsent = true;
             }
             Message::Leader { nonce, leader }
@@ -480,7 +468,7 @@ impl<M: Embeds> Machine for SessionClient<M> {
             ProxyTimer::Refresh => {
                 if self.session != 0 && !std::mem::take(&mut self.wrote) && self.writes.is_empty() {
                     self.writes.push_back(WriteCall {
-                        request: None,
+                        call: None,
                         command: Bytes::new(),
                         sent: None,
                         exposed: false,
@@ -518,11 +506,10 @@ impl<M: Embeds> Proxy for SessionClient<M> {
             self.heard = cx.now();
             self.patience = self.config.patience;
         }
-        let call = Call { stream, access, deadline, command, place: Place::Stream };
-        let earlier = self.calls.insert(id, call);
-        assert!(earlier.is_none(), "request ids are unique");
-        if self.streams.begin(stream, id, access) {
-            self.start(id);
+        let call = Call { request: id, stream, access, deadline, command, place: Place::Stream };
+        let call = self.calls.push(call);
+        if self.streams.begin(stream, call, access) {
+            self.start(call);
         }
         self.wake_by(deadline, cx);
     }

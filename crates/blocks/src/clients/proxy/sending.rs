@@ -1,8 +1,8 @@
 //! What a proxy sends: whatever its target, or the replica nearby, has not got.
 
-use quorate_core::{Context, Mark};
+use quorate_core::{Access, Context, Mark};
 
-use super::{ASK_BYTES, Place, SessionClient, WriteCall};
+use super::{ASK_BYTES, Call, Place, SessionClient, WriteCall};
 use crate::clients::message::{Ask, Embeds, Message};
 use crate::sessions::WINDOW;
 
@@ -11,7 +11,7 @@ impl<M: Embeds> SessionClient<M> {
     pub(super) fn unsend(&mut self) {
         self.opening = None;
         self.writes.iter_mut().for_each(|write| write.sent = None);
-        self.reads.values_mut().for_each(|read| read.sent = None);
+        self.reads.iter_mut().for_each(|(_, read)| read.sent = None);
         self.unsent = true;
     }
 
@@ -28,11 +28,11 @@ impl<M: Embeds> SessionClient<M> {
         if self.session != 0 {
             while (self.writes.len() as u64) < WINDOW {
                 let Some(id) = self.queue.pop_front() else { break };
-                let call = self.calls.get_mut(&id).expect("queued");
+                let call = self.calls.get_mut(id).expect("queued");
                 call.place = Place::Write(self.low + self.writes.len() as u64);
                 let command = std::mem::take(&mut call.command);
                 self.writes.push_back(WriteCall {
-                    request: Some(id),
+                    call: Some(id),
                     command,
                     sent: None,
                     exposed: false,
@@ -49,14 +49,17 @@ impl<M: Embeds> SessionClient<M> {
         let near = self.near.filter(|near| *near != self.target);
         let mut nearby = self.ask(false);
         let (mut bytes, mut nearby_bytes) = (0, 0);
-        for (index, write) in self.writes.iter_mut().enumerate() {
-            if write.sent.is_some() || write.answered {
+        // The last writes and reads are unsent, and none before them: what is repeated is all that is not answered.
+        let unsent = self.writes.iter().rev().take_while(|write| write.sent.is_none()).count();
+        let first = self.writes.len() - unsent;
+        for (index, write) in self.writes.iter_mut().enumerate().skip(first) {
+            if write.answered {
                 continue;
             }
             write.sent = Some(now);
             write.exposed = true;
-            if let Some(request) = write.request {
-                cx.mark(Mark::Forwarded { request });
+            if let Some(call) = write.call.and_then(|id| self.calls.get(id)) {
+                cx.mark(Mark::Forwarded { request: call.request });
             }
             bytes += write.command.len();
             ask.writes.push((self.low + index as u64, write.command.clone()));
@@ -65,20 +68,24 @@ impl<M: Embeds> SessionClient<M> {
                 bytes = 0;
             }
         }
-        // Reads are unsent only at the end of the map, except after a repetition: walk back from there.
         for (id, read) in self.reads.iter_mut().rev() {
             if read.sent.is_some() {
                 break;
             }
             read.sent = Some(now);
-            cx.mark(Mark::Forwarded { request: read.request });
-            let nearest = self.config.nearest && !read.manage || read.within.is_some();
+            let Call { request, access, ref command, .. } = *self.calls.get(read.call).expect("under way");
+            cx.mark(Mark::Forwarded { request });
+            let within = match access {
+                Access::Within(staleness) => Some(staleness).filter(|_| self.config.bounded),
+                Access::Read | Access::Write | Access::Manage => None,
+            };
+            let nearest = self.config.nearest && access != Access::Manage || within.is_some();
             if near.is_some() && nearest && !std::mem::replace(&mut read.asked_nearby, true) {
                 self.asked_nearby.add(1);
-                nearby.reads.push((*id, read.command.clone()));
-                nearby.bounds.extend(read.within.map(|within| (*id, within)));
+                nearby.reads.push((id, command.clone()));
+                nearby.bounds.extend(within.map(|within| (id, within)));
                 read.held = true;
-                nearby_bytes += read.command.len();
+                nearby_bytes += command.len();
                 if let Some(near) = near.filter(|_| nearby_bytes >= ASK_BYTES) {
                     cx.send(near, M::from(Message::Ask(split(&mut nearby, &blank))));
                     nearby_bytes = 0;
@@ -87,9 +94,9 @@ impl<M: Embeds> SessionClient<M> {
             }
             self.fallen_back.add(usize::from(read.held));
             read.held = false;
-            let asked = if read.manage { &mut ask.manage } else { &mut ask.reads };
-            asked.push((*id, read.command.clone()));
-            bytes += read.command.len();
+            let asked = if access == Access::Manage { &mut ask.manage } else { &mut ask.reads };
+            asked.push((id, command.clone()));
+            bytes += command.len();
             if bytes >= ASK_BYTES {
                 cx.send(self.target, M::from(Message::Ask(split(&mut ask, &blank))));
                 bytes = 0;
@@ -97,12 +104,13 @@ impl<M: Embeds> SessionClient<M> {
         }
         for id in std::mem::take(&mut self.again) {
             // It may have been answered since, or sent again with all others.
-            if let Some(read) = self.reads.get_mut(&id)
+            if let Some(read) = self.reads.get_mut(id)
                 && std::mem::take(&mut read.held)
             {
                 self.fallen_back.add(1);
-                ask.reads.push((id, read.command.clone()));
-                bytes += read.command.len();
+                let command = &self.calls.get(read.call).expect("under way").command;
+                ask.reads.push((id, command.clone()));
+                bytes += command.len();
                 if bytes >= ASK_BYTES {
                     cx.send(self.target, M::from(Message::Ask(split(&mut ask, &blank))));
                     bytes = 0;
