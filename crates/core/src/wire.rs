@@ -144,13 +144,29 @@ impl Encoder {
     /// Everything written, in one buffer.
     pub fn into_bytes(mut self) -> Bytes {
         if self.done.is_empty() {
-            return self.tail.freeze();
+            // Without room to spare, nothing needs to be allocated beside it.
+            return Vec::from(self.tail).into_boxed_slice().into();
+        }
+        self.take_bytes()
+    }
+
+    /// Everything written since the last call, in one buffer. What is small shares a larger one with what is written
+    /// next.
+    pub fn take_bytes(&mut self) -> Bytes {
+        if self.done.is_empty() {
+            return self.tail.split().freeze();
         }
         self.flush();
+        self.done_bytes = 0;
         match self.done.len() {
             1 => self.done.swap_remove(0),
-            _ => self.done.concat().into(),
+            _ => std::mem::take(&mut self.done).concat().into(),
         }
+    }
+
+    /// Makes room for so many bytes of small fields.
+    pub fn reserve(&mut self, bytes: usize) {
+        self.tail.reserve(bytes);
     }
 
     fn flush(&mut self) {
@@ -489,6 +505,19 @@ mod tests {
         let parts = out.into_parts();
         assert_eq!(parts.len(), 3);
         assert_eq!(parts[1].as_ptr(), payload.as_ptr());
+    }
+
+    #[test]
+    fn what_is_taken_is_what_was_written_since_the_last_time() {
+        let mut out = Encoder::with_capacity(4096);
+        let large = Bytes::from(vec![1; 2 * SPLICE]);
+        for value in [Bytes::from_static(b"a"), large, Bytes::new(), Bytes::from_static(b"b")] {
+            let sample = Sample::Pair(7, value);
+            sample.encode(&mut out);
+            assert_eq!(out.len(), sample.to_bytes().len());
+            assert_eq!(out.take_bytes(), sample.to_bytes());
+        }
+        assert!(out.is_empty());
     }
 
     #[test]

@@ -41,12 +41,16 @@ use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::{Bytes, BytesMut};
-use quorate_core::{Outcome, Staleness, Wire};
+use quorate_core::{Encoder, Outcome, Staleness, Wire};
 use quorate_node::frontend::{Described, Frontend, SessionContext, Ticket};
 
 use quorate_store::Command;
 
 pub use session::Session;
+
+/// Small commands are encoded into shared buffers of so many bytes: one that is long under way keeps no more than this
+/// alive, and most need no allocation of their own.
+const COMMANDS: usize = 4096;
 
 /// Where the reads of a connection are served, and so what they may miss. Writes are the same in all modes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -152,6 +156,8 @@ pub struct Resp {
     complaint: Option<String>,
     /// Counts draws, so that each RANDOMKEY has its own.
     draws: u64,
+    /// Encodes commands.
+    encoder: Encoder,
 }
 
 /// What CLIENT tells of a connection.
@@ -179,6 +185,7 @@ impl Resp {
             gathered: gather::Total::default(),
             complaint: None,
             draws: 0,
+            encoder: Encoder::with_capacity(COMMANDS),
         }
     }
 }

@@ -11,7 +11,7 @@
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
-use quorate_core::{Access, Encoder, Outcome, Request, Wire};
+use quorate_core::{Access, Outcome, Request, Wire};
 use quorate_node::frontend::{SessionContext, Ticket};
 use quorate_store::{Command, Reply, Single};
 
@@ -21,7 +21,7 @@ use super::reply::Writer;
 use super::request::{Args, Parser, Refusal, Taken, Word};
 use super::shape::{Shape, Surroundings};
 use super::watch::Watch;
-use super::{Client, Limits, ReadMode, Resp};
+use super::{COMMANDS, Client, Limits, ReadMode, Resp};
 
 /// What is remembered of one connection.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ struct Ask {
     command: &'static str,
     shape: Shape,
     /// What of a long command is to be asked in a later turn.
-    next: Option<Command>,
+    next: Option<Box<Command>>,
     access: Access,
     resp3: bool,
     outcome: Option<Outcome>,
@@ -379,7 +379,7 @@ impl Session {
     }
 
     fn ask_later(&mut self, ticket: Ticket, command: Command, context: &mut SessionContext<'_>) {
-        self.replies.ask_of(ticket).next = Some(command);
+        self.replies.ask_of(ticket).next = Some(Box::new(command));
         self.long = Some(ticket);
         context.resume_later(ticket);
     }
@@ -394,9 +394,9 @@ impl Session {
     ) {
         let access = command.access();
         // Large values keep their own buffers until the end: only small commands need room at once.
-        let mut encoder = Encoder::with_capacity(size.min(4096) + 32);
-        command.encode(&mut encoder);
-        let command = encoder.into_bytes();
+        shared.encoder.reserve(size.min(COMMANDS) + 32);
+        command.encode(&mut shared.encoder);
+        let command = shared.encoder.take_bytes();
         let mode = self.state.read_mode;
         // What WATCH finds must be what EXEC will compare it with.
         let is_free =

@@ -342,7 +342,7 @@ impl Intake {
             return;
         }
         let route = (read.proxy, read.nonce);
-        self.answer(route, reply.len()).reads.push((read.id, reply));
+        self.answer(route, reply.len(), None).reads.push((read.id, reply));
     }
 
     fn answer_write(
@@ -357,11 +357,7 @@ impl Intake {
             return;
         }
         let reply = reply.into_bytes();
-        let other = |answer: &Answer| answer.session != session && !answer.writes.is_empty();
-        if self.answers.get(&route).is_some_and(other) {
-            self.close_answer(route);
-        }
-        let answer = self.answer(route, reply.len());
+        let answer = self.answer(route, reply.len(), Some(session));
         answer.session = session;
         answer.writes.push((seq, reply));
         match answer.slots.last_mut() {
@@ -370,9 +366,13 @@ impl Intake {
         }
     }
 
-    /// The answer to a proxy that is being gathered, with room for so many bytes.
-    fn answer(&mut self, route: (ProcessId, u64), bytes: usize) -> &mut Answer {
-        if self.answers.get(&route).is_some_and(|answer| answer.bytes + bytes > ANSWER_BYTES) {
+    /// The answer to a proxy that is being gathered, with room for so many bytes, and for writes of this session.
+    fn answer(&mut self, route: (ProcessId, u64), bytes: usize, session: Option<u64>) -> &mut Answer {
+        let is_closed = |answer: &Answer| {
+            let other = session.is_some_and(|session| answer.session != session && !answer.writes.is_empty());
+            other || answer.bytes + bytes > ANSWER_BYTES
+        };
+        if self.answers.get(&route).is_some_and(is_closed) {
             self.close_answer(route);
         }
         let answer = self.answers.entry(route).or_default();
