@@ -53,6 +53,21 @@ wire_enum!(Entry {
     7 => Expire { keys },
 });
 
+impl Entry {
+    /// The encoded command of a write.
+    pub fn command(&self) -> Option<&Bytes> {
+        match self {
+            Entry::Write { command, .. } => Some(command),
+            Entry::Open { .. }
+            | Entry::Configuration(_)
+            | Entry::Read { .. }
+            | Entry::Expire { .. }
+            | Entry::EndLease
+            | Entry::Roster(_) => None,
+        }
+    }
+}
+
 /// What a value is to the protocol that orders it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -218,7 +233,7 @@ impl Builder {
 
     /// Takes as much as one slot may carry, stamped with a time. With nothing waiting, a batch that only tells time.
     pub fn take(&mut self, limits: Limits, time: Wall) -> Bytes {
-        let mut out = Encoder::new();
+        let mut out = Encoder::with_capacity(TIME_BYTES + self.bytes.min(limits.bytes));
         time.encode(&mut out);
         let mut taken = 0;
         while let Some(entry) = self.entries.front() {

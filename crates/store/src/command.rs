@@ -170,6 +170,18 @@ impl Command {
     }
 }
 
+/// Tags of the commands whose first field is a key.
+const KEYED: u32 = 0b0111_1000_0011_1111_1111_1001_0110_1101;
+
+/// The key that an encoded command begins with, if its kind does and the bytes are there. A hint: nothing else of it is
+/// looked at.
+pub fn first_key(encoded: &[u8]) -> Option<&[u8]> {
+    let (tag, rest) = encoded.split_first()?;
+    let (len, rest) = rest.split_first_chunk()?;
+    let keyed = KEYED.checked_shr((*tag).into()).is_some_and(|keyed| keyed & 1 == 1);
+    rest.get(..u32::from_le_bytes(*len) as usize).filter(|_| keyed)
+}
+
 /// When a put happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {

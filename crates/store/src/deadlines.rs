@@ -80,6 +80,9 @@ impl Deadlines {
 
     /// When the next key expires.
     pub fn next(&self) -> Option<Wall> {
+        if self.counts.is_empty() {
+            return None;
+        }
         let later = (Bound::Excluded(self.horizon), Bound::Unbounded);
         self.counts.range(later).next().map(|(deadline, _)| *deadline)
     }

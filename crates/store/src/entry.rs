@@ -7,7 +7,7 @@ use crate::hash::Hash;
 use crate::reply::{CommandError, Kind};
 
 /// What is shorter than this is copied out of the buffer it came in, which may be much larger.
-const DETACH: usize = 64 << 10;
+pub(crate) const DETACH: usize = 64 << 10;
 
 /// Memory that a key takes apart from its own bytes: its places in the table and in the order, and the heads of its
 /// allocations.

@@ -36,4 +36,4 @@ pub use footprint::{Extent, Footprint, Keys};
 pub use read::SCAN_ITEMS;
 pub use reply::{CommandError, Expires, Kind, Reply};
 pub use snapshot::{Frozen, LoadError, Loader};
-pub use store::{EXPIRE_LIMIT, NAME_LIMIT, REPLY_LIMIT, Store, VALUE_LIMIT};
+pub use store::{AHEAD, EXPIRE_LIMIT, NAME_LIMIT, REPLY_LIMIT, Store, VALUE_LIMIT};

@@ -52,18 +52,29 @@ pub enum Reply {
     NotRetained,
 }
 
+const VALUE: u8 = 2;
 const BATCH: u8 = 10;
 const NOT_RETAINED: u8 = 12;
 const FIELDS: u8 = 13;
 
 impl Reply {
-    /// As [`Wire::to_bytes`]; without an allocation for the most common one.
+    /// As [`Wire::to_bytes`], in a buffer of the right size; without one for the most common.
     pub fn encoded(&self) -> Bytes {
         match self {
             Reply::Done => Bytes::from_static(&[0]),
             Reply::NotRetained => Bytes::from_static(&[NOT_RETAINED]),
+            Reply::Value(Some(value)) => Reply::encoded_value(value),
             other => other.to_bytes(),
         }
+    }
+
+    /// A value that is there, encoded.
+    pub(crate) fn encoded_value(value: &Bytes) -> Bytes {
+        let mut out = Encoder::with_capacity(value.len().min(4096) + 6);
+        out.put_u8(VALUE);
+        true.encode(&mut out);
+        value.encode(&mut out);
+        out.into_bytes()
     }
 
     /// How many bytes its encoding takes, about; no less than the keys and values in it.
@@ -98,7 +109,7 @@ impl Wire for Reply {
         match self {
             Reply::Done => out.put_u8(0),
             Reply::Skipped => out.put_u8(1),
-            Reply::Value(value) => tagged(2, value, out),
+            Reply::Value(value) => tagged(VALUE, value, out),
             Reply::Values(values) => tagged(3, values, out),
             Reply::Integer(number) => tagged(4, number, out),
             Reply::Kind(kind) => tagged(5, kind, out),
@@ -145,7 +156,7 @@ fn decode_single(tag: u8, input: &mut Decoder) -> Result<Reply, WireError> {
     Ok(match tag {
         0 => Reply::Done,
         1 => Reply::Skipped,
-        2 => Reply::Value(Wire::decode(input)?),
+        VALUE => Reply::Value(Wire::decode(input)?),
         3 => Reply::Values(Wire::decode(input)?),
         4 => Reply::Integer(Wire::decode(input)?),
         5 => Reply::Kind(Wire::decode(input)?),

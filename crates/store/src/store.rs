@@ -11,12 +11,13 @@
 
 use std::fmt;
 
+use bytes::Bytes;
 use quorate_core::{Image, Wall, digest, mutation};
 
-use crate::command::{Command, Key};
+use crate::command::{Command, Key, first_key};
 use crate::compact::Compact;
 use crate::deadlines::Deadlines;
-use crate::entry::{Entry, Value};
+use crate::entry::{DETACH, Entry, Value, detach};
 use crate::footprint::Extent;
 use crate::process;
 use crate::read::Budget;
@@ -41,6 +42,10 @@ pub const EXPIRED_WITH_ALL: usize = 1024;
 
 /// Keys that one log position removes of those that have expired: a few milliseconds.
 pub const EXPIRE_LIMIT: usize = 1024;
+
+/// So many keys are looked for at once before the first of them is used: the cache misses of finding them overlap then,
+/// where one after the other they would be half of the time that it takes to execute commands.
+pub const AHEAD: usize = 16;
 
 /// A value with more fields than this is discarded by whoever the process has chosen for it.
 const LARGE: usize = 1024;
@@ -119,17 +124,26 @@ impl Store {
         self.deadlines.until(wall).take(limit).map(|key| Key::copy_from_slice(key)).collect()
     }
 
-    /// Looks for the key of a command that is going to be executed, for no other effect than that it is found
-    /// faster then.
-    pub fn touch(&self, command: &Command) {
-        if let Command::Put { key, .. } | Command::Get { key } | Command::Increment { key, .. } = command {
-            std::hint::black_box(self.keys.contains_key(key));
-        }
+    /// Looks for the keys of encoded commands that will be executed soon, the first [`AHEAD`], for no other effect than
+    /// that they are found faster then.
+    pub fn touch<'a>(&'a self, commands: impl Iterator<Item = &'a Bytes>) {
+        self.keys.touch(commands.filter_map(|command| first_key(command)));
     }
 
     /// Answers a read from the present state. A write is refused as malformed.
     pub fn read(&self, command: &Command) -> Reply {
         self.answer(command, &mut Budget::new()).unwrap_or(Reply::Error(CommandError::Malformed))
+    }
+
+    /// The same, encoded. The string at one key is copied, once: to share it would allocate a counter for it, in memory
+    /// that every further read of it had to load.
+    pub fn read_encoded(&self, command: &Command) -> Bytes {
+        if let Command::Get { key } = command
+            && let Ok(Some(value)) = self.get_string(key)
+        {
+            return Reply::encoded_value(value);
+        }
+        self.read(command).encoded()
     }
 
     /// Whether no key that the command touches is overdue on this wall clock. If one is, the log has to decide
@@ -220,7 +234,7 @@ impl Store {
     /// A digest of the whole state: keys, values, versions, deadlines, the revision and the time. Reads everything.
     pub fn digest(&self) -> u64 {
         let image = self.freeze();
-        let mut cursor = bytes::Bytes::new();
+        let mut cursor = Bytes::new();
         let mut all = 0u64;
         loop {
             let piece = image.piece(&cursor, 1 << 20);
@@ -239,17 +253,38 @@ impl Store {
 
     /// Gives a key a value, at the present revision. A deadline that is not in the future removes the key.
     pub(crate) fn set(&mut self, key: &Key, value: Value, deadline: Option<Wall>) {
+        self.change(key, deadline, |before| {
+            free(before);
+            value
+        });
+    }
+
+    /// The same with a string; one that is as long, and that nobody else holds, is overwritten where it is.
+    pub(crate) fn set_string(&mut self, key: &Key, value: &Bytes, deadline: Option<Wall>) {
+        self.change(key, deadline, |before| match before {
+            Value::String(before) if before.len() == value.len() => {
+                Value::String(overwritten(before, value).unwrap_or_else(|| detach(value)))
+            }
+            before => {
+                free(before);
+                Value::String(detach(value))
+            }
+        });
+    }
+
+    /// Makes the value at a key (an empty string if it is absent) another one.
+    fn change(&mut self, key: &Key, deadline: Option<Wall>, new: impl FnOnce(Value) -> Value) {
         if deadline.is_some_and(|deadline| deadline <= self.time) {
             self.remove(key);
             return;
         }
         let Some((key, entry)) = self.keys.get_key_value_mut(&key[..]) else {
-            let revision = self.revision;
+            let (value, revision) = (new(Value::String(Bytes::new())), self.revision);
             self.insert(Compact::new(key), Entry { value, created: revision, version: revision, deadline });
             return;
         };
         self.bytes -= entry.bytes(key);
-        free(std::mem::replace(&mut entry.value, value));
+        entry.value = new(std::mem::replace(&mut entry.value, Value::String(Bytes::new())));
         entry.change(self.revision);
         if entry.deadline != deadline {
             if let Some(old) = entry.deadline {
@@ -289,6 +324,14 @@ impl Store {
         self.deadlines.clear();
         self.bytes = 0;
     }
+}
+
+/// A string in the memory of one that is as long; `None` if that has another owner, or is so long that the new one's is
+/// not copied.
+fn overwritten(before: Bytes, value: &Bytes) -> Option<Bytes> {
+    let mut buffer = before.try_into_mut().ok().filter(|before| before.len() < DETACH)?;
+    buffer.copy_from_slice(value);
+    Some(buffer.freeze())
 }
 
 /// Frees a value, which may be large.

@@ -13,6 +13,7 @@
 //! Which page a key lies in depends on that key and on the history of the table, so nothing observable may: whatever
 //! goes through all keys goes in their order.
 
+use std::hint::black_box;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -21,9 +22,10 @@ use imbl::{OrdMap, OrdSet};
 use siphasher::sip::SipHasher13;
 
 use crate::compact::Compact;
-use crate::entry::Entry;
+use crate::entry::{Entry, Value};
 use crate::order::Place;
 use crate::process;
+use crate::store::AHEAD;
 
 /// Keys that fit in a page.
 const ROOM: usize = 24;
@@ -132,8 +134,27 @@ impl Table {
 
     pub fn get(&self, key: &[u8]) -> Option<&Entry> {
         let hash = self.hash(key);
-        let page = self.slot(hash);
-        self.chunks[page / CHUNK][page % CHUNK].get(hash, key)
+        self.page(hash).get(hash, key)
+    }
+
+    /// Loads what finding these keys needs from memory, at most [`AHEAD`]: each step for all of them before the next
+    /// one, so that it waits once for all and not once for each.
+    pub fn touch<'a>(&'a self, keys: impl Iterator<Item = &'a [u8]>) {
+        let hashes: ArrayVec<u64, AHEAD> = keys.take(AHEAD).map(|key| self.hash(key)).collect();
+        let pages: ArrayVec<_, AHEAD> = hashes.iter().map(|hash| (self.page(*hash), *hash as u8)).collect();
+        for (page, _) in &pages {
+            black_box(page.depth);
+        }
+        let first = |(page, tag): (&'a Page, u8)| page.items.get(memchr::memchr(tag, &page.tags)?);
+        let items: ArrayVec<&Item, AHEAD> = pages.into_iter().filter_map(first).collect();
+        for (key, entry) in &items {
+            black_box((key.len(), entry.version));
+        }
+        for (_, entry) in &items {
+            if let Value::String(value) = &entry.value {
+                black_box(value.first());
+            }
+        }
     }
 
     pub fn get_mut(&mut self, key: &[u8]) -> Option<&mut Entry> {
@@ -206,6 +227,11 @@ impl Table {
         self.directory[first(hash, self.bits)] as usize
     }
 
+    fn page(&self, hash: u64) -> &Page {
+        let page = self.slot(hash);
+        &self.chunks[page / CHUNK][page % CHUNK]
+    }
+
     fn page_mut(&mut self, hash: u64) -> &mut Page {
         let page = self.slot(hash);
         Arc::make_mut(&mut Arc::make_mut(&mut self.chunks[page / CHUNK])[page % CHUNK])
@@ -263,7 +289,6 @@ mod tests {
     use quorate_core::Random;
 
     use super::*;
-    use crate::entry::Value;
 
     fn entry(version: u64) -> Entry {
         Entry { value: Value::String(Bytes::new()), created: version, version, deadline: None }

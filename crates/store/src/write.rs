@@ -146,7 +146,7 @@ impl Store {
         };
         if holds {
             let deadline = self.deadline(expiry, entry.and_then(|entry| entry.deadline));
-            self.set(key, Value::String(detach(value)), deadline);
+            self.set_string(key, value, deadline);
         }
         Ok(match (old, holds) {
             (true, _) => Reply::Value(before),
@@ -161,7 +161,7 @@ impl Store {
             return Ok(Reply::Skipped);
         }
         for (key, value) in pairs {
-            self.set(key, Value::String(detach(value)), None);
+            self.set_string(key, value, None);
         }
         Ok(Reply::Done)
     }
@@ -187,7 +187,7 @@ impl Store {
                 self.bytes += value.len();
             }
             Some(Entry { value: Value::Hash(_), .. }) => return Err(CommandError::WrongType),
-            None => self.set(key, Value::String(detach(value)), None),
+            None => self.set_string(key, value, None),
         }
         Ok(count(len))
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use quorate_blocks::clients::{self, Ask, PendingRead};
-use quorate_blocks::state::TIMELESS;
+use quorate_blocks::state::{AHEAD, TIMELESS};
 use quorate_core::{Context, Fact, Instant, ProcessId, Staleness, Time, mutation};
 
 use super::Message;
@@ -127,7 +127,12 @@ impl<P: Policy> Replica<P> {
             self.note_local_read(cx);
         }
         let until = self.read_time(now, cx.wall());
-        for read in reads {
+        let mut reads = reads.into_iter();
+        for number in 0.. {
+            if number % AHEAD == 0 {
+                self.state.touch(reads.as_slice().iter().map(|read| &read.command));
+            }
+            let Some(read) = reads.next() else { break };
             let gate = self.gate(leased, &read.command, now);
             if let Gate::Hold(slot) = gate {
                 // Beyond the bound the proxy has to ask again.
