@@ -1,5 +1,7 @@
 //! Changes of who leads and of who is in the group.
 
+use std::time::Duration;
+
 use quorate_blocks::batch::{Batch, Entry};
 use quorate_blocks::clients::PendingRead;
 use quorate_blocks::membership::{NO_ROSTER, Reached, refused};
@@ -11,6 +13,8 @@ use crate::raft::log::{Mode, Progress};
 
 /// A learner with no more than this missing is near enough to vote.
 const NEAR_BYTES: u64 = 1 << 20;
+/// The longest that an attempt to hand over is given, in election timeouts.
+const MAX_TRANSFER_TIMEOUTS: u32 = 16;
 
 /// A hand-over under way.
 #[derive(Debug)]
@@ -20,6 +24,33 @@ pub struct Handing {
     end_lease: Option<u64>,
     /// Who is to be told.
     waiting: Vec<PendingRead>,
+}
+
+/// Attempts to hand over. Each that came to nothing doubles what the next one is given, so that there is one that
+/// links of any round trip are fast enough for. One that nobody has asked for is not made before as much time has
+/// passed as it will be given: clients are served in between.
+#[derive(Debug)]
+pub(super) struct TransferBackoff {
+    /// How long the next attempt may take.
+    limit: Duration,
+    max: Duration,
+    /// The leader makes none of its own accord before.
+    paused_until: Time,
+}
+
+impl TransferBackoff {
+    /// Of a leader whose followers suspect it after `election_timeout`.
+    pub(super) fn new(election_timeout: Duration) -> TransferBackoff {
+        let max = MAX_TRANSFER_TIMEOUTS * election_timeout;
+        TransferBackoff { limit: election_timeout, max, paused_until: Time::ZERO }
+    }
+
+    fn on_failure(&mut self, now: Time) {
+        if !mutation::active("raft/hand-over-at-every-heartbeat") {
+            self.limit = (2 * self.limit).min(self.max);
+            self.paused_until = now + self.limit;
+        }
+    }
 }
 
 impl Handing {
@@ -132,7 +163,8 @@ impl Replica {
         let (index, current) = self.chain.configuration();
         let Role::Leader(leading) = &self.role else { return };
         let settled = index <= self.committed && self.has_own_commit() && !current.is_joint();
-        if settled && !current.voters.contains(self.me) && leading.handing.is_none() {
+        let idle = leading.handing.is_none() && cx.now() >= leading.transfers.paused_until;
+        if settled && !current.voters.contains(self.me) && idle {
             self.hand_over(None, Vec::new(), cx);
         }
     }
@@ -176,14 +208,23 @@ impl Replica {
                 return;
             }
         };
-        let time = self.time(cx.now(), cx.wall());
+        let last = self.chain.last().0;
         let end_lease = match self.config.reads {
-            Reads::LeaseGuard(_) => Some(self.append(Batch::alone(time, &Entry::EndLease), cx)),
+            // Given up by an attempt before, and no lease has begun since.
+            Reads::LeaseGuard(_)
+                if self.chain.is_end_lease(last) && !mutation::active("raft/end-lease-again") =>
+            {
+                Some(last)
+            }
+            Reads::LeaseGuard(_) => {
+                let time = self.time(now, cx.wall());
+                Some(self.append(Batch::alone(time, &Entry::EndLease), cx))
+            }
             Reads::Inconsistent | Reads::Quorum | Reads::OngaroLease => None,
         };
         let Role::Leader(leading) = &mut self.role else { return };
         leading.handing = Some(Handing { to, end_lease, waiting });
-        cx.set_timer(Timer::Transfer, self.config.timeouts.election);
+        cx.set_timer(Timer::Transfer, leading.transfers.limit);
         self.note_gate(cx);
         self.hand_over_if_due(cx);
     }
@@ -211,6 +252,7 @@ impl Replica {
     pub(super) fn on_transfer_timer(&mut self, cx: &mut Context<'_, Self>) {
         let Role::Leader(leading) = &mut self.role else { return };
         let Some(handing) = leading.handing.take() else { return };
+        leading.transfers.on_failure(cx.now());
         for request in handing.waiting {
             self.intake
                 .on_managed(request, refused(format!("node {} did not take over in time", handing.to)));
@@ -220,12 +262,9 @@ impl Replica {
             self.expecting = true;
             return;
         }
+        // If the lease is given up, the first read that needs one has an entry appended.
         for (proxy, ask) in std::mem::take(&mut self.held) {
             self.intake.on_ask(proxy, ask, &self.state);
-        }
-        if handing.end_lease.is_some() {
-            // A lease again, with the next commit.
-            self.append(Batch::noop(), cx);
         }
     }
 

@@ -8,7 +8,7 @@ use quorate_blocks::laggards::OwnDisk;
 use quorate_blocks::membership::ReconfigurationCoordinator;
 use quorate_core::{Context, Fact, Mark, NodeId, NodeSet, Time, mutation};
 
-use super::changes::Handing;
+use super::changes::{Handing, TransferBackoff};
 use super::leaseguard::{CommitGate, Gate, Limbo};
 use super::reads::Reader;
 use super::replica::{Replica, Role, Timer};
@@ -46,6 +46,7 @@ pub struct Leading {
     announcing: bool,
     pub(super) coordinator: ReconfigurationCoordinator,
     pub(super) handing: Option<Handing>,
+    pub(super) transfers: TransferBackoff,
     /// The read gate, as checkers were told.
     pub(super) noted: Option<Gate>,
     /// Whether the own log keeps up.
@@ -76,6 +77,7 @@ impl Replica {
             announcing: false,
             coordinator: ReconfigurationCoordinator::new(self.config.timeouts.election),
             handing: None,
+            transfers: TransferBackoff::new(self.config.timeouts.election),
             noted: None,
             disk: OwnDisk::default(),
         };

@@ -38,7 +38,7 @@ pub enum Timer {
     Extend,
     /// A snapshot must be asked for (again).
     Fetch,
-    /// A hand-over has taken too long.
+    /// An attempt to hand over has taken too long.
     Transfer,
 }
 

@@ -1,5 +1,9 @@
 //! Each safety rule of Raft and of the ways in which it serves reads, weakened on purpose.
 
+use quorate_core::mutation;
+use quorate_protocols::registry::named;
+use quorate_sim::scenario::play;
+
 use crate::assert_goes_wrong;
 
 const QUORUM: &[&str] = &["reads=quorum"];
@@ -43,6 +47,43 @@ fn a_learner_that_never_stands() {
     assert_goes_wrong("raft", "raft/learners-never-stand", text, nobody_leads);
 }
 
+/// The same, and the learner cannot hand over yet: its links are slow.
+#[test]
+fn a_proxy_that_follows_no_learner() {
+    let text = trace!("raft", "learner-with-the-longest-log");
+    let (before, _) = text.split_once("# Nobody else is elected").expect("it stands last");
+    let script = before.to_owned()
+        + &"fire r4 Election\n".repeat(5)
+        + &"deliver r4>*\ndeliver *>r4\n".repeat(2)
+        + "deliver r4>r2\nput p2 k 1\ndeliver p2>r2\ndeliver r2>p2\n";
+    let follows = |text: &str| text.contains("p2 <- r2 Leader | -> r4 Ask");
+    let played = play(named("raft"), &script).unwrap();
+    assert!(follows(&played), "{played}");
+    let weakened = mutation::with("proxy/learners-never-lead", || play(named("raft"), &script)).unwrap();
+    assert!(!follows(&weakened), "{weakened}");
+}
+
+/// It takes links that are slower than an election timeout all the time.
+#[test]
+fn a_leader_that_hands_over_at_every_heartbeat() {
+    let text = trace!("raft", "leader-that-leaves-on-slow-links");
+    let still_leads = |text: &str| text.contains("r1 leader leader r1");
+    assert_goes_wrong("raft", "raft/hand-over-at-every-heartbeat", text, still_leads);
+}
+
+/// The same without writes: the lease is given up once, not with every attempt.
+#[test]
+fn a_leader_that_ends_its_lease_again() {
+    let text = trace!("raft", "leader-that-leaves-on-slow-links");
+    let idle: String =
+        text.lines().filter(|line| !line.starts_with("put ")).map(|line| format!("{line}\n")).collect();
+    let played = play(named("raft"), &idle).unwrap();
+    let weakened = mutation::with("raft/end-lease-again", || play(named("raft"), &idle)).unwrap();
+    let appends = |text: &str| text.contains("r1 timer Heartbeat | persist Entry");
+    assert!(played.contains("TimeoutNow") && !appends(&played), "{played}");
+    assert!(appends(&weakened), "{weakened}");
+}
+
 #[test]
 fn a_former_member_that_is_sent_entries_for_ever() {
     let text = trace!("raft", "joint-change-interrupted");
@@ -80,8 +121,6 @@ caught! { "raft",
     an_end_of_a_lease_whose_commit_is_not_known: "leaseguard/end-lease-uncommitted" with GUARD, at 80;
     a_snapshot_that_forgets_leases: "leaseguard/no-lease-in-snapshot" with FORGETFUL;
     a_clock_that_is_read_before_a_pause: "driver/stale-now" with GUARD;
-    a_proxy_that_follows_no_learner: "proxy/learners-never-lead"
-        with &["reads=leaseguard", "leaseguard.clock=timers"], under "all", at 9944;
     // Commits take longer than a lease lasts.
     a_read_that_waits_for_a_lease_for_ever: "leaseguard/lease-or-nothing"
         with &["reads=leaseguard", "lease.duration=300ms"], under "slow-nodes";
