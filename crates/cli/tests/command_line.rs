@@ -41,8 +41,8 @@ fn wrong_words_are_answered_with_what_would_be_right() {
         (&["bench", "--connections", "many"], "write a whole number"),
         (&["protocols", "paxos"], "unknown protocol `paxos`; known here: unreplicated, "),
         (
-            &["sim", "--protocol", "pqr", "--faults", "all,member-changes"],
-            "member-changes cannot happen to pqr",
+            &["sim", "--protocol", "epaxos", "--faults", "all,member-changes"],
+            "member-changes cannot happen to epaxos",
         ),
     ] {
         let (code, _, said) = run(words);

@@ -1,7 +1,7 @@
 //! What a proxy and a leader say to each other.
 
 use bytes::Bytes;
-use quorate_core::{Members, NodeId, Staleness, wire_enum, wire_struct};
+use quorate_core::{Members, NodeId, NodeSet, Staleness, wire_enum, wire_struct};
 
 /// The client conversation; protocols embed it in their own messages.
 ///
@@ -68,6 +68,10 @@ pub enum Message {
     Seen {
         /// Of the query.
         nonce: u64,
+        /// Who decides, by the configuration that this replica has executed.
+        voters: NodeSet,
+        /// While the group changes: of whom a majority must agree too. Else empty.
+        outgoing: NodeSet,
         /// By id.
         reads: Vec<(u64, ReadObservation)>,
     },
@@ -133,7 +137,7 @@ wire_enum!(Message {
     6 => Members { nonce, members },
     7 => Refused { nonce, reads, leader },
     8 => Query { nonce, reads },
-    9 => Seen { nonce, reads },
+    9 => Seen { nonce, voters, outgoing, reads },
 });
 
 /// A protocol's messages, of which some are the client conversation.

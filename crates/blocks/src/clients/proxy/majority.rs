@@ -7,6 +7,13 @@
 //! them says, its reply is the read's. Otherwise a write is under way, and the proxy asks again until somebody has
 //! executed it (it **rinses**). A vote may be left over from a ballot that is dead, and never be chosen: after some
 //! rounds the leader is asked.
+//!
+//! **Whose majority?** That of the configuration which the furthest of those who answer has executed; what the proxy
+//! knows of the group says only whom to ask. Let c be that configuration, in a chain of which neighbours have
+//! majorities that meet. Nobody of the majority of c that answers has executed the configuration after c. But a second
+//! one after c is proposed only when a majority of the first has executed the first, for good, and one of these would
+//! have answered. So all that was acknowledged before was decided under c, or under the one before or after it, and
+//! the majority that answers meets all of these.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -58,42 +65,47 @@ pub(super) struct Majority {
 struct Asked {
     call: u64,
     command: Bytes,
-    /// The last that each has said.
-    observations: BTreeMap<NodeId, ReadObservation>,
+    /// The last that each has said, and who decides by what it had executed.
+    observations: Observations,
     round: u32,
     /// When it was asked last, and when it will be again.
     sent: Time,
     due: Time,
 }
 
+type Observations = BTreeMap<NodeId, (ReadObservation, Tally)>;
+
 /// What observations come to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Judgement {
-    /// They are not a majority's.
+    /// They are not a majority's, but those of whom it takes some have been asked.
     Few,
     /// A write is under way.
     Open,
     /// The answer.
     Reply(Bytes),
-    /// A clock has a say in it.
+    /// A clock has a say in it, or it takes replicas that the proxy does not know.
     Leader,
 }
 
-/// **The read rule.**
-fn judge(members: NodeSet, observations: &BTreeMap<NodeId, ReadObservation>) -> Judgement {
-    let mut tally = Tally::new(members);
+/// **The read rule.** `members`: those who are asked.
+fn judge(members: NodeSet, observations: &Observations) -> Judgement {
+    let furthest = observations.values().max_by_key(|(seen, _)| (seen.applied, seen.reply.is_some()));
+    let Some((furthest, mut tally)) = furthest.cloned() else { return Judgement::Few };
+    if mutation::active("pqr/group-of-the-proxy") {
+        tally = Tally::new(members);
+    }
     for node in observations.keys() {
         tally.add(*node);
     }
-    let furthest = observations.values().max_by_key(|seen| (seen.applied, seen.reply.is_some()));
-    let Some(furthest) = furthest.filter(|_| tally.reached() || mutation::active("pqr/majority-of-one"))
-    else {
-        return Judgement::Few;
-    };
-    let open = observations.values().any(|seen| seen.accepted > furthest.applied);
-    match &furthest.reply {
+    if !(tally.reached() || mutation::active("pqr/majority-of-one")) {
+        let known = tally.missing().iter().all(|node| members.contains(node));
+        return if known { Judgement::Few } else { Judgement::Leader };
+    }
+    let open = observations.values().any(|(seen, _)| seen.accepted > furthest.applied);
+    match furthest.reply {
         _ if open && !mutation::active("pqr/accepted-ignored") => Judgement::Open,
-        Some(reply) => Judgement::Reply(reply.clone()),
+        Some(reply) => Judgement::Reply(reply),
         None => Judgement::Leader,
     }
 }
@@ -152,23 +164,21 @@ impl<M: Embeds> SessionClient<M> {
         self.wake_by(now + self.patience, cx);
     }
 
-    /// A replica says what it knows.
+    /// A replica says what it knows, and who decides as far as it knows.
     pub(super) fn on_seen(
         &mut self,
         from: NodeId,
+        tally: Tally,
         reads: Vec<(u64, ReadObservation)>,
         cx: &mut Context<'_, Self>,
     ) {
         let (Some(rinse), members) = (self.config.majority, self.config.members) else { return };
-        if !members.contains(from) {
-            return;
-        }
         for (id, seen) in reads {
             let Some(asked) = self.majority.asked.get_mut(&id) else { continue };
             // All that was said since the read began counts; the last says most.
-            let last = asked.observations.get(&from).map_or(0, |last| last.applied);
+            let last = asked.observations.get(&from).map_or(0, |(last, _)| last.applied);
             if seen.applied >= last {
-                asked.observations.insert(from, seen);
+                asked.observations.insert(from, (seen, tally));
             }
             let (call, round) = (asked.call, asked.round);
             match judge(members, &asked.observations) {
@@ -216,7 +226,8 @@ mod tests {
 
     #[test]
     fn the_furthest_answers_if_it_has_executed_all_that_a_majority_has_accepted() {
-        // of three: `node:applied/accepted`, `?` where a clock has a say → the reply is that after this slot
+        // `node:applied/accepted`, `?` where a clock has a say → the reply is that after this slot. 1, 2 and 3 are
+        // asked. From slot 7 on 1, 4 and 5 decide with them, from slot 9 on alone, and from slot 11 on 1 and 2.
         let table = "
             1:5/0               → few
             1:5/0 2:5/0         → 5
@@ -230,8 +241,21 @@ mod tests {
             1:5/0 2:3/0?        → 5
             1:5/0? 2:3/7        → open
             9:5/0 1:5/0         → few
+            1:7/0 2:7/0 3:7/0   → leader
+            2:7/0 3:7/0         → leader
+            2:6/0 3:6/0         → 6
+            1:9/0 2:7/0 3:6/0   → leader
+            1:11/0 2:6/0        → 11
+            1:11/0 3:6/0        → few
         ";
-        let members: NodeSet = (1..=3).filter_map(NodeId::new).collect();
+        let set = |ids: &[u64]| ids.iter().filter_map(|id| NodeId::new(*id)).collect::<NodeSet>();
+        let members = set(&[1, 2, 3]);
+        let tally = |applied| match applied {
+            ..7 => Tally::new(members),
+            7..9 => Tally::joint(set(&[1, 4, 5]), members),
+            9..11 => Tally::new(set(&[1, 4, 5])),
+            11.. => Tally::new(set(&[1, 2])),
+        };
         for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let (seen, expected) = line.split_once('→').unwrap();
             let observations = seen.split_whitespace().map(|word| {
@@ -240,7 +264,8 @@ mod tests {
                 let accepted = accepted.parse().unwrap();
                 let reply = (!rest.ends_with('?') && accepted == 0).then(|| Bytes::from(applied.to_owned()));
                 let applied = applied.parse().unwrap();
-                (NodeId::new(node.parse().unwrap()).unwrap(), ReadObservation { applied, accepted, reply })
+                let seen = ReadObservation { applied, accepted, reply };
+                (NodeId::new(node.parse().unwrap()).unwrap(), (seen, tally(applied)))
             });
             let found = match judge(members, &observations.collect()) {
                 Judgement::Few => "few".to_owned(),

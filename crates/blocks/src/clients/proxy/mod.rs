@@ -30,6 +30,7 @@ use quorate_core::{
 
 use crate::clients::message::{Embeds, Message};
 use crate::clients::streams::Streams;
+use crate::quorum::Tally;
 use crate::sessions::{REFRESH, WINDOW};
 pub use majority::Rinse;
 use window::Window;
@@ -449,7 +450,9 @@ impl<M: Embeds> Machine for SessionClient<M> {
                 }
             }
             Message::Members { nonce, members } if nonce == self.nonce => self.on_members(members, cx),
-            Message::Seen { nonce, reads } if nonce == self.nonce => self.on_seen(from, reads, cx),
+            Message::Seen { nonce, voters, outgoing, reads } if nonce == self.nonce => {
+                self.on_seen(from, Tally::joint(voters, outgoing), reads, cx);
+            }
             Message::Ask(_)
             | Message::Query { .. }
             | Message::Seen { .. }

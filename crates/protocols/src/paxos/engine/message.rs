@@ -312,6 +312,7 @@ mod tests {
         let reads = vec![(9, value.clone())];
         let reply = Votes { from: 5, committed: 6, votes: vec![(7, vote)], next: Some(8) };
         let seen = clients::ReadObservation { applied: 5, accepted: 6, reply: Some(value.clone()) };
+        let voters = NodeSet::from_iter(ballot.node());
         let query = clients::Message::Query { nonce: 1, reads: reads.clone() };
         let ask = clients::Ask {
             nonce: 1,
@@ -327,7 +328,12 @@ mod tests {
         vec![
             Message::Client(clients::Message::Ask(ask)),
             Message::Client(query),
-            Message::Client(clients::Message::Seen { nonce: 1, reads: vec![(9, seen)] }),
+            Message::Client(clients::Message::Seen {
+                nonce: 1,
+                voters,
+                outgoing: NodeSet::EMPTY,
+                reads: vec![(9, seen)],
+            }),
             Message::Lease(lease::Message::Renew {
                 number: 1,
                 guard: 2,

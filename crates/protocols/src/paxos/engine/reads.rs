@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use quorate_blocks::clients::{self, Ask, PendingRead};
+use quorate_blocks::membership::Configuration;
 use quorate_blocks::state::{AHEAD, TIMELESS};
 use quorate_core::{Context, Fact, Instant, ProcessId, Staleness, Time, mutation};
 
@@ -302,7 +303,10 @@ impl<P: Policy> Replica<P> {
         cx: &mut Context<'_, Self>,
     ) {
         let (mut seen, mut bytes) = (Vec::new(), 0);
-        let mut send = |reads| cx.send(from, Message::Client(clients::Message::Seen { nonce, reads }));
+        let Configuration { voters, outgoing, .. } = self.configuration.1;
+        let mut send = |reads| {
+            cx.send(from, Message::Client(clients::Message::Seen { nonce, voters, outgoing, reads }));
+        };
         for (id, command) in reads {
             if !self.intake.has_room() {
                 // The proxy asks again.

@@ -36,8 +36,8 @@
 //!   also one that does not write them.
 //! - *After some rounds of rinsing the leader is asked*: a vote that a dead ballot left behind may never be chosen,
 //!   and never be overwritten while nothing is written.
-//! - *The group does not change* (`membership`): a proxy that knows an old group would ask a majority of that, which
-//!   need not meet the majorities of the present one.
+//! - *Answers say who decides*, by the configuration that their replica has executed: a proxy may know an old group, of
+//!   which a majority need not meet the majorities of the present one (`blocks/clients/proxy/majority.rs`).
 
 use bytes::Bytes;
 use quorate_blocks::clients::{ProxyConfig, ReadObservation, Rinse, SessionClient};
@@ -64,7 +64,7 @@ impl Protocol for Pqr {
     const NAME: &'static str = "pqr";
     const PAPER: &'static str = "Charapko et al., Linearizable Quorum Reads in Paxos (2019)";
     const CAPABILITIES: Capabilities =
-        Capabilities { reads: "of a majority, without the leader", ..Capabilities::LOGGED };
+        Capabilities { membership: true, reads: "of a majority, without the leader", ..Capabilities::LOGGED };
     type Message = Message;
     type Replica = Replica;
     type Proxy = SessionClient<Message>;
