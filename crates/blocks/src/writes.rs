@@ -73,8 +73,16 @@ pub struct Writes {
 impl Writes {
     /// The value of a slot is this now.
     pub fn set(&mut self, slot: u64, value: &Bytes) {
+        self.put(slot, Written::by(value));
+    }
+
+    /// The value of a slot is one that counts as a write to every key.
+    pub fn set_everything(&mut self, slot: u64) {
+        self.put(slot, Written { everything: true, ..Written::default() });
+    }
+
+    fn put(&mut self, slot: u64, written: Written) {
         self.remove(slot);
-        let written = Written::by(value);
         if written.is_empty() {
             return;
         }

@@ -144,6 +144,9 @@ impl NodeSet {
     /// No replica.
     pub const EMPTY: NodeSet = NodeSet(0);
 
+    /// Every id that there can be.
+    pub const ALL: NodeSet = NodeSet(!1);
+
     /// Adds a replica; false if it was in already.
     pub fn insert(&mut self, node: NodeId) -> bool {
         let fresh = !self.contains(node);

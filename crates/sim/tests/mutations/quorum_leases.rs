@@ -46,6 +46,25 @@ fn grants_that_are_forgotten_in_the_restart_wait() {
 }
 
 #[test]
+fn a_leader_that_forgets_whom_it_has_named() {
+    let text = trace!("paxos/quorum_leases", "grantee-that-left");
+    // Acknowledged, while r2 answers with what was before.
+    let is_acknowledged = |text: &str| text.contains("slots: [(5, 1)]");
+    crate::assert_goes_wrong("quorum-leases", "quorum-leases/names-those-alive", text, is_acknowledged);
+}
+
+#[test]
+fn a_grantee_that_goes_by_an_old_group() {
+    let text = trace!("paxos/quorum_leases", "group-that-changes");
+    let (_, last) = text.rsplit_once("get p3 color").expect("it is read");
+    assert!(last.contains("| -> p3 Refused"), "{last}");
+    let is_stale = |text: &str| {
+        text.rsplit_once("get p3 color").is_some_and(|(_, last)| last.contains("= Value(Some(b\"blue\"))"))
+    };
+    crate::assert_goes_wrong("quorum-leases", "quorum-leases/configuration-is-no-write", text, is_stale);
+}
+
+#[test]
 fn exclusion_by_silence_only() {
     let text = trace!("paxos/quorum_leases", "hung-disk");
     let weakened = mutation::with("laggards/silence-only", || play(named("quorum-leases"), text)).unwrap();

@@ -199,6 +199,7 @@ impl<P: Policy> Replica<P> {
         cx: &mut Context<'_, Self>,
     ) {
         self.hear(from, cx);
+        let grants = grants.intersection(P::may_be_granted(self));
         let Role::Leader(leading) = &mut self.role else { return };
         let (next, now) = (leading.proposals.next(), cx.now());
         let mut chosen = Vec::new();

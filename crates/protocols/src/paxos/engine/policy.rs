@@ -76,6 +76,12 @@ pub trait Policy: Sized + Debug + 'static {
         NodeSet::EMPTY
     }
 
+    /// As a leader: to whom voters of its ballot can have granted leases. A voter that does not remember names
+    /// everybody, and means these.
+    fn may_be_granted(_: &Replica<Self>) -> NodeSet {
+        NodeSet::EMPTY
+    }
+
     /// A state is there, at a start or from another replica: what was executed in between is not known slot by slot.
     fn on_installed(_: &mut Replica<Self>) {}
 

@@ -25,7 +25,8 @@ pub(super) fn acknowledge(
     let granted = match known {
         Some(granted) => granted,
         None if mutation::active("quorum-leases/forgotten-in-the-restart-wait") => NodeSet::EMPTY,
-        None => replica.configuration().all(),
+        // The leader knows to whom that can have been.
+        None => NodeSet::ALL,
     };
     let mut groups: Vec<(NodeSet, Ranges)> = Vec::new();
     for slot in slots.into_iter().flat_map(|(first, last)| first..=last) {
@@ -52,11 +53,10 @@ fn covered(replica: &mut Replica, slot: u64, forgets: bool) -> NodeSet {
         // Chosen: a say has been had.
         return NodeSet::EMPTY;
     }
-    let all = replica.configuration().all();
     let value = replica.log().get(slot).map(|vote| Batch::kind(&vote.value));
     let knows = knows_roster(replica, slot) || mutation::active("quorum-leases/old-roster");
     if !knows || value == Some(Kind::Roster) {
-        return all;
+        return NodeSet::ALL;
     }
     let replica = &*replica;
     let Some(written) = replica.policy.writes.of(slot) else { return NodeSet::EMPTY };

@@ -13,6 +13,7 @@
 //! | **read rule**: a majority's promises, everything up to the m-th smallest threshold executed, and no write to the key that is accepted and not executed; else the leader is asked | `reads.rs`, `paxos/engine/leasing.rs` `is_stable` |
 //! | active: a write revokes its keys' grants at whoever accepts it, until it is executed there | `acks.rs` `is_revoked`, `regrants.rs` |
 //! | the grantees are set through the log | `policy.rs` `propose`, `blocks/state.rs` |
+//! | a change of the group counts as a write to every key | `policy.rs` `on_value` |
 //!
 //! # Why reads are linearizable
 //!
@@ -54,6 +55,17 @@
 //! new. A restarted grantee knows of no regrant. After a snapshot, H takes every key for written in the last slot
 //! that it covers.
 //!
+//! **Configurations.** H counts promises of the voters of the configuration c that it has executed, and W may have
+//! been decided by voters of a later one, who share nobody with M.
+//!
+//! 7. *A configuration counts as a write to every key.* Let x be the first slot behind what H has executed that
+//!    holds a configuration, or w if there is none below w. Slot x was decided by voters of c, or of the
+//!    configuration before it (`paxos/engine/changes.rs`), whose majorities meet M. So all that is said of W holds
+//!    for the write in x: H has executed it, which x excludes, or has voted for it and refuses.
+//! 8. *A voter that does not remember its grants names everybody, and the leader takes that for everybody to whom a
+//!    lease can have been granted in its ballot*: itself, and those whom it has ever named in `Live`. The members that
+//!    the voter knows would not do: a grantee may have left, or have joined behind what the voter has executed.
+//!
 //! # Decisions
 //!
 //! - *Regrants are told by watermark and exceptions*, not slot by slot: batches write many keys, of which some may
@@ -65,8 +77,8 @@
 //!   missed its votes for as long where a majority has voted (`blocks/laggards.rs`).
 //! - *Refused reads go to the leader*; none is held. *So do those of keys with a time to live*: any later slot may
 //!   carry the time at which they expire, also one that does not write them.
-//! - *The group does not change* (`membership`): there is nothing against it but the argument for rosters, which
-//!   would have to be made for neighbouring configurations.
+//! - *Only voters are granted leases*, as soon as a change of the group begins: those that leave hold up no write when
+//!   they have left. A node that joins is a grantee when a roster says so.
 
 mod acks;
 mod message;
@@ -105,6 +117,7 @@ impl Protocol for QuorumLeases {
     const NAME: &'static str = "quorum-leases";
     const PAPER: &'static str = "Moraru et al., Paxos Quorum Leases (2014)";
     const CAPABILITIES: Capabilities = Capabilities {
+        membership: true,
         rosters: true,
         reads: "at every grantee, under quorum leases (bounded drift)",
         ..Capabilities::LOGGED

@@ -1,11 +1,11 @@
 //! What quorum leases answer the machine.
 
 use bytes::Bytes;
-use quorate_blocks::batch::Entry;
+use quorate_blocks::batch::{Batch, Entry, Kind};
 use quorate_blocks::clients::PendingRead;
 use quorate_blocks::membership::refused;
 use quorate_blocks::writes::Writes;
-use quorate_core::{Context, Manage, Managed, NodeId, NodeSet, Roster, Status, Time};
+use quorate_core::{Context, Manage, Managed, NodeId, NodeSet, Roster, Status, Time, mutation};
 
 use super::message::Message;
 use super::regrants::{self, Regrants};
@@ -22,6 +22,8 @@ pub struct Policy {
     pub(super) writes: Writes,
     /// Grantees that the leader hears, as it says.
     live: NodeSet,
+    /// As the leader: all those that it has ever named so in this ballot.
+    named: NodeSet,
     /// No slot up to here and above what is executed can hold a roster, in this ballot.
     pub(super) same_roster: u64,
     pub(super) regrants: Regrants,
@@ -38,6 +40,7 @@ impl engine::Policy for Policy {
         Policy {
             writes: Writes::default(),
             live: NodeSet::EMPTY,
+            named: NodeSet::EMPTY,
             same_roster: 0,
             regrants: Regrants::default(),
             waiting: Vec::new(),
@@ -50,7 +53,7 @@ impl engine::Policy for Policy {
     }
 
     fn on_adopted(replica: &mut Replica, _: &mut Context<'_, Replica>) {
-        replica.policy.live = NodeSet::EMPTY;
+        (replica.policy.live, replica.policy.named) = (NodeSet::EMPTY, NodeSet::EMPTY);
         replica.policy.same_roster = 0;
         replica.policy.regrants.clear();
     }
@@ -73,7 +76,12 @@ impl engine::Policy for Policy {
     }
 
     fn on_value(replica: &mut Replica, slot: u64, value: &Bytes) {
-        replica.policy.writes.set(slot, value);
+        match Batch::kind(value) {
+            Kind::Configuration if !mutation::active("quorum-leases/configuration-is-no-write") => {
+                replica.policy.writes.set_everything(slot);
+            }
+            _ => replica.policy.writes.set(slot, value),
+        }
     }
 
     fn acknowledge(
@@ -82,6 +90,14 @@ impl engine::Policy for Policy {
         cx: &mut Context<'_, Replica>,
     ) -> Vec<(NodeSet, Vec<(u64, u64)>)> {
         acks::acknowledge(replica, slots, cx)
+    }
+
+    fn may_be_granted(replica: &Replica) -> NodeSet {
+        let me = NodeSet::from_iter([replica.me()]);
+        match mutation::active("quorum-leases/names-those-alive") {
+            true => me.union(replica.policy.live),
+            false => me.union(replica.policy.named),
+        }
     }
 
     fn on_installed(replica: &mut Replica) {
@@ -128,10 +144,12 @@ impl engine::Policy for Policy {
         if grantees.is_empty() {
             return true;
         }
+        let grantees = grantees.intersection(replica.configuration().voters);
         // A grantee whose votes do not come would hold up every write until its leases end.
         let limit = replica.config().timeouts.election;
         let nodes = replica.voting(grantees, limit, now);
         replica.policy.live = nodes;
+        replica.policy.named = replica.policy.named.union(nodes);
         let ballot = replica.promised();
         let others = replica.configuration().all().without(me);
         cx.send_all(others, engine::Message::Own(Message::Live { ballot, nodes }));
