@@ -17,7 +17,7 @@ mod majority;
 mod sending;
 mod window;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -279,9 +279,8 @@ impl<M: Embeds> SessionClient<M> {
     fn on_tick(&mut self, cx: &mut Context<'_, Self>) {
         let now = cx.now();
         self.tick = None;
-        let late: Vec<_> =
-            self.calls.iter().filter(|(_, call)| call.deadline <= now).map(|(id, _)| id).collect();
-        for id in late {
+        let late = self.calls.iter().filter(|(_, call)| call.deadline <= now);
+        for (_, id) in late.map(|(id, call)| (call.request, id)).collect::<BTreeSet<_>>() {
             self.give_up(id, cx);
         }
         if let Some(unhold) = self.config.unhold {
