@@ -31,6 +31,10 @@ use crate::store::AHEAD;
 const ROOM: usize = 24;
 /// Pages of a chunk.
 const CHUNK: usize = 256;
+/// So many bytes come from memory at once.
+const LINE: usize = 64;
+/// So many times that of a string, when its key is looked for: the rest comes while these are copied.
+const LINES: usize = 4;
 /// The directory has at most this many more bits than it would need if all pages were full.
 const SPREAD: u32 = 4;
 
@@ -152,7 +156,9 @@ impl Table {
         }
         for (_, entry) in &items {
             if let Value::String(value) = &entry.value {
-                black_box(value.first());
+                for line in value.chunks(LINE).take(LINES) {
+                    black_box(line[0]);
+                }
             }
         }
     }
