@@ -144,8 +144,8 @@ impl Encoder {
     /// Everything written, in one buffer.
     pub fn into_bytes(mut self) -> Bytes {
         if self.done.is_empty() {
-            // Without room to spare, nothing needs to be allocated beside it.
-            return Vec::from(self.tail).into_boxed_slice().into();
+            // With no room to spare, nothing is allocated beside it.
+            return self.tail.freeze();
         }
         self.take_bytes()
     }

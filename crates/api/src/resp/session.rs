@@ -277,7 +277,7 @@ impl Session {
                     Access::Read | Access::Within(_) | Access::Write => shared.limits.timeout,
                     Access::Manage => shared.limits.manage_timeout,
                 },
-                waits: context.node.waits(),
+                node: context.node,
             };
             ask.shape.outcome(outcome, ask.access, &mut writer, &mut around);
             context.output.extend_from_slice(&ask.after);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use quorate_core::{Access, Failure, Managed, NodeId, Outcome, Roster, Wire};
+use quorate_node::frontend::NodeView;
 use quorate_store::{Command, CommandError, Expires, Key, Kind, Reply};
 
 use serde_json::json;
@@ -69,13 +70,13 @@ pub(super) enum Part {
 }
 
 /// What showing a reply may need.
-pub(super) struct Surroundings {
+pub(super) struct Surroundings<'a> {
     /// Tells the time since the Unix epoch.
     pub(super) clock: fn() -> Duration,
     /// How long commands wait for a majority.
     pub(super) timeout: Duration,
-    /// Why the replica here does not run yet, if that is so.
-    pub(super) waits: Option<String>,
+    /// The node itself.
+    pub(super) node: &'a dyn NodeView,
 }
 
 /// One JSON object: what `quorate roster show` shows.
@@ -98,7 +99,7 @@ impl Shape {
         outcome: Outcome,
         access: Access,
         writer: &mut Writer<'_>,
-        around: &mut Surroundings,
+        around: &mut Surroundings<'_>,
     ) {
         match outcome {
             Outcome::Done(bytes) if access == Access::Manage => match Managed::from_bytes(bytes) {
@@ -128,8 +129,8 @@ impl Shape {
                         "; the outcome is unknown: the write may take effect now, later or never"
                     }
                 };
-                let waits =
-                    around.waits.as_ref().map(|why| format!("; this node does not take part yet: it {why}"));
+                let waits = around.node.waits();
+                let waits = waits.map(|why| format!("; this node does not take part yet: it {why}"));
                 writer.error(format!(
                     "CLUSTERDOWN no majority answered within {} ms{unknown}{}",
                     around.timeout.as_millis(),
@@ -186,7 +187,7 @@ impl Shape {
     }
 
     /// Shows a reply of the store.
-    pub(super) fn reply(self, reply: Reply, writer: &mut Writer<'_>, around: &mut Surroundings) {
+    pub(super) fn reply(self, reply: Reply, writer: &mut Writer<'_>, around: &mut Surroundings<'_>) {
         match (self, reply) {
             (Shape::Failed(text), _) => writer.error(text),
             (_, Reply::Error(error)) => writer.error(error_text(error)),
@@ -319,7 +320,7 @@ fn bulks(items: &[Bytes], writer: &mut Writer<'_>) {
     }
 }
 
-fn exec(parts: Vec<Part>, replies: Vec<Reply>, writer: &mut Writer<'_>, around: &mut Surroundings) {
+fn exec(parts: Vec<Part>, replies: Vec<Reply>, writer: &mut Writer<'_>, around: &mut Surroundings<'_>) {
     let mut replies = replies.into_iter();
     writer.array(parts.len());
     for part in parts {
