@@ -3,20 +3,28 @@
 //!
 //! Problem: keys and sessions expire by the times that slots carry, and **replicated time never goes back**. A single
 //! proposer whose wall clock is an hour ahead, for a moment, would end whatever has less than an hour to live, and
-//! nothing that is written later would expire for an hour. Solution: replicas tell their wall clocks with what they say
-//! anyway (votes for a leader, answers to heartbeats). Let S be the time that a majority's clocks show at least. A
-//! proposer says its own time if that is within [`BOUND`] of S, else the nearest that is.
+//! nothing that is written later would expire for an hour. Other replicas can say what their clocks show, but a message
+//! may be late by any time, and a time that is believed to be the present when it is seconds old is wrong as well.
 //!
-//! With fewer than half of the clocks wrong, S lies between two that are right, whatever the wrong ones show. What is
-//! told grows with the own monotonic clock until it is told again. It is late by its way here (and, where that waits
-//! for the disk, by a sync): so S may be too early by that much. On a link that is slow for a moment that would be
-//! seconds, and proposers would give keys a shorter time to live than they were put with. So of what a node tells
-//! within some seconds the latest time counts, which was quickest on its way. (A clock that is set back is still
-//! believed for so long.)
+//! Solution: replicas tell their wall clocks in answers only (to a request for a vote, to a heartbeat), and the asker
+//! knows when, by its own monotonic clock, it has sent the request that is answered. The other clock was read after
+//! that, so when the answer comes it shows the time in the answer, or more than that by no more than the round trip
+//! took: an **interval that is right however late the messages were**. Both ends grow with the own monotonic clock,
+//! and apart from each other by [`DRIFT`], since clocks do not run alike. Of two readings of one clock the one with the
+//! narrower interval counts; where they contradict each other the clock was set in between, and the later one counts.
+//!
+//! Let `earliest` be the largest time that the lower ends of a majority reach, and `latest` the same of the upper
+//! ends. A proposer says its own time if that is within [`BOUND`] of these two, else the nearest that is. With fewer
+//! than half of the clocks wrong, the largest time that a majority's clocks reach lies between two that are right. It
+//! also lies between `earliest` and `latest`. So a proposer whose own clock is right says its own time, and one whose
+//! clock is wrong is off by a round trip and the bound at most.
 //!
 //! - *Alone in its group*, a proposer has no other clock than its own.
 //! - *A new leader* has been elected by a majority, and each of those votes told a time.
 //! - *Where no majority's times are known*, a leader lets time stand still: nothing expires, and nothing is lost.
+//! - *An answer to a request of an earlier life* must not be taken for one of this life, whose monotonic clock has
+//!   nothing to do with that one's. Callers see to it: the request names a ballot, a term or a life
+//!   ([`ClockRequest::life`]).
 //!
 //! Safety does not depend on any of this: how a batch is executed depends on the time in it alone.
 
@@ -24,39 +32,61 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use quorate_core::{NodeId, Sample, Status, Time, WALL_CLOCK, Wall, mutation};
+use quorate_core::{NodeId, NodeSet, Sample, Status, Time, WALL_CLOCK, Wall, mutation, wire_struct};
 
 /// How far a proposer's time may be from what the clocks of a majority support. Clocks that are kept by NTP differ by
-/// milliseconds; what is told is late by a message's way.
+/// milliseconds.
 pub const BOUND: Duration = Duration::from_millis(500);
 
-/// What came late counts less than what came within this time and was quicker, and what came in the window before.
-const WINDOW: Duration = Duration::from_secs(5);
+/// Two monotonic clocks gain or lose less than one part in so many on each other: far more than oscillators do.
+const DRIFT: u32 = 20;
+
+/// How old a reading may be before the clock is asked again, where only [`ClockRequest`]s ask.
+const RENEW: Duration = Duration::from_secs(1);
+
+/// Asks for the wall clock of another; repeated in the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockRequest {
+    /// A random number of this start of the asker.
+    pub life: u64,
+    /// When it was sent, by the asker's monotonic clock.
+    pub sent: Time,
+}
+wire_struct!(ClockRequest { life, sent });
 
 /// What the others' wall clocks show, as they have told. The explorer sees nothing of it: it tells states of a replica
 /// apart by what influences more than the times in batches.
 #[derive(Clone, Default)]
 pub struct Walls {
-    told: BTreeMap<NodeId, Told>,
+    readings: BTreeMap<NodeId, Reading>,
 }
 
-/// A time that was told, and when it came here.
-type Reading = (Wall, Time);
-
-/// What one node has told.
+/// A reading of another's wall clock, when it was asked for, and when the answer was received.
 #[derive(Clone, Copy)]
-struct Told {
-    /// The latest time in the window that began then, and in the one before.
-    since: Time,
-    present: Reading,
-    before: Reading,
+struct Reading {
+    sent: Time,
+    received: Time,
+    wall: Wall,
 }
 
-impl Told {
-    /// What the clock shows now, if nothing was late on its way.
-    fn shows(&self, now: Time) -> Wall {
-        let grown = |(wall, at): Reading| later(wall, now.since(at));
-        grown(self.present).max(grown(self.before))
+impl Reading {
+    /// What the clock shows now, at least and at most.
+    fn shows(&self, now: Time) -> (Wall, Wall) {
+        let (age, round_trip) = (now.since(self.received), self.received.since(self.sent));
+        let late = match mutation::active("walls/answers-are-in-time") {
+            true => Duration::ZERO,
+            false => round_trip + age / DRIFT,
+        };
+        (later(self.wall, age - age / DRIFT), later(self.wall, age + late))
+    }
+
+    /// Whether this one counts from now on, and not one that came before.
+    fn replaces(&self, before: &Reading, now: Time) -> bool {
+        let ((earliest, latest), (least, most)) = (self.shows(now), before.shows(now));
+        let was_set = (latest < least || earliest > most) && !mutation::active("walls/clocks-are-never-set");
+        let narrower = difference(earliest, latest) <= difference(least, most);
+        // Answers overtake each other.
+        self.sent >= before.sent && (was_set || narrower || mutation::active("walls/last-reading-counts"))
     }
 }
 
@@ -81,25 +111,30 @@ pub struct Own {
 }
 
 impl Walls {
-    /// Another tells what its wall clock shows.
-    pub fn hear(&mut self, node: NodeId, wall: Wall, now: Time) {
-        let reading = (wall, now);
-        let told = self.told.entry(node).or_insert(Told { since: now, present: reading, before: reading });
-        if now.since(told.since) >= WINDOW {
-            *told = Told { since: now, present: reading, before: told.present };
-        }
-        let (latest, at) = told.present;
-        if wall >= later(latest, now.since(at)) {
-            told.present = reading;
+    /// Another answers, with what its wall clock shows, a request that was sent then.
+    pub fn hear(&mut self, node: NodeId, wall: Wall, sent: Time, now: Time) {
+        let reading = Reading { sent, received: now, wall };
+        let counts = self.readings.get(&node).is_none_or(|before| reading.replaces(before, now));
+        // Nobody answers before it is asked.
+        if sent <= now && counts {
+            self.readings.insert(node, reading);
         }
     }
 
-    /// What the clocks of a majority show at least; `None`: too few are known.
-    fn supported(&self, own: Own, reached: Reached<'_>) -> Option<Wall> {
-        reached(&|node| match node == own.me {
-            true => Some(own.wall),
-            false => self.told.get(&node).map(|told| told.shows(own.now)),
-        })
+    /// Those of these nodes whose clocks are not known, or have not been read for some time.
+    pub fn due(&self, nodes: NodeSet, now: Time) -> NodeSet {
+        let is_due =
+            |node| self.readings.get(&node).is_none_or(|reading| now.since(reading.received) >= RENEW);
+        nodes.iter().filter(|node| is_due(*node)).collect()
+    }
+
+    /// What the clocks of a majority show, at least and at most; `None`: too few are known.
+    fn supported(&self, own: Own, reached: Reached<'_>) -> Option<(Wall, Wall)> {
+        let shows = |node| match node == own.me {
+            true => Some((own.wall, own.wall)),
+            false => self.readings.get(&node).map(|reading| reading.shows(own.now)),
+        };
+        Some((reached(&|node| Some(shows(node)?.0))?, reached(&|node| Some(shows(node)?.1))?))
     }
 
     /// The time to propose; `None`: too few clocks are known.
@@ -107,14 +142,15 @@ impl Walls {
         if mutation::active("walls/own-clock-only") {
             return Some(own.wall);
         }
-        let supported = self.supported(own, reached)?;
-        Some(own.wall.clamp(earlier(supported, BOUND), later(supported, BOUND)))
+        let (earliest, latest) = self.supported(own, reached)?;
+        Some(own.wall.clamp(earlier(earliest, BOUND), later(latest, BOUND)))
     }
 
     /// How the own wall clock stands to what a majority's show, for operators: a word only if they differ by more than
     /// the bound.
     pub fn tell(&self, own: Own, reached: Reached<'_>, status: &mut Status) {
-        let Some(supported) = self.supported(own, reached) else { return };
+        let Some((earliest, latest)) = self.supported(own, reached) else { return };
+        let supported = own.wall.clamp(earliest, latest);
         let off = difference(own.wall, supported);
         let help = "How far the proposer's wall clock is from those of a majority.";
         status.samples.push(Sample::gauge("wall_clock_off_seconds", off, help));
@@ -146,13 +182,16 @@ mod tests {
     use super::*;
     use crate::quorum::majority_reached;
 
-    /// What node 1 proposes, by its own clock and what the others told 200 ms ago (in milliseconds).
+    fn at(millis: u64) -> Time {
+        Time::from_nanos(millis * 1_000_000)
+    }
+
+    /// What node 1 proposes, by its own clock and what the others told: asked 240 ms ago, and heard 200 ms ago.
     fn proposed(own: u64, told: &[Option<u64>]) -> Option<u64> {
         let node = |id| NodeId::new(id).unwrap();
-        let at = |millis: u64| Time::from_nanos(millis * 1_000_000);
         let mut walls = Walls::default();
         for (id, told) in (2..).zip(told) {
-            told.iter().for_each(|millis| walls.hear(node(id), Wall::from_millis(*millis), at(100)));
+            told.iter().for_each(|millis| walls.hear(node(id), Wall::from_millis(*millis), at(60), at(100)));
         }
         let own = Own { me: node(1), wall: Wall::from_millis(own), now: at(300) };
         let all = 1..=1 + told.len() as u64;
@@ -161,25 +200,25 @@ mod tests {
     }
 
     #[test]
-    fn a_minority_of_wrong_clocks_moves_time_by_no_more_than_the_bound() {
+    fn a_minority_of_wrong_clocks_moves_time_by_no_more_than_the_bound_and_a_round_trip() {
         let hour = 3_600_000;
         let (now, then) = (10 * hour, Some(10 * hour - 200));
         let (ahead, behind) = (Some(11 * hour), Some(9 * hour));
-        // own clock, what the others told → what is proposed
+        // own clock, what the others told → what is proposed; 10 ms each way are for drift
         let table = [
             (now, vec![], now),
             (now + hour, vec![], now + hour),
             (now, vec![then, then], now),
             (now + 400, vec![then, then], now + 400),
-            (now + hour, vec![then, then], now + 500),
-            (now - hour, vec![then, then], now - 500),
+            (now + hour, vec![then, then], now + 550),
+            (now - hour, vec![then, then], now - 510),
             (now, vec![ahead, then], now),
             (now, vec![behind, then], now),
-            (now + hour, vec![then, None], now + 500),
+            (now + hour, vec![then, None], now + 550),
             (now, vec![ahead, behind, then, then], now),
-            (now + hour, vec![ahead, then, then, then], now + 500),
+            (now + hour, vec![ahead, then, then, then], now + 550),
             // Both must support it, and one is behind.
-            (now, vec![behind], 9 * hour + 200 + 500),
+            (now, vec![behind], 9 * hour + 750),
         ];
         for (own, told, expected) in table {
             assert_eq!(proposed(own, &told), Some(expected), "{own} and {told:?}");
@@ -189,22 +228,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_late_on_its_way_does_not_set_a_clock_back_but_the_clock_does_in_time() {
+    fn the_narrowest_reading_counts_until_a_later_one_contradicts_it_or_drift_has_made_it_wider() {
         let (mut walls, other) = (Walls::default(), NodeId::new(2).unwrap());
-        let at = |millis: u64| Time::from_nanos(millis * 1_000_000);
-        let hear = |walls: &mut Walls, told, now| {
-            walls.hear(other, Wall::from_millis(told), at(now));
-            walls.told[&other].shows(at(now)).millis()
+        // asked, told, heard → what the clock shows then
+        let mut hear = |sent, told, now| {
+            walls.hear(other, Wall::from_millis(told), at(sent), at(now));
+            let (earliest, latest) = walls.readings[&other].shows(at(now));
+            (earliest.millis(), latest.millis())
         };
-        assert_eq!(hear(&mut walls, 10_000, 1000), 10_000);
-        assert_eq!(hear(&mut walls, 10_100, 2500), 11_500, "1.4 s late");
-        assert_eq!(hear(&mut walls, 13_000, 3000), 13_000, "its clock is ahead of what it was");
-        for seconds in 4..11 {
-            assert_eq!(hear(&mut walls, 1000 * seconds, 1000 * seconds), 10_000 + 1000 * seconds);
-        }
-        for seconds in 11..30 {
-            assert_eq!(hear(&mut walls, 1000 * seconds, 1000 * seconds), 1000 * seconds, "it was set back");
-        }
+        assert_eq!(hear(0, 10_000, 1000), (10_000, 11_000), "read between 0 and 1000 ms");
+        assert_eq!(hear(1000, 10_900, 1100), (10_900, 11_000), "narrower");
+        assert_eq!(hear(1150, 10_950, 2100), (11_850, 12_050), "as wide as its way was long");
+        assert_eq!(hear(2150, 60_000, 3150), (60_000, 61_000), "was set");
+        assert_eq!(hear(2140, 12_000, 3151), (60_000, 61_001), "has been overtaken");
+        assert_eq!(hear(9999, 12_000, 3152), (60_001, 61_002), "answers what was not asked");
+        assert_eq!(hear(3160, 59_000, 3260), (59_000, 59_100), "was set back");
+        assert_eq!(hear(21_060, 78_000, 23_260), (78_000, 80_100), "drift has not made it as wide yet");
+        assert_eq!(hear(23_260, 79_000, 25_360), (79_000, 81_100), "the later one is narrower at last");
     }
 
     #[test]

@@ -60,6 +60,16 @@ impl Sub<Time> for Time {
     }
 }
 
+/// For a message that brings it back to the process whose clock showed it.
+impl Wire for Time {
+    fn encode(&self, out: &mut Encoder) {
+        out.put_u64(self.0);
+    }
+    fn decode(input: &mut Decoder) -> Result<Self, WireError> {
+        Ok(Time(input.u64()?))
+    }
+}
+
 impl fmt::Debug for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{:06}s", self.0 / 1_000_000_000, self.0 / 1_000 % 1_000_000)

@@ -90,6 +90,7 @@ impl<P: Protocol> Search<P> {
         let Opening { origins, clients, now } = opening;
         let nodes = origins.len();
         let (mut locals, said) = Locals::new(origins, bounds.hints, bounds.facts);
+        let mut said = VecDeque::from(said);
         let mut start = State {
             locals: [0; MAX_NODES],
             ledger: 0,
@@ -104,18 +105,16 @@ impl<P: Protocol> Search<P> {
             still: Vec::new(),
         };
         (0..nodes).for_each(|node| start.locals[node] = node as u32);
-        // Of what replicas say at their start, what arrives at once does; the rest is lost.
-        for flight in said {
+        // Of what replicas say at their start, and upon that, what arrives at once does; the rest is lost.
+        while let Some(flight) = said.pop_front() {
             let Flight { to, arrival, .. } = locals.flight(flight);
             if let (Some(to), Arrival::AtOnce) = (to.replica(), arrival) {
                 let place = usize::from(to.get()) - 1;
                 let step = locals.step(start.locals[place], Code::flight(flight));
                 let step = locals.taken(step).expect("a replica that has just started");
-                assert!(
-                    step.sent.is_empty() && step.facts.is_empty(),
-                    "nothing comes of what is said at a start"
-                );
+                assert!(step.facts.is_empty(), "nothing comes of what is said at a start");
                 start.locals[place] = step.to;
+                said.extend(&step.sent);
             }
         }
         let mut asks = Vec::new();

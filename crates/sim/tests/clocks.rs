@@ -52,6 +52,18 @@ fn assert_sound(protocol: &str, begin: &str) {
     }
 }
 
+/// A leader whose clock is right hears of the other clocks four seconds late.
+#[test]
+fn answers_that_are_late_do_not_mislead_a_proposer_about_the_time() {
+    for protocol in ["multipaxos", "raft"] {
+        let text = "nodes 3 heartbeat=1s election.timeout=10s\nfire r1 Election\nsettle\nput p1 a 1\nsettle\n\
+                    tick 1s\ndeliver r1>r2 Heartbeat\ndeliver r1>r3 Heartbeat\ntick 4s\ndrop Heartbeat\n\
+                    deliver HeartbeatReply\nputex p1 k v 3000\nsettle\nget p1 k\nsettle\n";
+        let played = play(named(protocol), text).expect("a scenario");
+        assert_eq!(answers(&played), ["Done", "Done", "Value(Some(b\"v\"))"], "{protocol}:\n{played}");
+    }
+}
+
 #[test]
 fn one_clock_that_is_a_day_off_neither_ends_keys_and_sessions_nor_makes_them_outlive_their_time() {
     let first = "fire r1 Election\n";

@@ -165,7 +165,7 @@ impl Intake {
         }
         for (session, first) in lost {
             if self.admitted.contains_key(&session) {
-                let next = self.withdraw(session, first).unwrap_or(first);
+                let next = self.builder.withdraw(session, first).unwrap_or(first);
                 self.admitted.insert(session, next);
             }
         }
@@ -185,15 +185,6 @@ impl Intake {
             }
             self.builder.push(entry);
         }
-    }
-
-    /// Takes a session's writes back that wait, from this number on. Returns the number that follows those that still
-    /// wait; `None` if none does.
-    fn withdraw(&mut self, session: u64, from: u64) -> Option<u64> {
-        if mutation::active("intake/copies-wait") {
-            return None;
-        }
-        self.builder.withdraw(session, from)
     }
 
     /// Begins with a log in which these values are yet to be executed: what is in them is not admitted again.
@@ -311,7 +302,7 @@ impl Intake {
             // It is admitted again, with what it lacks. What waits behind it would be gaps, too, and then copies.
             Effect::Gap { session } => {
                 if self.admitted.remove(&session).is_some() {
-                    self.withdraw(session, 0);
+                    self.builder.withdraw(session, 0);
                 }
             }
             Effect::NoSession { session } => {

@@ -31,8 +31,8 @@
 //! - *Sessions* are keys that writes write; opening one interferes with all of them, so the table of sessions is the
 //!   same wherever one is opened or dropped.
 //! - *Expiry without replicated time*: a key expires when a batch that writes it says so. Each batch has its proposer's
-//!   time, which counts for its own commands alone. The clocks of a majority bound it (`blocks/walls.rs`), which come
-//!   with `Progress`; after a start nothing is proposed before a majority was heard. Whoever finds
+//!   time, which counts for its own commands alone. The clocks of a majority bound it (`blocks/walls.rs`), which answer
+//!   `ClockRequest`; after a start nothing is proposed before a majority has answered. Whoever finds
 //!   a key overdue proposes `Expire` for it. Once a read has found it gone, no later one finds it, whatever clocks
 //!   show. A key's version grows while the key is there, and is never used twice (`blocks/state.rs`).
 

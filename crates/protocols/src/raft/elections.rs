@@ -20,7 +20,7 @@
 //! configuration, and whichever of them has the longest log has it too.
 
 use quorate_blocks::quorum::Verdict;
-use quorate_core::{Context, NodeId, Time, mutation};
+use quorate_core::{Context, NodeId, Time, Wall, mutation};
 
 use super::replica::{Replica, Role, Timer};
 use super::{Message, RETRANSMIT};
@@ -173,7 +173,7 @@ impl Replica {
     pub(super) fn stand(&mut self, transfer: bool, cx: &mut Context<'_, Self>) {
         self.enter(self.term + 1, Some(self.me), cx);
         let tally = self.chain.configuration().1.tally();
-        self.role = Role::Candidate { tally, transfer, durable: false };
+        self.role = Role::Candidate { tally, transfer, durable: false, since: cx.now() };
         self.expecting = true;
         // The own vote counts when it is durable.
         cx.send(self.me, Message::VoteReply { term: self.term, granted: true, wall: cx.wall() });
@@ -204,11 +204,21 @@ impl Replica {
         cx.send(from, Message::VoteReply { term: self.term, granted, wall: cx.wall() });
     }
 
-    pub(super) fn on_vote_reply(&mut self, from: NodeId, granted: bool, cx: &mut Context<'_, Self>) {
-        let Role::Candidate { tally, durable, .. } = &mut self.role else { return };
+    pub(super) fn on_vote_reply(
+        &mut self,
+        from: NodeId,
+        granted: bool,
+        wall: Wall,
+        cx: &mut Context<'_, Self>,
+    ) {
+        let Role::Candidate { tally, durable, since, .. } = &mut self.role else { return };
         *durable |= from == self.me;
-        if granted && tally.add(from) == Verdict::Reached {
-            self.begin_to_lead(cx);
+        // A refusal may answer a request of an earlier term.
+        if granted {
+            self.walls.hear(from, wall, *since, cx.now());
+            if tally.add(from) == Verdict::Reached {
+                self.begin_to_lead(cx);
+            }
         }
     }
 

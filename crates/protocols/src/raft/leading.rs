@@ -6,7 +6,7 @@ use bytes::Bytes;
 use quorate_blocks::batch::Batch;
 use quorate_blocks::laggards::OwnDisk;
 use quorate_blocks::membership::ReconfigurationCoordinator;
-use quorate_core::{Context, Fact, Mark, NodeId, NodeSet, Time, mutation};
+use quorate_core::{Context, Fact, Mark, NodeId, NodeSet, Time, Wall, mutation};
 
 use super::changes::{Handing, TransferBackoff};
 use super::leaseguard::{CommitGate, Gate, Limbo};
@@ -365,7 +365,7 @@ impl Replica {
     pub(super) fn on_heartbeat_reply(
         &mut self,
         from: NodeId,
-        round: u64,
+        (round, wall): (u64, Wall),
         verified: u64,
         cx: &mut Context<'_, Self>,
     ) {
@@ -373,6 +373,11 @@ impl Replica {
         let Some(peer) = self.peer(from, now) else { return };
         peer.round = peer.round.max(round);
         peer.on_verified(verified);
+        if let Role::Leader(leading) = &self.role
+            && let Some(sent) = leading.rounds.begun(round)
+        {
+            self.walls.hear(from, wall, sent, now);
+        }
         self.on_round(cx);
     }
 

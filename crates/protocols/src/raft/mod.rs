@@ -31,8 +31,8 @@
 //! - *The commit gate takes the smaller of two waits*, by stamps and by arrival; each is enough (`leaseguard.rs`).
 //! - *A leader whose own log does not become durable*, while others' do and entries are committed without it, stops
 //!   leading after twice the election timeout: its disk hangs (`leading.rs` `on_heartbeat_timer`).
-//! - *A leader's time, by which keys expire, is bounded by the clocks of a majority* (`blocks/walls.rs`), which come
-//!   with votes and answers to heartbeats.
+//! - *A leader's time, by which keys expire, is bounded by the clocks of a majority* (`blocks/walls.rs`), which they
+//!   tell with votes and answers to heartbeats.
 //! - *A member that does not vote may stand*, when nobody has led for several election timeouts: its log may be the
 //!   only one that can win (`elections.rs`). It hands over to a voter.
 //! - *A leader that has sent TimeoutNow follows.* It leads again in a later term only, so no late election can find

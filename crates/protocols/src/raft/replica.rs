@@ -71,7 +71,7 @@ pub struct Replica {
     pub(super) held: Vec<(ProcessId, clients::Ask)>,
     pub(super) near: FollowerReads,
     /// The others' wall clocks.
-    walls: Walls,
+    pub(super) walls: Walls,
     /// The log is that of this term's leader up to here, as its messages showed.
     pub(super) verified: u64,
     /// Whether the leader has to be told.
@@ -107,6 +107,8 @@ pub enum Role {
         transfer: bool,
         /// Whether its own vote is durable.
         durable: bool,
+        /// When it has entered the term.
+        since: Time,
     },
     /// Leads.
     Leader(Box<Leading>),
@@ -241,10 +243,7 @@ impl Machine for Replica {
             }
             Message::PreVoteReply { term, granted, .. } => self.on_pre_vote_reply(from, term, granted, cx),
             Message::Vote { last_index, last_term, .. } => self.on_vote(from, (last_index, last_term), cx),
-            Message::VoteReply { granted, wall, .. } => {
-                self.walls.hear(from, wall, cx.now());
-                self.on_vote_reply(from, granted, cx);
-            }
+            Message::VoteReply { granted, wall, .. } => self.on_vote_reply(from, granted, wall, cx),
             Message::Append { prev_index, prev_term, entries, committed, .. } => {
                 self.on_append(from, (prev_index, prev_term), &entries, committed, cx);
             }
@@ -262,8 +261,7 @@ impl Machine for Replica {
                 cx.send(from, Message::HeartbeatReply { term, round, verified, wall: cx.wall() });
             }
             Message::HeartbeatReply { round, verified, wall, .. } => {
-                self.walls.hear(from, wall, cx.now());
-                self.on_heartbeat_reply(from, round, verified, cx);
+                self.on_heartbeat_reply(from, (round, wall), verified, cx);
             }
             Message::Committed { committed, .. } => self.commit_verified(committed, cx),
             Message::TimeoutNow { committed, .. } => self.on_timeout_now(committed, cx),

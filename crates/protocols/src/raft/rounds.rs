@@ -10,8 +10,8 @@ use quorate_core::Time;
 #[derive(Debug)]
 pub struct Rounds<T> {
     last: u64,
-    /// When each began, those that may still be confirmed.
-    begun: VecDeque<(u64, Time)>,
+    /// When each of the last ones began.
+    begun: VecDeque<Time>,
     waiting: VecDeque<(u64, T)>,
     /// The last that a majority has answered, and when it began.
     confirmed: (u64, Option<Time>),
@@ -33,7 +33,7 @@ impl<T> Rounds<T> {
         if self.begun.len() == REMEMBERED {
             self.begun.pop_front();
         }
-        self.begun.push_back((self.last, now));
+        self.begun.push_back(now);
         self.last
     }
 
@@ -54,14 +54,22 @@ impl<T> Rounds<T> {
 
     /// A majority has answered this round or a later one; returns what it was that waited for it.
     pub fn on_confirmed(&mut self, round: u64) -> Vec<T> {
-        while let Some((number, at)) = self.begun.pop_front_if(|(number, _)| *number <= round) {
-            self.confirmed = (number, Some(at));
+        let round = round.min(self.last);
+        if let Some(at) = self.begun(round).filter(|_| round > self.confirmed.0) {
+            self.confirmed = (round, Some(at));
         }
         let mut ready = Vec::new();
         while let Some((_, what)) = self.waiting.pop_front_if(|(wanted, _)| *wanted <= round) {
             ready.push(what);
         }
         ready
+    }
+
+    /// When a round began, if that is one of the last.
+    pub fn begun(&self, round: u64) -> Option<Time> {
+        let before_last = self.last.checked_sub(round)?;
+        let place = self.begun.len().checked_sub(1 + usize::try_from(before_last).ok()?)?;
+        self.begun.get(place).copied()
     }
 
     /// When the last round that a majority has answered began.
@@ -90,6 +98,7 @@ mod tests {
         assert!(rounds.is_wanted());
         assert_eq!(rounds.begin(at(20)), 2);
         assert!(!rounds.is_wanted());
+        assert_eq!([0, 1, 2, 3].map(|round| rounds.begun(round)), [None, Some(at(10)), Some(at(20)), None]);
         assert_eq!(rounds.on_confirmed(0), []);
         assert_eq!((rounds.on_confirmed(1), rounds.confirmed_at()), (vec!['a'], Some(at(10))));
         rounds.wait('c');

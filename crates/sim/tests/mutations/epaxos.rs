@@ -1,8 +1,5 @@
 //! Each safety rule of EPaxos*, weakened on purpose.
 
-use quorate_protocols::registry::named;
-use quorate_sim::{Options, caught};
-
 use crate::assert_goes_wrong;
 
 /// Owners are suspected soon: more recoveries in a run.
@@ -31,15 +28,6 @@ caught! { "epaxos",
     // Execution.
     dependencies_of_the_wrong_parent: "graph/wrong-parent";
     a_time_that_depends_on_the_order_of_others: "state/shared-time";
-}
-
-/// A replica with slow links that proposes one write at a time is at work on copies of them for minutes.
-#[test]
-fn a_write_that_waits_more_than_once() {
-    let found =
-        caught(named("epaxos"), "intake/copies-wait", &Options { seed: 6235, ..Options::default() }, 1);
-    let (_, violation) = found.expect("valid options").expect("a violation");
-    assert_eq!(violation.checker, "liveness");
 }
 
 /// These take a crash at one moment, and messages to some and not to others; the conversations are scripted. With the
@@ -171,6 +159,25 @@ fn a_replica_that_proposes_by_its_own_clock_after_a_start() {
     let text = trace!("epaxos", "time-after-a-start");
     let expires = |text: &str| !text.contains("= Batch(Some([Value(Some(b\"v\")), Done]))");
     assert_goes_wrong("epaxos", "learner/own-clock-at-first", text, expires);
+}
+
+/// Its keys expire at once, or outlive their time.
+#[test]
+fn a_clock_that_is_taken_to_show_what_it_showed_when_it_was_asked() {
+    let text = trace!("epaxos", "late-clock-replies");
+    let says = |answer: &'static str| move |text: &str| text.contains(answer);
+    assert_goes_wrong("epaxos", "walls/answers-are-in-time", text, says("p1 #3 = Value(None)"));
+    assert_goes_wrong("epaxos", "walls/last-reading-counts", text, says("p1 #5 = Value(None)"));
+    let text = trace!("epaxos", "clocks-that-were-set");
+    assert_goes_wrong("epaxos", "walls/clocks-are-never-set", text, says("p1 #2 = Value(Some(b\"v\"))"));
+}
+
+/// It does not know any clock yet.
+#[test]
+fn an_answer_to_a_request_for_a_clock_of_an_earlier_life() {
+    let text = trace!("epaxos", "late-clock-replies");
+    let proposes = |text: &str| text.split_once("# r1 answers").unwrap().0.contains("Ask | persist Changed");
+    assert_goes_wrong("epaxos", "walls/any-life", text, proposes);
 }
 
 #[test]

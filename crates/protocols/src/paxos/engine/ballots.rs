@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use quorate_blocks::ballot::Ballot;
 use quorate_blocks::quorum::{Tally, Verdict};
-use quorate_core::{Context, Fact, NodeId, NodeSet, mutation};
+use quorate_core::{Context, Fact, NodeId, NodeSet, Wall, mutation};
 
 use super::message::BallotConfig;
 use super::policy::Policy;
@@ -79,7 +79,7 @@ impl<P: Policy> Replica<P> {
         if ballot.node() == Some(self.me) {
             let from = self.log.committed() + 1;
             let (_, configuration) = &self.configuration;
-            self.role = Role::Candidate(Preparation::new(configuration.tally(), self.me, from));
+            self.role = Role::Candidate(Preparation::new(configuration.tally(), self.me, from, now));
             let missing = configuration.tally().missing();
             self.send_prepare(missing, from, cx);
             cx.set_timer(Timer::Retransmit, RETRANSMIT);
@@ -261,12 +261,14 @@ impl<P: Policy> Replica<P> {
         from: NodeId,
         ballot: Ballot,
         reply: Votes,
+        wall: Wall,
         cx: &mut Context<'_, Self>,
     ) {
         if ballot != self.promised || self.wanted > self.promised {
             return;
         }
         let Role::Candidate(preparation) = &mut self.role else { return };
+        self.walls.hear(from, wall, preparation.since, cx.now());
         match preparation.on_reply(from, reply) {
             Reply::Waiting => {}
             Reply::Partial(next) => {

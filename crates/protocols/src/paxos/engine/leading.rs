@@ -8,7 +8,7 @@ use quorate_blocks::ballot::Ballot;
 use quorate_blocks::catchup;
 use quorate_blocks::laggards::OwnDisk;
 use quorate_blocks::membership::ReconfigurationCoordinator;
-use quorate_core::{Context, Fact, Mark, NodeId, NodeSet, Time, mutation};
+use quorate_core::{Context, Fact, Mark, NodeId, NodeSet, Time, Wall, mutation};
 
 use super::policy::Policy;
 use super::replica::{Replica, Role, Timer, pace_of_leading};
@@ -234,6 +234,7 @@ impl<P: Policy> Replica<P> {
         from: NodeId,
         ballot: Ballot,
         (committed, bound): (u64, bool),
+        (sent, wall): (Time, Wall),
         cx: &mut Context<'_, Self>,
     ) {
         if ballot != self.promised {
@@ -246,6 +247,7 @@ impl<P: Policy> Replica<P> {
         } else if let Some(peer) = leading.peers.get_mut(&from) {
             peer.committed = peer.committed.max(committed);
             peer.bound = bound;
+            self.walls.hear(from, wall, sent, cx.now());
             // It can stand in for the source of what is missing here.
             self.hear_of(from, committed, cx);
         }
@@ -254,8 +256,8 @@ impl<P: Policy> Replica<P> {
     /// Tells itself what it tells the leader as a follower, when that is durable.
     pub(super) fn acknowledge_self(&mut self, cx: &mut Context<'_, Self>) {
         self.record_committed(cx);
-        let (ballot, committed) = (self.promised, self.log.committed());
-        cx.send(self.me, Message::HeartbeatReply { ballot, committed, bound: false, wall: cx.wall() });
+        let (ballot, committed, sent, wall) = (self.promised, self.log.committed(), cx.now(), cx.wall());
+        cx.send(self.me, Message::HeartbeatReply { ballot, committed, bound: false, sent, wall });
     }
 
     /// What a voter has executed for good, as far as this leader knows.
@@ -297,7 +299,7 @@ impl<P: Policy> Replica<P> {
         let (ballot, committed) = (self.promised, self.log.committed());
         leading.announced = committed;
         let others = leading.peers.keys().copied().collect();
-        cx.send_all(others, Message::Heartbeat { ballot, committed });
+        cx.send_all(others, Message::Heartbeat { ballot, committed, sent: cx.now() });
     }
 
     /// Whether the others are better off with this leader than without: it hears a majority, and gets on with what it

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use quorate_blocks::ballot::Ballot;
 use quorate_blocks::{catchup, clients};
-use quorate_core::{Arrival, NodeSet, Release, Wall, Wire, wire_enum};
+use quorate_core::{Arrival, NodeSet, Release, Time, Wall, Wire, wire_enum};
 
 use crate::paxos::engine::slots::Votes;
 use crate::paxos::engine::{freshness, lease};
@@ -106,6 +106,8 @@ pub enum Message<M, C> {
         ballot: Ballot,
         /// The last.
         committed: u64,
+        /// When it was sent, by the leader's monotonic clock; to be repeated in the answer.
+        sent: Time,
     },
     /// Answer to `Heartbeat`.
     HeartbeatReply {
@@ -115,6 +117,8 @@ pub enum Message<M, C> {
         committed: u64,
         /// I have restarted, and may promise no other ballot for a while.
         bound: bool,
+        /// Of the heartbeat.
+        sent: Time,
         /// The sender's wall clock, which bounds the times that others propose (`quorate_blocks::walls`).
         wall: Wall,
     },
@@ -137,8 +141,8 @@ wire_enum!(Message<M, C> {
     9 => AcceptReply { ballot, grants, slots },
     10 => Reject { promised },
     11 => Commit { ballot, committed },
-    12 => Heartbeat { ballot, committed },
-    13 => HeartbeatReply { ballot, committed, bound, wall },
+    12 => Heartbeat { ballot, committed, sent },
+    13 => HeartbeatReply { ballot, committed, bound, sent, wall },
     14 => StepUp { ballot },
     15 => Own(message),
     16 => Announce { ballot, ballot_config },
@@ -352,8 +356,8 @@ mod tests {
             Message::Which { ballot },
             Message::Reject { promised: ballot },
             Message::Commit { ballot, committed: 8 },
-            Message::Heartbeat { ballot, committed: 8 },
-            Message::HeartbeatReply { ballot, committed: 8, bound: true, wall: Wall::ZERO },
+            Message::Heartbeat { ballot, committed: 8, sent: Time::ZERO },
+            Message::HeartbeatReply { ballot, committed: 8, bound: true, sent: Time::ZERO, wall: Wall::ZERO },
             Message::StepUp { ballot },
             Message::Freshness(freshness::Message::Then { token: 1, slot: 2 }),
         ]

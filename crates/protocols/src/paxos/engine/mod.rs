@@ -30,7 +30,7 @@
 //!   come to miss it.
 //! - *Reads without a lease* wait for a slot that is proposed after they came: if it is chosen in this ballot, no
 //!   other leader can have had a write acknowledged before.
-//! - *A leader's time is bounded by the clocks of a majority* ([`quorate_blocks::walls`]), which come with
+//! - *A leader's time is bounded by the clocks of a majority* ([`quorate_blocks::walls`]), which they tell in
 //!   `PrepareReply` and `HeartbeatReply`.
 //! - *Whether a key's time is up* is judged by the latest time that another replica may have executed, or by this
 //!   node's own time if that is later; never by that alone: a clock may be set back ([`crate::paxos::engine::times`]).

@@ -72,7 +72,7 @@ pub struct Replica<P: Policy> {
     /// Of what is voted for or proposed, and not executed.
     pub(super) times: Times,
     /// The others' wall clocks.
-    walls: Walls,
+    pub(super) walls: Walls,
     pub(super) state: Replicated,
     /// In force: the last that was executed, and its slot.
     pub(super) configuration: (u64, Configuration),
@@ -249,8 +249,7 @@ impl<P: Policy> Machine for Replica<P> {
                 self.on_prepare(from, ballot, slot, cx);
             }
             Message::PrepareReply { ballot, reply, wall } => {
-                self.walls.hear(from, wall, cx.now());
-                self.on_prepare_reply(from, ballot, reply, cx);
+                self.on_prepare_reply(from, ballot, reply, wall, cx);
             }
             Message::Accept { ballot, slot, value, committed } => {
                 self.on_accept(from, ballot, slot, value, committed, cx);
@@ -264,19 +263,18 @@ impl<P: Policy> Machine for Replica<P> {
                     self.on_committed(from, ballot, committed, cx);
                 }
             }
-            Message::Heartbeat { ballot, committed } => {
+            Message::Heartbeat { ballot, committed, sent } => {
                 if self.follow(from, ballot, cx) {
                     self.on_committed(from, ballot, committed, cx);
                     self.tend_leases(cx);
                     self.ask_freshness(from, cx);
                     let committed = self.log.committed();
                     let (bound, wall) = (cx.now() < self.leases.bound_until(), cx.wall());
-                    cx.send(from, Message::HeartbeatReply { ballot, committed, bound, wall });
+                    cx.send(from, Message::HeartbeatReply { ballot, committed, bound, sent, wall });
                 }
             }
-            Message::HeartbeatReply { ballot, committed, bound, wall } => {
-                self.walls.hear(from, wall, cx.now());
-                self.on_heartbeat_reply(from, ballot, (committed, bound), cx);
+            Message::HeartbeatReply { ballot, committed, bound, sent, wall } => {
+                self.on_heartbeat_reply(from, ballot, (committed, bound), (sent, wall), cx);
             }
             Message::StepUp { ballot } => {
                 if self.promised == ballot && ballot.node() == Some(from) {

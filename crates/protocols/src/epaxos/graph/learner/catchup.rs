@@ -36,17 +36,18 @@ impl Learner {
                     self.ask_one_of(vec![from], cx);
                 }
             }
-            Message::Progress { progress, .. } if from == self.me => {
+            Message::Progress(progress) if from == self.me => {
                 self.durable = cx.now();
                 self.forgetting.confirm(&progress.barrier);
             }
-            Message::Progress { progress, wall } => {
-                self.walls.hear(from, wall, cx.now());
-                self.on_progress(from, progress, cx);
-            }
+            Message::Progress(progress) => self.on_progress(from, progress, cx),
             Message::Catchup(message) => return self.on_catchup(from, message, cx),
-            Message::Rejoin { nonce, union } => self.on_rejoin(from, nonce, union, cx),
-            Message::RejoinReply { nonce, known } => self.on_rejoin_reply(from, nonce, known),
+            Message::Rejoin { life, union } => self.on_rejoin(from, life, union, cx),
+            Message::RejoinReply { life, known } => self.on_rejoin_reply(from, life, known),
+            Message::ClockRequest(request) => {
+                cx.send(from, Message::ClockReply { request, wall: cx.wall() }.into());
+            }
+            Message::ClockReply { request, wall } => self.on_clock_reply(from, request, wall, cx.now()),
         }
         false
     }

@@ -1,10 +1,11 @@
-//! The time that an own batch says, bounded by the clocks of a majority.
+//! The time that an own batch says, bounded by the clocks of a majority ([`quorate_blocks::walls`]).
 
 use quorate_blocks::quorum::majority_reached;
-use quorate_blocks::walls::Own;
-use quorate_core::{Instant, NodeId, Status, Time, Wall, mutation};
+use quorate_blocks::walls::{ClockRequest, Own};
+use quorate_core::{Context, Instant, NodeId, Status, Time, Wall, mutation};
 
 use super::Learner;
+use super::message::{Host, Message};
 
 impl Learner {
     /// The time to propose, when the own clocks show this. `None`: the clocks of a majority are not known yet, right
@@ -13,6 +14,20 @@ impl Learner {
         let own = Own { me: self.me, wall, now };
         let time = self.walls.time(own, &|wall| self.majority(wall));
         if mutation::active("learner/own-clock-at-first") { time.or(Some(wall)) } else { time }
+    }
+
+    /// Asks those whose clocks are not known, or have not been read for some time.
+    pub(super) fn ask_clocks<M: Host>(&self, cx: &mut Context<'_, M>) {
+        let due = self.walls.due(self.config.members.without(self.me), cx.now());
+        let request = ClockRequest { life: self.life, sent: cx.now() };
+        cx.send_all(due, Message::ClockRequest(request).into());
+    }
+
+    pub(super) fn on_clock_reply(&mut self, from: NodeId, request: ClockRequest, wall: Wall, now: Time) {
+        if request.life == self.life || mutation::active("walls/any-life") {
+            self.walls.hear(from, wall, request.sent, now);
+            self.clocks.insert(from);
+        }
     }
 
     /// Adds to the status how far this wall clock is from those of a majority.

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use quorate_blocks::instance::{Frontier, Instance};
+use quorate_blocks::walls::ClockRequest;
 use quorate_blocks::{catchup, clients};
 use quorate_core::{Arrival, Machine, Release, Wall, wire_enum, wire_struct};
 
@@ -22,36 +23,42 @@ pub enum Message {
         more: bool,
     },
     /// How far I am; said again and again.
-    Progress {
-        /// How far the sender has executed and collected.
-        progress: Progress,
-        /// The sender's wall clock, which bounds the times that others propose (`quorate_blocks::walls`).
-        wall: Wall,
-    },
+    Progress(Progress),
     /// A snapshot for a replica that is far behind.
     Catchup(catchup::Message),
     /// My disk was lost: which instances have you heard of? Look after those of the union, too.
     Rejoin {
         /// Drawn at the start of this life of the replica: answers to an earlier life do not count.
-        nonce: u64,
+        life: u64,
         /// What those have heard of who have answered.
         union: Frontier,
     },
     /// Answers `Rejoin`: the instances that the sender knows of.
     RejoinReply {
-        /// Of the life that has asked.
-        nonce: u64,
+        /// That has asked.
+        life: u64,
         /// Every instance that I have heard of is in it.
         known: Frontier,
+    },
+    /// What does your wall clock show? It bounds the times that I propose (`quorate_blocks::walls`).
+    ClockRequest(ClockRequest),
+    /// Answer to `ClockRequest`.
+    ClockReply {
+        /// As it came.
+        request: ClockRequest,
+        /// The sender's wall clock.
+        wall: Wall,
     },
 }
 wire_enum!(Message {
     1 => Ask { committed },
     2 => Answered { more },
-    3 => Progress { progress, wall },
+    3 => Progress(progress),
     4 => Catchup(message),
-    5 => Rejoin { nonce, union },
-    6 => RejoinReply { nonce, known },
+    5 => Rejoin { life, union },
+    6 => RejoinReply { life, known },
+    7 => ClockRequest(request),
+    8 => ClockReply { request, wall },
 });
 
 impl Message {
@@ -59,7 +66,7 @@ impl Message {
     pub fn release(&self) -> Release {
         match self {
             // Others forget what this one says to have executed.
-            Message::Progress { .. } => Release::AfterSync,
+            Message::Progress(_) => Release::AfterSync,
             // Show only what is executed, or bind nobody.
             Message::Catchup(_) | Message::Ask { .. } | Message::Answered { .. } => Release::Now,
             // It names own instances. Others decide those that nobody knows, as no-ops, and an owner that has forgotten
@@ -67,13 +74,16 @@ impl Message {
             Message::RejoinReply { .. } => Release::AfterSync,
             // Repeats what others have made durable.
             Message::Rejoin { .. } => Release::Now,
+            // Bind nobody.
+            Message::ClockRequest(_) | Message::ClockReply { .. } => Release::Now,
         }
     }
 
-    /// When it arrives in an exploration: how far replicas are only matters to what they forget.
+    /// When it arrives in an exploration: how far replicas are only matters to what they forget, and their clocks to
+    /// the times in batches.
     pub fn arrival(&self) -> Arrival {
         match self {
-            Message::Progress { .. } => Arrival::AtOnce,
+            Message::Progress(_) | Message::ClockRequest(_) | Message::ClockReply { .. } => Arrival::AtOnce,
             Message::Ask { .. }
             | Message::Answered { .. }
             | Message::Catchup(_)

@@ -151,6 +151,10 @@ pub struct Learner {
     durable: Time,
     /// The others' wall clocks.
     walls: Walls,
+    /// Whose are known: `walls` does not show it to the explorer.
+    clocks: NodeSet,
+    /// A random number: answers to requests of an earlier life of this replica do not count.
+    life: u64,
     catchup: Catchup<LearnerLoading>,
     source: Source,
     /// How much the last snapshot that came had executed: the next must be another.
@@ -186,6 +190,8 @@ impl Learner {
             watermarks: GcWatermarks::new(config.members.without(me).iter(), cx.now()),
             durable: cx.now(),
             walls: Walls::default(),
+            clocks: NodeSet::EMPTY,
+            life: cx.random().u64(),
             catchup: Catchup::default(),
             source: Source::default(),
             wanted: 0,
@@ -204,6 +210,7 @@ impl Learner {
         learner.begin_barrier();
         learner.requests.restart();
         learner.tell_progress(cx);
+        learner.ask_clocks(cx);
         learner
     }
 
@@ -384,10 +391,7 @@ impl Learner {
     pub fn tell<M: Host>(&self, to: NodeId, instance: Instance, cx: &mut Context<'_, M>) {
         match self.table.get(&instance) {
             Some(held) => cx.send(to, M::commit(instance, held.value(), held.state.deps)),
-            None => {
-                let (progress, wall) = (self.progress(), cx.wall());
-                cx.send(to, Message::Progress { progress, wall }.into());
-            }
+            None => cx.send(to, Message::Progress(self.progress()).into()),
         }
     }
 

@@ -24,6 +24,7 @@ impl Learner {
         self.watermarks.advance(self.me, self.state.executed().prefix());
         let progress = self.progress();
         self.tell_progress(cx);
+        self.ask_clocks(cx);
         self.source.retention(0, 0, cx.now());
         self.collect(&progress);
         self.forget(cx);
@@ -36,10 +37,9 @@ impl Learner {
         }
     }
 
-    /// Tells all how far this one is, and its clock. To itself, too: it comes when the disk has written all before it.
+    /// Tells all how far this one is. To itself, too: it comes when the disk has written all before it.
     pub(super) fn tell_progress<M: Host>(&self, cx: &mut Context<'_, M>) {
-        let (progress, wall) = (self.progress(), cx.wall());
-        cx.send_all(self.config.members, Message::Progress { progress, wall }.into());
+        cx.send_all(self.config.members, Message::Progress(self.progress()).into());
     }
 
     pub(super) fn progress(&self) -> Progress {

@@ -68,16 +68,14 @@ pub(super) enum Standing {
     Rejoined {
         /// Own instances up to this index are those of an earlier disk.
         last: u64,
-        /// What this replica says to itself when it is durable; `None`: it is.
-        awaited: Option<u64>,
+        /// Whether that is durable.
+        durable: bool,
     },
 }
 
 /// How far a replica is that rejoins.
 #[derive(Debug, Default)]
 pub(super) struct Rejoin {
-    /// Drawn at each start: answers to other lives do not count.
-    nonce: u64,
     answered: NodeSet,
     /// What those have heard of.
     union: Frontier,
@@ -91,14 +89,11 @@ impl Learner {
             cx.persist(Record::Rejoining);
             self.standing = Standing::Rejoining(Rejoin::default());
         }
-        if let Standing::Rejoining(rejoin) = &mut self.standing {
-            rejoin.nonce = cx.random().u64();
-        }
     }
 
     /// Whether this replica takes part: votes, proposes, recovers and answers clients.
     pub fn is_whole(&self) -> bool {
-        let whole = matches!(self.standing, Standing::Original | Standing::Rejoined { awaited: None, .. });
+        let whole = matches!(self.standing, Standing::Original | Standing::Rejoined { durable: true, .. });
         whole || mutation::active("learner/rejoins-at-once")
     }
 
@@ -113,52 +108,52 @@ impl Learner {
 
     /// It was recorded that this replica became whole.
     pub(super) fn replay_rejoined(&mut self, last: u64) {
-        self.standing = Standing::Rejoined { last, awaited: None };
+        self.standing = Standing::Rejoined { last, durable: true };
         self.next = self.next.max(last + 1);
         self.watermarks.begin(last, Frontier::default());
     }
 
     /// Asks again those who have not answered, and finds out whether this replica is whole.
     pub(super) fn go_on_rejoining<M: Host>(&mut self, cx: &mut Context<'_, M>) {
-        let (nonce, answered, union) = match self.standing {
-            Standing::Rejoining(Rejoin { nonce, answered, union }) => (nonce, answered, union),
-            Standing::Rejoined { awaited: Some(nonce), .. } => return self.await_disk(nonce, cx),
-            Standing::Original | Standing::Rejoined { awaited: None, .. } => return,
+        let (answered, union) = match self.standing {
+            Standing::Rejoining(Rejoin { answered, union }) => (answered, union),
+            Standing::Rejoined { durable: false, .. } => return self.await_disk(cx),
+            Standing::Original | Standing::Rejoined { durable: true, .. } => return,
         };
         let others = self.config.members.without(self.me);
         if answered == others && union.within(&self.state.executed().prefix()) {
-            return self.finish_rejoining(nonce, union, cx);
+            return self.finish_rejoining(union, cx);
         }
-        cx.send_all(others, Message::Rejoin { nonce, union }.into());
+        cx.send_all(others, Message::Rejoin { life: self.life, union }.into());
         self.ask(cx);
     }
 
-    fn finish_rejoining<M: Host>(&mut self, nonce: u64, union: Frontier, cx: &mut Context<'_, M>) {
+    fn finish_rejoining<M: Host>(&mut self, union: Frontier, cx: &mut Context<'_, M>) {
         let last = self.known.union(&union).of(self.me);
         // All of the union is executed, and with it what the previous life's barrier held.
         self.begin_barrier();
         cx.persist(Record::Rejoined { last });
         self.replay_rejoined(last);
-        self.standing = Standing::Rejoined { last, awaited: Some(nonce) };
-        self.await_disk(nonce, cx);
+        self.standing = Standing::Rejoined { last, durable: false };
+        self.await_disk(cx);
     }
 
     /// Says to itself, when all before it is durable, that this replica is whole.
-    fn await_disk<M: Host>(&self, nonce: u64, cx: &mut Context<'_, M>) {
-        cx.send(self.me, Message::RejoinReply { nonce, known: Frontier::default() }.into());
+    fn await_disk<M: Host>(&self, cx: &mut Context<'_, M>) {
+        cx.send(self.me, Message::RejoinReply { life: self.life, known: Frontier::default() }.into());
     }
 
     /// Another member rejoins, and has heard of these. One that rejoins itself cannot help.
     pub(super) fn on_rejoin<M: Host>(
         &mut self,
         from: NodeId,
-        nonce: u64,
+        life: u64,
         union: Frontier,
         cx: &mut Context<'_, M>,
     ) {
         if self.is_whole() {
             self.expect_all(&union);
-            cx.send(from, Message::RejoinReply { nonce, known: self.heard_of() }.into());
+            cx.send(from, Message::RejoinReply { life, known: self.heard_of() }.into());
         }
     }
 
@@ -171,15 +166,16 @@ impl Learner {
 
     /// A member answers. Only its first answer counts: its later ones would never end. This replica answers itself when
     /// it is durable that it is whole.
-    pub(super) fn on_rejoin_reply(&mut self, from: NodeId, to: u64, known: Frontier) {
-        if let Standing::Rejoined { awaited, .. } = &mut self.standing
-            && from == self.me
-            && *awaited == Some(to)
-        {
-            *awaited = None;
+    pub(super) fn on_rejoin_reply(&mut self, from: NodeId, life: u64, known: Frontier) {
+        if life != self.life {
+            return;
         }
-        if let Standing::Rejoining(Rejoin { nonce, answered, union }) = &mut self.standing
-            && *nonce == to
+        if let Standing::Rejoined { durable, .. } = &mut self.standing
+            && from == self.me
+        {
+            *durable = true;
+        }
+        if let Standing::Rejoining(Rejoin { answered, union }) = &mut self.standing
             && self.config.members.without(self.me).contains(from)
             && answered.insert(from)
         {
@@ -191,11 +187,11 @@ impl Learner {
     /// For operators: what this replica waits for, if it rejoins.
     pub(super) fn rejoin_status(&self) -> Option<(&'static str, String)> {
         let (answered, union) = match &self.standing {
-            Standing::Rejoining(Rejoin { answered, union, .. }) => (answered, union),
-            Standing::Rejoined { awaited: Some(_), .. } => {
+            Standing::Rejoining(Rejoin { answered, union }) => (answered, union),
+            Standing::Rejoined { durable: false, .. } => {
                 return Some(("rejoining", "its disk was lost; waits for the new one".to_owned()));
             }
-            Standing::Original | Standing::Rejoined { awaited: None, .. } => return None,
+            Standing::Original | Standing::Rejoined { durable: true, .. } => return None,
         };
         let silent = self.config.members.without(self.me).iter().filter(|node| !answered.contains(*node));
         let silent: Vec<_> = silent.map(|node| node.to_string()).collect();

@@ -21,6 +21,8 @@ use crate::paxos::engine::slots::log::Vote;
 /// The candidate takes a part only if it begins where the last one ended, so parts may be lost, doubled and late.
 #[derive(Debug)]
 pub struct Preparation {
+    /// When the first request was sent.
+    pub since: Time,
     tally: Tally,
     /// The highest vote of each slot.
     votes: BTreeMap<u64, Vote>,
@@ -75,9 +77,9 @@ impl Preparation {
     /// majority may reply that knows less, and then says nothing of what it voted for in between.
     ///
     /// `tally` is that of the configuration which the candidate has executed by then.
-    pub fn new(tally: Tally, candidate: NodeId, from: u64) -> Preparation {
+    pub fn new(tally: Tally, candidate: NodeId, from: u64, since: Time) -> Preparation {
         let committed = (from - 1, candidate);
-        Preparation { tally, votes: BTreeMap::new(), from, parts: BTreeMap::new(), committed }
+        Preparation { since, tally, votes: BTreeMap::new(), from, parts: BTreeMap::new(), committed }
     }
 
     /// From which slot on an acceptor is asked for its votes.
@@ -397,7 +399,7 @@ mod tests {
         ";
         for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let (replies, expected) = line.split_once('→').unwrap();
-            let mut preparation = Preparation::new(members(), node(1), 1);
+            let mut preparation = Preparation::new(members(), node(1), 1, Time::ZERO);
             let mut result = Reply::Waiting;
             for reply in replies.split('/') {
                 let words: Vec<_> = reply.split_whitespace().collect();
@@ -426,7 +428,7 @@ mod tests {
 
     #[test]
     fn votes_that_come_in_parts_count_when_the_last_part_is_here_in_whatever_order_they_come() {
-        let mut preparation = Preparation::new(members(), node(1), 5);
+        let mut preparation = Preparation::new(members(), node(1), 5, Time::ZERO);
         let vote = |value: &'static str| Vote { ballot: ballot(1, 1), value: value.into(), chosen: false };
         let part = |from, slot, value, next| Votes { next, ..votes_of(from, 4, [(slot, vote(value))]) };
         let first = part(5, 5, "a", Some(7));
@@ -449,7 +451,7 @@ mod tests {
     /// Seed 494 of the simulator: the candidate's own reply, which knows most, may come last.
     #[test]
     fn a_slot_for_which_no_votes_were_asked_gets_no_noop() {
-        let mut preparation = Preparation::new(members(), node(2), 25);
+        let mut preparation = Preparation::new(members(), node(2), 25, Time::ZERO);
         let vote = |value| Vote { ballot: ballot(1, 1), value: Bytes::from_static(value), chosen: false };
         assert_eq!(preparation.on_reply(node(1), votes_of(25, 23, [(25, vote(b"x"))])), Reply::Waiting);
         let Reply::Prepared(prepared) = preparation.on_reply(node(3), votes_of(25, 23, [])) else {
@@ -548,7 +550,7 @@ mod tests {
 
     #[test]
     fn what_is_behind_a_configuration_has_to_be_asked_of_others() {
-        let mut preparation = Preparation::new(members(), node(1), 1);
+        let mut preparation = Preparation::new(members(), node(1), 1, Time::ZERO);
         let entry = Entry::Configuration(Configuration::default());
         let configuration = Batch::alone(Wall::from_millis(1), &entry);
         let vote = |value: &Bytes| Vote { ballot: ballot(1, 1), value: value.clone(), chosen: false };
