@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use common::{command, key, later, load, pieces, single, store};
 use quorate_core::{Access, Image, Random, Wall, Wire};
+use quorate_store::command::first_key;
 use quorate_store::{
     Command, CommandError, Condition, Expires, Expiry, Extent, Frozen, Kind, LoadError, Loader, Reply,
     Single, Store, VALUE_LIMIT,
@@ -197,6 +198,31 @@ fn a_command_depends_on_its_footprint_alone_and_changes_only_what_it_writes() {
             assert_eq!(footprint.is_read_only(), command.is_read_only() || footprint.writes().is_empty());
             assert_eq!(command.access() == Access::Read, command.is_read_only());
         }
+    }
+}
+
+#[test]
+fn what_is_looked_for_ahead_is_a_key_of_the_command_and_an_encoded_read_is_the_read() {
+    for (seed, mut random) in cases() {
+        let (store, _, now) = store(&mut random, 100);
+        let digest = store.digest();
+        for _ in 0..60 {
+            let command = command(&mut random, now);
+            let encoded = command.to_bytes();
+            let found = first_key(&encoded);
+            assert!(found.is_none_or(|key| command.footprint().touches(key)), "seed {seed}: {command:?}");
+            if matches!(command, Command::Get { .. } | Command::Put { .. } | Command::HashScan { .. }) {
+                assert!(found.is_some(), "seed {seed}: {command:?}");
+            }
+            let bytes: Bytes = (0..random.range(0..12)).map(|_| random.u64() as u8).collect();
+            store.touch([encoded.slice(..encoded.len() / 2), encoded, bytes].iter());
+            assert_eq!(
+                store.read_encoded(&command),
+                store.read(&command).to_bytes(),
+                "seed {seed}: {command:?}"
+            );
+        }
+        assert_eq!(store.digest(), digest);
     }
 }
 
