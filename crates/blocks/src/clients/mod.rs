@@ -9,10 +9,12 @@
 //! | [`message`] | what proxy and leader say |
 //! | [`proxy`] | the client side: a whole machine, [`SessionClient`] |
 //! | [`streams`] | program order of each client connection, inside the proxy |
+//! | [`gate`] | what becomes of a read, and where it waits |
 //! | [`intake`] | the leader's side: admits, batches, answers |
 //! | [`reads`] | where reads are ordered like writes: each once |
 //! | [`served`] | how reads were served, counted |
 
+pub mod gate;
 pub mod intake;
 pub mod message;
 pub mod proxy;
@@ -22,6 +24,7 @@ pub mod streams;
 #[cfg(test)]
 mod tests;
 
+pub use gate::{AtSlot, Gate, WaitingReads};
 pub use intake::{Intake, PendingRead};
 pub use message::{Ask, Embeds, Message, ReadObservation};
 pub use proxy::{ProxyConfig, ProxyTimer, Rinse, SessionClient};

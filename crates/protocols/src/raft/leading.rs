@@ -1,15 +1,16 @@
 //! The leader: replication, commits, heartbeats.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use quorate_blocks::batch::Batch;
+use quorate_blocks::clients::WaitingReads;
 use quorate_blocks::laggards::OwnDisk;
 use quorate_blocks::membership::ReconfigurationCoordinator;
 use quorate_core::{Context, Fact, Mark, NodeId, NodeSet, Time, Wall, mutation};
 
 use super::changes::{Handing, TransferBackoff};
-use super::leaseguard::{CommitGate, Gate, Limbo};
+use super::leaseguard::{CommitGate, Limbo, ReadGate};
 use super::reads::Reader;
 use super::replica::{Replica, Role, Timer};
 use super::{ANNOUNCE, MAX_WAITING, Message, PIPELINE_BYTES, RETRANSMIT, Reads, Record};
@@ -33,13 +34,9 @@ pub struct Leading {
     /// LeaseGuard: what it cannot tell yet.
     pub(super) limbo: Limbo,
     pub(super) rounds: Rounds<(u64, Reader)>,
-    /// Reads that wait for the next commit of the own term.
-    pub(super) held: Vec<Reader>,
-    /// Reads that need an entry that is appended after they came.
-    pub(super) logged: Vec<Reader>,
-    /// Reads that wait for their entry to be executed.
-    waiting: VecDeque<(u64, Vec<Reader>)>,
-    /// Whether an entry must be appended even if no client writes: for reads, or because a key's time is up.
+    /// Reads that wait for an entry to be executed.
+    pub(super) waiting: WaitingReads<Reader>,
+    /// Whether an entry must be appended even if no client writes: for a lease, or because a key's time is up.
     pub(super) needs_empty_batch: bool,
     /// Everything up to here was announced as committed.
     announced: u64,
@@ -48,7 +45,7 @@ pub struct Leading {
     pub(super) handing: Option<Handing>,
     pub(super) transfers: TransferBackoff,
     /// The read gate, as checkers were told.
-    pub(super) noted: Option<Gate>,
+    pub(super) noted: Option<ReadGate>,
     /// Whether the own log keeps up.
     disk: OwnDisk,
 }
@@ -69,9 +66,7 @@ impl Replica {
             gate,
             limbo,
             rounds: Rounds::default(),
-            held: Vec::new(),
-            logged: Vec::new(),
-            waiting: VecDeque::new(),
+            waiting: WaitingReads::default(),
             needs_empty_batch: false,
             announced: 0,
             announcing: false,
@@ -109,9 +104,7 @@ impl Replica {
         // Operators ask again, elsewhere. Whoever waits for a read is to be told who leads, when that is known.
         drop(self.intake.take_manage());
         let asking = leading.rounds.abandon().into_iter().map(|(_, reader)| reader);
-        let waiting = leading.waiting.drain(..).flat_map(|(_, readers)| readers);
-        let readers = leading.held.drain(..).chain(asking).chain(leading.logged.drain(..)).chain(waiting);
-        let reads = readers.filter_map(|reader| match reader {
+        let reads = leading.waiting.take_all().chain(asking).filter_map(|reader| match reader {
             Reader::Client(read) => Some(read),
             Reader::Follower { .. } => None,
         });
@@ -159,7 +152,8 @@ impl Replica {
             let (last, committed) = (self.chain.last().0, self.committed);
             let (open, time) = (self.takes_writes(cx), self.time(cx.now(), cx.wall()));
             let Role::Leader(leading) = &mut self.role else { return };
-            if !open || !(self.intake.has_writes() || leading.needs_empty_batch) {
+            let needed = leading.needs_empty_batch || leading.waiting.need_slot();
+            if !open || !(self.intake.has_writes() || needed) {
                 return;
             }
             let full = last - committed >= self.config.pipeline as u64 + leading.deferred(last, committed);
@@ -167,13 +161,10 @@ impl Replica {
                 return;
             }
             leading.needs_empty_batch = false;
-            let reads = std::mem::take(&mut leading.logged);
             let value = self.intake.take_batch(self.config.intake.batch, time);
             let index = self.append(value, cx);
-            if let Role::Leader(leading) = &mut self.role
-                && !reads.is_empty()
-            {
-                leading.waiting.push_back((index, reads));
+            if let Role::Leader(leading) = &mut self.role {
+                leading.waiting.proposed(index);
             }
         }
     }
@@ -300,23 +291,14 @@ impl Replica {
     fn after_commit(&mut self, cx: &mut Context<'_, Self>) {
         let Role::Leader(leading) = &mut self.role else { return };
         leading.limbo = Limbo::default();
+        self.release_reads(cx);
+        let Role::Leader(leading) = &mut self.role else { return };
         if leading.announced < self.committed && !leading.announcing {
             leading.announcing = true;
             cx.set_timer(Timer::Announce, ANNOUNCE);
         }
         self.on_configuration_committed(cx);
-        self.retry_held(cx);
         self.note_gate(cx);
-    }
-
-    /// Entries were executed: reads that waited for them can be served.
-    pub(super) fn after_execution(&mut self, cx: &mut Context<'_, Self>) {
-        while let Role::Leader(leading) = &mut self.role
-            && let Some((_, readers)) = leading.waiting.pop_front_if(|(at, _)| *at <= self.state.applied())
-        {
-            self.serve_logged(readers, cx);
-        }
-        self.serve_follower_reads(cx);
     }
 
     // The clock --------------------------------------------------------------------------------------------------

@@ -221,7 +221,7 @@ impl Limbo {
 
 /// An open read gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gate {
+pub struct ReadGate {
     /// Reads see everything up to here.
     pub(super) index: u64,
     /// No read that an entry up to here can change.
@@ -230,7 +230,7 @@ pub struct Gate {
     pub(super) until: Until,
 }
 
-impl Gate {
+impl ReadGate {
     pub(super) fn is_open(&self, guard: &LeaseGuard, at: Instant) -> bool {
         match self.until {
             Until::Clock(end) => at.now < end,
@@ -262,7 +262,7 @@ impl Replica {
     }
 
     /// Whether the log and the clocks allow reads at the leader, and for how long (the paper's ClientRead).
-    pub(super) fn read_gate(&self, at: Instant) -> Option<Gate> {
+    pub(super) fn read_gate(&self, at: Instant) -> Option<ReadGate> {
         let (Reads::LeaseGuard(guard), Role::Leader(leading)) = (self.config.reads, &self.role) else {
             return None;
         };
@@ -270,7 +270,7 @@ impl Replica {
             return None;
         }
         let Self { committed, ref chain, ref config, .. } = *self;
-        let by_timer = Gate {
+        let by_timer = ReadGate {
             index: committed,
             limbo: committed,
             until: Until::Clock((chain.at(committed) + config.lease).saturating_sub(config.drift)),
@@ -286,7 +286,7 @@ impl Replica {
         }
         if chain.term(committed) == Some(self.term) {
             return Some(match stamp {
-                Some(stamp) => Gate { until: by_stamp(stamp), ..by_timer },
+                Some(stamp) => ReadGate { until: by_stamp(stamp), ..by_timer },
                 None => by_timer,
             });
         }
@@ -296,8 +296,10 @@ impl Replica {
         }
         let limbo = leading.limbo.last().max(committed);
         match stamp {
-            Some(stamp) => Some(Gate { limbo, until: by_stamp(stamp), ..by_timer }),
-            None if mutation::active("leaseguard/inherit-under-timers") => Some(Gate { limbo, ..by_timer }),
+            Some(stamp) => Some(ReadGate { limbo, until: by_stamp(stamp), ..by_timer }),
+            None if mutation::active("leaseguard/inherit-under-timers") => {
+                Some(ReadGate { limbo, ..by_timer })
+            }
             None => None,
         }
     }
@@ -397,7 +399,7 @@ impl Replica {
         if leading.noted != gate {
             leading.noted = gate;
             cx.note(|| match gate {
-                Some(Gate { index, limbo, until }) => {
+                Some(ReadGate { index, limbo, until }) => {
                     Fact::ReadGate { term, index, limbo, until: Some(until) }
                 }
                 None => Fact::ReadGate { term, index, limbo: index, until: None },

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use quorate_blocks::clients::{Ask, PendingRead};
+use quorate_blocks::clients::{Ask, Gate, PendingRead, WaitingReads};
 use quorate_core::{Context, Instant, NodeId, ProcessId, Random, Until, mutation};
 
-use super::leaseguard::Gate;
+use super::leaseguard::ReadGate;
 use super::replica::{Replica, Role};
 use super::{MAX_WAITING, Message, Reads};
 
@@ -31,8 +31,8 @@ pub struct FollowerReads {
     fresh: Vec<PendingRead>,
     /// Asked about, by number.
     asked: BTreeMap<u64, Vec<PendingRead>>,
-    /// To be answered when this index is executed.
-    ready: BTreeMap<u64, Vec<PendingRead>>,
+    /// To be answered when the leader's index is executed.
+    ready: WaitingReads<PendingRead>,
     /// The last number. The first is drawn: a late answer to an earlier incarnation's question must not be taken for
     /// one of this incarnation's.
     last: u64,
@@ -48,32 +48,6 @@ impl FollowerReads {
 /// Questions to the leader that may be out: more than that are lost, and their clients ask again.
 const MAX_ASKED: usize = 1024;
 
-/// Whether a read may pass the gate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ReadDecision {
-    /// It may.
-    Open,
-    /// It may not yet: the limbo region may change its answer.
-    Limbo,
-    /// None may.
-    Shut,
-}
-
-/// What is to be done with a read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
-    /// The state that is here answers it.
-    Serve,
-    /// When a round that begins now is confirmed.
-    Round,
-    /// After the next commit of the own term.
-    Hold,
-    /// When an entry is committed that is appended from now on. If another had been elected before, a majority would
-    /// not have accepted it: so the state up to it has all that was answered before the read came. It needs no lease,
-    /// so it is for commits that take longer than a lease lasts.
-    Log,
-}
-
 impl Replica {
     /// Whether this replica would answer a read alone at this instant, and how it would do it.
     pub(super) fn reads_now(&self, at: Instant) -> (bool, &'static str) {
@@ -82,14 +56,14 @@ impl Replica {
             Reads::Inconsistent => (true, "unchecked"),
             Reads::Quorum => (false, "quorum"),
             Reads::OngaroLease => match self.ongaro_gate() {
-                Some(Gate { until: Until::Clock(end), .. }) if at.now < end => (true, "ongaro-lease"),
+                Some(ReadGate { until: Until::Clock(end), .. }) if at.now < end => (true, "ongaro-lease"),
                 _ => (false, "quorum"),
             },
             Reads::LeaseGuard(guard) => match self.read_gate(at).filter(|gate| gate.is_open(&guard, at)) {
                 None => (false, "leaseguard-waiting"),
                 Some(gate) if !self.has_own_commit() => (gate.index == gate.limbo, "leaseguard-inherited"),
-                Some(Gate { until: Until::Clock(_), .. }) => (true, "leaseguard-timers"),
-                Some(Gate { until: Until::Latest(_), .. }) => (true, "leaseguard"),
+                Some(ReadGate { until: Until::Clock(_), .. }) => (true, "leaseguard-timers"),
+                Some(ReadGate { until: Until::Latest(_), .. }) => (true, "leaseguard"),
             },
         }
     }
@@ -101,13 +75,13 @@ impl Replica {
 
     /// Ongaro's lease: voters that answered a round refuse votes for the election timeout from then on, so nobody else
     /// is elected for as long since it began.
-    pub(super) fn ongaro_gate(&self) -> Option<Gate> {
+    pub(super) fn ongaro_gate(&self) -> Option<ReadGate> {
         let (Reads::OngaroLease, Role::Leader(leading)) = (self.config.reads, &self.role) else {
             return None;
         };
         let since = leading.rounds.confirmed_at().filter(|_| self.has_own_commit())?;
         let until = Until::Clock((since + self.config.lease).saturating_sub(self.config.drift));
-        Some(Gate { index: self.committed, limbo: self.committed, until })
+        Some(ReadGate { index: self.committed, limbo: self.committed, until })
     }
 
     /// Serves what has come in, or finds out what it has to wait for.
@@ -123,71 +97,58 @@ impl Replica {
 
     /// `held`: it has waited for a commit already.
     fn on_reader(&mut self, reader: Reader, held: bool, cx: &mut Context<'_, Self>) {
-        let verdict = self.judge(&reader, held, cx);
+        let command = match &reader {
+            Reader::Client(read) => Some(&read.command),
+            Reader::Follower { .. } => None,
+        };
+        let gate = self.gate(command, held, self.instant(cx));
+        if let Gate::Hold(_) = gate {
+            self.extend();
+        }
         let (committed, lone) = (self.committed, self.config.lone_rounds);
         let Role::Leader(leading) = &mut self.role else { return };
-        match verdict {
-            Verdict::Serve => {
+        match gate {
+            Gate::Serve => {
                 self.note_read_decision(cx);
                 self.serve(reader, cx);
             }
-            // Beyond the bound, whoever asked has to ask again.
-            Verdict::Round if leading.rounds.waiting() < MAX_WAITING => {
+            Gate::Round if leading.rounds.waiting() < MAX_WAITING => {
                 leading.rounds.wait((committed, reader));
                 if lone {
                     self.begin_round(cx);
                 }
             }
-            Verdict::Hold if leading.held.len() < MAX_WAITING => leading.held.push(reader),
-            Verdict::Log if leading.logged.len() < MAX_WAITING => {
-                leading.logged.push(reader);
-                leading.needs_empty_batch = true;
-            }
-            Verdict::Round | Verdict::Hold | Verdict::Log => {}
+            Gate::Hold(index) => leading.waiting.hold(index, reader),
+            Gate::Sync => leading.waiting.sync(reader),
+            // Beyond the bound, whoever asked has to ask again.
+            Gate::Round | Gate::Redirect => {}
         }
     }
 
-    fn judge(&mut self, reader: &Reader, held: bool, cx: &mut Context<'_, Self>) -> Verdict {
-        let at = self.instant(cx);
-        let command = match reader {
-            Reader::Client(read) => Some(&read.command),
-            Reader::Follower { .. } => None,
-        };
-        match (self.read_decision(command, at), self.config.reads) {
-            (ReadDecision::Open, _) => Verdict::Serve,
-            (ReadDecision::Limbo, _) => Verdict::Hold,
-            // The commit came too late for the lease: the next may do so too.
-            (ReadDecision::Shut, Reads::LeaseGuard(_))
-                if held && !mutation::active("leaseguard/lease-or-nothing") =>
-            {
-                Verdict::Log
-            }
-            (ReadDecision::Shut, Reads::LeaseGuard(_)) => {
-                self.extend();
-                Verdict::Hold
-            }
-            (ReadDecision::Shut, _) if self.has_own_commit() => Verdict::Round,
-            (ReadDecision::Shut, _) => Verdict::Hold,
-        }
-    }
-
-    /// **The read rule** of a leader that asks nobody. `None`: any command.
-    pub(super) fn read_decision(&self, command: Option<&Bytes>, at: Instant) -> ReadDecision {
-        let Role::Leader(leading) = &self.role else { return ReadDecision::Shut };
+    /// **The read gate** of a command (`None`: any) at this instant. `held`: the read has waited for a commit already.
+    pub(super) fn gate(&self, command: Option<&Bytes>, held: bool, at: Instant) -> Gate {
+        let Role::Leader(leading) = &self.role else { return Gate::Redirect };
+        let next_commit = Gate::Hold(self.committed + 1);
         match self.config.reads {
-            Reads::Inconsistent => ReadDecision::Open,
-            Reads::Quorum => ReadDecision::Shut,
-            Reads::OngaroLease => match self.ongaro_gate() {
-                Some(Gate { until: Until::Clock(end), .. }) if at.now < end => ReadDecision::Open,
-                _ => ReadDecision::Shut,
+            Reads::Inconsistent => Gate::Serve,
+            Reads::Quorum | Reads::OngaroLease => match self.ongaro_gate() {
+                Some(ReadGate { until: Until::Clock(end), .. }) if at.now < end => Gate::Serve,
+                _ if self.has_own_commit() => Gate::Round,
+                _ => next_commit,
             },
             Reads::LeaseGuard(guard) => match self.read_gate(at).filter(|gate| gate.is_open(&guard, at)) {
-                None => ReadDecision::Shut,
-                Some(gate) if gate.limbo <= gate.index => ReadDecision::Open,
-                Some(_) if command.is_none_or(|command| leading.limbo.affects(command)) => {
-                    ReadDecision::Limbo
+                // The commit came too late for the lease: the next may do so too. If another had been elected before
+                // an entry that is appended from now on is committed, a majority would not have accepted it.
+                None if held && !mutation::active("leaseguard/lease-or-nothing") => Gate::Sync,
+                None => next_commit,
+                // The limbo region may change its answer.
+                Some(gate)
+                    if gate.limbo > gate.index
+                        && command.is_none_or(|command| leading.limbo.affects(command)) =>
+                {
+                    next_commit
                 }
-                Some(_) => ReadDecision::Open,
+                Some(_) => Gate::Serve,
             },
         }
     }
@@ -200,11 +161,7 @@ impl Replica {
             Reader::Client(_) if !self.intake.has_room() => {}
             Reader::Client(read) => match self.state.read(&read.command, time.max(leading.limbo.time())) {
                 Some(reply) => self.intake.on_read(read, reply),
-                None if leading.logged.len() < MAX_WAITING => {
-                    leading.logged.push(Reader::Client(read));
-                    leading.needs_empty_batch = true;
-                }
-                None => {}
+                None => leading.waiting.sync(Reader::Client(read)),
             },
             Reader::Follower { node, id } => {
                 cx.send(node, Message::ReadIndexReply { id, index: self.committed })
@@ -212,16 +169,20 @@ impl Replica {
         }
     }
 
-    /// An entry of the own term was committed: every reason to hold a read may be gone.
-    pub(super) fn retry_held(&mut self, cx: &mut Context<'_, Self>) {
-        let Role::Leader(leading) = &mut self.role else { return };
-        for reader in std::mem::take(&mut leading.held) {
-            self.on_reader(reader, true, cx);
+    /// Entries of the own term were committed and executed: every reason to hold a read may be gone.
+    pub(super) fn release_reads(&mut self, cx: &mut Context<'_, Self>) {
+        while let Role::Leader(leading) = &mut self.role
+            && let Some((_, readers)) = leading.waiting.take_executed(self.state.applied())
+        {
+            self.serve_logged(readers.logged, cx);
+            for reader in readers.held {
+                self.on_reader(reader, true, cx);
+            }
         }
     }
 
     /// An entry that was appended after these reads had come is executed.
-    pub(super) fn serve_logged(&mut self, readers: Vec<Reader>, cx: &mut Context<'_, Self>) {
+    fn serve_logged(&mut self, readers: Vec<Reader>, cx: &mut Context<'_, Self>) {
         for reader in readers {
             match reader {
                 // What has no room is asked for again.
@@ -288,16 +249,14 @@ impl Replica {
 
     pub(super) fn on_read_index_reply(&mut self, id: u64, index: u64, cx: &mut Context<'_, Self>) {
         if let Some(reads) = self.near.asked.remove(&id) {
-            if self.near.ready.len() < MAX_ASKED {
-                self.near.ready.entry(index).or_default().extend(reads);
-            }
+            reads.into_iter().for_each(|read| self.near.ready.hold(index, read));
             self.serve_follower_reads(cx);
         }
     }
 
     pub(super) fn serve_follower_reads(&mut self, cx: &mut Context<'_, Self>) {
-        while let Some(entry) = self.near.ready.first_entry().filter(|e| *e.key() <= self.state.applied()) {
-            for read in entry.remove() {
+        while let Some((_, reads)) = self.near.ready.take_executed(self.state.applied()) {
+            for read in reads.held {
                 // Unless its time is up here: then only the log can tell, and the proxy asks the leader next.
                 if self.intake.has_room()
                     && let Some(reply) = self.state.read(&read.command, cx.wall())

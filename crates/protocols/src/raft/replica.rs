@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use quorate_blocks::batch::Kind;
 use quorate_blocks::catchup::{Catchup, Source};
-use quorate_blocks::clients::{self, Intake};
+use quorate_blocks::clients::{self, Gate, Intake};
 use quorate_blocks::election::LeaderMonitor;
 use quorate_blocks::membership::Configuration;
 use quorate_blocks::quorum::Tally;
@@ -17,7 +17,7 @@ use quorate_core::{
 };
 
 use super::leading::Leading;
-use super::reads::{FollowerReads, ReadDecision};
+use super::reads::FollowerReads;
 use super::{Config, MAX_WAITING, Message, Reads, Record};
 use crate::raft::log::{Append, Entry, PrefixLog};
 
@@ -442,7 +442,7 @@ impl Replica {
         for (upto, bytes) in self.source.retention(self.state.applied(), self.config.retain, cx.now()) {
             self.chain.retain(upto, bytes);
         }
-        self.after_execution(cx);
+        self.serve_follower_reads(cx);
     }
 
     /// Tells drivers and checkers which configuration is in force, if that has changed.
@@ -529,8 +529,8 @@ impl quorate_core::Replica for Replica {
     }
 
     fn would_answer(&self, command: &Bytes, at: Instant) -> bool {
-        let open = self.read_decision(Some(command), at) == ReadDecision::Open;
-        open && self.state.read(command, self.time(at.now, at.wall)).is_some()
+        let gate = self.gate(Some(command), false, at);
+        gate == Gate::Serve && self.state.read(command, self.time(at.now, at.wall)).is_some()
     }
 
     fn fingerprint(&self) -> (u64, u64) {

@@ -72,6 +72,6 @@ impl Replica {
         self.acknowledge = true;
         self.configured = None;
         self.publish_configuration(cx);
-        self.after_execution(cx);
+        self.serve_follower_reads(cx);
     }
 }

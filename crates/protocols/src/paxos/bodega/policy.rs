@@ -1,7 +1,7 @@
 //! What Bodega answers the machine.
 
 use bytes::Bytes;
-use quorate_blocks::clients::{Ask, PendingRead};
+use quorate_blocks::clients::{Ask, Gate, PendingRead};
 use quorate_blocks::membership::refused;
 use quorate_blocks::writes::Writes;
 use quorate_core::{Context, Manage, Managed, NodeId, NodeSet, ProcessId, Roster, Status, Time};
@@ -13,7 +13,7 @@ use super::notes::{self, Notes};
 use super::{Config, Replica, reads};
 use crate::paxos::bodega::coverage::Coverage;
 use crate::paxos::bodega::excluded_responders::ExcludedResponders;
-use crate::paxos::engine::{self, Gate, Role, Timer};
+use crate::paxos::engine::{self, Role, Timer};
 use crate::paxos::rosters::Changes;
 
 /// Operators that may wait for a roster.

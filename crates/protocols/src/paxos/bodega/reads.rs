@@ -1,12 +1,13 @@
 //! Local reads: answered, held, or refused (§3.2.2).
 
 use bytes::Bytes;
+use quorate_blocks::clients::Gate;
 use quorate_core::{Time, Wire, mutation};
 use quorate_store::Command;
 use quorate_store::footprint::Extent;
 
 use super::Replica;
-use crate::paxos::engine::{Gate, Role};
+use crate::paxos::engine::Role;
 use crate::paxos::rosters;
 
 /// **The read gate**, of the leader and of responders.

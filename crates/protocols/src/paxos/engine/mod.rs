@@ -68,7 +68,6 @@ use quorate_core::{Group, Settings, SettingsError};
 
 pub use message::{BallotConfig, Message, Record};
 pub use policy::{MultiPaxosPolicy, Policy};
-pub use reads::Gate;
 pub use replica::{Replica, Role, Timer};
 
 use crate::paxos::engine::lease::LeaseConfig;

@@ -5,13 +5,13 @@ use std::fmt::Debug;
 use bytes::Bytes;
 use quorate_blocks::ballot::Ballot;
 use quorate_blocks::batch::{Batch, Entry};
-use quorate_blocks::clients::{Ask, PendingRead, ReadObservation};
+use quorate_blocks::clients::{Ask, Gate, PendingRead, ReadObservation};
 use quorate_blocks::membership::Configuration;
 use quorate_blocks::state::Replicated;
 use quorate_core::{Context, Manage, NodeId, NodeSet, ProcessId, Status, Time};
 
 use super::message::{BallotConfig, Record};
-use super::{Config, Gate, Replica, Role};
+use super::{Config, Replica, Role};
 use crate::paxos::engine::slots::SlotLog;
 
 /// A protocol of the family, as the machine asks for it. Most have few things to say; the defaults are MultiPaxos's.

@@ -1,12 +1,9 @@
-//! Reads: what becomes of each ([`Gate`]), and where it waits ([`WaitingReads`]).
-//!
-//! Every read passes one gate, at a leader when a batch ends, at any other replica when it comes in. Whether a read
-//! would be answered at this instant follows from the same gate.
+//! Reads: each passes the gate ([`Gate`]), at a leader when a batch ends, at any other replica when it comes in.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use quorate_blocks::clients::{self, Ask, PendingRead};
+use quorate_blocks::clients::{self, Ask, AtSlot, Gate, PendingRead};
 use quorate_blocks::membership::Configuration;
 use quorate_blocks::state::{AHEAD, TIMELESS};
 use quorate_core::{Context, Fact, Instant, ProcessId, Staleness, Time, mutation};
@@ -15,90 +12,11 @@ use super::Message;
 use super::policy::Policy;
 use super::replica::{Replica, Role};
 
-/// Reads that may wait for the next slot; beyond, proxies ask again.
-const MAX_UNPROPOSED: usize = 1 << 16;
-/// Reads that may wait for slots proposed before them; beyond, others have to answer.
-const MAX_HELD: usize = 1 << 16;
 /// Bytes of replies in one message with observations, unless a single one is larger.
 const SEEN_BYTES: usize = 1 << 20;
 
-/// What becomes of a read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gate {
-    /// The state that is here answers it, unless a clock has a say in it.
-    Serve,
-    /// It waits until this slot is executed.
-    Hold(u64),
-    /// As a leader: it waits for a slot that is proposed after it came. If that is chosen in this ballot, no other
-    /// leader can have had a write acknowledged before.
-    Sync,
-    /// The leader has to answer it.
-    Redirect,
-}
-
-/// Reads that wait: a leader's, or those that another replica holds.
-#[derive(Debug, Default)]
-pub struct WaitingReads {
-    /// They need a slot proposed after they came.
-    unproposed: Vec<PendingRead>,
-    by_slot: BTreeMap<u64, AtSlot>,
-    /// How many are held.
-    held: usize,
-}
-
-/// Reads that wait for the same slot.
-#[derive(Debug, Default)]
-struct AtSlot {
-    /// It was proposed after they came: they find in the state what is true at that moment.
-    logged: Vec<PendingRead>,
-    /// It was proposed before they came: they are read as others are, when it is executed. With since when each is
-    /// held; a leader's are not timed.
-    held: Vec<(PendingRead, Option<Time>)>,
-}
-
-impl WaitingReads {
-    /// Whether a slot must be proposed for some.
-    pub(super) fn need_slot(&self) -> bool {
-        !self.unproposed.is_empty()
-    }
-
-    /// This slot is proposed.
-    pub(super) fn proposed(&mut self, slot: u64) {
-        if self.need_slot() {
-            self.by_slot.entry(slot).or_default().logged.append(&mut self.unproposed);
-        }
-    }
-
-    /// How many wait for slots that were proposed before them.
-    pub(super) fn held(&self) -> usize {
-        self.held
-    }
-
-    fn sync(&mut self, read: PendingRead) {
-        if self.unproposed.len() < MAX_UNPROPOSED {
-            self.unproposed.push(read);
-        }
-    }
-
-    fn hold(&mut self, slot: u64, read: PendingRead, since: Option<Time>) {
-        self.held += 1;
-        self.by_slot.entry(slot).or_default().held.push((read, since));
-    }
-
-    /// Those of the first slot, if it is executed.
-    fn take_executed(&mut self, applied: u64) -> Option<(u64, AtSlot)> {
-        let entry = self.by_slot.first_entry().filter(|entry| *entry.key() <= applied)?;
-        let (slot, reads) = entry.remove_entry();
-        self.held -= reads.held.len();
-        Some((slot, reads))
-    }
-
-    /// Asserts what must always hold.
-    pub(super) fn check(&self) {
-        let held: usize = self.by_slot.values().map(|reads| reads.held.len()).sum();
-        assert!(held == self.held, "held reads are counted");
-    }
-}
+/// A read that waits, and since when it is held; a leader's are not timed.
+pub(super) type Waiting = (PendingRead, Option<Time>);
 
 impl<P: Policy> Replica<P> {
     /// **The read gate.** `leased`: this is a leader that [may read locally](Replica::may_read_locally).
@@ -136,10 +54,7 @@ impl<P: Policy> Replica<P> {
             let Some(read) = reads.next() else { break };
             let gate = self.gate(leased, &read.command, now);
             if let Gate::Hold(slot) = gate {
-                // Beyond the bound the proxy has to ask again.
-                if self.waiting.held < MAX_HELD {
-                    self.waiting.hold(slot, read, None);
-                }
+                self.waiting.hold(slot, (read, None));
                 continue;
             }
             if !self.intake.has_room() {
@@ -152,7 +67,7 @@ impl<P: Policy> Replica<P> {
                     self.served.local.add(1);
                     self.intake.on_read(read, reply);
                 }
-                None => self.waiting.sync(read),
+                None => self.waiting.sync((read, None)),
             }
         }
     }
@@ -178,10 +93,8 @@ impl<P: Policy> Replica<P> {
             }
             match self.gate(false, &read.command, now) {
                 Gate::Serve if self.answer(&read, cx) => self.served.local.add(1),
-                Gate::Hold(slot) if self.waiting.held < MAX_HELD => {
-                    self.waiting.hold(slot, read, Some(now));
-                }
-                Gate::Serve | Gate::Hold(_) | Gate::Sync | Gate::Redirect => refused.push(id),
+                Gate::Hold(slot) if self.waiting.has_room() => self.waiting.hold(slot, (read, Some(now))),
+                Gate::Serve | Gate::Hold(_) | Gate::Round | Gate::Sync | Gate::Redirect => refused.push(id),
             }
         }
         self.served.refused.add(refused.len());
@@ -227,8 +140,7 @@ impl<P: Policy> Replica<P> {
                 Role::Leader(leading)
                     if leading.proposals.is_open(slot) && !mutation::active("paxos/read-after-another") =>
                 {
-                    let held = reads.held.into_iter().map(|(read, _)| read);
-                    self.waiting.unproposed.extend(reads.logged.into_iter().chain(held));
+                    reads.logged.into_iter().chain(reads.held).for_each(|read| self.waiting.sync(read));
                 }
                 Role::Leader(_) => self.release_as_leader(reads, cx),
                 Role::Follower | Role::Polling(_) | Role::Candidate(_) => self.release_held(reads, cx),
@@ -236,11 +148,11 @@ impl<P: Policy> Replica<P> {
         }
     }
 
-    fn release_as_leader(&mut self, AtSlot { logged, held }: AtSlot, cx: &mut Context<'_, Self>) {
+    fn release_as_leader(&mut self, AtSlot { logged, held }: AtSlot<Waiting>, cx: &mut Context<'_, Self>) {
         let until = self.read_time(cx.now(), cx.wall());
         self.served.waited.add(logged.len() + held.len());
         // What has no room is asked for again.
-        for read in logged {
+        for (read, _) in logged {
             if self.intake.has_room() {
                 let reply = self.state.read_now(&read.command);
                 self.intake.on_read(read, reply);
@@ -252,14 +164,14 @@ impl<P: Policy> Replica<P> {
             }
             match self.state.read(&read.command, until) {
                 Some(reply) => self.intake.on_read(read, reply),
-                None => self.waiting.unproposed.push(read),
+                None => self.waiting.sync((read, None)),
             }
         }
     }
 
     /// Held reads are answered from the state as it is then, later writes included, if this replica is in a position
     /// to.
-    fn release_held(&mut self, AtSlot { held, .. }: AtSlot, cx: &mut Context<'_, Self>) {
+    fn release_held(&mut self, AtSlot { held, .. }: AtSlot<Waiting>, cx: &mut Context<'_, Self>) {
         let now = cx.now();
         let stable = self.is_stable(now) || mutation::active("paxos/unheld-unstable");
         for (read, since) in held {
@@ -274,14 +186,13 @@ impl<P: Policy> Replica<P> {
     /// Before another role is taken: what a leader's clients wait for, their proxies ask of the next.
     pub(super) fn forget_reads_of_leader(&mut self) {
         if matches!(self.role, Role::Leader(_)) {
-            self.waiting = WaitingReads::default();
+            drop(self.waiting.take_all());
         }
     }
 
     /// This replica leaves its ballot, or what it knew of it: nothing can be waited for any more.
     pub fn refuse_held(&mut self, now: Time) {
-        let waiting = std::mem::take(&mut self.waiting);
-        for (read, since) in waiting.by_slot.into_values().flat_map(|reads| reads.held) {
+        for (read, since) in self.waiting.take_all() {
             self.refuse(read, since, now);
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use quorate_blocks::ballot::Ballot;
 use quorate_blocks::catchup::{Catchup, Informants, Source};
-use quorate_blocks::clients::{self, Intake, Served};
+use quorate_blocks::clients::{self, Intake, Served, WaitingReads};
 use quorate_blocks::election::LeaderMonitor;
 use quorate_blocks::laggards::Laggards;
 use quorate_blocks::membership::Configuration;
@@ -20,7 +20,7 @@ use quorate_core::{
 use super::ballots::Polling;
 use super::leading::Leading;
 use super::policy::Policy;
-use super::reads::WaitingReads;
+use super::reads::Waiting;
 use super::{Config, MAX_GAP, Message, RETRANSMIT, Reads, Record};
 use crate::paxos::engine::freshness::Freshness;
 use crate::paxos::engine::leases::Leases;
@@ -92,7 +92,7 @@ pub struct Replica<P: Policy> {
     /// What clients have asked of this replica.
     pub intake: Intake,
     /// Reads that can be answered later.
-    pub(super) waiting: WaitingReads,
+    pub(super) waiting: WaitingReads<Waiting>,
     /// How reads were served.
     pub(super) served: Served,
     /// Votes cast since the last batch end, in `promised`.

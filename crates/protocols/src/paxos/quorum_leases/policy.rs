@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use quorate_blocks::batch::{Batch, Entry, Kind};
-use quorate_blocks::clients::PendingRead;
+use quorate_blocks::clients::{Gate, PendingRead};
 use quorate_blocks::membership::refused;
 use quorate_blocks::writes::Writes;
 use quorate_core::{Context, Manage, Managed, NodeId, NodeSet, Roster, Status, Time, mutation};
@@ -10,7 +10,7 @@ use quorate_core::{Context, Manage, Managed, NodeId, NodeSet, Roster, Status, Ti
 use super::message::Message;
 use super::regrants::{self, Regrants};
 use super::{Config, Replica, acks, reads, roster};
-use crate::paxos::engine::{self, Gate, Role};
+use crate::paxos::engine::{self, Role};
 
 /// Operators that may wait for a roster.
 const MAX_WAITING: usize = 64;

@@ -1,12 +1,13 @@
 //! Local reads: answered or refused.
 
 use bytes::Bytes;
+use quorate_blocks::clients::Gate;
 use quorate_core::{Time, Wire, mutation};
 use quorate_store::Command;
 use quorate_store::footprint::Extent;
 
 use super::{Replica, regrants, roster};
-use crate::paxos::engine::{Gate, Role};
+use crate::paxos::engine::Role;
 use crate::paxos::rosters;
 
 /// **The read gate.** At the leader the machine's lease is enough.

@@ -142,7 +142,7 @@ const ROWS: &[Row] = &[
         "the same three questions in the same order; a read that may not be served now is held until the next \
          commit of the own term, not refused",
         "a refusal would only come back",
-        "`crates/protocols/src/raft/reads.rs` `judge`",
+        "`crates/protocols/src/raft/reads.rs` `gate`",
     ),
     (
         "LG-2.3",
