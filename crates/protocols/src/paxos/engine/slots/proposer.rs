@@ -9,6 +9,7 @@ use quorate_blocks::batch::{Batch, Kind};
 use quorate_blocks::quorum::{Tally, Verdict};
 use quorate_core::{NodeId, NodeSet, Time, mutation, wire_struct};
 
+use crate::paxos::engine::MAX_GAP;
 use crate::paxos::engine::slots::log::Vote;
 
 /// Phase 1: collects what a majority has voted for, and says what must be proposed again.
@@ -96,6 +97,10 @@ impl Preparation {
     pub fn on_reply(&mut self, from: NodeId, reply: Votes) -> Reply {
         let Votes { from: first, committed, votes, next } = reply;
         if first != self.from(from) || next.is_some_and(|next| next <= first) {
+            return Reply::Waiting;
+        }
+        // Nobody votes so far behind what it knows to be chosen; the holes before such a vote would fill all memory.
+        if votes.iter().any(|(slot, _)| *slot > committed.saturating_add(MAX_GAP)) {
             return Reply::Waiting;
         }
         if committed > self.committed.0 {
@@ -396,6 +401,7 @@ mod tests {
             1 0 1:9:a 2:9:b  / 2 1 2:1:x                → 1@2 2=b
             1 4              / 2 1 2:1:x 4:1:y          → 4@1
             1 0 2:9:a        / 2 0 2:1:b!               → 0@1 1= 2=b
+            1 0              / 2 0 65537:1:a / 3 0      → 0@1
         ";
         for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let (replies, expected) = line.split_once('→').unwrap();
