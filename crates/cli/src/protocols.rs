@@ -3,7 +3,7 @@
 use std::io::{Write, stdout};
 
 use quorate_core::{Capabilities, Setting};
-use quorate_protocols::registry::{self, Entry, Visitor};
+use quorate_protocols::registry::{self, Entry};
 use quorate_runtime::AnyProtocol;
 
 use crate::failure::Failure;
@@ -11,11 +11,6 @@ use crate::failure::Failure;
 /// The protocol that the command line names.
 pub fn find(name: &str) -> Result<&'static dyn AnyProtocol, Failure> {
     registry::find(name).ok_or_else(|| unknown(name))
-}
-
-/// Visits the protocol that the command line names, with its types.
-pub fn with<V: Visitor>(name: &str, visitor: V) -> Result<V::Out, Failure> {
-    registry::with(name, visitor).ok_or_else(|| unknown(name))
 }
 
 fn unknown(name: &str) -> Failure {

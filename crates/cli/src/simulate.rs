@@ -6,9 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use quorate_core::Protocol;
 use quorate_explore::Bounds;
-use quorate_protocols::registry::Visitor;
 use quorate_protocols::wide_area;
 use quorate_runtime::AnyProtocol;
 use quorate_sim::{Options, OptionsError, Summary};
@@ -63,62 +61,55 @@ pub fn sim(args: Sim) -> Result<(), Failure> {
 }
 
 fn explore(args: Sim) -> Result<(), Failure> {
-    struct All(Sim);
-    impl Visitor for All {
-        type Out = Result<(), Failure>;
-        fn visit<P: Protocol>(self) -> Self::Out {
-            let Sim { run, bounds, .. } = self.0;
-            let can = P::CAPABILITIES;
-            if run.topology.is_some() || run.proxies.is_some() || run.clients.is_some() || run.until.is_some()
-            {
-                return Err(Failure::wrong(
-                    "an exploration has no sites, proxies, clients or duration: see its bounds",
-                ));
-            }
-            let bounds = Bounds {
-                nodes: run.nodes.unwrap_or(3.clamp(can.min_nodes, can.max_nodes)),
-                ballots: bounds.ballots,
-                pace: bounds.pace,
-                writes: bounds.writes.into(),
-                reads: bounds.reads.into(),
-                waiting: bounds.waiting,
-                rosters: bounds.roster.into_iter().map(|Responders(nodes)| nodes).collect(),
-                facts: bounds.facts,
-                asks: bounds.asks,
-                failures: bounds.failures,
-                wakes: bounds.wakes,
-                ticks: bounds.ticks,
-                hints: bounds.hints,
-                reorder: bounds.reorder,
-                delays: bounds.delays,
-                states: bounds.states,
-                settings: run.set,
-            };
-            let start = Instant::now();
-            let bar = match stderr().is_terminal() {
-                true => ProgressBar::new_spinner(),
-                false => ProgressBar::hidden(),
-            };
-            let asked = interrupt::flag()?;
-            let explored = quorate_explore::explore::<P>(&bounds, &mut |found| {
-                bar.set_message(format!("{} states, {} searches before", found.states, found.repeated));
-                bar.tick();
-                if asked.load(Ordering::Relaxed) {
-                    bar.finish_and_clear();
-                    // An exploration cannot be ended from outside; what it has found so far is said all the same.
-                    let (states, time) = (found.states, start.elapsed().as_secs_f64());
-                    let _ = writeln!(stdout(), "{states} states in {time:.1} s, no violation in them");
-                    say("quorate: interrupted: not every behaviour was seen");
-                    std::process::exit(1);
-                }
-            })
-            .map_err(Failure::wrong)?;
-            bar.finish_and_clear();
-            writeln!(stdout(), "{explored}{:.1} s", start.elapsed().as_secs_f64())?;
-            if explored.counterexample.is_none() { Ok(()) } else { Err(Failure::failed("")) }
-        }
+    let Sim { run, bounds, .. } = args;
+    let protocol = protocols::find(&run.protocol)?;
+    let can = protocol.capabilities();
+    if run.topology.is_some() || run.proxies.is_some() || run.clients.is_some() || run.until.is_some() {
+        return Err(Failure::wrong(
+            "an exploration has no sites, proxies, clients or duration: see its bounds",
+        ));
     }
-    protocols::with(&args.run.protocol.clone(), All(args))?
+    let bounds = Bounds {
+        nodes: run.nodes.unwrap_or(3.clamp(can.min_nodes, can.max_nodes)),
+        ballots: bounds.ballots,
+        pace: bounds.pace,
+        writes: bounds.writes.into(),
+        reads: bounds.reads.into(),
+        waiting: bounds.waiting,
+        rosters: bounds.roster.into_iter().map(|Responders(nodes)| nodes).collect(),
+        facts: bounds.facts,
+        asks: bounds.asks,
+        failures: bounds.failures,
+        wakes: bounds.wakes,
+        ticks: bounds.ticks,
+        hints: bounds.hints,
+        reorder: bounds.reorder,
+        delays: bounds.delays,
+        states: bounds.states,
+        settings: run.set,
+    };
+    let start = Instant::now();
+    let bar = match stderr().is_terminal() {
+        true => ProgressBar::new_spinner(),
+        false => ProgressBar::hidden(),
+    };
+    let asked = interrupt::flag()?;
+    let explored = quorate_explore::explore(protocol, &bounds, &mut |found| {
+        bar.set_message(format!("{} states, {} searches before", found.states, found.repeated));
+        bar.tick();
+        if asked.load(Ordering::Relaxed) {
+            bar.finish_and_clear();
+            // An exploration cannot be ended from outside; what it has found so far is said all the same.
+            let (states, time) = (found.states, start.elapsed().as_secs_f64());
+            let _ = writeln!(stdout(), "{states} states in {time:.1} s, no violation in them");
+            say("quorate: interrupted: not every behaviour was seen");
+            std::process::exit(1);
+        }
+    })
+    .map_err(Failure::wrong)?;
+    bar.finish_and_clear();
+    writeln!(stdout(), "{explored}{:.1} s", start.elapsed().as_secs_f64())?;
+    if explored.counterexample.is_none() { Ok(()) } else { Err(Failure::failed("")) }
 }
 
 /// Seeds that one thread takes at a time.

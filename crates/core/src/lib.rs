@@ -39,8 +39,8 @@ pub use context::{Answered, Context, Instant, Outbox, Outgoing, Recipients};
 pub use fact::{Fact, Until};
 pub use id::{NodeId, NodeSet, ProcessId, ProxyId, RequestId};
 pub use machine::{
-    Arrival, Capabilities, Configs, Group, Image, Machine, Message, Never, PeerStatus, Piece, Protocol,
-    Proxy, Release, Replica, Saved, Snapshot, Status, WALL_CLOCK, Wakeup,
+    Arrival, Capabilities, Configs, Group, Image, Machine, Marginal, Message, Never, PeerStatus, Piece,
+    Protocol, Proxy, Release, Replica, Saved, Snapshot, Status, WALL_CLOCK, Wakeup,
 };
 pub use mark::Mark;
 pub use members::{Manage, Managed, Member, Members};
@@ -64,4 +64,22 @@ pub fn digest(bytes: &[u8]) -> u64 {
 /// A 128-bit digest, for telling so many things apart that 64 bits would not do.
 pub fn wide_digest(bytes: &[u8]) -> u128 {
     xxhash_rust::xxh3::xxh3_128(bytes)
+}
+
+/// A 128-bit digest of what is written to it with `write!`: text that is never held in memory.
+#[derive(Clone, Default)]
+pub struct TextDigest(xxhash_rust::xxh3::Xxh3);
+
+impl TextDigest {
+    /// Of everything so far.
+    pub fn get(&self) -> u128 {
+        self.0.digest128()
+    }
+}
+
+impl std::fmt::Write for TextDigest {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        self.0.update(text.as_bytes());
+        Ok(())
+    }
 }

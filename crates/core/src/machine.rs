@@ -1,7 +1,7 @@
 //! The contract between protocols and drivers. `docs/design/contract.md` says why each piece is there.
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
+use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -82,8 +82,8 @@ pub trait Message: Wire + Clone + Debug + Send + 'static {
 /// A deterministic state machine that a driver steps. Equal inputs give equal outputs.
 ///
 /// Inputs may come in any order, late, twice or never. A machine never blocks, never asks a clock, and says what
-/// it wants through its [`Context`]. Its `Debug` output shows its whole state (large parts of it as
-/// [`Replica::fingerprint`] does): the explorer tells states apart by it.
+/// it wants through its [`Context`]. Its `Debug` output shows its whole state, but for what [`Replica::fingerprint`]
+/// and [`Replica::marginal`] show, and for statistics: the explorer tells states apart by a digest of all three.
 pub trait Machine: Sized + Debug {
     /// Everything it is told at its creation; valid by construction.
     type Config: Clone + Debug + Send + Sync;
@@ -131,6 +131,12 @@ pub trait Replica: Machine {
     /// checkers.
     fn fingerprint(&self) -> (u64, u64);
 
+    /// What it has [`Marginal`] state of. The explorer takes states that differ in nothing else for alike, and verifies
+    /// that they behave alike.
+    fn marginal(&self) -> &dyn Debug {
+        &()
+    }
+
     /// The encoded reply to a read of the state that is here, however far behind the others it is.
     fn read(&self, command: &Bytes) -> Bytes;
 
@@ -142,6 +148,17 @@ pub trait Replica: Machine {
 
     /// For people and tools; `at` is what this process's clocks show.
     fn status(&self, at: Instant) -> Status;
+}
+
+/// State that hardly ever makes a difference, such as when another replica was last heard. Its `Debug` shows nothing;
+/// [`Replica::marginal`] does.
+#[derive(Clone, Default)]
+pub struct Marginal<T>(pub T);
+
+impl<T> Debug for Marginal<T> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("_")
+    }
 }
 
 /// A protocol's client side. It keeps nothing on disk: a restarted proxy is a new one.

@@ -7,11 +7,9 @@
 //! until it moves again, and both may be at any time. With enough delays these are all behaviours; with few, those
 //! that need the fewest coincidences, which are the ones that reveal most mistakes.
 
-use quorate_core::Protocol;
-
 use super::search::{Choice, Search, State};
 
-impl<P: Protocol> Search<P> {
+impl Search {
     /// The messages on links that do not stand still, by link.
     fn moving(&self, state: &State) -> impl Iterator<Item = (u16, u32)> {
         let flights = state.flights.iter().map(|&flight| (self.locals.flight(flight).link, flight));

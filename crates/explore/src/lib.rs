@@ -34,9 +34,10 @@
 //! **Why not the crate `stateright`.** Its actors are values that are cloned and hashed in each state. Our machines
 //! are neither, on purpose (they own logs and stores), and a state of the cluster here is a few words: the states
 //! of single replicas, and the steps between them, are found by running the real machine once and then looked up
-//! (`locals`). That a replica's state is what its `Debug` output and fingerprint say is sound because `Debug` is
-//! derived all the way down, the fingerprint covers the store, and nothing else, neither a generator nor a wall
-//! clock, is carried from step to step.
+//! (`locals`). That a replica's state is what its digest says
+//! ([`AnyProcess::digests`](quorate_runtime::AnyProcess::digests)) is sound because `Debug`, of which it is taken, is
+//! derived all the way down, the fingerprint covers the store, and nothing else, neither a generator nor a wall clock,
+//! is carried from step to step.
 //!
 //! | file | what |
 //! |---|---|
@@ -66,7 +67,8 @@ use std::fmt;
 use std::time::Duration;
 
 use quorate_check::Violation;
-use quorate_core::{Group, NodeId, NodeSet, Protocol, Settings, SettingsError};
+use quorate_core::{Group, NodeId, NodeSet, Settings, SettingsError};
+use quorate_runtime::AnyProtocol;
 use search::Search;
 use thiserror::Error;
 
@@ -232,25 +234,27 @@ impl fmt::Display for Explored {
 }
 
 /// Explores. `progress` is called now and then with what was found so far.
-pub fn explore<P: Protocol>(
+pub fn explore(
+    protocol: &dyn AnyProtocol,
     bounds: &Bounds,
     progress: &mut dyn FnMut(&Explored),
 ) -> Result<Explored, BoundsError> {
     let members = (1..=bounds.nodes as u64).filter_map(NodeId::new).collect::<NodeSet>();
-    let (min, max) = (P::CAPABILITIES.min_nodes, P::CAPABILITIES.max_nodes.min(MAX_NODES));
+    let can = protocol.capabilities();
+    let (min, max) = (can.min_nodes, can.max_nodes.min(MAX_NODES));
     if !(min..=max).contains(&bounds.nodes) {
-        return Err(BoundsError::Nodes { protocol: P::NAME, min, max, nodes: bounds.nodes });
+        return Err(BoundsError::Nodes { protocol: protocol.name(), min, max, nodes: bounds.nodes });
     }
     let operations = bounds.writes + bounds.reads + bounds.rosters.len();
     if operations > MAX_OPERATIONS {
         return Err(BoundsError::Operations(operations));
     }
-    if !bounds.rosters.is_empty() && !P::CAPABILITIES.rosters {
-        return Err(BoundsError::Rosters { protocol: P::NAME });
+    if !bounds.rosters.is_empty() && !can.rosters {
+        return Err(BoundsError::Rosters { protocol: protocol.name() });
     }
     let mut settings = Settings::parse(&bounds.settings)?;
-    let configs = P::configure(&Group::of(members), &mut settings)?;
+    let configured = protocol.configure(&Group::of(members), &mut settings)?;
     settings.finish()?;
-    let opening = opening::play::<P>(bounds, configs)?;
-    Ok(Search::new(bounds, opening).run(progress))
+    let opening = opening::play(bounds, can, &configured)?;
+    Ok(Search::new(bounds, can, opening).run(progress))
 }

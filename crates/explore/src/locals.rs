@@ -17,16 +17,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_check::panics;
-use quorate_core::{Arrival, Fact, Machine, Message, NodeId, ProcessId, Protocol, Wakeup, Wire, wide_digest};
+use quorate_core::{Arrival, Fact, NodeId, ProcessId, Wakeup, Wire, wide_digest};
+use quorate_runtime::{OutgoingFrame, StateDigests};
 
 use super::process::{Effects, Input, Origin, Process};
 use super::table::Table;
 
 /// A message to a replica or a proxy.
-pub(super) struct Flight<M> {
+pub(super) struct Flight {
     pub from: ProcessId,
     pub to: ProcessId,
-    pub message: M,
+    pub kind: &'static str,
+    pub payload: Bytes,
     /// Never [`Arrival::Never`], nor any that depends on the bounds.
     pub arrival: Arrival,
     /// From whom to whom, as a number; of use between replicas.
@@ -36,6 +38,11 @@ pub(super) struct Flight<M> {
 /// From whom to whom; sorts by the receiver.
 fn link(from: ProcessId, to: ProcessId) -> u16 {
     u16::from_be_bytes([to, from].map(|process| process.replica().map_or(0, NodeId::get)))
+}
+
+/// Where a replica stands among all.
+pub(super) fn place(replica: ProcessId) -> usize {
+    usize::from(replica.replica().expect("replicas have places").get()) - 1
 }
 
 /// In the words of scenarios.
@@ -102,7 +109,7 @@ pub(super) struct Local {
 /// A timer that is set.
 pub(super) struct SetTimer {
     /// For people.
-    pub name: Bytes,
+    pub name: String,
     pub wakeup: Wakeup,
     pub is_due: bool,
 }
@@ -126,8 +133,10 @@ impl Step {
 }
 
 /// See the file comment.
-pub(super) struct Locals<P: Protocol> {
-    origins: Vec<Origin<P>>,
+pub(super) struct Locals {
+    origins: Vec<Origin>,
+    /// Whether all commands are ordered.
+    total_order: bool,
     /// Whether messages arrive that only tell of a higher ballot, and whether leases are taken for facts.
     hints: bool,
     facts: bool,
@@ -138,19 +147,19 @@ pub(super) struct Locals<P: Protocol> {
     doubles: Vec<u32>,
     all: Vec<Local>,
     flight_ids: Table<u32>,
-    flights: Vec<Flight<P::Message>>,
+    flights: Vec<Flight>,
     step_ids: Table<u32>,
     steps: Vec<Result<Step, String>>,
     /// The process that was stepped last, and the state it is in.
-    live: Option<(u32, Process<P>)>,
-    scratch: String,
+    live: Option<(u32, Process)>,
 }
 
-impl<P: Protocol> Locals<P> {
+impl Locals {
     /// The states in which the replicas begin have the numbers of `origins`. With what they say at once.
-    pub fn new(origins: Vec<Origin<P>>, hints: bool, facts: bool) -> (Locals<P>, Vec<u32>) {
+    pub fn new(origins: Vec<Origin>, total_order: bool, hints: bool, facts: bool) -> (Locals, Vec<u32>) {
         let mut locals = Locals {
             origins,
+            total_order,
             hints,
             facts,
             ids: Table::default(),
@@ -162,21 +171,19 @@ impl<P: Protocol> Locals<P> {
             step_ids: Table::default(),
             steps: Vec::new(),
             live: None,
-            scratch: String::new(),
         };
         let mut said = Vec::new();
         for node in 0..locals.origins.len() {
             let (process, sent) = Process::start(&locals.origins[node]);
             locals.local(node, None, &process);
-            let from = locals.origins[node].me.into();
-            said.extend(sent.iter().filter_map(|(to, message)| locals.send(from, *to, message)));
+            said.extend(locals.send_all(&sent));
         }
         (locals, said)
     }
 
     /// When a message arrives within the bounds; `None`: never.
-    fn arrival(&self, message: &P::Message) -> Option<Arrival> {
-        match message.arrival() {
+    fn arrival(&self, declared: Arrival) -> Option<Arrival> {
+        match declared {
             Arrival::GivesBack => Some(if self.facts { Arrival::AtOnce } else { Arrival::Any }),
             Arrival::Leaves => Some(Arrival::Any).filter(|_| !self.facts),
             Arrival::Hint => Some(Arrival::Any).filter(|_| self.hints),
@@ -189,7 +196,7 @@ impl<P: Protocol> Locals<P> {
         &self.all[local as usize]
     }
 
-    pub fn flight(&self, flight: u32) -> &Flight<P::Message> {
+    pub fn flight(&self, flight: u32) -> &Flight {
         &self.flights[flight as usize]
     }
 
@@ -199,20 +206,24 @@ impl<P: Protocol> Locals<P> {
     }
 
     /// The number of a message; `None` if it never arrives.
-    pub fn send(&mut self, from: ProcessId, to: ProcessId, message: &P::Message) -> Option<u32> {
-        let arrival = self.arrival(message)?;
-        let bytes = message.to_bytes();
-        let key = wide_digest(&[&(from, to).to_bytes()[..], &bytes].concat());
+    pub fn send(&mut self, to: ProcessId, frame: &OutgoingFrame) -> Option<u32> {
+        let &OutgoingFrame { from, kind, arrival, ref payload, .. } = frame;
+        let arrival = self.arrival(arrival)?;
+        let payload = payload.clone().into_bytes();
+        let key = wide_digest(&[&(from, to).to_bytes()[..], &payload].concat());
         if let Some(known) = self.flight_ids.get(key) {
             return Some(known);
         }
         let id = self.flights.len() as u32;
-        // What a machine hears is what its decoder makes of the sender's encoding.
-        let message = P::Message::from_bytes(bytes).expect("a message that was sent can be read");
-        let link = link(from, to);
-        self.flights.push(Flight { from, to, message, arrival, link });
+        self.flights.push(Flight { from, to, kind, payload, arrival, link: link(from, to) });
         self.flight_ids.insert(key, id);
         Some(id)
+    }
+
+    /// The numbers of all these messages that arrive.
+    fn send_all(&mut self, frames: &[OutgoingFrame]) -> Vec<u32> {
+        let each = frames.iter().flat_map(|frame| frame.to.iter().map(move |to| (to, frame)));
+        each.filter_map(|(to, frame)| self.send(to, frame)).collect()
     }
 
     /// What comes of an input in a state; the number of the step.
@@ -231,10 +242,8 @@ impl<P: Protocol> Locals<P> {
         let step = step.map(|(process, effects)| {
             let node = self.get(local).node;
             let to = self.local(node, Some((local, code)), &process);
-            let from = self.origins[node].me.into();
-            let sent = effects.sent.iter().filter_map(|(to, message)| self.send(from, *to, message));
-            let sent = sent.collect();
-            let facts = effects.facts.into_iter().filter(is_wanted::<P>).collect();
+            let sent = self.send_all(&effects.sent).into();
+            let facts = effects.facts.into_iter().filter(|fact| is_wanted(fact, self.total_order)).collect();
             self.live = Some((to, process));
             Step { to: self.alike(to), exact: to, sent, facts }
         });
@@ -260,7 +269,7 @@ impl<P: Protocol> Locals<P> {
     }
 
     /// The machine in a state.
-    fn revive(&self, local: u32) -> Process<P> {
+    fn revive(&self, local: u32) -> Process {
         let mut codes = Vec::new();
         let mut at = self.get(local);
         while let Some((before, code)) = at.before {
@@ -275,13 +284,13 @@ impl<P: Protocol> Locals<P> {
         process
     }
 
-    fn input(&self, code: Code) -> Input<P::Message> {
+    fn input(&self, code: Code) -> Input {
         match code {
             Code::STALL => Input::Stall,
             Code::SURVIVE => Input::Survive,
             Code(flight) if flight < FLIGHTS => {
-                let Flight { from, message, .. } = self.flight(flight);
-                Input::Message(*from, message.clone())
+                let Flight { from, payload, .. } = self.flight(flight);
+                Input::Message(*from, payload.clone())
             }
             Code(timer) if timer < CRASH => Input::Timer((timer - FLIGHTS) as usize),
             Code(time) if time >= PASS => Input::Pass(Duration::from_millis((time - PASS).into())),
@@ -345,9 +354,8 @@ impl<P: Protocol> Locals<P> {
     }
 
     /// The number of the state that a process is in.
-    fn local(&mut self, node: usize, before: Option<(u32, Code)>, process: &Process<P>) -> u32 {
-        let (exact, key) = process.digests(&mut self.scratch);
-        let (exact, key) = (exact ^ node as u128, key ^ node as u128);
+    fn local(&mut self, node: usize, before: Option<(u32, Code)>, process: &Process) -> u32 {
+        let StateDigests { exact, alike: key } = process.digests();
         if let Some(known) = self.ids.get(exact) {
             return known;
         }
@@ -359,10 +367,10 @@ impl<P: Protocol> Locals<P> {
         } else {
             self.doubles.push(id);
         }
-        let set = |(timer, at)| SetTimer {
-            name: Bytes::from(format!("{timer:?}")),
-            wakeup: P::Replica::wakeup(timer),
-            is_due: at <= process.now,
+        let set = |set: quorate_runtime::SetTimer| SetTimer {
+            name: set.name,
+            wakeup: set.wakeup,
+            is_due: set.at <= process.now,
         };
         self.all.push(Local {
             alike,
@@ -370,7 +378,7 @@ impl<P: Protocol> Locals<P> {
             fed: Vec::new(),
             before,
             node,
-            timers: process.timers().map(set).collect(),
+            timers: process.timers().into_iter().map(set).collect(),
             unsynced: process.unsynced(),
             stalled: process.is_stalled(),
             life: process.life(),
@@ -386,7 +394,7 @@ impl<P: Protocol> Locals<P> {
 }
 
 /// What the ledger listens to.
-fn is_wanted<P: Protocol>(fact: &Fact) -> bool {
+fn is_wanted(fact: &Fact, total_order: bool) -> bool {
     match fact {
         Fact::Chosen { .. }
         | Fact::Applied { .. }
@@ -396,7 +404,7 @@ fn is_wanted<P: Protocol>(fact: &Fact) -> bool {
         | Fact::ReadsLocally { .. }
         | Fact::ServesLocally { .. } => true,
         // Where not all is ordered.
-        Fact::Installed { .. } | Fact::Decided { .. } | Fact::Ordered { .. } => !P::CAPABILITIES.total_order,
+        Fact::Installed { .. } | Fact::Decided { .. } | Fact::Ordered { .. } => !total_order,
         Fact::Leads { .. }
         | Fact::Follows
         | Fact::Appended { .. }

@@ -5,18 +5,20 @@
 //! time later from what it saves: no leader, no leases, no messages under way, and a log that is cut.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_core::{
-    Access, Configs, Group, Machine, Manage, Managed, NodeId, NodeSet, Outcome, ProcessId, Protocol, Proxy,
-    ProxyId, Random, Range, Replica, Request, RequestId, Roster, Saved, Time, Wakeup, Wire,
+    Access, Capabilities, Manage, Managed, NodeId, Outcome, ProcessId, ProxyId, Random, Range, Request,
+    RequestId, Roster, Saved, Time, Wakeup, Wire,
 };
-use quorate_runtime::MachineRunner;
+use quorate_runtime::{self as runtime, AnyProcess, ConfiguredProtocol, OutgoingFrame, OwnMessages, Start};
 use quorate_store::{Command, Reply};
 
 use super::Bounds;
 use super::BoundsError;
+use super::locals::{Flight, place};
 use super::process::{Effects, Input, Origin, Process, instant};
 
 /// Where clocks start.
@@ -45,45 +47,50 @@ pub(super) enum Told {
 }
 
 /// What a client does.
-pub(super) struct Client<P: Protocol> {
-    config: <P::Proxy as Machine>::Config,
+pub(super) struct Client {
+    protocol: Arc<dyn ConfiguredProtocol>,
     id: ProxyId,
     pub client_operation: ClientOperation,
     /// What its proxy says when it is asked to, to whatever replica.
-    pub asks: Vec<P::Message>,
+    pub asks: Vec<OutgoingFrame>,
     /// What its proxy was fed: a machine cannot be copied.
-    fed: Vec<(Time, Fed<P>)>,
+    fed: Vec<(Time, Fed)>,
 }
 
-enum Fed<P: Protocol> {
-    Request(ClientOperation),
-    Message(NodeId, P::Message),
-    Timer(<P::Proxy as Machine>::Timer),
+#[derive(Clone)]
+enum Fed {
+    Input(runtime::Input),
+    /// The earliest timer.
+    Timer,
 }
 
 /// Where an exploration begins.
-pub(super) struct Opening<P: Protocol> {
-    pub origins: Vec<Origin<P>>,
-    pub clients: Vec<Client<P>>,
+pub(super) struct Opening {
+    pub origins: Vec<Origin>,
+    pub clients: Vec<Client>,
     /// What clocks show in the beginning.
     pub now: Time,
 }
 
-impl<P: Protocol> Client<P> {
-    fn new(config: &<P::Proxy as Machine>::Config, index: usize, client_operation: ClientOperation) -> Self {
+impl Client {
+    fn new(
+        protocol: &Arc<dyn ConfiguredProtocol>,
+        index: usize,
+        client_operation: ClientOperation,
+    ) -> Client {
         let id = ProxyId(PROXIES + index as u64);
-        Client { config: config.clone(), id, client_operation, asks: Vec::new(), fed: Vec::new() }
+        Client { protocol: protocol.clone(), id, client_operation, asks: Vec::new(), fed: Vec::new() }
     }
 
-    fn proxy(&self) -> MachineRunner<P::Proxy> {
-        let at = instant(Time::ZERO + START);
-        let (config, random) = (self.config.clone(), Random::new(self.id.0));
-        let mut proxy = MachineRunner::start(self.id.into(), config, Saved::nothing(), at, random, true);
+    fn proxy(&self) -> Box<dyn AnyProcess> {
+        let (at, random) = (instant(Time::ZERO + START), Random::new(self.id.0));
+        let (proxy, own) = (self.id, OwnMessages::AsFrames);
+        let mut proxy = self.protocol.start(Start { proxy, node: None, at, random, observed: true, own });
+        proxy.release(0);
         for (now, fed) in &self.fed {
-            feed(&mut proxy, *now, fed);
+            feed(&mut *proxy, *now, fed.clone());
         }
-        proxy.out.messages.clear();
-        proxy.out.replies.clear();
+        *proxy.effects() = runtime::Effects::default();
         proxy
     }
 
@@ -100,12 +107,13 @@ impl<P: Protocol> Client<P> {
     }
 
     /// What the client is told when its proxy hears this; nothing if it learns nothing of its operation.
-    pub fn hears(&self, from: ProcessId, message: P::Message) -> Option<Told> {
-        let from = from.replica().expect("proxies hear replicas");
+    pub fn hears(&self, flight: &Flight) -> Option<Told> {
+        let &Flight { from, to, ref payload, .. } = flight;
         let mut proxy = self.proxy();
         let now = self.fed.last().map_or(Time::ZERO + START, |(now, _)| *now);
-        feed(&mut proxy, now, &Fed::<P>::Message(from, message));
-        proxy.out.replies.drain(..).find_map(|answered| match answered.outcome {
+        let payload = payload.clone();
+        feed(&mut *proxy, now, Fed::Input(runtime::Input::Frame { from, to, payload }));
+        proxy.effects().replies.drain(..).find_map(|answered| match answered.outcome {
             Outcome::Done(reply) => Some(match self.client_operation {
                 ClientOperation::Command(_) => {
                     Told::Reply(Reply::from_bytes(reply).expect("replies can be read"))
@@ -119,23 +127,25 @@ impl<P: Protocol> Client<P> {
     }
 }
 
-fn feed<P: Protocol>(proxy: &mut MachineRunner<P::Proxy>, now: Time, fed: &Fed<P>) {
-    let at = instant(now);
-    proxy.step(at, |machine, cx| match fed {
-        Fed::Request(client_operation) => {
-            let deadline = now + PATIENCE;
-            let (access, command) = match client_operation {
-                ClientOperation::Command(command) => (command.access(), command.to_bytes()),
-                ClientOperation::Manage(manage) => (Access::Manage, manage.to_bytes()),
-            };
-            // One request at a time: its own encoding tells it apart.
-            let id = RequestId(quorate_core::digest(&command));
-            machine.on_request(id, Request { stream: 1, command, access, deadline }, cx);
-        }
-        Fed::Message(from, message) => machine.on_message((*from).into(), message.clone(), cx),
-        Fed::Timer(timer) => machine.on_timer(*timer, cx),
-    });
-    proxy.end_batch(at);
+fn feed(proxy: &mut dyn AnyProcess, now: Time, fed: Fed) {
+    match fed {
+        Fed::Input(input) => proxy.take(input).map(drop).expect("a message that was sent can be read"),
+        Fed::Timer => drop(proxy.take_due_timer(now).expect("it is due")),
+    }
+    proxy.step(instant(now));
+    proxy.end_batch(instant(now));
+    proxy.release(0);
+}
+
+fn request(client_operation: &ClientOperation, now: Time) -> Fed {
+    let (access, command) = match client_operation {
+        ClientOperation::Command(command) => (command.access(), command.to_bytes()),
+        ClientOperation::Manage(manage) => (Access::Manage, manage.to_bytes()),
+    };
+    // One request at a time: its own encoding tells it apart.
+    let id = RequestId(quorate_core::digest(&command));
+    let request = Request { stream: 1, command, access, deadline: now + PATIENCE };
+    Fed::Input(runtime::Input::Request(id, request))
 }
 
 /// A write of a key that no roster names, and of the one that is read.
@@ -160,9 +170,12 @@ fn client_operation(bounds: &Bounds, index: usize) -> ClientOperation {
 }
 
 /// Plays it.
-pub(super) fn play<P: Protocol>(bounds: &Bounds, configs: Configs<P>) -> Result<Opening<P>, BoundsError> {
-    let group = Group::of((1..=bounds.nodes as u64).filter_map(NodeId::new).collect::<NodeSet>());
-    let mut stage = Stage::<P> {
+pub(super) fn play(
+    bounds: &Bounds,
+    capabilities: Capabilities,
+    protocol: &Arc<dyn ConfiguredProtocol>,
+) -> Result<Opening, BoundsError> {
+    let mut stage = Stage {
         processes: Vec::new(),
         clients: Vec::new(),
         proxies: Vec::new(),
@@ -171,20 +184,19 @@ pub(super) fn play<P: Protocol>(bounds: &Bounds, configs: Configs<P>) -> Result<
         flights: VecDeque::new(),
     };
     let mut origins = Vec::new();
-    for me in group.members.iter() {
-        let (config, saved) = (configs.0.clone(), Saved::nothing());
-        let origin =
-            Origin { me, config, saved, at: stage.now, rest: Duration::ZERO, mortal: false, heeds: |_| true };
+    for me in (1..=bounds.nodes as u64).filter_map(NodeId::new) {
+        let (protocol, saved, rest) = (protocol.clone(), Saved::nothing(), Duration::ZERO);
+        let origin = Origin { me, protocol, saved, at: stage.now, rest, mortal: false, heeds: |_| true };
         stage.processes.push(Process::start(&origin).0);
         origins.push(origin);
     }
     for index in 0..bounds.writes + bounds.reads + bounds.rosters.len() {
-        let client = Client::new(&configs.1, index, client_operation(bounds, index));
+        let client = Client::new(protocol, index, client_operation(bounds, index));
         stage.proxies.push(client.proxy());
         stage.clients.push(client);
     }
     for index in 0..bounds.writes {
-        stage.feed(index, Fed::Request(put("before", format!("{index}"))));
+        stage.feed(index, request(&put("before", format!("{index}")), stage.now));
     }
     for _ in 0..INPUTS {
         if !stage.go_on(bounds.writes) {
@@ -195,28 +207,21 @@ pub(super) fn play<P: Protocol>(bounds: &Bounds, configs: Configs<P>) -> Result<
         return Err(BoundsError::Opening);
     }
     // Where nobody leads, there are no leases either, and a replica that did nothing for long would turn clients away.
-    let rest = if P::CAPABILITIES.total_order { REST } else { Duration::ZERO };
+    let rest = if capabilities.total_order { REST } else { Duration::ZERO };
     for (origin, process) in origins.iter_mut().zip(&stage.processes) {
-        *origin = Origin {
-            me: origin.me,
-            config: origin.config.clone(),
-            saved: process.machine().save(),
-            at: stage.now,
-            rest,
-            mortal: bounds.failures > 0,
-            heeds: match bounds.wakes {
-                0 => |wakeup| matches!(wakeup, Wakeup::TakesOver { .. }),
-                _ => |wakeup| wakeup != Wakeup::Spared,
-            },
+        origin.saved = process.save();
+        (origin.at, origin.rest, origin.mortal) = (stage.now, rest, bounds.failures > 0);
+        origin.heeds = match bounds.wakes {
+            0 => |wakeup| matches!(wakeup, Wakeup::TakesOver { .. }),
+            _ => |wakeup| wakeup != Wakeup::Spared,
         };
     }
     for index in 0..stage.clients.len() {
-        let client_operation = stage.clients[index].client_operation.clone();
-        stage.feed(index, Fed::Request(client_operation));
-        let said = stage.flights.drain(..).map(|(_, _, message)| message);
+        let asked = request(&stage.clients[index].client_operation, stage.now);
+        stage.feed(index, asked);
         let mut asks = BTreeMap::new();
-        for message in said {
-            asks.entry(message.to_bytes()).or_insert(message);
+        for (_, frame) in stage.flights.drain(..) {
+            asks.entry(frame.payload.clone().into_bytes()).or_insert(frame);
         }
         assert!(!asks.is_empty(), "a proxy that is at rest asks at once");
         stage.clients[index].asks = asks.into_values().collect();
@@ -224,34 +229,29 @@ pub(super) fn play<P: Protocol>(bounds: &Bounds, configs: Configs<P>) -> Result<
     Ok(Opening { origins, clients: stage.clients, now: stage.now + rest })
 }
 
-struct Stage<P: Protocol> {
-    processes: Vec<Process<P>>,
-    clients: Vec<Client<P>>,
-    proxies: Vec<MachineRunner<P::Proxy>>,
+struct Stage {
+    processes: Vec<Process>,
+    clients: Vec<Client>,
+    proxies: Vec<Box<dyn AnyProcess>>,
     /// Clients that were answered.
     told: usize,
     now: Time,
-    flights: VecDeque<(ProcessId, ProcessId, P::Message)>,
+    /// To whom, and what.
+    flights: VecDeque<(ProcessId, OutgoingFrame)>,
 }
 
-impl<P: Protocol> Stage<P> {
+impl Stage {
     fn agrees(&self) -> bool {
-        self.processes
-            .windows(2)
-            .all(|pair| pair[0].machine().fingerprint() == pair[1].machine().fingerprint())
+        self.processes.windows(2).all(|pair| pair[0].fingerprint() == pair[1].fingerprint())
     }
 
     /// One more input; false when there is nothing more to wait for.
     fn go_on(&mut self, writes: usize) -> bool {
-        if let Some((from, to, message)) = self.flights.pop_front() {
-            match (to, from) {
-                (ProcessId::Replica(node), _) => {
-                    self.input(usize::from(node.get()) - 1, Input::Message(from, message));
-                }
-                (ProcessId::Proxy(_), ProcessId::Replica(from)) => {
-                    self.feed(Client::<P>::of(to).expect("a proxy"), Fed::Message(from, message));
-                }
-                (ProcessId::Proxy(_), ProcessId::Proxy(_)) => unreachable!("proxies hear replicas"),
+        if let Some((to, OutgoingFrame { from, payload, .. })) = self.flights.pop_front() {
+            let payload = payload.into_bytes();
+            match Client::of(to) {
+                Some(client) => self.feed(client, Fed::Input(runtime::Input::Frame { from, to, payload })),
+                None => self.input(place(to), Input::Message(from, payload)),
             }
             return true;
         }
@@ -260,10 +260,10 @@ impl<P: Protocol> Stage<P> {
         }
         let replicas = self.processes.iter().enumerate();
         let replica = replicas.flat_map(|(place, process)| {
-            process.timers().enumerate().map(move |(timer, (_, at))| (at, place, timer))
+            process.timers().into_iter().enumerate().map(move |(timer, set)| (set.at, place, timer))
         });
         let proxies = self.proxies.iter().enumerate();
-        let proxy = proxies.filter_map(|(place, proxy)| Some((proxy.timers.next()?, place))).min();
+        let proxy = proxies.filter_map(|(place, proxy)| Some((proxy.deadline()?, place))).min();
         let replica = replica.min();
         let Some(at) = replica.map(|(at, ..)| at).into_iter().chain(proxy.map(|(at, _)| at)).min() else {
             return false;
@@ -271,33 +271,31 @@ impl<P: Protocol> Stage<P> {
         self.now = self.now.max(at);
         if let Some((_, place, timer)) = replica.filter(|(due, ..)| *due == at) {
             self.input(place, Input::Timer(timer));
-        } else if let Some((_, place)) = proxy
-            && let Some(timer) = self.proxies[place].timers.pop_due(self.now)
-        {
-            self.feed(place, Fed::Timer(timer));
+        } else if let Some((_, place)) = proxy {
+            self.feed(place, Fed::Timer);
         }
         true
     }
 
-    fn input(&mut self, place: usize, input: Input<P::Message>) {
+    fn input(&mut self, place: usize, input: Input) {
         let mut effects = Effects::new(false);
         let process = &mut self.processes[place];
         process.now = self.now;
         process.feed(input, &mut effects);
-        let from = NodeId::new(place as u64 + 1).expect("a node").into();
-        self.flights.extend(effects.sent.into_iter().map(|(to, message)| (from, to, message)));
+        self.send(effects.sent);
     }
 
-    fn feed(&mut self, place: usize, fed: Fed<P>) {
-        let proxy = &mut self.proxies[place];
-        feed(proxy, self.now, &fed);
+    fn feed(&mut self, place: usize, fed: Fed) {
+        let proxy = &mut *self.proxies[place];
+        feed(proxy, self.now, fed.clone());
         self.clients[place].fed.push((self.now, fed));
-        self.told += proxy.out.replies.drain(..).count();
-        let from = self.clients[place].name();
-        for outgoing in proxy.out.messages.drain(..) {
-            for to in outgoing.to.iter() {
-                self.flights.push_back((from, to, outgoing.message.clone()));
-            }
-        }
+        let runtime::Effects { replies, frames, .. } = std::mem::take(proxy.effects());
+        self.told += replies.len();
+        self.send(frames);
+    }
+
+    fn send(&mut self, frames: Vec<OutgoingFrame>) {
+        let each = frames.into_iter().flat_map(|frame| frame.to.iter().map(move |to| (to, frame.clone())));
+        self.flights.extend(each);
     }
 }

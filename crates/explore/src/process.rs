@@ -1,32 +1,31 @@
 //! One replica with its disk, timers and clock, driven input by input.
 
-use std::collections::VecDeque;
 use std::fmt::Write;
+use std::mem;
+use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use quorate_core::{
-    Context, Fact, Instant, Interval, Machine, Message, NodeId, Outgoing, ProcessId, Protocol, Random,
-    Replica, Saved, Time, Wakeup, Wall, wide_digest,
+    Fact, Instant, Interval, NodeId, NodeSet, Payload, ProcessId, ProxyId, Random, Recipients, Saved,
+    TextDigest, Time, Wakeup, Wall,
 };
-use quorate_runtime::{MachineRunner, ReleaseGate};
+use quorate_runtime::{
+    self as runtime, AnyProcess, ConfiguredProtocol, OutgoingFrame, OwnMessages, SetTimer, Start,
+    StateDigests,
+};
 
 /// What a wall clock shows: nothing about safety may depend on it, so it stands still.
 const WALL: Wall = Wall::from_millis(1_000_000);
-/// Where the `Debug` output of a machine shows what hardly ever makes a difference: between these. A guess, which
-/// `locals` verifies: when each other replica was last heard.
-const MARGINAL: &[(&str, &str)] = &[(", heard: {", "}")];
 /// More messages to itself in a row, and a replica would never stop.
 const ECHOES: usize = 1000;
 
-pub(super) type Record<P> = <<P as Protocol>::Replica as Machine>::Record;
-type Config<P> = <<P as Protocol>::Replica as Machine>::Config;
-type Timer<P> = <<P as Protocol>::Replica as Machine>::Timer;
-
 /// How a process begins.
-pub(super) struct Origin<P: Protocol> {
+#[derive(Clone)]
+pub(super) struct Origin {
     pub me: NodeId,
-    pub config: Config<P>,
-    pub saved: Saved<Record<P>>,
+    pub protocol: Arc<dyn ConfiguredProtocol>,
+    pub saved: Saved<Bytes>,
     /// What its clock shows.
     pub at: Time,
     /// How long it is left alone then: whatever an earlier life promised is over.
@@ -38,8 +37,9 @@ pub(super) struct Origin<P: Protocol> {
 }
 
 /// What can happen to it.
-pub(super) enum Input<M> {
-    Message(ProcessId, M),
+pub(super) enum Input {
+    /// An encoded message of another process.
+    Message(ProcessId, Bytes),
     /// The timer at this place of [`Process::timers`] goes off.
     Timer(usize),
     /// Time passes.
@@ -53,15 +53,16 @@ pub(super) enum Input<M> {
 }
 
 /// What came of an input.
-pub(super) struct Effects<M> {
-    pub sent: Vec<(ProcessId, M)>,
+pub(super) struct Effects {
+    /// Messages to others.
+    pub sent: Vec<OutgoingFrame>,
     pub facts: Vec<Fact>,
     /// For people, if anybody reads it.
     pub lines: Option<Vec<String>>,
 }
 
-impl<M> Effects<M> {
-    pub fn new(shown: bool) -> Effects<M> {
+impl Effects {
+    pub fn new(shown: bool) -> Effects {
         Effects { sent: Vec::new(), facts: Vec::new(), lines: shown.then(Vec::new) }
     }
 
@@ -72,58 +73,53 @@ impl<M> Effects<M> {
     }
 }
 
-/// See the file comment.
-pub(super) struct Process<P: Protocol> {
-    me: NodeId,
-    config: Config<P>,
-    saved: Saved<Record<P>>,
-    runner: MachineRunner<P::Replica>,
-    gate: ReleaseGate<P::Message>,
+/// See the file comment. The proxy beside the replica is never asked anything.
+pub(super) struct Process {
+    origin: Origin,
+    runner: Box<dyn AnyProcess>,
     pub now: Time,
-    /// Since the beginning.
-    records: Vec<Record<P>>,
+    /// Since the beginning, encoded.
+    records: Vec<Bytes>,
     durable: usize,
     /// How many of the records are of earlier lives.
     born: usize,
     lives: u64,
     stalled: bool,
-    mortal: bool,
-    heeds: fn(Wakeup) -> bool,
 }
 
-impl<P: Protocol> Process<P> {
+impl Process {
     /// Begins. What it says at once comes with it.
-    pub fn start(origin: &Origin<P>) -> (Process<P>, Vec<(ProcessId, P::Message)>) {
-        let Origin { me, ref config, ref saved, at, rest, mortal, heeds } = *origin;
-        let runner = recover::<P>(me, config, saved, at, 1);
+    pub fn start(origin: &Origin) -> (Process, Vec<OutgoingFrame>) {
         let mut process = Process {
-            me,
-            config: config.clone(),
-            saved: saved.clone(),
-            runner,
-            gate: ReleaseGate::default(),
-            now: at,
+            runner: recover(origin, origin.saved.clone(), origin.at, 1),
+            origin: origin.clone(),
+            now: origin.at,
             records: Vec::new(),
             durable: 0,
             born: 0,
             lives: 1,
             stalled: false,
-            mortal,
-            heeds,
         };
         let mut effects = Effects::new(false);
-        process.step(&mut effects, |_, _| {});
-        process.now += rest;
+        process.settle(&mut effects);
+        process.now += origin.rest;
         (process, effects.sent)
     }
 
-    /// Timers that are set, and when they are due.
-    pub fn timers(&self) -> impl Iterator<Item = (Timer<P>, Time)> {
-        self.runner.timers.iter()
+    /// Timers that are set, in their order.
+    pub fn timers(&self) -> Vec<SetTimer> {
+        self.runner.timers(self.me())
     }
 
-    pub fn machine(&self) -> &P::Replica {
-        &self.runner.machine
+    /// What the replica needs to start from.
+    pub fn save(&self) -> Saved<Bytes> {
+        let Saved { restarted, snapshot, records } = self.runner.save().expect("the replica runs");
+        let records = records.into_iter().map(Payload::into_bytes).collect();
+        Saved { restarted, snapshot, records }
+    }
+
+    pub fn fingerprint(&self) -> (u64, u64) {
+        self.runner.fingerprint().expect("the replica runs")
     }
 
     /// Records that a crash may take.
@@ -140,50 +136,40 @@ impl<P: Protocol> Process<P> {
         self.lives
     }
 
-    /// A digest of everything that its future depends on.
-    ///
-    /// The machine's own state is its `Debug` output and its fingerprint, which covers what `Debug` only sums up. The
-    /// generator is no part of it: each step has a fresh one.
-    ///
-    /// The second digest leaves out what hardly ever makes a difference (`MARGINAL`).
-    pub fn digests(&self, scratch: &mut String) -> (u128, u128) {
-        scratch.clear();
-        let Process { runner, gate, now, records, durable, lives, stalled, mortal, .. } = self;
-        let MachineRunner { machine, .. } = runner;
-        write!(scratch, "{machine:?}").expect("memory");
-        let length = scratch.len();
-        for (timer, at) in runner.timers.iter() {
-            write!(scratch, "{timer:?}{at:?}").expect("memory");
-        }
-        let (state, waiting) = ((machine.fingerprint(), now, lives, stalled, mortal), gate.waiting());
-        write!(scratch, "{state:?}{durable}{records:?}{waiting:?}").expect("memory");
-        let exact = wide_digest(scratch.as_bytes());
-        for (begin, end) in MARGINAL {
-            if let Some(at) = scratch[..length].rfind(begin)
-                && let Some(more) = scratch[at..].find(end)
-            {
-                // The rest of the state is behind the machine: places before `length` stay what they are.
-                scratch.replace_range(at + begin.len()..at + more, "");
-            }
-        }
-        (exact, wide_digest(scratch.as_bytes()))
+    fn me(&self) -> ProcessId {
+        self.origin.me.into()
     }
 
-    pub fn feed(&mut self, input: Input<P::Message>, effects: &mut Effects<P::Message>) {
-        let me = self.me;
+    /// Digests of everything that its future depends on. The generator is no part of it: each step has a fresh one.
+    pub fn digests(&self) -> StateDigests {
+        let StateDigests { exact, alike } = self.runner.digests().expect("the replica runs");
+        let Process { origin, now, records, durable, lives, stalled, .. } = self;
+        let mut digest = TextDigest::default();
+        let all = (origin.me, now, lives, stalled, origin.mortal, durable, records);
+        write!(digest, "{all:?}").expect("no error");
+        let own = digest.get();
+        StateDigests { exact: exact ^ own, alike: alike ^ own }
+    }
+
+    pub fn feed(&mut self, input: Input, effects: &mut Effects) {
+        let me = self.me();
         match input {
-            Input::Message(from, message) => self.hear(from, message, effects),
+            Input::Message(from, payload) => {
+                let input = runtime::Input::Frame { from, to: me, payload };
+                self.runner.take(input).expect("a message that was sent can be read");
+                effects.line(|| format!("{me} <- {from} {}", self.runner.describe_taken()));
+                self.step(effects);
+            }
             Input::Timer(place) => {
-                let timer = self.timers().nth(place).expect("it is set").0;
-                self.runner.timers.apply(timer, None);
-                effects.line(|| format!("r{me} timer {timer:?}"));
-                self.step(effects, |machine, cx| machine.on_timer(timer, cx));
+                self.runner.take_timer(me, place);
+                effects.line(|| format!("{me} timer {}", self.runner.describe_taken()));
+                self.step(effects);
             }
             Input::Pass(time) => self.now += time,
             Input::Stall => self.stalled = true,
             Input::Survive => {
                 assert!(!self.stalled, "whose disk stands still will crash");
-                self.mortal = false;
+                self.origin.mortal = false;
                 self.records.clear();
                 (self.durable, self.born) = (0, 0);
             }
@@ -193,98 +179,95 @@ impl<P: Protocol> Process<P> {
                 self.lives += 1;
                 (self.durable, self.born) = (self.records.len(), self.records.len());
                 self.stalled = false;
-                self.gate = ReleaseGate::default();
-                let records = [&self.saved.records[..], &self.records[..]].concat();
-                let saved = Saved { restarted: true, snapshot: self.saved.snapshot.clone(), records };
-                self.runner = recover::<P>(me, &self.config, &saved, self.now, self.lives);
-                self.step(effects, |_, _| {});
+                let records = [&self.origin.saved.records[..], &self.records[..]].concat();
+                let snapshot = self.origin.saved.snapshot.clone();
+                let saved = Saved { restarted: true, snapshot, records };
+                self.runner = recover(&self.origin, saved, self.now, self.lives);
+                self.settle(effects);
             }
         }
     }
 
-    fn hear(&mut self, from: ProcessId, message: P::Message, effects: &mut Effects<P::Message>) {
-        effects.line(|| format!("r{} <- {from} {message:?}", self.me));
-        self.step(effects, |machine, cx| machine.on_message(from, message, cx));
+    /// Acts on the input that was taken.
+    fn step(&mut self, effects: &mut Effects) {
+        self.runner.reseed(random(self.origin.me, self.lives));
+        self.runner.step(instant(self.now));
+        self.settle(effects);
     }
 
-    /// One input, the end of its batch, and everything that the replica says to itself about it: its own messages
-    /// are heard before anything else, as soon as its disk lets them go.
-    fn step(
-        &mut self,
-        effects: &mut Effects<P::Message>,
-        input: impl FnOnce(&mut P::Replica, &mut Context<'_, P::Replica>),
-    ) {
-        let mut echo = VecDeque::new();
-        self.turn(effects, &mut echo, input);
-        let me = ProcessId::from(self.me);
+    /// Ends the batch of one input; then everything that the replica says to itself about it: its own messages are
+    /// heard before anything else, each in a batch of its own, as soon as its disk lets them go.
+    fn settle(&mut self, effects: &mut Effects) {
+        let me = self.me();
+        let mut echoes = self.end_batch(effects);
         for _ in 0..ECHOES {
-            let Some(message) = echo.pop_front() else { return };
-            effects.line(|| format!("{me} <- {me} {message:?}"));
-            self.turn(effects, &mut echo, |machine, cx| machine.on_message(me, message, cx));
+            if echoes == 0 {
+                return;
+            }
+            self.runner.take(runtime::Input::Own).expect("it was announced");
+            effects.line(|| format!("{me} <- {me} {}", self.runner.describe_taken()));
+            self.runner.reseed(random(self.origin.me, self.lives));
+            self.runner.step(instant(self.now));
+            echoes += self.end_batch(effects);
+            echoes -= 1;
         }
         panic!("{me} does not stop to speak to itself");
     }
 
-    fn turn(
-        &mut self,
-        effects: &mut Effects<P::Message>,
-        echo: &mut VecDeque<P::Message>,
-        input: impl FnOnce(&mut P::Replica, &mut Context<'_, P::Replica>),
-    ) {
-        let me = ProcessId::from(self.me);
-        let at = instant(self.now);
-        self.runner.reseed(random(self.me, self.lives));
-        self.runner.step(at, input);
-        self.runner.end_batch(at);
-        let set: Vec<_> = self.runner.timers.iter().map(|(timer, _)| timer).collect();
-        for timer in set.into_iter().filter(|timer| !(self.heeds)(P::Replica::wakeup(*timer))) {
-            self.runner.timers.apply(timer, None);
-        }
-        let states = self.runner.take_barriers().count();
-        assert!(states == 0, "a state that came from elsewhere: explore without snapshots");
-        let out = &mut self.runner.out;
-        out.members = None;
-        effects.facts.append(&mut out.facts);
-        for record in out.records.drain(..) {
-            effects.line(|| format!("{me} persist {record:?}"));
-            if self.mortal {
-                self.records.push(record);
+    /// Gives how many messages it has sent to itself.
+    fn end_batch(&mut self, effects: &mut Effects) -> usize {
+        let me = self.me();
+        self.runner.end_batch(instant(self.now));
+        self.runner.keep_timers(self.origin.heeds);
+        let runtime::Effects { records, barriers, mut facts, .. } = mem::take(self.runner.effects());
+        assert!(barriers.is_empty(), "a state that came from elsewhere: explore without snapshots");
+        effects.facts.append(&mut facts);
+        for record in records {
+            effects.line(|| format!("{me} persist {}", self.runner.describe_record(&record)));
+            if self.origin.mortal {
+                self.records.push(record.into_bytes());
             }
         }
         if !self.stalled {
             self.durable = self.records.len();
         }
-        self.gate.set_durable(if self.stalled { (self.durable - self.born) as u64 } else { u64::MAX });
-        let mut ready: Vec<_> = std::iter::from_fn(|| self.gate.next()).collect();
-        ready.extend(out.messages.drain(..).filter_map(|message| self.gate.pass(message)));
-        for Outgoing { to, message, after } in self.gate.waiting() {
-            let to: Vec<_> = to.iter().collect();
-            effects.line(|| format!("{me} (after {after} records) -> {to:?} {}", message.kind()));
+        self.runner.release(if self.stalled { (self.durable - self.born) as u64 } else { u64::MAX });
+        if self.runner.waiting() > 0 {
+            effects.line(|| format!("{me} waits with {} messages for its disk", self.runner.waiting()));
         }
-        for Outgoing { to, message, .. } in ready {
-            effects.line(|| {
-                let names: Vec<_> = to.iter().map(|process| process.to_string()).collect();
-                format!("{me} -> {} {message:?}", names.join(","))
-            });
-            for process in to.iter() {
-                match process == me {
-                    true => echo.push_back(message.clone()),
-                    false => effects.sent.push((process, message.clone())),
-                }
+        let mut echoes = 0;
+        for frame in mem::take(&mut self.runner.effects().frames) {
+            assert_eq!(frame.from, me, "a proxy that is asked nothing says nothing");
+            effects.line(|| self.describe(&frame));
+            echoes += usize::from(frame.own);
+            if frame.to != Recipients::Replicas(NodeSet::EMPTY) {
+                effects.sent.push(frame);
             }
         }
+        echoes
+    }
+
+    fn describe(&self, frame: &OutgoingFrame) -> String {
+        let OutgoingFrame { from, to, own, kind, payload, .. } = frame;
+        let names = own.then_some(*from).into_iter().chain(to.iter());
+        let names: Vec<_> = names.map(|process| process.to_string()).collect();
+        let message = match payload.len() {
+            0 => (*kind).to_owned(),
+            _ => self.runner.describe_message(&payload.clone().into_bytes()),
+        };
+        format!("{from} -> {} {message}", names.join(","))
     }
 }
 
-fn recover<P: Protocol>(
-    me: NodeId,
-    config: &Config<P>,
-    saved: &Saved<Record<P>>,
-    now: Time,
-    life: u64,
-) -> MachineRunner<P::Replica> {
-    let (config, saved) = (config.clone(), saved.clone());
-    MachineRunner::start(me.into(), config, saved, instant(now), random(me, life), true)
+fn recover(origin: &Origin, saved: Saved<Bytes>, now: Time, life: u64) -> Box<dyn AnyProcess> {
+    let me = origin.me;
+    let (proxy, at, own) = (ProxyId::of(me), instant(now), OwnMessages::AsInput);
+    let start = Start { proxy, node: Some(me), at, random: random(me, life), observed: true, own };
+    let mut runner = origin.protocol.start(start);
+    runner.load(saved).expect("what a replica has saved can be read");
+    runner.start_replica(at, random(me, life));
+    runner.reseed(random(me, life));
+    runner
 }
 
 /// What is drawn is the same in every step of a life, so that equal states have equal futures.

@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use quorate_check::{Process, Violation};
-use quorate_core::{Arrival, ProcessId, Protocol, Time, Wakeup, digest, wide_digest};
+use quorate_core::{Arrival, Capabilities, ProcessId, Time, Wakeup, digest, wide_digest};
 
 use super::ledger::Ledger;
-use super::locals::{Code, Flight, Locals};
+use super::locals::{Code, Flight, Locals, place};
 use super::opening::{Client, ClientOperation, Opening, Told};
 use super::stale::Stale;
 use super::table::{Seen, Table};
@@ -63,10 +63,12 @@ struct Frame {
 }
 
 /// See the file comment.
-pub(super) struct Search<P: Protocol> {
+pub(super) struct Search {
     pub bounds: Bounds,
-    pub locals: Locals<P>,
-    pub clients: Vec<Client<P>>,
+    /// Of the protocol.
+    pub capabilities: Capabilities,
+    pub locals: Locals,
+    pub clients: Vec<Client>,
     client_operations: Vec<ClientOperation>,
     /// The asks of each client, to each replica.
     asks: Vec<Vec<Vec<u32>>>,
@@ -85,11 +87,11 @@ pub(super) struct Search<P: Protocol> {
     bytes: Vec<u8>,
 }
 
-impl<P: Protocol> Search<P> {
-    pub fn new(bounds: &Bounds, opening: Opening<P>) -> Search<P> {
+impl Search {
+    pub fn new(bounds: &Bounds, capabilities: Capabilities, opening: Opening) -> Search {
         let Opening { origins, clients, now } = opening;
         let nodes = origins.len();
-        let (mut locals, said) = Locals::new(origins, bounds.hints, bounds.facts);
+        let (mut locals, said) = Locals::new(origins, capabilities.total_order, bounds.hints, bounds.facts);
         let mut said = VecDeque::from(said);
         let mut start = State {
             locals: [0; MAX_NODES],
@@ -108,8 +110,8 @@ impl<P: Protocol> Search<P> {
         // Of what replicas say at their start, and upon that, what arrives at once does; the rest is lost.
         while let Some(flight) = said.pop_front() {
             let Flight { to, arrival, .. } = locals.flight(flight);
-            if let (Some(to), Arrival::AtOnce) = (to.replica(), arrival) {
-                let place = usize::from(to.get()) - 1;
+            if let (ProcessId::Replica(_), Arrival::AtOnce) = (to, arrival) {
+                let place = place(*to);
                 let step = locals.step(start.locals[place], Code::flight(flight));
                 let step = locals.taken(step).expect("a replica that has just started");
                 assert!(step.facts.is_empty(), "nothing comes of what is said at a start");
@@ -119,10 +121,10 @@ impl<P: Protocol> Search<P> {
         }
         let mut asks = Vec::new();
         for client in &clients {
-            let mut send = |message| {
+            let mut send = |ask| {
                 let to_each = (0..nodes).map(|node| {
                     let to = locals.node(node).into();
-                    locals.send(client.name(), to, message).expect("what clients ask arrives")
+                    locals.send(to, ask).expect("what clients ask arrives")
                 });
                 to_each.collect()
             };
@@ -131,6 +133,7 @@ impl<P: Protocol> Search<P> {
         let client_operations = clients.iter().map(|client| client.client_operation.clone()).collect();
         Search {
             bounds: bounds.clone(),
+            capabilities,
             locals,
             clients,
             client_operations,
@@ -229,8 +232,7 @@ impl<P: Protocol> Search<P> {
         if self.bounds.delays.is_none() {
             let Search { locals, stale, .. } = self;
             state.flights.retain(|&flight| {
-                let to = locals.flight(flight).to.replica().expect("messages under way go to replicas");
-                let local = state.locals[usize::from(to.get()) - 1];
+                let local = state.locals[place(locals.flight(flight).to)];
                 !stale.holds(locals, local, flight)
             });
         }
@@ -280,7 +282,7 @@ impl<P: Protocol> Search<P> {
         next.delays -= u8::from(self.is_delay(state, choice));
         let useful = match choice {
             Choice::Deliver { flight } => {
-                let to = self.place(self.locals.flight(flight).to);
+                let to = place(self.locals.flight(flight).to);
                 self.leave(&mut next, flight);
                 self.feed(&mut next, to, Code::flight(flight), None)?
             }
@@ -353,9 +355,7 @@ impl<P: Protocol> Search<P> {
     /// The one input that a choice is, if nothing but that happens.
     fn input(&self, choice: Choice) -> Option<(usize, Code)> {
         match choice {
-            Choice::Deliver { flight } => {
-                Some((self.place(self.locals.flight(flight).to), Code::flight(flight)))
-            }
+            Choice::Deliver { flight } => Some((place(self.locals.flight(flight).to), Code::flight(flight))),
             Choice::Ask { operation, message, node } => {
                 Some((node, Code::flight(self.asks[operation][message][node])))
             }
@@ -370,10 +370,6 @@ impl<P: Protocol> Search<P> {
         let id = self.locals.step(local, code);
         let step = self.locals.taken(id);
         step.is_ok_and(|step| step.is_idle(local))
-    }
-
-    fn place(&self, replica: ProcessId) -> usize {
-        usize::from(replica.replica().expect("messages under way go to replicas").get()) - 1
     }
 
     /// Time passes for all.
@@ -394,7 +390,7 @@ impl<P: Protocol> Search<P> {
             let Some(election) = election else { continue };
             for flight in self.only(state, other, Code::timer(election))? {
                 let to = self.locals.flight(flight);
-                if to.arrival != Arrival::Any && self.place(to.to) == node {
+                if to.arrival != Arrival::Any && place(to.to) == node {
                     self.only(state, node, Code::flight(flight))?;
                 }
             }
@@ -454,7 +450,7 @@ impl<P: Protocol> Search<P> {
                 match to.to {
                     ProcessId::Proxy(_) => quiet = false,
                     ProcessId::Replica(_) if to.arrival != Arrival::Any => {
-                        inputs.push_back((self.place(to.to), Code::flight(flight)));
+                        inputs.push_back((place(to.to), Code::flight(flight)));
                     }
                     ProcessId::Replica(_) => {
                         changed |= self.enter(state, flight);
@@ -531,8 +527,8 @@ impl<P: Protocol> Search<P> {
         taken.facts.iter().try_for_each(|fact| ledger.fact(state.now, who, fact))?;
         for &flight in &taken.sent {
             let to = self.locals.flight(flight);
-            let Some(operation) = Client::<P>::of(to.to) else { continue };
-            let hear = || self.clients[operation].hears(to.from, to.message.clone());
+            let Some(operation) = Client::of(to.to) else { continue };
+            let hear = || self.clients[operation].hears(to);
             if let Some(reply) = self.replies.entry(flight).or_insert_with(hear) {
                 ledger.told(state.now, operation, reply.clone(), &self.client_operations)?;
             }

@@ -8,8 +8,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use quorate_core::Protocol;
-
 use super::locals::{Code, Locals};
 use super::table::Table;
 
@@ -37,7 +35,7 @@ impl Stale {
     }
 
     /// Whether a message is taken for stale in a state of the replica to which it goes.
-    pub fn holds<P: Protocol>(&mut self, locals: &mut Locals<P>, local: u32, flight: u32) -> bool {
+    pub fn holds(&mut self, locals: &mut Locals, local: u32, flight: u32) -> bool {
         if let Some(known) = self.known.get(pair(local, flight)) {
             return known == 1;
         }
@@ -51,7 +49,7 @@ impl Stale {
     }
 
     /// Whether every guess was right. Those that were not will not be made again.
-    pub fn verify<P: Protocol>(&mut self, locals: &mut Locals<P>) -> bool {
+    pub fn verify(&mut self, locals: &mut Locals) -> bool {
         let mut next: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for (from, to) in &self.moves {
             next.entry(*from).or_default().push(*to);

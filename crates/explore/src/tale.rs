@@ -2,14 +2,13 @@
 
 use quorate_check::Violation;
 use quorate_check::history::reply_text;
-use quorate_core::{Message, Protocol};
 
 use super::locals::link_name;
 use super::opening::Told;
 use super::search::{Choice, Search, State};
 use super::{Counterexample, TICK};
 
-impl<P: Protocol> Search<P> {
+impl Search {
     /// Leaves out what is not needed for a violation.
     pub fn shrink(&mut self, mut way: Vec<Choice>) -> Counterexample {
         let mut at = way.len();
@@ -74,13 +73,12 @@ impl<P: Protocol> Search<P> {
         let replica = |node: usize| format!("r{}", self.locals.node(node));
         let timer = |node: usize, timer: usize| {
             let name = &self.locals.get(state.locals[node]).timers[timer].name;
-            format!("fire {} {}\n", replica(node), name.escape_ascii())
+            format!("fire {} {}\n", replica(node), name)
         };
         match choice {
             Choice::Deliver { flight } => {
                 let flight = self.locals.flight(flight);
-                let kind = flight.message.kind();
-                format!("deliver {}>{} {kind}\n", flight.from, flight.to)
+                format!("deliver {}>{} {}\n", flight.from, flight.to, flight.kind)
             }
             Choice::Ask { operation, node, .. } => {
                 let client = &self.clients[operation];

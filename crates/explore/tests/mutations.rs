@@ -3,11 +3,9 @@
 
 use std::time::Duration;
 
-use quorate_core::{NodeId, Protocol, mutation};
+use quorate_core::{NodeId, mutation};
 use quorate_explore::{Bounds, explore};
-use quorate_protocols::epaxos::Epaxos;
-use quorate_protocols::paxos::bodega::Bodega;
-use quorate_protocols::paxos::multipaxos::MultiPaxos;
+use quorate_protocols::registry::named;
 
 /// One ballot, one write, one read.
 fn tiny(settings: &[&str]) -> Bounds {
@@ -31,8 +29,9 @@ fn recovery() -> Bounds {
     Bounds { reads: 0, failures: 1, pace: Duration::from_millis(350), ..tiny(&settings) }
 }
 
-fn assert_found<P: Protocol>(mutation: &str, bounds: &Bounds, checker: &str) {
-    let found = mutation::with(mutation, || explore::<P>(bounds, &mut |_| {})).expect("valid bounds");
+fn assert_found(protocol: &str, mutation: &str, bounds: &Bounds, checker: &str) {
+    let found =
+        mutation::with(mutation, || explore(named(protocol), bounds, &mut |_| {})).expect("valid bounds");
     println!("{mutation}\n{found}");
     let counterexample = found.counterexample.unwrap_or_else(|| panic!("{mutation} went unnoticed"));
     assert_eq!(counterexample.violation.checker, checker, "{}", counterexample.violation);
@@ -40,45 +39,46 @@ fn assert_found<P: Protocol>(mutation: &str, bounds: &Bounds, checker: &str) {
 
 #[test]
 fn a_promise_that_leaves_before_it_is_durable() {
-    assert_found::<MultiPaxos>("now/PrepareReply", &crash(), "agreement");
+    assert_found("multipaxos", "now/PrepareReply", &crash(), "agreement");
 }
 
 #[test]
 fn a_vote_that_leaves_before_it_is_durable() {
-    assert_found::<MultiPaxos>("now/AcceptReply", &crash(), "agreement");
+    assert_found("multipaxos", "now/AcceptReply", &crash(), "agreement");
 }
 
 #[test]
 fn a_commit_on_the_fast_path_that_its_owner_may_forget() {
-    assert_found::<Epaxos>("now/Commit", &recovery(), "instances");
+    assert_found("epaxos", "now/Commit", &recovery(), "instances");
 }
 
 #[test]
 fn a_pre_acceptance_that_leaves_before_it_is_durable() {
-    assert_found::<Epaxos>("now/PreAcceptReply", &recovery(), "instances");
+    assert_found("epaxos", "now/PreAcceptReply", &recovery(), "instances");
 }
 
 #[test]
 fn responders_of_one_key_of_a_batch_only() {
-    assert_found::<Bodega>("bodega/one-key-of-a-batch", &change(), "linearizability");
+    assert_found("bodega", "bodega/one-key-of-a-batch", &change(), "linearizability");
 }
 
 /// Two writes, of which the new responder knows the first, and its grantor the second.
 #[test]
 fn a_threshold_that_is_the_first_hole() {
     let holes = Bounds { writes: 2, wakes: 1, facts: true, ..change() };
-    assert_found::<Bodega>("paxos/threshold-at-the-first-hole", &holes, "linearizability");
+    assert_found("bodega", "paxos/threshold-at-the-first-hole", &holes, "linearizability");
 }
 
 #[test]
 fn a_leader_that_answers_from_what_is_committed() {
     let held = Bounds { reads: 2, waiting: true, ..tiny(&[]) };
-    assert_found::<Bodega>("bodega/leader-answers-committed", &held, "linearizability");
+    assert_found("bodega", "bodega/leader-answers-committed", &held, "linearizability");
 }
 
 #[test]
 fn reads_that_are_released_at_m_notes() {
-    assert_found::<Bodega>(
+    assert_found(
+        "bodega",
         "bodega/released-at-m-notes",
         &Bounds { reads: 2, ..tiny(&[]) },
         "linearizability",
@@ -87,7 +87,8 @@ fn reads_that_are_released_at_m_notes() {
 
 #[test]
 fn a_leader_that_serves_before_it_has_executed_what_phase_one_found() {
-    assert_found::<MultiPaxos>(
+    assert_found(
+        "multipaxos",
         "paxos/read-before-recovery",
         &Bounds { ballots: 2, ..tiny(&[]) },
         "linearizability",
@@ -96,13 +97,13 @@ fn a_leader_that_serves_before_it_has_executed_what_phase_one_found() {
 
 #[test]
 fn a_higher_ballot_that_is_promised_although_a_lease_binds() {
-    assert_found::<MultiPaxos>("paxos/no-release", &Bounds { ballots: 2, ..tiny(&[]) }, "leases");
+    assert_found("multipaxos", "paxos/no-release", &Bounds { ballots: 2, ..tiny(&[]) }, "leases");
 }
 
 /// At the size of the paper's model, with few delays.
 #[test]
 fn a_few_delays_reveal_much() {
     let paper = |delays| Bounds { facts: true, delays: Some(delays), ..Bounds::default() };
-    assert_found::<Bodega>("bodega/leader-answers-committed", &paper(1), "linearizability");
-    assert_found::<Bodega>("bodega/released-at-m-notes", &paper(2), "linearizability");
+    assert_found("bodega", "bodega/leader-answers-committed", &paper(1), "linearizability");
+    assert_found("bodega", "bodega/released-at-m-notes", &paper(2), "linearizability");
 }

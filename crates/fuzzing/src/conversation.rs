@@ -1,16 +1,18 @@
 //! A small cluster of any protocol, stepped until it has answered a few clients. Its messages and records are seeds;
 //! and with some of its messages come changed copies of them, as a peer with a defect might send them.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_core::{
-    Access, Configs, Group, Instant, Machine, NodeId, ProcessId, Protocol, Proxy, ProxyId, Random, Request,
-    RequestId, Saved, Settings, Time, Wall, Wire,
+    Access, Group, Instant, NodeId, Payload, ProcessId, ProxyId, Random, Request, RequestId, Saved, Settings,
+    Time, Wall, Wire,
 };
-use quorate_protocols::registry::Visitor;
-use quorate_runtime::MachineRunner;
+use quorate_runtime::{
+    AnyProcess, AnyProtocol, ConfiguredProtocol, Effects, Input, OutgoingFrame, OwnMessages, Start,
+};
 use quorate_store::{Command, Condition, Expiry};
 
 /// Steps of a cluster's time.
@@ -21,23 +23,13 @@ const EACH: usize = 4;
 /// Larger ones would fill the corpus.
 const LARGEST: usize = 1000;
 
-/// Gives the messages and records, encoded.
-pub struct Overheard;
-
-/// Brings replicas changed copies of what they say to each other, drawn by the seed; they must not panic. Gives how
-/// many came.
-pub struct Disturbed {
-    /// Of what is changed, and how.
-    pub seed: u64,
-}
-
 /// Numbers where arithmetic may go wrong.
 const EXTREMES: [u64; 8] =
     [0, 1, u64::MAX, u64::MAX - 1, 1 << 63, (1 << 63) - 1, (1 << 57) - 1, u32::MAX as u64];
 
-/// A copy with some bytes changed, or a number in it replaced by an extreme one, if that is still a message.
-fn changed<M: Wire>(message: &M, random: &mut Random) -> Option<M> {
-    let mut bytes = message.to_bytes().to_vec();
+/// A copy with some bytes changed, or a number in it replaced by an extreme one.
+fn changed(message: &Bytes, random: &mut Random) -> Bytes {
+    let mut bytes = message.to_vec();
     let at = random.range(0..bytes.len() as u64) as usize;
     match random.range(0..3) {
         0 => bytes[at] = random.u64() as u8,
@@ -48,28 +40,7 @@ fn changed<M: Wire>(message: &M, random: &mut Random) -> Option<M> {
             bytes[at..end].copy_from_slice(&word[..end - at]);
         }
     }
-    M::from_bytes(bytes.into()).ok()
-}
-
-fn start<M: Machine>(me: ProcessId, config: M::Config) -> MachineRunner<M> {
-    MachineRunner::start(me, config, Saved::nothing(), at(0), Random::new(1), true)
-}
-
-/// Fires what is due, and ends the batch. Gives what it sends; records are durable at once.
-fn turn<M: Machine>(
-    runner: &mut MachineRunner<M>,
-    tick: u64,
-    records: &mut Vec<Bytes>,
-) -> Vec<(ProcessId, M::Message)> {
-    while let Some(timer) = runner.timers.pop_due(at(tick).now) {
-        runner.step(at(tick), |machine, cx| machine.on_timer(timer, cx));
-    }
-    runner.end_batch(at(tick));
-    records.extend(runner.out.records.drain(..).map(|record| record.to_bytes()));
-    runner.out.replies.clear();
-    runner.out.facts.clear();
-    let sent = runner.out.messages.drain(..);
-    sent.flat_map(|sent| sent.to.iter().map(move |to| (to, sent.message.clone()))).collect()
+    bytes.into()
 }
 
 fn at(tick: u64) -> Instant {
@@ -77,81 +48,107 @@ fn at(tick: u64) -> Instant {
     Instant { now: Time::from_nanos(nanos), wall: Wall::from_millis(nanos / 1_000_000), clock: None }
 }
 
-/// Steps a cluster, and gives the records. `hear` is told each message, and gives others that come with it.
-fn converse<P: Protocol>(mut hear: impl FnMut(&P::Message) -> Vec<P::Message>) -> Vec<Bytes> {
-    let count = P::CAPABILITIES.max_nodes.min(3) as u64;
+/// A protocol with its default settings, and the members of its group.
+fn configure(protocol: &dyn AnyProtocol) -> (Arc<dyn ConfiguredProtocol>, Vec<NodeId>) {
+    let count = protocol.capabilities().max_nodes.min(3) as u64;
     let nodes: Vec<NodeId> = (1..=count).filter_map(NodeId::new).collect();
     let group = Group::of(nodes.iter().copied().collect());
-    let (replica, proxy): Configs<P> =
-        P::configure(&group, &mut Settings::default()).expect("the defaults are valid");
-    let replicas = nodes.iter().map(|node| ((*node).into(), start((*node).into(), replica.clone())));
-    let mut replicas: BTreeMap<ProcessId, MachineRunner<P::Replica>> = replicas.collect();
-    let me = ProxyId::of(nodes[0]).into();
-    let mut proxy: MachineRunner<P::Proxy> = start(me, proxy);
-    let (mut records, mut network) = (Vec::new(), VecDeque::new());
+    let configured = protocol.configure(&group, &mut Settings::default()).expect("the defaults are valid");
+    (configured, nodes)
+}
+
+fn start(protocol: &dyn ConfiguredProtocol, node: NodeId) -> Box<dyn AnyProcess> {
+    let (proxy, random, own) = (ProxyId::of(node), Random::new(1), OwnMessages::AsFrames);
+    protocol.start(Start { proxy, node: Some(node), at: at(0), random, observed: true, own })
+}
+
+/// A process whose replica has not started: for its encodings.
+pub fn process(protocol: &dyn AnyProtocol) -> Box<dyn AnyProcess> {
+    let (configured, nodes) = configure(protocol);
+    start(&*configured, nodes[0])
+}
+
+/// Steps a cluster, and gives the records, which are durable at once. `hear` is told the kind of each message and its
+/// bytes, and gives others that come with it to a replica, if they are messages; of these it gives how many came.
+fn converse(
+    protocol: &dyn AnyProtocol,
+    mut hear: impl FnMut(&'static str, &Bytes) -> Option<Bytes>,
+) -> (Vec<Bytes>, u64) {
+    let (configured, nodes) = configure(protocol);
+    let mut processes = BTreeMap::new();
+    for node in &nodes {
+        let mut process = start(&*configured, *node);
+        process.load(Saved::nothing()).expect("there are no records");
+        process.start_replica(at(0), Random::new(1));
+        processes.insert(*node, process);
+    }
+    let (mut records, mut came) = (Vec::new(), 0);
     for tick in 0..TICKS {
-        if tick % 40 == 20 {
-            proxy.step(at(tick), |machine, cx| machine.on_request(RequestId(tick), request(tick), cx));
-        }
-        let turns = replicas.values_mut().flat_map(|host| {
-            let from = host.me;
-            turn(host, tick, &mut records).into_iter().map(move |(to, message)| (from, to, message))
-        });
-        network.extend(turns);
-        network
-            .extend(turn(&mut proxy, tick, &mut records).into_iter().map(|(to, message)| (me, to, message)));
-        for (from, to, message) in std::mem::take(&mut network) {
-            let more = hear(&message);
-            // The second half of the time, one replica is cut off.
-            if Some(to) == nodes.last().map(|node| (*node).into()) && count > 1 && tick > TICKS / 2 {
-                continue;
+        let mut network = Vec::new();
+        for (node, process) in &mut processes {
+            if tick % 40 == 20 && *node == nodes[0] {
+                process.take(Input::Request(RequestId(tick), request(tick))).expect("no bytes to refuse");
+                process.step(at(tick));
             }
-            match replicas.get_mut(&to) {
-                Some(host) => {
-                    let more = more.into_iter().filter(|_| from != me);
-                    for message in std::iter::once(message).chain(more) {
-                        host.step(at(tick), |machine, cx| machine.on_message(from, message, cx));
+            while process.take_due_timer(at(tick).now).is_some() {
+                process.step(at(tick));
+            }
+            process.end_batch(at(tick));
+            process.release(u64::MAX);
+            let Effects { records: persisted, frames, .. } = std::mem::take(process.effects());
+            records.extend(persisted.into_iter().map(Payload::into_bytes));
+            network.extend(frames);
+        }
+        for OutgoingFrame { from, to, kind, payload, .. } in network {
+            let payload = payload.into_bytes();
+            for to in to.iter() {
+                let more = hear(kind, &payload);
+                let (node, more) = match to {
+                    // The second half of the time, one replica is cut off.
+                    ProcessId::Replica(node) if nodes[1..].last() == Some(&node) && tick > TICKS / 2 => {
+                        continue;
+                    }
+                    ProcessId::Replica(node) => (Some(node), more.filter(|_| from.replica().is_some())),
+                    ProcessId::Proxy(proxy) => (proxy.host(), None),
+                };
+                // Who was lied to may write to strangers.
+                let Some(process) = node.and_then(|node| processes.get_mut(&node)) else { continue };
+                for (payload, is_changed) in [(Some(payload.clone()), false), (more, true)] {
+                    // Or say what nobody can read: it is refused, as by a node.
+                    if let Some(payload) = payload
+                        && process.take(Input::Frame { from, to, payload }).is_ok()
+                    {
+                        process.step(at(tick));
+                        came += u64::from(is_changed);
                     }
                 }
-                None => proxy.step(at(tick), |machine, cx| machine.on_message(from, message, cx)),
             }
         }
     }
-    records
+    (records, came)
 }
 
-impl Visitor for Disturbed {
-    type Out = u64;
-
-    fn visit<P: Protocol>(self) -> u64 {
-        let (mut random, mut came) = (Random::new(self.seed), 0);
-        converse::<P>(|message| {
-            let changed = random.chance(0.3).then(|| changed(message, &mut random)).flatten();
-            came += u64::from(changed.is_some());
-            changed.into_iter().collect()
-        });
-        came
-    }
+/// Brings replicas changed copies of what they say to each other, drawn by the seed; they must not panic. Gives how
+/// many came.
+pub fn disturb(protocol: &dyn AnyProtocol, seed: u64) -> u64 {
+    let mut random = Random::new(seed);
+    converse(protocol, |_, message| random.chance(0.3).then(|| changed(message, &mut random))).1
 }
 
-impl Visitor for Overheard {
-    type Out = Vec<Vec<u8>>;
-
-    fn visit<P: Protocol>(self) -> Vec<Vec<u8>> {
-        let mut kept: BTreeMap<&'static str, BTreeSet<Bytes>> = BTreeMap::new();
-        let records = converse::<P>(|message| {
-            let bytes = P::Message::to_bytes(message);
-            let same = kept.entry(quorate_core::Message::kind(message)).or_default();
-            if same.len() < EACH && bytes.len() <= LARGEST {
-                same.insert(bytes);
-            }
-            Vec::new()
-        });
-        assert!(kept.len() > 1 && !records.is_empty(), "{}: nothing was said", P::NAME);
-        let records: BTreeSet<Bytes> = records.into_iter().filter(|bytes| bytes.len() <= LARGEST).collect();
-        let messages = kept.into_values().flatten();
-        messages.chain(records.into_iter().take(4 * EACH)).map(|bytes| bytes.to_vec()).collect()
-    }
+/// Messages and records, encoded.
+pub fn overhear(protocol: &dyn AnyProtocol) -> Vec<Vec<u8>> {
+    let mut kept: BTreeMap<&'static str, BTreeSet<Bytes>> = BTreeMap::new();
+    let (records, _) = converse(protocol, |kind, bytes| {
+        let same = kept.entry(kind).or_default();
+        if same.len() < EACH && bytes.len() <= LARGEST {
+            same.insert(bytes.clone());
+        }
+        None
+    });
+    assert!(kept.len() > 1 && !records.is_empty(), "{}: nothing was said", protocol.name());
+    let records: BTreeSet<Bytes> = records.into_iter().filter(|bytes| bytes.len() <= LARGEST).collect();
+    let messages = kept.into_values().flatten();
+    messages.chain(records.into_iter().take(4 * EACH)).map(|bytes| bytes.to_vec()).collect()
 }
 
 fn request(tick: u64) -> Request {

@@ -49,8 +49,7 @@ pub const TARGETS: [Target; 12] = [
 /// Steps a small cluster of a protocol whose replicas get changed copies of their messages, drawn by the seed. Gives
 /// how many came; panics if a replica does.
 pub fn disturb(protocol: &str, seed: u64) -> u64 {
-    let came = quorate_protocols::registry::with(protocol, conversation::Disturbed { seed });
-    came.unwrap_or_else(|| panic!("no protocol is called {protocol}"))
+    conversation::disturb(quorate_protocols::registry::named(protocol), seed)
 }
 
 /// Runs one target on one input, and checks that its memory stays within the input's size times a constant.

@@ -3,8 +3,8 @@
 use std::fmt::Debug;
 
 use bytes::Bytes;
-use quorate_core::{Image, Machine, Message, Protocol, Wall, Wire};
-use quorate_protocols::registry::{self, Visitor};
+use quorate_core::{Image, Payload, Wall, Wire};
+use quorate_protocols::registry;
 use quorate_store::{
     Command, Condition, Expires, Expiry, ExpiryCondition, Kind, Loader, Reply, Single, Store,
 };
@@ -160,26 +160,21 @@ pub fn snapshot_seeds() -> Vec<Vec<u8>> {
 
 /// Messages and records of every protocol are read back.
 pub fn protocols(data: &[u8]) {
+    let input = Bytes::copy_from_slice(data);
     for entry in registry::all() {
-        registry::with(entry.name, ReadBack(data));
-    }
-}
-
-struct ReadBack<'a>(&'a [u8]);
-
-impl Visitor for ReadBack<'_> {
-    type Out = ();
-    fn visit<P: Protocol>(self) {
-        let input = Bytes::copy_from_slice(self.0);
-        if let Some(message) = read_back::<P::Message>(input.clone()) {
-            message.kind();
-            message.release();
+        let process = conversation::process(entry.protocol);
+        if let Ok(once) = process.recode_message(&input) {
+            assert_eq!(process.recode_message(&once).as_ref(), Ok(&once));
+            assert_eq!(process.describe_message(&input), process.describe_message(&once));
         }
-        read_back::<<P::Replica as Machine>::Record>(input);
+        if let Ok(once) = process.recode_record(&input) {
+            assert_eq!(process.recode_record(&once).as_ref(), Ok(&once));
+            let [input, once] = [&input, &once].map(|bytes| Payload::Whole(bytes.clone()));
+            assert_eq!(process.describe_record(&input), process.describe_record(&once));
+        }
     }
 }
 
 pub fn protocol_seeds() -> Vec<Vec<u8>> {
-    let all = registry::all().into_iter();
-    all.filter_map(|entry| registry::with(entry.name, conversation::Overheard)).flatten().collect()
+    registry::all().into_iter().flat_map(|entry| conversation::overhear(entry.protocol)).collect()
 }

@@ -14,14 +14,6 @@ use std::collections::BTreeMap;
 use quorate_core::{Capabilities, Group, NodeId, NodeSet, Protocol, Setting, Settings};
 use quorate_runtime::{AnyProtocol, protocol};
 
-/// A computation over a protocol that is chosen at run time.
-pub trait Visitor {
-    /// What it computes.
-    type Out;
-    /// Computes it for one protocol.
-    fn visit<P: Protocol>(self) -> Self::Out;
-}
-
 /// A campaign of the simulator: seeds from 0 on, all kinds of faults.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
@@ -166,15 +158,6 @@ macro_rules! registry {
                 protocol: protocol::<$protocol>(),
             }),*]
         }
-
-        /// Visits the protocol of this name with its types; `None` if there is none. What a visitor does is compiled
-        /// for each protocol: [`find`] is for all that can do without types.
-        pub fn with<V: Visitor>(name: &str, visitor: V) -> Option<V::Out> {
-            $(if name == <$protocol>::NAME {
-                return Some(visitor.visit::<$protocol>());
-            })*
-            None
-        }
     };
 }
 
@@ -194,23 +177,14 @@ pub fn named(name: &str) -> &'static dyn AnyProtocol {
 mod tests {
     use super::*;
 
-    struct Name;
-    impl Visitor for Name {
-        type Out = &'static str;
-        fn visit<P: Protocol>(self) -> &'static str {
-            P::NAME
-        }
-    }
-
     #[test]
     fn every_protocol_is_found_by_its_own_name_only() {
         let all = all();
         for (index, entry) in all.iter().enumerate() {
-            let found = (with(entry.name, Name), find(entry.name).map(AnyProtocol::name));
-            assert_eq!(found, (Some(entry.name), Some(entry.name)));
+            assert_eq!(find(entry.name).map(AnyProtocol::name), Some(entry.name));
             assert!(all[..index].iter().all(|other| other.name != entry.name), "{} twice", entry.name);
         }
-        assert!(with("no-such-protocol", Name).is_none() && find("no-such-protocol").is_none());
+        assert!(find("no-such-protocol").is_none());
     }
 
     #[test]

@@ -3,14 +3,14 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`machine_runner`] | one machine with its outbox, timers and barriers |
-//! | [`release_gate`] | messages that wait until records are durable |
+//! | `machine_runner` | one machine with its outbox, timers and barriers |
+//! | `release_gate` | messages that wait until records are durable |
 //! | [`record_ledger`] | which records go to the log, and which count as durable |
-//! | [`process_runner`] | a process: a replica and its proxy, or a proxy alone |
+//! | `process_runner` | a process: a replica and its proxy, or a proxy alone |
 //! | [`process`] | the same without types: bytes in, [`Effects`] out |
 //! | [`protocol`] | a protocol without types: its name, capabilities, configuration, processes |
 //!
-//! **Only [`machine_runner`], [`release_gate`] and [`process_runner`] are compiled for each protocol.** A driver holds
+//! **Only `machine_runner`, `release_gate` and `process_runner` are compiled for each protocol.** A driver holds
 //! a `Box<dyn `[`AnyProcess`]`>`, so it is compiled once, and a changed line in a protocol leaves it as it is.
 //!
 //! **What is the same for every driver**, because it is written once:
@@ -19,27 +19,25 @@
 //! - *The proxy's batch ends before the replica's* ([`AnyProcess::end_batch`]): what the proxy asks of the replica
 //!   beside it is part of the same batch.
 //! - *A message leaves when the records that it waits for are durable*, and never before one that waits for fewer
-//!   ([`ReleaseGate`]). Of one release the proxy's messages leave first, then those that have waited, then new ones.
+//!   (`ReleaseGate`). Of one release the proxy's messages leave first, then those that have waited, then new ones.
 //! - *A message to a machine of the same process stays typed*: it is not encoded. All others leave as bytes, in the
 //!   simulator too.
 //! - *A record that stands for a state* ([`Context::persist_state`](quorate_core::Context::persist_state)) is named in
 //!   [`Effects::barriers`]. One step that persists several such states names the last: it covers the others.
 
-pub mod machine_runner;
+mod machine_runner;
 pub mod process;
-pub mod process_runner;
+mod process_runner;
 pub mod protocol;
 pub mod record_ledger;
-pub mod release_gate;
+mod release_gate;
 
-pub use machine_runner::MachineRunner;
 pub use process::{
-    AnyProcess, Effects, Input, OutgoingFrame, OwnMessages, RecordError, Recovered, Start, Taken,
+    AnyProcess, Effects, Input, OutgoingFrame, OwnMessages, RecordError, Recovered, SetTimer, Start,
+    StateDigests, Taken,
 };
-pub use process_runner::ProcessRunner;
 pub use protocol::{AnyProtocol, ConfiguredProtocol, protocol};
 pub use record_ledger::RecordLedger;
-pub use release_gate::ReleaseGate;
 
 #[cfg(test)]
 mod tests;

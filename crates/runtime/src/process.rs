@@ -7,8 +7,8 @@
 
 use bytes::Bytes;
 use quorate_core::{
-    Answered, Fact, Instant, Mark, Members, NodeId, Payload, ProcessId, ProxyId, Random, Recipients, Request,
-    RequestId, Sample, Saved, Snapshot, Status, Time, WireError,
+    Answered, Arrival, Fact, Instant, Mark, Members, NodeId, Payload, ProcessId, ProxyId, Random, Recipients,
+    Request, RequestId, Sample, Saved, Snapshot, Status, Time, Wakeup, WireError,
 };
 use thiserror::Error;
 
@@ -85,6 +85,8 @@ pub struct OutgoingFrame {
     /// The number below which the sender takes part in nothing any more
     /// ([`Message::binds`](quorate_core::Message::binds)).
     pub binds: Option<u64>,
+    /// When it arrives in an exploration.
+    pub arrival: Arrival,
     /// The encoded message; empty if it is for this process alone.
     pub payload: Payload,
 }
@@ -122,6 +124,26 @@ pub struct RecordError {
     pub source: WireError,
 }
 
+/// A timer that is set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetTimer {
+    /// Its `Debug` output, for scripts and people.
+    pub name: String,
+    /// What it is to an exploration.
+    pub wakeup: Wakeup,
+    /// When it is due.
+    pub at: Time,
+}
+
+/// Digests of everything that the future of a replica depends on but its generator and its records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateDigests {
+    /// Of all of it.
+    pub exact: u128,
+    /// Without what is [`marginal`](quorate_core::Replica::marginal).
+    pub alike: u128,
+}
+
 /// What a replica that recovered from given records is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recovered {
@@ -131,7 +153,7 @@ pub struct Recovered {
     pub fingerprint: (u64, u64),
 }
 
-/// A process of some protocol. Implemented by [`ProcessRunner`](crate::ProcessRunner) alone; an object, so that drivers
+/// A process of some protocol. Implemented by `ProcessRunner` alone; an object, so that drivers
 /// are compiled once and not for every protocol.
 pub trait AnyProcess {
     // Inputs -----------------------------------------------------------------------------------------------------
@@ -144,9 +166,15 @@ pub trait AnyProcess {
     /// Takes the earliest timer that is due, as an input; the replica's before the proxy's.
     fn take_due_timer(&mut self, now: Time) -> Option<Taken>;
 
-    /// Takes the earliest timer of a machine whose name begins so, as an input, whether it is due or not, and gives its
-    /// deadline. The error lists the timers that are set. For scripts.
-    fn take_timer_named(&mut self, of: ProcessId, name: &str) -> Result<Time, Vec<String>>;
+    /// Takes the timer at this place of [`timers`](Self::timers), as an input, whether it is due or not. For scripts
+    /// and explorations.
+    fn take_timer(&mut self, of: ProcessId, place: usize) -> Taken;
+
+    /// Forgets all timers of the replica but these. For explorations.
+    fn keep_timers(&mut self, keep: fn(Wakeup) -> bool);
+
+    /// The replica draws from this generator from now on. For explorations.
+    fn reseed(&mut self, random: Random);
 
     /// Acts on the input that was taken. What comes for a replica that does not run is lost.
     fn step(&mut self, at: Instant);
@@ -196,6 +224,12 @@ pub trait AnyProcess {
     /// When the next timer is due.
     fn deadline(&self) -> Option<Time>;
 
+    /// The timers that are set by the replica, or by the proxy, in the order of their type.
+    fn timers(&self, of: ProcessId) -> Vec<SetTimer>;
+
+    /// By which explorations tell states apart; `None` if the replica does not run.
+    fn digests(&self) -> Option<StateDigests>;
+
     /// Records of the replica since it started.
     fn persisted(&self) -> u64;
 
@@ -232,9 +266,9 @@ pub trait AnyProcess {
     /// An encoded record, for people.
     fn describe_record(&self, payload: &Payload) -> String;
 
-    /// Whether these bytes are a record of the replica.
-    fn is_record(&self, bytes: &Bytes) -> bool;
+    /// Decodes a message, and encodes it again: what a machine has encoded comes out as it was.
+    fn recode_message(&self, payload: &Bytes) -> Result<Bytes, WireError>;
 
-    /// Whether a message is decoded, and encoded again to the same bytes. The error says what is wrong with it.
-    fn check_codec(&self, payload: &Bytes) -> Result<(), String>;
+    /// Decodes a record, and encodes it again.
+    fn recode_record(&self, payload: &Bytes) -> Result<Bytes, WireError>;
 }

@@ -1,19 +1,20 @@
 //! A process of one protocol: a replica and the proxy of its node, or a proxy alone.
 
 use std::collections::VecDeque;
-use std::fmt::Debug;
+use std::fmt::{Debug, Write};
 use std::mem;
 
 use bytes::Bytes;
 use quorate_core::{
     Configs, Instant, Machine, Message, NodeId, NodeSet, Outgoing, Payload, ProcessId, Protocol, Proxy,
-    Random, Recipients, Replica, Request, RequestId, Sample, Saved, Snapshot, Status, Time, Timers, Wire,
-    WireError,
+    Random, Recipients, Replica, Request, RequestId, Sample, Saved, Snapshot, Status, TextDigest, Time,
+    Timers, Wakeup, Wire, WireError,
 };
 
 use crate::machine_runner::MachineRunner;
 use crate::process::{
-    AnyProcess, Effects, Input, OutgoingFrame, OwnMessages, RecordError, Recovered, Start, Taken,
+    AnyProcess, Effects, Input, OutgoingFrame, OwnMessages, RecordError, Recovered, SetTimer, Start,
+    StateDigests, Taken,
 };
 use crate::release_gate::ReleaseGate;
 
@@ -181,8 +182,8 @@ impl<P: Protocol> ProcessRunner<P> {
             _ => Some(Payload::of(&message)),
         };
         if let Some(payload) = payload {
-            let binds = message.binds();
-            let frame = OutgoingFrame { from, to: others, own: announced, kind, binds, payload };
+            let (binds, arrival) = (message.binds(), message.arrival());
+            let frame = OutgoingFrame { from, to: others, own: announced, kind, binds, arrival, payload };
             self.effects.frames.push(frame);
         }
         if let Some(own) = own {
@@ -227,20 +228,29 @@ impl<P: Protocol> AnyProcess for ProcessRunner<P> {
         Some(self.wait_for_step(timer))
     }
 
-    fn take_timer_named(&mut self, of: ProcessId, name: &str) -> Result<Time, Vec<String>> {
-        let (timer, at) = match (of, &mut self.replica) {
-            (ProcessId::Proxy(_), _) => {
-                let (timer, at) = take_named(&mut self.proxy.timers, name)?;
-                (TypedInput::ProxyTimer(timer), at)
-            }
+    fn take_timer(&mut self, of: ProcessId, place: usize) -> Taken {
+        let timer = match (of, &mut self.replica) {
+            (ProcessId::Proxy(_), _) => TypedInput::ProxyTimer(take_timer(&mut self.proxy.timers, place)),
             (ProcessId::Replica(_), Some(replica)) => {
-                let (timer, at) = take_named(&mut replica.timers, name)?;
-                (TypedInput::ReplicaTimer(timer), at)
+                TypedInput::ReplicaTimer(take_timer(&mut replica.timers, place))
             }
-            (ProcessId::Replica(_), None) => return Err(Vec::new()),
+            (ProcessId::Replica(_), None) => panic!("a replica that does not run has no timers"),
         };
-        self.wait_for_step(timer);
-        Ok(at)
+        self.wait_for_step(timer)
+    }
+
+    fn keep_timers(&mut self, keep: fn(Wakeup) -> bool) {
+        let Some(replica) = &mut self.replica else { return };
+        let set: Vec<_> = replica.timers.iter().map(|(timer, _)| timer).collect();
+        for timer in set.into_iter().filter(|timer| !keep(P::Replica::wakeup(*timer))) {
+            replica.timers.apply(timer, None);
+        }
+    }
+
+    fn reseed(&mut self, random: Random) {
+        if let Some(replica) = &mut self.replica {
+            replica.reseed(random);
+        }
     }
 
     fn step(&mut self, at: Instant) {
@@ -342,6 +352,26 @@ impl<P: Protocol> AnyProcess for ProcessRunner<P> {
         [replica, self.proxy.timers.next()].into_iter().flatten().min()
     }
 
+    fn timers(&self, of: ProcessId) -> Vec<SetTimer> {
+        match (of, &self.replica) {
+            (ProcessId::Proxy(_), _) => set_timers(&self.proxy),
+            (ProcessId::Replica(_), Some(replica)) => set_timers(replica),
+            (ProcessId::Replica(_), None) => Vec::new(),
+        }
+    }
+
+    fn digests(&self) -> Option<StateDigests> {
+        let MachineRunner { machine, timers, .. } = self.replica.as_ref()?;
+        let mut digest = TextDigest::default();
+        write!(digest, "{machine:?}{:?}{:?}", machine.fingerprint(), self.gate.waiting()).expect("no error");
+        for (timer, at) in timers.iter() {
+            write!(digest, "{timer:?}{at:?}").expect("no error");
+        }
+        let alike = digest.get();
+        write!(digest, "{:?}", machine.marginal()).expect("no error");
+        Some(StateDigests { exact: digest.get(), alike })
+    }
+
     fn persisted(&self) -> u64 {
         self.replica.as_ref().map_or(0, |replica| replica.out.persisted)
     }
@@ -400,16 +430,12 @@ impl<P: Protocol> AnyProcess for ProcessRunner<P> {
         describe::<Record<P>>(payload.clone().into_bytes())
     }
 
-    fn is_record(&self, bytes: &Bytes) -> bool {
-        Record::<P>::from_bytes(bytes.clone()).is_ok()
+    fn recode_message(&self, payload: &Bytes) -> Result<Bytes, WireError> {
+        P::Message::from_bytes(payload.clone()).map(|message| message.to_bytes())
     }
 
-    fn check_codec(&self, payload: &Bytes) -> Result<(), String> {
-        match P::Message::from_bytes(payload.clone()) {
-            Ok(decoded) if decoded.to_bytes() == payload => Ok(()),
-            Ok(decoded) => Err(format!("{decoded:?} is not what was encoded")),
-            Err(error) => Err(format!("{payload:?} cannot be read back: {error}")),
-        }
+    fn recode_record(&self, payload: &Bytes) -> Result<Bytes, WireError> {
+        Record::<P>::from_bytes(payload.clone()).map(|record| record.to_bytes())
     }
 }
 
@@ -417,13 +443,14 @@ fn describe<T: Wire + Debug>(bytes: Bytes) -> String {
     T::from_bytes(bytes).map_or_else(|error| format!("unreadable: {error}"), |value| format!("{value:?}"))
 }
 
-/// Takes the earliest timer whose name begins so; the error lists those that are set, the earliest first.
-fn take_named<T: Copy + Ord + Debug>(timers: &mut Timers<T>, name: &str) -> Result<(T, Time), Vec<String>> {
-    let mut set: Vec<_> = timers.iter().map(|(timer, at)| (at, timer)).collect();
-    set.sort_unstable();
-    let Some(&(at, timer)) = set.iter().find(|(_, timer)| format!("{timer:?}").starts_with(name)) else {
-        return Err(set.into_iter().map(|(_, timer)| format!("{timer:?}")).collect());
-    };
+fn set_timers<M: Machine>(runner: &MachineRunner<M>) -> Vec<SetTimer> {
+    let set = |(timer, at)| SetTimer { name: format!("{timer:?}"), wakeup: M::wakeup(timer), at };
+    runner.timers.iter().map(set).collect()
+}
+
+/// Takes the timer at a place of those that are set.
+fn take_timer<T: Copy + Ord>(timers: &mut Timers<T>, place: usize) -> T {
+    let (timer, _) = timers.iter().nth(place).expect("a timer that is set");
     timers.apply(timer, None);
-    Ok((timer, at))
+    timer
 }

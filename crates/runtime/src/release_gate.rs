@@ -40,7 +40,6 @@ impl<T> ReleaseGate<T> {
     }
 
     /// Takes the next waiting message that may leave now.
-    #[expect(clippy::should_implement_trait, reason = "more may come after `None`")]
     pub fn next(&mut self) -> Option<Outgoing<T>> {
         self.waiting.pop_front_if(|message| message.after <= self.durable)
     }

@@ -497,8 +497,9 @@ fn bytes_that_are_no_message_or_record_are_refused_and_change_nothing() {
     let mut process = proxy_of_node(OwnMessages::AsInput);
     let (from, to, payload) = (process_of(2), process_of(1), Bytes::from_static(b"\x07"));
     assert!(process.take(Input::Frame { from, to, payload: payload.clone() }).is_err());
-    assert!(process.check_codec(&payload).is_err());
-    assert_eq!(process.check_codec(&Told::Say { text: payload.clone() }.to_bytes()), Ok(()));
+    assert!(process.recode_message(&payload).is_err());
+    let message = Told::Say { text: payload.clone() }.to_bytes();
+    assert_eq!(process.recode_message(&message), Ok(message));
     let good = Bytes::from_static(b"kept").to_bytes();
     let saved = |records| Saved { restarted: true, snapshot: None, records };
     let error = process.load(saved(vec![good.clone(), payload])).unwrap_err();

@@ -221,7 +221,7 @@ impl SimProcess {
         let (Some(life), Some(_)) = (&mut self.life, self.node) else { return Ok(()) };
         let saved = match self.disk.open() {
             true => Saved::nothing(),
-            false => self.disk.recover(|bytes| life.process.is_record(bytes)),
+            false => self.disk.recover(|bytes| life.process.recode_record(bytes).is_ok()),
         };
         life.process.load(saved).map_err(|error| format!("an intact record is lost: {error}"))?;
         life.born_at_record = self.disk.written();

@@ -1,10 +1,10 @@
 //! What may happen in a state of the cluster.
 
-use quorate_core::{Protocol, Wakeup};
+use quorate_core::Wakeup;
 
 use super::{Choice, Search, State};
 
-impl<P: Protocol> Search<P> {
+impl Search {
     /// Everything that may happen; much of it will turn out to change nothing.
     pub fn choices(&self, state: &State) -> Vec<Choice> {
         if self.bounds.delays.is_some() {
@@ -36,7 +36,7 @@ impl<P: Protocol> Search<P> {
             for (timer, set) in local.timers.iter().enumerate() {
                 match set.wakeup {
                     Wakeup::TakesOver { times } if state.ballots > 0 && self.may_take_over(state, node) => {
-                        let greeted = if P::CAPABILITIES.rosters { &[true, false][..] } else { &[false] };
+                        let greeted = if self.capabilities.rosters { &[true, false][..] } else { &[false] };
                         let elect = |&greeted| Choice::Elect { node, timer, times, greeted };
                         choices.extend(greeted.iter().map(elect));
                     }
@@ -62,7 +62,7 @@ impl<P: Protocol> Search<P> {
     /// there is nothing to take over before anybody has asked.
     fn may_take_over(&self, state: &State, node: usize) -> bool {
         let ledger = &self.ledgers[state.ledger as usize];
-        match P::CAPABILITIES.total_order {
+        match self.capabilities.total_order {
             true => node == 0 || state.ballots < self.bounds.ballots,
             false => (0..self.clients.len()).any(|operation| ledger.standing(operation).0),
         }

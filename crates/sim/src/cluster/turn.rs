@@ -272,7 +272,7 @@ impl Cluster {
     }
 
     pub(super) fn post(&mut self, host: usize, frame: OutgoingFrame) {
-        let OutgoingFrame { from, to, own, kind, binds, payload } = frame;
+        let OutgoingFrame { from, to, own, kind, binds, payload, .. } = frame;
         // What a node with a damaged disk says to itself binds nobody.
         let heard = !self.hosts[host].damaged
             || to.iter().any(|to| self.locate(to).is_some_and(|to| to != host && self.may_send(host, to)));
@@ -296,9 +296,8 @@ impl Cluster {
         let Some(target) = self.locate(to) else { return };
         let process = &self.hosts[host].life.as_ref().expect("it sends").process;
         self.posts += 1;
-        if self.posts.is_multiple_of(WIRE_SAMPLE)
-            && let Err(what) = process.check_codec(payload)
-        {
+        if self.posts.is_multiple_of(WIRE_SAMPLE) && process.recode_message(payload).as_ref() != Ok(payload) {
+            let what = format!("{} is not what was encoded", process.describe_message(payload));
             return self.fail("wire", what);
         }
         if !self.may_send(host, target) {

@@ -401,8 +401,13 @@ impl ScriptedCluster {
         };
         let who = if is_proxy { ProxyId::of(id).into() } else { ProcessId::from(id) };
         let process = self.node(id)?.process.as_mut().ok_or_else(|| format!("r{id} is down"))?;
-        let due = process.take_timer_named(who, timer);
-        let due = due.map_err(|set| format!("{who} has no timer {timer}; set are: {}", set.join(", ")))?;
+        let set = process.timers(who);
+        let named = set.iter().enumerate().filter(|(_, set)| set.name.starts_with(timer));
+        let Some((due, place)) = named.map(|(place, set)| (set.at, place)).min() else {
+            let set: Vec<_> = set.into_iter().map(|set| set.name).collect();
+            return Err(format!("{who} has no timer {timer}; set are: {}", set.join(", ")));
+        };
+        process.take_timer(who, place);
         self.now = self.now.max(due);
         let at = self.instant(id);
         let process = self.nodes.get_mut(&id).and_then(|node| node.process.as_mut()).expect("it was up");

@@ -1,6 +1,7 @@
 //! The replica: acceptor and learner, and the dispatch of everything that comes in.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,8 +14,8 @@ use quorate_blocks::membership::Configuration;
 use quorate_blocks::state::Replicated;
 use quorate_blocks::walls::{self, Walls};
 use quorate_core::{
-    Context, Fact, Instant, Machine, Mark, NodeId, NodeSet, PeerStatus, ProcessId, Saved, Status, Time,
-    Wakeup, Wall, mutation,
+    Context, Fact, Instant, Machine, Marginal, Mark, NodeId, NodeSet, PeerStatus, ProcessId, Saved, Status,
+    Time, Wakeup, Wall, mutation,
 };
 
 use super::ballots::Polling;
@@ -80,7 +81,7 @@ pub struct Replica<P: Policy> {
     pub(super) monitor: LeaderMonitor,
     pub(super) leases: Leases,
     /// When each other replica was last heard.
-    heard: BTreeMap<NodeId, Time>,
+    heard: Marginal<BTreeMap<NodeId, Time>>,
     /// Those whose votes did not come, when this replica led.
     pub(super) laggards: Laggards,
     /// Of its state.
@@ -184,7 +185,7 @@ impl<P: Policy> Machine for Replica<P> {
             leases: Leases::new(me, config.lease, restarted, first_guard, promised.number(), now),
             freshness: Freshness::new(first_guard.rotate_left(32)),
             reads_until: None,
-            heard: BTreeMap::new(),
+            heard: Marginal::default(),
             laggards: Laggards::default(),
             policy: P::new(&config, me, now),
             draining: false,
@@ -231,7 +232,7 @@ impl<P: Policy> Machine for Replica<P> {
         };
         // From whomever it is: a member that missed a change does not know who leads, and one that joins knows nobody.
         let Some(from) = from.replica() else { return };
-        self.heard.insert(from, cx.now());
+        self.heard.0.insert(from, cx.now());
         match message {
             Message::Client(_) => unreachable!("handled above"),
             Message::Own(message) => P::on_message(self, from, message, cx),
@@ -328,13 +329,13 @@ impl<P: Policy> Machine for Replica<P> {
 impl<P: Policy> Replica<P> {
     /// Whether another replica has spoken in the last while.
     pub fn has_heard(&self, node: NodeId, limit: Duration, now: Time) -> bool {
-        node == self.me || self.heard.get(&node).is_some_and(|at| now.since(*at) < limit)
+        node == self.me || self.heard.0.get(&node).is_some_and(|at| now.since(*at) < limit)
     }
 
     /// Those that have spoken lately.
     pub(super) fn live(&self, now: Time) -> NodeSet {
         let limit = self.config.timeouts.election;
-        self.heard.keys().copied().filter(|node| self.has_heard(*node, limit, now)).collect()
+        self.heard.0.keys().copied().filter(|node| self.has_heard(*node, limit, now)).collect()
     }
 
     /// A value is voted for, proposed or learned here; or, at a start, had been.
@@ -507,6 +508,10 @@ impl<P: Policy> quorate_core::Replica for Replica<P> {
 
     fn fingerprint(&self) -> (u64, u64) {
         self.state.fingerprint()
+    }
+
+    fn marginal(&self) -> &dyn Debug {
+        &self.heard.0
     }
 
     fn would_answer(&self, command: &Bytes, at: Instant) -> bool {
