@@ -5,15 +5,14 @@
 //! meanwhile share the next one (group commit). A crash keeps everything synced, a random prefix of the rest, and may
 //! leave a torn record behind it. Recovery cuts the log at the first record whose checksum is wrong.
 //!
-//! A record that stands for a state (`Context::persist_state`) holds itself and all after it back: they do not count
-//! as durable before a checkpoint is that was begun when the record was written. Until then nothing that came from it
-//! was promised to anybody, so a crash may keep it, any number of those after it, or none of them.
+//! Which records come here, and which of them a replica may rely on, is kept by the node's own bookkeeping
+//! ([`RecordLedger`](quorate_runtime::RecordLedger)).
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use quorate_check::{MILLISECOND, Nanos};
-use quorate_core::{Image, Piece, Random, Saved, Snapshot, Wire, digest, mutation};
+use quorate_core::{Image, Payload, Piece, Random, Saved, Snapshot, Wire, digest, mutation};
 
 use crate::network::Latency;
 
@@ -45,8 +44,6 @@ pub struct Disk {
     synced: u64,
     /// The sync that runs covers records below this.
     syncing: Option<u64>,
-    /// Records that stand for a state which no checkpoint has, in order.
-    held: Vec<u64>,
     checkpoint: Option<Checkpoint>,
     slowness: u64,
     slow_until: Nanos,
@@ -125,7 +122,6 @@ impl Disk {
             base: 0,
             synced: 0,
             syncing: None,
-            held: Vec::new(),
             checkpoint: None,
             slowness: 1,
             slow_until: 0,
@@ -194,26 +190,9 @@ impl Disk {
         self.base + self.log.len() as u64
     }
 
-    /// Records below this are on disk.
+    /// Records below this are durable.
     pub fn synced(&self) -> u64 {
         self.synced
-    }
-
-    /// Records below this count as durable: what they say can be had again after a crash.
-    pub fn durable(&self) -> u64 {
-        self.held.first().map_or(self.synced, |held| self.synced.min(*held))
-    }
-
-    /// The record of this number, which may still have to be written, stands for a state.
-    pub fn hold(&mut self, record: u64) {
-        assert!(self.held.last().is_none_or(|last| *last < record), "records are numbered in order");
-        self.held.push(record);
-    }
-
-    /// Whether a checkpoint is needed that is not being written.
-    pub fn needs_checkpoint(&self) -> bool {
-        let covered = self.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.upto);
-        self.held.last().is_some_and(|held| *held >= covered)
     }
 
     /// Records written since the last checkpoint that are still in the log.
@@ -221,12 +200,12 @@ impl Disk {
         self.log.len()
     }
 
-    /// Writes a record.
-    pub fn append(&mut self, record: Bytes, now: Nanos) -> Result<(), Full> {
-        if now < self.full_until {
+    /// Writes records.
+    pub fn append(&mut self, records: Vec<Payload>, now: Nanos) -> Result<(), Full> {
+        if now < self.full_until && !records.is_empty() {
             return Err(Full);
         }
-        self.log.push(Entry::new(record));
+        self.log.extend(records.into_iter().map(|record| Entry::new(record.into_bytes())));
         Ok(())
     }
 
@@ -306,7 +285,6 @@ impl Disk {
         self.kept = kept;
         self.log.drain(..(upto - self.base) as usize);
         self.base = upto;
-        self.held.retain(|record| *record >= upto);
         Ok(Progress::Done)
     }
 
@@ -314,14 +292,9 @@ impl Disk {
     pub fn crash(&mut self, may_tear: bool) -> bool {
         self.checkpoint = None;
         self.syncing = None;
-        // What is on disk stays there, but nobody may rely on what was held back.
-        let safe = if self.random.chance(0.5) { self.synced } else { self.durable() };
-        self.held.clear();
-        let end = self.random.range(safe..self.written() + 1);
+        let end = self.random.range(self.synced..self.written() + 1);
         let tears = may_tear && end < self.written() && self.random.chance(0.7);
         self.log.truncate((end - self.base) as usize + usize::from(tears));
-        // It may die again before anything was read back.
-        self.synced = self.synced.min(end);
         if tears {
             let entry = self.log.last_mut().expect("the torn one");
             entry.bytes = damage(&entry.bytes, &mut self.random);
@@ -381,7 +354,8 @@ mod tests {
     fn append(disk: &mut Disk, records: std::ops::Range<u64>) {
         for record in records {
             // Large, so that damage shows.
-            disk.append((record, Bytes::from(vec![record as u8 + 1; 100])).to_bytes(), 0).unwrap();
+            let record = Payload::of(&(record, Bytes::from(vec![record as u8 + 1; 100])));
+            disk.append(vec![record], 0).unwrap();
         }
     }
 
@@ -428,11 +402,10 @@ mod tests {
     fn a_node_may_die_again_before_it_has_read_what_is_left() {
         for seed in 0..50 {
             let mut disk = disk(seed);
-            append(&mut disk, 0..6);
+            append(&mut disk, 0..2);
             disk.start_sync(0).unwrap();
             disk.finish_sync();
-            // Nobody relies on those from the third on.
-            disk.hold(2);
+            append(&mut disk, 2..6);
             disk.crash(true);
             disk.crash(true);
             assert!(records(&mut disk).len() >= 2);
@@ -488,53 +461,12 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_stands_for_a_state_counts_when_a_later_checkpoint_is_durable() {
-        let mut disk = disk(1);
-        let sync = |disk: &mut Disk| disk.start_sync(0).map(|_| disk.finish_sync());
-        let write = |disk: &mut Disk| (0..9).any(|now| disk.write_checkpoint(now) == Ok(Progress::Done));
-        append(&mut disk, 0..2);
-        disk.start_checkpoint(None, Vec::new(), 1);
-        disk.hold(3);
-        append(&mut disk, 2..6);
-        sync(&mut disk);
-        assert_eq!((disk.synced(), disk.durable()), (6, 3), "it and those after it do not count");
-        assert!(disk.needs_checkpoint(), "the one that is written was begun too early");
-        assert!(write(&mut disk));
-        assert_eq!(disk.durable(), 3);
-        disk.start_checkpoint(None, Vec::new(), 1);
-        assert!(!disk.needs_checkpoint());
-        disk.hold(7);
-        append(&mut disk, 6..8);
-        sync(&mut disk);
-        assert!(disk.needs_checkpoint(), "there is another");
-        assert!(write(&mut disk));
-        assert_eq!((disk.durable(), disk.log_len()), (7, 2));
-    }
-
-    #[test]
-    fn a_crash_before_that_keeps_what_it_likes_of_what_was_held_back() {
-        let mut seen = std::collections::BTreeSet::new();
-        for seed in 0..200 {
-            let mut disk = disk(seed);
-            append(&mut disk, 0..2);
-            disk.hold(2);
-            append(&mut disk, 2..4);
-            disk.start_sync(0).unwrap();
-            disk.finish_sync();
-            append(&mut disk, 4..5);
-            disk.crash(true);
-            seen.insert(records(&mut disk).len());
-            assert_eq!(disk.durable(), disk.written(), "what was recovered is all there is");
-        }
-        assert_eq!(seen.into_iter().collect::<Vec<_>>(), [2, 3, 4, 5]);
-    }
-
-    #[test]
     fn a_full_disk_takes_nothing_until_there_is_space_and_a_slow_one_takes_longer() {
         let mut disk = disk(1);
         disk.fill(100);
-        assert_eq!(disk.append(Bytes::new(), 99), Err(Full));
-        assert_eq!(disk.append(Bytes::new(), 100), Ok(()));
+        let records = || vec![Payload::Whole(Bytes::new())];
+        assert_eq!(disk.append(records(), 99), Err(Full));
+        assert_eq!(disk.append(records(), 100), Ok(()));
         disk.slow(10_000, 50);
         assert!(disk.start_sync(0).is_some_and(|at| at >= 50_000));
     }

@@ -7,7 +7,9 @@ use std::fmt;
 use quorate_blocks::admission::{Admission, DiskId, Memory, Stage};
 use quorate_check::{Clocks, Nanos};
 use quorate_core::{Instant, NodeId, NodeSet, ProcessId, ProxyId, Random, Saved, Status, Time, WireError};
-use quorate_runtime::{AnyProcess, ConfiguredProtocol, Input, OutgoingFrame, OwnMessages, Start, Taken};
+use quorate_runtime::{
+    AnyProcess, ConfiguredProtocol, Input, OutgoingFrame, OwnMessages, RecordLedger, Start, Taken,
+};
 
 use crate::clock::Clock;
 use crate::disk::Disk;
@@ -44,6 +46,8 @@ pub(crate) struct Life {
     pub inbox: VecDeque<Input>,
     /// How many records the disk had when the replica started.
     pub born_at_record: u64,
+    /// Which of the records since then the disk has, as in a node.
+    pub ledger: RecordLedger,
     /// Whether a turn of the loop is scheduled, or stalled.
     pub turning: bool,
     /// An input that was taken but not acted on, and what the clocks showed when it was taken.
@@ -73,7 +77,7 @@ impl Life {
 
     /// Messages that wait for nothing (any more), in the order in which they may go.
     pub fn release(&mut self, disk: &Disk) -> Vec<OutgoingFrame> {
-        self.process.release(disk.durable() - self.born_at_record);
+        self.process.release(self.ledger.durable(disk.synced() - self.born_at_record));
         std::mem::take(&mut self.process.effects().frames)
     }
 }
@@ -188,7 +192,8 @@ impl SimProcess {
             guard,
             process,
             inbox: VecDeque::new(),
-            born_at_record: self.disk.durable(),
+            born_at_record: self.disk.synced(),
+            ledger: RecordLedger::default(),
             turning: false,
             held: None,
             sampled: None,

@@ -105,7 +105,7 @@ impl Cluster {
         let SimProcess { life: Some(life), disk, since_checkpoint, epoch, .. } = &mut self.hosts[host] else {
             return;
         };
-        let due = *since_checkpoint >= self.knobs.checkpoint || disk.needs_checkpoint();
+        let due = *since_checkpoint >= self.knobs.checkpoint || life.ledger.needs_state();
         if !due || disk.is_checkpointing() {
             return;
         }
@@ -115,6 +115,7 @@ impl Cluster {
         for record in &records {
             self.trace.mix(digest(record));
         }
+        life.ledger.begin_state();
         disk.start_checkpoint(snapshot, records, self.knobs.piece);
         self.queue.push(self.now + 1000, Event::Checkpoint { host, epoch: *epoch });
         self.trace.line(self.now, &self.hosts[host], || "saves a checkpoint".to_owned());
@@ -134,6 +135,10 @@ impl Cluster {
             Ok(Progress::At(next)) => self.queue.push(next, Event::Checkpoint { host, epoch: at.epoch }),
             Ok(Progress::Done) => {
                 let left = at.disk.log_len() as u64;
+                let life = at.life.as_mut().expect("a process that lives saves states");
+                if at.disk.append(life.ledger.end_state(), self.now).is_err() {
+                    return self.run_full(host);
+                }
                 self.trace.mix(left);
                 self.trace.line(self.now, &self.hosts[host], || {
                     format!("checkpoint is durable, {left} records follow it")

@@ -223,21 +223,15 @@ impl Cluster {
         let SimProcess { life: Some(life), disk, since_checkpoint, node, .. } = &mut self.hosts[host] else {
             return;
         };
-        let mut full = false;
         let Effects { records, barriers, .. } = life.process.effects();
-        for barrier in barriers.drain(..) {
-            disk.hold(life.born_at_record + barrier - 1);
-        }
-        let records = std::mem::take(records);
+        let (records, barriers) = (std::mem::take(records), std::mem::take(barriers));
+        *since_checkpoint += records.len();
         for record in &records {
-            let bytes = record.clone().into_bytes();
-            self.trace.mix(digest(&bytes));
+            self.trace.mix(digest(&record.clone().into_bytes()));
             let me = ProcessId::Replica(node.expect("only replicas persist"));
             self.trace.line(self.now, me, || format!("persist {}", life.process.describe_record(record)));
-            full |= disk.append(bytes, self.now).is_err();
-            *since_checkpoint += 1;
         }
-        if full {
+        if disk.append(life.ledger.append(records, barriers), self.now).is_err() {
             // The messages of this turn die with the process, which stops before it sends them.
             self.run_full(host);
             return;

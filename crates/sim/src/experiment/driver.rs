@@ -246,9 +246,8 @@ impl<'a> Driver<'a> {
         let Effects { records, barriers, .. } = life.process.effects();
         // Nobody starts again, so no state has to be saved.
         barriers.clear();
-        for record in records.drain(..) {
-            disk.append(record.into_bytes(), at).expect("the disk is never full");
-        }
+        let records = life.ledger.append(std::mem::take(records), []);
+        disk.append(records, at).expect("the disk is never full");
         let frames = life.release(disk);
         if let Some(end) = disk.start_sync(at) {
             self.queue.push(end, Event::Synced { host, epoch: *epoch });
