@@ -36,6 +36,11 @@ impl Verdict {
         }
     }
 
+    /// As arguments spell it.
+    pub fn named(word: &str) -> Option<Verdict> {
+        Verdict::ALL.into_iter().find(|verdict| verdict.words().trim_matches('*') == word)
+    }
+
     /// Agrees if a condition on measured numbers holds, else differs.
     pub fn when(holds: bool) -> Verdict {
         if holds { Verdict::Agrees } else { Verdict::Differs }

@@ -1,4 +1,5 @@
-//! Claims about what Bodega and its peers are and guarantee; what can be counted is counted.
+//! Claims about what Bodega and its peers are and guarantee. What can be counted is counted; the rest is argued in
+//! `papers/arguments/bodega.md`.
 
 use quorate_core::Random;
 use quorate_sim::experiment::{Ask, Capacity, Load};
@@ -9,7 +10,6 @@ use super::super::series;
 use super::super::table::Table;
 use super::super::{Bench, Result};
 use super::candidates::{self, BODEGA, Candidate, LEADER_LEASES, MULTIPAXOS};
-use super::rules::ROWS;
 use super::world::{self, EVEN, MS, NEAR, READY, WAN};
 
 /// Makes it.
@@ -20,9 +20,7 @@ pub fn make(bench: &Bench) -> Result<Section> {
          is weakened and a checker must notice, `cargo test -p quorate-sim -p quorate-explore --features \
          mutations --test mutations`.",
     );
-    for (claim, verdict, ours, why, by) in ROWS {
-        section.judge_by(claim, *verdict, *ours, *why, if by.is_empty() { "this page" } else { by });
-    }
+    section.judged.extend(argued::read("bodega")?);
     count_lines(&mut section)?;
     bench.say("design: holds")?;
     holds(&mut section)?;
@@ -160,14 +158,4 @@ fn idle(bench: &Bench, section: &mut Section) -> Result<()> {
          the critical path. Heartbeats go from the leader to all and back, not from all to all",
     );
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_named_is_there() {
-        argued::check(ROWS.iter());
-    }
 }

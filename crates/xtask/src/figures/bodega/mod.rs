@@ -15,7 +15,7 @@
 //! | `fig13` | roster changes |
 //! | `rosters` | Figures 14 and 15: who responds, for which keys |
 //! | `fig16` | YCSB |
-//! | `design`, `rules` | what is argued, and what is counted for it |
+//! | `design` | what is argued, and what is counted for it |
 
 mod candidates;
 mod closed;
@@ -30,7 +30,6 @@ mod fig9;
 mod model;
 mod panel;
 mod rosters;
-mod rules;
 mod sweeps;
 mod table1;
 mod world;

@@ -11,7 +11,6 @@ mod fig7;
 mod fig8;
 mod fig9;
 mod outage;
-mod rules;
 mod simulated;
 
 use super::{Figure, Paper};
