@@ -1,5 +1,6 @@
 //! `cargo xtask new-protocol NAME`: a new protocol that works at once. It begins as `primary-copy` under another name,
-//! so what it begins as is a protocol of the registry, which every test and the gate know.
+//! so what it begins as is a protocol of the registry, which every test and the gate know: it is simulated, and the
+//! commands on its page are executed, `quorate up` among them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -176,6 +177,30 @@ mod tests {
         for path in LISTS {
             assert!(files[path].contains("chain_two") || files[path].contains("chain-two"), "{path}");
         }
+    }
+
+    /// In a copy of the repository that stays where it is, so that what has not changed is not compiled again.
+    #[test]
+    fn a_new_protocol_compiles() {
+        let mut files = tree().texts;
+        files.extend(plan(&files, "chain-two").unwrap());
+        let test = std::env::current_exe().unwrap();
+        let copy = test.ancestors().nth(3).expect("a test is in target/PROFILE/deps").join("new-protocol");
+        files.insert("Cargo.lock".to_owned(), fs::read_to_string(crate::root().join("Cargo.lock")).unwrap());
+        for (path, text) in files {
+            let path = copy.join(path);
+            if fs::read_to_string(&path).ok().as_ref() != Some(&text) {
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, text).unwrap();
+            }
+        }
+        let check = Command::new(env!("CARGO"))
+            .args(["check", "--quiet", "--offline", "--package", "quorate-protocols"])
+            .env("CARGO_TARGET_DIR", copy.join("target"))
+            .current_dir(&copy)
+            .output()
+            .unwrap();
+        assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));
     }
 
     #[test]
