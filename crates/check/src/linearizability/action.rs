@@ -117,43 +117,6 @@ pub fn is_global(command: &Command) -> bool {
     }
 }
 
-/// Whether a command never changes anything.
-pub fn is_read(command: &Command) -> bool {
-    match command {
-        Command::Get { .. }
-        | Command::GetMany { .. }
-        | Command::GetRange { .. }
-        | Command::Length { .. }
-        | Command::Exists { .. }
-        | Command::KindOf { .. }
-        | Command::ExpiryOf { .. }
-        | Command::VersionsOf { .. }
-        | Command::HashGet { .. }
-        | Command::HashAll { .. }
-        | Command::HashLength { .. }
-        | Command::HashScan { .. }
-        | Command::Scan { .. }
-        | Command::Count
-        | Command::RandomKey { .. } => true,
-        Command::Put { .. }
-        | Command::PutMany { .. }
-        | Command::Delete { .. }
-        | Command::Take { .. }
-        | Command::Increment { .. }
-        | Command::IncrementFloat { .. }
-        | Command::Append { .. }
-        | Command::SetExpiry { .. }
-        | Command::HashPut { .. }
-        | Command::HashDelete { .. }
-        | Command::HashIncrement { .. }
-        | Command::Refresh { .. }
-        | Command::PutRange { .. }
-        | Command::HashIncrementFloat { .. }
-        | Command::Clear => false,
-        Command::Batch { commands, .. } => commands.iter().all(|single| is_read(&single.0)),
-    }
-}
-
 pub fn asks_for_versions(command: &Command) -> bool {
     match command {
         Command::VersionsOf { .. } | Command::Put { condition: Condition::IfVersion(_), .. } => true,

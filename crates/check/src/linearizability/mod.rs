@@ -36,7 +36,7 @@ use thiserror::Error;
 pub use explain::Explanation;
 
 use crate::history::{History, Operation};
-use action::{each_key, each_made_key, is_global, is_read};
+use action::{each_key, each_made_key, is_global};
 use problem::{Problem, Strings};
 use search::{Outcome, Search};
 
@@ -110,7 +110,7 @@ type Partition<'a> = Vec<(usize, &'a Operation)>;
 /// Splits a history by keys. Reads of unknown outcome tell nothing and are left out.
 fn partition(history: &History) -> Vec<Partition<'_>> {
     let operations = || {
-        let told = |operation: &&Operation| operation.returned.is_some() || !is_read(&operation.command);
+        let told = |operation: &&Operation| operation.returned.is_some() || !operation.command.is_read_only();
         history.0.iter().enumerate().filter(move |(_, operation)| told(operation))
     };
     let mut sets = Sets::default();

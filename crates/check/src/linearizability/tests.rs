@@ -517,7 +517,7 @@ fn tiny_history(random: &mut Random, flavour: u64) -> History {
             (returned, _) => *returned = None,
         }
     }
-    history.0.retain(|op| op.returned.is_some() || !is_read(&op.command));
+    history.0.retain(|op| op.returned.is_some() || !op.command.is_read_only());
     history
 }
 

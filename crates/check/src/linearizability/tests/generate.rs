@@ -5,7 +5,6 @@ use bytes::Bytes;
 use quorate_core::{Random, Wall};
 use quorate_store::{Command, Condition, Expiry, Key, Reply, Single};
 
-use super::super::action::is_read;
 use crate::history::{History, Operation};
 
 /// What the clients of a generated history ask, in parts of the whole.
@@ -107,7 +106,7 @@ impl Store {
                 }
                 Client::Asked(index) => {
                     let command = &history[index].command;
-                    let lost = !is_read(command) && self.random.chance(self.unknown);
+                    let lost = !command.is_read_only() && self.random.chance(self.unknown);
                     if lost && self.random.chance(0.5) {
                         Client::Gone
                     } else {
