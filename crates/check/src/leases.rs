@@ -89,21 +89,7 @@ impl Checker for Leases {
             }
             Fact::ReadsLocally { number, until } => self.read(at, who.node, number, until, clocks),
             Fact::ServesLocally { number } => self.serve(at, who.node, number, clocks),
-            Fact::Chosen { .. }
-            | Fact::Applied { .. }
-            | Fact::Executed { .. }
-            | Fact::Installed { .. }
-            | Fact::Leads { .. }
-            | Fact::Appended { .. }
-            | Fact::Begins { .. }
-            | Fact::Truncated { .. }
-            | Fact::Commits { .. }
-            | Fact::Configured { .. }
-            | Fact::ReadGate { .. }
-            | Fact::PassesGate { .. }
-            | Fact::Decided { .. }
-            | Fact::Ordered { .. }
-            | Fact::Follows => Ok(()),
+            _ => Ok(()),
         }
     }
 

@@ -128,11 +128,6 @@ impl Roster {
         Roster::new(leader, flat)
     }
 
-    /// Nobody serves anything but this leader.
-    pub fn led_by(leader: NodeId) -> Roster {
-        Roster { leader: Some(leader), ranges: Vec::new() }
-    }
-
     /// The same responders, led by another.
     pub fn with_leader(&self, leader: NodeId) -> Roster {
         Roster { leader: Some(leader), ranges: self.ranges.clone() }

@@ -405,14 +405,6 @@ fn is_wanted(fact: &Fact, total_order: bool) -> bool {
         | Fact::ServesLocally { .. } => true,
         // Where not all is ordered.
         Fact::Installed { .. } | Fact::Decided { .. } | Fact::Ordered { .. } => !total_order,
-        Fact::Leads { .. }
-        | Fact::Follows
-        | Fact::Appended { .. }
-        | Fact::Begins { .. }
-        | Fact::Truncated { .. }
-        | Fact::Commits { .. }
-        | Fact::Configured { .. }
-        | Fact::ReadGate { .. }
-        | Fact::PassesGate { .. } => false,
+        _ => false,
     }
 }

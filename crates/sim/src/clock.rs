@@ -157,11 +157,6 @@ impl Clock {
     pub fn drifts(&self) -> bool {
         self.rates.iter().any(|rate| rate.per_second != BILLION as u64)
     }
-
-    /// When the rate changes, or the clock jumps.
-    pub fn rate_changes(&self) -> usize {
-        self.rates.len() - 1
-    }
 }
 
 /// The last item for which `holds`, which is true of the first and of a prefix.
