@@ -12,7 +12,7 @@ use quorate_check::instances::Instances;
 use quorate_check::leases::Leases;
 use quorate_check::linearizability;
 use quorate_check::{Checker, Process, Violation};
-use quorate_core::{Fact, NodeId, Time, wide_digest};
+use quorate_core::{Fact, NodeId, TextDigest, Time};
 use quorate_store::{Command, Reply};
 
 use super::opening::{ClientOperation, Told};
@@ -46,20 +46,20 @@ fn written(command: &Command) -> Option<&Bytes> {
 
 impl Ledger {
     /// Everything that later judgements depend on. (Who stated a choice first is for people only.)
-    pub fn digest(&self, scratch: &mut String) -> u128 {
-        scratch.clear();
+    pub fn digest(&self) -> u128 {
+        let mut digest = TextDigest::default();
         let Ledger { agreement, instances, order, once, leases, events: _, register } = self;
         for (slot, value) in agreement.chosen() {
-            write!(scratch, "{slot}={value},").expect("memory");
+            write!(digest, "{slot}={value},").expect("no error");
         }
         for (slot, value, deps) in instances.decided() {
-            write!(scratch, "{slot}:{value}{deps:?},").expect("memory");
+            write!(digest, "{slot}:{value}{deps:?},").expect("no error");
         }
         for (command, slot) in once.executed() {
-            write!(scratch, "{command}@{slot},").expect("memory");
+            write!(digest, "{command}@{slot},").expect("no error");
         }
-        write!(scratch, "{order:?}{leases:?}{register:?}").expect("memory");
-        wide_digest(scratch.as_bytes())
+        write!(digest, "{order:?}{leases:?}{register:?}").expect("no error");
+        digest.get()
     }
 
     /// A replica states a fact.

@@ -83,7 +83,6 @@ pub(super) struct Search {
     pub start: State,
     /// The steps of replicas that the present choice takes, for people.
     pub shown: Option<Vec<(u32, Code)>>,
-    scratch: String,
     bytes: Vec<u8>,
 }
 
@@ -147,7 +146,6 @@ impl Search {
             found: Explored::default(),
             start,
             shown: None,
-            scratch: String::new(),
             bytes: Vec::new(),
         }
     }
@@ -540,7 +538,7 @@ impl Search {
 
     /// The number of a ledger.
     fn ledger(&mut self, ledger: Ledger) -> u32 {
-        let key = ledger.digest(&mut self.scratch);
+        let key = ledger.digest();
         if let Some(known) = self.ledger_ids.get(key) {
             return known;
         }
