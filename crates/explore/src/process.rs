@@ -15,8 +15,8 @@ use quorate_runtime::{
     StateDigests,
 };
 
-/// What a wall clock shows: nothing about safety may depend on it, so it stands still.
-const WALL: Wall = Wall::from_millis(1_000_000);
+/// What wall clocks show when the monotonic clocks show nothing, in milliseconds.
+const WALL: u64 = 1_000_000;
 /// More messages to itself in a row, and a replica would never stop.
 const ECHOES: usize = 1000;
 
@@ -275,8 +275,11 @@ fn random(me: NodeId, life: u64) -> Random {
     Random::new(u64::from(me.get()) << 32 | life)
 }
 
-/// All clocks show the same, and true time is known exactly.
+/// All clocks show the same, and true time is known exactly. Wall clocks go on with the others, so what is proposed has
+/// the time of its proposer's own clock, whatever that has heard of others' clocks: states do not show the latter
+/// (`crates/blocks/src/walls.rs`).
 pub(super) fn instant(now: Time) -> Instant {
     let nanos = now.nanos();
-    Instant { now, wall: WALL, clock: Some(Interval { earliest: nanos, latest: nanos }) }
+    let wall = Wall::from_millis(WALL + nanos / 1_000_000);
+    Instant { now, wall, clock: Some(Interval { earliest: nanos, latest: nanos }) }
 }
