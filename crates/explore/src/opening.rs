@@ -83,7 +83,7 @@ impl Client {
     }
 
     fn proxy(&self) -> Box<dyn AnyProcess> {
-        let (at, random) = (instant(Time::ZERO + START), Random::new(self.id.0));
+        let (at, random) = (instant(Time::ZERO + START, Duration::ZERO), Random::new(self.id.0));
         let (proxy, own) = (self.id, OwnMessages::AsFrames);
         let mut proxy = self.protocol.start(Start { proxy, node: None, at, random, observed: true, own });
         proxy.release(0);
@@ -132,8 +132,8 @@ fn feed(proxy: &mut dyn AnyProcess, now: Time, fed: Fed) {
         Fed::Input(input) => proxy.take(input).map(drop).expect("a message that was sent can be read"),
         Fed::Timer => drop(proxy.take_due_timer(now).expect("it is due")),
     }
-    proxy.step(instant(now));
-    proxy.end_batch(instant(now));
+    proxy.step(instant(now, Duration::ZERO));
+    proxy.end_batch(instant(now, Duration::ZERO));
     proxy.release(0);
 }
 

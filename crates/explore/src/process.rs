@@ -78,6 +78,8 @@ pub(super) struct Process {
     origin: Origin,
     runner: Box<dyn AnyProcess>,
     pub now: Time,
+    /// How long it was left alone.
+    rested: Duration,
     /// Since the beginning, encoded.
     records: Vec<Bytes>,
     durable: usize,
@@ -91,9 +93,10 @@ impl Process {
     /// Begins. What it says at once comes with it.
     pub fn start(origin: &Origin) -> (Process, Vec<OutgoingFrame>) {
         let mut process = Process {
-            runner: recover(origin, origin.saved.clone(), origin.at, 1),
+            runner: recover(origin, origin.saved.clone(), instant(origin.at, Duration::ZERO), 1),
             origin: origin.clone(),
             now: origin.at,
+            rested: Duration::ZERO,
             records: Vec::new(),
             durable: 0,
             born: 0,
@@ -103,6 +106,7 @@ impl Process {
         let mut effects = Effects::new(false);
         process.settle(&mut effects);
         process.now += origin.rest;
+        process.rested = origin.rest;
         (process, effects.sent)
     }
 
@@ -134,6 +138,10 @@ impl Process {
     /// Which of its lives this is.
     pub fn life(&self) -> u64 {
         self.lives
+    }
+
+    fn instant(&self) -> Instant {
+        instant(self.now, self.rested)
     }
 
     fn me(&self) -> ProcessId {
@@ -182,7 +190,7 @@ impl Process {
                 let records = [&self.origin.saved.records[..], &self.records[..]].concat();
                 let snapshot = self.origin.saved.snapshot.clone();
                 let saved = Saved { restarted: true, snapshot, records };
-                self.runner = recover(&self.origin, saved, self.now, self.lives);
+                self.runner = recover(&self.origin, saved, self.instant(), self.lives);
                 self.settle(effects);
             }
         }
@@ -191,7 +199,7 @@ impl Process {
     /// Acts on the input that was taken.
     fn step(&mut self, effects: &mut Effects) {
         self.runner.reseed(random(self.origin.me, self.lives));
-        self.runner.step(instant(self.now));
+        self.runner.step(self.instant());
         self.settle(effects);
     }
 
@@ -207,7 +215,7 @@ impl Process {
             self.runner.take(runtime::Input::Own).expect("it was announced");
             effects.line(|| format!("{me} <- {me} {}", self.runner.describe_taken()));
             self.runner.reseed(random(self.origin.me, self.lives));
-            self.runner.step(instant(self.now));
+            self.runner.step(self.instant());
             echoes += self.end_batch(effects);
             echoes -= 1;
         }
@@ -217,7 +225,7 @@ impl Process {
     /// Gives how many messages it has sent to itself.
     fn end_batch(&mut self, effects: &mut Effects) -> usize {
         let me = self.me();
-        self.runner.end_batch(instant(self.now));
+        self.runner.end_batch(self.instant());
         self.runner.keep_timers(self.origin.heeds);
         let runtime::Effects { records, barriers, mut facts, .. } = mem::take(self.runner.effects());
         assert!(barriers.is_empty(), "a state that came from elsewhere: explore without snapshots");
@@ -259,9 +267,9 @@ impl Process {
     }
 }
 
-fn recover(origin: &Origin, saved: Saved<Bytes>, now: Time, life: u64) -> Box<dyn AnyProcess> {
+fn recover(origin: &Origin, saved: Saved<Bytes>, at: Instant, life: u64) -> Box<dyn AnyProcess> {
     let me = origin.me;
-    let (proxy, at, own) = (ProxyId::of(me), instant(now), OwnMessages::AsInput);
+    let (proxy, own) = (ProxyId::of(me), OwnMessages::AsInput);
     let start = Start { proxy, node: Some(me), at, random: random(me, life), observed: true, own };
     let mut runner = origin.protocol.start(start);
     runner.load(saved).expect("what a replica has saved can be read");
@@ -277,9 +285,9 @@ fn random(me: NodeId, life: u64) -> Random {
 
 /// All clocks show the same, and true time is known exactly. Wall clocks go on with the others, so what is proposed has
 /// the time of its proposer's own clock, whatever that has heard of others' clocks: states do not show the latter
-/// (`crates/blocks/src/walls.rs`).
-pub(super) fn instant(now: Time) -> Instant {
+/// (`crates/blocks/src/walls.rs`). They stood still while the group was left alone: no session has ended in between.
+pub(super) fn instant(now: Time, rested: Duration) -> Instant {
     let nanos = now.nanos();
-    let wall = Wall::from_millis(WALL + nanos / 1_000_000);
+    let wall = Wall::from_millis(WALL + (nanos - rested.as_nanos() as u64) / 1_000_000);
     Instant { now, wall, clock: Some(Interval { earliest: nanos, latest: nanos }) }
 }
