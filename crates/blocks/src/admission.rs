@@ -26,9 +26,11 @@
 //! ([`may_answer_proxies`](Admission::may_answer_proxies)). A copy from a time when the node was the only voter asks
 //! nobody. A directory remembers that it was refused, and is not started again.
 //!
-//! **Ids that are used again.** A disk is retired for ever when another takes its place: a joining node's, where the
-//! member with that id has left the group or its disk was never admitted; or the disk of a node that asks to replace
-//! its own ([`Stage::Replacing`]), which needs every other voter, since nobody may go on listening to the old one.
+//! **An id belongs to one disk for ever**, once that was admitted, even if its node leaves the group: members that lag
+//! behind still count the id as the voter that it was, and would count another disk, which knows nothing of what the
+//! first has voted for, in its place. A disk is retired for ever when another takes its place: a joining node's, where
+//! the disk that is known was never admitted; or the disk of a node that asks to replace its own
+//! ([`Stage::Replacing`]), which needs every other voter, since nobody may go on listening to the old one.
 //!
 //! This part is a state machine without input and output: drivers carry introductions, write [`Memory`] to disk, and
 //! say when it is durable.
@@ -126,14 +128,12 @@ wire_enum!(Stage { 1 => New, 2 => Joining, 3 => Replacing, 4 => Admitted });
 pub struct PeerDisk {
     /// The disk that is bound to the id, in its latest life that is known.
     pub current: Option<DiskLife>,
-    /// Whether that disk is known to have been admitted.
+    /// Whether that disk is known to have been admitted, or its node has been a voter and it may have been.
     pub admitted: bool,
-    /// Whether the node has left the group with that disk.
-    pub left: bool,
     /// Disks whose place another has taken, oldest first.
     pub retired: Vec<DiskId>,
 }
-wire_struct!(PeerDisk { current, admitted, left, retired });
+wire_struct!(PeerDisk { current, admitted, retired });
 
 /// What a node durably remembers: its own directory's identity, life and stage, and the disks of all nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -415,19 +415,23 @@ impl Admission {
         self.needed().saturating_sub(self.witnesses.intersection(self.others()).len())
     }
 
-    /// This node's log says who is in the group: voters, and all.
+    /// This node's log says who is in the group: voters, and all. Who votes in a group that was decided was admitted
+    /// before; of initial members that leave it is assumed.
     pub fn set_group(&mut self, version: u64, voters: NodeSet, all: NodeSet) {
         // A node that joins has no log yet: it knows no group, or has heard of a newer one.
         let has_heard = self.memory.stage != Stage::Admitted && version < self.version;
         if voters.is_empty() || has_heard {
             return;
         }
-        let before = std::mem::replace(&mut self.all, all);
-        (self.version, self.voters) = (version, voters);
+        let before = std::mem::replace(&mut self.voters, voters);
+        (self.version, self.all) = (version, all);
         let mut changed = false;
         for (node, peer) in &mut self.memory.peers {
-            let left = !all.contains(*node) && (peer.left || before.contains(*node));
-            changed |= std::mem::replace(&mut peer.left, left) != left;
+            let left = before.contains(*node) && !voters.contains(*node);
+            let counts = version > 0 && voters.contains(*node);
+            if peer.current.is_some() && (left || counts) {
+                changed |= !std::mem::replace(&mut peer.admitted, true);
+            }
         }
         self.revision += u64::from(changed);
     }
@@ -515,7 +519,8 @@ impl Admission {
                     let stops = match stage {
                         Stage::New => true,
                         Stage::Admitted => remembered.admitted,
-                        Stage::Joining => voter,
+                        // No disk becomes a voter's before it is admitted.
+                        Stage::Joining => remembered.admitted || voter,
                         Stage::Replacing => false,
                     };
                     if stops && !retired {
@@ -546,18 +551,13 @@ impl Admission {
             Some(current) => {
                 let takes_its_place = match stage {
                     Stage::New => false,
-                    Stage::Joining => !voter && (known.left || !known.admitted),
+                    Stage::Joining => !voter && !known.admitted,
                     Stage::Replacing => voter,
                     // Two disks of one id are never both admitted, unless one was retired.
                     Stage::Admitted => !known.admitted,
                 };
-                let why = Why::OtherDisk { known: current.disk, found: found.disk };
                 if !takes_its_place {
-                    // A peer that asks to join may be right: here the log may be behind.
-                    return match *stage == Stage::Joining && !voter {
-                        true => Err(Verdict::NotYet(reason(why))),
-                        false => refuse(why),
-                    };
+                    return refuse(Why::OtherDisk { known: current.disk, found: found.disk });
                 }
                 let replaced = current.disk;
                 retire(known, replaced);
@@ -571,7 +571,7 @@ impl Admission {
             Stage::New | Stage::Joining | Stage::Replacing | Stage::Admitted => {}
         }
         known.current = Some(found.clone());
-        known.admitted |= *stage == Stage::Admitted;
+        known.admitted |= *stage == Stage::Admitted || self.version > 0 && voter;
         Ok(())
     }
 }
@@ -581,7 +581,7 @@ fn retire(known: &mut PeerDisk, disk: DiskId) {
     if known.retired.len() > RETIRED {
         known.retired.remove(0);
     }
-    (known.current, known.admitted, known.left) = (None, false, false);
+    (known.current, known.admitted) = (None, false);
 }
 
 /// Adds what another remembers of a node; where the two contradict each other, what was admitted wins, then what is
@@ -608,7 +608,7 @@ fn merge(mine: &mut PeerDisk, theirs: &PeerDisk, is_me: bool) {
         }
         Some(_) if mine.admitted || !theirs.admitted => {}
         Some(_) | None => {
-            (mine.current, mine.admitted, mine.left) = (Some(current.clone()), theirs.admitted, false);
+            (mine.current, mine.admitted) = (Some(current.clone()), theirs.admitted);
         }
     }
 }

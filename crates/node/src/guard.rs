@@ -212,8 +212,8 @@ fn advice(reason: &Reason, entry: &Entry) -> String {
                 .to_owned()
         }
         Why::LeftGroup => {
-            "Start it with --join, --cluster-id and today's members in --initial-cluster (`quorate \
-                           member list`, `quorate status --json`), best under an id that was never used"
+            "Start it under an id that was never used, with --join, --cluster-id and today's members in \
+             --initial-cluster (`quorate member list`, `quorate status --json`)"
                 .to_owned()
         }
     }
