@@ -60,7 +60,7 @@ pub(super) struct Client {
 #[derive(Clone)]
 enum Fed {
     Input(runtime::Input),
-    /// The earliest timer.
+    /// The timer with the earliest deadline goes off.
     Timer,
 }
 

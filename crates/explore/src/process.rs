@@ -54,7 +54,6 @@ pub(super) enum Input {
 
 /// What came of an input.
 pub(super) struct Effects {
-    /// Messages to others.
     pub sent: Vec<OutgoingFrame>,
     pub facts: Vec<Fact>,
     /// For people, if anybody reads it.

@@ -65,7 +65,6 @@ struct Frame {
 /// See the file comment.
 pub(super) struct Search {
     pub bounds: Bounds,
-    /// Of the protocol.
     pub capabilities: Capabilities,
     pub locals: Locals,
     pub clients: Vec<Client>,

@@ -95,7 +95,7 @@ pub struct SessionContext<'a> {
     pub under_way: usize,
     /// How many may be.
     pub limit: usize,
-    /// The node itself.
+    /// For what commands show or change of the process.
     pub node: &'a dyn NodeView,
 }
 

@@ -200,7 +200,7 @@ impl Disk {
         self.log.len()
     }
 
-    /// Writes records.
+    /// Writes records, which the next sync makes durable. An error while the disk is full.
     pub fn append(&mut self, records: Vec<Payload>, now: Nanos) -> Result<(), Full> {
         if now < self.full_until && !records.is_empty() {
             return Err(Full);

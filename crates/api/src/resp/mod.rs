@@ -156,7 +156,6 @@ pub struct Resp {
     complaint: Option<String>,
     /// Counts draws, so that each RANDOMKEY has its own.
     draws: u64,
-    /// Encodes commands.
     encoder: Encoder,
 }
 

@@ -75,7 +75,6 @@ pub(super) struct Surroundings<'a> {
     pub(super) clock: fn() -> Duration,
     /// How long commands wait for a majority.
     pub(super) timeout: Duration,
-    /// The node itself.
     pub(super) node: &'a dyn NodeView,
 }
 

@@ -176,7 +176,7 @@ impl<F: Frontend> Clients<F> {
         self.requests.bytes() < self.limits.request_bytes
     }
 
-    /// Requests under way.
+    /// How many requests have not been answered yet.
     pub(crate) fn under_way(&self) -> usize {
         self.requests.len()
     }

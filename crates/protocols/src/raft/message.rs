@@ -101,7 +101,7 @@ pub enum Message {
     HeartbeatReply {
         /// That I am in.
         term: u64,
-        /// Of the heartbeat.
+        /// The `round` of the heartbeat that this answers.
         round: u64,
         /// Up to here I know my log to be yours.
         verified: u64,

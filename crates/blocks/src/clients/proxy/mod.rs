@@ -94,7 +94,7 @@ pub struct SessionClient<M> {
     patience: Duration,
     /// When the next tick is due, if one is set.
     tick: Option<Time>,
-    /// Requests under way.
+    /// Requests that are not answered yet, by their numbers.
     calls: Window<Call>,
     streams: Streams,
     session: u64,

@@ -117,7 +117,7 @@ pub enum Message<M, C> {
         committed: u64,
         /// I have restarted, and may promise no other ballot for a while.
         bound: bool,
-        /// Of the heartbeat.
+        /// The `sent` of the heartbeat that this answers.
         sent: Time,
         /// The sender's wall clock, which bounds the times that others propose (`quorate_blocks::walls`).
         wall: Wall,

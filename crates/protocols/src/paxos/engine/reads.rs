@@ -47,27 +47,26 @@ impl<P: Policy> Replica<P> {
         }
         let until = self.read_time(now, cx.wall());
         let mut reads = reads.into_iter();
-        for number in 0.. {
-            if number % AHEAD == 0 {
-                self.state.touch(reads.as_slice().iter().map(|read| &read.command));
-            }
-            let Some(read) = reads.next() else { break };
-            let gate = self.gate(leased, &read.command, now);
-            if let Gate::Hold(slot) = gate {
-                self.waiting.hold(slot, (read, None));
-                continue;
-            }
-            if !self.intake.has_room() {
-                // The proxies repeat it, and those behind it.
-                break;
-            }
-            let reply = if gate == Gate::Serve { self.state.read(&read.command, until) } else { None };
-            match reply {
-                Some(reply) => {
-                    self.served.local.add(1);
-                    self.intake.on_read(read, reply);
+        while !reads.as_slice().is_empty() {
+            self.state.touch(reads.as_slice().iter().map(|read| &read.command));
+            for read in reads.by_ref().take(AHEAD) {
+                let gate = self.gate(leased, &read.command, now);
+                if let Gate::Hold(slot) = gate {
+                    self.waiting.hold(slot, (read, None));
+                    continue;
                 }
-                None => self.waiting.sync((read, None)),
+                if !self.intake.has_room() {
+                    // The proxies repeat it, and those behind it.
+                    return;
+                }
+                let reply = if gate == Gate::Serve { self.state.read(&read.command, until) } else { None };
+                match reply {
+                    Some(reply) => {
+                        self.served.local.add(1);
+                        self.intake.on_read(read, reply);
+                    }
+                    None => self.waiting.sync((read, None)),
+                }
             }
         }
     }

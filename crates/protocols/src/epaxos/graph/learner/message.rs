@@ -35,16 +35,16 @@ pub enum Message {
     },
     /// Answers `Rejoin`: the instances that the sender knows of.
     RejoinReply {
-        /// That has asked.
+        /// The one that has asked, as its `Rejoin` said.
         life: u64,
         /// Every instance that I have heard of is in it.
         known: Frontier,
     },
     /// What does your wall clock show? It bounds the times that I propose (`quorate_blocks::walls`).
     ClockRequest(ClockRequest),
-    /// Answer to `ClockRequest`.
+    /// Answers `ClockRequest`: how the sender's wall clock stands.
     ClockReply {
-        /// As it came.
+        /// The one that this answers, so that the asker knows when it was asked.
         request: ClockRequest,
         /// The sender's wall clock.
         wall: Wall,
