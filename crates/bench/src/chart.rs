@@ -1,4 +1,5 @@
-//! Line charts as SVG: one, or several panels in a grid. Shared by `quorate bench` and `cargo xtask figures`.
+//! Charts of lines and bars as SVG: one, or several panels in a grid. Shared by `quorate bench` and `cargo xtask
+//! figures`.
 
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{Ranged, ValueFormatter};
@@ -22,7 +23,7 @@ const GREY: RGBColor = RGBColor(120, 120, 120);
 /// The vertical axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Scale {
-    /// From 0 to a top, or to a little more than the highest point. What is higher leaves the chart.
+    /// From 0 to a top, or to a little more than the highest point. What is higher is marked at the edge.
     Linear(Option<f64>),
     /// Logarithmic, around all points; those at 0 are drawn at the bottom.
     Log,
@@ -33,10 +34,12 @@ pub enum Scale {
 pub struct Line {
     /// As the legend spells it.
     pub name: String,
-    /// From left to right.
+    /// From left to right; a line is broken where there is no value (NaN).
     pub points: Vec<(f64, f64)>,
     /// Whether each point has a dot.
     pub dots: bool,
+    /// Lowest and highest value at some places.
+    pub spread: Vec<(f64, f64, f64)>,
 }
 
 /// One panel.
@@ -48,12 +51,16 @@ pub struct Chart {
     pub x_name: String,
     /// What is up.
     pub y_name: String,
-    /// The horizontal axis; `None`: from 0 to a little more than the rightmost point.
+    /// The horizontal axis; `None`: the points, and 0 if it is not far from them.
     pub x: Option<(f64, f64)>,
     /// The vertical axis.
     pub scale: Scale,
     /// In the order of their colours.
     pub lines: Vec<Line>,
+    /// Bars instead of lines: what each group of them is; a point's place is the number of its group, from 0.
+    pub groups: Vec<String>,
+    /// Values that a paper prints, beside ours.
+    pub paper: Vec<(f64, f64)>,
     /// Vertical lines with a word.
     pub marks: Vec<(f64, String)>,
     /// Whether the legend is at the right instead of the left.
@@ -74,6 +81,8 @@ impl Chart {
             x: None,
             scale,
             lines: Vec::new(),
+            groups: Vec::new(),
+            paper: Vec::new(),
             marks: Vec::new(),
             legend_right: false,
             x_ticks,
@@ -82,12 +91,48 @@ impl Chart {
 
     /// One more line.
     pub fn line(mut self, name: &str, points: Vec<(f64, f64)>, dots: bool) -> Chart {
-        self.lines.push(Line { name: name.to_owned(), points, dots });
+        self.lines.push(Line { name: name.to_owned(), points, dots, spread: Vec::new() });
         self
     }
 
+    /// The lowest and the highest value at some places of the last line.
+    pub fn spread(mut self, spread: Vec<(f64, f64, f64)>) -> Chart {
+        if let Some(line) = self.lines.last_mut() {
+            line.spread = spread;
+        }
+        self
+    }
+
+    /// Bars in groups of these names.
+    pub fn groups(mut self, names: &[&str]) -> Chart {
+        self.groups = names.iter().map(ToString::to_string).collect();
+        self
+    }
+
+    /// Values that a paper prints.
+    pub fn paper(mut self, points: Vec<(f64, f64)>) -> Chart {
+        self.paper = points;
+        self
+    }
+
+    /// Everything that must fit.
     fn points(&self) -> impl Iterator<Item = (f64, f64)> {
-        self.lines.iter().flat_map(|line| line.points.iter().copied())
+        let lines = self.lines.iter().flat_map(|line| {
+            line.points.iter().copied().chain(line.spread.iter().map(|(x, _, high)| (*x, *high)))
+        });
+        lines.chain(self.paper.iter().copied()).filter(|(x, y)| x.is_finite() && y.is_finite())
+    }
+
+    /// The horizontal axis.
+    fn span(&self) -> (f64, f64) {
+        if !self.groups.is_empty() {
+            return (-0.5, self.groups.len() as f64 - 0.5);
+        }
+        let (low, high) = self
+            .points()
+            .fold((f64::MAX, f64::MIN_POSITIVE), |(low, high), (x, _)| (low.min(x), high.max(x)));
+        let margin = 0.05 * (high - low).max(f64::MIN_POSITIVE);
+        self.x.unwrap_or(if low > 0.3 * high { (low - margin, high + margin) } else { (0.0, high * 1.05) })
     }
 }
 
@@ -121,14 +166,14 @@ type Area<'a, 'b> = DrawingArea<SVGBackend<'a>, Shift>;
 type Painted = Result<(), Box<dyn std::error::Error>>;
 
 fn panel(area: &Area<'_, '_>, chart: &Chart) -> Painted {
-    let right = chart.points().map(|(x, _)| x).fold(f64::MIN_POSITIVE, f64::max) * 1.05;
-    let (left, right) = chart.x.unwrap_or((0.0, right));
+    let (left, right) = chart.span();
     let highest = chart.points().map(|(_, y)| y).fold(f64::MIN_POSITIVE, f64::max);
     let mut builder = ChartBuilder::on(area);
     builder.caption(&chart.title, ("sans-serif", 16)).margin(12).x_label_area_size(42).y_label_area_size(66);
     match chart.scale {
         Scale::Linear(top) => {
-            let top = top.unwrap_or(highest * 1.1);
+            // Bars leave no corner free for the legend.
+            let top = top.unwrap_or(highest * if chart.groups.is_empty() { 1.1 } else { 1.6 });
             finish(&mut builder.build_cartesian_2d(left..right, 0.0..top)?, chart, (left, right), (0.0, top))
         }
         Scale::Log => {
@@ -155,7 +200,11 @@ where
         .light_line_style(RGBColor(244, 244, 244))
         .x_desc(chart.x_name.as_str())
         .y_desc(chart.y_name.as_str())
-        .x_label_formatter(&chart.x_ticks)
+        .x_label_formatter(&|x| match chart.groups.get(x.round().max(0.0) as usize) {
+            Some(group) => group.clone(),
+            None => (chart.x_ticks)(x),
+        })
+        .x_labels(if chart.groups.is_empty() { 10 } else { chart.groups.len() })
         .y_label_formatter(&|y| number(*y))
         .draw()?;
     for (index, (x, word)) in chart.marks.iter().enumerate() {
@@ -170,17 +219,56 @@ where
         );
         context.draw_series([offset + text])?;
     }
-    for (line, color) in chart.lines.iter().zip(COLORS.iter().cycle()) {
-        let inside = line.points.iter().filter(|(x, _)| (left..=right).contains(x));
-        let points = inside.map(|(x, y)| (*x, y.clamp(bottom, top)));
-        let size = if line.dots { 3 } else { 0 };
-        let series = LineSeries::new(points, color.stroke_width(2)).point_size(size);
-        context
-            .draw_series(series)?
-            .label(line.name.as_str())
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], color.stroke_width(2)));
+    let width = 0.8 / chart.lines.len().max(1) as f64;
+    for (index, (line, color)) in chart.lines.iter().zip(COLORS.iter().cycle()).enumerate() {
+        // Bars of a group stand side by side.
+        let shift = match chart.groups.is_empty() {
+            true => 0.0,
+            false => (index as f64 - (chart.lines.len() as f64 - 1.0) / 2.0) * width,
+        };
+        let inside: Vec<_> =
+            line.points.iter().filter(|(x, _)| (left..=right).contains(x)).copied().collect();
+        if !chart.groups.is_empty() {
+            let bars = inside.iter().filter(|(_, y)| y.is_finite()).map(|(x, y)| {
+                let (x, y) = (x + shift, y.clamp(bottom, top));
+                Rectangle::new([(x - width / 2.0, bottom), (x + width / 2.0, y)], color.mix(0.8).filled())
+            });
+            context.draw_series(bars)?;
+        } else {
+            // No line through what is missing.
+            for piece in inside.split(|(_, y)| y.is_nan()).filter(|piece| !piece.is_empty()) {
+                let points = piece.iter().map(|(x, y)| (*x, y.clamp(bottom, top)));
+                let size = if line.dots { 3 } else { 0 };
+                context.draw_series(LineSeries::new(points, color.stroke_width(2)).point_size(size))?;
+            }
+        }
+        let whisker = |(x, low, high): &(f64, f64, f64)| {
+            let ends = [*low, *high].map(|y| (x + shift, y.clamp(bottom, top)));
+            PathElement::new(ends, color.stroke_width(1))
+        };
+        context.draw_series(line.spread.iter().map(whisker))?;
+        for (x, y) in clipped(&inside, top) {
+            let mark = EmptyElement::at((x + shift, top))
+                + TriangleMarker::new((0, 4), 5, color.filled())
+                + Text::new(number(y), (6, 2), ("sans-serif", 11).into_font().color(color));
+            context.draw_series([mark])?;
+        }
+        let key = move |(x, y)| PathElement::new([(x, y), (x + 18, y)], color.stroke_width(2));
+        context.draw_series(LineSeries::new(None, color))?.label(line.name.as_str()).legend(key);
     }
-    if chart.lines.len() > 1 {
+    if !chart.paper.is_empty() {
+        let square =
+            |(x, y): (i32, i32)| Rectangle::new([(x - 4, y - 4), (x + 4, y + 4)], BLACK.stroke_width(2));
+        let one = |(x, y): &(f64, f64)| {
+            EmptyElement::at((*x, y.clamp(bottom, top)))
+                + Rectangle::new([(-4, -4), (4, 4)], BLACK.stroke_width(2))
+        };
+        context
+            .draw_series(chart.paper.iter().map(one))?
+            .label("the paper")
+            .legend(move |(x, y)| square((x + 9, y)));
+    }
+    if chart.lines.len() > 1 || !chart.paper.is_empty() {
         context
             .configure_series_labels()
             .position(match chart.legend_right {
@@ -192,6 +280,12 @@ where
             .draw()?;
     }
     Ok(())
+}
+
+/// The highest point of each stretch that leaves the chart.
+fn clipped(points: &[(f64, f64)], top: f64) -> Vec<(f64, f64)> {
+    let above = points.split(|(_, y)| y.is_nan() || *y <= top);
+    above.filter_map(|piece| piece.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1))).collect()
 }
 
 #[cfg(test)]
@@ -212,5 +306,32 @@ mod tests {
         }
         assert!(text.contains("width=\"800\" height=\"300\""));
         assert!(!text.contains("NaN") && !text.contains("inf"));
+    }
+    #[test]
+    fn what_leaves_the_chart_is_marked_with_its_height_and_what_is_missing_is_not_drawn() {
+        let points =
+            vec![(0.0, 1.0), (1.0, 44.0), (2.0, 50.0), (3.0, 1.0), (4.0, f64::NAN), (5.0, 1.0), (6.0, 77.0)];
+        assert_eq!(clipped(&points, 5.0), [(2.0, 50.0), (6.0, 77.0)]);
+        let chart = Chart::new("", "x", "y", Scale::Linear(Some(5.0))).line("one", points, false);
+        let text = svg(&[chart], 1, (400, 300)).unwrap();
+        assert!(text.contains("\n50\n") && text.contains("\n77\n") && !text.contains("\n44\n"), "{text}");
+        assert!(!text.contains("NaN"));
+    }
+
+    #[test]
+    fn bars_stand_in_their_groups_beside_what_the_paper_has() {
+        let chart = Chart::new("", "", "y", Scale::Linear(None))
+            .groups(&["few writes", "many writes"])
+            .line("one", vec![(0.0, 1.0), (1.0, 2.0)], false)
+            .line("two", vec![(0.0, 3.0), (1.0, f64::NAN)], false)
+            .spread(vec![(0.0, 2.0, 4.0)])
+            .paper(vec![(0.0, 5.0)]);
+        assert_eq!(chart.span(), (-0.5, 1.5));
+        let text = svg(&[chart], 1, (400, 300)).unwrap();
+        for word in ["few writes", "many writes", "one", "two", "the paper"] {
+            assert!(text.contains(word), "{word}: {text}");
+        }
+        // Three bars, the background, and the square of the paper.
+        assert!(text.matches("<rect").count() >= 5, "{text}");
     }
 }

@@ -138,7 +138,7 @@ impl Helps {
                 }
             }
             ["cargo", "xtask", task, ..] => {
-                let tasks = std::fs::read_to_string(root().join("crates/xtask/src/main.rs")).unwrap();
+                let tasks = std::fs::read_to_string(root().join("crates/xtask/src/lib.rs")).unwrap();
                 assert!(tasks.contains(&format!("[\"{task}\"")), "{place}: there is no task {task}");
             }
             ["cargo", ..] => check_cargo(place, &words),

@@ -24,6 +24,29 @@ const STEPS: &[Step] = &[
         words: &["cargo", "test", "--workspace"],
     },
     Step {
+        name: "papers: formatting",
+        words: &["cargo", "fmt", "--all", "--check", "--manifest-path", "papers/Cargo.toml"],
+    },
+    Step {
+        name: "papers: lints of what measures",
+        words: &[
+            "cargo",
+            "clippy",
+            "--manifest-path",
+            "papers/Cargo.toml",
+            "--all-targets",
+            "--quiet",
+            "--",
+            "--deny",
+            "warnings",
+        ],
+    },
+    Step { name: "papers: tests", words: &["cargo", "test", "--manifest-path", "papers/Cargo.toml"] },
+    Step {
+        name: "papers: every claim has its verdict, and every page follows from its CSVs",
+        words: &["cargo", "xtask", "figures", "--check"],
+    },
+    Step {
         name: "mutations: every weakened rule is noticed",
         words: &[
             "cargo",

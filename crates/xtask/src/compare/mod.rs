@@ -10,11 +10,11 @@
 //!
 //! One system runs at a time, all of them in each round, because the machine drifts.
 
-pub(crate) mod machine;
-pub(crate) mod processes;
+pub mod machine;
+pub mod processes;
 mod report;
 mod session;
-pub(crate) mod systems;
+pub mod systems;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -154,12 +154,12 @@ fn cargo(words: &[&str], target: &Path) -> Result<()> {
 }
 
 /// Where cargo builds.
-pub(crate) fn target() -> PathBuf {
+pub fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from)
 }
 
 /// The binary that is measured.
-pub(crate) fn quorate(target: &Path) -> Result<PathBuf> {
+pub fn quorate(target: &Path) -> Result<PathBuf> {
     match std::env::var_os("QUORATE_BIN") {
         Some(path) => Ok(PathBuf::from(path)),
         None => {

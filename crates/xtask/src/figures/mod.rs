@@ -2,13 +2,11 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `cluster` | real clusters, loaded, and robbed of their leader |
 //! | `argued` | claims that are argued, not measured |
 //! | `claims` | the register of claims |
 //! | `table` | CSV and Markdown |
 //! | `page` | sections, verdicts, the page; a claim without a verdict is an error |
-//! | `series` | what can be said of many operations: percentiles, rates, first successes |
-//! | `leaseguard` | the figures of LeaseGuard |
+//! | `series` | percentiles and means |
 //! | `bodega` | the figures of Bodega |
 //!
 //! A paper is a name, a register of claims and a list of figures ([`Paper`]); charts are `quorate_bench::chart`,
@@ -17,21 +15,18 @@
 mod argued;
 mod bodega;
 mod claims;
-mod cluster;
-mod leaseguard;
 mod page;
 mod series;
 mod table;
 
-use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 use quorate_bench::chart::{self, Chart};
 
+use crate::compare::machine;
 use crate::compare::processes::{Result, Stop};
-use crate::compare::{self, machine};
 use claims::Claims;
 use page::{Head, Section};
 use table::Table;
@@ -51,12 +46,10 @@ struct Paper {
 /// A section of its page.
 struct Figure {
     id: &'static str,
-    /// Measured in real time: what else the machine does matters.
-    real: bool,
     make: fn(&Bench) -> Result<Section>,
 }
 
-const PAPERS: &[Paper] = &[leaseguard::PAPER, bodega::PAPER];
+const PAPERS: &[Paper] = &[bodega::PAPER];
 
 /// What a figure is made with.
 struct Bench {
@@ -65,19 +58,9 @@ struct Bench {
     /// Where files go.
     out: PathBuf,
     stop: Stop,
-    /// The binary that figures of real processes measure, once it is built.
-    quorate: OnceCell<PathBuf>,
 }
 
 impl Bench {
-    fn quorate(&self, target: &Path) -> Result<PathBuf> {
-        if let Some(built) = self.quorate.get() {
-            return Ok(built.clone());
-        }
-        let built = compare::quorate(target)?;
-        Ok(self.quorate.get_or_init(|| built).clone())
-    }
-
     fn say(&self, text: &str) -> Result<()> {
         eprintln!("  {text}");
         self.stop.check()
@@ -111,7 +94,7 @@ impl Bench {
 }
 
 const USAGE: &str = "usage: cargo xtask figures PAPER [--only IDS] [--quick] [--out DIR] [--claims FILE]
-  PAPER          leaseguard or bodega
+  PAPER          bodega
   --only IDS     figures to make again, separated by commas; of the others the last results are taken
   --quick        small runs, to see that it works; not into the repository unless --out says so
   --out DIR      where files go [default: docs/figures/PAPER]
@@ -206,15 +189,14 @@ fn run(options: &Options) -> Result<()> {
         (None, false) => root.join(format!("docs/figures/{name}")),
     };
     std::fs::create_dir_all(&out).map_err(|error| format!("{}: {error}", out.display()))?;
-    let bench = Bench { quick: options.quick, out, stop: Stop::listen()?, quorate: OnceCell::new() };
-    let load = machine::load();
+    let bench = Bench { quick: options.quick, out, stop: Stop::listen()? };
     let (began, mut sections) = (Instant::now(), Vec::new());
     for figure in figures.iter() {
         if wanted(figure.id) {
             eprintln!("{}: begins", figure.id);
             let start = Instant::now();
             let mut section = (figure.make)(&bench)?;
-            section.made = made(start, load, figure.real, options.quick);
+            section.made = made(start, options.quick);
             section.store(&bench.out)?;
             eprintln!("{}: done in {:.0?}", figure.id, start.elapsed());
             sections.push(section);
@@ -249,26 +231,17 @@ fn read(register: &Path, paper: &Paper) -> Result<Claims> {
     Claims::parse(&text, paper.prefix)
 }
 
-fn made(start: Instant, load: f64, real: bool, quick: bool) -> String {
+fn made(start: Instant, quick: bool) -> String {
     let root = crate::root().to_string_lossy().into_owned();
     let commit = machine::first_line("git", &["-C", &root, "rev-parse", "--short", "HEAD"]);
     let date = machine::first_line("date", &["-u", "+%F %H:%M UTC"]);
     let took = start.elapsed().as_secs_f64();
     let mut text = format!("made {date} at commit {commit}, in {took:.1} s");
-    if real {
-        text.push_str(&format!("; others kept {load} of its processors busy when the command began"));
-    }
-    if real && load > QUIET {
-        text.push_str("; **this machine was not quiet: the numbers are worth little**");
-    }
     if quick {
         text.push_str("; **quick: the numbers are worth little**");
     }
     text
 }
-
-/// Above this somebody else is at work.
-const QUIET: f64 = 0.2;
 
 #[cfg(test)]
 mod tests {

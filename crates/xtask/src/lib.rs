@@ -1,0 +1,58 @@
+//! Chores of the repository: `cargo xtask ci`, `cargo xtask tidy`, `cargo xtask compare`,
+//! `cargo xtask figures`, `cargo xtask new-protocol`. A library for the sake of [`compare`]: what starts systems and
+//! tells what a machine is, which `papers` measures with, too.
+
+mod ci;
+pub mod compare;
+mod figures;
+mod new_protocol;
+mod papers;
+mod tidy;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Runs the chore that the words name.
+pub fn main(arguments: &[String]) -> ExitCode {
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["ci"] => ci::ci(),
+        ["compare", ..] => compare::compare(&arguments[1..]),
+        // Not ported to the instrument of `papers` yet.
+        ["figures", "bodega", ..] => figures::figures(&arguments[1..]),
+        ["figures", ..] => papers::figures(&arguments[1..]),
+        ["new-protocol", name] => new_protocol::new_protocol(root(), name),
+        ["tidy"] => show(tidy::check(root())),
+        _ => {
+            eprintln!("usage: cargo xtask ci       everything the gate runs");
+            eprintln!("       cargo xtask tidy     the style that no compiler checks");
+            eprintln!("       cargo xtask compare  Quorate beside Redis, etcd and a bare replicator");
+            eprintln!("       cargo xtask figures  a paper's evaluation, made again and judged");
+            eprintln!("       cargo xtask new-protocol NAME  a new protocol that works, to be changed");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// The repository.
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+fn show(findings: std::io::Result<Vec<tidy::Finding>>) -> ExitCode {
+    match findings {
+        Ok(findings) => {
+            for finding in &findings {
+                println!("{finding}");
+            }
+            match findings.len() {
+                0 => println!("tidy: {} rules hold", tidy::RULES.len()),
+                count => println!("tidy: {count} findings"),
+            }
+            ExitCode::from(u8::from(!findings.is_empty()))
+        }
+        Err(error) => {
+            eprintln!("cannot read the repository: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! What measures and judges, whatever the paper.
+//!
+//! | file | what |
+//! |---|---|
+//! | `grid` | a figure: named dimensions × named numbers; its CSV is the result |
+//! | `rule` | one line that decides a claim: numbers of a figure, and an operator |
+//! | `source` | the text of a rule, so that one which changed after the run that it judges is seen |
+//! | `verdict` | rules applied to CSVs |
+//! | `register` | the claims of a paper |
+//! | `page` | the page of a paper: counts, charts, tables, verdicts |
+//! | `series` | what can be said of many operations: percentiles, rates, first successes |
+//! | `measure` | runs what measures, on all cores or alone, and writes the CSVs |
+//! | `cluster` | real clusters, loaded, and robbed of their leader |
+
+#[cfg(feature = "measure")]
+pub mod cluster;
+pub mod grid;
+#[cfg(feature = "measure")]
+pub mod measure;
+pub mod page;
+pub mod register;
+pub mod rule;
+#[cfg(feature = "measure")]
+pub mod series;
+pub mod source;
+pub mod verdict;
+
+use grid::{Data, Figure};
+use quorate_bench::chart::Chart;
+use rule::Rule;
+
+/// What cannot go on: the text says what was wrong and where.
+pub type Result<T> = std::result::Result<T, String>;
+
+/// A paper whose evaluation is measured again.
+#[derive(Debug)]
+pub struct Paper {
+    /// As the command line, the register, and the folders spell it.
+    pub name: &'static str,
+    /// Heads the page.
+    pub title: &'static str,
+    /// The paper, and how it is measured.
+    pub intro: &'static str,
+    /// Begins every claim's ID, such as `LG`.
+    pub prefix: &'static str,
+    /// In the order of the page.
+    pub experiments: &'static [Experiment],
+    /// One for each claim of the register.
+    pub rules: fn() -> Vec<Rule>,
+    /// The text of the file that has the rules.
+    pub rules_text: &'static str,
+}
+
+/// Draws what was measured.
+pub type Draw = fn(&Data) -> Vec<Chart>;
+
+/// A section of the page: figures that are measured together.
+pub struct Experiment {
+    /// As `--only` spells it.
+    pub id: &'static str,
+    pub title: &'static str,
+    /// Parameters, and choices where the paper leaves them open, in Markdown.
+    pub setup: &'static [&'static str],
+    /// What it measures.
+    pub figures: &'static [&'static Figure],
+    /// The charts of `ID.svg`, and what they show; none: only tables.
+    pub charts: Option<(&'static str, Draw)>,
+    #[cfg(feature = "measure")]
+    pub measure: fn(&measure::Bench) -> Result<Vec<grid::Rows>>,
+}
+
+impl std::fmt::Debug for Experiment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Experiment").field("id", &self.id).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,104 @@
+//! A digest of each rule's text. The CSV carries the digests of the rules that judge it, taken when it was measured: a
+//! rule that has another text now was changed after the run, and the page says so.
+
+use std::collections::BTreeMap;
+
+/// How an expression begins that makes a rule of a claim, without spaces.
+const BEGINNINGS: [&str; 5] = ["rule(\"", "argued(\"", "differs(\"", "choice(\"", "unjudged(\""];
+
+/// The digest of each claim's rule. It covers the expression up to the next one, and the functions and constants of the
+/// file that it names; spaces and comments do not count.
+pub fn digests(text: &str) -> BTreeMap<String, String> {
+    let mut items: Vec<(&str, String)> = Vec::new();
+    for line in text.lines() {
+        if !line.is_empty() && !line.starts_with([' ', '}', ']', ')']) {
+            items.push((item(line), String::new()));
+        }
+        if let Some((_, text)) = items.last_mut()
+            && !line.trim_start().starts_with("//")
+        {
+            text.extend(line.chars().filter(|char| !char.is_whitespace()));
+        }
+    }
+    let (lists, helpers): (Vec<_>, Vec<_>) = items.into_iter().partition(|(_, text)| next(text, 0).is_some());
+    let mut digests = BTreeMap::new();
+    for (_, list) in &lists {
+        let mut begin = next(list, 0);
+        while let Some(at) = begin {
+            begin = next(list, at + 1);
+            let rule = list[at..begin.unwrap_or(list.len())].trim_end_matches([',', ']', '}']);
+            let claim = rule.split('"').nth(1).unwrap_or_default().to_owned();
+            let mut all = rule.to_owned();
+            for (name, body) in helpers.iter().filter(|(name, _)| !name.is_empty() && rule.contains(name)) {
+                all.push_str(name);
+                all.push_str(body);
+            }
+            digests.insert(claim, format!("{:08x}", fnv(&all) as u32));
+        }
+    }
+    digests
+}
+
+/// Where the next rule begins.
+fn next(text: &str, from: usize) -> Option<usize> {
+    let of = |beginning: &&str| {
+        let after = |at: usize| text[..at].ends_with(|char: char| char.is_alphanumeric() || char == '_');
+        text[from..].match_indices(*beginning).map(|(at, _)| from + at).find(|at| !after(*at))
+    };
+    BEGINNINGS.iter().filter_map(of).min()
+}
+
+/// The name of a function or constant that begins in this line; empty for other items.
+fn item(line: &str) -> &str {
+    let line = line.strip_prefix("pub ").unwrap_or(line);
+    let rest = ["fn ", "const ", "static "].iter().find_map(|word| line.strip_prefix(word));
+    rest.and_then(|rest| rest.split(|char: char| !char.is_alphanumeric() && char != '_').next()).unwrap_or("")
+}
+
+/// FNV-1a.
+fn fnv(text: &str) -> u64 {
+    text.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "
+use x;
+const LIMIT: f64 = 1.0;
+fn odd(data: &Data) -> bool {
+    data.is_odd()
+}
+pub fn rules() -> Vec<Rule> {
+    vec![
+        rule(\"A-1\", FIG.of(\"read\").at_most(LIMIT)),
+        // A comment.
+        rule(\"A-2\", FIG.of(\"read\").at_most(2.0))
+            .why(\"x\"),
+        rule(
+            \"A-3\",
+            FIG.holds(\"words\", odd),
+        ),
+    ]
+}
+";
+
+    #[test]
+    fn a_rule_has_another_digest_when_it_or_what_it_names_is_changed_and_not_otherwise() {
+        let before = digests(TEXT);
+        assert_eq!(before.keys().collect::<Vec<_>>(), ["A-1", "A-2", "A-3"]);
+        let changed = |from: &str, to: &str| {
+            let after = digests(&TEXT.replace(from, to));
+            let changed = before.iter().filter(|(claim, digest)| after.get(*claim) != Some(digest));
+            changed.map(|(claim, _)| claim.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(changed("at_most(2.0)", "at_most(3.0)"), ["A-2"]);
+        assert_eq!(changed("LIMIT: f64 = 1.0", "LIMIT: f64 = 2.0"), ["A-1"]);
+        assert_eq!(changed("data.is_odd()", "true"), ["A-3"]);
+        assert_eq!(changed("// A comment.", "// Another."), Vec::<String>::new());
+        assert_eq!(changed("\n            .why", " .why"), Vec::<String>::new());
+        assert_eq!(changed("use x", "use y"), Vec::<String>::new());
+    }
+}
