@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use quorate_core::Topology;
+use quorate_core::{Rate, Topology};
 use quorate_core::settings::parse_duration;
 use quorate_protocols::wide_area;
 use serde::Deserialize;
@@ -20,6 +20,14 @@ struct File {
     jitter: Option<String>,
     /// By two sites, in either order.
     round_trips: BTreeMap<String, BTreeMap<String, String>>,
+    /// Of every link between two sites that is not in `rates`.
+    rate: Option<String>,
+    /// By two sites, from the first to the second.
+    #[serde(default)]
+    rates: BTreeMap<String, BTreeMap<String, String>>,
+    /// By site: of everything that its node sends.
+    #[serde(default)]
+    interfaces: BTreeMap<String, String>,
 }
 
 /// Reads what `--topology` names.
@@ -41,7 +49,8 @@ pub fn load(word: &str) -> Result<Topology, Failure> {
 }
 
 fn parse(text: &str) -> Result<Topology, String> {
-    let File { sites, jitter, round_trips } = toml::from_str(text).map_err(|error| error.to_string())?;
+    let file = toml::from_str(text).map_err(|error| error.to_string())?;
+    let File { sites, jitter, round_trips, rate, rates, interfaces } = file;
     let duration = |what: &str, text: &str| {
         parse_duration(text)
             .ok_or_else(|| format!("{what} = \"{text}\": write a duration such as 77ms or 800us"))
@@ -53,7 +62,21 @@ fn parse(text: &str) -> Result<Topology, String> {
             pairs.push((from, to, duration(&format!("round-trips.{from}.{to}"), text)?));
         }
     }
-    Topology::new(&sites, pairs, jitter).map_err(|error| error.to_string())
+    let parse_rate = |what: &str, text: &str| {
+        Rate::parse(text).ok_or_else(|| format!("{what} = \"{text}\": write {}", Rate::EXPECTED))
+    };
+    let every = rate.map(|text| parse_rate("rate", &text)).transpose()?;
+    let (mut links, mut shared) = (Vec::new(), Vec::new());
+    for (from, row) in &rates {
+        for (to, text) in row {
+            links.push((from, to, parse_rate(&format!("rates.{from}.{to}"), text)?));
+        }
+    }
+    for (site, text) in &interfaces {
+        shared.push((site, parse_rate(&format!("interfaces.{site}"), text)?));
+    }
+    let topology = Topology::new(&sites, pairs, jitter);
+    topology.and_then(|topology| topology.with_rates(every, links, shared)).map_err(|error| error.to_string())
 }
 
 /// The timeouts that suit a topology, as settings of a protocol, as far as it knows them.
@@ -83,6 +106,25 @@ mod tests {
             ("cloud.office", "cloud.moon", "no site moon; the sites are home, office, cloud"),
             ("jitter", "jittr", "unknown field"),
             ("sites", "sites = []\nx", "sites"),
+        ] {
+            let error = parse(&text.replace(from, to)).unwrap_err();
+            assert!(error.contains(message), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_file_may_have_rates_of_links_and_interfaces_above_zero() {
+        let text = "sites = [\"home\", \"office\"]\nrate = \"1Gbit/s\"\n[round-trips]\nhome.office = \"12ms\"\n\
+                    [rates]\nhome.office = \"100Mbit/s\"\n[interfaces]\noffice = \"2Gbit/s\"\n";
+        let topology = parse(text).unwrap();
+        assert_eq!([(0, 1), (1, 0)].map(|(a, b)| topology.link(a, b).rate), [100, 1000].map(|n| Some(Rate::mbit(n))));
+        assert_eq!([0, 1].map(|site| topology.interface(site)), [None, Some(Rate::mbit(2000))]);
+        for (from, to, message) in [
+            ("1Gbit/s", "0Gbit/s", "rate = \"0Gbit/s\": write a rate above 0"),
+            ("100Mbit/s", "0Mbit/s", "rates.home.office = \"0Mbit/s\": write a rate above 0"),
+            ("2Gbit/s", "2GB", "interfaces.office = \"2GB\": write a rate above 0"),
+            ("office = \"2", "moon = \"2", "no site moon; the sites are home, office"),
+            ("home.office = \"100", "home.home = \"100", "home has no link to itself"),
         ] {
             let error = parse(&text.replace(from, to)).unwrap_err();
             assert!(error.contains(message), "{error}");

@@ -20,6 +20,7 @@
 pub mod context;
 pub mod fact;
 pub mod id;
+pub mod link;
 pub mod machine;
 pub mod mark;
 pub mod members;
@@ -38,6 +39,7 @@ pub mod wire;
 pub use context::{Answered, Context, Instant, Outbox, Outgoing, Recipients};
 pub use fact::{Fact, Until};
 pub use id::{NodeId, NodeSet, ProcessId, ProxyId, RequestId};
+pub use link::{Link, Rate, Transmitter};
 pub use machine::{
     Arrival, Capabilities, Configs, Group, Image, Machine, Marginal, Message, Never, PeerStatus, Piece,
     Protocol, Proxy, Release, Replica, Saved, Snapshot, Status, WALL_CLOCK, Wakeup,

@@ -1,5 +1,5 @@
-//! Where nodes are, and how far apart: named sites with the delays between them. A node's transport emulates them, the
-//! simulator takes them for its links.
+//! Where nodes are, and how far apart: named sites with the delays between them, and how fast the links are. A node's
+//! transport emulates them, the simulator takes them for its links.
 //!
 //! Node 1 is at the first site, node 2 at the second, and so on.
 
@@ -10,6 +10,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use crate::id::NodeId;
+use crate::link::{Link, Rate};
 
 /// As many as a group may have members.
 const MOST: usize = 63;
@@ -52,6 +53,12 @@ pub enum TopologyError {
     /// More than [`FURTHEST`].
     #[error("{0:?} is no delay between places on earth: at most {FURTHEST:?}")]
     Far(Duration),
+    /// The rate of a link is given for a site and itself.
+    #[error("{0} has no link to itself: leave its rate out")]
+    NoLink(String),
+    /// Of a node that runs, more than rates are to change.
+    #[error("its sites, round trips or jitter are others: while a node runs only rates may change; restart it")]
+    Moved,
     /// Nodes without a site.
     #[error("{nodes} nodes, but the topology has {sites} sites, one for each: {known}")]
     TooManyNodes {
@@ -64,13 +71,17 @@ pub enum TopologyError {
     },
 }
 
-/// Sites, and symmetric delays between them.
+/// Sites, symmetric delays between them, and rates, where they are given, of the links in each direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
     sites: Vec<String>,
     /// Round trips, row by row.
     round_trips: Vec<Duration>,
     jitter: Duration,
+    /// Of links, row by row, from the first site of two to the second.
+    rates: Vec<Option<Rate>>,
+    /// Of each site's interface, which its links share.
+    interfaces: Vec<Option<Rate>>,
 }
 
 /// Round trips in milliseconds, by two sites.
@@ -142,8 +153,13 @@ impl Topology {
         if !(2..=MOST).contains(&count) {
             return Err(TopologyError::Count(count));
         }
-        let mut topology =
-            Topology { sites: Vec::new(), round_trips: vec![Duration::ZERO; count * count], jitter };
+        let mut topology = Topology {
+            sites: Vec::new(),
+            round_trips: vec![Duration::ZERO; count * count],
+            jitter,
+            rates: vec![None; count * count],
+            interfaces: vec![None; count],
+        };
         for site in sites {
             let site = site.as_ref();
             let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
@@ -183,6 +199,54 @@ impl Topology {
             }
         }
         Ok(topology)
+    }
+
+    /// The same with rates: of every link between two sites, where no other is given; of links, from one site to
+    /// another; of what a site's node sends in all.
+    pub fn with_rates<S: AsRef<str>>(
+        mut self,
+        every: Option<Rate>,
+        links: impl IntoIterator<Item = (S, S, Rate)>,
+        interfaces: impl IntoIterator<Item = (S, Rate)>,
+    ) -> Result<Topology, TopologyError> {
+        let count = self.sites.len();
+        for (index, rate) in self.rates.iter_mut().enumerate() {
+            *rate = every.filter(|_| index / count != index % count);
+        }
+        for (from, to, rate) in links {
+            let (from, to) = (self.site(from.as_ref())?, self.site(to.as_ref())?);
+            if from == to {
+                return Err(TopologyError::NoLink(self.sites[from].clone()));
+            }
+            self.rates[from * count + to] = Some(rate);
+        }
+        self.interfaces.fill(None);
+        for (site, rate) in interfaces {
+            let site = self.site(site.as_ref())?;
+            self.interfaces[site] = Some(rate);
+        }
+        Ok(self)
+    }
+
+    /// Takes the rates of another, whose sites and delays must be the same.
+    pub fn take_rates(&mut self, other: Topology) -> Result<(), TopologyError> {
+        let Topology { sites, round_trips, jitter, rates, interfaces } = other;
+        if (&sites, &round_trips, jitter) != (&self.sites, &self.round_trips, self.jitter) {
+            return Err(TopologyError::Moved);
+        }
+        (self.rates, self.interfaces) = (rates, interfaces);
+        Ok(())
+    }
+
+    /// The link from one site to another.
+    pub fn link(&self, from: usize, to: usize) -> Link {
+        let rate = self.rates[from * self.sites.len() + to];
+        Link { delay: self.one_way(from, to), jitter: self.jitter, rate }
+    }
+
+    /// How fast a site's node sends in all, over whatever link; none for at once.
+    pub fn interface(&self, site: usize) -> Option<Rate> {
+        self.interfaces[site]
     }
 
     /// The names of the sites, in order.
@@ -304,6 +368,37 @@ mod tests {
         }
         let error = abc(&full).unwrap().fits(4).unwrap_err().to_string();
         assert_eq!(error, "4 nodes, but the topology has 3 sites, one for each: a, b, c");
+    }
+
+    #[test]
+    fn links_have_rates_in_each_direction_and_interfaces_their_own() {
+        let delays = abc(&[("a", "b", 10), ("a", "c", 30), ("b", "c", 25)]).unwrap();
+        let (slow, fast) = (Rate::mbit(10), Rate::mbit(1000));
+        assert_eq!(delays.link(0, 1), Link { delay: ms(5), jitter: ms(1), rate: None });
+        let rated = delays.clone().with_rates(Some(fast), [("a", "b", slow)], [("c", slow)]).unwrap();
+        let rates = [(0, 1), (1, 0), (2, 1), (1, 1)].map(|(from, to)| rated.link(from, to).rate);
+        assert_eq!(rates, [Some(slow), Some(fast), Some(fast), None]);
+        assert_eq!([0, 2].map(|site| rated.interface(site)), [None, Some(slow)]);
+        // What is not given any more is not so any more.
+        assert_eq!(rated.clone().with_rates::<&str>(None, [], []).unwrap(), delays);
+        for (from, to, message) in [("a", "x", "no site x; the sites are a, b, c"), ("a", "a", "a has no link to itself")] {
+            let error = delays.clone().with_rates(None, [(from, to, slow)], []).unwrap_err().to_string();
+            assert!(error.contains(message), "{error}");
+        }
+        assert!(delays.with_rates::<&str>(None, [], [("y", slow)]).unwrap_err().to_string().contains("no site y"));
+    }
+
+    #[test]
+    fn only_rates_are_taken_from_a_topology_that_has_changed() {
+        let pairs = [("a", "b", 10), ("a", "c", 30), ("b", "c", 25)];
+        let mut topology = abc(&pairs).unwrap();
+        let faster = topology.clone().with_rates::<&str>(Some(Rate::mbit(5)), [], []).unwrap();
+        assert_eq!(topology.take_rates(faster.clone()), Ok(()));
+        assert_eq!(topology, faster);
+        let moved = abc(&[pairs[0], pairs[1], ("b", "c", 26)]).unwrap();
+        assert_eq!(topology.take_rates(moved), Err(TopologyError::Moved));
+        assert_eq!(topology.take_rates(Topology::named("geo").unwrap()), Err(TopologyError::Moved));
+        assert_eq!(topology, faster, "a topology that is refused changes nothing");
     }
 
     #[test]
