@@ -76,12 +76,18 @@ const UP_EXAMPLES: &str = "Examples:
   quorate up --set reads=log                       every read through the log
   quorate up --topology geo                        a node each in EU, VA, OR, CA, JP, as far apart as those are
 
-A topology's file, with the round trip of each pair, and up to how much more one way may take:
+A topology's file, with the round trip of each pair, and up to how much more one way may take. Rates may be left out:
+of every link, of a link in one direction, of all that a node sends. At SIGHUP a node reads the rates again:
   sites = [\"home\", \"office\", \"cloud\"]
   jitter = \"1ms\"
+  rate = \"1Gbit/s\"
   [round-trips]
   home = { office = \"12ms\", cloud = \"20ms\" }
-  office = { cloud = \"8ms\" }";
+  office = { cloud = \"8ms\" }
+  [rates]
+  home = { cloud = \"100Mbit/s\" }
+  [interfaces]
+  cloud = \"10Gbit/s\"";
 
 const SERVE_EXAMPLES: &str = "Example, the first of three machines:
   quorate serve --node-id 1 --listen-peer 10.0.0.1:7201 --listen-resp 10.0.0.1:7101 \\

@@ -130,6 +130,7 @@ pub fn serve(args: Serve) -> Result<(), Failure> {
             "--cluster-id is for a node with --join: a first member keeps the --initial-cluster of the first day",
         ));
     }
+    let topology = args.topology.or(file.topology.clone());
     let options = NodeOptions {
         node,
         listen_peer: args.listen_peer.or(file.listen_peer.clone()).ok_or_else(|| required("listen-peer"))?,
@@ -140,12 +141,13 @@ pub fn serve(args: Serve) -> Result<(), Failure> {
         cluster_id,
         data_dir: args.data_dir.or(file.data_dir.clone()).ok_or_else(|| required("data-dir"))?,
         site: args.site.or(file.site.clone()),
-        topology: args.topology.or(file.topology.clone()).as_deref().map(topology::load).transpose()?,
+        topology: topology.as_deref().map(topology::load).transpose()?,
+        topology_file: topology.as_deref().and_then(topology::file),
         durability,
         clock,
         limits,
     };
-    start(What::Node(options), resp_limits, file, &args.process)
+    start(What::Node(Box::new(options)), resp_limits, file, &args.process)
 }
 
 pub fn proxy(args: Proxy) -> Result<(), Failure> {
@@ -158,7 +160,7 @@ pub fn proxy(args: Proxy) -> Result<(), Failure> {
         cluster_id: cluster_id(&args.process, &file)?,
         limits,
     };
-    start(What::Proxy(options), resp_limits, file, &args.process)
+    start(What::Proxy(Box::new(options)), resp_limits, file, &args.process)
 }
 
 fn start(what: What, resp_limits: resp::Limits, file: File, flags: &args::Process) -> Result<(), Failure> {
@@ -205,8 +207,8 @@ fn read(path: &Path) -> Result<File, Failure> {
 }
 
 enum What {
-    Node(NodeOptions),
-    Proxy(ProxyOptions),
+    Node(Box<NodeOptions>),
+    Proxy(Box<ProxyOptions>),
 }
 
 struct Process {
@@ -232,11 +234,11 @@ impl Process {
         let config = match self.what {
             What::Node(mut options) => {
                 bounds::take_descriptors(&mut options.limits);
-                NodeConfig::new(protocol, options, self.settings)
+                NodeConfig::new(protocol, *options, self.settings)
             }
             What::Proxy(mut options) => {
                 bounds::take_descriptors(&mut options.limits);
-                NodeConfig::proxy(protocol, options, self.settings)
+                NodeConfig::proxy(protocol, *options, self.settings)
             }
         };
         let config = config.map_err(Failure::wrong)?;

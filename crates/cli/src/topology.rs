@@ -1,11 +1,11 @@
 //! `--topology`: one that has a name, or a TOML file.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::Duration;
 
-use quorate_core::{Rate, Topology};
 use quorate_core::settings::parse_duration;
+use quorate_core::{Rate, Topology};
+use quorate_node::TopologyFile;
 use quorate_protocols::wide_area;
 use serde::Deserialize;
 
@@ -35,17 +35,20 @@ pub fn load(word: &str) -> Result<Topology, Failure> {
     if let Some(topology) = Topology::named(word) {
         return Ok(topology);
     }
-    let path = Path::new(word);
-    if !path.exists() {
+    let Some(file) = file(word) else {
         let names: Vec<_> = Topology::names().collect();
         let names = names.join(", ");
         return Err(Failure::wrong(format!(
             "--topology {word}: there is no such file, and the names are {names}"
         )));
-    }
-    let wrong = |why: String| Failure::wrong(format!("--topology {word}: {why}"));
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-    parse(&text).map_err(wrong)
+    };
+    file.read().map_err(Failure::wrong)
+}
+
+/// The file that `--topology` names; none if there is no such file, or the topology comes with the program.
+pub fn file(word: &str) -> Option<TopologyFile> {
+    let file = TopologyFile { path: word.into(), parse };
+    Some(file).filter(|file| Topology::named(word).is_none() && file.path.exists())
 }
 
 fn parse(text: &str) -> Result<Topology, String> {
@@ -117,7 +120,10 @@ mod tests {
         let text = "sites = [\"home\", \"office\"]\nrate = \"1Gbit/s\"\n[round-trips]\nhome.office = \"12ms\"\n\
                     [rates]\nhome.office = \"100Mbit/s\"\n[interfaces]\noffice = \"2Gbit/s\"\n";
         let topology = parse(text).unwrap();
-        assert_eq!([(0, 1), (1, 0)].map(|(a, b)| topology.link(a, b).rate), [100, 1000].map(|n| Some(Rate::mbit(n))));
+        assert_eq!(
+            [(0, 1), (1, 0)].map(|(a, b)| topology.link(a, b).rate),
+            [100, 1000].map(|n| Some(Rate::mbit(n)))
+        );
         assert_eq!([0, 1].map(|site| topology.interface(site)), [None, Some(Rate::mbit(2000))]);
         for (from, to, message) in [
             ("1Gbit/s", "0Gbit/s", "rate = \"0Gbit/s\": write a rate above 0"),

@@ -89,6 +89,10 @@ fn what_is_no_topology_and_who_has_no_site_is_refused_in_words() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "sites = [\"a\", \"b\"]\n[round-trips]\na = { b = \"-3ms\" }\n").unwrap();
     let negative = file.path().display().to_string();
+    let still = tempfile::NamedTempFile::new().unwrap();
+    let zero = "sites = [\"a\", \"b\"]\nrate = \"0Mbit/s\"\n[round-trips]\na = { b = \"3ms\" }\n";
+    std::fs::write(still.path(), zero).unwrap();
+    let zero = still.path().display().to_string();
     let serve: Vec<_> =
         "serve --node-id 1 --listen-peer 127.0.0.1:0 --listen-resp 127.0.0.1:0 --data-dir /nowhere \
                          --initial-cluster 1=127.0.0.1:1 --protocol unreplicated --topology geo --site Mars"
@@ -97,6 +101,7 @@ fn what_is_no_topology_and_who_has_no_site_is_refused_in_words() {
     for (words, message) in [
         (&["up", "--topology", "moon"][..], "no such file, and the names are geo, wan"),
         (&["up", "--topology", &negative], "\"-3ms\": write a duration"),
+        (&["up", "--topology", &zero], "rate = \"0Mbit/s\": write a rate above 0"),
         (&["up", "--topology", "geo", "--nodes", "6"], "6 nodes, but the topology has 5 sites"),
         (&serve, "there is no site Mars; the sites are EU, VA, OR, CA, JP"),
     ] {

@@ -71,6 +71,13 @@ pub struct Link {
     pub rate: Option<Rate>,
 }
 
+impl Link {
+    /// Whether what is sent is there at once.
+    pub fn is_instant(self) -> bool {
+        self == Link::default()
+    }
+}
+
 /// Sends bytes one after another: an interface, or a link.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Transmitter {
@@ -114,8 +121,16 @@ mod tests {
             assert_eq!(Rate::parse(text).unwrap().to_string(), text);
         }
         assert_eq!(Rate::parse("1000Mbit/s"), Some(Rate::mbit(1000)));
-        for text in ["0Mbit/s", "1001Gbit/s", "5", "-1Mbit/s", "+1Mbit/s", "Mbit/s", "1MiB/s", "99999999999999999999Kbit/s"]
-        {
+        for text in [
+            "0Mbit/s",
+            "1001Gbit/s",
+            "5",
+            "-1Mbit/s",
+            "+1Mbit/s",
+            "Mbit/s",
+            "1MiB/s",
+            "99999999999999999999Kbit/s",
+        ] {
             assert_eq!(Rate::parse(text), None, "{text}");
         }
     }
@@ -132,7 +147,8 @@ mod tests {
     fn links_share_their_interface_and_the_slower_of_both_counts() {
         let (fast, slow) = (Some(Rate::mbit(8)), Some(Rate::mbit(4)));
         let (mut first, mut second, mut interface) = Default::default();
-        let mut send = |link: &mut Transmitter, rate, now, bytes| link.send(rate, (&mut interface, fast), now, bytes);
+        let mut send =
+            |link: &mut Transmitter, rate, now, bytes| link.send(rate, (&mut interface, fast), now, bytes);
         assert_eq!(send(&mut first, fast, at(0), 10_000), at(10));
         // Waits for the interface, not for the other link.
         assert_eq!(send(&mut second, slow, at(0), 1000), at(12));

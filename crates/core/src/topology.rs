@@ -57,7 +57,9 @@ pub enum TopologyError {
     #[error("{0} has no link to itself: leave its rate out")]
     NoLink(String),
     /// Of a node that runs, more than rates are to change.
-    #[error("its sites, round trips or jitter are others: while a node runs only rates may change; restart it")]
+    #[error(
+        "its sites, round trips or jitter are others: while a node runs only rates may change; restart it"
+    )]
     Moved,
     /// Nodes without a site.
     #[error("{nodes} nodes, but the topology has {sites} sites, one for each: {known}")]
@@ -381,11 +383,15 @@ mod tests {
         assert_eq!([0, 2].map(|site| rated.interface(site)), [None, Some(slow)]);
         // What is not given any more is not so any more.
         assert_eq!(rated.clone().with_rates::<&str>(None, [], []).unwrap(), delays);
-        for (from, to, message) in [("a", "x", "no site x; the sites are a, b, c"), ("a", "a", "a has no link to itself")] {
+        for (from, to, message) in
+            [("a", "x", "no site x; the sites are a, b, c"), ("a", "a", "a has no link to itself")]
+        {
             let error = delays.clone().with_rates(None, [(from, to, slow)], []).unwrap_err().to_string();
             assert!(error.contains(message), "{error}");
         }
-        assert!(delays.with_rates::<&str>(None, [], [("y", slow)]).unwrap_err().to_string().contains("no site y"));
+        assert!(
+            delays.with_rates::<&str>(None, [], [("y", slow)]).unwrap_err().to_string().contains("no site y")
+        );
     }
 
     #[test]

@@ -13,7 +13,7 @@ use quorate_runtime::{AnyProtocol, ConfiguredProtocol};
 use crate::clock::ClockSource;
 use crate::error::ConfigError;
 use crate::limits::Limits;
-use crate::transport::delay::{Delay, Delays};
+use crate::transport::delay::{Delays, take_common};
 
 /// When a record counts as durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,14 +70,34 @@ pub struct NodeOptions {
     pub data_dir: PathBuf,
     /// `--site`: where it is; where there is a topology, by default the site of its number.
     pub site: Option<String>,
-    /// `--topology`: the delays between sites, which the links to peers are to have.
+    /// `--topology`: delays between sites and rates, which the links to peers are to have.
     pub topology: Option<Topology>,
+    /// Where that was read, if SIGHUP is to read its rates again and not to stop the node.
+    pub topology_file: Option<TopologyFile>,
     /// `--durability`.
     pub durability: Durability,
     /// `--clock`.
     pub clock: ClockSource,
     /// Bounds.
     pub limits: Limits,
+}
+
+/// A file with a topology.
+#[derive(Clone, Debug)]
+pub struct TopologyFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Makes a topology of its text; the error says what is wrong.
+    pub parse: fn(&str) -> Result<Topology, String>,
+}
+
+impl TopologyFile {
+    /// Reads it as it is now.
+    pub fn read(&self) -> Result<Topology, String> {
+        let text = std::fs::read_to_string(&self.path).map_err(|error| error.to_string());
+        text.and_then(|text| (self.parse)(&text))
+            .map_err(|why| format!("--topology {}: {why}", self.path.display()))
+    }
 }
 
 /// What an operator says of a process that runs a proxy alone.
@@ -107,6 +127,7 @@ pub struct NodeConfig {
     /// A proxy alone has no use for true time.
     pub(crate) clock: ClockSource,
     pub(crate) delays: Delays,
+    pub(crate) topology_file: Option<TopologyFile>,
     pub(crate) settings: Settings,
 }
 
@@ -164,7 +185,7 @@ impl NodeConfig {
         }
         let (site, map) = place(options.node, options.site.clone(), options.topology.clone())?;
         let NodeOptions { node, listen_peer, listen_resp, initial_cluster, cluster_id, join, .. } = options;
-        let NodeOptions { data_dir, durability, clock, limits, replace_disk, .. } = options;
+        let NodeOptions { data_dir, durability, clock, limits, replace_disk, topology_file, .. } = options;
         let stage = match (join, replace_disk) {
             (true, _) => Stage::Joining,
             (false, true) => Stage::Replacing,
@@ -179,6 +200,7 @@ impl NodeConfig {
         let mut config = Self::common(protocol, common, Entrance { rejoining: false, ..entrance }, settings)?;
         config.clock = clock;
         config.delays.map = map;
+        config.topology_file = topology_file;
         config.place = Some(Place { node, listen_peer, data_dir, durability, site, rejoining, stage });
         Ok(config)
     }
@@ -210,7 +232,7 @@ impl NodeConfig {
         let (ids, addresses) = (members.keys().copied().collect(), members.clone());
         let Entrance { joining, rejoining } = entrance;
         let group = Group { members: ids, addresses, joining, rejoining };
-        let delays = Delays { common: Delay::take(&mut settings)?, map: None };
+        let delays = Delays { common: take_common(&mut settings)?, ..Delays::default() };
         let configured = protocol.configure(&group, &mut settings)?;
         settings.finish()?;
         let cluster = cluster_id.unwrap_or_else(|| self::cluster_id(&members));
@@ -225,6 +247,7 @@ impl NodeConfig {
             place,
             clock,
             delays,
+            topology_file: None,
             settings,
         })
     }

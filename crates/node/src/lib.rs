@@ -48,7 +48,9 @@ pub mod transport;
 mod view;
 
 pub use clock::ClockSource;
-pub use config::{Durability, NodeConfig, NodeOptions, ProxyOptions, cluster_id, parse_cluster};
+pub use config::{
+    Durability, NodeConfig, NodeOptions, ProxyOptions, TopologyFile, cluster_id, parse_cluster,
+};
 pub use error::{ConfigError, Exit, NodeError};
 pub use limits::Limits;
 pub use listen::{Listeners, listen};

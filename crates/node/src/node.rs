@@ -117,9 +117,10 @@ impl Node {
         Loop::start(config, listeners, poll, stopper, monitor_server, frontend)?.run()
     }
 
-    /// As [`run`](Self::run); SIGTERM, SIGINT and SIGHUP ask it to stop.
+    /// As [`run`](Self::run), with signals: see [`signals`](crate::signals).
     pub fn run_until_signalled<F: Frontend>(self, frontend: F) -> Result<Exit, NodeError> {
-        let _watch = Watch::new(self.stopper())
+        let reread = self.config.topology_file.clone().map(|file| (file, self.config.delays.changed.clone()));
+        let _watch = Watch::new(self.stopper(), reread)
             .map_err(|source| NodeError::System { what: "to watch for signals", source })?;
         self.run(frontend)
     }

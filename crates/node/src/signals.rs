@@ -1,12 +1,16 @@
-//! SIGTERM, SIGINT and SIGHUP (its terminal has gone) ask the node to stop.
+//! SIGTERM and SIGINT ask the node to stop. So does SIGHUP (its terminal has gone), unless its links have the delays of
+//! a topology's file: that is then read again, and the links get the rates that it has now.
 
 use std::io;
 use std::thread::{self, JoinHandle};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
+use tracing::error;
 
+use crate::config::TopologyFile;
 use crate::node::Stopper;
+use crate::transport::delay::Changed;
 
 /// Passes signals on until it is dropped.
 pub(crate) struct Watch {
@@ -16,15 +20,22 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Begins to pass signals on.
-    pub(crate) fn new(stopper: Stopper) -> io::Result<Watch> {
+    pub(crate) fn new(stopper: Stopper, reread: Option<(TopologyFile, Changed)>) -> io::Result<Watch> {
         let mut signals = Signals::new([SIGTERM, SIGINT])?;
-        if !hangup_is_ignored() {
+        if reread.is_some() || !hangup_is_ignored() {
             signals.add_signal(SIGHUP)?;
         }
         let handle = signals.handle();
         let thread = thread::Builder::new().name("signals".to_owned()).spawn(move || {
-            for _ in signals.forever() {
-                stopper.stop();
+            for signal in signals.forever() {
+                match &reread {
+                    // The loop looks several times a second.
+                    Some((file, changed)) if signal == SIGHUP => match file.read() {
+                        Ok(topology) => changed.put(topology),
+                        Err(why) => error!("links stay as they are: {why}"),
+                    },
+                    _ => stopper.stop(),
+                }
             }
         })?;
         Ok(Watch { handle, thread: Some(thread) })

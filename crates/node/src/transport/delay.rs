@@ -1,73 +1,91 @@
-//! Emulated delays between nodes: what is sent over a link waits before it goes to the socket, in order. A topology
-//! says how long by the sites of the two (`--topology geo --site VA`), and `--set net.delay=5ms` adds to that, for
-//! every link alike. Links of clients are not delayed.
+//! Emulated links between nodes: what is sent over one waits before it goes to the socket, in order, as long as its
+//! bytes and those before it take at the link's rate (`quorate_core::link`), and then for the link's delay. A topology
+//! says both by the sites of the two (`--topology geo --site VA`). `--set net.delay=5ms` adds to that, and
+//! `--set net.rate=1Gbit/s` is the most, for every link alike. Links of clients are not emulated.
+//!
+//! When each frame comes to the socket is fixed when it is sent; a rate that changes is that of later frames.
 //!
 //! Waiting for events has a resolution of a millisecond, which is too coarse for a delay of a few: where there is a
 //! delay, a timer of the system's wakes the loop.
 
 use std::collections::VecDeque;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use quorate_core::{Random, Settings, SettingsError, Time, Topology, settings::parse_duration};
+use quorate_core::{
+    Link, Random, Rate, Settings, SettingsError, Time, Topology, TopologyError, Transmitter,
+    settings::parse_duration,
+};
 
 use super::handshake::text;
 use super::queue::SendQueue;
 
-/// How long what is sent is under way.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Delay {
-    /// At least.
-    pub fixed: Duration,
-    /// At most so much more, evenly spread.
-    pub jitter: Duration,
+/// Takes what all links of this node have: `net.delay`, `net.jitter` and `net.rate`. They may differ from node to node:
+/// peers do not compare them.
+pub(crate) fn take_common(settings: &mut Settings) -> Result<Link, SettingsError> {
+    let mut duration = |key| settings.take_own(key, "a duration such as 5ms or 200us", parse_duration);
+    let (delay, jitter) = (duration("net.delay")?, duration("net.jitter")?);
+    let rate = settings.take_own("net.rate", Rate::EXPECTED, Rate::parse)?;
+    Ok(Link { delay: delay.unwrap_or_default(), jitter: jitter.unwrap_or_default(), rate })
 }
 
-impl Delay {
-    /// Takes `net.delay` and `net.jitter`. They may differ from node to node: peers do not compare them.
-    pub(crate) fn take(settings: &mut Settings) -> Result<Delay, SettingsError> {
-        let mut duration = |key| settings.take_own(key, "a duration such as 5ms or 200us", parse_duration);
-        let (fixed, jitter) = (duration("net.delay")?, duration("net.jitter")?);
-        Ok(Delay { fixed: fixed.unwrap_or_default(), jitter: jitter.unwrap_or_default() })
-    }
-
-    /// Whether nothing waits.
-    pub(crate) fn is_none(self) -> bool {
-        self == Delay::default()
-    }
-
-    /// When what is sent now arrives.
-    fn due(self, now: Time, random: &mut Random) -> Time {
-        now + random.between(self.fixed, self.fixed + self.jitter)
-    }
-}
-
-/// The delays of all links of a node.
+/// What all links of a node are like.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Delays {
     /// Of each.
-    pub(crate) common: Delay,
+    pub(crate) common: Link,
     /// By place, and which is this node's.
     pub(crate) map: Option<(Topology, usize)>,
+    /// What the topology's file says now.
+    pub(crate) changed: Changed,
+}
+
+/// A topology on its way from the thread that has read it to the loop.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Changed(Arc<Mutex<Option<Topology>>>);
+
+impl Changed {
+    /// Replaces one that was not taken yet.
+    pub(crate) fn put(&self, topology: Topology) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(topology);
+    }
+
+    fn take(&self) -> Option<Topology> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
 }
 
 impl Delays {
     /// Whether nothing waits.
     pub(super) fn are_none(&self) -> bool {
-        self.common.is_none() && self.map.is_none()
+        self.common.is_instant() && self.map.is_none()
     }
 
     /// To a node that says it is there. The error says why that cannot be.
-    pub(super) fn to(&self, site: &[u8]) -> Result<Delay, String> {
+    pub(super) fn to(&self, site: &[u8]) -> Result<Link, String> {
         let Some((topology, mine)) = &self.map else { return Ok(self.common) };
         let site = text(site);
         if site.is_empty() {
             return Err("it does not say at which site it is: start it with --topology, or --site".to_owned());
         }
         let there = topology.site(&site).map_err(|error| format!("its site is unknown here: {error}"))?;
-        Ok(Delay {
-            fixed: self.common.fixed + topology.one_way(*mine, there),
-            jitter: self.common.jitter + topology.jitter(),
+        let Link { delay, jitter, rate } = topology.link(*mine, there);
+        Ok(Link {
+            delay: self.common.delay + delay,
+            jitter: self.common.jitter + jitter,
+            rate: self.common.rate.into_iter().chain(rate).min(),
         })
+    }
+
+    /// How fast this node sends in all; none for at once.
+    pub(super) fn interface(&self) -> Option<Rate> {
+        self.map.as_ref().and_then(|(topology, mine)| topology.interface(*mine))
+    }
+
+    /// Takes the rates of the topology's file if it was read again: none if it was not. The error says why that is
+    /// another topology.
+    pub(super) fn take_rates(&mut self) -> Option<Result<(), TopologyError>> {
+        let (topology, _) = self.map.as_mut()?;
+        Some(topology.take_rates(self.changed.take()?))
     }
 }
 
@@ -77,13 +95,23 @@ pub(super) struct Line {
     /// In order of their times.
     frames: VecDeque<(Time, SendQueue)>,
     bytes: usize,
+    transmitter: Transmitter,
 }
 
 impl Line {
-    /// Sends a frame on its way.
-    pub(super) fn push(&mut self, frame: SendQueue, delay: Delay, now: Time, random: &mut Random) {
+    /// Sends a frame on its way, over a link and the interface of this node.
+    pub(super) fn push(
+        &mut self,
+        frame: SendQueue,
+        link: Link,
+        interface: (&mut Transmitter, Option<Rate>),
+        now: Time,
+        random: &mut Random,
+    ) {
+        let left = self.transmitter.send(link.rate, interface, now, frame.len());
+        let due = left + random.between(link.delay, link.delay + link.jitter);
         // Whatever it draws, it does not pass those before it.
-        let due = delay.due(now, random).max(self.frames.back().map_or(Time::ZERO, |(due, _)| *due));
+        let due = due.max(self.frames.back().map_or(Time::ZERO, |(due, _)| *due));
         self.bytes += frame.len();
         self.frames.push_back((due, frame));
     }
@@ -174,15 +202,24 @@ impl Alarm {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
 
     fn at(millis: u64) -> Time {
-        Time::ZERO + Duration::from_millis(millis)
+        Time::ZERO + ms(millis)
     }
 
     fn frame(byte: u8) -> SendQueue {
         let mut frame = SendQueue::default();
         frame.copy(&[byte; 10]);
         frame
+    }
+
+    fn push(line: &mut Line, byte: u8, link: Link, now: Time, random: &mut Random) {
+        line.push(frame(byte), link, (&mut Transmitter::default(), None), now, random);
     }
 
     fn taken(line: &mut Line, now: Time) -> Vec<u8> {
@@ -195,9 +232,9 @@ mod tests {
     #[test]
     fn each_frame_is_under_way_as_long_and_no_longer() {
         let (mut line, mut random) = (Line::default(), Random::new(1));
-        let delay = Delay { fixed: Duration::from_millis(5), jitter: Duration::ZERO };
-        line.push(frame(1), delay, at(0), &mut random);
-        line.push(frame(2), delay, at(3), &mut random);
+        let link = Link { delay: ms(5), ..Link::default() };
+        push(&mut line, 1, link, at(0), &mut random);
+        push(&mut line, 2, link, at(3), &mut random);
         assert_eq!((line.len(), line.due()), (20, Some(at(5))));
         assert_eq!(taken(&mut line, at(4)), []);
         assert_eq!(taken(&mut line, at(5)), [1]);
@@ -206,43 +243,78 @@ mod tests {
         assert_eq!((line.len(), line.due()), (0, None));
     }
 
+    /// 10 bytes take 8 ms at 10 Kbit/s.
+    #[test]
+    fn frames_leave_one_after_another_at_the_rate_of_their_link_and_of_the_interface() {
+        let (mut line, mut other, mut random) = (Line::default(), Line::default(), Random::new(1));
+        let link = Link { delay: ms(5), rate: Rate::parse("10Kbit/s"), ..Link::default() };
+        let mut interface = Transmitter::default();
+        for byte in 1..=2 {
+            line.push(frame(byte), link, (&mut interface, Rate::parse("5Kbit/s")), at(0), &mut random);
+        }
+        assert_eq!(taken(&mut line, at(20)), []);
+        assert_eq!(taken(&mut line, at(21)), [1]);
+        assert_eq!(line.due(), Some(at(37)));
+        // Another link shares the interface; without one it has nothing to do with the first.
+        other.push(frame(3), link, (&mut interface, Rate::parse("5Kbit/s")), at(0), &mut random);
+        assert_eq!(other.due(), Some(at(53)));
+        let mut alone = Line::default();
+        push(&mut alone, 4, link, at(0), &mut random);
+        assert_eq!(alone.due(), Some(at(13)));
+    }
+
     #[test]
     fn jitter_spreads_frames_and_never_lets_one_pass_another() {
         let (mut line, mut random) = (Line::default(), Random::new(1));
-        let delay = Delay { fixed: Duration::from_millis(5), jitter: Duration::from_millis(20) };
+        let link = Link { delay: ms(5), jitter: ms(20), rate: None };
         let mut last = Time::ZERO;
         for index in 0..200 {
-            line.push(frame(index), delay, at(u64::from(index)), &mut random);
+            push(&mut line, index, link, at(u64::from(index)), &mut random);
             let due = line.frames.back().unwrap().0;
             let sent = at(u64::from(index));
-            assert!(due >= last && due >= sent + delay.fixed && due <= sent + delay.fixed + delay.jitter);
+            assert!(due >= last && due >= sent + link.delay && due <= sent + link.delay + link.jitter);
             last = due;
         }
         assert_eq!(taken(&mut line, last), (0..200).collect::<Vec<u8>>());
     }
 
     #[test]
-    fn a_links_delay_is_that_between_the_two_sites_and_what_every_link_has() {
-        let ms = Duration::from_millis;
+    fn a_link_is_what_it_is_between_the_two_sites_and_what_every_link_is() {
+        let (slow, fast) = (Some(Rate::mbit(10)), Some(Rate::mbit(1000)));
         let geo = Topology::named("geo").unwrap();
         let mine = geo.site("VA").unwrap();
-        let common = Delay { fixed: ms(1), jitter: ms(2) };
-        let delays = Delays { common, map: Some((geo, mine)) };
-        assert_eq!(delays.to(b"JP").unwrap(), Delay { fixed: ms(74), jitter: ms(2) });
+        let common = Link { delay: ms(1), jitter: ms(2), rate: fast };
+        let mut delays = Delays { common, map: Some((geo.clone(), mine)), ..Delays::default() };
+        assert_eq!(delays.to(b"JP").unwrap(), Link { delay: ms(74), ..common });
         assert_eq!(delays.to(b"VA").unwrap(), common);
         assert!(delays.to(b"Mars").unwrap_err().contains("no site Mars; the sites are EU, VA"));
         assert!(delays.to(b"").unwrap_err().contains("--site"));
-        assert_eq!(Delays::default().to(b"Mars"), Ok(Delay::default()));
+        assert_eq!(Delays::default().to(b"Mars"), Ok(Link::default()));
+
+        let rated = geo.with_rates(None, [("VA", "JP", Rate::mbit(10))], [("VA", Rate::mbit(50))]).unwrap();
+        assert_eq!(delays.take_rates(), None);
+        delays.changed.put(rated);
+        assert_eq!(delays.take_rates(), Some(Ok(())));
+        assert_eq!(delays.to(b"JP").unwrap(), Link { delay: ms(74), rate: slow, ..common });
+        assert_eq!(delays.to(b"EU").unwrap().rate, fast);
+        assert_eq!(delays.interface(), Some(Rate::mbit(50)));
+        delays.changed.put(Topology::named("wan").unwrap());
+        assert_eq!(delays.take_rates(), Some(Err(TopologyError::Moved)));
+        assert_eq!(delays.interface(), Some(Rate::mbit(50)));
     }
 
     #[test]
     fn the_settings_are_the_nodes_own_and_peers_do_not_compare_them() {
-        let mut settings = Settings::parse(["net.delay=5ms", "net.jitter=200us"]).unwrap();
-        let delay = Delay::take(&mut settings).unwrap();
-        assert_eq!(delay, Delay { fixed: Duration::from_millis(5), jitter: Duration::from_micros(200) });
+        let mut settings =
+            Settings::parse(["net.delay=5ms", "net.jitter=200us", "net.rate=1Gbit/s"]).unwrap();
+        let common = take_common(&mut settings).unwrap();
+        let jitter = Duration::from_micros(200);
+        assert_eq!(common, Link { delay: ms(5), jitter, rate: Some(Rate::mbit(1000)) });
         assert_eq!(settings.finish(), Ok(()));
         assert_eq!(settings.digest(), Settings::default().digest());
-        assert!(Delay::take(&mut Settings::default()).unwrap().is_none());
-        assert!(Delay::take(&mut Settings::parse(["net.delay=5"]).unwrap()).is_err());
+        assert!(take_common(&mut Settings::default()).unwrap().is_instant());
+        for wrong in ["net.delay=5", "net.rate=0Mbit/s"] {
+            assert!(take_common(&mut Settings::parse([wrong]).unwrap()).is_err(), "{wrong}");
+        }
     }
 }

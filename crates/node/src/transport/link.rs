@@ -11,10 +11,10 @@ use bytes::{Bytes, BytesMut};
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use quorate_blocks::admission::Verdict;
-use quorate_core::{NodeId, ProcessId, Random, Time};
+use quorate_core::{NodeId, ProcessId, Random, Rate, Time, Transmitter};
 use tracing::{info, warn};
 
-use super::delay::{Delay, Delays, Line};
+use super::delay::{Delays, Line};
 use super::frame::{ALIVE, Encoded, PROBE};
 use super::handshake::{self, Answer, Hello, Identity, name, node_of};
 use super::queue::{SendQueue, Wrote};
@@ -58,7 +58,7 @@ enum State {
     Learning {
         stream: TcpStream,
         input: BytesMut,
-        delay: Delay,
+        path: Path,
         incarnation: u64,
         after: u64,
         until: Time,
@@ -67,9 +67,9 @@ enum State {
         stream: TcpStream,
         /// Of the process that answered.
         incarnation: u64,
-        /// Not at the socket yet, if there is a delay.
+        /// Not at the socket yet, if there is a delay or a rate.
         line: Line,
-        delay: Delay,
+        path: Path,
         queue: SendQueue,
         writable: bool,
         since: Time,
@@ -78,6 +78,14 @@ enum State {
     Lent {
         since: Time,
     },
+}
+
+/// The emulated link to a member.
+#[derive(Debug)]
+struct Path {
+    /// Where the member is, as it says.
+    site: Bytes,
+    link: quorate_core::Link,
 }
 
 /// A connection that a standalone proxy has made.
@@ -136,15 +144,29 @@ impl Link {
         matches!(self.state, State::Up { .. })
     }
 
-    /// Sends a message on its way.
-    pub(super) fn put(&mut self, message: &Encoded, from: ProcessId, to: ProcessId, random: &mut Random) {
-        let State::Up { line, queue, delay, .. } = &mut self.state else { return };
-        if delay.is_none() {
+    /// Sends a message on its way, over this node's emulated interface.
+    pub(super) fn put(
+        &mut self,
+        message: &Encoded,
+        (from, to): (ProcessId, ProcessId),
+        interface: (&mut Transmitter, Option<Rate>),
+        random: &mut Random,
+    ) {
+        let State::Up { line, queue, path, .. } = &mut self.state else { return };
+        // A rate that has just been taken away does not let this message pass those before it.
+        if path.link.is_instant() && interface.1.is_none() && line.due().is_none() {
             return message.queue(from, to, queue);
         }
         let mut frame = SendQueue::default();
         message.queue(from, to, &mut frame);
-        line.push(frame, *delay, clock::now(), random);
+        line.push(frame, path.link, interface, clock::now(), random);
+    }
+
+    /// The rates have changed; the sites have not.
+    pub(super) fn on_rates(&mut self, delays: &Delays) {
+        if let State::Learning { path, .. } | State::Up { path, .. } = &mut self.state {
+            path.link = delays.to(&path.site).expect("the sites are those that they were");
+        }
     }
 
     /// When the next frame comes to the socket.
@@ -341,8 +363,8 @@ impl Link {
         if let Some(difference) = context.identity.difference(&other) {
             return self.refuse(&difference, context);
         }
-        let delay = match context.delays.to(&other.site) {
-            Ok(delay) => delay,
+        let path = match context.delays.to(&other.site) {
+            Ok(link) => Path { site: other.site.clone(), link },
             Err(reason) => return self.refuse(&reason, context),
         };
         let after = match (context.guard.as_mut(), &other.disk) {
@@ -375,7 +397,7 @@ impl Link {
             return;
         }
         let (incarnation, until) = (other.incarnation, context.now + context.limits.handshake);
-        self.state = State::Learning { stream, input, delay, incarnation, after, until };
+        self.state = State::Learning { stream, input, path, incarnation, after, until };
         if context.guard.as_ref().is_none_or(|guard| guard.is_durable(after)) {
             self.open(context);
         }
@@ -383,7 +405,7 @@ impl Link {
 
     /// The two may speak from now on.
     fn open(&mut self, context: &mut LinkContext<'_>) {
-        let State::Learning { stream, input, delay, incarnation, .. } =
+        let State::Learning { stream, input, path, incarnation, .. } =
             std::mem::replace(&mut self.state, State::Waiting { until: context.now })
         else {
             unreachable!("it was about to be opened");
@@ -394,7 +416,7 @@ impl Link {
         if input.contains(&PROBE) {
             queue.copy(&ALIVE);
         }
-        self.state = State::Up { stream, incarnation, line, delay, queue, writable: true, since };
+        self.state = State::Up { stream, incarnation, line, path, queue, writable: true, since };
         if let Some(guard) = context.guard {
             guard.on_bound(self.node);
         }

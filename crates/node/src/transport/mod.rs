@@ -13,7 +13,7 @@
 //! |---|---|
 //! | [`frame`] | a message on the wire |
 //! | [`handshake`] | who is there, and whether the two may speak |
-//! | [`delay`] | an emulated delay between nodes |
+//! | [`delay`] | emulated links between nodes |
 //! | [`queue`] | bytes on their way to a socket |
 //! | `admission` | who is let in, and what of a second process of the same id |
 //! | `candidates` | nodes that are to join |
@@ -44,7 +44,7 @@ use std::time::Duration;
 
 use mio::net::TcpListener;
 use mio::{Interest, Registry, Token, Waker};
-use quorate_core::{Members, NodeId, ProcessId, Random, Time};
+use quorate_core::{Members, NodeId, ProcessId, Random, Time, Transmitter};
 use quorate_runtime::OutgoingFrame;
 use slab::Slab;
 use tracing::{error, info, warn};
@@ -86,6 +86,8 @@ pub(crate) struct Transport {
     /// Whether the protocol can change its members (`Capabilities::membership`).
     membership: bool,
     delays: Delays,
+    /// Emulated, where it has a rate.
+    interface: Transmitter,
     /// Where there is a delay.
     alarm: Option<Alarm>,
     /// None in a process that runs a proxy alone.
@@ -167,6 +169,7 @@ impl Transport {
             candidates: BTreeMap::new(),
             membership,
             delays,
+            interface: Transmitter::default(),
             alarm,
             listener,
             accept_at: None,
@@ -344,7 +347,10 @@ impl Transport {
                 continue;
             }
             match way {
-                Route::Link(link) => link.put(encoded, from, process, &mut self.random),
+                Route::Link(link) => {
+                    let interface = (&mut self.interface, self.delays.interface());
+                    link.put(encoded, (from, process), interface, &mut self.random);
+                }
                 Route::Back(queue) => encoded.queue(from, process, queue),
             }
             self.metrics.messages_out_total.add(kind, 1);
@@ -384,6 +390,14 @@ impl Transport {
 
     /// Does what is due: accepts, dials, gives up.
     pub(crate) fn tick(&mut self, now: Time) {
+        match self.delays.take_rates() {
+            None => {}
+            Some(Ok(())) => {
+                self.links.values_mut().for_each(|link| link.on_rates(&self.delays));
+                info!("links have the rates of the topology's file as it is now");
+            }
+            Some(Err(error)) => error!("the topology's file is not followed: {error}"),
+        }
         self.learn(now);
         self.end_outdated(now);
         if self.accept_at.is_some_and(|at| at <= now) {

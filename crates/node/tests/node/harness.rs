@@ -105,6 +105,7 @@ pub fn options(node: u64, members: BTreeMap<NodeId, String>, limits: Limits) -> 
     NodeOptions {
         site: None,
         topology: None,
+        topology_file: None,
         node: id(node),
         listen_peer: "127.0.0.1:0".to_owned(),
         listen_resp: "127.0.0.1:0".to_owned(),
