@@ -74,7 +74,7 @@ impl Machine for Replica {
             Message::Client(_) => unreachable!("handled above"),
             Message::Learner(message) => {
                 if self.learner.on_message(from, message, cx) {
-                    self.pending.retain(|instance| self.learner.get(instance).is_some());
+                    self.pending.retain(|instance| !self.learner.is_executed(instance));
                     self.waits.retain(|instance, _| !self.learner.is_executed(*instance));
                 }
             }

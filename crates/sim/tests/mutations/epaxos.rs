@@ -189,3 +189,20 @@ fn a_transaction_that_reads_a_key_whose_time_is_up() {
     let reads_it_twice = |text: &str| text.matches("= Batch(Some([Value(Some(b\"v\")), Done]))").count() > 1;
     assert_goes_wrong("epaxos", "store/overdue-reads", text, reads_it_twice);
 }
+
+/// Two members have each dropped what the other lacks: neither can catch up.
+fn assert_separates(mutation: &str, text: &str, last: &str) {
+    assert_goes_wrong("epaxos", mutation, text, |text| !text.contains(last));
+}
+
+#[test]
+fn a_member_that_counts_before_it_is_whole() {
+    let text = trace!("epaxos", "counted-while-rejoining");
+    assert_separates("learner/counts-while-it-rejoins", text, "p2 #7 = Done");
+}
+
+#[test]
+fn a_snapshot_without_batches_that_nobody_else_may_have() {
+    let text = trace!("epaxos", "batches-of-a-snapshot");
+    assert_separates("learner/takes-the-state-alone", text, "p3 #8 = Value(Some(b\"1\"))");
+}

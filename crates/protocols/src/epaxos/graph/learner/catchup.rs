@@ -5,11 +5,11 @@ use quorate_blocks::instance::{Frontier, Instance};
 use quorate_blocks::state::Replicated;
 use quorate_core::{Context, Fact, NodeId, mutation};
 
-use super::image;
+use super::image::{self, Executed, Remembered};
 use super::message::{Host, Message, Progress, Record};
 use super::{Learner, MAX_GAP};
+use crate::epaxos::graph::Graph;
 use crate::epaxos::graph::pending_quorums::RETRANSMIT;
-use crate::epaxos::graph::{Conflicts, Graph};
 
 /// Bytes that answer one `Ask`, about.
 const ANSWER_BYTES: usize = 1 << 20;
@@ -38,7 +38,7 @@ impl Learner {
             }
             Message::Progress(progress) if from == self.me => {
                 self.durable = cx.now();
-                self.forgetting.confirm(&progress.barrier);
+                self.watermarks.on_own_progress(&progress);
             }
             Message::Progress(progress) => self.on_progress(from, progress, cx),
             Message::Catchup(message) => return self.on_catchup(from, message, cx),
@@ -106,7 +106,7 @@ impl Learner {
         match message {
             catchup::Message::Fetch { from: count } => {
                 let mut source = std::mem::take(&mut self.source);
-                let freeze = || image::offer(&self.state, &self.traces());
+                let freeze = || image::offer(&self.state, self.remembered());
                 let answer = source.on_far_fetch(count, count, freeze, now);
                 self.source = source;
                 cx.send(from, Message::Catchup(answer).into());
@@ -118,7 +118,7 @@ impl Learner {
             catchup::Message::Piece { image, cursor, bytes, next } => {
                 let ask = |message| cx.send(from, Message::Catchup(message).into());
                 let whole = self.catchup.on_piece(from, (image, cursor, bytes, next), 0, now, ask);
-                return whole.is_some_and(|(state, traces)| self.install(state, traces, cx));
+                return whole.is_some_and(|(state, remembered)| self.install(state, remembered, cx));
             }
             catchup::Message::Gone { image } => self.catchup.on_gone(from, image),
             catchup::Message::Values { .. } => {}
@@ -126,18 +126,24 @@ impl Learner {
         false
     }
 
-    /// What a recovery may still ask about executed instances: a replica that takes this state over has collected them
-    /// all.
-    fn traces(&self) -> Conflicts {
-        let safe = self.watermarks.safe(self.floor());
-        let executed = self.state.executed();
-        let mut traces = self.settled.clone();
-        for (instance, held) in &self.table {
-            if !held.state.noop && executed.contains(*instance) && !safe.contains(*instance) {
-                traces.add(*instance, &held.touched);
+    /// What a replica that takes this state over must know of executed instances besides: batches that may not be
+    /// collected yet, and what a recovery may still ask about those that are.
+    fn remembered(&self) -> Remembered {
+        let safe = self.watermarks.safe();
+        let collected = self.collected.union(&safe).union(&self.kept_by_a_majority());
+        let mut remembered = Remembered { touched: self.settled.clone(), collected, batches: Vec::new() };
+        for (&instance, held) in &self.table {
+            if !self.is_executed(instance) {
+                continue;
+            }
+            if !collected.contains(instance) {
+                let value = held.value().expect("what is executed is known");
+                remembered.batches.push(Executed { instance, value, deps: held.state.deps });
+            } else if !held.state.noop && !safe.contains(instance) {
+                remembered.touched.add(instance, &held.touched);
             }
         }
-        traces
+        remembered
     }
 
     /// Whether an own instance is executed there that this replica has not proposed. Nobody says so who can be
@@ -150,8 +156,14 @@ impl Learner {
     /// that learns from one that its own instance became one does not know what it lost.
     ///
     /// What this replica has executed and collected is in the snapshot (`collected` is within it), so the traces that
-    /// come with the snapshot take the place of its own, and of what it had forgotten.
-    fn install<M: Host>(&mut self, state: Replicated, traces: Conflicts, cx: &mut Context<'_, M>) -> bool {
+    /// come with the snapshot take the place of its own, and of what it had forgotten. The batches that come with it
+    /// are as if they had been executed here.
+    fn install<M: Host>(
+        &mut self,
+        state: Replicated,
+        remembered: Remembered,
+        cx: &mut Context<'_, M>,
+    ) -> bool {
         self.wanted = state.applied();
         let brings = state.executed().prefix();
         if !self.collected.within(&brings) || brings.within(&self.committed) || self.is_ahead_of_me(&state) {
@@ -171,15 +183,23 @@ impl Learner {
             keep
         });
         let hull = executed.hull();
+        let Remembered { touched, collected, batches } = remembered;
+        match mutation::active("learner/takes-the-state-alone") {
+            true => self.collected = self.collected.union(&hull),
+            false => {
+                self.collected = self.collected.union(&collected.intersection(&executed.prefix()));
+                let own = batches.into_iter().filter(|batch| executed.contains(batch.instance));
+                self.table.extend(own.filter_map(Executed::held));
+            }
+        }
         self.committed = self.committed.union(&executed.prefix());
-        self.collected = self.collected.union(&hull);
         self.known = self.known.union(&hull);
         if !self.is_whole() {
             self.next = self.next.max(hull.of(self.me) + 1);
         }
         match mutation::active("learner/no-traces") {
             true => self.settled.miss(&hull),
-            false => self.settled = traces,
+            false => self.settled = touched,
         }
         self.seen.miss(&hull);
         self.base = self.base.union(&executed.prefix());
@@ -188,7 +208,7 @@ impl Learner {
         cx.note(|| Fact::Installed { slot });
         self.graph = Graph::default();
         self.resume(waiting, cx);
-        self.requests.retire(|instance| self.table.contains_key(instance));
+        self.requests.retire(|instance| !self.state.executed().contains(*instance));
         true
     }
 }

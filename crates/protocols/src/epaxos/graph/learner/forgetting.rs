@@ -61,19 +61,10 @@ use super::message::{Host, Progress};
 pub(super) struct Forgetting {
     /// This replica's barrier; every instance that it proposes or pre-accepts depends on it.
     barrier: Frontier,
-    /// What of it is executed durably: it came back to this replica with its own progress.
-    confirmed: Frontier,
     /// What was behind the barriers of a majority, and what that majority had heard of.
     agreed: Option<(Frontier, Frontier)>,
     /// Traces within this may go.
     free: Frontier,
-}
-
-impl Forgetting {
-    /// All that is in this barrier is executed durably.
-    pub(super) fn confirm(&mut self, barrier: &Frontier) {
-        self.confirmed = self.confirmed.union(barrier);
-    }
 }
 
 impl Learner {
@@ -127,7 +118,8 @@ impl Learner {
 
     /// Step 3 of the file comment.
     fn agree(&mut self) {
-        let own = Progress { barrier: self.forgetting.confirmed, ..self.progress() };
+        // A barrier that it has said is executed durably.
+        let own = Progress { barrier: self.watermarks.said().barrier, ..self.progress() };
         let (behind, mut heard) = self.watermarks.behind_barriers(&own);
         // Later ones of its own depend on its barrier.
         heard.set(self.me, heard.of(self.me).min(self.next - 1));

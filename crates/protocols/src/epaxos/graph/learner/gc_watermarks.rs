@@ -5,6 +5,32 @@
 //!
 //! An instance is *unfinished* until a majority has executed it. Then it is decided, and every quorum that a recovery
 //! could ask has a member that says so instead of voting.
+//!
+//! # What goes early
+//!
+//! Where a member is away no floor rises. Then batches go that a majority has executed
+//! ([`kept_by_a_majority`](GcWatermarks::kept_by_a_majority)). Whoever lacks one of them needs a snapshot, and takes
+//! none that lacks something of which it has dropped the batch itself. So of any two members one must have executed
+//! all that the other has dropped: it gets everything else from the other, batch by batch; then the other gets all from
+//! it, if need be by a snapshot. Three rules see to that:
+//!
+//! 1. A member drops what a majority, itself included, says to have executed, and only if it has executed *all* that
+//!    those say. (It counts itself by what it has said, as others do.)
+//! 2. What a member says to have executed never shrinks, over all of its lives. It is durable before it is said; and a
+//!    member that rejoins says nothing, and is not of its own majority, until it has executed all that its earlier
+//!    lives had ([`rejoin`](super::rejoin)).
+//! 3. A snapshot brings with it the batches that its sender could not have dropped by rule 1, so it makes its receiver
+//!    what its sender was ([`image`](super::image)). A receiver without them would have dropped what no majority has.
+//!
+//! Take something that r dropped, and something that s dropped. By rule 1 there is a member m on whose word both
+//! relied. Of the two words one contains the other (rule 2); say that r relied on the smaller one. It contains what r
+//! dropped, and s has executed all of the larger one. So for each thing that r dropped and each that s dropped, one of
+//! the two has executed both; if r has dropped anything that s lacks, r has executed all that s ever dropped. Rule 3
+//! passes this on.
+//!
+//! What is below everybody's floor everybody has executed. Only a member that rejoins may lack it: nobody needs the
+//! batches of that one, and when the others have everything, it finds a snapshot. Memory stays bounded, since nothing is
+//! decided without a majority whose members execute it, and say so.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -25,6 +51,8 @@ const ABSENT: Duration = Duration::from_secs(2);
 pub(super) struct GcWatermarks {
     start: Time,
     peers: BTreeMap<NodeId, Peer>,
+    /// What this one has said of itself: that is durable.
+    said: Progress,
     /// Own instances that a majority may not have executed, with what they depend on at least.
     unfinished: VecDeque<(u64, Frontier)>,
 }
@@ -39,7 +67,7 @@ struct Peer {
 impl GcWatermarks {
     pub(super) fn new(peers: impl Iterator<Item = NodeId>, start: Time) -> GcWatermarks {
         let peers = peers.map(|node| (node, Peer::default())).collect();
-        GcWatermarks { start, peers, unfinished: VecDeque::new() }
+        GcWatermarks { start, peers, said: Progress::default(), unfinished: VecDeque::new() }
     }
 
     /// An own instance begins; it depends on this.
@@ -51,13 +79,18 @@ impl GcWatermarks {
     pub(super) fn on_progress(&mut self, from: NodeId, progress: &Progress, now: Time) -> bool {
         let Some(peer) = self.peers.get_mut(&from) else { return false };
         peer.heard = Some(now);
-        let last = &mut peer.progress;
-        last.executed = last.executed.union(&progress.executed);
-        last.collected = last.collected.union(&progress.collected);
-        last.floor = last.floor.union(&progress.floor);
-        last.barrier = last.barrier.union(&progress.barrier);
-        last.heard = last.heard.union(&progress.heard);
+        peer.progress = peer.progress.union(progress);
         true
+    }
+
+    /// What this one has said of itself has left, since it has come back.
+    pub(super) fn on_own_progress(&mut self, progress: &Progress) {
+        self.said = self.said.union(progress);
+    }
+
+    /// What this one has said of itself: others rely on it, and no crash undoes it.
+    pub(super) fn said(&self) -> Progress {
+        self.said
     }
 
     /// How far a peer is; nothing is known of a stranger.
@@ -95,12 +128,13 @@ impl GcWatermarks {
         }
     }
 
-    /// What may be collected without a trace: it is below everybody's floor. `floor` is this one's.
-    pub(super) fn safe(&self, floor: Frontier) -> Frontier {
-        self.peers.values().fold(floor, |safe, peer| safe.intersection(&peer.progress.floor))
+    /// What may be collected without a trace: it is below everybody's floor, this one's as it has said it.
+    pub(super) fn safe(&self) -> Frontier {
+        self.peers.values().fold(self.said.floor, |safe, peer| safe.intersection(&peer.progress.floor))
     }
 
     /// As [`safe`](Self::safe), but for those who were not heard lately: what none of those who are there will ask for.
+    /// `floor` is this one's.
     pub(super) fn safe_for_present(&self, floor: Frontier, now: Time) -> Frontier {
         let present = self.peers.values().filter(|peer| self.is_present(peer, now));
         present.fold(floor, |safe, peer| safe.intersection(&peer.progress.floor))
@@ -129,15 +163,18 @@ impl GcWatermarks {
         now.since(peer.heard.unwrap_or(self.start)) < ABSENT
     }
 
-    /// What this one and enough others to be a majority have executed, if it has executed all that they say they have:
-    /// then two replicas never lack what only the other has collected.
-    pub(super) fn kept_by_a_majority(&self, own: Frontier) -> Frontier {
+    /// What a majority says to have executed of which this one, by `own`, has executed all that it says (see the file
+    /// comment). This one is of it if it counts.
+    pub(super) fn kept_by_a_majority(&self, own: Frontier, counts: bool) -> Frontier {
         let others = self.peers.values().map(|peer| peer.progress.executed);
         let mut behind: Vec<_> = others.filter(|executed| executed.within(&own)).collect();
         behind.sort_unstable_by_key(|executed| std::cmp::Reverse(executed.len()));
         // With this one, half of the peers are a majority of all.
-        match behind.get(..self.peers.len().div_ceil(2)) {
-            Some(nearest) => nearest.iter().fold(own, |kept, executed| kept.intersection(executed)),
+        match behind.get(..self.peers.len().div_ceil(2) + usize::from(!counts)) {
+            Some(nearest) => {
+                let mine = if counts { self.said.executed } else { own };
+                nearest.iter().fold(mine, |kept, executed| kept.intersection(executed))
+            }
             None => Frontier::default(),
         }
     }
@@ -193,7 +230,9 @@ mod tests {
             frontier(&[5, 5]),
             "no more than is executed here"
         );
-        assert_eq!(watermarks.safe(own), frontier(&[4, 3]));
+        assert_eq!(watermarks.safe(), Frontier::default(), "this one has said nothing");
+        watermarks.on_own_progress(&Progress { floor: own, ..Progress::default() });
+        assert_eq!(watermarks.safe(), frontier(&[4, 3]));
         let later = Time::ZERO + ABSENT;
         assert_eq!(watermarks.safe_for_present(own, later), own, "nobody is there");
         watermarks.on_progress(node(2), &Progress::default(), later);
@@ -233,6 +272,11 @@ mod tests {
     #[test]
     fn a_majority_keeps_what_all_of_it_have_executed() {
         let own = frontier(&[5, 5]);
+        let watermarks = |peers: &[&[u64]]| {
+            let mut watermarks = watermarks(peers);
+            watermarks.on_own_progress(&Progress { executed: own, ..Progress::default() });
+            watermarks
+        };
         for (peers, expected) in [
             (vec![&[4, 2][..], &[1, 1]], frontier(&[4, 2])),
             // One that is ahead may have collected what is missing here.
@@ -240,7 +284,15 @@ mod tests {
             (vec![&[9, 9], &[6, 0]], Frontier::default()),
             (vec![&[5, 4], &[4, 4], &[3, 5], &[0, 0]], frontier(&[4, 4])),
         ] {
-            assert_eq!(watermarks(&peers).kept_by_a_majority(own), expected, "{peers:?}");
+            assert_eq!(watermarks(&peers).kept_by_a_majority(own, true), expected, "{peers:?}");
         }
+        let unsaid = super::tests::watermarks(&[&[5, 5], &[5, 5]]);
+        assert_eq!(unsaid.kept_by_a_majority(own, true), Frontier::default(), "it may be lost in a crash");
+        let peers = [&[5, 4][..], &[4, 4], &[3, 5], &[0, 0]];
+        assert_eq!(
+            watermarks(&peers).kept_by_a_majority(own, false),
+            frontier(&[3, 4]),
+            "a majority of others"
+        );
     }
 }

@@ -104,7 +104,7 @@ impl Message {
 /// What a replica tells others about itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// All up to here are executed here.
+    /// All up to here are executed here. Nothing, as long as the sender rejoins: its earlier lives may have said more.
     pub executed: Frontier,
     /// No longer here: whoever needs these takes a snapshot.
     pub collected: Frontier,
@@ -118,6 +118,19 @@ pub struct Progress {
     pub heard: Frontier,
 }
 wire_struct!(Progress { executed, collected, floor, barrier, heard });
+
+impl Progress {
+    /// What two of them say together: none takes back what another has said.
+    pub fn union(&self, other: &Progress) -> Progress {
+        Progress {
+            executed: self.executed.union(&other.executed),
+            collected: self.collected.union(&other.collected),
+            floor: self.floor.union(&other.floor),
+            barrier: self.barrier.union(&other.barrier),
+            heard: self.heard.union(&other.heard),
+        }
+    }
+}
 
 /// What a replica must remember.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,13 +2,14 @@
 //!
 //! An instance may go without a trace when it is below everybody's floor ([`gc_watermarks`](super::gc_watermarks)).
 //! Where a member is away, its floor stays where it is. So where batches are too many, those go early that a majority
-//! has executed, and leave traces behind: what they touch. Whoever collects early makes its own later instances depend
-//! on all that is collected, so the floors of those who are there rise. Traces grow with the keys that are touched, not
-//! with the instances that touch them ([`Conflicts`](crate::epaxos::graph::Conflicts)); where even they are too many,
-//! see [`forgetting`](super::forgetting).
+//! has executed (the same file says which), and leave traces behind: what they touch. Whoever collects early makes its
+//! own later instances depend on all that is collected, so the floors of those who are there rise. Traces grow with the
+//! keys that are touched, not with the instances that touch them
+//! ([`Conflicts`](crate::epaxos::graph::Conflicts)); where even they are too many, see
+//! [`forgetting`](super::forgetting).
 
 use quorate_blocks::instance::Frontier;
-use quorate_core::Context;
+use quorate_core::{Context, mutation};
 
 use super::Learner;
 use super::message::{Host, Message, Progress, Record};
@@ -22,11 +23,10 @@ impl Learner {
     /// After each heartbeat: tells how far this one is, and forgets what nobody needs from here any more.
     pub fn tick<M: Host>(&mut self, cx: &mut Context<'_, M>) {
         self.watermarks.advance(self.me, self.state.executed().prefix());
-        let progress = self.progress();
         self.tell_progress(cx);
         self.ask_clocks(cx);
         self.source.retention(0, 0, cx.now());
-        self.collect(&progress);
+        self.collect();
         self.forget(cx);
         self.go_on_rejoining(cx);
         if self.is_whole()
@@ -43,9 +43,19 @@ impl Learner {
     }
 
     pub(super) fn progress(&self) -> Progress {
-        let (executed, collected) = (self.state.executed().prefix(), self.collected);
+        let executed = if self.is_counted() { self.state.executed().prefix() } else { Frontier::default() };
         let (barrier, heard) = (self.stated_barrier(), self.known);
-        Progress { executed, collected, floor: self.floor(), barrier, heard }
+        Progress { executed, collected: self.collected, floor: self.floor(), barrier, heard }
+    }
+
+    /// What may be collected early: see [`gc_watermarks`](super::gc_watermarks).
+    pub(super) fn kept_by_a_majority(&self) -> Frontier {
+        self.watermarks.kept_by_a_majority(self.state.executed().prefix(), self.is_counted())
+    }
+
+    /// Whether what this one says of itself counts. One that rejoins does not know what its earlier lives have said.
+    fn is_counted(&self) -> bool {
+        self.is_whole() || mutation::active("learner/counts-while-it-rejoins")
     }
 
     pub(super) fn floor(&self) -> Frontier {
@@ -56,12 +66,11 @@ impl Learner {
         }
     }
 
-    fn collect(&mut self, progress: &Progress) {
-        let own = progress.executed;
-        let safe = self.watermarks.safe(progress.floor);
+    fn collect(&mut self) {
+        let safe = self.watermarks.safe();
         let mut upto = safe;
         if self.bytes > self.config.retain {
-            let kept = self.watermarks.kept_by_a_majority(own);
+            let kept = self.kept_by_a_majority();
             upto = upto.union(&kept);
             self.base = self.base.union(&kept);
         }
@@ -82,7 +91,7 @@ impl Learner {
             }
             !goes
         });
-        self.collected = self.collected.union(&upto.intersection(&own));
+        self.collected = self.collected.union(&upto.intersection(&state.executed().prefix()));
     }
 
     /// What collected instances touch, for a restart.
