@@ -1,9 +1,11 @@
 //! What the simulated figures share: the configurations, the load, and a run around a leader's crash.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use quorate_bench::{Arrivals, Choice, Keys, Schedule};
 use quorate_check::linearizability;
-use quorate_core::Random;
+use quorate_core::{Random, Rate};
 use quorate_protocols::registry::named;
 use quorate_sim::experiment::{Act, Ask, Capacity, Delay, Load as Script, Measured, Setup, measure};
 use quorate_store::{Command, Condition, Expiry};
@@ -83,9 +85,10 @@ pub fn setup(mechanism: Mechanism, common: &[&str], between_nodes: Delay, seed: 
         settings,
         between_nodes,
         topology: None,
+        links: BTreeMap::new(),
         to_clients: Delay::Fixed(0),
         sync: 0,
-        capacity: Capacity { per_input: 5_000, per_message: 5_000, bandwidth: 125_000_000 },
+        capacity: Capacity { per_input: 5_000, per_message: 5_000, interface: Some(Rate::mbit(1000)) },
         clock_error: Some(CLOCK_ERROR),
         end,
         seed,

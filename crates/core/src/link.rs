@@ -43,6 +43,11 @@ impl Rate {
         NonZeroU64::new(bits).filter(|bits| bits.get() <= FASTEST).map(Rate)
     }
 
+    /// In bits a second.
+    pub const fn bits(self) -> u64 {
+        self.0.get()
+    }
+
     /// How long so many bytes take, rounded down to a nanosecond.
     pub fn transmission(self, bytes: usize) -> Duration {
         let nanos = bytes as u128 * 8 * 1_000_000_000 / u128::from(self.0.get());

@@ -129,6 +129,7 @@ impl<'a> Driver<'a> {
             self.handle(event);
         }
         self.measured.history = self.recorder.finish();
+        self.measured.bytes = self.wires.bytes();
         self.measured
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use quorate_check::Nanos;
-use quorate_core::{Manage, NodeId};
+use quorate_core::{Link, Manage, NodeId};
 use quorate_store::Command;
 
 /// Everything that is done to a cluster. Nothing in it needs an order.
@@ -63,6 +63,8 @@ pub enum Act {
     DeafenLeader,
     /// And what it sends to them is lost too; clients reach it as before.
     IsolateLeader,
+    /// What the first node sends to the second has another link from now on.
+    Link(NodeId, NodeId, Link),
     /// An operator asks through this proxy, or at this node; waits a minute.
     Manage(usize, Manage),
 }

@@ -94,6 +94,8 @@ pub struct Measured {
     pub acts: Vec<(Nanos, Act, NodeId)>,
     /// Messages between different nodes, by kind.
     pub sent: BTreeMap<&'static str, u64>,
+    /// Bytes by link, from one node to another; those that were lost on their way are counted.
+    pub bytes: BTreeMap<(NodeId, NodeId), u64>,
 }
 
 impl Measured {

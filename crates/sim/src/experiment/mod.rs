@@ -9,7 +9,7 @@
 //! | file | what |
 //! |---|---|
 //! | [`delay`] | how long a message is on its way |
-//! | [`wires`] | the links: delays, shared interfaces, cuts |
+//! | [`wires`] | the links: delays, rates, shared interfaces, cuts |
 //! | [`load`] | who asks what, and what happens to the cluster |
 //! | [`measured`] | what came of it |
 //! | `driver` | turns of the loops |
@@ -24,11 +24,13 @@ pub mod measured;
 mod tests;
 pub mod wires;
 
+use std::collections::BTreeMap;
+
 pub use delay::Delay;
 pub use load::{Act, Ask, Clients, Load};
 pub use measured::{Managed, Measured, Operation};
 use quorate_check::Nanos;
-use quorate_core::{Group, NodeId, NodeSet, Settings, SettingsError, Topology};
+use quorate_core::{Group, Link, NodeId, NodeSet, Settings, SettingsError, Topology};
 use quorate_runtime::AnyProtocol;
 pub use wires::Capacity;
 
@@ -45,6 +47,8 @@ pub struct Setup {
     pub between_nodes: Delay,
     /// Instead of that: nodes are at the sites in order, and so are proxies alone.
     pub topology: Option<Topology>,
+    /// Instead of both, from one node to another.
+    pub links: BTreeMap<(NodeId, NodeId), Link>,
     /// Between a client's proxy and a node, one way; with a topology, a node of the same site. Without proxies,
     /// between a client and the node it is connected to.
     pub to_clients: Delay,

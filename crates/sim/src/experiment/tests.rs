@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use quorate_check::linearizability;
 use quorate_check::{MILLISECOND, SECOND};
-use quorate_core::Manage;
+use quorate_core::{Manage, Rate};
 use quorate_protocols::registry::named;
 use quorate_protocols::wide_area;
 use quorate_store::{Command, Condition, Expiry};
@@ -19,6 +19,7 @@ fn setup(settings: &[&str]) -> Setup {
         settings: settings.iter().map(ToString::to_string).collect(),
         between_nodes: Delay::Fixed(ONE_WAY),
         topology: None,
+        links: BTreeMap::new(),
         to_clients: Delay::Fixed(0),
         sync: 0,
         capacity: Capacity::default(),
@@ -77,12 +78,32 @@ fn disks_processors_and_interfaces_add_what_they_are_said_to_take() {
     let measured = run(&setup, load(2 * SECOND, 4 * SECOND), &[]);
     // The follower's disk begins when its message comes; the leader's own is ready before.
     assert_eq!(steady(&measured, true), (2 * ONE_WAY + setup.sync, 2 * ONE_WAY + setup.sync));
-    setup.capacity = Capacity { per_input: MILLISECOND / 10, per_message: 0, bandwidth: 0 };
+    setup.capacity = Capacity { per_input: MILLISECOND / 10, per_message: 0, interface: None };
     let measured = run(&setup, load(2 * SECOND, 4 * SECOND), &[]);
     assert_eq!(steady(&measured, false).0, MILLISECOND / 10);
-    setup.capacity = Capacity { per_input: 0, per_message: 0, bandwidth: 1_000_000 };
+    setup.capacity = Capacity { per_input: 0, per_message: 0, interface: Some(Rate::mbit(8)) };
     let measured = run(&setup, load(2 * SECOND, 4 * SECOND), &[]);
     assert!(steady(&measured, true).0 > 2 * ONE_WAY + setup.sync);
+}
+
+#[test]
+fn a_link_sends_at_its_rate_until_the_script_gives_it_another() {
+    let node = |id| NodeId::new(id).unwrap();
+    let pairs = || (1..=3).flat_map(|a| (1..=3).map(move |b| (node(a), node(b)))).filter(|(a, b)| a != b);
+    let fast = Link { delay: std::time::Duration::from_nanos(ONE_WAY), ..Link::default() };
+    let slow = Link { rate: Some(Rate::mbit(1)), ..fast };
+    let mut setup = setup(&["reads=leaseguard", "lease.duration=1s"]);
+    setup.links = pairs().map(|pair| (pair, slow)).collect();
+    let measured = run(&setup, load(2 * SECOND, 4 * SECOND), &[]);
+    // Messages have 50 bytes at least, and each takes 8 microseconds.
+    assert!(steady(&measured, true).0 > 2 * ONE_WAY + 2 * 50 * 8_000);
+    assert!(
+        measured.bytes.len() > 2 && measured.bytes.keys().all(|pair| pairs().any(|known| known == *pair))
+    );
+    let acts: Vec<_> = pairs().map(|(from, to)| (2 * SECOND, Act::Link(from, to, fast))).collect();
+    let measured = run(&setup, load(2 * SECOND, 4 * SECOND), &acts);
+    assert_eq!(steady(&measured, true), (2 * ONE_WAY, 2 * ONE_WAY));
+    assert_eq!(measured.acts.len(), 6);
 }
 
 #[test]
@@ -139,6 +160,7 @@ fn wide(settings: &[&str], acts: Vec<(Nanos, Act)>) -> (Setup, Measured) {
         proxies: 0,
         settings: settings.collect(),
         topology: Some(geo),
+        links: BTreeMap::new(),
         to_clients: Delay::Fixed(MILLISECOND / 2),
         end: 20 * SECOND,
         ..setup(&[])

@@ -1,10 +1,11 @@
-//! The links of an experiment. Messages of a node share its network interface, so what is much in use is slow; a link
-//! delivers in order, as a connection does.
+//! The links of an experiment. Messages of a node share its network interface, and those of a link the link, so what is
+//! much in use is slow (`quorate_core::link`); a link delivers in order, as a connection does.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-use quorate_check::{Nanos, SECOND};
-use quorate_core::{Random, Topology};
+use quorate_check::Nanos;
+use quorate_core::{Link, NodeId, Random, Rate, Time, Transmitter};
 
 use super::Delay;
 
@@ -15,14 +16,8 @@ pub struct Capacity {
     pub per_input: Nanos,
     /// Of the processor, to send a message.
     pub per_message: Nanos,
-    /// Of the interface, in bytes a second; 0 for as many as there are.
-    pub bandwidth: u64,
-}
-
-impl Capacity {
-    fn transmission(self, bytes: usize) -> Nanos {
-        (bytes as u64 * SECOND).checked_div(self.bandwidth).unwrap_or(0)
-    }
+    /// Of the interface, where the topology gives the node none; none for at once.
+    pub interface: Option<Rate>,
 }
 
 /// All links between `hosts` hosts, of which the first `nodes` are nodes.
@@ -32,11 +27,14 @@ pub struct Wires {
     nodes: usize,
     /// Of each link, row by row.
     delays: Vec<Delay>,
+    rates: Vec<Option<Rate>>,
+    links: Vec<Transmitter>,
+    /// How many bytes nodes have sent over each link, frames and what is lost included.
+    bytes: Vec<u64>,
     /// Between a client and the node it is connected to, by their sites; row by row.
     trips: Vec<Delay>,
-    capacity: Capacity,
-    /// When each host's interface has sent what it was given.
-    free_at: Vec<Nanos>,
+    /// Of each node, with its rate.
+    interfaces: Vec<(Transmitter, Option<Rate>)>,
     /// When the last message of each link arrives.
     last_arrival: Vec<Nanos>,
     deaf: BTreeSet<usize>,
@@ -48,18 +46,43 @@ impl Wires {
     /// See [`super::Setup`].
     pub fn new(setup: &super::Setup, random: Random) -> Wires {
         let (nodes, hosts) = (setup.nodes, setup.nodes + setup.proxies);
-        Wires {
+        let interface = |node| setup.topology.as_ref().and_then(|topology| topology.interface(node));
+        let mut wires = Wires {
             hosts,
             nodes,
             delays: (0..hosts * hosts).map(|link| delay(setup, link / hosts, link % hosts)).collect(),
             trips: (0..nodes * nodes).map(|trip| trip_of(setup, trip / nodes, trip % nodes)).collect(),
-            capacity: setup.capacity,
-            free_at: vec![0; hosts],
+            rates: (0..hosts * hosts).map(|link| rate(setup, link / hosts, link % hosts)).collect(),
+            links: vec![Transmitter::default(); hosts * hosts],
+            bytes: vec![0; hosts * hosts],
+            interfaces: (0..nodes)
+                .map(|node| (Transmitter::default(), interface(node).or(setup.capacity.interface)))
+                .collect(),
             last_arrival: vec![0; hosts * hosts],
             deaf: BTreeSet::new(),
             mute: BTreeSet::new(),
             random,
+        };
+        for (&(from, to), &link) in &setup.links {
+            wires.change(from, to, link);
         }
+        wires
+    }
+
+    /// A link between two nodes is like this from now on, for what is sent over it.
+    pub fn change(&mut self, from: NodeId, to: NodeId, link: Link) {
+        let at = |node: NodeId| usize::from(node.get()) - 1;
+        assert!(at(from).max(at(to)) < self.nodes && from != to, "a link is between two nodes of the setup");
+        let index = at(from) * self.hosts + at(to);
+        (self.delays[index], self.rates[index]) = (Delay::from(link), link.rate);
+    }
+
+    /// How many bytes nodes have sent to each other, over those links that were used.
+    pub fn bytes(&self) -> BTreeMap<(NodeId, NodeId), u64> {
+        let id = |host: usize| NodeId::new(host as u64 + 1).expect("few nodes");
+        let links = (0..self.nodes).flat_map(|from| (0..self.nodes).map(move |to| (from, to)));
+        let sent = links.map(|(from, to)| ((id(from), id(to)), self.bytes[from * self.hosts + to]));
+        sent.filter(|(_, bytes)| *bytes > 0).collect()
     }
 
     /// What a message takes between a client of a site and a node.
@@ -79,20 +102,26 @@ impl Wires {
 
     /// When a node's interface has sent so much that is ready now.
     pub fn transmit(&mut self, node: usize, now: Nanos, bytes: usize) -> Nanos {
-        let leaves = now.max(self.free_at[node]) + self.capacity.transmission(bytes);
-        self.free_at[node] = leaves;
-        leaves
+        let (interface, rate) = &mut self.interfaces[node];
+        interface.transmit(*rate, Time::from_nanos(now), bytes).nanos()
     }
 
     /// When a message that is ready now arrives; `None` if it is lost.
     pub fn send(&mut self, from: usize, to: usize, now: Nanos, bytes: usize) -> Option<Nanos> {
         let peers = from < self.nodes && to < self.nodes;
+        let link = from * self.hosts + to;
+        self.bytes[link] += bytes as u64;
         if peers && (self.deaf.contains(&to) || self.mute.contains(&from)) {
             return None;
         }
-        let leaves = if from < self.nodes { self.transmit(from, now, bytes) } else { now };
-        let delay = self.delays[from * self.hosts + to];
-        let last = &mut self.last_arrival[from * self.hosts + to];
+        let leaves = match self.interfaces.get_mut(from) {
+            Some((interface, rate)) => self.links[link]
+                .send(self.rates[link], (interface, *rate), Time::from_nanos(now), bytes)
+                .nanos(),
+            None => now,
+        };
+        let delay = self.delays[link];
+        let last = &mut self.last_arrival[link];
         *last = (leaves + delay.draw(&mut self.random)).max(*last);
         Some(*last)
     }
@@ -103,25 +132,32 @@ fn delay(setup: &super::Setup, from: usize, to: usize) -> Delay {
     let peers = from < setup.nodes && to < setup.nodes;
     let site = |host: usize| if host < setup.nodes { host } else { host - setup.nodes };
     match &setup.topology {
-        Some(topology) if site(from) != site(to) => far(topology, site(from), site(to)),
+        Some(topology) if site(from) != site(to) => topology.link(site(from), site(to)).into(),
         _ if peers => setup.between_nodes,
         _ => setup.to_clients,
     }
 }
 
+/// Of a link from one host to another.
+fn rate(setup: &super::Setup, from: usize, to: usize) -> Option<Rate> {
+    let site = |host: usize| if host < setup.nodes { host } else { host - setup.nodes };
+    setup.topology.as_ref().and_then(|topology| topology.link(site(from), site(to)).rate)
+}
+
 /// Between a client of a site and a node.
 fn trip_of(setup: &super::Setup, site: usize, node: usize) -> Delay {
     match &setup.topology {
-        Some(topology) if site != node => far(topology, site, node),
+        Some(topology) if site != node => topology.link(site, node).into(),
         _ => setup.to_clients,
     }
 }
 
-fn far(topology: &Topology, from: usize, to: usize) -> Delay {
-    let (least, jitter) =
-        (topology.one_way(from, to).as_nanos() as Nanos, topology.jitter().as_nanos() as Nanos);
-    match jitter {
-        0 => Delay::Fixed(least),
-        jitter => Delay::Uniform { low: least, high: least + jitter },
+impl From<Link> for Delay {
+    fn from(link: Link) -> Delay {
+        let nanos = |time: Duration| time.as_nanos() as Nanos;
+        match (nanos(link.delay), nanos(link.jitter)) {
+            (low, 0) => Delay::Fixed(low),
+            (low, jitter) => Delay::Uniform { low, high: low + jitter },
+        }
     }
 }

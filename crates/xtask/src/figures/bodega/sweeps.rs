@@ -7,7 +7,7 @@ use super::super::table::Table;
 use super::super::{Bench, Result};
 use super::candidates::{self, EPAXOS, PQR_LEASES};
 use super::closed::{self, Closed};
-use super::world::{CAPACITY, MS, WAN};
+use super::world::{INTERFACE, MS, WAN};
 
 const SHARES: [f64; 6] = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5];
 const SIZES: [usize; 9] = [16, 128, 512, 2048, 8192, 16384, 32768, 65536, 262_144];
@@ -179,7 +179,7 @@ pub fn fig12(bench: &Bench) -> Result<Section> {
     show(bench, &mut section, &rates, axis, |x| self::at(&sizes(), *x))?;
     // Up to here an interface that sends a value for each operation has at least half of its time left.
     let fastest = rates.iter().flat_map(|(_, rates)| rates.iter().copied()).fold(0.0, f64::max);
-    let saturates = CAPACITY.bandwidth as f64 / fastest;
+    let saturates = INTERFACE.bits() as f64 / 8.0 / fastest;
     let below = SIZES.iter().filter(|size| (**size as f64) < saturates / 2.0).count();
     let change = |rates: &[f64], upto: usize| {
         rates[..upto].iter().map(|rate| (rate / rates[0] - 1.0).abs()).fold(0.0, f64::max)

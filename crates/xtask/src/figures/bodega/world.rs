@@ -1,10 +1,11 @@
 //! The paper's two clusters, a third without distances that differ, and runs in them.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_check::linearizability;
-use quorate_core::{Fact, Topology};
+use quorate_core::{Fact, Rate, Topology};
 use quorate_sim::experiment::{Capacity, Delay, Load, Measured, Setup};
 use quorate_store::{Command, Condition, Expiry};
 
@@ -18,8 +19,10 @@ pub const MS: u64 = 1_000_000;
 pub const READY: u64 = 8_000 * MS;
 /// From a client to the node at its site and back, in ms: the paper's c, which it does not give.
 pub const NEAR: f64 = 1.0;
-/// What a message and an input cost a node, and what its interface sends: 1 Gbit/s, as in the paper.
-pub const CAPACITY: Capacity = Capacity { per_input: 5_000, per_message: 5_000, bandwidth: 125_000_000 };
+/// What a node's interface sends, as in the paper.
+pub const INTERFACE: Rate = Rate::mbit(1000);
+/// What a message and an input cost a node, and what its interface sends.
+pub const CAPACITY: Capacity = Capacity { per_input: 5_000, per_message: 5_000, interface: Some(INTERFACE) };
 /// How that reads on a page.
 pub const CAPACITY_TOLD: &str = "A node takes 5 µs for each input and each message that it sends, and its \
                                  interface sends 1 Gbit/s; disks take no time (the paper does not say whether \
@@ -131,6 +134,7 @@ impl World {
             settings,
             between_nodes: Delay::Fixed(0),
             topology: Some(topology),
+            links: BTreeMap::new(),
             to_clients: Delay::Fixed((NEAR * MS as f64) as u64 / 2),
             sync: 0,
             capacity,
