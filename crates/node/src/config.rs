@@ -13,7 +13,7 @@ use quorate_runtime::{AnyProtocol, ConfiguredProtocol};
 use crate::clock::ClockSource;
 use crate::error::ConfigError;
 use crate::limits::Limits;
-use crate::transport::delay::{Delays, take_common};
+use crate::transport::delay::{Changed, Delays, take_common};
 
 /// When a record counts as durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -250,6 +250,11 @@ impl NodeConfig {
             topology_file: None,
             settings,
         })
+    }
+
+    /// The topology's file that SIGHUP reads again, and where it is put then.
+    pub(crate) fn reread(&self) -> Option<(TopologyFile, Changed)> {
+        self.topology_file.clone().map(|file| (file, self.delays.changed.clone()))
     }
 
     /// What tells this cluster from others.

@@ -119,8 +119,7 @@ impl Node {
 
     /// As [`run`](Self::run), with signals: see [`signals`](crate::signals).
     pub fn run_until_signalled<F: Frontend>(self, frontend: F) -> Result<Exit, NodeError> {
-        let reread = self.config.topology_file.clone().map(|file| (file, self.config.delays.changed.clone()));
-        let _watch = Watch::new(self.stopper(), reread)
+        let _watch = Watch::new(self.stopper(), self.config.reread())
             .map_err(|source| NodeError::System { what: "to watch for signals", source })?;
         self.run(frontend)
     }
