@@ -2,10 +2,12 @@
 //!
 //! | folder | what |
 //! |---|---|
+//! | `bodega` | the figures and rules of Bodega |
 //! | `claims` | the registers: what each paper claims |
 //! | `instrument` | what measures and judges, whatever the paper |
 //! | `leaseguard` | the figures and rules of LeaseGuard |
 
+mod bodega;
 mod instrument;
 mod leaseguard;
 
@@ -14,7 +16,7 @@ use std::process::ExitCode;
 
 use instrument::{Paper, Result, page};
 
-const PAPERS: &[Paper] = &[leaseguard::PAPER];
+const PAPERS: &[Paper] = &[bodega::PAPER, leaseguard::PAPER];
 
 const USAGE: &str = "usage: cargo xtask figures PAPER [--only IDS] [--quick] [--out DIR]
        cargo xtask figures PAPER --judge

@@ -231,11 +231,16 @@ impl Data {
         points.filter_map(|point| Some((point.keys[dim].parse().ok()?, point.cells[column]))).collect()
     }
 
+    /// A number at all points with these keys, where it was measured.
+    pub fn values(&self, figure: &Figure, at: &[(&str, &str)], number: &str) -> Vec<f64> {
+        let here = |point: &Point| at.iter().all(|(name, key)| is_same(&point.keys[figure.dim(name)], key));
+        let points = self.points(figure).into_iter().filter(here);
+        points.filter_map(|point| Some(point.cells[figure.column(number)]?.value)).collect()
+    }
+
     /// A single number.
     pub fn number(&self, figure: &Figure, at: &[(&str, &str)], number: &str) -> Option<f64> {
-        let here = |point: &Point| at.iter().all(|(name, key)| is_same(&point.keys[figure.dim(name)], key));
-        let point = self.points(figure).into_iter().find(here)?;
-        point.cells[figure.column(number)].map(|cell| cell.value)
+        self.values(figure, at, number).first().copied()
     }
 }
 

@@ -64,13 +64,13 @@ impl Select {
         self.figure.numbers[self.figure.column(number)].1
     }
 
-    /// What makes a value of each point, or of each group of points that differ in the first dimension alone.
+    /// What makes a value of each point, or of each group of points that differ in one dimension alone.
     fn values(
         &self,
         words: String,
         unit: &'static str,
         of: impl Fn(&[Point]) -> Option<f64> + 'static,
-        grouped: bool,
+        grouped: Option<usize>,
     ) -> Values {
         let (figure, at) = (self.figure, self.at.clone());
         let eval = move |data: &Data| {
@@ -80,8 +80,8 @@ impl Select {
                     continue;
                 }
                 let mut keys = point.keys.clone();
-                if grouped {
-                    keys[0].clear();
+                if let Some(dim) = grouped {
+                    keys[dim].clear();
                 }
                 match groups.iter_mut().find(|(group, _)| *group == keys) {
                     Some((_, points)) => points.push(point),
@@ -97,7 +97,7 @@ impl Select {
     pub fn of(&self, number: &str) -> Values {
         let column = self.figure.column(number);
         let words = self.words(&spaced(number));
-        self.values(words, self.unit(number), move |points| Some(points[0].cells[column]?.value), false)
+        self.values(words, self.unit(number), move |points| Some(points[0].cells[column]?.value), None)
     }
 
     /// One number divided by another of the same point.
@@ -106,35 +106,42 @@ impl Select {
         let words = self.words(&format!("{} ÷ {}", spaced(over), spaced(under)));
         let of =
             move |points: &[Point]| Some(points[0].cells[over_at]?.value / points[0].cells[under_at]?.value);
-        self.values(words, "", of, false)
+        self.values(words, "", of, None)
     }
 
     fn pair(
         &self,
         number: &str,
+        dim: usize,
         (one, other): (&'static str, &'static str),
         sign: &str,
         unit: &'static str,
         of: fn(f64, f64) -> f64,
     ) -> Values {
         let column = self.figure.column(number);
-        let words = self.words(&format!("{}, {one} {sign} {other}", spaced(number)));
+        let varied = if dim == 0 { String::new() } else { format!("{} ", spaced(self.figure.dims[dim])) };
+        let words = self.words(&format!("{}, {varied}{one} {sign} {other}", spaced(number)));
         let of = move |points: &[Point]| {
             let value =
-                |name: &str| Some(points.iter().find(|point| point.keys[0] == name)?.cells[column]?.value);
+                |name: &str| Some(points.iter().find(|point| point.keys[dim] == name)?.cells[column]?.value);
             Some(of(value(one)?, value(other)?))
         };
-        self.values(words, unit, of, true)
+        self.values(words, unit, of, Some(dim))
     }
 
     /// A number of one of what is compared (the first dimension), divided by the same of another.
     pub fn ratio(&self, number: &str, over: &'static str, under: &'static str) -> Values {
-        self.pair(number, (over, under), "÷", "", |over, under| over / under)
+        self.pair(number, 0, (over, under), "÷", "", |over, under| over / under)
+    }
+
+    /// A number at one value of a dimension, divided by the same at another.
+    pub fn change(&self, number: &str, dim: &'static str, over: &'static str, under: &'static str) -> Values {
+        self.pair(number, self.figure.dim(dim), (over, under), "÷", "", |over, under| over / under)
     }
 
     /// The same, subtracted.
     pub fn difference(&self, number: &str, from: &'static str, less: &'static str) -> Values {
-        self.pair(number, (from, less), "−", self.unit(number), |from, less| from - less)
+        self.pair(number, 0, (from, less), "−", self.unit(number), |from, less| from - less)
     }
 
     /// A number rises from each of what is compared (the first dimension) to the next.
@@ -479,6 +486,7 @@ mod tests {
             ask(&of("a").less(2.0, "delay_ms").is(0.0)),
             ask(&of("d").exists()),
             ask(&at(2).ratio("read", "b", "a").about(1.2, 0.1)),
+            ask(&VIRTUAL.at("system", "b").change("read", "delay_ms", "2", "1").is(5.0)),
             ask(&VIRTUAL.all().difference("read", "a", "b").at_least(0.0)),
             ask(&VIRTUAL.at("system", "b").quotient("read", "count").at_most(1.0)),
             ask(&at(1).order("read", &["c", "b", "a"])),
@@ -498,6 +506,7 @@ read (a) ÷ (2 × delay ms) = 1 | read (a) ÷ (2 × delay ms): 1 at 1; 1 at 2 | 
 read (a) − 2 × delay ms = 0 ms | read (a) − 2 × delay ms: 0 ms at 1; 0 ms at 2 | yes
 read (d) is measured | nothing
 read, b ÷ a (delay ms 2) 1.2 ± 0.1 | read, b ÷ a (delay ms 2): 1.25 | yes
+read, delay ms 2 ÷ 1 (b) = 5 | read, delay ms 2 ÷ 1 (b): 5 | yes
 read, a − b at least 0 ms | read, a − b: 1 ms at 1; -1 ms at 2 | no
 read ÷ count (b) at most 1 | read ÷ count (b): 0.05 at 1; 0.25 at 2 | yes
 read: c < b < a (delay ms 1) | read: c 0.5, b 1, a 2 ms | yes

@@ -110,24 +110,26 @@ const NAMED: [(&str, &[&str], Table); 2] = [
         ],
     ),
     // Five sites of CloudLab, as in the Bodega paper's Figure 7(a), whose edge labels are lost. A stand-in that agrees
-    // with what its text says: WI leads, and the round trips from it to the responders UT, MA and APT average 40 ms
-    // (§6.2); its majority takes m with m/2 "about 25 ms" (§6.2; here 20, as m cannot be 50 where that average is 40);
-    // twice a "cluster-wise" round trip is about 75 ms (§6.3; here the ten average 39.6). How the rest is spread
-    // follows the map: UT and APT are two machine rooms in Salt Lake City, WI is Madison, SC Clemson, MA Amherst.
+    // with what its text says: WI leads; the round trips from it to the responders UT, MA and APT average 40 ms (§6.2;
+    // here 38.7); twice a "cluster-wise" round trip is about 75 ms (§6.3; here the ten average 40.6); half of what
+    // reaches all of them is about 25 ms (§6.2; here 22). The leader's majority is nearer than its furthest site (28
+    // and 44 ms): writes take longer with more responders (§6.3), by the authors' scripts 57.7 instead of 41 ms. How
+    // the rest is spread follows the map: UT and APT are two machine rooms in Salt Lake City, WI is Madison, SC
+    // Clemson, MA Amherst.
     (
         "wan",
         &["WI", "UT", "SC", "MA", "APT"],
         &[
-            ("WI", "UT", 40),
-            ("WI", "SC", 32),
-            ("WI", "MA", 40),
-            ("WI", "APT", 40),
-            ("UT", "SC", 50),
-            ("UT", "MA", 56),
+            ("WI", "UT", 44),
+            ("WI", "SC", 26),
+            ("WI", "MA", 28),
+            ("WI", "APT", 44),
+            ("UT", "SC", 56),
+            ("UT", "MA", 62),
             ("UT", "APT", 2),
-            ("SC", "MA", 30),
-            ("SC", "APT", 50),
-            ("MA", "APT", 56),
+            ("SC", "MA", 26),
+            ("SC", "APT", 56),
+            ("MA", "APT", 62),
         ],
     ),
 ];
@@ -428,7 +430,8 @@ mod tests {
         assert!((ms(30)..=ms(45)).contains(&all), "{all:?}");
         let mut trips: Vec<_> = (0..5).map(|site| wan.round_trip(leader, site)).collect();
         trips.sort();
-        assert!((ms(40)..=ms(60)).contains(&trips[2]), "the majority of WI takes {:?}", trips[2]);
+        assert!((ms(40)..=ms(60)).contains(&trips[4]), "the furthest from WI takes {:?}", trips[4]);
+        assert!(trips[2] < trips[4], "a majority is nearer");
     }
 
     #[test]

@@ -4,7 +4,6 @@
 
 mod ci;
 pub mod compare;
-mod figures;
 mod new_protocol;
 mod papers;
 mod tidy;
@@ -17,8 +16,6 @@ pub fn main(arguments: &[String]) -> ExitCode {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["ci"] => ci::ci(),
         ["compare", ..] => compare::compare(&arguments[1..]),
-        // Not ported to the instrument of `papers` yet.
-        ["figures", "bodega", ..] => figures::figures(&arguments[1..]),
         ["figures", ..] => papers::figures(&arguments[1..]),
         ["new-protocol", name] => new_protocol::new_protocol(root(), name),
         ["tidy"] => show(tidy::check(root())),
