@@ -1,5 +1,6 @@
 //! A campaign over many seeds, and what came of it.
 
+use std::cmp::Reverse;
 use std::fmt;
 use std::time::Duration;
 
@@ -143,8 +144,9 @@ pub struct Summary {
     pub faults: Counts,
     /// Histories on which the linearizability checker gave up.
     pub undecided: u64,
-    /// The longest that somebody waited for a write and none was answered, once nothing more failed.
-    pub longest_wait: Duration,
+    /// The longest that somebody waited for a write and none was answered, once nothing more failed; and in which seed,
+    /// the lowest if there are several.
+    pub longest_wait: (Duration, Reverse<u64>),
     /// Violations.
     pub failures: Vec<Failure>,
     /// Real time, if the caller measured it.
@@ -160,7 +162,8 @@ impl Summary {
         self.checkpoints += run.checkpoints;
         self.faults.merge(&run.faults);
         self.undecided += u64::from(run.undecided);
-        self.longest_wait = self.longest_wait.max(Duration::from_nanos(run.longest_wait));
+        self.longest_wait =
+            self.longest_wait.max((Duration::from_nanos(run.longest_wait), Reverse(run.seed)));
     }
 
     /// Adds the summary of other seeds. Real time is left alone: threads overlap.
@@ -207,7 +210,9 @@ impl fmt::Display for Summary {
                 row(&format!("  {}", kind.name()), times.to_string())?;
             }
         }
-        row("longest without write", format!("{:.1} s", self.longest_wait.as_secs_f64()))?;
+        let (longest, Reverse(seed)) = self.longest_wait;
+        row("longest without write", format!("{:.1} s", longest.as_secs_f64()))?;
+        row("  in seed", seed.to_string())?;
         if self.undecided > 0 {
             row("undecided histories", self.undecided.to_string())?;
         }
