@@ -60,7 +60,8 @@ fn epaxos_gets_on_where_it_did_not() {
 
 /// The source of a snapshot had been slow once, and was waited for longer than a client waits (374). Where slots were
 /// few, the log held nothing but requests for sessions, repeated (3059). The longest log was a learner's (6481).
-/// Links were so slow that it could not hand over for long, and proxies followed no learner (9944).
+/// Links were so slow that it could not hand over for long, and proxies followed no learner (9944). The source of a
+/// snapshot was down for long, and then taken for slow (4289).
 #[test]
 fn raft_gets_on_where_it_did_not() {
     for reads in ["reads=quorum", "reads=ongaro-lease"] {
@@ -71,6 +72,7 @@ fn raft_gets_on_where_it_did_not() {
         assert_passes("raft", &seed(6481, "all", settings));
     }
     assert_passes("raft", &seed(9944, "all", READS[3]));
+    assert_passes("raft", &seed(4289, "all", &["reads=quorum"]));
 }
 
 /// A member had lost its disk, and the operator made the group smaller: no majority was left, and clients failed for

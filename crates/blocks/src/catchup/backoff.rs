@@ -3,11 +3,12 @@
 //! An answer is large. On a thin link every repetition of a question would bring the whole of it again, and delay what
 //! is asked next. So the time between two questions to a peer that has not answered doubles, up to [`SLOWEST_RETRY`];
 //! and where answers took longer than that, the next question is not repeated before twice that time
-//! ([`MOST_PATIENT_RETRY`] at most).
+//! ([`MOST_PATIENT_RETRY`] at most). Answers name the question that they answer: how long nobody was there to answer
+//! says nothing about the link.
 
 use std::time::Duration;
 
-use quorate_core::Time;
+use quorate_core::{Time, mutation};
 
 use super::RETRY;
 
@@ -46,10 +47,13 @@ impl Backoff {
         true
     }
 
-    /// The peer has answered.
-    pub(super) fn on_answer(&mut self, now: Time) {
+    /// The peer has answered a question of this time; a time before the open question may be another process's, by
+    /// another clock.
+    pub(super) fn on_answer(&mut self, asked: Time, now: Time) {
         if let Some(open) = self.open.take() {
-            self.interval = (2 * now.since(open)).clamp(RETRY, MOST_PATIENT_RETRY);
+            let asked =
+                if mutation::active("catchup/unnamed-questions") { open } else { asked.clamp(open, now) };
+            self.interval = (2 * now.since(asked)).clamp(RETRY, MOST_PATIENT_RETRY);
         }
     }
 }

@@ -388,11 +388,12 @@ impl Replica {
     // Snapshots --------------------------------------------------------------------------------------------------
 
     /// A follower needs what is not in the log any more.
-    pub(super) fn on_fetch(&mut self, from: NodeId, index: u64, cx: &mut Context<'_, Self>) {
+    pub(super) fn on_fetch(&mut self, from: NodeId, (index, asked): (u64, Time), cx: &mut Context<'_, Self>) {
         let now = cx.now();
         self.is_fetching(from, now);
         if index <= self.chain.base() {
-            let answer = self.source.on_far_fetch(index, self.chain.base() + 1, || self.state.offer(), now);
+            let answer =
+                self.source.on_far_fetch((index, asked), self.chain.base() + 1, || self.state.offer(), now);
             cx.send(from, Message::Catchup(answer));
         } else if let Some(peer) = self.peer(from, now) {
             peer.on_known(index);

@@ -23,16 +23,16 @@ impl Replica {
     pub(super) fn on_catchup(&mut self, from: NodeId, message: catchup::Message, cx: &mut Context<'_, Self>) {
         let now = cx.now();
         match message {
-            catchup::Message::Fetch { from: index } => self.on_fetch(from, index.max(1), cx),
-            catchup::Message::More { image, cursor } => {
+            catchup::Message::Fetch { from: index, asked } => self.on_fetch(from, (index.max(1), asked), cx),
+            catchup::Message::More { image, cursor, asked } => {
                 self.is_fetching(from, now);
-                let answer = self.source.on_more(image, cursor, now);
+                let answer = self.source.on_more(image, cursor, asked, now);
                 cx.send(from, Message::Catchup(answer));
             }
             // Entries come from the leader alone, with their terms.
             catchup::Message::Values { .. } => {}
-            catchup::Message::Piece { image, cursor, bytes, next } => {
-                let (piece, applied) = ((image, cursor, bytes, next), self.state.applied());
+            catchup::Message::Piece(piece) => {
+                let applied = self.state.applied();
                 let ask = |message| cx.send(from, Message::Catchup(message));
                 if let Some(state) = self.catchup.on_piece(from, piece, applied, now, ask) {
                     self.install(state, cx);

@@ -113,6 +113,7 @@ caught! { "raft",
     a_commit_of_a_prior_term_by_counting: "raft/commit-prior-term" with SINGLE;
     a_commit_beyond_what_was_verified: "raft/commit-beyond-verified" with QUORUM;
     two_membership_changes_in_flight: "membership/two-in-flight" with QUORUM;
+    a_time_that_a_source_was_away_taken_for_its_answer: "catchup/unnamed-questions" with QUORUM, under "all", at 4289;
     // Reads.
     a_voter_that_does_not_honour_the_lease: "ongaro/vote-at-once" with ONGARO, at 74;
     a_commit_gate_that_ignores_one_prior_entry: "leaseguard/gate-ignored" with GUARD, at 23;

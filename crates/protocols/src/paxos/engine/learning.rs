@@ -114,26 +114,26 @@ impl<P: Policy> Replica<P> {
             peer.fetches += 1;
         }
         match message {
-            catchup::Message::Fetch { from: slot } => {
+            catchup::Message::Fetch { from: slot, asked } => {
                 let (slot, start) = (slot.max(1), self.log.start());
                 if slot > self.log.committed() {
                     return;
                 }
                 let answer = match slot < start {
-                    true => self.source.on_far_fetch(slot, start, || self.state.offer(), now),
+                    true => self.source.on_far_fetch((slot, asked), start, || self.state.offer(), now),
                     false => {
                         let values = self.log.committed_values(slot, VALUES_BYTES);
-                        catchup::Message::Values { from: slot, values }
+                        catchup::Message::Values { from: slot, values, asked }
                     }
                 };
                 cx.send(from, Message::Catchup(answer));
             }
-            catchup::Message::More { image, cursor } => {
-                let answer = self.source.on_more(image, cursor, now);
+            catchup::Message::More { image, cursor, asked } => {
+                let answer = self.source.on_more(image, cursor, asked, now);
                 cx.send(from, Message::Catchup(answer));
             }
-            catchup::Message::Values { from: first, values } => {
-                self.catchup.on_values(from, now);
+            catchup::Message::Values { from: first, values, asked } => {
+                self.catchup.on_values(from, asked, now);
                 for (slot, value) in (first..).zip(values) {
                     if slot > self.log.committed() && slot <= self.log.committed() + MAX_GAP {
                         self.choose(slot, value, cx);
@@ -142,8 +142,8 @@ impl<P: Policy> Replica<P> {
                 self.execute(cx);
                 self.fetch(cx);
             }
-            catchup::Message::Piece { image, cursor, bytes, next } => {
-                let (piece, applied) = ((image, cursor, bytes, next), self.state.applied());
+            catchup::Message::Piece(piece) => {
+                let applied = self.state.applied();
                 let ask = |message| cx.send(from, Message::Catchup(message));
                 if let Some(state) = self.catchup.on_piece(from, piece, applied, now, ask) {
                     self.install(state, cx);

@@ -345,7 +345,11 @@ mod tests {
                 seq: 4,
                 safety_threshold: 5,
             }),
-            Message::Catchup(catchup::Message::Values { from: 1, values: vec![value.clone(), Bytes::new()] }),
+            Message::Catchup(catchup::Message::Values {
+                from: 1,
+                values: vec![value.clone(), Bytes::new()],
+                asked: Time::ZERO,
+            }),
             Message::Poll { ballot },
             Message::PollReply { ballot, granted: true, highest: ballot, committed: 6 },
             Message::Prepare { ballot, ballot_config: (), from: 7 },

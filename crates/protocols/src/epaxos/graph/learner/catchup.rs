@@ -104,20 +104,20 @@ impl Learner {
     ) -> bool {
         let now = cx.now();
         match message {
-            catchup::Message::Fetch { from: count } => {
+            catchup::Message::Fetch { from: count, asked } => {
                 let mut source = std::mem::take(&mut self.source);
                 let freeze = || image::offer(&self.state, self.remembered());
-                let answer = source.on_far_fetch(count, count, freeze, now);
+                let answer = source.on_far_fetch((count, asked), count, freeze, now);
                 self.source = source;
                 cx.send(from, Message::Catchup(answer).into());
             }
-            catchup::Message::More { image, cursor } => {
-                let answer = self.source.on_more(image, cursor, now);
+            catchup::Message::More { image, cursor, asked } => {
+                let answer = self.source.on_more(image, cursor, asked, now);
                 cx.send(from, Message::Catchup(answer).into());
             }
-            catchup::Message::Piece { image, cursor, bytes, next } => {
+            catchup::Message::Piece(piece) => {
                 let ask = |message| cx.send(from, Message::Catchup(message).into());
-                let whole = self.catchup.on_piece(from, (image, cursor, bytes, next), 0, now, ask);
+                let whole = self.catchup.on_piece(from, piece, 0, now, ask);
                 return whole.is_some_and(|(state, remembered)| self.install(state, remembered, cx));
             }
             catchup::Message::Gone { image } => self.catchup.on_gone(from, image),
