@@ -133,3 +133,10 @@ fn a_source_that_has_died_and_is_not_replaced() {
 fn a_change_that_waits_for_ever_for_a_node_that_is_not_there() {
     crate::assert_gives_up("multipaxos");
 }
+
+#[test]
+fn a_candidate_that_deposes_others_though_its_disk_hangs() {
+    let text = trace!("paxos/multipaxos", "candidate-whose-disk-hangs");
+    let deposes = |text: &str| text.contains("r2 <- r3 Reject");
+    assert_goes_wrong("multipaxos", "now/Reject", text, deposes);
+}

@@ -181,8 +181,9 @@ impl<M: quorate_core::Message, C: BallotConfig> quorate_core::Message for Messag
             Message::Poll { .. }
             | Message::PollReply { .. }
             | Message::Which { .. }
-            | Message::Reject { .. }
             | Message::StepUp { .. } => Release::Now,
+            // It ends a leader. A candidate whose disk hangs stands again and again, and would depose every other.
+            Message::Reject { .. } => Release::AfterSync,
         }
     }
 

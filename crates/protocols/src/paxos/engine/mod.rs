@@ -37,7 +37,8 @@
 //! - *A leader whose own disk does not keep up with a majority of the others hands over* (`leading.rs` `disk_hangs`).
 //!   What needs no disk, heartbeats and leases, would let it lead for ever, and writes may wait for its vote. And
 //!   *others whose votes are overdue* are treated as silent ones where writes wait for them
-//!   ([`quorate_blocks::laggards`]).
+//!   ([`quorate_blocks::laggards`]). *A candidate whose disk hangs* ends no leader: a rejection waits until the promise
+//!   that it names is durable.
 //! - *A snapshot from a peer is installed in memory first.* Until it is on the own disk, the votes it covers stay
 //!   there: they may be the only copies that a later phase 1 finds ([`message::Record::Installed`]). And what
 //!   says that a configuration in it is executed for good waits until then.
