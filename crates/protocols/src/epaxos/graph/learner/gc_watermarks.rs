@@ -29,8 +29,8 @@
 //! passes this on.
 //!
 //! What is below everybody's floor everybody has executed. Only a member that rejoins may lack it: nobody needs the
-//! batches of that one, and when the others have everything, it finds a snapshot. Memory stays bounded, since nothing is
-//! decided without a majority whose members execute it, and say so.
+//! batches of that one, and when the others have everything, it finds a snapshot. Memory stays bounded, since nothing
+//! is decided without a majority whose members execute it, and say so.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
