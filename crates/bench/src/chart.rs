@@ -123,16 +123,19 @@ impl Chart {
         lines.chain(self.paper.iter().copied()).filter(|(x, y)| x.is_finite() && y.is_finite())
     }
 
-    /// The horizontal axis.
+    /// The horizontal axis. A legend on the right has room of its own.
     fn span(&self) -> (f64, f64) {
+        let room = if self.legend_right { 1.0 } else { 0.0 };
         if !self.groups.is_empty() {
-            return (-0.5, self.groups.len() as f64 - 0.5);
+            return (-0.5, self.groups.len() as f64 * (1.0 + room) - 0.5);
         }
         let (low, high) = self
             .points()
             .fold((f64::MAX, f64::MIN_POSITIVE), |(low, high), (x, _)| (low.min(x), high.max(x)));
-        let margin = 0.05 * (high - low).max(f64::MIN_POSITIVE);
-        self.x.unwrap_or(if low > 0.3 * high { (low - margin, high + margin) } else { (0.0, high * 1.05) })
+        let width = (high - low).max(f64::MIN_POSITIVE);
+        let (left, right) =
+            if low > 0.3 * high { (low - 0.05 * width, high + 0.05 * width) } else { (0.0, high * 1.05) };
+        self.x.unwrap_or((left, right + room * (right - left)))
     }
 }
 
@@ -202,9 +205,10 @@ where
         .y_desc(chart.y_name.as_str())
         .x_label_formatter(&|x| match chart.groups.get(x.round().max(0.0) as usize) {
             Some(group) => group.clone(),
-            None => (chart.x_ticks)(x),
+            None if chart.groups.is_empty() => (chart.x_ticks)(x),
+            None => String::new(),
         })
-        .x_labels(if chart.groups.is_empty() { 10 } else { chart.groups.len() })
+        .x_labels(if chart.groups.is_empty() { 10 } else { (right - left) as usize })
         .y_label_formatter(&|y| number(*y))
         .draw()?;
     for (index, (x, word)) in chart.marks.iter().enumerate() {
@@ -316,6 +320,16 @@ mod tests {
         let text = svg(&[chart], 1, (400, 300)).unwrap();
         assert!(text.contains("\n50\n") && text.contains("\n77\n") && !text.contains("\n44\n"), "{text}");
         assert!(!text.contains("NaN"));
+    }
+
+    #[test]
+    fn a_legend_on_the_right_covers_no_bar_and_no_line() {
+        let mut bars = Chart::new("bars", "x", "y", Scale::Log).groups(&["a", "b"]);
+        let mut line =
+            Chart::new("line", "x", "y", Scale::Log).line("one", vec![(0.0, 1.0), (10.0, 2.0)], true);
+        assert_eq!((bars.span(), line.span()), ((-0.5, 1.5), (0.0, 10.5)));
+        (bars.legend_right, line.legend_right) = (true, true);
+        assert!(bars.span().1 >= 1.6 * 1.5 && line.span().1 >= 1.6 * 10.0);
     }
 
     #[test]
