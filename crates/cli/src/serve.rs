@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use quorate_api::http;
-use quorate_api::resp::{self, ReadMode, Resp};
+use quorate_api::resp::{self, ReadMode};
 use quorate_core::{NodeId, Settings};
 use quorate_node::logging;
 use quorate_node::storage::StorageError;
@@ -266,7 +266,7 @@ fn run(config: NodeConfig, limits: resp::Limits, listen_http: Option<&str>) -> R
             .map_err(|source| NodeError::System { what: "to serve HTTP", source })?;
         tracing::info!(http = %address, "metrics and health are at http://{address}/metrics and /health");
     }
-    node.run_until_signalled(Resp::new(limits))
+    resp::run_until_signalled(node, limits)
 }
 
 /// What an operator must change before the next start is a matter of configuration, and so is a data directory that

@@ -43,7 +43,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::{Bytes, BytesMut};
 use quorate_core::{Encoder, Outcome, Staleness, Wire};
 use quorate_node::frontend::{Described, Frontend, SessionContext, Ticket};
-
+use quorate_node::{Exit, Node, NodeError};
 use quorate_store::Command;
 
 pub use session::Session;
@@ -187,6 +187,16 @@ impl Resp {
             encoder: Encoder::with_capacity(COMMANDS),
         }
     }
+}
+
+/// Runs the node with this frontend until it is stopped or fails. The node's loop is generic: it is compiled here, once,
+/// so that a changed line in a protocol does not compile it again in the binary.
+///
+/// # Errors
+///
+/// As [`Node::run_until_signalled`].
+pub fn run_until_signalled(node: Node, limits: Limits) -> Result<Exit, NodeError> {
+    node.run_until_signalled(Resp::new(limits))
 }
 
 impl Frontend for Resp {
