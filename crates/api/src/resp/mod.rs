@@ -189,8 +189,8 @@ impl Resp {
     }
 }
 
-/// Runs the node with this frontend until it is stopped or fails. The node's loop is generic: it is compiled here, once,
-/// so that a changed line in a protocol does not compile it again in the binary.
+/// Runs the node with this frontend until it is stopped or fails. The node's loop is generic: it is compiled here,
+/// once, so that a changed line in a protocol does not compile it again in the binary.
 ///
 /// # Errors
 ///
