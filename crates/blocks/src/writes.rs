@@ -23,14 +23,16 @@ pub struct Written {
 }
 
 impl Written {
+    /// What counts as a write to every key.
+    pub fn everything() -> Written {
+        Written { everything: true, ..Written::default() }
+    }
+
     /// By the commands of a value. What does not decode is executed as a no-op.
     pub fn by(value: &Bytes) -> Written {
         let mut written = Written::default();
         let Ok(Some(batch)) = Batch::decode(value) else { return written };
         for entry in batch.entries {
-            // Whoever reads by a roster that is about to be replaced may have to wait for writes no more.
-            written.everything |=
-                matches!(entry, Entry::Roster(_)) && !mutation::active("quorum-leases/roster-is-no-write");
             let Entry::Write { command, .. } = entry else { continue };
             let Ok(command) = Command::from_bytes(command) else { continue };
             match command.footprint().writes() {
@@ -71,17 +73,8 @@ pub struct Writes {
 }
 
 impl Writes {
-    /// The value of a slot is this now.
-    pub fn set(&mut self, slot: u64, value: &Bytes) {
-        self.put(slot, Written::by(value));
-    }
-
-    /// The value of a slot is one that counts as a write to every key.
-    pub fn set_everything(&mut self, slot: u64) {
-        self.put(slot, Written { everything: true, ..Written::default() });
-    }
-
-    fn put(&mut self, slot: u64, written: Written) {
+    /// The value of a slot writes this now.
+    pub fn set(&mut self, slot: u64, written: Written) {
         self.remove(slot);
         if written.is_empty() {
             return;
@@ -95,23 +88,23 @@ impl Writes {
         self.slots.insert(slot, written);
     }
 
-    fn remove(&mut self, slot: u64) {
-        let Some(written) = self.slots.remove(&slot) else { return };
+    fn remove(&mut self, slot: u64) -> Option<Written> {
+        let written = self.slots.remove(&slot)?;
         self.everything.remove(&slot);
-        for key in written.keys {
-            let slots = self.keys.get_mut(&key).expect("each key of a slot has that slot");
+        for key in &written.keys {
+            let slots = self.keys.get_mut(key).expect("each key of a slot has that slot");
             slots.remove(&slot);
             if slots.is_empty() {
-                self.keys.remove(&key);
+                self.keys.remove(key);
             }
         }
+        Some(written)
     }
 
-    /// All slots up to here are executed.
-    pub fn executed(&mut self, upto: u64) {
-        while let Some((&slot, _)) = self.slots.first_key_value().filter(|(slot, _)| **slot <= upto) {
-            self.remove(slot);
-        }
+    /// All slots up to here are executed: takes them out, in order, and gives what they wrote.
+    pub fn executed(&mut self, upto: u64) -> Vec<(u64, Written)> {
+        let slots: Vec<u64> = self.slots.range(..=upto).map(|(slot, _)| *slot).collect();
+        slots.into_iter().filter_map(|slot| Some((slot, self.remove(slot)?))).collect()
     }
 
     /// The last slot that writes one of these keys.
@@ -212,8 +205,8 @@ mod tests {
             let words: Vec<_> = operation.split_whitespace().collect();
             let slot = words[1].parse().unwrap();
             match words[0] {
-                "set" => writes.set(slot, &value(words[2])),
-                _ => writes.executed(slot),
+                "set" => writes.set(slot, Written::by(&value(words[2]))),
+                _ => drop(writes.executed(slot)),
             }
             let extent = |text: &str| Extent::Keys(text.chars().map(|c| Key::from(c.to_string())).collect());
             let asked = [extent("a"), extent("b"), extent("ab"), Extent::Everything];

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_blocks::batch::Batch;
-use quorate_blocks::writes::Writes;
+use quorate_blocks::writes::{Writes, Written};
 use quorate_core::{
     Context, Fact, Instant, Interval, Settings, SettingsError, Time, Until, Wall, Wire, mutation,
 };
@@ -197,7 +197,7 @@ impl Limbo {
     }
 
     fn add(&mut self, index: u64, value: &Bytes) {
-        self.writes.set(index, value);
+        self.writes.set(index, Written::by(value));
         if let Ok(Some(batch)) = Batch::decode(value) {
             self.time = self.time.max(batch.time);
         }

@@ -22,7 +22,7 @@ pub(super) fn tell(replica: &Replica, slots: &[(u64, u64)], cx: &mut Context<'_,
     let ballot_config = replica.ballot_config();
     let mut to = NodeSet::EMPTY;
     for slot in slots.iter().flat_map(|(first, last)| *first..=*last) {
-        if let Some(written) = replica.policy.writes.of(slot) {
+        if let Some(written) = replica.writes().of(slot) {
             to = to.union(rosters::readers_of(&ballot_config.roster, written));
         }
     }

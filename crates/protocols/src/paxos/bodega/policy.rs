@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use quorate_blocks::clients::{Ask, Gate, PendingRead};
 use quorate_blocks::membership::refused;
-use quorate_blocks::writes::Writes;
-use quorate_core::{Context, Manage, Managed, NodeId, NodeSet, ProcessId, Roster, Status, Time};
+use quorate_blocks::writes::Written;
+use quorate_core::{Context, Manage, Managed, NodeId, NodeSet, Roster, Status, Time};
 
 use super::ballot_config::BallotConfig;
 use super::exclusion;
@@ -22,8 +22,6 @@ const MAX_WAITING: usize = 64;
 /// Bodega's share of a replica.
 #[derive(Debug)]
 pub struct Policy {
-    /// Of what is voted for or proposed, and not executed.
-    pub(super) writes: Writes,
     pub(super) notes: Notes,
     /// As a leader.
     pub(super) exclusion: ExcludedResponders,
@@ -44,7 +42,6 @@ impl engine::Policy for Policy {
 
     fn new(_: &engine::Config<Config>, _: NodeId, now: Time) -> Policy {
         Policy {
-            writes: Writes::default(),
             notes: Notes::default(),
             exclusion: ExcludedResponders::new(NodeSet::EMPTY, now),
             coverage: Coverage::default(),
@@ -72,8 +69,8 @@ impl engine::Policy for Policy {
         BallotConfig { known: true, roster, auto, seq: 0, excluded }
     }
 
-    fn on_leave(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
-        replica.policy.changes.leave(cx.now());
+    fn on_leave(&mut self, now: Time) {
+        self.changes.leave(now);
     }
 
     fn on_adopted(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
@@ -109,13 +106,12 @@ impl engine::Policy for Policy {
         answer_operators(replica, cx);
     }
 
-    fn on_value(replica: &mut Replica, slot: u64, value: &Bytes) {
-        replica.policy.writes.set(slot, value);
-        if matches!(replica.role(), Role::Leader(_))
-            && let Some(written) = replica.policy.writes.of(slot)
-        {
-            replica.policy.coverage.on_write(written);
-        }
+    fn written(value: &Bytes) -> Option<Written> {
+        Some(Written::by(value))
+    }
+
+    fn on_write(&mut self, written: &Written) {
+        self.coverage.on_write(written);
     }
 
     fn acknowledge(
@@ -131,9 +127,8 @@ impl engine::Policy for Policy {
         exclusion::required(replica, value)
     }
 
-    fn on_executed(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
+    fn on_executed(replica: &mut Replica, _: Vec<(u64, Written)>, cx: &mut Context<'_, Replica>) {
         let applied = replica.state().applied();
-        replica.policy.writes.executed(applied);
         notes::executed(&mut replica.policy.notes, applied);
         replica.note_reads(cx);
     }
@@ -144,12 +139,9 @@ impl engine::Policy for Policy {
         reads::gate(replica, command, now)
     }
 
-    fn on_ask(replica: &mut Replica, from: ProcessId, ask: &Ask) {
-        if let ProcessId::Proxy(proxy) = from
-            && proxy.host() == Some(replica.me())
-            && replica.ballot_config().auto
-        {
-            replica.policy.coverage.on_ask(ask);
+    fn on_ask(&mut self, ballot_config: &BallotConfig, ask: &Ask) {
+        if ballot_config.auto {
+            self.coverage.on_ask(ask);
         }
     }
 
@@ -276,10 +268,6 @@ impl engine::Policy for Policy {
         };
         status.facts.push(("roster_auto", if *auto { "on" } else { "off" }.to_owned()));
         replica.policy.changes.tell(roster, excluded, status);
-    }
-
-    fn check(replica: &Replica) {
-        assert!(replica.policy.waiting.len() <= MAX_WAITING);
     }
 }
 

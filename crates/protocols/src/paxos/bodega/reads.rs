@@ -35,8 +35,8 @@ fn waits_for(replica: &Replica, command: &Bytes) -> Option<u64> {
     let alone =
         rosters::readers(&replica.ballot_config().roster, footprint.reads()).without(replica.me()).is_empty();
     match alone {
-        true => replica.policy.writes.last_shared(footprint.reads()),
-        false => replica.policy.writes.last(footprint.reads()),
+        true => replica.writes().last_shared(footprint.reads()),
+        false => replica.writes().last(footprint.reads()),
     }
 }
 
@@ -44,7 +44,7 @@ fn waits_for(replica: &Replica, command: &Bytes) -> Option<u64> {
 fn answerable(replica: &Replica, command: &Bytes, now: Time) -> Option<u64> {
     let footprint = Command::from_bytes(command.clone()).ok()?.footprint();
     let stable = responds(replica, footprint.reads()) && replica.is_stable(now);
-    stable.then(|| replica.policy.writes.last(footprint.reads()).unwrap_or(0))
+    stable.then(|| replica.writes().last(footprint.reads()).unwrap_or(0))
 }
 
 /// How many writes may be missing here that are acknowledged (§7): all of them have this responder's vote.
@@ -52,7 +52,7 @@ pub(super) fn missing(replica: &Replica, command: &Bytes, now: Time) -> Option<u
     let footprint = Command::from_bytes(command.clone()).ok()?.footprint();
     let stable = replica.is_stable(now) || mutation::active("bodega/versions-unstable");
     let known = responds(replica, footprint.reads()) && stable;
-    known.then(|| replica.policy.writes.versions(footprint.reads())).flatten()
+    known.then(|| replica.writes().versions(footprint.reads())).flatten()
 }
 
 /// Whether the roster names it for all these keys.

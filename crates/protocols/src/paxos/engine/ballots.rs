@@ -296,6 +296,6 @@ impl<P: Policy> Replica<P> {
         self.forget_reads_of_leader();
         self.role = Role::Follower;
         self.refuse_held(cx.now());
-        P::on_leave(self, cx);
+        self.policy.on_leave(cx.now());
     }
 }

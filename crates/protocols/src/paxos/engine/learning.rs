@@ -80,7 +80,8 @@ impl<P: Policy> Replica<P> {
         }
         self.freshness.executed(self.state.applied());
         self.times.executed(self.state.applied());
-        P::on_executed(self, cx);
+        let executed = self.writes.executed(self.state.applied());
+        P::on_executed(self, executed, cx);
         self.after_execution(cx);
     }
 
@@ -165,7 +166,7 @@ impl<P: Policy> Replica<P> {
         cx.persist_state(Record::Installed(slot));
         self.state = state;
         self.log.install(slot);
-        P::on_installed(self);
+        self.policy.on_installed(slot);
         cx.note(|| Fact::Installed { slot });
         if self.state.configuration().is_some_and(|(at, _)| *at > self.configuration.0) {
             self.publish_configuration(cx);

@@ -8,7 +8,8 @@ use quorate_blocks::batch::{Batch, Entry};
 use quorate_blocks::clients::{Ask, Gate, PendingRead, ReadObservation};
 use quorate_blocks::membership::Configuration;
 use quorate_blocks::state::Replicated;
-use quorate_core::{Context, Manage, NodeId, NodeSet, ProcessId, Status, Time};
+use quorate_blocks::writes::{Writes, Written};
+use quorate_core::{Context, Manage, NodeId, NodeSet, Status, Time};
 
 use super::message::{BallotConfig, Record};
 use super::{Config, Replica, Role};
@@ -34,7 +35,7 @@ pub trait Policy: Sized + Debug + 'static {
     }
 
     /// This replica is leaving its ballot, or has stopped leading in it: what it does by its promises must end.
-    fn on_leave(_: &mut Replica<Self>, _: &mut Context<'_, Replica<Self>>) {}
+    fn on_leave(&mut self, _now: Time) {}
 
     /// Another ballot is promised.
     fn on_adopted(_: &mut Replica<Self>, _: &mut Context<'_, Replica<Self>>) {}
@@ -58,8 +59,13 @@ pub trait Policy: Sized + Debug + 'static {
 
     // Writes -----------------------------------------------------------------------------------------------------
 
-    /// A value is voted for, proposed or learned here; or, at a start, had been.
-    fn on_value(_: &mut Replica<Self>, _slot: u64, _value: &Bytes) {}
+    /// What a value counts as writing, for [`Replica::writes`]; `None`: nobody asks.
+    fn written(_value: &Bytes) -> Option<Written> {
+        None
+    }
+
+    /// As a leader: this is written by a value that is voted for, proposed or learned here.
+    fn on_write(&mut self, _: &Written) {}
 
     /// Votes in these ranges of slots (inclusive) are told to the leader, as soon as they are durable. Each range with
     /// who else must vote before they count.
@@ -83,10 +89,10 @@ pub trait Policy: Sized + Debug + 'static {
     }
 
     /// A state is there, at a start or from another replica: what was executed in between is not known slot by slot.
-    fn on_installed(_: &mut Replica<Self>) {}
+    fn on_installed(&mut self, _applied: u64) {}
 
-    /// Slots have been executed, or a state installed.
-    fn on_executed(_: &mut Replica<Self>, _: &mut Context<'_, Replica<Self>>) {}
+    /// Slots have been executed, or a state installed: these are in [`Replica::writes`] no more.
+    fn on_executed(_: &mut Replica<Self>, _: Vec<(u64, Written)>, _: &mut Context<'_, Replica<Self>>) {}
 
     // Reads ------------------------------------------------------------------------------------------------------
 
@@ -98,8 +104,8 @@ pub trait Policy: Sized + Debug + 'static {
         if matches!(replica.role, Role::Leader(_)) { Gate::Serve } else { Gate::Redirect }
     }
 
-    /// A proxy asks, whoever leads; for statistics.
-    fn on_ask(_: &mut Replica<Self>, _from: ProcessId, _: &Ask) {}
+    /// The proxy of this node asks, whoever leads; for statistics.
+    fn on_ask(&mut self, _: &Self::BallotConfig, _: &Ask) {}
 
     /// What this replica knows of a read that a majority is asked; `None`: there are no such reads.
     fn observe(_: &Replica<Self>, _command: &Bytes) -> Option<ReadObservation> {
@@ -154,9 +160,6 @@ pub trait Policy: Sized + Debug + 'static {
 
     /// Adds what it knows.
     fn status(_: &Replica<Self>, _now: Time, _: &mut Status) {}
-
-    /// Asserts what must always hold.
-    fn check(_: &Replica<Self>) {}
 }
 
 /// What a policy may look at.
@@ -236,6 +239,12 @@ impl<P: Policy> Replica<P> {
     /// Votes and decisions.
     pub fn log(&self) -> &SlotLog {
         &self.log
+    }
+
+    /// What is written by the values that are voted for, proposed or learned, and not executed, as
+    /// [`Policy::written`] says.
+    pub fn writes(&self) -> &Writes {
+        &self.writes
     }
 
     /// What is executed.

@@ -13,6 +13,7 @@ use quorate_blocks::laggards::Laggards;
 use quorate_blocks::membership::Configuration;
 use quorate_blocks::state::Replicated;
 use quorate_blocks::walls::{self, Walls};
+use quorate_blocks::writes::Writes;
 use quorate_core::{
     Context, Fact, Instant, Machine, Marginal, Mark, NodeId, NodeSet, PeerStatus, ProcessId, Saved, Status,
     Time, Wakeup, Wall, mutation,
@@ -72,6 +73,8 @@ pub struct Replica<P: Policy> {
     pub(super) log: SlotLog,
     /// Of what is voted for or proposed, and not executed.
     pub(super) times: Times,
+    /// Of the same, if the policy asks.
+    pub(super) writes: Writes,
     /// The others' wall clocks.
     pub(super) walls: Walls,
     pub(super) state: Replicated,
@@ -200,11 +203,12 @@ impl<P: Policy> Machine for Replica<P> {
             persisted: false,
             fetching: false,
             times: Times::default(),
+            writes: Writes::default(),
             walls: Walls::default(),
             log,
             config,
         };
-        P::on_installed(&mut replica);
+        replica.policy.on_installed(replica.state.applied());
         let votes: Vec<_> = replica.log.votes(replica.state.applied() + 1).collect();
         let votes: Vec<_> = votes.into_iter().map(|(slot, vote)| (slot, vote.value.clone())).collect();
         for (slot, value) in votes {
@@ -341,7 +345,11 @@ impl<P: Policy> Replica<P> {
     /// A value is voted for, proposed or learned here; or, at a start, had been.
     pub(super) fn on_value(&mut self, slot: u64, value: &Bytes) {
         self.times.set(slot, value);
-        P::on_value(self, slot, value);
+        let Some(written) = P::written(value) else { return };
+        if matches!(self.role, Role::Leader(_)) {
+            self.policy.on_write(&written);
+        }
+        self.writes.set(slot, written);
     }
 
     /// The time to propose, when the own clocks show this.
@@ -465,7 +473,9 @@ impl<P: Policy> Replica<P> {
         };
         self.intake.tell_members(from, &ask, &self.state);
         let asked = !ask.is_probe();
-        P::on_ask(self, from, &ask);
+        if matches!(from, ProcessId::Proxy(proxy) if proxy.host() == Some(self.me)) {
+            self.policy.on_ask(&self.ballot_config, &ask);
+        }
         self.read_here(from, &mut ask, cx);
         if asked && ask.is_probe() {
             return;

@@ -42,10 +42,8 @@
 use bytes::Bytes;
 use quorate_blocks::clients::{ProxyConfig, ReadObservation, Rinse, SessionClient};
 use quorate_blocks::settings;
-use quorate_blocks::writes::Writes;
-use quorate_core::{
-    Capabilities, Context, Group, Never, NodeId, Protocol, Settings, SettingsError, Time, Wire,
-};
+use quorate_blocks::writes::Written;
+use quorate_core::{Capabilities, Group, Never, NodeId, Protocol, Settings, SettingsError, Time, Wire};
 use quorate_store::Command;
 
 use crate::paxos::engine::{self, Config, Reads};
@@ -85,10 +83,7 @@ impl Protocol for Pqr {
 
 /// PQR's share of a replica.
 #[derive(Debug)]
-pub struct Policy {
-    /// Of what is voted for or proposed, and not executed.
-    writes: Writes,
-}
+pub struct Policy;
 
 impl engine::Policy for Policy {
     type Config = ();
@@ -96,34 +91,21 @@ impl engine::Policy for Policy {
     type BallotConfig = ();
 
     fn new(_: &Config<()>, _: NodeId, _: Time) -> Policy {
-        Policy { writes: Writes::default() }
+        Policy
     }
 
-    fn on_value(replica: &mut Replica, slot: u64, value: &Bytes) {
-        replica.policy.writes.set(slot, value);
-    }
-
-    fn on_executed(replica: &mut Replica, _: &mut Context<'_, Replica>) {
-        let applied = replica.state().applied();
-        replica.policy.writes.executed(applied);
+    fn written(value: &Bytes) -> Option<Written> {
+        Some(Written::by(value))
     }
 
     fn observe(replica: &Replica, command: &Bytes) -> Option<ReadObservation> {
         Some(observation(replica, command))
     }
-
-    fn check(replica: &Replica) {
-        let applied = replica.state().applied();
-        assert!(
-            replica.policy.writes.first().is_none_or(|slot| slot > applied),
-            "what is executed is no vote"
-        );
-    }
 }
 
 /// What this replica knows of a read.
 fn observation(replica: &Replica, command: &Bytes) -> ReadObservation {
-    let (state, writes) = (replica.state(), &replica.policy.writes);
+    let (state, writes) = (replica.state(), replica.writes());
     let decoded = Command::from_bytes(command.clone());
     let accepted = decoded.ok().and_then(|command| writes.last(command.footprint().reads())).unwrap_or(0);
     // A reply that is older than a vote would not be used.

@@ -59,11 +59,11 @@ fn covered(replica: &mut Replica, slot: u64, forgets: bool) -> NodeSet {
         return NodeSet::ALL;
     }
     let replica = &*replica;
-    let Some(written) = replica.policy.writes.of(slot) else { return NodeSet::EMPTY };
+    let Some(written) = replica.writes().of(slot) else { return NodeSet::EMPTY };
     let roster = roster(replica);
     let skips = !replica.config().policy.passive && !forgets;
     match written.keys() {
-        None if skips && replica.policy.writes.clears_before(slot).any(|slot| is_voted(replica, slot)) => {
+        None if skips && replica.writes().clears_before(slot).any(|slot| is_voted(replica, slot)) => {
             NodeSet::EMPTY
         }
         None => roster.everyone(),
@@ -78,7 +78,7 @@ fn covered(replica: &mut Replica, slot: u64, forgets: bool) -> NodeSet {
 /// in that one, and this one is executed later.
 fn is_revoked(replica: &Replica, key: &Key, slot: u64) -> bool {
     let below = if mutation::active("quorum-leases/skips-for-higher-slots") { u64::MAX } else { slot };
-    replica.policy.writes.before(key, below).any(|other| other != slot && is_voted(replica, other))
+    replica.writes().before(key, below).any(|other| other != slot && is_voted(replica, other))
 }
 
 /// Whether this ballot's value of a slot is here; and so it is the only one that may be chosen in this ballot.

@@ -13,7 +13,7 @@
 //! | **read rule**: a majority's promises, everything up to the m-th smallest threshold executed, and no write to the key that is accepted and not executed; else the leader is asked | `reads.rs`, `paxos/engine/leasing.rs` `is_stable` |
 //! | active: a write revokes its keys' grants at whoever accepts it, until it is executed there | `acks.rs` `is_revoked`, `regrants.rs` |
 //! | the grantees are set through the log | `policy.rs` `propose`, `blocks/state.rs` |
-//! | a change of the group counts as a write to every key | `policy.rs` `on_value` |
+//! | a roster and a change of the group count as writes to every key | `policy.rs` `written` |
 //!
 //! # Why reads are linearizable
 //!

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use quorate_blocks::batch::{Batch, Entry, Kind};
 use quorate_blocks::clients::{Gate, PendingRead};
 use quorate_blocks::membership::refused;
-use quorate_blocks::writes::Writes;
+use quorate_blocks::writes::Written;
 use quorate_core::{Context, Manage, Managed, NodeId, NodeSet, Roster, Status, Time, mutation};
 
 use super::message::Message;
@@ -18,8 +18,6 @@ const MAX_WAITING: usize = 64;
 /// The share of quorum leases in a replica.
 #[derive(Debug)]
 pub struct Policy {
-    /// Of what is voted for or proposed, and not executed.
-    pub(super) writes: Writes,
     /// Grantees that the leader hears, as it says.
     live: NodeSet,
     /// As the leader: all those that it has ever named so in this ballot.
@@ -38,7 +36,6 @@ impl engine::Policy for Policy {
 
     fn new(_: &engine::Config<Config>, _: NodeId, _: Time) -> Policy {
         Policy {
-            writes: Writes::default(),
             live: NodeSet::EMPTY,
             named: NodeSet::EMPTY,
             same_roster: 0,
@@ -47,9 +44,9 @@ impl engine::Policy for Policy {
         }
     }
 
-    fn on_leave(replica: &mut Replica, _: &mut Context<'_, Replica>) {
+    fn on_leave(&mut self, _: Time) {
         // Operators ask again, elsewhere.
-        replica.policy.waiting.clear();
+        self.waiting.clear();
     }
 
     fn on_adopted(replica: &mut Replica, _: &mut Context<'_, Replica>) {
@@ -75,13 +72,14 @@ impl engine::Policy for Policy {
         true
     }
 
-    fn on_value(replica: &mut Replica, slot: u64, value: &Bytes) {
-        match Batch::kind(value) {
-            Kind::Configuration if !mutation::active("quorum-leases/configuration-is-no-write") => {
-                replica.policy.writes.set_everything(slot);
-            }
-            _ => replica.policy.writes.set(slot, value),
-        }
+    fn written(value: &Bytes) -> Option<Written> {
+        let everything = match Batch::kind(value) {
+            // Whoever reads by a roster that is about to be replaced may have to wait for writes no more.
+            Kind::Roster => !mutation::active("quorum-leases/roster-is-no-write"),
+            Kind::Configuration => !mutation::active("quorum-leases/configuration-is-no-write"),
+            Kind::Noop | Kind::Clients | Kind::EndLease => false,
+        };
+        Some(if everything { Written::everything() } else { Written::by(value) })
     }
 
     fn acknowledge(
@@ -100,14 +98,12 @@ impl engine::Policy for Policy {
         }
     }
 
-    fn on_installed(replica: &mut Replica) {
-        let applied = replica.state().applied();
-        replica.policy.regrants.jump(applied);
-        replica.policy.writes.executed(applied);
+    fn on_installed(&mut self, applied: u64) {
+        self.regrants.jump(applied);
     }
 
-    fn on_executed(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
-        regrants::on_executed(replica, cx);
+    fn on_executed(replica: &mut Replica, executed: Vec<(u64, Written)>, cx: &mut Context<'_, Replica>) {
+        regrants::on_executed(replica, executed, cx);
         let applied = replica.state().applied();
         let waiting = std::mem::take(&mut replica.policy.waiting);
         let (done, waiting): (Vec<_>, _) = waiting.into_iter().partition(|(slot, _)| *slot <= applied);
@@ -192,15 +188,6 @@ impl engine::Policy for Policy {
         if !matches!(replica.role(), Role::Leader(_)) && grantee && replica.is_stable(now) {
             (status.lease, status.reads) = (true, "lease");
         }
-    }
-
-    fn check(replica: &Replica) {
-        let applied = replica.state().applied();
-        assert!(
-            replica.policy.writes.first().is_none_or(|slot| slot > applied),
-            "what is executed is not open"
-        );
-        assert!(replica.policy.waiting.len() <= MAX_WAITING);
     }
 }
 

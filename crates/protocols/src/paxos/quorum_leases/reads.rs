@@ -23,7 +23,7 @@ fn is_readable(replica: &Replica, command: &Bytes, now: Time) -> bool {
     let Ok(command) = Command::from_bytes(command.clone()) else { return false };
     let footprint = command.footprint();
     let extent = footprint.reads();
-    let accepted = replica.policy.writes.last(extent).is_some();
+    let accepted = replica.writes().last(extent).is_some();
     knows(replica, extent, now) && (!accepted || mutation::active("quorum-leases/reads-over-accepted"))
 }
 
@@ -38,5 +38,5 @@ fn knows(replica: &Replica, extent: &Extent, now: Time) -> bool {
 pub(super) fn missing(replica: &Replica, command: &Bytes, now: Time) -> Option<u64> {
     let footprint = Command::from_bytes(command.clone()).ok()?.footprint();
     let known = knows(replica, footprint.reads(), now);
-    known.then(|| replica.policy.writes.versions(footprint.reads())).flatten()
+    known.then(|| replica.writes().versions(footprint.reads())).flatten()
 }

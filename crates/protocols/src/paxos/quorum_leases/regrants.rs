@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use quorate_blocks::ballot::Ballot;
+use quorate_blocks::writes::Written;
 use quorate_core::{Context, NodeId, Time, mutation};
 use quorate_store::command::Key;
 use quorate_store::footprint::Extent;
@@ -72,32 +73,31 @@ impl Regrants {
 }
 
 /// Slots have been executed: as a grantee, this replica needs their keys to be regranted; as a grantor, it does so.
-/// Called while what they wrote is still known.
-pub(super) fn on_executed(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
+pub(super) fn on_executed(
+    replica: &mut Replica,
+    mut executed: Vec<(u64, Written)>,
+    cx: &mut Context<'_, Replica>,
+) {
     let (applied, me) = (replica.state().applied(), replica.me());
-    let policy = &mut replica.policy;
-    if applied == policy.regrants.executed {
+    let regrants = &mut replica.policy.regrants;
+    if applied == regrants.executed {
         return;
     }
-    let mut wrote = false;
-    let Regrants { last, written, executed, .. } = &mut policy.regrants;
+    // A state from another replica counts as a write to every key (`jump`).
+    executed.retain(|(slot, _)| *slot > regrants.executed);
+    regrants.executed = applied;
     let mut clear = None;
-    for (slot, what) in policy.writes.slots().skip_while(|(slot, _)| slot <= executed) {
-        if slot > applied {
-            break;
-        }
-        wrote = true;
-        match what.keys() {
-            None => clear = Some(slot),
+    for (slot, written) in &executed {
+        match written.keys() {
+            None => clear = Some(*slot),
             Some(keys) => {
-                last.extend(keys.iter().map(|key| (key.clone(), slot)));
-                written.insert(slot, keys.iter().cloned().collect());
+                regrants.last.extend(keys.iter().map(|key| (key.clone(), *slot)));
+                regrants.written.insert(*slot, keys.iter().cloned().collect());
             }
         }
     }
-    policy.regrants.executed = applied;
     if let Some(slot) = clear {
-        policy.regrants.forget(slot);
+        regrants.forget(slot);
     }
     // What a majority has regranted need not be known by key.
     let said = |node| replica.policy.regrants.said.get(&node).map(|said| said.upto);
@@ -108,8 +108,7 @@ pub(super) fn on_executed(replica: &mut Replica, cx: &mut Context<'_, Replica>) 
     if let Some(upto) = reached.map(|upto| upto.min(applied)) {
         replica.policy.regrants.forget(upto);
     }
-    replica.policy.writes.executed(applied);
-    if wrote {
+    if !executed.is_empty() {
         tell(replica, cx);
     }
 }
@@ -123,7 +122,7 @@ pub(super) fn tell(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
     let (now, ballot, me) = (cx.now(), replica.promised(), replica.me());
     let upto = replica.state().applied();
     let mut but: Vec<Key> = Vec::new();
-    for (_, written) in replica.policy.writes.slots() {
+    for (_, written) in replica.writes().slots() {
         let Some(keys) = written.keys() else { return };
         but.extend(keys.iter().cloned());
         if but.len() > MAX_OPEN {
