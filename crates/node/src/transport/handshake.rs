@@ -381,14 +381,16 @@ mod tests {
 
     #[test]
     fn another_version_is_named_and_its_refusal_is_readable() {
-        let mut bytes = Vec::new();
-        put(&Answer::Refused(Bytes::from_static(b"only version 9 here")), &mut bytes);
-        bytes[4] = 9;
-        assert_eq!(take::<Answer>(&mut BytesMut::from(&bytes[..])), Err("only version 9 here".to_owned()));
+        let (other, mut bytes) = (VERSION + 1, Vec::new());
+        let only = format!("only version {other} here");
+        put(&Answer::Refused(Bytes::from(only.clone())), &mut bytes);
+        bytes[4] = other as u8;
+        assert_eq!(take::<Answer>(&mut BytesMut::from(&bytes[..])), Err(only));
         let mut bytes = Vec::new();
         put(&identity(1, node(2), "multipaxos", "lease=2s").hello(node(1)), &mut bytes);
-        bytes[4] = 9;
-        assert!(take::<Hello>(&mut BytesMut::from(&bytes[..])).unwrap_err().contains("version 9"));
+        bytes[4] = other as u8;
+        let error = take::<Hello>(&mut BytesMut::from(&bytes[..])).unwrap_err();
+        assert!(error.contains(&format!("version {other}")), "{error}");
     }
 
     #[test]
