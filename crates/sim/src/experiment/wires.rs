@@ -47,12 +47,13 @@ impl Wires {
     pub fn new(setup: &super::Setup, random: Random) -> Wires {
         let (nodes, hosts) = (setup.nodes, setup.nodes + setup.proxies);
         let interface = |node| setup.topology.as_ref().and_then(|topology| topology.interface(node));
+        let (delays, rates) = (0..hosts * hosts).map(|at| link(setup, at / hosts, at % hosts)).unzip();
         let mut wires = Wires {
             hosts,
             nodes,
-            delays: (0..hosts * hosts).map(|link| delay(setup, link / hosts, link % hosts)).collect(),
-            trips: (0..nodes * nodes).map(|trip| trip_of(setup, trip / nodes, trip % nodes)).collect(),
-            rates: (0..hosts * hosts).map(|link| rate(setup, link / hosts, link % hosts)).collect(),
+            delays,
+            rates,
+            trips: (0..nodes * nodes).map(|at| link(setup, nodes + at / nodes, at % nodes).0).collect(),
             links: vec![Transmitter::default(); hosts * hosts],
             bytes: vec![0; hosts * hosts],
             interfaces: (0..nodes)
@@ -127,29 +128,16 @@ impl Wires {
     }
 }
 
-/// Between two hosts.
-fn delay(setup: &super::Setup, from: usize, to: usize) -> Delay {
-    let peers = from < setup.nodes && to < setup.nodes;
+/// From one host to another, as the topology has it between sites; hosts of one site are near each other.
+fn link(setup: &super::Setup, from: usize, to: usize) -> (Delay, Option<Rate>) {
     let site = |host: usize| if host < setup.nodes { host } else { host - setup.nodes };
-    match &setup.topology {
-        Some(topology) if site(from) != site(to) => topology.link(site(from), site(to)).into(),
-        _ if peers => setup.between_nodes,
+    let link = setup.topology.as_ref().map(|topology| topology.link(site(from), site(to)));
+    let delay = match link {
+        Some(link) if site(from) != site(to) => link.into(),
+        _ if from < setup.nodes && to < setup.nodes => setup.between_nodes,
         _ => setup.to_clients,
-    }
-}
-
-/// Of a link from one host to another.
-fn rate(setup: &super::Setup, from: usize, to: usize) -> Option<Rate> {
-    let site = |host: usize| if host < setup.nodes { host } else { host - setup.nodes };
-    setup.topology.as_ref().and_then(|topology| topology.link(site(from), site(to)).rate)
-}
-
-/// Between a client of a site and a node.
-fn trip_of(setup: &super::Setup, site: usize, node: usize) -> Delay {
-    match &setup.topology {
-        Some(topology) if site != node => topology.link(site, node).into(),
-        _ => setup.to_clients,
-    }
+    };
+    (delay, link.and_then(|link| link.rate))
 }
 
 impl From<Link> for Delay {
