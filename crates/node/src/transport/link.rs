@@ -58,7 +58,7 @@ enum State {
     Learning {
         stream: TcpStream,
         input: BytesMut,
-        path: Path,
+        emulated: EmulatedLink,
         incarnation: u64,
         after: u64,
         until: Time,
@@ -69,7 +69,7 @@ enum State {
         incarnation: u64,
         /// Not at the socket yet, if there is a delay or a rate.
         line: Line,
-        path: Path,
+        emulated: EmulatedLink,
         queue: SendQueue,
         writable: bool,
         since: Time,
@@ -82,7 +82,7 @@ enum State {
 
 /// The emulated link to a member.
 #[derive(Debug)]
-struct Path {
+struct EmulatedLink {
     /// Where the member is, as it says.
     site: Bytes,
     link: quorate_core::Link,
@@ -152,20 +152,20 @@ impl Link {
         interface: (&mut Transmitter, Option<Rate>),
         random: &mut Random,
     ) {
-        let State::Up { line, queue, path, .. } = &mut self.state else { return };
+        let State::Up { line, queue, emulated, .. } = &mut self.state else { return };
         // A rate that has just been taken away does not let this message pass those before it.
-        if path.link.is_instant() && interface.1.is_none() && line.due().is_none() {
+        if emulated.link.is_instant() && interface.1.is_none() && line.due().is_none() {
             return message.queue(from, to, queue);
         }
         let mut frame = SendQueue::default();
         message.queue(from, to, &mut frame);
-        line.push(frame, path.link, interface, clock::now(), random);
+        line.push(frame, emulated.link, interface, clock::now(), random);
     }
 
     /// The rates have changed; the sites have not.
     pub(super) fn on_rates(&mut self, delays: &Delays) {
-        if let State::Learning { path, .. } | State::Up { path, .. } = &mut self.state {
-            path.link = delays.to(&path.site).expect("the sites are those that they were");
+        if let State::Learning { emulated, .. } | State::Up { emulated, .. } = &mut self.state {
+            emulated.link = delays.to(&emulated.site).expect("the sites are those that they were");
         }
     }
 
@@ -363,8 +363,8 @@ impl Link {
         if let Some(difference) = context.identity.difference(&other) {
             return self.refuse(&difference, context);
         }
-        let path = match context.delays.to(&other.site) {
-            Ok(link) => Path { site: other.site.clone(), link },
+        let emulated = match context.delays.to(&other.site) {
+            Ok(link) => EmulatedLink { site: other.site.clone(), link },
             Err(reason) => return self.refuse(&reason, context),
         };
         let after = match (context.guard.as_mut(), &other.disk) {
@@ -397,7 +397,7 @@ impl Link {
             return;
         }
         let (incarnation, until) = (other.incarnation, context.now + context.limits.handshake);
-        self.state = State::Learning { stream, input, path, incarnation, after, until };
+        self.state = State::Learning { stream, input, emulated, incarnation, after, until };
         if context.guard.as_ref().is_none_or(|guard| guard.is_durable(after)) {
             self.open(context);
         }
@@ -405,7 +405,7 @@ impl Link {
 
     /// The two may speak from now on.
     fn open(&mut self, context: &mut LinkContext<'_>) {
-        let State::Learning { stream, input, path, incarnation, .. } =
+        let State::Learning { stream, input, emulated, incarnation, .. } =
             std::mem::replace(&mut self.state, State::Waiting { until: context.now })
         else {
             unreachable!("it was about to be opened");
@@ -416,7 +416,7 @@ impl Link {
         if input.contains(&PROBE) {
             queue.copy(&ALIVE);
         }
-        self.state = State::Up { stream, incarnation, line, path, queue, writable: true, since };
+        self.state = State::Up { stream, incarnation, line, emulated, queue, writable: true, since };
         if let Some(guard) = context.guard {
             guard.on_bound(self.node);
         }
