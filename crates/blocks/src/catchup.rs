@@ -92,7 +92,7 @@ pub enum Message {
         from: u64,
         /// In order, without holes.
         values: Vec<Bytes>,
-        /// Of the question.
+        /// Repeated from the question that this answers.
         asked: Time,
     },
     /// I no longer have those; here is a piece of a snapshot.

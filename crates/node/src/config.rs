@@ -85,7 +85,7 @@ pub struct NodeOptions {
 /// A file with a topology.
 #[derive(Clone, Debug)]
 pub struct TopologyFile {
-    /// Where it is.
+    /// Read again on SIGHUP.
     pub path: PathBuf,
     /// Makes a topology of its text; the error says what is wrong.
     pub parse: fn(&str) -> Result<Topology, String>,

@@ -30,7 +30,7 @@ pub fn main(arguments: &[String]) -> ExitCode {
     }
 }
 
-/// The repository.
+/// The root folder of the repository.
 fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }

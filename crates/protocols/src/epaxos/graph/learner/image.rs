@@ -35,7 +35,7 @@ pub(super) struct Remembered {
 /// An executed instance, and how it was decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Executed {
-    /// Which.
+    /// Its replica, and its place among that replica's instances.
     pub(super) instance: Instance,
     /// The batch; empty for a no-op.
     pub(super) value: Bytes,
