@@ -30,7 +30,7 @@ pub struct Closed<'a> {
     /// The share of operations that write.
     pub writes: f64,
     pub value: usize,
-    /// At each site.
+    /// Closed loops at each site.
     pub clients: usize,
     /// From a client to its node and back, in ms.
     pub near: f64,

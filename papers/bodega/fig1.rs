@@ -4,13 +4,13 @@ use quorate_core::Random;
 use quorate_sim::experiment::{Ask, Capacity, Load, Measured};
 
 use super::candidates;
-use super::world::{self, MS, NEAR, READY, WAN, row};
+use super::world::{self, MS, NEAR, READY, WAN};
 use super::{BODEGA, FIG1, LEADER_LEASES, MULTIPAXOS, QUORUM_LEASES};
 use crate::instrument::Result;
-use crate::instrument::grid::Rows;
+use crate::instrument::grid::{Row, Rows};
 use crate::instrument::measure::Bench;
 
-/// The paper's S4.
+/// Where the client of Figure 1 is: the paper's S4.
 const SITE: &str = "APT";
 /// Writes per hundred operations.
 const WRITES: [u64; 3] = [1, 5, 10];
@@ -28,13 +28,12 @@ struct Shares {
     votes: f64,
 }
 
-/// Measures it.
 pub fn measure(bench: &Bench) -> Result<Vec<Rows>> {
     let names = [MULTIPAXOS, LEADER_LEASES, QUORUM_LEASES, BODEGA];
     let points: Vec<_> = names.into_iter().flat_map(|name| WRITES.map(|writes| (name, writes))).collect();
     let rows = bench.each(&points, |(name, writes)| {
         let Shares { asked, slow, votes } = shares(name, *writes)?;
-        Ok(row(&[name, &writes], [asked, slow, votes]))
+        Ok(Row::of(&[name, &writes], [asked, slow, votes]))
     })?;
     Ok(vec![Rows(&FIG1, rows)])
 }

@@ -4,10 +4,10 @@ use quorate_sim::experiment::{Ask, Load};
 
 use super::candidates::{self, Candidate};
 use super::closed::VALUE;
-use super::world::{self, CAPACITY, MS, NEAR, READY, WAN, row};
+use super::world::{self, CAPACITY, MS, NEAR, READY, WAN};
 use super::{BODEGA, FIG10, FIG10_SITES, FIG10_TRACE, PASSIVE, QUORUM_LEASES};
 use crate::instrument::Result;
-use crate::instrument::grid::Rows;
+use crate::instrument::grid::{Row, Rows};
 use crate::instrument::measure::Bench;
 use crate::instrument::series;
 
@@ -44,7 +44,6 @@ struct Degraded {
     worst: f64,
 }
 
-/// Measures it.
 pub fn measure(bench: &Bench) -> Result<Vec<Rows>> {
     let names = [QUORUM_LEASES, PASSIVE, BODEGA];
     let all = bench.each(&names, |name| reads(candidates::known(name)))?;
@@ -58,14 +57,14 @@ pub fn measure(bench: &Bench) -> Result<Vec<Rows>> {
         let (m, n) = (model(WAN.leader()).m(), model(WAN.leader()).all());
         let (window, level) = (mean(&|at| each[at].window), mean(&|at| each[at].level));
         let l = mean(&|at| model(responders[at]).l());
-        total.push(row(
+        total.push(Row::of(
             &[name],
             [window, window / (m / 2.0), window / (n / 2.0), level, level / l, *asked as f64, waits],
         ));
         for (site, it) in responders.iter().zip(&each) {
-            sites.push(row(&[name, &topology.sites()[*site]], [it.window, it.level, it.worst]));
+            sites.push(Row::of(&[name, &topology.sites()[*site]], [it.window, it.level, it.worst]));
         }
-        trace.extend(bins(reads).into_iter().map(|(at, ms)| row(&[name, &at], [ms])));
+        trace.extend(bins(reads).into_iter().map(|(at, ms)| Row::of(&[name, &at], [ms])));
     }
     Ok(vec![Rows(&FIG10, total), Rows(&FIG10_SITES, sites), Rows(&FIG10_TRACE, trace)])
 }

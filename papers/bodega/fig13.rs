@@ -7,7 +7,7 @@ use quorate_sim::experiment::{Act, Ask, Capacity, Load};
 
 use super::candidates::{self, Candidate};
 use super::closed::{self, KEYS, VALUE};
-use super::world::{self, CAPACITY, EVEN, GEO, MS, NEAR, READY, WAN, World, row};
+use super::world::{self, CAPACITY, EVEN, GEO, MS, NEAR, READY, WAN, World};
 use super::{BODEGA, FIG13, FIG13_CHANGE, FIG13_TRACE, NO_NOTES};
 use crate::instrument::Result;
 use crate::instrument::grid::{Row, Rows};
@@ -51,7 +51,7 @@ impl Op {
 
 struct Run {
     ops: Vec<Op>,
-    /// Operations that failed.
+    /// Operations that were answered with an error, or never.
     failed: usize,
     /// From the operator's question to the answer, in ms.
     change: f64,
@@ -89,7 +89,6 @@ impl Run {
     }
 }
 
-/// Measures it.
 pub fn measure(bench: &Bench) -> Result<Vec<Rows>> {
     let count = if bench.quick { 2 } else { RUNS };
     let mut points: Vec<_> = (0..count).map(|index| ("failure", BODEGA, index)).collect();
@@ -100,7 +99,7 @@ pub fn measure(bench: &Bench) -> Result<Vec<Rows>> {
     let rows = points
         .iter()
         .zip(&runs)
-        .map(|((what, _, index), run)| Row { run: *index as u32 + 1, ..row(&[what], run.numbers()) });
+        .map(|((what, _, index), run)| Row { run: *index as u32 + 1, ..Row::of(&[what], run.numbers()) });
     let changes = [&WAN, &GEO, &EVEN].map(change).into_iter().collect::<Result<_>>()?;
     let trace = [false, true].into_iter().flat_map(|writes| runs[0].bins(writes)).collect();
     Ok(vec![Rows(&FIG13, rows.collect()), Rows(&FIG13_CHANGE, changes), Rows(&FIG13_TRACE, trace)])
@@ -144,7 +143,7 @@ impl Run {
         }
         let kind = if writes { "writes" } else { "reads" };
         let mean = |all: &[f64]| all.iter().sum::<f64>() / all.len() as f64;
-        bins.iter().map(|(bin, all)| row(&[&kind, &(*bin as f64 * 0.02 + 0.01)], [mean(all)])).collect()
+        bins.iter().map(|(bin, all)| Row::of(&[&kind, &(*bin as f64 * 0.02 + 0.01)], [mean(all)])).collect()
     }
 }
 
@@ -207,7 +206,7 @@ fn change(world: &World) -> Result<Row> {
     let pairs = (0..sites).flat_map(|a| (a + 1..sites).map(move |b| (a, b)));
     let trips: Vec<_> = pairs.map(|(a, b)| topology.round_trip(a, b).as_secs_f64() * 1e3).collect();
     let (took, mean) = (quiet(world)? - NEAR, trips.iter().sum::<f64>() / trips.len() as f64);
-    Ok(row(&[&world.title], [took, mean, took / mean, trips.iter().copied().fold(0.0, f64::max)]))
+    Ok(Row::of(&[&world.title], [took, mean, took / mean, trips.iter().copied().fold(0.0, f64::max)]))
 }
 
 /// A roster without the last responder, in a cluster without load: how long it takes, in ms.

@@ -4,22 +4,21 @@ use quorate_core::Random;
 use quorate_sim::experiment::{Ask, Capacity, Load};
 
 use super::candidates::{self, Candidate};
-use super::world::{self, EVEN, MS, NEAR, READY, WAN, row};
+use super::world::{self, EVEN, MS, NEAR, READY, WAN};
 use super::{BODEGA, HOLDS, IDLE, LEADER_LEASES, MULTIPAXOS, NO_NOTES};
 use crate::instrument::Result;
-use crate::instrument::grid::Rows;
+use crate::instrument::grid::{Row, Rows};
 use crate::instrument::measure::Bench;
 
-/// Measures both.
 pub fn measure(bench: &Bench) -> Result<Vec<Rows>> {
     let holds = bench.each(&[BODEGA, NO_NOTES], |name| {
         let holds = held(candidates::known(name))?;
         let (count, longest) = (holds.len() as f64, holds.iter().copied().fold(0.0, f64::max));
-        Ok(row(&[name], [count, holds.iter().sum::<f64>() / count, longest]))
+        Ok(Row::of(&[name], [count, holds.iter().sum::<f64>() / count, longest]))
     })?;
     let idle = bench.each(&[MULTIPAXOS, LEADER_LEASES, BODEGA], |name| {
         let sent = |seconds: u64| sent(candidates::known(name), READY + seconds * 1_000 * MS);
-        Ok(row(&[name], [(sent(35)? - sent(5)?) / 30.0]))
+        Ok(Row::of(&[name], [(sent(35)? - sent(5)?) / 30.0]))
     })?;
     Ok(vec![Rows(&HOLDS, holds), Rows(&IDLE, idle)])
 }

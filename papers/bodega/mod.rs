@@ -37,7 +37,7 @@ mod table1;
 mod world;
 
 use crate::instrument::grid::{Figure, Time};
-use crate::instrument::{Experiment, Paper};
+use crate::instrument::{Experiment, Paper, experiment};
 
 /// What `cargo xtask figures` needs to know.
 pub const PAPER: Paper = Paper {
@@ -97,7 +97,7 @@ const EARLIER: [&str; 6] = [LEADER_LEASES, EPAXOS, PQR, PQR_LEASES, QUORUM_LEASE
 /// YCSB's mixes and their shares of writes, in the paper's order.
 const MIXES: [(&str, f64); 5] = [("A", 0.5), ("B", 0.05), ("C", 0.0), ("D", 0.05), ("F", 0.25)];
 
-/// In virtual time.
+/// A figure that the simulator measures.
 const fn figure(
     id: &'static str,
     dims: &'static [&'static str],
@@ -259,7 +259,7 @@ static FIG13_CHANGE: Figure = figure(
     ),
 );
 static FIG13_TRACE: Figure = figure("fig13-trace", &["operations", "s"], &[("latency", "ms")], None);
-/// Over all sites.
+/// What Figures 14 and 15 show of all sites together.
 const MEANS: &[(&str, &str)] = &[
     ("read_mean", "ms"),
     ("read_deviation", "ms"),
@@ -312,20 +312,6 @@ const CAPACITY: &str = "A node takes 5 µs for each input and each message that 
     history is checked: it is linearizable.";
 const LOAD: &str = "Load: 10 clients at each of the five sites, in closed loops without thinking, each \
     with the node at its site; 1000 keys, uniform, values of 128 B; 10 s are counted after 2 s.";
-
-macro_rules! experiment {
-    ($id:literal, $title:literal, $setup:expr, $figures:expr, $charts:expr, $measure:path) => {
-        Experiment {
-            id: $id,
-            title: $title,
-            setup: $setup,
-            figures: $figures,
-            charts: $charts,
-            #[cfg(feature = "measure")]
-            measure: $measure,
-        }
-    };
-}
 
 const EXPERIMENTS: &[Experiment] = &[
     experiment!(

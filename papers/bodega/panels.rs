@@ -2,7 +2,7 @@
 
 use super::candidates::{self, WITHOUT_NOTES};
 use super::closed::{self, Closed, Seen};
-use super::world::{GEO, MS, WAN, World, row};
+use super::world::{GEO, MS, WAN, World};
 use super::{BODEGA, EARLIER, FIG8, FIG8_ALL, FIG9, HEADLINE, LEADER_LEASES};
 use crate::instrument::Result;
 use crate::instrument::grid::{Row, Rows};
@@ -61,20 +61,20 @@ pub fn measure(bench: &Bench) -> Result<Vec<Rows>> {
             let site_name = &topology.sites()[site];
             let keys: [&dyn std::fmt::Display; 5] =
                 [&candidate.name, &world.title, writes, &world.place(site), site_name];
-            sites.push(Row { numbers, ..row(&keys, []) });
+            sites.push(Row { numbers, ..Row::of(&keys, []) });
         }
         let local: Vec<_> = responders.iter().map(|site| here.reads[*site].clone()).collect();
         let mean = |of: &[_]| Seen::overall(of).map(|(mean, _)| mean);
         let tail = Seen::quantiles(&here.reads, &[0.99, 0.999]);
         let numbers =
             vec![Some(here.total()), mean(&here.reads), mean(&local), mean(&here.writes), tail[0], tail[1]];
-        all.push(Row { numbers, ..row(&[&candidate.name, &world.title, writes], []) });
+        all.push(Row { numbers, ..Row::of(&[&candidate.name, &world.title, writes], []) });
         if world.name == WAN.name {
             let curve = |kind: &'static str, of: &[_]| {
                 let at = Seen::quantiles(of, &SHARES);
                 SHARES.iter().zip(at).map(move |(share, ms)| Row {
                     numbers: vec![ms],
-                    ..row(&[&candidate.name, &kind, writes, share], [])
+                    ..Row::of(&[&candidate.name, &kind, writes, share], [])
                 })
             };
             curves.extend(curve("reads", &here.reads));
@@ -113,7 +113,7 @@ pub fn headline(bench: &Bench) -> Result<Vec<Rows>> {
         });
         let ratio = |at: usize| Some(means[at]? / bodega?.1[at]?);
         let numbers = means.iter().copied().chain((0..3).map(ratio)).collect();
-        Row { numbers, ..row(&[name, setup, near, writes], []) }
+        Row { numbers, ..Row::of(&[name, setup, near, writes], []) }
     });
     Ok(vec![Rows(&HEADLINE, rows.collect())])
 }

@@ -24,7 +24,7 @@ const FALLING: [&str; 7] = [MULTIPAXOS, LEADER_LEASES, EPAXOS, PQR, QUORUM_LEASE
 const FEW_MEET: &str = "a write takes the leases of its keys alone, and few of 1000 keys are being \
     written at a time; with one key see the headline's table";
 
-/// Every rule.
+/// One rule for each claim of the register.
 pub fn rules() -> Vec<Rule> {
     [
         headlines(),

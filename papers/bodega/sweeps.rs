@@ -7,7 +7,7 @@ use quorate_core::Range;
 use super::candidates::{self, Candidate};
 use super::closed::{self, Closed, KEYS, Pick, Seen};
 use super::panels::length;
-use super::world::{self, GEO, INTERFACE, WAN, World, row};
+use super::world::{self, GEO, INTERFACE, WAN, World};
 use super::{BODEGA, FIG11, FIG12, FIG14, FIG15, FIG16, LEADER_LEASES, MIXES, PQR_LEASES};
 use crate::instrument::Result;
 use crate::instrument::grid::{Row, Rows};
@@ -17,7 +17,7 @@ const SIZES: [usize; 9] = [16, 128, 512, 2048, 8192, 16384, 32768, 65536, 262_14
 /// As the authors' scripts add them.
 const WAN_ORDER: [&str; 4] = ["MA", "SC", "APT", "UT"];
 const GEO_ORDER: [&str; 4] = ["OR", "CA", "EU", "JP"];
-/// Of Figure 16.
+/// How many keys Figure 16 has.
 const MANY: u64 = 10_000;
 /// Each site begins elsewhere in the order of popularity, so that its top fifth is its own.
 const SHIFT: u64 = MANY / 5;
@@ -26,19 +26,19 @@ fn short(bench: &Bench) -> u64 {
     length(bench) * 3 / 10
 }
 
-/// Figure 11.
+/// Figure 11: throughput against the share of writes.
 pub fn fig11(bench: &Bench) -> Result<Vec<Rows>> {
     let points = pairs(&[1, 2, 5, 10, 20, 50]);
     let rows = bench.each(&points, |(candidate, percent)| {
         let responders = WAN.responders();
         let new = Closed::new(&WAN, candidate, &responders, length(bench));
         let seen = Closed { writes: f64::from(*percent) / 100.0, ..new }.run()?;
-        Ok(row(&[&candidate.name, percent], [seen.total()]))
+        Ok(Row::of(&[&candidate.name, percent], [seen.total()]))
     })?;
     Ok(vec![Rows(&FIG11, rows)])
 }
 
-/// Figure 12.
+/// Figure 12: throughput against the size of values.
 pub fn fig12(bench: &Bench) -> Result<Vec<Rows>> {
     let rows = bench.each(&pairs(&SIZES), |(candidate, size)| {
         let responders = WAN.responders();
@@ -46,7 +46,7 @@ pub fn fig12(bench: &Bench) -> Result<Vec<Rows>> {
         let new = Closed::new(&WAN, candidate, &responders, length);
         let seen = Closed { writes: 0.05, value: *size, ..new }.run()?;
         let share = seen.total() * *size as f64 / (INTERFACE.bits() as f64 / 8.0);
-        Ok(row(&[&candidate.name, size], [seen.total(), share]))
+        Ok(Row::of(&[&candidate.name, size], [seen.total(), share]))
     })?;
     Ok(vec![Rows(&FIG12, rows)])
 }
@@ -65,7 +65,7 @@ fn means(seen: &Seen) -> Result<[f64; 7]> {
     Ok([read, reads, write, writes, weighted(&seen.reads)?, weighted(&seen.writes)?, seen.total()])
 }
 
-/// Figure 14.
+/// Figure 14: latency against the number of responders.
 pub fn fig14(bench: &Bench) -> Result<Vec<Rows>> {
     let mut points = vec![(LEADER_LEASES, &WAN, &WAN_ORDER, 0)];
     for (world, order) in [(&WAN, &WAN_ORDER), (&GEO, &GEO_ORDER)] {
@@ -82,12 +82,12 @@ pub fn fig14(bench: &Bench) -> Result<Vec<Rows>> {
         };
         let off = (0..world.sites()).map(off).fold(0.0, f64::max);
         let [a, b, c, d, e, f, g] = means(&seen)?;
-        Ok(row(&[name, &world.title, count], [a, b, c, d, e, f, g, off]))
+        Ok(Row::of(&[name, &world.title, count], [a, b, c, d, e, f, g, off]))
     })?;
     Ok(vec![Rows(&FIG14, rows)])
 }
 
-/// Figure 15.
+/// Figure 15: latency against the share of keys that the roster covers.
 pub fn fig15(bench: &Bench) -> Result<Vec<Rows>> {
     let mut points = Vec::new();
     for world in super::panels::worlds() {
@@ -104,12 +104,12 @@ pub fn fig15(bench: &Bench) -> Result<Vec<Rows>> {
         let new = Closed::new(world, candidate, &sites, length(bench));
         let seen = Closed { writes: 0.1, ranges: as_range.then_some(ranges), ..new }.run()?;
         let name = if *as_range { "set as a range" } else { "in the settings" };
-        Ok(row(&[&name, &world.title, percent], means(&seen)?))
+        Ok(Row::of(&[&name, &world.title, percent], means(&seen)?))
     })?;
     Ok(vec![Rows(&FIG15, rows)])
 }
 
-/// Figure 16.
+/// Figure 16: YCSB's mixes, in the paper's scenarios.
 pub fn fig16(bench: &Bench) -> Result<Vec<Rows>> {
     let mut points = Vec::new();
     for scenario in ["Uniform", "Zipfian"] {
@@ -141,7 +141,7 @@ pub fn fig16(bench: &Bench) -> Result<Vec<Rows>> {
             mean(&here.writes),
             mean(&here.writes).map(|ms| ms / all_nodes),
         ];
-        Row { numbers, ..row(&[&candidate.name, scenario, mix, &world.title], []) }
+        Row { numbers, ..Row::of(&[&candidate.name, scenario, mix, &world.title], []) }
     });
     Ok(vec![Rows(&FIG16, rows.collect())])
 }

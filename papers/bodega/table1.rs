@@ -4,7 +4,7 @@ use quorate_sim::experiment::{Act, Ask, Capacity, Load, Measured, Operation};
 
 use super::candidates::{self, Candidate};
 use super::model::{Cells, Model};
-use super::world::{self, EVEN, GEO, MS, NEAR, READY, WAN, World, row};
+use super::world::{self, EVEN, GEO, MS, NEAR, READY, WAN, World};
 use super::{EPAXOS, SETTINGS, TABLE1};
 use crate::instrument::Result;
 use crate::instrument::grid::{Row, Rows};
@@ -22,7 +22,6 @@ const PERIOD: u64 = 2_000 * MS;
 /// Slower than R by less is as fast as R, in ms.
 const SLACK: f64 = 0.5;
 
-/// Measures it.
 pub fn measure(bench: &Bench) -> Result<Vec<Rows>> {
     let points: Vec<_> =
         candidates::ALL.iter().flat_map(|candidate| [(candidate, &GEO), (candidate, &EVEN)]).collect();
@@ -38,7 +37,7 @@ pub fn measure(bench: &Bench) -> Result<Vec<Rows>> {
         let near = near.iter().map(|site| trip(world.leader(), *site)).sum::<f64>() / near.len() as f64;
         let pairs: Vec<_> = (0..sites).flat_map(|a| (a + 1..sites).map(move |b| (a, b))).collect();
         let mean = pairs.iter().map(|(a, b)| trip(*a, *b)).sum::<f64>() / pairs.len() as f64;
-        row(&[&world.title], [NEAR, l, m, n, near, mean])
+        Row::of(&[&world.title], [NEAR, l, m, n, near, mean])
     });
     Ok(vec![Rows(&TABLE1, rows.concat()), Rows(&SETTINGS, symbols.to_vec())])
 }
@@ -84,12 +83,12 @@ fn one(candidate: &Candidate, world: &World) -> Result<Vec<Row>> {
             let numbers: [[f64; 3]; 4] =
                 [off(|it| it.write), off(|it| it.read), off(|it| it.worst), off(|it| it.window)];
             let numbers: [f64; 12] = numbers.concat().try_into().expect("four times three");
-            Ok(world::row(&[&candidate.name, &world.title, &topology.sites()[site]], numbers))
+            Ok(Row::of(&[&candidate.name, &world.title, &topology.sites()[site]], numbers))
         })
         .collect()
 }
 
-/// Reads beside writes.
+/// When sites read while another writes, in nanoseconds of the run.
 struct Beside {
     from: u64,
     until: u64,

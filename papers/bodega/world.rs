@@ -12,7 +12,6 @@ use quorate_store::{Command, Condition, Expiry};
 use super::candidates::Candidate;
 use super::model::Model;
 use crate::instrument::Result;
-use crate::instrument::grid::Row;
 
 /// Nanoseconds in a millisecond.
 pub const MS: u64 = 1_000_000;
@@ -172,9 +171,4 @@ pub fn put(key: &str, number: u64, size: usize) -> Command {
     let value = Bytes::from("0".repeat(size.saturating_sub(number.len())) + &number);
     let key = Bytes::copy_from_slice(key.as_bytes());
     Command::Put { key, value, condition: Condition::Always, expiry: Expiry::Never, old: false }
-}
-
-/// A row of a figure in a single run.
-pub fn row<const N: usize>(keys: &[&dyn std::fmt::Display], numbers: [f64; N]) -> Row {
-    Row { keys: keys.iter().map(ToString::to_string).collect(), run: 1, numbers: numbers.map(Some).to_vec() }
 }

@@ -2,6 +2,8 @@
 //! for each point and run, below a head of `# name: value` lines that say what was measured, where and when.
 
 use std::collections::BTreeMap;
+#[cfg(feature = "measure")]
+use std::fmt::Display;
 #[cfg(any(test, feature = "measure"))]
 use std::fmt::Write;
 
@@ -19,7 +21,7 @@ pub enum Time {
 /// What is measured, for each combination of what.
 #[derive(Debug)]
 pub struct Figure {
-    /// Names the CSV.
+    /// The name of its CSV, without the ending.
     pub id: &'static str,
     pub time: Time,
     /// What varies; the first one is what is compared.
@@ -58,10 +60,19 @@ impl Figure {
 pub struct Row {
     /// One for each dimension.
     pub keys: Vec<String>,
-    /// From 1.
+    /// Which repetition, from 1.
     pub run: u32,
     /// One for each number; `None`: there is nothing to measure here.
     pub numbers: Vec<Option<f64>>,
+}
+
+#[cfg(feature = "measure")]
+impl Row {
+    /// What one run measured, the first if there are several.
+    pub fn of<const N: usize>(keys: &[&dyn Display], numbers: [f64; N]) -> Row {
+        let keys = keys.iter().map(ToString::to_string).collect();
+        Row { keys, run: 1, numbers: numbers.map(Some).to_vec() }
+    }
 }
 
 /// What an experiment hands over for one of its figures.
@@ -179,7 +190,7 @@ impl Grid {
         points.into_iter().map(point).collect()
     }
 
-    /// One run alone.
+    /// The rows of one run, counted from 1.
     pub fn only(&self, run: u32) -> Grid {
         let rows = self.rows.iter().filter(|row| row.run == run).cloned().collect();
         Grid { head: self.head.clone(), rows }
@@ -238,7 +249,7 @@ impl Data {
         points.filter_map(|point| Some(point.cells[figure.column(number)]?.value)).collect()
     }
 
-    /// A single number.
+    /// A number at the first point with these keys.
     pub fn number(&self, figure: &Figure, at: &[(&str, &str)], number: &str) -> Option<f64> {
         self.values(figure, at, number).first().copied()
     }

@@ -12,6 +12,22 @@
 //! | `measure` | runs what measures, on all cores or alone, and writes the CSVs |
 //! | `cluster` | real clusters, loaded, and robbed of their leader |
 
+/// An [`Experiment`]: its fields in their order.
+macro_rules! experiment {
+    ($id:literal, $title:literal, $setup:expr, $figures:expr, $charts:expr, $measure:path) => {
+        $crate::instrument::Experiment {
+            id: $id,
+            title: $title,
+            setup: $setup,
+            figures: $figures,
+            charts: $charts,
+            #[cfg(feature = "measure")]
+            measure: $measure,
+        }
+    };
+}
+pub(crate) use experiment;
+
 #[cfg(feature = "measure")]
 pub mod cluster;
 pub mod grid;
@@ -37,7 +53,7 @@ pub type Result<T> = std::result::Result<T, String>;
 pub struct Paper {
     /// As the command line, the register, and the folders spell it.
     pub name: &'static str,
-    /// Heads the page.
+    /// The first heading of the page.
     pub title: &'static str,
     /// The paper, and how it is measured.
     pub intro: &'static str,
@@ -61,7 +77,7 @@ pub struct Experiment {
     pub title: &'static str,
     /// Parameters, and choices where the paper leaves them open, in Markdown.
     pub setup: &'static [&'static str],
-    /// What it measures.
+    /// A CSV each, which its `measure` fills.
     pub figures: &'static [&'static Figure],
     /// The charts of `ID.svg`, and what they show; none: only tables.
     pub charts: Option<(&'static str, Draw)>,

@@ -20,7 +20,7 @@ pub struct Select {
 }
 
 impl Figure {
-    /// All points.
+    /// Every point that was measured.
     pub fn all(&'static self) -> Select {
         Select { figure: self, at: Vec::new() }
     }
@@ -41,7 +41,7 @@ impl Figure {
 }
 
 impl Select {
-    /// Fewer of them.
+    /// Only the points with this key in the dimension.
     pub fn at(mut self, dim: &'static str, value: impl Display) -> Select {
         self.figure.dim(dim);
         self.at.push((dim, value.to_string()));
@@ -139,7 +139,7 @@ impl Select {
         self.pair(number, self.figure.dim(dim), (over, under), "÷", "", |over, under| over / under)
     }
 
-    /// The same, subtracted.
+    /// One key's number less another's, where all other dimensions agree.
     pub fn difference(&self, number: &str, from: &'static str, less: &'static str) -> Values {
         self.pair(number, 0, (from, less), "−", self.unit(number), |from, less| from - less)
     }
@@ -248,13 +248,13 @@ impl Values {
         self.check(must, move |all| all.iter().all(|(_, ours)| *ours == value))
     }
 
-    /// At every point.
+    /// Every value reaches this bound.
     pub fn at_least(self, low: f64) -> Check {
         let must = with_unit(format!("at least {}", digits(low)), self.unit);
         self.check(must, move |all| all.iter().all(|(_, value)| *value >= low))
     }
 
-    /// At every point.
+    /// No value exceeds this bound.
     pub fn at_most(self, high: f64) -> Check {
         let must = with_unit(format!("at most {}", digits(high)), self.unit);
         self.check(must, move |all| all.iter().all(|(_, value)| *value <= high))
@@ -349,7 +349,7 @@ pub struct Check {
 }
 
 impl Check {
-    /// Both conditions.
+    /// Holds where both hold; the words are joined by "and".
     pub fn and(self, other: Check) -> Check {
         let Check { mut figures, words, judge } = self;
         figures.extend(
@@ -373,7 +373,7 @@ impl Check {
 /// Something in the repository that shows an argument.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown {
-    /// From the root.
+    /// Its path from the root of the repository.
     pub file: &'static str,
     /// The name of a test in it: a function, or a line of the mutation suite.
     pub test: &'static str,

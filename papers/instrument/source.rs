@@ -55,7 +55,7 @@ fn item(line: &str) -> &str {
     rest.and_then(|rest| rest.split(|char: char| !char.is_alphanumeric() && char != '_').next()).unwrap_or("")
 }
 
-/// FNV-1a.
+/// The 64-bit FNV-1a hash of a text.
 fn fnv(text: &str) -> u64 {
     text.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))

@@ -27,7 +27,7 @@ pub enum By {
 impl By {
     pub const ALL: [By; 5] = [By::Simulated, By::Processes, By::Argument, By::Choice, By::Nothing];
 
-    /// In a table.
+    /// As the tables of a page say it.
     pub fn words(self) -> &'static str {
         match self {
             By::Simulated => "measured, virtual time",
@@ -56,7 +56,7 @@ impl Verdict {
     pub const ALL: [Verdict; 5] =
         [Verdict::Agrees, Verdict::Better, Verdict::Differs, Verdict::CannotBeJudged, Verdict::Taken];
 
-    /// In a table.
+    /// As the tables of a page say it.
     pub fn words(self) -> &'static str {
         match self {
             Verdict::Agrees => "agrees",
@@ -68,11 +68,11 @@ impl Verdict {
     }
 }
 
-/// A claim, judged.
+/// A claim of the register with its verdict.
 #[derive(Clone, Debug)]
 pub struct Judged {
     pub claim: String,
-    /// The register's words.
+    /// What the paper claims, in the register's words.
     pub paper: String,
     /// The figure that decides, if one does.
     pub figure: Option<&'static str>,

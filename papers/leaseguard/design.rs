@@ -12,6 +12,8 @@ use crate::instrument::grid::{Row, Rows};
 use crate::instrument::measure::Bench;
 
 /// Writes and reads of few keys, through a crash.
+const POINT: &str = "a crash";
+
 fn run() -> Result<Measured> {
     let common = ["election.timeout=500ms", "lease.duration=1s", "proxy.patience=40ms"];
     let setup = simulated::setup(LEASEGUARD, &common, SUBNET, 7, ORIGIN + 2500 * MS);
@@ -19,10 +21,6 @@ fn run() -> Result<Measured> {
     let mut asks = load.greeting();
     asks.extend(load.between(ORIGIN, ORIGIN + 2000 * MS, Arrivals::Poisson, 3333, PATIENCE));
     simulated::run(&setup, asks, &[(ORIGIN + 500 * MS, Act::CrashLeader)])
-}
-
-fn row(numbers: &[f64], run: u32) -> Row {
-    Row { keys: vec!["a crash".to_owned()], run, numbers: numbers.iter().copied().map(Some).collect() }
 }
 
 /// Two runs of one seed.
@@ -38,7 +36,7 @@ pub fn simulator(bench: &Bench) -> Result<Vec<Rows>> {
         yes(same),
         yes(simulated::is_linearizable(first)),
     ];
-    Ok(vec![Rows(&SIMULATOR, vec![row(&numbers, 1)])])
+    Ok(vec![Rows(&SIMULATOR, vec![Row::of(&[&POINT], numbers)])])
 }
 
 /// The time that the checker takes.
@@ -50,7 +48,8 @@ pub fn checking(_: &Bench) -> Result<Vec<Rows>> {
         if !simulated::is_linearizable(&measured) {
             return Err("the history of a crash is not linearizable".to_owned());
         }
-        rows.push(row(&[measured.history.0.len() as f64, start.elapsed().as_secs_f64()], run));
+        let numbers = [measured.history.0.len() as f64, start.elapsed().as_secs_f64()];
+        rows.push(Row { run, ..Row::of(&[&POINT], numbers) });
     }
     Ok(vec![Rows(&CHECKING, rows)])
 }

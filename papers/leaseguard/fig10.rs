@@ -16,7 +16,6 @@ const RATE: u64 = 3333;
 /// Each with one request.
 const CONNECTIONS: usize = 512;
 
-/// Measures it.
 pub fn measure(bench: &Bench) -> Result<Vec<Rows>> {
     let (runs, millis) = if bench.quick { (1, 700) } else { (5, 1200) };
     let mut rows = Vec::new();
@@ -34,8 +33,7 @@ pub fn measure(bench: &Bench) -> Result<Vec<Rows>> {
                 let one = cluster.measure(&Load::mixed(RATE, CONNECTIONS, Duration::from_millis(millis)))?;
                 let rate = one.reads_per_second + one.writes_per_second;
                 let numbers = [one.read_p50, one.read_p90, one.write_p50, one.write_p90, rate];
-                let keys = vec![mechanism.name.to_owned(), delay.to_string()];
-                rows.push(Row { keys, run, numbers: numbers.map(Some).to_vec() });
+                rows.push(Row { run, ..Row::of(&[&mechanism.name, &delay], numbers) });
             }
         }
         bench.say(&format!("fig10: {delay} ms"))?;

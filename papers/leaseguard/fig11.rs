@@ -22,7 +22,6 @@ const LIMIT: f64 = 100.0;
 /// What each step of the offered load gave.
 type Curve = Vec<(u64, Outcome)>;
 
-/// Measures it.
 pub fn measure(bench: &Bench) -> Result<Vec<Rows>> {
     let (runs, millis) = if bench.quick { (1, 500) } else { (5, 1000) };
     let start = |mechanism: &Mechanism| {
@@ -38,14 +37,14 @@ pub fn measure(bench: &Bench) -> Result<Vec<Rows>> {
             // The load that is too much for quorum.
             let saturating = curves[0].last().map_or(0, |(rate, _)| *rate);
             for (mechanism, curve) in FIVE.iter().zip(&curves) {
-                let keys = || vec![mechanism.name.to_owned(), format!("{writes:.2}")];
+                let share = format!("{writes:.2}");
                 for (offered, one) in curve {
                     let numbers =
                         [total(one), one.writes_per_second, one.p50, one.p99, one.read_p50, one.write_p50];
-                    let keys = [keys(), vec![offered.to_string()]].concat();
-                    steps.push(Row { keys, run, numbers: numbers.map(Some).to_vec() });
+                    steps.push(Row { run, ..Row::of(&[&mechanism.name, &share, offered], numbers) });
                 }
-                most.push(Row { keys: keys(), run, numbers: maxima(curve, saturating).map(Some).to_vec() });
+                let numbers = maxima(curve, saturating);
+                most.push(Row { run, ..Row::of(&[&mechanism.name, &share], numbers) });
             }
             bench.say(&format!("fig11: run {run}, {:.0}% writes", 100.0 * writes))?;
         }

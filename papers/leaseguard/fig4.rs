@@ -6,6 +6,7 @@ use quorate_store::Command;
 
 use super::simulated::{
     self, ACCEPTED, INCONSISTENT, LEASEGUARD, LOG_BASED, Load, MS, Mechanism, ONGARO, ORIGIN, QUORUM, SUBNET,
+    millis,
 };
 use super::{FIG4, FIG4_READS, FIG4_TRACE};
 use crate::instrument::Result;
@@ -29,7 +30,6 @@ struct Sides {
     linearizable: bool,
 }
 
-/// Measures it.
 pub fn measure(bench: &Bench) -> Result<Vec<Rows>> {
     let mechanisms = [LEASEGUARD, LOG_BASED, QUORUM, INCONSISTENT];
     let all = bench.each(&mechanisms, |mechanism| partition(*mechanism))?;
@@ -63,10 +63,6 @@ pub fn measure(bench: &Bench) -> Result<Vec<Rows>> {
     Ok(vec![Rows(&FIG4, points), Rows(&FIG4_TRACE, trace), Rows(&FIG4_READS, reads)])
 }
 
-fn millis(nanos: u64) -> f64 {
-    (nanos as f64 - ORIGIN as f64) / MS as f64
-}
-
 fn partition(mechanism: Mechanism) -> Result<Sides> {
     let at = ORIGIN + CUT * MS;
     for seed in 1..=SEEDS {
@@ -84,12 +80,7 @@ fn partition(mechanism: Mechanism) -> Result<Sides> {
         let side = |new: bool| -> Vec<Op> {
             let of = measured.operations.iter().zip(&through).filter(|(_, proxy)| (**proxy == 2) == new);
             let of = of.filter(|(op, _)| op.asked >= ORIGIN);
-            of.map(|(op, _)| Op {
-                start: millis(op.asked),
-                end: op.ended.filter(|_| op.succeeded).map(millis),
-                writes: op.writes,
-            })
-            .collect()
+            of.map(|(op, _)| simulated::op(op)).collect()
         };
         return Ok(Sides {
             elected: millis(elected),
@@ -146,5 +137,5 @@ fn cost(mechanism: Mechanism) -> Result<Row> {
     let reads = series::kind(&simulated::ops(&with), false);
     // A round trip takes 2 × 191 µs on average.
     let trips = series::quantile(reads.iter().filter_map(Op::latency), 0.5) / 0.382;
-    Ok(Row { keys: vec![mechanism.name.to_owned()], run: 1, numbers: vec![Some(each), Some(trips)] })
+    Ok(Row::of(&[&mechanism.name], [each, trips]))
 }

@@ -12,10 +12,9 @@ use crate::instrument::measure::Bench;
 use crate::instrument::series::{first_success, kind};
 
 const TIMEOUTS: [u64; 3] = [250, 500, 1000];
-/// Δ ÷ ET.
+/// Of the lease duration to the election timeout, Δ ÷ ET.
 const RATIOS: [f64; 7] = [0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0];
 
-/// Measures it.
 pub fn measure(bench: &Bench) -> Result<Vec<Rows>> {
     let runs = if bench.quick { 4 } else { 20 };
     let mut points = Vec::new();

@@ -16,11 +16,10 @@ const THREE: [Mechanism; 3] = [INCONSISTENT, QUORUM, LEASEGUARD];
 enum Crowd {
     /// The paper's 50 operations.
     Sparse,
-    /// As in Q2.
+    /// The load of question Q2.
     Dense,
 }
 
-/// Measures it.
 pub fn measure(bench: &Bench) -> Result<Vec<Rows>> {
     let runs: u64 = if bench.quick { 4 } else { 150 };
     let mut points = Vec::new();
@@ -64,6 +63,5 @@ fn point(mechanism: Mechanism, delay: u32, runs: u64, crowd: Crowd) -> Result<Ro
         reads.extend(kind(&ops, false).iter().filter_map(|op| op.latency()));
         writes.extend(kind(&ops, true).iter().filter_map(|op| op.latency()));
     }
-    let numbers = [reads, writes].map(|latencies| Some(quantile(latencies, 0.9))).to_vec();
-    Ok(Row { keys: vec![mechanism.name.to_owned(), delay.to_string()], run: 1, numbers })
+    Ok(Row::of(&[&mechanism.name, &delay], [reads, writes].map(|latencies| quantile(latencies, 0.9))))
 }

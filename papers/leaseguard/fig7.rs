@@ -4,7 +4,7 @@ use quorate_bench::Arrivals;
 use quorate_sim::experiment::{Act, Measured};
 
 use super::outage::Outage;
-use super::simulated::{self, ACCEPTED, Load, MS, Mechanism, ORIGIN, PATIENCE, SIX, SUBNET};
+use super::simulated::{self, ACCEPTED, Load, MS, Mechanism, ORIGIN, PATIENCE, SIX, SUBNET, millis};
 use super::{FIG7, FIG7_TRACE};
 use crate::instrument::Result;
 use crate::instrument::grid::Rows;
@@ -19,7 +19,6 @@ const LENGTH: f64 = 4000.0;
 /// Seeds that are tried until the next leader is elected when the paper says it is.
 const SEEDS: u64 = 400;
 
-/// Measures it.
 pub fn measure(bench: &Bench) -> Result<Vec<Rows>> {
     let outages = bench.each(&SIX, |mechanism| crash(*mechanism))?;
     let (points, traces): (_, Vec<_>) = outages.iter().map(|outage| outage.rows(1)).unzip();
@@ -49,10 +48,6 @@ fn crash(mechanism: Mechanism) -> Result<Outage> {
 
 /// When the leader dies.
 const AT: u64 = ORIGIN + CRASH as u64 * MS;
-
-fn millis(nanos: u64) -> f64 {
-    (nanos as f64 - ORIGIN as f64) / MS as f64
-}
 
 /// One run. From `accepting` on, clients wait for writes, if the mechanism accepts what it may not commit.
 fn attempt(mechanism: Mechanism, seed: u64, accepting: u64) -> Result<Measured> {

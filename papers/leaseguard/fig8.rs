@@ -5,7 +5,7 @@ use quorate_sim::experiment::{Act, Measured};
 
 use super::FIG8;
 use super::outage::FAST;
-use super::simulated::{self, ACCEPTED, LEASEGUARD, Load, MS, ORIGIN, SUBNET};
+use super::simulated::{self, ACCEPTED, LEASEGUARD, Load, MS, ORIGIN, SUBNET, millis};
 use crate::instrument::Result;
 use crate::instrument::grid::{Row, Rows};
 use crate::instrument::measure::Bench;
@@ -22,7 +22,6 @@ const QUIET: u64 = 30;
 /// Before this the last entry that everybody knows to be committed is less than Δ old.
 const INHERITED: u64 = DEAF - QUIET * MS + 1000 * MS - 5 * MS;
 
-/// Measures it.
 pub fn measure(bench: &Bench) -> Result<Vec<Rows>> {
     let runs = if bench.quick { 2 } else { 10 };
     let points: Vec<_> =
@@ -59,7 +58,7 @@ fn point(zipf: f64, seed: u64) -> Result<Row> {
         elsewhere as f64,
         probabilities(zipf)[0],
     ];
-    Ok(Row { keys: vec![zipf.to_string()], run: seed as u32, numbers: numbers.map(Some).to_vec() })
+    Ok(Row { run: seed as u32, ..Row::of(&[&zipf], numbers) })
 }
 
 type Share = (usize, usize);
@@ -68,7 +67,6 @@ fn shares(measured: &Measured, crash: u64) -> Option<(Share, Share, u64, f64)> {
     let (elected, leader) = measured.elected_after(crash).next()?;
     let committed = measured.first_commit_of(leader, elected)?;
     let limbo = measured.limbo_of(leader, elected)?;
-    let millis = |at: u64| (at as f64 - ORIGIN as f64) / MS as f64;
     let reads = kind(&simulated::ops(measured), false);
     let waiting = series::served(&reads, (millis(elected) + 20.0, millis(INHERITED)), FAST);
     let after = series::served(&reads, (millis(committed) + 20.0, millis(committed) + 1000.0), FAST);

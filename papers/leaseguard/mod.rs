@@ -35,7 +35,7 @@ mod rules;
 mod simulated;
 
 use crate::instrument::grid::{Figure, Time};
-use crate::instrument::{Experiment, Paper};
+use crate::instrument::{Experiment, Paper, experiment};
 
 /// What `cargo xtask figures` needs to know.
 pub const PAPER: Paper = Paper {
@@ -233,10 +233,10 @@ const WORLD: &str = "World: three nodes; a node takes 5 µs of its processor for
              for disks (the paper's simulator has none); interval clocks with an error bound of 50 µs.";
 
 const EXPERIMENTS: &[Experiment] = &[
-    Experiment {
-        id: "fig4",
-        title: "Figure 4: both leaders of a partition (simulated)",
-        setup: &[
+    experiment!(
+        "fig4",
+        "Figure 4: both leaders of a partition (simulated)",
+        &[
             WORLD,
             "Links as in Figure 7; ET 500 ms, Δ 1 s. At 500 ms L0 loses the other two nodes, but not its \
              clients, who go on asking it. Others begin to ask 5 ms after L1 is elected, and find it. \
@@ -244,15 +244,14 @@ const EXPERIMENTS: &[Experiment] = &[
              to 400, the first whose L1 is elected 480 to 750 ms after the cut, and in which L0 is not \
              whom a new client asks first.",
         ],
-        figures: &[&FIG4, &FIG4_TRACE, &FIG4_READS],
-        charts: Some(("both leaders of a partition", charts::fig4)),
-        #[cfg(feature = "measure")]
-        measure: fig4::measure,
-    },
-    Experiment {
-        id: "fig5",
-        title: "Figure 5: availability against lease duration and ET (simulated)",
-        setup: &[
+        &[&FIG4, &FIG4_TRACE, &FIG4_READS],
+        Some(("both leaders of a partition", charts::fig4)),
+        fig4::measure
+    ),
+    experiment!(
+        "fig5",
+        "Figure 5: availability against lease duration and ET (simulated)",
+        &[
             WORLD,
             "Links as in Figure 7. The paper gives no numbers for this drawing. Ours: ET 250, 500 and \
              1000 ms, Δ from ET ÷ 4 to 3 ET; clients read every 2 ms and write every 10 ms (\"rare\" \
@@ -261,15 +260,14 @@ const EXPERIMENTS: &[Experiment] = &[
             "Gaps: from the crash to the end of the first operation that began after it and succeeded. \
              Heartbeats every ET ÷ 5; no-ops when the last entry is Δ/2 old, looked at every Δ/4.",
         ],
-        figures: &[&FIG5],
-        charts: Some(("unavailability and cost against Δ ÷ ET", charts::fig5)),
-        #[cfg(feature = "measure")]
-        measure: fig5::measure,
-    },
-    Experiment {
-        id: "fig6",
-        title: "Figure 6: latency against network latency (simulated)",
-        setup: &[
+        &[&FIG5],
+        Some(("unavailability and cost against Δ ÷ ET", charts::fig5)),
+        fig5::measure
+    ),
+    experiment!(
+        "fig6",
+        "Figure 6: latency against network latency (simulated)",
+        &[
             WORLD,
             "Between nodes: log-normal one-way delays, mean 1 to 10 ms in steps of 1 ms, variance equal \
              to the mean in ms² (the paper gives no unit).",
@@ -280,15 +278,14 @@ const EXPERIMENTS: &[Experiment] = &[
             "`quorum`: a round of heartbeats for each read, as in the paper (`quorum.rounds=each`); our \
              default shares one among all that wait.",
         ],
-        figures: &[&FIG6, &FIG6_BUSY],
-        charts: Some(("p90 latency against the delay between nodes", charts::fig6)),
-        #[cfg(feature = "measure")]
-        measure: fig6::measure,
-    },
-    Experiment {
-        id: "fig7",
-        title: "Figure 7: availability around a leader's crash (simulated)",
-        setup: &[
+        &[&FIG6, &FIG6_BUSY],
+        Some(("p90 latency against the delay between nodes", charts::fig6)),
+        fig6::measure
+    ),
+    experiment!(
+        "fig7",
+        "Figure 7: availability around a leader's crash (simulated)",
+        &[
             WORLD,
             "Between nodes: log-normal, mean 191 µs, standard deviation 19.8 µs (\"391 µs variance\" \
              read as 391 µs²; the paper gives no squared unit).",
@@ -304,15 +301,14 @@ const EXPERIMENTS: &[Experiment] = &[
              (defer commit, LeaseGuard): for those it waits, as the paper's does. A proxy that has lost \
              its leader asks for the next one every 10 ms.",
         ],
-        figures: &[&FIG7, &FIG7_TRACE],
-        charts: Some(("reads and writes per millisecond around a crash", charts::fig7)),
-        #[cfg(feature = "measure")]
-        measure: fig7::measure,
-    },
-    Experiment {
-        id: "fig8",
-        title: "Figure 8: reads on the new leader against skew (simulated)",
-        setup: &[
+        &[&FIG7, &FIG7_TRACE],
+        Some(("reads and writes per millisecond around a crash", charts::fig7)),
+        fig7::measure
+    ),
+    experiment!(
+        "fig8",
+        "Figure 8: reads on the new leader against skew (simulated)",
+        &[
             WORLD,
             "Load as in Figure 7, LeaseGuard; keys by Zipf over 1000, exponent 0 to 2 in steps of 0.25. \
              The limbo region (the paper does not say how): 30 ms after the last operation L0 stops \
@@ -326,15 +322,14 @@ const EXPERIMENTS: &[Experiment] = &[
             "Derived: the share for independent draws of the 100 keys and of the read's key, without any \
              simulation: Σ p(k) (1 − p(k))^100.",
         ],
-        figures: &[&FIG8],
-        charts: Some(("reads on the new leader against skew", charts::fig8)),
-        #[cfg(feature = "measure")]
-        measure: fig8::measure,
-    },
-    Experiment {
-        id: "fig9",
-        title: "Figure 9: availability around a leader's crash (real processes)",
-        setup: &[
+        &[&FIG8],
+        Some(("reads on the new leader against skew", charts::fig8)),
+        fig8::measure
+    ),
+    experiment!(
+        "fig9",
+        "Figure 9: availability around a leader's crash (real processes)",
+        &[
             "Three nodes and the load generator on this machine, `--durability fsync`; the leader is \
              killed with SIGKILL. Open loop, 3750 operations per second, as many per processor as the \
              paper's 30,000 on four machines of four; a third of them writes, 1 KiB values, 1000 keys, \
@@ -348,15 +343,14 @@ const EXPERIMENTS: &[Experiment] = &[
              the old lease ends: a run in which fewer than 100 reads were asked meanwhile has no share \
              of inherited reads. Every run is in the CSV; the charts show the first.",
         ],
-        figures: &[&FIG9, &FIG9_TRACE],
-        charts: Some(("reads and writes per millisecond around a crash", charts::fig9)),
-        #[cfg(feature = "measure")]
-        measure: fig9::measure,
-    },
-    Experiment {
-        id: "fig10",
-        title: "Figure 10: latency against network latency (real processes)",
-        setup: &[
+        &[&FIG9, &FIG9_TRACE],
+        Some(("reads and writes per millisecond around a crash", charts::fig9)),
+        fig9::measure
+    ),
+    experiment!(
+        "fig10",
+        "Figure 10: latency against network latency (real processes)",
+        &[
             "Three nodes and the load generator on this machine, `--durability fsync`; `--set \
              net.delay=Xms` delays messages between nodes one way, in the sender, instead of the paper's \
              `tc`; clients are connected to the leader without delay. Open loop, an operation each 300 \
@@ -364,15 +358,14 @@ const EXPERIMENTS: &[Experiment] = &[
              request each; 1.2 s after 0.5 s. ET 500 ms (Ongaro 1 s), Δ 1 s.",
             "`quorum`: a round of heartbeats for each read (`quorum.rounds=each`), as LogCabin has it.",
         ],
-        figures: &[&FIG10],
-        charts: Some(("p90 latency against the delay between nodes", charts::fig10)),
-        #[cfg(feature = "measure")]
-        measure: fig10::measure,
-    },
-    Experiment {
-        id: "fig11",
-        title: "Figure 11: throughput and latency under rising load (real processes)",
-        setup: &[
+        &[&FIG10],
+        Some(("p90 latency against the delay between nodes", charts::fig10)),
+        fig10::measure
+    ),
+    experiment!(
+        "fig11",
+        "Figure 11: throughput and latency under rising load (real processes)",
+        &[
             "Three nodes and the load generator share this machine, `--durability fsync`; clients are \
              connected to the leader. Open loop, 2048 connections with one request each, 1 KiB values, \
              1000 keys, uniform. Offered: 5,000 to 120,000 operations per second, 1 s each after 0.3 s, \
@@ -382,27 +375,17 @@ const EXPERIMENTS: &[Experiment] = &[
             "`quorum` has a round of heartbeats for each read, as LogCabin has; `quorum, shared rounds` \
              is our default, which lets all reads that wait share one.",
         ],
-        figures: &[&FIG11, &FIG11_MAX],
-        charts: Some(("latency against throughput", charts::fig11)),
-        #[cfg(feature = "measure")]
-        measure: fig11::measure,
-    },
-    Experiment {
-        id: "simulator",
-        title: "The simulator",
-        setup: &[WORLD],
-        figures: &[&SIMULATOR],
-        charts: None,
-        #[cfg(feature = "measure")]
-        measure: design::simulator,
-    },
-    Experiment {
-        id: "checking",
-        title: "The checker",
-        setup: &["The history of the simulator's run, checked five times."],
-        figures: &[&CHECKING],
-        charts: None,
-        #[cfg(feature = "measure")]
-        measure: design::checking,
-    },
+        &[&FIG11, &FIG11_MAX],
+        Some(("latency against throughput", charts::fig11)),
+        fig11::measure
+    ),
+    experiment!("simulator", "The simulator", &[WORLD], &[&SIMULATOR], None, design::simulator),
+    experiment!(
+        "checking",
+        "The checker",
+        &["The history of the simulator's run, checked five times."],
+        &[&CHECKING],
+        None,
+        design::checking
+    ),
 ];

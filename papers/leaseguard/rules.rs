@@ -25,7 +25,7 @@ const SHARED_CORES: &str = "the load generator and all three nodes share the cor
              whoever needs a core next; our rounds are pipelined and sent in batches by one loop, where \
              LogCabin's reads wait in threads";
 
-/// Every rule.
+/// One rule for each claim of the register.
 pub fn rules() -> Vec<Rule> {
     [
         headlines(),

@@ -7,7 +7,9 @@ use quorate_bench::{Arrivals, Choice, Keys, Schedule};
 use quorate_check::linearizability;
 use quorate_core::{Random, Rate};
 use quorate_protocols::registry::named;
-use quorate_sim::experiment::{Act, Ask, Capacity, Delay, Load as Script, Measured, Setup, measure};
+use quorate_sim::experiment::{
+    Act, Ask, Capacity, Delay, Load as Script, Measured, Operation, Setup, measure,
+};
 use quorate_store::{Command, Condition, Expiry};
 
 use crate::instrument::Result;
@@ -156,16 +158,21 @@ pub fn is_linearizable(measured: &Measured) -> bool {
     linearizability::check(&measured.history).is_ok()
 }
 
+/// A time of the run, in nanoseconds, on the figure's axis, in ms.
+pub fn millis(nanos: u64) -> f64 {
+    (nanos as f64 - ORIGIN as f64) / MS as f64
+}
+
 /// Its operations on the figure's time axis.
 pub fn ops(measured: &Measured) -> Vec<Op> {
-    let millis = |at: u64| (at as f64 - ORIGIN as f64) / MS as f64;
     let ops = measured.operations.iter().filter(|op| op.asked >= ORIGIN);
-    ops.map(|op| Op {
-        start: millis(op.asked),
-        end: op.ended.filter(|_| op.succeeded).map(millis),
-        writes: op.writes,
-    })
-    .collect()
+    ops.map(op).collect()
+}
+
+/// An operation on the figure's time axis.
+pub fn op(op: &Operation) -> Op {
+    let end = op.ended.filter(|_| op.succeeded).map(millis);
+    Op { start: millis(op.asked), end, writes: op.writes }
 }
 
 /// Of a client that waits as long as it takes: where nothing fails, latency is what is asked for.

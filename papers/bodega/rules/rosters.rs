@@ -5,7 +5,7 @@ use super::{SERVICES, SILENT, rounds};
 use crate::bodega::{BODEGA, EPAXOS, FIG13, FIG14, FIG15, FIG16, LEADER_LEASES, PQR_LEASES, QUORUM_LEASES};
 use crate::instrument::rule::{Rule, differs, rule, test, unjudged};
 
-/// Of Figure 13.
+/// The claims of Figure 13: what a change of the roster costs.
 pub fn changes() -> Vec<Rule> {
     let failure = || FIG13.at("scenario", "failure");
     let regular = || FIG13.at("scenario", "no failure");
@@ -65,7 +65,7 @@ pub fn changes() -> Vec<Rule> {
     ]
 }
 
-/// Of Figures 14 to 16.
+/// The claims of Figures 14 to 16: which sites are responders, and real applications.
 pub fn rosters() -> Vec<Rule> {
     let set14 = |cluster: &str| FIG14.at("protocol", BODEGA).at("cluster", cluster);
     let set15 = |cluster: &str| FIG15.at("roster", "set as a range").at("cluster", cluster);
