@@ -21,7 +21,11 @@
 //!
 //! - *Alone in its group*, a proposer has no other clock than its own.
 //! - *A new leader* has been elected by a majority, and each of those votes told a time.
-//! - *Where no majority's times are known*, a leader lets time stand still: nothing expires, and nothing is lost.
+//! - *A group that has just changed* may have no majority whose clocks are known yet. Until it has one, what the clocks
+//!   of a majority of the group before showed counts, as both ends have grown since. If time stood still instead, the
+//!   lifetime of a key that is written now would be counted from an earlier write's time, and end too early. A leader
+//!   has such times: it was elected by a majority of the group that it leads, or has added to it those that it had
+//!   heard.
 //! - *An answer to a request of an earlier life* must not be taken for one of this life, whose monotonic clock has
 //!   nothing to do with that one's. Callers see to it: the request names a ballot, a term or a life
 //!   ([`ClockRequest::life`]).
@@ -59,6 +63,8 @@ wire_struct!(ClockRequest { life, sent });
 #[derive(Clone, Default)]
 pub struct Walls {
     readings: BTreeMap<NodeId, Reading>,
+    /// The last that a majority supported, by the own monotonic clock, at least and at most.
+    supported: Option<(Time, (Wall, Wall))>,
 }
 
 /// A reading of another's wall clock, when it was asked for, and when the answer was received.
@@ -72,12 +78,11 @@ struct Reading {
 impl Reading {
     /// What the clock shows now, at least and at most.
     fn shows(&self, now: Time) -> (Wall, Wall) {
-        let (age, round_trip) = (now.since(self.received), self.received.since(self.sent));
-        let late = match mutation::active("walls/answers-are-in-time") {
+        let round_trip = match mutation::active("walls/answers-are-in-time") {
             true => Duration::ZERO,
-            false => round_trip + age / DRIFT,
+            false => self.received.since(self.sent),
         };
-        (later(self.wall, age - age / DRIFT), later(self.wall, age + late))
+        grown((self.wall, later(self.wall, round_trip)), now.since(self.received))
     }
 
     /// Whether this one counts from now on, and not one that came before.
@@ -112,12 +117,15 @@ pub struct Own {
 
 impl Walls {
     /// Another answers, with what its wall clock shows, a request that was sent then.
-    pub fn hear(&mut self, node: NodeId, wall: Wall, sent: Time, now: Time) {
-        let reading = Reading { sent, received: now, wall };
-        let counts = self.readings.get(&node).is_none_or(|before| reading.replaces(before, now));
+    pub fn hear(&mut self, node: NodeId, (sent, wall): (Time, Wall), own: Own, reached: Reached<'_>) {
+        let reading = Reading { sent, received: own.now, wall };
+        let counts = self.readings.get(&node).is_none_or(|before| reading.replaces(before, own.now));
         // Nobody answers before it is asked.
-        if sent <= now && counts {
+        if sent <= own.now && counts {
             self.readings.insert(node, reading);
+        }
+        if let Some(supported) = self.shown(own, reached) {
+            self.supported = Some((own.now, supported));
         }
     }
 
@@ -128,8 +136,15 @@ impl Walls {
         nodes.iter().filter(|node| is_due(*node)).collect()
     }
 
-    /// What the clocks of a majority show, at least and at most; `None`: too few are known.
+    /// What the clocks of a majority show, at least and at most, or those of the group before; `None`: too few are known.
     fn supported(&self, own: Own, reached: Reached<'_>) -> Option<(Wall, Wall)> {
+        let before = self.supported.filter(|_| !mutation::active("walls/group-before-is-forgotten"));
+        let grown = |(at, ends): (Time, (Wall, Wall))| grown(ends, own.now.since(at));
+        self.shown(own, reached).or_else(|| before.map(grown))
+    }
+
+    /// What the clocks of a majority show, at least and at most; `None`: too few are known.
+    fn shown(&self, own: Own, reached: Reached<'_>) -> Option<(Wall, Wall)> {
         let shows = |node| match node == own.me {
             true => Some((own.wall, own.wall)),
             false => self.readings.get(&node).map(|reading| reading.shows(own.now)),
@@ -165,6 +180,11 @@ fn words(own: Wall, supported: Wall) -> Option<String> {
     (off > BOUND).then(|| format!("{} s {way} those of a majority", off.as_secs_f64()))
 }
 
+/// What a clock shows that showed a time between these so long ago, by another's count.
+fn grown((earliest, latest): (Wall, Wall), age: Duration) -> (Wall, Wall) {
+    (later(earliest, age - age / DRIFT), later(latest, age + age / DRIFT))
+}
+
 fn difference(one: Wall, other: Wall) -> Duration {
     Duration::from_millis(one.millis().abs_diff(other.millis()))
 }
@@ -186,17 +206,27 @@ mod tests {
         Time::from_nanos(millis * 1_000_000)
     }
 
+    fn node(id: u64) -> NodeId {
+        NodeId::new(id).unwrap()
+    }
+
+    fn own(wall: u64, now: u64) -> Own {
+        Own { me: node(1), wall: Wall::from_millis(wall), now: at(now) }
+    }
+
+    /// Nodes 1 to n.
+    fn of(nodes: u64) -> impl Fn(&dyn Fn(NodeId) -> Option<Wall>) -> Option<Wall> {
+        move |wall| majority_reached((1..=nodes).map(|id| wall(node(id))))
+    }
+
     /// What node 1 proposes, by its own clock and what the others told: asked 240 ms ago, and heard 200 ms ago.
-    fn proposed(own: u64, told: &[Option<u64>]) -> Option<u64> {
-        let node = |id| NodeId::new(id).unwrap();
-        let mut walls = Walls::default();
+    fn proposed(wall: u64, told: &[Option<u64>]) -> Option<u64> {
+        let (mut walls, group) = (Walls::default(), of(1 + told.len() as u64));
         for (id, told) in (2..).zip(told) {
-            told.iter().for_each(|millis| walls.hear(node(id), Wall::from_millis(*millis), at(60), at(100)));
+            let told = told.map(|millis| (at(60), Wall::from_millis(millis)));
+            told.into_iter().for_each(|told| walls.hear(node(id), told, own(wall, 100), &group));
         }
-        let own = Own { me: node(1), wall: Wall::from_millis(own), now: at(300) };
-        let all = 1..=1 + told.len() as u64;
-        let time = walls.time(own, &|wall| majority_reached(all.clone().map(|id| wall(node(id)))));
-        time.map(Wall::millis)
+        walls.time(own(wall, 300), &group).map(Wall::millis)
     }
 
     #[test]
@@ -229,10 +259,10 @@ mod tests {
 
     #[test]
     fn the_narrowest_reading_counts_until_a_later_one_contradicts_it_or_drift_has_made_it_wider() {
-        let (mut walls, other) = (Walls::default(), NodeId::new(2).unwrap());
+        let (mut walls, other) = (Walls::default(), node(2));
         // asked, told, heard → what the clock shows then
         let mut hear = |sent, told, now| {
-            walls.hear(other, Wall::from_millis(told), at(sent), at(now));
+            walls.hear(other, (at(sent), Wall::from_millis(told)), own(0, now), &of(2));
             let (earliest, latest) = walls.readings[&other].shows(at(now));
             (earliest.millis(), latest.millis())
         };
@@ -245,6 +275,25 @@ mod tests {
         assert_eq!(hear(3160, 59_000, 3260), (59_000, 59_100), "was set back");
         assert_eq!(hear(21_060, 78_000, 23_260), (78_000, 80_100), "drift has not made it as wide yet");
         assert_eq!(hear(23_260, 79_000, 25_360), (79_000, 81_100), "the later one is narrower at last");
+    }
+
+    #[test]
+    fn a_group_that_has_just_changed_goes_by_the_clocks_of_the_group_before() {
+        let mut walls = Walls::default();
+        // Node 2 shows between 9,990 and 10,000 at 100 ms.
+        walls.hear(node(2), (at(90), Wall::from_millis(9_990)), own(9_995, 100), &of(3));
+        // own clock, by the own monotonic one, group → what is proposed: drift of a twentieth, and the bound
+        let table = [
+            (10_000, 100, 3, 10_000),
+            (90_000, 100, 5, 10_495),
+            (11_000, 1100, 5, 11_000),
+            (90_000, 1100, 5, 11_545),
+            (10, 1100, 5, 10_440),
+        ];
+        for (wall, now, nodes, expected) in table {
+            let time = walls.time(own(wall, now), &of(nodes));
+            assert_eq!(time.map(Wall::millis), Some(expected), "{wall} at {now} of {nodes}");
+        }
     }
 
     #[test]

@@ -89,6 +89,12 @@ fn bodega_gets_on_where_it_did_not() {
     assert_passes("bodega", &hung);
 }
 
+/// The group had just changed, and a key that was written then expired with those that had been written before.
+#[test]
+fn a_key_lives_as_long_as_it_was_given_though_the_group_has_just_changed() {
+    assert_passes("raft", &seed(3544, "all", READS[3]));
+}
+
 /// A promise was announced by a guard and lost with its grantor, which nobody relied on: its next life is not bound.
 #[test]
 fn a_promise_that_was_announced_only_binds_nobody() {

@@ -20,6 +20,7 @@
 //! configuration, and whichever of them has the longest log has it too.
 
 use quorate_blocks::quorum::Verdict;
+use quorate_blocks::walls::Own;
 use quorate_core::{Context, NodeId, Time, Wall, mutation};
 
 use super::replica::{Replica, Role, Timer};
@@ -215,7 +216,8 @@ impl Replica {
         *durable |= from == self.me;
         // A refusal may answer a request of an earlier term.
         if granted {
-            self.walls.hear(from, wall, *since, cx.now());
+            let own = Own { me: self.me, wall: cx.wall(), now: cx.now() };
+            self.walls.hear(from, (*since, wall), own, &|wall| self.chain.configuration().1.reached(wall));
             if tally.add(from) == Verdict::Reached {
                 self.begin_to_lead(cx);
             }

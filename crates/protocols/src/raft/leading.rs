@@ -7,6 +7,7 @@ use quorate_blocks::batch::Batch;
 use quorate_blocks::clients::WaitingReads;
 use quorate_blocks::laggards::OwnDisk;
 use quorate_blocks::membership::ReconfigurationCoordinator;
+use quorate_blocks::walls::Own;
 use quorate_core::{Context, Fact, Mark, NodeId, NodeSet, Time, Wall, mutation};
 
 use super::changes::{Handing, TransferBackoff};
@@ -351,14 +352,14 @@ impl Replica {
         verified: u64,
         cx: &mut Context<'_, Self>,
     ) {
-        let now = cx.now();
-        let Some(peer) = self.peer(from, now) else { return };
+        let own = Own { me: self.me, wall: cx.wall(), now: cx.now() };
+        let Some(peer) = self.peer(from, own.now) else { return };
         peer.round = peer.round.max(round);
         peer.on_verified(verified);
         if let Role::Leader(leading) = &self.role
             && let Some(sent) = leading.rounds.begun(round)
         {
-            self.walls.hear(from, wall, sent, now);
+            self.walls.hear(from, (sent, wall), own, &|wall| self.chain.configuration().1.reached(wall));
         }
         self.on_round(cx);
     }

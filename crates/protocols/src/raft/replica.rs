@@ -10,7 +10,7 @@ use quorate_blocks::election::LeaderMonitor;
 use quorate_blocks::membership::Configuration;
 use quorate_blocks::quorum::Tally;
 use quorate_blocks::state::Replicated;
-use quorate_blocks::walls::{self, Walls};
+use quorate_blocks::walls::{Own, Walls};
 use quorate_core::{
     Context, Fact, Instant, Machine, Mark, NodeId, PeerStatus, ProcessId, Saved, Status, Time, Wakeup, Wall,
     digest, mutation,
@@ -310,7 +310,7 @@ impl Machine for Replica {
 impl Replica {
     /// The time to propose, when the own clocks show this.
     pub(super) fn time(&self, now: Time, wall: Wall) -> Wall {
-        let own = walls::Own { me: self.me, wall, now };
+        let own = Own { me: self.me, wall, now };
         self.walls.time(own, &|wall| self.chain.configuration().1.reached(wall)).unwrap_or_default()
     }
 
@@ -565,7 +565,7 @@ impl quorate_core::Replica for Replica {
             facts: Vec::new(),
         };
         if matches!(self.role, Role::Leader(_)) {
-            let own = walls::Own { me: self.me, wall: at.wall, now: at.now };
+            let own = Own { me: self.me, wall: at.wall, now: at.now };
             self.walls.tell(own, &|wall| configuration.reached(wall), &mut status);
         }
         status

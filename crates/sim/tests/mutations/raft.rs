@@ -9,6 +9,7 @@ use crate::assert_goes_wrong;
 const QUORUM: &[&str] = &["reads=quorum"];
 /// Short waits, for more elections in a run.
 const RESTLESS: &[&str] = &["heartbeat=10ms", "election.timeout=50ms", "proxy.patience=40ms", "reads=quorum"];
+const TIMERS: &[&str] = &["reads=leaseguard", "leaseguard.clock=timers"];
 const ONGARO: &[&str] = &["reads=ongaro-lease"];
 /// One entry in a message.
 const SINGLE: &[&str] =
@@ -113,6 +114,8 @@ caught! { "raft",
     a_commit_of_a_prior_term_by_counting: "raft/commit-prior-term" with SINGLE;
     a_commit_beyond_what_was_verified: "raft/commit-beyond-verified" with QUORUM;
     two_membership_changes_in_flight: "membership/two-in-flight" with QUORUM;
+    a_lifetime_that_begins_before_the_write_where_the_group_has_just_changed:
+        "walls/group-before-is-forgotten" with TIMERS, under "all", at 3544;
     a_time_that_a_source_was_away_taken_for_its_answer: "catchup/unnamed-questions" with QUORUM, under "all", at 4289;
     // Reads.
     a_voter_that_does_not_honour_the_lease: "ongaro/vote-at-once" with ONGARO, at 74;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use quorate_blocks::ballot::Ballot;
 use quorate_blocks::quorum::{Tally, Verdict};
+use quorate_blocks::walls::Own;
 use quorate_core::{Context, Fact, NodeId, NodeSet, Wall, mutation};
 
 use super::message::BallotConfig;
@@ -268,7 +269,8 @@ impl<P: Policy> Replica<P> {
             return;
         }
         let Role::Candidate(preparation) = &mut self.role else { return };
-        self.walls.hear(from, wall, preparation.since, cx.now());
+        let own = Own { me: self.me, wall: cx.wall(), now: cx.now() };
+        self.walls.hear(from, (preparation.since, wall), own, &|wall| self.configuration.1.reached(wall));
         match preparation.on_reply(from, reply) {
             Reply::Waiting => {}
             Reply::Partial(next) => {

@@ -8,6 +8,7 @@ use quorate_blocks::ballot::Ballot;
 use quorate_blocks::catchup;
 use quorate_blocks::laggards::OwnDisk;
 use quorate_blocks::membership::ReconfigurationCoordinator;
+use quorate_blocks::walls::Own;
 use quorate_core::{Context, Fact, Mark, NodeId, NodeSet, Time, Wall, mutation};
 
 use super::policy::Policy;
@@ -247,7 +248,8 @@ impl<P: Policy> Replica<P> {
         } else if let Some(peer) = leading.peers.get_mut(&from) {
             peer.committed = peer.committed.max(committed);
             peer.bound = bound;
-            self.walls.hear(from, wall, sent, cx.now());
+            let own = Own { me: self.me, wall: cx.wall(), now: cx.now() };
+            self.walls.hear(from, (sent, wall), own, &|wall| self.configuration.1.reached(wall));
             // It can stand in for the source of what is missing here.
             self.hear_of(from, committed, cx);
         }

@@ -12,7 +12,7 @@ use quorate_blocks::election::LeaderMonitor;
 use quorate_blocks::laggards::Laggards;
 use quorate_blocks::membership::Configuration;
 use quorate_blocks::state::Replicated;
-use quorate_blocks::walls::{self, Walls};
+use quorate_blocks::walls::{Own, Walls};
 use quorate_blocks::writes::Writes;
 use quorate_core::{
     Context, Fact, Instant, Machine, Marginal, Mark, NodeId, NodeSet, PeerStatus, ProcessId, Saved, Status,
@@ -354,7 +354,7 @@ impl<P: Policy> Replica<P> {
 
     /// The time to propose, when the own clocks show this.
     pub(super) fn time(&self, now: Time, wall: Wall) -> Wall {
-        let own = walls::Own { me: self.me, wall, now };
+        let own = Own { me: self.me, wall, now };
         self.walls.time(own, &|wall| self.configuration.1.reached(wall)).unwrap_or_default()
     }
 
@@ -561,7 +561,7 @@ impl<P: Policy> quorate_core::Replica for Replica<P> {
             status.samples.extend(self.leases.samples(self.believed_until(now), now));
         }
         if leads {
-            let own = walls::Own { me: self.me, wall: at.wall, now };
+            let own = Own { me: self.me, wall: at.wall, now };
             self.walls.tell(own, &|wall| self.configuration.1.reached(wall), &mut status);
         }
         P::status(self, now, &mut status);

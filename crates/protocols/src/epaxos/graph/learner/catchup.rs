@@ -47,7 +47,7 @@ impl Learner {
             Message::ClockRequest(request) => {
                 cx.send(from, Message::ClockReply { request, wall: cx.wall() }.into());
             }
-            Message::ClockReply { request, wall } => self.on_clock_reply(from, request, wall, cx.now()),
+            Message::ClockReply { request, wall } => self.on_clock_reply(from, request, wall, cx),
         }
         false
     }

@@ -23,9 +23,18 @@ impl Learner {
         cx.send_all(due, Message::ClockRequest(request).into());
     }
 
-    pub(super) fn on_clock_reply(&mut self, from: NodeId, request: ClockRequest, wall: Wall, now: Time) {
+    pub(super) fn on_clock_reply<M: Host>(
+        &mut self,
+        from: NodeId,
+        request: ClockRequest,
+        wall: Wall,
+        cx: &Context<'_, M>,
+    ) {
         if request.life == self.life || mutation::active("walls/any-life") {
-            self.walls.hear(from, wall, request.sent, now);
+            let own = Own { me: self.me, wall: cx.wall(), now: cx.now() };
+            let members = self.config.members;
+            self.walls
+                .hear(from, (request.sent, wall), own, &|wall| majority_reached(members.iter().map(wall)));
             self.clocks.insert(from);
         }
     }
