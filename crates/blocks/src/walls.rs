@@ -136,7 +136,7 @@ impl Walls {
         nodes.iter().filter(|node| is_due(*node)).collect()
     }
 
-    /// What the clocks of a majority show, at least and at most, or those of the group before; `None`: too few are known.
+    /// What `shown` says, or what it said for the group before; `None`: too few clocks are known.
     fn supported(&self, own: Own, reached: Reached<'_>) -> Option<(Wall, Wall)> {
         let before = self.supported.filter(|_| !mutation::active("walls/group-before-is-forgotten"));
         let grown = |(at, ends): (Time, (Wall, Wall))| grown(ends, own.now.since(at));
