@@ -34,6 +34,8 @@ pub struct Leading {
     pub(super) gate: CommitGate,
     /// LeaseGuard: what it cannot tell yet.
     pub(super) limbo: Limbo,
+    /// How many entries it could not tell of when it was elected.
+    pub(super) limbo_entries: u64,
     pub(super) rounds: Rounds<(u64, Reader)>,
     /// Reads that wait for an entry to be executed.
     pub(super) waiting: WaitingReads<Reader>,
@@ -56,6 +58,9 @@ impl Replica {
     pub(super) fn begin_to_lead(&mut self, cx: &mut Context<'_, Self>) {
         let now = cx.now();
         let (last, _) = self.chain.last();
+        if mutation::active("leaseguard/limbo-applied") {
+            self.commit(last, cx);
+        }
         let gate = CommitGate::at_election(self, cx);
         let limbo = Limbo::at_election(self);
         let leading = Leading {
@@ -66,6 +71,7 @@ impl Replica {
             inherited: last,
             gate,
             limbo,
+            limbo_entries: last - self.committed,
             rounds: Rounds::default(),
             waiting: WaitingReads::default(),
             needs_empty_batch: false,

@@ -12,8 +12,8 @@ use quorate_blocks::quorum::Tally;
 use quorate_blocks::state::Replicated;
 use quorate_blocks::walls::{Own, Walls};
 use quorate_core::{
-    Context, Fact, Instant, Machine, Mark, NodeId, PeerStatus, ProcessId, Saved, Status, Time, Wakeup, Wall,
-    digest, mutation,
+    Context, Fact, Instant, Machine, Mark, NodeId, PeerStatus, ProcessId, Sample, Saved, Status, Time,
+    Wakeup, Wall, digest, mutation,
 };
 
 use super::leading::Leading;
@@ -564,7 +564,9 @@ impl quorate_core::Replica for Replica {
             samples: Vec::new(),
             facts: Vec::new(),
         };
-        if matches!(self.role, Role::Leader(_)) {
+        if let Role::Leader(leading) = &self.role {
+            let help = "Entries that an earlier leader may have committed when this node was elected.";
+            status.samples.push(Sample::gauge("limbo_entries", leading.limbo_entries, help));
             let own = Own { me: self.me, wall: at.wall, now: at.now };
             self.walls.tell(own, &|wall| configuration.reached(wall), &mut status);
         }

@@ -121,6 +121,7 @@ caught! { "raft",
     a_voter_that_does_not_honour_the_lease: "ongaro/vote-at-once" with ONGARO, at 74;
     a_commit_gate_that_ignores_one_prior_entry: "leaseguard/gate-ignored" with GUARD, at 23;
     a_limbo_region_without_its_last_entry: "leaseguard/limbo-short" with GUARD;
+    a_limbo_region_that_is_applied_at_the_election: "leaseguard/limbo-applied" with GUARD;
     uncertainty_on_one_side_only: "leaseguard/one-sided" with GUARD;
     an_end_of_a_lease_whose_commit_is_not_known: "leaseguard/end-lease-uncommitted" with GUARD, at 80;
     a_snapshot_that_forgets_leases: "leaseguard/no-lease-in-snapshot" with FORGETFUL;
