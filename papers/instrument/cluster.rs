@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::Result;
 use super::measure::Bench;
 use super::series::Op;
-use xtask::compare::processes::{Process, words};
+use xtask::compare::processes::{Process, cpu_seconds, words};
 use xtask::compare::systems::{Member, Up};
 use xtask::compare::target;
 
@@ -72,6 +72,17 @@ pub struct Outcome {
     /// Of all operations.
     pub p50: f64,
     pub p99: f64,
+    /// Processor time for each operation, in µs: of all nodes, warm-up included, and of the load generator.
+    pub nodes_cpu: f64,
+    pub generator_cpu: f64,
+}
+
+/// What came of the death of a leader.
+#[derive(Clone, Debug)]
+pub struct Survived {
+    pub ops: Vec<Op>,
+    /// Entries in the limbo region of the leader that is there at the end, when it was elected.
+    pub limbo_entries: Option<u64>,
 }
 
 impl<'a> Cluster<'a> {
@@ -127,12 +138,18 @@ impl<'a> Cluster<'a> {
     /// Loads the leader.
     pub fn measure(&self, load: &Load) -> Result<Outcome> {
         let mut command = self.loaded(load, std::slice::from_ref(&self.leader.resp));
+        let pids: Vec<_> = self.up.members.iter().map(|member| member.pid).collect();
+        let before = cpu_seconds(&pids);
         let report = self.report(&mut command)?;
+        let nodes = 1e6 * (cpu_seconds(&pids) - before);
         let run = &report["runs"][0];
         let op = |name: &str| run["ops"].as_array().and_then(|ops| ops.iter().find(|op| op["name"] == name));
         let of = |op: Option<&Value>, field: &str| op.and_then(|op| op[field].as_f64()).unwrap_or(0.0);
         let (read, write, total) = (op("read"), op("update"), Some(&run["total"]));
+        let asked = of(total, "per_second") * (load.warm_up + load.duration).as_secs_f64();
         Ok(Outcome {
+            nodes_cpu: nodes / asked.max(1.0),
+            generator_cpu: of(Some(run), "client_cpu_us_per_op"),
             reads_per_second: of(read, "per_second"),
             writes_per_second: of(write, "per_second"),
             read_p50: of(read, "p50_us") / 1e3,
@@ -145,8 +162,8 @@ impl<'a> Cluster<'a> {
     }
 
     /// Loads the followers, kills the leader some time later; gives the operations, in ms from `axis` before the
-    /// kill.
-    pub fn survive(&self, load: &Load, kill_after: Duration, axis: f64) -> Result<Vec<Op>> {
+    /// kill, and what the next leader says.
+    pub fn survive(&self, load: &Load, kill_after: Duration, axis: f64) -> Result<Survived> {
         let leader = self.up.leader(&self.bench.stop)?;
         let others = self.up.members.iter().filter(|member| member.id != leader.id);
         let endpoints: Vec<_> = others.map(|member| member.resp.clone()).collect();
@@ -165,7 +182,15 @@ impl<'a> Cluster<'a> {
             return Err(format!("{}: {said}", words(&command)));
         }
         let text = std::fs::read_to_string(&trace).map_err(|error| error.to_string())?;
-        parse(&text, killed.as_nanos() as u64, axis)
+        let ops = parse(&text, killed.as_nanos() as u64, axis)?;
+        let mut status = Command::new(&self.quorate);
+        status.args(["status", "--json", "--endpoints", &endpoints.join(",")]);
+        let said = status.output().map_err(|error| error.to_string())?.stdout;
+        let said: Value = serde_json::from_slice(&said).unwrap_or_default();
+        let leads = |node: &&Value| node["role"] == "leader";
+        let leader = said["nodes"].as_array().and_then(|nodes| nodes.iter().find(leads));
+        let limbo_entries = leader.and_then(|leader| leader["samples"]["limbo_entries"].as_u64());
+        Ok(Survived { ops, limbo_entries })
     }
 
     fn path(&self, name: &str) -> PathBuf {

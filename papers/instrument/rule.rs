@@ -36,7 +36,8 @@ impl Figure {
         words: &str,
         judge: impl Fn(&Data) -> Option<(bool, String)> + 'static,
     ) -> Check {
-        Check { figures: vec![self], words: words.to_owned(), judge: Rc::new(judge) }
+        let judge = move |data: &Data| judge(data).map(|(holds, ours)| (Some(holds), ours));
+        Check { figures: vec![self], words: words.to_owned(), at_once: false, judge: Rc::new(judge) }
     }
 }
 
@@ -139,6 +140,11 @@ impl Select {
         self.pair(number, self.figure.dim(dim), (over, under), "÷", "", |over, under| over / under)
     }
 
+    /// How much more a number is at one value of a dimension than at another.
+    pub fn growth(&self, number: &str, dim: &'static str, from: &'static str, to: &'static str) -> Values {
+        self.pair(number, self.figure.dim(dim), (to, from), "−", self.unit(number), |to, from| to - from)
+    }
+
     /// One key's number less another's, where all other dimensions agree.
     pub fn difference(&self, number: &str, from: &'static str, less: &'static str) -> Values {
         self.pair(number, 0, (from, less), "−", self.unit(number), |from, less| from - less)
@@ -178,9 +184,9 @@ impl Select {
                 each.collect::<Vec<_>>().join(", ")
             });
             let ours = ours.collect::<Vec<_>>().join("; ");
-            Some((holds, with_unit(format!("{}: {ours}", spaced(figure.numbers[column].0)), unit)))
+            Some((Some(holds), with_unit(format!("{}: {ours}", spaced(figure.numbers[column].0)), unit)))
         };
-        Check { figures: vec![self.figure], words, judge: Rc::new(judge) }
+        Check { figures: vec![self.figure], words, at_once: false, judge: Rc::new(judge) }
     }
 }
 
@@ -225,9 +231,15 @@ impl Values {
         let shown = words.clone();
         let judge = move |data: &Data| {
             let values = eval(data);
-            (!values.is_empty()).then(|| (holds(&values), format!("{shown}: {}", describe(&values, unit))))
+            let ours = || format!("{shown}: {}", describe(&values, unit));
+            (!values.is_empty()).then(|| (Some(holds(&values)), ours()))
         };
-        Check { figures: vec![figure], words: format!("{words} {must}"), judge: Rc::new(judge) }
+        Check {
+            figures: vec![figure],
+            words: format!("{words} {must}"),
+            at_once: false,
+            judge: Rc::new(judge),
+        }
     }
 
     /// From `low` to `high` at every point.
@@ -285,6 +297,40 @@ impl Values {
         })
     }
 
+    /// The median over runs of what chance decides, such as the time of an election, is from `low` to `high`: with
+    /// 95% confidence, over at least [`MANY`] runs.
+    pub fn median_within(self, low: f64, high: f64) -> Check {
+        let Values { figure, words, unit, eval } = self;
+        let must = match high {
+            f64::INFINITY => format!("at least {}", digits(low)),
+            high => format!("within {} to {}", digits(low), digits(high)),
+        };
+        let words = format!("median of {words}");
+        let shown = words.clone();
+        let judge = move |data: &Data| {
+            let grid = data.0.get(figure.id)?;
+            let of = |run| eval(&Data([(figure.id, grid.only(run))].into()));
+            let mut all: Vec<_> = grid.runs().into_iter().flat_map(of).map(|(_, value)| value).collect();
+            all.sort_by(f64::total_cmp);
+            let (least, most) = median_interval(&all)?;
+            let settled = all.len() >= MANY;
+            let holds = match (least >= low && most <= high, most < low || least > high) {
+                (true, _) if settled => Some(true),
+                (_, true) if settled => Some(false),
+                _ => None,
+            };
+            let value = with_unit(digits(all[(all.len() - 1) / 2]), unit);
+            let interval = format!("95%: {} to {}, {} runs", digits(least), digits(most), all.len());
+            Some((holds, format!("{shown}: {value} ({interval})")))
+        };
+        Check {
+            figures: vec![figure],
+            words: format!("{words} {}", with_unit(must, unit)),
+            at_once: true,
+            judge: Rc::new(judge),
+        }
+    }
+
     /// It was measured; with a dimension that an experiment must have.
     pub fn exists(self) -> Check {
         self.check("is measured".to_owned(), |_| true)
@@ -304,6 +350,23 @@ fn steps(all: &Listed, dim: usize) -> Vec<(f64, f64)> {
     sorted.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
     let pairs = sorted.windows(2).filter(|pair| pair[0].0 == pair[1].0);
     pairs.map(|pair| (pair[0].2, pair[1].2)).collect()
+}
+
+/// Fewer runs say too little of what chance decides.
+pub const MANY: usize = 20;
+
+/// Between which two of these values, which are sorted, the median lies with a probability of 95% or more: as many are
+/// below it as a coin shows heads. `None` of nothing; of fewer than six values it is all of them.
+fn median_interval(sorted: &[f64]) -> Option<(f64, f64)> {
+    let count = sorted.len();
+    let (mut outside, mut chance, mut below) = (0.0, 0.5f64.powi(count as i32), 0);
+    while outside + chance <= 0.025 {
+        outside += chance;
+        chance *= (count - below) as f64 / (below + 1) as f64;
+        below += 1;
+    }
+    let first = below.saturating_sub(1);
+    Some((*sorted.get(first)?, *sorted.get((count - 1).checked_sub(first)?)?))
 }
 
 fn range(all: &Listed) -> (f64, f64) {
@@ -337,21 +400,24 @@ fn spaced(name: &str) -> String {
     name.replace('_', " ")
 }
 
-type Judge = Rc<dyn Fn(&Data) -> Option<(bool, String)>>;
+type Judge = Rc<dyn Fn(&Data) -> Option<(Option<bool>, String)>>;
 
 /// A condition on measured numbers.
 #[derive(Clone)]
 pub struct Check {
     pub figures: Vec<&'static Figure>,
     pub words: String,
-    /// Whether it holds, and what was measured; `None`: nothing was.
+    /// Judged from all runs together, not from each by itself.
+    pub at_once: bool,
+    /// Whether it holds (`None`: chance may have decided), and what was measured; `None`: nothing was.
     pub judge: Judge,
 }
 
 impl Check {
     /// Holds where both hold; the words are joined by "and".
     pub fn and(self, other: Check) -> Check {
-        let Check { mut figures, words, judge } = self;
+        let Check { mut figures, words, at_once, judge } = self;
+        assert_eq!(at_once, other.at_once, "{words}: all runs together, or each by itself");
         figures.extend(
             other
                 .figures
@@ -364,9 +430,14 @@ impl Check {
         let both = move |data: &Data| {
             let ((one, ours), (other, more)) = (judge(data)?, second(data)?);
             let ours = if ours.contains(&more) { ours } else { format!("{ours}; {more}") };
-            Some((one && other, ours))
+            let both = match (one, other) {
+                (Some(true), Some(true)) => Some(true),
+                (Some(false), _) | (_, Some(false)) => Some(false),
+                _ => None,
+            };
+            Some((both, ours))
         };
-        Check { figures, words: format!("{words}; and {}", other.words), judge: Rc::new(both) }
+        Check { figures, words: format!("{words}; and {}", other.words), at_once, judge: Rc::new(both) }
     }
 }
 
@@ -467,7 +538,9 @@ mod tests {
         let data = Data([(VIRTUAL.id, grid(&VIRTUAL, "", ROWS))].into());
         match (check.judge)(&data) {
             None => format!("{} | nothing", check.words),
-            Some((holds, ours)) => format!("{} | {ours} | {}", check.words, if holds { "yes" } else { "no" }),
+            Some((holds, ours)) => {
+                format!("{} | {ours} | {}", check.words, if holds == Some(true) { "yes" } else { "no" })
+            }
         }
     }
 

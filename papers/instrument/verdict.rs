@@ -2,14 +2,17 @@
 //!
 //! Virtual time is the same on every machine, so the means of the runs decide. Real time is not: a rule on it is
 //! settled if the machine was quiet, there are at least [`RUNS`] runs, and it holds in all of them, or in none. (The
-//! median of five runs lies between the lowest and the highest of them with a probability of 94%.)
+//! median of five runs lies between the lowest and the highest of them with a probability of 94%.) What chance decides,
+//! such as an election, is judged by the median of many runs and its interval ([`Values::median_within`]).
+//!
+//! [`Values::median_within`]: super::rule::Values::median_within
 
 use std::collections::BTreeMap;
 
 use super::Result;
 use super::grid::{Data, Time};
 use super::register::Register;
-use super::rule::{Check, Kind, Rule, Shown};
+use super::rule::{Check, Kind, MANY, Rule, Shown};
 
 /// Fewer runs in real time settle nothing.
 pub const RUNS: usize = 5;
@@ -212,8 +215,12 @@ fn settle(check: &Check, data: &Data) -> Found {
         return Found { ours: "nothing".to_owned(), settled: Err("not measured".to_owned()) };
     };
     let real: Vec<_> = check.figures.iter().filter(|figure| figure.time == Time::Real).collect();
-    if real.is_empty() {
-        return Found { ours, settled: Ok(holds) };
+    let grids = real.iter().filter_map(|figure| data.0.get(figure.id));
+    let noisy = grids.into_iter().any(|grid| !grid.says("quiet").starts_with("yes"));
+    let noise = || Err("the machine was not quiet".to_owned());
+    if real.is_empty() || check.at_once {
+        let open = || format!("fewer than {MANY} runs, or the interval of the median holds a bound");
+        return Found { ours, settled: if noisy { noise() } else { holds.ok_or_else(open) } };
     }
     // Every run by itself; what is in virtual time stays as it is.
     let mut runs: Vec<u32> = Vec::new();
@@ -229,20 +236,17 @@ fn settle(check: &Check, data: &Data) -> Found {
                 *grid = grid.only(*run);
             }
         }
-        (check.judge)(&data).map(|(holds, _)| holds)
+        (check.judge)(&data).map(|(holds, _)| holds == Some(true))
     };
     let each: Vec<_> = runs.iter().filter_map(alone).collect();
     let held = each.iter().filter(|holds| **holds).count();
     let ours = format!("{ours}; holds in {held} of {} runs", each.len());
-    let noisy = real
-        .iter()
-        .find(|figure| data.0.get(figure.id).is_some_and(|grid| !grid.says("quiet").starts_with("yes")));
-    let settled = match noisy {
-        Some(_) => Err("the machine was not quiet".to_owned()),
-        None if each.len() < RUNS => Err(format!("{} runs, of which {RUNS} are needed", each.len())),
-        None if held == each.len() => Ok(true),
-        None if held == 0 => Ok(false),
-        None => Err("the runs do not agree with each other".to_owned()),
+    let settled = match held {
+        _ if noisy => noise(),
+        _ if each.len() < RUNS => Err(format!("{} runs, of which {RUNS} are needed", each.len())),
+        all if all == each.len() => Ok(true),
+        0 => Ok(false),
+        _ => Err("the runs do not agree with each other".to_owned()),
     };
     Found { ours, settled }
 }
@@ -302,6 +306,21 @@ mod tests {
         );
         assert!(of(quiet, 5.0, 4).contains("4 runs, of which 5 are needed"));
         assert!(of("# quiet: no\n", 5.0, 5).contains("the machine was not quiet"));
+    }
+
+    #[test]
+    fn what_chance_decides_is_judged_by_the_interval_of_the_median_of_many_runs() {
+        let of = |low: f64, high: f64, runs: u32| {
+            let rows: String = (1..=runs).map(|run| format!("a,1,{run},{run},0\n")).collect();
+            let rule = rule("A-1", read(&REAL).median_within(low, high)).why("y");
+            verdict(rule, &REAL, "# quiet: yes\n# rules: A-1=1234\n", &rows)
+        };
+        let ours = "median of read (a): 10 ms (95%: 6 to 15, 20 runs)";
+        assert_eq!(of(6.0, 15.0, 20), format!("Agrees: {ours}: y"));
+        assert_eq!(of(6.0, f64::INFINITY, 20), format!("Agrees: {ours}: y"));
+        assert_eq!(of(16.0, 30.0, 20), format!("Differs: {ours}: y"));
+        assert!(of(7.0, 15.0, 20).starts_with("CannotBeJudged"));
+        assert!(of(0.0, 99.0, 19).starts_with("CannotBeJudged"));
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! The system claims of the register: rules, guarantees and limits of LeaseGuard, and what the paper leaves open.
 
 use super::{
-    BOTH_LEADERS, CAMPAIGNS, G, GATE, LIMBO, MUTATIONS, ONE_SIDED, PRIOR_TERM, READ_GATE, TIMERS, both_lead,
-    messages, of4, of7,
+    BOTH_LEADERS, CAMPAIGNS, G, GATE, LIMBO, MUTATIONS, ONE_SIDED, PRIOR_TERM, READ_GATE, TIMERS,
+    as_available, both_lead, messages, of4, of7,
 };
-use crate::instrument::rule::{Rule, argued, choice, differs, rule, test};
-use crate::leaseguard::{FIG4, FIG5, FIG7, FIG8, FIG9};
+use crate::instrument::rule::{Rule, Values, argued, choice, differs, rule, test};
+use crate::leaseguard::{FIG4, FIG5, FIG7, FIG7_ELECTIONS, FIG8};
 
 /// Rules of the protocol.
 pub fn system() -> Vec<Rule> {
@@ -190,12 +190,11 @@ pub fn guarantees() -> Vec<Rule> {
         ),
         rule(
             "LG-S.36",
-            FIG7.all()
-                .difference("elected", "Ongaro lease", G)
-                .at_least(300.0)
-                .and(FIG7.all().order("failed", &[G, "Ongaro lease"])),
+            later_by("elected")
+                .median_within(300.0, f64::INFINITY)
+                .and(later_by("failed").median_within(1.0, f64::INFINITY)),
         )
-        .why("with Δ = 1 s an Ongaro lease needs ET = 1 s; one election of each"),
+        .why("with Δ = 1 s an Ongaro lease needs ET = 1 s"),
         argued("LG-S.37", "without bounded clocks nothing is inherited", &[TIMERS]),
         differs(
             "LG-S.38",
@@ -229,12 +228,24 @@ pub fn open() -> Vec<Rule> {
         ),
         choice("LG-X.7", "commits after Δ + ε, reads before Δ − ε"),
         choice("LG-X.8", "ms² in Figure 6, µs² in Figure 7"),
-        choice("LG-X.9", "both are measured: LG-9.9 with processes, LG-7.10 in the simulator"),
         rule(
-            "LG-X.10",
-            FIG9.all().difference("first_read", "Ongaro lease", "log-based lease").about(0.0, 150.0),
+            "LG-X.9",
+            FIG8.at("zipf", 0)
+                .of("permitted_waiting")
+                .at_least(0.99)
+                .and(FIG8.at("zipf", 0.5).of("permitted_waiting").at_least(0.99)),
         )
-        .why("see LG-9.6"),
+        .why(
+            "the headline under stress, with 100 entries in the limbo region: whether 99% pass depends on \
+             its size (LG-9.9 and LG-7.10 have theirs), and the independent draws of 100 keys leave as \
+             many as LG-8.4 derives",
+        ),
+        rule("LG-X.10", as_available()).why("see LG-9.6"),
         choice("LG-X.11", "no-ops at Δ/2, looked at every Δ/4; `--durability fsync` in Figures 9 to 11"),
     ]
+}
+
+/// How much more it is with Ongaro's lease, election by election.
+fn later_by(number: &str) -> Values {
+    FIG7_ELECTIONS.all().difference(number, "Ongaro lease", G)
 }
