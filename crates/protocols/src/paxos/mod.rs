@@ -8,9 +8,11 @@
 //! | [`pqr`] | reads that a majority answers |
 //! | [`quorum_leases`] | reads at grantees, with which every write is synchronized |
 //! | [`bodega`] | reads at all responders of a roster |
+//! | [`coding`] | Reed–Solomon coding |
 //! | `rosters` | who answers reads of which keys, for the last two |
 
 pub mod bodega;
+pub mod coding;
 mod engine;
 pub mod multipaxos;
 pub mod pqr;
