@@ -50,9 +50,14 @@ impl Configuration {
         self.voters.union(self.outgoing).union(self.learners)
     }
 
+    /// Those whose votes count.
+    pub fn voting(&self) -> NodeSet {
+        self.voters.union(self.outgoing)
+    }
+
     /// Whether this replica's vote counts.
     pub fn votes(&self, node: NodeId) -> bool {
-        self.voters.union(self.outgoing).contains(node)
+        self.voting().contains(node)
     }
 
     /// Whether the group is between two sets of voters.

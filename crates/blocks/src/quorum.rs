@@ -13,13 +13,15 @@ pub enum Verdict {
     Already,
 }
 
-/// Votes of distinct voters towards a majority, or towards majorities of two sets of them.
+/// Votes of distinct voters towards a majority, or another stated number; or towards those of two sets of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tally {
     voters: NodeSet,
     /// Whose majority is needed too; empty if there is one set only.
     outgoing: NodeSet,
     votes: NodeSet,
+    /// How many votes of each set are needed.
+    quorums: (usize, usize),
 }
 
 impl Tally {
@@ -30,7 +32,12 @@ impl Tally {
 
     /// No vote yet; a majority of both sets is needed, if the second is not empty.
     pub fn joint(voters: NodeSet, outgoing: NodeSet) -> Tally {
-        Tally { voters, outgoing, votes: NodeSet::EMPTY }
+        Tally { voters, outgoing, votes: NodeSet::EMPTY, quorums: (voters.majority(), outgoing.majority()) }
+    }
+
+    /// The same, with so many votes needed of each set in place of a majority, given how many voters it has.
+    pub fn needing(self, quorum: impl Fn(usize) -> usize) -> Tally {
+        Tally { quorums: (quorum(self.voters.len()), quorum(self.outgoing.len())), ..self }
     }
 
     /// Counts a vote; strangers and repetitions do not count.
@@ -46,10 +53,10 @@ impl Tally {
         }
     }
 
-    /// Whether a majority has voted.
+    /// Whether enough have voted.
     pub fn reached(&self) -> bool {
-        let has = |set: NodeSet| self.votes.intersection(set).len() >= set.majority();
-        has(self.voters) && (self.outgoing.is_empty() || has(self.outgoing))
+        let has = |set: NodeSet, quorum| self.votes.intersection(set).len() >= quorum;
+        has(self.voters, self.quorums.0) && (self.outgoing.is_empty() || has(self.outgoing, self.quorums.1))
     }
 
     /// Who has not voted.
@@ -96,6 +103,15 @@ mod tests {
                 .collect();
             assert_eq!(verdicts.join(" "), columns.next().unwrap(), "{line}");
         }
+    }
+
+    #[test]
+    fn a_tally_counts_to_the_number_that_is_stated_for_each_set() {
+        let set = |ids: &[u64]| ids.iter().filter_map(|id| NodeId::new(*id)).collect::<NodeSet>();
+        let mut tally = Tally::joint(set(&[1, 2, 3, 4, 5]), set(&[4, 5, 6])).needing(|voters| voters - 1);
+        let verdicts = [1, 2, 6, 4, 3].map(|id| tally.add(NodeId::new(id).unwrap()));
+        let pending = Verdict::Pending;
+        assert_eq!(verdicts, [pending, pending, pending, pending, Verdict::Reached]);
     }
 
     #[test]

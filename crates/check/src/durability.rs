@@ -61,6 +61,12 @@ impl Checker for Durability {
         Ok(())
     }
 
+    /// One that is slow or lost may have executed what the others still have to fetch.
+    fn is_settled(&self, applied: &[(NodeId, u64)]) -> bool {
+        let last = self.acknowledged.keys().filter_map(|command| self.executed.get(command)).max();
+        applied.iter().all(|(_, applied)| Some(applied) >= last)
+    }
+
     fn finish(&mut self, at: u64, applied: &[(NodeId, u64)]) -> Result<(), Violation> {
         for (command, when) in &self.acknowledged {
             let lost = match self.executed.get(command) {

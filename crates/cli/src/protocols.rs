@@ -28,7 +28,7 @@ pub fn show(name: &str) -> Result<(), Failure> {
         ["reads", can.reads].map(str::to_owned),
         ["order of writes".to_owned(), order(&can).to_owned()],
         ["nodes".to_owned(), nodes(&can)],
-        ["survives the loss of a minority".to_owned(), word(can.failover)],
+        ["of 3, 5, 7 nodes may be lost".to_owned(), losses(&can)],
         ["its members can change (quorate member)".to_owned(), word(can.membership)],
         ["rosters (quorate roster)".to_owned(), word(can.rosters)],
         ["replaces a lost disk in place (--replace-disk)".to_owned(), word(can.rejoin)],
@@ -41,6 +41,13 @@ pub fn show(name: &str) -> Result<(), Failure> {
     }));
     writeln!(stdout(), "\nsettings, given as --set SETTING=VALUE, the same at all nodes:\n")?;
     print(&rows)
+}
+
+/// How many nodes of some groups may be lost.
+fn losses(can: &Capabilities) -> String {
+    let losses =
+        [3, 5, 7].map(|nodes| if can.failover { nodes - (can.quorum)(nodes) } else { 0 }.to_string());
+    losses.join(", ")
 }
 
 /// What is common to the order in which replicas execute writes.

@@ -225,13 +225,16 @@ impl Group {
 }
 
 /// What a protocol gives and needs: decides at start-up which combinations are refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Capabilities {
     /// All commands are executed in one order everywhere. Else only those that interfere are, and no read mode can
     /// follow a client's writes by the last slot.
     pub total_order: bool,
-    /// The rest serves when a minority is lost or slow for good. Else simulators spare its nodes such faults.
+    /// The rest serves when some nodes are lost or slow for good, as long as a quorum is left. Else simulators spare
+    /// its nodes such faults.
     pub failover: bool,
+    /// Of so many voters, how many are a quorum.
+    pub quorum: fn(usize) -> usize,
     /// Who is in the group can change while it runs ([`Manage`](crate::Manage)).
     pub membership: bool,
     /// A member that lost its disk can come back under its own id ([`Group::rejoining`]). Protocols that can change the
@@ -254,6 +257,7 @@ impl Capabilities {
     pub const LOGGED: Capabilities = Capabilities {
         total_order: true,
         failover: true,
+        quorum: |voters| voters / 2 + 1,
         membership: false,
         rejoin: false,
         rosters: false,

@@ -135,6 +135,10 @@ macro_rules! each_protocol {
                 ],
                 facts: PAXOS,
             },
+            rspaxos in "paxos/rspaxos": $crate::paxos::rspaxos::RsPaxos {
+                gate: [Budget::of(300).nodes(5), Budget::of(100).nodes(7)],
+                facts: PAXOS,
+            },
             epaxos in "epaxos": $crate::epaxos::Epaxos {
                 gate: [Budget::of(400), Budget::of(100).nodes(5), Budget::of(50).nodes(7)],
                 facts: &["Applied", "Executed", "Installed", "Decided", "Ordered"],

@@ -29,6 +29,7 @@ impl Protocol for Toy {
     const CAPABILITIES: Capabilities = Capabilities {
         total_order: false,
         failover: true,
+        quorum: |voters| voters / 2 + 1,
         membership: false,
         rejoin: false,
         rosters: false,

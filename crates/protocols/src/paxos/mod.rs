@@ -8,6 +8,7 @@
 //! | [`pqr`] | reads that a majority answers |
 //! | [`quorum_leases`] | reads at grantees, with which every write is synchronized |
 //! | [`bodega`] | reads at all responders of a roster |
+//! | [`rspaxos`] | values in shards |
 //! | [`coding`] | Reed–Solomon coding |
 //! | `rosters` | who answers reads of which keys, for the last two |
 
@@ -18,3 +19,4 @@ pub mod multipaxos;
 pub mod pqr;
 pub mod quorum_leases;
 mod rosters;
+pub mod rspaxos;

@@ -1,7 +1,8 @@
 //! A minority is lost or slow for good, which a group must do without: nodes that are dead for ever, with what they had
 //! on disk, disks that hang, links that are slow.
 //!
-//! Whose loss a group tolerates is clear as long as it does not change: fewer than half of its voters. Where an
+//! Whose loss a group tolerates is clear as long as it does not change: those without whom its voters are a quorum of
+//! the protocol, mostly a majority. Where an
 //! operator changes it at the same time, a set is taken that every configuration tolerates which is in force anywhere
 //! or has been asked for. A change that nobody remembers having asked for may still be carried out later; a run whose
 //! group came to need the lost nodes in that way owes nothing.
@@ -113,7 +114,7 @@ impl Cluster {
 
     /// Whether every set of voters whose majority counts, or will, has one without these.
     pub(super) fn can_spare(&self, impaired: NodeSet) -> bool {
-        self.prospects().iter().all(|voters| outlasts(*voters, impaired))
+        self.prospects().iter().all(|voters| self.outlasts(*voters, impaired))
     }
 
     /// Every set of voters whose majority counts at one of these hosts. What a damaged disk says of that is of no
@@ -129,16 +130,16 @@ impl Cluster {
     pub fn is_tolerable(&self) -> bool {
         let impaired = self.impaired();
         let well = |host: usize| !impaired.contains(node(host));
-        self.in_force(well).iter().all(|voters| outlasts(*voters, impaired))
+        self.in_force(well).iter().all(|voters| self.outlasts(*voters, impaired))
+    }
+
+    /// Whether voters without those who are lost are a quorum.
+    pub(super) fn outlasts(&self, voters: NodeSet, lost: NodeSet) -> bool {
+        let left = voters.iter().filter(|voter| !lost.contains(*voter)).count();
+        voters.is_empty() || left >= (self.can.quorum)(voters.len())
     }
 }
 
 pub(super) fn node(host: usize) -> NodeId {
     NodeId::new(host as u64 + 1).expect("few nodes")
-}
-
-/// Whether voters without those who are lost are a majority.
-pub(super) fn outlasts(voters: NodeSet, lost: NodeSet) -> bool {
-    let left = voters.iter().filter(|voter| !lost.contains(*voter)).count();
-    voters.is_empty() || left * 2 > voters.len()
 }

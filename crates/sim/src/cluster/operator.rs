@@ -11,7 +11,7 @@ use quorate_core::{
 };
 use quorate_runtime::Input;
 
-use super::impairments::{node, outlasts};
+use super::impairments::node;
 use super::{Cluster, Event};
 use crate::faults::Kind;
 
@@ -206,7 +206,7 @@ impl Cluster {
     fn manage_at(&mut self, kind: Kind, host: usize, manage: Manage, random: &mut Random) {
         let voters = self.operator.voters_after(&manage);
         let changes = matches!(manage, Manage::Change { .. });
-        if (!changes || outlasts(voters, self.impaired())) && self.order(host, manage, random) {
+        if (!changes || self.outlasts(voters, self.impaired())) && self.order(host, manage, random) {
             self.counts.add(kind);
         }
     }

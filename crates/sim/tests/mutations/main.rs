@@ -99,4 +99,5 @@ mod pqr;
 mod primary_copy;
 mod quorum_leases;
 mod raft;
+mod rspaxos;
 mod unreplicated;

@@ -65,7 +65,7 @@ fn count(replica: &mut Replica, slot: u64, cx: &mut Context<'_, Replica>) -> boo
     if !voters.contains(me) {
         return false;
     }
-    let value = vote.value.clone();
+    let Some(value) = vote.value.whole().cloned() else { return false };
     let required = match mutation::active("bodega/released-at-m-notes") {
         true => NodeSet::EMPTY,
         // Of the ballot, whoever is excluded in it: that the leader knows alone.

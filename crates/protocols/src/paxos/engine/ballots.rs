@@ -78,10 +78,10 @@ impl<P: Policy> Replica<P> {
         self.monitor.heard(now);
         self.forget_reads_of_leader();
         if ballot.node() == Some(self.me) {
-            let from = self.log.committed() + 1;
-            let (_, configuration) = &self.configuration;
-            self.role = Role::Candidate(Preparation::new(configuration.tally(), self.me, from, now));
-            let missing = configuration.tally().missing();
+            let from = self.log.complete() + 1;
+            let tally = self.tally();
+            self.role = Role::Candidate(Preparation::new(tally, self.me, from, now));
+            let missing = tally.missing();
             self.send_prepare(missing, from, cx);
             cx.set_timer(Timer::Retransmit, RETRANSMIT);
         } else {
@@ -177,7 +177,7 @@ impl<P: Policy> Replica<P> {
     pub(super) fn on_poll(&mut self, from: NodeId, ballot: Ballot, cx: &mut Context<'_, Self>) {
         let leads = matches!(self.role, Role::Leader(_));
         let granted = !leads && !self.monitor.has_leader(cx.now());
-        let committed = self.log.committed();
+        let committed = self.log.complete();
         cx.send(from, Message::PollReply { ballot, granted, highest: self.highest, committed });
     }
 
@@ -242,7 +242,7 @@ impl<P: Policy> Replica<P> {
     /// Everything that a later ballot must respect, from a slot on, or as much of it as may be in one message.
     fn reply_to_prepare(&mut self, from: u64, cx: &mut Context<'_, Self>) {
         let candidate = self.promised.node().expect("a promised ballot has an owner");
-        let committed = self.log.committed();
+        let committed = self.log.complete();
         let mut reply = Votes { from, committed, votes: Vec::new(), next: None };
         let mut bytes = 0;
         for (slot, vote) in self.log.votes(from.max(committed + 1)) {

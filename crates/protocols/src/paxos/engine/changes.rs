@@ -78,10 +78,10 @@ impl<P: Policy> Replica<P> {
     /// Leads on, with others.
     fn lead_changed(&mut self, cx: &mut Context<'_, Self>) {
         let now = cx.now();
-        let (_, configuration) = &self.configuration;
+        let (tally, configuration) = (self.tally(), &self.configuration.1);
         let Role::Leader(leading) = &mut self.role else { return };
         if !mutation::active("paxos/old-tally") {
-            leading.proposals.change(configuration.tally());
+            leading.proposals.change(tally);
         }
         let others = configuration.all().without(self.me);
         for node in others.iter() {

@@ -7,7 +7,7 @@ pub(super) fn check<P: Policy>(replica: &Replica<P>) {
     replica.log.check();
     let Replica { promised, wanted, highest, log, state, role, me, .. } = replica;
     assert!(wanted <= highest && promised <= highest, "the highest ballot seen is at least those in use");
-    assert!(state.applied() == log.committed(), "what is chosen without holes is executed");
+    assert!(state.applied() == log.complete(), "what is chosen and here whole, without holes, is executed");
     let open = replica.writes.first().is_none_or(|slot| slot > state.applied());
     assert!(open, "no write of a slot that is executed is kept as one that is not");
     assert!(state.applied() + 1 >= log.start(), "only what is executed is cut off");

@@ -5,17 +5,20 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_blocks::ballot::Ballot;
+use quorate_blocks::batch::{Batch, Kind};
 use quorate_blocks::catchup;
 use quorate_blocks::laggards::OwnDisk;
-use quorate_blocks::membership::ReconfigurationCoordinator;
+use quorate_blocks::membership::{Configuration, ReconfigurationCoordinator};
+use quorate_blocks::quorum::Tally;
 use quorate_blocks::walls::Own;
-use quorate_core::{Context, Fact, Mark, NodeId, NodeSet, Time, Wall, mutation};
+use quorate_core::{Context, Fact, Mark, NodeId, NodeSet, Time, Wall, digest, mutation};
 
 use super::policy::Policy;
 use super::replica::{Replica, Role, Timer, pace_of_leading};
 use super::{Message, PIPELINE_BYTES, RETRANSMIT};
-use crate::paxos::engine::slots::Proposals;
+use crate::paxos::coding::MAX_SHARDS;
 use crate::paxos::engine::slots::proposer::Prepared;
+use crate::paxos::engine::slots::{Proposals, ValueId};
 
 /// What only a leader has.
 #[derive(Debug)]
@@ -25,6 +28,8 @@ pub struct Leading {
     pub(super) recovered: u64,
     /// What it found, until everything before is executed.
     pub(super) found: Vec<(u64, Bytes)>,
+    /// The identities of those that were coded.
+    ids: BTreeMap<u64, ValueId>,
     /// The slot of the last configuration that this leader proposed itself.
     pub(super) changing: Option<u64>,
     pub(super) coordinator: ReconfigurationCoordinator,
@@ -86,13 +91,14 @@ impl<P: Policy> Replica<P> {
     /// Phase 1 is complete.
     pub(super) fn begin_to_lead(&mut self, prepared: Prepared, cx: &mut Context<'_, Self>) {
         let now = cx.now();
-        let Prepared { committed, holder, proposals } = prepared;
-        let (_, configuration) = &self.configuration;
+        let Prepared { committed, holder, proposals, ids } = prepared;
+        let (tally, configuration) = (self.tally(), &self.configuration.1);
         let others = configuration.all().without(self.me);
         let leading = Leading {
-            proposals: Proposals::new(self.promised, configuration.tally(), committed + 1),
+            proposals: Proposals::new(self.promised, tally, committed + 1),
             recovered: proposals.last().map_or(committed, |(slot, _)| *slot),
             found: proposals,
+            ids,
             changing: None,
             coordinator: ReconfigurationCoordinator::new(self.config.timeouts.election),
             peers: others.iter().map(|node| (node, Peer::new(now))).collect(),
@@ -117,7 +123,7 @@ impl<P: Policy> Replica<P> {
         cx.note(|| Fact::Leads { number });
         self.acknowledge_self(cx);
         self.propose_found(cx);
-        if committed > self.log.committed() {
+        if committed > self.log.complete() {
             self.hear_of(holder, committed, cx);
             self.fetch(cx);
         }
@@ -132,22 +138,68 @@ impl<P: Policy> Replica<P> {
         if leading.found.first().is_none_or(|(slot, _)| *slot > applied + 1) {
             return;
         }
-        for (slot, value) in std::mem::take(&mut leading.found) {
+        let (found, ids) = (std::mem::take(&mut leading.found), std::mem::take(&mut leading.ids));
+        for (slot, value) in found {
             if slot > applied {
-                self.propose(slot, value, cx);
+                let id = ids.get(&slot).copied().filter(|id| Some((id.shards, id.data)) == self.code());
+                self.propose_as(slot, value, id, cx);
             }
         }
     }
 
-    /// Phase 2a.
+    /// Phase 2a, of a new value.
     pub(super) fn propose(&mut self, slot: u64, value: Bytes, cx: &mut Context<'_, Self>) {
+        // The protocol itself reads the others, and acceptors must see them.
+        let code = self.code().filter(|_| Batch::kind(&value) == Kind::Clients);
+        let (ballot, len) = (self.promised, value.len() as u32);
+        let id =
+            code.map(|(shards, data)| ValueId { slot, ballot, digest: digest(&value), len, shards, data });
+        self.propose_as(slot, value, id, cx);
+    }
+
+    /// Phase 2a. What phase 1 found is sent as it was, with its identity, or whole: other shards of it would replace
+    /// those that acceptors hold, of which there may be just enough.
+    fn propose_as(&mut self, slot: u64, value: Bytes, id: Option<ValueId>, cx: &mut Context<'_, Self>) {
         self.on_value(slot, &value);
         let required = P::required(self, &value);
         let Role::Leader(leading) = &mut self.role else { unreachable!("only a leader proposes") };
-        leading.proposals.propose(slot, value.clone(), required, cx.now());
+        leading.proposals.propose(slot, (value.clone(), id), required, cx.now());
         cx.mark(Mark::Proposed { slot });
-        let (ballot, committed) = (self.promised, self.log.committed());
-        cx.send_all(self.configuration.1.all(), Message::Accept { ballot, slot, value, committed });
+        self.send_accept(self.configuration.1.all(), slot, (value, id), cx);
+    }
+
+    /// Sends a value, or to each voter the shard of its number.
+    fn send_accept(
+        &self,
+        to: NodeSet,
+        slot: u64,
+        (value, id): (Bytes, Option<ValueId>),
+        cx: &mut Context<'_, Self>,
+    ) {
+        let (ballot, committed) = (self.promised, self.log.complete());
+        let accept = |value| Message::Accept { ballot, slot, value, committed };
+        let Some(id) = id else { return cx.send_all(to, accept(value.into())) };
+        let voters = self.configuration.1.voting();
+        for (node, shard) in voters.iter().zip(id.split(&value)).filter(|(node, _)| to.contains(*node)) {
+            cx.send(node, accept(shard));
+        }
+        // Others do not count: they take part to have everything.
+        cx.send_all(to.iter().filter(|node| !voters.contains(*node)).collect(), accept(value.into()));
+    }
+
+    /// How many votes and promises are needed under the configuration in force; none are there.
+    pub(super) fn tally(&self) -> Tally {
+        self.configuration.1.tally().needing(|voters| P::quorum(self, voters))
+    }
+
+    /// n and d of the values that are proposed now; `None`: they are sent whole. While there are two sets of voters,
+    /// each voter has a shard of its own, and the smaller d holds for both.
+    fn code(&self) -> Option<(u8, u8)> {
+        let Configuration { voters, outgoing, .. } = &self.configuration.1;
+        let shards = self.configuration.1.voting().len();
+        let sets = [voters, outgoing].into_iter().filter(|set| !set.is_empty());
+        let data = sets.map(|set| P::data(self, set.len())).min()?;
+        (data > 1 && shards <= MAX_SHARDS).then_some((shards as u8, data as u8))
     }
 
     /// Serves and proposes what has gathered.
@@ -174,7 +226,7 @@ impl<P: Policy> Replica<P> {
             // Another leader may have had more chosen.
             let slot = leading.proposals.next().max(self.log.committed() + 1);
             self.waiting.proposed(slot);
-            leading.announced = self.log.committed();
+            leading.announced = self.log.complete();
             self.propose(slot, value, cx);
         }
     }
@@ -184,7 +236,7 @@ impl<P: Policy> Replica<P> {
         self.propose_found(cx);
         self.release_reads(cx);
         let Role::Leader(leading) = &mut self.role else { return };
-        if leading.announced < self.log.committed() && !leading.announcing {
+        if leading.announced < self.log.complete() && !leading.announcing {
             leading.announcing = true;
             cx.set_timer(Timer::Announce, self.config.announce);
         }
@@ -258,7 +310,7 @@ impl<P: Policy> Replica<P> {
     /// Tells itself what it tells the leader as a follower, when that is durable.
     pub(super) fn acknowledge_self(&mut self, cx: &mut Context<'_, Self>) {
         self.record_committed(cx);
-        let (ballot, committed, sent, wall) = (self.promised, self.log.committed(), cx.now(), cx.wall());
+        let (ballot, committed, sent, wall) = (self.promised, self.log.complete(), cx.now(), cx.wall());
         cx.send(self.me, Message::HeartbeatReply { ballot, committed, bound: false, sent, wall });
     }
 
@@ -290,7 +342,7 @@ impl<P: Policy> Replica<P> {
         let due = self.state.wants_slot(time);
         let Role::Leader(leading) = &mut self.role else { return };
         leading.needs_empty_batch |= due;
-        leading.beats = [leading.beats[1], Some(self.log.committed())];
+        leading.beats = [leading.beats[1], Some(self.log.complete())];
         self.pulse(cx);
         cx.set_timer(Timer::Heartbeat, self.config.timeouts.heartbeat);
     }
@@ -298,7 +350,7 @@ impl<P: Policy> Replica<P> {
     /// Shows all that it leads, and tells them what is chosen.
     pub(super) fn pulse(&mut self, cx: &mut Context<'_, Self>) {
         let Role::Leader(leading) = &mut self.role else { return };
-        let (ballot, committed) = (self.promised, self.log.committed());
+        let (ballot, committed) = (self.promised, self.log.complete());
         leading.announced = committed;
         let others = leading.peers.keys().copied().collect();
         cx.send_all(others, Message::Heartbeat { ballot, committed, sent: cx.now() });
@@ -338,7 +390,7 @@ impl<P: Policy> Replica<P> {
     /// come without the own.
     fn disk_hangs(&mut self, now: Time) -> bool {
         let limit = 2 * self.config.timeouts.election;
-        let committed = self.log.committed();
+        let committed = self.log.complete();
         let (confirmed, others_confirmed) = match mutation::active("laggards/votes-only") {
             true => (0, 0),
             false => P::confirmed(self),
@@ -370,7 +422,7 @@ impl<P: Policy> Replica<P> {
     pub(super) fn announce(&mut self, cx: &mut Context<'_, Self>) {
         let Role::Leader(leading) = &mut self.role else { return };
         leading.announcing = false;
-        let committed = self.log.committed();
+        let committed = self.log.complete();
         if leading.announced < committed {
             leading.announced = committed;
             let ballot = self.promised;
@@ -383,7 +435,7 @@ impl<P: Policy> Replica<P> {
     pub(super) fn retransmit(&mut self, cx: &mut Context<'_, Self>) {
         self.repeat_prepare(cx);
         let now = cx.now();
-        let (ballot, committed) = (self.promised, self.log.committed());
+        let mut late = Vec::new();
         if let Role::Leader(leading) = &mut self.role {
             let mut bytes = 0;
             for (slot, proposal) in leading.proposals.open() {
@@ -394,9 +446,12 @@ impl<P: Policy> Replica<P> {
                     proposal.sent = now;
                     let value = proposal.value.clone();
                     bytes += value.len();
-                    cx.send_all(proposal.missing(), Message::Accept { ballot, slot, value, committed });
+                    late.push((proposal.missing(), slot, (value, proposal.id)));
                 }
             }
+        }
+        for (missing, slot, value) in late {
+            self.send_accept(missing, slot, value, cx);
         }
         if !matches!(self.role, Role::Follower | Role::Polling(_)) {
             cx.set_timer(Timer::Retransmit, RETRANSMIT.max(Duration::from_millis(1)));

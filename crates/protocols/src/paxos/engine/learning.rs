@@ -6,7 +6,7 @@ use bytes::Bytes;
 use quorate_blocks::ballot::Ballot;
 use quorate_blocks::catchup;
 use quorate_blocks::state::Replicated;
-use quorate_core::{Context, Fact, Mark, NodeId, digest};
+use quorate_core::{Context, Fact, Mark, NodeId};
 
 use super::policy::Policy;
 use super::replica::{Replica, Role, Timer};
@@ -28,6 +28,7 @@ impl<P: Policy> Replica<P> {
             self.note_chosen(slot, cx);
         }
         self.execute(cx);
+        self.review_lacking(cx.now());
         self.hear_of(from, committed, cx);
     }
 
@@ -38,19 +39,22 @@ impl<P: Policy> Replica<P> {
     }
 
     pub(super) fn note_chosen(&self, slot: u64, cx: &mut Context<'_, Self>) {
-        if let Some(value) = self.log.chosen(slot) {
-            cx.note(|| Fact::Chosen { slot, digest: digest(value) });
+        if let Some(vote) = self.log.get(slot).filter(|vote| vote.chosen) {
+            cx.note(|| Fact::Chosen { slot, digest: vote.value.digest() });
         }
     }
 
     /// A value is known to be chosen, other than by a commit notice for the own vote.
     pub fn choose(&mut self, slot: u64, value: Bytes, cx: &mut Context<'_, Self>) {
         let ballot = self.promised;
-        if self.log.choose(slot, ballot, value.clone()) {
+        let is_coded = self.log.get(slot).is_some_and(|vote| vote.value.whole().is_none());
+        if self.log.choose(slot, ballot, value.clone().into()) {
             if slot > self.state.applied() {
                 self.on_value(slot, &value);
             }
-            self.persist(Record::Learned { slot, ballot, value }, cx);
+            self.persist(Record::Learned { slot, ballot, value: value.into() }, cx);
+        } else if is_coded {
+            self.lacking.restored = true;
         }
         self.note_chosen(slot, cx);
     }
@@ -72,6 +76,7 @@ impl<P: Policy> Replica<P> {
                 cx.mark(Mark::Applied { slot, requests });
             }
             if self.state.configuration().is_some_and(|(at, _)| *at == slot) {
+                self.keep_configuration(slot, cx);
                 self.publish_configuration(cx);
             }
         }
@@ -88,19 +93,16 @@ impl<P: Policy> Replica<P> {
     // Catch-up ---------------------------------------------------------------------------------------------------
 
     pub(super) fn fetch_soon(&mut self, after: Duration, cx: &mut Context<'_, Self>) {
-        if self.informants.know_more(self.log.committed()) && !self.fetching {
+        if self.missing_from().is_some() && !self.fetching {
             self.fetching = true;
             cx.set_timer(Timer::Fetch, after);
         }
     }
 
     pub(super) fn fetch(&mut self, cx: &mut Context<'_, Self>) {
-        let committed = self.log.committed();
-        let sources = self.informants.sources(committed);
-        if sources.is_empty() {
-            return;
-        }
-        if let Some((peer, message)) = self.catchup.ask(&sources, committed + 1, cx.now()) {
+        let Some(from) = self.missing_from() else { return };
+        let sources = self.informants.sources(from - 1);
+        if let Some((peer, message)) = self.catchup.ask(&sources, from, cx.now()) {
             cx.send(peer, Message::Catchup(message));
         }
         self.fetch_soon(catchup::RETRY, cx);
@@ -117,13 +119,13 @@ impl<P: Policy> Replica<P> {
         match message {
             catchup::Message::Fetch { from: slot, asked } => {
                 let (slot, start) = (slot.max(1), self.log.start());
-                if slot > self.log.committed() {
+                if slot > self.log.complete() {
                     return;
                 }
                 let answer = match slot < start {
                     true => self.source.on_far_fetch((slot, asked), start, || self.state.offer(), now),
                     false => {
-                        let values = self.log.committed_values(slot, VALUES_BYTES);
+                        let values = self.log.complete_values(slot, VALUES_BYTES);
                         catchup::Message::Values { from: slot, values, asked }
                     }
                 };
@@ -136,7 +138,8 @@ impl<P: Policy> Replica<P> {
             catchup::Message::Values { from: first, values, asked } => {
                 self.catchup.on_values(from, asked, now);
                 for (slot, value) in (first..).zip(values) {
-                    if slot > self.log.committed() && slot <= self.log.committed() + MAX_GAP {
+                    let complete = self.log.complete();
+                    if slot > complete && slot <= complete + MAX_GAP {
                         self.choose(slot, value, cx);
                     }
                 }
@@ -164,6 +167,7 @@ impl<P: Policy> Replica<P> {
         }
         self.persisted = true;
         cx.persist_state(Record::Installed(slot));
+        self.lacking.restored = false;
         self.state = state;
         self.log.install(slot);
         self.policy.on_installed(slot);

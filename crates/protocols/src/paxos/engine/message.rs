@@ -1,11 +1,10 @@
 //! What replicas and proxies say, and what must be durable before they say it.
 
-use bytes::Bytes;
 use quorate_blocks::ballot::Ballot;
 use quorate_blocks::{catchup, clients};
 use quorate_core::{Arrival, NodeSet, Release, Time, Wall, Wire, wire_enum};
 
-use crate::paxos::engine::slots::Votes;
+use crate::paxos::engine::slots::{Value, Votes};
 use crate::paxos::engine::{freshness, lease};
 
 /// A message; `M` are those of the protocol's own, `C` what comes with a ballot. Numbers are slots unless they say
@@ -62,8 +61,8 @@ pub enum Message<M, C> {
         ballot: Ballot,
         /// Where.
         slot: u64,
-        /// What.
-        value: Bytes,
+        /// What: the value, or the receiver's shard of it.
+        value: Value,
         /// All slots up to here are chosen.
         committed: u64,
     },
@@ -272,7 +271,7 @@ pub enum Record<C> {
         /// In which ballot.
         ballot: Ballot,
         /// For what.
-        value: Bytes,
+        value: Value,
     },
     /// A decision that differs from the own vote, or there was none.
     Learned {
@@ -281,7 +280,7 @@ pub enum Record<C> {
         /// The ballot promised at the time.
         ballot: Ballot,
         /// What was chosen.
-        value: Bytes,
+        value: Value,
     },
     /// All slots up to here are chosen, as recorded before. Saves work after a restart; safety does not need it.
     Committed(u64),
@@ -302,10 +301,11 @@ wire_enum!(Record<C> {
 
 #[cfg(test)]
 mod tests {
-    use quorate_core::{Decoder, Message as _, NodeId, Random, Staleness, Wire};
+    use bytes::Bytes;
+    use quorate_core::{Decoder, Message as _, NodeId, Random, Staleness, Wire, digest};
 
     use super::*;
-    use crate::paxos::engine::slots::Vote;
+    use crate::paxos::engine::slots::{ValueId, Vote};
 
     type Message = super::Message<quorate_core::Never, ()>;
     type Record = super::Record<()>;
@@ -313,7 +313,9 @@ mod tests {
     fn samples() -> Vec<Message> {
         let ballot = Ballot::ZERO.next(NodeId::new(2).unwrap());
         let value = Bytes::from_static(b"value");
-        let vote = Vote { ballot, value: value.clone(), chosen: true };
+        let id = ValueId { slot: 8, ballot, digest: digest(&value), len: 5, shards: 5, data: 3 };
+        let shard = id.split(&value).nth(3).expect("five shards");
+        let vote = Vote { ballot, value: value.clone().into(), chosen: true };
         let reads = vec![(9, value.clone())];
         let reply = Votes { from: 5, committed: 6, votes: vec![(7, vote)], next: Some(8) };
         let seen = clients::ReadObservation { applied: 5, accepted: 6, reply: Some(value.clone()) };
@@ -355,7 +357,8 @@ mod tests {
             Message::PollReply { ballot, granted: true, highest: ballot, committed: 6 },
             Message::Prepare { ballot, ballot_config: (), from: 7 },
             Message::PrepareReply { ballot, reply, wall: Wall::ZERO },
-            Message::Accept { ballot, slot: 8, value, committed: 6 },
+            Message::Accept { ballot, slot: 8, value: value.into(), committed: 6 },
+            Message::Accept { ballot, slot: 8, value: shard, committed: 6 },
             Message::AcceptReply { ballot, grants: NodeSet::EMPTY, slots: vec![(8, 9), (11, 11)] },
             Message::Announce { ballot, ballot_config: () },
             Message::Which { ballot },

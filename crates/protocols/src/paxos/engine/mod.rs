@@ -51,6 +51,7 @@ mod bounded;
 mod changes;
 mod freshness;
 mod invariants;
+mod lacking;
 mod leading;
 mod learning;
 pub mod lease;

@@ -1,6 +1,7 @@
 //! What the protocols of the family differ in.
 
 use std::fmt::Debug;
+use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_blocks::ballot::Ballot;
@@ -39,6 +40,26 @@ pub trait Policy: Sized + Debug + 'static {
 
     /// Another ballot is promised.
     fn on_adopted(_: &mut Replica<Self>, _: &mut Context<'_, Replica<Self>>) {}
+
+    // Quorums ----------------------------------------------------------------------------------------------------
+
+    /// How many votes of so many voters choose a value, and how many promises let a ballot lead. Both are majorities
+    /// at least. Where values are sent in shards of which d restore one, both together exceed the voters by d: then
+    /// the acceptors that promise hold enough shards of whatever was chosen.
+    fn quorum(_: &Replica<Self>, voters: usize) -> usize {
+        voters / 2 + 1
+    }
+
+    /// d: how many shards restore a value, among so many voters; 1: values are sent whole.
+    fn data(_: &Replica<Self>, _voters: usize) -> usize {
+        1
+    }
+
+    /// Whether values that are chosen and of which this follower has shards only are to be fetched whole. The first
+    /// has been one of them for so long.
+    fn fetches_lacking(_: &Replica<Self>, _since: Duration) -> bool {
+        true
+    }
 
     // Leases -----------------------------------------------------------------------------------------------------
 

@@ -20,13 +20,14 @@ use quorate_core::{
 };
 
 use super::ballots::Polling;
+use super::lacking::Lacking;
 use super::leading::Leading;
 use super::policy::Policy;
 use super::reads::Waiting;
 use super::{Config, MAX_GAP, Message, RETRANSMIT, Reads, Record};
 use crate::paxos::engine::freshness::Freshness;
 use crate::paxos::engine::leases::Leases;
-use crate::paxos::engine::slots::{Cast, Preparation, SlotLog, Vote};
+use crate::paxos::engine::slots::{Cast, Preparation, SlotLog, Value, Vote};
 use crate::paxos::engine::times::Times;
 
 /// A replica's wake-ups.
@@ -109,6 +110,7 @@ pub struct Replica<P: Policy> {
     recorded: u64,
     pub(super) persisted: bool,
     pub(super) fetching: bool,
+    pub(super) lacking: Lacking,
 }
 
 /// The proposer's role.
@@ -202,6 +204,7 @@ impl<P: Policy> Machine for Replica<P> {
             recorded,
             persisted: false,
             fetching: false,
+            lacking: Lacking::default(),
             times: Times::default(),
             writes: Writes::default(),
             walls: Walls::default(),
@@ -211,9 +214,9 @@ impl<P: Policy> Machine for Replica<P> {
         replica.policy.on_installed(replica.state.applied());
         let votes: Vec<_> = replica.log.votes(replica.state.applied() + 1).collect();
         let votes: Vec<_> = votes.into_iter().map(|(slot, vote)| (slot, vote.value.clone())).collect();
-        for (slot, value) in votes {
+        for (slot, value) in votes.iter().filter_map(|(slot, value)| Some((*slot, value.whole()?))) {
             if !mutation::active("paxos/votes-forgotten-by-the-policy") {
-                replica.on_value(slot, &value);
+                replica.on_value(slot, value);
             }
         }
         let slot = replica.state.applied();
@@ -273,7 +276,7 @@ impl<P: Policy> Machine for Replica<P> {
                     self.on_committed(from, ballot, committed, cx);
                     self.tend_leases(cx);
                     self.ask_freshness(from, cx);
-                    let committed = self.log.committed();
+                    let committed = self.log.complete();
                     let (bound, wall) = (cx.now() < self.leases.bound_until(), cx.wall());
                     cx.send(from, Message::HeartbeatReply { ballot, committed, bound, sent, wall });
                 }
@@ -345,6 +348,7 @@ impl<P: Policy> Replica<P> {
     /// A value is voted for, proposed or learned here; or, at a start, had been.
     pub(super) fn on_value(&mut self, slot: u64, value: &Bytes) {
         self.times.set(slot, value);
+        self.lacking.on_value(slot, value);
         let Some(written) = P::written(value) else { return };
         if matches!(self.role, Role::Leader(_)) {
             self.policy.on_write(&written);
@@ -410,21 +414,22 @@ impl<P: Policy> Replica<P> {
         from: NodeId,
         ballot: Ballot,
         slot: u64,
-        value: Bytes,
+        value: Value,
         committed: u64,
         cx: &mut Context<'_, Self>,
     ) {
         if !self.follow(from, ballot, cx) {
             return;
         }
-        if slot <= self.log.committed().saturating_add(MAX_GAP) {
+        if slot <= self.log.complete().saturating_add(MAX_GAP) {
             let unrecorded = mutation::active("paxos/no-own-revote") && self.is_own_repeat(from, slot);
             let cast = match unrecorded {
                 true => Cast::Known,
                 false => self.log.vote(slot, ballot, value.clone()),
             };
             if cast == Cast::New {
-                self.on_value(slot, &value);
+                // Of a shard, only the leader knows what it writes.
+                value.whole().into_iter().for_each(|value| self.on_value(slot, value));
                 self.persist(Record::Vote { slot, ballot, value }, cx);
                 if from == self.me {
                     cx.mark(Mark::Recorded { slot });

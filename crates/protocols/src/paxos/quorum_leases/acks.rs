@@ -53,7 +53,7 @@ fn covered(replica: &mut Replica, slot: u64, forgets: bool) -> NodeSet {
         // Chosen: a say has been had.
         return NodeSet::EMPTY;
     }
-    let value = replica.log().get(slot).map(|vote| Batch::kind(&vote.value));
+    let value = kind(replica, slot);
     let knows = knows_roster(replica, slot) || mutation::active("quorum-leases/old-roster");
     if !knows || value == Some(Kind::Roster) {
         return NodeSet::ALL;
@@ -74,6 +74,11 @@ fn covered(replica: &mut Replica, slot: u64, forgets: bool) -> NodeSet {
     }
 }
 
+/// What the value of a slot is, if it is here; no value of this protocol comes in shards.
+fn kind(replica: &Replica, slot: u64) -> Option<Kind> {
+    replica.log().get(slot)?.value.whole().map(Batch::kind)
+}
+
 /// Active: an earlier write to the key has been accepted and is not executed. Whoever was granted the key has a say
 /// in that one, and this one is executed later.
 fn is_revoked(replica: &Replica, key: &Key, slot: u64) -> bool {
@@ -91,7 +96,7 @@ fn knows_roster(replica: &mut Replica, slot: u64) -> bool {
     let mut same = replica.policy.same_roster.max(replica.state().applied());
     while same + 1 < slot
         && is_voted(replica, same + 1)
-        && replica.log().get(same + 1).is_some_and(|vote| Batch::kind(&vote.value) != Kind::Roster)
+        && kind(replica, same + 1).is_some_and(|kind| kind != Kind::Roster)
     {
         same += 1;
     }

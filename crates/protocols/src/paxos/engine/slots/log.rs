@@ -6,6 +6,8 @@ use bytes::Bytes;
 use quorate_blocks::ballot::Ballot;
 use quorate_core::{mutation, wire_struct};
 
+use super::value::Value;
+
 /// What fits into memory: more are never kept at once.
 const MAX_SLOTS: usize = 1 << 28;
 
@@ -15,7 +17,7 @@ pub struct Vote {
     /// The ballot it voted in.
     pub ballot: Ballot,
     /// For what.
-    pub value: Bytes,
+    pub value: Value,
     /// Whether the value is known to be chosen.
     pub chosen: bool,
 }
@@ -39,13 +41,23 @@ pub struct SlotLog {
     slots: VecDeque<Option<Vote>>,
     /// All slots up to here are chosen.
     committed: u64,
+    /// All slots up to here are chosen, and their values are here whole. The next one, if it is chosen, lacks shards.
+    complete: u64,
     bytes: usize,
+    /// Of values that are not whole.
+    coded_bytes: usize,
 }
 
 impl SlotLog {
     /// After a snapshot of the slots up to `applied`.
     pub fn new(applied: u64) -> SlotLog {
-        SlotLog { start: applied + 1, slots: VecDeque::new(), committed: applied, bytes: 0 }
+        let (start, committed, complete) = (applied + 1, applied, applied);
+        SlotLog { start, slots: VecDeque::new(), committed, complete, bytes: 0, coded_bytes: 0 }
+    }
+
+    /// All slots up to this one are chosen, and their values are here whole: they can be executed, and told to others.
+    pub fn complete(&self) -> u64 {
+        self.complete
     }
 
     /// All slots up to this one are chosen.
@@ -68,22 +80,27 @@ impl SlotLog {
         self.bytes
     }
 
+    /// Bytes of shards kept of values that are not here whole.
+    pub fn coded_bytes(&self) -> usize {
+        self.coded_bytes
+    }
+
     /// What is known of a slot.
     pub fn get(&self, slot: u64) -> Option<&Vote> {
         let index = usize::try_from(slot.checked_sub(self.start)?).ok()?;
         self.slots.get(index)?.as_ref()
     }
 
-    /// The value of a slot, if it is kept and known to be chosen.
+    /// The value of a slot, if it is kept whole and known to be chosen.
     pub fn chosen(&self, slot: u64) -> Option<&Bytes> {
-        self.get(slot).filter(|vote| vote.chosen).map(|vote| &vote.value)
+        self.get(slot).filter(|vote| vote.chosen)?.value.whole()
     }
 
-    /// The values from a committed slot on, which is kept: as many as come to about so many bytes, and at least one.
-    pub fn committed_values(&self, from: u64, limit: usize) -> Vec<Bytes> {
+    /// The values from a complete slot on, which is kept: as many as come to about so many bytes, and at least one.
+    pub fn complete_values(&self, from: u64, limit: usize) -> Vec<Bytes> {
         let (mut values, mut bytes) = (Vec::new(), 0);
-        for slot in from..=self.committed() {
-            let value = self.chosen(slot).expect("kept and committed");
+        for slot in from..=self.complete() {
+            let value = self.chosen(slot).expect("kept and complete");
             if bytes > 0 && bytes + value.len() > limit {
                 break;
             }
@@ -113,53 +130,68 @@ impl SlotLog {
         &mut self.slots[index]
     }
 
+    /// Replaces what is known of a slot.
+    fn set(&mut self, slot: u64, vote: Vote) {
+        let coded = |value: &Value| if value.whole().is_none() { value.len() } else { 0 };
+        self.bytes += vote.value.len();
+        self.coded_bytes += coded(&vote.value);
+        if let Some(old) = self.entry(slot).replace(vote) {
+            self.bytes -= old.value.len();
+            self.coded_bytes -= coded(&old.value);
+        }
+    }
+
+    /// Takes the first slot away.
+    fn pop(&mut self) -> Option<Vote> {
+        let vote = self.slots.pop_front().flatten();
+        self.start += 1;
+        if let Some(Vote { value, .. }) = &vote {
+            self.bytes -= value.len();
+            self.coded_bytes -= if value.whole().is_none() { value.len() } else { 0 };
+        }
+        vote
+    }
+
     /// Records a vote. A slot that is chosen keeps its value, which may have been learned from somebody in a higher
-    /// ballot.
-    pub fn vote(&mut self, slot: u64, ballot: Ballot, value: Bytes) -> Cast {
+    /// ballot. Shards of a value of which there are some already come to them.
+    pub fn vote(&mut self, slot: u64, ballot: Ballot, value: Value) -> Cast {
         if slot < self.start {
             return Cast::Known;
         }
+        let mut value = value;
         if let Some(vote) = self.get(slot) {
             if vote.chosen {
-                return if vote.value == value { Cast::Known } else { Cast::Late };
+                return if vote.value.is_same(&value) { Cast::Known } else { Cast::Late };
             }
-            if vote.ballot >= ballot {
-                assert!(
-                    vote.ballot > ballot || vote.value == value,
-                    "two values for slot {slot} in {ballot}"
-                );
+            if vote.ballot > ballot {
+                return Cast::Known;
+            }
+            let repeated = vote.ballot == ballot;
+            assert!(!repeated || vote.value.is_same(&value), "two values for slot {slot} in {ballot}");
+            value = value.over(&vote.value);
+            if repeated && vote.value == value {
                 return Cast::Known;
             }
         }
-        let len = value.len();
-        let old = self.entry(slot).replace(Vote { ballot, value, chosen: false });
-        self.bytes = self.bytes + len - old.map_or(0, |vote| vote.value.len());
+        self.set(slot, Vote { ballot, value, chosen: false });
         Cast::New
     }
 
     /// Records that a value is chosen, wherever it comes from. Returns whether the own vote says something else, so
-    /// that the decision has to be persisted.
-    pub fn choose(&mut self, slot: u64, ballot: Ballot, value: Bytes) -> bool {
+    /// that the decision has to be persisted. Where the own vote is for shards of the value, it is whole from now on,
+    /// and that need not be persisted: it can be had again.
+    pub fn choose(&mut self, slot: u64, ballot: Ballot, value: Value) -> bool {
         if slot < self.start {
             return false;
         }
-        let len = value.len();
-        let entry = self.entry(slot);
-        let differs = match entry {
-            Some(vote) if vote.chosen => {
-                assert!(vote.value == value, "two values chosen for slot {slot}");
-                return false;
-            }
-            Some(vote) if vote.value == value => {
-                vote.chosen = true;
-                false
-            }
-            _ => {
-                let old = entry.replace(Vote { ballot, value, chosen: true });
-                self.bytes = self.bytes + len - old.map_or(0, |vote| vote.value.len());
-                true
+        let (ballot, value, differs) = match self.get(slot) {
+            Some(vote) if vote.value.is_same(&value) => (vote.ballot, value.over(&vote.value), false),
+            vote => {
+                assert!(vote.is_none_or(|vote| !vote.chosen), "two values chosen for slot {slot}");
+                (ballot, value, true)
             }
         };
+        self.set(slot, Vote { ballot, value, chosen: true });
         self.advance();
         differs
     }
@@ -197,26 +229,25 @@ impl SlotLog {
         while self.get(self.committed + 1).is_some_and(|vote| vote.chosen) {
             self.committed += 1;
         }
+        while self.complete < self.committed && self.chosen(self.complete + 1).is_some() {
+            self.complete += 1;
+        }
     }
 
     /// Cuts executed slots off until at most `bytes` are kept.
     pub fn retain(&mut self, applied: u64, bytes: usize) {
         while self.bytes > bytes && self.start <= applied {
-            let vote = self.slots.pop_front().flatten().expect("an executed slot has a value");
-            self.bytes -= vote.value.len();
-            self.start += 1;
+            self.pop().expect("an executed slot has a value");
         }
     }
 
     /// A snapshot up to `applied` has replaced what was before.
     pub fn install(&mut self, applied: u64) {
         while self.start <= applied {
-            if let Some(vote) = self.slots.pop_front().flatten() {
-                self.bytes -= vote.value.len();
-            }
-            self.start += 1;
+            self.pop();
         }
         self.committed = self.committed.max(applied);
+        self.complete = self.complete.max(applied);
         self.advance();
     }
 
@@ -228,6 +259,8 @@ impl SlotLog {
             self.get(self.committed + 1).is_none_or(|vote| !vote.chosen),
             "committed is as far as it goes"
         );
+        let lacks = self.complete < self.committed && self.chosen(self.complete + 1).is_none();
+        assert!(self.complete == self.committed || lacks, "complete is as far as it goes");
     }
 }
 
@@ -236,13 +269,14 @@ mod tests {
     use quorate_core::NodeId;
 
     use super::*;
+    use crate::paxos::engine::slots::value::ValueId;
 
     fn ballot(counter: u64) -> Ballot {
         (0..counter).fold(Ballot::ZERO, |ballot, _| ballot.next(NodeId::new(1).unwrap()))
     }
 
-    fn value(text: &str) -> Bytes {
-        Bytes::copy_from_slice(text.as_bytes())
+    fn value(text: &str) -> Value {
+        Value::Whole(Bytes::copy_from_slice(text.as_bytes()))
     }
 
     /// Draws the log: one column a slot from `start`, `ballot:value`, `!` where chosen, `-` for a hole.
@@ -251,7 +285,7 @@ mod tests {
             None => "-".to_owned(),
             Some(vote) => {
                 let chosen = if vote.chosen { "!" } else { "" };
-                let text = String::from_utf8_lossy(&vote.value);
+                let text = String::from_utf8_lossy(vote.value.whole().unwrap());
                 format!("{}:{text}{chosen}", vote.ballot.number() >> 6)
             }
         });
@@ -318,6 +352,31 @@ mod tests {
             Cast::Late,
             "a ballot before that in which it was chosen"
         );
+    }
+
+    /// A follower that has a shard of each slot knows what is chosen and cannot execute it, until the value comes.
+    #[test]
+    fn what_is_chosen_but_lacking_is_committed_and_not_complete() {
+        let mut log = SlotLog::new(0);
+        let bytes = Bytes::from(vec![1; 300]);
+        let digest = quorate_core::digest(&bytes);
+        let id = ValueId { slot: 1, ballot: ballot(1), digest, len: 300, shards: 5, data: 3 };
+        let shards: Vec<_> = id.split(&bytes).collect();
+        assert_eq!(log.vote(1, ballot(1), shards[2].clone()), Cast::New);
+        assert_eq!(log.vote(1, ballot(1), shards[2].clone()), Cast::Known);
+        assert_eq!(log.vote(1, ballot(1), shards[4].clone()), Cast::New, "another shard of it");
+        log.vote(2, ballot(1), value("b"));
+        assert_eq!(log.commit(ballot(1), 2), [1, 2]);
+        log.check();
+        assert_eq!((log.committed(), log.complete(), log.chosen(1)), (2, 0, None));
+        assert_eq!((log.bytes(), log.coded_bytes()), (2 * 128 + 1, 2 * 128));
+        assert!(!log.choose(1, ballot(3), Value::Whole(bytes.clone())), "the shards on disk say it already");
+        log.check();
+        assert_eq!((log.committed(), log.complete(), log.chosen(1)), (2, 2, Some(&bytes)));
+        assert_eq!((log.bytes(), log.coded_bytes()), (301, 0));
+        assert_eq!(log.vote(1, ballot(4), shards[0].clone()), Cast::Known, "chosen, and proposed again");
+        log.install(2);
+        assert_eq!(log.bytes(), 0);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The proposer's two phases, as values.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,7 +11,10 @@ use quorate_blocks::quorum::{Tally, Verdict};
 use quorate_core::{NodeId, NodeSet, Time, mutation, wire_struct};
 
 use crate::paxos::engine::MAX_GAP;
+use crate::paxos::engine::slots::commit_tracker::CommitTracker;
+use crate::paxos::engine::slots::found::Found;
 use crate::paxos::engine::slots::log::Vote;
+use crate::paxos::engine::slots::value::ValueId;
 
 /// Phase 1: collects what a majority has voted for, and says what must be proposed again.
 ///
@@ -25,8 +29,8 @@ pub struct Preparation {
     /// When the first request was sent.
     pub since: Time,
     tally: Tally,
-    /// The highest vote of each slot.
-    votes: BTreeMap<u64, Vote>,
+    /// What was voted for in each slot.
+    votes: BTreeMap<u64, Found>,
     /// Votes were asked for from this slot on.
     from: u64,
     /// From which slot on the votes of those are missing that have sent a part.
@@ -71,6 +75,8 @@ pub struct Prepared {
     /// configuration: propose these, once what is committed is known and leaves the configuration as it was. (Of the
     /// slots behind a configuration, replies that were counted under the one before it tell too little.)
     pub proposals: Vec<(u64, Bytes)>,
+    /// The identities of those that were coded.
+    pub ids: BTreeMap<u64, ValueId>,
 }
 
 impl Preparation {
@@ -107,9 +113,9 @@ impl Preparation {
             self.committed = (committed, from);
         }
         for (slot, vote) in votes {
-            let best = self.votes.entry(slot).or_insert_with(|| vote.clone());
-            if (vote.chosen, vote.ballot) > (best.chosen, best.ballot) {
-                *best = vote;
+            match self.votes.entry(slot) {
+                Entry::Occupied(found) => found.into_mut().add(vote),
+                Entry::Vacant(free) => drop(free.insert(Found::new(vote))),
             }
         }
         if let Some(next) = next.filter(|_| !mutation::active("slots/first-part-is-all")) {
@@ -122,10 +128,14 @@ impl Preparation {
         let (committed, holder) = self.committed;
         let mut votes = std::mem::take(&mut self.votes).split_off(&(committed + 1));
         let last = votes.last_key_value().map_or(committed, |(&slot, _)| slot);
-        let mut proposals = Vec::new();
+        let (mut proposals, mut ids) = (Vec::new(), BTreeMap::new());
         for slot in committed + 1..=last {
-            let value = match votes.remove(&slot) {
-                Some(vote) => vote.value,
+            let value = match votes.remove(&slot).map(Found::into_value) {
+                Some(Some((value, id))) => {
+                    ids.extend(id.map(|id| (slot, id)));
+                    value
+                }
+                Some(None) => Batch::noop(),
                 None if mutation::active("slots/no-noop") => continue,
                 None => Batch::noop(),
             };
@@ -135,7 +145,7 @@ impl Preparation {
                 break;
             }
         }
-        Reply::Prepared(Prepared { committed, holder, proposals })
+        Reply::Prepared(Prepared { committed, holder, proposals, ids })
     }
 }
 
@@ -152,71 +162,13 @@ pub struct Proposals {
     bytes: usize,
 }
 
-/// The votes for one value in one ballot, and what they must cover before it is chosen: a majority, everybody who is
-/// *required* (Bodega's responders), and for each vote that counts everybody whom its voter has *granted* a say (quorum
-/// leases).
-#[derive(Clone, Debug)]
-pub struct CommitTracker {
-    /// Those whose votes make a majority; counts at the end only, by what each vote brings with it.
-    tally: Tally,
-    required: NodeSet,
-    voters: NodeSet,
-    /// The voters that have granted something, and to whom.
-    grants: Vec<(NodeId, NodeSet)>,
-}
-
-impl CommitTracker {
-    /// No vote yet.
-    pub fn new(tally: Tally, required: NodeSet) -> CommitTracker {
-        CommitTracker { tally, required, voters: NodeSet::EMPTY, grants: Vec::new() }
-    }
-
-    /// A vote; a later one of the same voter says anew what it has granted.
-    pub fn add(&mut self, voter: NodeId, grants: NodeSet) {
-        self.voters.insert(voter);
-        self.grants.retain(|(by, _)| *by != voter);
-        if !grants.is_empty() {
-            self.grants.push((voter, grants));
-        }
-    }
-
-    /// Whether the value is chosen.
-    pub fn is_reached(&self) -> bool {
-        let covers = |set: NodeSet| set.iter().all(|node| self.voters.contains(node));
-        if !covers(self.required) {
-            return false;
-        }
-        let mut tally = self.tally;
-        for voter in self.voters.iter() {
-            let grants = self.grants.iter().find(|(by, _)| *by == voter);
-            if grants.is_none_or(|(_, granted)| covers(*granted)) {
-                tally.add(voter);
-            }
-        }
-        tally.reached()
-    }
-
-    /// Whether a majority has voted, whoever else is needed.
-    fn is_supported(&self) -> bool {
-        let mut tally = self.tally;
-        for voter in self.voters.iter() {
-            tally.add(voter);
-        }
-        tally.reached()
-    }
-
-    /// Who has not voted of those whose vote may be needed.
-    pub fn missing(&self) -> NodeSet {
-        let granted = self.grants.iter().fold(self.required, |all, (_, granted)| all.union(*granted));
-        self.tally.missing().union(granted).iter().filter(|node| !self.voters.contains(*node)).collect()
-    }
-}
-
 /// A proposal under way.
 #[derive(Debug)]
 pub struct Proposal {
     /// What is proposed.
     pub value: Bytes,
+    /// Its identity, if it is sent in shards.
+    pub id: Option<ValueId>,
     tracker: CommitTracker,
     /// When it was last sent.
     pub sent: Time,
@@ -265,14 +217,20 @@ impl Proposals {
 
     /// Proposes a value for a slot at or above [`next`](Self::next); slots that are skipped stay empty. `required`: who
     /// must vote for it, beside a majority.
-    pub fn propose(&mut self, slot: u64, value: Bytes, required: NodeSet, now: Time) {
+    pub fn propose(
+        &mut self,
+        slot: u64,
+        (value, id): (Bytes, Option<ValueId>),
+        required: NodeSet,
+        now: Time,
+    ) {
         assert!(slot >= self.next(), "one value a slot and ballot");
         let skipped = (slot - self.next()) as usize;
         self.open.extend(std::iter::repeat_with(|| None).take(skipped));
         self.count += 1;
         self.bytes += value.len();
         let tracker = CommitTracker::new(self.tally, required);
-        self.open.push_back(Some(Proposal { value, tracker, sent: now, supported: None }));
+        self.open.push_back(Some(Proposal { value, id, tracker, sent: now, supported: None }));
     }
 
     /// A replica has voted for this ballot's proposal of a slot, and has granted these a say in it; the value, if it is
@@ -413,7 +371,7 @@ mod tests {
                     let parts: Vec<_> = word.trim_end_matches('!').split(':').collect();
                     let vote = Vote {
                         ballot: ballot(parts[1].parse().unwrap(), 1),
-                        value: Bytes::copy_from_slice(parts[2].as_bytes()),
+                        value: Bytes::copy_from_slice(parts[2].as_bytes()).into(),
                         chosen: word.ends_with('!'),
                     };
                     (parts[0].parse().unwrap(), vote)
@@ -435,7 +393,11 @@ mod tests {
     #[test]
     fn votes_that_come_in_parts_count_when_the_last_part_is_here_in_whatever_order_they_come() {
         let mut preparation = Preparation::new(members(), node(1), 5, Time::ZERO);
-        let vote = |value: &'static str| Vote { ballot: ballot(1, 1), value: value.into(), chosen: false };
+        let vote = |value: &'static str| Vote {
+            ballot: ballot(1, 1),
+            value: Bytes::from(value).into(),
+            chosen: false,
+        };
         let part = |from, slot, value, next| Votes { next, ..votes_of(from, 4, [(slot, vote(value))]) };
         let first = part(5, 5, "a", Some(7));
         let last = part(7, 9, "b", None);
@@ -458,7 +420,8 @@ mod tests {
     #[test]
     fn a_slot_for_which_no_votes_were_asked_gets_no_noop() {
         let mut preparation = Preparation::new(members(), node(2), 25, Time::ZERO);
-        let vote = |value| Vote { ballot: ballot(1, 1), value: Bytes::from_static(value), chosen: false };
+        let vote =
+            |value| Vote { ballot: ballot(1, 1), value: Bytes::from_static(value).into(), chosen: false };
         assert_eq!(preparation.on_reply(node(1), votes_of(25, 23, [(25, vote(b"x"))])), Reply::Waiting);
         let Reply::Prepared(prepared) = preparation.on_reply(node(3), votes_of(25, 23, [])) else {
             panic!("two of three have replied")
@@ -472,8 +435,8 @@ mod tests {
         let (mine, other) = (ballot(2, 1), ballot(1, 2));
         let mut proposals = Proposals::new(mine, members(), 5);
         let value = Bytes::from_static(b"v");
-        proposals.propose(5, value.clone(), NodeSet::EMPTY, Time::ZERO);
-        proposals.propose(7, value.clone(), NodeSet::EMPTY, Time::ZERO);
+        proposals.propose(5, (value.clone(), None), NodeSet::EMPTY, Time::ZERO);
+        proposals.propose(7, (value.clone(), None), NodeSet::EMPTY, Time::ZERO);
         assert_eq!((proposals.next(), proposals.count(), proposals.bytes()), (8, 2, 2));
         assert_eq!([4, 5, 6, 7, 8].map(|slot| proposals.is_open(slot)), [false, true, false, true, false]);
         assert_eq!(proposals.on_vote(node(1), mine, 5, NodeSet::EMPTY, Time::ZERO), None);
@@ -524,7 +487,7 @@ mod tests {
             assert_eq!(chosen.collect::<Vec<_>>().join(" "), columns.next().unwrap(), "{line}");
         }
         let mut proposals = Proposals::new(ballot(2, 1), members(), 1);
-        proposals.propose(1, Bytes::new(), set("3"), Time::ZERO);
+        proposals.propose(1, (Bytes::new(), None), set("3"), Time::ZERO);
         for voter in [1, 2] {
             assert_eq!(proposals.on_vote(node(voter), ballot(2, 1), 1, NodeSet::EMPTY, Time::ZERO), None);
         }
@@ -539,8 +502,8 @@ mod tests {
         let at = |millis: u64| Time::from_nanos(millis * 1_000_000);
         let limit = Duration::from_millis(100);
         let mut proposals = Proposals::new(mine, members(), 5);
-        proposals.propose(5, Bytes::new(), all, at(0));
-        proposals.propose(6, Bytes::new(), all, at(0));
+        proposals.propose(5, (Bytes::new(), None), all, at(0));
+        proposals.propose(6, (Bytes::new(), None), all, at(0));
         let mut vote = |id, slot, millis| {
             proposals.on_vote(node(id), mine, slot, NodeSet::EMPTY, at(millis));
             let overdue = |millis| proposals.overdue(limit, at(millis));
@@ -559,7 +522,7 @@ mod tests {
         let mut preparation = Preparation::new(members(), node(1), 1, Time::ZERO);
         let entry = Entry::Configuration(Configuration::default());
         let configuration = Batch::alone(Wall::from_millis(1), &entry);
-        let vote = |value: &Bytes| Vote { ballot: ballot(1, 1), value: value.clone(), chosen: false };
+        let vote = |value: &Bytes| Vote { ballot: ballot(1, 1), value: value.clone().into(), chosen: false };
         let other = Bytes::from_static(b"v");
         let votes = [(1, vote(&other)), (3, vote(&configuration)), (4, vote(&other))];
         assert_eq!(preparation.on_reply(node(1), votes_of(1, 0, votes)), Reply::Waiting);
@@ -573,9 +536,9 @@ mod tests {
     fn votes_count_as_they_did_when_their_slot_was_proposed() {
         let mine = ballot(2, 1);
         let mut proposals = Proposals::new(mine, members(), 1);
-        proposals.propose(1, Bytes::new(), NodeSet::EMPTY, Time::ZERO);
+        proposals.propose(1, (Bytes::new(), None), NodeSet::EMPTY, Time::ZERO);
         proposals.change(Tally::joint([3, 4].into_iter().map(node).collect(), (1..=3).map(node).collect()));
-        proposals.propose(2, Bytes::new(), NodeSet::EMPTY, Time::ZERO);
+        proposals.propose(2, (Bytes::new(), None), NodeSet::EMPTY, Time::ZERO);
         let chosen = [(1, 1), (1, 2), (2, 2), (2, 3), (1, 3), (2, 4)];
         let chosen = chosen.map(|(slot, voter)| {
             proposals.on_vote(node(voter), mine, slot, NodeSet::EMPTY, Time::ZERO).is_some()
