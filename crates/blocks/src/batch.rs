@@ -23,7 +23,7 @@ pub enum Entry {
         seq: u64,
         /// Replies below this number need not be kept.
         low: u64,
-        /// The encoded command; empty for none.
+        /// The encoded command, or a [part](crate::parts) of one; empty for none.
         command: Bytes,
     },
     /// The group is this from now on; what *now* means is the protocol's. Stands alone in its batch.

@@ -11,6 +11,7 @@
 //! | [`membership`] | who is in the group, and how that changes |
 //! | [`writes`] | which keys are written by what is not executed yet |
 //! | [`batch`], [`walls`] | what a slot carries; the time that it tells |
+//! | [`parts`] | large writes in several entries |
 //! | [`instance`] | instances and sets of them, where there are no slots |
 //! | [`sessions`], [`state`] | exactly-once execution; store and sessions as one replicated state |
 //! | [`clients`] | the conversation between proxies and a leader, both sides |
@@ -28,6 +29,7 @@ pub mod election;
 pub mod instance;
 pub mod laggards;
 pub mod membership;
+pub mod parts;
 pub mod quorum;
 pub mod sessions;
 pub mod settings;

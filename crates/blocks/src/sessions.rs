@@ -10,7 +10,8 @@
 //! more than its share forgets its oldest replies. That a command was executed is not forgotten with its reply (`next`
 //! says so), so a duplicate never executes again: it is answered with [`Reply::NotRetained`]. What is retained must be
 //! the same at all replicas, also where the writes of different sessions are executed in any order. So a share depends
-//! only on the number of sessions, which changes only where all replicas agree: where one is opened, or swept.
+//! only on the number of sessions, which changes only where all replicas agree: where one is opened, or swept. The same
+//! holds for what a session keeps of a command that comes in [parts](crate::parts).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -19,6 +20,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use quorate_core::{Decoder, Encoder, ProcessId, Wall, Wire, WireError, mutation, wire_enum, wire_struct};
 use quorate_store::Reply;
+
+use crate::parts::{Assembly, Kept, Part};
 
 /// An idle session is dropped after this much replicated time.
 pub const IDLE_LIMIT: Duration = Duration::from_secs(600);
@@ -67,9 +70,21 @@ struct Session {
     /// What they take, overhead included.
     bytes: usize,
     used: Wall,
+    /// What is here of a command that comes in parts.
+    assembly: Assembly,
 }
 
 impl Session {
+    /// What a snapshot tells of the session behind its head: the replies, then the parts.
+    fn record(&self, index: usize) -> Option<Record> {
+        let part = |index: usize| self.assembly.parts().get(index).cloned();
+        match self.replies.get(index) {
+            Some(reply) => Some(Record::Reply(reply.clone())),
+            None => part(index.checked_sub(self.replies.len())?)
+                .map(|bytes| Record::Part { first: self.assembly.first(), bytes }),
+        }
+    }
+
     fn push(&mut self, reply: Bytes) {
         self.bytes += reply.len() + REPLY_OVERHEAD;
         self.replies.push_back(reply);
@@ -105,11 +120,16 @@ impl Sessions {
         }
         self.opened += 1;
         let (next, low, replies, bytes) = (1, 1, VecDeque::new(), 0);
-        let session = Session { proxy, nonce, next, low, replies, bytes, used: now };
+        let assembly = Assembly::default();
+        let session = Session { proxy, nonce, next, low, replies, bytes, used: now, assembly };
         self.table.insert(self.opened, Arc::new(session));
         let share = self.share();
         for session in self.table.values_mut().filter(|session| session.bytes > share) {
             Arc::make_mut(session).trim(usize::MAX, share);
+        }
+        let share = Assembly::share(self.table.len());
+        for session in self.table.values_mut().filter(|session| !session.assembly.parts().is_empty()) {
+            Arc::make_mut(session).assembly.trim(share);
         }
         self.opened
     }
@@ -159,6 +179,13 @@ impl Sessions {
         session.trim(session.next.saturating_sub(session.low) as usize, share);
     }
 
+    /// Takes the part of a command that is the next number of a session.
+    pub fn keep(&mut self, session: u64, part: Part) -> Kept {
+        let share = Assembly::share(self.table.len());
+        let session = self.table.get_mut(&session).map(Arc::make_mut);
+        session.expect("only a part whose verdict was Next is kept").assembly.take(part, share)
+    }
+
     /// Drops what has been idle too long. Called at every log position with its time; cheap when nothing is due.
     pub fn sweep(&mut self, now: Wall) {
         if now.millis() < self.swept.millis().saturating_add(SWEEP.as_millis() as u64) {
@@ -203,15 +230,23 @@ impl Sessions {
                 }
                 let Session { proxy, nonce, next, low, used, .. } = **session;
                 let replies = session.replies.len() as u64;
-                Record::Session { id, proxy, nonce, next, low, used, replies }.encode(&mut out);
+                let parts = match mutation::active("snapshot/no-parts") {
+                    true => 0,
+                    false => session.assembly.parts().len() as u64,
+                };
+                Record::Session { id, proxy, nonce, next, low, used, replies, parts }.encode(&mut out);
                 from = oldest;
             }
-            for seq in from..session.next {
-                let Some(reply) = session.replies.get(seq.wrapping_sub(oldest) as usize) else { break };
-                if !out.is_empty() && out.len() + RECORD_BYTES + reply.len() > limit {
-                    return (out.into_bytes(), Some(Cursor { session: id, seq }));
+            while let Some(record) = session.record(from.wrapping_sub(oldest) as usize) {
+                let (Record::Reply(bytes) | Record::Part { bytes, .. }) = &record else { break };
+                if mutation::active("snapshot/no-parts") && matches!(record, Record::Part { .. }) {
+                    break;
                 }
-                Record::Reply(reply.clone()).encode(&mut out);
+                if !out.is_empty() && out.len() + RECORD_BYTES + bytes.len() > limit {
+                    return (out.into_bytes(), Some(Cursor { session: id, seq: from }));
+                }
+                record.encode(&mut out);
+                from += 1;
             }
             from = 0;
         }
@@ -235,7 +270,8 @@ pub struct Summary {
 }
 wire_struct!(Summary { sessions, opened, swept });
 
-/// Where a piece begins: at the reply to the command of this number in a session, or (0) at the session itself.
+/// Where a piece begins: at the reply to the command of this number in a session, or (0) at the session itself. The
+/// parts that it keeps follow the replies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cursor {
     session: u64,
@@ -244,14 +280,20 @@ pub struct Cursor {
 wire_struct!(Cursor { session, seq });
 
 /// A record's bytes apart from a reply, at most.
-const RECORD_BYTES: usize = 64;
+const RECORD_BYTES: usize = 80;
 
-/// What pieces consist of: a session, then the replies that it retains, then the next session.
+/// What pieces consist of: a session, then the replies that it retains and the parts that it keeps, then the next
+/// session.
 enum Record {
-    Session { id: u64, proxy: ProcessId, nonce: u64, next: u64, low: u64, used: Wall, replies: u64 },
+    Session { id: u64, proxy: ProcessId, nonce: u64, next: u64, low: u64, used: Wall, replies: u64, parts: u64 },
     Reply(Bytes),
+    Part { first: u64, bytes: Bytes },
 }
-wire_enum!(Record { 1 => Session { id, proxy, nonce, next, low, used, replies }, 2 => Reply(reply) });
+wire_enum!(Record {
+    1 => Session { id, proxy, nonce, next, low, used, replies, parts },
+    2 => Reply(reply),
+    3 => Part { first, bytes },
+});
 
 /// A table that is coming in piece by piece.
 #[derive(Debug)]
@@ -259,8 +301,8 @@ pub struct Loader {
     sessions: Sessions,
     /// Sessions that have not come in.
     missing: u64,
-    /// The session whose replies are coming in, and how many are missing.
-    open: Option<(u64, Session, u64)>,
+    /// The session whose replies and parts are coming in, and how many of each are missing.
+    open: Option<(u64, Session, (u64, u64))>,
 }
 
 impl Loader {
@@ -280,7 +322,7 @@ impl Loader {
         let mut input = Decoder::new(piece);
         while input.remaining() > 0 {
             match (Record::decode(&mut input)?, self.open.take()) {
-                (Record::Session { id, proxy, nonce, next, low, used, replies }, None) => {
+                (Record::Session { id, proxy, nonce, next, low, used, replies, parts }, None) => {
                     let last = self.sessions.table.last_key_value().map_or(0, |(last, _)| *last);
                     if self.missing == 0 || id <= last || id > self.sessions.opened {
                         return Err(WireError::Value { what: "place of a session", found: id });
@@ -289,28 +331,35 @@ impl Loader {
                         return Err(WireError::Value { what: "number of retained replies", found: replies });
                     }
                     self.missing -= 1;
-                    let (kept, bytes) = (VecDeque::new(), 0);
-                    self.open =
-                        Some((id, Session { proxy, nonce, next, low, replies: kept, bytes, used }, replies));
+                    let (kept, bytes, assembly) = (VecDeque::new(), 0, Assembly::default());
+                    let session = Session { proxy, nonce, next, low, replies: kept, bytes, used, assembly };
+                    self.open = Some((id, session, (replies, parts)));
                 }
-                (Record::Reply(reply), Some((id, mut session, missing))) if missing > 0 => {
+                (Record::Reply(reply), Some((id, mut session, (replies, parts)))) if replies > 0 => {
                     if reply.len() > REPLY_BYTES {
                         let found = reply.len() as u64;
                         return Err(WireError::Value { what: "length of a retained reply", found });
                     }
                     // A copy: the piece is much larger.
                     session.push(Bytes::copy_from_slice(&reply));
-                    self.open = Some((id, session, missing - 1));
+                    self.open = Some((id, session, (replies - 1, parts)));
+                }
+                (Record::Part { first, bytes }, Some((id, mut session, (0, parts)))) if parts > 0 => {
+                    session.assembly.restore(first, bytes);
+                    if session.assembly.trim(Assembly::share(1)) {
+                        return Err(WireError::Value { what: "number of kept parts", found: parts });
+                    }
+                    self.open = Some((id, session, (0, parts - 1)));
                 }
                 (Record::Session { id, .. }, Some(_)) => {
                     return Err(WireError::Value { what: "place of a session", found: id });
                 }
-                (Record::Reply(reply), _) => {
-                    let found = reply.len() as u64;
-                    return Err(WireError::Value { what: "place of a retained reply", found });
+                (Record::Reply(bytes) | Record::Part { bytes, .. }, _) => {
+                    let found = bytes.len() as u64;
+                    return Err(WireError::Value { what: "place of a retained reply or part", found });
                 }
             }
-            if let Some((id, session, _)) = self.open.take_if(|(_, _, missing)| *missing == 0) {
+            if let Some((id, session, _)) = self.open.take_if(|(_, _, missing)| *missing == (0, 0)) {
                 self.sessions.table.insert(id, Arc::new(session));
             }
         }
@@ -474,6 +523,11 @@ mod tests {
             for seq in 0..id % 7 * 5 {
                 sessions.record(session, seq / 2, reply(&"x".repeat(seq as usize * 9)), at(3));
             }
+            for offset in 0..id % 3 {
+                let bytes = Bytes::from(vec![7; 100]);
+                let kept = sessions.keep(session, Part { first: 9, offset: offset * 100, last: None, bytes });
+                assert_eq!(kept, Kept::Incomplete);
+            }
         }
         sessions.sweep(at(100));
         for limit in [1, 100, 1000, 100_000] {
@@ -489,6 +543,7 @@ mod tests {
         for id in 1..4 {
             let session = sessions.open(proxy(id), 7, at(id));
             sessions.record(session, 1, reply("reply"), at(3));
+            sessions.keep(session, Part { first: 2, offset: 0, last: None, bytes: reply("part") });
         }
         let (whole, _) = sessions.piece(Cursor::default(), usize::MAX);
         for cut in 0..whole.len() {

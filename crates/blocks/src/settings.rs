@@ -90,7 +90,7 @@ pub fn members(
     })
 }
 
-/// `proxy.patience`, `proxy.requests`.
+/// `proxy.patience`, `proxy.requests`, `value.part`.
 pub fn proxy(group: &Group, settings: &mut Settings) -> Result<ProxyConfig, SettingsError> {
     let meaning = "Without an answer for this long, a proxy repeats a request, to another replica if this one \
                    is silent";
@@ -111,6 +111,12 @@ pub fn proxy(group: &Group, settings: &mut Settings) -> Result<ProxyConfig, Sett
             65536,
             1..=1 << 20,
             "Requests under way at one proxy, at most; further ones are refused",
+        )? as usize,
+        part: settings.bytes(
+            "value.part",
+            "1MiB",
+            1..=32 << 20,
+            "Longer writes are several entries of the log, of this many bytes each",
         )? as usize,
     })
 }

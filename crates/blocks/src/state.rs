@@ -16,6 +16,7 @@ use quorate_store::{Command, CommandError, Reply, Store};
 use crate::batch::{Batch, Entry};
 use crate::instance::{Executed, Instance};
 use crate::membership::Configuration;
+use crate::parts::{Kept, Part};
 use crate::sessions::{self, Sessions, Verdict};
 
 pub use image::{LoadError, Loading, PIECE};
@@ -224,10 +225,14 @@ impl Replicated {
             }
             Entry::Write { session, seq, low, ref command } => match self.sessions.check(session, seq) {
                 Verdict::Next => {
-                    let reply = self.execute(command, at);
-                    if !command.is_empty() {
-                        note(&|| Fact::Executed { slot, command: digest(command) });
-                    }
+                    let reply = match Part::of(command).map(|part| self.sessions.keep(session, part)) {
+                        None => self.execute(command, at, note),
+                        Some(Kept::Whole(command)) => self.execute(&command, at, note),
+                        Some(Kept::Incomplete) => CommandReply::Encoded(Bytes::new()),
+                        Some(Kept::Refused) => {
+                            CommandReply::Encoded(Reply::Error(CommandError::NoRoom).encoded())
+                        }
+                    };
                     let retained = match &reply {
                         CommandReply::Encoded(bytes) => bytes.clone(),
                         CommandReply::Large(_) => Reply::NotRetained.encoded(),
@@ -253,10 +258,16 @@ impl Replicated {
         }
     }
 
-    fn execute(&mut self, command: &Bytes, at: Position) -> CommandReply {
+    fn execute(
+        &mut self,
+        command: &Bytes,
+        at: Position,
+        note: &mut impl FnMut(&dyn Fn() -> Fact),
+    ) -> CommandReply {
         if command.is_empty() {
             return CommandReply::Encoded(Bytes::new());
         }
+        note(&|| Fact::Executed { slot: at.slot, command: digest(command) });
         let reply = match (Command::from_bytes(command.clone()), at.instance) {
             (Err(_), _) => Reply::Error(CommandError::Malformed),
             (Ok(command), None) => {

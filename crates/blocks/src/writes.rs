@@ -4,11 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use quorate_core::{Wire, mutation};
-use quorate_store::command::{Command, Key};
+use quorate_core::mutation;
+use quorate_store::command::Key;
 use quorate_store::footprint::Extent;
 
 use crate::batch::{Batch, Entry};
+use crate::parts;
 
 /// What one value writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,8 +35,8 @@ impl Written {
         let Ok(Some(batch)) = Batch::decode(value) else { return written };
         for entry in batch.entries {
             let Entry::Write { command, .. } = entry else { continue };
-            let Ok(command) = Command::from_bytes(command) else { continue };
-            match command.footprint().writes() {
+            let Some(footprint) = parts::footprint(&command) else { continue };
+            match footprint.writes() {
                 Extent::Everything => written.everything = true,
                 Extent::Keys(keys) => {
                     let keys = keys.as_slice();
@@ -171,7 +172,8 @@ impl Writes {
 
 #[cfg(test)]
 mod tests {
-    use quorate_core::Wall;
+    use quorate_core::{Wall, Wire};
+    use quorate_store::Command;
 
     use super::*;
 

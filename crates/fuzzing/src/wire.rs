@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 
 use bytes::Bytes;
+use quorate_blocks::parts::{Assembly, Cut, Kept, Part};
 use quorate_core::{Image, Payload, Wall, Wire};
 use quorate_protocols::registry;
 use quorate_store::{
@@ -25,7 +26,9 @@ fn read_back<T: Wire + Debug>(bytes: Bytes) -> Option<T> {
 pub fn command(data: &[u8]) {
     let input = Bytes::copy_from_slice(data);
     let Some(commands) = read_back::<Vec<Command>>(input.clone()) else {
-        read_back::<Command>(input);
+        if read_back::<Command>(input.clone()).is_none() {
+            parts(&input);
+        }
         return;
     };
     let mut store = Store::new();
@@ -41,6 +44,19 @@ pub fn command(data: &[u8]) {
         assert!(before.is_none_or(|before| before.revision() == store.revision()), "a read wrote");
     }
     reload(&store, 64);
+}
+
+/// Parts, one after the other as they come: none is kept beyond the bound, and only what they are makes a whole.
+fn parts(input: &Bytes) {
+    let Some(parts) = read_back::<Vec<Part>>(input.clone()) else { return };
+    let (mut assembly, share) = (Assembly::default(), 1000);
+    for part in parts {
+        let bytes = part.bytes.clone();
+        if let Kept::Whole(whole) = assembly.take(part, share) {
+            assert!(whole.ends_with(&bytes) && whole.len() <= share);
+        }
+        assert!(assembly.parts().iter().map(Bytes::len).sum::<usize>() <= share);
+    }
 }
 
 fn reload(store: &Store, limit: usize) {
@@ -109,6 +125,12 @@ fn commands() -> Vec<Command> {
 pub fn command_seeds() -> Vec<Vec<u8>> {
     let all = commands();
     let mut seeds = vec![all.to_bytes().to_vec(), all[..20].to_vec().to_bytes().to_vec()];
+    let mut cut = Cut::new(&all[0].to_bytes()).expect("a put");
+    let parts = std::iter::from_fn(|| Some(cut.next(1, 8)));
+    let mut is_over = false;
+    let parts = parts.take_while(|(_, is_last)| !std::mem::replace(&mut is_over, *is_last));
+    let parts: Vec<_> = parts.map(|(part, _)| Part::of(&part).expect("a part")).collect();
+    seeds.push(parts.to_bytes().to_vec());
     seeds.extend(all.into_iter().map(|command| command.to_bytes().to_vec()));
     seeds
 }

@@ -1,6 +1,7 @@
 //! What a command touches. Conflicts, responders, limbo regions and commutativity ask this and nothing else.
 
 use bytes::Bytes;
+use quorate_core::{Decoder, Encoder, Wire, WireError, wire_struct};
 
 use crate::command::{Command, Key, Single};
 
@@ -33,6 +34,22 @@ enum Few {
 pub struct Footprint {
     reads: Extent,
     writes: Extent,
+}
+
+wire_struct!(Footprint { reads, writes });
+
+/// Keys, or none for everything.
+impl Wire for Extent {
+    fn encode(&self, out: &mut Encoder) {
+        match self {
+            Extent::Keys(keys) => Some(keys.as_slice().to_vec()).encode(out),
+            Extent::Everything => None::<Vec<Key>>.encode(out),
+        }
+    }
+    fn decode(input: &mut Decoder) -> Result<Self, WireError> {
+        let keys = Option::<Vec<Key>>::decode(input)?;
+        Ok(keys.map_or(Extent::Everything, |keys| Extent::Keys(keys.into_iter().collect())))
+    }
 }
 
 impl Footprint {

@@ -251,9 +251,12 @@ pub enum CommandError {
     /// The bytes of the command are none this version knows.
     #[error("the command cannot be read")]
     Malformed,
+    /// The command came in parts, and its session may not keep so many bytes, or not all parts are there.
+    #[error("there is no room to put the parts of the command together")]
+    NoRoom,
 }
 wire_enum!(CommandError {
     0 => WrongType, 1 => NotInteger, 2 => FieldNotInteger, 3 => NotFloat, 4 => Overflow, 5 => NotFinite,
     6 => TooLarge, 7 => Malformed, 8 => FieldNotFloat, 9 => Infinite,
-    10 => TooMuch, 11 => PatternTooLong,
+    10 => TooMuch, 11 => PatternTooLong, 12 => NoRoom,
 });

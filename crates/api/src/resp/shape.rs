@@ -371,6 +371,10 @@ fn error_text(error: CommandError) -> &'static str {
              is too long; outside of MULTI, KEYS, HGETALL, SCAN and HSCAN read more in parts"
         }
         CommandError::PatternTooLong => PATTERN_TOO_LONG,
+        CommandError::NoRoom => {
+            "ERR no room to put this large request together: many nodes have restarted or many proxies write; \
+             try again later, or write smaller values"
+        }
         CommandError::Malformed => "ERR the nodes of this cluster do not all know this command yet",
     }
 }

@@ -106,7 +106,8 @@ pub struct Ask {
     pub open: bool,
     /// Writes below this number are answered: their replies need not be kept.
     pub low: u64,
-    /// Number in the session, and encoded command (empty: takes the number and does nothing).
+    /// Number in the session, and encoded command or [part](crate::parts) of one (empty: takes the number and does
+    /// nothing).
     pub writes: Vec<(u64, Bytes)>,
     /// Id, and encoded command.
     pub reads: Vec<(u64, Bytes)>,

@@ -7,7 +7,7 @@ use quorate_core::{
     Access, Context, Instant, Machine, Manage, Mark, NodeId, Outbox, ProcessId, Proxy, ProxyId, Random,
     Release, Request, RequestId, Saved, Time, Wall, Wire, wire_enum,
 };
-use quorate_store::Command;
+use quorate_store::{Command, Condition, Expiry, Reply};
 
 use super::*;
 use crate::batch::{Batch, Entry, Limits};
@@ -56,6 +56,10 @@ struct Pair {
 
 impl Pair {
     fn new() -> Pair {
+        Pair::with_parts(1 << 20)
+    }
+
+    fn with_parts(part: usize) -> Pair {
         let one = NodeId::new(1).expect("an id");
         let config = ProxyConfig {
             members: [one].into_iter().collect(),
@@ -66,6 +70,7 @@ impl Pair {
             unhold: None,
             majority: None,
             max_requests: 100,
+            part,
         };
         let (mut out, mut random) = (Outbox::new(false), Random::new(1));
         out.timed = true;
@@ -93,6 +98,22 @@ impl Pair {
         let deadline = Time::ZERO + Duration::from_secs(9);
         let request = Request { stream: id, command, access, deadline };
         self.step(|proxy, cx| proxy.on_request(RequestId(id), request, cx));
+    }
+
+    /// A client of this stream sets `k` to so many letters.
+    fn put(&mut self, id: u64, stream: u64, letters: usize) {
+        let (key, value) = (Bytes::from_static(b"k"), Bytes::from(vec![b'a' + id as u8; letters]));
+        let (condition, expiry) = (Condition::Always, Expiry::Never);
+        let command = Command::Put { key, value, condition, expiry, old: false }.to_bytes();
+        let deadline = Time::ZERO + Duration::from_secs(9);
+        let request = Request { stream, command, access: Access::Write, deadline };
+        self.step(|proxy, cx| proxy.on_request(RequestId(id), request, cx));
+    }
+
+    fn value(&self) -> Bytes {
+        let read = self.state.read_now(&Command::Get { key: Bytes::from_static(b"k") }.to_bytes());
+        let Ok(Reply::Value(Some(value))) = Reply::from_bytes(read) else { panic!("it is not there") };
+        value
     }
 
     /// What the proxy says goes to the leader; slots of this many entries are executed; the answer comes back.
@@ -266,4 +287,43 @@ fn the_writes_of_a_session_wait_in_order_and_once_when_one_of_them_was_lost() {
     assert!(!intake.has_writes(), "its proxy repeats all from the first on");
     intake.on_ask(proxy, ask, &state);
     assert_eq!(take_waiting(&mut intake, 9).1, [1, 2, 3, 4]);
+}
+
+#[test]
+fn parts_of_a_large_write_let_other_streams_pass_and_their_own_wait() {
+    let mut pair = Pair::with_parts(20);
+    pair.put(1, 1, 150);
+    pair.put(2, 1, 2);
+    pair.put(3, 2, 3);
+    pair.exchange(1);
+    pair.exchange(1);
+    assert_eq!(pair.marks(), "3→ 3@2", "four parts are executed and do nothing");
+    assert_eq!(pair.value(), "ddd");
+    // A replica that begins with this state goes on alike.
+    let image = pair.state.freeze();
+    let again = Replicated::load(&image).expect("its own image");
+    assert_eq!(again.fingerprint(), pair.state.fingerprint());
+    pair.state = again;
+    pair.exchange(1);
+    assert_eq!(pair.marks(), "");
+    pair.exchange(1);
+    assert_eq!(pair.marks(), "1→ 2→ 1@11 2@12");
+    assert_eq!(pair.value(), "cc");
+}
+
+#[test]
+fn a_large_write_whose_session_goes_between_its_parts_begins_again_and_is_executed_once() {
+    let mut pair = Pair::with_parts(20);
+    pair.put(1, 1, 150);
+    pair.exchange(9);
+    pair.step(|proxy, cx| proxy.on_batch_end(cx));
+    let Say::Client(message) = pair.out.messages.last().expect("the first parts").message.clone();
+    let Message::Ask(ask) = message else { panic!("{message:?} is no ask") };
+    pair.exchange(9);
+    pair.answer(Message::Expired { nonce: ask.nonce, session: ask.session });
+    for _ in 0..4 {
+        pair.exchange(9);
+    }
+    assert_eq!(pair.value(), vec![b'b'; 150]);
+    assert_eq!(pair.marks().matches("1@").count(), 1);
 }

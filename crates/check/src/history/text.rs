@@ -366,6 +366,7 @@ text_enum!(CommandError {
     "not-float" => NotFloat, "overflow" => Overflow, "not-finite" => NotFinite, "too-large" => TooLarge,
     "malformed" => Malformed, "field-not-float" => FieldNotFloat, "infinite" => Infinite,
     "too-much" => TooMuch, "pattern-too-long" => PatternTooLong,
+    "no-room" => NoRoom,
 });
 
 text_enum!(Reply {

@@ -204,7 +204,7 @@ pub fn compile(
 /// Replies whose reasons the model does not know, and conditions whose outcome nobody knows.
 pub fn check_reply(action: &Action, reply: Option<&Reply>) -> Result<(), &'static str> {
     match (action, reply) {
-        (_, Some(Reply::Error(CommandError::TooLarge | CommandError::Malformed))) => {
+        (_, Some(Reply::Error(CommandError::TooLarge | CommandError::Malformed | CommandError::NoRoom))) => {
             Err("limits of size are not modelled")
         }
         // It was executed, with a reply that nobody knows.

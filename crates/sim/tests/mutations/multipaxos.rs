@@ -9,6 +9,9 @@ const RESTLESS: &[&str] = &["heartbeat=10ms", "election.timeout=50ms", "proxy.pa
 const PARTS: &[&str] =
     &["heartbeat=10ms", "election.timeout=50ms", "proxy.patience=40ms", "reads=log", "prepare.bytes=1"];
 
+/// Writes come in many parts, one in a slot, and a replica that is behind gets a snapshot.
+const CUT: &[&str] = &["value.part=8", "batch.entries=1", "log.retain=0"];
+
 caught! { "multipaxos",
     // Every `AfterSync` of MultiPaxos made `Now`.
     a_candidate_that_prepares_before_its_promise_is_durable: "now/Prepare", at 215;
@@ -33,6 +36,8 @@ caught! { "multipaxos",
     a_snapshot_without_the_session_table: "snapshot/no-sessions";
     a_duplicate_that_is_executed_again_because_its_reply_is_not_retained:
         "sessions/not-retained-executes-again" with RESTLESS;
+    a_part_that_is_executed_without_those_before: "parts/alone" with &["value.part=8"];
+    a_snapshot_without_the_parts_of_a_write: "snapshot/no-parts" with CUT;
     a_torn_record_that_is_accepted: "disk/torn-record-accepted", at 20;
     // Disks that are lost or rolled back.
     a_life_that_is_not_durable_before_the_first_vote: "admission/life-not-durable", under "crashes,slow-disks";

@@ -8,12 +8,14 @@
 //! | file | what |
 //! |---|---|
 //! | `leader.rs` | how the leader is found |
+//! | `numbering.rs` | in which order writes get their numbers; large ones in parts |
 //! | `sending.rs` | what is sent, and sent again |
 //! | `majority.rs` | reads that are asked of a majority first |
 //! | `window.rs` | what is under way, by number |
 
 mod leader;
 mod majority;
+mod numbering;
 mod sending;
 mod window;
 
@@ -33,6 +35,7 @@ use crate::clients::streams::Streams;
 use crate::quorum::Tally;
 use crate::sessions::{REFRESH, WINDOW};
 pub use majority::Rinse;
+use numbering::Large;
 use window::Window;
 
 /// One message carries about this many bytes of commands, unless a single one is larger.
@@ -59,6 +62,8 @@ pub struct ProxyConfig {
     pub majority: Option<Rinse>,
     /// Requests that may be under way; further ones are refused.
     pub max_requests: usize,
+    /// Encoded commands that are longer, in bytes, go in parts of this length.
+    pub part: usize,
 }
 
 /// A proxy's wake-ups.
@@ -103,6 +108,8 @@ pub struct SessionClient<M> {
     wrote: bool,
     /// Calls that are writes without a number in the session yet.
     queue: VecDeque<u64>,
+    /// Those of them that go in parts, and what waits behind them.
+    large: Large,
     /// Writes under way; the first has number `low`.
     writes: VecDeque<WriteCall>,
     low: u64,
@@ -155,6 +162,8 @@ struct WriteCall {
     /// Whether any replica may have got it.
     exposed: bool,
     answered: bool,
+    /// Whether it is a part of a large command.
+    is_part: bool,
 }
 
 #[derive(Debug)]
@@ -213,7 +222,10 @@ impl<M: Embeds> SessionClient<M> {
     fn give_up(&mut self, id: u64, cx: &mut Context<'_, Self>) {
         match self.calls.get(id).expect("a call is given up while it is under way").place {
             Place::Stream => {}
-            Place::Queue => self.queue.retain(|queued| *queued != id),
+            Place::Queue => {
+                self.queue.retain(|queued| *queued != id);
+                self.large.remove(id);
+            }
             Place::Read(read) => drop(self.reads.take(read)),
             Place::Majority(read) => self.majority.forget(read),
             Place::Write(seq) => {
@@ -245,6 +257,7 @@ impl<M: Embeds> SessionClient<M> {
         while self.writes.pop_front_if(|write| write.answered).is_some() {
             self.low += 1;
         }
+        self.unsent |= !self.large.is_empty();
     }
 
     fn on_expired(&mut self, cx: &mut Context<'_, Self>) {
@@ -253,6 +266,7 @@ impl<M: Embeds> SessionClient<M> {
         self.session = 0;
         self.opening = None;
         self.low = 1;
+        self.large.restart();
         let mut unexposed = VecDeque::new();
         for write in std::mem::take(&mut self.writes) {
             let Some(id) = write.call else { continue };
@@ -369,6 +383,7 @@ impl<M: Embeds> Machine for SessionClient<M> {
             opening: None,
             wrote: false,
             queue: VecDeque::new(),
+            large: Large::default(),
             writes: VecDeque::new(),
             low: 1,
             reads: Window::default(),
@@ -475,6 +490,7 @@ impl<M: Embeds> Machine for SessionClient<M> {
                         sent: None,
                         exposed: false,
                         answered: false,
+                        is_part: false,
                     });
                     self.unsent = true;
                 }
@@ -492,7 +508,8 @@ impl<M: Embeds> Machine for SessionClient<M> {
         assert!(self.writes.len() as u64 <= WINDOW);
         assert!(self.calls.len() <= self.config.max_requests);
         assert!(self.session != 0 || self.writes.is_empty(), "numbers belong to a session");
-        assert!(self.reads.len() + self.queue.len() + self.majority.len() <= self.calls.len());
+        let waiting = self.queue.len() + self.large.len();
+        assert!(self.reads.len() + waiting + self.majority.len() <= self.calls.len());
     }
 }
 

@@ -2,9 +2,8 @@
 
 use quorate_core::{Access, Context, Mark};
 
-use super::{ASK_BYTES, Call, Place, SessionClient, WriteCall};
+use super::{ASK_BYTES, Call, SessionClient};
 use crate::clients::message::{Ask, Embeds, Message};
-use crate::sessions::WINDOW;
 
 impl<M: Embeds> SessionClient<M> {
     /// Everything under way has to be sent (again).
@@ -26,21 +25,8 @@ impl<M: Embeds> SessionClient<M> {
         let now = cx.now();
         let mut open = false;
         if self.session != 0 {
-            while (self.writes.len() as u64) < WINDOW {
-                let Some(id) = self.queue.pop_front() else { break };
-                let call = self.calls.get_mut(id).expect("queued");
-                call.place = Place::Write(self.low + self.writes.len() as u64);
-                let command = std::mem::take(&mut call.command);
-                self.writes.push_back(WriteCall {
-                    call: Some(id),
-                    command,
-                    sent: None,
-                    exposed: false,
-                    answered: false,
-                });
-                self.wrote = true;
-            }
-        } else if !self.queue.is_empty() && self.opening.is_none() {
+            self.number_writes();
+        } else if !(self.queue.is_empty() && self.large.is_empty()) && self.opening.is_none() {
             self.opening = Some(now);
             open = true;
         }

@@ -5,8 +5,8 @@
 use bytes::Bytes;
 use quorate_blocks::batch::{Batch, Entry};
 use quorate_blocks::instance::Instance;
-use quorate_core::{Fact, Wire, digest, wire_struct};
-use quorate_store::Command;
+use quorate_blocks::parts;
+use quorate_core::{Fact, digest, wire_struct};
 use quorate_store::footprint::Extent;
 
 /// The keys and sessions that a batch touches; a no-op touches none.
@@ -56,8 +56,7 @@ impl Interference {
     /// A command that writes decides whether the keys that it only reads have expired, and removes those that have
     /// ([`Store::apply_unordered`](quorate_store::Store::apply_unordered)): it counts as writing them.
     fn add(&mut self, command: Bytes) {
-        let Ok(command) = Command::from_bytes(command) else { return };
-        let footprint = command.footprint();
+        let Some(footprint) = parts::footprint(&command) else { return };
         let (keys, all) = match footprint.is_read_only() {
             true => (&mut self.reads, &mut self.reads_all),
             false => (&mut self.writes, &mut self.writes_all),
@@ -121,8 +120,8 @@ fn common<T: Ord>(one: &[T], other: &[T]) -> bool {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use quorate_core::{ProxyId, Wall};
-    use quorate_store::{Condition, Expiry, Single};
+    use quorate_core::{ProxyId, Wall, Wire};
+    use quorate_store::{Command, Condition, Expiry, Single};
 
     use super::*;
 
