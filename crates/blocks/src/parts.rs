@@ -93,8 +93,8 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// `None` if the command is not to be cut: it cannot be read, or most of it are keys, which the last part would name
-    /// again.
+    /// `None` if the command is not to be cut: it cannot be read, or most of it are keys, which the last part would
+    /// name again.
     pub fn new(command: &Bytes) -> Option<Cut> {
         let footprint = Command::from_bytes(command.clone()).ok()?.footprint();
         let names = footprint.to_bytes().len();
