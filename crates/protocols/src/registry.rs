@@ -117,7 +117,7 @@ macro_rules! each_protocol {
                 ],
             },
             multipaxos in "paxos/multipaxos": $crate::paxos::multipaxos::MultiPaxos {
-                gate: [Budget::of(1000)],
+                gate: [Budget::of(1000), Budget::of(150).with(&["value.part=8"])],
                 facts: PAXOS,
             },
             pqr in "paxos/pqr": $crate::paxos::pqr::Pqr {
@@ -140,7 +140,12 @@ macro_rules! each_protocol {
                 facts: PAXOS,
             },
             epaxos in "epaxos": $crate::epaxos::Epaxos {
-                gate: [Budget::of(400), Budget::of(100).nodes(5), Budget::of(50).nodes(7)],
+                gate: [
+                    Budget::of(400),
+                    Budget::of(100).nodes(5),
+                    Budget::of(50).nodes(7),
+                    Budget::of(100).with(&["value.part=8"]),
+                ],
                 facts: &["Applied", "Executed", "Installed", "Decided", "Ordered"],
             },
         }

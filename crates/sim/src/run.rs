@@ -199,9 +199,6 @@ const QUICK: &[&str] = &[
 /// What is told of votes is told in many parts. The last to be drawn: seeds are what they were without it.
 const PARTS: (f64, &[&str]) = (0.3, &["prepare.bytes=1"]);
 
-/// Most writes come in parts; the same holds.
-const CUT: (f64, &[&str]) = (0.15, &["value.part=8"]);
-
 /// What the machines are told.
 struct Setup {
     /// Members of the group as it is set up, and proxies.
@@ -234,7 +231,7 @@ fn configure(
     let mut words = options.settings.clone();
     let mut setup = (configs, given.clone());
     let quick = (if far { 0.0 } else { 0.5 }, QUICK);
-    for (chance, corner) in CORNERS.iter().chain([&quick, &PARTS, &CUT]) {
+    for (chance, corner) in CORNERS.iter().chain([&quick, &PARTS]) {
         if !random.chance(*chance) {
             continue;
         }
