@@ -108,7 +108,8 @@ impl Cut {
         let end = self.command.len().min(self.offset + bytes);
         let is_last = end == self.command.len();
         let last = is_last.then(|| self.footprint.clone());
-        let part = Part { first, offset: self.offset as u64, last, bytes: self.command.slice(self.offset..end) };
+        let part =
+            Part { first, offset: self.offset as u64, last, bytes: self.command.slice(self.offset..end) };
         self.offset = end;
         (part.to_bytes(), is_last)
     }

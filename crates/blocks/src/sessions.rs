@@ -285,9 +285,21 @@ const RECORD_BYTES: usize = 80;
 /// What pieces consist of: a session, then the replies that it retains and the parts that it keeps, then the next
 /// session.
 enum Record {
-    Session { id: u64, proxy: ProcessId, nonce: u64, next: u64, low: u64, used: Wall, replies: u64, parts: u64 },
+    Session {
+        id: u64,
+        proxy: ProcessId,
+        nonce: u64,
+        next: u64,
+        low: u64,
+        used: Wall,
+        replies: u64,
+        parts: u64,
+    },
     Reply(Bytes),
-    Part { first: u64, bytes: Bytes },
+    Part {
+        first: u64,
+        bytes: Bytes,
+    },
 }
 wire_enum!(Record {
     1 => Session { id, proxy, nonce, next, low, used, replies, parts },

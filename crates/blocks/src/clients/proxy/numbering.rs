@@ -86,7 +86,8 @@ impl<M: Embeds> SessionClient<M> {
                 self.number(Some(id), command, false);
                 continue;
             };
-            if self.writes.iter().filter(|write| write.is_part && !write.answered).count() >= PARTS_UNDER_WAY {
+            if self.writes.iter().filter(|write| write.is_part && !write.answered).count() >= PARTS_UNDER_WAY
+            {
                 break;
             }
             let (part, is_last) = cut.next(self.low + self.writes.len() as u64, self.config.part);
