@@ -385,11 +385,11 @@ const EXPERIMENTS: &[Experiment] = &[
         "Figure 11: throughput and latency under rising load (real processes)",
         &[
             "Three nodes and the load generator share this machine, `--durability fsync`; clients are \
-             connected to the leader. Open loop, 2048 connections with one request each, 1 KiB values, \
-             1000 keys, uniform. Offered: 5,000 and 20,000 to 120,000 operations per second in steps of \
-             20,000, 1 s each after 0.3 s, until the median latency (from the intended start) is above 100 ms; five clusters take \
-             turns. The paper does not say which latency. Write ratios 5%, 33%, 50%, 100% (the paper's \
-             are not printed). ET 500 ms (Ongaro 1 s), Δ 1 s.",
+             connected to the leader. Open loop, 2048 connections with one request each, 1 KiB values, 1000 \
+             keys, uniform. Offered: 5,000 and 20,000 to 120,000 operations per second in steps of 20,000, 1 \
+             s each after 0.3 s, until the median latency (from the intended start) is above 100 ms; five \
+             clusters take turns. The paper does not say which latency. Write ratios 5%, 33%, 50%, 100% (the \
+             paper's are not printed). ET 500 ms (Ongaro 1 s), Δ 1 s.",
             "`quorum` has a round of heartbeats for each read, as LogCabin has; `quorum, shared rounds` \
              is our default, which lets all reads that wait share one.",
         ],
