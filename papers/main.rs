@@ -2,6 +2,7 @@
 //!
 //! | folder | what |
 //! |---|---|
+//! | `arguments` | what no numbers judge |
 //! | `bodega` | the figures and rules of Bodega |
 //! | `claims` | the registers: what each paper claims |
 //! | `instrument` | what measures and judges, whatever the paper |

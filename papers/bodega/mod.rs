@@ -57,13 +57,13 @@ pub const PAPER: Paper = Paper {
              wide area of real processes.",
     prefix: "B",
     experiments: EXPERIMENTS,
-    rules: rules::rules,
+    measured: rules::rules,
     rules_text: concat!(
         include_str!("rules.rs"),
-        include_str!("rules/design.rs"),
         include_str!("rules/odd.rs"),
         include_str!("rules/rosters.rs")
     ),
+    arguments: include_str!("../arguments/bodega.md"),
 };
 
 const MULTIPAXOS: &str = "MultiPaxos";

@@ -86,7 +86,7 @@ pub fn measure(paper: &Paper, only: Option<&[String]>, quick: bool, out: &Path) 
     }
     let bench = Bench { quick, stop: Stop::listen()?, quorate: OnceLock::new() };
     let digests = source::digests(paper.rules_text);
-    let all = (paper.rules)();
+    let all = (paper.measured)();
     for experiment in experiments {
         if only.is_some_and(|only| only.iter().all(|id| id != experiment.id)) {
             continue;

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `grid` | a figure: named dimensions × named numbers; its CSV is the result |
 //! | `rule` | one line that decides a claim: numbers of a figure, and an operator |
+//! | `argument` | claims that no numbers judge, in Markdown |
 //! | `source` | the text of a rule, so that one which changed after the run that it judges is seen |
 //! | `verdict` | rules applied to CSVs |
 //! | `register` | the claims of a paper |
@@ -28,6 +29,7 @@ macro_rules! experiment {
 }
 pub(crate) use experiment;
 
+pub mod argument;
 #[cfg(feature = "measure")]
 pub mod cluster;
 pub mod grid;
@@ -61,10 +63,19 @@ pub struct Paper {
     pub prefix: &'static str,
     /// In the order of the page.
     pub experiments: &'static [Experiment],
-    /// One for each claim of the register.
-    pub rules: fn() -> Vec<Rule>,
-    /// The text of the file that has the rules.
+    /// One for each claim that numbers judge.
+    pub measured: fn() -> Vec<Rule>,
+    /// The text of the files that have these rules.
     pub rules_text: &'static str,
+    /// What is argued, chosen, or not judged: the text of a file that [`argument::parse`] reads.
+    pub arguments: &'static str,
+}
+
+impl Paper {
+    /// One rule for each claim of the register.
+    pub fn rules(&self) -> Result<Vec<Rule>> {
+        Ok([(self.measured)(), argument::parse(self.arguments)?].concat())
+    }
 }
 
 /// Draws what was measured.

@@ -37,7 +37,7 @@ pub fn data(folder: &Path, paper: &Paper) -> Result<Data> {
 /// The claims of a paper, judged.
 fn judged(root: &Path, paper: &Paper, data: &Data) -> Result<Vec<Judged>> {
     let digests = source::digests(paper.rules_text);
-    verdict::judge(&register(root, paper)?, &(paper.rules)(), &digests, data)
+    verdict::judge(&register(root, paper)?, &paper.rules()?, &digests, data)
 }
 
 /// The page and the charts, by the names of their files.
@@ -79,7 +79,7 @@ pub fn check(root: &Path, paper: &Paper) -> Vec<String> {
             wrong.push(format!("docs/figures/{}/{name} belongs to no figure", paper.name));
         }
     }
-    wrong.extend((paper.rules)().iter().flat_map(|rule| missing_tests(root, rule)));
+    wrong.extend(paper.rules().iter().flatten().flat_map(|rule| missing_tests(root, rule)));
     wrong
 }
 
@@ -115,8 +115,9 @@ fn is_measured(experiment: &Experiment, data: &Data) -> bool {
 fn page(paper: &Paper, data: &Data, judged: &[Judged]) -> String {
     let Paper { name, title, intro, .. } = paper;
     let mut text = format!(
-        "# {title}\n\n{intro}\n\nMade by `cargo xtask figures {name} --judge` from the CSVs beside it and the rules \
-         in [rules.rs](../../../papers/{name}/rules.rs); \
+        "# {title}\n\n{intro}\n\nMade by `cargo xtask figures {name} --judge` from the CSVs beside it, the rules \
+         in [rules.rs](../../../papers/{name}/rules.rs), and the arguments in \
+         [arguments/{name}.md](../../../papers/arguments/{name}.md); \
          [papers/README.md](../../../papers/README.md) says how claims are judged.\n\n"
     );
     summary(&mut text, judged);
@@ -268,14 +269,11 @@ mod tests {
     use tempfile::TempDir;
 
     use super::super::grid::tests::{VIRTUAL, grid};
-    use super::super::rule::{argued, rule, test};
+    use super::super::rule::rule;
     use super::*;
 
     fn rules() -> Vec<Rule> {
-        vec![
-            rule("A-1.1", VIRTUAL.at("system", "a").of("read").at_most(1.0)).why("slower"),
-            argued("A-1.2", "a | b", &[test("x.rs", "some_test")]),
-        ]
+        vec![rule("A-1.1", VIRTUAL.at("system", "a").of("read").at_most(1.0)).why("slower")]
     }
 
     const PAPER: Paper = Paper {
@@ -292,8 +290,9 @@ mod tests {
             #[cfg(feature = "measure")]
             measure: |_| Ok(Vec::new()),
         }],
-        rules,
-        rules_text: "fn rules() {\n rule(\"A-1.1\")\n argued(\"A-1.2\")\n}",
+        measured: rules,
+        rules_text: "fn rules() {\n rule(\"A-1.1\")\n}",
+        arguments: "## A-1.2 agrees\n\na | b\n\n- shown by `x.rs` `some_test`\n",
     };
 
     /// A repository with the paper, its register and its CSV.

@@ -450,20 +450,15 @@ pub struct Shown {
     pub test: &'static str,
 }
 
-/// A test that fails if an argument were wrong.
-pub const fn test(file: &'static str, test: &'static str) -> Shown {
-    Shown { file, test }
-}
-
 /// How a claim is judged.
 #[derive(Clone)]
 pub enum Kind {
     /// By numbers; the second condition is on what the claim praises, and makes it `better`.
     Measured(Check, Option<Check>),
     /// By an argument that a test shows.
-    Argued { ours: &'static str, by: Vec<Shown>, agrees: bool },
+    Argued { ours: String, by: Vec<Shown>, agrees: bool },
     /// The paper leaves it open, or sets it: this is what was taken.
-    Choice { ours: &'static str },
+    Choice { ours: String },
     /// Not at all; the reason is in `why`.
     Unjudged,
 }
@@ -474,34 +469,14 @@ pub struct Rule {
     pub claim: &'static str,
     pub kind: Kind,
     /// The reason for a difference, or what a reader should know.
-    pub why: &'static str,
+    pub why: String,
     /// In what the rule asks less than the register.
     pub weaker: Option<&'static str>,
 }
 
 /// A rule on numbers.
 pub fn rule(claim: &'static str, check: Check) -> Rule {
-    Rule { claim, kind: Kind::Measured(check, None), why: "", weaker: None }
-}
-
-/// An argument, and the tests that fail if it were wrong.
-pub fn argued(claim: &'static str, ours: &'static str, by: &[Shown]) -> Rule {
-    Rule { claim, kind: Kind::Argued { ours, by: by.to_vec(), agrees: true }, why: "", weaker: None }
-}
-
-/// What is not as the paper has it, on purpose.
-pub fn differs(claim: &'static str, ours: &'static str, by: &[Shown]) -> Rule {
-    Rule { claim, kind: Kind::Argued { ours, by: by.to_vec(), agrees: false }, why: "", weaker: None }
-}
-
-/// A setting, or a reading, that was taken.
-pub fn choice(claim: &'static str, ours: &'static str) -> Rule {
-    Rule { claim, kind: Kind::Choice { ours }, why: "", weaker: None }
-}
-
-/// A claim that nothing here can judge.
-pub fn unjudged(claim: &'static str, why: &'static str) -> Rule {
-    Rule { claim, kind: Kind::Unjudged, why, weaker: None }
+    Rule { claim, kind: Kind::Measured(check, None), why: String::new(), weaker: None }
 }
 
 impl Rule {
@@ -514,8 +489,8 @@ impl Rule {
     }
 
     /// What a reader should know.
-    pub fn why(mut self, why: &'static str) -> Rule {
-        self.why = why;
+    pub fn why(mut self, why: &str) -> Rule {
+        why.clone_into(&mut self.why);
         self
     }
 

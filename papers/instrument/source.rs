@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 /// How an expression begins that makes a rule of a claim, without spaces.
-const BEGINNINGS: [&str; 5] = ["rule(\"", "argued(\"", "differs(\"", "choice(\"", "unjudged(\""];
+const BEGINNING: &str = "rule(\"";
 
 /// The digest of each claim's rule. It covers the expression up to the next one, and the functions and constants of the
 /// paper's rules that it names, and those that they name, and so on; spaces and comments do not count. The operators
@@ -32,7 +32,7 @@ pub fn digests(text: &str) -> BTreeMap<String, String> {
     for (_, list) in &lists {
         let mut begin = next(list, 0);
         // What the list binds before its first rule, all of them may name.
-        let before = &list[..begin.unwrap_or(0)];
+        let before = list[..begin.unwrap_or(0)].split_once('{').map_or("", |(_, before)| before);
         while let Some(at) = begin {
             begin = next(list, at + 1);
             let rule = list[at..begin.unwrap_or(list.len())].trim_end_matches([',', ']', '}']);
@@ -53,11 +53,8 @@ pub fn digests(text: &str) -> BTreeMap<String, String> {
 
 /// Where the next rule begins.
 fn next(text: &str, from: usize) -> Option<usize> {
-    let of = |beginning: &&str| {
-        let after = |at: usize| text[..at].ends_with(is_word);
-        text[from..].match_indices(*beginning).map(|(at, _)| from + at).find(|at| !after(*at))
-    };
-    BEGINNINGS.iter().filter_map(of).min()
+    let mut found = text[from..].match_indices(BEGINNING).map(|(at, _)| from + at);
+    found.find(|at| !text[..*at].ends_with(is_word))
 }
 
 /// Whether a text has this word.

@@ -109,7 +109,7 @@ pub fn judge(
         if rules.iter().filter(|other| other.claim == rule.claim).count() > 1 {
             wrong.push(format!("{}: has two rules", rule.claim));
         }
-        if !digests.contains_key(rule.claim) {
+        if matches!(rule.kind, Kind::Measured(..)) && !digests.contains_key(rule.claim) {
             wrong.push(format!("{}: its rule is not found in the text of the rules", rule.claim));
         }
     }
@@ -145,7 +145,7 @@ fn one(rule: &Rule, paper: &str, digests: &BTreeMap<String, String>, data: &Data
         verdict: Verdict::CannotBeJudged,
         rule: String::new(),
         ours: String::new(),
-        why: rule.why.to_owned(),
+        why: rule.why.clone(),
         weaker: rule.weaker.is_some(),
         changed: false,
         shown: Vec::new(),
@@ -187,7 +187,7 @@ fn one(rule: &Rule, paper: &str, digests: &BTreeMap<String, String>, data: &Data
         }
         Kind::Argued { ours, by, agrees } => {
             judged.by = By::Argument;
-            judged.ours = (*ours).to_owned();
+            judged.ours.clone_from(ours);
             judged.shown = by.clone();
             judged.verdict = if *agrees { Verdict::Agrees } else { Verdict::Differs };
             if rule.why.is_empty() && !agrees {
@@ -196,7 +196,7 @@ fn one(rule: &Rule, paper: &str, digests: &BTreeMap<String, String>, data: &Data
         }
         Kind::Choice { ours } => {
             judged.by = By::Choice;
-            judged.ours = (*ours).to_owned();
+            judged.ours.clone_from(ours);
             judged.verdict = Verdict::Taken;
         }
         Kind::Unjudged => {}
@@ -253,9 +253,10 @@ fn settle(check: &Check, data: &Data) -> Found {
 
 #[cfg(test)]
 mod tests {
+    use super::super::argument;
     use super::super::grid::Figure;
     use super::super::grid::tests::{REAL, VIRTUAL, grid};
-    use super::super::rule::{argued, choice, differs, rule, test, unjudged};
+    use super::super::rule::rule;
     use super::*;
 
     fn read(figure: &'static Figure) -> super::super::rule::Values {
@@ -333,28 +334,29 @@ mod tests {
 
     #[test]
     fn every_claim_has_one_rule_and_every_difference_a_reason() {
-        let digests: BTreeMap<_, _> =
-            ["A-1", "A-2", "A-3", "A-4"].map(|id| (id.to_owned(), String::new())).into();
         let error = |ids: &[&str], rules: &[Rule]| {
-            judge(&register(ids), rules, &digests, &Data::default()).unwrap_err()
+            judge(&register(ids), rules, &BTreeMap::new(), &Data::default()).unwrap_err()
         };
-        assert_eq!(error(&["A-1", "A-2"], &[choice("A-1", "x")]), "A-2: no rule");
+        let rules = |text| argument::parse(text).unwrap();
+        assert_eq!(error(&["A-1", "A-2"], &rules("## A-1 taken over\nx")), "A-2: no rule");
         assert_eq!(
-            error(&["A-1"], &[choice("A-1", "x"), choice("A-2", "x")]),
+            error(&["A-1"], &rules("## A-1 taken over\nx\n## A-2 taken over\nx")),
             "A-2: the register has no such claim"
         );
-        assert!(error(&["A-1"], &[choice("A-1", "x"), choice("A-1", "x")]).contains("A-1: has two rules"));
-        assert!(error(&["A-9"], &[choice("A-9", "x")]).contains("A-9: its rule is not found"));
-        let bare = judge(&register(&["A-1"]), &[unjudged("A-1", "")], &digests, &Data::default()).unwrap();
+        let twice = rules("## A-1 taken over\nx\n## A-1 taken over\nx");
+        assert!(error(&["A-1"], &twice).contains("A-1: has two rules"));
+        let measured = rule("A-1", read(&VIRTUAL).at_most(9.0));
+        assert!(error(&["A-1"], &[measured]).contains("A-1: its rule is not found"));
+        let judge = |ids: &[&str], rules: &[Rule]| {
+            judge(&register(ids), rules, &BTreeMap::new(), &Data::default()).unwrap()
+        };
+        let bare = judge(&["A-1"], &rules("## A-1 cannot be judged here"));
         assert_eq!(without_reason(&bare), ["A-1: cannot be judged here, and no reason (`.why(…)`)"]);
-        let rules = [
-            argued("A-1", "x", &[test("f", "t")]),
-            differs("A-2", "x", &[]).why("y"),
-            choice("A-3", "x"),
-            unjudged("A-4", "y"),
-        ];
-        let all =
-            judge(&register(&["A-1", "A-2", "A-3", "A-4"]), &rules, &digests, &Data::default()).unwrap();
+        let all = rules(
+            "## A-1 agrees\nx\n- shown by `f` `t`\n## A-2 differs\nx\n- why: y\n## A-3 taken over\nx\n\
+             ## A-4 cannot be judged here\n- why: y",
+        );
+        let all = judge(&["A-1", "A-2", "A-3", "A-4"], &all);
         let seen: Vec<_> = all.iter().map(|judged| format!("{:?} {:?}", judged.by, judged.verdict)).collect();
         assert_eq!(seen, ["Argument Agrees", "Argument Differs", "Choice Taken", "Nothing CannotBeJudged"]);
     }

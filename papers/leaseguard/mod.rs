@@ -47,8 +47,9 @@ pub const PAPER: Paper = Paper {
              timeout, L0 the leader that dies, L1 the next one.",
     prefix: "LG",
     experiments: EXPERIMENTS,
-    rules: rules::rules,
-    rules_text: concat!(include_str!("rules.rs"), include_str!("rules/system.rs")),
+    measured: rules::rules,
+    rules_text: include_str!("rules.rs"),
+    arguments: include_str!("../arguments/leaseguard.md"),
 };
 
 static FIG4: Figure = Figure {

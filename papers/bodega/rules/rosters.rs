@@ -1,9 +1,9 @@
 //! Rules of Figures 13 to 16: roster changes, rosters, and YCSB.
 
 use super::odd::{climbs, mixed, sustained};
-use super::{SERVICES, SILENT, rounds};
+use super::rounds;
 use crate::bodega::{BODEGA, EPAXOS, FIG13, FIG14, FIG15, FIG16, LEADER_LEASES, PQR_LEASES, QUORUM_LEASES};
-use crate::instrument::rule::{Rule, differs, rule, test, unjudged};
+use crate::instrument::rule::{Rule, rule};
 
 /// The claims of Figure 13: what a change of the roster costs.
 pub fn changes() -> Vec<Rule> {
@@ -17,19 +17,6 @@ pub fn changes() -> Vec<Rule> {
              without them see the table). All other reads go on, also while the dead responder's \
              leases end, where the paper's stop for 2.6 s",
         ),
-        differs(
-            "B-13.3",
-            "the roster stays; UT is excluded from it, and `quorate roster show` leaves it out",
-            &[
-                SILENT,
-                test(
-                    "crates/protocols/src/paxos/bodega/excluded_responders.rs",
-                    "one_that_fails_is_done_without_once_a_majority_has_confirmed_it_and_comes_back_in_two_steps",
-                ),
-            ],
-        )
-        .why("a new roster would end everybody's leases and stop all local reads for as long as the \
-            dead one's last"),
         rule("B-13.4", failure().of("waited_for_expiry").at_most(2730.0))
             .better(failure().of("waited_for_expiry").at_most(2470.0))
             .why(
@@ -121,15 +108,6 @@ pub fn rosters() -> Vec<Rule> {
                 .and(ends("write_mean", 0))
                 .and(ends("write_mean", 100)),
         ),
-        unjudged("B-16.1", SERVICES),
-        unjudged("B-16.2", SERVICES),
-        unjudged("B-16.3", SERVICES),
-        unjudged("B-16.4", SERVICES),
-        unjudged("B-16.5", SERVICES),
-        unjudged(
-            "B-16.6",
-            "no interval gathers requests here; what is left of the 1.2 ms is c, which we choose",
-        ),
         rule(
             "B-16.7",
             wan16()
@@ -148,7 +126,6 @@ pub fn rosters() -> Vec<Rule> {
             ),
         )
         .why("few of 10,000 keys are being written at a time, so Quorum Leases lose as little"),
-        unjudged("B-16.10", SERVICES),
         rule(
             "B-16.11",
             in16("Uniform", "A").at("protocol", BODEGA).of("write_over_all_nodes").about(1.0, 0.1).and(
