@@ -16,7 +16,7 @@ pub struct Candidate {
     /// As the paper calls it, where it does.
     pub name: &'static str,
     /// As the registry calls it.
-    protocol: &'static str,
+    pub protocol: &'static str,
     /// Beside the timeouts of the topology.
     pub settings: &'static [&'static str],
     /// The setting that names the replicas that read locally, where there is one.

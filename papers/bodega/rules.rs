@@ -10,6 +10,7 @@ use super::{
 };
 use crate::instrument::rule::{Check, Rule, rule};
 use odd::{as_figure_8, both_ends, correlated, knee, pqr_elsewhere, ranked, turned};
+use rosters::{as_stale_etcd, as_zookeeper};
 
 /// Those of the paper whose throughput falls with writes.
 const FALLING: [&str; 7] = [MULTIPAXOS, LEADER_LEASES, EPAXOS, PQR, QUORUM_LEASES, PASSIVE, BODEGA];
@@ -51,6 +52,7 @@ fn headlines() -> Vec<Rule> {
         ),
         rule("B-A.2", FIG8_ALL.all().ratio("write_mean", BODEGA, LEADER_LEASES).within(0.9, 1.25))
             .why("its writes wait for all responders, N instead of m"),
+        rule("B-A.3", as_zookeeper().and(as_stale_etcd())),
         rule("B-A.4", rounds()),
         rule("B-A.6", empty("read_mean").and(empty("write_mean")).and(empty("operations"))),
         rule(

@@ -92,6 +92,14 @@ impl World {
         self.responders.iter().map(|name| self.site(name)).collect()
     }
 
+    /// Of a protocol with these responders, as `--set` takes them.
+    pub fn settings(&self, candidate: &Candidate, responders: &[usize]) -> Vec<String> {
+        let mut settings = candidate.timeouts(&self.topology(), self.sites());
+        settings.extend(candidate.settings.iter().map(ToString::to_string));
+        settings.extend(candidate.roster.map(|key| format!("{key}={}", ids(responders))));
+        settings
+    }
+
     pub fn model<'a>(&self, topology: &'a Topology, responders: &'a [usize], site: usize) -> Model<'a> {
         Model { topology, leader: self.leader(), responders, site, c: NEAR }
     }
@@ -105,17 +113,12 @@ impl World {
         (capacity, near): (Capacity, f64),
         end: u64,
     ) -> Result<Setup> {
-        let topology = self.topology();
-        let nodes = topology.sites().len();
-        let mut settings = candidate.timeouts(&topology, nodes);
-        settings.extend(candidate.settings.iter().map(ToString::to_string));
-        settings.extend(candidate.roster.map(|key| format!("{key}={}", ids(responders))));
         let mut setup = Setup {
-            nodes,
+            nodes: self.sites(),
             proxies: 0,
-            settings,
+            settings: self.settings(candidate, responders),
             between_nodes: Delay::Fixed(0),
-            topology: Some(topology),
+            topology: Some(self.topology()),
             links: BTreeMap::new(),
             to_clients: Delay::Fixed((near * MS as f64) as u64 / 2),
             sync: 0,

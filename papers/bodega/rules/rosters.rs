@@ -2,8 +2,11 @@
 
 use super::odd::{climbs, mixed, sustained};
 use super::rounds;
-use crate::bodega::{BODEGA, EPAXOS, FIG13, FIG14, FIG15, FIG16, LEADER_LEASES, PQR_LEASES, QUORUM_LEASES};
-use crate::instrument::rule::{Rule, rule};
+use crate::bodega::{
+    BODEGA, EPAXOS, ETCD, ETCD_STALE, FIG13, FIG14, FIG15, FIG16, LAB, LEADER_LEASES, PQR_LEASES,
+    QUORUM_LEASES, ZOOKEEPER, ZOOKEEPER_SYNC,
+};
+use crate::instrument::rule::{Check, Rule, Select, Values, rule};
 
 /// The claims of Figure 13: what a change of the roster costs.
 pub fn changes() -> Vec<Rule> {
@@ -50,6 +53,26 @@ pub fn changes() -> Vec<Rule> {
         ),
         rule("B-13.8", rounds()),
     ]
+}
+
+/// The paper's cluster.
+fn wan_lab() -> Select {
+    LAB.at("cluster", "WAN")
+}
+
+/// Bodega's throughput reaches 0.9 of ZooKeeper's with local reads, in every workload.
+pub fn as_zookeeper() -> Check {
+    wan_lab().ratio("operations", BODEGA, ZOOKEEPER).at_least(0.9)
+}
+
+/// Bodega's throughput reaches 0.8 of etcd's with serializable reads, in every workload.
+pub fn as_stale_etcd() -> Check {
+    wan_lab().ratio("operations", BODEGA, ETCD_STALE).at_least(0.8)
+}
+
+/// Reads of a service where nobody writes.
+fn reads_here(service: &'static str) -> Values {
+    wan_lab().at("service", service).at("workload", "C").of("read_mean")
 }
 
 /// The claims of Figures 14 to 16: which sites are responders, and real applications.
@@ -108,6 +131,17 @@ pub fn rosters() -> Vec<Rule> {
                 .and(ends("write_mean", 0))
                 .and(ends("write_mean", 100)),
         ),
+        rule("B-16.1", as_zookeeper()),
+        rule("B-16.2", as_stale_etcd()),
+        rule("B-16.4", reads_here(ETCD_STALE).within(0.2, 0.4).and(reads_here(ZOOKEEPER).within(0.2, 0.4))),
+        rule(
+            "B-16.5",
+            wan_lab()
+                .at("workload", "C")
+                .ratio("operations", ETCD_STALE, PQR_LEASES)
+                .at_least(10.0)
+                .and(wan_lab().at("workload", "C").ratio("operations", ZOOKEEPER, PQR_LEASES).at_least(10.0)),
+        ),
         rule(
             "B-16.7",
             wan16()
@@ -126,6 +160,14 @@ pub fn rosters() -> Vec<Rule> {
             ),
         )
         .why("few of 10,000 keys are being written at a time, so Quorum Leases lose as little"),
+        rule(
+            "B-16.10",
+            wan_lab()
+                .at("service", ETCD)
+                .of("read_mean")
+                .at_least(50.0)
+                .and(wan_lab().at("service", ZOOKEEPER_SYNC).of("read_mean").at_least(50.0)),
+        ),
         rule(
             "B-16.11",
             in16("Uniform", "A").at("protocol", BODEGA).of("write_over_all_nodes").about(1.0, 0.1).and(

@@ -204,6 +204,6 @@ fn build(options: &mut Options, target: &Path) -> Result<Programs> {
 }
 
 /// Builds a workspace of its own, optimized.
-fn workspace(folder: &str, target: &Path) -> Result<()> {
+pub fn workspace(folder: &str, target: &Path) -> Result<()> {
     cargo(&["build", "--release", "-q", "--manifest-path", &format!("{folder}/Cargo.toml")], target)
 }
