@@ -152,8 +152,10 @@ impl quorate_core::Message for Message {
             Message::Accept { .. } | Message::Validate { .. } => Release::Now,
             // Shows only what is executed, which was committed before.
             Message::Client(_) => Release::Now,
-            // Bind nobody.
-            Message::Waiting { .. } | Message::Reject { .. } => Release::Now,
+            // It names a promise. One whose disk hangs makes promises that never count: they must not stop others.
+            Message::Reject { .. } => Release::AfterSync,
+            // Binds nobody.
+            Message::Waiting { .. } => Release::Now,
             Message::Learner(message) => message.release(),
         }
     }

@@ -17,6 +17,7 @@ caught! { "epaxos",
     a_vote_that_leaves_before_it_is_durable: "now/AcceptReply" with RESTLESS,
         under "crashes,cluster-crashes,slow-disks,loss,partitions", at 1643;
     a_commit_on_the_fast_path_that_its_owner_may_forget: "now/Commit" with RESTLESS, at 248;
+    a_replica_that_stops_recoveries_though_its_disk_hangs: "now/Reject", of 7, under "all", at 5860;
     // Ballots and recovery.
     one_variable_for_both_ballots: "epaxos/one-ballot" with RESTLESS, at 252;
     a_recovery_that_validates_nothing: "epaxos/no-validation" with RESTLESS, of 5, at 137;
