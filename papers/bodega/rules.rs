@@ -52,7 +52,7 @@ fn headlines() -> Vec<Rule> {
         ),
         rule("B-A.2", FIG8_ALL.all().ratio("write_mean", BODEGA, LEADER_LEASES).within(0.9, 1.25))
             .why("its writes wait for all responders, N instead of m"),
-        rule("B-A.3", as_zookeeper().and(as_stale_etcd())),
+        rule("B-A.3", as_zookeeper().and(as_stale_etcd())).why(rosters::WRITES_TO_ALL),
         rule("B-A.4", rounds()),
         rule("B-A.6", empty("read_mean").and(empty("write_mean")).and(empty("operations"))),
         rule(
