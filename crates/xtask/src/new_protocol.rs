@@ -151,6 +151,9 @@ fn listed(text: &str, name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Child, Stdio};
+
     use super::*;
 
     fn tree() -> Tree {
@@ -179,9 +182,10 @@ mod tests {
         }
     }
 
-    /// In a copy of the repository that stays where it is, so that what has not changed is not compiled again.
+    /// In a copy of the repository that stays where it is, so that what has not changed is not compiled again; not
+    /// optimized, since it runs less long than it is compiled.
     #[test]
-    fn a_new_protocol_compiles() {
+    fn a_new_protocol_is_built_simulated_and_served() {
         let mut files = tree().texts;
         files.extend(plan(&files, "chain-two").unwrap());
         let test = std::env::current_exe().unwrap();
@@ -194,13 +198,60 @@ mod tests {
                 fs::write(path, text).unwrap();
             }
         }
-        let check = Command::new(env!("CARGO"))
-            .args(["check", "--quiet", "--offline", "--package", "quorate-protocols"])
-            .env("CARGO_TARGET_DIR", copy.join("target"))
-            .current_dir(&copy)
-            .output()
-            .unwrap();
-        assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));
+        let target = copy.join("target");
+        let output = |command: &mut Command| {
+            let output = command.output().unwrap();
+            let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+            assert!(output.status.success(), "{command:?}: {}", said.concat());
+            said.concat()
+        };
+        output(
+            Command::new(env!("CARGO"))
+                .args([
+                    "build",
+                    "--quiet",
+                    "--offline",
+                    "--package",
+                    "quorate",
+                    "--config",
+                    "profile.dev.debug=0",
+                ])
+                .env("CARGO_TARGET_DIR", &target)
+                .current_dir(&copy),
+        );
+        let quorate = |words: &str| {
+            let mut command = Command::new(target.join("debug/quorate"));
+            command.args(words.split(' ')).stdin(Stdio::null());
+            command
+        };
+        output(&mut quorate("sim --protocol chain-two --runs 100"));
+
+        let up = quorate("up --protocol chain-two --json").stdout(Stdio::piped()).spawn().unwrap();
+        let mut up = Stopped(up);
+        let mut started = String::new();
+        BufReader::new(up.0.stdout.as_mut().expect("it is piped")).read_line(&mut started).unwrap();
+        let started: serde_json::Value = serde_json::from_str(&started).unwrap();
+        let nodes = started["nodes"].as_array().unwrap().iter();
+        let addresses: Vec<_> = nodes.map(|node| node["resp"].as_str().unwrap()).collect();
+        output(&mut quorate(&format!("put k v --endpoints {}", addresses[0])));
+        for address in addresses {
+            assert_eq!(
+                output(&mut quorate(&format!("get k --endpoints {address}"))).trim(),
+                "v",
+                "{address}"
+            );
+        }
+    }
+
+    /// A cluster, which ends its nodes when it is told to end.
+    struct Stopped(Child);
+
+    impl Drop for Stopped {
+        fn drop(&mut self) {
+            let pid = rustix::process::Pid::from_child(&self.0);
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+            let _ = self.0.wait();
+        }
     }
 
     #[test]
