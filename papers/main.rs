@@ -14,6 +14,7 @@ mod leaseguard;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
 use instrument::{Paper, Result, page};
 
@@ -73,8 +74,14 @@ fn parse(words: &[String]) -> Result<Options> {
     Ok(options)
 }
 
+/// The repository for which cargo runs this: clones may share a target folder.
 fn root() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+    static ROOT: LazyLock<PathBuf> = LazyLock::new(|| {
+        let package =
+            std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+        Path::new(&package).join("..")
+    });
+    &ROOT
 }
 
 fn check() -> Result<()> {

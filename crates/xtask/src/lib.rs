@@ -8,8 +8,9 @@ mod new_protocol;
 mod papers;
 mod tidy;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
 /// Runs the chore that the words name.
 pub fn main(arguments: &[String]) -> ExitCode {
@@ -30,9 +31,17 @@ pub fn main(arguments: &[String]) -> ExitCode {
     }
 }
 
-/// The root folder of the repository.
+/// The root folder of the repository: of the one for which cargo runs this, since clones may share a target folder, and
+/// cargo then takes one clone's program for another's.
 fn root() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+    static ROOT: LazyLock<PathBuf> = LazyLock::new(|| {
+        let package =
+            std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+        let mut folders = Path::new(&package).ancestors();
+        let root = folders.find(|folder| folder.join("crates/xtask").is_dir());
+        root.expect("a package of the repository").to_owned()
+    });
+    &ROOT
 }
 
 fn show(findings: std::io::Result<Vec<tidy::Finding>>) -> ExitCode {
