@@ -10,7 +10,7 @@ use crate::instrument::rule::{Check, Rule, Select, Values, rule};
 
 /// Of the comparisons with etcd and ZooKeeper.
 pub const WRITES_TO_ALL: &str = "\
-    reads are as local, and quicker, but a write waits for the votes of all responders here, and for a majority's there: \
+    reads are as local, and quicker, but a write waits for the votes of all responders here, and of a majority there: \
     74 ms on average against 59 to 60. Each client does one thing after another, so where there are writes they decide";
 
 /// The claims of Figure 13: what a change of the roster costs.
