@@ -150,7 +150,7 @@ impl Driver<'_> {
                 let content = (id.0, Access::Manage, request.to_bytes());
                 return self.dispatch(*proxy, id, content, OPERATOR, waiting);
             }
-            Act::Link(from, ..) => Some(*from),
+            Act::Link(from, ..) | Act::Lose(from, ..) => Some(*from),
             Act::Crash(node) => Some(*node).filter(|node| usize::from(node.get()) <= self.setup.nodes),
             Act::CrashLeader | Act::DeafenLeader | Act::IsolateLeader => self.leader(),
         };
@@ -162,6 +162,7 @@ impl Driver<'_> {
                 self.hosts[host].epoch += 1;
             }
             Act::Link(from, to, link) => self.wires.change(*from, *to, *link),
+            Act::Lose(from, to, loses) => self.wires.lose((*from, *to), *loses),
             Act::DeafenLeader => self.wires.deafen(host),
             Act::IsolateLeader => {
                 self.wires.deafen(host);

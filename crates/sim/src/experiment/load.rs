@@ -65,6 +65,8 @@ pub enum Act {
     IsolateLeader,
     /// What the first node sends to the second has another link from now on.
     Link(NodeId, NodeId, Link),
+    /// What the first node sends to the second is lost from now on; or no longer.
+    Lose(NodeId, NodeId, bool),
     /// An operator asks through this proxy, or at this node; waits a minute.
     Manage(usize, Manage),
 }

@@ -37,6 +37,8 @@ pub struct Wires {
     interfaces: Vec<(Transmitter, Option<Rate>)>,
     /// When the last message of each link arrives.
     last_arrival: Vec<Nanos>,
+    /// Links on which everything is lost.
+    lossy: BTreeSet<usize>,
     deaf: BTreeSet<usize>,
     mute: BTreeSet<usize>,
     random: Random,
@@ -60,6 +62,7 @@ impl Wires {
                 .map(|node| (Transmitter::default(), interface(node).or(setup.capacity.interface)))
                 .collect(),
             last_arrival: vec![0; hosts * hosts],
+            lossy: BTreeSet::new(),
             deaf: BTreeSet::new(),
             mute: BTreeSet::new(),
             random,
@@ -72,10 +75,23 @@ impl Wires {
 
     /// A link between two nodes is like this from now on, for what is sent over it.
     pub fn change(&mut self, from: NodeId, to: NodeId, link: Link) {
+        let index = self.index(from, to);
+        (self.delays[index], self.rates[index]) = (Delay::from(link), link.rate);
+    }
+
+    /// What is sent over a link between two nodes is lost from now on, or no longer.
+    pub fn lose(&mut self, (from, to): (NodeId, NodeId), loses: bool) {
+        let index = self.index(from, to);
+        match loses {
+            true => self.lossy.insert(index),
+            false => self.lossy.remove(&index),
+        };
+    }
+
+    fn index(&self, from: NodeId, to: NodeId) -> usize {
         let at = |node: NodeId| usize::from(node.get()) - 1;
         assert!(at(from).max(at(to)) < self.nodes && from != to, "a link is between two nodes of the setup");
-        let index = at(from) * self.hosts + at(to);
-        (self.delays[index], self.rates[index]) = (Delay::from(link), link.rate);
+        at(from) * self.hosts + at(to)
     }
 
     /// How many bytes nodes have sent to each other, over those links that were used.
@@ -112,7 +128,8 @@ impl Wires {
         let peers = from < self.nodes && to < self.nodes;
         let link = from * self.hosts + to;
         self.bytes[link] += bytes as u64;
-        if peers && (self.deaf.contains(&to) || self.mute.contains(&from)) {
+        let lost = self.deaf.contains(&to) || self.mute.contains(&from) || self.lossy.contains(&link);
+        if peers && lost {
             return None;
         }
         let leaves = match self.interfaces.get_mut(from) {
