@@ -12,6 +12,7 @@
 //! | [`writes`] | which keys are written by what is not executed yet |
 //! | [`batch`], [`walls`] | what a slot carries; the time that it tells |
 //! | [`parts`] | large writes in several entries |
+//! | [`pace`] | how long a peer takes for so many bytes, and when an answer is late |
 //! | [`instance`] | instances and sets of them, where there are no slots |
 //! | [`sessions`], [`state`] | exactly-once execution; store and sessions as one replicated state |
 //! | [`clients`] | the conversation between proxies and a leader, both sides |
@@ -29,6 +30,7 @@ pub mod election;
 pub mod instance;
 pub mod laggards;
 pub mod membership;
+pub mod pace;
 pub mod parts;
 pub mod quorum;
 pub mod sessions;

@@ -87,13 +87,14 @@ impl Replica {
             return;
         }
         let peers = &leading.peers;
+        let unknown = Progress::new(last);
         let near = |node: NodeId| {
             peers.get(&node).is_some_and(|peer| {
                 peer.mode == Mode::Replicate && self.chain.bytes(peer.matched + 1, last) <= NEAR_BYTES
             })
         };
         let reached = |node: NodeId| {
-            let peer = peers.get(&node).copied().unwrap_or(Progress::new(last));
+            let peer = peers.get(&node).unwrap_or(&unknown);
             (!near(node)).then_some(Reached { index: peer.matched, fetches: peer.fetches })
         };
         let mut answers = leading.coordinator.watch(current, cx.now(), reached);

@@ -223,7 +223,10 @@ impl Replica {
         for node in nodes.iter() {
             let Some(peer) = leading.peers.get_mut(&node) else { continue };
             match &message {
-                Message::Append { entries, .. } => peer.on_sent(prev + entries.len() as u64, now),
+                Message::Append { entries, .. } => {
+                    let bytes = entries.iter().map(|entry| entry.value.len()).sum();
+                    peer.on_sent(prev + entries.len() as u64, bytes, now);
+                }
                 _ => (peer.mode, peer.sent) = (Mode::Snapshot, Some(now)),
             }
         }

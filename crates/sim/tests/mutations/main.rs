@@ -68,6 +68,16 @@ fn assert_gives_up(protocol: &str) {
     assert!(!dropped(&weakened), "{weakened}");
 }
 
+/// Resending after a fixed time.
+#[test]
+fn what_is_on_its_way_over_slow_links_is_not_sent_again() {
+    for protocol in ["multipaxos", "raft"] {
+        let copies =
+            mutation::with("pace/fixed-patience", || slow_links::copies(protocol, &["value.part=8MiB"]));
+        assert!(copies > 1.5, "{protocol}: {copies}");
+    }
+}
+
 macro_rules! caught {
     ($protocol:literal, $($test:ident: $mutation:literal $(with $settings:expr)? $(, of $nodes:literal)?
         $(, under $faults:literal)? $(, at $seed:literal)?;)*) => {$(
@@ -100,4 +110,6 @@ mod primary_copy;
 mod quorum_leases;
 mod raft;
 mod rspaxos;
+#[path = "../slow_links.rs"]
+mod slow_links;
 mod unreplicated;

@@ -11,7 +11,11 @@ impl<M: Embeds> SessionClient<M> {
         self.heard = now;
         self.searching = false;
         self.patience = self.config.patience;
-        self.unsend();
+        match self.target == self.asked && !self.in_flight.is_late(self.low, now) {
+            // What it was sent is still on its way.
+            true => self.unsent = true,
+            false => self.unsend(),
+        }
     }
 
     /// Who may know who leads: the members as they are known here, and the replica beside this proxy, which may have

@@ -32,6 +32,7 @@ use quorate_core::{
 
 use crate::clients::message::{Embeds, Message};
 use crate::clients::streams::Streams;
+use crate::pace::InFlight;
 use crate::quorum::Tally;
 use crate::sessions::{REFRESH, WINDOW};
 pub use majority::Rinse;
@@ -123,6 +124,9 @@ pub struct SessionClient<M> {
     /// Those of them that the target was asked after that, and those of these that had been held for too long.
     fallen_back: Count,
     unheld: Count,
+    /// Whom the writes were sent to, and how long it takes to answer them.
+    asked: NodeId,
+    in_flight: InFlight,
     /// Whether anything below has not been sent to the target.
     unsent: bool,
     _message: std::marker::PhantomData<fn() -> M>,
@@ -251,6 +255,7 @@ impl<M: Embeds> SessionClient<M> {
         let Some(write) = self.writes.get_mut(index).filter(|write| !write.answered) else { return };
         write.answered = true;
         write.command = Bytes::new();
+        self.in_flight.on_answer(seq..=seq, cx.now());
         if let Some(call) = write.call.take() {
             self.answered(call, reply, (slot, applied), cx);
         }
@@ -267,6 +272,7 @@ impl<M: Embeds> SessionClient<M> {
         self.opening = None;
         self.low = 1;
         self.large.restart();
+        self.in_flight.restart();
         let mut unexposed = VecDeque::new();
         for write in std::mem::take(&mut self.writes) {
             let Some(id) = write.call else { continue };
@@ -315,7 +321,7 @@ impl<M: Embeds> SessionClient<M> {
                 // Where all serve, one that is slow may be as good as any other: it is asked again first.
                 let next = next_after(self.candidates(), self.target);
                 self.probe(if self.config.home { self.target } else { next }, cx);
-            } else {
+            } else if self.in_flight.is_late(self.low, now) {
                 // The target lives: what is missing was lost, or waits long. Repeat, ever more patiently.
                 self.patience = (self.patience * 2).min(MAX_PATIENCE);
                 self.unsend();
@@ -363,12 +369,15 @@ impl<M: Embeds> Machine for SessionClient<M> {
             ProcessId::Replica(_) => None,
         };
         let nonce = cx.random().u64();
+        let target = host.or(config.members.iter().next()).expect("a group has members");
         cx.set_timer(ProxyTimer::Refresh, REFRESH);
         SessionClient {
             near: host,
             initial: config.members,
             learners: NodeSet::EMPTY,
-            target: host.or(config.members.iter().next()).expect("a group has members"),
+            target,
+            asked: target,
+            in_flight: InFlight::new(config.patience),
             patience: config.patience,
             config,
             version: 0,

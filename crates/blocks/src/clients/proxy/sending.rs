@@ -38,6 +38,10 @@ impl<M: Embeds> SessionClient<M> {
         // The last writes and reads are unsent, and none before them: what is repeated is all that is not answered.
         let unsent = self.writes.iter().rev().take_while(|write| write.sent.is_none()).count();
         let first = self.writes.len() - unsent;
+        if unsent > 0 && self.asked != self.target {
+            self.asked = self.target;
+            self.in_flight.restart();
+        }
         for (index, write) in self.writes.iter_mut().enumerate().skip(first) {
             if write.answered {
                 continue;
@@ -47,8 +51,10 @@ impl<M: Embeds> SessionClient<M> {
             if let Some(call) = write.call.and_then(|id| self.calls.get(id)) {
                 cx.mark(Mark::Forwarded { request: call.request });
             }
+            let seq = self.low + index as u64;
+            self.in_flight.on_sent(seq, write.command.len(), now);
             bytes += write.command.len();
-            ask.writes.push((self.low + index as u64, write.command.clone()));
+            ask.writes.push((seq, write.command.clone()));
             if bytes >= ASK_BYTES {
                 cx.send(self.target, M::from(Message::Ask(split(&mut ask, &blank))));
                 bytes = 0;

@@ -160,10 +160,11 @@ impl<P: Policy> Replica<P> {
         let (slot, current) = &self.configuration;
         let Role::Leader(leading) = &mut self.role else { return };
         let (peers, beats) = (&leading.peers, leading.beats);
+        let unknown = Peer::new(now);
         let reached = |node| {
-            let peer = peers.get(&node).copied().unwrap_or(Peer::new(now));
+            let peer = peers.get(&node).unwrap_or(&unknown);
             let reached = Reached { index: peer.committed, fetches: peer.fetches };
-            (!is_near(beats, &peer, *slot)).then_some(reached)
+            (!is_near(beats, peer, *slot)).then_some(reached)
         };
         for (request, how) in leading.coordinator.watch(current, now, reached) {
             self.intake.on_managed(request, how);

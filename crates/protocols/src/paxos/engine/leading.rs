@@ -9,6 +9,7 @@ use quorate_blocks::batch::{Batch, Kind};
 use quorate_blocks::catchup;
 use quorate_blocks::laggards::OwnDisk;
 use quorate_blocks::membership::{Configuration, ReconfigurationCoordinator};
+use quorate_blocks::pace::InFlight;
 use quorate_blocks::quorum::Tally;
 use quorate_blocks::walls::Own;
 use quorate_core::{Context, Fact, Mark, NodeId, NodeSet, Time, Wall, digest, mutation};
@@ -18,7 +19,7 @@ use super::replica::{Replica, Role, Timer, pace_of_leading};
 use super::{Message, PIPELINE_BYTES, RETRANSMIT};
 use crate::paxos::coding::MAX_SHARDS;
 use crate::paxos::engine::slots::proposer::Prepared;
-use crate::paxos::engine::slots::{Proposals, ValueId};
+use crate::paxos::engine::slots::{Proposals, Value, ValueId};
 
 /// What only a leader has.
 #[derive(Debug)]
@@ -67,7 +68,7 @@ struct Progress {
 }
 
 /// Another member.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Peer {
     /// Since when it is expected to answer.
     since: Time,
@@ -78,12 +79,15 @@ pub struct Peer {
     pub(super) bound: bool,
     /// Requests for what it misses that it has made of this leader.
     pub(super) fetches: u64,
+    /// Proposals on their way.
+    pub(super) in_flight: InFlight,
 }
 
 impl Peer {
     /// Not heard yet.
     pub fn new(now: Time) -> Peer {
-        Peer { since: now, heard: None, committed: 0, bound: false, fetches: 0 }
+        let in_flight = InFlight::new(RETRANSMIT);
+        Peer { since: now, heard: None, committed: 0, bound: false, fetches: 0, in_flight }
     }
 }
 
@@ -170,7 +174,7 @@ impl<P: Policy> Replica<P> {
 
     /// Sends a value, or to each voter the shard of its number.
     fn send_accept(
-        &self,
+        &mut self,
         to: NodeSet,
         slot: u64,
         (value, id): (Bytes, Option<ValueId>),
@@ -178,13 +182,18 @@ impl<P: Policy> Replica<P> {
     ) {
         let (ballot, committed) = (self.promised, self.log.complete());
         let accept = |value| Message::Accept { ballot, slot, value, committed };
-        let Some(id) = id else { return cx.send_all(to, accept(value.into())) };
+        let Role::Leader(leading) = &mut self.role else { unreachable!("only a leader proposes") };
+        let mut send = |to: NodeSet, value: Value, cx: &mut Context<'_, Self>| {
+            leading.on_sent(to, slot, value.len(), cx.now());
+            cx.send_all(to, accept(value));
+        };
+        let Some(id) = id else { return send(to, value.into(), cx) };
         let voters = self.configuration.1.voting();
         for (node, shard) in voters.iter().zip(id.split(&value)).filter(|(node, _)| to.contains(*node)) {
-            cx.send(node, accept(shard));
+            send(NodeSet::from_iter([node]), shard, cx);
         }
         // Others do not count: they take part to have everything.
-        cx.send_all(to.iter().filter(|node| !voters.contains(*node)).collect(), accept(value.into()));
+        send(to.iter().filter(|node| !voters.contains(*node)).collect(), value.into(), cx);
     }
 
     /// How many votes and promises are needed under the configuration in force; none are there.
@@ -261,6 +270,9 @@ impl<P: Policy> Replica<P> {
             match from == self.me {
                 true => leading.voted = leading.voted.max(last),
                 false => leading.others_voted = leading.others_voted.max(last),
+            }
+            if let Some(peer) = leading.peers.get_mut(&from) {
+                peer.in_flight.on_answer(first..=last, now);
             }
             for slot in first.max(leading.proposals.start())..=last {
                 let value = leading.proposals.on_vote(from, ballot, slot, grants, now);
@@ -431,22 +443,29 @@ impl<P: Policy> Replica<P> {
         }
     }
 
-    /// Sends again what was not answered: messages may be lost.
+    /// Sends again what was not answered, to those whose answers are late: messages may be lost.
     pub(super) fn retransmit(&mut self, cx: &mut Context<'_, Self>) {
         self.repeat_prepare(cx);
         let now = cx.now();
         let mut late = Vec::new();
         if let Role::Leader(leading) = &mut self.role {
+            let Leading { proposals, peers, .. } = &mut **leading;
             let mut bytes = 0;
-            for (slot, proposal) in leading.proposals.open() {
+            for (slot, proposal) in proposals.open() {
                 if bytes >= PIPELINE_BYTES {
                     break;
                 }
-                if now.since(proposal.sent) >= RETRANSMIT {
+                if now.since(proposal.sent) < RETRANSMIT {
+                    continue;
+                }
+                let is_late =
+                    |node: &NodeId| peers.get(node).is_none_or(|peer| peer.in_flight.is_late(slot, now));
+                let missing: NodeSet = proposal.missing().iter().filter(is_late).collect();
+                if !missing.is_empty() {
                     proposal.sent = now;
                     let value = proposal.value.clone();
                     bytes += value.len();
-                    late.push((proposal.missing(), slot, (value, proposal.id)));
+                    late.push((missing, slot, (value, proposal.id)));
                 }
             }
         }
@@ -460,6 +479,12 @@ impl<P: Policy> Replica<P> {
 }
 
 impl Leading {
+    fn on_sent(&mut self, to: NodeSet, slot: u64, bytes: usize, now: Time) {
+        for (_, peer) in self.peers.iter_mut().filter(|(node, _)| to.contains(**node)) {
+            peer.in_flight.on_sent(slot, bytes, now);
+        }
+    }
+
     /// Whether a replica has executed this slot, and what was chosen a heartbeat or two ago.
     pub(super) fn is_near(&self, node: NodeId, slot: u64) -> bool {
         self.peers.get(&node).is_some_and(|peer| is_near(self.beats, peer, slot))

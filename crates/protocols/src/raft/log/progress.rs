@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
+use quorate_blocks::pace::InFlight;
 use quorate_core::Time;
+
+use crate::raft::RETRANSMIT;
 
 /// How the other is sent entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +20,7 @@ pub enum Mode {
 }
 
 /// Another replica, seen from the leader.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Progress {
     /// See there.
     pub mode: Mode,
@@ -33,6 +36,8 @@ pub struct Progress {
     pub round: u64,
     /// Requests for a snapshot or its pieces that it has made.
     pub fetches: u64,
+    /// Entries on their way, by the index of the last one of each message.
+    in_flight: InFlight,
 }
 
 impl Progress {
@@ -46,6 +51,7 @@ impl Progress {
             heard: None,
             round: 0,
             fetches: 0,
+            in_flight: InFlight::new(RETRANSMIT),
         }
     }
 
@@ -54,6 +60,7 @@ impl Progress {
         if matched < self.matched || (matched == self.matched && self.mode == Mode::Replicate) {
             return false;
         }
+        self.in_flight.on_answer(0..=matched, now);
         self.matched = matched;
         self.next = self.next.max(matched + 1);
         if self.mode != Mode::Replicate {
@@ -96,7 +103,8 @@ impl Progress {
 
     /// What was sent has not been answered for so long that it must have been lost: send it again.
     pub fn on_silence(&mut self, now: Time, patience: Duration) -> bool {
-        if self.sent.is_none_or(|sent| now.since(sent) < patience) {
+        let on_its_way = self.mode != Mode::Snapshot && !self.in_flight.is_late(self.matched + 1, now);
+        if on_its_way || self.sent.is_none_or(|sent| now.since(sent) < patience) {
             return false;
         }
         self.sent = None;
@@ -105,8 +113,9 @@ impl Progress {
         true
     }
 
-    /// Something was sent up to `last`.
-    pub fn on_sent(&mut self, last: u64, now: Time) {
+    /// Entries of so many bytes were sent, up to `last`.
+    pub fn on_sent(&mut self, last: u64, bytes: usize, now: Time) {
+        self.in_flight.on_sent(last, bytes, now);
         self.sent.get_or_insert(now);
         if self.mode == Mode::Replicate {
             self.next = last + 1;
@@ -133,15 +142,15 @@ mod tests {
     fn a_probe_finds_where_the_logs_agree_and_then_entries_flow() {
         let mut peer = Progress::new(10);
         assert_eq!((peer.next, peer.is_ready()), (11, true));
-        peer.on_sent(10, NOW);
+        peer.on_sent(10, 0, NOW);
         assert!(!peer.is_ready(), "one probe at a time");
         assert!(peer.on_mismatch(10, 4));
         assert_eq!((peer.next, peer.is_ready()), (5, true));
         assert!(!peer.on_mismatch(10, 7), "a late duplicate");
-        peer.on_sent(6, NOW);
+        peer.on_sent(6, 0, NOW);
         assert!(peer.on_match(6, NOW));
         assert_eq!((peer.mode, peer.next), (Mode::Replicate, 7));
-        peer.on_sent(9, NOW);
+        peer.on_sent(9, 0, NOW);
         assert_eq!((peer.next, peer.sent.is_some()), (10, true));
         assert!(peer.on_match(9, NOW) && peer.sent.is_none());
         assert!(!peer.on_match(8, NOW), "an old answer");
@@ -164,13 +173,13 @@ mod tests {
     fn what_is_not_answered_is_sent_again() {
         let mut peer = Progress::new(10);
         peer.on_match(10, NOW);
-        peer.on_sent(12, NOW);
+        peer.on_sent(12, 0, NOW);
         let later = NOW + Duration::from_millis(200);
         assert!(!peer.on_silence(NOW, Duration::from_millis(200)));
         assert!(peer.on_silence(later, Duration::from_millis(200)));
         assert_eq!((peer.mode, peer.next), (Mode::Probe, 11));
         let mut fresh = Progress::new(10);
-        fresh.on_sent(10, NOW);
+        fresh.on_sent(10, 0, NOW);
         assert!(fresh.on_silence(later, Duration::from_millis(200)));
         assert_eq!(fresh.next, 11, "nothing is known yet: the same probe");
     }
