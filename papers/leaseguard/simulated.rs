@@ -90,7 +90,12 @@ pub fn setup(mechanism: Mechanism, common: &[&str], between_nodes: Delay, seed: 
         links: BTreeMap::new(),
         to_clients: Delay::Fixed(0),
         sync: 0,
-        capacity: Capacity { per_input: 5_000, per_message: 5_000, interface: Some(Rate::mbit(1000)) },
+        capacity: Capacity {
+            per_input: 5_000,
+            per_message: 5_000,
+            interface: Some(Rate::mbit(1000)),
+            ..Capacity::UNLIMITED
+        },
         clock_error: Some(CLOCK_ERROR),
         end,
         seed,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use quorate_check::{MILLISECOND, Nanos};
-use quorate_core::{Image, Payload, Piece, Random, Saved, Snapshot, Wire, digest, mutation};
+use quorate_core::{Image, Payload, Piece, Random, Rate, Saved, Snapshot, Wire, digest, mutation};
 
 use crate::network::Latency;
 
@@ -27,6 +27,8 @@ pub struct Speed {
     pub write: Latency,
     /// To make what was written durable.
     pub sync: Latency,
+    /// How fast the bytes of records become durable, beside that; none for at once.
+    pub bandwidth: Option<Rate>,
 }
 
 /// See the file comment. Records are numbered from 0 in the order of their appending, through the node's whole life.
@@ -215,9 +217,16 @@ impl Disk {
             return None;
         }
         self.syncing = Some(self.written());
-        let end = now + self.latency(self.speed.sync, now);
+        let end = now + self.latency(self.speed.sync, now) + self.transfer();
         self.sync_ends = self.sync_ends.max(end);
         Some(end)
+    }
+
+    /// How long the bytes of the records that are not durable take.
+    fn transfer(&self) -> Nanos {
+        let Some(rate) = self.speed.bandwidth else { return 0 };
+        let fresh = self.log.iter().skip((self.synced - self.base.min(self.synced)) as usize);
+        rate.transmission(fresh.map(|entry| entry.bytes.len()).sum()).as_nanos() as Nanos
     }
 
     /// When the last of the syncs ends that run or ran, of the log and of files beside it.
@@ -345,6 +354,7 @@ mod tests {
     const SPEED: Speed = Speed {
         write: Latency::Uniform { low: 10, high: 20 },
         sync: Latency::Uniform { low: 1000, high: 2000 },
+        bandwidth: None,
     };
 
     fn disk(seed: u64) -> Disk {

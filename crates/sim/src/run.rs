@@ -322,7 +322,7 @@ fn build(
     }
     let network = Network::new(hosts, |from, to| latencies[from][to], plan.noise, root.fork());
     let sync = Latency::LogNormal { median: *knobs.pick(&[50_000, 500_000, 5_000_000]) };
-    let speed = Speed { write: Latency::LogNormal { median: 20_000 }, sync };
+    let speed = Speed { write: Latency::LogNormal { median: 20_000 }, sync, bandwidth: None };
     let mut widening = widening(&plan, options.nodes);
     let widened = widening.iter().flat_map(|(_, nodes, _)| nodes.iter()).collect();
     let hosts: Vec<_> = (0..hosts)

@@ -94,7 +94,7 @@ impl Driver<'_> {
     }
 
     pub(super) fn request(&mut self, host: usize, id: RequestId, request: Request) {
-        self.enqueue(host, Input::Request(id, request));
+        self.enqueue(host, Input::Request(id, request), 0);
     }
 
     pub(super) fn answered(&mut self, id: RequestId, outcome: Outcome) {

@@ -1,6 +1,6 @@
 //! Turns of the loops.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use quorate_check::Nanos;
@@ -27,6 +27,8 @@ pub(super) enum Event {
         from: ProcessId,
         to: ProcessId,
         payload: Bytes,
+        /// Of the processor that takes it.
+        cost: Nanos,
     },
     /// Of a process to itself.
     Own {
@@ -69,6 +71,8 @@ pub(super) struct Driver<'a> {
     pub now: Nanos,
     pub queue: Queue<Event>,
     pub hosts: Vec<SimProcess>,
+    /// For each host, what each input that waits there takes of its processor, on top of what every input takes.
+    costs: Vec<VecDeque<Nanos>>,
     pub wires: Wires,
     pub load: Load<'a>,
     pub waiting: BTreeMap<u64, Waiting>,
@@ -85,7 +89,8 @@ impl<'a> Driver<'a> {
         let hosts = (0..setup.nodes + setup.proxies).map(|host| {
             let mut random = random.fork();
             let node = (host < setup.nodes).then(|| NodeId::new(host as u64 + 1).expect("few nodes"));
-            let disk = Disk::new(Speed { write: fixed, sync: fixed }, random.fork());
+            let speed = Speed { write: fixed, sync: fixed, bandwidth: setup.capacity.disk };
+            let disk = Disk::new(speed, random.fork());
             let clock = Clock::steady(setup.clock_error, &mut random);
             SimProcess::new(node, disk, clock, random)
         });
@@ -94,6 +99,7 @@ impl<'a> Driver<'a> {
             now: 0,
             queue: Queue::default(),
             hosts: hosts.collect(),
+            costs: vec![VecDeque::new(); setup.nodes + setup.proxies],
             wires,
             load: Load::default(),
             waiting: BTreeMap::new(),
@@ -135,12 +141,12 @@ impl<'a> Driver<'a> {
 
     fn handle(&mut self, event: Event) {
         match event {
-            Event::Deliver { from, to, payload } => {
+            Event::Deliver { from, to, payload, cost } => {
                 if let Some(host) = self.locate(to) {
-                    self.enqueue(host, Input::Frame { from, to, payload });
+                    self.enqueue(host, Input::Frame { from, to, payload }, cost);
                 }
             }
-            Event::Own { host } => self.enqueue(host, Input::Own),
+            Event::Own { host } => self.enqueue(host, Input::Own, 0),
             Event::Turn { host, epoch } if self.hosts[host].epoch == epoch => self.turn(host),
             Event::Wake { host, epoch } if self.hosts[host].epoch == epoch => {
                 if let Some(life) = &mut self.hosts[host].life
@@ -191,18 +197,23 @@ impl<'a> Driver<'a> {
         let is_node = host < self.setup.nodes;
         let Some(life) = &mut self.hosts[host].life else { return };
         life.budget = BATCH;
-        let mut inputs = 0;
-        while let Some(taken) = life.take_input(at) {
+        let mut work = 0;
+        loop {
+            let waiting = life.inbox.len();
+            let Some(taken) = life.take_input(at) else { break };
             taken.expect("a message that was sent can be read");
             life.process.step(at);
-            inputs += 1;
+            // It may have been a timer.
+            let came_in = life.inbox.len() < waiting;
+            let cost =
+                if came_in { self.costs[host].pop_front().expect("every input has a cost") } else { 0 };
+            work += self.setup.capacity.per_input + cost;
         }
         life.process.end_batch(at);
         life.turning = false;
         let idle = life.inbox.is_empty();
-        let cost = if is_node { self.setup.capacity.per_input } else { 0 };
         // What this turn leads to comes when its work is done.
-        let done = self.now + cost * inputs;
+        let done = self.now + if is_node { work } else { 0 };
         self.hear(host);
         self.reply(host, done);
         let free = self.flush(host, done);
@@ -278,11 +289,13 @@ impl<'a> Driver<'a> {
         if host.max(target) < self.setup.nodes {
             *self.measured.sent.entry(kind).or_default() += 1;
         }
+        let capacity = &self.setup.capacity;
+        let cost = capacity.handling(kind, payload.len());
         if host < self.setup.nodes {
-            *at += self.setup.capacity.per_message;
+            *at += capacity.per_message + cost;
         }
         if let Some(arrival) = self.wires.send(host, target, *at, payload.len() + FRAME) {
-            self.queue.push(arrival, Event::Deliver { from, to, payload: payload.clone() });
+            self.queue.push(arrival, Event::Deliver { from, to, payload: payload.clone(), cost });
         }
     }
 
@@ -298,9 +311,11 @@ impl<'a> Driver<'a> {
         }
     }
 
-    pub fn enqueue(&mut self, host: usize, input: Input) {
+    /// An input comes to a host, and takes so much of its processor beside what every input takes.
+    pub fn enqueue(&mut self, host: usize, input: Input, cost: Nanos) {
         if let Some(life) = &mut self.hosts[host].life {
             life.inbox.push_back(input);
+            self.costs[host].push_back(cost);
             self.wake(host);
         }
     }

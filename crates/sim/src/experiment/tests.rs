@@ -78,12 +78,33 @@ fn disks_processors_and_interfaces_add_what_they_are_said_to_take() {
     let measured = run(&setup, load(2 * SECOND, 4 * SECOND), &[]);
     // The follower's disk begins when its message comes; the leader's own is ready before.
     assert_eq!(steady(&measured, true), (2 * ONE_WAY + setup.sync, 2 * ONE_WAY + setup.sync));
-    setup.capacity = Capacity { per_input: MILLISECOND / 10, per_message: 0, interface: None };
+    setup.capacity = Capacity { per_input: MILLISECOND / 10, ..Capacity::UNLIMITED };
     let measured = run(&setup, load(2 * SECOND, 4 * SECOND), &[]);
     assert_eq!(steady(&measured, false).0, MILLISECOND / 10);
-    setup.capacity = Capacity { per_input: 0, per_message: 0, interface: Some(Rate::mbit(8)) };
+    setup.capacity = Capacity { interface: Some(Rate::mbit(8)), ..Capacity::UNLIMITED };
     let measured = run(&setup, load(2 * SECOND, 4 * SECOND), &[]);
     assert!(steady(&measured, true).0 > 2 * ONE_WAY + setup.sync);
+}
+
+#[test]
+fn bytes_and_kinds_of_messages_take_what_they_are_said_to_take() {
+    let writes = |capacity| {
+        let mut setup = setup(&["reads=leaseguard", "lease.duration=1s"]);
+        setup.capacity = capacity;
+        let measured = run(&setup, load(2 * SECOND, 4 * SECOND), &[]);
+        steady(&measured, true).0 - 2 * ONE_WAY
+    };
+    let unlimited = Capacity::UNLIMITED;
+    assert_eq!(writes(unlimited), 0);
+    // Sent to one follower after the other: the first answers, and is waited for.
+    let kinds = &[("Append", MILLISECOND), ("AppendReply", MILLISECOND / 10)];
+    assert_eq!(writes(Capacity { per_kind: kinds, ..unlimited }), 2 * MILLISECOND + 2 * MILLISECOND / 10);
+    // An entry has some 100 bytes at least, and each takes a microsecond.
+    let slow = Some(Rate::mbit(8));
+    for capacity in [Capacity { disk: slow, ..unlimited }, Capacity { bytes: slow, ..unlimited }] {
+        let more = writes(capacity);
+        assert!((50_000..2 * MILLISECOND).contains(&more), "{more}");
+    }
 }
 
 #[test]

@@ -9,15 +9,35 @@ use quorate_core::{Link, NodeId, Random, Rate, Time, Transmitter};
 
 use super::Delay;
 
-/// What a node's processor and network interface can do. Proxies of clients have all they need.
+/// What a node's processor, disk and network interface can do. Proxies of clients have all they need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capacity {
     /// Of the processor, to take an input.
     pub per_input: Nanos,
     /// Of the processor, to send a message.
     pub per_message: Nanos,
+    /// Of the processor, on top of that: to send, and to take, a message of these kinds.
+    pub per_kind: &'static [(&'static str, Nanos)],
+    /// Of the processor, on top of that: how fast it sends, and takes, what is in messages; none for at once.
+    pub bytes: Option<Rate>,
+    /// Of the disk, on top of [`Setup::sync`](super::Setup::sync): how fast it makes what is in records durable; none
+    /// for at once.
+    pub disk: Option<Rate>,
     /// Of the interface, where the topology gives the node none; none for at once.
     pub interface: Option<Rate>,
+}
+
+impl Capacity {
+    /// Everything takes no time.
+    pub const UNLIMITED: Capacity =
+        Capacity { per_input: 0, per_message: 0, per_kind: &[], bytes: None, disk: None, interface: None };
+
+    /// What a message of this kind and size takes of the processor that sends it, or takes it, on top of what every
+    /// message takes.
+    pub fn handling(&self, kind: &str, bytes: usize) -> Nanos {
+        let of_kind = self.per_kind.iter().find(|(name, _)| *name == kind).map_or(0, |(_, nanos)| *nanos);
+        of_kind + self.bytes.map_or(0, |rate| rate.transmission(bytes).as_nanos() as Nanos)
+    }
 }
 
 /// All links between `hosts` hosts, of which the first `nodes` are nodes.
