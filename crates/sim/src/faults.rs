@@ -93,6 +93,9 @@ kinds! {
     RolledBackDisks = "rolled-back-disks",
     /// A node comes back with an empty disk, and asks to replace the lost one. Where the protocol lets it.
     ReplacedDisks = "replaced-disks",
+    /// The links from each host have a rate, of 1, 10 or 100 Mbit/s, which changes. Only on demand: most runs have
+    /// small messages only.
+    Rates = "rates",
 }
 
 impl Kind {
@@ -111,7 +114,7 @@ impl Kind {
 
     /// Whether it happens only where it is asked for by name.
     pub fn on_demand(self) -> bool {
-        self == Kind::ClocksBeyondBound
+        matches!(self, Kind::ClocksBeyondBound | Kind::Rates)
     }
 }
 
@@ -453,6 +456,7 @@ impl Plan {
             | Kind::OneWayPartitions
             | Kind::SlowLinks
             | Kind::Bandwidth
+            | Kind::Rates
             | Kind::Crashes
             | Kind::ClusterCrashes
             | Kind::Pauses
@@ -530,6 +534,8 @@ impl Draw {
                 action,
             };
         }
+        // A rate is in force until the next one.
+        let length = if kind == Kind::Rates { 10 * SECOND } else { length };
         let action = self.action(kind);
         // Only nodes have disks and can hand over.
         let target = match action {
@@ -562,6 +568,7 @@ impl Draw {
             }
             Kind::SlowLinks => Action::SlowLinks(*self.random.pick(&[5, 30, 200, 1000])),
             Kind::Bandwidth => Action::Bandwidth(*self.random.pick(&[2_000, 20_000, 200_000])),
+            Kind::Rates => Action::Bandwidth(*self.random.pick(&[125_000, 1_250_000, 12_500_000])),
             Kind::Crashes => Action::Crash,
             Kind::ClusterCrashes => Action::CrashAll,
             Kind::Pauses => Action::Pause,

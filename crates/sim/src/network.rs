@@ -4,7 +4,7 @@
 //! partition ends, as a connection that retransmits does. Time and chance only; the messages stay outside.
 
 use quorate_check::{MILLISECOND, Nanos, SECOND};
-use quorate_core::Random;
+use quorate_core::{Random, Rate};
 
 use crate::faults::{Counts, Kind};
 
@@ -71,6 +71,8 @@ pub type Arrivals = [Option<Nanos>; 2];
 pub struct Network {
     hosts: usize,
     links: Vec<Link>,
+    /// Of each host, the rate at which it sends in all, and when it has sent everything.
+    interfaces: Vec<(Option<Rate>, Nanos)>,
     noise: Noise,
     random: Random,
 }
@@ -78,6 +80,8 @@ pub struct Network {
 #[derive(Clone, Debug)]
 struct Link {
     latency: Latency,
+    /// For good, whatever faults there are; none for at once.
+    rate: Option<Rate>,
     /// Latency is multiplied by this …
     slowness: u64,
     /// … until then.
@@ -105,6 +109,7 @@ impl Network {
     ) -> Network {
         let link = |index: usize| Link {
             latency: latency(index / hosts, index % hosts),
+            rate: None,
             slowness: 1,
             slow_until: 0,
             bandwidth: 0,
@@ -114,7 +119,16 @@ impl Network {
             holds: false,
             last_arrival: 0,
         };
-        Network { hosts, links: (0..hosts * hosts).map(link).collect(), noise, random }
+        let interfaces = vec![(None, 0); hosts];
+        Network { hosts, links: (0..hosts * hosts).map(link).collect(), interfaces, noise, random }
+    }
+
+    /// What this host sends has the rates of these links, each to another host, and of its interface.
+    pub fn rate(&mut self, host: usize, links: impl Fn(usize) -> Option<Rate>, interface: Option<Rate>) {
+        self.interfaces[host].0 = interface;
+        for other in 0..self.hosts {
+            self.link(host, other).rate = links(other);
+        }
     }
 
     fn link(&mut self, from: usize, to: usize) -> &mut Link {
@@ -161,7 +175,7 @@ impl Network {
         self.links.iter().map(|link| link.last_arrival).max().unwrap_or(0)
     }
 
-    /// Sends a message now. `bytes` is asked only where bandwidth is limited.
+    /// Sends a message now. `bytes` is asked only where bandwidth is limited, or links have rates.
     pub fn send(
         &mut self,
         from: usize,
@@ -170,7 +184,7 @@ impl Network {
         bytes: impl FnOnce() -> usize,
         counts: &mut Counts,
     ) -> Arrivals {
-        let Network { hosts, links, noise, random } = self;
+        let Network { hosts, links, interfaces, noise, random } = self;
         let link = &mut links[from * *hosts + to];
         if noise.loss > 0.0 && random.chance(noise.loss) {
             counts.add(Kind::Loss);
@@ -183,8 +197,18 @@ impl Network {
             }
             start = link.blocked_until;
         }
-        if link.limited_until > now {
-            start = start.max(link.free_at) + bytes() as u64 * SECOND / link.bandwidth;
+        let (interface, sent) = &mut interfaces[from];
+        let is_limited = link.limited_until > now;
+        if is_limited || interface.is_some() || link.rate.is_some() {
+            let bytes = bytes();
+            let takes =
+                |rate: Option<Rate>| rate.map_or(0, |rate| rate.transmission(bytes).as_nanos() as Nanos);
+            let begins = if interface.is_some() { now.max(*sent) } else { now };
+            let left = begins + takes(*interface);
+            *sent = left;
+            // The link may begin as soon as the interface does.
+            let limited = if is_limited { bytes as u64 * SECOND / link.bandwidth } else { 0 };
+            start = (start.max(begins).max(link.free_at) + takes(link.rate).max(limited)).max(left);
             link.free_at = start;
             if start - now > 10 * SECOND {
                 // A bounded send buffer is full.
@@ -282,6 +306,22 @@ mod tests {
         network.block(0, 1, 9 * SECOND, false);
         network.heal();
         assert!(send(&mut network, 0, 1, 2 * SECOND)[0].is_some(), "healed");
+    }
+
+    #[test]
+    fn rates_of_links_and_interfaces_outlast_faults() {
+        let mut network = network(Noise::default());
+        // 1000 bytes take a millisecond on the link, and half of that on the interface.
+        let link = |to| (to == 1).then_some(Rate::mbit(8));
+        network.rate(0, link, Some(Rate::mbit(16)));
+        network.heal();
+        let mut arrivals = |to| {
+            let sent = (0..10).map(|_| send(&mut network, 0, to, 0)[0].unwrap());
+            sent.last().unwrap() / MILLISECOND
+        };
+        assert_eq!(arrivals(1), 10);
+        assert_eq!(arrivals(2), 10, "the interface is shared");
+        assert!(send(&mut network, 1, 0, 0)[0].unwrap() < MILLISECOND, "the other direction");
     }
 
     #[test]

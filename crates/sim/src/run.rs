@@ -320,7 +320,14 @@ fn build(
     if let Some((_, topology)) = &options.topology {
         spread(&mut latencies, topology);
     }
-    let network = Network::new(hosts, |from, to| latencies[from][to], plan.noise, root.fork());
+    let mut network = Network::new(hosts, |from, to| latencies[from][to], plan.noise, root.fork());
+    if let Some((_, topology)) = &options.topology {
+        let site = |host| host % topology.sites().len();
+        for host in 0..nodes {
+            let link = |other| topology.link(site(host), site(other)).rate;
+            network.rate(host, link, topology.interface(site(host)));
+        }
+    }
     let sync = Latency::LogNormal { median: *knobs.pick(&[50_000, 500_000, 5_000_000]) };
     let speed = Speed { write: Latency::LogNormal { median: 20_000 }, sync, bandwidth: None };
     let mut widening = widening(&plan, options.nodes);

@@ -60,6 +60,7 @@ fn faults_are_read_as_they_are_written() {
         "none",
         "loss,crashes",
         "clocks-beyond-bound",
+        "all,rates",
         "all,loss,lost-nodes",
         "all,-loss,-lost-nodes",
         "all,loss,-crashes",
