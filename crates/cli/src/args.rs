@@ -429,7 +429,7 @@ pub struct Simulated {
     /// Replicas [default: 3, or one for each site, or what the protocol needs]
     #[arg(long)]
     pub nodes: Option<usize>,
-    /// Links as long as between these sites, one node at each: geo, wan or a TOML file
+    /// Links as long, and as fast, as between these sites, one node at each: geo, wan or a TOML file
     #[arg(long, value_name = "NAME|FILE")]
     pub topology: Option<String>,
     /// Processes that run a proxy alone
