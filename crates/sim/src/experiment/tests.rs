@@ -6,7 +6,7 @@ use quorate_check::{MILLISECOND, SECOND};
 use quorate_core::{Manage, Rate};
 use quorate_protocols::registry::named;
 use quorate_protocols::wide_area;
-use quorate_store::{Command, Condition, Expiry};
+use quorate_store::{Command, Condition, Expiry, Reply};
 
 use super::*;
 
@@ -125,6 +125,39 @@ fn a_link_sends_at_its_rate_until_the_script_gives_it_another() {
     let measured = run(&setup, load(2 * SECOND, 4 * SECOND), &acts);
     assert_eq!(steady(&measured, true), (2 * ONE_WAY, 2 * ONE_WAY));
     assert_eq!(measured.acts.len(), 6);
+}
+
+/// 70 sessions share the 2 GiB that parts may take.
+#[test]
+fn a_large_write_for_which_its_session_has_no_room_changes_nothing_whoever_leads() {
+    let setup = Setup { proxies: 70, end: 10 * SECOND, ..setup(&[]) };
+    let large = |at, proxy, mib: usize| {
+        let (key, value) = (Bytes::from_static(b"large"), Bytes::from(vec![b'v'; mib << 20]));
+        let command =
+            Command::Put { key, value, condition: Condition::Always, expiry: Expiry::Never, old: false };
+        Ask { at, proxy, command, patience: SECOND }
+    };
+    let read = |at, proxy| {
+        let command = Command::Get { key: Bytes::from_static(b"large") };
+        Ask { at, proxy, command, patience: SECOND }
+    };
+    let sessions = (0..70).map(|proxy| put(2 * SECOND, proxy));
+    let asks = [large(3 * SECOND, 0, 20), large(4 * SECOND, 1, 40), read(5 * SECOND, 2)];
+    // The session that had no room goes on, under a leader that has learned of it from the log.
+    let after = [read(8 * SECOND, 3), large(8 * SECOND + MILLISECOND, 1, 10), read(9 * SECOND, 3)];
+    let load = Load {
+        asks: sessions.chain(asks).chain(after).collect(),
+        acts: vec![(6 * SECOND, Act::CrashLeader)],
+        clients: None,
+    };
+    let measured = measure(named("raft"), &setup, load).expect("the settings are known");
+    let replies = measured.history.0.iter().skip(70).map(|operation| match &operation.returned {
+        Some((_, Reply::Value(Some(value)))) => format!("{} MiB", value.len() >> 20),
+        Some((_, reply)) => format!("{reply:?}"),
+        None => "nothing".to_owned(),
+    });
+    let replies: Vec<_> = replies.collect();
+    assert_eq!(replies, ["Done", "Error(NoRoom)", "20 MiB", "20 MiB", "Done", "10 MiB"]);
 }
 
 #[test]
