@@ -23,7 +23,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use bytes::Bytes;
-use quorate_core::{NodeId, NodeSet, Snapshot, Time, mutation, wire_enum, wire_struct};
+use quorate_core::{Class, NodeId, NodeSet, Snapshot, Time, mutation, wire_enum, wire_struct};
 
 use self::backoff::Backoff;
 use crate::state::{LoadError, Loading, PIECE, Replicated};
@@ -137,6 +137,14 @@ pub struct Piece {
 wire_struct!(Piece { image, cursor, bytes, next, asked });
 
 impl Message {
+    /// Whether it may wait for what is urgent: what is asked for is large, and nobody else waits for it.
+    pub fn class(&self) -> Class {
+        match self {
+            Message::Values { .. } | Message::Piece(_) => Class::Bulk,
+            Message::Fetch { .. } | Message::More { .. } | Message::Gone { .. } => Class::Urgent,
+        }
+    }
+
     /// The name of its type.
     pub fn kind(&self) -> &'static str {
         self.variant()

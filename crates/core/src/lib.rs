@@ -39,10 +39,10 @@ pub mod wire;
 pub use context::{Answered, Context, Instant, Outbox, Outgoing, Recipients};
 pub use fact::{Fact, Until};
 pub use id::{NodeId, NodeSet, ProcessId, ProxyId, RequestId};
-pub use link::{Link, Rate, Transmitter};
+pub use link::{Interface, Line, Link, Rate};
 pub use machine::{
-    Arrival, Capabilities, Configs, Group, Image, Machine, Marginal, Message, Never, PeerStatus, Piece,
-    Protocol, Proxy, Release, Replica, Saved, Snapshot, Status, WALL_CLOCK, Wakeup,
+    Arrival, Capabilities, Class, Configs, Group, Image, Machine, Marginal, Message, Never, PeerStatus,
+    Piece, Protocol, Proxy, Release, Replica, Saved, Snapshot, Status, WALL_CLOCK, Wakeup,
 };
 pub use mark::Mark;
 pub use members::{Manage, Managed, Member, Members};

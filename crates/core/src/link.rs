@@ -1,15 +1,24 @@
 //! What a link between two processes is like: its delay and its rate. The transport emulates it, the simulator's
 //! experiments have it.
 //!
-//! A message first leaves its sender's **interface**, which all links of that process share, and then the link; each
-//! sends one message after another, at its rate. The link may begin as soon as the interface has, so that the slower of
-//! the two is what counts. Then the message is under way for the delay.
+//! Messages go over a link in frames of at most [`FRAME`] bytes, one after another at the link's rate, and all links of
+//! a process share its **interface**, which has a rate of its own: a frame takes as long as the slower of the two does.
+//! Urgent messages go before bulk, which therefore keeps them waiting for a frame at most; within a class, messages go
+//! in their order. The interface serves its links in turn. A message that has left whole is under way for the delay.
+//!
+//! When a frame begins is decided when the link and the interface are free, so that a rate that changes is that of
+//! everything that waits.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
+use crate::machine::Class;
 use crate::time::Time;
+
+/// Bytes of a message that go in one frame, at most.
+pub const FRAME: usize = 64 << 10;
 
 /// The fastest link, in bits a second.
 const FASTEST: u64 = 1_000_000_000_000;
@@ -83,33 +92,111 @@ impl Link {
     }
 }
 
-/// Sends bytes one after another: an interface, or a link.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Transmitter {
+/// What waits to be sent over one link, in the order of each class.
+#[derive(Debug)]
+pub struct Line<T> {
+    /// By class.
+    waiting: [VecDeque<Waiting<T>>; 2],
     free_at: Time,
+    /// When its interface served it last, in frames of all links.
+    served: u64,
 }
 
-impl Transmitter {
-    /// When a message that is ready now has left a link, and the interface that it leaves by.
-    pub fn send(
-        &mut self,
-        rate: Option<Rate>,
-        interface: (&mut Transmitter, Option<Rate>),
-        now: Time,
-        bytes: usize,
-    ) -> Time {
-        let (interface, interface_rate) = interface;
-        let begins = now.max(interface.free_at);
-        let left = interface.transmit(interface_rate, now, bytes);
-        self.transmit(rate, begins, bytes).max(left)
+#[derive(Debug)]
+struct Waiting<T> {
+    ready: Time,
+    /// That have not been sent yet.
+    bytes: usize,
+    message: T,
+}
+
+impl<T> Default for Line<T> {
+    fn default() -> Self {
+        Line { waiting: Default::default(), free_at: Time::ZERO, served: 0 }
+    }
+}
+
+impl<T> Line<T> {
+    /// Takes a message that is ready to be sent at this time, and no earlier than those of its class before it.
+    pub fn push(&mut self, class: Class, ready: Time, bytes: usize, message: T) {
+        self.waiting[class as usize].push_back(Waiting { ready, bytes, message });
     }
 
-    /// When so many bytes that are ready now have been sent.
-    pub fn transmit(&mut self, rate: Option<Rate>, now: Time, bytes: usize) -> Time {
-        let takes = rate.map_or(Duration::ZERO, |rate| rate.transmission(bytes));
-        self.free_at = now.max(self.free_at) + takes;
+    /// Whether no message waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.iter().all(VecDeque::is_empty)
+    }
+
+    /// When its next frame may begin, and of which class that is.
+    fn next(&self, interface: &Interface) -> Option<(Time, Class)> {
+        let free = self.free_at.max(interface.free_at);
+        let begins = |class: Class| {
+            let first = self.waiting[class as usize].front()?;
+            Some((free.max(first.ready), class))
+        };
+        [Class::Urgent, Class::Bulk].into_iter().filter_map(begins).min()
+    }
+}
+
+/// What all links of a process share.
+#[derive(Debug, Default)]
+pub struct Interface {
+    rate: Option<Rate>,
+    free_at: Time,
+    /// Frames that were sent.
+    served: u64,
+}
+
+impl Interface {
+    /// One that sends at this rate; without one, at once.
+    pub fn new(rate: Option<Rate>) -> Interface {
+        Interface { rate, ..Interface::default() }
+    }
+
+    /// How fast it is, if that is limited.
+    pub fn rate(&self) -> Option<Rate> {
+        self.rate
+    }
+
+    /// It has this rate from the next frame on.
+    pub fn set_rate(&mut self, rate: Option<Rate>) {
+        self.rate = rate;
+    }
+
+    /// When so many bytes have been sent, that are ready now and wait for nothing but what is being sent.
+    pub fn transmit(&mut self, now: Time, bytes: usize) -> Time {
+        self.free_at = now.max(self.free_at) + transmission(self.rate, bytes);
         self.free_at
     }
+
+    /// When the next frame of these links begins, and on which of them; none if nothing waits.
+    pub fn next<'a, K, T: 'a>(&self, lines: impl Iterator<Item = (K, &'a Line<T>)>) -> Option<(Time, K)> {
+        let next = lines.filter_map(|(key, line)| {
+            let (at, class) = line.next(self)?;
+            Some(((at, class, line.served), key))
+        });
+        next.min_by_key(|(order, _)| *order).map(|((at, ..), key)| (at, key))
+    }
+
+    /// Sends the next frame of a link that has one, at the rate of the slower of both. If a message ends with it: that,
+    /// and when it has left.
+    pub fn send<T>(&mut self, line: &mut Line<T>, rate: Option<Rate>) -> Option<(Time, T)> {
+        let (at, class) = line.next(self)?;
+        let waiting = &mut line.waiting[class as usize];
+        let first = waiting.front_mut()?;
+        let bytes = first.bytes.min(FRAME);
+        first.bytes -= bytes;
+        self.free_at = at + transmission(self.rate, bytes);
+        line.free_at = at + transmission(rate, bytes);
+        self.served += 1;
+        line.served = self.served;
+        let left = line.free_at.max(self.free_at);
+        waiting.pop_front_if(|first| first.bytes == 0).map(|first| (left, first.message))
+    }
+}
+
+fn transmission(rate: Option<Rate>, bytes: usize) -> Duration {
+    rate.map_or(Duration::ZERO, |rate| rate.transmission(bytes))
 }
 
 #[cfg(test)]
@@ -147,21 +234,82 @@ mod tests {
         assert!(Rate::parse("1Kbit/s").unwrap().transmission(usize::MAX) > Duration::from_secs(1 << 30));
     }
 
-    /// At 8 Mbit/s, 1000 bytes take a millisecond.
+    /// What leaves until a time, and when. At 8 Mbit/s, 1000 bytes take a millisecond.
+    fn left<const N: usize>(
+        interface: &mut Interface,
+        lines: &mut [Line<u8>; N],
+        rates: [Option<Rate>; N],
+        now: Time,
+    ) -> Vec<(u8, Time)> {
+        let mut left = Vec::new();
+        while let Some((begins, index)) = interface.next(lines.iter().enumerate())
+            && begins <= now
+        {
+            left.extend(interface.send(&mut lines[index], rates[index]).map(|(at, message)| (message, at)));
+        }
+        left
+    }
+
     #[test]
     fn links_share_their_interface_and_the_slower_of_both_counts() {
         let (fast, slow) = (Some(Rate::mbit(8)), Some(Rate::mbit(4)));
-        let (mut first, mut second, mut interface) = Default::default();
-        let mut send =
-            |link: &mut Transmitter, rate, now, bytes| link.send(rate, (&mut interface, fast), now, bytes);
-        assert_eq!(send(&mut first, fast, at(0), 10_000), at(10));
-        // Waits for the interface, not for the other link.
-        assert_eq!(send(&mut second, slow, at(0), 1000), at(12));
-        assert_eq!(send(&mut first, None, at(0), 1000), at(12));
-        // Waits for its own link, as the interface is free.
-        assert_eq!(send(&mut second, slow, at(12), 1000), at(14));
-        assert_eq!(send(&mut second, slow, at(13), 1000), at(16));
-        assert_eq!(send(&mut first, fast, at(20), 0), at(20));
-        assert_eq!(Transmitter::default().transmit(None, at(3), 1 << 40), at(3));
+        let (mut interface, mut lines) = (Interface::new(fast), [Line::default(), Line::default()]);
+        lines[0].push(Class::Urgent, at(0), 10_000, 1);
+        lines[0].push(Class::Urgent, at(0), 1000, 2);
+        lines[1].push(Class::Urgent, at(1), 1000, 3);
+        lines[1].push(Class::Urgent, at(1), 1000, 4);
+        // The second link waits for the interface, and then for itself.
+        let expected = [(1, at(10)), (3, at(12)), (2, at(12)), (4, at(14))];
+        assert_eq!(left(&mut interface, &mut lines, [fast, slow], at(100)), expected);
+        assert!(lines.iter().all(Line::is_empty));
+        lines[0].push(Class::Urgent, at(20), 0, 5);
+        assert_eq!(left(&mut interface, &mut lines, [None, slow], at(100)), [(5, at(20))]);
+        assert_eq!(Interface::default().transmit(at(3), 1 << 40), at(3));
+        assert_eq!(interface.transmit(at(30), 1000), at(31));
+    }
+
+    #[test]
+    fn what_is_urgent_waits_for_one_frame_of_bulk_at_most_and_each_class_keeps_its_order() {
+        let rate = Some(Rate::mbit(8));
+        let frame = Rate::mbit(8).transmission(FRAME);
+        let (mut interface, mut lines) = (Interface::default(), [Line::default()]);
+        lines[0].push(Class::Bulk, at(0), 4 * FRAME, 1);
+        lines[0].push(Class::Bulk, at(0), 1000, 2);
+        lines[0].push(Class::Urgent, at(10), 1000, 3);
+        lines[0].push(Class::Urgent, at(10), 1000, 4);
+        let urgent = at(0) + frame + Duration::from_millis(1);
+        let bulk = at(0) + 4 * frame + Duration::from_millis(2);
+        assert_eq!(
+            left(&mut interface, &mut lines, [rate], at(10_000)),
+            [
+                (3, urgent),
+                (4, urgent + Duration::from_millis(1)),
+                (1, bulk),
+                (2, bulk + Duration::from_millis(1))
+            ]
+        );
+    }
+
+    #[test]
+    fn an_interface_serves_its_links_in_turn_and_no_backlog_keeps_another_link_waiting() {
+        let (mut interface, mut lines) =
+            (Interface::new(Some(Rate::mbit(8))), [Line::default(), Line::default()]);
+        lines[0].push(Class::Urgent, at(0), 100 * FRAME, 1);
+        lines[1].push(Class::Urgent, at(1), 2 * FRAME, 2);
+        lines[1].push(Class::Bulk, at(1), FRAME, 3);
+        let frames = |count| at(0) + count * Rate::mbit(8).transmission(FRAME);
+        // Bulk of one waits for what is urgent of the other.
+        let expected = [(2, frames(4)), (1, frames(102)), (3, frames(103))];
+        assert_eq!(left(&mut interface, &mut lines, [None, None], at(1_000_000)), expected);
+    }
+
+    #[test]
+    fn a_rate_that_changes_is_that_of_everything_that_waits() {
+        let (mut interface, mut lines) = (Interface::default(), [Line::default()]);
+        lines[0].push(Class::Bulk, at(0), 10 * FRAME, 1);
+        let (slow, fast) = (Rate::mbit(1), Rate::mbit(1000));
+        assert_eq!(left(&mut interface, &mut lines, [Some(slow)], at(0)), []);
+        let expected = at(0) + slow.transmission(FRAME) + 9 * fast.transmission(FRAME);
+        assert_eq!(left(&mut interface, &mut lines, [Some(fast)], at(10_000)), [(1, expected)]);
     }
 }

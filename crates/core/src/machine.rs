@@ -22,6 +22,18 @@ pub enum Release {
     AfterSync,
 }
 
+/// What of a link's messages goes first. Those of a class go in the order in which they were sent; those of the other
+/// may pass them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// Before bulk: others wait for it, or take its sender for dead without it.
+    #[default]
+    Urgent,
+    /// When nothing urgent waits, a frame ([`FRAME`](crate::link::FRAME)) at a time: it is large, and late is good
+    /// enough.
+    Bulk,
+}
+
 /// When messages of a type arrive in an exploration of all behaviours (`quorate sim --explore`). To take more orders
 /// than necessary costs states and never misses a violation; to leave some out is a protocol's own claim that they make
 /// no difference to what is explored.
@@ -71,6 +83,11 @@ pub trait Message: Wire + Clone + Debug + Send + 'static {
     /// later one: for checkers. `None` if it binds its sender to nothing.
     fn binds(&self) -> Option<u64> {
         None
+    }
+
+    /// Whether it may wait for what is urgent.
+    fn class(&self) -> Class {
+        Class::Urgent
     }
 
     /// When it arrives in an exploration of all behaviours.

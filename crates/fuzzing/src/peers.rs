@@ -1,13 +1,21 @@
 //! What processes say to each other, below the protocols.
 
-use bytes::BytesMut;
-use quorate_core::{NodeId, Payload, ProcessId, ProxyId, Settings, Wire};
-use quorate_node::transport::frame::{self, Encoded, Frame, FrameError};
-use quorate_node::transport::handshake::{self, Answer, Hello, Identity};
-use quorate_node::transport::queue::SendQueue;
+use std::sync::LazyLock;
 
-/// As small as makes a difference.
-const FRAME_LIMIT: usize = 4096;
+use bytes::BytesMut;
+use quorate_core::link::FRAME;
+use quorate_core::{Class, NodeId, Payload, ProcessId, ProxyId, Settings, Wire};
+use quorate_node::transport::frame::{Encoded, Frame, FrameError, Reader};
+use quorate_node::transport::handshake::{self, Answer, Hello, Identity};
+use quorate_node::transport::queue::{Output, Wrote};
+
+/// Of a message: a little more than two frames.
+const MESSAGE_LIMIT: usize = 2 * FRAME + 4096;
+/// Of the frames that the target writes itself.
+static ENDS: LazyLock<(ProcessId, ProcessId)> =
+    LazyLock::new(|| (NodeId::new(3).expect("valid").into(), ProxyId(1 << 40).into()));
+/// So many times does an input stand for a full frame, at most.
+const FULL: usize = 4;
 
 /// Cuts the input into pieces: whole, bytewise, or in sizes that a plan gives.
 pub fn cuts(input: &[u8], plan: u8) -> Vec<&[u8]> {
@@ -22,11 +30,11 @@ pub fn cuts(input: &[u8], plan: u8) -> Vec<&[u8]> {
 }
 
 fn frames<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Frame>, Option<FrameError>) {
-    let (mut input, mut frames) = (BytesMut::new(), Vec::new());
+    let (mut reader, mut input, mut frames) = (Reader::default(), BytesMut::new(), Vec::new());
     for piece in pieces {
         input.extend_from_slice(piece);
         loop {
-            match frame::take(&mut input, FRAME_LIMIT) {
+            match reader.take(&mut input, MESSAGE_LIMIT) {
                 Ok(Some(frame)) => frames.push(frame),
                 Ok(None) => break,
                 Err(error) => return (frames, Some(error)),
@@ -36,43 +44,68 @@ fn frames<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Frame>, Option
     (frames, None)
 }
 
-/// Frames are the same however the input is split, and are written as they were read. An odd plan gives what
-/// follows a length and a checksum that fit, which a fuzzer would not find.
+/// The frames of a message, as they are written.
+fn written(Frame { from, to, payload }: &Frame, class: Class) -> Vec<u8> {
+    let (mut output, mut out) = (Output::default(), Vec::new());
+    Encoded::new(Payload::Whole(payload.clone()), class).queue(*from, *to, &mut output);
+    while output.write_to(&mut out).expect("memory takes everything").0 != Wrote::All {}
+    out
+}
+
+/// A frame whose checksum fits.
+fn summed(flags: u8, rest: &[u8]) -> Vec<u8> {
+    let body = [&[flags], rest].concat();
+    [&(rest.len() as u32).to_le_bytes()[..], &crc32c::crc32c(&body).to_le_bytes(), &body].concat()
+}
+
+/// Messages are the same however the input is split, and what was read is read again as it was written. A plan gives
+/// what a fuzzer would not find: frames behind a length and a checksum that fit, full ones among them, in any order.
 pub fn frame(data: &[u8]) {
     let Some((&plan, rest)) = data.split_first() else { return };
-    let mut input = rest.to_vec();
-    if plan % 2 == 1 {
-        input = (rest.len() as u32).to_le_bytes().to_vec();
-        input.extend_from_slice(&crc32c::crc32c(rest).to_le_bytes());
-        input.extend_from_slice(rest);
+    let (mut input, mut split) = (rest.to_vec(), plan / 4);
+    match plan % 4 {
+        1 => input = rest.split_first().map_or_else(Vec::new, |(&flags, rest)| summed(flags, rest)),
+        // Each byte has the flags of a frame that is full, and whether it is a whole message's last.
+        3 => {
+            let full = |&byte: &u8| match byte & 0x80 {
+                0 => summed(byte, &[byte; FRAME]),
+                _ => summed(byte & 0x7f, &[ENDS.0.to_bytes(), ENDS.1.to_bytes()].concat()),
+            };
+            input = rest.iter().take(FULL).flat_map(full).collect();
+            // Not bytewise: so long an input would have too many cuts.
+            split |= 32;
+        }
+        _ => {}
     }
     let (found, error) = frames([&input[..]]);
-    let (again, same) = frames(cuts(&input, plan / 2));
+    let (again, same) = frames(cuts(&input, split));
     assert_eq!((&found, &error), (&again, &same), "another split of the input");
-    let mut written = Vec::new();
-    for Frame { from, to, payload } in &found {
-        let mut queue = SendQueue::default();
-        Encoded::new(payload.clone().into()).queue(*from, *to, &mut queue);
-        queue.write_to(&mut written).expect("memory takes everything");
+    for frame in &found {
+        for class in [Class::Urgent, Class::Bulk] {
+            let (again, error) = frames([&written(frame, class)[..]]);
+            assert!(
+                error.is_none() && again.iter().eq([frame]),
+                "what was read is written as it was: {error:?}"
+            );
+        }
     }
-    assert!(input.starts_with(&written), "what was read is written as it was");
 }
 
 pub fn frame_seeds() -> Vec<Vec<u8>> {
-    let ends: [ProcessId; 2] = [NodeId::new(3).expect("valid").into(), ProxyId(1 << 40).into()];
-    let mut two = Vec::new();
-    for payload in ["", "hello"] {
-        let mut queue = SendQueue::default();
-        Encoded::new(Payload::Whole(payload.into())).queue(ends[0], ends[1], &mut queue);
-        queue.write_to(&mut two).expect("memory takes everything");
-    }
-    let sealed = [b"payload", &ends[0].to_bytes()[..], &ends[1].to_bytes()].concat();
-    let long = [&5000u32.to_le_bytes()[..], b"...."].concat();
+    let (from, to) = *ENDS;
+    let frame = |payload: &'static str| Frame { from, to, payload: payload.into() };
+    let two = [written(&frame(""), Class::Urgent), written(&frame("hello"), Class::Bulk)].concat();
+    let sealed = [&[0][..], b"payload", &from.to_bytes()[..], &to.to_bytes()].concat();
+    let long = [&(FRAME as u32 + 100).to_le_bytes()[..], b"....."].concat();
     vec![
         [&[0], &two[..]].concat(),
-        [&[6], &two[..]].concat(),
-        [&[9], &sealed[..]].concat(),
+        [&[12], &two[..]].concat(),
+        [&[17], &sealed[..]].concat(),
         [&[0], &long[..]].concat(),
+        // Full frames: one of each class mixed, one that never ends, one out of place.
+        vec![3, 0x04, 0x05, 0x83, 0x82],
+        vec![255, 0x05, 0x07, 0x07, 0x07],
+        vec![3, 0x06],
     ]
 }
 

@@ -27,7 +27,7 @@ pub struct Limits {
     pub client_memory: usize,
     /// One message between processes; a longer one is refused before memory is reserved for it.
     pub frame: usize,
-    /// Messages waiting to be written to one process; further ones are dropped and counted.
+    /// Messages of one class waiting to be written to one process; further ones are dropped and counted.
     pub peer_output: usize,
     /// Incoming connections of standalone proxies.
     pub proxies: usize,

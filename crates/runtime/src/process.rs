@@ -7,8 +7,8 @@
 
 use bytes::Bytes;
 use quorate_core::{
-    Answered, Arrival, Fact, Instant, Mark, Members, NodeId, Payload, ProcessId, ProxyId, Random, Recipients,
-    Request, RequestId, Sample, Saved, Snapshot, Status, Time, Wakeup, WireError,
+    Answered, Arrival, Class, Fact, Instant, Mark, Members, NodeId, Payload, ProcessId, ProxyId, Random,
+    Recipients, Request, RequestId, Sample, Saved, Snapshot, Status, Time, Wakeup, WireError,
 };
 use thiserror::Error;
 
@@ -87,6 +87,8 @@ pub struct OutgoingFrame {
     pub binds: Option<u64>,
     /// When it arrives in an exploration.
     pub arrival: Arrival,
+    /// Whether it may wait for what is urgent.
+    pub class: Class,
     /// The encoded message; empty if it is for this process alone.
     pub payload: Payload,
 }

@@ -182,8 +182,9 @@ impl<P: Protocol> ProcessRunner<P> {
             _ => Some(Payload::of(&message)),
         };
         if let Some(payload) = payload {
-            let (binds, arrival) = (message.binds(), message.arrival());
-            let frame = OutgoingFrame { from, to: others, own: announced, kind, binds, arrival, payload };
+            let (binds, arrival, class) = (message.binds(), message.arrival(), message.class());
+            let frame =
+                OutgoingFrame { from, to: others, own: announced, kind, binds, arrival, class, payload };
             self.effects.frames.push(frame);
         }
         if let Some(own) = own {

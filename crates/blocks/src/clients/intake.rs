@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
+use quorate_core::link::FRAME;
 use quorate_core::{Manage, Managed, NodeId, ProcessId, Wall, Wire, mutation};
 
 use crate::batch::{Batch, Builder, Entry, Limits};
@@ -32,7 +33,7 @@ pub struct PendingRead {
 
 /// Bytes of replies that gather before they are sent; one that is longer still goes, alone.
 pub const ANSWER_ROOM: usize = 96 << 20;
-/// Bytes of replies in one answer, unless a single one is larger.
+/// Bytes of replies in one answer, if none is longer than a frame; one that is goes alone.
 const ANSWER_BYTES: usize = 1 << 20;
 /// Operators' requests that may wait.
 const MAX_MANAGE: usize = 64;
@@ -71,6 +72,8 @@ pub struct Intake {
 struct Answer {
     /// Bytes of the replies.
     bytes: usize,
+    /// Bytes of the longest of them.
+    longest: usize,
     /// Of the writes.
     session: u64,
     writes: Vec<(u64, Bytes)>,
@@ -361,13 +364,16 @@ impl Intake {
     fn answer(&mut self, route: (ProcessId, u64), bytes: usize, session: Option<u64>) -> &mut Answer {
         let is_closed = |answer: &Answer| {
             let other = session.is_some_and(|session| answer.session != session && !answer.writes.is_empty());
-            other || answer.bytes + bytes > ANSWER_BYTES
+            // A long reply goes alone, so that others need not wait for it.
+            let longest = answer.longest.max(bytes);
+            other || answer.bytes + bytes > if longest > FRAME { 0 } else { ANSWER_BYTES }
         };
         if self.answers.get(&route).is_some_and(is_closed) {
             self.close_answer(route);
         }
         let answer = self.answers.entry(route).or_default();
         answer.bytes += bytes;
+        answer.longest = answer.longest.max(bytes);
         answer
     }
 

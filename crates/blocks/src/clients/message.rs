@@ -1,7 +1,8 @@
 //! What a proxy and a leader say to each other.
 
 use bytes::Bytes;
-use quorate_core::{Members, NodeId, NodeSet, Staleness, wire_enum, wire_struct};
+use quorate_core::link::FRAME;
+use quorate_core::{Class, Members, NodeId, NodeSet, Staleness, wire_enum, wire_struct};
 
 /// The client conversation; protocols embed it in their own messages.
 ///
@@ -166,6 +167,28 @@ macro_rules! embed_clients {
 }
 
 impl Message {
+    /// Whether it may wait for what is urgent: an answer with a reply that is longer than a frame, which the
+    /// [`Intake`](super::intake::Intake) sends alone. What proxies ask stays in the order in which sessions number it.
+    pub fn class(&self) -> Class {
+        let is_long = |reply: &Bytes| reply.len() > FRAME;
+        let bulk = match self {
+            Message::Answer { writes, reads, .. } => {
+                writes.iter().chain(reads).any(|(_, reply)| is_long(reply))
+            }
+            Message::Seen { reads, .. } => {
+                reads.iter().any(|(_, seen)| seen.reply.as_ref().is_some_and(is_long))
+            }
+            Message::Ask(_)
+            | Message::Opened { .. }
+            | Message::Expired { .. }
+            | Message::Leader { .. }
+            | Message::Refused { .. }
+            | Message::Query { .. }
+            | Message::Members { .. } => false,
+        };
+        if bulk { Class::Bulk } else { Class::Urgent }
+    }
+
     /// The name of its type.
     pub fn kind(&self) -> &'static str {
         self.variant()

@@ -1,23 +1,24 @@
-//! Emulated links between nodes: what is sent over one waits before it goes to the socket, in order, as long as its
-//! bytes and those before it take at the link's rate (`quorate_core::link`), and then for the link's delay. A topology
+//! Emulated links between nodes: what is sent over one waits before it goes to the socket, as long as its bytes and
+//! those before it take at the rates of the link and of this node's interface (`quorate_core::link`), and then for the
+//! link's delay. A topology
 //! says both by the sites of the two (`--topology geo --site VA`). `--set net.delay=5ms` adds to that, and
 //! `--set net.rate=1Gbit/s` is the most, for every link alike. Links of clients are not emulated.
-//!
-//! When each frame comes to the socket is fixed when it is sent; a rate that changes is that of later frames.
 //!
 //! Waiting for events has a resolution of a millisecond, which is too coarse for a delay of a few: where there is a
 //! delay, a timer of the system's wakes the loop.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use quorate_core::{
-    Link, Random, Rate, Settings, SettingsError, Time, Topology, TopologyError, Transmitter,
-    settings::parse_duration,
+    Class, Interface, Line, Link, ProcessId, Random, Rate, Settings, SettingsError, Time, Topology,
+    TopologyError, settings::parse_duration,
 };
 
+use super::frame::Encoded;
 use super::handshake::text;
-use super::queue::SendQueue;
+use super::queue::Output;
 
 /// Takes what all links of this node have: `net.delay`, `net.jitter` and `net.rate`. They may differ from node to node:
 /// peers do not compare them.
@@ -91,48 +92,74 @@ impl Delays {
 
 /// What is under way on one link.
 #[derive(Debug, Default)]
-pub(super) struct Line {
-    /// In order of their times.
-    frames: VecDeque<(Time, SendQueue)>,
-    bytes: usize,
-    transmitter: Transmitter,
+pub(super) struct EmulatedLink {
+    line: Line<Parcel>,
+    /// What has left, in order of the times at which it arrives.
+    left: VecDeque<(Time, Parcel)>,
+    /// By class.
+    bytes: [usize; 2],
 }
 
-impl Line {
-    /// Sends a frame on its way, over a link and the interface of this node.
+/// A message on its way.
+#[derive(Debug)]
+pub(super) struct Parcel {
+    message: Encoded,
+    ends: (ProcessId, ProcessId),
+    delay: Duration,
+}
+
+impl EmulatedLink {
+    /// Sends a message on its way.
     pub(super) fn push(
         &mut self,
-        frame: SendQueue,
+        message: Encoded,
+        ends: (ProcessId, ProcessId),
         link: Link,
-        interface: (&mut Transmitter, Option<Rate>),
         now: Time,
         random: &mut Random,
     ) {
-        let left = self.transmitter.send(link.rate, interface, now, frame.len());
-        let due = left + random.between(link.delay, link.delay + link.jitter);
-        // Whatever it draws, it does not pass those before it.
-        let due = due.max(self.frames.back().map_or(Time::ZERO, |(due, _)| *due));
-        self.bytes += frame.len();
-        self.frames.push_back((due, frame));
+        let (class, bytes) = (message.class(), message.bytes());
+        let delay = random.between(link.delay, link.delay + link.jitter);
+        self.bytes[class as usize] += bytes;
+        self.line.push(class, now, bytes, Parcel { message, ends, delay });
     }
 
-    /// Brings what has arrived to the socket's queue.
-    pub(super) fn arrive(&mut self, now: Time, queue: &mut SendQueue) {
-        while self.due().is_some_and(|due| due <= now) {
-            let Some((_, frame)) = self.frames.pop_front() else { return };
-            self.bytes -= frame.len();
-            queue.append(frame);
+    /// What waits for the link or the interface.
+    pub(super) fn line(&self) -> &Line<Parcel> {
+        &self.line
+    }
+
+    /// Sends the next frame.
+    pub(super) fn send(&mut self, interface: &mut Interface, rate: Option<Rate>) {
+        if let Some((left, parcel)) = interface.send(&mut self.line, rate) {
+            // Whatever it drew, it does not pass those before it.
+            let arrives = (left + parcel.delay).max(self.left.back().map_or(Time::ZERO, |(at, _)| *at));
+            self.left.push_back((arrives, parcel));
         }
     }
 
-    /// When the next one arrives.
-    pub(super) fn due(&self) -> Option<Time> {
-        self.frames.front().map(|(due, _)| *due)
+    /// Brings what has arrived to the socket's queue.
+    pub(super) fn arrive(&mut self, now: Time, output: &mut Output) {
+        while let Some((_, parcel)) = self.left.pop_front_if(|(at, _)| *at <= now) {
+            let Parcel { message, ends: (from, to), .. } = parcel;
+            self.bytes[message.class() as usize] -= message.bytes();
+            message.queue(from, to, output);
+        }
     }
 
-    /// Bytes under way.
-    pub(super) fn len(&self) -> usize {
-        self.bytes
+    /// When the next message arrives, of those that have left.
+    pub(super) fn arrives(&self) -> Option<Time> {
+        self.left.front().map(|(at, _)| *at)
+    }
+
+    /// Whether nothing is under way.
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes == [0; 2]
+    }
+
+    /// Bytes of a class that are under way.
+    pub(super) fn len(&self, class: Class) -> usize {
+        self.bytes[class as usize]
     }
 }
 
@@ -202,7 +229,8 @@ impl Alarm {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
+    use bytes::Bytes;
+    use quorate_core::NodeId;
 
     fn ms(millis: u64) -> Duration {
         Duration::from_millis(millis)
@@ -212,70 +240,76 @@ mod tests {
         Time::ZERO + ms(millis)
     }
 
-    fn frame(byte: u8) -> SendQueue {
-        let mut frame = SendQueue::default();
-        frame.copy(&[byte; 10]);
-        frame
+    /// A message of 64 bytes in all on the wire, all of them alike.
+    fn push(link: &mut EmulatedLink, byte: u8, class: Class, like: Link, now: Time, random: &mut Random) {
+        let message = Encoded::new(Bytes::from(vec![byte; 37]).into(), class);
+        assert_eq!(message.bytes(), 64);
+        let node = |id| NodeId::new(id).unwrap().into();
+        link.push(message, (node(1), node(2)), like, now, random);
     }
 
-    fn push(line: &mut Line, byte: u8, link: Link, now: Time, random: &mut Random) {
-        line.push(frame(byte), link, (&mut Transmitter::default(), None), now, random);
-    }
-
-    fn taken(line: &mut Line, now: Time) -> Vec<u8> {
-        let (mut queue, mut bytes) = (SendQueue::default(), Vec::new());
-        line.arrive(now, &mut queue);
-        queue.write_to(&mut bytes).unwrap();
-        bytes.chunks(10).map(|frame| frame[0]).collect()
-    }
-
-    #[test]
-    fn each_frame_is_under_way_as_long_and_no_longer() {
-        let (mut line, mut random) = (Line::default(), Random::new(1));
-        let link = Link { delay: ms(5), ..Link::default() };
-        push(&mut line, 1, link, at(0), &mut random);
-        push(&mut line, 2, link, at(3), &mut random);
-        assert_eq!((line.len(), line.due()), (20, Some(at(5))));
-        assert_eq!(taken(&mut line, at(4)), []);
-        assert_eq!(taken(&mut line, at(5)), [1]);
-        assert_eq!((line.len(), line.due()), (10, Some(at(8))));
-        assert_eq!(taken(&mut line, at(100)), [2]);
-        assert_eq!((line.len(), line.due()), (0, None));
-    }
-
-    /// 10 bytes take 8 ms at 10 Kbit/s.
-    #[test]
-    fn frames_leave_one_after_another_at_the_rate_of_their_link_and_of_the_interface() {
-        let (mut line, mut other, mut random) = (Line::default(), Line::default(), Random::new(1));
-        let link = Link { delay: ms(5), rate: Rate::parse("10Kbit/s"), ..Link::default() };
-        let mut interface = Transmitter::default();
-        for byte in 1..=2 {
-            line.push(frame(byte), link, (&mut interface, Rate::parse("5Kbit/s")), at(0), &mut random);
+    /// Which messages come to the socket until a time.
+    fn taken(link: &mut EmulatedLink, interface: &mut Interface, rate: Option<Rate>, now: Time) -> Vec<u8> {
+        while interface.next([((), link.line())].into_iter()).is_some_and(|(at, ())| at <= now) {
+            link.send(interface, rate);
         }
-        assert_eq!(taken(&mut line, at(20)), []);
-        assert_eq!(taken(&mut line, at(21)), [1]);
-        assert_eq!(line.due(), Some(at(37)));
-        // Another link shares the interface; without one it has nothing to do with the first.
-        other.push(frame(3), link, (&mut interface, Rate::parse("5Kbit/s")), at(0), &mut random);
-        assert_eq!(other.due(), Some(at(53)));
-        let mut alone = Line::default();
-        push(&mut alone, 4, link, at(0), &mut random);
-        assert_eq!(alone.due(), Some(at(13)));
+        let (mut output, mut bytes) = (Output::default(), Vec::new());
+        link.arrive(now, &mut output);
+        output.write_to(&mut bytes).unwrap();
+        bytes.chunks(64).map(|frame| frame[9]).collect()
     }
 
     #[test]
-    fn jitter_spreads_frames_and_never_lets_one_pass_another() {
-        let (mut line, mut random) = (Line::default(), Random::new(1));
-        let link = Link { delay: ms(5), jitter: ms(20), rate: None };
+    fn each_message_is_under_way_as_long_and_no_longer() {
+        let (mut link, mut random) = (EmulatedLink::default(), Random::new(1));
+        let mut interface = Interface::default();
+        let like = Link { delay: ms(5), ..Link::default() };
+        push(&mut link, 1, Class::Urgent, like, at(0), &mut random);
+        push(&mut link, 2, Class::Urgent, like, at(3), &mut random);
+        let mut taken =
+            |now| (taken(&mut link, &mut interface, None, at(now)), link.len(Class::Urgent), link.arrives());
+        assert_eq!(taken(4), (vec![], 128, Some(at(5))));
+        assert_eq!(taken(5), (vec![1], 64, Some(at(8))));
+        assert_eq!(taken(100), (vec![2], 0, None));
+        assert!(link.is_empty());
+    }
+
+    /// 64 bytes take 64 ms at 8 Kbit/s.
+    #[test]
+    fn messages_leave_one_after_another_at_the_rate_and_urgent_ones_first() {
+        let (mut link, mut random) = (EmulatedLink::default(), Random::new(1));
+        let mut interface = Interface::default();
+        let rate = Rate::parse("8Kbit/s");
+        let like = Link { delay: ms(5), rate, ..Link::default() };
+        for (byte, class) in [(1, Class::Bulk), (2, Class::Bulk), (3, Class::Urgent)] {
+            push(&mut link, byte, class, like, at(0), &mut random);
+        }
+        let mut taken = |rate, now| taken(&mut link, &mut interface, rate, at(now));
+        assert_eq!(taken(rate, 68), []);
+        assert_eq!(taken(rate, 69), [3]);
+        assert_eq!(taken(rate, 132), []);
+        // What has begun keeps its time, and nothing else does.
+        assert_eq!(taken(None, 133), [1]);
+        assert_eq!(taken(None, 197), [2]);
+    }
+
+    #[test]
+    fn jitter_spreads_messages_and_never_lets_one_pass_another() {
+        let (mut link, mut random) = (EmulatedLink::default(), Random::new(1));
+        let mut interface = Interface::default();
+        let like = Link { delay: ms(5), jitter: ms(20), rate: None };
         let mut last = Time::ZERO;
         for index in 0..200 {
-            push(&mut line, index, link, at(u64::from(index)), &mut random);
-            let due = line.frames.back().unwrap().0;
             let sent = at(u64::from(index));
-            assert!(due >= last && due >= sent + link.delay && due <= sent + link.delay + link.jitter);
-            last = due;
+            push(&mut link, index, Class::Urgent, like, sent, &mut random);
+            link.send(&mut interface, None);
+            let arrives = link.left.back().unwrap().0;
+            assert!(
+                arrives >= last && arrives >= sent + like.delay && arrives <= sent + like.delay + like.jitter
+            );
+            last = arrives;
         }
-        assert_eq!(taken(&mut line, last), (0..200).collect::<Vec<u8>>());
+        assert_eq!(taken(&mut link, &mut interface, None, last), (0..200).collect::<Vec<u8>>());
     }
 
     #[test]

@@ -1,35 +1,47 @@
-//! A message on a connection between processes.
+//! A message on a connection between processes: one frame, or several if it is long.
 //!
 //! ```text
-//! length u32 · crc u32 · payload … · from 9 bytes · to 9 bytes        little-endian
+//! length u32 · crc u32 · flags u8 · piece … · from 9 bytes · to 9 bytes        little-endian
 //! ```
 //!
-//! `length` counts what follows the checksum; the CRC32C is over the same bytes. The ends come last so that one
-//! message to several processes is encoded and summed once.
+//! A piece has [`FRAME`] bytes, or what is left of the message. `length` counts what follows the flags; the CRC32C is
+//! over the flags and that. The ends come last, in the last frame of a message only, so that one message to several
+//! processes is encoded and summed once.
+//!
+//! The flags say of which class the message is, whether the frame continues one, and whether more follows. The frames
+//! of a message come in order, and those of another of its class come before or after all of them; those of the other
+//! class may come between them. So a reader keeps at most one unfinished message of each class ([`Reader`]).
 //!
 //! A node that was dialed by another says nothing on that connection but [`PROBE`], which asks whether the other is
 //! still there; the answer is [`ALIVE`], a frame without content.
 
 use bytes::{Buf, Bytes, BytesMut};
-use quorate_core::{Decoder, Payload, ProcessId, Wire};
+use quorate_core::link::FRAME;
+use quorate_core::{Class, Decoder, Payload, ProcessId, Wire};
 use thiserror::Error;
 
-use super::queue::SendQueue;
+use super::queue::{Output, SendQueue};
 
-/// Length and checksum.
-const HEADER: usize = 8;
+/// Length, checksum and flags.
+const HEADER: usize = 9;
 /// `from` and `to`.
 const ENDS: usize = 18;
+/// Flag of what may wait for what is urgent.
+const BULK: u8 = 1;
+/// Flag of a frame that is not a message's first.
+const CONTINUES: u8 = 2;
+/// Flag of a frame that is not a message's last.
+const MORE: u8 = 4;
 
 /// Asks, against the direction of the frames, for an [`ALIVE`].
 pub const PROBE: u8 = b'?';
 /// A frame that says only that its sender is there.
-pub const ALIVE: [u8; HEADER] = [0; HEADER];
+pub const ALIVE: [u8; 8] = [0; 8];
 
 /// Why a connection's bytes are no frames.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub enum FrameError {
-    /// Longer than may be.
+    /// Longer than a frame, or a message, may be.
     #[error("a frame of {length} bytes is announced, more than the {limit} that are allowed")]
     Long {
         /// As announced.
@@ -37,9 +49,17 @@ pub enum FrameError {
         /// The bound.
         limit: usize,
     },
-    /// Shorter than its own ends.
-    #[error("a frame of {0} bytes is announced, less than its header takes")]
-    Short(usize),
+    /// Shorter than its own ends, or than a frame that another follows.
+    #[error("a frame of {length} bytes is announced, less than the {least} that it has at least")]
+    Short {
+        /// As announced.
+        length: usize,
+        /// The bound.
+        least: usize,
+    },
+    /// Of another version, or no flags at all.
+    #[error("a frame has the flags {0:#04x}, of which some are unknown")]
+    Flags(u8),
     /// Damaged under way.
     #[error("a frame's checksum is {found:08x}, not {expected:08x}")]
     Checksum {
@@ -48,12 +68,24 @@ pub enum FrameError {
         /// As sent.
         expected: u32,
     },
+    /// It is out of place: no message of its class has begun.
+    #[error("a frame continues a message, and none of its class is unfinished")]
+    Continues,
+    /// It is out of place: the message of its class before it has not ended.
+    #[error("a frame begins a message while another of its class is unfinished")]
+    Begins,
+    /// The whole is longer than a message may be.
+    #[error("a message has more than the {limit} bytes that are allowed")]
+    Endless {
+        /// The bound.
+        limit: usize,
+    },
     /// The ends make no sense.
-    #[error("a frame's sender or receiver cannot be read")]
+    #[error("a message's sender or receiver cannot be read")]
     Ends,
 }
 
-/// A frame that has come in whole.
+/// A message that has come in whole.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Frame {
     /// Who sent it, as it says.
@@ -64,79 +96,181 @@ pub struct Frame {
     pub payload: Bytes,
 }
 
-/// Takes a whole frame off the front of what has come in; `None` if there is none yet. A frame with more than
-/// `limit` bytes behind its header is refused as soon as it is announced.
-pub fn take(input: &mut BytesMut, limit: usize) -> Result<Option<Frame>, FrameError> {
+/// Takes messages from what has come in on a connection, whose frames it puts together.
+#[derive(Debug, Default)]
+pub struct Reader {
+    /// What has come of a message that is not whole yet, by class.
+    unfinished: [Option<BytesMut>; 2],
+}
+
+impl Reader {
+    /// Takes the next message that is whole; `None` if there is none yet. A message with more than `limit` bytes,
+    /// its ends included, is refused as soon as that is known: no more than that is kept of either class. After an
+    /// error, the connection is of no use any more.
+    pub fn take(&mut self, input: &mut BytesMut, limit: usize) -> Result<Option<Frame>, FrameError> {
+        while let Some((flags, mut piece)) = take_frame(input, limit)? {
+            let unfinished = &mut self.unfinished[usize::from(flags & BULK)];
+            let continues = flags & CONTINUES != 0;
+            if unfinished.is_some() != continues {
+                return Err(if continues { FrameError::Continues } else { FrameError::Begins });
+            }
+            if unfinished.as_ref().map_or(0, BytesMut::len) + piece.len() > limit {
+                return Err(FrameError::Endless { limit });
+            }
+            if flags & MORE != 0 {
+                unfinished.get_or_insert_default().extend_from_slice(&piece);
+                continue;
+            }
+            let mut ends = Decoder::new(piece.split_off(piece.len() - ENDS));
+            let (Ok(from), Ok(to)) = (ProcessId::decode(&mut ends), ProcessId::decode(&mut ends)) else {
+                return Err(FrameError::Ends);
+            };
+            let payload = match unfinished.take() {
+                None => piece,
+                Some(mut whole) => {
+                    whole.extend_from_slice(&piece);
+                    whole.freeze()
+                }
+            };
+            return Ok(Some(Frame { from, to, payload }));
+        }
+        Ok(None)
+    }
+}
+
+/// Takes a whole frame off the front of what has come in: its flags, and what follows them; `None` if there is none
+/// yet.
+fn take_frame(input: &mut BytesMut, limit: usize) -> Result<Option<(u8, Bytes)>, FrameError> {
     while input.first_chunk() == Some(&ALIVE) {
-        input.advance(HEADER);
+        input.advance(ALIVE.len());
     }
     let Some(length) = input.first_chunk::<4>() else { return Ok(None) };
     let length = u32::from_le_bytes(*length) as usize;
+    let limit = limit.min(FRAME + ENDS);
     if length > limit {
         return Err(FrameError::Long { length, limit });
     }
-    if length == 0 && ALIVE.starts_with(&input[..input.len().min(HEADER)]) {
+    if length == 0 && ALIVE.starts_with(&input[..input.len().min(ALIVE.len())]) {
         return Ok(None);
     }
     if length < ENDS {
-        return Err(FrameError::Short(length));
+        return Err(FrameError::Short { length, least: ENDS });
+    }
+    let Some(&flags) = input.get(HEADER - 1) else { return Ok(None) };
+    if flags & !(BULK | CONTINUES | MORE) != 0 {
+        return Err(FrameError::Flags(flags));
+    }
+    if flags & MORE != 0 && length < FRAME {
+        return Err(FrameError::Short { length, least: FRAME });
+    }
+    if flags & MORE != 0 && length > FRAME {
+        return Err(FrameError::Long { length, limit: FRAME });
     }
     if input.len() < HEADER + length {
         return Ok(None);
     }
     input.advance(4);
     let expected = input.get_u32_le();
-    let mut payload = input.split_to(length).freeze();
-    let found = crc32c::crc32c(&payload);
+    let mut piece = input.split_to(1 + length).freeze();
+    let found = crc32c::crc32c(&piece);
     if found != expected {
         return Err(FrameError::Checksum { found, expected });
     }
-    let mut ends = Decoder::new(payload.split_off(length - ENDS));
-    match (ProcessId::decode(&mut ends), ProcessId::decode(&mut ends)) {
-        (Ok(from), Ok(to)) => Ok(Some(Frame { from, to, payload })),
-        _ => Err(FrameError::Ends),
-    }
+    piece.advance(1);
+    Ok(Some((flags, piece)))
 }
 
 /// A message, encoded once for all its receivers.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Encoded {
-    message: Payload,
+    class: Class,
     length: usize,
+    /// The frames before the last: full ones.
+    full: Vec<Piece>,
+    /// Of the last frame; its ends are not summed yet.
+    last: Piece,
+}
+
+/// What one frame has of a message.
+#[derive(Clone, Debug)]
+struct Piece {
+    flags: u8,
+    bytes: Payload,
     crc: u32,
+}
+
+impl Piece {
+    fn new(flags: u8, bytes: Payload) -> Piece {
+        let crc =
+            bytes.parts().iter().fold(crc32c::crc32c(&[flags]), |crc, part| crc32c::crc32c_append(crc, part));
+        Piece { flags, bytes, crc }
+    }
+
+    /// Appends the frame, but for its ends, which it has if this is the last.
+    fn queue(&self, ends: Option<&[u8; ENDS]>, queue: &mut SendQueue) {
+        let crc = ends.map_or(self.crc, |ends| crc32c::crc32c_append(self.crc, ends));
+        let length = self.bytes.len() + ends.map_or(0, |ends| ends.len());
+        let mut header = [0; HEADER];
+        header[..4].copy_from_slice(&u32::try_from(length).expect("a frame is short").to_le_bytes());
+        header[4..8].copy_from_slice(&crc.to_le_bytes());
+        header[8] = self.flags;
+        queue.copy(&header);
+        for part in self.bytes.parts() {
+            queue.push(part);
+        }
+        if let Some(ends) = ends {
+            queue.copy(ends);
+        }
+    }
 }
 
 impl Encoded {
     /// Around the encoding of a message.
-    pub fn new(message: Payload) -> Encoded {
+    pub fn new(message: Payload, class: Class) -> Encoded {
         let length = message.len();
-        let crc = message.parts().iter().fold(0, |crc, part| crc32c::crc32c_append(crc, part));
-        Encoded { message, length, crc }
+        let flags = if class == Class::Bulk { BULK } else { 0 };
+        if length <= FRAME {
+            return Encoded { class, length, full: Vec::new(), last: Piece::new(flags, message) };
+        }
+        let (mut full, mut piece, mut room) = (Vec::new(), Vec::new(), FRAME);
+        for part in message.parts() {
+            let mut part = part.clone();
+            while part.len() > room {
+                piece.push(part.split_to(room));
+                let continues = if full.is_empty() { 0 } else { CONTINUES };
+                full.push(Piece::new(flags | continues | MORE, std::mem::take(&mut piece).into()));
+                room = FRAME;
+            }
+            room -= part.len();
+            piece.push(part);
+        }
+        Encoded { class, length, full, last: Piece::new(flags | CONTINUES, piece.into()) }
     }
 
-    /// What [`take`] compares with its limit.
+    /// Whether it may wait for what is urgent.
+    pub fn class(&self) -> Class {
+        self.class
+    }
+
+    /// What [`Reader::take`] compares with its limit.
     pub fn length(&self) -> usize {
         self.length + ENDS
     }
 
     /// Bytes on the connection.
     pub fn bytes(&self) -> usize {
-        HEADER + self.length()
+        HEADER * (self.full.len() + 1) + self.length()
     }
 
-    /// Appends the frame to a connection's queue.
-    pub fn queue(&self, from: ProcessId, to: ProcessId, queue: &mut SendQueue) {
+    /// Appends its frames to what waits for a connection.
+    pub fn queue(&self, from: ProcessId, to: ProcessId, output: &mut Output) {
         let mut ends = [0; ENDS];
         put_end(&mut ends[..9], from);
         put_end(&mut ends[9..], to);
-        let crc = crc32c::crc32c_append(self.crc, &ends);
-        let length = u32::try_from(self.length()).expect("the caller refuses frames beyond its limit");
-        queue.copy(&length.to_le_bytes());
-        queue.copy(&crc.to_le_bytes());
-        for part in self.message.parts() {
-            queue.push(part);
+        for piece in &self.full {
+            output.frame(self.class, |queue| piece.queue(None, queue));
         }
-        queue.copy(&ends);
+        output.frame(self.class, |queue| self.last.queue(Some(&ends), queue));
     }
 }
 
@@ -155,38 +289,95 @@ mod tests {
     use super::*;
     use quorate_core::{NodeId, ProxyId, Random};
 
+    const LIMIT: usize = 1 << 20;
+
     fn ends() -> (ProcessId, ProcessId) {
         (NodeId::new(3).unwrap().into(), ProxyId(1 << 40).into())
     }
 
-    fn bytes_of(message: &Bytes) -> BytesMut {
+    /// The frames of a message, one by one.
+    fn frames(class: Class, message: impl Into<Payload>) -> Vec<Vec<u8>> {
         let (from, to) = ends();
-        let mut queue = SendQueue::default();
-        let encoded = Encoded::new(Payload::of(message));
-        encoded.queue(from, to, &mut queue);
+        let mut output = Output::default();
+        let encoded = Encoded::new(message.into(), class);
+        encoded.queue(from, to, &mut output);
+        assert_eq!(output.len(class), encoded.bytes());
         let mut out = Vec::new();
-        queue.write_to(&mut out).unwrap();
-        assert_eq!(out.len(), encoded.bytes());
-        BytesMut::from(&out[..])
+        output.write_to(&mut out).unwrap();
+        let (mut rest, mut frames) = (&out[..], Vec::new());
+        while let Some(length) = rest.first_chunk::<4>() {
+            let (frame, behind) = rest.split_at(HEADER + u32::from_le_bytes(*length) as usize);
+            frames.push(frame.to_vec());
+            rest = behind;
+        }
+        frames
+    }
+
+    fn taken(reader: &mut Reader, frames: &[&[u8]]) -> Result<Vec<Bytes>, FrameError> {
+        let (mut input, mut taken) = (BytesMut::from(&frames.concat()[..]), Vec::new());
+        while let Some(frame) = reader.take(&mut input, LIMIT)? {
+            assert_eq!((frame.from, frame.to), ends());
+            taken.push(frame.payload);
+        }
+        Ok(taken)
     }
 
     #[test]
-    fn a_frame_is_taken_only_when_it_is_whole_and_comes_out_as_it_went_in() {
-        let (from, to) = ends();
-        for size in [0, 1, 100, 5000, 300_000] {
-            let message = Bytes::from(vec![7; size]);
-            let whole = bytes_of(&message);
-            let mut input = BytesMut::new();
+    fn a_message_is_taken_only_when_it_is_whole_and_comes_out_as_it_went_in() {
+        for size in [0, 1, 100, 5000, FRAME, FRAME + 1, 2 * FRAME, 300_000] {
+            let message: Vec<u8> = (0..size).map(|index| (index % 251) as u8).collect();
+            let parts: Vec<_> = message.chunks(70_000).map(Bytes::copy_from_slice).collect();
+            let frames = frames(Class::Urgent, parts);
+            assert_eq!(frames.len(), size.div_ceil(FRAME).max(1));
+            let whole = frames.concat();
+            let (mut reader, mut input) = (Reader::default(), BytesMut::new());
             for chunk in whole.chunks(whole.len() / 3) {
-                assert_eq!(take(&mut input, 1 << 20), Ok(None));
+                assert_eq!(reader.take(&mut input, LIMIT), Ok(None));
                 input.extend_from_slice(chunk);
             }
             input.extend_from_slice(b"next");
-            let frame = take(&mut input, 1 << 20).unwrap().unwrap();
-            assert_eq!((frame.from, frame.to), (from, to));
-            assert_eq!(Bytes::from_bytes(frame.payload), Ok(message));
+            let frame = reader.take(&mut input, LIMIT).unwrap().unwrap();
+            assert_eq!((frame.from, frame.to, &frame.payload[..]), (ends().0, ends().1, &message[..]));
             assert_eq!(&input[..], b"next");
         }
+    }
+
+    #[test]
+    fn frames_of_one_class_come_between_those_of_a_message_of_the_other() {
+        let (long, other) = (Bytes::from(vec![1; 2 * FRAME + 9]), Bytes::from(vec![2; FRAME + 9]));
+        let (bulk, urgent) = (frames(Class::Bulk, long.clone()), frames(Class::Urgent, other.clone()));
+        let short = frames(Class::Urgent, Bytes::from_static(b"short"));
+        let mixed = [&bulk[0][..], &short[0], &urgent[0], &bulk[1], &urgent[1], &bulk[2]];
+        assert_eq!(
+            taken(&mut Reader::default(), &mixed),
+            Ok(vec![Bytes::from_static(b"short"), other, long])
+        );
+    }
+
+    #[test]
+    fn a_frame_out_of_place_is_refused() {
+        let frames = frames(Class::Bulk, Bytes::from(vec![1; 2 * FRAME + 9]));
+        let refused = |order: &[&[u8]]| taken(&mut Reader::default(), order).unwrap_err();
+        assert_eq!(refused(&[&frames[1]]), FrameError::Continues);
+        assert_eq!(refused(&[&frames[2]]), FrameError::Continues);
+        assert_eq!(refused(&[&frames[0], &frames[0]]), FrameError::Begins);
+        let short = self::frames(Class::Bulk, Bytes::from_static(b"short"));
+        assert_eq!(refused(&[&frames[0], &short[0]]), FrameError::Begins);
+        // A message of the one class is not continued by a frame of the other.
+        let urgent = self::frames(Class::Urgent, Bytes::from(vec![1; 2 * FRAME + 9]));
+        assert_eq!(refused(&[&frames[0], &urgent[1]]), FrameError::Continues);
+    }
+
+    #[test]
+    fn a_message_that_never_ends_is_refused_at_the_bound() {
+        let frames = frames(Class::Bulk, Bytes::from(vec![1; 3 * FRAME]));
+        let mut reader = Reader::default();
+        assert_eq!(taken(&mut reader, &[&frames[0]]), Ok(vec![]));
+        for _ in 1..LIMIT / FRAME {
+            assert_eq!(taken(&mut reader, &[&frames[1]]), Ok(vec![]));
+        }
+        assert_eq!(taken(&mut reader, &[&frames[1]]), Err(FrameError::Endless { limit: LIMIT }));
+        assert_eq!(reader.unfinished[1].as_ref().map(BytesMut::len), Some(LIMIT));
     }
 
     #[test]
@@ -199,16 +390,32 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_or_damaged_is_refused() {
-        let mut long = BytesMut::from(&1001u32.to_le_bytes()[..]);
-        assert_eq!(take(&mut long, 1000), Err(FrameError::Long { length: 1001, limit: 1000 }));
-        let mut short = BytesMut::from(&17u32.to_le_bytes()[..]);
-        assert_eq!(take(&mut short, 1000), Err(FrameError::Short(17)));
-        let whole = bytes_of(&Bytes::from_static(b"hello"));
+    fn what_is_too_long_too_short_of_unknown_flags_or_damaged_is_refused() {
+        let take = |bytes: &[u8], limit| Reader::default().take(&mut BytesMut::from(bytes), limit);
+        let announced = |length: usize, flags: u8| {
+            [&u32::try_from(length).unwrap().to_le_bytes()[..], &[0; 4], &[flags]].concat()
+        };
+        assert_eq!(take(&1001u32.to_le_bytes(), 1000), Err(FrameError::Long { length: 1001, limit: 1000 }));
+        let most = FRAME + ENDS;
+        let long = FrameError::Long { length: most + 1, limit: most };
+        assert_eq!(take(&announced(most + 1, 0), LIMIT), Err(long));
+        assert_eq!(take(&17u32.to_le_bytes(), 1000), Err(FrameError::Short { length: 17, least: ENDS }));
+        for (length, error) in [
+            (FRAME - 1, FrameError::Short { length: FRAME - 1, least: FRAME }),
+            (FRAME + 1, FrameError::Long { length: FRAME + 1, limit: FRAME }),
+        ] {
+            assert_eq!(
+                take(&announced(length, MORE), LIMIT),
+                Err(error),
+                "a frame that another follows is full"
+            );
+        }
+        assert_eq!(take(&announced(18, 8), LIMIT), Err(FrameError::Flags(8)));
+        let whole = frames(Class::Urgent, Bytes::from_static(b"hello")).concat();
         for at in 4..whole.len() {
             let mut damaged = whole.clone();
             damaged[at] ^= 1;
-            assert!(matches!(take(&mut damaged, 1000), Err(FrameError::Checksum { .. })), "byte {at}");
+            assert!(matches!(take(&damaged, 1000), Err(FrameError::Checksum { .. })), "byte {at}");
         }
     }
 
@@ -217,13 +424,13 @@ mod tests {
         let mut random = Random::new(1);
         for _ in 0..10_000 {
             let mut input: BytesMut = (0..random.range(0..64)).map(|_| random.u64() as u8).collect();
-            let _ = take(&mut input, 1000);
-            // Behind a length and a checksum that fit, the ends are still arbitrary.
-            let body: Vec<u8> = (0..random.range(18..64)).map(|_| random.u64() as u8).collect();
-            let mut input = BytesMut::from(&(body.len() as u32).to_le_bytes()[..]);
+            let _ = Reader::default().take(&mut input, 1000);
+            // Behind a length and a checksum that fit, the flags and the ends are still arbitrary.
+            let body: Vec<u8> = (0..random.range(19..64)).map(|_| random.u64() as u8).collect();
+            let mut input = BytesMut::from(&(body.len() as u32 - 1).to_le_bytes()[..]);
             input.extend_from_slice(&crc32c::crc32c(&body).to_le_bytes());
             input.extend_from_slice(&body);
-            let _ = take(&mut input, 1000);
+            let _ = Reader::default().take(&mut input, 1000);
         }
     }
 }

@@ -7,9 +7,9 @@ use bytes::{Bytes, BytesMut};
 use mio::net::TcpStream;
 use quorate_core::{ProcessId, Time};
 
-use super::frame::{self, Frame, PROBE};
+use super::frame::{Frame, PROBE, Reader};
 use super::handshake::{self, Answer, Hello, name, node_of};
-use super::queue::{SendQueue, Wrote};
+use super::queue::{Output, Wrote};
 use super::socket::{Heard, hear};
 use crate::limits::{KEEP_IDLE, READ_PER_TURN};
 use crate::metrics::Metrics;
@@ -21,7 +21,8 @@ pub(super) struct Inbound {
     pub(super) address: SocketAddr,
     pub(super) stage: Stage,
     input: BytesMut,
-    pub(super) queue: SendQueue,
+    reader: Reader,
+    pub(super) output: Output,
     writable: bool,
     /// Events that were not acted on yet.
     pub(super) readable: bool,
@@ -67,7 +68,8 @@ impl Inbound {
             address,
             stage: Stage::Stranger { until },
             input: BytesMut::new(),
-            queue: SendQueue::default(),
+            reader: Reader::default(),
+            output: Output::default(),
             writable: true,
             readable: false,
             closed: false,
@@ -114,7 +116,7 @@ impl Inbound {
     pub(super) fn answer(&mut self, answer: &Answer) {
         let mut bytes = Vec::new();
         handshake::put(answer, &mut bytes);
-        self.queue.push(&Bytes::from(bytes));
+        self.output.urgent().push(&Bytes::from(bytes));
     }
 
     /// Asks the node that dialed whether it is still there, unless it is being asked already. If its kernel has
@@ -122,7 +124,7 @@ impl Inbound {
     pub(super) fn probe(&mut self) {
         if self.answered.is_none() {
             self.answered = Some(false);
-            self.queue.copy(&[PROBE]);
+            self.output.urgent().copy(&[PROBE]);
         }
     }
 
@@ -205,7 +207,7 @@ impl Inbound {
                 Ok(None)
             }
             Stage::Known { peer, .. } => {
-                while let Some(frame) = frame::take(&mut self.input, limit).map_err(|error| {
+                while let Some(frame) = self.reader.take(&mut self.input, limit).map_err(|error| {
                     metrics.messages_refused_total.one();
                     error.to_string()
                 })? {
@@ -224,16 +226,21 @@ impl Inbound {
         }
     }
 
+    /// Whether there is output left that no event will announce.
+    pub(super) fn has_output(&self) -> bool {
+        self.writable && !self.output.is_empty()
+    }
+
     /// Writes what waits; false when the connection is over.
     pub(super) fn flush(&mut self, metrics: &Metrics) -> bool {
-        if !self.writable || self.queue.is_empty() {
+        if !self.has_output() {
             return true;
         }
-        match self.queue.write_to(&mut self.stream) {
+        match self.output.write_to(&mut self.stream) {
             Ok((wrote, bytes)) => {
                 metrics.peer_bytes_out_total.add(bytes as u64);
-                self.writable = wrote == Wrote::All;
-                !(self.queue.is_empty() && matches!(self.stage, Stage::Leaving { .. }))
+                self.writable = wrote != Wrote::Some;
+                !(self.output.is_empty() && matches!(self.stage, Stage::Leaving { .. }))
             }
             Err(_) => false,
         }

@@ -11,13 +11,13 @@ use bytes::{Bytes, BytesMut};
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use quorate_blocks::admission::Verdict;
-use quorate_core::{NodeId, ProcessId, Random, Rate, Time, Transmitter};
+use quorate_core::{Class, Interface, NodeId, ProcessId, Random, Time};
 use tracing::{info, warn};
 
-use super::delay::{Delays, Line};
+use super::delay::{Delays, EmulatedLink};
 use super::frame::{ALIVE, Encoded, PROBE};
 use super::handshake::{self, Answer, Hello, Identity, name, node_of};
-use super::queue::{SendQueue, Wrote};
+use super::queue::{Output, SendQueue, Wrote};
 use super::socket::{Heard, hear, tune};
 use crate::clock;
 use crate::guard::Guard;
@@ -58,7 +58,7 @@ enum State {
     Learning {
         stream: TcpStream,
         input: BytesMut,
-        emulated: EmulatedLink,
+        place: Place,
         incarnation: u64,
         after: u64,
         until: Time,
@@ -67,10 +67,10 @@ enum State {
         stream: TcpStream,
         /// Of the process that answered.
         incarnation: u64,
+        place: Place,
         /// Not at the socket yet, if there is a delay or a rate.
-        line: Line,
-        emulated: EmulatedLink,
-        queue: SendQueue,
+        emulated: Box<EmulatedLink>,
+        output: Output,
         writable: bool,
         since: Time,
     },
@@ -80,11 +80,12 @@ enum State {
     },
 }
 
-/// The emulated link to a member.
+/// Where a member is.
 #[derive(Debug)]
-struct EmulatedLink {
-    /// Where the member is, as it says.
+struct Place {
+    /// As it says.
     site: Bytes,
+    /// What the emulated link to it is like.
     link: quorate_core::Link,
 }
 
@@ -144,45 +145,55 @@ impl Link {
         matches!(self.state, State::Up { .. })
     }
 
-    /// Sends a message on its way, over this node's emulated interface.
+    /// Sends a message on its way. An instant link is none that has to be emulated.
     pub(super) fn put(
         &mut self,
         message: &Encoded,
         (from, to): (ProcessId, ProcessId),
-        interface: (&mut Transmitter, Option<Rate>),
+        interface: &Interface,
         random: &mut Random,
     ) {
-        let State::Up { line, queue, emulated, .. } = &mut self.state else { return };
+        let State::Up { place, emulated, output, .. } = &mut self.state else { return };
         // A rate that has just been taken away does not let this message pass those before it.
-        if emulated.link.is_instant() && interface.1.is_none() && line.due().is_none() {
-            return message.queue(from, to, queue);
+        if place.link.is_instant() && interface.rate().is_none() && emulated.is_empty() {
+            return message.queue(from, to, output);
         }
-        let mut frame = SendQueue::default();
-        message.queue(from, to, &mut frame);
-        line.push(frame, emulated.link, interface, clock::now(), random);
+        emulated.push(message.clone(), (from, to), place.link, clock::now(), random);
     }
 
     /// The rates have changed; the sites have not.
     pub(super) fn on_rates(&mut self, delays: &Delays) {
-        if let State::Learning { emulated, .. } | State::Up { emulated, .. } = &mut self.state {
-            emulated.link = delays.to(&emulated.site).expect("the sites are those that they were");
+        if let State::Learning { place, .. } | State::Up { place, .. } = &mut self.state {
+            place.link = delays.to(&place.site).expect("the sites are those that they were");
         }
     }
 
-    /// When the next frame comes to the socket.
-    pub(super) fn due(&self) -> Option<Time> {
+    /// The emulated link, if there is a connection.
+    pub(super) fn emulated(&self) -> Option<&EmulatedLink> {
         match &self.state {
-            State::Up { line, .. } => line.due(),
+            State::Up { emulated, .. } => Some(emulated),
             _ => None,
         }
     }
 
-    /// Bytes that wait.
-    pub(super) fn waiting(&self) -> usize {
+    /// Sends its next frame over this node's emulated interface.
+    pub(super) fn send_frame(&mut self, interface: &mut Interface) {
+        if let State::Up { place, emulated, .. } = &mut self.state {
+            emulated.send(interface, place.link.rate);
+        }
+    }
+
+    /// Bytes of a class that wait.
+    pub(super) fn waiting(&self, class: Class) -> usize {
         match &self.state {
-            State::Up { queue, line, .. } => queue.len() + line.len(),
+            State::Up { output, emulated, .. } => output.len(class) + emulated.len(class),
             _ => 0,
         }
+    }
+
+    /// Bytes of both classes that wait.
+    pub(super) fn total(&self) -> usize {
+        self.waiting(Class::Urgent) + self.waiting(Class::Bulk)
     }
 
     /// When something is due if nothing happens.
@@ -191,7 +202,9 @@ impl Link {
             State::Waiting { until } | State::Greeting { until, .. } | State::Learning { until, .. } => {
                 Some(until)
             }
-            State::Up { .. } => self.due(),
+            // There is more to be written than one turn may.
+            State::Up { ref output, writable: true, .. } if !output.is_empty() => Some(Time::ZERO),
+            State::Up { ref emulated, .. } => emulated.arrives(),
             State::Resolving | State::Lent { .. } => None,
         }
     }
@@ -298,7 +311,7 @@ impl Link {
                 Ok(_) => self.fail("it spoke on a connection that is ours to speak on", context),
                 Err(error) => self.fail(&error.to_string(), context),
             },
-            State::Up { stream, writable, queue, .. } => {
+            State::Up { stream, writable, output, .. } => {
                 *writable |= writable_now;
                 match hear(stream, scratch, true) {
                     Ok(Heard::Nothing) => {}
@@ -306,8 +319,8 @@ impl Link {
                         if scratch[..count].iter().all(|&byte| byte == PROBE) =>
                     {
                         // What waits there already is an answer, too.
-                        if queue.is_empty() {
-                            queue.copy(&ALIVE);
+                        if output.is_empty() {
+                            output.urgent().copy(&ALIVE);
                         }
                     }
                     Ok(Heard::End) => self.fail("it closed the connection", context),
@@ -363,8 +376,8 @@ impl Link {
         if let Some(difference) = context.identity.difference(&other) {
             return self.refuse(&difference, context);
         }
-        let emulated = match context.delays.to(&other.site) {
-            Ok(link) => EmulatedLink { site: other.site.clone(), link },
+        let place = match context.delays.to(&other.site) {
+            Ok(link) => Place { site: other.site.clone(), link },
             Err(reason) => return self.refuse(&reason, context),
         };
         let after = match (context.guard.as_mut(), &other.disk) {
@@ -397,7 +410,7 @@ impl Link {
             return;
         }
         let (incarnation, until) = (other.incarnation, context.now + context.limits.handshake);
-        self.state = State::Learning { stream, input, emulated, incarnation, after, until };
+        self.state = State::Learning { stream, input, place, incarnation, after, until };
         if context.guard.as_ref().is_none_or(|guard| guard.is_durable(after)) {
             self.open(context);
         }
@@ -405,18 +418,18 @@ impl Link {
 
     /// The two may speak from now on.
     fn open(&mut self, context: &mut LinkContext<'_>) {
-        let State::Learning { stream, input, emulated, incarnation, .. } =
+        let State::Learning { stream, input, place, incarnation, .. } =
             std::mem::replace(&mut self.state, State::Waiting { until: context.now })
         else {
             unreachable!("it was about to be opened");
         };
         self.count(context);
-        let (line, mut queue, since) = (Line::default(), SendQueue::default(), context.now);
+        let (emulated, mut output, since) = (Box::default(), Output::default(), context.now);
         // Asked before the connection was open.
         if input.contains(&PROBE) {
-            queue.copy(&ALIVE);
+            output.urgent().copy(&ALIVE);
         }
-        self.state = State::Up { stream, incarnation, line, emulated, queue, writable: true, since };
+        self.state = State::Up { stream, incarnation, place, emulated, output, writable: true, since };
         if let Some(guard) = context.guard {
             guard.on_bound(self.node);
         }
@@ -446,14 +459,14 @@ impl Link {
 
     /// Writes what waits, as far as the socket takes it.
     pub(super) fn flush(&mut self, context: &mut LinkContext<'_>) {
-        let State::Up { stream, line, queue, writable, .. } = &mut self.state else { return };
-        line.arrive(context.now, queue);
-        if !*writable || queue.is_empty() {
+        let State::Up { stream, emulated, output, writable, .. } = &mut self.state else { return };
+        emulated.arrive(context.now, output);
+        if !*writable || output.is_empty() {
             return;
         }
-        match queue.write_to(stream) {
+        match output.write_to(stream) {
             Ok((wrote, bytes)) => {
-                *writable = wrote == Wrote::All;
+                *writable = wrote != Wrote::Some;
                 context.metrics.peer_bytes_out_total.add(bytes as u64);
             }
             Err(error) => self.fail(&error.to_string(), context),

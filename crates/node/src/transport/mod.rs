@@ -11,9 +11,10 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | [`frame`] | a message on the wire |
+//! | [`frame`] | a message on the wire, in one frame or several |
 //! | [`handshake`] | who is there, and whether the two may speak |
 //! | [`delay`] | emulated links between nodes |
+//! | `emulation` | the interface that emulated links share, and what wakes the loop for them |
 //! | [`queue`] | bytes on their way to a socket |
 //! | `admission` | who is let in, and what of a second process of the same id |
 //! | `candidates` | nodes that are to join |
@@ -26,6 +27,7 @@
 mod admission;
 mod candidates;
 pub mod delay;
+mod emulation;
 pub mod frame;
 pub mod handshake;
 mod inbound;
@@ -44,7 +46,7 @@ use std::time::Duration;
 
 use mio::net::TcpListener;
 use mio::{Interest, Registry, Token, Waker};
-use quorate_core::{Members, NodeId, ProcessId, Random, Time, Transmitter};
+use quorate_core::{Interface, Members, NodeId, ProcessId, Random, Time};
 use quorate_runtime::OutgoingFrame;
 use slab::Slab;
 use tracing::{error, info, warn};
@@ -86,8 +88,8 @@ pub(crate) struct Transport {
     /// Whether the protocol can change its members (`Capabilities::membership`).
     membership: bool,
     delays: Delays,
-    /// Emulated, where it has a rate.
-    interface: Transmitter,
+    /// Emulated: what all links share.
+    interface: Interface,
     /// Where there is a delay.
     alarm: Option<Alarm>,
     /// None in a process that runs a proxy alone.
@@ -152,6 +154,7 @@ impl Transport {
             registry.register(listener, tokens.listener, Interest::READABLE)?;
         }
         let alarm = (!delays.are_none()).then(|| Alarm::new(&registry, tokens.alarm)).transpose()?;
+        let interface = Interface::new(delays.interface());
         metrics.peer_output_limit.set(limits.peer_output as u64);
         let mut transport = Transport {
             me,
@@ -169,7 +172,7 @@ impl Transport {
             candidates: BTreeMap::new(),
             membership,
             delays,
-            interface: Transmitter::default(),
+            interface,
             alarm,
             listener,
             accept_at: None,
@@ -259,7 +262,7 @@ impl Transport {
             inbound.listed = true;
             self.to_read.push(index);
         }
-        if writable && !inbound.queue.is_empty() && !inbound.dirty {
+        if writable && inbound.has_output() && !inbound.dirty {
             inbound.dirty = true;
             self.to_write.push(index);
         }
@@ -304,7 +307,8 @@ impl Transport {
     /// Queues a message for others; what cannot be queued is dropped and counted. This node's own processes are not
     /// reached this way.
     pub(crate) fn send(&mut self, frame: OutgoingFrame) {
-        let OutgoingFrame { from, to, kind, payload, .. } = frame;
+        let OutgoingFrame { from, to, kind, class, payload, .. } = frame;
+        self.send_frames();
         let (mut payload, mut encoded) = (Some(payload), None);
         for process in to.iter() {
             let way = match node_of(process) {
@@ -318,15 +322,15 @@ impl Transport {
                         inbound.dirty = true;
                         self.to_write.push(index);
                     }
-                    Route::Back(&mut inbound.queue)
+                    Route::Back(&mut inbound.output)
                 }),
             };
             let Some(way) = way else {
                 self.metrics.messages_dropped_total.add(kind, 1);
                 continue;
             };
-            let encoded =
-                encoded.get_or_insert_with(|| Encoded::new(payload.take().expect("it is encoded once")));
+            let encoded = encoded
+                .get_or_insert_with(|| Encoded::new(payload.take().expect("it is encoded once"), class));
             if encoded.length() > self.limits.frame {
                 // No receiver would take it, now or later: whoever made it is at fault.
                 self.metrics.messages_too_long_total.add(kind, 1);
@@ -347,11 +351,8 @@ impl Transport {
                 continue;
             }
             match way {
-                Route::Link(link) => {
-                    let interface = (&mut self.interface, self.delays.interface());
-                    link.put(encoded, (from, process), interface, &mut self.random);
-                }
-                Route::Back(queue) => encoded.queue(from, process, queue),
+                Route::Link(link) => link.put(encoded, (from, process), &self.interface, &mut self.random),
+                Route::Back(output) => encoded.queue(from, process, output),
             }
             self.metrics.messages_out_total.add(kind, 1);
         }
@@ -359,33 +360,29 @@ impl Transport {
 
     /// Writes every queue once.
     pub(crate) fn flush(&mut self, now: Time) {
+        self.send_frames();
         let mut waiting = 0;
         let (links, mut context) = self.split(now);
         for link in links.values_mut() {
             link.flush(&mut context);
-            waiting += link.waiting();
+            waiting += link.total();
         }
         for index in std::mem::take(&mut self.to_write) {
             let Some(inbound) = self.inbound.get_mut(index) else { continue };
             inbound.dirty = false;
             if !inbound.flush(&self.metrics) {
                 self.over(index, None, now);
+            } else if inbound.has_output() {
+                self.mark_dirty(index);
             }
         }
         self.metrics.peer_output_bytes.set(waiting as u64);
-        if let Some(alarm) = &mut self.alarm {
-            let due = self.links.values().filter_map(Link::due).min();
-            if let Err(error) = alarm.set(due)
-                && let Some(unsaid) = self.log_rate.ask("alarm", now)
-            {
-                warn!(unsaid, "the system's timer cannot be set: delays are a millisecond longer: {error}");
-            }
-        }
+        self.set_alarm(now);
     }
 
     /// Whether everything queued for members has been written.
     pub(crate) fn is_flushed(&self) -> bool {
-        self.links.values().all(|link| link.waiting() == 0)
+        self.links.values().all(|link| link.total() == 0)
     }
 
     /// Does what is due: accepts, dials, gives up.
@@ -393,6 +390,7 @@ impl Transport {
         match self.delays.take_rates() {
             None => {}
             Some(Ok(())) => {
+                self.interface.set_rate(self.delays.interface());
                 self.links.values_mut().for_each(|link| link.on_rates(&self.delays));
                 info!("links have the rates of the topology's file as it is now");
             }
@@ -441,7 +439,10 @@ impl Transport {
         // Known connections have no deadline; strangers are few.
         let strangers = if self.strangers > 0 { Some(&self.inbound) } else { None };
         let strangers = strangers.into_iter().flat_map(Slab::iter).filter_map(|(_, i)| i.deadline());
-        links.chain(strangers).chain(self.accept_at).chain(self.candidates_deadline()).min()
+        let output = (!self.to_write.is_empty()).then_some(Time::ZERO);
+        let frame = self.next_frame().map(|(at, _)| at);
+        let own = [self.accept_at, self.candidates_deadline(), output, frame];
+        links.chain(strangers).chain(own.into_iter().flatten()).min()
     }
 
     fn split(&mut self, now: Time) -> (&mut BTreeMap<NodeId, Link>, LinkContext<'_>) {

@@ -1,17 +1,92 @@
 //! Bytes on their way to one socket: small pieces are gathered, large ones keep their own buffer, and as much as
 //! the socket takes leaves in one vectored write.
+//!
+//! What is urgent goes first, and bulk a frame at a time when nothing urgent is left to be written ([`Output`]). The
+//! socket takes only little that it cannot send yet (`socket::tune`), so that urgent frames do not wait in the kernel
+//! behind bulk either.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, Write};
 
 use bytes::{Buf, Bytes, BytesMut};
+use quorate_core::Class;
 
 /// Pieces from this size on are not copied.
 const SPLICE: usize = 4096;
 /// Pieces per system call.
 const SLICES: usize = 64;
 
-/// What waits to be written.
+/// Bytes of one turn of the loop, from which on no more bulk is begun: other sockets wait meanwhile.
+const BULK_PER_TURN: usize = 1 << 20;
+
+/// Frames that wait to be written to one socket.
+#[derive(Debug, Default)]
+pub struct Output {
+    /// Those whose turn it is, in order: all urgent ones, and one of bulk at most, which may be written in part.
+    next: SendQueue,
+    bulk: VecDeque<SendQueue>,
+    bulk_bytes: usize,
+}
+
+impl Output {
+    /// Bytes of a class that wait.
+    pub fn len(&self, class: Class) -> usize {
+        match class {
+            Class::Urgent => self.next.len(),
+            Class::Bulk => self.bulk_bytes,
+        }
+    }
+
+    /// Bytes of both classes that wait.
+    pub fn total(&self) -> usize {
+        self.next.len() + self.bulk_bytes
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.total() == 0
+    }
+
+    /// What goes first, in order.
+    pub fn urgent(&mut self) -> &mut SendQueue {
+        &mut self.next
+    }
+
+    /// Appends a frame, which `write` makes.
+    pub fn frame(&mut self, class: Class, write: impl FnOnce(&mut SendQueue)) {
+        match class {
+            Class::Urgent => write(&mut self.next),
+            Class::Bulk => {
+                let mut frame = SendQueue::default();
+                write(&mut frame);
+                self.bulk_bytes += frame.len();
+                self.bulk.push_back(frame);
+            }
+        }
+    }
+
+    /// Writes until nothing is left, the socket takes no more, or it is enough for one turn. Returns the bytes written
+    /// too.
+    pub fn write_to(&mut self, socket: &mut impl Write) -> io::Result<(Wrote, usize)> {
+        let mut total = 0;
+        loop {
+            let (wrote, bytes) = self.next.write_to(socket)?;
+            total += bytes;
+            if wrote == Wrote::Some || self.bulk.is_empty() {
+                return Ok((wrote, total));
+            }
+            if total >= BULK_PER_TURN {
+                return Ok((Wrote::Enough, total));
+            }
+            if let Some(frame) = self.bulk.pop_front() {
+                self.bulk_bytes -= frame.len();
+                self.next.append(frame);
+            }
+        }
+    }
+}
+
+/// Bytes that wait to be written, in order.
 #[derive(Debug, Default)]
 pub struct SendQueue {
     pieces: VecDeque<Bytes>,
@@ -26,6 +101,8 @@ pub enum Wrote {
     All,
     /// The socket takes no more for now.
     Some,
+    /// It may take more: the next turn goes on.
+    Enough,
 }
 
 impl SendQueue {
@@ -61,11 +138,6 @@ impl SendQueue {
         self.close_tail();
         self.bytes += other.bytes;
         self.pieces.append(&mut other.pieces);
-    }
-
-    /// Forgets everything.
-    pub fn clear(&mut self) {
-        *self = SendQueue::default();
     }
 
     /// Writes until nothing is left or the socket takes no more. Returns the bytes written too.
@@ -160,6 +232,30 @@ mod tests {
         }
         assert!(queue.is_empty());
         assert_eq!((total, socket.got), (expected.len(), expected));
+    }
+
+    #[test]
+    fn bulk_goes_a_frame_at_a_time_behind_what_is_urgent_and_only_so_much_in_a_turn() {
+        let mut output = Output::default();
+        let frame = |byte: u8| move |queue: &mut SendQueue| queue.push(&Bytes::from(vec![byte; 3000]));
+        (1..=3).for_each(|byte| output.frame(Class::Bulk, frame(byte)));
+        output.frame(Class::Urgent, frame(9));
+        assert_eq!(
+            (output.len(Class::Urgent), output.len(Class::Bulk), output.total()),
+            (3000, 9000, 12_000)
+        );
+        let mut socket = Trickle { got: Vec::new(), calls: 0 };
+        assert_eq!(output.write_to(&mut socket).unwrap(), (Wrote::Some, 3000));
+        // One of bulk has begun.
+        output.frame(Class::Urgent, frame(8));
+        while output.write_to(&mut socket).unwrap().0 != Wrote::All {}
+        let order: Vec<_> = socket.got.chunks(3000).map(|frame| (frame[0], frame[2999])).collect();
+        assert_eq!(order, [(9, 9), (1, 1), (8, 8), (2, 2), (3, 3)]);
+        for _ in 0..=BULK_PER_TURN / 3000 + 1 {
+            output.frame(Class::Bulk, frame(1));
+        }
+        assert_eq!(output.write_to(&mut Vec::new()).unwrap().0, Wrote::Enough);
+        assert_eq!(output.write_to(&mut Vec::new()).unwrap().0, Wrote::All);
     }
 
     #[test]

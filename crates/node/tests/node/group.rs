@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::net::TcpListener;
 
 use bytes::Bytes;
-use quorate_core::{NodeId, Payload, Wire};
+use quorate_core::{Class, NodeId, Payload, Wire};
+use quorate_node::transport::frame::Encoded;
 use quorate_node::transport::handshake::{Answer, Hello};
-use quorate_node::transport::{frame, queue::SendQueue};
+use quorate_node::transport::queue::Output;
 use quorate_node::{ConfigError, Limits, NodeConfig};
 use quorate_runtime::protocol;
 
@@ -78,9 +79,9 @@ fn a_node_that_is_no_member_here_is_heard_and_answered_while_it_is_connected() {
     assert!(matches!(peer.hear(), Answer::Welcome(_)));
     let mut back = dialed(&listener, 9, &initial);
     let ask = Message::Ask { id: 7, command: Bytes::from_static(b"1 say hello") };
-    let (mut queue, mut bytes) = (SendQueue::default(), Vec::new());
-    frame::Encoded::new(Payload::of(&ask)).queue(id(9).into(), id(1).into(), &mut queue);
-    queue.write_to(&mut bytes).unwrap();
+    let (mut output, mut bytes) = (Output::default(), Vec::new());
+    Encoded::new(Payload::of(&ask), Class::Urgent).queue(id(9).into(), id(1).into(), &mut output);
+    output.write_to(&mut bytes).unwrap();
     // Until it is connected, answers to it are lost.
     until("node 9 is up", || {
         std::io::Write::write_all(&mut peer.stream, &bytes).unwrap();
@@ -88,7 +89,7 @@ fn a_node_that_is_no_member_here_is_heard_and_answered_while_it_is_connected() {
         if connects == 1 { Ok(()) } else { Err(connects.to_string()) }
     });
     std::io::Write::write_all(&mut peer.stream, &bytes).unwrap();
-    let answer = back.take(|input| frame::take(input, 1000).unwrap());
+    let answer = back.message(1000);
     assert_eq!((answer.from, answer.to), (id(1).into(), id(9).into()));
     let text = Bytes::from_static(b"hello");
     assert_eq!(Message::from_bytes(answer.payload), Ok(Message::Answer { id: 7, text }));

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use quorate_core::{NodeId, ProcessId, Protocol, Settings, Wire};
+use quorate_node::transport::frame::{Frame, Reader};
 use quorate_node::transport::handshake::{self, Hello, Identity};
 use quorate_node::{
     ClockSource, Durability, Exit, Limits, Listeners, Node, NodeConfig, NodeError, NodeOptions, Stopper,
@@ -219,8 +220,14 @@ impl Peer {
         self.take(|input| handshake::take(input).unwrap())
     }
 
+    /// The next message, of so many bytes at most.
+    pub fn message(&mut self, limit: usize) -> Frame {
+        let mut reader = Reader::default();
+        self.take(|input| reader.take(input, limit).unwrap())
+    }
+
     /// Reads until something can be taken.
-    pub fn take<T>(&mut self, take: impl Fn(&mut BytesMut) -> Option<T>) -> T {
+    pub fn take<T>(&mut self, mut take: impl FnMut(&mut BytesMut) -> Option<T>) -> T {
         loop {
             if let Some(taken) = take(&mut self.input) {
                 return taken;

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_bench::Ports;
-use quorate_core::{NodeId, Payload, ProxyId, Settings, Wire};
-use quorate_node::transport::frame::{self, ALIVE, Encoded, PROBE};
+use quorate_core::link::FRAME;
+use quorate_core::{Class, NodeId, Payload, ProcessId, ProxyId, Settings, Wire};
+use quorate_node::transport::frame::{ALIVE, Encoded, PROBE};
 use quorate_node::transport::handshake::{Answer, Hello};
-use quorate_node::transport::queue::SendQueue;
+use quorate_node::transport::queue::Output;
 use quorate_node::{Limits, Listeners};
 
 use crate::harness::{Peer, Running, cluster, hello, id, listeners, members, options, until};
@@ -47,10 +48,10 @@ fn welcome(node: &Running, hello: &Hello) -> Peer {
     peer
 }
 
-fn frame(from: impl Into<quorate_core::ProcessId>, to: NodeId, message: &Message) -> Vec<u8> {
-    let (mut queue, mut bytes) = (SendQueue::default(), Vec::new());
-    Encoded::new(Payload::of(message)).queue(from.into(), to.into(), &mut queue);
-    queue.write_to(&mut bytes).unwrap();
+fn frame(from: impl Into<ProcessId>, to: impl Into<ProcessId>, message: &impl Wire) -> Vec<u8> {
+    let (mut output, mut bytes) = (Output::default(), Vec::new());
+    Encoded::new(Payload::of(message), Class::Urgent).queue(from.into(), to.into(), &mut output);
+    output.write_to(&mut bytes).unwrap();
     bytes
 }
 
@@ -158,16 +159,47 @@ fn random_bytes_end_the_connection_and_nothing_else() {
         peer.expect_end();
     }
     // A whole frame with an unreadable message.
-    let (mut queue, mut bytes) = (SendQueue::default(), Vec::new());
-    Encoded::new(Payload::of(&99u8)).queue(id(2).into(), id(1).into(), &mut queue);
-    queue.write_to(&mut bytes).unwrap();
     let mut peer = welcome(&node, &hello(id(2), 1, &members, 5));
-    peer.stream.write_all(&bytes).unwrap();
+    peer.stream.write_all(&frame(id(2), id(1), &99u8)).unwrap();
     peer.expect_end();
 
     let mut client = node.client();
     assert_eq!(client.fact("messages_refused_total"), 4);
     assert_eq!(client.ask("1 say still here"), "still here");
+}
+
+#[test]
+fn a_message_comes_in_several_frames_and_frames_out_of_place_or_without_end_close_the_connection() {
+    let (node, _listener, members) = node_beside(Limits { frame: 4 * FRAME, ..Limits::default() });
+    let me = ProxyId(1 << 40);
+    let open = Hello { cluster: 0, settings_digest: 0, ..hello(me, 1, &members, 5) };
+    let long = |bytes: usize| {
+        let command = Bytes::from(format!("1 say {}", "x".repeat(bytes)));
+        frame(me, id(1), &Message::Ask { id: 7, command })
+    };
+    let mut peer = welcome(&node, &open);
+    peer.stream.write_all(&long(3 * FRAME)).unwrap();
+    let answer = peer.message(4 * FRAME);
+    let text = Bytes::from("x".repeat(3 * FRAME));
+    assert_eq!(Message::from_bytes(answer.payload), Ok(Message::Answer { id: 7, text }));
+    drop(peer);
+
+    let header = 9;
+    let (whole, without_end) = (long(2 * FRAME), long(5 * FRAME));
+    for (what, garbage) in [
+        ("it continues what has not begun", &whole[header + FRAME..]),
+        ("it begins before the end of another", &[&whole[..header + FRAME], &whole].concat()),
+        ("it never ends", &without_end),
+        ("its flags are unknown", &[18, 0, 0, 0, 0, 0, 0, 0, 8]),
+    ] {
+        let refused = node.client().fact("messages_refused_total");
+        let mut peer = welcome(&node, &open);
+        // The node closes it, perhaps before everything is written.
+        let _ = peer.stream.write_all(garbage);
+        peer.expect_end();
+        assert_eq!(node.client().fact("messages_refused_total"), refused + 1, "{what}");
+    }
+    assert_eq!(node.client().ask("1 say still here"), "still here");
 }
 
 #[test]
@@ -218,17 +250,14 @@ fn a_dialer_checks_who_answers_and_tries_again() {
     let mut client = node.client();
     client.ask_until("facts peers_up", |up| up == "1");
     client.send("2 say hello\n");
-    let asked = there.take(|input| frame::take(input, 1000).unwrap());
+    let asked = there.message(1000);
     assert_eq!((asked.from, asked.to), (ProxyId::of(id(1)).into(), id(2).into()));
     let Message::Ask { id: number, command } = Message::from_bytes(asked.payload).unwrap() else { panic!() };
     assert_eq!(command, "2 say hello");
     let mut back = welcome(&node, &right);
     let answer = Message::Answer { id: number, text: Bytes::from_static(b"hello") };
-    let (mut queue, mut bytes) = (SendQueue::default(), Vec::new());
-    Encoded::new(Payload::of(&answer)).queue(id(2).into(), ProxyId::of(id(1)).into(), &mut queue);
-    queue.write_to(&mut bytes).unwrap();
     // However it is cut.
-    for byte in bytes {
+    for byte in frame(id(2), ProxyId::of(id(1)), &answer) {
         back.stream.write_all(&[byte]).unwrap();
     }
     assert_eq!(client.line(), Some("hello".to_owned()));
@@ -261,7 +290,7 @@ fn messages_to_a_member_that_does_not_read_are_dropped_at_the_bound() {
     assert!(client.fact("peer_output_bytes") <= 1 << 20);
     assert_eq!(client.ask("1 say unimpressed"), "unimpressed");
     // What was queued arrives whole when it reads again.
-    let asked = peer.take(|input| frame::take(input, 1 << 20).unwrap());
+    let asked = peer.message(1 << 20);
     assert!(matches!(Message::from_bytes(asked.payload), Ok(Message::Ask { .. })));
 }
 
@@ -284,7 +313,7 @@ fn a_standalone_proxy_is_answered_on_its_own_connection() {
     let open = Hello { cluster: 0, settings_digest: 0, ..hello(me, 1, &members, 5) };
     let mut peer = welcome(&node, &open);
     peer.stream.write_all(&frame(me, id(1), &ask("1 say hello"))).unwrap();
-    let answer = peer.take(|input| frame::take(input, 1000).unwrap());
+    let answer = peer.message(1000);
     assert_eq!((answer.from, answer.to), (id(1).into(), me.into()));
     let text = Bytes::from_static(b"hello");
     assert_eq!(Message::from_bytes(answer.payload), Ok(Message::Answer { id: 7, text }));
@@ -332,7 +361,7 @@ fn what_is_under_way_to_another_node_waits_for_the_delay_and_nothing_else_does()
         let open = Hello { cluster: 0, settings_digest: 0, ..hello(me, 1, &members, 5) };
         let mut proxy = welcome(&nodes[0], &open);
         proxy.stream.write_all(&frame(me, id(1), &ask("1 say hello"))).unwrap();
-        proxy.take(|input| frame::take(input, 1000).unwrap());
+        proxy.message(1000);
     }
 }
 

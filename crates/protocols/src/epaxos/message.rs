@@ -4,7 +4,7 @@ use bytes::Bytes;
 use quorate_blocks::ballot::Ballot;
 use quorate_blocks::instance::{Frontier, Instance};
 use quorate_blocks::{clients, embed_clients};
-use quorate_core::{Arrival, Release, wire_enum};
+use quorate_core::{Arrival, Class, Release, wire_enum};
 
 use crate::epaxos::graph::{Vote, learner};
 
@@ -157,6 +157,14 @@ impl quorate_core::Message for Message {
             // Binds nobody.
             Message::Waiting { .. } => Release::Now,
             Message::Learner(message) => message.release(),
+        }
+    }
+
+    fn class(&self) -> Class {
+        match self {
+            Message::Client(message) => message.class(),
+            Message::Learner(message) => message.class(),
+            _ => Class::Urgent,
         }
     }
 

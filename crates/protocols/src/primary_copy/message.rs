@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use quorate_blocks::{clients, embed_clients};
-use quorate_core::{Release, wire_enum, wire_struct};
+use quorate_core::{Class, Release, wire_enum, wire_struct};
 
 /// A message.
 #[derive(Clone, Debug)]
@@ -39,6 +39,13 @@ impl quorate_core::Message for Message {
             Message::Copy { .. } => Release::AfterSync,
             // The primary forgets what everybody has.
             Message::Copied { .. } => Release::AfterSync,
+        }
+    }
+
+    fn class(&self) -> Class {
+        match self {
+            Message::Client(message) => message.class(),
+            _ => Class::Urgent,
         }
     }
 

@@ -1,7 +1,7 @@
 //! What Raft's replicas and proxies say, and what must be durable before they say it.
 
 use quorate_blocks::{catchup, clients, embed_clients};
-use quorate_core::{Arrival, Release, Wall, wire_enum};
+use quorate_core::{Arrival, Class, Release, Wall, wire_enum};
 
 use crate::raft::log::Entry;
 
@@ -257,6 +257,14 @@ impl quorate_core::Message for Message {
             | Message::VoteReply { term, .. }
             | Message::AppendReply { term, .. } => Some(*term),
             _ => None,
+        }
+    }
+
+    fn class(&self) -> Class {
+        match self {
+            Message::Client(message) => message.class(),
+            Message::Catchup(message) => message.class(),
+            _ => Class::Urgent,
         }
     }
 

@@ -53,6 +53,14 @@ impl quorate_core::Message for Message {
             Message::Durable(_) => Release::AfterSync,
         }
     }
+
+    fn class(&self) -> Class {
+        match self {
+            Message::Client(message) => message.class(),
+            _ => Class::Urgent,
+        }
+    }
+
     fn kind(&self) -> &'static str {
         match self {
             Message::Client(message) => message.kind(),

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::Bytes;
 use quorate_check::Nanos;
 use quorate_check::history::Recorder;
-use quorate_core::{Answered, Fact, NodeId, Outcome, ProcessId, Random, Request, RequestId};
+use quorate_core::{Answered, Class, Fact, NodeId, Outcome, ProcessId, Random, Request, RequestId};
 use quorate_runtime::{ConfiguredProtocol, Effects, Input};
 
 use super::asking::Waiting;
-use super::wires::Wires;
+use super::wires::{Sent, Wires};
 use super::{Load, Measured, Setup};
 use crate::clock::Clock;
 use crate::disk::{Disk, Speed};
@@ -23,12 +23,10 @@ const BATCH: usize = 256;
 const FRAME: usize = 32;
 
 pub(super) enum Event {
-    Deliver {
-        from: ProcessId,
-        to: ProcessId,
-        payload: Bytes,
-        /// Of the processor that takes it.
-        cost: Nanos,
+    Deliver(Delivery),
+    /// The next frame of a host leaves, over one of its links.
+    Leave {
+        host: usize,
     },
     /// Of a process to itself.
     Own {
@@ -65,6 +63,16 @@ pub(super) enum Event {
     Act(usize),
 }
 
+/// A message between processes.
+#[derive(Debug)]
+pub(super) struct Delivery {
+    from: ProcessId,
+    to: ProcessId,
+    payload: Bytes,
+    /// Of the processor that takes it.
+    cost: Nanos,
+}
+
 /// An experiment that runs.
 pub(super) struct Driver<'a> {
     pub setup: &'a Setup,
@@ -73,7 +81,9 @@ pub(super) struct Driver<'a> {
     pub hosts: Vec<SimProcess>,
     /// For each host, what each input that waits there takes of its processor, on top of what every input takes.
     costs: Vec<VecDeque<Nanos>>,
-    pub wires: Wires,
+    pub wires: Wires<Delivery>,
+    /// When frames of a host leave, as far as there is an event for it.
+    leaves: Vec<Option<Nanos>>,
     pub load: Load<'a>,
     pub waiting: BTreeMap<u64, Waiting>,
     pub recorder: Recorder,
@@ -101,6 +111,7 @@ impl<'a> Driver<'a> {
             hosts: hosts.collect(),
             costs: vec![VecDeque::new(); setup.nodes + setup.proxies],
             wires,
+            leaves: vec![None; setup.nodes],
             load: Load::default(),
             waiting: BTreeMap::new(),
             recorder: Recorder::default(),
@@ -141,7 +152,13 @@ impl<'a> Driver<'a> {
 
     fn handle(&mut self, event: Event) {
         match event {
-            Event::Deliver { from, to, payload, cost } => {
+            Event::Leave { host } => {
+                if self.leaves[host] == Some(self.now) {
+                    self.leaves[host] = None;
+                }
+                self.leave(host);
+            }
+            Event::Deliver(Delivery { from, to, payload, cost }) => {
                 if let Some(host) = self.locate(to) {
                     self.enqueue(host, Input::Frame { from, to, payload }, cost);
                 }
@@ -270,32 +287,47 @@ impl<'a> Driver<'a> {
                 self.queue.push(at, Event::Own { host });
             }
             let payload = frame.payload.into_bytes();
+            let cost = self.setup.capacity.handling(frame.kind, payload.len());
             for to in frame.to.iter() {
-                self.send(host, (frame.from, to), frame.kind, &payload, &mut at);
+                let delivery = Delivery { from: frame.from, to, payload: payload.clone(), cost };
+                self.send(host, delivery, (frame.kind, frame.class), &mut at);
             }
         }
+        self.leave(host);
         at
+    }
+
+    /// Frames leave that a host has time for; those that are left have an event of their own.
+    fn leave(&mut self, host: usize) {
+        for (at, delivery) in self.wires.leave(host, self.now) {
+            self.queue.push(at, Event::Deliver(delivery));
+        }
+        if let Some(next) = self.wires.leaves(host)
+            && self.leaves[host].is_none_or(|at| next < at)
+        {
+            self.leaves[host] = Some(next);
+            self.queue.push(next, Event::Leave { host });
+        }
     }
 
     fn send(
         &mut self,
         host: usize,
-        (from, to): (ProcessId, ProcessId),
-        kind: &'static str,
-        payload: &Bytes,
+        delivery: Delivery,
+        (kind, class): (&'static str, Class),
         at: &mut Nanos,
     ) {
-        let Some(target) = self.locate(to) else { return };
+        let Some(target) = self.locate(delivery.to) else { return };
         if host.max(target) < self.setup.nodes {
             *self.measured.sent.entry(kind).or_default() += 1;
         }
-        let capacity = &self.setup.capacity;
-        let cost = capacity.handling(kind, payload.len());
         if host < self.setup.nodes {
-            *at += capacity.per_message + cost;
+            *at += self.setup.capacity.per_message + delivery.cost;
         }
-        if let Some(arrival) = self.wires.send(host, target, *at, payload.len() + FRAME) {
-            self.queue.push(arrival, Event::Deliver { from, to, payload: payload.clone(), cost });
+        let bytes = delivery.payload.len() + FRAME;
+        if let Sent::Arrives(arrival, delivery) = self.wires.send((host, target), *at, class, bytes, delivery)
+        {
+            self.queue.push(arrival, Event::Deliver(delivery));
         }
     }
 

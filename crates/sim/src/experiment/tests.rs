@@ -160,6 +160,24 @@ fn a_large_write_for_which_its_session_has_no_room_changes_nothing_whoever_leads
     assert_eq!(replies, ["Done", "Error(NoRoom)", "20 MiB", "20 MiB", "Done", "10 MiB"]);
 }
 
+/// At 8 Mbit/s, a frame of 64 KiB takes 66 ms, and the value four times that. A write and its answer meet it once each.
+#[test]
+fn a_large_answer_keeps_no_message_waiting_for_more_than_one_frame() {
+    let mut setup = setup(&["reads=leaseguard", "lease.duration=1s", "election.timeout=1s"]);
+    setup.capacity.interface = Some(Rate::mbit(8));
+    let mut large = put(2 * SECOND, 0);
+    if let Command::Put { value, .. } = &mut large.command {
+        *value = Bytes::from(vec![7; 4 << 16]);
+    }
+    let answered = 10 * MILLISECOND;
+    let asks = vec![large, get(4 * SECOND, 1), put(4 * SECOND + answered, 0)];
+    let measured = run(&setup, asks, &[]);
+    let latencies: Vec<_> =
+        measured.operations.iter().map(|op| op.latency().unwrap() / MILLISECOND).collect();
+    let [_, read, write] = latencies[..] else { panic!("{latencies:?}") };
+    assert!(read > 4 * 65 && write < 2 * 66 + 10, "{latencies:?}");
+}
+
 #[test]
 fn another_leader_follows_one_that_dies_and_everything_is_told() {
     let crash = (2500 * MILLISECOND, Act::CrashLeader);

@@ -1,11 +1,12 @@
 //! The links of an experiment. Messages of a node share its network interface, and those of a link the link, so what is
-//! much in use is slow (`quorate_core::link`); a link delivers in order, as a connection does.
+//! much in use is slow (`quorate_core::link`). A link delivers messages in the order in which they have left: where
+//! there is no rate, as they were sent, and else what is urgent before bulk.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use quorate_check::Nanos;
-use quorate_core::{Link, NodeId, Random, Rate, Time, Transmitter};
+use quorate_core::{Class, Interface, Line, Link, NodeId, Random, Rate, Time};
 
 use super::Delay;
 
@@ -42,19 +43,20 @@ impl Capacity {
 
 /// All links between `hosts` hosts, of which the first `nodes` are nodes.
 #[derive(Debug)]
-pub struct Wires {
+pub struct Wires<T> {
     hosts: usize,
     nodes: usize,
     /// Of each link, row by row.
     delays: Vec<Delay>,
     rates: Vec<Option<Rate>>,
-    links: Vec<Transmitter>,
+    /// What waits to leave, with what it will be under way.
+    lines: Vec<Line<(Nanos, T)>>,
     /// How many bytes nodes have sent over each link, frames and what is lost included.
     bytes: Vec<u64>,
     /// Between a client and the node it is connected to, by their sites; row by row.
     trips: Vec<Delay>,
-    /// Of each node, with its rate.
-    interfaces: Vec<(Transmitter, Option<Rate>)>,
+    /// Of each node.
+    interfaces: Vec<Interface>,
     /// When the last message of each link arrives.
     last_arrival: Vec<Nanos>,
     /// Links on which everything is lost.
@@ -64,9 +66,20 @@ pub struct Wires {
     random: Random,
 }
 
-impl Wires {
+/// What has become of a message that was sent.
+#[derive(Debug)]
+pub enum Sent<T> {
+    /// It arrives then.
+    Arrives(Nanos, T),
+    /// It waits for the link or the interface ([`Wires::leave`]).
+    Waits,
+    /// It never arrives.
+    Lost,
+}
+
+impl<T> Wires<T> {
     /// See [`super::Setup`].
-    pub fn new(setup: &super::Setup, random: Random) -> Wires {
+    pub fn new(setup: &super::Setup, random: Random) -> Wires<T> {
         let (nodes, hosts) = (setup.nodes, setup.nodes + setup.proxies);
         let interface = |node| setup.topology.as_ref().and_then(|topology| topology.interface(node));
         let (delays, rates) = (0..hosts * hosts).map(|at| link(setup, at / hosts, at % hosts)).unzip();
@@ -76,10 +89,10 @@ impl Wires {
             delays,
             rates,
             trips: (0..nodes * nodes).map(|at| link(setup, nodes + at / nodes, at % nodes).0).collect(),
-            links: vec![Transmitter::default(); hosts * hosts],
+            lines: (0..hosts * hosts).map(|_| Line::default()).collect(),
             bytes: vec![0; hosts * hosts],
             interfaces: (0..nodes)
-                .map(|node| (Transmitter::default(), interface(node).or(setup.capacity.interface)))
+                .map(|node| Interface::new(interface(node).or(setup.capacity.interface)))
                 .collect(),
             last_arrival: vec![0; hosts * hosts],
             lossy: BTreeSet::new(),
@@ -93,7 +106,8 @@ impl Wires {
         wires
     }
 
-    /// A link between two nodes is like this from now on, for what is sent over it.
+    /// A link between two nodes is like this from now on: its delay for what is sent over it, its rate for what waits,
+    /// too.
     pub fn change(&mut self, from: NodeId, to: NodeId, link: Link) {
         let index = self.index(from, to);
         (self.delays[index], self.rates[index]) = (Delay::from(link), link.rate);
@@ -139,29 +153,65 @@ impl Wires {
 
     /// When a node's interface has sent so much that is ready now.
     pub fn transmit(&mut self, node: usize, now: Nanos, bytes: usize) -> Nanos {
-        let (interface, rate) = &mut self.interfaces[node];
-        interface.transmit(*rate, Time::from_nanos(now), bytes).nanos()
+        self.interfaces[node].transmit(Time::from_nanos(now), bytes).nanos()
     }
 
-    /// When a message that is ready now arrives; `None` if it is lost.
-    pub fn send(&mut self, from: usize, to: usize, now: Nanos, bytes: usize) -> Option<Nanos> {
+    /// Sends a message that is ready now.
+    pub fn send(
+        &mut self,
+        (from, to): (usize, usize),
+        now: Nanos,
+        class: Class,
+        bytes: usize,
+        message: T,
+    ) -> Sent<T> {
         let peers = from < self.nodes && to < self.nodes;
         let link = from * self.hosts + to;
         self.bytes[link] += bytes as u64;
         let lost = self.deaf.contains(&to) || self.mute.contains(&from) || self.lossy.contains(&link);
         if peers && lost {
-            return None;
+            return Sent::Lost;
         }
-        let leaves = match self.interfaces.get_mut(from) {
-            Some((interface, rate)) => self.links[link]
-                .send(self.rates[link], (interface, *rate), Time::from_nanos(now), bytes)
-                .nanos(),
-            None => now,
-        };
-        let delay = self.delays[link];
+        let delay = self.delays[link].draw(&mut self.random);
+        let line = &mut self.lines[link];
+        let is_limited = |interface: &Interface| interface.rate().or(self.rates[link]).is_some();
+        // A rate that has just been taken away does not let this message pass those before it.
+        if self.interfaces.get(from).is_some_and(is_limited) || !line.is_empty() {
+            line.push(class, Time::from_nanos(now), bytes, (delay, message));
+            return Sent::Waits;
+        }
+        Sent::Arrives(self.arrival(link, now + delay), message)
+    }
+
+    /// When the next frame of a host leaves; none if nothing waits there.
+    pub fn leaves(&self, host: usize) -> Option<Nanos> {
+        self.next(host).map(|(at, _)| at)
+    }
+
+    /// The frames of a host leave that it has time for until now: gives the messages that end with them, and when they
+    /// arrive where.
+    pub fn leave(&mut self, host: usize, now: Nanos) -> Vec<(Nanos, T)> {
+        let mut left = Vec::new();
+        while let Some((at, link)) = self.next(host)
+            && at <= now
+        {
+            let sent = self.interfaces[host].send(&mut self.lines[link], self.rates[link]);
+            left.extend(sent.map(|(at, (delay, message))| (self.arrival(link, at.nanos() + delay), message)));
+        }
+        left
+    }
+
+    fn next(&self, host: usize) -> Option<(Nanos, usize)> {
+        let links = host * self.hosts..(host + 1) * self.hosts;
+        let next = self.interfaces.get(host)?.next(links.map(|link| (link, &self.lines[link])))?;
+        Some((next.0.nanos(), next.1))
+    }
+
+    /// Nothing passes what was sent before it on its link.
+    fn arrival(&mut self, link: usize, at: Nanos) -> Nanos {
         let last = &mut self.last_arrival[link];
-        *last = (leaves + delay.draw(&mut self.random)).max(*last);
-        Some(*last)
+        *last = at.max(*last);
+        *last
     }
 }
 

@@ -2,7 +2,7 @@
 
 use quorate_blocks::ballot::Ballot;
 use quorate_blocks::{catchup, clients};
-use quorate_core::{Arrival, NodeSet, Release, Time, Wall, Wire, wire_enum};
+use quorate_core::{Arrival, Class, NodeSet, Release, Time, Wall, Wire, wire_enum};
 
 use crate::paxos::engine::slots::{Value, Votes};
 use crate::paxos::engine::{freshness, lease};
@@ -192,6 +192,15 @@ impl<M: quorate_core::Message, C: BallotConfig> quorate_core::Message for Messag
             | Message::PrepareReply { ballot, .. }
             | Message::AcceptReply { ballot, .. } => Some(ballot.number()),
             _ => None,
+        }
+    }
+
+    fn class(&self) -> Class {
+        match self {
+            Message::Client(message) => message.class(),
+            Message::Catchup(message) => message.class(),
+            Message::Own(message) => message.class(),
+            _ => Class::Urgent,
         }
     }
 

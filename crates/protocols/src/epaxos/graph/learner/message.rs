@@ -4,7 +4,7 @@ use bytes::Bytes;
 use quorate_blocks::instance::{Frontier, Instance};
 use quorate_blocks::walls::ClockRequest;
 use quorate_blocks::{catchup, clients};
-use quorate_core::{Arrival, Machine, Release, Wall, wire_enum, wire_struct};
+use quorate_core::{Arrival, Class, Machine, Release, Wall, wire_enum, wire_struct};
 
 use crate::epaxos::graph::conflicts::{Totals, Trace};
 use crate::epaxos::graph::instance_state::State;
@@ -77,6 +77,11 @@ impl Message {
             // Bind nobody.
             Message::ClockRequest(_) | Message::ClockReply { .. } => Release::Now,
         }
+    }
+
+    /// Whether it may wait for what is urgent.
+    pub fn class(&self) -> Class {
+        if let Message::Catchup(message) = self { message.class() } else { Class::Urgent }
     }
 
     /// When it arrives in an exploration: how far replicas are only matters to what they forget, and their clocks to
