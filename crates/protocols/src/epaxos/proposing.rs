@@ -115,6 +115,7 @@ impl Replica {
         self.learner.entry(id).state.commit(noop, deps);
         self.learner.record(id, cx);
         self.pending.end(id);
+        self.note_pace(id, noop, cx.now());
         self.learner.spread(id, noop, knowing, |value| Message::Commit { instance: id, value, deps }, cx);
     }
 

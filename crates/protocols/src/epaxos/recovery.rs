@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use quorate_blocks::ballot::Ballot;
 use quorate_blocks::instance::{Frontier, Instance};
-use quorate_core::{NodeId, NodeSet, mutation};
+use quorate_core::{NodeId, NodeSet, Time, mutation};
 
 use super::Message;
 use super::message::Against;
@@ -48,7 +48,10 @@ impl Replica {
                 // Others may be past it.
                 Some(quorum) => waits |= now.since(quorum.since) >= RETRANSMIT,
                 None if self.is_orphan(instance) => stuck.push((instance, Duration::ZERO)),
-                None => stuck.push((instance, self.config.patience(&self.learner, instance))),
+                None => {
+                    let first = self.config.patience(&self.learner, instance);
+                    stuck.push((instance, self.watch.patience(instance.owner(), first)));
+                }
             }
         }
         waits |= self.watch.look(stuck, now, cx.random());
@@ -58,6 +61,14 @@ impl Replica {
         }
         if waits {
             self.learner.ask(cx);
+        }
+    }
+
+    /// An instance is decided.
+    pub(super) fn note_pace(&mut self, instance: Instance, noop: bool, now: Time) {
+        let owner = instance.owner();
+        if owner != self.learner.me() {
+            self.watch.decided(owner, noop && self.learner.present(now).contains(owner));
         }
     }
 

@@ -66,7 +66,9 @@ impl Replica {
 
     /// The decision, durable where it was made.
     pub(super) fn on_commit(&mut self, instance: Instance, value: Value, deps: Frontier, cx: &mut Cx<'_>) {
+        let noop = value.as_ref().is_some_and(|value| value.is_empty());
         if self.learner.commit(instance, value, deps, cx) {
+            self.note_pace(instance, noop, cx.now());
             self.pending.end(instance);
             self.waits.remove(&instance);
             self.review_waiting(cx);
