@@ -59,6 +59,17 @@ impl Tally {
         has(self.voters, self.quorums.0) && (self.outgoing.is_empty() || has(self.outgoing, self.quorums.1))
     }
 
+    /// Each set of voters, and how many votes of it are needed.
+    pub fn sets(&self) -> impl Iterator<Item = (NodeSet, usize)> + use<> {
+        let sets = [(self.voters, self.quorums.0), (self.outgoing, self.quorums.1)];
+        sets.into_iter().filter(|(set, _)| !set.is_empty())
+    }
+
+    /// Who has voted.
+    pub fn votes(&self) -> NodeSet {
+        self.votes
+    }
+
     /// Who has not voted.
     pub fn missing(&self) -> NodeSet {
         self.voters.union(self.outgoing).iter().filter(|voter| !self.votes.contains(*voter)).collect()

@@ -139,6 +139,15 @@ macro_rules! each_protocol {
                 gate: [Budget::of(300).nodes(5), Budget::of(100).nodes(7)],
                 facts: PAXOS,
             },
+            crossword in "paxos/crossword": $crate::paxos::crossword::Crossword {
+                gate: [
+                    Budget::of(200),
+                    Budget::of(300).nodes(5),
+                    Budget::of(100).nodes(5).with(&["crossword.shards=2"]),
+                    Budget::of(100).nodes(7),
+                ],
+                facts: PAXOS,
+            },
             epaxos in "epaxos": $crate::epaxos::Epaxos {
                 gate: [
                     Budget::of(400),

@@ -3,7 +3,7 @@
 use crate::assert_goes_wrong;
 
 caught! { "rspaxos",
-    a_value_that_is_chosen_by_a_majority: "rspaxos/majority", of 5;
+    a_value_that_is_chosen_by_a_majority: "slots/nobody-is-lost", of 5;
 }
 
 /// A value was chosen in ballot 1, and proposed again to one acceptor in ballot 2: in ballot 3, the highest vote's

@@ -8,6 +8,7 @@ use quorate_blocks::ballot::Ballot;
 use quorate_core::{Context, NodeId, NodeSet, mutation};
 
 use super::{Policy, Replica, message};
+use crate::paxos::coding::spread::ShardSet;
 use crate::paxos::engine::MAX_GAP;
 use crate::paxos::engine::slots::CommitTracker;
 use crate::paxos::rosters;
@@ -71,8 +72,8 @@ fn count(replica: &mut Replica, slot: u64, cx: &mut Context<'_, Replica>) -> boo
         // Of the ballot, whoever is excluded in it: that the leader knows alone.
         false => Policy::named(replica, &value),
     };
-    let mut tracker = CommitTracker::new(replica.configuration().tally(), required);
-    voters.iter().for_each(|voter| tracker.add(voter, NodeSet::EMPTY));
+    let mut tracker = CommitTracker::new(replica.configuration().tally(), required, 0);
+    voters.iter().for_each(|voter| tracker.add(voter, NodeSet::EMPTY, ShardSet::ALL));
     let chosen = tracker.is_reached();
     if chosen {
         replica.choose(slot, value, cx);

@@ -12,6 +12,7 @@
 //! business outside.
 
 mod field;
+pub mod spread;
 
 use bytes::Bytes;
 

@@ -18,8 +18,9 @@ use super::policy::Policy;
 use super::replica::{Replica, Role, Timer, pace_of_leading};
 use super::{Message, PIPELINE_BYTES, RETRANSMIT};
 use crate::paxos::coding::MAX_SHARDS;
+use crate::paxos::coding::spread::{ShardSet, least_width};
 use crate::paxos::engine::slots::proposer::Prepared;
-use crate::paxos::engine::slots::{Proposals, Value, ValueId};
+use crate::paxos::engine::slots::{Proposals, Spread, Value, ValueId, Voted};
 
 /// What only a leader has.
 #[derive(Debug)]
@@ -166,18 +167,20 @@ impl<P: Policy> Replica<P> {
     fn propose_as(&mut self, slot: u64, value: Bytes, id: Option<ValueId>, cx: &mut Context<'_, Self>) {
         self.on_value(slot, &value);
         let required = P::required(self, &value);
+        let spread = id.map(|id| self.spread(id, self.there(cx.now()), cx.now()));
+        let spread = spread.filter(|spread| spread.width < spread.id.data.into());
         let Role::Leader(leading) = &mut self.role else { unreachable!("only a leader proposes") };
-        leading.proposals.propose(slot, (value.clone(), id), required, cx.now());
+        leading.proposals.propose(slot, (value.clone(), spread), required, cx.now());
         cx.mark(Mark::Proposed { slot });
-        self.send_accept(self.configuration.1.all(), slot, (value, id), cx);
+        self.send_accept(self.configuration.1.all(), slot, (value, spread), cx);
     }
 
-    /// Sends a value, or to each voter the shard of its number.
+    /// Sends a value, or to each voter its shards.
     fn send_accept(
         &mut self,
         to: NodeSet,
         slot: u64,
-        (value, id): (Bytes, Option<ValueId>),
+        (value, spread): (Bytes, Option<Spread>),
         cx: &mut Context<'_, Self>,
     ) {
         let (ballot, committed) = (self.promised, self.log.complete());
@@ -187,13 +190,33 @@ impl<P: Policy> Replica<P> {
             leading.on_sent(to, slot, value.len(), cx.now());
             cx.send_all(to, accept(value));
         };
-        let Some(id) = id else { return send(to, value.into(), cx) };
+        let Some(Spread { id, width }) = spread.filter(|spread| spread.width < spread.id.data.into()) else {
+            return send(to, value.into(), cx);
+        };
         let voters = self.configuration.1.voting();
-        for (node, shard) in voters.iter().zip(id.split(&value)).filter(|(node, _)| to.contains(*node)) {
-            send(NodeSet::from_iter([node]), shard, cx);
+        let shards = voters.iter().zip(id.split(&value, width));
+        for (node, shards) in shards.filter(|(node, _)| to.contains(*node)) {
+            send(NodeSet::from_iter([node]), shards, cx);
         }
         // Others do not count: they take part to have everything.
         send(to.iter().filter(|node| !voters.contains(*node)).collect(), value.into(), cx);
+    }
+
+    /// In how many shards for each voter a value is sent, if these voters take part.
+    fn spread(&self, id: ValueId, there: NodeSet, now: Time) -> Spread {
+        let left = |(set, quorum): (NodeSet, usize)| {
+            set.intersection(there).len().saturating_sub(set.len() - quorum)
+        };
+        let least = self.tally().sets().map(|set| least_width(id.data.into(), left(set))).max();
+        let least = least.expect("a configuration has voters");
+        Spread { id, width: P::assignment(self, id.len as usize, least, now) }
+    }
+
+    /// Those that speak, and whose votes are not overdue.
+    fn there(&self, now: Time) -> NodeSet {
+        let limit = self.config.timeouts.election;
+        let nodes = self.configuration.1.voting();
+        nodes.iter().filter(|node| self.is_voting(*node, limit, now)).collect()
     }
 
     /// How many votes and promises are needed under the configuration in force; none are there.
@@ -257,7 +280,7 @@ impl<P: Policy> Replica<P> {
         from: NodeId,
         ballot: Ballot,
         grants: NodeSet,
-        slots: &[(u64, u64)],
+        slots: &[Voted],
         cx: &mut Context<'_, Self>,
     ) {
         self.hear(from, cx);
@@ -265,7 +288,8 @@ impl<P: Policy> Replica<P> {
         let Role::Leader(leading) = &mut self.role else { return };
         let (next, now) = (leading.proposals.next(), cx.now());
         let mut chosen = Vec::new();
-        for &(first, last) in slots {
+        for &Voted { first, last, held } in slots {
+            let brings = (grants, held.unwrap_or(ShardSet::ALL));
             let last = last.min(next - 1);
             match from == self.me {
                 true => leading.voted = leading.voted.max(last),
@@ -275,7 +299,7 @@ impl<P: Policy> Replica<P> {
                 peer.in_flight.on_answer(first..=last, now);
             }
             for slot in first.max(leading.proposals.start())..=last {
-                let value = leading.proposals.on_vote(from, ballot, slot, grants, now);
+                let value = leading.proposals.on_vote(from, ballot, slot, brings, now);
                 chosen.extend(value.map(|value| (slot, value)));
             }
         }
@@ -416,6 +440,14 @@ impl<P: Policy> Replica<P> {
         leading.disk_beside_votes.hangs(confirmed, others_confirmed, limit, now) || votes
     }
 
+    /// Voters whose votes are missing where a majority has voted `limit` ago are laggards from now on, until theirs are
+    /// not. For a policy whose followers need not have executed anything to be of use.
+    pub fn review_laggards(&mut self, limit: Duration, now: Time) {
+        if let Role::Leader(leading) = &self.role {
+            self.laggards.review(leading.proposals.overdue(limit, now), |_| true, limit, now);
+        }
+    }
+
     /// Those of these replicas that are there and vote: their votes have not been missing for `limit` where a
     /// majority has voted. Called now and then.
     pub fn voting(&mut self, nodes: NodeSet, limit: Duration, now: Time) -> NodeSet {
@@ -465,12 +497,21 @@ impl<P: Policy> Replica<P> {
                     proposal.sent = now;
                     let value = proposal.value.clone();
                     bytes += value.len();
-                    late.push((missing, slot, (value, proposal.id)));
+                    late.push((missing, slot, value, proposal.spread, proposal.supporters()));
                 }
             }
         }
-        for (missing, slot, value) in late {
-            self.send_accept(missing, slot, value, cx);
+        for (missing, slot, value, mut spread, supporters) in late {
+            if let Some(Spread { id, width }) = &mut spread
+                && !mutation::active("slots/never-more-shards")
+            {
+                // Those who hold what they were sent can have it chosen, if they get enough shards in the same ballot.
+                let there = supporters.unwrap_or_else(|| self.there(now));
+                *width = self.spread(*id, there, now).width.max(*width);
+            }
+            let Role::Leader(leading) = &mut self.role else { unreachable!("nobody has stopped it") };
+            let short = leading.proposals.respread(slot, spread);
+            self.send_accept(missing.union(short), slot, (value, spread), cx);
         }
         if !matches!(self.role, Role::Follower | Role::Polling(_)) {
             cx.set_timer(Timer::Retransmit, RETRANSMIT.max(Duration::from_millis(1)));

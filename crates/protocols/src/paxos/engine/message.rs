@@ -4,7 +4,7 @@ use quorate_blocks::ballot::Ballot;
 use quorate_blocks::{catchup, clients};
 use quorate_core::{Arrival, Class, NodeSet, Release, Time, Wall, Wire, wire_enum};
 
-use crate::paxos::engine::slots::{Value, Votes};
+use crate::paxos::engine::slots::{Value, Voted, Votes};
 use crate::paxos::engine::{freshness, lease};
 
 /// A message; `M` are those of the protocol's own, `C` what comes with a ballot. Numbers are slots unless they say
@@ -66,14 +66,14 @@ pub enum Message<M, C> {
         /// All slots up to here are chosen.
         committed: u64,
     },
-    /// Phase 2b: my votes in these ranges of slots (inclusive).
+    /// Phase 2b: my votes in these ranges of slots.
     AcceptReply {
         /// In which they were cast.
         ballot: Ballot,
         /// Who else has to vote before mine counts: I have promised them so.
         grants: NodeSet,
-        /// First and last.
-        slots: Vec<(u64, u64)>,
+        /// In ascending order.
+        slots: Vec<Voted>,
     },
     /// I have taken this ballot, and will ask to promise it; leave the one before.
     Announce {
@@ -314,6 +314,7 @@ mod tests {
     use quorate_core::{Decoder, Message as _, NodeId, Random, Staleness, Wire, digest};
 
     use super::*;
+    use crate::paxos::coding::spread::ShardSet;
     use crate::paxos::engine::slots::{ValueId, Vote};
 
     type Message = super::Message<quorate_core::Never, ()>;
@@ -323,7 +324,7 @@ mod tests {
         let ballot = Ballot::ZERO.next(NodeId::new(2).unwrap());
         let value = Bytes::from_static(b"value");
         let id = ValueId { slot: 8, ballot, digest: digest(&value), len: 5, shards: 5, data: 3 };
-        let shard = id.split(&value).nth(3).expect("five shards");
+        let shard = id.split(&value, 1).nth(3).expect("five shards");
         let vote = Vote { ballot, value: value.clone().into(), chosen: true };
         let reads = vec![(9, value.clone())];
         let reply = Votes { from: 5, committed: 6, votes: vec![(7, vote)], next: Some(8) };
@@ -368,7 +369,14 @@ mod tests {
             Message::PrepareReply { ballot, reply, wall: Wall::ZERO },
             Message::Accept { ballot, slot: 8, value: value.into(), committed: 6 },
             Message::Accept { ballot, slot: 8, value: shard, committed: 6 },
-            Message::AcceptReply { ballot, grants: NodeSet::EMPTY, slots: vec![(8, 9), (11, 11)] },
+            Message::AcceptReply {
+                ballot,
+                grants: NodeSet::EMPTY,
+                slots: vec![
+                    Voted { first: 8, last: 9, held: None },
+                    Voted { first: 11, last: 11, held: Some(ShardSet::arc(4, 2, 5)) },
+                ],
+            },
             Message::Announce { ballot, ballot_config: () },
             Message::Which { ballot },
             Message::Reject { promised: ballot },

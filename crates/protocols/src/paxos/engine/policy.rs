@@ -44,14 +44,20 @@ pub trait Policy: Sized + Debug + 'static {
     // Quorums ----------------------------------------------------------------------------------------------------
 
     /// How many votes of so many voters choose a value, and how many promises let a ballot lead. Both are majorities
-    /// at least. Where values are sent in shards of which d restore one, both together exceed the voters by d: then
-    /// the acceptors that promise hold enough shards of whatever was chosen.
+    /// at least. A value that is sent in shards is chosen when, moreover, those of its voters that any so many promises
+    /// leave hold enough of them to restore it ([`CommitTracker`](crate::paxos::engine::slots::CommitTracker)).
     fn quorum(_: &Replica<Self>, voters: usize) -> usize {
         voters / 2 + 1
     }
 
     /// d: how many shards restore a value, among so many voters; 1: values are sent whole.
     fn data(_: &Replica<Self>, _voters: usize) -> usize {
+        1
+    }
+
+    /// How many shards of a value of so many bytes each voter gets. `least`: with fewer, those who are there cannot
+    /// have it chosen, as far as this leader knows. As many as restore it: it is sent whole.
+    fn assignment(_: &Replica<Self>, _bytes: usize, _least: usize, _now: Time) -> usize {
         1
     }
 

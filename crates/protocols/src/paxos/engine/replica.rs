@@ -458,6 +458,7 @@ impl<P: Policy> Replica<P> {
         }
         let ballot = self.promised;
         for (grants, slots) in P::acknowledge(self, slots, cx) {
+            let slots = slots.into_iter().flat_map(|(first, last)| self.log.held_in(first, last)).collect();
             cx.send(leader, Message::AcceptReply { ballot, grants, slots });
         }
     }

@@ -72,19 +72,7 @@ impl Protocol for RsPaxos {
         group: &Group,
         settings: &mut Settings,
     ) -> Result<(Config<Lacking>, ProxyConfig), SettingsError> {
-        let lacking = Lacking {
-            age: settings.duration(
-                "lacking.age",
-                "2s",
-                "A follower fetches the values of which it has shards only when it has had one for so long",
-            )?,
-            bytes: settings.bytes(
-                "lacking.bytes",
-                "64MiB",
-                0..=16 << 30,
-                "The same, when it has so many bytes of shards",
-            )? as usize,
-        };
+        let lacking = Lacking::from_settings(settings)?;
         let config = Config::new(group, settings, Reads::Lease, lacking)?;
         Ok((config, ProxyConfig { bounded: true, ..settings::proxy(group, settings)? }))
     }
@@ -97,6 +85,30 @@ pub struct Lacking {
     pub age: Duration,
     /// When they have so many bytes of shards.
     pub bytes: usize,
+}
+
+impl Lacking {
+    /// From `lacking.age` and `lacking.bytes`.
+    pub fn from_settings(settings: &mut Settings) -> Result<Lacking, SettingsError> {
+        Ok(Lacking {
+            age: settings.duration(
+                "lacking.age",
+                "2s",
+                "A follower fetches the values of which it has shards only when it has had one for so long",
+            )?,
+            bytes: settings.bytes(
+                "lacking.bytes",
+                "64MiB",
+                0..=16 << 30,
+                "The same, when it has so many bytes of shards",
+            )? as usize,
+        })
+    }
+
+    /// Whether a follower fetches what it lacks: of that it has had the first for so long.
+    pub fn is_due<P: engine::Policy>(&self, replica: &engine::Replica<P>, since: Duration) -> bool {
+        since >= self.age || replica.log().coded_bytes() > self.bytes
+    }
 }
 
 /// d: how many shards restore a value, among so many voters.
@@ -123,7 +135,7 @@ impl engine::Policy for Policy {
     }
 
     fn quorum(_: &Replica, voters: usize) -> usize {
-        match quorate_core::mutation::active("rspaxos/majority") {
+        match quorate_core::mutation::active("slots/nobody-is-lost") {
             true => voters / 2 + 1,
             false => quorum(voters),
         }
@@ -134,8 +146,7 @@ impl engine::Policy for Policy {
     }
 
     fn fetches_lacking(replica: &Replica, since: Duration) -> bool {
-        let Lacking { age, bytes } = replica.config().policy;
-        since >= age || replica.log().coded_bytes() > bytes
+        replica.config().policy.is_due(replica, since)
     }
 }
 

@@ -1,11 +1,13 @@
 //! When a proposal is chosen.
 
 use quorate_blocks::quorum::Tally;
-use quorate_core::{NodeId, NodeSet};
+use quorate_core::{NodeId, NodeSet, mutation};
+
+use crate::paxos::coding::spread::{ShardSet, worst_cover};
 
 /// The votes for one value in one ballot, and what they must cover before it is chosen: a majority, everybody who is
 /// *required* (Bodega's responders), and for each vote that counts everybody whom its voter has *granted* a say (quorum
-/// leases).
+/// leases). Of a value in shards, those voters that any later candidate hears must hold enough to restore it.
 #[derive(Clone, Debug)]
 pub struct CommitTracker {
     /// Those whose votes make a majority; counts at the end only, by what each vote brings with it.
@@ -14,17 +16,27 @@ pub struct CommitTracker {
     voters: NodeSet,
     /// The voters that have granted something, and to whom.
     pub(super) grants: Vec<(NodeId, NodeSet)>,
+    /// How many shards restore the value; 0: it is sent whole.
+    data: usize,
+    /// What each voter has of it, if it is sent in shards.
+    held: Vec<(NodeId, ShardSet)>,
 }
 
 impl CommitTracker {
-    /// No vote yet.
-    pub fn new(tally: Tally, required: NodeSet) -> CommitTracker {
-        CommitTracker { tally, required, voters: NodeSet::EMPTY, grants: Vec::new() }
+    /// No vote yet. `data`: how many shards restore the value; 0 if it is sent whole.
+    pub fn new(tally: Tally, required: NodeSet, data: usize) -> CommitTracker {
+        let (voters, grants, held) = (NodeSet::EMPTY, Vec::new(), Vec::new());
+        CommitTracker { tally, required, voters, grants, data, held }
     }
 
-    /// A vote; a later one of the same voter says anew what it has granted.
-    pub fn add(&mut self, voter: NodeId, grants: NodeSet) {
+    /// A vote; a later one of the same voter says anew what it has granted. What it holds only grows in a ballot.
+    pub fn add(&mut self, voter: NodeId, grants: NodeSet, held: ShardSet) {
         self.voters.insert(voter);
+        if self.data > 0 {
+            let before =
+                self.held.iter().position(|(by, _)| *by == voter).map(|at| self.held.swap_remove(at).1);
+            self.held.push((voter, before.unwrap_or_default().union(held)));
+        }
         self.grants.retain(|(by, _)| *by != voter);
         if !grants.is_empty() {
             self.grants.push((voter, grants));
@@ -44,16 +56,42 @@ impl CommitTracker {
                 tally.add(voter);
             }
         }
-        tally.reached()
+        tally.reached() && self.is_restorable(&tally)
+    }
+
+    /// Whether the votes that count leave enough shards, whoever of them a candidate does not hear: it hears as many as
+    /// must vote, of each set of voters.
+    fn is_restorable(&self, tally: &Tally) -> bool {
+        self.data == 0
+            || tally.sets().all(|(set, quorum)| {
+                let counts = set.intersection(tally.votes());
+                let held: Vec<_> = counts.iter().map(|voter| self.held_by(voter)).collect();
+                let lost = if mutation::active("slots/nobody-is-lost") { 0 } else { set.len() - quorum };
+                worst_cover(&held, held.len().saturating_sub(lost)) >= self.data
+            })
+    }
+
+    fn held_by(&self, voter: NodeId) -> ShardSet {
+        self.held.iter().find(|(by, _)| *by == voter).map(|(_, held)| *held).unwrap_or_default()
+    }
+
+    /// The voters that hold fewer shards than this.
+    pub(super) fn short_of(&self, width: usize) -> NodeSet {
+        self.held.iter().filter(|(_, held)| held.len() < width).map(|(voter, _)| *voter).collect()
     }
 
     /// Whether a majority has voted, whoever else is needed.
     pub(super) fn is_supported(&self) -> bool {
+        self.supporters(NodeSet::EMPTY).is_some()
+    }
+
+    /// Who has voted, without some, if they are as many as must vote.
+    pub(super) fn supporters(&self, without: NodeSet) -> Option<NodeSet> {
         let mut tally = self.tally;
-        for voter in self.voters.iter() {
+        for voter in self.voters.iter().filter(|voter| !without.contains(*voter)) {
             tally.add(voter);
         }
-        tally.reached()
+        tally.reached().then(|| tally.votes())
     }
 
     /// Who has not voted of those whose vote may be needed.

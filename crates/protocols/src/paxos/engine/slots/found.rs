@@ -76,7 +76,7 @@ mod tests {
         let digest = quorate_core::digest(&value);
         let id = ValueId { slot: 1, ballot: ballot(1, 1), digest, len: 300, shards: 5, data: 3 };
         let other = Value::Whole(Bytes::from_static(b"other"));
-        let shards: Vec<_> = id.split(&value).collect();
+        let shards: Vec<_> = id.split(&value, 1).collect();
         let (one, two, found) = (ballot(1, 1), ballot(2, 2), Some((value.clone(), Some(id))));
         let [a, b, c, _, e] = [0, 1, 2, 3, 4].map(|number| shards[number].clone());
         let whole = Value::Whole(value);

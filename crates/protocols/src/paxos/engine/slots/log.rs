@@ -1,12 +1,14 @@
 //! Votes and decisions by slot. Slots are numbered from 1.
 
 use std::collections::VecDeque;
+use std::fmt;
 
 use bytes::Bytes;
 use quorate_blocks::ballot::Ballot;
 use quorate_core::{mutation, wire_struct};
 
 use super::value::Value;
+use crate::paxos::coding::spread::ShardSet;
 
 /// What fits into memory: more are never kept at once.
 const MAX_SLOTS: usize = 1 << 28;
@@ -22,6 +24,28 @@ pub struct Vote {
     pub chosen: bool,
 }
 wire_struct!(Vote { ballot, value, chosen });
+
+/// Votes in the slots of a range, in the ballot that is promised.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Voted {
+    /// The first slot.
+    pub first: u64,
+    /// The last.
+    pub last: u64,
+    /// The shards that are held of each; `None`: what is voted for is whole, or known to be chosen.
+    pub held: Option<ShardSet>,
+}
+wire_struct!(Voted { first, last, held });
+
+/// Votes for whole values read like their slots.
+impl fmt::Debug for Voted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.held {
+            None => write!(f, "({}, {})", self.first, self.last),
+            Some(held) => write!(f, "({}, {}) shards {held:?}", self.first, self.last),
+        }
+    }
+}
 
 /// What became of a proposal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +118,19 @@ impl SlotLog {
     /// The value of a slot, if it is kept whole and known to be chosen.
     pub fn chosen(&self, slot: u64) -> Option<&Bytes> {
         self.get(slot).filter(|vote| vote.chosen)?.value.whole()
+    }
+
+    /// What is held of the own votes in a range of slots. What is chosen counts as whole: it was chosen without this.
+    pub fn held_in(&self, first: u64, last: u64) -> Vec<Voted> {
+        let mut ranges: Vec<Voted> = Vec::new();
+        for slot in first..=last {
+            let held = self.get(slot).filter(|vote| !vote.chosen).and_then(|vote| vote.value.held());
+            match ranges.last_mut() {
+                Some(range) if range.held == held => range.last = slot,
+                _ => ranges.push(Voted { first: slot, last: slot, held }),
+            }
+        }
+        ranges
     }
 
     /// The values from a complete slot on, which is kept: as many as come to about so many bytes, and at least one.
@@ -361,7 +398,7 @@ mod tests {
         let bytes = Bytes::from(vec![1; 300]);
         let digest = quorate_core::digest(&bytes);
         let id = ValueId { slot: 1, ballot: ballot(1), digest, len: 300, shards: 5, data: 3 };
-        let shards: Vec<_> = id.split(&bytes).collect();
+        let shards: Vec<_> = id.split(&bytes, 1).collect();
         assert_eq!(log.vote(1, ballot(1), shards[2].clone()), Cast::New);
         assert_eq!(log.vote(1, ballot(1), shards[2].clone()), Cast::Known);
         assert_eq!(log.vote(1, ballot(1), shards[4].clone()), Cast::New, "another shard of it");

@@ -15,6 +15,6 @@ pub mod proposer;
 pub mod value;
 
 pub use commit_tracker::CommitTracker;
-pub use log::{Cast, SlotLog, Vote};
-pub use proposer::{Preparation, Proposals, Reply, Votes};
+pub use log::{Cast, SlotLog, Vote, Voted};
+pub use proposer::{Preparation, Proposals, Reply, Spread, Votes};
 pub use value::{Value, ValueId};

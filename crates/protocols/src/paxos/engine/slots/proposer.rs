@@ -10,6 +10,7 @@ use quorate_blocks::batch::{Batch, Kind};
 use quorate_blocks::quorum::{Tally, Verdict};
 use quorate_core::{NodeId, NodeSet, Time, mutation, wire_struct};
 
+use crate::paxos::coding::spread::ShardSet;
 use crate::paxos::engine::MAX_GAP;
 use crate::paxos::engine::slots::commit_tracker::CommitTracker;
 use crate::paxos::engine::slots::found::Found;
@@ -162,13 +163,22 @@ pub struct Proposals {
     bytes: usize,
 }
 
+/// How a value is sent in shards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spread {
+    /// Of which value.
+    pub id: ValueId,
+    /// How many each voter gets; if these restore it, the value is sent whole.
+    pub width: usize,
+}
+
 /// A proposal under way.
 #[derive(Debug)]
 pub struct Proposal {
     /// What is proposed.
     pub value: Bytes,
-    /// Its identity, if it is sent in shards.
-    pub id: Option<ValueId>,
+    /// How it is sent; `None`: whole.
+    pub spread: Option<Spread>,
     tracker: CommitTracker,
     /// When it was last sent.
     pub sent: Time,
@@ -177,10 +187,22 @@ pub struct Proposal {
 }
 
 impl Proposal {
-    /// Who should be sent it again: whoever has not voted, or has granted somebody a say who has not.
+    /// Who should be sent it again: whoever has not voted, or has granted somebody a say who has not, or has fewer
+    /// shards than it is to have.
     pub fn missing(&self) -> NodeSet {
         let pending = self.tracker.grants.iter().map(|(voter, _)| *voter).collect();
-        self.tracker.missing().union(pending)
+        let short = self.spread.map(|spread| self.tracker.short_of(spread.width)).unwrap_or_default();
+        self.tracker.missing().union(pending).union(short)
+    }
+
+    /// Who has voted for it and holds the shards that it is to have, if they are as many as must vote.
+    pub fn supporters(&self) -> Option<NodeSet> {
+        let width = self.spread.map_or(0, |spread| spread.width);
+        let short = match mutation::active("slots/short-voters-support") {
+            true => NodeSet::EMPTY,
+            false => self.tracker.short_of(width),
+        };
+        self.tracker.supporters(short)
     }
 }
 
@@ -220,7 +242,7 @@ impl Proposals {
     pub fn propose(
         &mut self,
         slot: u64,
-        (value, id): (Bytes, Option<ValueId>),
+        (value, spread): (Bytes, Option<Spread>),
         required: NodeSet,
         now: Time,
     ) {
@@ -229,18 +251,19 @@ impl Proposals {
         self.open.extend(std::iter::repeat_with(|| None).take(skipped));
         self.count += 1;
         self.bytes += value.len();
-        let tracker = CommitTracker::new(self.tally, required);
-        self.open.push_back(Some(Proposal { value, id, tracker, sent: now, supported: None }));
+        let data = spread.map_or(0, |spread| spread.id.data.into());
+        let tracker = CommitTracker::new(self.tally, required, data);
+        self.open.push_back(Some(Proposal { value, spread, tracker, sent: now, supported: None }));
     }
 
-    /// A replica has voted for this ballot's proposal of a slot, and has granted these a say in it; the value, if it is
-    /// chosen with this vote.
+    /// A replica has voted for this ballot's proposal of a slot, has granted these a say in it, and holds these shards;
+    /// the value, if it is chosen with this vote.
     pub fn on_vote(
         &mut self,
         from: NodeId,
         ballot: Ballot,
         slot: u64,
-        grants: NodeSet,
+        (grants, held): (NodeSet, ShardSet),
         now: Time,
     ) -> Option<Bytes> {
         if ballot != self.ballot && !mutation::active("slots/count-across-ballots") {
@@ -248,8 +271,16 @@ impl Proposals {
         }
         let index = usize::try_from(slot.checked_sub(self.start)?).ok()?;
         let open = self.open.get_mut(index)?;
-        let Proposal { tracker, supported, .. } = open.as_mut()?;
-        tracker.add(from, grants);
+        let Proposal { tracker, supported, spread, .. } = open.as_mut()?;
+        let held = match spread.filter(|_| mutation::active("slots/held-as-assigned")) {
+            Some(Spread { width, .. }) => {
+                let voters = self.tally.sets().fold(NodeSet::EMPTY, |all, (set, _)| all.union(set));
+                let number = voters.iter().position(|node| node == from).unwrap_or(0);
+                ShardSet::arc(number, width, voters.len())
+            }
+            None => held,
+        };
+        tracker.add(from, grants, held);
         if !tracker.is_reached() {
             if supported.is_none() && tracker.is_supported() {
                 *supported = Some(now);
@@ -313,6 +344,18 @@ impl Proposals {
         self.open.get(index)?.as_ref()
     }
 
+    /// A proposal under way is sent in this many shards from now on: who has voted and must get more.
+    pub fn respread(&mut self, slot: u64, spread: Option<Spread>) -> NodeSet {
+        let index = slot.checked_sub(self.start).and_then(|index| usize::try_from(index).ok());
+        let open = index.and_then(|index| self.open.get_mut(index)?.as_mut());
+        let proposal = open.unwrap_or_else(|| panic!("slot {slot} is not under way"));
+        let before = std::mem::replace(&mut proposal.spread, spread);
+        spread
+            .filter(|_| spread != before)
+            .map(|spread| proposal.tracker.short_of(spread.width))
+            .unwrap_or_default()
+    }
+
     /// Those under way, oldest first.
     pub fn open(&mut self) -> impl Iterator<Item = (u64, &mut Proposal)> {
         let start = self.start;
@@ -328,6 +371,8 @@ mod tests {
     use super::*;
     use quorate_blocks::batch::Entry;
     use quorate_blocks::membership::Configuration;
+
+    const WHOLE: (NodeSet, ShardSet) = (NodeSet::EMPTY, ShardSet::ALL);
 
     fn node(id: u64) -> NodeId {
         NodeId::new(id).unwrap()
@@ -439,22 +484,14 @@ mod tests {
         proposals.propose(7, (value.clone(), None), NodeSet::EMPTY, Time::ZERO);
         assert_eq!((proposals.next(), proposals.count(), proposals.bytes()), (8, 2, 2));
         assert_eq!([4, 5, 6, 7, 8].map(|slot| proposals.is_open(slot)), [false, true, false, true, false]);
-        assert_eq!(proposals.on_vote(node(1), mine, 5, NodeSet::EMPTY, Time::ZERO), None);
+        assert_eq!(proposals.on_vote(node(1), mine, 5, WHOLE, Time::ZERO), None);
+        assert_eq!(proposals.on_vote(node(2), other, 5, WHOLE, Time::ZERO), None, "another ballot's vote");
+        assert_eq!(proposals.on_vote(node(1), mine, 5, WHOLE, Time::ZERO), None, "the same voter again");
+        assert_eq!(proposals.on_vote(node(9), mine, 5, WHOLE, Time::ZERO), None, "a stranger");
+        assert_eq!(proposals.on_vote(node(3), mine, 5, WHOLE, Time::ZERO), Some(value));
+        assert_eq!(proposals.on_vote(node(2), mine, 5, WHOLE, Time::ZERO), None, "chosen before");
         assert_eq!(
-            proposals.on_vote(node(2), other, 5, NodeSet::EMPTY, Time::ZERO),
-            None,
-            "another ballot's vote"
-        );
-        assert_eq!(
-            proposals.on_vote(node(1), mine, 5, NodeSet::EMPTY, Time::ZERO),
-            None,
-            "the same voter again"
-        );
-        assert_eq!(proposals.on_vote(node(9), mine, 5, NodeSet::EMPTY, Time::ZERO), None, "a stranger");
-        assert_eq!(proposals.on_vote(node(3), mine, 5, NodeSet::EMPTY, Time::ZERO), Some(value));
-        assert_eq!(proposals.on_vote(node(2), mine, 5, NodeSet::EMPTY, Time::ZERO), None, "chosen before");
-        assert_eq!(
-            proposals.on_vote(node(2), mine, 6, NodeSet::EMPTY, Time::ZERO),
+            proposals.on_vote(node(2), mine, 6, WHOLE, Time::ZERO),
             None,
             "nothing was proposed there"
         );
@@ -478,10 +515,10 @@ mod tests {
         for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let mut columns = line.split('|').map(str::trim);
             let required = set(columns.next().unwrap().trim_matches('-'));
-            let mut tracker = CommitTracker::new(members(), required);
+            let mut tracker = CommitTracker::new(members(), required, 0);
             let chosen = columns.next().unwrap().split_whitespace().map(|vote| {
                 let (voter, grants) = vote.split_once(':').unwrap_or((vote, ""));
-                tracker.add(set(voter).iter().next().unwrap(), set(grants));
+                tracker.add(set(voter).iter().next().unwrap(), set(grants), ShardSet::ALL);
                 if tracker.is_reached() { "y" } else { "n" }
             });
             assert_eq!(chosen.collect::<Vec<_>>().join(" "), columns.next().unwrap(), "{line}");
@@ -489,7 +526,7 @@ mod tests {
         let mut proposals = Proposals::new(ballot(2, 1), members(), 1);
         proposals.propose(1, (Bytes::new(), None), set("3"), Time::ZERO);
         for voter in [1, 2] {
-            assert_eq!(proposals.on_vote(node(voter), ballot(2, 1), 1, NodeSet::EMPTY, Time::ZERO), None);
+            assert_eq!(proposals.on_vote(node(voter), ballot(2, 1), 1, WHOLE, Time::ZERO), None);
         }
         assert_eq!(proposals.reconsider(|_| set("3")), []);
         assert_eq!(proposals.reconsider(|_| NodeSet::EMPTY), [(1, Bytes::new())]);
@@ -505,7 +542,7 @@ mod tests {
         proposals.propose(5, (Bytes::new(), None), all, at(0));
         proposals.propose(6, (Bytes::new(), None), all, at(0));
         let mut vote = |id, slot, millis| {
-            proposals.on_vote(node(id), mine, slot, NodeSet::EMPTY, at(millis));
+            proposals.on_vote(node(id), mine, slot, WHOLE, at(millis));
             let overdue = |millis| proposals.overdue(limit, at(millis));
             assert_eq!(proposals.is_supported(5), proposals.supported() >= 5 && proposals.is_open(5));
             (proposals.supported(), overdue(120).len(), overdue(129).len(), overdue(500).len())
@@ -540,9 +577,8 @@ mod tests {
         proposals.change(Tally::joint([3, 4].into_iter().map(node).collect(), (1..=3).map(node).collect()));
         proposals.propose(2, (Bytes::new(), None), NodeSet::EMPTY, Time::ZERO);
         let chosen = [(1, 1), (1, 2), (2, 2), (2, 3), (1, 3), (2, 4)];
-        let chosen = chosen.map(|(slot, voter)| {
-            proposals.on_vote(node(voter), mine, slot, NodeSet::EMPTY, Time::ZERO).is_some()
-        });
+        let chosen = chosen
+            .map(|(slot, voter)| proposals.on_vote(node(voter), mine, slot, WHOLE, Time::ZERO).is_some());
         assert_eq!(chosen, [false, true, false, false, false, true]);
     }
 }

@@ -1,0 +1,140 @@
+//! **Crossword**: values are sent to the acceptors in shards, and how many each gets is decided for each slot: few
+//! shards and many replies, or more shards and fewer replies. With whole values, a majority is enough, so it is as
+//! available as MultiPaxos.
+//!
+//! Hu et al., *Crossword: Adaptive Consensus for Dynamic Data-Heavy Workloads* (2025). On the machine of
+//! [`crate::paxos::engine`], whose `mod.rs` tells elections, leases, reads and what is durable.
+//!
+//! | rule | code |
+//! |---|---|
+//! | code: n voters, any d = ⌈n/2⌉ of n shards restore a value | [`data`] |
+//! | phase 2a: to voter number i, c shards from number i on, in a circle | `engine/leading.rs` `send_accept`, `engine/slots/value.rs` `split` |
+//! | phase 2b: with the shards that are held | `engine/slots/log.rs` `held_in` |
+//! | C1: a majority; C2: whichever n − m voters are lost, the others hold d distinct shards | `engine/slots/commit_tracker.rs`, `coding/spread.rs` `worst_cover` |
+//! | how many: at least as many as let those who are there have a value chosen (C4) | `engine/leading.rs` `spread`, `coding/spread.rs` `least_width` |
+//! | more shards in the same ballot, for what is under way | `engine/leading.rs` `retransmit` |
+//! | phase 1: the highest vote's value, if the shards of all ballots restore it, else a no-op | `engine/slots/found.rs` |
+//! | an acceptor that votes again keeps what it has of the same value | `engine/slots/value.rs` `over` |
+//!
+//! # Why nothing that was chosen is lost
+//!
+//! A value is chosen in a ballot when its voters, each with the shards that it *said to hold*, satisfy C1 and C2. A
+//! candidate hears a majority, so it misses at most n − m of these voters, and by C2 the others hold d distinct shards.
+//! Take the first ballot above in which something else is proposed. Its candidate has heard these others, each after it
+//! voted for the value; in between they can have voted for the same value only, and an acceptor adds what it gets to
+//! what it has. So the highest vote that the candidate heard is for this value (by C1 it has heard one), and there are
+//! enough shards to restore it; it would have proposed that. The other way around: where the highest vote's shards do
+//! not suffice, nothing was chosen.
+//!
+//! What counts is what acceptors say to hold, not what was last assigned to them: a reply that is late tells of the
+//! assignment before. Shards that an acceptor says to hold are durable, and it has them as long as the vote.
+//!
+//! With joint consensus C1 and C2 hold for each set of voters.
+//!
+//! # Decisions
+//!
+//! - *d shards are sent as the whole value*, which costs as much and can be executed at once.
+//! - *Who is there*: who has spoken within `election.timeout`, and whose votes are not overdue
+//!   ([`quorate_blocks::laggards`]). That decides what is sent at first. What is under way for 200 ms and has the votes
+//!   of a majority needs nobody else: these get as many shards as C4 wants of them.
+//! - *Configurations, rosters and no-ops are whole*, since acceptors read them.
+//! - *What a new leader found goes with its old identity, or whole* (as in RSPaxos).
+//! - *Followers fetch what they lack from time to time*, as RSPaxos's do.
+
+use std::time::Duration;
+
+use quorate_blocks::clients::{ProxyConfig, SessionClient};
+use quorate_blocks::settings;
+use quorate_core::{Capabilities, Context, Group, Never, NodeId, Protocol, Settings, SettingsError, Time};
+
+use crate::paxos::coding::MAX_SHARDS;
+use crate::paxos::engine::{self, Config, Reads};
+use crate::paxos::rspaxos::Lacking;
+
+/// What its machines say to each other.
+pub type Message = engine::Message<Never, ()>;
+
+/// The machine with this policy.
+pub type Replica = engine::Replica<Policy>;
+
+/// A vote that is missing for so long where a majority has voted is not waited for in later slots.
+const OVERDUE: Duration = Duration::from_millis(100);
+
+/// See the module's comment.
+#[derive(Debug)]
+pub struct Crossword;
+
+/// What a replica is told of shards.
+#[derive(Clone, Debug)]
+pub struct Shards {
+    /// How many each voter gets, at least.
+    pub least: usize,
+    /// When followers fetch values.
+    pub lacking: Lacking,
+}
+
+impl Protocol for Crossword {
+    const NAME: &'static str = "crossword";
+    const PAPER: &'static str =
+        "Hu et al., Crossword: Adaptive Consensus for Dynamic Data-Heavy Workloads (2025)";
+    const CAPABILITIES: Capabilities = Capabilities {
+        membership: true,
+        reads: "at the leader, under a lease (bounded drift)",
+        ..Capabilities::LOGGED
+    };
+    type Message = Message;
+    type Replica = Replica;
+    type Proxy = SessionClient<Message>;
+
+    fn configure(
+        group: &Group,
+        settings: &mut Settings,
+    ) -> Result<(Config<Shards>, ProxyConfig), SettingsError> {
+        let least = settings.number(
+            "crossword.shards",
+            1,
+            1..=MAX_SHARDS as u64,
+            "Shards of a value that each voter gets at least; more if voters are missing. Half of the voters, or more: \
+             values are sent whole",
+        )? as usize;
+        let shards = Shards { least, lacking: Lacking::from_settings(settings)? };
+        let config = Config::new(group, settings, Reads::Lease, shards)?;
+        Ok((config, ProxyConfig { bounded: true, ..settings::proxy(group, settings)? }))
+    }
+}
+
+/// d: how many shards restore a value, among so many voters. So many are a majority, or half.
+pub fn data(voters: usize) -> usize {
+    voters.div_ceil(2).max(1)
+}
+
+/// Crossword's share of a replica.
+#[derive(Debug)]
+pub struct Policy;
+
+impl engine::Policy for Policy {
+    type Config = Shards;
+    type Message = Never;
+    type BallotConfig = ();
+
+    fn new(_: &Config<Shards>, _: NodeId, _: Time) -> Policy {
+        Policy
+    }
+
+    fn data(_: &Replica, voters: usize) -> usize {
+        data(voters)
+    }
+
+    fn assignment(replica: &Replica, _bytes: usize, least: usize, _now: Time) -> usize {
+        least.max(replica.config().policy.least)
+    }
+
+    fn on_pulse(replica: &mut Replica, cx: &mut Context<'_, Replica>) -> bool {
+        replica.review_laggards(OVERDUE, cx.now());
+        true
+    }
+
+    fn fetches_lacking(replica: &Replica, since: Duration) -> bool {
+        replica.config().policy.lacking.is_due(replica, since)
+    }
+}
