@@ -144,6 +144,7 @@ macro_rules! each_protocol {
                     Budget::of(200),
                     Budget::of(300).nodes(5),
                     Budget::of(100).nodes(5).with(&["crossword.shards=2"]),
+                    Budget::of(100).nodes(5).with(&["crossword.shards=auto"]),
                     Budget::of(100).nodes(7),
                 ],
                 facts: PAXOS,

@@ -12,6 +12,7 @@
 //! | phase 2b: with the shards that are held | `engine/slots/log.rs` `held_in` |
 //! | C1: a majority; C2: whichever n − m voters are lost, the others hold d distinct shards | `engine/slots/commit_tracker.rs`, `coding/spread.rs` `worst_cover` |
 //! | how many: at least as many as let those who are there have a value chosen (C4) | `engine/leading.rs` `spread`, `coding/spread.rs` `least_width` |
+//! | which of these: the soonest by response times, with `crossword.shards=auto` | `chooser.rs` |
 //! | more shards in the same ballot, for what is under way | `engine/leading.rs` `retransmit` |
 //! | phase 1: the highest vote's value, if the shards of all ballots restore it, else a no-op | `engine/slots/found.rs` |
 //! | an acceptor that votes again keeps what it has of the same value | `engine/slots/value.rs` `over` |
@@ -41,6 +42,8 @@
 //! - *What a new leader found goes with its old identity, or whole* (as in RSPaxos).
 //! - *Followers fetch what they lack from time to time*, as RSPaxos's do.
 
+mod chooser;
+
 use std::time::Duration;
 
 use quorate_blocks::clients::{ProxyConfig, SessionClient};
@@ -50,6 +53,8 @@ use quorate_core::{Capabilities, Context, Group, Never, NodeId, Protocol, Settin
 use crate::paxos::coding::MAX_SHARDS;
 use crate::paxos::engine::{self, Config, Reads};
 use crate::paxos::rspaxos::Lacking;
+
+use chooser::Choice;
 
 /// What its machines say to each other.
 pub type Message = engine::Message<Never, ()>;
@@ -67,8 +72,8 @@ pub struct Crossword;
 /// What a replica is told of shards.
 #[derive(Clone, Debug)]
 pub struct Shards {
-    /// How many each voter gets, at least.
-    pub least: usize,
+    /// How many each voter gets, at least; `None`: as many as let a value be chosen soonest.
+    pub least: Option<usize>,
     /// When followers fetch values.
     pub lacking: Lacking,
 }
@@ -90,13 +95,17 @@ impl Protocol for Crossword {
         group: &Group,
         settings: &mut Settings,
     ) -> Result<(Config<Shards>, ProxyConfig), SettingsError> {
-        let least = settings.number(
+        let least = settings.take(
             "crossword.shards",
-            1,
-            1..=MAX_SHARDS as u64,
+            "1",
+            &format!("auto, or a whole number from 1 to {MAX_SHARDS}"),
             "Shards of a value that each voter gets at least; more if voters are missing. Half of the voters, or more: \
-             values are sent whole",
-        )? as usize;
+             values are sent whole. `auto`: by the others' response times",
+            |text| match text {
+                "auto" => Some(None),
+                text => text.parse().ok().filter(|number| (1..=MAX_SHARDS).contains(number)).map(Some),
+            },
+        )?;
         let shards = Shards { least, lacking: Lacking::from_settings(settings)? };
         let config = Config::new(group, settings, Reads::Lease, shards)?;
         Ok((config, ProxyConfig { bounded: true, ..settings::proxy(group, settings)? }))
@@ -125,8 +134,15 @@ impl engine::Policy for Policy {
         data(voters)
     }
 
-    fn assignment(replica: &Replica, _bytes: usize, least: usize, _now: Time) -> usize {
-        least.max(replica.config().policy.least)
+    fn assignment(replica: &Replica, bytes: usize, least: usize, _now: Time) -> usize {
+        if let Some(fixed) = replica.config().policy.least {
+            return least.max(fixed);
+        }
+        let voters = replica.configuration().voting();
+        let others: Vec<_> = voters.without(replica.me()).iter().collect();
+        let (data, lost) = (data(voters.len()), voters.len() - voters.majority());
+        let choice = Choice { data, lost, least: least.min(data), bytes };
+        chooser::choose(choice, others.len(), |other, bytes| replica.response_time(others[other], bytes))
     }
 
     fn on_pulse(replica: &mut Replica, cx: &mut Context<'_, Replica>) -> bool {

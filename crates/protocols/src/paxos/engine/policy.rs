@@ -241,6 +241,12 @@ impl<P: Policy> Replica<P> {
         matches!(&self.role, Role::Leader(leading) if leading.is_near(node, self.configuration.0))
     }
 
+    /// As a leader: how long another takes to answer so many bytes, if it has answered proposals lately.
+    pub fn response_time(&self, node: NodeId, bytes: usize) -> Option<Duration> {
+        let Role::Leader(leading) = &self.role else { return None };
+        leading.peers.get(&node)?.in_flight.pace().expected(bytes)
+    }
+
     /// Whether it is not about to promise another.
     pub fn is_current(&self) -> bool {
         self.wanted <= self.promised
