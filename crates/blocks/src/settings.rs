@@ -64,6 +64,12 @@ pub fn pipeline(settings: &mut Settings) -> Result<usize, SettingsError> {
     Ok(settings.number("pipeline", 256, 1..=16384, meaning)? as usize)
 }
 
+/// `alr.batch`.
+pub fn alr_batch(settings: &mut Settings) -> Result<usize, SettingsError> {
+    let meaning = "Almost-local reads that share a question to the leader, at most; they never wait for more";
+    Ok(settings.number("alr.batch", 128, 1..=4096, meaning)? as usize)
+}
+
 /// `log.retain`.
 pub fn retain(settings: &mut Settings) -> Result<usize, SettingsError> {
     let meaning =
@@ -102,6 +108,7 @@ pub fn proxy(group: &Group, settings: &mut Settings) -> Result<ProxyConfig, Sett
         members: group.members,
         patience,
         nearest: false,
+        timely: false,
         home: false,
         bounded: false,
         unhold: None,

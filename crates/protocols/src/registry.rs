@@ -110,6 +110,7 @@ macro_rules! each_protocol {
                     Budget::of(500).with(&["reads=ongaro-lease"]),
                     Budget::of(500).with(&["reads=leaseguard"]),
                     Budget::of(500).with(&["reads=leaseguard", "leaseguard.clock=timers"]),
+                    Budget::of(300).with(&["reads=alr"]),
                 ],
                 facts: &[
                     "Chosen", "Applied", "Executed", "Installed", "Leads", "Follows", "Appended", "Begins",
@@ -117,7 +118,11 @@ macro_rules! each_protocol {
                 ],
             },
             multipaxos in "paxos/multipaxos": $crate::paxos::multipaxos::MultiPaxos {
-                gate: [Budget::of(1000), Budget::of(150).with(&["value.part=8"])],
+                gate: [
+                    Budget::of(1000),
+                    Budget::of(150).with(&["value.part=8"]),
+                    Budget::of(200).with(&["reads=alr"]),
+                ],
                 facts: PAXOS,
             },
             pqr in "paxos/pqr": $crate::paxos::pqr::Pqr {

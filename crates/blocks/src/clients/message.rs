@@ -76,6 +76,14 @@ pub enum Message {
         /// By id.
         reads: Vec<(u64, ReadObservation)>,
     },
+    /// Proxy → the replica of its node: answer these reads; behind them I send the write of this number in my session
+    /// for the first time ([`batches`](super::batches)).
+    AskBehind {
+        /// The reads; nothing else.
+        ask: Ask,
+        /// The number.
+        write: u64,
+    },
     /// Replica → proxy: the group is not what you think it is.
     Members {
         /// Of the ask.
@@ -140,6 +148,7 @@ wire_enum!(Message {
     7 => Refused { nonce, reads, leader },
     8 => Query { nonce, reads },
     9 => Seen { nonce, voters, outgoing, reads },
+    10 => AskBehind { ask, write },
 });
 
 /// A protocol's messages, of which some are the client conversation.
@@ -184,6 +193,7 @@ impl Message {
             | Message::Leader { .. }
             | Message::Refused { .. }
             | Message::Query { .. }
+            | Message::AskBehind { .. }
             | Message::Members { .. } => false,
         };
         if bulk { Class::Bulk } else { Class::Urgent }

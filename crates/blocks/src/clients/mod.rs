@@ -9,11 +9,13 @@
 //! | [`message`] | what proxy and leader say |
 //! | [`proxy`] | the client side: a whole machine, [`SessionClient`] |
 //! | [`streams`] | program order of each client connection, inside the proxy |
+//! | [`batches`] | almost-local reads: what they wait for at a replica that does not lead |
 //! | [`gate`] | what becomes of a read, and where it waits |
 //! | [`intake`] | the leader's side: admits, batches, answers |
 //! | [`reads`] | where reads are ordered like writes: each once |
 //! | [`served`] | how reads were served, counted |
 
+pub mod batches;
 pub mod gate;
 pub mod intake;
 pub mod message;
@@ -24,6 +26,7 @@ pub mod streams;
 #[cfg(test)]
 mod tests;
 
+pub use batches::{Place, ReadBatches};
 pub use gate::{AtSlot, Gate, WaitingReads};
 pub use intake::{Intake, PendingRead};
 pub use message::{Ask, Embeds, Message, ReadObservation};

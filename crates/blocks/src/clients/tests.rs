@@ -60,18 +60,24 @@ impl Pair {
     }
 
     fn with_parts(part: usize) -> Pair {
+        Pair::with(|config| config.part = part)
+    }
+
+    fn with(change: impl FnOnce(&mut ProxyConfig)) -> Pair {
         let one = NodeId::new(1).expect("an id");
-        let config = ProxyConfig {
+        let mut config = ProxyConfig {
             members: [one].into_iter().collect(),
             patience: Duration::from_secs(1),
             nearest: false,
+            timely: false,
             bounded: false,
             home: false,
             unhold: None,
             majority: None,
             max_requests: 100,
-            part,
+            part: 1 << 20,
         };
+        change(&mut config);
         let (mut out, mut random) = (Outbox::new(false), Random::new(1));
         out.timed = true;
         let me = ProxyId::of(one).into();
@@ -326,4 +332,52 @@ fn a_large_write_whose_session_goes_between_its_parts_begins_again_and_is_execut
     }
     assert_eq!(pair.value(), vec![b'b'; 150]);
     assert_eq!(pair.marks().matches("1@").count(), 1);
+}
+
+/// What is sent again may have been executed long ago: a read behind it could miss what was acknowledged since.
+#[test]
+fn almost_local_reads_name_a_write_that_is_sent_behind_them_for_the_first_time() {
+    let node = |number| NodeId::new(number).expect("an id");
+    let mut pair = Pair::with(|config| {
+        (config.members, config.nearest, config.timely) =
+            ([node(1), node(2)].into_iter().collect(), true, true);
+    });
+    // What leaves when a batch ends: to whom, how many reads and which writes, and which write is named.
+    let sent = |pair: &mut Pair| {
+        pair.step(|proxy, cx| proxy.on_batch_end(cx));
+        let messages = std::mem::take(&mut pair.out.messages).into_iter().map(|outgoing| {
+            let Say::Client(message) = outgoing.message;
+            let (ask, behind) = match message {
+                Message::Ask(ask) => (ask, None),
+                Message::AskBehind { ask, write } => (ask, Some(write)),
+                other => panic!("a proxy does not say {other:?}"),
+            };
+            let writes: Vec<_> = ask.writes.iter().map(|(number, _)| *number).collect();
+            (ask.nonce, format!("{} reads, writes {writes:?}, behind {behind:?}", ask.reads.len()))
+        });
+        messages.collect::<Vec<_>>()
+    };
+    let hear = |pair: &mut Pair, from: u64, message: Message| {
+        let from = ProcessId::Replica(node(from));
+        pair.step(|proxy, cx| proxy.on_message(from, Say::Client(message), cx));
+    };
+    pair.ask(1, Access::Write);
+    let nonce = sent(&mut pair)[0].0;
+    hear(&mut pair, 1, Message::Leader { nonce, leader: Some(node(2)) });
+    hear(&mut pair, 2, Message::Opened { nonce, session: 7 });
+    let texts = |sent: Vec<(u64, String)>| sent.into_iter().map(|(_, text)| text).collect::<Vec<_>>();
+    assert_eq!(texts(sent(&mut pair)), ["0 reads, writes [1], behind None"]);
+    pair.ask(2, Access::Read);
+    assert_eq!(
+        texts(sent(&mut pair)),
+        ["1 reads, writes [], behind None"],
+        "the write is on its way already"
+    );
+    pair.ask(3, Access::Read);
+    pair.ask(4, Access::Write);
+    pair.ask(5, Access::Write);
+    assert_eq!(
+        texts(sent(&mut pair)),
+        ["1 reads, writes [], behind Some(2)", "0 reads, writes [2, 3], behind None"]
+    );
 }

@@ -22,7 +22,7 @@ use crate::guard::Guard;
 /// The first bytes of every connection between processes.
 pub const MAGIC: [u8; 4] = *b"QRTE";
 /// Of the handshake and the frames.
-pub const VERSION: u16 = 11;
+pub const VERSION: u16 = 12;
 /// Nothing longer is read before the handshake is done.
 pub const LIMIT: usize = 64 << 10;
 /// What is wrong with a connection that does not begin with [`MAGIC`].

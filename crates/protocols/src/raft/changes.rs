@@ -221,7 +221,7 @@ impl Replica {
                 let time = self.time(now, cx.wall());
                 Some(self.append(Batch::alone(time, &Entry::EndLease), cx))
             }
-            Reads::Inconsistent | Reads::Quorum | Reads::OngaroLease => None,
+            Reads::Inconsistent | Reads::Quorum | Reads::OngaroLease | Reads::Alr { .. } => None,
         };
         let Role::Leader(leading) = &mut self.role else { return };
         leading.handing = Some(Handing { to, end_lease, waiting });

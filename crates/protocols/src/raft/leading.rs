@@ -39,6 +39,8 @@ pub struct Leading {
     pub(super) rounds: Rounds<(u64, Reader)>,
     /// Reads that wait for an entry to be executed.
     pub(super) waiting: WaitingReads<Reader>,
+    /// Followers that want to know of an entry that is appended after they asked, and their numbers for it.
+    pub(super) syncs: Vec<(NodeId, u64)>,
     /// Whether an entry must be appended even if no client writes: for a lease, or because a key's time is up.
     pub(super) needs_empty_batch: bool,
     /// Everything up to here was announced as committed.
@@ -74,6 +76,7 @@ impl Replica {
             limbo_entries: last - self.committed,
             rounds: Rounds::default(),
             waiting: WaitingReads::default(),
+            syncs: Vec::new(),
             needs_empty_batch: false,
             announced: 0,
             announcing: false,
@@ -159,7 +162,8 @@ impl Replica {
             let (last, committed) = (self.chain.last().0, self.committed);
             let (open, time) = (self.takes_writes(cx), self.time(cx.now(), cx.wall()));
             let Role::Leader(leading) = &mut self.role else { return };
-            let needed = leading.needs_empty_batch || leading.waiting.need_slot();
+            let needed =
+                leading.needs_empty_batch || leading.waiting.need_slot() || !leading.syncs.is_empty();
             if !open || !(self.intake.has_writes() || needed) {
                 return;
             }
@@ -172,6 +176,9 @@ impl Replica {
             let index = self.append(value, cx);
             if let Role::Leader(leading) = &mut self.role {
                 leading.waiting.proposed(index);
+                for (node, id) in std::mem::take(&mut leading.syncs) {
+                    cx.send(node, Message::SyncReply { id, index, appended: self.term });
+                }
             }
         }
     }

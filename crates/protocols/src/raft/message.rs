@@ -134,6 +134,21 @@ pub enum Message {
         /// This one.
         index: u64,
     },
+    /// Append an entry and tell me where: I execute reads that I have now when it is executed
+    /// (`quorate_blocks::clients::batches`).
+    Sync {
+        /// The follower's own number for it.
+        id: u64,
+    },
+    /// Answer to `Sync`: here. It is in the log of whoever says so, and of nobody else yet.
+    SyncReply {
+        /// That one.
+        id: u64,
+        /// Where it was appended.
+        index: u64,
+        /// And in which term.
+        appended: u64,
+    },
 }
 
 wire_enum!(Message {
@@ -153,6 +168,8 @@ wire_enum!(Message {
     14 => TimeoutNow { term, committed },
     15 => ReadIndex { id },
     16 => ReadIndexReply { id, index },
+    17 => Sync { id },
+    18 => SyncReply { id, index, appended },
 });
 
 /// Terms and indexes stay below this in any group that there will ever be; who adds to one does not overflow.
@@ -177,7 +194,9 @@ impl Message {
             | Message::Client(_)
             | Message::Catchup(_)
             | Message::ReadIndex { .. }
-            | Message::ReadIndexReply { .. } => None,
+            | Message::ReadIndexReply { .. }
+            | Message::Sync { .. }
+            | Message::SyncReply { .. } => None,
         }
     }
 
@@ -204,7 +223,10 @@ impl Message {
             | Message::TimeoutNow { term, committed } => small(&[term, committed]),
             Message::HeartbeatReply { term, verified, .. } => small(&[term, verified]),
             Message::ReadIndexReply { index, .. } => small(&[index]),
-            Message::Client(_) | Message::Catchup(_) | Message::ReadIndex { .. } => true,
+            Message::SyncReply { index, appended, .. } => small(&[index, appended]),
+            Message::Client(_) | Message::Catchup(_) | Message::ReadIndex { .. } | Message::Sync { .. } => {
+                true
+            }
         }
     }
 
@@ -247,7 +269,11 @@ impl quorate_core::Message for Message {
             | Message::PreVoteReply { .. }
             | Message::Mismatch { .. }
             | Message::ReadIndex { .. }
-            | Message::ReadIndexReply { .. } => Release::Now,
+            | Message::ReadIndexReply { .. }
+            | Message::Sync { .. } => Release::Now,
+            // The entry counts when it is committed, and no other can be of the same index and term: after a crash its
+            // leader does not lead in that term again.
+            Message::SyncReply { .. } => Release::Now,
         }
     }
 
@@ -284,6 +310,8 @@ impl quorate_core::Message for Message {
             | Message::Committed { .. }
             | Message::ReadIndex { .. }
             | Message::ReadIndexReply { .. }
+            | Message::Sync { .. }
+            | Message::SyncReply { .. }
             | Message::TimeoutNow { .. }
             | Message::Catchup(_) => Arrival::Any,
         }

@@ -1,4 +1,4 @@
-//! **Raft** with a choice of consistent reads: ReadIndex, Ongaro's lease, and **LeaseGuard**.
+//! **Raft** with a choice of consistent reads: ReadIndex, Ongaro's lease, **LeaseGuard**, and almost-local ones.
 //!
 //! Ongaro and Ousterhout, *In Search of an Understandable Consensus Algorithm* (2014); Ongaro's thesis (2014);
 //! Davis, Demirbas, Deng, *LeaseGuard: Raft Leases Done Right* (2025). Words are Raft's: a leader
@@ -13,6 +13,7 @@
 //! | 3 configurations are in force when appended, roll back when truncated, travel with snapshots; joint consensus; learners | `blocks/membership`, `changes.rs` |
 //! | 4 **ReadIndex**: an own-term entry is committed, a round of heartbeats that began after the read is answered by a majority | `reads.rs`, `raft/rounds.rs` |
 //! | 5 **Ongaro's lease**: from the beginning of the last round that a majority answered; voters refuse votes as long, restarted ones too | `reads.rs` `ongaro_gate`, `elections.rs` `is_bound` |
+//! | **Almost-local reads**: a batch is executed with an entry that was appended after it was closed | `reads.rs`, `blocks/clients/batches.rs` |
 //! | LeaseGuard 1 commit gate: every prior-term entry is surely older than Δ | `leaseguard.rs` `CommitGate` |
 //! | LeaseGuard 2, 3 **read gate**: the last committed entry is surely younger than Δ; before the first own commit, no read that the limbo region can change | `leaseguard.rs` `read_gate`, `Limbo` |
 //! | LeaseGuard 4 end-lease: the last entry of a leader that hands over | `changes.rs` `hand_over`, `leaseguard.rs` |
@@ -78,6 +79,11 @@ pub enum Reads {
     OngaroLease,
     /// LeaseGuard.
     LeaseGuard(LeaseGuard),
+    /// Almost-local reads, at any replica: when an entry that the leader appends after them is executed there.
+    Alr {
+        /// So many reads share a question to the leader, at most.
+        batch: usize,
+    },
 }
 
 /// What a replica is told.
@@ -108,7 +114,7 @@ impl Protocol for Raft {
     const PAPER: &'static str = "Ongaro, Ousterhout, Raft (2014); LeaseGuard (2025)";
     const CAPABILITIES: Capabilities = Capabilities {
         membership: true,
-        reads: "at the leader: LeaseGuard, Ongaro's lease, or ReadIndex",
+        reads: "at the leader: LeaseGuard, Ongaro's lease, or ReadIndex; at every replica: almost-local",
         ..Capabilities::LOGGED
     };
     type Message = Message;
@@ -129,12 +135,14 @@ impl Protocol for Raft {
             ("quorum", Reads::Quorum),
             ("ongaro-lease", Reads::OngaroLease),
             ("inconsistent", Reads::Inconsistent),
+            ("alr", Reads::Alr { batch: settings::alr_batch(settings)? }),
         ];
         let reads = settings.choice(
             "reads",
             "leaseguard",
             &choices,
-            "How the leader answers reads: under LeaseGuard's gate, by ReadIndex, under Ongaro's lease, or unchecked",
+            "How reads are answered: at the leader under LeaseGuard's gate, by ReadIndex, under Ongaro's lease, or \
+             unchecked; or at the nearest replica, in batches that wait for an entry appended after them",
         )?;
         if !settings.flag("allow_stale_reads", false, "Needed for `reads=inconsistent`")?
             && reads == Reads::Inconsistent
@@ -154,6 +162,8 @@ impl Protocol for Raft {
             &[("leader", false), ("nearest", true)],
             "`nearest`: any replica answers, at an index of the leader",
         )?;
+        let timely = matches!(reads, Reads::Alr { .. });
+        let nearest = nearest || timely;
         let config = Config {
             group: group.clone(),
             timeouts,
@@ -177,7 +187,7 @@ impl Protocol for Raft {
             )? as usize,
             retain: settings::retain(settings)?,
         };
-        let proxy = ProxyConfig { nearest, ..settings::proxy(group, settings)? };
+        let proxy = ProxyConfig { nearest, timely, ..settings::proxy(group, settings)? };
         Ok((config, proxy))
     }
 }

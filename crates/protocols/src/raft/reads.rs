@@ -1,9 +1,7 @@
 //! Reads: at the leader by the mechanism that was chosen, at followers by the leader's index.
 
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
-use quorate_blocks::clients::{Ask, Gate, PendingRead, WaitingReads};
+use quorate_blocks::clients::{Ask, Gate, PendingRead, Place, ReadBatches, WaitingReads};
 use quorate_core::{Context, Instant, NodeId, ProcessId, Random, Until, mutation};
 
 use super::leaseguard::ReadGate;
@@ -25,28 +23,20 @@ pub enum Reader {
 }
 
 /// A follower's reads.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct FollowerReads {
-    /// Not asked the leader about yet.
-    fresh: Vec<PendingRead>,
-    /// Asked about, by number.
-    asked: BTreeMap<u64, Vec<PendingRead>>,
+    /// Until it is known what they wait for.
+    pub(super) batches: ReadBatches,
     /// To be answered when the leader's index is executed.
     ready: WaitingReads<PendingRead>,
-    /// The last number. The first is drawn: a late answer to an earlier incarnation's question must not be taken for
-    /// one of this incarnation's.
-    last: u64,
 }
 
 impl FollowerReads {
     /// Nothing asked yet.
     pub(super) fn new(random: &mut Random) -> FollowerReads {
-        FollowerReads { last: random.u64() >> 1, ..FollowerReads::default() }
+        FollowerReads { batches: ReadBatches::new(random.u64()), ready: WaitingReads::default() }
     }
 }
-
-/// Questions to the leader that may be out: more than that are lost, and their clients ask again.
-const MAX_ASKED: usize = 1024;
 
 impl Replica {
     /// Whether this replica would answer a read alone at this instant, and how it would do it.
@@ -54,6 +44,7 @@ impl Replica {
         let Role::Leader(_) = &self.role else { return (false, "at the leader") };
         match self.config.reads {
             Reads::Inconsistent => (true, "unchecked"),
+            Reads::Alr { .. } => (false, "alr"),
             Reads::Quorum => (false, "quorum"),
             Reads::OngaroLease => match self.ongaro_gate() {
                 Some(ReadGate { until: Until::Clock(end), .. }) if at.now < end => (true, "ongaro-lease"),
@@ -131,6 +122,7 @@ impl Replica {
         let next_commit = Gate::Hold(self.committed + 1);
         match self.config.reads {
             Reads::Inconsistent => Gate::Serve,
+            Reads::Alr { .. } => Gate::Sync,
             Reads::Quorum | Reads::OngaroLease => match self.ongaro_gate() {
                 Some(ReadGate { until: Until::Clock(end), .. }) if at.now < end => Gate::Serve,
                 _ if self.has_own_commit() => Gate::Round,
@@ -224,34 +216,56 @@ impl Replica {
 
     // Followers --------------------------------------------------------------------------------------------------
 
-    /// A follower is asked; it asks its leader, once for all that has come in.
-    pub(super) fn read_here(&mut self, proxy: ProcessId, ask: Ask) {
-        let nonce = ask.nonce;
-        let room = MAX_WAITING.saturating_sub(self.near.fresh.len());
-        let reads = ask.reads.into_iter().take(room);
-        self.near.fresh.extend(reads.map(|(id, command)| PendingRead { proxy, nonce, id, command }));
+    /// A follower is asked, by a proxy that sends the write of this number behind its reads, if it names one.
+    pub(super) fn read_here(&mut self, proxy: ProcessId, mut ask: Ask, behind: Option<u64>) {
+        match behind.filter(|_| matches!(self.config.reads, Reads::Alr { .. })) {
+            Some(write) => self.near.batches.add_behind(proxy, &mut ask, write),
+            None => self.near.batches.add(proxy, &mut ask),
+        }
     }
 
-    pub(super) fn ask_for_index(&mut self, cx: &mut Context<'_, Self>) {
-        if self.near.fresh.is_empty() {
+    /// It asks its leader, once for all that has come in, or for a batch of it.
+    pub(super) fn ask_for_batches(&mut self, cx: &mut Context<'_, Self>) {
+        self.serve_follower_reads(cx);
+        if !self.near.batches.has_open() {
             return;
         }
-        let reads = std::mem::take(&mut self.near.fresh);
-        let Some(leader) = self.leader.filter(|leader| *leader != self.me) else { return };
-        self.near.last += 1;
-        let id = self.near.last;
-        if self.near.asked.len() >= MAX_ASKED {
-            self.near.asked.pop_first();
+        let Some(leader) = self.leader.filter(|leader| *leader != self.me) else {
+            return self.near.batches.forget_open();
+        };
+        let (alr, most) = match self.config.reads {
+            Reads::Alr { batch } => (true, batch),
+            _ => (false, usize::MAX),
+        };
+        while let Some(id) = self.near.batches.close(most) {
+            if alr && mutation::active("alr/unasked") {
+                let place = (self.state.applied(), 0);
+                self.near.batches.on_place(id, place, place.0, Some(0));
+                continue;
+            }
+            cx.send(leader, if alr { Message::Sync { id } } else { Message::ReadIndex { id } });
         }
-        self.near.asked.insert(id, reads);
-        cx.send(leader, Message::ReadIndex { id });
     }
 
     pub(super) fn on_read_index_reply(&mut self, id: u64, index: u64, cx: &mut Context<'_, Self>) {
-        if let Some(reads) = self.near.asked.remove(&id) {
+        if let Some(reads) = self.near.batches.take_asked(id) {
             reads.into_iter().for_each(|read| self.near.ready.hold(index, read));
             self.serve_follower_reads(cx);
         }
+    }
+
+    /// As a leader: with the next entry.
+    pub(super) fn on_sync(&mut self, node: NodeId, id: u64) {
+        if let Role::Leader(leading) = &mut self.role
+            && leading.syncs.len() < MAX_WAITING
+        {
+            leading.syncs.push((node, id));
+        }
+    }
+
+    pub(super) fn on_sync_reply(&mut self, id: u64, place: Place, cx: &mut Context<'_, Self>) {
+        self.near.batches.on_place(id, place, self.state.applied(), self.chain.term(place.0));
+        self.serve_follower_reads(cx);
     }
 
     pub(super) fn serve_follower_reads(&mut self, cx: &mut Context<'_, Self>) {
@@ -263,6 +277,13 @@ impl Replica {
                 {
                     self.intake.on_read(read, reply);
                 }
+            }
+        }
+        for read in self.near.batches.take_ready(|session| self.state.sessions().next(session)) {
+            // What has no room is asked for again.
+            if self.intake.has_room() {
+                let reply = self.state.read_now(&read.command);
+                self.intake.on_read(read, reply);
             }
         }
     }

@@ -267,6 +267,8 @@ impl Machine for Replica {
             Message::TimeoutNow { committed, .. } => self.on_timeout_now(committed, cx),
             Message::ReadIndex { id } => self.on_read_index(from, id, cx),
             Message::ReadIndexReply { id, index } => self.on_read_index_reply(id, index, cx),
+            Message::Sync { id } => self.on_sync(from, id),
+            Message::SyncReply { id, index, appended } => self.on_sync_reply(id, (index, appended), cx),
         }
     }
 
@@ -285,7 +287,7 @@ impl Machine for Replica {
 
     fn on_batch_end(&mut self, cx: &mut Context<'_, Self>) {
         self.lead(cx);
-        self.ask_for_index(cx);
+        self.ask_for_batches(cx);
         if std::mem::take(&mut self.acknowledge)
             && let Some(leader) = self.leader
         {
@@ -425,7 +427,7 @@ impl Replica {
         while self.state.applied() < self.committed {
             let slot = self.state.applied() + 1;
             let held = self.chain.get(slot).expect("what is committed and not executed is kept");
-            let value = held.entry.value.clone();
+            let (value, term) = (held.entry.value.clone(), held.entry.term);
             let intake = &mut self.intake;
             let effect = |effect| {
                 if leads {
@@ -435,6 +437,8 @@ impl Replica {
             cx.note(|| Fact::Chosen { slot, digest: digest(&value) });
             let requests = self.state.apply(slot, &value, effect, |fact| cx.note(fact));
             self.state.follow(self.chain.origin(slot));
+            self.near.batches.on_decided((slot, term));
+            self.near.batches.on_executed(slot);
             if leads {
                 cx.mark(Mark::Applied { slot, requests });
             }
@@ -484,7 +488,11 @@ impl Replica {
     // Clients ----------------------------------------------------------------------------------------------------
 
     fn on_client(&mut self, from: ProcessId, message: clients::Message, cx: &mut Context<'_, Self>) {
-        let clients::Message::Ask(ask) = message else { return };
+        let (ask, behind) = match message {
+            clients::Message::Ask(ask) => (ask, None),
+            clients::Message::AskBehind { ask, write } => (ask, Some(write)),
+            _ => return,
+        };
         if !matches!(from, ProcessId::Proxy(_)) {
             return;
         }
@@ -503,7 +511,7 @@ impl Replica {
                 self.intake.redirect(from, ask.nonce, leader);
             }
             if near {
-                self.read_here(from, ask);
+                self.read_here(from, ask, behind);
             }
         }
     }

@@ -72,6 +72,7 @@ impl Replica {
         self.acknowledge = true;
         self.configured = None;
         self.publish_configuration(cx);
+        self.near.batches.on_executed(index);
         self.serve_follower_reads(cx);
     }
 }

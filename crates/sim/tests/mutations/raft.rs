@@ -10,6 +10,7 @@ const QUORUM: &[&str] = &["reads=quorum"];
 /// Short waits, for more elections in a run.
 const RESTLESS: &[&str] = &["heartbeat=10ms", "election.timeout=50ms", "proxy.patience=40ms", "reads=quorum"];
 const TIMERS: &[&str] = &["reads=leaseguard", "leaseguard.clock=timers"];
+const ALR: &[&str] = &["reads=alr"];
 const ONGARO: &[&str] = &["reads=ongaro-lease"];
 /// One entry in a message.
 const SINGLE: &[&str] =
@@ -122,6 +123,8 @@ caught! { "raft",
     a_commit_gate_that_ignores_one_prior_entry: "leaseguard/gate-ignored" with GUARD, at 23;
     a_limbo_region_without_its_last_entry: "leaseguard/limbo-short" with GUARD;
     a_limbo_region_that_is_applied_at_the_election: "leaseguard/limbo-applied" with GUARD;
+    almost_local_reads_that_ask_nobody: "alr/unasked" with ALR;
+    an_almost_local_read_that_joins_a_closed_batch: "alr/join-closed" with ALR;
     uncertainty_on_one_side_only: "leaseguard/one-sided" with GUARD;
     an_end_of_a_lease_whose_commit_is_not_known: "leaseguard/end-lease-uncommitted" with GUARD, at 80;
     a_snapshot_that_forgets_leases: "leaseguard/no-lease-in-snapshot" with FORGETFUL;
@@ -151,6 +154,14 @@ fn assert_stale(mutation: &str, text: &str) {
 fn inherited_reads_under_timers() {
     let text = trace!("raft", "inherited-under-timers");
     assert_stale("leaseguard/inherit-under-timers", text);
+}
+
+/// A leader that was deposed and does not know says where it has appended an entry; another's is decided there.
+#[test]
+fn almost_local_reads_after_any_entry_of_the_place() {
+    let text = trace!("raft", "alr-place-of-another");
+    let is_stale = |text: &str| text.contains("p5 #3 = Value(Some(b\"old\"))");
+    assert_goes_wrong("raft", "alr/any-entry", text, is_stale);
 }
 
 #[test]

@@ -57,6 +57,8 @@ pub struct ProxyConfig {
     pub home: bool,
     /// Reads that may miss something do, whatever the others do: it may know how much it misses.
     pub bounded: bool,
+    /// It hears which write is sent behind them, and needs to ask nobody then ([`batches`](super::batches)).
+    pub timely: bool,
     /// If it has not answered one by then, the leader is asked too (Bodega §3.2.2, *unhold*).
     pub unhold: Option<Duration>,
     /// Reads are asked of a majority first, and then like this.
@@ -477,6 +479,7 @@ impl<M: Embeds> Machine for SessionClient<M> {
                 self.on_seen(from, Tally::joint(voters, outgoing), reads, cx);
             }
             Message::Ask(_)
+            | Message::AskBehind { .. }
             | Message::Query { .. }
             | Message::Seen { .. }
             | Message::Members { .. }

@@ -1,6 +1,6 @@
 //! What a proxy sends: whatever its target, or the replica nearby, has not got.
 
-use quorate_core::{Access, Context, Mark};
+use quorate_core::{Access, Context, Mark, mutation};
 
 use super::{ASK_BYTES, Call, SessionClient};
 use crate::clients::message::{Ask, Embeds, Message};
@@ -35,6 +35,8 @@ impl<M: Embeds> SessionClient<M> {
         let near = self.near.filter(|near| *near != self.target);
         let mut nearby = self.ask(false);
         let (mut bytes, mut nearby_bytes) = (0, 0);
+        // The first write that nobody has got yet: it leaves behind the reads that are gathered here.
+        let mut behind = None;
         // The last writes and reads are unsent, and none before them: what is repeated is all that is not answered.
         let unsent = self.writes.iter().rev().take_while(|write| write.sent.is_none()).count();
         let first = self.writes.len() - unsent;
@@ -47,7 +49,10 @@ impl<M: Embeds> SessionClient<M> {
                 continue;
             }
             write.sent = Some(now);
-            write.exposed = true;
+            let fresh = !std::mem::replace(&mut write.exposed, true);
+            if fresh || mutation::active("alr/behind-an-earlier-write") {
+                behind = behind.or(Some(self.low + index as u64).filter(|_| self.config.timely));
+            }
             if let Some(call) = write.call.and_then(|id| self.calls.get(id)) {
                 cx.mark(Mark::Forwarded { request: call.request });
             }
@@ -79,7 +84,7 @@ impl<M: Embeds> SessionClient<M> {
                 read.held = true;
                 nearby_bytes += command.len();
                 if let Some(near) = near.filter(|_| nearby_bytes >= ASK_BYTES) {
-                    cx.send(near, M::from(Message::Ask(split(&mut nearby, &blank))));
+                    cx.send(near, M::from(timely(split(&mut nearby, &blank), behind)));
                     nearby_bytes = 0;
                 }
                 continue;
@@ -111,7 +116,7 @@ impl<M: Embeds> SessionClient<M> {
         }
         let (ask, nearby) = (split(&mut ask, &blank), split(&mut nearby, &blank));
         if let Some(near) = near.filter(|_| !nearby.reads.is_empty()) {
-            cx.send(near, M::from(Message::Ask(nearby)));
+            cx.send(near, M::from(timely(nearby, behind)));
         }
         if !ask.is_probe() {
             cx.send(self.target, M::from(Message::Ask(ask)));
@@ -132,6 +137,14 @@ impl<M: Embeds> SessionClient<M> {
             manage: Vec::new(),
             version: self.version,
         }
+    }
+}
+
+/// Reads for the replica nearby, and the write that is sent behind them, if any is.
+fn timely(ask: Ask, behind: Option<u64>) -> Message {
+    match behind {
+        Some(write) => Message::AskBehind { ask, write },
+        None => Message::Ask(ask),
     }
 }
 

@@ -1,11 +1,11 @@
 //! When to take over what does not get on: after a wait that is drawn anew for each instance, so that few replicas
 //! begin at the same time.
 //!
-//! **An owner that is slow is given more time.** A recovery that finds no vote for a batch makes a no-op of its instance,
-//! and its owner proposes the batch again. If the owner needs longer than the others are patient, that goes on for ever,
-//! and nobody who asks the owner is answered. So each instance of an owner that lives and that becomes a no-op doubles the
-//! wait for its next ones, up to [`FOR_THE_SLOW`]; each that is decided otherwise halves it again. Who waits for an
-//! instance of an owner that dies waits no longer than that.
+//! **An owner that is slow is given more time.** A recovery that finds no vote for a batch makes a no-op of its
+//! instance, and its owner proposes the batch again. If the owner needs longer than the others are patient, that goes
+//! on for ever, and nobody who asks the owner is answered. So each instance of an owner that lives and that becomes a
+//! no-op doubles the wait for its next ones, up to [`FOR_THE_SLOW`]; each that is decided otherwise halves it again.
+//! Who waits for an instance of an owner that dies waits no longer than that.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -37,6 +37,8 @@ pub struct Leading {
     pub(super) coordinator: ReconfigurationCoordinator,
     /// The others, as far as they were heard.
     pub(super) peers: BTreeMap<NodeId, Peer>,
+    /// Others that want to know of a slot that is proposed after they asked, and their numbers for it.
+    pub(super) syncs: Vec<(NodeId, u64)>,
     /// Whether a slot must be proposed even if no client asks: a key's time is up.
     needs_empty_batch: bool,
     /// Slots up to here were announced as chosen.
@@ -107,6 +109,7 @@ impl<P: Policy> Replica<P> {
             changing: None,
             coordinator: ReconfigurationCoordinator::new(self.config.timeouts.election),
             peers: others.iter().map(|node| (node, Peer::new(now))).collect(),
+            syncs: Vec::new(),
             needs_empty_batch: false,
             announced: 0,
             announcing: false,
@@ -247,7 +250,10 @@ impl<P: Policy> Replica<P> {
         loop {
             let time = self.time(cx.now(), cx.wall());
             let Role::Leader(leading) = &mut self.role else { return };
-            let idle = !self.intake.has_writes() && !self.waiting.need_slot() && !leading.needs_empty_batch;
+            let idle = !(self.intake.has_writes()
+                || self.waiting.need_slot()
+                || leading.needs_empty_batch
+                || !leading.syncs.is_empty());
             let full = leading.proposals.count() >= self.config.pipeline
                 || leading.proposals.bytes() >= PIPELINE_BYTES;
             if hold || idle || full {
@@ -258,6 +264,9 @@ impl<P: Policy> Replica<P> {
             // Another leader may have had more chosen.
             let slot = leading.proposals.next().max(self.log.committed() + 1);
             self.waiting.proposed(slot);
+            for (node, id) in leading.syncs.drain(..) {
+                cx.send(node, Message::SyncReply { id, ballot: self.promised, slot });
+            }
             leading.announced = self.log.complete();
             self.propose(slot, value, cx);
         }

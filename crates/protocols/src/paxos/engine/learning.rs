@@ -25,6 +25,7 @@ impl<P: Policy> Replica<P> {
         cx: &mut Context<'_, Self>,
     ) {
         for slot in self.log.commit(ballot, committed) {
+            self.batches.on_decided((slot, ballot.number()));
             self.note_chosen(slot, cx);
         }
         self.execute(cx);

@@ -72,7 +72,7 @@ impl<P: Policy> Replica<P> {
         // A leader that has fallen silent would only be waited for longer.
         let heard = leads || self.monitor.heard_within(self.config.timeouts.heartbeat * 5 / 2, now);
         let votes = self.configuration.1.votes(self.me);
-        if self.config.reads == Reads::Log || !votes {
+        if self.config.reads != Reads::Lease || !votes {
             return None;
         }
         let grantees = P::grantees(self).without(self.me);

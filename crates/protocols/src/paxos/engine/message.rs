@@ -121,6 +121,20 @@ pub enum Message<M, C> {
         /// The sender's wall clock, which bounds the times that others propose (`quorate_blocks::walls`).
         wall: Wall,
     },
+    /// Propose something and tell me where: I execute reads that I have now when it is executed.
+    Sync {
+        /// The sender's own number for it.
+        id: u64,
+    },
+    /// Answer to `Sync`: here.
+    SyncReply {
+        /// That one.
+        id: u64,
+        /// Of the leader.
+        ballot: Ballot,
+        /// Where it has proposed something.
+        slot: u64,
+    },
     /// The leader stops; you are the furthest: take over.
     StepUp {
         /// Of the leader.
@@ -147,6 +161,8 @@ wire_enum!(Message<M, C> {
     16 => Announce { ballot, ballot_config },
     17 => Which { ballot },
     18 => Freshness(message),
+    19 => Sync { id },
+    20 => SyncReply { id, ballot, slot },
 });
 
 impl<M: quorate_core::Message, C: BallotConfig> quorate_core::Message for Message<M, C> {
@@ -180,7 +196,10 @@ impl<M: quorate_core::Message, C: BallotConfig> quorate_core::Message for Messag
             Message::Poll { .. }
             | Message::PollReply { .. }
             | Message::Which { .. }
+            | Message::Sync { .. }
             | Message::StepUp { .. } => Release::Now,
+            // The proposal counts when it is chosen, and no other can be of the same slot and ballot.
+            Message::SyncReply { .. } => Release::Now,
             // It ends a leader. A candidate whose disk hangs stands again and again, and would depose every other.
             Message::Reject { .. } => Release::AfterSync,
         }
@@ -223,6 +242,8 @@ impl<M: quorate_core::Message, C: BallotConfig> quorate_core::Message for Messag
             | Message::Catchup(_)
             | Message::Freshness(_)
             | Message::Which { .. }
+            | Message::Sync { .. }
+            | Message::SyncReply { .. }
             | Message::StepUp { .. } => Arrival::Any,
         }
     }
@@ -383,6 +404,8 @@ mod tests {
             Message::Commit { ballot, committed: 8 },
             Message::Heartbeat { ballot, committed: 8, sent: Time::ZERO },
             Message::HeartbeatReply { ballot, committed: 8, bound: true, sent: Time::ZERO, wall: Wall::ZERO },
+            Message::Sync { id: 7 },
+            Message::SyncReply { id: 7, ballot, slot: 8 },
             Message::StepUp { ballot },
             Message::Freshness(freshness::Message::Then { token: 1, slot: 2 }),
         ]

@@ -15,6 +15,7 @@
 //! | 5 execute contiguously, reply after execution; compact only what is executed | `learning.rs` `execute` |
 //! | leases: by default all grant to the leader of their ballot | `leases.rs`, `leasing.rs` |
 //! | **read rule**: leader of the promised ballot, believing promises of a majority (itself included), everything that phase 1 found executed | `leasing.rs` `may_read_locally` |
+//! | **almost-local reads** (`reads=alr`): a batch is executed with a slot that was proposed after it was closed, and chosen in that ballot | `reads.rs`, `blocks/clients/batches.rs` |
 //! | B.3 membership: a configuration stands alone in its slot and is in force when executed; nothing is proposed behind it before; whoever did not have it chosen itself prepares again | `changes.rs` |
 //!
 //! # Decisions
@@ -83,6 +84,12 @@ pub enum Reads {
     Lease,
     /// Always through the log; no lease is ever granted.
     Log,
+    /// The same at the leader; at any other replica in batches, which wait for an entry that the leader proposes after
+    /// them (`quorate_blocks::clients::batches`).
+    Alr {
+        /// So many reads share a question to the leader, at most.
+        batch: usize,
+    },
 }
 
 /// What a replica is told; `C` is the policy's share.

@@ -6,14 +6,17 @@ use bytes::Bytes;
 use quorate_blocks::clients::{self, Ask, AtSlot, Gate, PendingRead};
 use quorate_blocks::membership::Configuration;
 use quorate_blocks::state::{AHEAD, TIMELESS};
-use quorate_core::{Context, Fact, Instant, ProcessId, Staleness, Time, mutation};
+use quorate_core::{Context, Fact, Instant, NodeId, ProcessId, Staleness, Time, mutation};
 
-use super::Message;
 use super::policy::Policy;
 use super::replica::{Replica, Role};
+use super::{Message, Reads};
 
 /// Bytes of replies in one message with observations, unless a single one is larger.
 const SEEN_BYTES: usize = 1 << 20;
+
+/// Questions of others for a slot that may wait for it.
+const MAX_SYNCS: usize = 1 << 16;
 
 /// A read that waits, and since when it is held; a leader's are not timed.
 pub(super) type Waiting = (PendingRead, Option<Time>);
@@ -73,7 +76,20 @@ impl<P: Policy> Replica<P> {
 
     /// A proxy asks. Unless this is the leader: takes the reads out that are answered, held or refused here, which are
     /// those that may miss something, and all where every replica reads ([`Policy::READS_EVERYWHERE`]).
-    pub(super) fn read_here(&mut self, from: ProcessId, ask: &mut Ask, cx: &mut Context<'_, Self>) {
+    pub(super) fn read_here(
+        &mut self,
+        from: ProcessId,
+        ask: &mut Ask,
+        behind: Option<u64>,
+        cx: &mut Context<'_, Self>,
+    ) {
+        let is_alr = matches!(self.config.reads, Reads::Alr { .. });
+        if is_alr && self.leader(cx.now()).is_some_and(|leader| leader != self.me) {
+            return match behind {
+                Some(write) => self.batches.add_behind(from, ask, write),
+                None => self.batches.add(from, ask),
+            };
+        }
         let bounds: BTreeMap<u64, Staleness> = std::mem::take(&mut ask.bounds).into_iter().collect();
         // The leader's reads miss nothing.
         if matches!(self.role, Role::Leader(_)) || bounds.is_empty() && !P::READS_EVERYWHERE {
@@ -181,6 +197,42 @@ impl<P: Policy> Replica<P> {
             }
         }
     }
+
+    // Almost-local reads -----------------------------------------------------------------------------------------
+
+    /// As a leader: with the next slot.
+    pub(super) fn on_sync(&mut self, node: NodeId, id: u64) {
+        if let Role::Leader(leading) = &mut self.role
+            && leading.syncs.len() < MAX_SYNCS
+        {
+            leading.syncs.push((node, id));
+        }
+    }
+
+    /// Answers what can be answered, and asks the leader about what has come in.
+    pub(super) fn serve_batches(&mut self, cx: &mut Context<'_, Self>) {
+        let Reads::Alr { batch } = self.config.reads else { return };
+        self.batches.on_executed(self.state.applied());
+        for read in self.batches.take_ready(|session| self.state.sessions().next(session)) {
+            // What has no room is asked for again.
+            if self.intake.has_room() {
+                self.served.waited.add(1);
+                let reply = self.state.read_now(&read.command);
+                self.intake.on_read(read, reply);
+            }
+        }
+        if !self.batches.has_open() {
+            return;
+        }
+        let Some(leader) = self.leader(cx.now()).filter(|leader| *leader != self.me) else {
+            return self.batches.forget_open();
+        };
+        while let Some(id) = self.batches.close(batch) {
+            cx.send(leader, Message::Sync { id });
+        }
+    }
+
+    // Waiting ----------------------------------------------------------------------------------------------------
 
     /// Before another role is taken: what a leader's clients wait for, their proxies ask of the next.
     pub(super) fn forget_reads_of_leader(&mut self) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use quorate_blocks::ballot::Ballot;
 use quorate_blocks::catchup::{Catchup, Informants, Source};
-use quorate_blocks::clients::{self, Intake, Served, WaitingReads};
+use quorate_blocks::clients::{self, Intake, ReadBatches, Served, WaitingReads};
 use quorate_blocks::election::LeaderMonitor;
 use quorate_blocks::laggards::Laggards;
 use quorate_blocks::membership::Configuration;
@@ -98,6 +98,8 @@ pub struct Replica<P: Policy> {
     pub intake: Intake,
     /// Reads that can be answered later.
     pub(super) waiting: WaitingReads<Waiting>,
+    /// Those of this node's clients, while it does not lead (`reads=alr`).
+    pub(super) batches: ReadBatches,
     /// How reads were served.
     pub(super) served: Served,
     /// Votes cast since the last batch end, in `promised`.
@@ -196,6 +198,7 @@ impl<P: Policy> Machine for Replica<P> {
             draining: false,
             intake: Intake::new(me.into(), config.intake.max_bytes),
             waiting: WaitingReads::default(),
+            batches: ReadBatches::new(first_guard.rotate_left(16)),
             served: Served::default(),
             votes: Vec::new(),
             informants: Informants::default(),
@@ -284,6 +287,11 @@ impl<P: Policy> Machine for Replica<P> {
             Message::HeartbeatReply { ballot, committed, bound, sent, wall } => {
                 self.on_heartbeat_reply(from, ballot, (committed, bound), (sent, wall), cx);
             }
+            Message::Sync { id } => self.on_sync(from, id),
+            Message::SyncReply { id, ballot, slot } => {
+                let place = (slot, ballot.number());
+                self.batches.on_place(id, place, self.state.applied(), None);
+            }
             Message::StepUp { ballot } => {
                 if self.promised == ballot && ballot.node() == Some(from) {
                     self.monitor.forget();
@@ -313,6 +321,7 @@ impl<P: Policy> Machine for Replica<P> {
 
     fn on_batch_end(&mut self, cx: &mut Context<'_, Self>) {
         self.lead(cx);
+        self.serve_batches(cx);
         self.acknowledge(cx);
         if std::mem::take(&mut self.persisted) {
             // In the shadow of records that are synced anyway.
@@ -472,8 +481,9 @@ impl<P: Policy> Replica<P> {
         if !matches!(from, ProcessId::Proxy(_)) {
             return;
         }
-        let mut ask = match message {
-            clients::Message::Ask(ask) => ask,
+        let (mut ask, behind) = match message {
+            clients::Message::Ask(ask) => (ask, None),
+            clients::Message::AskBehind { ask, write } => (ask, Some(write)),
             clients::Message::Query { nonce, reads } => return self.on_query(from, nonce, reads, cx),
             _ => return,
         };
@@ -482,7 +492,7 @@ impl<P: Policy> Replica<P> {
         if matches!(from, ProcessId::Proxy(proxy) if proxy.host() == Some(self.me)) {
             self.policy.on_ask(&self.ballot_config, &ask);
         }
-        self.read_here(from, &mut ask, cx);
+        self.read_here(from, &mut ask, behind, cx);
         if asked && ask.is_probe() {
             return;
         }

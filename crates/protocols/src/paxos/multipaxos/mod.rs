@@ -22,7 +22,7 @@ impl Protocol for MultiPaxos {
     const PAPER: &'static str = "Lamport, Paxos Made Simple (2001); leader leases";
     const CAPABILITIES: Capabilities = Capabilities {
         membership: true,
-        reads: "at the leader, under a lease (bounded drift)",
+        reads: "at the leader, under a lease (bounded drift); at every replica: almost-local",
         ..Capabilities::LOGGED
     };
     type Message = Message;
@@ -30,13 +30,17 @@ impl Protocol for MultiPaxos {
     type Proxy = SessionClient<Message>;
 
     fn configure(group: &Group, settings: &mut Settings) -> Result<(Config<()>, ProxyConfig), SettingsError> {
+        let alr = Reads::Alr { batch: settings::alr_batch(settings)? };
         let reads = settings.choice(
             "reads",
             "lease",
-            &[("lease", Reads::Lease), ("log", Reads::Log)],
-            "`lease`: at the leader under its lease. `log`: every read takes a slot, and no lease is granted",
+            &[("lease", Reads::Lease), ("log", Reads::Log), ("alr", alr)],
+            "`lease`: at the leader under its lease. `log`: every read takes a slot. `alr`: at the nearest replica, in \
+             batches that wait for a slot proposed after them. The last two grant no lease",
         )?;
         let config = Config::new(group, settings, reads, ())?;
-        Ok((config, ProxyConfig { bounded: reads == Reads::Lease, ..settings::proxy(group, settings)? }))
+        let (bounded, alr) = (reads == Reads::Lease, reads == alr);
+        let proxy = settings::proxy(group, settings)?;
+        Ok((config, ProxyConfig { bounded, nearest: alr, timely: alr, ..proxy }))
     }
 }

@@ -1,0 +1,274 @@
+//! Almost-local reads at any replica of a log that a leader orders (*lazy ALR*, LAW): reads are executed here, in
+//! batches, and all that a batch costs is one small question to the leader, or nothing.
+//!
+//! A batch is *closed* at one of two moments, and no read joins it later:
+//!
+//! - **Sync**: the replica asks the leader about the batch. The leader answers with the place of an entry that it
+//!   appends after that: a client's if one is there, else one without commands. A place is a slot and the term or
+//!   ballot in which the leader proposed it. The batch is executed when that very entry is; if another was decided in
+//!   its slot, or this cannot be told any more, the leader is asked again.
+//! - **Timely write**: a proxy names a write of its session that it sends for the first time after the reads of the
+//!   same message. The batch is executed when the session table shows that write. No message is sent for it.
+//!
+//! Why that is linearizable, without a clock: the entry is proposed after each read of the batch has begun. A write
+//! that was acknowledged before is in an earlier slot: in the leader's own term or ballot because slots are given in
+//! order; in an earlier one because the leader has, in its log, all that was decided before it led; and if it had
+//! been in a later one, a majority would have left the leader's before the entry was proposed, and not have accepted
+//! it in the leader's. Slots are executed in order. A write that is proposed after the read has begun is such an
+//! entry itself.
+
+use std::collections::BTreeMap;
+
+use quorate_core::{ProcessId, mutation};
+
+use super::{Ask, PendingRead};
+
+/// Batches that may be asked about: more than that are lost, and proxies ask again.
+const MAX_ASKED: usize = 1024;
+/// Reads that may wait to be asked about, and as many for writes.
+const MAX_WAITING: usize = 1 << 16;
+
+/// An entry of the log: its slot, and the term or ballot number in which it was proposed.
+pub type Place = (u64, u64);
+
+/// The batches of a replica. Volatile: proxies ask again.
+#[derive(Debug)]
+pub struct ReadBatches {
+    /// Not closed yet.
+    open: Vec<PendingRead>,
+    /// The leader was asked about them, by number.
+    asked: BTreeMap<u64, Vec<PendingRead>>,
+    /// The last number. The first is drawn: a late answer to an earlier incarnation's question must not be taken for
+    /// one of this incarnation's.
+    last: u64,
+    /// They wait for an entry, and whether it is known to be decided.
+    placed: BTreeMap<Place, (bool, Vec<PendingRead>)>,
+    /// They wait for a write: by session, and its number there.
+    behind: BTreeMap<(u64, u64), Vec<PendingRead>>,
+    /// How many do.
+    behind_reads: usize,
+    /// What they waited for is executed.
+    ready: Vec<PendingRead>,
+}
+
+impl ReadBatches {
+    /// Nothing is asked yet. Numbers go on from this one, which was drawn at random.
+    pub fn new(drawn: u64) -> ReadBatches {
+        ReadBatches {
+            open: Vec::new(),
+            asked: BTreeMap::new(),
+            last: drawn >> 1,
+            placed: BTreeMap::new(),
+            behind: BTreeMap::new(),
+            behind_reads: 0,
+            ready: Vec::new(),
+        }
+    }
+
+    /// Reads that came in. Beyond a bound their proxies have to ask again.
+    pub fn add(&mut self, proxy: ProcessId, ask: &mut Ask) {
+        let room = MAX_WAITING.saturating_sub(self.open.len());
+        let reads = pending(proxy, ask).take(room);
+        match self.placed.last_entry() {
+            Some(mut closed) if mutation::active("alr/join-closed") => closed.get_mut().1.extend(reads),
+            _ => self.open.extend(reads),
+        }
+    }
+
+    /// Reads whose proxy sends the write of this number in its session after them.
+    pub fn add_behind(&mut self, proxy: ProcessId, ask: &mut Ask, write: u64) {
+        if self.behind_reads >= MAX_WAITING {
+            return self.add(proxy, ask);
+        }
+        let session = ask.session;
+        let reads: Vec<_> = pending(proxy, ask).collect();
+        self.behind_reads += reads.len();
+        self.behind.entry((session, write)).or_default().extend(reads);
+    }
+
+    /// Whether the leader has to be asked.
+    pub fn has_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// Nobody can be asked: proxies ask again.
+    pub fn forget_open(&mut self) {
+        self.open.clear();
+    }
+
+    /// Closes a batch of at most so many reads, if any are there; the number under which the leader is asked about it.
+    pub fn close(&mut self, most: usize) -> Option<u64> {
+        let most = most.min(self.open.len());
+        if most == 0 {
+            return None;
+        }
+        if self.asked.len() >= MAX_ASKED {
+            self.asked.pop_first();
+        }
+        self.last += 1;
+        self.asked.insert(self.last, self.open.drain(..most).collect());
+        Some(self.last)
+    }
+
+    /// The batch with this number, if it was not answered before.
+    pub fn take_asked(&mut self, id: u64) -> Option<Vec<PendingRead>> {
+        self.asked.remove(&id)
+    }
+
+    /// The leader has appended an entry for the batch with this number. `applied`: the last slot that is executed here;
+    /// `executed`: what was proposed in this slot in which term or ballot, if it is executed and that is known.
+    pub fn on_place(&mut self, id: u64, place: Place, applied: u64, executed: Option<u64>) {
+        let Some(reads) = self.take_asked(id) else { return };
+        if place.0 > applied {
+            self.placed.entry(place).or_default().1.extend(reads);
+        } else {
+            self.pass(executed == Some(place.1), reads);
+        }
+    }
+
+    /// This very entry is decided. Told before it is executed.
+    pub fn on_decided(&mut self, place: Place) {
+        if let Some((decided, _)) = self.placed.get_mut(&place) {
+            *decided = true;
+        }
+    }
+
+    /// Everything up to this slot is executed.
+    pub fn on_executed(&mut self, applied: u64) {
+        while let Some(entry) = self.placed.first_entry().filter(|entry| entry.key().0 <= applied) {
+            let (decided, reads) = entry.remove();
+            self.pass(decided, reads);
+        }
+    }
+
+    /// Their slot is executed; `same`: with the entry that they wait for.
+    fn pass(&mut self, same: bool, reads: Vec<PendingRead>) {
+        let same = same || mutation::active("alr/any-entry");
+        if same { &mut self.ready } else { &mut self.open }.extend(reads);
+    }
+
+    /// Reads that the present state answers. `next`: the number of a session's next write, if it is known here.
+    pub fn take_ready(&mut self, next: impl Fn(u64) -> Option<u64>) -> Vec<PendingRead> {
+        if !self.behind.is_empty() {
+            for ((session, write), reads) in std::mem::take(&mut self.behind) {
+                match next(session) {
+                    // It is not open here yet, or not any more: then the leader is asked.
+                    None => {
+                        self.behind_reads -= reads.len();
+                        self.open.extend(reads);
+                    }
+                    Some(next) if next > write => {
+                        self.behind_reads -= reads.len();
+                        self.ready.extend(reads);
+                    }
+                    Some(_) => drop(self.behind.insert((session, write), reads)),
+                }
+            }
+        }
+        std::mem::take(&mut self.ready)
+    }
+
+    /// Asserts what must always hold.
+    pub fn check(&self) {
+        assert!(
+            self.behind_reads == self.behind.values().map(Vec::len).sum(),
+            "reads behind writes are counted"
+        );
+        assert!(self.asked.len() <= MAX_ASKED);
+    }
+}
+
+/// Takes the reads out.
+fn pending(proxy: ProcessId, ask: &mut Ask) -> impl Iterator<Item = PendingRead> + use<> {
+    let nonce = ask.nonce;
+    std::mem::take(&mut ask.reads).into_iter().map(move |(id, command)| PendingRead {
+        proxy,
+        nonce,
+        id,
+        command,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use quorate_core::{NodeId, ProxyId};
+
+    use super::*;
+
+    fn ask(session: u64, ids: std::ops::Range<u64>) -> Ask {
+        let reads = ids.map(|id| (id, Bytes::new())).collect();
+        let (bounds, manage, writes) = (Vec::new(), Vec::new(), Vec::new());
+        Ask { nonce: 1, session, open: false, low: 1, writes, reads, bounds, manage, version: 0 }
+    }
+
+    /// What one step of a script does, and which reads are ready after it.
+    fn run(script: &str) -> String {
+        let proxy = ProcessId::Proxy(ProxyId::of(NodeId::new(1).expect("an id")));
+        let mut batches = ReadBatches::new(0);
+        let (mut id, mut out, mut next) = (0, String::new(), BTreeMap::new());
+        for line in script.lines() {
+            let (step, _) = line.split_once(" → ").unwrap_or((line, ""));
+            let words: Vec<&str> = step.split_whitespace().collect();
+            let number = |at: usize| words[at].parse::<u64>().expect("a number");
+            match words[0] {
+                "read" => {
+                    batches.add(proxy, &mut ask(7, id..id + number(1)));
+                    id += number(1);
+                }
+                "behind" => {
+                    batches.add_behind(proxy, &mut ask(7, id..id + 1), number(1));
+                    id += 1;
+                }
+                "next" => drop(next.insert(7, number(1))),
+                "close" => while batches.close(number(1) as usize).is_some() {},
+                "place" => batches.on_place(number(1), (number(2), number(3)), number(4), Some(9)),
+                "decided" => batches.on_decided((number(1), number(2))),
+                "executed" => batches.on_executed(number(1)),
+                other => panic!("what is {other}?"),
+            }
+            let ready = batches.take_ready(|session| next.get(&session).copied());
+            let ids = |reads: &[PendingRead]| match reads {
+                [] => "none".to_owned(),
+                reads => reads.iter().map(|read| read.id.to_string()).collect::<Vec<_>>().join(","),
+            };
+            batches.check();
+            out.push_str(&format!("{step} → ready {}, open {}\n", ids(&ready), ids(&batches.open)));
+        }
+        out
+    }
+
+    #[test]
+    fn a_batch_waits_for_the_very_entry_that_was_appended_for_it() {
+        let script = "\
+read 3 → ready none, open 0,1,2
+close 2 → ready none, open none
+read 1 → ready none, open 3
+place 1 5 2 4 → ready none, open 3
+place 2 6 2 4 → ready none, open 3
+decided 6 1 → ready none, open 3
+decided 5 2 → ready none, open 3
+executed 5 → ready 0,1, open 3
+executed 6 → ready none, open 3,2
+close 9 → ready none, open none
+place 3 6 9 6 → ready 3,2, open none
+read 1 → ready none, open 4
+close 9 → ready none, open none
+place 4 6 2 6 → ready none, open 4
+place 4 7 2 6 → ready none, open 4
+";
+        assert_eq!(run(script), script);
+    }
+
+    #[test]
+    fn a_batch_behind_a_write_waits_until_the_session_shows_it() {
+        let script = "\
+behind 4 → ready none, open 0
+next 4 → ready none, open 0
+behind 4 → ready none, open 0
+next 5 → ready 1, open 0
+behind 4 → ready 2, open 0
+";
+        assert_eq!(run(script), script);
+    }
+}
