@@ -10,11 +10,13 @@ use quorate_protocols::registry;
 const CONVERSATIONS: u64 = 60;
 
 /// What a replica says that stops because a member has contradicted itself: it relies on one who leads a ballot or term
-/// not to propose two values for a slot, and on followers not to acknowledge what nobody has sent.
-const CONTRADICTIONS: [&str; 3] = [
+/// not to propose two values for a slot, on followers not to acknowledge what nobody has sent, and on acceptors to tell
+/// the shards that they were sent: a value that is not restored may have been chosen.
+const CONTRADICTIONS: [&str; 4] = [
     "two values for slot",
     "a follower's log is never ahead of what its leader sent",
     "is committed and cannot be replaced",
+    "restore something else",
 ];
 
 /// Disturbs conversations; how many changed messages came, and what replicas that stopped have said.
