@@ -84,7 +84,7 @@ fn epaxos_recovers_what_its_owner_left() {
 
 #[test]
 fn epaxos_recovers_twice() {
-    assert_explored("epaxos", &Bounds { ballots: 2, ..leaderless() }, 200_000);
+    assert_explored("epaxos", &Bounds { ballots: 2, ..leaderless() }, 180_000);
 }
 
 #[test]
