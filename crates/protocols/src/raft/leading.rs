@@ -41,6 +41,8 @@ pub struct Leading {
     pub(super) waiting: WaitingReads<Reader>,
     /// Followers that want to know of an entry that is appended after they asked, and their numbers for it.
     pub(super) syncs: Vec<(NodeId, u64)>,
+    /// Who waits for the commit of which entry: it is told at once.
+    awaited: BTreeMap<u64, NodeSet>,
     /// Whether an entry must be appended even if no client writes: for a lease, or because a key's time is up.
     pub(super) needs_empty_batch: bool,
     /// Everything up to here was announced as committed.
@@ -77,6 +79,7 @@ impl Replica {
             rounds: Rounds::default(),
             waiting: WaitingReads::default(),
             syncs: Vec::new(),
+            awaited: BTreeMap::new(),
             needs_empty_batch: false,
             announced: 0,
             announcing: false,
@@ -177,6 +180,7 @@ impl Replica {
             if let Role::Leader(leading) = &mut self.role {
                 leading.waiting.proposed(index);
                 for (node, id) in std::mem::take(&mut leading.syncs) {
+                    leading.awaited.entry(index).or_default().insert(node);
                     cx.send(node, Message::SyncReply { id, index, appended: self.term });
                 }
             }
@@ -309,7 +313,12 @@ impl Replica {
         let Role::Leader(leading) = &mut self.role else { return };
         leading.limbo = Limbo::default();
         self.release_reads(cx);
+        let (term, committed) = (self.term, self.committed);
         let Role::Leader(leading) = &mut self.role else { return };
+        let rest = leading.awaited.split_off(&(committed + 1));
+        let awaited = std::mem::replace(&mut leading.awaited, rest);
+        let told = awaited.into_values().fold(NodeSet::EMPTY, NodeSet::union);
+        cx.send_all(told, Message::Committed { term, committed });
         if leading.announced < self.committed && !leading.announcing {
             leading.announcing = true;
             cx.set_timer(Timer::Announce, ANNOUNCE);

@@ -39,6 +39,8 @@ pub struct Leading {
     pub(super) peers: BTreeMap<NodeId, Peer>,
     /// Others that want to know of a slot that is proposed after they asked, and their numbers for it.
     pub(super) syncs: Vec<(NodeId, u64)>,
+    /// Who waits for the decision of which slot: it is told at once.
+    awaited: BTreeMap<u64, NodeSet>,
     /// Whether a slot must be proposed even if no client asks: a key's time is up.
     needs_empty_batch: bool,
     /// Slots up to here were announced as chosen.
@@ -110,6 +112,7 @@ impl<P: Policy> Replica<P> {
             coordinator: ReconfigurationCoordinator::new(self.config.timeouts.election),
             peers: others.iter().map(|node| (node, Peer::new(now))).collect(),
             syncs: Vec::new(),
+            awaited: BTreeMap::new(),
             needs_empty_batch: false,
             announced: 0,
             announcing: false,
@@ -264,7 +267,8 @@ impl<P: Policy> Replica<P> {
             // Another leader may have had more chosen.
             let slot = leading.proposals.next().max(self.log.committed() + 1);
             self.waiting.proposed(slot);
-            for (node, id) in leading.syncs.drain(..) {
+            for (node, id) in std::mem::take(&mut leading.syncs) {
+                leading.awaited.entry(slot).or_default().insert(node);
                 cx.send(node, Message::SyncReply { id, ballot: self.promised, slot });
             }
             leading.announced = self.log.complete();
@@ -276,7 +280,12 @@ impl<P: Policy> Replica<P> {
     pub(super) fn after_execution(&mut self, cx: &mut Context<'_, Self>) {
         self.propose_found(cx);
         self.release_reads(cx);
+        let (ballot, committed) = (self.promised, self.log.complete());
         let Role::Leader(leading) = &mut self.role else { return };
+        let rest = leading.awaited.split_off(&(committed + 1));
+        let awaited = std::mem::replace(&mut leading.awaited, rest);
+        let told = awaited.into_values().fold(NodeSet::EMPTY, NodeSet::union);
+        cx.send_all(told, Message::Commit { ballot, committed });
         if leading.announced < self.log.complete() && !leading.announcing {
             leading.announcing = true;
             cx.set_timer(Timer::Announce, self.config.announce);
