@@ -6,7 +6,7 @@ use bytes::Bytes;
 use quorate_blocks::ballot::Ballot;
 use quorate_blocks::catchup;
 use quorate_blocks::state::Replicated;
-use quorate_core::{Context, Fact, Mark, NodeId};
+use quorate_core::{Context, Fact, Mark, NodeId, digest};
 
 use super::policy::Policy;
 use super::replica::{Replica, Role, Timer};
@@ -140,6 +140,12 @@ impl<P: Policy> Replica<P> {
                 self.catchup.on_values(from, asked, now);
                 for (slot, value) in (first..).zip(values) {
                     let complete = self.log.complete();
+                    let chosen = self.log.get(slot).filter(|vote| vote.chosen).map(|vote| &vote.value);
+                    if chosen.is_some_and(|chosen| !chosen.is_same(&value.clone().into())) {
+                        // Only a peer that lies says so. The simulator is told, where nobody does.
+                        cx.note(|| Fact::Chosen { slot, digest: digest(&value) });
+                        break;
+                    }
                     if slot > complete && slot <= complete + MAX_GAP {
                         self.choose(slot, value, cx);
                     }
