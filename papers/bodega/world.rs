@@ -23,12 +23,8 @@ pub const NEAR: f64 = 1.0;
 /// What a node's interface sends, as in the paper.
 pub const INTERFACE: Rate = Rate::mbit(1000);
 /// What a message and an input cost a node, and what its interface sends.
-pub const CAPACITY: Capacity = Capacity {
-    per_input: 5_000,
-    per_message: 5_000,
-    interface: Some(INTERFACE),
-    ..Capacity::UNLIMITED
-};
+pub const CAPACITY: Capacity =
+    Capacity { per_input: 5_000, per_message: 5_000, interface: Some(INTERFACE), ..Capacity::UNLIMITED };
 /// Seeds that are tried until the node leads that the paper has lead.
 const SEEDS: u64 = 300;
 
