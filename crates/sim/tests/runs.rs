@@ -110,6 +110,12 @@ fn seed(seed: u64, faults: &str, settings: &[&str]) -> Options {
     Options { seed, runs: 1, faults: faults.parse().unwrap(), settings, ..Options::default() }
 }
 
+/// The replica of a node that has left the group took almost-local reads, and waited for entries that nobody sends it.
+#[test]
+fn almost_local_reads_are_not_asked_of_a_replica_that_has_left() {
+    assert_passes("raft", &seed(294, "all", &["reads=alr"]));
+}
+
 /// It asks no clock for anything but when keys expire.
 #[test]
 fn clocks_that_lie_never_hurt_epaxos() {

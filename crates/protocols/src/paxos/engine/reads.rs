@@ -83,7 +83,9 @@ impl<P: Policy> Replica<P> {
         behind: Option<u64>,
         cx: &mut Context<'_, Self>,
     ) {
-        let is_alr = matches!(self.config.reads, Reads::Alr { .. });
+        // One that has left the group is told of no decisions, and would wait for them in vain.
+        let is_alr =
+            matches!(self.config.reads, Reads::Alr { .. }) && self.configuration.1.all().contains(self.me);
         if is_alr && self.leader(cx.now()).is_some_and(|leader| leader != self.me) {
             return match behind {
                 Some(write) => self.batches.add_behind(from, ask, write),
