@@ -161,18 +161,20 @@ impl<'a> Cluster<'a> {
         })
     }
 
-    /// Loads the followers, kills the leader some time later; gives the operations, in ms from `axis` before the
-    /// kill, and what the next leader says.
+    /// Loads the followers, kills the leader when the load has run for some time, a second or more; gives the
+    /// operations, in ms from `axis` before the kill, and what the next leader says.
     pub fn survive(&self, load: &Load, kill_after: Duration, axis: f64) -> Result<Survived> {
         let leader = self.up.leader(&self.bench.stop)?;
         let others = self.up.members.iter().filter(|member| member.id != leader.id);
         let endpoints: Vec<_> = others.map(|member| member.resp.clone()).collect();
-        let (trace, log, out) = (self.path("trace.csv"), self.path("bench.log"), self.path("bench.out"));
+        let (trace, log, out) = (self.path("trace.csv"), self.path("crash.log"), self.path("bench.out"));
         let mut command = self.loaded(load, &endpoints);
-        command.arg("--trace").arg(&trace);
+        command.arg("--progress").arg("--trace").arg(&trace);
         let file = std::fs::File::create(&out).map_err(|error| error.to_string())?;
         let mut process = Process::start_to(&mut command, file, &log)?;
-        self.bench.stop.sleep(kill_after)?;
+        // How long thousands of connections take to open, is not known: the load tells of its first second.
+        process.wait_for_output(&self.bench.stop, &log, Duration::from_secs(30))?;
+        self.bench.stop.sleep(kill_after.saturating_sub(Duration::from_secs(1)))?;
         let pid = Pid::from_raw(leader.pid as i32).ok_or("a process without an id")?;
         kill_process(pid, Signal::KILL)
             .map_err(|error| format!("cannot kill node {}: {error}", leader.id))?;

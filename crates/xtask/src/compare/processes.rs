@@ -88,6 +88,20 @@ impl Process {
         }
     }
 
+    /// Waits until its log is no longer empty.
+    pub fn wait_for_output(&mut self, stop: &Stop, log: &Path, limit: Duration) -> Result<()> {
+        let start = Instant::now();
+        while std::fs::metadata(log).map_or(0, |log| log.len()) == 0 {
+            stop.check()?;
+            self.expect_alive(log)?;
+            if start.elapsed() > limit {
+                return Err(format!("it has said nothing for {limit:?}"));
+            }
+            std::thread::sleep(POLL);
+        }
+        Ok(())
+    }
+
     /// An error with its output if it has ended.
     pub fn expect_alive(&mut self, log: &Path) -> Result<()> {
         match self.0.try_wait() {
