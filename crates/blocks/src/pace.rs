@@ -60,12 +60,12 @@ struct Sample {
     nanos: u64,
 }
 
-/// A straight line.
+/// Time over bytes as a straight line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Model {
-    /// In nanoseconds.
+    /// Nanoseconds that any message takes.
     delay: u64,
-    /// In nanoseconds.
+    /// Nanoseconds that each MiB adds.
     per_mib: u64,
     /// The largest sample, in bytes.
     largest: u64,
@@ -156,11 +156,11 @@ impl Model {
 pub struct InFlight {
     floor: Duration,
     pace: Pace,
-    /// Bytes in all.
+    /// Bytes that were ever sent.
     sent: u64,
     /// Of these, answered or lost.
     settled: u64,
-    /// The last id.
+    /// The last id that was sent.
     last: u64,
     /// The last id that was answered.
     answered: u64,
@@ -255,7 +255,7 @@ impl InFlight {
         }
     }
 
-    /// These were answered.
+    /// The peer has answered for these ids: messages that carry no later one are no longer on their way.
     pub fn on_answer(&mut self, ids: RangeInclusive<u64>, now: Time) {
         self.answered = self.answered.max(*ids.end());
         if *ids.end() >= self.last {

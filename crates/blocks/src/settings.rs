@@ -16,7 +16,7 @@ pub struct IntakeConfig {
     pub max_bytes: usize,
 }
 
-/// `batch.entries`, `batch.bytes`, `intake.bytes`.
+/// How much gathers before it is proposed: `batch.entries`, `batch.bytes`, `intake.bytes`.
 pub fn intake(settings: &mut Settings) -> Result<IntakeConfig, SettingsError> {
     Ok(IntakeConfig {
         batch: Limits {
@@ -42,7 +42,7 @@ pub fn intake(settings: &mut Settings) -> Result<IntakeConfig, SettingsError> {
     })
 }
 
-/// `heartbeat`.
+/// How often a leader shows that it is there: `heartbeat`.
 pub fn heartbeat(settings: &mut Settings) -> Result<Duration, SettingsError> {
     let meaning = "A leader (in EPaxos, every replica) speaks at least this often";
     let heartbeat = settings.duration("heartbeat", "100ms", meaning)?;
@@ -52,7 +52,7 @@ pub fn heartbeat(settings: &mut Settings) -> Result<Duration, SettingsError> {
     }
 }
 
-/// `lease.drift`.
+/// How much clocks may gain or lose on each other over a lease: `lease.drift`.
 pub fn drift(settings: &mut Settings) -> Result<Duration, SettingsError> {
     let meaning = "How much two clocks may gain or lose on each other over one lease";
     settings.duration("lease.drift", "30ms", meaning)
@@ -64,13 +64,13 @@ pub fn pipeline(settings: &mut Settings) -> Result<usize, SettingsError> {
     Ok(settings.number("pipeline", 256, 1..=16384, meaning)? as usize)
 }
 
-/// `alr.batch`.
+/// How many almost-local reads share a question to the leader: `alr.batch`.
 pub fn alr_batch(settings: &mut Settings) -> Result<usize, SettingsError> {
     let meaning = "Almost-local reads that share a question to the leader, at most; they never wait for more";
     Ok(settings.number("alr.batch", 128, 1..=4096, meaning)? as usize)
 }
 
-/// `log.retain`.
+/// How many bytes of executed values are kept for replicas that are behind: `log.retain`.
 pub fn retain(settings: &mut Settings) -> Result<usize, SettingsError> {
     let meaning =
         "Bytes of executed values to keep for replicas that are a little behind; beyond, they get a snapshot";
@@ -96,7 +96,7 @@ pub fn members(
     })
 }
 
-/// `proxy.patience`, `proxy.requests`, `value.part`.
+/// The proxy's settings: `proxy.patience`, `proxy.requests`, `value.part`.
 pub fn proxy(group: &Group, settings: &mut Settings) -> Result<ProxyConfig, SettingsError> {
     let meaning = "Without an answer for this long, a proxy repeats a request, to another replica if this one \
                    is silent";

@@ -95,7 +95,7 @@ impl Link {
 /// What waits to be sent over one link, in the order of each class.
 #[derive(Debug)]
 pub struct Line<T> {
-    /// By class.
+    /// A queue for each class, the urgent one first.
     waiting: [VecDeque<Waiting<T>>; 2],
     free_at: Time,
     /// When its interface served it last, in frames of all links.

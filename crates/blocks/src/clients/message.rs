@@ -13,7 +13,7 @@ pub enum Message {
     Ask(Ask),
     /// Replica → proxy: done. Each pair is a number from an [`Ask`] and the encoded reply.
     Answer {
-        /// Of the ask.
+        /// The nonce of the ask that this answers.
         nonce: u64,
         /// The session that the writes belong to: a late answer to an earlier one must not be taken for an answer to
         /// the same number of this one.
@@ -30,30 +30,30 @@ pub enum Message {
     },
     /// Replica → proxy: the session is open.
     Opened {
-        /// Of the ask.
+        /// The nonce of the ask that this answers.
         nonce: u64,
         /// The session's number, unique in the life of the group.
         session: u64,
     },
     /// Replica → proxy: no such session exists (any more).
     Expired {
-        /// Of the ask.
+        /// The nonce of the ask that this answers.
         nonce: u64,
         /// The session that was asked for.
         session: u64,
     },
     /// Replica → proxy: I do not lead; try this one, if any.
     Leader {
-        /// Of the ask.
+        /// The nonce of the ask that this answers.
         nonce: u64,
         /// Who leads, as far as the replica knows.
         leader: Option<NodeId>,
     },
     /// Replica → proxy: I cannot answer these reads; ask whoever leads.
     Refused {
-        /// Of the ask.
+        /// The nonce of the ask that this answers.
         nonce: u64,
-        /// Their ids.
+        /// The ids that the proxy gave them.
         reads: Vec<u64>,
         /// Who leads, as far as the replica knows.
         leader: Option<NodeId>,
@@ -67,13 +67,13 @@ pub enum Message {
     },
     /// Replica → proxy: this.
     Seen {
-        /// Of the query.
+        /// The nonce of the query that this answers.
         nonce: u64,
         /// Who decides, by the configuration that this replica has executed.
         voters: NodeSet,
         /// While the group changes: of whom a majority must agree too. Else empty.
         outgoing: NodeSet,
-        /// By id.
+        /// Each read's id, and what is known of it.
         reads: Vec<(u64, ReadObservation)>,
     },
     /// Proxy → the replica of its node: answer these reads; behind them I send the write of this number in my session
@@ -81,14 +81,14 @@ pub enum Message {
     AskBehind {
         /// The reads; nothing else.
         ask: Ask,
-        /// The number.
+        /// The write's number in the session of `ask`.
         write: u64,
     },
     /// Replica → proxy: the group is not what you think it is.
     Members {
-        /// Of the ask.
+        /// The nonce of the ask that this answers.
         nonce: u64,
-        /// It is this.
+        /// The group, by the last configuration that the replica has executed.
         members: Members,
     },
 }

@@ -32,7 +32,7 @@ pub(crate) fn take_common(settings: &mut Settings) -> Result<Link, SettingsError
 /// What all links of a node are like.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Delays {
-    /// Of each.
+    /// The link of every pair that the topology does not name.
     pub(crate) common: Link,
     /// By place, and which is this node's.
     pub(crate) map: Option<(Topology, usize)>,
@@ -96,7 +96,7 @@ pub(super) struct EmulatedLink {
     line: Line<Parcel>,
     /// What has left, in order of the times at which it arrives.
     left: VecDeque<(Time, Parcel)>,
-    /// By class.
+    /// Bytes that wait, of each class.
     bytes: [usize; 2],
 }
 

@@ -44,28 +44,28 @@ pub enum FrameError {
     /// Longer than a frame, or a message, may be.
     #[error("a frame of {length} bytes is announced, more than the {limit} that are allowed")]
     Long {
-        /// As announced.
+        /// Bytes that the frame's head announces.
         length: usize,
-        /// The bound.
+        /// The most that is accepted, in bytes.
         limit: usize,
     },
     /// Shorter than its own ends, or than a frame that another follows.
     #[error("a frame of {length} bytes is announced, less than the {least} that it has at least")]
     Short {
-        /// As announced.
+        /// Bytes that the frame's head announces.
         length: usize,
-        /// The bound.
+        /// The least that a frame has, in bytes.
         least: usize,
     },
     /// Of another version, or no flags at all.
     #[error("a frame has the flags {0:#04x}, of which some are unknown")]
     Flags(u8),
-    /// Damaged under way.
+    /// The frame was damaged under way.
     #[error("a frame's checksum is {found:08x}, not {expected:08x}")]
     Checksum {
         /// Of the bytes that came.
         found: u32,
-        /// As sent.
+        /// The checksum in the frame's head.
         expected: u32,
     },
     /// It is out of place: no message of its class has begun.
@@ -77,7 +77,7 @@ pub enum FrameError {
     /// The whole is longer than a message may be.
     #[error("a message has more than the {limit} bytes that are allowed")]
     Endless {
-        /// The bound.
+        /// The most that is accepted, in bytes.
         limit: usize,
     },
     /// The ends make no sense.
@@ -90,9 +90,9 @@ pub enum FrameError {
 pub struct Frame {
     /// Who sent it, as it says.
     pub from: ProcessId,
-    /// For whom.
+    /// The process that the message is for.
     pub to: ProcessId,
-    /// The encoded message.
+    /// The encoded message, without its frames.
     pub payload: Bytes,
 }
 

@@ -83,7 +83,7 @@ enum State {
 /// Where a member is.
 #[derive(Debug)]
 struct Place {
-    /// As it says.
+    /// The site that the peer names in its greeting.
     site: Bytes,
     /// What the emulated link to it is like.
     link: quorate_core::Link,

@@ -97,7 +97,7 @@ pub struct SendQueue {
 /// How far a write came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrote {
-    /// Nothing is left.
+    /// Everything that waited was written.
     All,
     /// The socket takes no more for now.
     Some,
@@ -106,7 +106,7 @@ pub enum Wrote {
 }
 
 impl SendQueue {
-    /// Bytes waiting.
+    /// Bytes that wait to be written.
     pub fn len(&self) -> usize {
         self.bytes
     }
@@ -116,7 +116,7 @@ impl SendQueue {
         self.bytes == 0
     }
 
-    /// Appends by copying.
+    /// Appends a copy of these bytes behind those that wait.
     pub fn copy(&mut self, bytes: &[u8]) {
         self.bytes += bytes.len();
         self.tail.extend_from_slice(bytes);

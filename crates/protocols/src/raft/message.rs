@@ -18,12 +18,12 @@ pub enum Message {
         term: u64,
         /// My last entry's index.
         last_index: u64,
-        /// And its term.
+        /// The term of my last entry.
         last_term: u64,
     },
     /// Answer to `PreVote`.
     PreVoteReply {
-        /// Of the question.
+        /// The term that the question named.
         term: u64,
         /// Yes: your log is as good as mine, and I have not heard a leader lately.
         granted: bool,
@@ -36,7 +36,7 @@ pub enum Message {
         term: u64,
         /// My last entry's index.
         last_index: u64,
-        /// And its term.
+        /// The term of my last entry.
         last_term: u64,
         /// The leader itself has asked me to stand: having heard it lately is no reason to refuse.
         transfer: bool,
@@ -50,13 +50,13 @@ pub enum Message {
         /// The sender's wall clock, which bounds the times that others propose (`quorate_blocks::walls`).
         wall: Wall,
     },
-    /// AppendEntries.
+    /// Entries that follow one which the receiver may have (AppendEntries).
     Append {
-        /// The leader's.
+        /// The term of the leader.
         term: u64,
         /// The entry before `entries`.
         prev_index: u64,
-        /// Its term.
+        /// The term of that entry.
         prev_term: u64,
         /// In order; none in a probe.
         entries: Vec<Entry>,
@@ -67,7 +67,7 @@ pub enum Message {
     AppendReply {
         /// That I am in.
         term: u64,
-        /// The last index.
+        /// The last index that is the same, and durable.
         matched: u64,
     },
     /// I do not have the entry at `prev`.
@@ -78,19 +78,19 @@ pub enum Message {
         prev: u64,
         /// The last of mine that may be yours.
         index: u64,
-        /// Its term.
+        /// The term of that entry.
         index_term: u64,
     },
     /// What you need is no longer in my log: fetch a snapshot.
     Behind {
-        /// The leader's.
+        /// The term of the leader.
         term: u64,
         /// Committed up to here.
         committed: u64,
     },
     /// I lead; do you agree? And as `Committed`.
     Heartbeat {
-        /// The leader's.
+        /// The term of the leader.
         term: u64,
         /// Committed up to here.
         committed: u64,
@@ -110,14 +110,14 @@ pub enum Message {
     },
     /// Committed up to here, soon after it became so.
     Committed {
-        /// The leader's.
+        /// The term of the leader.
         term: u64,
-        /// The last index.
+        /// The last index that is committed.
         committed: u64,
     },
     /// I stop leading: stand at once.
     TimeoutNow {
-        /// The leader's.
+        /// The term of the leader.
         term: u64,
         /// Committed up to here: a successor that knows it need not wait for the lease that was given up.
         committed: u64,
@@ -129,9 +129,9 @@ pub enum Message {
     },
     /// Answer to `ReadIndex`.
     ReadIndexReply {
-        /// That one.
+        /// The number of the question that this answers.
         id: u64,
-        /// This one.
+        /// The commit index.
         index: u64,
     },
     /// Append an entry and tell me where: I execute reads that I have now when it is executed
@@ -142,7 +142,7 @@ pub enum Message {
     },
     /// Answer to `Sync`: here. It is in the log of whoever says so, and of nobody else yet.
     SyncReply {
-        /// That one.
+        /// The number of the question that this answers.
         id: u64,
         /// Where it was appended.
         index: u64,
@@ -333,16 +333,16 @@ embed_clients!(Message);
 pub enum Record {
     /// The term, and for whom it has voted in it, if for anyone.
     Term {
-        /// The term.
+        /// The latest term that this replica has seen.
         term: u64,
-        /// The candidate.
+        /// The candidate that has its vote in this term.
         voted: Option<quorate_core::NodeId>,
     },
     /// An entry; what was at this index and behind it is gone.
     Entry {
-        /// Where.
+        /// The index of the entry.
         index: u64,
-        /// What.
+        /// The entry, as its leader made it.
         entry: Entry,
     },
     /// Everything up to here is committed. Saves work after a restart; safety does not need it.

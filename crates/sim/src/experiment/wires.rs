@@ -55,7 +55,7 @@ pub struct Wires<T> {
     bytes: Vec<u64>,
     /// Between a client and the node it is connected to, by their sites; row by row.
     trips: Vec<Delay>,
-    /// Of each node.
+    /// The interface of each node, by its index.
     interfaces: Vec<Interface>,
     /// When the last message of each link arrives.
     last_arrival: Vec<Nanos>,
@@ -69,16 +69,16 @@ pub struct Wires<T> {
 /// What has become of a message that was sent.
 #[derive(Debug)]
 pub enum Sent<T> {
-    /// It arrives then.
+    /// It arrives at this instant.
     Arrives(Nanos, T),
     /// It waits for the link or the interface ([`Wires::leave`]).
     Waits,
-    /// It never arrives.
+    /// The link has lost it.
     Lost,
 }
 
 impl<T> Wires<T> {
-    /// See [`super::Setup`].
+    /// Links, interfaces, disks and processors as this setup has them.
     pub fn new(setup: &super::Setup, random: Random) -> Wires<T> {
         let (nodes, hosts) = (setup.nodes, setup.nodes + setup.proxies);
         let interface = |node| setup.topology.as_ref().and_then(|topology| topology.interface(node));

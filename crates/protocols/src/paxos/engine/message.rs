@@ -28,7 +28,7 @@ pub enum Message<M, C> {
     },
     /// Answer to `Poll`.
     PollReply {
-        /// Of the poll.
+        /// The ballot that the poll named.
         ballot: Ballot,
         /// Yes: I have not heard a leader lately.
         granted: bool,
@@ -39,7 +39,7 @@ pub enum Message<M, C> {
     },
     /// Phase 1a.
     Prepare {
-        /// To promise.
+        /// The ballot that is to be promised.
         ballot: Ballot,
         /// That comes with it.
         ballot_config: C,
@@ -48,7 +48,7 @@ pub enum Message<M, C> {
     },
     /// Phase 1b: I vote in no lower ballot any more.
     PrepareReply {
-        /// That is promised.
+        /// The ballot that is promised.
         ballot: Ballot,
         /// My votes, or those of the first slots; I can tell the values of those that I know to be chosen.
         reply: Votes,
@@ -57,9 +57,9 @@ pub enum Message<M, C> {
     },
     /// Phase 2a.
     Accept {
-        /// Of the leader.
+        /// The ballot of the leader.
         ballot: Ballot,
-        /// Where.
+        /// The slot that it concerns.
         slot: u64,
         /// What: the value, or the receiver's shard of it.
         value: Value,
@@ -72,7 +72,7 @@ pub enum Message<M, C> {
         ballot: Ballot,
         /// Who else has to vote before mine counts: I have promised them so.
         grants: NodeSet,
-        /// In ascending order.
+        /// The slots that the sender has voted in, in ascending order.
         slots: Vec<Voted>,
     },
     /// I have taken this ballot, and will ask to promise it; leave the one before.
@@ -89,28 +89,28 @@ pub enum Message<M, C> {
     },
     /// I have promised a higher ballot.
     Reject {
-        /// That one.
+        /// The ballot that the sender has promised.
         promised: Ballot,
     },
     /// All slots up to here are chosen, soon after it became so.
     Commit {
-        /// Of the leader.
+        /// The ballot of the leader.
         ballot: Ballot,
-        /// The last.
+        /// The last slot that is chosen, as are all before it.
         committed: u64,
     },
     /// I still lead; and as `Commit`.
     Heartbeat {
-        /// Of the leader.
+        /// The ballot of the leader.
         ballot: Ballot,
-        /// The last.
+        /// The last slot that is chosen, as are all before it.
         committed: u64,
         /// When it was sent, by the leader's monotonic clock; to be repeated in the answer.
         sent: Time,
     },
     /// Answer to `Heartbeat`.
     HeartbeatReply {
-        /// Of the leader.
+        /// The ballot of the leader.
         ballot: Ballot,
         /// I have executed everything up to here; after a crash, at least every configuration in it.
         committed: u64,
@@ -130,14 +130,14 @@ pub enum Message<M, C> {
     SyncReply {
         /// That one.
         id: u64,
-        /// Of the leader.
+        /// The ballot of the leader.
         ballot: Ballot,
         /// Where it has proposed something.
         slot: u64,
     },
     /// The leader stops; you are the furthest: take over.
     StepUp {
-        /// Of the leader.
+        /// The ballot of the leader.
         ballot: Ballot,
     },
 }
@@ -296,20 +296,20 @@ pub enum Record<C> {
     Taken(Ballot),
     /// A vote.
     Vote {
-        /// Where.
+        /// The slot that it concerns.
         slot: u64,
-        /// In which ballot.
+        /// The ballot of the vote.
         ballot: Ballot,
-        /// For what.
+        /// What the vote is for: all of it, or the shards that were sent.
         value: Value,
     },
     /// A decision that differs from the own vote, or there was none.
     Learned {
-        /// Where.
+        /// The slot that it concerns.
         slot: u64,
         /// The ballot promised at the time.
         ballot: Ballot,
-        /// What was chosen.
+        /// The chosen value: all of it, or shards.
         value: Value,
     },
     /// All slots up to here are chosen, as recorded before. Saves work after a restart; safety does not need it.

@@ -18,7 +18,7 @@ const MAX_SLOTS: usize = 1 << 28;
 pub struct Vote {
     /// The ballot it voted in.
     pub ballot: Ballot,
-    /// For what.
+    /// What the vote is for: all of it, or the shards that are here.
     pub value: Value,
     /// Whether the value is known to be chosen.
     pub chosen: bool,
@@ -28,9 +28,9 @@ wire_struct!(Vote { ballot, value, chosen });
 /// Votes in the slots of a range, in the ballot that is promised.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Voted {
-    /// The first slot.
+    /// The first slot of the range.
     pub first: u64,
-    /// The last.
+    /// The last slot of the range.
     pub last: u64,
     /// The shards that are held of each; `None`: what is voted for is whole, or known to be chosen.
     pub held: Option<ShardSet>,
