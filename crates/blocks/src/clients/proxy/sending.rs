@@ -1,6 +1,6 @@
 //! What a proxy sends: whatever its target, or the replica nearby, has not got.
 
-use quorate_core::{Access, Context, Mark, mutation};
+use quorate_core::{Access, Context, Mark};
 
 use super::{ASK_BYTES, Call, SessionClient};
 use crate::clients::message::{Ask, Embeds, Message};
@@ -49,8 +49,7 @@ impl<M: Embeds> SessionClient<M> {
                 continue;
             }
             write.sent = Some(now);
-            let fresh = !std::mem::replace(&mut write.exposed, true);
-            if fresh || mutation::active("alr/behind-an-earlier-write") {
+            if !std::mem::replace(&mut write.exposed, true) {
                 behind = behind.or(Some(self.low + index as u64).filter(|_| self.config.timely));
             }
             if let Some(call) = write.call.and_then(|id| self.calls.get(id)) {
