@@ -25,8 +25,8 @@ use super::{Ask, PendingRead};
 
 /// Batches that may be asked about: more than that are lost, and proxies ask again.
 const MAX_ASKED: usize = 1024;
-/// Reads that may wait to be asked about, and as many for writes.
-const MAX_WAITING: usize = 1 << 16;
+/// Reads that a replica holds, in all batches together: beyond, some are lost, and proxies ask again.
+const MAX_READS: usize = 1 << 16;
 
 /// An entry of the log: its slot, and the term or ballot number in which it was proposed.
 pub type Place = (u64, u64);
@@ -34,7 +34,7 @@ pub type Place = (u64, u64);
 /// The batches of a replica. Volatile: proxies ask again.
 #[derive(Debug)]
 pub struct ReadBatches {
-    /// Not closed yet.
+    /// They are in no closed batch yet.
     open: Vec<PendingRead>,
     /// The leader was asked about them, by number.
     asked: BTreeMap<u64, Vec<PendingRead>>,
@@ -45,10 +45,10 @@ pub struct ReadBatches {
     placed: BTreeMap<Place, (bool, Vec<PendingRead>)>,
     /// They wait for a write: by session, and its number there.
     behind: BTreeMap<(u64, u64), Vec<PendingRead>>,
-    /// How many do.
-    behind_reads: usize,
     /// What they waited for is executed.
     ready: Vec<PendingRead>,
+    /// How many reads are in all of these.
+    count: usize,
 }
 
 impl ReadBatches {
@@ -60,15 +60,14 @@ impl ReadBatches {
             last: drawn >> 1,
             placed: BTreeMap::new(),
             behind: BTreeMap::new(),
-            behind_reads: 0,
             ready: Vec::new(),
+            count: 0,
         }
     }
 
-    /// Reads that came in. Beyond a bound their proxies have to ask again.
+    /// Reads that came in.
     pub fn add(&mut self, proxy: ProcessId, ask: &mut Ask) {
-        let room = MAX_WAITING.saturating_sub(self.open.len());
-        let reads = pending(proxy, ask).take(room);
+        let reads = self.take_in(proxy, ask);
         match self.placed.last_entry() {
             Some(mut closed) if mutation::active("alr/join-closed") => closed.get_mut().1.extend(reads),
             _ => self.open.extend(reads),
@@ -77,13 +76,29 @@ impl ReadBatches {
 
     /// Reads whose proxy sends the write of this number in its session after them.
     pub fn add_behind(&mut self, proxy: ProcessId, ask: &mut Ask, write: u64) {
-        if self.behind_reads >= MAX_WAITING {
-            return self.add(proxy, ask);
+        let reads = self.take_in(proxy, ask);
+        if !reads.is_empty() {
+            self.behind.entry((ask.session, write)).or_default().extend(reads);
         }
-        let session = ask.session;
-        let reads: Vec<_> = pending(proxy, ask).collect();
-        self.behind_reads += reads.len();
-        self.behind.entry((session, write)).or_default().extend(reads);
+    }
+
+    /// Takes reads out of an ask, as many as there is room for, and counts them. What has waited for longest makes
+    /// room: an answer that is lost, or an entry that is never decided, must not keep reads out for ever.
+    fn take_in(&mut self, proxy: ProcessId, ask: &mut Ask) -> Vec<PendingRead> {
+        let mut reads: Vec<_> = pending(proxy, ask).take(MAX_READS).collect();
+        while self.count + reads.len() > MAX_READS {
+            let asked = self.asked.pop_first().map(|(_, reads)| reads);
+            let placed = || self.placed.pop_last().map(|(_, (_, reads))| reads);
+            let Some(lost) =
+                asked.or_else(placed).or_else(|| self.behind.pop_first().map(|(_, reads)| reads))
+            else {
+                break;
+            };
+            self.count -= lost.len();
+        }
+        reads.truncate(MAX_READS - self.count);
+        self.count += reads.len();
+        reads
     }
 
     /// Whether the leader has to be asked.
@@ -93,6 +108,7 @@ impl ReadBatches {
 
     /// Nobody can be asked: proxies ask again.
     pub fn forget_open(&mut self) {
+        self.count -= self.open.len();
         self.open.clear();
     }
 
@@ -103,7 +119,8 @@ impl ReadBatches {
             return None;
         }
         if self.asked.len() >= MAX_ASKED {
-            self.asked.pop_first();
+            let (_, lost) = self.asked.pop_first().expect("the bound is not 0");
+            self.count -= lost.len();
         }
         self.last += 1;
         self.asked.insert(self.last, self.open.drain(..most).collect());
@@ -112,13 +129,15 @@ impl ReadBatches {
 
     /// The batch with this number, if it was not answered before.
     pub fn take_asked(&mut self, id: u64) -> Option<Vec<PendingRead>> {
-        self.asked.remove(&id)
+        let reads = self.asked.remove(&id)?;
+        self.count -= reads.len();
+        Some(reads)
     }
 
     /// The leader has appended an entry for the batch with this number. `applied`: the last slot that is executed here;
     /// `executed`: what was proposed in this slot in which term or ballot, if it is executed and that is known.
     pub fn on_place(&mut self, id: u64, place: Place, applied: u64, executed: Option<u64>) {
-        let Some(reads) = self.take_asked(id) else { return };
+        let Some(reads) = self.asked.remove(&id) else { return };
         if place.0 > applied {
             self.placed.entry(place).or_default().1.extend(reads);
         } else {
@@ -153,28 +172,23 @@ impl ReadBatches {
             for ((session, write), reads) in std::mem::take(&mut self.behind) {
                 match next(session) {
                     // It is not open here yet, or not any more: then the leader is asked.
-                    None => {
-                        self.behind_reads -= reads.len();
-                        self.open.extend(reads);
-                    }
-                    Some(next) if next > write => {
-                        self.behind_reads -= reads.len();
-                        self.ready.extend(reads);
-                    }
+                    None => self.open.extend(reads),
+                    Some(next) if next > write => self.ready.extend(reads),
                     Some(_) => drop(self.behind.insert((session, write), reads)),
                 }
             }
         }
+        self.count -= self.ready.len();
         std::mem::take(&mut self.ready)
     }
 
     /// Asserts what must always hold.
     pub fn check(&self) {
-        assert!(
-            self.behind_reads == self.behind.values().map(Vec::len).sum(),
-            "reads behind writes are counted"
-        );
-        assert!(self.asked.len() <= MAX_ASKED);
+        let ReadBatches { open, asked, last: _, placed, behind, ready, count } = self;
+        let placed = placed.values().map(|(_, reads)| reads);
+        let batches = asked.values().chain(behind.values()).chain(placed).chain([open, ready]);
+        assert!(batches.map(Vec::len).sum::<usize>() == *count, "reads in batches are counted");
+        assert!(*count <= MAX_READS && asked.len() <= MAX_ASKED, "reads in batches are bounded");
     }
 }
 
@@ -258,6 +272,34 @@ place 4 6 2 6 → ready none, open 4
 place 4 7 2 6 → ready none, open 4
 ";
         assert_eq!(run(script), script);
+    }
+
+    #[test]
+    fn what_waits_for_longest_makes_room_for_more_reads_than_are_held() {
+        let proxy = ProcessId::Proxy(ProxyId::of(NodeId::new(1).expect("an id")));
+        let mut batches = ReadBatches::new(0);
+        let add = |batches: &mut ReadBatches, many: usize| {
+            batches.add(proxy, &mut ask(7, 0..many as u64));
+            batches.check();
+        };
+        add(&mut batches, MAX_READS - 10);
+        for batch in [MAX_READS - 20, 5, 5] {
+            assert!(batches.close(batch).is_some());
+        }
+        batches.on_place(3, (9, 1), 0, None);
+        batches.add_behind(proxy, &mut ask(7, 0..10), 4);
+        assert_eq!((batches.asked.len(), batches.count), (2, MAX_READS));
+        add(&mut batches, 1);
+        assert_eq!((batches.asked.len(), batches.count), (1, 21), "the first question's reads are lost");
+        assert_eq!(batches.take_asked(1), None);
+        add(&mut batches, MAX_READS - 1);
+        let left = (batches.asked.len(), batches.placed.len(), batches.behind.len(), batches.count);
+        assert_eq!(left, (0, 0, 0, MAX_READS), "nobody waits for what may never come");
+        add(&mut batches, 1);
+        assert_eq!(batches.open.len(), MAX_READS, "what came before stays");
+        batches.forget_open();
+        add(&mut batches, 2 * MAX_READS);
+        assert_eq!(batches.count, MAX_READS);
     }
 
     #[test]

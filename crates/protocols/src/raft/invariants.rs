@@ -4,6 +4,7 @@ use super::replica::{Replica, Role};
 
 pub(super) fn check(replica: &Replica) {
     replica.chain.check();
+    replica.near.batches.check();
     let Replica { term, voted, leader, chain, committed, state, role, me, .. } = replica;
     assert!(state.applied() == *committed, "what is committed is executed");
     assert!(

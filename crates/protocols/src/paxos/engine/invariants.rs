@@ -34,4 +34,5 @@ pub(super) fn check<P: Policy>(replica: &Replica<P>) {
         }
     }
     replica.waiting.check();
+    replica.batches.check();
 }
