@@ -19,7 +19,7 @@
 
 use std::collections::BTreeMap;
 
-use quorate_core::{ProcessId, mutation};
+use quorate_core::{NodeId, NodeSet, ProcessId, mutation};
 
 use super::{Ask, PendingRead};
 
@@ -27,6 +27,8 @@ use super::{Ask, PendingRead};
 const MAX_ASKED: usize = 1024;
 /// Reads that a replica holds, in all batches together: beyond, some are lost, and proxies ask again.
 const MAX_READS: usize = 1 << 16;
+/// Questions for the same entry that may wait at a leader: more than that are lost, and asked again.
+const MAX_SYNCS: usize = 1 << 16;
 
 /// An entry of the log: its slot, and the term or ballot number in which it was proposed.
 pub type Place = (u64, u64);
@@ -192,6 +194,48 @@ impl ReadBatches {
     }
 }
 
+/// What a leader knows of others' batches: who wants to know of an entry that is appended after they asked.
+#[derive(Debug, Default)]
+pub struct Syncs {
+    /// They wait for the next entry, each with its number for the question.
+    waiting: Vec<(NodeId, u64)>,
+    /// Who waits for the decision of which slot.
+    placed: BTreeMap<u64, NodeSet>,
+}
+
+impl Syncs {
+    /// A replica asks. Beyond a bound it has to ask again.
+    pub fn on_sync(&mut self, node: NodeId, id: u64) {
+        if self.waiting.len() < MAX_SYNCS {
+            self.waiting.push((node, id));
+        }
+    }
+
+    /// Whether a slot must be proposed for some.
+    pub fn need_slot(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// This slot is proposed: who is to be answered with it, and their numbers.
+    pub fn proposed(&mut self, slot: u64) -> Vec<(NodeId, u64)> {
+        let answered = std::mem::take(&mut self.waiting);
+        if !answered.is_empty() {
+            let nodes = answered.iter().map(|(node, _)| *node).collect();
+            self.placed.insert(slot, nodes);
+        }
+        answered
+    }
+
+    /// Everything up to this slot is decided: who waits to be told.
+    pub fn decided(&mut self, upto: u64) -> NodeSet {
+        let mut waiting = NodeSet::EMPTY;
+        while let Some(entry) = self.placed.first_entry().filter(|entry| *entry.key() <= upto) {
+            waiting = waiting.union(entry.remove());
+        }
+        waiting
+    }
+}
+
 /// Takes the reads out.
 fn pending(proxy: ProcessId, ask: &mut Ask) -> impl Iterator<Item = PendingRead> + use<> {
     let nonce = ask.nonce;
@@ -300,6 +344,23 @@ place 4 7 2 6 → ready none, open 4
         batches.forget_open();
         add(&mut batches, 2 * MAX_READS);
         assert_eq!(batches.count, MAX_READS);
+    }
+
+    #[test]
+    fn a_leader_answers_with_the_next_entry_and_tells_once_that_it_is_decided() {
+        let node = |number| NodeId::new(number).expect("an id");
+        let mut syncs = Syncs::default();
+        assert!(!syncs.need_slot() && syncs.proposed(1).is_empty());
+        syncs.on_sync(node(2), 7);
+        syncs.on_sync(node(3), 8);
+        assert!(syncs.need_slot());
+        assert_eq!(syncs.proposed(2), [(node(2), 7), (node(3), 8)]);
+        syncs.on_sync(node(2), 9);
+        assert_eq!(syncs.proposed(3), [(node(2), 9)]);
+        assert!(!syncs.need_slot() && syncs.decided(1).is_empty());
+        assert_eq!(syncs.decided(2), NodeSet::from_iter([node(2), node(3)]));
+        assert_eq!(syncs.decided(9), NodeSet::from_iter([node(2)]));
+        assert!(syncs.decided(9).is_empty());
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! | [`message`] | what proxy and leader say |
 //! | [`proxy`] | the client side: a whole machine, [`SessionClient`] |
 //! | [`streams`] | program order of each client connection, inside the proxy |
-//! | [`batches`] | almost-local reads: what they wait for at a replica that does not lead |
+//! | [`batches`] | almost-local reads: what they wait for at a replica that does not lead, and who at the leader |
 //! | [`gate`] | what becomes of a read, and where it waits |
 //! | [`intake`] | the leader's side: admits, batches, answers |
 //! | [`reads`] | where reads are ordered like writes: each once |
@@ -26,7 +26,7 @@ pub mod streams;
 #[cfg(test)]
 mod tests;
 
-pub use batches::{Place, ReadBatches};
+pub use batches::{Place, ReadBatches, Syncs};
 pub use gate::{AtSlot, Gate, WaitingReads};
 pub use intake::{Intake, PendingRead};
 pub use message::{Ask, Embeds, Message, ReadObservation};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use quorate_blocks::batch::Batch;
-use quorate_blocks::clients::WaitingReads;
+use quorate_blocks::clients::{Syncs, WaitingReads};
 use quorate_blocks::laggards::OwnDisk;
 use quorate_blocks::membership::ReconfigurationCoordinator;
 use quorate_blocks::walls::Own;
@@ -39,10 +39,7 @@ pub struct Leading {
     pub(super) rounds: Rounds<(u64, Reader)>,
     /// Reads that wait for an entry to be executed.
     pub(super) waiting: WaitingReads<Reader>,
-    /// Followers that want to know of an entry that is appended after they asked, and their numbers for it.
-    pub(super) syncs: Vec<(NodeId, u64)>,
-    /// Who waits for the commit of which entry: it is told at once.
-    awaited: BTreeMap<u64, NodeSet>,
+    pub(super) syncs: Syncs,
     /// Whether an entry must be appended even if no client writes: for a lease, or because a key's time is up.
     pub(super) needs_empty_batch: bool,
     /// Everything up to here was announced as committed.
@@ -78,8 +75,7 @@ impl Replica {
             limbo_entries: last - self.committed,
             rounds: Rounds::default(),
             waiting: WaitingReads::default(),
-            syncs: Vec::new(),
-            awaited: BTreeMap::new(),
+            syncs: Syncs::default(),
             needs_empty_batch: false,
             announced: 0,
             announcing: false,
@@ -166,7 +162,7 @@ impl Replica {
             let (open, time) = (self.takes_writes(cx), self.time(cx.now(), cx.wall()));
             let Role::Leader(leading) = &mut self.role else { return };
             let needed =
-                leading.needs_empty_batch || leading.waiting.need_slot() || !leading.syncs.is_empty();
+                leading.needs_empty_batch || leading.waiting.need_slot() || leading.syncs.need_slot();
             if !open || !(self.intake.has_writes() || needed) {
                 return;
             }
@@ -179,8 +175,7 @@ impl Replica {
             let index = self.append(value, cx);
             if let Role::Leader(leading) = &mut self.role {
                 leading.waiting.proposed(index);
-                for (node, id) in std::mem::take(&mut leading.syncs) {
-                    leading.awaited.entry(index).or_default().insert(node);
+                for (node, id) in leading.syncs.proposed(index) {
                     cx.send(node, Message::SyncReply { id, index, appended: self.term });
                 }
             }
@@ -315,10 +310,7 @@ impl Replica {
         self.release_reads(cx);
         let (term, committed) = (self.term, self.committed);
         let Role::Leader(leading) = &mut self.role else { return };
-        let rest = leading.awaited.split_off(&(committed + 1));
-        let awaited = std::mem::replace(&mut leading.awaited, rest);
-        let told = awaited.into_values().fold(NodeSet::EMPTY, NodeSet::union);
-        cx.send_all(told, Message::Committed { term, committed });
+        cx.send_all(leading.syncs.decided(committed), Message::Committed { term, committed });
         if leading.announced < self.committed && !leading.announcing {
             leading.announcing = true;
             cx.set_timer(Timer::Announce, ANNOUNCE);

@@ -256,10 +256,8 @@ impl Replica {
 
     /// As a leader: with the next entry.
     pub(super) fn on_sync(&mut self, node: NodeId, id: u64) {
-        if let Role::Leader(leading) = &mut self.role
-            && leading.syncs.len() < MAX_WAITING
-        {
-            leading.syncs.push((node, id));
+        if let Role::Leader(leading) = &mut self.role {
+            leading.syncs.on_sync(node, id);
         }
     }
 

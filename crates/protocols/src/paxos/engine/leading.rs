@@ -7,6 +7,7 @@ use bytes::Bytes;
 use quorate_blocks::ballot::Ballot;
 use quorate_blocks::batch::{Batch, Kind};
 use quorate_blocks::catchup;
+use quorate_blocks::clients::Syncs;
 use quorate_blocks::laggards::OwnDisk;
 use quorate_blocks::membership::{Configuration, ReconfigurationCoordinator};
 use quorate_blocks::pace::InFlight;
@@ -37,10 +38,7 @@ pub struct Leading {
     pub(super) coordinator: ReconfigurationCoordinator,
     /// The others, as far as they were heard.
     pub(super) peers: BTreeMap<NodeId, Peer>,
-    /// Others that want to know of a slot that is proposed after they asked, and their numbers for it.
-    pub(super) syncs: Vec<(NodeId, u64)>,
-    /// Who waits for the decision of which slot: it is told at once.
-    awaited: BTreeMap<u64, NodeSet>,
+    pub(super) syncs: Syncs,
     /// Whether a slot must be proposed even if no client asks: a key's time is up.
     needs_empty_batch: bool,
     /// Slots up to here were announced as chosen.
@@ -111,8 +109,7 @@ impl<P: Policy> Replica<P> {
             changing: None,
             coordinator: ReconfigurationCoordinator::new(self.config.timeouts.election),
             peers: others.iter().map(|node| (node, Peer::new(now))).collect(),
-            syncs: Vec::new(),
-            awaited: BTreeMap::new(),
+            syncs: Syncs::default(),
             needs_empty_batch: false,
             announced: 0,
             announcing: false,
@@ -256,7 +253,7 @@ impl<P: Policy> Replica<P> {
             let idle = !(self.intake.has_writes()
                 || self.waiting.need_slot()
                 || leading.needs_empty_batch
-                || !leading.syncs.is_empty());
+                || leading.syncs.need_slot());
             let full = leading.proposals.count() >= self.config.pipeline
                 || leading.proposals.bytes() >= PIPELINE_BYTES;
             if hold || idle || full {
@@ -267,8 +264,7 @@ impl<P: Policy> Replica<P> {
             // Another leader may have had more chosen.
             let slot = leading.proposals.next().max(self.log.committed() + 1);
             self.waiting.proposed(slot);
-            for (node, id) in std::mem::take(&mut leading.syncs) {
-                leading.awaited.entry(slot).or_default().insert(node);
+            for (node, id) in leading.syncs.proposed(slot) {
                 cx.send(node, Message::SyncReply { id, ballot: self.promised, slot });
             }
             leading.announced = self.log.complete();
@@ -282,10 +278,7 @@ impl<P: Policy> Replica<P> {
         self.release_reads(cx);
         let (ballot, committed) = (self.promised, self.log.complete());
         let Role::Leader(leading) = &mut self.role else { return };
-        let rest = leading.awaited.split_off(&(committed + 1));
-        let awaited = std::mem::replace(&mut leading.awaited, rest);
-        let told = awaited.into_values().fold(NodeSet::EMPTY, NodeSet::union);
-        cx.send_all(told, Message::Commit { ballot, committed });
+        cx.send_all(leading.syncs.decided(committed), Message::Commit { ballot, committed });
         if leading.announced < self.log.complete() && !leading.announcing {
             leading.announcing = true;
             cx.set_timer(Timer::Announce, self.config.announce);

@@ -15,9 +15,6 @@ use super::{Message, Reads};
 /// Bytes of replies in one message with observations, unless a single one is larger.
 const SEEN_BYTES: usize = 1 << 20;
 
-/// Questions of others for a slot that may wait for it.
-const MAX_SYNCS: usize = 1 << 16;
-
 /// A read that waits, and since when it is held; a leader's are not timed.
 pub(super) type Waiting = (PendingRead, Option<Time>);
 
@@ -204,10 +201,8 @@ impl<P: Policy> Replica<P> {
 
     /// As a leader: with the next slot.
     pub(super) fn on_sync(&mut self, node: NodeId, id: u64) {
-        if let Role::Leader(leading) = &mut self.role
-            && leading.syncs.len() < MAX_SYNCS
-        {
-            leading.syncs.push((node, id));
+        if let Role::Leader(leading) = &mut self.role {
+            leading.syncs.on_sync(node, id);
         }
     }
 
