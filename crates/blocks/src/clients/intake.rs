@@ -339,6 +339,15 @@ impl Intake {
         self.answer(route, reply.len(), None).reads.push((read.id, reply));
     }
 
+    /// A read that the state answers as it is now, whatever its time: an entry that was appended after the read came is
+    /// executed. If there is no room for the reply, its proxy asks again.
+    pub fn on_read_now(&mut self, read: PendingRead, state: &Replicated) {
+        if self.has_room() {
+            let reply = state.read_now(&read.command);
+            self.on_read(read, reply);
+        }
+    }
+
     fn answer_write(
         &mut self,
         route: (ProcessId, u64),

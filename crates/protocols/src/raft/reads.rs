@@ -177,12 +177,7 @@ impl Replica {
     fn serve_logged(&mut self, readers: Vec<Reader>, cx: &mut Context<'_, Self>) {
         for reader in readers {
             match reader {
-                // What has no room is asked for again.
-                Reader::Client(_) if !self.intake.has_room() => {}
-                Reader::Client(read) => {
-                    let reply = self.state.read_now(&read.command);
-                    self.intake.on_read(read, reply);
-                }
+                Reader::Client(read) => self.intake.on_read_now(read, &self.state),
                 Reader::Follower { node, id } => {
                     cx.send(node, Message::ReadIndexReply { id, index: self.committed });
                 }
@@ -278,11 +273,7 @@ impl Replica {
             }
         }
         for read in self.near.batches.take_ready(|session| self.state.sessions().next(session)) {
-            // What has no room is asked for again.
-            if self.intake.has_room() {
-                let reply = self.state.read_now(&read.command);
-                self.intake.on_read(read, reply);
-            }
+            self.intake.on_read_now(read, &self.state);
         }
     }
 }

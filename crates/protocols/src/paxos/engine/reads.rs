@@ -165,13 +165,10 @@ impl<P: Policy> Replica<P> {
     fn release_as_leader(&mut self, AtSlot { logged, held }: AtSlot<Waiting>, cx: &mut Context<'_, Self>) {
         let until = self.read_time(cx.now(), cx.wall());
         self.served.waited.add(logged.len() + held.len());
-        // What has no room is asked for again.
         for (read, _) in logged {
-            if self.intake.has_room() {
-                let reply = self.state.read_now(&read.command);
-                self.intake.on_read(read, reply);
-            }
+            self.intake.on_read_now(read, &self.state);
         }
+        // What has no room is asked for again.
         for (read, _) in held {
             if !self.intake.has_room() {
                 break;
@@ -211,12 +208,8 @@ impl<P: Policy> Replica<P> {
         let Reads::Alr { batch } = self.config.reads else { return };
         self.batches.on_executed(self.state.applied());
         for read in self.batches.take_ready(|session| self.state.sessions().next(session)) {
-            // What has no room is asked for again.
-            if self.intake.has_room() {
-                self.served.waited.add(1);
-                let reply = self.state.read_now(&read.command);
-                self.intake.on_read(read, reply);
-            }
+            self.served.waited.add(1);
+            self.intake.on_read_now(read, &self.state);
         }
         if !self.batches.has_open() {
             return;
