@@ -171,7 +171,7 @@ impl<P: Policy> Replica<P> {
         self.on_value(slot, &value);
         let required = P::required(self, &value);
         let spread = id.map(|id| self.spread(id, self.there(cx.now()), cx.now()));
-        let spread = spread.filter(|spread| spread.width < spread.id.data.into());
+        let spread = spread.filter(Spread::is_partial);
         let Role::Leader(leading) = &mut self.role else { unreachable!("only a leader proposes") };
         leading.proposals.propose(slot, (value.clone(), spread), required, cx.now());
         cx.mark(Mark::Proposed { slot });
@@ -193,7 +193,7 @@ impl<P: Policy> Replica<P> {
             leading.on_sent(to, slot, value.len(), cx.now());
             cx.send_all(to, accept(value));
         };
-        let Some(Spread { id, width }) = spread.filter(|spread| spread.width < spread.id.data.into()) else {
+        let Some(Spread { id, width }) = spread.filter(Spread::is_partial) else {
             return send(to, value.into(), cx);
         };
         let voters = self.configuration.1.voting();

@@ -154,7 +154,7 @@ impl Preparation {
 #[derive(Debug)]
 pub struct Proposals {
     ballot: Ballot,
-    /// Of new proposals.
+    /// How many votes a new proposal needs; none are there.
     tally: Tally,
     /// The slot of the first of `open`.
     start: u64,
@@ -166,16 +166,23 @@ pub struct Proposals {
 /// How a value is sent in shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spread {
-    /// Of which value.
+    /// The identity of the value that is sent.
     pub id: ValueId,
     /// How many each voter gets; if these restore it, the value is sent whole.
     pub width: usize,
 }
 
+impl Spread {
+    /// Whether no voter gets enough shards to restore the value: else it is sent whole.
+    pub fn is_partial(&self) -> bool {
+        self.width < self.id.data.into()
+    }
+}
+
 /// A proposal under way.
 #[derive(Debug)]
 pub struct Proposal {
-    /// What is proposed.
+    /// The whole value that is proposed.
     pub value: Bytes,
     /// How it is sent; `None`: whole.
     pub spread: Option<Spread>,
@@ -232,7 +239,7 @@ impl Proposals {
         self.count
     }
 
-    /// Bytes under way.
+    /// Bytes of the values that are proposed and not chosen.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
