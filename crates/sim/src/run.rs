@@ -82,6 +82,8 @@ enum Stage {
     /// All replicas reach one state.
     Converging,
     Done,
+    /// Nobody can serve the changed group any more, and nothing is owed to anybody.
+    GroupLost,
 }
 
 /// Runs one seed.
@@ -464,7 +466,7 @@ fn schedule(cluster: &mut Cluster, options: &Options) {
 
 fn drive(cluster: &mut Cluster, end: Nanos, furthest: Nanos) {
     let mut stage = Stage::Faults;
-    while cluster.violation.is_none() && stage != Stage::Done {
+    while cluster.violation.is_none() && !matches!(stage, Stage::Done | Stage::GroupLost) {
         let (at, event) = cluster.queue.pop().expect("a poll is always scheduled");
         cluster.now = at;
         if cluster.queue.scheduled() > MOST_EVENTS {
@@ -481,7 +483,7 @@ fn drive(cluster: &mut Cluster, end: Nanos, furthest: Nanos) {
         }
     }
     if cluster.violation.is_none() {
-        let applied = applied(cluster);
+        let applied = if stage == Stage::GroupLost { Vec::new() } else { applied(cluster) };
         if let Err(violation) = cluster.panel.finish(cluster.now, &applied) {
             cluster.fail(violation.checker, violation.what);
         }
@@ -499,9 +501,9 @@ fn poll(cluster: &mut Cluster, stage: Stage, end: Nanos, furthest: Nanos) -> Sta
     let healing = healing(cluster, furthest);
     if cluster.now > end + healing {
         if !cluster.is_tolerable() {
-            // It was asked to, before they went: nothing is owed to anybody any more.
+            // It was asked to, before they went.
             cluster.trace.line(cluster.now, "!", || "a majority of the changed group is lost".to_owned());
-            return Stage::Done;
+            return Stage::GroupLost;
         }
         let what = format!(
             "{:?} after all faults were over, {}",
@@ -542,7 +544,7 @@ fn poll(cluster: &mut Cluster, stage: Stage, end: Nanos, furthest: Nanos) -> Sta
                 false => Stage::Converging,
             }
         }
-        Stage::Done => Stage::Done,
+        Stage::Done | Stage::GroupLost => stage,
     }
 }
 

@@ -116,6 +116,13 @@ fn almost_local_reads_are_not_asked_of_a_replica_that_has_left() {
     assert_passes("raft", &seed(294, "all", &["reads=alr"]));
 }
 
+/// An operator asked for a group of two, of which one had lost its disk before the change was begun: nobody could be
+/// elected any more, and a replica that nobody could tell of the last write was said to have lost it.
+#[test]
+fn nothing_is_owed_by_a_group_that_cannot_elect() {
+    assert_passes("raft", &Options { nodes: 5, ..seed(3302, "all", &["reads=alr"]) });
+}
+
 /// It asks no clock for anything but when keys expire.
 #[test]
 fn clocks_that_lie_never_hurt_epaxos() {
