@@ -17,6 +17,7 @@
 //! | [`memory`] | what a replica has said binds its later lives | Lamport, *Paxos Made Simple* §2.5: stable storage |
 //! | [`one_change`] | a group changes in one step at a time, and majorities meet | Ongaro and Ousterhout 2014, §6 |
 //! | [`read_gate`] | nobody reads alone while another commits what it does not see | Davis et al., *LeaseGuard*, 2025 |
+//! | [`recoverability`] | what is chosen can be had from the disks of any n − f voters | Crossword §3.3, C2 |
 //! | [`service`] | with at most a minority faulty or slow, writes are served within a stated time | the bounds are its own |
 //! | [`staleness`] | a read that may miss something misses no more | Bodega §7 |
 //!
@@ -49,6 +50,7 @@ pub mod memory;
 pub mod one_change;
 pub mod panics;
 pub mod read_gate;
+pub mod recoverability;
 pub mod service;
 pub mod staleness;
 pub mod wall_clocks;
@@ -143,6 +145,13 @@ pub trait Checker {
         Ok(())
     }
 
+    /// What a replica has stated in this life so far is in its records up to `written`, counted from the start of the
+    /// life; those up to `durable` are durable. Told when records were written, and when they became durable, before
+    /// anybody hears a message that waited for that.
+    fn on_records(&mut self, _at: u64, _who: Process, _written: u64, _durable: u64) -> Result<(), Violation> {
+        Ok(())
+    }
+
     /// A client is told that its write was done; `command` is the digest of the encoded command.
     fn on_acknowledged(&mut self, _at: u64, _command: u64) -> Result<(), Violation> {
         Ok(())
@@ -197,6 +206,12 @@ impl Panel {
         ])
     }
 
+    /// The same, with another one.
+    pub fn with(mut self, checker: impl Checker + 'static) -> Panel {
+        self.0.push(Box::new(checker));
+        self
+    }
+
     /// These.
     pub fn of(checkers: Vec<Box<dyn Checker>>) -> Panel {
         Panel(checkers)
@@ -223,6 +238,10 @@ impl Checker for Panel {
 
     fn on_bound(&mut self, at: u64, who: Process, number: u64) -> Result<(), Violation> {
         self.0.iter_mut().try_for_each(|checker| checker.on_bound(at, who, number))
+    }
+
+    fn on_records(&mut self, at: u64, who: Process, written: u64, durable: u64) -> Result<(), Violation> {
+        self.0.iter_mut().try_for_each(|checker| checker.on_records(at, who, written, durable))
     }
 
     fn on_acknowledged(&mut self, at: u64, command: u64) -> Result<(), Violation> {

@@ -135,6 +135,7 @@ impl Logs {
                 }
             }
             Fact::Chosen { .. }
+            | Fact::Stored { .. }
             | Fact::Applied { .. }
             | Fact::Executed { .. }
             | Fact::Installed { .. }

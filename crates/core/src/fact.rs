@@ -26,6 +26,18 @@ pub enum Fact {
         /// Digest of the decided value.
         digest: u64,
     },
+    /// When the records so far are durable, this much of a slot's value is so here: a vote, or a decision. Stated again
+    /// at every start, of what is there.
+    Stored {
+        /// The slot.
+        slot: u64,
+        /// Digest of the whole value.
+        digest: u64,
+        /// Which shards of it, by number; all bits: it is whole.
+        shards: u16,
+        /// So many shards restore it; 1 if it is whole.
+        data: u8,
+    },
     /// The state machine has executed this slot or index.
     Applied {
         /// The slot or log index.

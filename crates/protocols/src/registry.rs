@@ -78,6 +78,7 @@ impl Entry {
 /// The facts of the MultiPaxos family.
 const PAXOS: &[&str] = &[
     "Chosen",
+    "Stored",
     "Applied",
     "Executed",
     "Installed",
@@ -147,8 +148,9 @@ macro_rules! each_protocol {
             crossword in "paxos/crossword": $crate::paxos::crossword::Crossword {
                 gate: [
                     Budget::of(200),
-                    Budget::of(300).nodes(5),
-                    Budget::of(100).nodes(5).with(&["crossword.shards=2"]),
+                    Budget::of(200).nodes(5),
+                    Budget::of(150).nodes(5).with(&["gossip.gap=0"]),
+                    Budget::of(100).nodes(5).with(&["crossword.shards=2", "gossip.gap=500B"]),
                     Budget::of(100).nodes(5).with(&["crossword.shards=auto"]),
                     Budget::of(100).nodes(7),
                 ],

@@ -75,9 +75,14 @@ impl Life {
         }
     }
 
+    /// The last record of this life that counts as durable.
+    pub fn durable(&self, disk: &Disk) -> u64 {
+        self.ledger.durable(disk.synced() - self.born_at_record)
+    }
+
     /// Messages that wait for nothing (any more), in the order in which they may go.
     pub fn release(&mut self, disk: &Disk) -> Vec<OutgoingFrame> {
-        self.process.release(self.ledger.durable(disk.synced() - self.born_at_record));
+        self.process.release(self.durable(disk));
         std::mem::take(&mut self.process.effects().frames)
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use quorate_check::history::History;
 use quorate_check::panics;
+use quorate_check::recoverability::Recoverability;
 use quorate_check::service::{Limits, Service};
 use quorate_check::wall_clocks::WallClocks;
 use quorate_check::{
@@ -370,8 +371,8 @@ fn build(
         counts,
         panel: match quality.beyond_bound {
             _ if !can.total_order => Panel::unordered(),
-            true => Panel::without_clocks(),
-            false => Panel::standard(),
+            true => Panel::without_clocks().with(Recoverability::new(can.quorum)),
+            false => Panel::standard().with(Recoverability::new(can.quorum)),
         },
         executed: (!quality.beyond_bound).then(BTreeMap::new),
         work: Workload::new(options.clients, hosts.len(), duration, &mut workload),

@@ -220,7 +220,9 @@ impl Cluster {
         self.answer(host);
         // The group may have changed.
         self.remember(host);
-        let SimProcess { life: Some(life), disk, since_checkpoint, node, .. } = &mut self.hosts[host] else {
+        let SimProcess { life: Some(life), disk, since_checkpoint, node, incarnation, .. } =
+            &mut self.hosts[host]
+        else {
             return;
         };
         let Effects { records, barriers, .. } = life.process.effects();
@@ -236,6 +238,16 @@ impl Cluster {
             self.run_full(host);
             return;
         }
+        if let Some(node) = *node {
+            let who = Process { node, incarnation: *incarnation };
+            let durable = life.durable(disk);
+            let result = self.panel.on_records(self.now, who, life.ledger.persisted(), durable);
+            self.found(result);
+            if self.violation.is_some() {
+                return;
+            }
+        }
+        let SimProcess { life: Some(life), disk, .. } = &mut self.hosts[host] else { return };
         let mut frames = life.release(disk);
         for frame in frames.drain(..) {
             self.post(host, frame);

@@ -1,9 +1,24 @@
 //! Each safety rule of values in shards whose number changes, weakened on purpose.
 
-use crate::assert_goes_wrong;
+use std::panic::catch_unwind;
+
+use quorate_core::mutation;
+use quorate_protocols::registry::named;
+use quorate_sim::scenario::play;
+
+use crate::{PASSING, assert_caught_by, assert_goes_wrong};
 
 caught! { "crossword",
     a_value_that_is_chosen_though_lost_voters_take_its_shards: "slots/nobody-is-lost", of 5;
+    a_value_that_is_executed_in_part: "slots/partial-is-complete", of 5;
+}
+
+/// Before anybody is lost: it is not on enough disks.
+#[test]
+fn a_value_that_is_on_too_few_disks() {
+    let finds = |checker: &str| checker == "recoverability";
+    assert_caught_by("crossword", "slots/nobody-is-lost", &[], 5, PASSING, 0, finds);
+    assert_caught_by("crossword", "now/AcceptReply", &[], 5, PASSING, 0, finds);
 }
 
 /// Whoever asks in the end does not get what was acknowledged.
@@ -29,6 +44,17 @@ fn a_late_reply_that_is_counted_by_a_later_assignment() {
     let text = trace!("paxos/crossword", "late-reply");
     let answers = |text: &str| text.contains("p1 #2 = Done");
     assert_goes_wrong("crossword", "slots/held-as-assigned", text, answers);
+}
+
+/// What they restore is not the value that is chosen, and the replica stops.
+#[test]
+fn shards_that_are_gathered_of_whatever_value() {
+    let text = trace!("paxos/crossword", "shards-of-another-value");
+    let played = || play(named("crossword"), text).expect("the script is right");
+    assert_eq!(played(), text, "as it should be");
+    let stopped = catch_unwind(|| mutation::with("gossip/any-value", played)).expect_err("a replica stops");
+    let said = stopped.downcast_ref::<String>().expect("it says why");
+    assert!(said.contains("two values chosen for slot 3"), "{said}");
 }
 
 /// A voter of few shards whose disk hangs does not get the others: those who have them need more.

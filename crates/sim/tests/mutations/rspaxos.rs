@@ -1,9 +1,16 @@
 //! Each safety rule of values in shards, weakened on purpose.
 
-use crate::assert_goes_wrong;
+use crate::{PASSING, assert_caught_by, assert_goes_wrong};
 
 caught! { "rspaxos",
     a_value_that_is_chosen_by_a_majority: "slots/nobody-is-lost", of 5;
+}
+
+/// Before anybody is lost: it is not on enough disks.
+#[test]
+fn a_value_that_is_on_too_few_disks() {
+    let finds = |checker: &str| checker == "recoverability";
+    assert_caught_by("rspaxos", "slots/nobody-is-lost", &[], 5, PASSING, 0, finds);
 }
 
 /// A value was chosen in ballot 1, and proposed again to one acceptor in ballot 2: in ballot 3, the highest vote's

@@ -94,6 +94,11 @@ impl Code {
 
     /// All n shards, in the order of their numbers.
     pub fn encode(&self, value: &Bytes) -> Vec<Bytes> {
+        self.shards(value, 0..self.data + self.parity.len())
+    }
+
+    /// The shards with these numbers, which are below n.
+    pub fn shards(&self, value: &Bytes, numbers: impl Iterator<Item = usize>) -> Vec<Bytes> {
         let len = self.shard_len(value.len());
         let piece = |number: usize| {
             let (start, end) = (number * len, (number + 1) * len);
@@ -105,14 +110,17 @@ impl Code {
             padded.resize(len, 0);
             padded.into()
         };
-        let mut shards: Vec<Bytes> = (0..self.data).map(piece).collect();
-        for factors in &self.parity {
-            let terms = factors.iter().copied().zip(shards.iter().map(|shard| &shard[..]));
-            let mut sum = vec![0; len];
-            add_up(terms, &mut sum);
-            shards.push(sum.into());
-        }
-        shards
+        let pieces: Vec<Bytes> = (0..self.data).map(piece).collect();
+        let shard = |number: usize| match number.checked_sub(self.data) {
+            None => pieces[number].clone(),
+            Some(parity) => {
+                let terms = self.parity[parity].iter().copied();
+                let mut sum = vec![0; len];
+                add_up(terms.zip(pieces.iter().map(|piece| &piece[..])), &mut sum);
+                sum.into()
+            }
+        };
+        numbers.map(shard).collect()
     }
 
     /// The value of `len` bytes, from any d of its shards with their numbers. Whether they are shards of one value only

@@ -23,9 +23,24 @@ impl ShardSet {
         (0..width.min(shards)).map(|step| ((first + step) % shards) as u8).collect()
     }
 
+    /// One bit for each number.
+    pub fn bits(self) -> u16 {
+        self.0
+    }
+
     /// Those in either.
     pub fn union(self, other: ShardSet) -> ShardSet {
         ShardSet(self.0 | other.0)
+    }
+
+    /// Those that are not in the other.
+    pub fn without(self, other: ShardSet) -> ShardSet {
+        ShardSet(self.0 & !other.0)
+    }
+
+    /// The first so many of them, by number.
+    pub fn first(self, count: usize) -> ShardSet {
+        (0..MAX_SHARDS as u8).filter(|number| self.contains(*number)).take(count).collect()
     }
 
     /// How many are in.

@@ -16,6 +16,7 @@
 //! | more shards in the same ballot, for what is under way | `engine/leading.rs` `retransmit` |
 //! | phase 1: the highest vote's value, if the shards of all ballots restore it, else a no-op | `engine/slots/found.rs` |
 //! | an acceptor that votes again keeps what it has of the same value | `engine/slots/value.rs` `over` |
+//! | followers gather shards from each other, a new leader from all | `engine/gossip.rs` |
 //!
 //! # Why nothing that was chosen is lost
 //!
@@ -40,7 +41,7 @@
 //!   of a majority needs nobody else: these get as many shards as C4 wants of them.
 //! - *Configurations, rosters and no-ops are whole*, since acceptors read them.
 //! - *What a new leader found goes with its old identity, or whole* (as in RSPaxos).
-//! - *Followers fetch what they lack from time to time*, as RSPaxos's do.
+//! - *Followers gather what they lack from each other*, and fetch it whole where that does not help.
 
 mod chooser;
 
@@ -51,8 +52,7 @@ use quorate_blocks::settings;
 use quorate_core::{Capabilities, Context, Group, Never, NodeId, Protocol, Settings, SettingsError, Time};
 
 use crate::paxos::coding::MAX_SHARDS;
-use crate::paxos::engine::{self, Config, Reads};
-use crate::paxos::rspaxos::Lacking;
+use crate::paxos::engine::{self, Config, LackingConfig, Reads};
 
 use chooser::Choice;
 
@@ -74,8 +74,8 @@ pub struct Crossword;
 pub struct Shards {
     /// How many each voter gets, at least; `None`: as many as let a value be chosen soonest.
     pub least: Option<usize>,
-    /// When followers fetch values.
-    pub lacking: Lacking,
+    /// When followers get what they lack.
+    pub lacking: LackingConfig,
 }
 
 impl Protocol for Crossword {
@@ -106,10 +106,28 @@ impl Protocol for Crossword {
                 text => text.parse().ok().filter(|number| (1..=MAX_SHARDS).contains(number)).map(Some),
             },
         )?;
-        let shards = Shards { least, lacking: Lacking::from_settings(settings)? };
+        let shards = Shards { least, lacking: lacking(settings)? };
         let config = Config::new(group, settings, Reads::Lease, shards)?;
         Ok((config, ProxyConfig { bounded: true, ..settings::proxy(group, settings)? }))
     }
+}
+
+/// `lacking.age`, `lacking.bytes`, `gossip.gap`.
+fn lacking(settings: &mut Settings) -> Result<LackingConfig, SettingsError> {
+    let age = settings.duration(
+        "lacking.age",
+        "2s",
+        "A follower that could execute nothing for so long gathers shards up to the log's end; after twice that, it \
+         fetches values whole",
+    )?;
+    let gap = settings.bytes(
+        "gossip.gap",
+        "400KiB",
+        0..=16 << 30,
+        "Followers do not gather the shards of so many bytes of values at the log's end yet",
+    )?;
+    let bytes = engine::lacking_bytes(settings)?;
+    Ok(LackingConfig { age, bytes, gossip_gap: Some(gap as usize) })
 }
 
 /// d: how many shards restore a value, among so many voters. So many are a majority, or half.
@@ -150,7 +168,7 @@ impl engine::Policy for Policy {
         true
     }
 
-    fn fetches_lacking(replica: &Replica, since: Duration) -> bool {
-        replica.config().policy.lacking.is_due(replica, since)
+    fn lacking(replica: &Replica) -> LackingConfig {
+        replica.config().policy.lacking
     }
 }

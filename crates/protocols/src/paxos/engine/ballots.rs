@@ -78,7 +78,9 @@ impl<P: Policy> Replica<P> {
         self.monitor.heard(now);
         self.forget_reads_of_leader();
         if ballot.node() == Some(self.me) {
-            let from = self.log.complete() + 1;
+            // What is chosen and lacks shards is gathered by its identity, and not proposed again (`gossip.rs`). If it
+            // changes who counts, this ballot ends when that is executed, and has proposed nothing (`changes.rs`).
+            let from = self.log.committed() + 1;
             let tally = self.tally();
             self.role = Role::Candidate(Preparation::new(tally, self.me, from, now));
             let missing = tally.missing();

@@ -132,8 +132,11 @@ impl<P: Policy> Replica<P> {
         self.acknowledge_self(cx);
         self.propose_found(cx);
         if committed > self.log.complete() {
-            self.hear_of(holder, committed, cx);
+            if holder != self.me {
+                self.hear_of(holder, committed, cx);
+            }
             self.fetch(cx);
+            self.gather(cx);
         }
         pace_of_leading(self.config.announce, cx);
     }
@@ -229,7 +232,7 @@ impl<P: Policy> Replica<P> {
 
     /// n and d of the values that are proposed now; `None`: they are sent whole. While there are two sets of voters,
     /// each voter has a shard of its own, and the smaller d holds for both.
-    fn code(&self) -> Option<(u8, u8)> {
+    pub(super) fn code(&self) -> Option<(u8, u8)> {
         let Configuration { voters, outgoing, .. } = &self.configuration.1;
         let shards = self.configuration.1.voting().len();
         let sets = [voters, outgoing].into_iter().filter(|set| !set.is_empty());

@@ -1,4 +1,4 @@
-//! The learner: what is chosen, executed, fetched from others and installed.
+//! The learner: what is chosen, recorded, executed, fetched from others and installed.
 
 use std::time::Duration;
 
@@ -11,6 +11,8 @@ use quorate_core::{Context, Fact, Mark, NodeId, digest};
 use super::policy::Policy;
 use super::replica::{Replica, Role, Timer};
 use super::{GRACE, MAX_GAP, Message, Record};
+use crate::paxos::coding::spread::ShardSet;
+use crate::paxos::engine::slots::Vote;
 
 /// A message to a replica that is behind carries about so many bytes of values.
 const VALUES_BYTES: usize = 1 << 20;
@@ -29,7 +31,7 @@ impl<P: Policy> Replica<P> {
             self.note_chosen(slot, cx);
         }
         self.execute(cx);
-        self.review_lacking(cx.now());
+        self.review_lacking(cx);
         self.hear_of(from, committed, cx);
     }
 
@@ -42,6 +44,31 @@ impl<P: Policy> Replica<P> {
     pub(super) fn note_chosen(&self, slot: u64, cx: &mut Context<'_, Self>) {
         if let Some(vote) = self.log.get(slot).filter(|vote| vote.chosen) {
             cx.note(|| Fact::Chosen { slot, digest: vote.value.digest() });
+        }
+    }
+
+    pub(super) fn persist(&mut self, record: Record<P::BallotConfig>, cx: &mut Context<'_, Self>) {
+        self.persisted = true;
+        let slot = match &record {
+            Record::Vote { slot, .. } | Record::Learned { slot, .. } => Some(*slot),
+            _ => None,
+        };
+        cx.persist(record);
+        slot.into_iter().for_each(|slot| self.note_stored(slot, cx));
+    }
+
+    /// What the records so far hold of a slot.
+    pub(super) fn note_stored(&self, slot: u64, cx: &mut Context<'_, Self>) {
+        let Some(Vote { value, .. }) = self.log.get(slot) else { return };
+        let (shards, data) = value.coded().map_or((ShardSet::ALL, 1), |coded| (coded.held(), coded.id.data));
+        cx.note(|| Fact::Stored { slot, digest: value.digest(), shards: shards.bits(), data });
+    }
+
+    /// From now on, a restart executes at least as much as is executed now.
+    pub(super) fn record_committed(&mut self, cx: &mut Context<'_, Self>) {
+        if self.recorded < self.log.committed() {
+            self.recorded = self.log.committed();
+            cx.persist(Record::Committed(self.recorded));
         }
     }
 

@@ -5,7 +5,7 @@ use quorate_blocks::{catchup, clients};
 use quorate_core::{Arrival, Class, NodeSet, Release, Time, Wall, Wire, wire_enum};
 
 use crate::paxos::engine::slots::{Value, Voted, Votes};
-use crate::paxos::engine::{freshness, lease};
+use crate::paxos::engine::{freshness, gossip, lease};
 
 /// A message; `M` are those of the protocol's own, `C` what comes with a ballot. Numbers are slots unless they say
 /// otherwise.
@@ -21,6 +21,8 @@ pub enum Message<M, C> {
     Catchup(catchup::Message),
     /// Between a follower that wants to know how old its state may be and the leader.
     Freshness(freshness::Message),
+    /// Between a replica that has shards only and others.
+    Gossip(gossip::Message),
     /// Would you support me in this ballot? Binds nobody.
     Poll {
         /// That I would take.
@@ -163,6 +165,7 @@ wire_enum!(Message<M, C> {
     18 => Freshness(message),
     19 => Sync { id },
     20 => SyncReply { id, ballot, slot },
+    21 => Gossip(message),
 });
 
 impl<M: quorate_core::Message, C: BallotConfig> quorate_core::Message for Message<M, C> {
@@ -188,6 +191,8 @@ impl<M: quorate_core::Message, C: BallotConfig> quorate_core::Message for Messag
             Message::Lease(_) => Release::Now,
             // Only what is chosen; durable at a majority.
             Message::Catchup(_) | Message::Commit { .. } | Message::Heartbeat { .. } => Release::Now,
+            // Who asks knows the value to be chosen: enough shards of it are durable without these.
+            Message::Gossip(_) => Release::Now,
             // Of what was proposed, durable or not.
             Message::Freshness(_) => Release::Now,
             // The proposal's ballot is durable at its owner since `Prepare`.
@@ -218,6 +223,7 @@ impl<M: quorate_core::Message, C: BallotConfig> quorate_core::Message for Messag
         match self {
             Message::Client(message) => message.class(),
             Message::Catchup(message) => message.class(),
+            Message::Gossip(message) => message.class(),
             Message::Own(message) => message.class(),
             _ => Class::Urgent,
         }
@@ -241,6 +247,7 @@ impl<M: quorate_core::Message, C: BallotConfig> quorate_core::Message for Messag
             | Message::Heartbeat { .. }
             | Message::Catchup(_)
             | Message::Freshness(_)
+            | Message::Gossip(_)
             | Message::Which { .. }
             | Message::Sync { .. }
             | Message::SyncReply { .. }
@@ -255,6 +262,7 @@ impl<M: quorate_core::Message, C: BallotConfig> quorate_core::Message for Messag
             Message::Lease(message) => message.kind(),
             Message::Catchup(message) => message.kind(),
             Message::Freshness(message) => message.kind(),
+            Message::Gossip(message) => message.kind(),
             other => other.variant(),
         }
     }
@@ -389,7 +397,7 @@ mod tests {
             Message::Prepare { ballot, ballot_config: (), from: 7 },
             Message::PrepareReply { ballot, reply, wall: Wall::ZERO },
             Message::Accept { ballot, slot: 8, value: value.into(), committed: 6 },
-            Message::Accept { ballot, slot: 8, value: shard, committed: 6 },
+            Message::Accept { ballot, slot: 8, value: shard.clone(), committed: 6 },
             Message::AcceptReply {
                 ballot,
                 grants: NodeSet::EMPTY,
@@ -408,6 +416,11 @@ mod tests {
             Message::SyncReply { id: 7, ballot, slot: 8 },
             Message::StepUp { ballot },
             Message::Freshness(freshness::Message::Then { token: 1, slot: 2 }),
+            Message::Gossip(gossip::Message::Reconstruct {
+                id: 1,
+                wanted: vec![gossip::Wanted { slot: 8, value: id, shards: ShardSet::arc(4, 2, 5), most: 1 }],
+            }),
+            Message::Gossip(gossip::Message::Shards { id: 1, values: vec![(8, shard.clone())] }),
         ]
     }
 

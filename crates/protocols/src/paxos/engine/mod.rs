@@ -24,6 +24,8 @@
 //!   values are chosen, and the new leader fetches them from the replier that is furthest, or from another that has
 //!   them if that one falls silent (`blocks/catchup.rs`). If nobody answers, the leader stops leading; the next phase 1
 //!   asks those who are there, and finds in their votes what is missing.
+//! - *Phase 1 asks for votes above what the candidate knows to be chosen*, though it may have only shards of some of
+//!   that: these it gathers by identity from all when it leads (`gossip.rs`).
 //! - *A new leader takes requests only when it has executed everything that phase 1 found*: before, it does not
 //!   know which commands of a session have been executed.
 //! - *Nobody is disturbed without need*: before a ballot is taken, a `Poll` asks whether a majority misses its
@@ -51,6 +53,7 @@ mod ballots;
 mod bounded;
 mod changes;
 mod freshness;
+pub mod gossip;
 mod invariants;
 mod lacking;
 mod leading;
@@ -69,6 +72,7 @@ use std::time::Duration;
 
 use quorate_core::{Group, Settings, SettingsError};
 
+pub use lacking::{LackingConfig, lacking_bytes};
 pub use message::{BallotConfig, Message, Record};
 pub use policy::{MultiPaxosPolicy, Policy};
 pub use replica::{Replica, Role, Timer};

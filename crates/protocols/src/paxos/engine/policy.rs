@@ -12,6 +12,7 @@ use quorate_blocks::state::Replicated;
 use quorate_blocks::writes::{Writes, Written};
 use quorate_core::{Context, Manage, NodeId, NodeSet, Status, Time};
 
+use super::lacking::LackingConfig;
 use super::message::{BallotConfig, Record};
 use super::{Config, Replica, Role};
 use crate::paxos::engine::slots::SlotLog;
@@ -61,10 +62,9 @@ pub trait Policy: Sized + Debug + 'static {
         1
     }
 
-    /// Whether values that are chosen and of which this follower has shards only are to be fetched whole. The first
-    /// has been one of them for so long.
-    fn fetches_lacking(_: &Replica<Self>, _since: Duration) -> bool {
-        true
+    /// When a follower gets the values of which it has shards only.
+    fn lacking(_: &Replica<Self>) -> LackingConfig {
+        LackingConfig::AT_ONCE
     }
 
     // Leases -----------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ use quorate_core::{
 };
 
 use super::ballots::Polling;
+use super::gossip::Gossip;
 use super::lacking::Lacking;
 use super::leading::Leading;
 use super::policy::Policy;
@@ -45,6 +46,8 @@ pub enum Timer {
     Announce,
     /// Missing decisions must be fetched.
     Fetch,
+    /// Missing shards must be gathered.
+    Gossip,
     /// The policy's.
     Own,
 }
@@ -109,10 +112,11 @@ pub struct Replica<P: Policy> {
     pub(super) catchup: Catchup,
     pub(super) source: Source,
     /// The last `Record::Committed`, and whether something else was persisted since the last batch end.
-    recorded: u64,
+    pub(super) recorded: u64,
     pub(super) persisted: bool,
     pub(super) fetching: bool,
     pub(super) lacking: Lacking,
+    pub(super) gossip: Gossip,
 }
 
 /// The proposer's role.
@@ -138,7 +142,7 @@ impl<P: Policy> Machine for Replica<P> {
         match timer {
             Timer::Election => Wakeup::TakesOver { times: 1 },
             Timer::Heartbeat | Timer::Lease => Wakeup::Matters,
-            Timer::Retransmit | Timer::Announce | Timer::Fetch | Timer::Own => Wakeup::Spared,
+            Timer::Retransmit | Timer::Announce | Timer::Fetch | Timer::Gossip | Timer::Own => Wakeup::Spared,
         }
     }
 
@@ -208,6 +212,7 @@ impl<P: Policy> Machine for Replica<P> {
             persisted: false,
             fetching: false,
             lacking: Lacking::default(),
+            gossip: Gossip::default(),
             times: Times::default(),
             writes: Writes::default(),
             walls: Walls::default(),
@@ -224,6 +229,7 @@ impl<P: Policy> Machine for Replica<P> {
         }
         let slot = replica.state.applied();
         cx.note(|| Fact::Installed { slot });
+        votes.iter().for_each(|(slot, _)| replica.note_stored(*slot, cx));
         if installed > slot {
             // That state was lost in a crash. What will be recorded as chosen from now on has its values recorded too.
             replica.persist(Record::Installed(slot), cx);
@@ -249,6 +255,7 @@ impl<P: Policy> Machine for Replica<P> {
             Message::Lease(message) => self.on_lease(from, message, cx),
             Message::Catchup(message) => self.on_catchup(from, message, cx),
             Message::Freshness(message) => self.on_freshness(from, message, cx),
+            Message::Gossip(message) => self.on_gossip(from, message, cx),
             Message::Poll { ballot } => self.on_poll(from, ballot, cx),
             Message::PollReply { ballot, granted, highest, committed } => {
                 self.on_poll_reply(from, ballot, granted, (highest, committed), cx);
@@ -315,6 +322,7 @@ impl<P: Policy> Machine for Replica<P> {
                 self.fetching = false;
                 self.fetch(cx);
             }
+            Timer::Gossip => self.gather(cx),
             Timer::Own => P::on_timer(self, cx),
         }
     }
@@ -379,19 +387,6 @@ impl<P: Policy> Replica<P> {
             return wall;
         }
         wall.max(self.times.latest())
-    }
-
-    pub(super) fn persist(&mut self, record: Record<P::BallotConfig>, cx: &mut Context<'_, Self>) {
-        self.persisted = true;
-        cx.persist(record);
-    }
-
-    /// From now on, a restart executes at least as much as is executed now.
-    pub(super) fn record_committed(&mut self, cx: &mut Context<'_, Self>) {
-        if self.recorded < self.log.committed() {
-            self.recorded = self.log.committed();
-            cx.persist(Record::Committed(self.recorded));
-        }
     }
 
     /// The owner of `ballot` leads or stands, and speaks: true if this replica is in that ballot.
@@ -579,6 +574,9 @@ impl<P: Policy> quorate_core::Replica for Replica<P> {
         if leads {
             let own = Own { me: self.me, wall: at.wall, now };
             self.walls.tell(own, &|wall| self.configuration.1.reached(wall), &mut status);
+        }
+        if self.code().is_some() {
+            status.samples.extend(self.gossip.samples());
         }
         P::status(self, now, &mut status);
         status

@@ -34,16 +34,14 @@
 //! - *The leader's vote is for its shard.* It has the whole value in memory until it is executed, and has as little on
 //!   disk as the others.
 //! - *Followers fetch what they lack from time to time*, as late decisions or as a state: the paper's followers wait
-//!   for a state that the leader sends. A new leader proposes everything again that it lacks, so `lacking.age` and
-//!   `lacking.bytes` bound how long that takes.
-
-use std::time::Duration;
+//!   for a state that the leader sends. A new leader gathers the shards of what it lacks (`engine/gossip.rs`), so
+//!   `lacking.age` and `lacking.bytes` bound how long that takes.
 
 use quorate_blocks::clients::{ProxyConfig, SessionClient};
 use quorate_blocks::settings;
 use quorate_core::{Capabilities, Group, Never, NodeId, Protocol, Settings, SettingsError, Time};
 
-use crate::paxos::engine::{self, Config, Reads};
+use crate::paxos::engine::{self, Config, LackingConfig, Reads};
 
 /// What its machines say to each other.
 pub type Message = engine::Message<Never, ()>;
@@ -71,43 +69,15 @@ impl Protocol for RsPaxos {
     fn configure(
         group: &Group,
         settings: &mut Settings,
-    ) -> Result<(Config<Lacking>, ProxyConfig), SettingsError> {
-        let lacking = Lacking::from_settings(settings)?;
+    ) -> Result<(Config<LackingConfig>, ProxyConfig), SettingsError> {
+        let age = settings.duration(
+            "lacking.age",
+            "2s",
+            "A follower fetches the values of which it has shards only when it has had one for so long",
+        )?;
+        let lacking = LackingConfig { age, bytes: engine::lacking_bytes(settings)?, gossip_gap: None };
         let config = Config::new(group, settings, Reads::Lease, lacking)?;
         Ok((config, ProxyConfig { bounded: true, ..settings::proxy(group, settings)? }))
-    }
-}
-
-/// When followers fetch values of which they have shards only.
-#[derive(Clone, Debug)]
-pub struct Lacking {
-    /// When they have had one for so long.
-    pub age: Duration,
-    /// When they have so many bytes of shards.
-    pub bytes: usize,
-}
-
-impl Lacking {
-    /// From `lacking.age` and `lacking.bytes`.
-    pub fn from_settings(settings: &mut Settings) -> Result<Lacking, SettingsError> {
-        Ok(Lacking {
-            age: settings.duration(
-                "lacking.age",
-                "2s",
-                "A follower fetches the values of which it has shards only when it has had one for so long",
-            )?,
-            bytes: settings.bytes(
-                "lacking.bytes",
-                "64MiB",
-                0..=16 << 30,
-                "The same, when it has so many bytes of shards",
-            )? as usize,
-        })
-    }
-
-    /// Whether a follower fetches what it lacks: of that it has had the first for so long.
-    pub fn is_due<P: engine::Policy>(&self, replica: &engine::Replica<P>, since: Duration) -> bool {
-        since >= self.age || replica.log().coded_bytes() > self.bytes
     }
 }
 
@@ -126,11 +96,11 @@ pub fn quorum(voters: usize) -> usize {
 pub struct Policy;
 
 impl engine::Policy for Policy {
-    type Config = Lacking;
+    type Config = LackingConfig;
     type Message = Never;
     type BallotConfig = ();
 
-    fn new(_: &Config<Lacking>, _: NodeId, _: Time) -> Policy {
+    fn new(_: &Config<LackingConfig>, _: NodeId, _: Time) -> Policy {
         Policy
     }
 
@@ -145,8 +115,8 @@ impl engine::Policy for Policy {
         data(voters)
     }
 
-    fn fetches_lacking(replica: &Replica, since: Duration) -> bool {
-        replica.config().policy.is_due(replica, since)
+    fn lacking(replica: &Replica) -> LackingConfig {
+        replica.config().policy
     }
 }
 

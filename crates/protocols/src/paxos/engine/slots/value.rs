@@ -65,14 +65,25 @@ impl ValueId {
 }
 
 impl Coded {
-    /// The whole value, if these shards are enough.
+    /// The whole value, if these shards are enough. Panics if they restore something else.
     pub fn restore(&self) -> Result<Bytes, CodingError> {
-        let value = self.id.code().restore(self.id.len as usize, &self.shards)?;
+        let value = self.decode()?;
         assert!(digest(&value) == self.id.digest, "the shards of {:?} restore something else", self.id);
         Ok(value)
     }
 
-    fn add(&mut self, other: Coded) {
+    /// What these shards restore, if they are enough; that it is the value, only its digest shows.
+    pub fn decode(&self) -> Result<Bytes, CodingError> {
+        self.id.code().restore(self.id.len as usize, &self.shards)
+    }
+
+    /// The numbers of its shards.
+    pub fn held(&self) -> ShardSet {
+        self.shards.iter().map(|(number, _)| *number).collect()
+    }
+
+    /// Takes shards of the same identity in.
+    pub fn add(&mut self, other: Coded) {
         for shard in other.shards {
             if let Err(index) = self.shards.binary_search_by_key(&shard.0, |(number, _)| *number) {
                 self.shards.insert(index, shard);
@@ -94,7 +105,44 @@ impl Value {
     pub fn held(&self) -> Option<ShardSet> {
         match self {
             Value::Whole(_) => None,
-            Value::Coded(coded) => Some(coded.shards.iter().map(|(number, _)| *number).collect()),
+            Value::Coded(coded) => Some(coded.held()),
+        }
+    }
+
+    /// The shards, if it is not here whole.
+    pub fn coded(&self) -> Option<&Coded> {
+        match self {
+            Value::Whole(_) => None,
+            Value::Coded(coded) => Some(coded),
+        }
+    }
+
+    /// Those of these shards of the value with this identity that are here or can be made here, at most so many; `None`
+    /// if there are none, or another value is here.
+    pub fn shards(&self, id: ValueId, wanted: ShardSet, most: usize) -> Option<Coded> {
+        let (id, shards): (_, Vec<_>) = match self {
+            Value::Whole(value) => {
+                let code = Code::new(id.shards.into(), id.data.into()).ok()?;
+                let numbers = (0..id.shards).filter(|number| wanted.contains(*number)).take(most);
+                if value.len() != id.len as usize || digest(value) != id.digest {
+                    return None;
+                }
+                (id, numbers.clone().zip(code.shards(value, numbers.map(usize::from))).collect())
+            }
+            Value::Coded(coded) if coded.id == id || mutation::active("gossip/any-value") => {
+                let shards = coded.shards.iter().filter(|(number, _)| wanted.contains(*number));
+                (coded.id, shards.take(most).cloned().collect())
+            }
+            Value::Coded(_) => return None,
+        };
+        (!shards.is_empty()).then_some(Coded { id, shards })
+    }
+
+    /// Bytes of the whole value.
+    pub fn whole_len(&self) -> usize {
+        match self {
+            Value::Whole(value) => value.len(),
+            Value::Coded(coded) => coded.id.len as usize,
         }
     }
 

@@ -1,0 +1,514 @@
+//! Gathering shards: how a replica gets what is chosen and is here in too few shards, from others that have shards too
+//! (Crossword §3.5, §4: gossip, `Reconstruct`). It spares the leader sending whole values to its followers.
+//!
+//! *Followers* gather in the background, in rounds, as long as something is due: values but for those at the log's end
+//! (`gossip.gap`), which cost less when many are asked for at once, and those too when nothing has come for a while
+//! (`lacking.age`). A follower asks the voters behind it, in the order of their numbers, the leader left out, each for
+//! shards that it expects there, until all together restore the value. If one of them does not have what it should, all
+//! are asked for whatever is missing. What does not come in [`ATTEMPTS`] is fetched whole (`lacking.rs`).
+//!
+//! *A new leader* asks all for everything, at once: it serves when it has executed what is chosen. So what it knows to
+//! be chosen need not be found by phase 1, nor proposed again.
+//!
+//! Who is asked answers with shards of exactly the value that is asked for, chosen or not: who asks knows that it is
+//! chosen. They are kept in memory, since the votes that chose the value are durable. A value that does not have its
+//! digest is dropped with all that was gathered of it.
+//!
+//! *Bounds.* What is gathered at a time is [`WINDOW_BYTES`] of values; a peer is asked for [`PEER_BYTES`] at most. An
+//! answer is late as the pace of its peer tells (`blocks/pace.rs`), after ten rounds at least (as the paper has it);
+//! followers then ask this peer nothing for a while.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use bytes::Bytes;
+use quorate_blocks::pace::InFlight;
+use quorate_core::sample::{Count, Sample};
+use quorate_core::{Class, Context, NodeId, NodeSet, Time, digest, mutation, wire_enum, wire_struct};
+
+use super::GRACE;
+use super::policy::Policy;
+use super::replica::{Replica, Role, Timer};
+use crate::paxos::coding::spread::ShardSet;
+use crate::paxos::engine::slots::value::Coded;
+use crate::paxos::engine::slots::{SlotLog, Value, ValueId};
+
+/// From round to round.
+const ROUND: Duration = Duration::from_millis(20);
+/// No answer is late before.
+const PATIENCE: Duration = Duration::from_millis(200);
+/// For so long a follower asks nothing of a peer whose answer was late.
+const REST: Duration = Duration::from_secs(1);
+/// So often the shards of a value are asked for, before it is fetched whole.
+const ATTEMPTS: u32 = 3;
+/// Bytes of shards that one request asks for, about.
+const REQUEST_BYTES: usize = 1 << 20;
+/// Slots of one request.
+const REQUEST_SLOTS: usize = 1024;
+/// Bytes of shards that a peer is asked for at a time, about.
+const PEER_BYTES: usize = 4 << 20;
+/// Bytes of values that are gathered at a time, about.
+const WINDOW_BYTES: usize = 16 << 20;
+/// Slots that are gathered at a time.
+const WINDOW_SLOTS: u64 = 8 << 10;
+
+/// What replicas say to each other of shards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// I need these shards.
+    Reconstruct {
+        /// The sender's own number for it; grows.
+        id: u64,
+        /// Of which slots.
+        wanted: Vec<Wanted>,
+    },
+    /// Here are those of them that I have.
+    Shards {
+        /// Of the request.
+        id: u64,
+        /// By slot; always in shards.
+        values: Vec<(u64, Value)>,
+    },
+}
+wire_enum!(Message {
+    1 => Reconstruct { id, wanted },
+    2 => Shards { id, values },
+});
+
+/// Shards that are needed of a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The slot.
+    pub slot: u64,
+    /// Its value, and no other.
+    pub value: ValueId,
+    /// Any of these.
+    pub shards: ShardSet,
+    /// So many of them, at most.
+    pub most: u8,
+}
+wire_struct!(Wanted { slot, value, shards, most });
+
+impl Message {
+    /// Whether it may wait for what is urgent.
+    pub fn class(&self) -> Class {
+        match self {
+            Message::Reconstruct { .. } => Class::Urgent,
+            Message::Shards { .. } => Class::Bulk,
+        }
+    }
+
+    /// The name of its type.
+    pub fn kind(&self) -> &'static str {
+        self.variant()
+    }
+}
+
+/// What a replica has gathered and asked for. See the file comment.
+#[derive(Debug, Default)]
+pub struct Gossip {
+    slots: BTreeMap<u64, Gathered>,
+    peers: BTreeMap<NodeId, Peer>,
+    /// The number of the last request.
+    last: u64,
+    deferred: Deferred,
+    /// Whether the next round is set.
+    ticking: bool,
+    restored: Count,
+    dropped: Count,
+}
+
+/// Of a slot.
+#[derive(Debug, Default)]
+struct Gathered {
+    /// Shards from others.
+    shards: Option<Coded>,
+    /// Requests under way.
+    asked: u32,
+    /// Requests were answered, or late, so often, and it still lacks shards.
+    attempts: u32,
+}
+
+#[derive(Debug)]
+struct Peer {
+    in_flight: InFlight,
+    asked: VecDeque<Asked>,
+    rests_until: Time,
+}
+
+/// A request under way.
+#[derive(Debug)]
+struct Asked {
+    id: u64,
+    at: Time,
+    bytes: usize,
+    slots: Vec<u64>,
+}
+
+/// Which slots are old enough to be gathered.
+#[derive(Debug, Default)]
+struct Deferred {
+    /// Those up to here.
+    due: u64,
+    /// Behind them up to here values come to `bytes`.
+    counted: u64,
+    bytes: usize,
+}
+
+/// Who gathers.
+#[derive(Debug)]
+pub struct Gatherer {
+    /// This replica.
+    pub me: NodeId,
+    /// Who may have shards, in the order of their numbers.
+    pub voters: NodeSet,
+    /// Who is spared.
+    pub leader: Option<NodeId>,
+    /// It leads itself: all are asked, for everything.
+    pub leads: bool,
+    /// Slots up to here are due.
+    pub upto: u64,
+}
+
+/// What is to be done in a round.
+#[derive(Debug, Default)]
+pub struct Round {
+    /// Whom to ask.
+    pub requests: Vec<(NodeId, Message)>,
+    /// The last slot that is to be fetched whole.
+    pub stuck: Option<u64>,
+}
+
+impl Deferred {
+    /// The last slot that has more than `gap` bytes of values behind it, or is whole with all before it.
+    fn due(&mut self, log: &SlotLog, gap: usize) -> u64 {
+        let len = |slot| log.get(slot).map_or(0, |vote| vote.value.whole_len());
+        if self.due < log.complete() {
+            self.due = log.complete();
+            self.counted = self.counted.max(self.due);
+            self.bytes = (self.due + 1..=self.counted).map(len).sum();
+        }
+        while self.counted < log.committed() {
+            self.counted += 1;
+            self.bytes += len(self.counted);
+        }
+        while self.bytes > gap {
+            self.due += 1;
+            self.bytes -= len(self.due);
+        }
+        self.due
+    }
+}
+
+impl Gatherer {
+    /// Those that can be asked, each with its number, from the one behind this replica on.
+    fn others(&self) -> impl Iterator<Item = (usize, NodeId)> {
+        let numbered: Vec<_> = self.voters.iter().enumerate().collect();
+        let next = numbered.iter().position(|(_, node)| *node == self.me).map_or(0, |at| at + 1);
+        let (me, leader, count) = (self.me, self.leader, numbered.len());
+        let around = (0..count).map(move |step| numbered[(next + step) % count]);
+        around.filter(move |(_, node)| *node != me && Some(*node) != leader)
+    }
+}
+
+/// The shards that are here of a slot that is chosen and lacks some.
+fn lacking(log: &SlotLog, slot: u64) -> Option<&Coded> {
+    log.get(slot).filter(|vote| vote.chosen)?.value.coded()
+}
+
+impl Gossip {
+    /// Whether a request is under way.
+    fn waits(&self) -> bool {
+        self.peers.values().any(|peer| !peer.asked.is_empty())
+    }
+
+    /// Asks for what is due and not asked for, the first slots first.
+    pub fn round(&mut self, log: &SlotLog, gatherer: &Gatherer, now: Time) -> Round {
+        self.give_up_late(now);
+        self.slots.retain(|slot, _| lacking(log, *slot).is_some());
+        let mut round = Round::default();
+        let mut wanted: BTreeMap<NodeId, (usize, Vec<Wanted>)> = BTreeMap::new();
+        let (first, mut bytes) = (log.complete() + 1, 0);
+        for slot in first..=gatherer.upto.min(first + WINDOW_SLOTS) {
+            let Some(own) = lacking(log, slot) else { continue };
+            if bytes > WINDOW_BYTES {
+                break;
+            }
+            bytes += own.id.len as usize;
+            let gathered = self.slots.entry(slot).or_default();
+            if gathered.asked > 0 {
+                continue;
+            }
+            if gathered.attempts >= ATTEMPTS && !gatherer.leads {
+                round.stuck = Some(slot);
+                continue;
+            }
+            let asks = gathered.whom_to_ask(slot, own, gatherer, |node| {
+                self.peers.get(&node).is_some_and(|peer| peer.rests_until > now)
+            });
+            let is_full = |node: &NodeId| {
+                let asked = self.peers.get(node).map_or(0, Peer::bytes);
+                asked + wanted.get(node).map_or(0, |(bytes, _)| *bytes) >= PEER_BYTES
+            };
+            if asks.iter().any(|(node, _)| is_full(node)) {
+                break;
+            }
+            gathered.asked = asks.len() as u32;
+            gathered.attempts += u32::from(asks.is_empty());
+            let shard_len = own.id.code().shard_len(own.id.len as usize);
+            for (node, ask) in asks {
+                let (bytes, slots) = wanted.entry(node).or_default();
+                *bytes += usize::from(ask.most) * shard_len;
+                slots.push(ask);
+            }
+        }
+        for (node, (_, slots)) in wanted {
+            self.request(node, slots, now, &mut round);
+        }
+        round
+    }
+
+    /// Asks a peer for all of these, in as many requests as it takes.
+    fn request(&mut self, node: NodeId, slots: Vec<Wanted>, now: Time, round: &mut Round) {
+        let in_flight = || InFlight::new(PATIENCE);
+        let new = || Peer { in_flight: in_flight(), asked: VecDeque::new(), rests_until: Time::ZERO };
+        let peer = self.peers.entry(node).or_insert_with(new);
+        let mut rest = slots.into_iter().peekable();
+        while rest.peek().is_some() {
+            let (mut wanted, mut bytes) = (Vec::new(), 0);
+            while let Some(ask) = rest.next_if(|_| bytes < REQUEST_BYTES && wanted.len() < REQUEST_SLOTS) {
+                bytes += usize::from(ask.most) * ask.value.code().shard_len(ask.value.len as usize);
+                wanted.push(ask);
+            }
+            self.last += 1;
+            let id = self.last;
+            let slots = wanted.iter().map(|ask| ask.slot).collect();
+            peer.in_flight.on_sent(id, bytes, now);
+            peer.asked.push_back(Asked { id, at: now, bytes, slots });
+            round.requests.push((node, Message::Reconstruct { id, wanted }));
+        }
+    }
+
+    /// Waits no longer for answers that are late.
+    fn give_up_late(&mut self, now: Time) {
+        let mut late = Vec::new();
+        for peer in self.peers.values_mut() {
+            let Peer { in_flight, asked, rests_until } = peer;
+            let is_late = |it: &mut Asked| now.since(it.at) >= PATIENCE && in_flight.is_late(it.id, now);
+            while let Some(asked) = asked.pop_front_if(is_late) {
+                *rests_until = now + REST;
+                late.extend(asked.slots);
+            }
+        }
+        self.settle(&late);
+    }
+
+    /// A request for these slots is over.
+    fn settle(&mut self, slots: &[u64]) {
+        for slot in slots {
+            if let Some(gathered) = self.slots.get_mut(slot) {
+                gathered.asked = gathered.asked.saturating_sub(1);
+                gathered.attempts += u32::from(gathered.asked == 0);
+            }
+        }
+    }
+
+    /// Shards have come. Gives the values that are whole now.
+    pub fn on_shards(
+        &mut self,
+        (from, id): (NodeId, u64),
+        values: Vec<(u64, Value)>,
+        log: &SlotLog,
+        now: Time,
+    ) -> Vec<(u64, Bytes)> {
+        let mut whole = Vec::new();
+        for (slot, value) in values {
+            let own = lacking(log, slot);
+            let same =
+                |shards: &Coded, own: &Coded| shards.id == own.id || mutation::active("gossip/any-value");
+            let (Value::Coded(shards), Some(own), Some(gathered)) = (value, own, self.slots.get_mut(&slot))
+            else {
+                self.dropped.add(1);
+                continue;
+            };
+            match same(&shards, own).then(|| gathered.take(*shards, own)) {
+                None | Some(Err(NotTheValue)) => self.dropped.add(1),
+                Some(Ok(None)) => {}
+                Some(Ok(Some(value))) => {
+                    self.restored.add(1);
+                    self.slots.remove(&slot);
+                    whole.push((slot, value));
+                }
+            }
+        }
+        let Some(peer) = self.peers.get_mut(&from) else { return whole };
+        if let Some(at) = peer.asked.iter().position(|asked| asked.id == id)
+            && let Some(asked) = peer.asked.remove(at)
+        {
+            peer.in_flight.on_answer(id..=id, now);
+            peer.rests_until = Time::ZERO;
+            self.settle(&asked.slots);
+        }
+        whole
+    }
+
+    /// What it counts.
+    pub fn samples(&self) -> [Sample; 2] {
+        [
+            Sample::counter(
+                "values_gathered_total",
+                self.restored.get(),
+                "Values restored from shards of other replicas.",
+            ),
+            Sample::counter(
+                "shards_dropped_total",
+                self.dropped.get(),
+                "Shards from other replicas that came too late, or were of another value.",
+            ),
+        ]
+    }
+}
+
+/// Shards restore something else than their value.
+struct NotTheValue;
+
+impl Gathered {
+    /// Whom to ask for which shards. `rests`: nothing is asked of it at the moment.
+    fn whom_to_ask(
+        &self,
+        slot: u64,
+        own: &Coded,
+        gatherer: &Gatherer,
+        rests: impl Fn(NodeId) -> bool,
+    ) -> Vec<(NodeId, Wanted)> {
+        let id = own.id;
+        let held = self.shards.as_ref().map(Coded::held).unwrap_or_default();
+        let (mut have, width) = (own.held().union(held), own.held().len());
+        let all = ShardSet::arc(0, id.shards.into(), id.shards.into());
+        // Others hold as many as this replica, as far as it knows.
+        let first = self.attempts == 0 && !gatherer.leads;
+        let expects = first && usize::from(id.shards) == gatherer.voters.len();
+        let mut asks = Vec::new();
+        for (number, node) in gatherer.others() {
+            let needed = usize::from(id.data).saturating_sub(have.len());
+            let shards = match expects {
+                true => ShardSet::arc(number, width, id.shards.into()).without(have).first(needed),
+                false => all.without(have),
+            };
+            if shards.is_empty() || (rests(node) && !gatherer.leads) {
+                continue;
+            }
+            if expects {
+                have = have.union(shards);
+            }
+            let most = shards.len().min(needed) as u8;
+            asks.push((node, Wanted { slot, value: id, shards, most }));
+        }
+        asks
+    }
+
+    /// Takes shards in; the value, if they are enough with those that are here.
+    fn take(&mut self, shards: Coded, own: &Coded) -> Result<Option<Bytes>, NotTheValue> {
+        match &mut self.shards {
+            Some(gathered) => gathered.add(shards),
+            none => *none = Some(shards),
+        }
+        let mut all = own.clone();
+        all.add(self.shards.clone().expect("there are some"));
+        match all.decode() {
+            Err(_) => Ok(None),
+            Ok(value) if digest(&value) == own.id.digest || mutation::active("gossip/any-value") => {
+                Ok(Some(value))
+            }
+            Ok(_) => {
+                // Nobody knows which of them are wrong. It is fetched whole.
+                (self.shards, self.attempts) = (None, ATTEMPTS);
+                Err(NotTheValue)
+            }
+        }
+    }
+}
+
+impl Peer {
+    /// Bytes under way.
+    fn bytes(&self) -> usize {
+        self.asked.iter().map(|asked| asked.bytes).sum()
+    }
+}
+
+impl<P: Policy> Replica<P> {
+    /// The last slot whose shards are to be gathered; one that is complete if there is none.
+    fn gather_upto(&mut self) -> u64 {
+        let (complete, committed) = (self.log.complete(), self.log.committed());
+        if matches!(self.role, Role::Leader(_)) {
+            return committed;
+        }
+        match P::lacking(self).gossip_gap {
+            // It is being fetched.
+            _ if complete < self.lacking.fetch => complete,
+            Some(gap) => self.gossip.deferred.due(&self.log, gap).max(self.lacking.gather).min(committed),
+            None => complete,
+        }
+    }
+
+    /// A round follows if something is due.
+    pub(super) fn gather_soon(&mut self, cx: &mut Context<'_, Self>) {
+        if !self.gossip.ticking && self.gather_upto() > self.log.complete() {
+            self.gossip.ticking = true;
+            cx.set_timer(Timer::Gossip, ROUND);
+        }
+    }
+
+    /// A round.
+    pub(super) fn gather(&mut self, cx: &mut Context<'_, Self>) {
+        self.gossip.ticking = false;
+        let upto = self.gather_upto();
+        if upto <= self.log.complete() && !self.gossip.waits() {
+            return;
+        }
+        let leads = matches!(self.role, Role::Leader(_));
+        let (me, voters) = (self.me, self.configuration.1.voting());
+        let gatherer = Gatherer { me, voters, leader: self.promised.node(), leads, upto };
+        let Round { requests, stuck } = self.gossip.round(&self.log, &gatherer, cx.now());
+        for (peer, message) in requests {
+            cx.send(peer, super::Message::Gossip(message));
+        }
+        if let Some(slot) = stuck {
+            self.lacking.fetch = self.lacking.fetch.max(slot);
+            self.fetch_soon(GRACE, cx);
+        }
+        self.gossip.ticking = true;
+        cx.set_timer(Timer::Gossip, ROUND);
+    }
+
+    pub(super) fn on_gossip(&mut self, from: NodeId, message: Message, cx: &mut Context<'_, Self>) {
+        match message {
+            Message::Reconstruct { id, wanted } => {
+                let (mut values, mut bytes) = (Vec::new(), 0);
+                for Wanted { slot, value, shards, most } in wanted {
+                    let vote = self.log.get(slot);
+                    let Some(shards) = vote.and_then(|vote| vote.value.shards(value, shards, most.into()))
+                    else {
+                        continue;
+                    };
+                    let shards = Value::Coded(Box::new(shards));
+                    bytes += shards.len();
+                    values.push((slot, shards));
+                    if bytes > 2 * REQUEST_BYTES {
+                        break;
+                    }
+                }
+                cx.send(from, super::Message::Gossip(Message::Shards { id, values }));
+            }
+            Message::Shards { id, values } => {
+                for (slot, value) in self.gossip.on_shards((from, id), values, &self.log, cx.now()) {
+                    self.choose(slot, value, cx);
+                }
+                self.execute(cx);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+//! Who is asked for which shards, and what becomes of those that come.
+
+use quorate_blocks::ballot::Ballot;
+
+use super::*;
+
+fn node(id: u64) -> NodeId {
+    NodeId::new(id).unwrap()
+}
+
+fn at(millis: u64) -> Time {
+    Time::from_nanos(millis * 1_000_000)
+}
+
+fn value_of(slot: u64) -> Bytes {
+    vec![slot as u8; 300].into()
+}
+
+fn id(slot: u64) -> ValueId {
+    let (ballot, digest) = (Ballot::ZERO.next(node(1)), digest(&value_of(slot)));
+    ValueId { slot, ballot, digest, len: 300, shards: 5, data: 3 }
+}
+
+/// What voter number `first` gets, if each gets so many.
+fn shards(slot: u64, first: usize, width: usize) -> Value {
+    id(slot).split(&value_of(slot), width).nth(first).expect("five shards")
+}
+
+/// Node 2 of five, with these shards of each slot up to `last`, which are chosen.
+fn log(last: u64, width: usize) -> SlotLog {
+    let (mut log, ballot) = (SlotLog::new(0), Ballot::ZERO.next(node(1)));
+    for slot in 1..=last {
+        log.vote(slot, ballot, shards(slot, 1, width));
+    }
+    log.commit(ballot, last);
+    log
+}
+
+fn gatherer(leads: bool, upto: u64) -> Gatherer {
+    let leader = if leads { 2 } else { 1 };
+    Gatherer { me: node(2), voters: (1..=5).map(node).collect(), leader: Some(node(leader)), leads, upto }
+}
+
+/// Draws requests: the node that is asked, then slots, each with the shards that are wanted and how many of them.
+fn draw(round: Round) -> String {
+    let requests = round.requests.into_iter().map(|(node, message)| {
+        let Message::Reconstruct { wanted, .. } = message else { panic!("a request") };
+        let slot = |it: &Wanted| format!("{}:{:?}/{}", it.slot, it.shards, it.most).replace(' ', "");
+        format!("{node:?} {}", wanted.iter().map(slot).collect::<Vec<_>>().join(" "))
+    });
+    let requests = requests.collect::<Vec<_>>().join(" | ");
+    round.stuck.map_or(requests.clone(), |slot| format!("{requests} stuck {slot}"))
+}
+
+#[test]
+fn a_follower_asks_those_behind_it_for_their_shards_and_a_leader_asks_all_for_any() {
+    // shards of each | leads | slots that are due → requests
+    let table = [
+        (1, false, 2, "n3 1:[2]/1 2:[2]/1 | n4 1:[3]/1 2:[3]/1"),
+        (2, false, 1, "n3 1:[3]/1"),
+        (1, true, 1, "n1 1:[0,2,3,4]/2 | n3 1:[0,2,3,4]/2 | n4 1:[0,2,3,4]/2 | n5 1:[0,2,3,4]/2"),
+        (1, false, 0, ""),
+    ];
+    for (width, leads, upto, expected) in table {
+        let round = Gossip::default().round(&log(2, width), &gatherer(leads, upto), at(0));
+        assert_eq!(draw(round), expected);
+    }
+}
+
+#[test]
+fn who_is_silent_is_left_out_and_what_does_not_come_is_fetched_whole() {
+    let (log, mut gossip) = (log(1, 1), Gossip::default());
+    let mut round = |millis| draw(gossip.round(&log, &gatherer(false, 1), at(millis)));
+    assert_eq!(round(0), "n3 1:[2]/1 | n4 1:[3]/1");
+    assert_eq!(round(199), "");
+    assert_eq!(round(200), "n5 1:[0,2,3,4]/2", "two rest");
+    assert_eq!(round(400), "", "nobody is left");
+    assert_eq!(round(420), " stuck 1");
+}
+
+#[test]
+fn shards_of_exactly_the_value_that_is_lacking_restore_it() {
+    let (log, mut gossip) = (log(2, 1), Gossip::default());
+    gossip.round(&log, &gatherer(false, 1), at(0));
+    let mut come = |from, number, value| gossip.on_shards((node(from), number), vec![value], &log, at(1));
+    assert_eq!(come(3, 1, (1, shards(2, 2, 1))), [], "of another slot's value");
+    assert_eq!(come(3, 1, (2, shards(2, 2, 1))), [], "of a slot that was not asked for");
+    assert_eq!(come(3, 1, (1, Value::Whole(value_of(1)))), [], "not in shards");
+    assert_eq!(come(3, 1, (1, shards(1, 2, 1))), []);
+    assert_eq!(come(3, 1, (1, shards(1, 2, 1))), [], "the same again");
+    assert_eq!(come(4, 2, (1, shards(1, 3, 1))), [(1, value_of(1))]);
+    assert_eq!(come(4, 2, (1, shards(1, 3, 1))), [], "too late");
+    assert_eq!((gossip.restored.get(), gossip.dropped.get()), (1, 4));
+}
+
+#[test]
+fn what_does_not_have_its_digest_is_dropped_and_fetched_whole() {
+    let (log, mut gossip) = (log(1, 1), Gossip::default());
+    gossip.round(&log, &gatherer(false, 1), at(0));
+    let other: Bytes = vec![9; 300].into();
+    let wrong = id(1).split(&other, 1).nth(2).expect("five shards");
+    assert_eq!(gossip.on_shards((node(3), 1), vec![(1, wrong)], &log, at(1)), []);
+    assert_eq!(gossip.on_shards((node(4), 2), vec![(1, shards(1, 3, 1))], &log, at(1)), []);
+    assert_eq!(gossip.dropped.get(), 1);
+    assert_eq!(draw(gossip.round(&log, &gatherer(false, 1), at(20))), " stuck 1");
+}
+
+#[test]
+fn who_has_the_value_whole_makes_the_shards_and_others_tell_what_they_have() {
+    let whole = Value::Whole(value_of(1));
+    let all = ShardSet::arc(0, 5, 5);
+    let tell = |value: &Value, of, wanted, most| {
+        value.shards(of, wanted, most).map(|shards| (shards.held(), Value::Coded(Box::new(shards))))
+    };
+    let arc = |first, width| ShardSet::arc(first, width, 5);
+    assert_eq!(tell(&whole, id(1), arc(3, 2), 2), Some((arc(3, 2), shards(1, 3, 2))));
+    assert_eq!(tell(&whole, id(1), all, 2).map(|(held, _)| held), Some(arc(0, 2)));
+    assert_eq!(tell(&shards(1, 3, 2), id(1), all, 4), Some((arc(3, 2), shards(1, 3, 2))));
+    assert_eq!(tell(&shards(1, 3, 2), id(1), arc(0, 2), 4), None, "none of these");
+    assert_eq!(tell(&shards(1, 3, 2), id(2), all, 4), None, "another value");
+    assert_eq!(tell(&whole, id(2), all, 4), None, "another value");
+    assert_eq!(tell(&whole, ValueId { data: 9, ..id(1) }, all, 4), None, "no code");
+}
+
+#[test]
+fn values_at_the_end_of_the_log_are_left_until_others_follow() {
+    let mut deferred = Deferred::default();
+    // last slot, gap in bytes → the last slot that is due
+    let table = [(1, 600, 0), (2, 600, 0), (3, 600, 1), (5, 600, 3), (5, 0, 5), (6, 299, 6)];
+    for (last, gap, due) in table {
+        assert_eq!(deferred.due(&log(last, 1), gap), due, "{last} {gap}");
+    }
+    let mut log = log(8, 1);
+    for slot in 1..=7 {
+        assert!(!log.choose(slot, Ballot::ZERO, value_of(slot).into()), "its shards are there");
+    }
+    assert_eq!(deferred.due(&log, 600), 7, "what is whole is due");
+}
