@@ -5,13 +5,14 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use serde_json::Value;
-use xtask::compare::target;
+use xtask::compare::scratch;
+use xtask::compare::services::Service;
 
-use super::services::{self, Programs, Running, Wan};
+use super::services::{Programs, Wan};
 use super::world::World;
 use super::{
     BODEGA, EPAXOS, ETCD, ETCD_STALE, LAB, LAB_LINKS, LAB_SITES, LEADER_LEASES, LEASEGUARD, MIXES,
-    PQR_LEASES, QUORUM_LEASES, ZOOKEEPER, ZOOKEEPER_SYNC, candidates,
+    PQR_LEASES, QUORUM_LEASES, ZOOKEEPER, ZOOKEEPER_SYNC,
 };
 use crate::instrument::Result;
 use crate::instrument::grid::{Row, Rows};
@@ -63,9 +64,7 @@ pub fn measure(bench: &Bench) -> Result<Vec<Rows>> {
         let trips = programs.fidelity(world)?.into_iter();
         links.extend(trips.map(|(from, to, trips)| Row::of(&[&world.title, &from, &to], trips)));
         for services in STARTED {
-            let data = std::env::var_os("COMPARE_DATA").map_or(target(), Into::into);
-            let scratch = tempfile::Builder::new().prefix("lab-").tempdir_in(&data);
-            let scratch = scratch.map_err(|error| format!("no folder in {}: {error}", data.display()))?;
+            let scratch = scratch("lab-")?;
             let lab = Lab::start(bench, &programs, world, services[0], scratch.path())?;
             for service in services {
                 for (mix, writes) in MIXES {
@@ -91,7 +90,7 @@ pub fn measure(bench: &Bench) -> Result<Vec<Rows>> {
 struct Lab<'a> {
     bench: &'a Bench,
     programs: &'a Programs,
-    running: Running,
+    running: Service,
     wan: Wan,
 }
 
@@ -104,11 +103,7 @@ impl Lab<'_> {
         dir: &Path,
     ) -> Result<Lab<'a>> {
         let wan = Wan::start(bench, programs, world, dir)?;
-        let running = match service {
-            ETCD => services::etcd(bench, (&wan, world), dir)?,
-            ZOOKEEPER => services::zookeeper(bench, (&wan, world), dir)?,
-            name => services::quorate(bench, (programs, &wan, world), candidates::known(name), dir)?,
-        };
+        let running = programs.start(bench, (&wan, world), service, dir)?;
         let mut load = programs.ycsb(&wan, &running, world.leader(), system(service));
         load.args(["--load", "--keys", KEYS, "--clients", LOADERS]);
         reports(bench, vec![load])?;

@@ -11,8 +11,8 @@ use super::Result;
 use super::measure::Bench;
 use super::series::Op;
 use xtask::compare::processes::{Process, cpu_seconds, words};
-use xtask::compare::systems::{Member, Up};
-use xtask::compare::target;
+use xtask::compare::scratch;
+use xtask::compare::up::{Member, Up};
 
 /// Keys there are, and the length of each value.
 pub const KEYS: &str = "1000";
@@ -88,11 +88,7 @@ pub struct Survived {
 impl<'a> Cluster<'a> {
     /// Starts three nodes with these settings, and writes every key.
     pub fn start(bench: &'a Bench, settings: &[&str]) -> Result<Cluster<'a>> {
-        let target = target();
-        let quorate = bench.quorate()?;
-        let data = std::env::var_os("COMPARE_DATA").map_or(target, PathBuf::from);
-        let scratch = tempfile::Builder::new().prefix("figures-").tempdir_in(&data);
-        let scratch = scratch.map_err(|error| format!("no folder in {}: {error}", data.display()))?;
+        let (quorate, scratch) = (bench.quorate()?, scratch("figures-")?);
         // One machine, one clock: two readings of it differ by less.
         let mut flags = ["--protocol", "raft", "--clock", "bound=50us"].map(str::to_owned).to_vec();
         for setting in settings {

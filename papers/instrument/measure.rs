@@ -1,7 +1,6 @@
 //! Measures experiments: points on all cores where time is virtual, alone where it is real; writes the CSVs.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
@@ -12,9 +11,6 @@ use xtask::compare::processes::Stop;
 use super::grid::{Grid, Rows, Time};
 use super::rule::Kind;
 use super::{Paper, Result, source};
-
-/// Others that keep more processors busy than this disturb what is measured in real time.
-const QUIET: f64 = 0.2;
 
 /// What an experiment is measured with.
 #[derive(Debug)]
@@ -31,7 +27,7 @@ impl Bench {
         if let Some(built) = self.quorate.get() {
             return Ok(built.clone());
         }
-        let built = xtask::compare::quorate(&xtask::compare::target())?;
+        let built = xtask::compare::quorate()?;
         Ok(self.quorate.get_or_init(|| built).clone())
     }
 
@@ -81,7 +77,7 @@ pub fn measure(paper: &Paper, only: Option<&[String]>, quick: bool, out: &Path) 
         }
     }
     let rules = format!("papers/{}/rules*", paper.name);
-    if !quick && !git(&["status", "--porcelain", "--", &rules])?.is_empty() {
+    if !quick && !machine::git(&["status", "--porcelain", "--", &rules])?.is_empty() {
         return Err(format!("commit {rules} first: rules stand before the run that they judge"));
     }
     let bench = Bench { quick, stop: Stop::listen()?, quorate: OnceLock::new() };
@@ -106,41 +102,26 @@ pub fn measure(paper: &Paper, only: Option<&[String]>, quick: bool, out: &Path) 
                 let digest = digests.get(claim).map_or("", String::as_str);
                 format!("{claim}={digest}")
             };
-            let mut head = vec![
-                ("commit", git(&["rev-parse", "--short", "HEAD"])?),
-                ("machine", machine::describe()),
-                ("measured", machine::first_line("date", &["-u", "+%F %H:%M UTC"])),
-                ("rules", judging.map(|rule| word(rule.claim)).collect::<Vec<_>>().join(" ")),
-                ("rules commit", git(&["log", "-1", "--format=%h", "--", &rules])?),
-                ("time", if real { "real" } else { "virtual" }.to_owned()),
-                ("took", format!("{took:.1} s")),
-            ];
+            let mut head = machine::head()?;
+            let mut say = |name: &str, value: String| drop(head.insert(name.to_owned(), value));
+            say("rules", judging.map(|rule| word(rule.claim)).collect::<Vec<_>>().join(" "));
+            say("rules commit", machine::git(&["log", "-1", "--format=%h", "--", &rules])?);
+            say("time", if real { "real" } else { "virtual" }.to_owned());
+            say("took", format!("{took:.1} s"));
             if real {
-                let quiet = if before.max(after) <= QUIET { "yes" } else { "no" };
-                head.push(("load", format!("{before} before, {after} after")));
-                head.push(("quiet", quiet.to_owned()));
+                say("load", format!("{before} before, {after} after"));
+                say("quiet", if machine::is_quiet(&[before, after]) { "yes" } else { "no" }.to_owned());
             }
             if quick {
-                head.push(("note", "**quick: the numbers are worth little**".to_owned()));
+                say("note", "**quick: the numbers are worth little**".to_owned());
             }
-            let head = head.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
             let path = out.join(format!("{}.csv", figure.id));
-            std::fs::write(&path, Grid { head, rows }.csv(figure))
+            std::fs::write(&path, Grid::of(figure.schema(), head, rows).csv())
                 .map_err(|error| format!("{}: {error}", path.display()))?;
         }
         eprintln!("{}: done in {took:.0} s", experiment.id);
     }
     Ok(())
-}
-
-/// What git says of the repository.
-fn git(words: &[&str]) -> Result<String> {
-    let output = Command::new("git").arg("-C").arg(crate::root()).args(words).output();
-    let output = output.map_err(|error| format!("cannot run git: {error}"))?;
-    match output.status.success() {
-        true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
-        false => Err(format!("git {}: {}", words.join(" "), String::from_utf8_lossy(&output.stderr).trim())),
-    }
 }
 
 #[cfg(test)]

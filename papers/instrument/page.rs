@@ -7,7 +7,7 @@ use std::path::Path;
 
 use quorate_bench::chart;
 
-use super::grid::{Data, Figure, Grid, digits};
+use super::grid::{Data, Figure, Grid, digits, table};
 use super::register::Register;
 use super::rule::{Kind, Rule};
 use super::verdict::{self, By, Judged, Verdict};
@@ -28,7 +28,7 @@ pub fn data(folder: &Path, paper: &Paper) -> Result<Data> {
     for figure in paper.experiments.iter().flat_map(|experiment| experiment.figures) {
         let path = folder.join(format!("{}.csv", figure.id));
         if path.exists() {
-            data.0.insert(figure.id, Grid::parse(figure, &read(&path)?)?);
+            data.0.insert(figure.id, Grid::parse(figure.schema(), &read(&path)?)?);
         }
     }
     Ok(data)
@@ -243,25 +243,11 @@ fn numbers(text: &mut String, figure: &Figure, caption: &str, grid: &Grid) {
     };
     let dims = figure.dims.iter().map(|dim| dim.replace('_', " "));
     let heads: Vec<_> = dims.chain(figure.numbers.iter().map(number)).collect();
-    let rows = grid.points(figure).into_iter().map(|point| {
-        let cells = point.cells.iter().map(|cell| match cell {
-            None => "-".to_owned(),
-            Some(cell) if cell.low == cell.high => digits(cell.value),
-            Some(cell) => format!("{} ({} to {})", digits(cell.value), digits(cell.low), digits(cell.high)),
-        });
+    let rows = grid.points(figure.time).into_iter().map(|point| {
+        let cells = point.cells.iter().map(|cell| cell.map_or("-".to_owned(), |cell| cell.shown(digits)));
         point.keys.iter().cloned().chain(cells).collect()
     });
     table(text, &heads.iter().map(String::as_str).collect::<Vec<_>>(), rows);
-}
-
-fn table(text: &mut String, heads: &[&str], rows: impl Iterator<Item = Vec<String>>) {
-    let mut line = |words: Vec<String>| {
-        let words = words.iter().map(|word| word.replace('|', "\\|").replace('\n', " "));
-        let _ = writeln!(text, "| {} |", words.collect::<Vec<_>>().join(" | "));
-    };
-    line(heads.iter().map(ToString::to_string).collect());
-    line(vec!["---".to_owned(); heads.len()]);
-    rows.for_each(line);
 }
 
 #[cfg(test)]
@@ -300,7 +286,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         write(&dir, "papers/claims/x.md", "- A-1.1 one\n- A-1.2 two\n");
         let head = "# commit: abc\n# time: virtual\n";
-        write(&dir, "docs/figures/x/virtual.csv", &grid(&VIRTUAL, head, "a,1,1,2,0\n").csv(&VIRTUAL));
+        write(&dir, "docs/figures/x/virtual.csv", &grid(&VIRTUAL, head, "a,1,1,2,0\n").csv());
         write(&dir, "x.rs", "fn some_test() {}");
         dir
     }

@@ -13,6 +13,7 @@
 //! | [`Trace`] | what became of each operation |
 //! | `stats`, `report` | what is counted while it runs, and what is said of it |
 //! | [`chart`] | line charts |
+//! | [`grid`] | what was measured in several runs: its CSV, medians with their spread, tables |
 //! | `plot` | the SVG of a run, and of several |
 //! | [`Ports`] | where the servers that are measured, or tested, may listen |
 //!
@@ -25,6 +26,7 @@
 pub mod chart;
 mod connection;
 mod engine;
+pub mod grid;
 mod keys;
 mod options;
 mod plot;

@@ -23,7 +23,9 @@ pub fn main(arguments: &[String]) -> ExitCode {
         _ => {
             eprintln!("usage: cargo xtask ci       everything the gate runs");
             eprintln!("       cargo xtask tidy     the style that no compiler checks");
-            eprintln!("       cargo xtask compare  Quorate beside Redis, etcd and a bare replicator");
+            eprintln!(
+                "       cargo xtask compare  Quorate beside etcd, ZooKeeper, Redis and a bare replicator"
+            );
             eprintln!("       cargo xtask figures  a paper's evaluation, made again and judged");
             eprintln!("       cargo xtask new-protocol NAME  a new protocol that works, to be changed");
             ExitCode::from(2)

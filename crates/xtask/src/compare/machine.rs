@@ -1,10 +1,13 @@
-//! The machine and the versions: numbers mean nothing without them.
+//! What numbers mean nothing without: the machine, the commit, and what others did to the processors meanwhile.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
+
+use super::processes::Result;
 
 /// The first line that a command prints; what went wrong if it cannot run.
 pub fn first_line(program: impl AsRef<std::ffi::OsStr>, args: &[&str]) -> String {
@@ -18,6 +21,34 @@ pub fn first_line(program: impl AsRef<std::ffi::OsStr>, args: &[&str]) -> String
 pub fn has(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// Others that keep more processors busy than this disturb what is measured in real time.
+const QUIET: f64 = 0.2;
+
+/// Whether others left the processors alone, by what [`load`] said before, between and after.
+pub fn is_quiet(loads: &[f64]) -> bool {
+    loads.iter().all(|load| *load <= QUIET)
+}
+
+/// What git says of the repository.
+pub fn git(words: &[&str]) -> Result<String> {
+    let output = Command::new("git").arg("-C").arg(crate::root()).args(words).output();
+    let output = output.map_err(|error| format!("cannot run git: {error}"))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
+        false => Err(format!("git {}: {}", words.join(" "), String::from_utf8_lossy(&output.stderr).trim())),
+    }
+}
+
+/// The head of a CSV: commit, machine and date.
+pub fn head() -> Result<BTreeMap<String, String>> {
+    let lines = [
+        ("commit", git(&["rev-parse", "--short", "HEAD"])?),
+        ("machine", describe()),
+        ("measured", first_line("date", &["-u", "+%F %H:%M UTC"])),
+    ];
+    Ok(lines.map(|(name, value)| (name.to_owned(), value)).into())
 }
 
 /// Processor, cores and kernel.

@@ -1,47 +1,53 @@
-//! `bench/compare`: Quorate beside a bare replicator, Redis and etcd, under the same load, on this machine, now.
+//! `cargo xtask compare`: Quorate's protocols beside etcd, ZooKeeper, Redis and a bare replicator, under the same load,
+//! on this machine, now; and the page of all comparisons, [`page`].
 //!
 //! | file | what |
 //! |---|---|
-//! | `systems` | how each is started, and where its load goes |
+//! | `systems` | what is compared, and the loads |
+//! | `session` | the rounds: what is measured of a system, and how |
+//! | `page` | the page and README's tables, from the CSVs |
+//! | `services` | how each service is started, and where its members are |
+//! | `up` | a cluster of `quorate up` |
 //! | `processes` | children that end with us, their CPU and memory |
-//! | `session` | the rounds, and the page of results |
 //! | `machine` | what the numbers belong to |
-//! | `report` | medians, tables, ratios |
 //!
 //! One system runs at a time, all of them in each round, because the machine drifts.
 
 pub mod machine;
+mod page;
 pub mod processes;
-mod report;
+pub mod services;
 mod session;
-pub mod systems;
+mod systems;
+pub mod up;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::time::Instant;
+
+use tempfile::TempDir;
 
 use processes::{Result, Stop};
 use session::Session;
-use systems::{Programs, System};
+use systems::System;
 
-const USAGE: &str = "usage: bench/compare [--quick] [--only NAMES] [--seconds S] [--rounds N] [--out FILE]
-  --quick        one round of 1 s per cell, 10,000 keys
-  --only NAMES   of replicator, redis, etcd, quorate, follower; separated by commas
-  --seconds S    measured in each cell [default: 5]
-  --rounds N     rounds over all systems; medians are shown [default: 3]
-  --out FILE     where the tables go [default: bench/RESULTS.md]
+const USAGE: &str = "usage: cargo xtask compare [--quick] [--only NAMES] [--rounds N] [--out DIR]
+       cargo xtask compare --judge
+  --quick        one round of short runs, to see that it works
+  --only NAMES   of the systems, separated by commas
+  --rounds N     rounds over all systems [default: 5]
+  --out DIR      where CSVs and page go [default: docs; with --quick or --only, which never write into the
+                 repository, a folder for temporary files]
+  --judge        measures nothing: writes page and README's tables from the CSVs again
 environment: QUORATE_BIN, a binary to use instead of building one;
   COMPARE_DATA, where data goes [default: the target folder]";
 
 #[derive(Debug)]
 struct Options {
-    systems: Vec<System>,
-    seconds: f64,
-    warm_up: f64,
+    only: Option<Vec<String>>,
     rounds: u32,
-    keys: u64,
-    out: PathBuf,
+    out: Option<PathBuf>,
     quick: bool,
+    judge: bool,
 }
 
 /// Runs the comparison.
@@ -50,14 +56,14 @@ pub fn compare(words: &[String]) -> ExitCode {
         println!("{USAGE}");
         return ExitCode::SUCCESS;
     }
-    let options = match parse(words) {
-        Ok(options) => options,
+    let (options, out) = match parse(words).and_then(|options| Ok((folder(&options)?, options))) {
+        Ok((out, options)) => (options, out),
         Err(error) => {
             eprintln!("{error}\n{USAGE}");
             return ExitCode::from(2);
         }
     };
-    match run(options) {
+    match run(&options, &out) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("compare: {error}");
@@ -67,78 +73,85 @@ pub fn compare(words: &[String]) -> ExitCode {
 }
 
 fn parse(words: &[String]) -> Result<Options> {
-    let out = crate::root().join("bench/RESULTS.md");
-    let mut options = Options {
-        systems: System::ALL.to_vec(),
-        seconds: 5.0,
-        warm_up: 1.0,
-        rounds: 3,
-        keys: 100_000,
-        out,
-        quick: false,
-    };
-    if words.iter().any(|word| word == "--quick") {
-        options = Options { seconds: 1.0, warm_up: 0.3, rounds: 1, keys: 10_000, quick: true, ..options };
-    }
-    let mut words = words.iter().filter(|word| *word != "--quick");
+    let mut options = Options { only: None, rounds: 5, out: None, quick: false, judge: false };
+    let mut words = words.iter();
     while let Some(word) = words.next() {
-        let value = words.next().ok_or_else(|| format!("{word}: what?"))?;
-        let wrong = || format!("{word} {value}: not understood");
+        let mut value = || words.next().ok_or_else(|| format!("{word}: what?"));
         match word.as_str() {
-            "--only" => {
-                let system = |name: &str| System::ALL.into_iter().find(|system| system.name() == name);
-                options.systems = value
-                    .split(',')
-                    .map(|name| system(name.trim()).ok_or_else(wrong))
-                    .collect::<Result<_>>()?;
-            }
-            "--seconds" => {
-                let seconds = value.parse().ok().filter(|seconds| (0.5..=600.0).contains(seconds));
-                options.seconds = seconds.ok_or_else(wrong)?;
-            }
+            "--quick" => (options.quick, options.rounds) = (true, 1),
+            "--judge" => options.judge = true,
+            "--only" => options.only = Some(value()?.split(',').map(|name| name.trim().to_owned()).collect()),
             "--rounds" => {
-                options.rounds = value.parse().ok().filter(|rounds| *rounds > 0).ok_or_else(wrong)?;
+                let value = value()?;
+                let rounds = value.parse().ok().filter(|rounds| (1..=100).contains(rounds));
+                options.rounds = rounds.ok_or_else(|| format!("--rounds {value}: from 1 to 100"))?;
             }
-            "--out" => options.out = PathBuf::from(value),
-            _ => return Err(wrong()),
+            "--out" => options.out = Some(PathBuf::from(value()?)),
+            _ => return Err(format!("{word}: not understood")),
         }
     }
     Ok(options)
 }
 
-fn run(options: Options) -> Result<()> {
-    let stop = Stop::listen()?;
-    let target = target();
-    let mut options = options;
-    let programs = build(&mut options, &target)?;
-    let data = std::env::var_os("COMPARE_DATA").map_or(target, PathBuf::from);
-    let scratch = tempfile::Builder::new().prefix("compare-").tempdir_in(&data);
-    let scratch = scratch.map_err(|error| format!("no folder in {}: {error}", data.display()))?;
-    let load = machine::load();
-    if load > 0.2 {
-        eprintln!(
-            "WARNING: others keep {load} processors busy: this machine is not quiet, and the numbers are worth little"
-        );
+/// Where CSVs and page go. What is not the whole comparison stays out of the repository.
+fn folder(options: &Options) -> Result<PathBuf> {
+    let part = !options.judge && (options.quick || options.only.is_some());
+    let out = match (&options.out, part) {
+        (Some(out), _) => out.clone(),
+        (None, true) => spare(),
+        (None, false) => crate::root().join(page::FOLDER),
+    };
+    std::fs::create_dir_all(&out).map_err(|error| format!("{}: {error}", out.display()))?;
+    let [out, root] =
+        [&out, crate::root()].map(|path| path.canonicalize().map_err(|error| error.to_string()));
+    let (out, root) = (out?, root?);
+    match part && out.starts_with(&root) && !out.starts_with(target()) {
+        true => Err(format!("--out {}: a part is not written into the repository", out.display())),
+        false => Ok(out),
     }
-    let syncs = machine::syncs_per_second(scratch.path()).map_err(|error| error.to_string())?;
-    let mut session = Session::new(options, programs, stop, scratch);
-    let began = Instant::now();
-    for round in 1..=session.options.rounds {
-        for system in session.options.systems.clone() {
-            // The follower is a column of the cluster that is running anyway, unless that is left out.
-            if system == System::Follower && session.options.systems.contains(&System::Quorate) {
-                continue;
-            }
-            eprintln!("round {round} of {}: {}", session.options.rounds, system.name());
-            session.round(system, round)?;
+}
+
+/// Where results go that do not belong into the repository.
+fn spare() -> PathBuf {
+    std::env::temp_dir().join("quorate-comparison")
+}
+
+fn run(options: &Options, out: &Path) -> Result<()> {
+    if !options.judge {
+        let measured = measure(options)?;
+        if let Err(why) = measured.is_worth_keeping(options) {
+            let spare = spare();
+            std::fs::create_dir_all(&spare).map_err(|error| format!("{}: {error}", spare.display()))?;
+            measured.write(&spare)?;
+            return Err(format!(
+                "nothing is written into {}: {why}. The CSVs: {}",
+                out.display(),
+                spare.display()
+            ));
+        }
+        measured.write(out)?;
+    }
+    for path in page::write(crate::root(), out)? {
+        println!("{}", path.display());
+    }
+    Ok(())
+}
+
+fn measure(options: &Options) -> Result<session::Measured> {
+    let stop = Stop::listen()?;
+    let mut systems = System::all(&target());
+    for word in options.only.iter().flatten() {
+        if !systems.iter().any(|system| system.is_called(word)) {
+            let names: Vec<_> = systems.iter().map(System::short_name).collect();
+            return Err(format!("no system `{word}`; there are: {}", names.join(", ")));
         }
     }
-    let text = session.page(load, syncs, began.elapsed())?;
-    println!("{text}");
-    std::fs::write(&session.options.out, text)
-        .map_err(|error| format!("cannot write {}: {error}", session.options.out.display()))?;
-    eprintln!("written to {}", session.options.out.display());
-    Ok(())
+    let is_wanted = |system: &System| {
+        options.only.as_ref().is_none_or(|only| only.iter().any(|word| system.is_called(word)))
+    };
+    systems.retain(is_wanted);
+    systems::build(&systems)?;
+    Session::new(options, stop)?.measure(&systems)
 }
 
 /// Runs cargo in the repository.
@@ -154,56 +167,37 @@ fn cargo(words: &[&str], target: &Path) -> Result<()> {
 }
 
 /// Where cargo builds.
-pub fn target() -> PathBuf {
+fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from)
 }
 
-/// The binary that is measured.
-pub fn quorate(target: &Path) -> Result<PathBuf> {
-    match std::env::var_os("QUORATE_BIN") {
-        Some(path) => Ok(PathBuf::from(path)),
-        None => {
-            cargo(&["build", "--release", "-q", "-p", "quorate"], target)?;
-            Ok(target.join("release/quorate"))
-        }
+/// The binary that is measured, built unless the environment names one.
+pub fn quorate() -> Result<PathBuf> {
+    if std::env::var_os("QUORATE_BIN").is_none() {
+        cargo(&["build", "--release", "-q", "-p", "quorate"], &target())?;
     }
+    Ok(quorate_in(&target()))
 }
 
-/// Builds what is missing, and leaves out, with a word, what cannot be.
-fn build(options: &mut Options, target: &Path) -> Result<Programs> {
-    let quorate = quorate(target)?;
-    let mut programs = Programs { quorate, replicator: None, etcd_load: None };
-    let mut wanted = std::mem::take(&mut options.systems);
-    wanted.retain(|system| {
-        let result = match system {
-            System::Replicator => {
-                let target = target.join("limit");
-                programs.replicator = Some(target.join("release/replicator"));
-                workspace("bench/limit", &target)
-            }
-            System::Redis if !machine::has("redis-server") => {
-                Err("redis-server is not installed (apt-get install redis-server)".to_owned())
-            }
-            System::Etcd if !machine::has("etcd") => {
-                Err("etcd is not installed (apt-get install etcd-server)".to_owned())
-            }
-            System::Etcd => {
-                let target = target.join("etcd-load");
-                programs.etcd_load = Some(target.join("release/etcd-load"));
-                workspace("bench/etcd-load", &target)
-            }
-            System::Redis | System::Quorate | System::Follower => Ok(()),
-        };
-        if let Err(error) = &result {
-            eprintln!("skipping {}: {error}", system.name());
-        }
-        result.is_ok()
-    });
-    options.systems = wanted;
-    Ok(programs)
+fn quorate_in(target: &Path) -> PathBuf {
+    std::env::var_os("QUORATE_BIN").map_or_else(|| target.join("release/quorate"), PathBuf::from)
 }
 
-/// Builds a workspace of its own, optimized.
-pub fn workspace(folder: &str, target: &Path) -> Result<()> {
-    cargo(&["build", "--release", "-q", "--manifest-path", &format!("{folder}/Cargo.toml")], target)
+/// A program of a workspace below `bench`, built, optimized.
+pub fn built(workspace: &str, program: &str) -> Result<PathBuf> {
+    let path = built_in(&target(), workspace, program);
+    let manifest = format!("bench/{workspace}/Cargo.toml");
+    cargo(&["build", "--release", "-q", "--manifest-path", &manifest], &target().join(workspace))?;
+    Ok(path)
+}
+
+fn built_in(target: &Path, workspace: &str, program: &str) -> PathBuf {
+    target.join(workspace).join("release").join(program)
+}
+
+/// An empty directory for the data of what is measured.
+pub fn scratch(prefix: &str) -> Result<TempDir> {
+    let data = std::env::var_os("COMPARE_DATA").map_or_else(target, PathBuf::from);
+    let scratch = tempfile::Builder::new().prefix(prefix).tempdir_in(&data);
+    scratch.map_err(|error| format!("no folder in {}: {error}", data.display()))
 }

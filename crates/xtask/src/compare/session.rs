@@ -1,227 +1,252 @@
-//! The rounds of a comparison, and the page that they end in.
+//! The rounds of a comparison: what is measured of a system, and how.
 
-use std::fmt::Write;
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use quorate_bench::grid::{Grid, Row, Schema};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::Options;
-use super::machine;
-use super::processes::{Process, Result, Stop, cpu_seconds, memory_mb, words};
-use super::report::{Cell, Idle, Op, Results, Sample};
-use super::systems::{self, Programs, Running, System};
-
-const VALUE_BYTES: &str = "128";
+use super::processes::{Process, Result, Stop, cpu_seconds, words};
+use super::services::{Placement, Service, Site, wait_for};
+use super::systems::{Load, System};
+use super::{Options, machine, quorate_in, scratch, target};
 
 /// What a load generator may take beyond its time.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Clients that are not served so long after a kill have lost the service.
+const OUTAGE_LIMIT: Duration = Duration::from_secs(10);
 
-/// Connections and pipeline.
-const LOADS: [(u32, u32); 3] = [(64, 1), (256, 1), (64, 16)];
+/// Each system under each load.
+pub const LOADS: Schema = Schema {
+    id: "comparison",
+    dims: &["system", "load"],
+    numbers: &[
+        ("operations", "/s"),
+        ("p50", "us"),
+        ("p99", "us"),
+        ("members_cpu", "us"),
+        ("generator_cpu", "us"),
+        ("wire", "B"),
+        ("memory", "MB"),
+    ],
+};
+/// Each system at rest, with the keys, and after its leader was killed.
+pub const MEMBERS: Schema = Schema {
+    id: "comparison-members",
+    dims: &["system"],
+    numbers: &[("rest_cpu", "%"), ("rest_wire", "B/s"), ("rest_memory", "MB"), ("killed", ""), ("gap", "ms")],
+};
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Measured {
+    loads: Grid,
+    members: Grid,
+    quiet: bool,
+}
+
+impl Measured {
+    /// Why these numbers must not become the page.
+    pub fn is_worth_keeping(&self, options: &Options) -> Result<()> {
+        match self.quiet || options.quick || options.only.is_some() {
+            true => Ok(()),
+            false => Err(format!("others kept processors busy: {}", self.loads.says("load"))),
+        }
+    }
+
+    /// Writes the CSVs.
+    pub fn write(&self, folder: &Path) -> Result<()> {
+        for (schema, grid) in [(LOADS, &self.loads), (MEMBERS, &self.members)] {
+            let path = folder.join(format!("{}.csv", schema.id));
+            std::fs::write(&path, grid.csv()).map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+        Ok(())
+    }
+}
 
 /// A comparison under way.
 #[derive(Debug)]
 pub struct Session {
-    pub options: Options,
-    programs: Programs,
+    quick: bool,
+    rounds: u32,
     stop: Stop,
     scratch: TempDir,
-    results: Results,
-    /// Every command of the first round.
+    /// Before and while something counts, and at rest.
+    warm_up: Duration,
+    time: Duration,
+    rest: Duration,
+}
+
+/// The rows of one system in one round.
+#[derive(Debug, Default)]
+struct Rows {
+    loads: Vec<Row>,
+    members: Vec<Row>,
+    /// How it was started and loaded.
     commands: Vec<String>,
 }
 
 impl Session {
     /// Nothing measured yet.
-    pub fn new(options: Options, programs: Programs, stop: Stop, scratch: TempDir) -> Session {
-        Session { options, programs, stop, scratch, results: Results::default(), commands: Vec::new() }
+    pub fn new(options: &Options, stop: Stop) -> Result<Session> {
+        let millis = Duration::from_millis;
+        let [warm_up, time, rest] =
+            if options.quick { [100, 500, 500] } else { [200, 900, 1500] }.map(millis);
+        let (quick, rounds) = (options.quick, options.rounds);
+        Ok(Session { quick, rounds, stop, scratch: scratch("compare-")?, warm_up, time, rest })
     }
 
-    /// Starts a system, loads the keys, looks at it at rest, measures every cell, and ends it.
-    pub fn round(&mut self, system: System, round: u32) -> Result<()> {
-        let dir = tempfile::Builder::new().prefix(system.name()).tempdir_in(self.scratch.path());
-        let dir = dir.map_err(|error| error.to_string())?;
-        let running = systems::start(system, &self.programs, dir.path(), &self.stop)?;
-        if round == 1 {
-            self.commands.extend(running.commands.iter().cloned());
+    /// All rounds. Begins only on a quiet machine, unless the numbers do not matter.
+    pub fn measure(&self, systems: &[System]) -> Result<Measured> {
+        let (start, mut loads) = (Instant::now(), vec![machine::load()]);
+        if !self.quick && !machine::is_quiet(&loads) {
+            return Err(format!("others keep {} processors busy: wait until the machine is quiet", loads[0]));
         }
-        let load = self.loader(system, &running.endpoints[0]);
-        if round == 1 {
-            self.commands.push(words(&load));
-        }
-        self.drive(load, Duration::ZERO, &running.pids)?;
-        self.rest(system, &running)?;
-        for cell in cells(system) {
-            self.cell(system, cell, &running, 0, round)?;
-        }
-        let follower = System::Quorate == system && self.options.systems.contains(&System::Follower);
-        if follower || system == System::Follower {
-            for cell in cells(System::Follower) {
-                self.cell(System::Follower, cell, &running, 1, round)?;
+        let disk = machine::syncs_per_second(self.scratch.path()).map_err(|error| error.to_string())?;
+        let (mut all, mut failures, mut commands) = (Rows::default(), Vec::new(), BTreeMap::new());
+        for round in 1..=self.rounds {
+            for system in systems {
+                eprintln!("round {round} of {}: {}", self.rounds, system.name);
+                let rows = self.round(system, round).or_else(|error| {
+                    self.stop.check()?;
+                    eprintln!("  once more, after: {error}");
+                    self.round(system, round)
+                });
+                let rows = match rows {
+                    Ok(rows) => rows,
+                    Err(error) => {
+                        self.stop.check()?;
+                        eprintln!("  left out: {error}");
+                        failures.push(format!("{} in round {round}", system.name));
+                        continue;
+                    }
+                };
+                all.loads.extend(rows.loads);
+                all.members.extend(rows.members);
+                commands.entry(format!("commands of {}", system.name)).or_insert(rows.commands.join(" · "));
             }
+            loads.push(machine::load());
         }
-        Ok(())
+        let mut head = machine::head()?;
+        let quiet = machine::is_quiet(&loads);
+        let mut say = |name: &str, value: String| drop(head.insert(name.to_owned(), value));
+        say("disk", format!("{disk:.0} synced 4 KiB overwrites per second, one thread"));
+        say("load", loads.iter().map(f64::to_string).collect::<Vec<_>>().join(", "));
+        say("quiet", if quiet { "yes" } else { "no" }.to_owned());
+        say("took", format!("{:.0} s", start.elapsed().as_secs_f64()));
+        say("runs", format!("{} s each, after {} s", self.time.as_secs_f64(), self.warm_up.as_secs_f64()));
+        say("left out", if failures.is_empty() { "nothing".to_owned() } else { failures.join(", ") });
+        say("versions", versions());
+        if self.quick {
+            say("note", "quick: the numbers are worth little".to_owned());
+        }
+        let members = Grid::of(MEMBERS, head.clone(), all.members);
+        head.extend(commands);
+        Ok(Measured { loads: Grid::of(LOADS, head, all.loads), members, quiet })
     }
 
-    /// How much the loaded system uses with nobody there.
-    fn rest(&mut self, system: System, running: &Running) -> Result<()> {
-        let time = Duration::from_secs(if self.options.quick { 2 } else { 10 });
-        self.stop.sleep(Duration::from_secs(1))?;
-        let cpu = || running.pids.iter().map(|pid| cpu_seconds(&[*pid])).collect::<Vec<_>>();
-        let (before, start) = (cpu(), Instant::now());
-        self.stop.sleep(time)?;
+    /// Starts a system, writes the keys, looks at it at rest, loads it, and kills its leader.
+    fn round(&self, system: &System, round: u32) -> Result<Rows> {
+        let dir = tempfile::Builder::new().prefix("system-").tempdir_in(self.scratch.path());
+        let dir = dir.map_err(|error| error.to_string())?;
+        let sites = Site::local(system.members);
+        let on = Placement { sites: &sites, leader: 0, dir: dir.path(), stop: &self.stop };
+        let service = system.kind.start(&on)?;
+        let mut rows = Rows { commands: vec![service.command.clone()], ..Rows::default() };
+        self.report(system.loader(&service.endpoints))?;
+        let mut members = self.at_rest(&service)?.map(Some).to_vec();
+        for load in &system.loads {
+            let command = system.generator(*load, &service.endpoints, self.warm_up, self.time);
+            rows.commands.push(words(&command));
+            let numbers = self.load(system, &service, *load, command)?;
+            let keys = vec![system.name.clone(), load.name.to_owned()];
+            rows.loads.push(Row { keys, run: round, numbers: numbers.map(Some).to_vec() });
+        }
+        let mut gap = None;
+        if system.survives {
+            wait_for(&system.name, &self.stop, || Ok(system.kind.is_ready(&on)?.then_some(())))?;
+            let report = self.report(system.witness(&service.endpoints, service.pids[0], OUTAGE_LIMIT))?;
+            gap = report["gap_ms"].as_f64();
+            let shown = gap.map_or("for ever".to_owned(), |gap| format!("for {gap:.0} ms"));
+            eprintln!("  leader killed: no write {shown}");
+        }
+        members.extend([Some(f64::from(u8::from(system.survives))), gap]);
+        rows.members.push(Row { keys: vec![system.name.clone()], run: round, numbers: members });
+        let shown = dir.path().display().to_string();
+        for command in &mut rows.commands {
+            *command = command.replace(&shown, "$DATA");
+        }
+        service.kill();
+        Ok(rows)
+    }
+
+    /// CPU in percent of one core, bytes a second between members, and memory in MB, with nobody there.
+    fn at_rest(&self, service: &Service) -> Result<[f64; 3]> {
+        self.stop.sleep(Duration::from_millis(300))?;
+        let (start, cpu, wire) = (Instant::now(), service.cpu(), service.wire_bytes()?);
+        self.stop.sleep(self.rest)?;
+        let (cpu, wire) = (service.cpu() - cpu, service.wire_bytes()?.saturating_sub(wire));
         let seconds = start.elapsed().as_secs_f64();
-        let shares = cpu().iter().zip(before).map(|(after, before)| (after - before) / seconds).collect();
-        let memory_mb = running.pids.iter().map(|pid| memory_mb(*pid)).collect();
-        self.results.idle.entry(system).or_default().push(Idle { cpu: shares, memory_mb });
-        Ok(())
+        Ok([100.0 * cpu / seconds, wire as f64 / seconds, service.memory_mb()])
     }
 
-    fn cell(&mut self, system: System, cell: Cell, running: &Running, at: usize, round: u32) -> Result<()> {
-        let endpoint = running.endpoints.get(at).ok_or("there is no such endpoint")?;
-        let command = self.generator(system, cell, endpoint);
-        if round == 1 {
-            self.commands.push(words(&command));
-        }
-        let warm_up = Duration::from_secs_f64(self.options.warm_up);
-        let (report, cpu) = self.drive(command, warm_up, &running.pids)?;
-        let run = &report["runs"][0];
-        let total = &run["total"];
-        let number = |name: &str| total[name].as_f64().unwrap_or(0.0);
-        let errors = run["errors"].as_object().map(|kinds| kinds.values().filter_map(Value::as_u64).sum());
-        let sample = Sample {
-            rate: number("per_second"),
-            p50: number("p50_us"),
-            p99: number("p99_us"),
-            cpu,
-            memory_mb: running.pids.iter().map(|pid| memory_mb(*pid)).sum(),
-            errors: errors.unwrap_or(0),
-        };
-        eprintln!(
-            "  {:<10} {} {:>3}x{:<2} {:>9.0}/s  p50 {:>7.0} us  p99 {:>7.0} us",
-            system.name(),
-            cell.op.name(),
-            cell.connections,
-            cell.pipeline,
-            sample.rate,
-            sample.p50,
-            sample.p99
-        );
-        self.results.samples.entry((cell, system)).or_default().push(sample);
-        Ok(())
-    }
-
-    /// Runs a generator; gives its report, and the servers' CPU seconds per second in the middle of it.
-    fn drive(&self, mut command: Command, warm_up: Duration, pids: &[u32]) -> Result<(Value, f64)> {
-        let (out, log) = (self.scratch.path().join("report.json"), self.scratch.path().join("generator.log"));
-        let _ = std::fs::remove_file(&log);
-        let file = std::fs::File::create(&out).map_err(|error| error.to_string())?;
-        let mut child = Process::start_to(&mut command, file, &log)?;
+    /// The numbers of [`LOADS`].
+    fn load(&self, system: &System, service: &Service, load: Load, mut command: Command) -> Result<[f64; 7]> {
+        let shown = words(&command);
+        let (mut child, out) = self.spawn(&mut command)?;
         // The generator takes a moment to connect; the edges of its time are left out.
-        self.stop.sleep(warm_up + Duration::from_millis(150))?;
-        let (before, start) = (cpu_seconds(pids), Instant::now());
-        let mut share = 0.0;
-        if !warm_up.is_zero() {
-            self.stop.sleep(Duration::from_secs_f64(self.options.seconds - 0.3))?;
-            share = (cpu_seconds(pids) - before) / start.elapsed().as_secs_f64();
+        self.stop.sleep(self.warm_up + Duration::from_millis(150))?;
+        let generator = [child.id()];
+        let used = || Ok::<_, String>([service.cpu(), cpu_seconds(&generator), service.wire_bytes()? as f64]);
+        let (start, before) = (Instant::now(), used()?);
+        self.stop.sleep(self.time.saturating_sub(Duration::from_millis(300)))?;
+        let (seconds, after) = (start.elapsed().as_secs_f64(), used()?);
+        let memory = service.memory_mb();
+        let report = self.finish(&mut child, &out, &shown)?;
+        let outcome = system.outcome(load, &report).filter(|[rate, ..]| *rate > 0.0);
+        let [rate, p50, p99, errors] = outcome.ok_or_else(|| format!("nothing was served: {shown}"))?;
+        if errors > 0.0 {
+            return Err(format!("{errors} failures: {shown}"));
         }
-        let fine = child.wait(&self.stop, PATIENCE)?;
-        let said = std::fs::read_to_string(&log).unwrap_or_default();
+        let of = |at: usize| (after[at] - before[at]) / (rate * seconds);
+        eprintln!("  {:<24} {rate:>9.0}/s  p50 {p50:>7.0} us  p99 {p99:>7.0} us", load.name);
+        Ok([rate, p50, p99, 1e6 * of(0), 1e6 * of(1), of(2), memory])
+    }
+
+    /// Runs a generator; what it prints.
+    fn report(&self, mut command: Command) -> Result<Value> {
+        let (mut child, out) = self.spawn(&mut command)?;
+        self.finish(&mut child, &out, &words(&command))
+    }
+
+    fn spawn(&self, command: &mut Command) -> Result<(Process, [std::path::PathBuf; 2])> {
+        let paths = ["report.json", "generator.log"].map(|name| self.scratch.path().join(name));
+        let _ = std::fs::remove_file(&paths[1]);
+        let file = std::fs::File::create(&paths[0]).map_err(|error| error.to_string())?;
+        Ok((Process::start_to(command, file, &paths[1])?, paths))
+    }
+
+    fn finish(&self, child: &mut Process, paths: &[std::path::PathBuf; 2], command: &str) -> Result<Value> {
+        let fine = child.wait(&self.stop, PATIENCE).map_err(|error| format!("{command}: {error}"))?;
+        let [text, said] = [0, 1].map(|at| std::fs::read_to_string(&paths[at]).unwrap_or_default());
         if !fine {
-            eprintln!("  failed: {}\n  {}", words(&command), said.trim_end());
+            return Err(format!("failed: {command}\n{}", said.trim_end()));
         }
-        let text = std::fs::read_to_string(&out).unwrap_or_default();
-        let report = serde_json::from_str(&text)
-            .map_err(|_| format!("no report from: {}\n{}", words(&command), said.trim_end()))?;
-        Ok((report, share))
-    }
-
-    fn generator(&self, system: System, cell: Cell, endpoint: &str) -> Command {
-        let Options { seconds, warm_up, keys, .. } = &self.options;
-        if let (System::Etcd, Some(program)) = (system, &self.programs.etcd_load) {
-            let mut command = Command::new(program);
-            command.args([
-                endpoint,
-                cell.op.name(),
-                &cell.connections.to_string(),
-                &keys.to_string(),
-                VALUE_BYTES,
-            ]);
-            command.args([warm_up.to_string(), seconds.to_string()]);
-            return command;
-        }
-        let millis = |seconds: &f64| format!("{:.0}ms", seconds * 1e3);
-        let mut command = self.bench(endpoint);
-        command.args(["--workload", cell.op.name(), "--connections", &cell.connections.to_string()]);
-        command.args(["--pipeline", &cell.pipeline.to_string(), "--warm-up", &millis(warm_up)]);
-        command.args(["--duration", &millis(seconds)]);
-        command
-    }
-
-    fn loader(&self, system: System, endpoint: &str) -> Command {
-        if let (System::Etcd, Some(program)) = (system, &self.programs.etcd_load) {
-            let mut command = Command::new(program);
-            command.args([endpoint, "load", "512", &self.options.keys.to_string(), VALUE_BYTES, "0", "0"]);
-            return command;
-        }
-        let mut command = self.bench(endpoint);
-        command.args(["--load", "--workload", "set", "--warm-up", "0s", "--duration", "200ms"]);
-        command
-    }
-
-    fn bench(&self, endpoint: &str) -> Command {
-        let mut command = Command::new(&self.programs.quorate);
-        command.args(["bench", "--json", "--endpoints", endpoint, "--value-size", VALUE_BYTES]);
-        command.args(["--keys", &self.options.keys.to_string()]);
-        command
-    }
-
-    /// The results with everything that they depend on.
-    pub fn page(&self, load: f64, syncs: f64, took: Duration) -> Result<String> {
-        let Options { seconds, warm_up, rounds, keys, .. } = &self.options;
-        let quorate = &self.programs.quorate;
-        let mut text = String::from("# Results\n\nMade by `bench/compare`.");
-        let mut line = |words: String| {
-            let _ = writeln!(text, "{words}");
-        };
-        line(format!(
-            " One system runs at a time, each once a round; numbers are medians of {rounds} rounds of {seconds} s \
-             per cell\nafter {warm_up} s of warm-up; {keys} keys, uniform, {VALUE_BYTES} B values. A load of CxP \
-             is C connections with P requests\nunder way on each. CPU and memory are of all servers of a system; the \
-             load generator shares the machine.\n"
-        ));
-        line(format!("- date: {} ({:.0?})", machine::first_line("date", &["-u", "+%F %H:%M UTC"]), took));
-        line(format!("- machine: {}", machine::describe()));
-        line(format!("- disk: {syncs:.0} synced 4 KiB overwrites per second, one thread"));
-        line(format!("- processors that others kept busy at the start: {load}"));
-        if load > 0.5 {
-            line("- **WARNING: this machine was not quiet; the numbers are worth little.**".to_owned());
-        }
-        let commit = machine::first_line("git", &["-C", &root(), "rev-parse", "--short", "HEAD"]);
-        line(format!("- {} (commit {commit})", machine::first_line(quorate, &["--version"])));
-        line(format!("- {}", machine::first_line("redis-server", &["--version"])));
-        line(format!("- {}\n", machine::first_line("etcd", &["--version"])));
-        text.push_str(&self.results.tables());
-        text.push_str("\n## Commands\n\nOf the first round.\n\n```text\n");
-        let scratch = self.scratch.path().to_string_lossy();
-        for command in &self.commands {
-            let command = command.replace(scratch.as_ref(), "$DATA").replace(&root(), ".");
-            let _ = writeln!(text, "{command}");
-        }
-        text.push_str("```\n");
-        Ok(text)
+        serde_json::from_str(&text).map_err(|_| format!("no report from: {command}\n{}", said.trim_end()))
     }
 }
 
-fn root() -> String {
-    crate::root().canonicalize().map_or_else(|_| ".".to_owned(), |root| root.display().to_string())
-}
-
-/// What a system is measured with: the replicator only writes, and etcd's clients do not pipeline.
-fn cells(system: System) -> Vec<Cell> {
-    let ops = [Op::Set, Op::Get].into_iter().filter(|op| system != System::Replicator || *op == Op::Set);
-    let cells = ops.flat_map(|op| LOADS.map(|(connections, pipeline)| Cell { op, pipeline, connections }));
-    cells.filter(|cell| system != System::Etcd || cell.pipeline == 1).collect()
+/// Of what is measured.
+fn versions() -> String {
+    let quorate = quorate_in(&target());
+    let said = [
+        machine::first_line(quorate, &["--version"]),
+        machine::first_line("redis-server", &["--version"]),
+        machine::first_line("etcd", &["--version"]),
+        machine::first_line("dpkg-query", &["-W", "-f", "zookeeper ${Version}", "zookeeper"]),
+    ];
+    said.join("; ")
 }

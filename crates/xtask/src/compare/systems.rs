@@ -1,284 +1,290 @@
-//! The systems that are compared: how each is started, and where its load goes.
+//! What is compared, and the loads.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use quorate_bench::Ports;
+use quorate_protocols::registry;
 use serde_json::Value;
 
-use super::processes::{Process, Result, Stop, words};
+use super::processes::Result;
+use super::services::{self, Kind};
+use super::{built, built_in, quorate, quorate_in};
 
-/// A server that does not serve by then has failed to start.
-const START_LIMIT: Duration = Duration::from_secs(60);
+/// In bytes.
+pub const VALUE: &str = "128";
+/// How many there are.
+pub const KEYS: &str = "10000";
+/// Connections of a load.
+pub const CONNECTIONS: &str = "64";
+/// Of a load of many requests, how many are under way on each connection.
+pub const PIPELINE: &str = "16";
+/// Clients that write while the leader is killed.
+pub const WITNESSES: &str = "8";
+/// What a witness waits for an answer before it asks again, on a new connection.
+pub const WITNESS_TIMEOUT: &str = "200ms";
+/// What follows a protocol of ours, in names.
+pub const OURS: &str = "Quorate ";
 
-/// What is compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum System {
-    /// `bench/limit`: what a replicator without a protocol reaches.
-    Replicator,
-    /// One Redis that syncs every write.
-    Redis,
-    /// Three members of etcd, driven at the leader.
-    Etcd,
-    /// Three nodes of Quorate, driven at the leader.
-    Quorate,
-    /// The same, driven at a follower.
-    Follower,
+/// A kind of load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// In the CSV.
+    pub name: &'static str,
+    writes: bool,
+    pipelined: bool,
+    /// Asked of the second member; else of the leader.
+    follower: bool,
+    /// Reads of the member's own state, as old as that may be.
+    stale: bool,
+}
+
+/// What is asked of the leader.
+pub const SET: Load = Load { name: "set", writes: true, pipelined: false, follower: false, stale: false };
+/// The same, many at a time.
+pub const SET_PIPELINED: Load = Load { name: "set pipelined", pipelined: true, ..SET };
+/// Reads at the leader.
+pub const GET: Load = Load { name: "get", writes: false, ..SET };
+/// Reads at another member.
+pub const GET_FOLLOWER: Load = Load { name: "get at a follower", follower: true, ..GET };
+/// The same, possibly stale.
+pub const GET_STALE: Load = Load { name: "stale get at a follower", stale: true, ..GET_FOLLOWER };
+
+/// What drives a system.
+#[derive(Clone, Debug)]
+enum Generator {
+    /// `quorate bench`, for what speaks RESP.
+    Bench(PathBuf),
+    /// `bench/etcd-load`.
+    EtcdLoad(PathBuf),
+    /// `bench/ycsb`.
+    Ycsb,
+}
+
+/// A system under comparison.
+#[derive(Clone, Debug)]
+pub struct System {
+    /// In the CSV.
+    pub name: String,
+    /// What is started.
+    pub kind: Kind,
+    /// How many members it has.
+    pub members: usize,
+    /// What it is loaded with.
+    pub loads: Vec<Load>,
+    /// Others take over when the leader dies.
+    pub survives: bool,
+    generator: Generator,
+    ycsb: PathBuf,
 }
 
 impl System {
-    /// In the order of tables.
-    pub const ALL: [System; 5] =
-        [System::Replicator, System::Redis, System::Etcd, System::Quorate, System::Follower];
-
-    /// Its name on the command line and in tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            System::Replicator => "replicator",
-            System::Redis => "redis",
-            System::Etcd => "etcd",
-            System::Quorate => "quorate",
-            System::Follower => "follower",
-        }
-    }
-}
-
-/// The programs.
-#[derive(Debug)]
-pub struct Programs {
-    /// `quorate`.
-    pub quorate: PathBuf,
-    /// The bare replicator of `bench/limit`, where it is measured.
-    pub replicator: Option<PathBuf>,
-    /// `etcd-load`.
-    pub etcd_load: Option<PathBuf>,
-}
-
-/// A system that serves.
-#[derive(Debug, Default)]
-pub struct Running {
-    /// Where writes and reads go: of Quorate the leader, and then a follower.
-    pub endpoints: Vec<String>,
-    /// The serving processes.
-    pub pids: Vec<u32>,
-    /// How it was started.
-    pub commands: Vec<String>,
-    _processes: Vec<Process>,
-    _ports: Option<Ports>,
-}
-
-/// Starts a system in an empty directory, and waits until it serves.
-pub fn start(system: System, programs: &Programs, dir: &Path, stop: &Stop) -> Result<Running> {
-    match system {
-        System::Replicator => replicator(programs, dir, stop),
-        System::Redis => redis(dir, stop),
-        System::Etcd => etcd(dir, stop),
-        System::Quorate | System::Follower => quorate(programs, dir, stop),
-    }
-}
-
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
-}
-
-/// Asks until there is an answer.
-fn wait_for<T>(what: &str, stop: &Stop, mut ask: impl FnMut() -> Result<Option<T>>) -> Result<T> {
-    let start = Instant::now();
-    loop {
-        if let Some(answer) = ask()? {
-            return Ok(answer);
-        }
-        if start.elapsed() > START_LIMIT {
-            return Err(format!("{what}: nothing after {START_LIMIT:?}"));
-        }
-        stop.sleep(Duration::from_millis(100))?;
-    }
-}
-
-/// Sends some bytes; gives what comes back up to its end, or for a moment.
-fn converse(endpoint: &str, request: &str) -> Option<String> {
-    let address: SocketAddr = endpoint.parse().ok()?;
-    let mut stream = TcpStream::connect_timeout(&address, Duration::from_millis(500)).ok()?;
-    stream.set_read_timeout(Some(Duration::from_millis(500))).ok()?;
-    stream.write_all(request.as_bytes()).ok()?;
-    let mut answer = Vec::new();
-    let mut buffer = [0; 4096];
-    while let Ok(count @ 1..) = stream.read(&mut buffer) {
-        answer.extend_from_slice(&buffer[..count]);
-        if request.starts_with("PING") {
-            break;
-        }
-    }
-    Some(String::from_utf8_lossy(&answer).into_owned())
-}
-
-fn pongs(endpoint: &str) -> bool {
-    converse(endpoint, "PING\r\n").is_some_and(|answer| answer.starts_with("+PONG"))
-}
-
-fn replicator(programs: &Programs, dir: &Path, stop: &Stop) -> Result<Running> {
-    let program = programs.replicator.as_ref().ok_or("the replicator is not built")?;
-    let ports = Ports::claim().map_err(text)?;
-    let [leader, first, second] = [(); 3].map(|()| ports.port().to_string());
-    let mut running = Running { _ports: Some(ports), ..Running::default() };
-    let mut run = |args: &[&str], log: &str| -> Result<()> {
-        let mut command = Command::new(program);
-        command.args(args);
-        running.commands.push(words(&command));
-        let process = Process::start(&mut command, &dir.join(log))?;
-        running.pids.push(process.id());
-        running._processes.push(process);
-        Ok(())
-    };
-    let data = dir.to_string_lossy();
-    run(&["follower", &first, &data], "first.log")?;
-    run(&["follower", &second, &data], "second.log")?;
-    // A follower takes one connection, so its port cannot be tried.
-    stop.sleep(Duration::from_millis(700))?;
-    run(&["leader", &leader, &data, &first, &second], "leader.log")?;
-    let endpoint = format!("127.0.0.1:{leader}");
-    wait_for("the replicator", stop, || Ok(TcpStream::connect(&endpoint).is_ok().then_some(())))?;
-    running.endpoints.push(endpoint);
-    Ok(running)
-}
-
-fn redis(dir: &Path, stop: &Stop) -> Result<Running> {
-    let ports = Ports::claim().map_err(text)?;
-    let port = ports.port();
-    let mut command = Command::new("redis-server");
-    command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--dir"]).arg(dir);
-    command.args(["--appendonly", "yes", "--appendfsync", "always"]);
-    let log = dir.join("log");
-    let mut process = Process::start(&mut command, &log)?;
-    let endpoint = format!("127.0.0.1:{port}");
-    wait_for("redis-server", stop, || {
-        process.expect_alive(&log)?;
-        Ok(pongs(&endpoint).then_some(()))
-    })?;
-    let commands = vec![words(&command)];
-    Ok(Running {
-        endpoints: vec![endpoint],
-        pids: vec![process.id()],
-        commands,
-        _processes: vec![process],
-        _ports: Some(ports),
-    })
-}
-
-fn etcd(dir: &Path, stop: &Stop) -> Result<Running> {
-    let ports = Ports::claim().map_err(text)?;
-    let [clients, peers] = [(); 2].map(|()| [(); 3].map(|()| ports.port()));
-    let members: Vec<_> =
-        (1..).zip(&peers).map(|(id, port)| format!("m{id}=http://127.0.0.1:{port}")).collect();
-    let (mut processes, mut commands) = (Vec::new(), Vec::new());
-    for (id, (client, peer)) in (1..).zip(clients.iter().zip(&peers)) {
-        let (client, peer) = (format!("http://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
-        let mut command = Command::new("etcd");
-        command.args(["--name", &format!("m{id}"), "--data-dir"]).arg(dir.join(format!("m{id}")));
-        command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
-        command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
-        command.args(["--initial-cluster", &members.join(","), "--initial-cluster-state", "new"]);
-        command.args(["--logger", "zap", "--log-level", "error"]);
-        commands.push(words(&command));
-        processes.push(Process::start(&mut command, &dir.join(format!("m{id}.log")))?);
-    }
-    let endpoints: Vec<_> = clients.iter().map(|port| format!("127.0.0.1:{port}")).collect();
-    let leads = |endpoint: &&String| {
-        let request = format!("GET /metrics HTTP/1.0\r\nHost: {endpoint}\r\n\r\n");
-        converse(endpoint, &request)
-            .is_some_and(|answer| answer.lines().any(|line| line.trim() == "etcd_server_is_leader 1"))
-    };
-    let leader = wait_for("etcd", stop, || {
-        for (id, process) in (1..).zip(&mut processes) {
-            process.expect_alive(&dir.join(format!("m{id}.log")))?;
-        }
-        Ok(endpoints.iter().find(leads).cloned())
-    })?;
-    let pids = processes.iter().map(Process::id).collect();
-    Ok(Running { endpoints: vec![leader], pids, commands, _processes: processes, _ports: Some(ports) })
-}
-
-/// A member of a cluster of Quorate.
-#[derive(Clone, Debug)]
-pub struct Member {
-    /// Its id.
-    pub id: u64,
-    /// Where its clients connect.
-    pub resp: String,
-    /// Its process.
-    pub pid: u32,
-}
-
-/// A cluster of Quorate that serves.
-#[derive(Debug)]
-pub struct Up {
-    /// Everybody.
-    pub members: Vec<Member>,
-    /// How it was started.
-    pub command: String,
-    quorate: PathBuf,
-    process: Process,
-}
-
-impl Up {
-    /// Starts `quorate up` with some flags in an empty directory, and waits until it serves.
-    pub fn start(quorate: &Path, flags: &[String], dir: &Path, stop: &Stop) -> Result<Up> {
-        let mut command = Command::new(quorate);
-        command
-            .args(["up", "--json", "--durability", "fsync"])
-            .args(flags)
-            .arg("--data-dir")
-            .arg(dir.join("data"));
-        let log = dir.join("up.log");
-        let mut process = Process::start(&mut command, &log)?;
-        let up = wait_for("quorate up", stop, || {
-            process.expect_alive(&log)?;
-            let text = std::fs::read_to_string(&log).unwrap_or_default();
-            Ok(text
-                .split_inclusive('\n')
-                .find(|line| line.ends_with('\n'))
-                .and_then(|line| serde_json::from_str::<Value>(line).ok()))
-        })?;
-        let nodes = up["nodes"].as_array().ok_or("quorate up --json says no nodes")?;
-        let member = |node: &Value| {
-            let pid = u32::try_from(node["pid"].as_u64()?).ok()?;
-            Some(Member { id: node["id"].as_u64()?, resp: node["resp"].as_str()?.to_owned(), pid })
+    /// All of them, in the order of the tables; programs are those of a target folder, built or not.
+    pub fn all(target: &Path) -> Vec<System> {
+        let ycsb = built_in(target, "ycsb", "ycsb");
+        let bench = || Generator::Bench(quorate_in(target));
+        let system = |name: String, kind, members, survives, generator, loads: &[Load]| System {
+            name,
+            kind,
+            members,
+            survives,
+            generator,
+            loads: loads.to_vec(),
+            ycsb: ycsb.clone(),
         };
-        let members = nodes.iter().filter_map(member).collect();
-        Ok(Up { members, command: words(&command), quorate: quorate.to_owned(), process })
+        let ours = registry::all().into_iter().map(|entry| {
+            let able = entry.capabilities;
+            let members = able.min_nodes.max(3).min(able.max_nodes);
+            let kind =
+                Kind::Quorate { program: quorate_in(target), protocol: entry.name, settings: Vec::new() };
+            let survives = able.failover && (able.quorum)(members) < members;
+            let loads = [SET, SET_PIPELINED, GET, GET_FOLLOWER];
+            let loads = if members == 1 { &loads[..3] } else { &loads[..] };
+            system(format!("{OURS}{}", entry.name), kind, members, survives, bench(), loads)
+        });
+        let etcd_load = Generator::EtcdLoad(built_in(target, "etcd-load", "etcd-load"));
+        let replicator = Kind::Replicator(built_in(target, "limit", "replicator"));
+        let others = [
+            system("etcd".into(), Kind::Etcd(&[]), 3, true, etcd_load, &[SET, GET, GET_FOLLOWER]),
+            system(
+                "ZooKeeper".into(),
+                Kind::ZooKeeper,
+                3,
+                true,
+                Generator::Ycsb,
+                &[SET, GET, GET_FOLLOWER, GET_STALE],
+            ),
+            system("Redis".into(), Kind::Redis, 1, false, bench(), &[SET, SET_PIPELINED, GET]),
+            system("bare replicator".into(), replicator, 3, false, bench(), &[SET, SET_PIPELINED]),
+        ];
+        ours.chain(others).collect()
     }
 
-    /// Where everybody's clients connect.
-    pub fn endpoints(&self) -> Vec<String> {
-        self.members.iter().map(|member| member.resp.clone()).collect()
+    /// On the command line: protocols of ours by their own names.
+    pub fn short_name(&self) -> &str {
+        self.name.strip_prefix(OURS).unwrap_or(&self.name)
     }
 
-    /// Whoever leads by its own word, and whom nobody contradicts; waits for one.
-    pub fn leader(&self, stop: &Stop) -> Result<Member> {
-        let leader = wait_for("a leader of Quorate", stop, || {
-            let mut status = Command::new(&self.quorate);
-            status.args(["status", "--json", "--endpoints", &self.endpoints().join(",")]);
-            let output = status.output().map_err(text)?;
-            let status: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-            let nodes = status["nodes"].as_array().cloned().unwrap_or_default();
-            let named: Vec<_> = nodes.iter().map(|node| node["leader"].as_u64()).collect();
-            let agreed =
-                named.first().copied().flatten().filter(|_| named.iter().all(|other| *other == named[0]));
-            Ok(agreed.filter(|_| nodes.len() == self.members.len()))
-        })?;
-        let found = self.members.iter().find(|member| member.id == leader);
-        found.cloned().ok_or_else(|| format!("there is no node {leader}"))
+    /// Whether a word of the command line means it.
+    pub fn is_called(&self, word: &str) -> bool {
+        self.short_name().eq_ignore_ascii_case(word)
+    }
+
+    /// What the driver of all services calls it.
+    fn dialect(&self, load: Option<Load>) -> &'static str {
+        match (&self.kind, load) {
+            (Kind::Etcd(_), _) => "etcd",
+            (Kind::ZooKeeper, Some(Load { stale: true, .. })) => "zookeeper",
+            (Kind::ZooKeeper, _) => "zookeeper-sync",
+            _ => "resp",
+        }
+    }
+
+    fn ycsb(&self, endpoint: &str, load: Option<Load>) -> Command {
+        let mut command = Command::new(&self.ycsb);
+        command.args(["--system", self.dialect(load), "--endpoint", endpoint]);
+        command.args(["--keys", KEYS, "--value-size", VALUE]);
+        command
+    }
+
+    fn bench(program: &Path, endpoint: &str) -> Command {
+        let mut command = Command::new(program);
+        command.args(["bench", "--json", "--endpoints", endpoint, "--value-size", VALUE, "--keys", KEYS]);
+        command
+    }
+
+    /// What writes every key once.
+    pub fn loader(&self, endpoints: &[String]) -> Command {
+        let endpoint = &endpoints[0];
+        match &self.generator {
+            Generator::Bench(program) => {
+                let mut command = System::bench(program, endpoint);
+                command.args(["--load", "--workload", "set", "--warm-up", "0s", "--duration", "100ms"]);
+                command
+            }
+            Generator::EtcdLoad(program) => {
+                let mut command = Command::new(program);
+                command.args([endpoint, "load", "512", KEYS, VALUE, "0", "0"]);
+                command
+            }
+            Generator::Ycsb => {
+                let mut command = self.ycsb(endpoint, None);
+                command.args(["--load", "--clients", "256"]);
+                command
+            }
+        }
+    }
+
+    /// What loads a member for so long.
+    pub fn generator(&self, load: Load, endpoints: &[String], warm_up: Duration, time: Duration) -> Command {
+        let endpoint = &endpoints[usize::from(load.follower)];
+        let millis = |time: Duration| format!("{}ms", time.as_millis());
+        let name = if load.writes { "set" } else { "get" };
+        match &self.generator {
+            Generator::Bench(program) => {
+                let mut command = System::bench(program, endpoint);
+                let pipeline = if load.pipelined { PIPELINE } else { "1" };
+                command.args(["--workload", name, "--connections", CONNECTIONS, "--pipeline", pipeline]);
+                command.args(["--warm-up", &millis(warm_up), "--duration", &millis(time)]);
+                command
+            }
+            Generator::EtcdLoad(program) => {
+                let mut command = Command::new(program);
+                command.args([endpoint, name, CONNECTIONS, KEYS, VALUE]);
+                command.args([warm_up, time].map(|time| time.as_secs_f64().to_string()));
+                command
+            }
+            Generator::Ycsb => {
+                let mut command = self.ycsb(endpoint, Some(load));
+                let writes = if load.writes { "1" } else { "0" };
+                command.args(["--clients", CONNECTIONS, "--writes", writes]);
+                command.args(["--warm-up", &millis(warm_up), "--duration", &millis(time)]);
+                command
+            }
+        }
+    }
+
+    /// What kills a process, and writes at the members beside the first meanwhile.
+    pub fn witness(&self, endpoints: &[String], pid: u32, limit: Duration) -> Command {
+        let mut command = self.ycsb(&endpoints[1..].join(","), None);
+        command.args(["--clients", WITNESSES, "--writes", "1", "--timeout", WITNESS_TIMEOUT]);
+        command.args(["--warm-up", "500ms", "--duration", &format!("{}ms", limit.as_millis())]);
+        command.args(["--kill", &pid.to_string()]);
+        command
+    }
+
+    /// Of what a generator says: operations a second, p50 and p99 in µs, failures.
+    pub fn outcome(&self, load: Load, report: &Value) -> Option<[f64; 4]> {
+        let of = |value: &Value, names: [&str; 3]| {
+            let [rate, p50, p99] = names.map(|name| value[name].as_f64());
+            Some([rate?, p50?, p99?])
+        };
+        if let Generator::Ycsb = self.generator {
+            let kind = &report[if load.writes { "writes" } else { "reads" }];
+            let [rate, p50, p99] = of(kind, ["per_second", "p50_ms", "p99_ms"])?;
+            return Some([rate, p50 * 1e3, p99 * 1e3, report["errors"].as_f64()?]);
+        }
+        let run = &report["runs"][0];
+        let [rate, p50, p99] = of(&run["total"], ["per_second", "p50_us", "p99_us"])?;
+        let errors = run["errors"].as_object()?.values().filter_map(Value::as_f64).sum();
+        Some([rate, p50, p99, errors])
     }
 }
 
-fn quorate(programs: &Programs, dir: &Path, stop: &Stop) -> Result<Running> {
-    let up = Up::start(&programs.quorate, &[], dir, stop)?;
-    let leader = up.leader(stop)?;
-    let follower = up.members.iter().find(|member| member.id != leader.id).ok_or("there is no follower")?;
-    let endpoints = vec![leader.resp, follower.resp.clone()];
-    let pids = up.members.iter().map(|member| member.pid).collect();
-    Ok(Running { endpoints, pids, commands: vec![up.command], _processes: vec![up.process], _ports: None })
+/// Builds what these systems need; an error if something else is missing.
+pub fn build(systems: &[System]) -> Result<()> {
+    let has = |is: fn(&Kind) -> bool| systems.iter().any(|system| is(&system.kind));
+    let mut programs = vec![("ss", "iproute2"), ("protoc", "protobuf-compiler libprotobuf-dev")];
+    if has(|kind| matches!(kind, Kind::Etcd(_))) {
+        programs.extend(services::ETCD_PROGRAMS);
+    }
+    if has(|kind| matches!(kind, Kind::ZooKeeper)) {
+        programs.extend(services::ZOOKEEPER_PROGRAMS);
+    }
+    if has(|kind| matches!(kind, Kind::Redis)) {
+        programs.push(("redis-server", "redis-server"));
+    }
+    services::missing(&programs)?;
+    quorate()?;
+    built("ycsb", "ycsb")?;
+    if has(|kind| matches!(kind, Kind::Etcd(_))) {
+        built("etcd-load", "etcd-load")?;
+    }
+    if has(|kind| matches!(kind, Kind::Replicator(_))) {
+        built("limit", "replicator")?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_protocol_is_compared_and_no_name_comes_twice() {
+        let all = System::all(Path::new("target"));
+        for entry in registry::all() {
+            let name = format!("{OURS}{}", entry.name);
+            assert_eq!(all.iter().filter(|system| system.name == name).count(), 1, "{name}");
+        }
+        let alone = all.iter().find(|system| system.members == 1).unwrap();
+        assert!(!alone.survives && !alone.loads.contains(&GET_FOLLOWER));
+    }
+
+    #[test]
+    fn generators_report_in_microseconds() {
+        let all = System::all(Path::new("target"));
+        let of = |name: &str| all.iter().find(|system| system.name == name).unwrap();
+        let total = json!({ "runs": [{
+            "total": { "per_second": 9.0, "p50_us": 1.0, "p99_us": 2.0 }, "errors": { "a": 1, "b": 2 },
+        }] });
+        assert_eq!(of("Redis").outcome(SET, &total), Some([9.0, 1.0, 2.0, 3.0]));
+        let kinds = json!({
+            "reads": { "per_second": 9.0, "p50_ms": 1.0, "p99_ms": 2.0 }, "writes": {}, "errors": 0,
+        });
+        assert_eq!(of("ZooKeeper").outcome(GET, &kinds), Some([9.0, 1000.0, 2000.0, 0.0]));
+        assert_eq!(of("ZooKeeper").outcome(SET, &kinds), None);
+    }
 }

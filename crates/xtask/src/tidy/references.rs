@@ -21,7 +21,7 @@ use super::{Finding, Tree};
 const ENDINGS: [&str; 9] = [".rs", ".md", ".txt", ".toml", ".json", ".csv", ".svg", ".go", ".js"];
 
 /// Documents whose names are words of capitals, as those of placeholders are.
-const DOCUMENTS: [&str; 6] = ["README", "ARCHITECTURE", "CONTRIBUTING", "GLOSSARY", "REDIS", "RESULTS"];
+const DOCUMENTS: [&str; 6] = ["README", "ARCHITECTURE", "CONTRIBUTING", "GLOSSARY", "REDIS", "COMPARISON"];
 
 /// Files that a text may name though they are not in the repository: users write or programs make them.
 const MADE: [&str; 2] = ["quorate.toml", "Cargo.toml"];
