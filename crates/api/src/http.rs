@@ -1,7 +1,7 @@
 //! HTTP for those who watch a node: `/metrics` in the text format of Prometheus, and `/health`.
 //!
 //! One thread serves all of it, beside the event loop, which it asks through a [`Monitor`]. Connections are few and
-//! bounded, and a client that is slow to ask or to listen is dropped.
+//! bounded, and a client that is slow to ask or to listen is dropped. Where the node speaks TLS, so does this.
 
 use std::convert::Infallible;
 use std::fmt::Write;
@@ -20,8 +20,11 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use quorate_core::Kind;
 use quorate_node::monitor::{Health, Monitor, Report};
+use quorate_tls::Credentials;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
 
 /// Connections at a time; further ones wait to be accepted.
 const CONNECTIONS: usize = 64;
@@ -36,14 +39,14 @@ const TEXT: &str = "text/plain; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Serves until the process ends, in a thread of its own. Gives the address.
-pub fn serve(listener: TcpListener, monitor: Monitor) -> io::Result<SocketAddr> {
+pub fn serve(listener: TcpListener, monitor: Monitor, tls: Option<Credentials>) -> io::Result<SocketAddr> {
     let address = listener.local_addr()?;
     listener.set_nonblocking(true)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new().name("http".to_owned()).spawn(move || {
         runtime.block_on(async move {
             match tokio::net::TcpListener::from_std(listener) {
-                Ok(listener) => accept(listener, monitor).await,
+                Ok(listener) => accept(listener, monitor, tls).await,
                 Err(error) => tracing::error!("cannot serve metrics: {error}"),
             }
         });
@@ -51,7 +54,7 @@ pub fn serve(listener: TcpListener, monitor: Monitor) -> io::Result<SocketAddr> 
     Ok(address)
 }
 
-async fn accept(listener: tokio::net::TcpListener, monitor: Monitor) {
+async fn accept(listener: tokio::net::TcpListener, monitor: Monitor, tls: Option<Credentials>) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { return };
@@ -63,18 +66,34 @@ async fn accept(listener: tokio::net::TcpListener, monitor: Monitor) {
             }
         };
         let monitor = monitor.clone();
+        let acceptor = tls.as_ref().map(|tls| TlsAcceptor::from(tls.client_config()));
         tokio::spawn(async move {
-            let service = service_fn(move |request| answer(request, monitor.clone()));
-            let connection = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(PATIENCE)
-                .keep_alive(false)
-                .serve_connection(TokioIo::new(stream), service);
-            // Whoever is gone, or speaks no HTTP, misses the answer: nobody else does.
-            let _ = timeout(PATIENCE, connection).await;
+            // Whoever is gone, speaks no HTTP, or does not come through the TLS handshake, misses the answer: nobody
+            // else does.
+            let _ = timeout(PATIENCE, async {
+                match acceptor {
+                    None => converse(stream, monitor).await,
+                    Some(acceptor) => {
+                        if let Ok(stream) = acceptor.accept(stream).await {
+                            converse(stream, monitor).await;
+                        }
+                    }
+                }
+            })
+            .await;
             drop(place);
         });
     }
+}
+
+async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, monitor: Monitor) {
+    let service = service_fn(move |request| answer(request, monitor.clone()));
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service);
+    let _ = connection.await;
 }
 
 async fn answer(request: Request<Incoming>, monitor: Monitor) -> Result<Response<Full<Bytes>>, Infallible> {

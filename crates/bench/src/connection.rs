@@ -1,12 +1,14 @@
 //! One socket, and what is under way on it.
 
 use std::collections::VecDeque;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::SocketAddr;
 
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
+use quorate_tls::{Heard, Socket as Stream};
 
+use crate::options::Tls;
 use crate::reply::Scanner;
 use crate::work::Task;
 
@@ -29,7 +31,7 @@ pub enum Socket {
     /// The peer has not accepted yet.
     Opening(TcpStream),
     /// It carries requests.
-    Up(TcpStream),
+    Up(Stream),
     /// It failed; it is opened again at this time.
     Down(u64),
 }
@@ -75,7 +77,7 @@ impl Connection {
     }
 
     /// After a sign of life while opening: true if it is up now.
-    pub fn opened(&mut self) -> io::Result<bool> {
+    pub fn opened(&mut self, tls: Option<&Tls>) -> io::Result<bool> {
         let Socket::Opening(stream) = &self.socket else { return Ok(false) };
         if let Some(error) = stream.take_error()? {
             return Err(error);
@@ -87,7 +89,10 @@ impl Connection {
         }
         stream.set_nodelay(true)?;
         if let Socket::Opening(stream) = std::mem::replace(&mut self.socket, Socket::Down(0)) {
-            self.socket = Socket::Up(stream);
+            self.socket = Socket::Up(match tls {
+                Some(tls) => tls.credentials.dial(&tls.hosts[self.endpoint], stream)?,
+                None => stream.into(),
+            });
         }
         Ok(true)
     }
@@ -124,17 +129,15 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads once; none if nothing is there.
-    pub fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-        let Socket::Up(stream) = &mut self.socket else { return Ok(None) };
-        loop {
-            match stream.read(buffer) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(count) => return Ok(Some(count)),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
+    /// Reads once.
+    pub fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Heard> {
+        let Socket::Up(stream) = &mut self.socket else { return Ok(Heard::Nothing) };
+        let shaking = stream.is_handshaking();
+        let heard = stream.hear(buffer, false)?;
+        if shaking && !stream.is_handshaking() {
+            // What was to be written has waited for the end of the handshake.
+            self.flush()?;
         }
+        Ok(heard)
     }
 }

@@ -11,6 +11,7 @@ use mio::event::Event;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use quorate_core::Random;
+use quorate_tls::Heard;
 use rustix::time::{
     ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
     timerfd_create, timerfd_settime,
@@ -275,7 +276,7 @@ impl<'a> Engine<'a> {
     fn serve(&mut self, event: &Event) {
         let index = event.token().0;
         if !self.connections[index].is_up() {
-            match self.connections[index].opened() {
+            match self.connections[index].opened(self.options.tls.as_ref()) {
                 Ok(true) => self.feed(index, self.now()),
                 Ok(false) => {}
                 Err(error) => self.fail(index, "connect", &error),
@@ -300,7 +301,13 @@ impl<'a> Engine<'a> {
 
     /// Reads until nothing is left: the poll tells each arrival once.
     fn read(&mut self, index: usize, buffer: &mut [u8]) -> io::Result<()> {
-        while let Some(count) = self.connections[index].receive(buffer)? {
+        loop {
+            let heard = self.connections[index].receive(buffer)?;
+            let count = match heard {
+                Heard::Bytes(count) | Heard::Last(count) => count,
+                Heard::Nothing => return Ok(()),
+                Heard::End => return Err(io::ErrorKind::UnexpectedEof.into()),
+            };
             let now = self.now();
             let mut input = &buffer[..count];
             loop {
@@ -309,11 +316,10 @@ impl<'a> Engine<'a> {
                 let Some(reply) = reply else { break };
                 self.reply(index, reply, now)?;
             }
-            if count < buffer.len() {
-                break;
+            if matches!(heard, Heard::Last(_)) {
+                return Ok(());
             }
         }
-        Ok(())
     }
 
     fn reply(&mut self, index: usize, reply: Reply, now: u64) -> io::Result<()> {

@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use quorate_tls::ClientCredentials;
+
 use crate::{Arrivals, Choice, Sizes};
 
 /// One run of the generator.
@@ -10,6 +12,8 @@ use crate::{Arrivals, Choice, Sizes};
 pub struct Options {
     /// Connections are spread over these; one that fails goes on to the next.
     pub endpoints: Vec<SocketAddr>,
+    /// Over TLS; `None` for plain connections.
+    pub tls: Option<Tls>,
     /// How many connections.
     pub connections: usize,
     /// How many requests may be under way on each.
@@ -40,6 +44,15 @@ pub struct Options {
     pub progress: bool,
     /// Keep what became of each operation ([`crate::Trace`]).
     pub trace: bool,
+}
+
+/// How connections are encrypted.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    /// What is presented, and whom it trusts.
+    pub credentials: ClientCredentials,
+    /// The host of each endpoint, as its certificate has it.
+    pub hosts: Vec<String>,
 }
 
 /// Shares of the operations; they sum to one.
@@ -91,6 +104,7 @@ pub(crate) mod tests {
         let (mix, choice) = Mix::named(name).unwrap();
         Options {
             endpoints: Vec::new(),
+            tls: None,
             connections: 4,
             pipeline: 1,
             rate: None,

@@ -92,6 +92,7 @@ fn options(endpoint: SocketAddr, workload: &str) -> Options {
     let (mix, choice) = Mix::named(workload).unwrap();
     Options {
         endpoints: vec![endpoint],
+        tls: None,
         connections: 4,
         pipeline: 3,
         rate: None,

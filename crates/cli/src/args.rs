@@ -1,5 +1,8 @@
 //! The command line, a contract that tools rely on.
 
+mod endpoints;
+mod tls;
+
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -10,6 +13,10 @@ use quorate_api::resp::ReadMode;
 use quorate_core::{NodeId, NodeSet, Staleness};
 use quorate_node::{ClockSource, Durability};
 use quorate_sim::Faults;
+
+pub use endpoints::{ClientTls, Endpoints};
+use tls::CERT_EXAMPLES;
+pub use tls::{Cert, CertClient, CertDir, CertInit, CertNode, CertProxy, ServerTls};
 
 /// A strongly consistent, replicated key-value store in which the replication protocol is a choice.
 #[derive(Debug, Parser)]
@@ -46,6 +53,9 @@ pub enum Command {
     /// Show or say who serves reads of which keys, in protocols with local reads
     #[command(subcommand)]
     Roster(Roster),
+    /// Issue the certificates with which a cluster and its clients know each other
+    #[command(subcommand, after_help = CERT_EXAMPLES)]
+    Cert(Cert),
     /// List the protocols, or show what one gives and needs, and its settings
     Protocols {
         /// The protocol to show
@@ -75,6 +85,7 @@ const UP_EXAMPLES: &str = "Examples:
   quorate up --nodes 5 --data-dir ./quorate-data   five nodes whose data stays
   quorate up --set reads=log                       every read through the log
   quorate up --topology geo                        a node each in EU, VA, OR, CA, JP, as far apart as those are
+  quorate up --tls                                 everything encrypted, with certificates made for it
 
 A topology's file, with the round trip of each pair, and up to how much more one way may take. Rates may be left out:
 of every link, of a link in one direction, of all that a node sends. At SIGHUP a node reads the rates again:
@@ -91,7 +102,8 @@ of every link, of a link in one direction, of all that a node sends. At SIGHUP a
 
 const SERVE_EXAMPLES: &str = "Example, the first of three machines:
   quorate serve --node-id 1 --listen-peer 10.0.0.1:7201 --listen-resp 10.0.0.1:7101 \\
-      --initial-cluster 1=10.0.0.1:7201,2=10.0.0.2:7201,3=10.0.0.3:7201 --data-dir /var/lib/quorate
+      --initial-cluster 1=10.0.0.1:7201,2=10.0.0.2:7201,3=10.0.0.3:7201 --data-dir /var/lib/quorate \\
+      --tls-ca ca.crt --tls-cert node-1.crt --tls-key node-1.key
 
 The configuration file is TOML; its keys are the flags, and the command line wins:
   node-id = 1
@@ -142,6 +154,9 @@ pub struct Up {
     pub clock: ClockSource,
     #[command(flatten)]
     pub bounds: Bounds,
+    /// Encrypt everything, between nodes too, with certificates that are issued into the data directory
+    #[arg(long)]
+    pub tls: bool,
     /// The first client port; the peers' are 100 higher. By default 7101, or others if those are taken
     #[arg(long, value_name = "PORT")]
     pub base_port: Option<u16>,
@@ -224,6 +239,8 @@ pub struct Process {
     pub set: Vec<String>,
     #[command(flatten)]
     pub bounds: Bounds,
+    #[command(flatten)]
+    pub tls: ServerTls,
     /// Logs as one JSON object a line
     #[arg(long)]
     pub log_json: bool,
@@ -251,20 +268,6 @@ pub struct Bounds {
     /// beyond, those with the most are disconnected [default: 1GiB, or as much as one client may leave untaken]
     #[arg(long, value_name = "SIZE")]
     pub client_memory: Option<String>,
-}
-
-#[derive(Debug, clap::Args)]
-pub struct Endpoints {
-    /// Nodes to talk to: any of them serves any request
-    #[arg(
-        long,
-        value_name = "HOST:PORT,…",
-        value_delimiter = ',',
-        value_parser = endpoint,
-        env = "QUORATE_ENDPOINTS",
-        default_value = "127.0.0.1:7101,127.0.0.1:7102,127.0.0.1:7103"
-    )]
-    pub endpoints: Vec<String>,
 }
 
 #[derive(Debug, clap::Args)]

@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use quorate_bench::{Arrivals, BenchError, Choice, Mix, Options, Report, Sizes};
+use quorate_bench::{Arrivals, BenchError, Choice, Mix, Options, Report, Sizes, Tls};
 use serde_json::json;
 
-use crate::args::{duration, endpoint, share};
+use crate::args::{ClientTls, duration, endpoint, share};
+use crate::certificates;
 use crate::failure::Failure;
 use crate::interrupt;
 
@@ -33,6 +34,8 @@ pub struct Bench {
     /// environment's QUORATE_ENDPOINTS, if that is set]
     #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',', value_parser = endpoint)]
     pub endpoints: Vec<String>,
+    #[command(flatten)]
+    pub tls: ClientTls,
     /// a to f (YCSB), set, or get
     #[arg(long, default_value = "a", value_parser = ["a", "b", "c", "d", "e", "f", "set", "get"])]
     pub workload: String,
@@ -126,7 +129,8 @@ impl Bench {
         Ok((mix, choice))
     }
 
-    fn addresses(&self) -> Result<Vec<SocketAddr>, Failure> {
+    /// Names and addresses of the endpoints.
+    fn endpoints(&self) -> Result<(Vec<String>, Vec<SocketAddr>), Failure> {
         let defaults: &[&str] = match self.target.as_str() {
             "redis" => &["127.0.0.1:6379"],
             _ => &["127.0.0.1:7101", "127.0.0.1:7102", "127.0.0.1:7103"],
@@ -140,22 +144,26 @@ impl Bench {
             }
             _ => self.endpoints.clone(),
         };
-        let names: Vec<&str> = match given.is_empty() {
-            true => defaults.to_vec(),
-            false => given.iter().map(String::as_str).collect(),
+        let names: Vec<String> = match given.is_empty() {
+            true => defaults.iter().map(|name| (*name).to_owned()).collect(),
+            false => given,
         };
-        let resolve = |name: &&str| {
+        let resolve = |name: &String| {
             let mut found =
                 name.to_socket_addrs().map_err(|error| Failure::wrong(format!("{name}: {error}")))?;
             found.next().ok_or_else(|| Failure::wrong(format!("{name} has no address")))
         };
-        names.iter().map(resolve).collect()
+        let found = names.iter().map(resolve).collect::<Result<_, _>>()?;
+        Ok((names, found))
     }
 
     /// One run for each combination.
     fn runs(&self) -> Result<Vec<Options>, Failure> {
         let (mix, choice) = self.mix()?;
-        let endpoints = self.addresses()?;
+        let (names, endpoints) = self.endpoints()?;
+        let host = |name: &String| name.rsplit_once(':').map_or(name.clone(), |(host, _)| host.to_owned());
+        let tls = certificates::of_client(&self.tls)?
+            .map(|credentials| Tls { credentials, hosts: names.iter().map(host).collect() });
         let rates: Vec<_> = match self.rate.is_empty() {
             true => vec![None],
             false => self.rate.iter().copied().map(Some).collect(),
@@ -171,6 +179,7 @@ impl Bench {
                 for connections in &self.connections {
                     runs.push(Options {
                         endpoints: endpoints.clone(),
+                        tls: tls.clone(),
                         connections: usize::from(*connections),
                         pipeline: usize::from(*depth),
                         rate: *rate,

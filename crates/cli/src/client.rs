@@ -5,11 +5,13 @@ use std::io::{Read, Write, stdin, stdout};
 use std::thread;
 use std::time::Duration;
 
-use quorate_client::Client;
+use quorate_client::{Client, Error};
 use quorate_store::VALUE_LIMIT;
+use quorate_tls::ClientCredentials;
 use serde::{Deserialize, Serialize};
 
 use crate::args::{Del, Endpoints, Get, Put, Status};
+use crate::certificates;
 use crate::failure::Failure;
 use crate::protocols;
 use crate::watch;
@@ -25,7 +27,41 @@ fn connect(endpoints: Endpoints) -> Result<Client, Failure> {
 
 /// For requests that take as long.
 pub fn connect_for(endpoints: Endpoints, timeout: Duration) -> Result<Client, Failure> {
-    Ok(Client::connect(endpoints.endpoints, timeout)?)
+    Target::new(endpoints)?.any(timeout)
+}
+
+/// Where a cluster is, and how it is spoken to.
+#[derive(Clone, Debug)]
+pub struct Target {
+    pub endpoints: Vec<String>,
+    pub tls: Option<ClientCredentials>,
+}
+
+impl Target {
+    pub fn new(flags: Endpoints) -> Result<Target, Failure> {
+        Ok(Target { tls: certificates::of_client(&flags.tls)?, endpoints: flags.endpoints })
+    }
+
+    /// To the first of its nodes that can be reached.
+    pub fn any(&self, timeout: Duration) -> Result<Client, Failure> {
+        Ok(Client::connect_with(self.endpoints.clone(), timeout, self.tls.clone())?)
+    }
+
+    /// To one of its nodes.
+    fn connect(&self, endpoint: &str, timeout: Duration) -> Result<Client, Error> {
+        Client::connect_with([endpoint], timeout, self.tls.clone())
+    }
+
+    /// A node's status; the error says why there is none.
+    pub fn ask(&self, endpoint: &str) -> Result<NodeStatus, String> {
+        let mut client = self.connect(endpoint, STATUS_TIMEOUT).map_err(|error| error.to_string())?;
+        let text = client.status().map_err(|error| error.to_string())?;
+        let mut status: NodeStatus = serde_json::from_str(&text)
+            .map_err(|error| format!("{endpoint} answered something else than a status: {error}"))?;
+        status.endpoint = endpoint.to_owned();
+        status.node = status.fact("node_id").unwrap_or("?").to_owned();
+        Ok(status)
+    }
 }
 
 pub fn get(args: Get) -> Result<(), Failure> {
@@ -120,26 +156,15 @@ impl NodeStatus {
     }
 }
 
-/// A node's status; the error says why there is none.
-pub fn ask(endpoint: &str) -> Result<NodeStatus, String> {
-    let mut client = Client::connect([endpoint], STATUS_TIMEOUT).map_err(|error| error.to_string())?;
-    let text = client.status().map_err(|error| error.to_string())?;
-    let mut status: NodeStatus = serde_json::from_str(&text)
-        .map_err(|error| format!("{endpoint} answered something else than a status: {error}"))?;
-    status.endpoint = endpoint.to_owned();
-    status.node = status.fact("node_id").unwrap_or("?").to_owned();
-    Ok(status)
-}
-
 pub fn status(args: Status) -> Result<(), Failure> {
-    let endpoints = args.endpoints.endpoints;
+    let target = Target::new(args.endpoints)?;
     if args.watch {
-        return watch::watch(&endpoints);
+        return watch::watch(&target);
     }
-    let answers: Vec<_> = endpoints.iter().map(|endpoint| (endpoint, ask(endpoint))).collect();
+    let answers: Vec<_> = target.endpoints.iter().map(|endpoint| (endpoint, target.ask(endpoint))).collect();
     let there: Vec<_> = answers.iter().filter(|(_, answer)| answer.is_ok()).map(|(node, _)| *node).collect();
     let answered = there.len();
-    let served = serves(&there);
+    let served = serves(&target, &there);
     if args.json {
         let nodes: Vec<_> = answers
             .into_iter()
@@ -167,14 +192,14 @@ pub fn status(args: Status) -> Result<(), Failure> {
 
 /// Whether a linearizable read is answered at one of these endpoints at least: no majority, no answer. Asks all at
 /// once: one that is cut off from the others says so only after a while. The error says why one of them does not.
-fn serves(endpoints: &[&String]) -> Result<(), String> {
+fn serves(target: &Target, endpoints: &[&String]) -> Result<(), String> {
     let read = |endpoint: &String| {
-        let mut client = Client::connect([endpoint], TIMEOUT)?;
+        let mut client = target.connect(endpoint, TIMEOUT)?;
         // Whatever the node's own default is.
         client.read(&["CLIENT", "READMODE", "linearizable"])?;
         client.get("quorate:status").map(drop)
     };
-    let answers: Vec<Result<(), quorate_client::Error>> = thread::scope(|scope| {
+    let answers: Vec<Result<(), Error>> = thread::scope(|scope| {
         let asked: Vec<_> = endpoints.iter().map(|endpoint| scope.spawn(move || read(endpoint))).collect();
         asked.into_iter().filter_map(|asked| asked.join().ok()).collect()
     });

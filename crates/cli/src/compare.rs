@@ -160,6 +160,7 @@ fn measure(
     }
     let options = |node: &Node| Options {
         endpoints: vec![node.resp],
+        tls: None,
         connections: args.clients.into(),
         pipeline: 1,
         rate: None,

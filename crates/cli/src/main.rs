@@ -1,5 +1,5 @@
 //! The `quorate` binary: `up`, `serve`, `proxy`, `get`, `put`, `del`, `status`, `member`, `transfer`, `roster`,
-//! `protocols`, `sim`, `replay`, `bench`, `compare`.
+//! `cert`, `protocols`, `sim`, `replay`, `bench`, `compare`.
 //!
 //! Exit codes: 0 fine, 1 the thing asked about failed, 2 the command line or configuration is wrong, 3 there is no
 //! answer: no node could be reached, or no majority of the nodes answers.
@@ -7,6 +7,7 @@
 mod args;
 mod bench;
 mod bounds;
+mod certificates;
 mod client;
 mod compare;
 mod failure;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         Command::Member(args) => members::member(args),
         Command::Transfer(args) => members::transfer(args),
         Command::Roster(args) => roster::roster(args),
+        Command::Cert(args) => certificates::cert(args),
         Command::Protocols { name: None } => protocols::list(),
         Command::Protocols { name: Some(name) } => protocols::show(&name),
         Command::Sim(args) => simulate::sim(args),

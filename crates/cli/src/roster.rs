@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::args::{MemberList, Roster, RosterAuto, RosterSet};
-use crate::client::{self, connect_for};
+use crate::client::{Target, connect_for};
 use crate::failure::Failure;
 use crate::protocols;
 
@@ -15,23 +15,24 @@ use crate::protocols;
 const TIMEOUT: Duration = Duration::from_secs(65);
 
 pub fn roster(command: Roster) -> Result<(), Failure> {
-    let (words, endpoints) = match command {
+    let (words, target) = match command {
         Roster::Show(args) => return show(args),
         Roster::Set(RosterSet { ranges, leader, endpoints }) => {
-            let mut sites = Sites { endpoints: &endpoints.endpoints, known: None };
-            (set(&ranges, leader.as_deref(), &mut sites)?, endpoints)
+            let target = Target::new(endpoints)?;
+            let mut sites = Sites { target: &target, known: None };
+            (set(&ranges, leader.as_deref(), &mut sites)?, target)
         }
         Roster::Auto(RosterAuto { state, endpoints }) => {
-            (vec![b"AUTO".to_vec(), state.into_bytes()], endpoints)
+            (vec![b"AUTO".to_vec(), state.into_bytes()], Target::new(endpoints)?)
         }
     };
-    connect_for(endpoints, TIMEOUT)?.change_roster(&words)?;
+    target.any(TIMEOUT)?.change_roster(&words)?;
     Ok(writeln!(stdout(), "OK")?)
 }
 
 /// Which node is where, as the nodes say; they are asked once, when the first name comes up.
 struct Sites<'a> {
-    endpoints: &'a [String],
+    target: &'a Target,
     known: Option<BTreeMap<String, String>>,
 }
 
@@ -42,13 +43,13 @@ impl Sites<'_> {
         if word.parse::<u8>().is_ok() {
             return Ok(word.to_owned());
         }
-        let endpoints = self.endpoints;
+        let target = self.target;
         let known = self.known.get_or_insert_with(|| {
             let status = |endpoint: &String| {
-                let status = client::ask(endpoint).ok()?;
+                let status = target.ask(endpoint).ok()?;
                 Some((status.fact("site").filter(|site| !site.is_empty())?.to_owned(), status.node.clone()))
             };
-            endpoints.iter().filter_map(status).collect()
+            target.endpoints.iter().filter_map(status).collect()
         });
         known.get(word).cloned().ok_or_else(|| {
             let all =
@@ -139,7 +140,8 @@ mod tests {
     #[test]
     fn ranges_are_told_in_the_words_of_the_node() {
         let known = BTreeMap::from([("EU".to_owned(), "1".to_owned())]);
-        let sites = || Sites { endpoints: &[], known: Some(known.clone()) };
+        let target = Target { endpoints: Vec::new(), tls: None };
+        let sites = || Sites { target: &target, known: Some(known.clone()) };
         let words = |range: &str| {
             let words = set(&[range.to_owned()], None, &mut sites()).unwrap();
             words.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect::<Vec<_>>().join(" ")

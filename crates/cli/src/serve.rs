@@ -14,6 +14,7 @@ use quorate_node::{
     parse_cluster,
 };
 use quorate_runtime::AnyProtocol;
+use quorate_tls::{Files, TlsOptions};
 use rustix::process::{Signal, getpid, kill_process};
 use serde::Deserialize;
 use tracing_subscriber::EnvFilter;
@@ -53,6 +54,10 @@ struct File {
     max_clients: Option<usize>,
     client_output: Option<String>,
     client_memory: Option<String>,
+    tls_ca: Option<PathBuf>,
+    tls_cert: Option<PathBuf>,
+    tls_key: Option<PathBuf>,
+    tls_auth_clients: Option<String>,
     log_json: Option<bool>,
     #[serde(default)]
     set: BTreeMap<String, toml::Value>,
@@ -76,9 +81,40 @@ impl File {
             max_clients: flags.bounds.max_clients.or(file.max_clients),
             client_output: flags.bounds.client_output.or(file.client_output),
             client_memory: flags.bounds.client_memory.or(file.client_memory),
+            tls_ca: flags.tls.tls_ca.or(file.tls_ca),
+            tls_cert: flags.tls.tls_cert.or(file.tls_cert),
+            tls_key: flags.tls.tls_key.or(file.tls_key),
             log_json: Some(flags.log_json || file.log_json.unwrap_or_default()),
             ..file
         })
+    }
+
+    /// Certificates and key: all or none.
+    fn tls(&self, flags: &args::Process) -> Result<Option<TlsOptions>, Failure> {
+        let clients = match (flags.tls.tls_auth_clients, &self.tls_auth_clients) {
+            (Some(clients), _) => Some(clients),
+            (None, Some(word)) => {
+                let read = word.parse();
+                Some(read.map_err(|error| Failure::wrong(format!("tls-auth-clients = {error}")))?)
+            }
+            (None, None) => None,
+        };
+        match (&self.tls_ca, &self.tls_cert, &self.tls_key) {
+            (Some(ca), Some(cert), Some(key)) => {
+                let files = Files { ca: ca.clone(), cert: cert.clone(), key: key.clone() };
+                Ok(Some(TlsOptions { files, clients: clients.unwrap_or_default() }))
+            }
+            (None, None, None) if clients.is_none() => Ok(None),
+            (ca, cert, key) => {
+                let given = [("--tls-ca", ca), ("--tls-cert", cert), ("--tls-key", key)];
+                let missing = given.into_iter().filter(|(_, file)| file.is_none()).map(|(flag, _)| flag);
+                let missing = missing.collect::<Vec<_>>().join(" and ");
+                Err(Failure::wrong(format!(
+                    "TLS needs --tls-ca, --tls-cert and --tls-key: {missing} is missing; `quorate cert --help` tells \
+                     how to get the files"
+                )))
+            }
+        }
     }
 
     fn limits(&self) -> Result<(Limits, resp::Limits), Failure> {
@@ -145,6 +181,7 @@ pub fn serve(args: Serve) -> Result<(), Failure> {
         topology_file: topology.as_deref().and_then(topology::file),
         durability,
         clock,
+        tls: file.tls(&args.process)?,
         limits,
     };
     start(What::Node(Box::new(options)), resp_limits, file, &args.process)
@@ -158,6 +195,7 @@ pub fn proxy(args: Proxy) -> Result<(), Failure> {
         listen_resp: file.listen_resp.clone().ok_or_else(|| required("listen-resp"))?,
         initial_cluster: parse_cluster(cluster).map_err(Failure::wrong)?,
         cluster_id: cluster_id(&args.process, &file)?,
+        tls: file.tls(&args.process)?,
         limits,
     };
     start(What::Proxy(Box::new(options)), resp_limits, file, &args.process)
@@ -262,9 +300,10 @@ fn run(config: NodeConfig, limits: resp::Limits, listen_http: Option<&str>) -> R
     let node = Node::bind(config)?;
     if let Some(address) = listen_http {
         let listener = quorate_node::listen("HTTP", address)?;
-        let address = http::serve(listener, node.monitor())
+        let scheme = if node.credentials().is_some() { "https" } else { "http" };
+        let address = http::serve(listener, node.monitor(), node.credentials())
             .map_err(|source| NodeError::System { what: "to serve HTTP", source })?;
-        tracing::info!(http = %address, "metrics and health are at http://{address}/metrics and /health");
+        tracing::info!(http = %address, "metrics and health are at {scheme}://{address}/metrics and /health");
     }
     resp::run_until_signalled(node, limits)
 }

@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 use quorate_client::Client;
 use quorate_core::{NodeId, Topology};
 use quorate_node::signals::hangup_is_ignored;
+use quorate_node::{cluster_id, parse_cluster};
+use quorate_tls::issue::{AUTHORITY, Authority, Issued, Owner};
+use quorate_tls::{ClientCredentials, Process};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -64,12 +67,65 @@ pub fn up(args: Up) -> Result<(), Failure> {
         (None, Some(dir)) => dir.path().to_owned(),
         (None, None) => unreachable!("one of them is there"),
     };
-    let mut nodes = start(&args, &world, &data)?;
-    let result = wait_until_serving(&mut nodes, &stop)
-        .and_then(|()| announce(&args, &world, &nodes, temporary.is_some()))
+    let ports = ports(world.nodes.into(), args.base_port)?;
+    let members: Vec<_> = (1..).zip(&ports).map(|(id, (_, peer))| format!("{id}=127.0.0.1:{peer}")).collect();
+    let members = members.join(",");
+    let tls = match args.tls {
+        true => Some(Tls::prepare(&data.join("tls"), &members, world.nodes)?),
+        false => None,
+    };
+    let mut nodes = start(&args, &world, (&members, &ports), &data, tls.as_ref())?;
+    let result = wait_until_serving(&mut nodes, tls.as_ref(), &stop)
+        .and_then(|()| announce(&args, &world, &nodes, tls.as_ref(), temporary.is_some()))
         .map(|()| watch(&mut nodes, &stop));
     end(nodes);
     result
+}
+
+/// The certificates of a cluster that was started with `--tls`.
+struct Tls {
+    ca: PathBuf,
+    /// Of the nodes, in order.
+    nodes: Vec<Issued>,
+    client: Issued,
+    credentials: ClientCredentials,
+}
+
+impl Tls {
+    /// Issues them into a directory, by the authority that is there, or by a new one.
+    fn prepare(directory: &Path, members: &str, nodes: u8) -> Result<Tls, Failure> {
+        const DAYS: u32 = 365;
+        let cluster = cluster_id(&parse_cluster(members).map_err(Failure::wrong)?);
+        let authority = match directory.join(AUTHORITY).exists() {
+            true => Authority::open(directory)?,
+            false => Authority::create(directory, cluster)?,
+        };
+        if authority.cluster() != cluster {
+            return Err(Failure::wrong(format!(
+                "{} has the certificates of cluster {:016x}, but these nodes and ports are cluster {cluster:016x}: use \
+                 the --nodes and --base-port of the first time",
+                directory.display(),
+                authority.cluster()
+            )));
+        }
+        let hosts = ["127.0.0.1", "::1", "localhost"].map(str::to_owned).to_vec();
+        let issue = |id| {
+            let owner = Owner::Process(Process::Node(id), hosts.clone());
+            authority.issue(directory, &owner, DAYS)
+        };
+        let nodes = (1..=nodes).map(issue).collect::<Result<_, _>>()?;
+        let client = authority.issue(directory, &Owner::Client("local".to_owned()), DAYS)?;
+        let ca = directory.join(AUTHORITY);
+        let credentials = ClientCredentials::load(&ca, Some((&client.cert, &client.key)))?;
+        Ok(Tls { ca, nodes, client, credentials })
+    }
+
+    /// The flags of `serve` and of client commands for a certificate.
+    fn flags(&self, own: &Issued) -> [String; 6] {
+        let file = |path: &Path| path.display().to_string();
+        ["--tls-ca", &file(&self.ca), "--tls-cert", &file(&own.cert), "--tls-key", &file(&own.key)]
+            .map(str::to_owned)
+    }
 }
 
 /// How many nodes, and where.
@@ -116,10 +172,14 @@ fn check(protocol: &str, nodes: usize) -> Result<(), Failure> {
     Err(Failure::wrong(format!("{protocol} does not run on {nodes} nodes: use {right}")))
 }
 
-fn start(args: &Up, world: &World, data: &Path) -> Result<Vec<Node>, Failure> {
+fn start(
+    args: &Up,
+    world: &World,
+    (members, ports): (&str, &[(u16, u16)]),
+    data: &Path,
+    tls: Option<&Tls>,
+) -> Result<Vec<Node>, Failure> {
     let exe = std::env::current_exe()?;
-    let ports = ports(world.nodes.into(), args.base_port)?;
-    let members: Vec<_> = (1..).zip(&ports).map(|(id, (_, peer))| format!("{id}=127.0.0.1:{peer}")).collect();
     let mut nodes: Vec<Node> = Vec::new();
     for (id, (resp, peer)) in (1..).zip(ports) {
         let (resp, peer) = (format!("127.0.0.1:{resp}"), format!("127.0.0.1:{peer}"));
@@ -131,7 +191,7 @@ fn start(args: &Up, world: &World, data: &Path) -> Result<Vec<Node>, Failure> {
             ("--node-id", id.to_string()),
             ("--listen-peer", peer.clone()),
             ("--listen-resp", resp.clone()),
-            ("--initial-cluster", members.join(",")),
+            ("--initial-cluster", members.to_owned()),
             ("--data-dir", data.display().to_string()),
             ("--protocol", args.protocol.clone()),
             ("--durability", args.durability.to_string()),
@@ -152,6 +212,9 @@ fn start(args: &Up, world: &World, data: &Path) -> Result<Vec<Node>, Failure> {
             words.extend(["--set".to_owned(), setting.clone()]);
         }
         words.extend(bounds(&args.bounds));
+        if let Some(tls) = tls {
+            words.extend(tls.flags(&tls.nodes[usize::from(id) - 1]));
+        }
         let out = File::options().create(true).append(true).open(&log)?;
         let child = Command::new(&exe)
             .arg("serve")
@@ -204,7 +267,8 @@ fn ports(count: u16, base: Option<u16>) -> Result<Vec<(u16, u16)>, Failure> {
     }
 }
 
-fn wait_until_serving(nodes: &mut [Node], stop: &AtomicBool) -> Result<(), Failure> {
+fn wait_until_serving(nodes: &mut [Node], tls: Option<&Tls>, stop: &AtomicBool) -> Result<(), Failure> {
+    let tls = tls.map(|tls| &tls.credentials);
     let start = Instant::now();
     let mut waiting: Vec<usize> = (0..nodes.len()).collect();
     while let Some(&index) = waiting.first() {
@@ -224,7 +288,7 @@ fn wait_until_serving(nodes: &mut [Node], stop: &AtomicBool) -> Result<(), Failu
             let (id, log) = (nodes[index].id, last_lines(&nodes[index].log));
             return Err(Failure::failed(format!("node {id} does not serve after {START_LIMIT:?}:\n{log}")));
         }
-        let serves = Client::connect([nodes[index].resp.as_str()], Duration::from_secs(6))
+        let serves = Client::connect_with([nodes[index].resp.as_str()], Duration::from_secs(6), tls.cloned())
             .and_then(|mut client| client.get("quorate:ready"));
         match serves {
             Ok(_) => drop(waiting.remove(0)),
@@ -234,7 +298,13 @@ fn wait_until_serving(nodes: &mut [Node], stop: &AtomicBool) -> Result<(), Failu
     Ok(())
 }
 
-fn announce(args: &Up, world: &World, nodes: &[Node], temporary: bool) -> Result<(), Failure> {
+fn announce(
+    args: &Up,
+    world: &World,
+    nodes: &[Node],
+    tls: Option<&Tls>,
+    temporary: bool,
+) -> Result<(), Failure> {
     let mut out = stdout().lock();
     if args.json {
         let nodes: Vec<_> = nodes
@@ -246,7 +316,11 @@ fn announce(args: &Up, world: &World, nodes: &[Node], temporary: bool) -> Result
                 })
             })
             .collect();
-        writeln!(out, "{}", json!({ "nodes": nodes }))?;
+        let mut shown = json!({ "nodes": nodes });
+        if let Some(Tls { ca, client, .. }) = tls {
+            shown["tls"] = json!({ "ca": ca, "cert": client.cert, "key": client.key });
+        }
+        writeln!(out, "{shown}")?;
         out.flush()?;
         return Ok(());
     }
@@ -280,8 +354,17 @@ fn announce(args: &Up, world: &World, nodes: &[Node], temporary: bool) -> Result
         false => format!(" --endpoints {}", endpoints.join(",")),
     };
     writeln!(out, "\nTry, in another terminal:\n")?;
-    writeln!(out, "  redis-cli -p {} set greeting hello", port(first))?;
-    writeln!(out, "  redis-cli -p {} get greeting", port(last))?;
+    let mut redis = String::new();
+    if let Some(tls) = tls {
+        let quote = |path: &Path| quoted(&path.display().to_string());
+        let (ca, cert, key) = (quote(&tls.ca), quote(&tls.client.cert), quote(&tls.client.key));
+        writeln!(out, "  export QUORATE_TLS_CA={ca} QUORATE_TLS_CERT={cert} QUORATE_TLS_KEY={key}")?;
+        redis.push_str(
+            r#" --tls --cacert "$QUORATE_TLS_CA" --cert "$QUORATE_TLS_CERT" --key "$QUORATE_TLS_KEY""#,
+        );
+    }
+    writeln!(out, "  redis-cli -p {}{redis} set greeting hello", port(first))?;
+    writeln!(out, "  redis-cli -p {}{redis} get greeting", port(last))?;
     writeln!(out, "  quorate status{endpoints}")?;
     writeln!(out, "  kill -9 {}       # any node, at any moment", first.child.id())?;
     match temporary {

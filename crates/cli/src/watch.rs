@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::client::{self, NodeStatus};
+use crate::client::{self, NodeStatus, Target};
 use crate::failure::Failure;
 use crate::protocols;
 
@@ -42,7 +42,7 @@ impl Reading {
 type Readings = BTreeMap<String, Reading>;
 
 /// Shows the nodes until a signal asks to stop.
-pub fn watch(endpoints: &[String]) -> Result<(), Failure> {
+pub fn watch(target: &Target) -> Result<(), Failure> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
         .map_err(|error| Failure::failed(format!("cannot handle signals: {error}")))?;
     let (tell, told) = mpsc::channel();
@@ -56,7 +56,7 @@ pub fn watch(endpoints: &[String]) -> Result<(), Failure> {
     let mut shown = 0;
     loop {
         let look = start.elapsed();
-        let answers = ask_all(endpoints, start);
+        let answers = ask_all(target, start);
         let table = render(&answers, &mut readings);
         let mut out = stdout().lock();
         let text = if out.is_terminal() {
@@ -88,12 +88,13 @@ fn in_place(table: &str, shown: usize) -> String {
 type Answer = (String, Option<(NodeStatus, Duration)>);
 
 /// Asks all at once: one that is silent delays the others' lines, but not their readings.
-fn ask_all(endpoints: &[String], start: Instant) -> Vec<Answer> {
+fn ask_all(target: &Target, start: Instant) -> Vec<Answer> {
+    let endpoints = &target.endpoints;
     thread::scope(|scope| {
         let asked: Vec<_> = endpoints
             .iter()
             .map(|endpoint| {
-                scope.spawn(move || client::ask(endpoint).ok().map(|status| (status, start.elapsed())))
+                scope.spawn(move || target.ask(endpoint).ok().map(|status| (status, start.elapsed())))
             })
             .collect();
         let answers = asked.into_iter().map(|thread| thread.join().ok().flatten());

@@ -15,6 +15,7 @@ use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
+use quorate_tls::ClientCredentials;
 use thiserror::Error;
 
 use connection::Connection;
@@ -76,6 +77,7 @@ pub struct Client {
     current: usize,
     connection: Option<Connection>,
     timeout: Duration,
+    tls: Option<ClientCredentials>,
 }
 
 impl Client {
@@ -85,11 +87,20 @@ impl Client {
         endpoints: impl IntoIterator<Item = S>,
         timeout: Duration,
     ) -> Result<Client, Error> {
+        Client::connect_with(endpoints, timeout, None)
+    }
+
+    /// The same; over TLS, if there are credentials.
+    pub fn connect_with<S: Into<String>>(
+        endpoints: impl IntoIterator<Item = S>,
+        timeout: Duration,
+        tls: Option<ClientCredentials>,
+    ) -> Result<Client, Error> {
         let endpoints: Vec<String> = endpoints.into_iter().map(Into::into).collect();
         if endpoints.is_empty() {
             return Err(Error::NoEndpoint);
         }
-        let mut client = Client { endpoints, current: 0, connection: None, timeout };
+        let mut client = Client { endpoints, current: 0, connection: None, timeout, tls };
         client.establish(&mut Vec::new())?;
         Ok(client)
     }
@@ -229,14 +240,14 @@ impl Client {
     /// A connection that is open as far as this side can tell, so that what is sent on it has a chance. `tried`
     /// collects the endpoints that failed; once all have, so does this.
     fn establish(&mut self, tried: &mut Vec<Attempt>) -> Result<&mut Connection, Error> {
-        if self.connection.as_ref().is_some_and(|connection| !connection.is_open()) {
+        if self.connection.as_mut().is_some_and(|connection| !connection.is_open()) {
             self.connection = None;
         }
         while self.connection.is_none() {
             if tried.len() >= self.endpoints.len() {
                 return Err(Error::Unreachable(std::mem::take(tried)));
             }
-            match Connection::open(self.endpoint(), self.timeout) {
+            match Connection::open(self.endpoint(), self.timeout, self.tls.as_ref()) {
                 Ok(connection) => self.connection = Some(connection),
                 Err(source) => {
                     tried.push(Attempt { endpoint: self.endpoint().to_owned(), source });

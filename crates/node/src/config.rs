@@ -9,6 +9,7 @@ use std::sync::Arc;
 use quorate_blocks::admission::Stage;
 use quorate_core::{Capabilities, Group, NodeId, Settings, Topology, digest};
 use quorate_runtime::{AnyProtocol, ConfiguredProtocol};
+use quorate_tls::{Credentials, Process, TlsOptions};
 
 use crate::clock::ClockSource;
 use crate::error::ConfigError;
@@ -78,6 +79,8 @@ pub struct NodeOptions {
     pub durability: Durability,
     /// `--clock`.
     pub clock: ClockSource,
+    /// `--tls-cert` and the like; `None` if this node speaks no TLS.
+    pub tls: Option<TlsOptions>,
     /// Bounds.
     pub limits: Limits,
 }
@@ -109,6 +112,8 @@ pub struct ProxyOptions {
     pub initial_cluster: BTreeMap<NodeId, String>,
     /// As at the nodes.
     pub cluster_id: Option<u64>,
+    /// As at a node.
+    pub tls: Option<TlsOptions>,
     /// Bounds.
     pub limits: Limits,
 }
@@ -128,6 +133,7 @@ pub struct NodeConfig {
     pub(crate) clock: ClockSource,
     pub(crate) delays: Delays,
     pub(crate) topology_file: Option<TopologyFile>,
+    pub(crate) tls: Option<Credentials>,
     pub(crate) settings: Settings,
 }
 
@@ -185,19 +191,25 @@ impl NodeConfig {
         }
         let (site, map) = place(options.node, options.site.clone(), options.topology.clone())?;
         let NodeOptions { node, listen_peer, listen_resp, initial_cluster, cluster_id, join, .. } = options;
-        let NodeOptions { data_dir, durability, clock, limits, replace_disk, topology_file, .. } = options;
+        let NodeOptions { data_dir, durability, clock, tls, limits, replace_disk, topology_file, .. } =
+            options;
         let stage = match (join, replace_disk) {
             (true, _) => Stage::Joining,
             (false, true) => Stage::Replacing,
             (false, false) => Stage::New,
         };
-        let common = ProxyOptions { listen_resp, initial_cluster, cluster_id, limits };
+        let common = ProxyOptions { listen_resp, initial_cluster, cluster_id, tls, limits };
+        let process = Process::Node(node.get());
         let entrance = Entrance { joining: join, rejoining: true };
         let rejoining = match can.rejoin {
-            true => Some(Self::common(protocol, common.clone(), entrance, settings.clone())?.configured),
+            true => {
+                let common = ProxyOptions { tls: None, ..common.clone() };
+                Some(Self::common(protocol, (common, process), entrance, settings.clone())?.configured)
+            }
             false => None,
         };
-        let mut config = Self::common(protocol, common, Entrance { rejoining: false, ..entrance }, settings)?;
+        let mut config =
+            Self::common(protocol, (common, process), Entrance { rejoining: false, ..entrance }, settings)?;
         config.clock = clock;
         config.delays.map = map;
         config.topology_file = topology_file;
@@ -211,18 +223,18 @@ impl NodeConfig {
         options: ProxyOptions,
         settings: Settings,
     ) -> Result<Self, ConfigError> {
-        let config = Self::common(protocol, options, Entrance::default(), settings)?;
+        let config = Self::common(protocol, (options, Process::Proxy), Entrance::default(), settings)?;
         // What it sends is not delayed; it may be told all the same, as its nodes are.
         Ok(Self { delays: Delays::default(), ..config })
     }
 
     fn common(
         protocol: &'static dyn AnyProtocol,
-        options: ProxyOptions,
+        (options, process): (ProxyOptions, Process),
         entrance: Entrance,
         mut settings: Settings,
     ) -> Result<Self, ConfigError> {
-        let ProxyOptions { listen_resp, initial_cluster: members, cluster_id, limits } = options;
+        let ProxyOptions { listen_resp, initial_cluster: members, cluster_id, tls, limits } = options;
         check_cluster(&members)?;
         check_address(&listen_resp)?;
         let Capabilities { min_nodes: min, max_nodes: max, .. } = protocol.capabilities();
@@ -236,6 +248,7 @@ impl NodeConfig {
         let configured = protocol.configure(&group, &mut settings)?;
         settings.finish()?;
         let cluster = cluster_id.unwrap_or_else(|| self::cluster_id(&members));
+        let tls = tls.map(|options| Credentials::load(options, process, cluster)).transpose()?;
         let (place, clock) = (None, ClockSource::None);
         Ok(NodeConfig {
             protocol,
@@ -248,19 +261,34 @@ impl NodeConfig {
             clock,
             delays,
             topology_file: None,
+            tls,
             settings,
         })
     }
 
-    /// The topology's file that SIGHUP reads again, and where it is put then.
-    pub(crate) fn reread(&self) -> Option<(TopologyFile, Changed)> {
-        self.topology_file.clone().map(|file| (file, self.delays.changed.clone()))
+    /// What SIGHUP reads again.
+    pub(crate) fn reread(&self) -> Reread {
+        let topology = self.topology_file.clone().map(|file| (file, self.delays.changed.clone()));
+        Reread { topology, tls: self.tls.clone() }
+    }
+
+    /// What others are shown and checked by, if this process speaks TLS.
+    pub fn credentials(&self) -> Option<Credentials> {
+        self.tls.clone()
     }
 
     /// What tells this cluster from others.
     pub fn cluster_id(&self) -> u64 {
         self.cluster
     }
+}
+
+/// Files that are read again while the process runs.
+pub(crate) struct Reread {
+    /// The topology's, and where it is put then.
+    pub(crate) topology: Option<(TopologyFile, Changed)>,
+    /// Certificates and key.
+    pub(crate) tls: Option<Credentials>,
 }
 
 /// The site of a node, by name, and by number in the topology if there is one.

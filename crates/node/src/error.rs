@@ -6,6 +6,7 @@ use std::time::Duration;
 use quorate_blocks::admission::Reason;
 use quorate_core::{SettingsError, TopologyError};
 use quorate_runtime::RecordError;
+use quorate_tls::TlsError;
 use thiserror::Error;
 
 use crate::storage::{Failure, StorageError};
@@ -81,6 +82,8 @@ pub enum ConfigError {
     Clock(String),
     #[error("node {node} has no site by its number: say with --site at which of {known} it is")]
     NoSite { node: u8, known: String },
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     #[error(transparent)]
     Topology(#[from] TopologyError),
     #[error(transparent)]

@@ -37,7 +37,9 @@ pub struct Limits {
     pub unsynced: usize,
     /// Log since the last snapshot, from which on the next one is due (or the last snapshot's size, if larger).
     pub snapshot_after: u64,
-    /// From connecting to the end of the handshake.
+    /// Client connections whose TLS handshake is not over; with as many, one that has taken long gives way to the next.
+    pub handshakes: usize,
+    /// From connecting to the end of the handshake, between processes and of TLS.
     pub handshake: Duration,
     /// Between attempts to connect to a member: the first wait doubles up to the longest.
     pub redial: Range<Duration>,
@@ -69,6 +71,7 @@ impl Default for Limits {
             strangers: 64,
             unsynced: 128 * MIB,
             snapshot_after: 128 << 20,
+            handshakes: 256,
             handshake: Duration::from_secs(5),
             redial: Duration::from_millis(50)..Duration::from_secs(1),
             redial_refused: Duration::from_secs(2),
@@ -104,6 +107,9 @@ pub(crate) const TIMERS_PER_TURN: usize = 1024;
 /// Pieces of long requests that go on in one turn, of all clients together: each is a millisecond or two for the
 /// replica that serves it.
 pub(crate) const RESUMES_PER_TURN: usize = 4;
+
+/// Connections whose TLS handshake goes on in one turn: each step takes some tenths of a millisecond.
+pub(crate) const HANDSHAKES_PER_TURN: usize = 16;
 
 /// Connections accepted in one turn, per listener.
 pub(crate) const ACCEPTS_PER_TURN: usize = 256;

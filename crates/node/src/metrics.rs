@@ -92,6 +92,10 @@ metrics! {
     clients_accepted_total: Counter, "Client connections accepted.";
     clients_refused_total: Counter, "Client connections closed at once because there were too many.";
     clients_evicted_total: Counter, "Client connections closed because a buffer passed its bound.";
+    tls_handshakes: Gauge, "Client connections whose TLS handshake is not over.";
+    tls_handshakes_limit: Gauge, "Client connections whose TLS handshake may be unfinished.";
+    tls_handshakes_refused_total: Counter, "Client connections closed because of their TLS handshake.";
+    tls_certificate_expiry_timestamp_seconds: Gauge<Duration>, "When this node's certificate expires.";
     clients_buffered_bytes: Gauge, "Kept for clients: unfinished requests, transactions, replies not taken.";
     clients_buffered_limit: Gauge, "Bytes that may be kept for all clients together.";
     requests_under_way: Gauge, "Requests handed to the proxy and not answered yet.";

@@ -5,6 +5,7 @@
 //! threads costs more than all of that per message; the disk is the only thing waited for elsewhere.
 
 mod group;
+mod housekeeping;
 
 use std::io::{self, ErrorKind};
 use std::rc::Rc;
@@ -13,11 +14,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use mio::{Events, Poll, Token, Waker};
-use quorate_core::{ProcessId, ProxyId, Random, Request, RequestId, Status, Time, WALL_CLOCK};
+use quorate_core::{ProcessId, ProxyId, Random, Request, RequestId, Status, Time};
 use quorate_runtime::Effects;
+use quorate_tls::Credentials;
 use tracing::{error, info, warn};
 
-use crate::clients::Clients;
+use crate::clients::{Clients, Door};
 use crate::clock::{self, Clock};
 use crate::config::{NodeConfig, Place};
 use crate::directory::{Directory, Standing};
@@ -49,9 +51,6 @@ const ALARM: Token = Token(3);
 const LINK: usize = 1 << 32;
 const INBOUND: usize = 2 << 32;
 const CLIENT: usize = 3 << 32;
-
-/// How often slow things are looked after: status changes, gauges.
-const HOUSEKEEPING: Duration = Duration::from_millis(250);
 
 /// Asks a node to stop, from any thread.
 #[derive(Clone, Debug)]
@@ -106,6 +105,11 @@ impl Node {
         self.stopper.clone()
     }
 
+    /// What it is shown and checked by, if it speaks TLS.
+    pub fn credentials(&self) -> Option<Credentials> {
+        self.config.credentials()
+    }
+
     /// What asks it, from other threads.
     pub fn monitor(&self) -> Monitor {
         self.monitor.clone()
@@ -135,6 +139,7 @@ struct Loop<F: Frontend> {
     transport: Transport,
     clients: Clients<F>,
     journal: Journal,
+    tls: Option<Credentials>,
     scratch: Vec<u8>,
     ready: Vec<(RequestId, Request)>,
     newcomers: Newcomers,
@@ -143,6 +148,8 @@ struct Loop<F: Frontend> {
     stalls: Stalls,
     missing: logging::Missing,
     housekeeping: Time,
+    /// When to say again that the certificate expires.
+    certificate_warning: Time,
     shown: Option<Status>,
     standing: Option<Standing>,
     /// The version of the group that was logged last.
@@ -161,7 +168,7 @@ impl<F: Frontend> Loop<F> {
         frontend: F,
     ) -> Result<Self, NodeError> {
         let NodeConfig { protocol, configured, members, limits, cluster, place, .. } = config;
-        let NodeConfig { clock, delays, settings, .. } = config;
+        let NodeConfig { clock, delays, tls, settings, .. } = config;
         let (name, can) = (protocol.name(), protocol.capabilities());
         let system = |what| move |source| NodeError::System { what, source };
         let seed = || getrandom::u64().map_err(|error| system("random numbers")(io::Error::other(error)));
@@ -275,6 +282,7 @@ impl<F: Frontend> Loop<F> {
             members: machines.directory.peers(),
             membership: can.membership,
             delays,
+            tls: tls.clone(),
             limits: limits.clone(),
             metrics: metrics.clone(),
             registry: registry()?,
@@ -286,8 +294,11 @@ impl<F: Frontend> Loop<F> {
         .map_err(system("to watch the peers' socket"))?;
         let mut clients = Clients::new(
             frontend,
-            mio::net::TcpListener::from_std(listeners.resp),
-            RESP_LISTENER,
+            Door {
+                listener: mio::net::TcpListener::from_std(listeners.resp),
+                token: RESP_LISTENER,
+                tls: tls.clone(),
+            },
             CLIENT,
             registry()?,
             limits.clone(),
@@ -304,6 +315,7 @@ impl<F: Frontend> Loop<F> {
             transport,
             clients,
             journal,
+            tls,
             scratch: vec![0; READ_AT_ONCE],
             ready: Vec::new(),
             newcomers: Newcomers::default(),
@@ -312,6 +324,7 @@ impl<F: Frontend> Loop<F> {
             stalls: Stalls::new(metrics.clone(), clock::now()),
             missing: logging::Missing::default(),
             housekeeping: Time::ZERO,
+            certificate_warning: Time::ZERO,
             shown: None,
             standing: None,
             grouped: 0,
@@ -517,51 +530,6 @@ impl<F: Frontend> Loop<F> {
     /// Whether there is room for what input may cause.
     fn takes_input(&self) -> bool {
         !self.journal.is_full()
-    }
-
-    fn keep_house(&mut self, now: Time) {
-        self.housekeeping = now + HOUSEKEEPING;
-        self.metrics.messages_held.set(self.machines.held() as u64);
-        let dropped = logging::dropped();
-        self.metrics.stderr_lines_dropped_total.set(dropped);
-        self.missing.tell(dropped, now);
-        if !self.takes_input()
-            && let Some(unsaid) = self.log_rate.ask("disk", now)
-        {
-            let bytes = self.journal.unsynced();
-            warn!(bytes, unsaid, "the disk is slower than what comes in: reading waits for it");
-        }
-        // A snapshot stands for the records before it: none of them may come behind it.
-        assert!(self.machines.effects().records.is_empty(), "a turn hands all records to the log");
-        self.journal.snapshot_if_due(self.limits.snapshot_after, || self.machines.save());
-        self.show_status(now);
-    }
-
-    /// Logs changes of role, leader and ballot; and now and then, that the wall clock is off.
-    fn show_status(&mut self, now: Time) {
-        let status = self.machines.status();
-        if let Some((_, off)) = status.facts.iter().find(|(name, _)| *name == WALL_CLOCK)
-            && let Some(unsaid) = self.log_rate.ask(WALL_CLOCK, now)
-        {
-            warn!(
-                unsaid,
-                "this node's wall clock is {off}: keys and sessions expire by theirs; set it right"
-            );
-        }
-        let key = |status: &Status| (status.role, status.leader, status.ballot.clone());
-        if self.shown.as_ref().map(key) != Some(key(&status)) {
-            let under = status.leader.map_or(", no leader".into(), |leader| format!(" under node {leader}"));
-            info!(
-                role = status.role,
-                leader = status.leader.map(|node| node.get()),
-                ballot = status.ballot,
-                committed = status.committed,
-                applied = status.applied,
-                "{}{under}",
-                status.role
-            );
-        }
-        self.shown = Some(status);
     }
 
     fn begin_drain_if_asked(&mut self) {

@@ -1,16 +1,16 @@
-//! SIGTERM and SIGINT ask the node to stop. So does SIGHUP (its terminal has gone), unless its links have the delays of
-//! a topology's file: that is then read again, and the links get the rates that it has now.
+//! SIGTERM and SIGINT ask the node to stop. So does SIGHUP (its terminal has gone), unless there are files to be read
+//! again: certificates and their key, which connections made from then on use, and a topology's, whose rates the links
+//! get.
 
 use std::io;
 use std::thread::{self, JoinHandle};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
-use tracing::error;
+use tracing::{error, info};
 
-use crate::config::TopologyFile;
+use crate::config::Reread;
 use crate::node::Stopper;
-use crate::transport::delay::Changed;
 
 /// Passes signals on until it is dropped.
 pub(crate) struct Watch {
@@ -20,25 +20,41 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Begins to pass signals on.
-    pub(crate) fn new(stopper: Stopper, reread: Option<(TopologyFile, Changed)>) -> io::Result<Watch> {
+    pub(crate) fn new(stopper: Stopper, reread: Reread) -> io::Result<Watch> {
         let mut signals = Signals::new([SIGTERM, SIGINT])?;
-        if reread.is_some() || !hangup_is_ignored() {
+        let rereads = reread.topology.is_some() || reread.tls.is_some();
+        if rereads || !hangup_is_ignored() {
             signals.add_signal(SIGHUP)?;
         }
         let handle = signals.handle();
         let thread = thread::Builder::new().name("signals".to_owned()).spawn(move || {
             for signal in signals.forever() {
-                match &reread {
-                    // The loop looks several times a second.
-                    Some((file, changed)) if signal == SIGHUP => match file.read() {
-                        Ok(topology) => changed.put(topology),
-                        Err(why) => error!("links stay as they are: {why}"),
-                    },
-                    _ => stopper.stop(),
+                match signal == SIGHUP && rereads {
+                    true => read_again(&reread),
+                    false => stopper.stop(),
                 }
             }
         })?;
         Ok(Watch { handle, thread: Some(thread) })
+    }
+}
+
+fn read_again(files: &Reread) {
+    if let Some((file, changed)) = &files.topology {
+        match file.read() {
+            // The loop looks several times a second.
+            Ok(topology) => changed.put(topology),
+            Err(why) => error!("links stay as they are: {why}"),
+        }
+    }
+    if let Some(tls) = &files.tls {
+        match tls.reload() {
+            Ok(()) => info!(
+                certificate = %tls.certificate().display(),
+                "connections are made with the certificates as they are now"
+            ),
+            Err(why) => error!("connections are made with the certificates as they were: {why}"),
+        }
     }
 }
 

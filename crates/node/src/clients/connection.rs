@@ -1,20 +1,18 @@
 //! One client's connection: its buffers, and what may be done with it now.
 
 use std::io::{self, ErrorKind, Write};
-use std::net::Shutdown;
 
 use bytes::{Buf, BytesMut};
-use mio::net::TcpStream;
 use quorate_core::Time;
+use quorate_tls::{Heard, Socket};
 
 use crate::limits::{KEEP_IDLE, Limits, READ_PER_TURN};
 use crate::metrics::Metrics;
-use crate::transport::socket::{Heard, hear};
 
 /// See the file comment.
 #[derive(Debug)]
 pub(super) struct Connection<S> {
-    stream: TcpStream,
+    stream: Socket,
     /// Unique in this process.
     pub(super) number: u64,
     pub(super) session: S,
@@ -49,10 +47,12 @@ pub(super) enum Read {
     Nothing,
     /// The connection is broken.
     Broken,
+    /// The client does not come through the TLS handshake, and why.
+    Refused(String),
 }
 
 impl<S> Connection<S> {
-    pub(super) fn new(stream: TcpStream, number: u64, session: S) -> Self {
+    pub(super) fn new(stream: Socket, number: u64, session: S) -> Self {
         Connection {
             stream,
             number,
@@ -78,6 +78,10 @@ impl<S> Connection<S> {
         self.readable |= readable || closed;
         self.writable |= writable;
         self.closed |= closed;
+        if writable {
+            // What cannot be sent is noticed when it is read.
+            let _ = self.stream.flush();
+        }
     }
 
     /// Whether the session may get more input now. `crowded`: the buffers of all clients are half full.
@@ -100,7 +104,7 @@ impl<S> Connection<S> {
     ) -> Read {
         let mut total = 0;
         while self.readable && !self.ended && total < READ_PER_TURN && self.takes_input(limits, crowded) {
-            let count = match hear(&mut self.stream, scratch, self.closed) {
+            let count = match self.stream.hear(scratch, self.closed) {
                 Ok(Heard::Bytes(count)) => count,
                 Ok(Heard::Last(count)) => {
                     self.readable = false;
@@ -114,6 +118,7 @@ impl<S> Connection<S> {
                     self.ended = true;
                     0
                 }
+                Err(error) if self.stream.is_handshaking() => return Read::Refused(error.to_string()),
                 Err(_) => return Read::Broken,
             };
             self.input.extend_from_slice(&scratch[..count]);
@@ -167,14 +172,14 @@ impl<S> Connection<S> {
     pub(super) fn leave(&mut self, until: Time, metrics: &Metrics) -> bool {
         // Where it cannot be, the end comes a moment after the bytes.
         #[cfg(target_os = "linux")]
-        let _ = socket2::SockRef::from(&self.stream).set_tcp_cork(true);
+        let _ = socket2::SockRef::from(self.stream.tcp()).set_tcp_cork(true);
         if !self.write(metrics) {
             return false;
         }
         if self.output.is_empty() {
             self.close = true;
             self.leaving = Some(until);
-            return self.stream.shutdown(Shutdown::Write).is_ok();
+            return self.stream.shutdown().is_ok();
         }
         true
     }
@@ -186,6 +191,16 @@ impl<S> Connection<S> {
                 *buffer = BytesMut::new();
             }
         }
+    }
+
+    /// Whether its TLS handshake is not over yet.
+    pub(super) fn is_handshaking(&self) -> bool {
+        self.stream.is_handshaking()
+    }
+
+    /// Before it is closed: tells the client that this end is meant.
+    pub(super) fn say_goodbye(&mut self) {
+        self.stream.say_goodbye();
     }
 
     /// Where the client is.

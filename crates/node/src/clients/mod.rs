@@ -2,34 +2,37 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `accepting` | who is let in, and TLS handshakes that are not over |
 //! | `connection` | one client's socket and buffers |
 //! | `draining` | lets clients go when the node stops |
 //! | `requests` | which client waits for which request |
 
+mod accepting;
 mod connection;
 mod draining;
 mod requests;
 
 use std::collections::VecDeque;
-use std::io::{self, ErrorKind, Read as _, Write as _};
-use std::net::Shutdown;
+use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use mio::net::TcpListener;
-use mio::{Interest, Registry, Token};
+use mio::{Interest, Registry};
 use quorate_core::{Answered, Failure, Mark, Outcome, Request, RequestId, Time};
+use quorate_tls::Credentials;
 use slab::Slab;
 use tracing::warn;
 
 use crate::clock;
 use crate::frontend::{Asked, Frontend, NodeView, SessionContext, Ticket};
-use crate::limits::{ACCEPTS_PER_TURN, DRAIN_LINGER, Limits, RESUMES_PER_TURN};
+use crate::limits::{DRAIN_LINGER, HANDSHAKES_PER_TURN, Limits, RESUMES_PER_TURN};
 use crate::log_rate::LogRateLimiter;
 use crate::metrics::Metrics;
 use crate::slow::{Described, Slow, Times};
-use crate::transport::socket::tune;
+pub(crate) use accepting::Door;
+use accepting::Handshakes;
 use connection::{Connection, Read};
 use requests::{Requests, Waiting, reply_bytes};
 
@@ -38,9 +41,6 @@ const UNSHOWN: Duration = Duration::from_secs(5);
 
 /// Bytes of the replies that wait for that; one that is longer waits alone.
 const UNSHOWN_BYTES: usize = 64 << 20;
-
-/// After the system refused to accept (no descriptors, usually).
-const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// Why a client is given up that has more waiting for it than it may.
 const SLOW: &str = "does not take its replies";
@@ -57,6 +57,9 @@ pub(crate) struct Clients<F: Frontend> {
     /// Plus an index: the token of a connection.
     token: usize,
     listener: Option<TcpListener>,
+    /// With them, clients must speak TLS.
+    tls: Option<Credentials>,
+    handshakes: Handshakes,
     accept_at: Option<Time>,
     connections: Slab<Connection<F::Session>>,
     /// Bytes that are kept for clients, as last counted.
@@ -85,16 +88,17 @@ impl<F: Frontend> Clients<F> {
     /// Registers the listener.
     pub(crate) fn new(
         frontend: F,
-        mut listener: TcpListener,
-        listener_token: Token,
+        door: Door,
         token: usize,
         registry: Registry,
         limits: Limits,
         metrics: Rc<Metrics>,
     ) -> io::Result<Self> {
+        let Door { mut listener, token: listener_token, tls } = door;
         registry.register(&mut listener, listener_token, Interest::READABLE)?;
         let requests = Requests::new(limits.requests);
         metrics.clients_limit.set(limits.clients as u64);
+        metrics.tls_handshakes_limit.set(limits.handshakes as u64);
         metrics.clients_buffered_limit.set(limits.client_memory as u64);
         metrics.requests_limit.set(requests.limit() as u64);
         Ok(Clients {
@@ -104,6 +108,8 @@ impl<F: Frontend> Clients<F> {
             registry,
             token,
             listener: Some(listener),
+            tls,
+            handshakes: Handshakes::default(),
             accept_at: None,
             connections: Slab::new(),
             kept: 0,
@@ -163,7 +169,8 @@ impl<F: Frontend> Clients<F> {
     pub(crate) fn deadline(&self) -> Option<Time> {
         let sweep = self.draining.map(|(_, sweep)| sweep);
         let unshown = self.unshown.first().map(|(until, _)| *until);
-        [self.accept_at, unshown, sweep].into_iter().flatten().min()
+        let handshake = self.handshakes.deadline(self.limits.handshake);
+        [self.accept_at, unshown, sweep, handshake].into_iter().flatten().min()
     }
 
     /// Whether clients wait to be served that no event will announce.
@@ -181,79 +188,6 @@ impl<F: Frontend> Clients<F> {
         self.requests.len()
     }
 
-    /// A turn begins: lets in those who wait.
-    pub(crate) fn accept(&mut self, now: Time, node: &dyn NodeView) {
-        self.now = now;
-        if self.accept_at.is_none_or(|at| at > now) {
-            return;
-        }
-        for _ in 0..ACCEPTS_PER_TURN {
-            let Some(listener) = &self.listener else { break };
-            let mut stream = match listener.accept() {
-                Ok((stream, _)) => stream,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.accept_at = None;
-                    return;
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                // That client is gone already.
-                Err(error) if error.kind() == ErrorKind::ConnectionAborted => continue,
-                Err(error) => {
-                    if let Some(unsaid) = self.log_rate.ask("accept", now) {
-                        warn!(unsaid, "cannot accept a client: {error}; clients wait");
-                    }
-                    self.accept_at = Some(now + ACCEPT_AGAIN);
-                    return;
-                }
-            };
-            if self.connections.len() >= self.limits.clients {
-                self.metrics.clients_refused_total.one();
-                if let Some(unsaid) = self.log_rate.ask("clients", now) {
-                    warn!(unsaid, limit = self.limits.clients, "refused a client: too many are connected");
-                }
-                refuse(&mut stream, self.frontend.refusal());
-                continue;
-            }
-            let index = self.connections.vacant_key();
-            let interest = Interest::READABLE | Interest::WRITABLE;
-            let token = Token(self.token + index);
-            // A client may pause for as long as it likes; only its kernel must stay there.
-            let silence = self.limits.silence.max(Duration::from_secs(60));
-            if tune(&stream, silence)
-                .and_then(|()| self.registry.register(&mut stream, token, interest))
-                .is_err()
-            {
-                // It is gone already.
-                continue;
-            }
-            self.opened += 1;
-            let number = self.opened;
-            let mut output = bytes::BytesMut::new();
-            let mut close = false;
-            let mut context = SessionContext {
-                now,
-                output: &mut output,
-                close: &mut close,
-                asked: &mut self.asked,
-                resumed: &mut self.resumed,
-                under_way: 0,
-                limit: self.limits.client_requests,
-                node,
-            };
-            let session = self.frontend.open(number, &mut context);
-            // There is no input yet that a request could have come from.
-            self.asked.clear();
-            self.resumed.clear();
-            let mut connection = Connection::new(stream, number, session);
-            (connection.output, connection.close) = (output, close);
-            self.connections.insert(connection);
-            self.metrics.clients_accepted_total.one();
-            self.metrics.clients.set(self.connections.len() as u64);
-            self.list(index);
-            self.mark_dirty(index);
-        }
-    }
-
     /// Reads from every client that has sent something and hands its requests to `step`, which passes them on.
     pub(crate) fn serve(
         &mut self,
@@ -264,16 +198,31 @@ impl<F: Frontend> Clients<F> {
         self.resume(node, ready);
         let mut to_serve = std::mem::take(&mut self.to_serve);
         let mut rest = to_serve.drain(..);
+        let mut handshakes = 0;
         while self.has_room()
             && let Some(index) = rest.next()
         {
             let Some(connection) = self.connections.get_mut(index) else { continue };
+            if connection.is_handshaking() {
+                if handshakes == HANDSHAKES_PER_TURN {
+                    self.to_serve.push(index);
+                    continue;
+                }
+                handshakes += 1;
+            }
             connection.listed = false;
             let crowded = self.kept > self.limits.client_memory / 2;
             let heard = connection.read(scratch, (&self.limits, crowded), &self.metrics);
-            if heard == Read::Broken {
-                self.close(index);
-                continue;
+            match &heard {
+                Read::Some | Read::Nothing => {}
+                Read::Broken => {
+                    self.close(index);
+                    continue;
+                }
+                Read::Refused(why) => {
+                    self.turn_away(index, why);
+                    continue;
+                }
             }
             let backlog = std::mem::take(&mut connection.backlog);
             if heard == Read::Some || backlog {
@@ -578,17 +527,10 @@ impl<F: Frontend> Clients<F> {
     }
 
     fn close(&mut self, index: usize) {
-        let connection = self.connections.remove(index);
+        let mut connection = self.connections.remove(index);
+        connection.say_goodbye();
         self.kept -= connection.counted;
         self.frontend.close(connection.session);
         self.metrics.clients.set(self.connections.len() as u64);
     }
-}
-
-/// Tells one client too many why it is not served. It may be gone already.
-fn refuse(stream: &mut mio::net::TcpStream, why: &[u8]) {
-    let _ = stream.write(why);
-    let _ = stream.shutdown(Shutdown::Write);
-    // Closing a socket with unread input would take the reply back.
-    let _ = stream.read(&mut [0; 4096]);
 }

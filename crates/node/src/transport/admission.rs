@@ -9,6 +9,7 @@
 use bytes::Bytes;
 use quorate_blocks::admission::Verdict;
 use quorate_core::{ProcessId, Time};
+use quorate_tls::Process;
 use tracing::{info, warn};
 
 use super::handshake::{Answer, Hello, name, node_of};
@@ -19,7 +20,7 @@ use super::{Token, Transport};
 impl Transport {
     /// A process has said who it is.
     pub(super) fn on_hello(&mut self, index: usize, hello: Hello, now: Time) {
-        if let Some(reason) = self.objection(&hello) {
+        if let Some(reason) = self.objection(index, &hello) {
             return self.refuse(index, &hello, reason, now);
         }
         match self.twin(&hello) {
@@ -185,7 +186,13 @@ impl Transport {
     }
 
     /// Why a process is not let in, from this side.
-    fn objection(&self, hello: &Hello) -> Option<String> {
+    fn objection(&self, index: usize, hello: &Hello) -> Option<String> {
+        if let Some(tls) = &self.tls {
+            let process = node_of(hello.me).map_or(Process::Proxy, |node| Process::Node(node.get()));
+            if !tls.certifies(&self.inbound[index].stream, process) {
+                return Some(format!("its certificate is not that of {process}, which it says it is"));
+            }
+        }
         if let Some(difference) = self.identity.difference(hello) {
             return Some(difference);
         }

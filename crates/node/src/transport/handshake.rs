@@ -27,6 +27,10 @@ pub const VERSION: u16 = 12;
 pub const LIMIT: usize = 64 << 10;
 /// What is wrong with a connection that does not begin with [`MAGIC`].
 pub const NOT_OURS: &str = "what it says is not Quorate's peer protocol";
+/// The same, of one that begins as TLS does.
+pub const SPEAKS_TLS: &str = "it speaks TLS, which this node does not: give all nodes certificates, or none";
+/// The first byte of a TLS handshake.
+const TLS_HANDSHAKE: u8 = 22;
 const HEADER: usize = 14;
 /// A host's name has no more than 253 characters.
 const LONGEST_ADDRESS: usize = 260;
@@ -190,7 +194,7 @@ pub fn put(message: &impl Wire, out: &mut Vec<u8>) {
 pub fn take<T: Wire>(input: &mut BytesMut) -> Result<Option<T>, String> {
     let start = input.len().min(MAGIC.len());
     if input[..start] != MAGIC[..start] {
-        return Err(NOT_OURS.to_owned());
+        return Err(if input[0] == TLS_HANDSHAKE { SPEAKS_TLS } else { NOT_OURS }.to_owned());
     }
     if input.len() < HEADER {
         return Ok(None);

@@ -1,23 +1,23 @@
 //! A connection that another process dialed: it greets, is let in or refused, and then sends its messages. Only
 //! standalone proxies, which cannot be dialed, are answered on it.
 
+use std::io::Write;
 use std::net::SocketAddr;
 
 use bytes::{Bytes, BytesMut};
-use mio::net::TcpStream;
 use quorate_core::{ProcessId, Time};
+use quorate_tls::{Heard, Socket};
 
 use super::frame::{Frame, PROBE, Reader};
 use super::handshake::{self, Answer, Hello, name, node_of};
 use super::queue::{Output, Wrote};
-use super::socket::{Heard, hear};
 use crate::limits::{KEEP_IDLE, READ_PER_TURN};
 use crate::metrics::Metrics;
 
 /// See the file comment.
 #[derive(Debug)]
 pub(super) struct Inbound {
-    stream: TcpStream,
+    pub(super) stream: Socket,
     pub(super) address: SocketAddr,
     pub(super) stage: Stage,
     input: BytesMut,
@@ -62,7 +62,7 @@ pub(super) enum Read {
 }
 
 impl Inbound {
-    pub(super) fn new(stream: TcpStream, address: SocketAddr, until: Time) -> Inbound {
+    pub(super) fn new(stream: Socket, address: SocketAddr, until: Time) -> Inbound {
         Inbound {
             stream,
             address,
@@ -81,7 +81,7 @@ impl Inbound {
 
     /// A connection to a member that a standalone proxy dialed: it speaks and listens on it. `input` came with the
     /// answer to its greeting.
-    pub(super) fn dialed(stream: TcpStream, address: SocketAddr, stage: Stage, input: BytesMut) -> Inbound {
+    pub(super) fn dialed(stream: Socket, address: SocketAddr, stage: Stage, input: BytesMut) -> Inbound {
         Inbound { stage, input, readable: true, ..Inbound::new(stream, address, Time::ZERO) }
     }
 
@@ -90,6 +90,10 @@ impl Inbound {
         self.readable |= readable || closed;
         self.writable |= writable;
         self.closed |= closed;
+        if writable {
+            // What cannot be sent is noticed when it is read.
+            let _ = self.stream.flush();
+        }
     }
 
     pub(super) fn peer(&self) -> Option<ProcessId> {
@@ -148,7 +152,7 @@ impl Inbound {
             if total >= READ_PER_TURN {
                 return Read::More;
             }
-            match hear(&mut self.stream, scratch, self.closed) {
+            match self.stream.hear(scratch, self.closed) {
                 Ok(Heard::Bytes(count)) => {
                     total += count;
                     self.answered = self.answered.map(|_| true);
@@ -175,7 +179,12 @@ impl Inbound {
                     return Read::Dry;
                 }
                 Ok(Heard::End) => return Read::Over(None),
-                Err(error) => return Read::Over(Some(error.to_string())),
+                Err(error) => {
+                    if self.stream.is_handshaking() {
+                        metrics.handshakes_refused_total.one();
+                    }
+                    return Read::Over(Some(error.to_string()));
+                }
             }
         }
     }
@@ -192,7 +201,7 @@ impl Inbound {
                 let taken = handshake::take(&mut self.input);
                 // Whoever speaks our language, if another dialect of it, is told.
                 if let Err(why) = &taken
-                    && why != handshake::NOT_OURS
+                    && ![handshake::NOT_OURS, handshake::SPEAKS_TLS].contains(&why.as_str())
                 {
                     self.answer(&Answer::Refused(Bytes::copy_from_slice(why.as_bytes())));
                 }

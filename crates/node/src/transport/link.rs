@@ -2,7 +2,7 @@
 //! Nothing but the answer to the greeting comes back on it, and the question whether this node is still there; the
 //! member sends on a connection of its own.
 
-use std::io;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::time::Duration;
@@ -12,13 +12,14 @@ use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use quorate_blocks::admission::Verdict;
 use quorate_core::{Class, Interface, NodeId, ProcessId, Random, Time};
+use quorate_tls::{Credentials, Heard, Socket};
 use tracing::{info, warn};
 
 use super::delay::{Delays, EmulatedLink};
 use super::frame::{ALIVE, Encoded, PROBE};
 use super::handshake::{self, Answer, Hello, Identity, name, node_of};
 use super::queue::{Output, SendQueue, Wrote};
-use super::socket::{Heard, hear, tune};
+use super::socket::tune;
 use crate::clock;
 use crate::guard::Guard;
 use crate::limits::Limits;
@@ -49,14 +50,14 @@ enum State {
     },
     Resolving,
     Greeting {
-        stream: TcpStream,
+        stream: Socket,
         hello: SendQueue,
         input: BytesMut,
         until: Time,
     },
     /// The member has answered; what it said waits to be durable here.
     Learning {
-        stream: TcpStream,
+        stream: Socket,
         input: BytesMut,
         place: Place,
         incarnation: u64,
@@ -64,7 +65,7 @@ enum State {
         until: Time,
     },
     Up {
-        stream: TcpStream,
+        stream: Socket,
         /// Of the process that answered.
         incarnation: u64,
         place: Place,
@@ -92,7 +93,7 @@ struct Place {
 /// A connection that a standalone proxy has made.
 pub(super) struct Dialed {
     pub(super) node: NodeId,
-    pub(super) stream: TcpStream,
+    pub(super) stream: Socket,
     pub(super) incarnation: u64,
     pub(super) input: BytesMut,
 }
@@ -105,6 +106,7 @@ pub(super) struct LinkContext<'a> {
     pub(super) limits: &'a Limits,
     pub(super) metrics: &'a Metrics,
     pub(super) delays: &'a Delays,
+    pub(super) tls: Option<&'a Credentials>,
     pub(super) random: &'a mut Random,
     /// For connections that are used in both directions.
     pub(super) dialed: &'a mut Vec<Dialed>,
@@ -285,6 +287,10 @@ impl Link {
         });
         match connected {
             Ok(stream) => {
+                let stream = match context.tls {
+                    Some(tls) => tls.dial(stream, self.node.get()),
+                    None => stream.into(),
+                };
                 let mut bytes = Vec::new();
                 let said = context.identity.hello_with(self.node.into(), context.guard.as_ref());
                 handshake::put(&said, &mut bytes);
@@ -302,7 +308,7 @@ impl Link {
         match &mut self.state {
             State::Waiting { .. } | State::Resolving | State::Lent { .. } => {}
             State::Greeting { .. } => self.greet(scratch, context),
-            State::Learning { stream, input, .. } => match hear(stream, scratch, true) {
+            State::Learning { stream, input, .. } => match stream.hear(scratch, true) {
                 Ok(Heard::Nothing) => {}
                 Ok(Heard::Bytes(count) | Heard::Last(count)) if input.len() + count <= handshake::LIMIT => {
                     input.extend_from_slice(&scratch[..count]);
@@ -313,7 +319,11 @@ impl Link {
             },
             State::Up { stream, writable, output, .. } => {
                 *writable |= writable_now;
-                match hear(stream, scratch, true) {
+                if writable_now {
+                    // What cannot be sent is noticed when it is read.
+                    let _ = stream.flush();
+                }
+                match stream.hear(scratch, true) {
                     Ok(Heard::Nothing) => {}
                     Ok(Heard::Bytes(count) | Heard::Last(count))
                         if scratch[..count].iter().all(|&byte| byte == PROBE) =>
@@ -333,7 +343,7 @@ impl Link {
 
     fn greet(&mut self, scratch: &mut [u8], context: &mut LinkContext<'_>) {
         let State::Greeting { stream, hello, input, .. } = &mut self.state else { return };
-        match stream.take_error() {
+        match stream.tcp().take_error() {
             Ok(None) => {}
             Ok(Some(error)) | Err(error) => return self.fail(&error.to_string(), context),
         }
@@ -344,8 +354,14 @@ impl Link {
             Err(error) => return self.fail(&error.to_string(), context),
         }
         loop {
-            let count = match hear(stream, scratch, true) {
+            let shaking = stream.is_handshaking();
+            let count = match stream.hear(scratch, true) {
                 Ok(Heard::Bytes(count) | Heard::Last(count)) => count,
+                // The TLS handshake has ended just now: nothing else will remind of the greeting.
+                Ok(Heard::Nothing) if shaking && !stream.is_handshaking() => match hello.write_to(stream) {
+                    Ok(_) => continue,
+                    Err(error) => return self.fail(&error.to_string(), context),
+                },
                 Ok(Heard::Nothing) => return,
                 Ok(Heard::End) => {
                     return self.fail("it closed the connection unanswered", context);
@@ -402,7 +418,7 @@ impl Link {
         };
         if context.identity.is_standalone() {
             self.count(context);
-            if let Err(error) = context.registry.deregister(&mut stream) {
+            if let Err(error) = context.registry.deregister(stream.tcp_mut()) {
                 return self.fail(&error.to_string(), context);
             }
             self.state = State::Lent { since: context.now };

@@ -48,6 +48,7 @@ use mio::net::TcpListener;
 use mio::{Interest, Registry, Token, Waker};
 use quorate_core::{Interface, Members, NodeId, ProcessId, Random, Time};
 use quorate_runtime::OutgoingFrame;
+use quorate_tls::Credentials;
 use slab::Slab;
 use tracing::{error, info, warn};
 
@@ -88,6 +89,8 @@ pub(crate) struct Transport {
     /// Whether the protocol can change its members (`Capabilities::membership`).
     membership: bool,
     delays: Delays,
+    /// With them, nobody is spoken to without.
+    tls: Option<Credentials>,
     /// Emulated: what all links share.
     interface: Interface,
     /// Where there is a delay.
@@ -135,6 +138,7 @@ pub(crate) struct Start {
     /// Whether those change.
     pub(crate) membership: bool,
     pub(crate) delays: Delays,
+    pub(crate) tls: Option<Credentials>,
     pub(crate) limits: Limits,
     pub(crate) metrics: Rc<Metrics>,
     pub(crate) registry: Registry,
@@ -149,7 +153,7 @@ impl Transport {
     pub(crate) fn new(start: Start) -> std::io::Result<Transport> {
         let Start { me, identity, members, membership, delays, limits, metrics, registry, tokens, .. } =
             start;
-        let Start { guard, random, waker, mut listener, .. } = start;
+        let Start { guard, tls, random, waker, mut listener, .. } = start;
         if let Some(listener) = &mut listener {
             registry.register(listener, tokens.listener, Interest::READABLE)?;
         }
@@ -172,6 +176,7 @@ impl Transport {
             candidates: BTreeMap::new(),
             membership,
             delays,
+            tls,
             interface,
             alarm,
             listener,
@@ -453,6 +458,7 @@ impl Transport {
             limits: &self.limits,
             metrics: &self.metrics,
             delays: &self.delays,
+            tls: self.tls.as_ref(),
             random: &mut self.random,
             dialed: &mut self.dialed,
             now,
@@ -486,7 +492,7 @@ impl Transport {
         let token = Token(self.tokens.inbound + index);
         let interest = Interest::READABLE | Interest::WRITABLE;
         let registered =
-            self.registry.register(&mut stream, token, interest).and_then(|()| stream.peer_addr());
+            self.registry.register(stream.tcp_mut(), token, interest).and_then(|()| stream.peer_addr());
         let address = match registered {
             Ok(address) => address,
             Err(error) => {
@@ -541,6 +547,10 @@ impl Transport {
                 continue;
             }
             self.strangers += 1;
+            let stream = match &self.tls {
+                Some(tls) => tls.accept_peer(stream),
+                None => stream.into(),
+            };
             self.inbound.insert(Inbound::new(stream, address, now + self.limits.handshake));
         }
     }

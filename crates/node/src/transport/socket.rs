@@ -1,6 +1,6 @@
-//! Socket options and reads that all connections share.
+//! Socket options that all connections share.
 
-use std::io::{self, ErrorKind, Read};
+use std::io;
 use std::time::Duration;
 
 use mio::net::TcpStream;
@@ -24,32 +24,4 @@ pub(crate) fn tune(stream: &TcpStream, silence: Duration) -> io::Result<()> {
         socket.set_tcp_user_timeout(Some(silence))?;
     }
     Ok(())
-}
-
-/// What one read brought.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Heard {
-    /// So many bytes; there may be more.
-    Bytes(usize),
-    /// So many bytes, and nothing more for now.
-    Last(usize),
-    /// Nothing for now.
-    Nothing,
-    /// The other side has finished.
-    End,
-}
-
-/// Reads once. A buffer that was not filled means that nothing is left, which saves a call: new bytes, or the end,
-/// raise a new event. `closed` says that the end has been announced by an event already.
-pub(crate) fn hear(stream: &mut impl Read, scratch: &mut [u8], closed: bool) -> io::Result<Heard> {
-    loop {
-        return match stream.read(scratch) {
-            Ok(0) => Ok(Heard::End),
-            Ok(count) if count < scratch.len() && !closed => Ok(Heard::Last(count)),
-            Ok(count) => Ok(Heard::Bytes(count)),
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(Heard::Nothing),
-            Err(error) => Err(error),
-        };
-    }
 }

@@ -117,6 +117,7 @@ pub fn options(node: u64, members: BTreeMap<NodeId, String>, limits: Limits) -> 
         data_dir: PathBuf::new(),
         durability: Durability::None,
         clock: ClockSource::None,
+        tls: None,
         limits,
     }
 }

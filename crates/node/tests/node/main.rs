@@ -7,4 +7,5 @@ mod harness;
 mod lifecycle;
 mod lines;
 mod peers;
+mod tls;
 mod toy;

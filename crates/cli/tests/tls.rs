@@ -1,0 +1,378 @@
+//! A cluster that speaks TLS: whom it serves and whom it refuses, at every port, and certificates that are replaced
+//! while it works.
+
+mod support;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use quorate_client::Client;
+use quorate_node::{cluster_id, parse_cluster};
+use quorate_tls::issue::{AUTHORITY, Authority, Issued, Owner};
+use quorate_tls::{ClientCredentials, Process};
+use rustix::process::Signal;
+use support::{Cluster, PATIENCE, wait_for};
+
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The certificates of a cluster.
+struct Certificates {
+    directory: tempfile::TempDir,
+    authority: Authority,
+    client: Issued,
+}
+
+impl Certificates {
+    fn of(cluster: u64) -> Certificates {
+        let directory = tempfile::tempdir().unwrap();
+        let authority = Authority::create(directory.path(), cluster).unwrap();
+        let client = authority.issue(directory.path(), &Owner::Client("test".to_owned()), 1).unwrap();
+        Certificates { directory, authority, client }
+    }
+
+    fn ca(&self) -> PathBuf {
+        self.directory.path().join(AUTHORITY)
+    }
+
+    fn node(&self, id: u8, days: u32) -> Issued {
+        let hosts = ["127.0.0.1", "localhost"].map(str::to_owned).to_vec();
+        let owner = Owner::Process(Process::Node(id), hosts);
+        self.authority.issue(self.directory.path(), &owner, days).unwrap()
+    }
+
+    fn credentials(&self) -> ClientCredentials {
+        let Issued { cert, key } = &self.client;
+        ClientCredentials::load(&self.ca(), Some((cert, key))).unwrap()
+    }
+}
+
+/// Nodes with certificates, which do not run yet.
+fn prepare(count: u8, protocol: &str) -> (Cluster, Certificates) {
+    let mut cluster = Cluster::prepare(count.into(), protocol, &["--durability", "os"]);
+    let certificates = Certificates::of(cluster_id(&parse_cluster(cluster.members()).unwrap()));
+    for (id, node) in (1..).zip(&mut cluster.nodes) {
+        let Issued { cert, key } = certificates.node(id, 1);
+        node.set("--tls-ca", &certificates.ca().display().to_string());
+        node.set("--tls-cert", &cert.display().to_string());
+        node.set("--tls-key", &key.display().to_string());
+    }
+    (cluster, certificates)
+}
+
+fn start(cluster: &mut Cluster, certificates: &Certificates) {
+    for node in &mut cluster.nodes {
+        node.start();
+    }
+    for node in &cluster.nodes {
+        wait_for("a node that serves", || connect(certificates, &node.resp)?.get("ready").ok());
+    }
+}
+
+fn connect(certificates: &Certificates, address: &str) -> Option<Client> {
+    Client::connect_with([address], TIMEOUT, Some(certificates.credentials())).ok()
+}
+
+/// What a program says and how it ends.
+fn run(command: &mut Command) -> (Option<i32>, String) {
+    let Output { status, stdout, stderr } = command.stdin(Stdio::null()).output().unwrap();
+    (status.code(), String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned())
+}
+
+fn redis(address: &str, flags: &[&Path], words: &[&str]) -> (Option<i32>, String) {
+    let (_, port) = address.rsplit_once(':').unwrap();
+    let mut command = Command::new("redis-cli");
+    command.args(["-p", port]);
+    for (flag, file) in ["--cacert", "--cert", "--key"].iter().zip(flags) {
+        command.arg(flag).arg(file);
+    }
+    if !flags.is_empty() {
+        command.arg("--tls");
+    }
+    run(command.args(words))
+}
+
+fn quorate(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
+    command.args(words).env_remove("QUORATE_ENDPOINTS");
+    command
+}
+
+/// What the other side says, after a handshake that this side takes for done.
+fn said_at(address: &str, credentials: &ClientCredentials) -> String {
+    let socket = TcpStream::connect(address).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    match credentials.connect("127.0.0.1", socket) {
+        Ok(mut stream) => match stream.read(&mut [0; 100]) {
+            Ok(count) => format!("{count} bytes"),
+            Err(error) => quorate_tls::client::in_words(error).to_string(),
+        },
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn a_cluster_serves_who_has_a_certificate_and_refuses_everybody_else() {
+    let (mut cluster, ours) = prepare(3, "multipaxos");
+    let http = cluster.ports.address();
+    cluster.nodes[0].set("--listen-http", &http);
+    start(&mut cluster, &ours);
+    let (resp, peer) = (cluster.nodes[0].resp.clone(), cluster.nodes[0].peer.clone());
+    let files = [ours.ca(), ours.client.cert.clone(), ours.client.key.clone()];
+    let files: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
+
+    let other = cluster.nodes[2].resp.clone();
+    assert_eq!(redis(&resp, &files, &["set", "k", "v"]), (Some(0), "OK\n".to_owned()));
+    assert_eq!(redis(&other, &files, &["get", "k"]), (Some(0), "v\n".to_owned()));
+    let large = "x".repeat(100_000);
+    assert_eq!(redis(&resp, &files, &["set", "large", &large]), (Some(0), "OK\n".to_owned()));
+    assert_eq!(redis(&other, &files, &["get", "large"]), (Some(0), large + "\n"));
+
+    // The command line, by flags and by the environment.
+    let words = |command: &mut Command| {
+        let values = ["--endpoints", &resp, "--cacert"].map(str::to_owned);
+        command.args(values).arg(files[0]).arg("--tls-cert").arg(files[1]).arg("--key").arg(files[2]);
+        run(command)
+    };
+    assert_eq!(words(&mut quorate(&["get", "k"])), (Some(0), "v\n".to_owned()));
+    let (code, shown) = words(&mut quorate(&["status"]));
+    assert_eq!(code, Some(0), "{shown}");
+    let (code, shown) = words(&mut quorate(&[
+        "bench",
+        "--workload",
+        "a",
+        "--keys",
+        "100",
+        "--load",
+        "--warm-up",
+        "0s",
+        "--duration",
+        "300ms",
+    ]));
+    assert_eq!(code, Some(0), "{shown}");
+    let mut environment = quorate(&["get", "k", "--endpoints", &resp]);
+    for (name, file) in ["QUORATE_TLS_CA", "QUORATE_TLS_CERT", "QUORATE_TLS_KEY"].iter().zip(&files) {
+        environment.env(name, file);
+    }
+    assert_eq!(run(&mut environment), (Some(0), "v\n".to_owned()));
+
+    // No certificate, another authority's, and no TLS at all.
+    let (code, said) = redis(&resp, &files[..1], &["get", "k"]);
+    assert!(code != Some(0) || !said.contains('v'), "{said}");
+    cluster.nodes[0].wait_for_line(&["closed a client's connection", "presents no certificate"]);
+    let (code, said) = run(quorate(&["get", "k", "--endpoints", &resp, "--cacert"]).arg(files[0]));
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains("it asks for a certificate, and got none"), "{said}");
+    let (code, said) = run(&mut quorate(&["get", "k", "--endpoints", &resp]));
+    assert_eq!(code, Some(3), "{said}");
+    cluster.nodes[0].wait_for_line(&["closed a client's connection", "is not TLS"]);
+    let theirs = Certificates::of(ours.authority.cluster());
+    let (code, said) = run(quorate(&["get", "k", "--endpoints", &resp, "--cacert"]).arg(theirs.ca()));
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains("was not issued by an authority that is trusted here"), "{said}");
+    let both = theirs.directory.path().join("both.crt");
+    fs::write(&both, [ours.ca(), theirs.ca()].map(|ca| fs::read_to_string(ca).unwrap()).concat()).unwrap();
+    let foreign = ClientCredentials::load(&both, Some((&theirs.client.cert, &theirs.client.key))).unwrap();
+    let untrusted = "it does not trust the authority";
+    assert!(said_at(&resp, &foreign).contains(untrusted), "{}", said_at(&resp, &foreign));
+
+    // The peers' port, before anything is said of who it is.
+    let said = said_at(&peer, &ours.credentials());
+    assert!(said.contains("is no node's or proxy's of its cluster"), "{said}");
+    assert!(said_at(&peer, &foreign).contains(untrusted), "{}", said_at(&peer, &foreign));
+    let mut plain = TcpStream::connect(&peer).unwrap();
+    plain.set_read_timeout(Some(PATIENCE)).unwrap();
+    plain.write_all(b"QRTE\x0c\0").unwrap();
+    let mut told = Vec::new();
+    let _ = plain.read_to_end(&mut told);
+    assert!(!told.starts_with(b"QRTE"), "{told:?}");
+    cluster.nodes[0].wait_for_line(&["closed a connection from a peer", "is not TLS"]);
+
+    // Those who watch need a certificate, too.
+    assert!(said_at(&http, &foreign).contains(untrusted), "{}", said_at(&http, &foreign));
+    let mut stream = ours.credentials().connect("127.0.0.1", TcpStream::connect(&http).unwrap()).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut page = String::new();
+    let _ = stream.read_to_string(&mut page);
+    assert!(page.contains("quorate_tls_certificate_expiry_timestamp_seconds 1"), "{page}");
+}
+
+#[test]
+fn a_proxy_needs_its_own_certificate() {
+    let (mut cluster, ours) = prepare(1, "unreplicated");
+    start(&mut cluster, &ours);
+    let owner = Owner::Process(Process::Proxy, vec!["127.0.0.1".to_owned()]);
+    let Issued { cert, key } = ours.authority.issue(ours.directory.path(), &owner, 1).unwrap();
+    let members = cluster.members().to_owned();
+    let address = cluster.ports.address();
+    let proxy = |cert: &Path, key: &Path| {
+        let words = ["proxy", "--listen-resp", &address, "--protocol", "unreplicated", "--exit-with-stdin"];
+        let mut command = quorate(&words);
+        command.args(["--initial-cluster", &members, "--tls-ca"]).arg(ours.ca());
+        command.arg("--tls-cert").arg(cert).arg("--tls-key").arg(key);
+        command
+    };
+    let (code, said) = run(&mut proxy(&ours.client.cert, &ours.client.key));
+    assert_eq!(code, Some(2), "{said}");
+    assert!(
+        said.contains("it is not for a proxy") && said.contains("`quorate cert proxy` issues one"),
+        "{said}"
+    );
+    let mut child = proxy(&cert, &key).stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let value = wait_for("service through the proxy", || {
+        let mut client = connect(&ours, &address)?;
+        client.put("k", "v").ok()?;
+        client.get("k").ok()?
+    });
+    assert_eq!(&value[..], b"v");
+    drop(child.stdin.take());
+    child.wait().unwrap();
+}
+
+#[test]
+fn certificates_are_replaced_under_load_without_a_failed_request() {
+    let (mut cluster, ours) = prepare(3, "multipaxos");
+    start(&mut cluster, &ours);
+    let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let client = |number: usize| {
+        let (stop, done) = (stop.clone(), done.clone());
+        let (address, credentials) = (cluster.nodes[number % 3].resp.clone(), ours.credentials());
+        thread::spawn(move || {
+            let mut count = 0u64;
+            while !stop.load(Ordering::Relaxed) {
+                // A new connection now and then: some meet the old certificate, some the new one.
+                let mut client =
+                    Client::connect_with([address.clone()], TIMEOUT, Some(credentials.clone())).unwrap();
+                for _ in 0..20 {
+                    count += 1;
+                    let value = count.to_string();
+                    client.put(format!("key-{number}"), &value).unwrap();
+                    assert_eq!(client.get(format!("key-{number}")).unwrap().unwrap(), value.as_bytes());
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        })
+    };
+    let clients: Vec<_> = (0..6).map(client).collect();
+    let progress = |operations: u64| {
+        let target = done.load(Ordering::Relaxed) + operations;
+        wait_for("operations", || (done.load(Ordering::Relaxed) >= target).then_some(()));
+    };
+    progress(200);
+    for (id, node) in (1..).zip(&cluster.nodes) {
+        let presented = || {
+            let socket = TcpStream::connect(&node.resp).unwrap();
+            let stream = ours.credentials().connect("127.0.0.1", socket).unwrap();
+            stream.conn.peer_certificates().unwrap()[0].to_vec()
+        };
+        let old = presented();
+        ours.node(id, 2);
+        assert_eq!(presented(), old);
+        node.signal(Signal::HUP);
+        node.wait_for_line(&["connections are made with the certificates as they are now"]);
+        assert_ne!(presented(), old);
+        progress(100);
+    }
+    // A node that comes back dials the others with its new certificate.
+    stop.store(true, Ordering::Relaxed);
+    clients.into_iter().for_each(|client| client.join().unwrap());
+    cluster.nodes[1].terminate();
+    cluster.nodes[1].start();
+    let resp = cluster.nodes[1].resp.clone();
+    wait_for("a node that serves again", || connect(&ours, &resp)?.get("key-0").ok()?);
+
+    // One that cannot be used is left alone.
+    let Issued { cert, .. } = ours.node(1, 1);
+    fs::write(&cert, "no certificate").unwrap();
+    cluster.nodes[0].signal(Signal::HUP);
+    cluster.nodes[0].wait_for_line(&["with the certificates as they were", "there is no certificate in it"]);
+    connect(&ours, &cluster.nodes[0].resp).unwrap().put("k", "v").unwrap();
+}
+
+#[test]
+fn a_node_with_the_wrong_files_does_not_start() {
+    let refused = |change: &dyn Fn(&mut support::Node, &Certificates), part: &str| {
+        let (mut cluster, ours) = prepare(1, "unreplicated");
+        change(&mut cluster.nodes[0], &ours);
+        let (code, said) = cluster.nodes[0].run_to_end();
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains(part), "{part:?} is not in\n{said}");
+    };
+    let set = |node: &mut support::Node, flag: &str, path: &Path| node.set(flag, &path.display().to_string());
+    refused(&|node, _| node.set("--tls-key", "/nowhere.key"), "--tls-key /nowhere.key: cannot be read");
+    refused(
+        &|node, ours| set(node, "--tls-key", &ours.client.key),
+        "is not the key of the certificate in --tls-cert",
+    );
+    refused(
+        &|node, ours| {
+            set(node, "--tls-cert", &ours.client.cert);
+            set(node, "--tls-key", &ours.client.key);
+        },
+        "`quorate cert node --node-id 1` issues one",
+    );
+    refused(
+        &|node, ours| {
+            let theirs = Certificates::of(ours.authority.cluster());
+            fs::copy(theirs.ca(), ours.ca()).unwrap();
+            set(node, "--tls-ca", &ours.ca());
+        },
+        "was not issued by an authority in --tls-ca",
+    );
+    refused(
+        &|_, ours| {
+            let owner = Owner::Process(Process::Node(1), Vec::new());
+            let from = SystemTime::now() - Duration::from_secs(100_000);
+            let valid = Duration::from_secs(5000);
+            ours.authority.issue_from(ours.directory.path(), &owner, from, valid).unwrap();
+        },
+        "it expired 26 hours ago: issue a new one",
+    );
+    refused(
+        &|node, _| {
+            let at = node.args.iter().position(|word| word == "--tls-key").unwrap();
+            node.args.drain(at..at + 2);
+        },
+        "TLS needs --tls-ca, --tls-cert and --tls-key: --tls-key is missing",
+    );
+}
+
+#[test]
+fn certificates_are_issued_by_command() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path().join("ca");
+    let cert = |words: &[&str]| run(quorate(&["cert"]).args(words).arg("--dir").arg(&dir));
+    let (code, said) = cert(&["client", "shop"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("`quorate cert init` makes one"), "{said}");
+    let (code, said) = cert(&["init", "--initial-cluster", "1=a:1,2=b:1"]);
+    assert_eq!(code, Some(0), "{said}");
+    let (code, said) = cert(&["init", "--cluster-id", "1"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("is there already"), "{said}");
+    for (words, file) in [
+        (&["node", "--node-id", "1", "--host", "a,10.0.0.1"][..], "node-1.key"),
+        (&["proxy"], "proxy.key"),
+        (&["client", "shop", "--days", "7"], "client-shop.key"),
+    ] {
+        let (code, said) = cert(words);
+        assert_eq!(code, Some(0), "{said}");
+        let mode = fs::metadata(dir.join(file)).unwrap();
+        assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode.permissions()) & 0o777, 0o600, "{file}");
+    }
+    for (words, part) in [
+        (&["node", "--node-id", "64", "--host", "a"][..], "write a node's id"),
+        (&["node", "--node-id", "1"], "--host"),
+        (&["client", "../x"], "write up to 64 letters"),
+    ] {
+        let (code, said) = cert(words);
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains(part), "{words:?}: {said}");
+    }
+}

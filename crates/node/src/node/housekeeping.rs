@@ -1,0 +1,83 @@
+//! What the loop looks after a few times a second: gauges, changes of role, the certificate.
+
+use std::time::Duration;
+
+use quorate_core::{Status, Time, WALL_CLOCK};
+use quorate_tls::Credentials;
+use tracing::{info, warn};
+
+use super::Loop;
+use crate::clock;
+use crate::frontend::Frontend;
+use crate::logging;
+
+/// How often slow things are looked after: status changes, gauges.
+const HOUSEKEEPING: Duration = Duration::from_millis(250);
+
+/// A certificate that expires within this is worth a warning.
+const EXPIRES_SOON: Duration = Duration::from_secs(14 * 86_400);
+
+/// How often that is said.
+const WARN_AGAIN: Duration = Duration::from_secs(6 * 3600);
+
+impl<F: Frontend> Loop<F> {
+    pub(super) fn keep_house(&mut self, now: Time) {
+        self.housekeeping = now + HOUSEKEEPING;
+        self.metrics.messages_held.set(self.machines.held() as u64);
+        let dropped = logging::dropped();
+        self.metrics.stderr_lines_dropped_total.set(dropped);
+        self.missing.tell(dropped, now);
+        if !self.takes_input()
+            && let Some(unsaid) = self.log_rate.ask("disk", now)
+        {
+            let bytes = self.journal.unsynced();
+            warn!(bytes, unsaid, "the disk is slower than what comes in: reading waits for it");
+        }
+        self.look_at_certificate(now);
+        // A snapshot stands for the records before it: none of them may come behind it.
+        assert!(self.machines.effects().records.is_empty(), "a turn hands all records to the log");
+        self.journal.snapshot_if_due(self.limits.snapshot_after, || self.machines.save());
+        self.show_status(now);
+    }
+
+    /// Says in time that this node's certificate will expire, or that it has.
+    fn look_at_certificate(&mut self, now: Time) {
+        let Some(expiry) = self.tls.as_ref().and_then(Credentials::not_after) else { return };
+        self.metrics.tls_certificate_expiry_timestamp_seconds.set(Duration::from_secs(expiry));
+        let left = expiry.saturating_sub(clock::wall().millis() / 1000);
+        if left < EXPIRES_SOON.as_secs() && self.certificate_warning <= now {
+            self.certificate_warning = now + WARN_AGAIN;
+            warn!(
+                hours = left / 3600,
+                "this node's certificate expires soon, or has: issue another one, put it in its place, and send SIGHUP"
+            );
+        }
+    }
+
+    /// Logs changes of role, leader and ballot; and now and then, that the wall clock is off.
+    fn show_status(&mut self, now: Time) {
+        let status = self.machines.status();
+        if let Some((_, off)) = status.facts.iter().find(|(name, _)| *name == WALL_CLOCK)
+            && let Some(unsaid) = self.log_rate.ask(WALL_CLOCK, now)
+        {
+            warn!(
+                unsaid,
+                "this node's wall clock is {off}: keys and sessions expire by theirs; set it right"
+            );
+        }
+        let key = |status: &Status| (status.role, status.leader, status.ballot.clone());
+        if self.shown.as_ref().map(key) != Some(key(&status)) {
+            let under = status.leader.map_or(", no leader".into(), |leader| format!(" under node {leader}"));
+            info!(
+                role = status.role,
+                leader = status.leader.map(|node| node.get()),
+                ballot = status.ballot,
+                committed = status.committed,
+                applied = status.applied,
+                "{}{under}",
+                status.role
+            );
+        }
+        self.shown = Some(status);
+    }
+}
