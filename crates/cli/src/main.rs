@@ -10,6 +10,7 @@ mod bounds;
 mod certificates;
 mod client;
 mod compare;
+mod exposure;
 mod failure;
 mod interrupt;
 mod members;

@@ -21,6 +21,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::args::{self, Bounds, Proxy, Serve, SlowLog};
 use crate::bounds;
+use crate::exposure;
 use crate::failure::Failure;
 use crate::protocols;
 use crate::stores;
@@ -58,6 +59,7 @@ struct File {
     tls_cert: Option<PathBuf>,
     tls_key: Option<PathBuf>,
     tls_auth_clients: Option<String>,
+    insecure: Option<bool>,
     log_json: Option<bool>,
     #[serde(default)]
     set: BTreeMap<String, toml::Value>,
@@ -84,6 +86,7 @@ impl File {
             tls_ca: flags.tls.tls_ca.or(file.tls_ca),
             tls_cert: flags.tls.tls_cert.or(file.tls_cert),
             tls_key: flags.tls.tls_key.or(file.tls_key),
+            insecure: Some(flags.tls.insecure || file.insecure.unwrap_or_default()),
             log_json: Some(flags.log_json || file.log_json.unwrap_or_default()),
             ..file
         })
@@ -208,6 +211,7 @@ fn start(what: What, resp_limits: resp::Limits, file: File, flags: &args::Proces
         resp_limits,
         settings: settings(&file.set, &flags.set)?,
         listen_http: file.listen_http,
+        insecure: file.insecure.unwrap_or_default(),
         log_json: file.log_json.unwrap_or_default(),
         exit_with_stdin: flags.exit_with_stdin,
     };
@@ -254,6 +258,7 @@ struct Process {
     resp_limits: resp::Limits,
     settings: Settings,
     listen_http: Option<String>,
+    insecure: bool,
     log_json: bool,
     exit_with_stdin: bool,
 }
@@ -269,6 +274,7 @@ impl Process {
             );
             return Err(Failure::wrong(format!("{why}; choose linearizable or local")));
         }
+        self.check_exposure()?;
         let config = match self.what {
             What::Node(mut options) => {
                 bounds::take_descriptors(&mut options.limits);
@@ -293,6 +299,22 @@ impl Process {
             Err(NodeError::Config(error)) => Err(Failure::wrong(error)),
             Err(error) => Err(Failure { code: code(&error), message: error.to_string() }),
         }
+    }
+}
+
+impl Process {
+    fn check_exposure(&self) -> Result<(), Failure> {
+        let (peer, resp, tls) = match &self.what {
+            What::Node(options) => (Some(&*options.listen_peer), &options.listen_resp, &options.tls),
+            What::Proxy(options) => (None, &options.listen_resp, &options.tls),
+        };
+        let http = self.listen_http.as_deref();
+        let addresses = [
+            ("--listen-peer", peer, false),
+            ("--listen-resp", Some(resp), true),
+            ("--listen-http", http, true),
+        ];
+        exposure::check(&addresses, tls.as_ref(), self.insecure)
     }
 }
 

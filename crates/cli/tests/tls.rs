@@ -344,6 +344,32 @@ fn a_node_with_the_wrong_files_does_not_start() {
 }
 
 #[test]
+fn a_port_that_others_reach_needs_certificates_or_the_operators_word() {
+    let (mut cluster, _ours) = prepare(1, "unreplicated");
+    for flag in ["--listen-resp", "--listen-peer"] {
+        let mut plain = Cluster::prepare(1, "unreplicated", &["--durability", "os"]);
+        plain.nodes[0].set(flag, "0.0.0.0:0");
+        let (code, said) = plain.nodes[0].run_to_end();
+        assert_eq!(code, Some(2), "{said}");
+        for part in [flag, "--tls-ca", "listen on 127.0.0.1", "--insecure"] {
+            assert!(said.contains(part), "{part} is not in {said}");
+        }
+        plain.nodes[0].args.push("--insecure".to_owned());
+        plain.nodes[0].start();
+        plain.nodes[0].wait_for_line(&["--insecure", flag, "can be reached from other machines"]);
+    }
+    let node = &mut cluster.nodes[0];
+    node.set("--listen-resp", "0.0.0.0:0");
+    node.start();
+    node.wait_for_line(&["serves clients on 0.0.0.0"]);
+    node.kill();
+    node.set("--tls-auth-clients", "optional");
+    let (code, said) = node.run_to_end();
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("clients need no certificate there"), "{said}");
+}
+
+#[test]
 fn certificates_are_issued_by_command() {
     let directory = tempfile::tempdir().unwrap();
     let dir = directory.path().join("ca");

@@ -25,6 +25,9 @@ pub struct ServerTls {
     /// Whether clients need a certificate: yes, optional or no [default: yes]
     #[arg(long, value_name = "WHETHER")]
     pub tls_auth_clients: Option<ClientAuth>,
+    /// Let this process be reached from other machines although whoever connects need not prove who they are
+    #[arg(long)]
+    pub insecure: bool,
 }
 
 #[derive(Debug, Subcommand)]

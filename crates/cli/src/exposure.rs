@@ -1,0 +1,77 @@
+//! Where a process may be reached. Whoever reaches a port that asks nobody who they are can read and write everything,
+//! or take part in the cluster, so such a port is for this machine's own processes unless the operator says otherwise.
+
+use std::net::ToSocketAddrs;
+
+use quorate_tls::{ClientAuth, TlsOptions};
+
+use crate::failure::Failure;
+
+/// Refuses addresses that other machines can reach where those who connect need not prove who they are. `addresses`:
+/// the flag, what it was given, and whether clients connect there (otherwise peers do).
+pub fn check(
+    addresses: &[(&str, Option<&str>, bool)],
+    tls: Option<&TlsOptions>,
+    insecure: bool,
+) -> Result<(), Failure> {
+    for &(flag, address, clients) in addresses {
+        let Some(address) = address.filter(|address| is_reachable(address)) else { continue };
+        let missing = match tls {
+            None => {
+                "who connects there need not prove who they are. Give --tls-ca, --tls-cert and --tls-key (`quorate \
+                 cert --help` tells how to get the files)"
+            }
+            Some(options) if clients && options.clients != ClientAuth::Required => {
+                "clients need no certificate there. Leave --tls-auth-clients out"
+            }
+            Some(_) => continue,
+        };
+        if !insecure {
+            return Err(Failure::wrong(format!(
+                "{flag} {address} can be reached from other machines, and {missing}; or listen on 127.0.0.1; or say \
+                 --insecure if nobody else gets into the network"
+            )));
+        }
+        tracing::warn!("--insecure: {flag} {address} can be reached from other machines, and {missing}");
+    }
+    Ok(())
+}
+
+/// Whether others than this machine's processes can connect to an address. One that cannot be resolved is refused when
+/// it is to be bound.
+fn is_reachable(address: &str) -> bool {
+    address.to_socket_addrs().is_ok_and(|mut found| found.any(|address| !address.ip().is_loopback()))
+}
+
+#[cfg(test)]
+mod tests {
+    use quorate_tls::Files;
+
+    use super::*;
+
+    #[test]
+    fn what_others_can_reach_asks_them_who_they_are() {
+        let files = Files { ca: "a".into(), cert: "b".into(), key: "c".into() };
+        let tls = |clients| Some(TlsOptions { files: files.clone(), clients });
+        for (address, clients, tls, insecure, expected) in [
+            ("127.0.0.1:1", true, None, false, None),
+            ("[::1]:1", false, None, false, None),
+            ("0.0.0.0:1", true, None, false, Some("--listen 0.0.0.0:1 can be reached from other machines")),
+            ("[::]:1", false, None, false, Some("Give --tls-ca, --tls-cert and --tls-key")),
+            ("10.0.0.1:1", true, None, false, Some("or listen on 127.0.0.1; or say --insecure")),
+            ("10.0.0.1:1", true, None, true, None),
+            ("10.0.0.1:1", true, tls(ClientAuth::Required), false, None),
+            ("10.0.0.1:1", true, tls(ClientAuth::Optional), false, Some("Leave --tls-auth-clients out")),
+            ("10.0.0.1:1", true, tls(ClientAuth::None), false, Some("clients need no certificate")),
+            // Peers always need one.
+            ("10.0.0.1:1", false, tls(ClientAuth::None), false, None),
+        ] {
+            let found = check(&[("--listen", Some(address), clients)], tls.as_ref(), insecure);
+            match (found, expected) {
+                (Ok(()), None) => {}
+                (Err(Failure { code: 2, message }), Some(part)) if message.contains(part) => {}
+                (found, expected) => panic!("{address}: {found:?}, not {expected:?}"),
+            }
+        }
+    }
+}
