@@ -12,6 +12,7 @@
 //! | [`writes`] | which keys are written by what is not executed yet |
 //! | [`batch`], [`walls`] | what a slot carries; the time that it tells |
 //! | [`parts`] | large writes in several entries |
+//! | [`coding`] | values in shards: Reed–Solomon coding, who holds which shards |
 //! | [`pace`] | how long a peer takes for so many bytes, and when an answer is late |
 //! | [`instance`] | instances and sets of them, where there are no slots |
 //! | [`sessions`], [`state`] | exactly-once execution; store and sessions as one replicated state |
@@ -26,6 +27,7 @@ pub mod ballot;
 pub mod batch;
 pub mod catchup;
 pub mod clients;
+pub mod coding;
 pub mod election;
 pub mod instance;
 pub mod laggards;

@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use quorate_protocols::paxos::coding::Code;
+use quorate_blocks::coding::Code;
 
 const RUNS: usize = 400;
 

@@ -10,11 +10,9 @@
 //! | [`bodega`] | reads at all responders of a roster |
 //! | [`rspaxos`] | values in shards |
 //! | [`crossword`] | values in shards, more of them where fewer replies are to be had |
-//! | [`coding`] | Reed–Solomon coding |
 //! | `rosters` | who answers reads of which keys, for the last two |
 
 pub mod bodega;
-pub mod coding;
 pub mod crossword;
 mod engine;
 pub mod multipaxos;

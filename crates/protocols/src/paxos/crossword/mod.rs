@@ -8,14 +8,14 @@
 //! | rule | code |
 //! |---|---|
 //! | code: n voters, any d = ⌈n/2⌉ of n shards restore a value | [`data`] |
-//! | phase 2a: to voter number i, c shards from number i on, in a circle | `engine/leading.rs` `send_accept`, `engine/slots/value.rs` `split` |
+//! | phase 2a: to voter number i, c shards from number i on, in a circle | `engine/leading.rs` `send_accept`, `blocks/coding/value.rs` `split` |
 //! | phase 2b: with the shards that are held | `engine/slots/log.rs` `held_in` |
 //! | C1: a majority; C2: whichever n − m voters are lost, the others hold d distinct shards | `engine/slots/commit_tracker.rs`, `coding/spread.rs` `worst_cover` |
 //! | how many: at least as many as let those who are there have a value chosen (C4) | `engine/leading.rs` `spread`, `coding/spread.rs` `least_width` |
 //! | which of these: the soonest by response times, with `crossword.shards=auto` | `chooser.rs` |
 //! | more shards in the same ballot, for what is under way | `engine/leading.rs` `retransmit` |
 //! | phase 1: the highest vote's value, if the shards of all ballots restore it, else a no-op | `engine/slots/found.rs` |
-//! | an acceptor that votes again keeps what it has of the same value | `engine/slots/value.rs` `over` |
+//! | an acceptor that votes again keeps what it has of the same value | `blocks/coding/value.rs` `over` |
 //! | followers gather shards from each other, a new leader from all | `engine/gossip.rs` |
 //!
 //! # Why nothing that was chosen is lost
@@ -51,8 +51,8 @@ use quorate_blocks::clients::{ProxyConfig, SessionClient};
 use quorate_blocks::settings;
 use quorate_core::{Capabilities, Context, Group, Never, NodeId, Protocol, Settings, SettingsError, Time};
 
-use crate::paxos::coding::MAX_SHARDS;
 use crate::paxos::engine::{self, Config, LackingConfig, Reads};
+use quorate_blocks::coding::MAX_SHARDS;
 
 use chooser::Choice;
 

@@ -29,9 +29,10 @@ use quorate_core::{Class, Context, NodeId, NodeSet, Time, digest, mutation, wire
 use super::GRACE;
 use super::policy::Policy;
 use super::replica::{Replica, Role, Timer};
-use crate::paxos::coding::spread::ShardSet;
-use crate::paxos::engine::slots::value::Coded;
-use crate::paxos::engine::slots::{SlotLog, Value, ValueId};
+use crate::paxos::engine::slots::SlotLog;
+use quorate_blocks::coding::Coded;
+use quorate_blocks::coding::spread::ShardSet;
+use quorate_blocks::coding::{Value, ValueId};
 
 /// From round to round.
 const ROUND: Duration = Duration::from_millis(20);

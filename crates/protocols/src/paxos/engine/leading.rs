@@ -18,10 +18,10 @@ use quorate_core::{Context, Fact, Mark, NodeId, NodeSet, Time, Wall, digest, mut
 use super::policy::Policy;
 use super::replica::{Replica, Role, Timer, pace_of_leading};
 use super::{Message, PIPELINE_BYTES, RETRANSMIT};
-use crate::paxos::coding::MAX_SHARDS;
-use crate::paxos::coding::spread::{ShardSet, least_width};
 use crate::paxos::engine::slots::proposer::Prepared;
-use crate::paxos::engine::slots::{Proposals, Spread, Value, ValueId, Voted};
+use crate::paxos::engine::slots::{Proposals, Spread, Voted};
+use quorate_blocks::coding::spread::{ShardSet, least_width};
+use quorate_blocks::coding::{MAX_SHARDS, Value, ValueId};
 
 /// What only a leader has.
 #[derive(Debug)]

@@ -11,8 +11,8 @@ use quorate_core::{Context, Fact, Mark, NodeId, digest};
 use super::policy::Policy;
 use super::replica::{Replica, Role, Timer};
 use super::{GRACE, MAX_GAP, Message, Record};
-use crate::paxos::coding::spread::ShardSet;
 use crate::paxos::engine::slots::Vote;
+use quorate_blocks::coding::spread::ShardSet;
 
 /// A message to a replica that is behind carries about so many bytes of values.
 const VALUES_BYTES: usize = 1 << 20;

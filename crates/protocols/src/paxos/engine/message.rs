@@ -1,10 +1,11 @@
 //! What replicas and proxies say, and what must be durable before they say it.
 
 use quorate_blocks::ballot::Ballot;
+use quorate_blocks::coding::Value;
 use quorate_blocks::{catchup, clients};
 use quorate_core::{Arrival, Class, NodeSet, Release, Time, Wall, Wire, wire_enum};
 
-use crate::paxos::engine::slots::{Value, Voted, Votes};
+use crate::paxos::engine::slots::{Voted, Votes};
 use crate::paxos::engine::{freshness, gossip, lease};
 
 /// A message; `M` are those of the protocol's own, `C` what comes with a ballot. Numbers are slots unless they say
@@ -340,11 +341,12 @@ wire_enum!(Record<C> {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
+    use quorate_blocks::coding::ValueId;
     use quorate_core::{Decoder, Message as _, NodeId, Random, Staleness, Wire, digest};
 
     use super::*;
-    use crate::paxos::coding::spread::ShardSet;
-    use crate::paxos::engine::slots::{ValueId, Vote};
+    use crate::paxos::engine::slots::Vote;
+    use quorate_blocks::coding::spread::ShardSet;
 
     type Message = super::Message<quorate_core::Never, ()>;
     type Record = super::Record<()>;

@@ -28,8 +28,9 @@ use super::reads::Waiting;
 use super::{Config, MAX_GAP, Message, RETRANSMIT, Reads, Record};
 use crate::paxos::engine::freshness::Freshness;
 use crate::paxos::engine::leases::Leases;
-use crate::paxos::engine::slots::{Cast, Preparation, SlotLog, Value, Vote};
+use crate::paxos::engine::slots::{Cast, Preparation, SlotLog, Vote};
 use crate::paxos::engine::times::Times;
+use quorate_blocks::coding::Value;
 
 /// A replica's wake-ups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

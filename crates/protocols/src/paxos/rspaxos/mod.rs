@@ -10,7 +10,7 @@
 //! | quorum, of votes and of promises: ⌈(n + d) / 2⌉ | [`quorum`] |
 //! | phase 2a: to each voter its shard | `engine/leading.rs` `send_accept` |
 //! | phase 1: the highest vote's value, if the shards of all ballots restore it, else a no-op | `engine/slots/found.rs` |
-//! | an acceptor that votes again keeps what it has of the same value | `engine/slots/value.rs` `over` |
+//! | an acceptor that votes again keeps what it has of the same value | `blocks/coding/value.rs` `over` |
 //! | followers know what is chosen and execute it when the values come | `engine/lacking.rs` |
 //!
 //! # Why nothing that was chosen is lost

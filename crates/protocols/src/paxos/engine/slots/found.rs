@@ -10,7 +10,7 @@ use bytes::Bytes;
 use quorate_core::mutation;
 
 use crate::paxos::engine::slots::log::Vote;
-use crate::paxos::engine::slots::value::{Value, ValueId};
+use quorate_blocks::coding::{Value, ValueId};
 
 /// What candidates hear of a slot.
 #[derive(Debug)]

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use quorate_blocks::ballot::Ballot;
 use quorate_core::{mutation, wire_struct};
 
-use super::value::Value;
-use crate::paxos::coding::spread::ShardSet;
+use quorate_blocks::coding::Value;
+use quorate_blocks::coding::spread::ShardSet;
 
 /// What fits into memory: more are never kept at once.
 const MAX_SLOTS: usize = 1 << 28;
@@ -307,7 +307,7 @@ mod tests {
     use quorate_core::NodeId;
 
     use super::*;
-    use crate::paxos::engine::slots::value::ValueId;
+    use quorate_blocks::coding::ValueId;
 
     fn ballot(counter: u64) -> Ballot {
         (0..counter).fold(Ballot::ZERO, |ballot, _| ballot.next(NodeId::new(1).unwrap()))

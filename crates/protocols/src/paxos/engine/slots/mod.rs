@@ -5,16 +5,13 @@
 //! | [`log`] | acceptor and learner: votes and decisions by slot, with holes |
 //! | [`commit_tracker`] | when a proposal is chosen |
 //! | `found` | what phase 1 hears of a slot |
-//! | [`value`] | what a slot carries: a whole value, or shards of one |
 //! | [`proposer`] | phase 1 (what may have been chosen before) and phase 2 (counting votes for one ballot) |
 
 pub mod commit_tracker;
 mod found;
 pub mod log;
 pub mod proposer;
-pub mod value;
 
 pub use commit_tracker::CommitTracker;
 pub use log::{Cast, SlotLog, Vote, Voted};
 pub use proposer::{Preparation, Proposals, Reply, Spread, Votes};
-pub use value::{Value, ValueId};

@@ -10,12 +10,12 @@ use quorate_blocks::batch::{Batch, Kind};
 use quorate_blocks::quorum::{Tally, Verdict};
 use quorate_core::{NodeId, NodeSet, Time, mutation, wire_struct};
 
-use crate::paxos::coding::spread::ShardSet;
 use crate::paxos::engine::MAX_GAP;
 use crate::paxos::engine::slots::commit_tracker::CommitTracker;
 use crate::paxos::engine::slots::found::Found;
 use crate::paxos::engine::slots::log::Vote;
-use crate::paxos::engine::slots::value::ValueId;
+use quorate_blocks::coding::ValueId;
+use quorate_blocks::coding::spread::ShardSet;
 
 /// Phase 1: collects what a majority has voted for, and says what must be proposed again.
 ///

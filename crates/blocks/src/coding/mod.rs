@@ -13,6 +13,9 @@
 
 mod field;
 pub mod spread;
+pub mod value;
+
+pub use value::{Coded, Value, ValueId};
 
 use bytes::Bytes;
 

@@ -1,13 +1,13 @@
-//! What a slot carries: the whole value, or shards of it ([`coding`](crate::paxos::coding)).
+//! What a slot or an entry carries: the whole value, or shards of it ([`coding`](crate::coding)).
 
 use std::fmt;
 
+use crate::ballot::Ballot;
 use bytes::Bytes;
-use quorate_blocks::ballot::Ballot;
 use quorate_core::{Decoder, Encoder, Wire, WireError, digest, mutation, wire_struct};
 
-use crate::paxos::coding::spread::ShardSet;
-use crate::paxos::coding::{Code, CodingError, MAX_SHARDS};
+use super::spread::ShardSet;
+use super::{Code, CodingError, MAX_SHARDS};
 
 /// See the file comment.
 #[derive(Clone, PartialEq, Eq)]
@@ -101,19 +101,19 @@ impl Value {
         }
     }
 
-    /// The shards that are here; `None`: all of it.
-    pub fn held(&self) -> Option<ShardSet> {
-        match self {
-            Value::Whole(_) => None,
-            Value::Coded(coded) => Some(coded.held()),
-        }
-    }
-
     /// The shards, if it is not here whole.
     pub fn coded(&self) -> Option<&Coded> {
         match self {
             Value::Whole(_) => None,
             Value::Coded(coded) => Some(coded),
+        }
+    }
+
+    /// The shards that are here; `None`: all of it.
+    pub fn held(&self) -> Option<ShardSet> {
+        match self {
+            Value::Whole(_) => None,
+            Value::Coded(coded) => Some(coded.held()),
         }
     }
 
