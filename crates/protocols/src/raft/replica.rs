@@ -507,8 +507,7 @@ impl Replica {
         } else {
             let leader = self.leader.filter(|_| self.monitor.has_leader(cx.now()));
             // One that has left the group gets no entries, and would wait for them in vain.
-            let gets_entries = !matches!(self.config.reads, Reads::Alr { .. })
-                || self.chain.configuration().1.all().contains(self.me);
+            let gets_entries = self.chain.configuration().1.all().contains(self.me);
             let near =
                 self.config.follower_reads && leader.is_some() && !ask.reads.is_empty() && gets_entries;
             if !near || ask.open || !ask.writes.is_empty() {
