@@ -118,6 +118,18 @@ macro_rules! each_protocol {
                     "Truncated", "Commits", "Configured", "ReadGate", "PassesGate",
                 ],
             },
+            craft in "raft/craft": $crate::raft::craft::CRaft {
+                gate: [
+                    Budget::of(100).with(&["coding=2"]),
+                    Budget::of(200).nodes(5),
+                    Budget::of(50).nodes(5).with(&["coding=3", "reads=ongaro-lease"]),
+                    Budget::of(50).nodes(7),
+                ],
+                facts: &[
+                    "Chosen", "Applied", "Executed", "Installed", "Leads", "Follows", "Appended", "Begins",
+                    "Truncated", "Commits", "Configured", "ReadGate", "PassesGate",
+                ],
+            },
             multipaxos in "paxos/multipaxos": $crate::paxos::multipaxos::MultiPaxos {
                 gate: [
                     Budget::of(1000),

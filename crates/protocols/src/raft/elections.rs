@@ -37,7 +37,8 @@ impl Replica {
         if mutation::active("ongaro/vote-at-once") {
             return false;
         }
-        matches!(self.role, Role::Leader(_)) || self.monitor.has_leader(now) || now < self.bound_until
+        let leads = matches!(self.role, Role::Leader(_) | Role::Gathering(_));
+        leads || self.monitor.has_leader(now) || now < self.bound_until
     }
 
     /// Whether it takes part in elections as voters do. One that its last configuration leaves out may still be needed,
@@ -137,7 +138,7 @@ impl Replica {
                 let message = Message::Vote { term: self.term, last_index, last_term, transfer };
                 cx.send_all(tally.missing().without(self.me), message);
             }
-            Role::Follower | Role::Leader(_) => return,
+            Role::Follower | Role::Gathering(_) | Role::Leader(_) => return,
         }
         cx.set_timer(Timer::Retransmit, RETRANSMIT);
     }
@@ -219,7 +220,7 @@ impl Replica {
             let own = Own { me: self.me, wall: cx.wall(), now: cx.now() };
             self.walls.hear(from, (*since, wall), own, &|wall| self.chain.configuration().1.reached(wall));
             if tally.add(from) == Verdict::Reached {
-                self.begin_to_lead(cx);
+                self.on_elected(cx);
             }
         }
     }
@@ -238,6 +239,7 @@ impl Replica {
         match self.role {
             Role::Follower => {}
             Role::PreCandidate { .. } | Role::Candidate { .. } => self.solicit(cx),
+            Role::Gathering(_) => self.gather(cx),
             Role::Leader(_) => self.retransmit(cx),
         }
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use quorate_blocks::batch::Batch;
+use quorate_blocks::catchup;
 use quorate_blocks::clients::{Syncs, WaitingReads};
 use quorate_blocks::laggards::OwnDisk;
 use quorate_blocks::membership::ReconfigurationCoordinator;
@@ -11,6 +12,7 @@ use quorate_blocks::walls::Own;
 use quorate_core::{Context, Fact, Mark, NodeId, NodeSet, Time, Wall, mutation};
 
 use super::changes::{Handing, TransferBackoff};
+use super::coded::CodedEntries;
 use super::leaseguard::{CommitGate, Limbo, ReadGate};
 use super::reads::Reader;
 use super::replica::{Replica, Role, Timer};
@@ -25,6 +27,8 @@ pub struct Leading {
     pub(super) peers: BTreeMap<NodeId, Progress>,
     /// The own log is durable up to here.
     pub(super) durable: u64,
+    /// Where it has values in shards only: ranges of indexes.
+    pub(super) partial: Vec<(u64, u64)>,
     /// Will be, when what was persisted is.
     claimed: u64,
     pub(super) since: Time,
@@ -40,6 +44,7 @@ pub struct Leading {
     /// Reads that wait for an entry to be executed.
     pub(super) waiting: WaitingReads<Reader>,
     pub(super) syncs: Syncs,
+    pub(super) coded: CodedEntries,
     /// Whether an entry must be appended even if no client writes: for a lease, or because a key's time is up.
     pub(super) needs_empty_batch: bool,
     /// Everything up to here was announced as committed.
@@ -67,6 +72,7 @@ impl Replica {
         let leading = Leading {
             peers: BTreeMap::new(),
             durable: 0,
+            partial: Vec::new(),
             claimed: 0,
             since: now,
             inherited: last,
@@ -76,6 +82,7 @@ impl Replica {
             rounds: Rounds::default(),
             waiting: WaitingReads::default(),
             syncs: Syncs::default(),
+            coded: self.inherited_shards(),
             needs_empty_batch: false,
             announced: 0,
             announcing: false,
@@ -86,7 +93,7 @@ impl Replica {
             disk: OwnDisk::default(),
         };
         self.intake.clear();
-        let open = self.chain.iter(self.committed + 1).map(|(_, held)| &held.entry.value);
+        let open = self.chain.iter(self.committed + 1).filter_map(|(_, held)| held.entry.value.whole());
         self.intake.expect(open);
         self.role = Role::Leader(Box::new(leading));
         self.leader = Some(self.me);
@@ -132,10 +139,14 @@ impl Replica {
 
     /// Appends an entry of the own term; its index.
     pub(super) fn append(&mut self, value: Bytes, cx: &mut Context<'_, Self>) -> u64 {
-        let entry = Entry { term: self.term, stamp: self.stamp(cx.clock()), value };
+        let coded = self.split(self.chain.last().0 + 1, &value, cx.now());
+        let mut entry = Entry { term: self.term, stamp: self.stamp(cx.clock()), value: value.into() };
         let index = self.chain.append(entry.clone(), cx.now());
         self.note_appended(index, cx);
         cx.mark(Mark::Proposed { slot: index });
+        if let Some(coded) = coded {
+            entry.value = self.keep_shards(index, coded);
+        }
         self.persist(Record::Entry { index, entry }, cx);
         cx.mark(Mark::Recorded { slot: index });
         self.publish_configuration(cx);
@@ -187,7 +198,7 @@ impl Replica {
         let Role::Leader(leading) = &mut self.role else { return };
         let (last, _) = self.chain.last();
         if std::mem::replace(&mut leading.claimed, last) < last {
-            cx.send(self.me, Message::AppendReply { term: self.term, matched: last });
+            cx.send(self.me, self.append_reply(last));
         }
     }
 
@@ -218,25 +229,46 @@ impl Replica {
     fn send_entries(&mut self, next: u64, nodes: NodeSet, now: Time, cx: &mut Context<'_, Self>) {
         let (term, committed) = (self.term, self.committed);
         let prev = next - 1;
+        let append =
+            |prev_term, entries| Message::Append { term, prev_index: prev, prev_term, entries, committed };
         let message = match self.chain.term(prev) {
             Some(prev_term) => {
                 let entries = self.chain.slice(next, self.config.append_bytes);
-                Message::Append { term, prev_index: prev, prev_term, entries, committed }
+                if self.are_coded(next, entries.len()) {
+                    for node in nodes.iter() {
+                        let own = self.entries_for(node, next, &entries);
+                        self.on_sent(node, prev, &own, now);
+                        cx.send(node, append(prev_term, own));
+                    }
+                    return;
+                }
+                append(prev_term, entries)
             }
             None => Message::Behind { term, committed },
         };
-        let Role::Leader(leading) = &mut self.role else { return };
         for node in nodes.iter() {
-            let Some(peer) = leading.peers.get_mut(&node) else { continue };
             match &message {
-                Message::Append { entries, .. } => {
-                    let bytes = entries.iter().map(|entry| entry.value.len()).sum();
-                    peer.on_sent(prev + entries.len() as u64, bytes, now);
+                Message::Append { entries, .. } => self.on_sent(node, prev, entries, now),
+                _ => {
+                    if let Role::Leader(leading) = &mut self.role
+                        && let Some(peer) = leading.peers.get_mut(&node)
+                    {
+                        (peer.mode, peer.sent) = (Mode::Snapshot, Some(now));
+                    }
                 }
-                _ => (peer.mode, peer.sent) = (Mode::Snapshot, Some(now)),
             }
         }
         cx.send_all(nodes, message);
+    }
+
+    /// These entries, behind the one at `prev`, are on their way.
+    fn on_sent(&mut self, node: NodeId, prev: u64, entries: &[Entry], now: Time) {
+        if let Role::Leader(leading) = &mut self.role
+            && let Some(peer) = leading.peers.get_mut(&node)
+        {
+            let bytes = entries.iter().map(|entry| entry.value.len()).sum();
+            peer.on_sent(prev + entries.len() as u64, bytes, now);
+        }
     }
 
     // Answers ----------------------------------------------------------------------------------------------------
@@ -248,16 +280,32 @@ impl Replica {
         Some(peer)
     }
 
-    pub(super) fn on_append_reply(&mut self, from: NodeId, matched: u64, cx: &mut Context<'_, Self>) {
+    /// `partial`: where it has values in shards only.
+    pub(super) fn on_append_reply(
+        &mut self,
+        from: NodeId,
+        matched: u64,
+        partial: Vec<(u64, u64)>,
+        cx: &mut Context<'_, Self>,
+    ) {
         let now = cx.now();
         if from == self.me {
             let Role::Leader(leading) = &mut self.role else { return };
-            leading.durable = leading.durable.max(matched);
+            if matched >= leading.durable {
+                (leading.durable, leading.partial) = (matched, partial);
+            }
         } else {
             let last = self.chain.last().0;
             let Some(peer) = self.peer(from, now) else { return };
             assert!(matched <= last, "a follower's log is never ahead of what its leader sent");
+            if matched >= peer.matched {
+                peer.partial = partial;
+            }
             peer.on_match(matched, now);
+            let resends = peer.resent > 0;
+            if resends {
+                self.send_whole(from, cx);
+            }
             if !self.chain.configuration().1.all().contains(from) {
                 self.dismiss_former_members(cx);
             }
@@ -289,8 +337,11 @@ impl Replica {
             true => Some(leading.durable),
             false => leading.peers.get(&node).map(|peer| peer.matched),
         });
-        let Some(upto) = reached.filter(|upto| *upto > self.committed) else { return };
-        let own = self.chain.term(upto) == Some(self.term);
+        let Some(mut upto) = reached.filter(|upto| *upto > self.committed) else { return };
+        if self.config.coding.is_some() {
+            upto = self.reached_in_shards();
+        }
+        let own = upto > self.committed && self.chain.term(upto) == Some(self.term);
         if !(own || mutation::active("raft/commit-prior-term")) || !self.may_commit(cx) {
             return;
         }
@@ -307,6 +358,7 @@ impl Replica {
     fn after_commit(&mut self, cx: &mut Context<'_, Self>) {
         let Role::Leader(leading) = &mut self.role else { return };
         leading.limbo = Limbo::default();
+        self.forget_shards();
         self.release_reads(cx);
         let (term, committed) = (self.term, self.committed);
         let Role::Leader(leading) = &mut self.role else { return };
@@ -322,6 +374,9 @@ impl Replica {
     // The clock --------------------------------------------------------------------------------------------------
 
     pub(super) fn on_heartbeat_timer(&mut self, cx: &mut Context<'_, Self>) {
+        if matches!(self.role, Role::Gathering(_)) {
+            return self.show_gathering(cx);
+        }
         let now = cx.now();
         let time = self.time(now, cx.wall());
         let due = self.state.wants_slot(time);
@@ -400,6 +455,7 @@ impl Replica {
             let patience = if peer.mode == Mode::Snapshot { 5 * RETRANSMIT } else { RETRANSMIT };
             peer.on_silence(now, patience);
         }
+        self.fall_back(cx);
         cx.set_timer(Timer::Retransmit, RETRANSMIT);
     }
 
@@ -413,7 +469,13 @@ impl Replica {
             let answer =
                 self.source.on_far_fetch((index, asked), self.chain.base() + 1, || self.state.offer(), now);
             cx.send(from, Message::Catchup(answer));
-        } else if let Some(peer) = self.peer(from, now) {
+            return;
+        }
+        if self.config.coding.is_some() && index <= self.state.applied() {
+            let values = self.executed_values(index);
+            cx.send(from, Message::Catchup(catchup::Message::Values { from: index, values, asked }));
+        }
+        if let Some(peer) = self.peer(from, now) {
             peer.on_known(index);
         }
     }

@@ -189,8 +189,10 @@ impl Limbo {
         };
         let mut limbo = Limbo { last: replica.chain.last().0, ..Limbo::default() };
         for (index, held) in replica.chain.iter(replica.committed + 1) {
-            if !(index == limbo.last && mutation::active("leaseguard/limbo-short")) {
-                limbo.add(index, &held.entry.value);
+            if let Some(value) = held.entry.value.whole()
+                && !(index == limbo.last && mutation::active("leaseguard/limbo-short"))
+            {
+                limbo.add(index, value);
             }
         }
         limbo

@@ -1,5 +1,6 @@
 //! What Raft's replicas and proxies say, and what must be durable before they say it.
 
+use bytes::Bytes;
 use quorate_blocks::{catchup, clients, embed_clients};
 use quorate_core::{Arrival, Class, Release, Wall, wire_enum};
 
@@ -69,6 +70,15 @@ pub enum Message {
         term: u64,
         /// The last index that is the same, and durable.
         matched: u64,
+    },
+    /// As `AppendReply`, of a log that has values in shards.
+    PartialReply {
+        /// That I am in.
+        term: u64,
+        /// The last index that is the same, and durable.
+        matched: u64,
+        /// In these ranges of indexes I have shards of values only, or did not look.
+        partial: Vec<(u64, u64)>,
     },
     /// I do not have the entry at `prev`.
     Mismatch {
@@ -140,6 +150,26 @@ pub enum Message {
         /// The follower's own number for it.
         id: u64,
     },
+    /// I am elected, and have entries from this one on in shards: what do you have of them?
+    Gather {
+        /// That I was elected in.
+        term: u64,
+        /// The first index.
+        first: u64,
+    },
+    /// Answer to `Gather`: these, as far as they fit into a message.
+    Shards {
+        /// That I am in.
+        term: u64,
+        /// The index of the first.
+        first: u64,
+        /// In order, with values that are whole or in shards.
+        entries: Vec<Entry>,
+        /// My last index.
+        last: u64,
+        /// My state has everything up to this index.
+        base: u64,
+    },
     /// Answer to `Sync`: here. It is in the log of whoever says so, and of nobody else yet.
     SyncReply {
         /// The number of the question that this answers.
@@ -170,6 +200,9 @@ wire_enum!(Message {
     16 => ReadIndexReply { id, index },
     17 => Sync { id },
     18 => SyncReply { id, index, appended },
+    19 => PartialReply { term, matched, partial },
+    20 => Gather { term, first },
+    21 => Shards { term, first, entries, last, base },
 });
 
 /// Terms and indexes stay below this in any group that there will ever be; who adds to one does not overflow.
@@ -183,7 +216,10 @@ impl Message {
             | Message::VoteReply { term, .. }
             | Message::Append { term, .. }
             | Message::AppendReply { term, .. }
+            | Message::PartialReply { term, .. }
             | Message::Mismatch { term, .. }
+            | Message::Gather { term, .. }
+            | Message::Shards { term, .. }
             | Message::Behind { term, .. }
             | Message::Heartbeat { term, .. }
             | Message::HeartbeatReply { term, .. }
@@ -216,6 +252,13 @@ impl Message {
                     && entries.iter().all(|entry| (prev_term..=term).contains(&entry.term))
             }
             Message::AppendReply { term, matched } => small(&[term, matched]),
+            Message::PartialReply { term, matched, ref partial } => {
+                small(&[term, matched]) && partial.iter().flat_map(|&(first, last)| [first, last]).is_sorted()
+            }
+            Message::Gather { term, first } => small(&[term, first]),
+            Message::Shards { term, first, ref entries, last, base } => {
+                small(&[term, first, last, base]) && entries.iter().all(|entry| entry.term <= term)
+            }
             Message::Mismatch { term, prev, index, index_term } => small(&[term, prev, index, index_term]),
             Message::Behind { term, committed }
             | Message::Heartbeat { term, committed, .. }
@@ -235,6 +278,7 @@ impl Message {
         matches!(
             self,
             Message::Append { .. }
+                | Message::Gather { .. }
                 | Message::Behind { .. }
                 | Message::Heartbeat { .. }
                 | Message::Committed { .. }
@@ -251,7 +295,9 @@ impl quorate_core::Message for Message {
             // Term and vote.
             Message::VoteReply { .. } => Release::AfterSync,
             // The entries.
-            Message::AppendReply { .. } => Release::AfterSync,
+            Message::AppendReply { .. } | Message::PartialReply { .. } => Release::AfterSync,
+            // The term: whoever says that it lacks an entry must not accept it of an earlier leader after a crash.
+            Message::Shards { .. } => Release::AfterSync,
             // Shows only what a majority has on disk.
             Message::Client(_) | Message::Catchup(_) => Release::Now,
             // The leader's term is durable at a majority since it was elected; its entries count when its own
@@ -270,6 +316,7 @@ impl quorate_core::Message for Message {
             | Message::Mismatch { .. }
             | Message::ReadIndex { .. }
             | Message::ReadIndexReply { .. }
+            | Message::Gather { .. }
             | Message::Sync { .. } => Release::Now,
             // The entry counts when it is committed, and no other can be of the same index and term: after a crash its
             // leader does not lead in that term again.
@@ -281,7 +328,9 @@ impl quorate_core::Message for Message {
         match self {
             Message::Vote { term, .. }
             | Message::VoteReply { term, .. }
-            | Message::AppendReply { term, .. } => Some(*term),
+            | Message::AppendReply { term, .. }
+            | Message::PartialReply { term, .. }
+            | Message::Shards { term, .. } => Some(*term),
             _ => None,
         }
     }
@@ -290,6 +339,7 @@ impl quorate_core::Message for Message {
         match self {
             Message::Client(message) => message.class(),
             Message::Catchup(message) => message.class(),
+            Message::Shards { .. } => Class::Bulk,
             _ => Class::Urgent,
         }
     }
@@ -304,6 +354,9 @@ impl quorate_core::Message for Message {
             | Message::VoteReply { .. }
             | Message::Append { .. }
             | Message::AppendReply { .. }
+            | Message::PartialReply { .. }
+            | Message::Gather { .. }
+            | Message::Shards { .. }
             | Message::Mismatch { .. }
             | Message::Behind { .. }
             | Message::Heartbeat { .. }
@@ -355,6 +408,13 @@ pub enum Record {
         /// Whether the entries behind it stay.
         keep: bool,
     },
+    /// The value of an entry, of which there were shards only. Nothing behind it is gone.
+    Whole {
+        /// The index of the entry.
+        index: u64,
+        /// All of it.
+        value: Bytes,
+    },
     /// Started again without a state that had been received: what was recorded since then never counted, what follows
     /// does.
     Resumed,
@@ -365,4 +425,5 @@ wire_enum!(Record {
     3 => Committed(index),
     4 => Installed { index, keep },
     5 => Resumed,
+    6 => Whole { index, value },
 });

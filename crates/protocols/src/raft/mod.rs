@@ -42,6 +42,9 @@
 //!   ([`quorate_core::Context::persist_state`]): acknowledging entries behind it says that everything before is kept.
 
 mod changes;
+mod coded;
+pub mod craft;
+mod driven;
 mod elections;
 mod invariants;
 mod leading;
@@ -107,6 +110,8 @@ pub struct Config {
     append_bytes: usize,
     /// Bytes of executed entries to keep for replicas that are a little behind.
     retain: usize,
+    /// How entries are sent in shards; `None`: they are not.
+    coding: Option<coded::Coding>,
 }
 
 impl Protocol for Raft {
@@ -179,17 +184,19 @@ impl Protocol for Raft {
             follower_reads: nearest,
             intake: settings::intake(settings)?,
             pipeline: settings::pipeline(settings)?,
-            append_bytes: settings.bytes(
-                "append.bytes",
-                "1MiB",
-                1..=16 << 20,
-                "Bytes of entries in one message, before the last entry",
-            )? as usize,
+            append_bytes: append_bytes(settings)?,
             retain: settings::retain(settings)?,
+            coding: None,
         };
         let proxy = ProxyConfig { nearest, timely, ..settings::proxy(group, settings)? };
         Ok((config, proxy))
     }
+}
+
+/// How many bytes of entries one message has: `append.bytes`.
+fn append_bytes(settings: &mut Settings) -> Result<usize, SettingsError> {
+    let meaning = "Bytes of entries in one message, before the last entry";
+    Ok(settings.bytes("append.bytes", "1MiB", 1..=16 << 20, meaning)? as usize)
 }
 
 /// What was sent and not answered for this long is sent again.

@@ -2,20 +2,19 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use quorate_blocks::batch::Kind;
+use quorate_blocks::batch::{Batch, Kind};
 use quorate_blocks::catchup::{Catchup, Source};
-use quorate_blocks::clients::{self, Gate, Intake};
+use quorate_blocks::clients::{self, Intake};
 use quorate_blocks::election::LeaderMonitor;
 use quorate_blocks::membership::Configuration;
 use quorate_blocks::quorum::Tally;
 use quorate_blocks::state::Replicated;
 use quorate_blocks::walls::{Own, Walls};
 use quorate_core::{
-    Context, Fact, Instant, Machine, Mark, NodeId, PeerStatus, ProcessId, Sample, Saved, Status, Time,
-    Wakeup, Wall, digest, mutation,
+    Context, Fact, Machine, Mark, NodeId, ProcessId, Saved, Time, Wakeup, Wall, digest, mutation,
 };
 
+use super::coded::{Gathering, Shards};
 use super::leading::Leading;
 use super::reads::FollowerReads;
 use super::{Config, MAX_WAITING, Message, Reads, Record};
@@ -82,6 +81,8 @@ pub struct Replica {
     pub(super) source: Source,
     /// A snapshot is wanted from the leader.
     pub(super) behind: bool,
+    /// What it has in shards, where entries are sent so.
+    pub(super) shards: Shards,
     /// The last `Record::Committed`, and whether something else was persisted since the last batch end.
     recorded: u64,
     pub(super) persisted: bool,
@@ -110,6 +111,8 @@ pub enum Role {
         /// When it has entered the term.
         since: Time,
     },
+    /// Is elected, and gathers the values of entries that it has in shards.
+    Gathering(Gathering),
     /// Leads.
     Leader(Box<Leading>),
 }
@@ -157,6 +160,11 @@ impl Machine for Replica {
                         chain.append(entry, now);
                     }
                 }
+                Record::Whole { index, value } if !void => {
+                    chain.add_value(index, &value.into());
+                    chain.set_data(index, None);
+                }
+                Record::Whole { .. } => {}
                 Record::Committed(index) => recorded = if void { recorded } else { index },
                 Record::Resumed => void = false,
                 Record::Installed { index, keep } => {
@@ -194,6 +202,7 @@ impl Machine for Replica {
             catchup: Catchup::default(),
             source: Source::default(),
             behind: false,
+            shards: Shards::default(),
             recorded,
             persisted: false,
             chain,
@@ -202,6 +211,7 @@ impl Machine for Replica {
         if void {
             replica.persist(Record::Resumed, cx);
         }
+        replica.review_shards();
         replica.note_log(cx);
         replica.publish_configuration(cx);
         replica.execute(cx);
@@ -247,7 +257,14 @@ impl Machine for Replica {
             Message::Append { prev_index, prev_term, entries, committed, .. } => {
                 self.on_append(from, (prev_index, prev_term), &entries, committed, cx);
             }
-            Message::AppendReply { matched, .. } => self.on_append_reply(from, matched, cx),
+            Message::AppendReply { matched, .. } => self.on_append_reply(from, matched, Vec::new(), cx),
+            Message::PartialReply { matched, partial, .. } => {
+                self.on_append_reply(from, matched, partial, cx);
+            }
+            Message::Gather { first, .. } => self.on_gather(from, first, cx),
+            Message::Shards { first, entries, last, base, .. } => {
+                self.on_shards(from, (first, entries), (last, base), cx);
+            }
             Message::Mismatch { prev, index, index_term, .. } => {
                 self.on_mismatch(from, prev, (index, index_term), cx);
             }
@@ -288,10 +305,12 @@ impl Machine for Replica {
     fn on_batch_end(&mut self, cx: &mut Context<'_, Self>) {
         self.lead(cx);
         self.ask_for_batches(cx);
+        self.review_lacking(cx);
+        self.keep_state(cx);
         if std::mem::take(&mut self.acknowledge)
             && let Some(leader) = self.leader
         {
-            cx.send(leader, Message::AppendReply { term: self.term, matched: self.verified });
+            cx.send(leader, self.append_reply(self.verified));
         }
         if self.persisted && self.recorded < self.committed {
             // In the shadow of records that are synced anyway.
@@ -332,7 +351,7 @@ impl Replica {
         self.stop_leading(cx);
         self.role = Role::Follower;
         (self.term, self.voted, self.leader, self.verified) = (term, voted, None, 0);
-        self.acknowledge = false;
+        (self.acknowledge, self.shards.told) = (false, 0);
         self.persist_term(cx);
     }
 
@@ -352,7 +371,7 @@ impl Replica {
 
     /// The leader of this term speaks. False if that is not true.
     fn follow(&mut self, from: NodeId, cx: &mut Context<'_, Self>) -> bool {
-        if matches!(self.role, Role::Leader(_)) {
+        if matches!(self.role, Role::Leader(_) | Role::Gathering(_)) {
             return false;
         }
         self.role = Role::Follower;
@@ -379,6 +398,10 @@ impl Replica {
         committed: u64,
         cx: &mut Context<'_, Self>,
     ) {
+        if self.config.coding.is_none() && entries.iter().any(|entry| entry.value.whole().is_none()) {
+            // No leader of this protocol says so.
+            return;
+        }
         let found = self.chain.accept(prev, entries, cx.now());
         match found {
             Append::Matches { upto, fresh, cut } => {
@@ -386,10 +409,13 @@ impl Replica {
                     assert!(index > self.committed, "entry {index} is committed and cannot be replaced");
                     cx.note(|| Fact::Truncated { index });
                     self.configured = self.configured.filter(|at| *at < index);
+                    self.review_shards();
                 }
+                self.keep_sent_whole(prev.0 + 1, &entries[..fresh], cx);
                 let first = upto - (entries.len() - fresh) as u64 + 1;
                 for (index, entry) in (first..).zip(&entries[fresh..]) {
                     self.note_appended(index, cx);
+                    self.on_appended(index, entry);
                     self.persist(Record::Entry { index, entry: entry.clone() }, cx);
                 }
                 self.behind &= entries.is_empty();
@@ -397,6 +423,10 @@ impl Replica {
                 self.acknowledge = true;
                 self.publish_configuration(cx);
                 self.commit_verified(committed, cx);
+                if self.config.coding.is_some() {
+                    // What was committed may be whole now.
+                    self.execute(cx);
+                }
             }
             Append::Differs { index, term: index_term } => {
                 let (term, prev) = (self.term, prev.0);
@@ -407,6 +437,7 @@ impl Replica {
 
     /// The leader knows everything up to `committed` to be committed: so is what this log is known to share with it.
     pub(super) fn commit_verified(&mut self, committed: u64, cx: &mut Context<'_, Self>) {
+        self.shards.told = committed;
         let shared = match mutation::active("raft/commit-beyond-verified") {
             true => self.chain.last().0,
             false => self.verified,
@@ -427,7 +458,13 @@ impl Replica {
         while self.state.applied() < self.committed {
             let slot = self.state.applied() + 1;
             let held = self.chain.get(slot).expect("what is committed and not executed is kept");
-            let (value, term) = (held.entry.value.clone(), held.entry.term);
+            let term = held.entry.term;
+            let value = match held.entry.value.whole() {
+                Some(value) => value.clone(),
+                None if mutation::active("craft/partial-executed") => Batch::noop(),
+                // It is fetched later.
+                None => break,
+            };
             let intake = &mut self.intake;
             let effect = |effect| {
                 if leads {
@@ -471,7 +508,7 @@ impl Replica {
         cx.note(|| Fact::Appended {
             index,
             term: held.entry.term,
-            digest: digest(&held.entry.value),
+            digest: held.entry.value.digest(),
             writes: held.kind == Kind::Clients,
         });
     }
@@ -517,70 +554,5 @@ impl Replica {
                 self.read_here(from, ask, behind);
             }
         }
-    }
-}
-
-impl quorate_core::Replica for Replica {
-    fn save(&self) -> Saved<Record> {
-        let mut records = vec![Record::Term { term: self.term, voted: self.voted }];
-        let entries = self.chain.iter(self.state.applied() + 1);
-        records.extend(entries.map(|(index, held)| Record::Entry { index, entry: held.entry.clone() }));
-        Saved { restarted: true, snapshot: Some(self.state.freeze()), records }
-    }
-
-    fn on_drain(&mut self, cx: &mut Context<'_, Self>) {
-        self.draining = true;
-        if matches!(self.role, Role::Leader(_)) {
-            self.hand_over(None, Vec::new(), cx);
-        }
-    }
-
-    fn read(&self, command: &Bytes) -> Bytes {
-        self.state.read_now(command)
-    }
-
-    fn would_answer(&self, command: &Bytes, at: Instant) -> bool {
-        let gate = self.gate(Some(command), false, at);
-        gate == Gate::Serve && self.state.read(command, self.time(at.now, at.wall)).is_some()
-    }
-
-    fn fingerprint(&self) -> (u64, u64) {
-        self.state.fingerprint()
-    }
-
-    fn status(&self, at: Instant) -> Status {
-        let configuration = self.chain.configuration().1;
-        let (role, peers) = match &self.role {
-            Role::PreCandidate { .. } | Role::Candidate { .. } => ("candidate", Vec::new()),
-            Role::Leader(leading) => {
-                let peers = leading.peers.iter().map(|(&node, peer)| PeerStatus {
-                    node,
-                    lag: self.committed.saturating_sub(peer.matched),
-                    heard_ms: peer.heard.map(|heard| at.now.since(heard).as_millis() as u64),
-                });
-                ("leader", peers.collect())
-            }
-            Role::Follower => (configuration.standing(self.me), Vec::new()),
-        };
-        let (lease, reads) = self.reads_now(at);
-        let mut status = Status {
-            role,
-            leader: self.leader.filter(|leader| *leader == self.me || self.monitor.has_leader(at.now)),
-            ballot: self.term.to_string(),
-            committed: self.committed,
-            applied: self.state.applied(),
-            lease,
-            reads,
-            peers,
-            samples: Vec::new(),
-            facts: Vec::new(),
-        };
-        if let Role::Leader(leading) = &self.role {
-            let help = "Entries that an earlier leader may have committed when this node was elected.";
-            status.samples.push(Sample::gauge("limbo_entries", leading.limbo_entries, help));
-            let own = Own { me: self.me, wall: at.wall, now: at.now };
-            self.walls.tell(own, &|wall| configuration.reached(wall), &mut status);
-        }
-        status
     }
 }

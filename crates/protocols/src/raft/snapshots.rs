@@ -9,11 +9,14 @@ use super::{Message, Record};
 
 impl Replica {
     pub(super) fn fetch(&mut self, cx: &mut Context<'_, Self>) {
-        if !self.behind {
-            return;
+        if !self.behind && !self.fetches_values() {
+            return self.review_lacking_later(cx);
         }
         // A leader that is replaced may go on giving its snapshot, as long as it answers.
-        let sources: Vec<_> = self.leader.into_iter().collect();
+        let sources: Vec<_> = match self.role {
+            Role::Gathering(_) => self.sources_of_gathering(),
+            _ => self.leader.into_iter().collect(),
+        };
         if let Some((peer, message)) = self.catchup.ask(&sources, self.state.applied() + 1, cx.now()) {
             cx.send(peer, Message::Catchup(message));
         }
@@ -22,6 +25,7 @@ impl Replica {
 
     pub(super) fn on_catchup(&mut self, from: NodeId, message: catchup::Message, cx: &mut Context<'_, Self>) {
         let now = cx.now();
+        self.gathering_gets_on(cx);
         match message {
             catchup::Message::Fetch { from: index, asked } => self.on_fetch(from, (index.max(1), asked), cx),
             catchup::Message::More { image, cursor, asked } => {
@@ -29,8 +33,13 @@ impl Replica {
                 let answer = self.source.on_more(image, cursor, asked, now);
                 cx.send(from, Message::Catchup(answer));
             }
-            // Entries come from the leader alone, with their terms.
-            catchup::Message::Values { .. } => {}
+            // Entries come from the leader alone, with their terms. Of those that are committed the values may come
+            // from anybody.
+            catchup::Message::Values { from: first, values, asked } => {
+                self.catchup.on_values(from, asked, now);
+                self.on_values(first, values, cx);
+                self.fetch(cx);
+            }
             catchup::Message::Piece(piece) => {
                 let applied = self.state.applied();
                 let ask = |message| cx.send(from, Message::Catchup(message));
@@ -47,7 +56,7 @@ impl Replica {
 
     fn install(&mut self, state: Replicated, cx: &mut Context<'_, Self>) {
         let index = state.applied();
-        if index <= self.committed || matches!(self.role, Role::Leader(_)) {
+        if index <= self.state.applied() || matches!(self.role, Role::Leader(_)) {
             return;
         }
         let origin = state.origin();
@@ -58,7 +67,7 @@ impl Replica {
         let configuration = state.configuration_in(&self.config.group);
         let keep = self.chain.install(index, origin, configuration, cx.now());
         self.state = state;
-        self.committed = index;
+        self.committed = self.committed.max(index);
         self.behind = false;
         self.persisted = true;
         if mutation::active("raft/snapshot-not-durable") {
@@ -73,6 +82,8 @@ impl Replica {
         self.configured = None;
         self.publish_configuration(cx);
         self.near.batches.on_executed(index);
-        self.serve_follower_reads(cx);
+        self.on_state_kept();
+        self.execute(cx);
+        self.go_on_gathering(cx);
     }
 }

@@ -103,6 +103,7 @@ macro_rules! trace {
 }
 
 mod bodega;
+mod craft;
 mod crossword;
 mod epaxos;
 mod multipaxos;

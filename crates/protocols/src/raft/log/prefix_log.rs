@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 
-use bytes::Bytes;
 use quorate_blocks::batch::{Batch, Kind};
 use quorate_blocks::membership::Configuration;
 use quorate_blocks::state::Origin;
 use quorate_core::{Interval, Time, mutation, wire_struct};
+
+use quorate_blocks::coding::Value;
 
 /// What a leader puts into the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,8 +16,8 @@ pub struct Entry {
     pub term: u64,
     /// True time when it was made, if its leader knew it: the age of a lease is told by it.
     pub stamp: Option<Interval>,
-    /// What to execute: an encoded [`Batch`].
-    pub value: Bytes,
+    /// What to execute: an encoded [`Batch`], or shards of one.
+    pub value: Value,
 }
 wire_struct!(Entry { term, stamp, value });
 
@@ -27,13 +28,15 @@ pub struct KeptEntry {
     pub entry: Entry,
     /// What it is.
     pub kind: Kind,
+    /// How many shards restore its value, if this replica's disk has fewer; also when it is whole here in memory.
+    pub data: Option<u8>,
     /// When it came to be in this replica's log, this time.
     pub at: Time,
     /// The latest end of any stamp up to it.
     latest: u64,
     /// When the last entry without a stamp came, if there is any up to this one.
     unstamped: Option<Time>,
-    /// Bytes of values from the start of the log's life up to this one.
+    /// Bytes of whole values from the start of the log's life up to this one.
     bytes: u64,
 }
 
@@ -169,18 +172,45 @@ impl PrefixLog {
     /// Adds an entry; its index. A configuration in it is the last one from now on.
     pub fn append(&mut self, entry: Entry, now: Time) -> u64 {
         let (latest, unstamped) = self.lease(self.last().0);
-        let bytes = self.bytes_upto(self.last().0) + entry.value.len() as u64 + OVERHEAD;
+        let bytes = self.bytes_upto(self.last().0) + entry.value.whole_len() as u64 + OVERHEAD;
         let latest = entry.stamp.map_or(latest, |stamp| latest.max(stamp.latest));
         let unstamped = if entry.stamp.is_some() { unstamped } else { Some(now) };
-        let kind = Batch::kind(&entry.value);
+        // What is in shards is from clients: everything else is whole.
+        let kind = entry.value.whole().map_or(Kind::Clients, Batch::kind);
+        let data = entry.value.coded().map(|coded| coded.id.data);
         let index = self.last().0 + 1;
         if kind == Kind::Configuration
-            && let Some(configuration) = Batch::configuration(&entry.value)
+            && let Some(configuration) = entry.value.whole().and_then(Batch::configuration)
         {
             self.configurations.push((index, configuration));
         }
-        self.entries.push_back(KeptEntry { entry, kind, at: now, latest, unstamped, bytes });
+        self.entries.push_back(KeptEntry { entry, kind, data, at: now, latest, unstamped, bytes });
         index
+    }
+
+    /// More of an entry's value has come in: with the shards that are here it may be whole. What is not of the same
+    /// value is ignored.
+    pub fn add_value(&mut self, index: u64, value: &Value) {
+        let Some(held) = self.get_mut(index) else { return };
+        let Some(own) = held.entry.value.coded() else { return };
+        if value.coded().map_or(!value.is_same(&held.entry.value), |coded| coded.id != own.id) {
+            return;
+        }
+        let united = value.clone().over(&held.entry.value);
+        let restored = united.coded().and_then(|coded| coded.restore().ok());
+        held.entry.value = restored.map_or(united, Value::Whole);
+    }
+
+    /// This disk has so many shards of an entry's value that the second number would restore it; `None`: all of it.
+    pub fn set_data(&mut self, index: u64, data: Option<u8>) {
+        if let Some(held) = self.get_mut(index) {
+            held.data = data;
+        }
+    }
+
+    fn get_mut(&mut self, index: u64) -> Option<&mut KeptEntry> {
+        let index = usize::try_from(index.checked_sub(self.base + 1)?).ok()?;
+        self.entries.get_mut(index)
     }
 
     /// Removes the entries from this one on.
@@ -268,8 +298,8 @@ impl PrefixLog {
 
     /// Entries from this index on, with their indexes.
     pub fn iter(&self, from: u64) -> impl Iterator<Item = (u64, &KeptEntry)> {
-        let skip = from.saturating_sub(self.base + 1) as usize;
-        (self.base + 1..).zip(&self.entries).skip(skip)
+        let skip = (from.saturating_sub(self.base + 1) as usize).min(self.entries.len());
+        (self.base + 1 + skip as u64..).zip(self.entries.range(skip..))
     }
 
     fn bytes_upto(&self, index: u64) -> u64 {
@@ -342,7 +372,7 @@ mod tests {
     use super::*;
 
     fn entry(term: u64) -> Entry {
-        Entry { term, stamp: None, value: Bytes::new() }
+        Entry { term, stamp: None, value: bytes::Bytes::new().into() }
     }
 
     /// A log whose entries have these terms.

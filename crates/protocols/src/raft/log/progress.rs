@@ -36,6 +36,10 @@ pub struct Progress {
     pub round: u64,
     /// Requests for a snapshot or its pieces that it has made.
     pub fetches: u64,
+    /// Where it has values in shards only, by its last answer: ranges of indexes.
+    pub partial: Vec<(u64, u64)>,
+    /// The first index of the entries that were last sent again because it had them in shards.
+    pub resent: u64,
     /// Entries on their way, by the index of the last one of each message.
     in_flight: InFlight,
 }
@@ -51,6 +55,8 @@ impl Progress {
             heard: None,
             round: 0,
             fetches: 0,
+            partial: Vec::new(),
+            resent: 0,
             in_flight: InFlight::new(RETRANSMIT),
         }
     }
