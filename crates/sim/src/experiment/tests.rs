@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use quorate_check::linearizability;
 use quorate_check::{MILLISECOND, SECOND};
-use quorate_core::{Manage, Rate};
+use quorate_core::{Manage, NodeSet, Range, Rate, Roster};
 use quorate_protocols::registry::named;
 use quorate_protocols::wide_area;
 use quorate_store::{Command, Condition, Expiry, Reply};
@@ -299,6 +299,28 @@ fn clients_whose_node_dies_go_to_the_nearest_that_lives_and_operators_are_answer
     assert_eq!(reads((8 * SECOND, 9 * SECOND)), Some(trip + MILLISECOND));
     assert_eq!(reads((12 * SECOND, 17 * SECOND)), Some(trip));
     assert!(measured.operations.iter().any(|op| !op.succeeded), "those that were under way when it died");
+}
+
+#[test]
+fn what_idle_replicas_of_bodega_send_does_not_grow_with_their_roster() {
+    // Messages and their bytes in ten seconds, with so many ranges of keys in the roster.
+    let idle = |ranges: u32| {
+        let responders: NodeSet = [1, 2].into_iter().filter_map(NodeId::new).collect();
+        let key = |number: u32| Range::key(&Bytes::from(format!("key-{number:06}")), responders);
+        let roster = Roster::new(None, (0..ranges).map(key).collect()).unwrap();
+        let until = |end| {
+            let acts = vec![(2 * SECOND, Act::Manage(0, Manage::Roster(roster.clone())))];
+            let load = Load { asks: Vec::new(), acts, clients: None };
+            let measured = measure(named("bodega"), &Setup { end, ..setup(&[]) }, load).unwrap();
+            assert!(measured.managed.iter().all(|managed| managed.succeeded), "{:?}", measured.managed);
+            (measured.sent["Heartbeat"], measured.bytes.values().sum::<u64>())
+        };
+        let ((heartbeats, bytes), (more, all)) = (until(8 * SECOND), until(18 * SECOND));
+        (more - heartbeats, all - bytes)
+    };
+    let (one, many) = (idle(1), idle(1000));
+    assert!(one.0 > 0, "{one:?}");
+    assert_eq!(one, many);
 }
 
 #[test]

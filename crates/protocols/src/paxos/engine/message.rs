@@ -439,6 +439,14 @@ mod tests {
     }
 
     #[test]
+    fn a_heartbeat_is_a_ballot_a_slot_and_a_time() {
+        let heartbeats = samples().into_iter().filter(|message| message.kind() == "Heartbeat");
+        let lengths: Vec<_> = heartbeats.map(|message| message.to_bytes().len()).collect();
+        // And what says that it is one.
+        assert_eq!(lengths, [1 + 3 * size_of::<u64>()]);
+    }
+
+    #[test]
     fn arbitrary_and_damaged_bytes_give_errors_not_panics() {
         let mut random = Random::new(3);
         for round in 0..20_000 {
