@@ -124,6 +124,8 @@ async fn run(args: &Args) -> Result<Value> {
     for client in (0..args.clients).map(connect).collect::<Vec<_>>() {
         clients.push(client.await.map_err(|error| error.to_string())??);
     }
+    // Whoever measures besides knows from this when the warm-up begins.
+    eprintln!("{} clients connected", args.clients);
     let start = Instant::now();
     let counted = start + warm_up..start + warm_up + length;
     let outage = Arc::new(Outage::new(counted.start));

@@ -1,7 +1,7 @@
 //! The rounds of a comparison: what is measured of a system, and how.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use quorate_bench::grid::{Grid, Row, Schema};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::processes::{Process, Result, Stop, cpu_seconds, words};
+use super::processes::{Process, Result, Stop, cpu_seconds, cpu_seconds_of_threads, words};
 use super::services::{Placement, Service, Site, wait_for};
 use super::systems::{Load, System};
 use super::{Options, machine, quorate_in, scratch, target};
@@ -186,9 +186,10 @@ impl Session {
     /// CPU in percent of one core, bytes a second between members, and memory in MB, with nobody there.
     fn at_rest(&self, service: &Service) -> Result<[f64; 3]> {
         self.stop.sleep(Duration::from_millis(300))?;
-        let (start, cpu, wire) = (Instant::now(), service.cpu(), service.wire_bytes()?);
+        let used = || Ok::<_, String>((cpu_seconds_of_threads(&service.pids), service.wire_bytes()?));
+        let (start, (cpu, wire)) = (Instant::now(), used()?);
         self.stop.sleep(self.rest)?;
-        let (cpu, wire) = (service.cpu() - cpu, service.wire_bytes()?.saturating_sub(wire));
+        let (cpu, wire) = used().map(|now| (now.0 - cpu, now.1.saturating_sub(wire)))?;
         let seconds = start.elapsed().as_secs_f64();
         Ok([100.0 * cpu / seconds, wire as f64 / seconds, service.memory_mb()])
     }
@@ -197,7 +198,8 @@ impl Session {
     fn load(&self, system: &System, service: &Service, load: Load, mut command: Command) -> Result<[f64; 7]> {
         let shown = words(&command);
         let (mut child, out) = self.spawn(&mut command)?;
-        // The generator takes a moment to connect; the edges of its time are left out.
+        wait_for(&shown, &self.stop, || Ok(system.is_connected(&out[1]).then_some(())))?;
+        // Others take a moment to connect; the edges of its time are left out.
         self.stop.sleep(self.warm_up + Duration::from_millis(150))?;
         let generator = [child.id()];
         let used = || Ok::<_, String>([service.cpu(), cpu_seconds(&generator), service.wire_bytes()? as f64]);
@@ -222,14 +224,14 @@ impl Session {
         self.finish(&mut child, &out, &words(&command))
     }
 
-    fn spawn(&self, command: &mut Command) -> Result<(Process, [std::path::PathBuf; 2])> {
+    fn spawn(&self, command: &mut Command) -> Result<(Process, [PathBuf; 2])> {
         let paths = ["report.json", "generator.log"].map(|name| self.scratch.path().join(name));
         let _ = std::fs::remove_file(&paths[1]);
         let file = std::fs::File::create(&paths[0]).map_err(|error| error.to_string())?;
         Ok((Process::start_to(command, file, &paths[1])?, paths))
     }
 
-    fn finish(&self, child: &mut Process, paths: &[std::path::PathBuf; 2], command: &str) -> Result<Value> {
+    fn finish(&self, child: &mut Process, paths: &[PathBuf; 2], command: &str) -> Result<Value> {
         let fine = child.wait(&self.stop, PATIENCE).map_err(|error| format!("{command}: {error}"))?;
         let [text, said] = [0, 1].map(|at| std::fs::read_to_string(&paths[at]).unwrap_or_default());
         if !fine {

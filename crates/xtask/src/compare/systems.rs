@@ -204,6 +204,12 @@ impl System {
         }
     }
 
+    /// Whether its generator has connected, as far as it tells; `log` is what it says of errors.
+    pub fn is_connected(&self, log: &Path) -> bool {
+        let tells = matches!(self.generator, Generator::Ycsb);
+        !tells || std::fs::metadata(log).is_ok_and(|log| log.len() > 0)
+    }
+
     /// What kills a process, and writes at the members beside the first meanwhile.
     pub fn witness(&self, endpoints: &[String], pid: u32, limit: Duration) -> Command {
         let mut command = self.ycsb(&endpoints[1..].join(","), None);
