@@ -196,6 +196,11 @@ impl Sessions {
             .retain(|_, s| s.used.millis().saturating_add(IDLE_LIMIT.as_millis() as u64) >= now.millis());
     }
 
+    /// Ends all sessions. Their numbers do not come back: a late duplicate finds none.
+    pub fn end_all(&mut self) {
+        self.table.clear();
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.table.len()

@@ -31,6 +31,10 @@ impl Checker for Commitment {
         &["Appended", "Commits"]
     }
 
+    fn on_founded(&mut self, slot: u64) {
+        self.logs.on_founded(slot);
+    }
+
     fn on_fact(&mut self, at: u64, who: Process, fact: &Fact, _: &dyn Clocks) -> Result<(), Violation> {
         let result = match *fact {
             Fact::Appended { index, term, digest, .. } => {
@@ -69,8 +73,8 @@ impl Commitment {
     }
 
     fn apply(&self, who: Process, slot: u64, digest: Option<u64>) -> Result<(), String> {
-        // Protocols without a log of terms execute too.
-        if self.logs.log(who.node).is_none() {
+        // Protocols without a log of terms execute too, and who begins with nothing has executed nothing.
+        if self.logs.log(who.node).is_none() || slot == 0 {
             return Ok(());
         }
         let Some(term) = self.logs.committed().term(slot) else {

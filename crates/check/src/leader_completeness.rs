@@ -35,6 +35,10 @@ impl Checker for LeaderCompleteness {
         &["Appended", "Commits"]
     }
 
+    fn on_founded(&mut self, slot: u64) {
+        self.logs.on_founded(slot);
+    }
+
     fn on_fact(&mut self, at: u64, who: Process, fact: &Fact, _: &dyn Clocks) -> Result<(), Violation> {
         let complete = match *fact {
             Fact::Leads { number } => self.lead(who, number),

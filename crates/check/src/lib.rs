@@ -131,6 +131,10 @@ pub trait Checker {
         &[]
     }
 
+    /// Before anything happens: the group begins with a state that counts as that after this slot, which is no
+    /// entry's.
+    fn on_founded(&mut self, _slot: u64) {}
+
     /// A replica states a fact.
     fn on_fact(&mut self, at: u64, who: Process, fact: &Fact, clocks: &dyn Clocks) -> Result<(), Violation>;
 
@@ -226,6 +230,10 @@ impl Panel {
 impl Checker for Panel {
     fn name(&self) -> &'static str {
         "panel"
+    }
+
+    fn on_founded(&mut self, slot: u64) {
+        self.0.iter_mut().for_each(|checker| checker.on_founded(slot));
     }
 
     fn on_fact(&mut self, at: u64, who: Process, fact: &Fact, clocks: &dyn Clocks) -> Result<(), Violation> {

@@ -95,6 +95,11 @@ pub struct Logs {
 }
 
 impl Logs {
+    /// The group begins with a state that counts as that after this slot.
+    pub fn on_founded(&mut self, slot: u64) {
+        self.committed = Log::after(slot, 0);
+    }
+
     /// Takes a fact in.
     pub fn on_fact(&mut self, who: Process, fact: &Fact) {
         match *fact {

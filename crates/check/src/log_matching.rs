@@ -30,6 +30,10 @@ impl Checker for LogMatching {
         &["Appended", "Begins"]
     }
 
+    fn on_founded(&mut self, slot: u64) {
+        self.logs.on_founded(slot);
+    }
+
     fn on_fact(&mut self, at: u64, who: Process, fact: &Fact, _: &dyn Clocks) -> Result<(), Violation> {
         let result = match *fact {
             Fact::Appended { index, term, digest, .. } => self.append(who, index, term, digest),

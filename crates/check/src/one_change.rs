@@ -29,6 +29,10 @@ impl Checker for OneChange {
         &["Configured"]
     }
 
+    fn on_founded(&mut self, slot: u64) {
+        self.logs.on_founded(slot);
+    }
+
     fn on_fact(&mut self, at: u64, who: Process, fact: &Fact, _: &dyn Clocks) -> Result<(), Violation> {
         let result = match *fact {
             Fact::Configured { index, voters, outgoing } if !voters.is_empty() => {

@@ -59,6 +59,10 @@ impl Checker for ReadGates {
         &["ReadGate", "PassesGate"]
     }
 
+    fn on_founded(&mut self, slot: u64) {
+        self.logs.on_founded(slot);
+    }
+
     fn on_fact(&mut self, at: u64, who: Process, fact: &Fact, clocks: &dyn Clocks) -> Result<(), Violation> {
         self.logs.on_fact(who, fact);
         match *fact {

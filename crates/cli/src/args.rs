@@ -1,5 +1,7 @@
 //! The command line, a contract that tools rely on.
 
+// tidy: long because it is all that can be said to the binary, in one place.
+
 mod endpoints;
 mod tls;
 
@@ -53,6 +55,8 @@ pub enum Command {
     /// Show or say who serves reads of which keys, in protocols with local reads
     #[command(subcommand)]
     Roster(Roster),
+    #[command(flatten)]
+    Data(crate::backup::DataCommand),
     /// Issue the certificates with which a cluster and its clients know each other
     #[command(subcommand, after_help = CERT_EXAMPLES)]
     Cert(Cert),
@@ -191,8 +195,7 @@ pub struct Serve {
     #[command(flatten)]
     pub process: Process,
     /// Where reads are served unless a client says otherwise: linearizable, sequential, local, or bounded=500ms or
-    /// bounded=3 for what may be so old, or behind by so many versions
-    /// [default: linearizable]
+    /// bounded=3 for what may be so old, or behind by so many versions [default: linearizable]
     #[arg(long, value_name = "MODE")]
     pub read_mode: Option<ReadMode>,
     /// The site this node is in [default: with --topology the site of its number]
@@ -225,7 +228,7 @@ pub struct Process {
     #[arg(long, value_name = "1=HOST:PORT,2=…")]
     pub initial_cluster: Option<String>,
     /// Which cluster, as `quorate status --json` shows it: for a node with --join or a proxy whose --initial-cluster
-    /// names the members of today [default: made from --initial-cluster]
+    /// names the members of today, or any proxy of a restored cluster [default: made from --initial-cluster]
     #[arg(long, value_name = "HEX", value_parser = cluster_id)]
     pub cluster_id: Option<u64>,
     /// Replication protocol; the same everywhere [default: multipaxos]
@@ -450,6 +453,9 @@ pub struct Simulated {
     /// Leave these faults of the schedule out (numbers from a replay)
     #[arg(long, value_delimiter = ',')]
     pub skip: Vec<usize>,
+    /// Begin with the state of another cluster, as after `quorate restore` (protocols that order all writes)
+    #[arg(long)]
+    pub founded: bool,
     /// A setting of the protocol; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub set: Vec<String>,

@@ -17,7 +17,7 @@ use crate::protocols;
 use crate::watch;
 
 /// Longer than a node takes to explain that no majority answers.
-const TIMEOUT: Duration = Duration::from_secs(10);
+pub const TIMEOUT: Duration = Duration::from_secs(10);
 /// For the state of one node, which it knows by itself.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
 

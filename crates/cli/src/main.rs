@@ -1,10 +1,11 @@
 //! The `quorate` binary: `up`, `serve`, `proxy`, `get`, `put`, `del`, `status`, `member`, `transfer`, `roster`,
-//! `cert`, `protocols`, `sim`, `replay`, `bench`, `compare`.
+//! `backup`, `restore`, `recover`, `cert`, `protocols`, `sim`, `replay`, `bench`, `compare`.
 //!
 //! Exit codes: 0 fine, 1 the thing asked about failed, 2 the command line or configuration is wrong, 3 there is no
 //! answer: no node could be reached, or no majority of the nodes answers.
 
 mod args;
+mod backup;
 mod bench;
 mod bounds;
 mod certificates;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         Command::Transfer(args) => members::transfer(args),
         Command::Roster(args) => roster::roster(args),
         Command::Cert(args) => certificates::cert(args),
+        Command::Data(command) => backup::run(command),
         Command::Protocols { name: None } => protocols::list(),
         Command::Protocols { name: Some(name) } => protocols::show(&name),
         Command::Sim(args) => simulate::sim(args),

@@ -164,9 +164,11 @@ pub fn serve(args: Serve) -> Result<(), Failure> {
     }
     let join = args.join || file.join.unwrap_or_default();
     let cluster_id = cluster_id(&args.process, &file)?;
-    if cluster_id.is_some() && !join {
+    let replace_disk = args.replace_disk || file.replace_disk.unwrap_or_default();
+    if cluster_id.is_some() && !join && !replace_disk {
         return Err(Failure::wrong(
-            "--cluster-id is for a node with --join: a first member keeps the --initial-cluster of the first day",
+            "--cluster-id is for a node with --join, or with --replace-disk in a restored cluster: another first \
+             member keeps the --initial-cluster of the first day, and a restored one has the id in its data directory",
         ));
     }
     let topology = args.topology.or(file.topology.clone());
@@ -176,7 +178,7 @@ pub fn serve(args: Serve) -> Result<(), Failure> {
         listen_resp: file.listen_resp.clone().ok_or_else(|| required("listen-resp"))?,
         initial_cluster: parse_cluster(cluster).map_err(Failure::wrong)?,
         join,
-        replace_disk: args.replace_disk || file.replace_disk.unwrap_or_default(),
+        replace_disk,
         cluster_id,
         data_dir: args.data_dir.or(file.data_dir.clone()).ok_or_else(|| required("data-dir"))?,
         site: args.site.or(file.site.clone()),
@@ -332,7 +334,7 @@ fn run(config: NodeConfig, limits: resp::Limits, listen_http: Option<&str>) -> R
 
 /// What an operator must change before the next start is a matter of configuration, and so is a data directory that
 /// cannot be used; the rest has failed.
-fn code(error: &NodeError) -> u8 {
+pub fn code(error: &NodeError) -> u8 {
     match error {
         NodeError::Storage(StorageError::Failed(failure)) if failure.is_full() => 1,
         NodeError::Config(_) | NodeError::Resolve { .. } | NodeError::Listen { .. } => 2,

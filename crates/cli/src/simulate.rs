@@ -37,6 +37,7 @@ fn options(protocol: &dyn AnyProtocol, args: Simulated, runs: u64) -> Result<Opt
         duration: args.duration.unwrap_or(default.duration),
         until: args.until,
         skip: args.skip,
+        founded: args.founded,
     })
 }
 

@@ -140,6 +140,21 @@ pub trait Replica: Machine {
     /// records persisted before may be dropped. Must be cheap: the snapshot is a frozen image, encoded elsewhere.
     fn save(&self) -> Saved<Self::Record>;
 
+    /// What a member of a new group starts from if the group does not begin with nothing but with this state: an image
+    /// of the replicated state that executed a first slot, and that knows no configuration and no roster. Only the
+    /// members' names may make a difference, and whoever comes later must get the state from a member.
+    fn found(_config: &Self::Config, state: Snapshot) -> Saved<Self::Record> {
+        Saved { restarted: true, snapshot: Some(state), records: Vec::new() }
+    }
+
+    /// The state that a new group is to begin with if this replica is all that is left of its group: with everything
+    /// executed that its log gives, whether that was decided or not. A write that was answered needs a majority, so it
+    /// may be missing where the majority is; one that was not answered may be in it.
+    fn salvage(&self) -> Salvaged {
+        let state = self.save().snapshot.expect("the state that a replica saves");
+        Salvaged { state, undecided: 0, left_out: 0 }
+    }
+
     /// The process is going to stop soon: hand over what others would have to wait for.
     fn on_drain(&mut self, _cx: &mut Context<'_, Self>) {}
 
@@ -329,6 +344,17 @@ pub struct Piece {
 
 /// A shared image.
 pub type Snapshot = Arc<dyn Image>;
+
+/// What one replica gives to a group that takes the place of its own ([`Replica::salvage`]).
+#[derive(Clone, Debug)]
+pub struct Salvaged {
+    /// The replicated state.
+    pub state: Snapshot,
+    /// Slots in it that this replica did not know to be decided.
+    pub undecided: u64,
+    /// Slots of its log that are not in it, because one before them or their value is not here.
+    pub left_out: u64,
+}
 
 /// What does not happen: the record type of machines that keep nothing on disk, the timer type of those that set
 /// none.

@@ -58,6 +58,7 @@ fn measure(
         protocol: "bench",
         durability,
         segment_bytes: SEGMENT_BYTES,
+        founded: None,
         queue_bytes: 64 << 20,
     };
     remove(directory)?;

@@ -155,6 +155,8 @@ pub(crate) struct Place {
     pub(crate) rejoining: Option<Arc<dyn ConfiguredProtocol>>,
     /// What the node asks for if its data directory is empty.
     pub(crate) stage: Stage,
+    /// The id that `initial_cluster` gives, where the directory is to remember another that the node was told.
+    pub(crate) founded: Option<u64>,
 }
 
 impl NodeConfig {
@@ -198,6 +200,7 @@ impl NodeConfig {
             (false, true) => Stage::Replacing,
             (false, false) => Stage::New,
         };
+        let founded = (!join && cluster_id.is_some()).then(|| self::cluster_id(&initial_cluster));
         let common = ProxyOptions { listen_resp, initial_cluster, cluster_id, tls, limits };
         let process = Process::Node(node.get());
         let entrance = Entrance { joining: join, rejoining: true };
@@ -213,7 +216,8 @@ impl NodeConfig {
         config.clock = clock;
         config.delays.map = map;
         config.topology_file = topology_file;
-        config.place = Some(Place { node, listen_peer, data_dir, durability, site, rejoining, stage });
+        config.place =
+            Some(Place { node, listen_peer, data_dir, durability, site, rejoining, stage, founded });
         Ok(config)
     }
 
@@ -328,7 +332,7 @@ pub fn cluster_id(members: &BTreeMap<NodeId, String>) -> u64 {
     digest(words.join(",").as_bytes())
 }
 
-fn check_cluster(members: &BTreeMap<NodeId, String>) -> Result<(), ConfigError> {
+pub(crate) fn check_cluster(members: &BTreeMap<NodeId, String>) -> Result<(), ConfigError> {
     let mut seen: BTreeMap<&str, NodeId> = BTreeMap::new();
     for (&node, address) in members {
         check_address(address)?;

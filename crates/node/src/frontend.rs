@@ -1,7 +1,7 @@
 //! How a client protocol plugs into a node's event loop. `api` implements it; the loop knows no protocol.
 
 use bytes::{Bytes, BytesMut};
-use quorate_core::{Members, Outcome, Request, Status, Time};
+use quorate_core::{Members, Outcome, Request, Snapshot, Status, Time};
 
 pub use crate::slow::{Described, SlowRequest};
 
@@ -130,6 +130,10 @@ pub trait NodeView {
     /// The encoded reply to a read of this node's own state, however far behind it is. `None` if it has none, because
     /// it runs a proxy alone.
     fn read(&self, command: &Bytes) -> Option<Bytes>;
+    /// That state as it is now, frozen, to be read in pieces. `None` as for [`read`](Self::read).
+    fn image(&self) -> Option<Snapshot> {
+        None
+    }
     /// Whether it has such a state.
     fn has_state(&self) -> bool;
     /// Whether all writes are executed in one order, so that a slot tells what this node's state shows.

@@ -21,6 +21,8 @@ use crate::storage::{self, Log, Options, SEGMENT_BYTES};
 
 /// A log that is open, and what was in it.
 pub(crate) struct Opened {
+    /// The cluster's id, as the directory says.
+    pub(crate) cluster: u64,
     pub(crate) journal: Journal,
     /// Its records are encoded.
     pub(crate) saved: Saved<Bytes>,
@@ -62,6 +64,7 @@ impl Journal {
         let options = Options {
             directory: place.data_dir.clone(),
             cluster,
+            founded: place.founded,
             node: place.node,
             protocol,
             durability: place.durability,
@@ -69,13 +72,13 @@ impl Journal {
             queue_bytes: unsynced,
         };
         let opened = storage::open(&options, Box::new(wake))?;
-        let storage::Opened { restarted, snapshot, records, log, disk, memo } = opened;
+        let storage::Opened { cluster, restarted, snapshot, records, log, disk, memo } = opened;
         let has_records = snapshot.is_some() || !records.is_empty();
         metrics.log_unsynced_limit.set(options.queue_bytes as u64);
         let snapshot_jitter = 1.0 + random.unit() / 2.0;
         let journal = Journal { snapshot_jitter, limit: unsynced, ..Journal::over(log, metrics, random) };
         let disk = OpenedDisk { disk, memo, has_records };
-        Ok(Opened { journal, saved: Saved { restarted, snapshot, records }, disk })
+        Ok(Opened { cluster, journal, saved: Saved { restarted, snapshot, records }, disk })
     }
 
     /// Of a process that keeps nothing.
@@ -222,6 +225,7 @@ mod tests {
                 durability: Durability::Os,
                 rejoining: None,
                 stage: Stage::New,
+                founded: None,
             };
             let opened =
                 Journal::open((&place, "toy"), 1000, 7, waker, Rc::default(), Random::new(1)).unwrap();

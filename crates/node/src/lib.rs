@@ -8,6 +8,8 @@
 //! | `machines` | the replica and the proxy, stepped |
 //! | [`storage`] | the disk: log, checkpoints, recovery |
 //! | `journal` | the log as the loop sees it |
+//! | [`backup`] | a cluster's state in a file |
+//! | [`founding`] | clusters that begin with another's data |
 //! | [`transport`] | messages between processes |
 //! | `clients` | client connections |
 //! | [`frontend`] | what a client protocol implements |
@@ -22,12 +24,14 @@
 //! | `stall` | how long the event loop was away from its sockets |
 //! | [`signals`], `log_rate`, `view` | SIGTERM; repeated log lines; facts for client protocols |
 
+pub mod backup;
 mod clients;
 mod clock;
 pub mod config;
 mod directory;
 mod drain;
 pub mod error;
+pub mod founding;
 pub mod frontend;
 mod guard;
 mod journal;

@@ -167,7 +167,7 @@ impl<F: Frontend> Loop<F> {
         monitor_server: monitor::MonitorServer,
         frontend: F,
     ) -> Result<Self, NodeError> {
-        let NodeConfig { protocol, configured, members, limits, cluster, place, .. } = config;
+        let NodeConfig { protocol, configured, members, limits, mut cluster, place, .. } = config;
         let NodeConfig { clock, delays, tls, settings, .. } = config;
         let (name, can) = (protocol.name(), protocol.capabilities());
         let system = |what| move |source| NodeError::System { what, source };
@@ -192,7 +192,6 @@ impl<F: Frontend> Loop<F> {
         let mut facts = vec![
             ("protocol", name.to_owned()),
             ("version", env!("CARGO_PKG_VERSION").to_owned()),
-            ("cluster_id", format!("{cluster:016x}")),
             ("resp_address", resp_address.to_string()),
             ("settings", settings_in_force.join(" ")),
             ("incarnation", format!("{incarnation:016x}")),
@@ -210,6 +209,7 @@ impl<F: Frontend> Loop<F> {
                     metrics.clone(),
                     random.fork(),
                 )?;
+                cluster = opened.cluster;
                 let Place { node, data_dir, durability, rejoining, stage, .. } = place;
                 let (recovered, restarted) = (opened.saved.records.len(), opened.saved.restarted);
                 if !can.diskless {
@@ -271,7 +271,7 @@ impl<F: Frontend> Loop<F> {
                 );
             }
         }
-
+        facts.insert(2, ("cluster_id", format!("{cluster:016x}")));
         let slow = Rc::new(Slow::new(limits.slow));
         machines.watch(slow.clone());
         let registry = || poll.registry().try_clone().map_err(system("an event queue"));

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
-use quorate_core::{Capabilities, Members, Status};
+use quorate_core::{Capabilities, Members, Snapshot, Status};
 
 use crate::clock;
 use crate::directory;
@@ -31,6 +31,10 @@ pub(crate) struct View<'a> {
 impl NodeView for View<'_> {
     fn read(&self, command: &Bytes) -> Option<Bytes> {
         self.machines.read(command)
+    }
+
+    fn image(&self) -> Option<Snapshot> {
+        self.machines.save()?.snapshot
     }
 
     fn has_state(&self) -> bool {

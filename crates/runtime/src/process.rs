@@ -8,7 +8,7 @@
 use bytes::Bytes;
 use quorate_core::{
     Answered, Arrival, Class, Fact, Instant, Mark, Members, NodeId, Payload, ProcessId, ProxyId, Random,
-    Recipients, Request, RequestId, Sample, Saved, Snapshot, Status, Time, Wakeup, WireError,
+    Recipients, Request, RequestId, Salvaged, Sample, Saved, Snapshot, Status, Time, Wakeup, WireError,
 };
 use thiserror::Error;
 
@@ -204,6 +204,10 @@ pub trait AnyProcess {
 
     /// What [`load`](Self::load) needs to make this replica again; `None` if it does not run.
     fn save(&self) -> Option<Saved<Payload>>;
+
+    /// What the replica gives to a group that takes the place of its own
+    /// ([`Replica::salvage`](quorate_core::Replica::salvage)); `None` if it does not run.
+    fn salvage(&self) -> Option<Salvaged>;
 
     /// Recovers another replica, and drops it: for the law that it is as the one that was saved.
     fn recover_copy(

@@ -7,8 +7,8 @@ use std::mem;
 use bytes::Bytes;
 use quorate_core::{
     Configs, Instant, Machine, Message, NodeId, NodeSet, Outgoing, Payload, ProcessId, Protocol, Proxy,
-    Random, Recipients, Replica, Request, RequestId, Sample, Saved, Snapshot, Status, TextDigest, Time,
-    Timers, Wakeup, Wire, WireError,
+    Random, Recipients, Replica, Request, RequestId, Salvaged, Sample, Saved, Snapshot, Status, TextDigest,
+    Time, Timers, Wakeup, Wire, WireError,
 };
 
 use crate::machine_runner::MachineRunner;
@@ -320,6 +320,10 @@ impl<P: Protocol> AnyProcess for ProcessRunner<P> {
     fn save(&self) -> Option<Saved<Payload>> {
         let Saved { restarted, snapshot, records } = self.replica.as_ref()?.machine.save();
         Some(Saved { restarted, snapshot, records: records.iter().map(Payload::of).collect() })
+    }
+
+    fn salvage(&self) -> Option<Salvaged> {
+        Some(self.replica.as_ref()?.machine.salvage())
     }
 
     fn recover_copy(

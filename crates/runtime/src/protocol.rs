@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use quorate_core::{Capabilities, Configs, Group, NodeId, Protocol, Settings, SettingsError};
+use quorate_core::{
+    Capabilities, Configs, Group, NodeId, Payload, Protocol, Replica, Saved, Settings, SettingsError,
+    Snapshot,
+};
 
 use crate::process::{AnyProcess, Start};
 use crate::process_runner::ProcessRunner;
@@ -38,6 +41,10 @@ pub trait AnyProtocol: Sync {
 pub trait ConfiguredProtocol: Send + Sync {
     /// Starts a process: the proxy runs, the replica starts when the driver says so.
     fn start(&self, start: Start) -> Box<dyn AnyProcess>;
+
+    /// What a member starts from whose group begins with this state
+    /// ([`Replica::found`](quorate_core::Replica::found)).
+    fn found(&self, state: Snapshot) -> Saved<Payload>;
 }
 
 struct Erased<P>(PhantomData<fn() -> P>);
@@ -72,5 +79,10 @@ struct Configured<P: Protocol> {
 impl<P: Protocol> ConfiguredProtocol for Configured<P> {
     fn start(&self, start: Start) -> Box<dyn AnyProcess> {
         Box::new(ProcessRunner::<P>::start(self.configs.clone(), start))
+    }
+
+    fn found(&self, state: Snapshot) -> Saved<Payload> {
+        let Saved { restarted, snapshot, records } = P::Replica::found(&self.configs.0, state);
+        Saved { restarted, snapshot, records: records.iter().map(Payload::of).collect() }
     }
 }

@@ -134,6 +134,12 @@ impl Disk {
         }
     }
 
+    /// A replica that starts on it begins with this.
+    pub fn found(&mut self, saved: Saved<Payload>) {
+        let records = saved.records.into_iter().map(|record| Entry::new(record.into_bytes()));
+        (self.image, self.kept, self.opened) = (saved.snapshot, records.collect(), true);
+    }
+
     /// Everything on it is gone.
     pub fn wipe(&mut self) {
         let random = self.random.fork();

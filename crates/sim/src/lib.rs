@@ -10,6 +10,7 @@
 //! | `cluster`, `process` | the driver: processes and their machines |
 //! | [`network`], [`disk`], [`clock`] | the world around them |
 //! | `workload` | the clients |
+//! | `founded` | a state with which a group can begin |
 //! | [`trace`] | what happened, for people and for the determinism test |
 //! | [`queue`] | the future |
 //! | [`experiment`] | measurement runs: how long things take |
@@ -20,6 +21,7 @@ mod cluster;
 pub mod disk;
 pub mod experiment;
 pub mod faults;
+mod founded;
 pub mod network;
 pub mod options;
 mod process;

@@ -34,6 +34,8 @@ pub struct Options {
     pub until: Option<Duration>,
     /// Leaves these faults of the schedule out; the trace numbers them.
     pub skip: Vec<usize>,
+    /// The group begins with another's state, as after a restore, and not with nothing.
+    pub founded: bool,
 }
 
 impl Default for Options {
@@ -50,6 +52,7 @@ impl Default for Options {
             duration: Duration::from_secs(8),
             until: None,
             skip: Vec::new(),
+            founded: false,
         }
     }
 }
@@ -133,6 +136,9 @@ impl Options {
         flag(!skip.is_empty(), "skip", skip.join(","));
         for setting in &self.settings {
             flag(true, "set", setting.clone());
+        }
+        if self.founded {
+            flags.push_str(" --founded");
         }
         flags
     }

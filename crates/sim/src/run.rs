@@ -20,6 +20,7 @@ use crate::clock::{Clock, Quality};
 use crate::cluster::{Cluster, Event, Knobs, Operator, SLOWNESS};
 use crate::disk::{Disk, Speed};
 use crate::faults::{Counts, Kind, Plan, Scope};
+use crate::founded;
 use crate::network::{Latency, Network};
 use crate::options::{MAX_HOSTS, Options, OptionsError};
 use crate::process::SimProcess;
@@ -335,6 +336,7 @@ fn build(
     let speed = Speed { write: Latency::LogNormal { median: 20_000 }, sync, bandwidth: None };
     let mut widening = widening(&plan, options.nodes);
     let widened = widening.iter().flat_map(|(_, nodes, _)| nodes.iter()).collect();
+    let (founded, group) = (options.founded.then(founded::state), members(options.nodes));
     let hosts: Vec<_> = (0..hosts)
         .map(|host| {
             let mut random = root.fork();
@@ -352,7 +354,11 @@ fn build(
                 counts.add(Kind::WideClocks);
                 clock.widen(*at, WIDE, random);
             }
-            SimProcess::new(node, Disk::new(speed, random.fork()), clock, random)
+            let mut disk = Disk::new(speed, random.fork());
+            if let Some(state) = founded.as_ref().filter(|_| node.is_some_and(|node| group.contains(node))) {
+                disk.found(configs.found(state.clone()));
+            }
+            SimProcess::new(node, disk, clock, random)
         })
         .collect();
     let mut cluster = Cluster {
@@ -392,6 +398,10 @@ fn build(
         hosts,
         plan,
     };
+    if options.founded {
+        cluster.panel.on_founded(founded::SLOT);
+        cluster.logs.on_founded(founded::SLOT);
+    }
     schedule(&mut cluster, options);
     cluster
 }

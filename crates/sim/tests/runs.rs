@@ -345,3 +345,20 @@ fn equal_seeds_give_byte_identical_traces_and_other_seeds_do_not() {
         assert_ne!(trace(seed + 1).0, digest);
     }
 }
+
+/// As after a restore. The state that the group begins with is in no log, and shows in the digest of every later one:
+/// who joins, or replaces a disk, must get it from a member.
+#[test]
+fn groups_that_begin_with_the_state_of_another_get_on_as_others_do() {
+    for (protocol, nodes, faults, runs) in [
+        ("raft", 3, "all", 40),
+        ("multipaxos", 3, "all", 40),
+        ("bodega", 3, "all", 15),
+        ("rspaxos", 5, "all", 15),
+        ("primary-copy", 3, "none", 5),
+        ("unreplicated", 1, "all", 10),
+    ] {
+        let faults = faults.parse().unwrap();
+        assert_passes(protocol, &Options { nodes, faults, runs, founded: true, ..Options::default() });
+    }
+}

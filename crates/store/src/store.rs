@@ -109,6 +109,23 @@ impl Store {
         reply
     }
 
+    /// Makes it what another group may begin with: nothing is due, and a revision above the present one is above every
+    /// version, whether commands were ordered or not.
+    pub fn settle(&mut self) {
+        while self.unremoved() > 0 {
+            self.advance(self.time);
+        }
+        if self.revision == u64::MAX {
+            self.revision = self.keys.iter().map(|(_, entry)| entry.version).max().unwrap_or(0);
+        }
+    }
+
+    /// The same for a group whose commands are not ordered: neither time nor revision has a meaning between two.
+    pub fn settle_unordered(&mut self) {
+        self.settle();
+        (self.time, self.revision) = (Wall::ZERO, u64::MAX);
+    }
+
     /// Removes those of the keys whose time is up by `now`, without an effect on others.
     pub fn expire(&mut self, keys: &[Key], now: Wall) {
         for key in keys {

@@ -41,11 +41,13 @@ use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::{Bytes, BytesMut};
-use quorate_core::{Encoder, Outcome, Staleness, Wire};
-use quorate_node::frontend::{Described, Frontend, SessionContext, Ticket};
+use quorate_core::{Encoder, Outcome, Piece, Snapshot, Staleness, Wire};
+use quorate_node::frontend::{Described, Frontend, NodeView, SessionContext, Ticket};
 use quorate_node::{Exit, Node, NodeError};
 use quorate_store::Command;
+use serde_json::json;
 
+use commands::{Fault, no_state};
 pub use session::Session;
 
 /// Small commands are encoded into shared buffers of so many bytes: one that is long under way keeps no more than this
@@ -157,6 +159,18 @@ pub struct Resp {
     /// Counts draws, so that each RANDOMKEY has its own.
     draws: u64,
     encoder: Encoder,
+    /// The backup under way: a frozen state costs memory as the data change, so there is one. A later one takes its
+    /// place, in case whoever has begun it is stuck.
+    backup: Option<Backup>,
+}
+
+/// A state that is given to a connection, piece by piece.
+#[derive(Debug)]
+struct Backup {
+    connection: u64,
+    image: Snapshot,
+    /// Where the next piece begins; `None` after the last.
+    next: Option<Bytes>,
 }
 
 /// What CLIENT tells of a connection.
@@ -185,9 +199,45 @@ impl Resp {
             complaint: None,
             draws: 0,
             encoder: Encoder::with_capacity(COMMANDS),
+            backup: None,
         }
     }
+
+    /// Freezes the node's state for a connection. Gives what it is, as one JSON object.
+    fn begin_backup(&mut self, connection: u64, node: &dyn NodeView) -> Result<String, Fault> {
+        let image = node.image().ok_or_else(|| no_state(node))?;
+        self.backup = Some(Backup { connection, image, next: Some(Bytes::new()) });
+        let facts = node.facts();
+        let fact = |wanted| facts.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.as_str());
+        let about = json!({
+            "version": fact("version"),
+            "protocol": fact("protocol"),
+            "cluster_id": fact("cluster_id"),
+            "node": fact("node_id").and_then(|id| id.parse::<u8>().ok()),
+            "position": node.applied(),
+        });
+        Ok(about.to_string())
+    }
+
+    /// The next piece of the state that was frozen for a connection; `None` after the last.
+    fn next_piece(&mut self, connection: u64) -> Result<Option<Bytes>, Fault> {
+        let backup = match &mut self.backup {
+            Some(backup) if backup.connection == connection => backup,
+            Some(_) => return Err("ERR another backup has begun at this node since; begin again".into()),
+            None => return Err("ERR no backup has begun on this connection: BEGIN comes first".into()),
+        };
+        let Some(cursor) = backup.next.take() else {
+            self.backup = None;
+            return Ok(None);
+        };
+        let Piece { bytes, next } = backup.image.piece(&cursor, PIECE);
+        backup.next = next;
+        Ok(Some(bytes))
+    }
 }
+
+/// Bytes in a piece of a backup, about: the loop makes one in some hundred microseconds.
+const PIECE: usize = 256 << 10;
 
 /// Runs the node with this frontend until it is stopped or fails. The node's loop is generic: it is compiled here,
 /// once, so that a changed line in a protocol does not compile it again in the binary.
@@ -249,5 +299,6 @@ impl Frontend for Resp {
 
     fn close(&mut self, session: Session) {
         self.clients.remove(&session.connection());
+        self.backup.take_if(|backup| backup.connection == session.connection());
     }
 }

@@ -258,7 +258,10 @@ impl Session {
 
     /// Writes the replies of those that have ended, up to the first that has not.
     fn send_replies(&mut self, shared: &mut Resp, context: &mut SessionContext<'_>) {
-        while let Some((ask, outcome)) = self.replies.pop() {
+        while let Some((mut ask, outcome)) = self.replies.pop() {
+            if matches!(ask.shape, Shape::Backup) && matches!(outcome, Outcome::Done(_)) {
+                ask.shape = Shape::Begun(shared.begin_backup(self.state.connection, context.node));
+            }
             if let Shape::Watch { keys, watch } = &ask.shape {
                 self.state.watch.found(*watch, keys.clone(), &outcome);
             }
@@ -399,8 +402,10 @@ impl Session {
         let command = shared.encoder.take_bytes();
         let mode = self.state.read_mode;
         // What WATCH finds must be what EXEC will compare it with.
-        let is_free =
-            access == Access::Read && !matches!(self.replies.ask_of(ticket).shape, Shape::Watch { .. });
+        // And a backup holds what was acknowledged, wherever the connection reads.
+        let shape = &self.replies.ask_of(ticket).shape;
+        let is_backup = matches!(shape, Shape::Backup);
+        let is_free = access == Access::Read && !is_backup && !matches!(shape, Shape::Watch { .. });
         if is_free
             && matches!(mode, ReadMode::Sequential | ReadMode::Local)
             && let Some(reply) = context.node.read(&command)
@@ -416,6 +421,7 @@ impl Session {
         let request = Request { stream, command, access, deadline };
         match mode {
             ReadMode::Sequential => context.ask_shown(ticket, request),
+            _ if is_backup && context.node.has_total_order() => context.ask_shown(ticket, request),
             ReadMode::Linearizable | ReadMode::Local | ReadMode::Bounded(_) => context.ask(ticket, request),
         }
     }

@@ -46,6 +46,10 @@ pub(super) enum Shape {
     Refused(Cow<'static, [u8]>),
     /// OK; the versions are for the session to keep, if it still has this watch.
     Watch { keys: Vec<Key>, watch: u64 },
+    /// A backup begins when the reply is here.
+    Backup,
+    /// A backup has begun with this, or could not.
+    Begun(Result<String, Fault>),
     /// How an operator's request went.
     Managed,
     /// The replies of a transaction.
@@ -236,6 +240,10 @@ impl Shape {
                 cursor(next, writer);
                 bulks(&keys, writer);
             }
+            (Shape::Begun(Ok(about)), _) => writer.bulk(about.as_bytes()),
+            (Shape::Begun(Err(Fault(text))), _) => writer.error(text),
+            // Only a transaction shows it as it is.
+            (Shape::Backup, _) => writer.error("ERR quorate backup is not allowed in a transaction"),
             (Shape::Refused(text), Reply::Value(Some(_))) => writer.error(text),
             (Shape::Refused(_), Reply::Value(None)) => writer.null(),
             (Shape::HashScan { fault: Some(Fault(text)) }, Reply::Fields { pairs, .. })

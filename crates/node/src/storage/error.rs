@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use quorate_core::NodeId;
 use thiserror::Error;
 
 /// The system failed to read or write a file. For a log that runs this is final: after a failed write or sync
@@ -78,6 +79,12 @@ pub enum StorageError {
         .path.display()
     )]
     Foreign { path: PathBuf, found: String },
+    #[error(
+        "{} is the data directory of node {node} of cluster {cluster:016x} ({protocol}): choose an empty or a new \
+         directory; nothing was written",
+        .path.display()
+    )]
+    Owned { path: PathBuf, cluster: u64, node: NodeId, protocol: String },
     #[error(
         "{} belongs to {what} {found}, but this node is started with {what} {expected}: {}",
         .path.display(), .advice

@@ -99,13 +99,14 @@ fn options() -> Options {
         protocol: "test",
         durability: Durability::Fsync,
         segment_bytes: SMALLEST_SEGMENT,
+        founded: None,
         queue_bytes: 1 << 20,
     }
 }
 
 fn me() -> Identity {
     let Options { cluster, node, .. } = options();
-    Identity { cluster, node, protocol: "test".to_owned(), log: true, disk: 7 }
+    Identity { cluster, node, protocol: "test".to_owned(), log: true, disk: 7, founded: None }
 }
 
 /// A directory, and the digest of its identity.

@@ -22,12 +22,15 @@ use super::{memo, segment, snapshot};
 
 const NAME: &str = "identity";
 const LOCK: &str = "lock";
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 /// What a data directory belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     pub(super) cluster: u64,
+    /// Of a cluster that began with another's data: the id that its `--initial-cluster` gives, by which its nodes are
+    /// started. Its own is another, so that no process of an earlier cluster at these addresses is let in.
+    pub(super) founded: Option<u64>,
     pub(super) node: NodeId,
     pub(super) protocol: String,
     /// Whether a log is kept here; not with `--durability none`.
@@ -80,10 +83,12 @@ impl Identity {
     /// Refuses another node's directory.
     pub(super) fn check(&self, dir: &Dir, expected: &Identity) -> Result<(), StorageError> {
         let words = |log| if log { "--durability fsync or os" } else { "--durability none" }.to_owned();
+        // A node of a founded cluster is started by the id that its flags give, unless it is told the cluster's own.
+        let own = self.founded.filter(|_| expected.founded.is_none()).unwrap_or(self.cluster);
         let rows = [
             (
                 "cluster",
-                format!("{:016x}", self.cluster),
+                format!("{own:016x}"),
                 format!("{:016x}", expected.cluster),
                 "give the --data-dir of this cluster (the cluster id comes from --initial-cluster unless it is set)",
             ),
@@ -115,10 +120,13 @@ impl Identity {
     }
 
     fn lines(&self) -> String {
+        let Identity { cluster, founded, node, protocol, log, disk } = self;
+        // Versions that know no founded clusters read the others' directories.
+        let format = if founded.is_some() { FORMAT } else { FORMAT - 1 };
+        let founded = founded.map(|id| format!("founded = {id:016x}\n")).unwrap_or_default();
         format!(
-            "quorate data directory\nformat = {FORMAT}\ncluster = {:016x}\nnode = {}\nprotocol = {}\nlog = {}\ndisk = \
-             {:032x}\n",
-            self.cluster, self.node, self.protocol, self.log, self.disk
+            "quorate data directory\nformat = {format}\ncluster = {cluster:016x}\n{founded}node = {node}\nprotocol = \
+             {protocol}\nlog = {log}\ndisk = {disk:032x}\n"
         )
     }
 
@@ -129,8 +137,10 @@ impl Identity {
 
     fn parse(text: &str) -> Option<Identity> {
         let field = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = "));
+        let founded = field("founded").map(|id| u64::from_str_radix(id, 16)).transpose().ok()?;
         Some(Identity {
             cluster: u64::from_str_radix(field("cluster")?, 16).ok()?,
+            founded,
             node: NodeId::new(field("node")?.parse().ok()?)?,
             protocol: field("protocol")?.to_owned(),
             log: field("log")?.parse().ok()?,

@@ -10,12 +10,14 @@
 //! | `snapshot` | checkpoints: written piece by piece, read piece by piece |
 //! | `identity` | whose directory it is, and that one process has it |
 //! | `memo` | a small file that is replaced as a whole |
+//! | `founding` | directories of a cluster that begins with another's data |
 //! | [`error`] | why it is refused, or why it stopped |
 //! | `files`, `background` | what is asked of the file system; how work gives way to the log |
 
 mod background;
 pub mod error;
 mod files;
+mod founding;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -48,6 +50,7 @@ use recovery::Start;
 use writer::{Mode, Writer};
 
 pub use error::{Failure, StorageError};
+pub use founding::{Owner, found, owner};
 pub use log::{Log, LogStatus, Waker};
 pub use memo::{Memo, MemoWriter};
 
@@ -70,6 +73,9 @@ pub struct Options {
     pub directory: PathBuf,
     /// What tells clusters apart.
     pub cluster: u64,
+    /// Where the cluster began with another's data, and the directory is to remember its id: the id by which its nodes
+    /// are started otherwise.
+    pub founded: Option<u64>,
     /// The replica.
     pub node: NodeId,
     /// The protocol that understands the records.
@@ -82,9 +88,25 @@ pub struct Options {
     pub queue_bytes: usize,
 }
 
+impl Options {
+    /// Of a directory that these make, with this random number.
+    fn identity(&self, disk: u128) -> Identity {
+        Identity {
+            cluster: self.cluster,
+            founded: self.founded,
+            node: self.node,
+            protocol: self.protocol.to_owned(),
+            log: self.durability != Durability::None,
+            disk,
+        }
+    }
+}
+
 /// A log that is open, and what was in it.
 #[derive(Debug)]
 pub struct Opened {
+    /// The cluster's id; another than the options' where that began with another's data ([`found`]).
+    pub cluster: u64,
     /// Whether the replica ran before, whether or not it had written anything.
     pub restarted: bool,
     /// The last checkpoint's image; its pieces stay on disk until they are asked for.
@@ -110,13 +132,18 @@ pub fn open(options: &Options, waker: Waker) -> Result<Opened, StorageError> {
         Identity::read(&dir)?;
     }
     let lock = Lock::take(path)?;
+    let fresh = draw(path)?;
+    let Found { cluster, restarted, snapshot, records, kept, disk } = find(&dir, options, fresh, true)?;
+    let log = Log::start(kept, Some(lock), options.queue_bytes, waker)?;
+    Ok(Opened { cluster, restarted, snapshot, records, log, disk, memo: Memo::new(dir) })
+}
+
+/// A random number, the identity of a new directory.
+fn draw(path: &Path) -> Result<u128, Failure> {
     let mut random = [0; 16];
     getrandom::fill(&mut random)
         .map_err(|error| Failure::new("draw the identity of", path, io::Error::other(error)))?;
-    let Found { restarted, snapshot, records, kept, disk } =
-        find(&dir, options, u128::from_le_bytes(random), true)?;
-    let log = Log::start(kept, Some(lock), options.queue_bytes, waker)?;
-    Ok(Opened { restarted, snapshot, records, log, disk, memo: Memo::new(dir) })
+    Ok(u128::from_le_bytes(random))
 }
 
 /// Makes a directory and makes its name durable; those above it, too, if they are new. The name of one that is there is
@@ -150,6 +177,7 @@ fn sync_directory(path: &Path) -> io::Result<()> {
 
 /// What opening found, before threads are started.
 struct Found {
+    cluster: u64,
     restarted: bool,
     snapshot: Option<Snapshot>,
     records: Vec<Bytes>,
@@ -159,13 +187,7 @@ struct Found {
 
 /// Opens a directory that this process has locked; `fresh` is its identity if it is new.
 fn find(dir: &Dir, options: &Options, fresh: u128, background: bool) -> Result<Found, StorageError> {
-    let expected = Identity {
-        cluster: options.cluster,
-        node: options.node,
-        protocol: options.protocol.to_owned(),
-        log: options.durability != Durability::None,
-        disk: fresh,
-    };
+    let expected = options.identity(fresh);
     let mode = Mode {
         sync: options.durability == Durability::Fsync,
         segment_bytes: options.segment_bytes.max(SMALLEST_SEGMENT),
@@ -185,9 +207,9 @@ fn find(dir: &Dir, options: &Options, fresh: u128, background: bool) -> Result<F
             expected
         }
     };
-    let disk = identity.disk;
+    let Identity { cluster, disk, .. } = identity;
     if !identity.log {
-        return Ok(Found { restarted, snapshot: None, records: Vec::new(), kept: None, disk });
+        return Ok(Found { cluster, restarted, snapshot: None, records: Vec::new(), kept: None, disk });
     }
     let digest = identity.digest();
     let newest = dir.list()?.iter().filter_map(|name| snapshot::sequence_of(name)).max();
@@ -217,7 +239,7 @@ fn find(dir: &Dir, options: &Options, fresh: u128, background: bool) -> Result<F
     records.extend(logged);
     let writer = Writer::new(dir.clone(), digest, mode, recovered, pool.clone())?;
     let kept = Some(Kept { dir: dir.clone(), identity: digest, writer, bytes, pool });
-    Ok(Found { restarted, snapshot: image, records, kept, disk })
+    Ok(Found { cluster, restarted, snapshot: image, records, kept, disk })
 }
 
 /// Makes a directory's first files; the identity comes last, so that a directory without one holds nothing yet.

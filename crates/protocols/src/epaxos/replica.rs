@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use quorate_blocks::ballot::Ballot;
 use quorate_blocks::instance::{Frontier, Instance};
-use quorate_core::{Context, Instant, Machine, NodeId, ProcessId, Saved, Status, Wakeup};
+use quorate_core::{Context, Instant, Machine, NodeId, ProcessId, Salvaged, Saved, Snapshot, Status, Wakeup};
 
 use super::proposing::Step;
 use super::{Config, Message};
@@ -140,8 +140,16 @@ impl Host for Replica {
 }
 
 impl quorate_core::Replica for Replica {
+    fn found(config: &Config, state: Snapshot) -> Saved<Record> {
+        Learner::found(&config.learner, &state)
+    }
+
     fn save(&self) -> Saved<Record> {
         self.learner.save()
+    }
+
+    fn salvage(&self) -> Salvaged {
+        self.learner.salvage()
     }
 
     fn on_drain(&mut self, _: &mut Cx<'_>) {

@@ -36,8 +36,8 @@ use quorate_blocks::quorum::majority_reached;
 use quorate_blocks::settings::{self, IntakeConfig};
 use quorate_blocks::state::Replicated;
 use quorate_core::{
-    Capabilities, Context, Fact, Group, Instant, Machine, Mark, NodeId, NodeSet, ProcessId, Protocol, Saved,
-    Settings, SettingsError, Status, mutation,
+    Capabilities, Context, Fact, Group, Instant, Machine, Mark, NodeId, NodeSet, ProcessId, Protocol,
+    Salvaged, Saved, Settings, SettingsError, Status, mutation,
 };
 
 pub use message::{Message, Record};
@@ -358,6 +358,16 @@ impl quorate_core::Replica for Replica {
     fn save(&self) -> Saved<Record> {
         let records = self.log.iter().map(|(&slot, value)| Record { slot, value: value.clone() });
         Saved { restarted: true, snapshot: Some(self.state.freeze()), records: records.collect() }
+    }
+
+    /// All of the log.
+    fn salvage(&self) -> Salvaged {
+        let mut state = Replicated::load(&self.state.freeze()).expect("an image that was made loads");
+        while let Some(value) = self.log.get(&(state.applied() + 1)) {
+            state.apply(state.applied() + 1, value, |_| {}, |_| {});
+        }
+        let undecided = state.applied() - self.committed;
+        Salvaged { state: state.freeze(), undecided, left_out: 0 }
     }
 
     fn fingerprint(&self) -> (u64, u64) {

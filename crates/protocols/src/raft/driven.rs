@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 use quorate_blocks::clients::Gate;
+use quorate_blocks::state::Replicated;
 use quorate_blocks::walls::Own;
-use quorate_core::{Context, Instant, PeerStatus, Sample, Saved, Status};
+use quorate_core::{Context, Instant, PeerStatus, Salvaged, Sample, Saved, Status};
 
 use super::Record;
 use super::replica::{Replica, Role};
@@ -14,6 +15,18 @@ impl quorate_core::Replica for Replica {
         let entries = self.chain.iter(self.state.applied() + 1);
         records.extend(entries.map(|(index, held)| Record::Entry { index, entry: held.entry.clone() }));
         Saved { restarted: true, snapshot: Some(self.state.freeze()), records }
+    }
+
+    /// All entries whose values are here whole: what is committed, and what follows it.
+    fn salvage(&self) -> Salvaged {
+        let mut state = Replicated::load(&self.state.freeze()).expect("an image that was made loads");
+        let value = |index| self.chain.get(index).and_then(|held| held.entry.value.whole());
+        while let Some(value) = value(state.applied() + 1) {
+            state.apply(state.applied() + 1, value, |_| {}, |_| {});
+        }
+        let undecided = state.applied().saturating_sub(self.committed);
+        let left_out = self.chain.last().0.saturating_sub(state.applied());
+        Salvaged { state: state.freeze(), undecided, left_out }
     }
 
     fn on_drain(&mut self, cx: &mut Context<'_, Self>) {

@@ -68,6 +68,17 @@ fn assert_gives_up(protocol: &str) {
     assert!(!dropped(&weakened), "{weakened}");
 }
 
+/// Whoever joins takes the state with which a group begins for none, and begins with nothing.
+#[test]
+fn a_group_begins_with_the_state_of_another_as_if_it_were_no_position() {
+    let options = Options { founded: true, ..Options::default() };
+    for protocol in ["multipaxos", "raft"] {
+        let found = caught(named(protocol), "state/founded-at-zero", &options, SEEDS).expect("valid options");
+        let (seed, violation) = found.unwrap_or_else(|| panic!("{protocol}: it went unnoticed"));
+        println!("{protocol}: seed {seed}: {violation:.200}");
+    }
+}
+
 /// Resending after a fixed time.
 #[test]
 fn what_is_on_its_way_over_slow_links_is_not_sent_again() {

@@ -9,6 +9,8 @@ mod slowlog;
 mod strings;
 pub(super) mod transactions;
 
+pub(super) use quorate::no_state;
+
 use std::borrow::Cow;
 use std::sync::LazyLock;
 

@@ -17,12 +17,50 @@ pub(super) const SPECS: &[Spec] = &[Spec {
     summary: "What Redis has no command for.",
     run: needs_subcommand,
     subcommands: &[
+        command(
+            "quorate|backup",
+            -3,
+            ADMIN,
+            NO_KEY,
+            "Freezes the node's state, and gives its pieces.",
+            backup,
+        ),
         command("quorate|member", -3, ADMIN, NO_KEY, "Shows or changes who is in the group.", member),
         command("quorate|roster", -3, ADMIN, NO_KEY, "Shows or says who serves reads of what.", roster),
         command("quorate|status", 2, ADMIN, NO_KEY, "Returns the node's state as JSON.", status),
         command("quorate|transfer", -2, ADMIN, NO_KEY, "Lets another node lead.", transfer),
     ],
 }];
+
+const BACKUP: &str = "ERR write BEGIN, BEGIN LOCAL or NEXT";
+
+/// `BEGIN` freezes this node's state once it shows every write that was acknowledged before; `BEGIN LOCAL` as it is.
+/// Then each `NEXT` on the connection gives a piece of it, and nothing after the last.
+fn backup(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    let words: Vec<&[u8]> = args.from(2).collect();
+    match words[..] {
+        [word] if is(word, "begin") => {
+            if !call.node.has_state() {
+                return Err(no_state(call.node).into());
+            }
+            // A count has to do with all keys: where there is no common order, it is executed behind all writes.
+            Ok(Step::Ask(Command::Count, Shape::Backup))
+        }
+        [word, local] if is(word, "begin") && is(local, "local") => {
+            let text = call.shared.begin_backup(call.state.connection, call.node)?;
+            call.reply.bulk(text.as_bytes());
+            Ok(Step::Answered)
+        }
+        [word] if is(word, "next") => {
+            match call.shared.next_piece(call.state.connection)? {
+                Some(piece) => call.reply.bulk(&piece),
+                None => call.reply.null(),
+            }
+            Ok(Step::Answered)
+        }
+        _ => Err(BACKUP.into()),
+    }
+}
 
 const CLAUSES: &str = "ERR write LIST, CANCEL, or what is to change: ADD ID=HOST:PORT …, LEARNER ID[=HOST:PORT] …, \
                        PROMOTE ID … and REMOVE ID …, in one request if at once";
@@ -163,6 +201,14 @@ fn change<'a>(words: impl Iterator<Item = &'a [u8]>) -> Result<Manage, Fault> {
         }
     }
     if open { Err(CLAUSES.into()) } else { Ok(Manage::Change { voters, learners, remove }) }
+}
+
+/// Why a node gives no state.
+pub(in crate::resp) fn no_state(node: &dyn NodeView) -> String {
+    match node.waits() {
+        Some(why) => format!("ERR this node has no state to give: it {why}"),
+        None => "ERR this process runs a proxy alone and has no state: ask a node".to_owned(),
+    }
 }
 
 fn node(word: &[u8]) -> Result<NodeId, Fault> {

@@ -82,9 +82,9 @@ fn a_directory_of_another_cluster_node_protocol_or_durability_is_refused() {
     drop(open_quietly(&Options { durability: Durability::Os, ..right.clone() }).unwrap());
     let path = right.directory.join("identity");
     let identity = std::fs::read_to_string(&path).unwrap();
-    std::fs::write(&path, identity.replace("format = 2", "format = 3")).unwrap();
+    std::fs::write(&path, identity.replace("format = 2", "format = 4")).unwrap();
     let error = open_quietly(&right).unwrap_err().to_string();
-    assert!(error.contains("has format 3; this version of Quorate reads format 2"), "{error}");
+    assert!(error.contains("has format 4; this version of Quorate reads format 3"), "{error}");
     std::fs::write(&path, identity.replace("node = 1", "node = 3")).unwrap();
     assert!(matches!(open_quietly(&right), Err(StorageError::Corrupt { .. })));
 }

@@ -35,6 +35,7 @@ fn options() -> Options {
         protocol: "test",
         durability: Durability::Fsync,
         segment_bytes: SMALLEST_SEGMENT,
+        founded: None,
         queue_bytes: 1 << 20,
     }
 }

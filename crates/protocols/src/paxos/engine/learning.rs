@@ -6,7 +6,7 @@ use bytes::Bytes;
 use quorate_blocks::ballot::Ballot;
 use quorate_blocks::catchup;
 use quorate_blocks::state::Replicated;
-use quorate_core::{Context, Fact, Mark, NodeId, digest};
+use quorate_core::{Context, Fact, Mark, NodeId, Salvaged, digest};
 
 use super::policy::Policy;
 use super::replica::{Replica, Role, Timer};
@@ -116,6 +116,19 @@ impl<P: Policy> Replica<P> {
         let executed = self.writes.executed(self.state.applied());
         P::on_executed(self, executed, cx);
         self.after_execution(cx);
+    }
+
+    /// All own votes, as far as slots without a hole go and values are here whole: a vote may be one of the majority by
+    /// which its slot was chosen.
+    pub(super) fn execute_votes(&self) -> Salvaged {
+        let mut state = Replicated::load(&self.state.freeze()).expect("an image that was made loads");
+        let value = |slot| self.log.get(slot).and_then(|vote| vote.value.whole());
+        while let Some(value) = value(state.applied() + 1) {
+            state.apply(state.applied() + 1, value, |_| {}, |_| {});
+        }
+        let undecided = state.applied().saturating_sub(self.log.committed());
+        let left_out = self.log.votes(state.applied() + 1).count() as u64;
+        Salvaged { state: state.freeze(), undecided, left_out }
     }
 
     // Catch-up ---------------------------------------------------------------------------------------------------

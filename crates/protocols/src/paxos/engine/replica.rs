@@ -15,8 +15,8 @@ use quorate_blocks::state::Replicated;
 use quorate_blocks::walls::{Own, Walls};
 use quorate_blocks::writes::Writes;
 use quorate_core::{
-    Context, Fact, Instant, Machine, Marginal, Mark, NodeId, NodeSet, PeerStatus, ProcessId, Saved, Status,
-    Time, Wakeup, Wall, mutation,
+    Context, Fact, Instant, Machine, Marginal, Mark, NodeId, NodeSet, PeerStatus, ProcessId, Salvaged, Saved,
+    Status, Time, Wakeup, Wall, mutation,
 };
 
 use super::ballots::Polling;
@@ -514,6 +514,10 @@ impl<P: Policy> quorate_core::Replica for Replica<P> {
             });
         }
         Saved { restarted: true, snapshot: Some(self.state.freeze()), records }
+    }
+
+    fn salvage(&self) -> Salvaged {
+        self.execute_votes()
     }
 
     fn on_drain(&mut self, cx: &mut Context<'_, Self>) {

@@ -13,6 +13,7 @@
 //! | `clock.rs` | the time of a batch |
 //! | `progress.rs` | telling others how far this one is, and collecting what nobody needs |
 //! | `forgetting.rs` | forgetting what executed instances touch although a member is away |
+//! | `founding.rs` | groups that begin with a state, and what is left of one |
 //! | `rejoin.rs` | a member that lost its disk, until it takes part again |
 //! | `image.rs` | a snapshot for another: the state, and what a recovery may still ask about it |
 //!
@@ -32,6 +33,7 @@
 mod catchup;
 mod clock;
 mod forgetting;
+mod founding;
 mod gc_watermarks;
 mod image;
 pub mod message;

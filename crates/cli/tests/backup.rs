@@ -1,0 +1,345 @@
+//! Backups, restores and lost majorities, with real processes: what was acknowledged is there, whatever the protocol
+//! and the size of the group that goes on, and what cannot be used is refused with the reason.
+
+mod support;
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+
+use support::{Cluster, Connection, Node, Resp, wait_for};
+
+/// The exit code, the output, and what was said on the standard error.
+fn quorate(words: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
+    let output = command.args(words).stdin(Stdio::null()).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+fn done(words: &[&str]) -> String {
+    let (code, output, said) = quorate(words);
+    assert_eq!(code, Some(0), "{words:?}: {said}");
+    output
+}
+
+/// Writes two keys in one transaction, with one number, again and again.
+struct Writer {
+    /// The last number that was acknowledged, and the last that was sent.
+    acknowledged: Arc<AtomicU64>,
+    sent: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Writer {
+    fn start(id: usize, address: String) -> Writer {
+        let (acknowledged, sent, stop) =
+            (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default(), Arc::default());
+        let shared: (_, _, Arc<AtomicBool>) = (acknowledged.clone(), sent.clone(), Arc::clone(&stop));
+        let thread = thread::spawn(move || {
+            let (acknowledged, sent, stop) = shared;
+            let mut connection = Connection::open(&address).unwrap();
+            for number in 1.. {
+                if stop.load(Ordering::Relaxed) {
+                    return;
+                }
+                sent.store(number, Ordering::SeqCst);
+                let value = format!("{number}:{}", "x".repeat(200));
+                let [one, other] = ["one", "other"].map(|half| format!("{id}:{half}"));
+                connection.call(&[b"MULTI"]).unwrap();
+                for key in [&one, &other] {
+                    connection.call(&[b"SET", key.as_bytes(), value.as_bytes()]).unwrap();
+                }
+                match connection.call(&[b"EXEC"]) {
+                    Ok(Resp::Array(replies)) if replies.len() == 2 => {}
+                    other => panic!("{other:?}"),
+                }
+                acknowledged.store(number, Ordering::SeqCst);
+            }
+        });
+        Writer { acknowledged, sent, stop, thread }
+    }
+
+    fn end(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap();
+    }
+}
+
+fn number(connection: &mut Connection, key: &str) -> u64 {
+    match connection.call(&[b"GET", key.as_bytes()]).unwrap() {
+        Resp::Bulk(value) => String::from_utf8(value).unwrap().split(':').next().unwrap().parse().unwrap(),
+        other => panic!("{key}: {other:?}"),
+    }
+}
+
+/// Makes the directories of a cluster's nodes from a backup; gives its id.
+fn restore(file: &str, cluster: &Cluster, protocol: &str) -> String {
+    let mut ids: Vec<String> = Vec::new();
+    for (index, node) in cluster.nodes.iter().enumerate() {
+        let (id, data) = ((index + 1).to_string(), node.data.display().to_string());
+        let words = ["restore", file, "--data-dir", &data, "--node-id", &id, "--protocol", protocol];
+        let output = done(&[&words[..], &["--initial-cluster", cluster.members()]].concat());
+        let id = output.split("of the new cluster ").nth(1).unwrap_or_else(|| panic!("{output}"));
+        ids.push(id[..16].to_owned());
+    }
+    assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
+    ids.swap_remove(0)
+}
+
+fn start(nodes: &mut [Node]) {
+    nodes.iter_mut().for_each(Node::start);
+    nodes.iter().for_each(Node::wait_until_serving);
+}
+
+/// Backs a cluster up under load, loses all of it, and restores it as another.
+fn move_under_load(from: (usize, &str), to: (usize, &str)) -> (Cluster, String) {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("data.backup").display().to_string();
+    let old = Cluster::start(from.0, from.1);
+    let mut connection = Connection::open(&old.nodes[0].resp).unwrap();
+    let binary: Vec<u8> = (0..=255).collect();
+    let fields: [&[u8]; 6] = [b"HSET", b"hash", b"field", &binary, b"another", b""];
+    assert_eq!(connection.call(&fields).unwrap(), Resp::Integer(2));
+    assert_eq!(connection.call(&[b"SET", &binary, &binary]).unwrap(), Resp::Simple("OK".into()));
+    let lasting: [&[u8]; 5] = [b"SET", b"lasting", b"value", b"EX", b"100000"];
+    connection.call(&lasting).unwrap();
+    for index in 0..2000 {
+        connection.call(&[b"SET", format!("many:{index}").as_bytes(), &[b'v'; 500]]).unwrap();
+    }
+    let writers: Vec<_> =
+        (0..4).map(|id| Writer::start(id, old.nodes[id % old.nodes.len()].resp.clone())).collect();
+    wait_for("writes", || {
+        writers.iter().all(|writer| writer.acknowledged.load(Ordering::SeqCst) > 20).then_some(())
+    });
+    let before: Vec<_> = writers.iter().map(|writer| writer.acknowledged.load(Ordering::SeqCst)).collect();
+    let output = done(&["backup", "--out", &file, "--endpoints", &old.nodes[from.0 - 1].resp]);
+    assert!(output.contains(&format!("({}) at position", from.1)), "{output}");
+    let after: Vec<_> = writers.iter().map(|writer| writer.sent.load(Ordering::SeqCst)).collect();
+    writers.into_iter().for_each(Writer::end);
+    drop(old);
+
+    assert!(done(&["restore", &file, "--verify"]).contains("sound"));
+    let mut new = Cluster::prepare(to.0, to.1, &[]);
+    let id = restore(&file, &new, to.1);
+    start(&mut new.nodes);
+    let mut connection = Connection::open(&new.nodes[to.0 - 1].resp).unwrap();
+    for (id, (before, after)) in before.into_iter().zip(after).enumerate() {
+        let [one, other] = ["one", "other"].map(|half| number(&mut connection, &format!("{id}:{half}")));
+        assert_eq!(one, other, "a write is there as a whole or not at all");
+        assert!((before..=after).contains(&one), "{one} is not from {before} to {after}");
+    }
+    assert_eq!(connection.call(&[b"HGET", b"hash", b"field"]).unwrap(), Resp::Bulk(binary.clone()));
+    assert_eq!(connection.call(&[b"GET", &binary]).unwrap(), Resp::Bulk(binary.clone()));
+    let Resp::Integer(left) = connection.call(&[b"TTL", b"lasting"]).unwrap() else { panic!() };
+    assert!((90_000..=100_000).contains(&left), "{left}");
+    assert_eq!(connection.call(&[b"DBSIZE"]).unwrap(), Resp::Integer(2000 + 3 + 8));
+    // It goes on: with writes, after a crash of all, and with versions that grow.
+    assert_eq!(connection.call(&[b"INCR", b"new"]).unwrap(), Resp::Integer(1));
+    new.nodes.iter_mut().for_each(Node::kill);
+    start(&mut new.nodes);
+    let mut connection = Connection::open(&new.nodes[0].resp).unwrap();
+    assert_eq!(connection.call(&[b"INCR", b"new"]).unwrap(), Resp::Integer(2));
+    assert_eq!(connection.call(&[b"GET", &binary]).unwrap(), Resp::Bulk(binary));
+    (new, id)
+}
+
+/// Whether a node's own state has a key.
+fn has_locally(node: &Node, key: &str) -> bool {
+    let ask = || -> std::io::Result<Resp> {
+        let mut connection = Connection::open(&node.resp)?;
+        connection.call(&[b"CLIENT", b"READMODE", b"local"])?;
+        connection.call(&[b"EXISTS", key.as_bytes()])
+    };
+    ask().is_ok_and(|reply| reply == Resp::Integer(1))
+}
+
+#[test]
+fn a_backup_under_load_is_restored_as_five_nodes_of_another_protocol() {
+    let (mut cluster, id) = move_under_load((3, "raft"), (5, "epaxos"));
+    // A member that comes with nothing gets the data that were there before the first instance, too.
+    let node = &mut cluster.nodes[4];
+    node.kill();
+    std::fs::remove_dir_all(&node.data).unwrap();
+    let flags = node.args.clone();
+    node.args.push("--replace-disk".to_owned());
+    node.set("--cluster-id", &id);
+    node.start();
+    wait_for("what was restored to be at the replaced disk", || {
+        has_locally(&cluster.nodes[4], "many:1999").then_some(())
+    });
+    let node = &mut cluster.nodes[4];
+    node.kill();
+    node.args = flags;
+    node.start();
+    node.wait_until_serving();
+}
+
+#[test]
+fn a_restored_cluster_gives_its_data_to_those_who_join_and_lets_nobody_of_another_in() {
+    let (mut cluster, id) = move_under_load((3, "epaxos"), (3, "multipaxos"));
+    let status = cluster.nodes[0].status().expect("it serves");
+    assert_eq!(status["facts"]["cluster_id"], id.as_str());
+    let mut stranger = cluster.twin(0);
+    let empty = stranger.data.with_extension("empty").display().to_string();
+    stranger.set("--data-dir", &empty);
+    // Its address is taken by the node: it only dials.
+    let [peer, resp] = [(); 2].map(|()| cluster.ports.address());
+    stranger.set("--listen-peer", &peer);
+    stranger.set("--listen-resp", &resp);
+    stranger.start();
+    stranger.wait_for_line(&["its cluster is", "--initial-cluster must be the same everywhere"]);
+    stranger.kill();
+
+    cluster.nodes[0].set("--cluster-id", &id);
+    let peer = cluster.join();
+    let endpoints = cluster.nodes[1].resp.clone();
+    done(&["member", "add", &format!("4={peer}"), "--endpoints", &endpoints]);
+    wait_for("what was restored to be at the new node", || {
+        has_locally(&cluster.nodes[3], "many:1999").then_some(())
+    });
+}
+
+/// A backup of a cluster with one key.
+fn small_backup(directory: &Path) -> String {
+    let file = directory.join("small.backup").display().to_string();
+    let cluster = Cluster::start(1, "multipaxos");
+    let node = &cluster.nodes[0].resp;
+    let mut connection = Connection::open(node).unwrap();
+    connection.call(&[b"SET", b"key", b"value"]).unwrap();
+    done(&["backup", "--out", &file, "--endpoints", node]);
+    file
+}
+
+#[test]
+fn what_cannot_be_backed_up_or_restored_is_refused_with_the_reason_and_leaves_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = small_backup(directory.path());
+    let bytes = std::fs::read(&file).unwrap();
+    let named = |name: &str, content: &[u8]| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        path.display().to_string()
+    };
+    let cut = named("cut", &bytes[..bytes.len() - 5]);
+    let mut changed = bytes.clone();
+    *changed.last_mut().unwrap() ^= 1;
+    let changed = named("changed", &changed);
+    let mut newer = bytes.clone();
+    newer[8] += 1;
+    let (newer, other) = (named("newer", &newer), named("other", b"not a backup"));
+    let full = directory.path().join("full");
+    std::fs::create_dir(&full).unwrap();
+    std::fs::write(full.join("file"), b"of somebody").unwrap();
+    let (full, empty) = (full.display().to_string(), directory.path().join("empty").display().to_string());
+
+    let members = "1=127.0.0.1:1,2=127.0.0.1:2,3=127.0.0.1:3";
+    let flags = |node: &'static str| ["--node-id", node, "--initial-cluster", members];
+    for (file, data, flags, code, part) in [
+        (&cut, &empty, &flags("1")[..], 1, "it was cut short; nothing of it is used"),
+        (&changed, &empty, &flags("1"), 1, "the backup is damaged at offset"),
+        (&newer, &empty, &flags("1"), 1, "has format 2, this version of Quorate reads formats up to 1"),
+        (&other, &empty, &flags("1"), 1, "this is no backup that Quorate wrote"),
+        (&file, &full, &flags("1"), 2, "holds file, which Quorate did not put there"),
+        (&file, &empty, &flags("4"), 2, "node 4"),
+        (&file, &empty, &["--node-id", "1"], 2, "--initial-cluster is missing"),
+        (&file, &empty, &[&flags("1")[..], &["--protocol", "paxos"]].concat(), 2, "unknown protocol `paxos`"),
+        (&file, &empty, &[&flags("1")[..], &["--verify"]].concat(), 2, "cannot be used with"),
+    ] {
+        let (found, _, said) = quorate(&[&["restore", file, "--data-dir", data][..], flags].concat());
+        assert_eq!(found, Some(code), "{flags:?}: {said}");
+        assert!(said.contains(part), "{part} is not in {said}");
+        assert!(!Path::new(&empty).exists(), "{flags:?} made the directory");
+    }
+    let words = [&["restore", &file, "--data-dir", &empty][..], &flags("2")].concat();
+    assert!(done(&words).contains("quorate serve --node-id 2"));
+    let (code, _, said) = quorate(&words);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(
+        said.contains("is the data directory of node 2") && said.contains("nothing was written"),
+        "{said}"
+    );
+
+    let nobody = ["--endpoints", "127.0.0.1:1"];
+    let (code, _, said) = quorate(&[&["backup", "--out", &file][..], &nobody].concat());
+    assert_eq!(
+        (code, said.contains("exists: choose another --out, or replace it with --force")),
+        (Some(2), true)
+    );
+    let (code, _, said) = quorate(&[&["backup", "--force", "--out", &file][..], &nobody].concat());
+    assert_eq!(code, Some(3), "{said}");
+    assert_eq!(std::fs::read(&file).unwrap(), bytes, "a backup that fails leaves the file as it was");
+    let left: Vec<_> =
+        std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(left.iter().all(|name| !name.to_string_lossy().starts_with(".quorate")), "{left:?}");
+}
+
+#[test]
+fn pieces_belong_to_the_connection_that_began_and_only_the_last_to_begin_has_them() {
+    let cluster = Cluster::start(1, "unreplicated");
+    let open = || Connection::open(&cluster.nodes[0].resp).unwrap();
+    let (mut one, mut other) = (open(), open());
+    let error = |reply: Resp| match reply {
+        Resp::Error(text) => text,
+        other => panic!("{other:?}"),
+    };
+    let next: [&[u8]; 3] = [b"QUORATE", b"BACKUP", b"NEXT"];
+    assert!(error(one.call(&next).unwrap()).contains("BEGIN comes first"));
+    for words in [&[&b"QUORATE"[..], b"BACKUP", b"BEGIN"][..], &[b"QUORATE", b"BACKUP", b"BEGIN", b"LOCAL"]] {
+        let Resp::Bulk(about) = one.call(words).unwrap() else { panic!() };
+        let about: serde_json::Value = serde_json::from_slice(&about).unwrap();
+        assert_eq!(about["protocol"], "unreplicated");
+        assert_eq!(about["node"], 1);
+        assert!(matches!(one.call(&next).unwrap(), Resp::Bulk(_)));
+    }
+    assert!(matches!(other.call(&[b"QUORATE", b"BACKUP", b"BEGIN"]).unwrap(), Resp::Bulk(_)));
+    assert!(error(one.call(&next).unwrap()).contains("another backup has begun"));
+    while other.call(&next).unwrap() != Resp::Nil {}
+    assert!(error(other.call(&next).unwrap()).contains("BEGIN comes first"));
+    assert!(error(one.call(&[b"QUORATE", b"BACKUP", b"END"]).unwrap()).contains("write BEGIN"));
+    one.call(&[b"MULTI"]).unwrap();
+    one.call(&[b"QUORATE", b"BACKUP", b"BEGIN"]).unwrap();
+    let Resp::Array(replies) = one.call(&[b"EXEC"]).unwrap() else { panic!() };
+    assert!(matches!(&replies[..], [Resp::Error(text)] if text.contains("not allowed in a transaction")));
+}
+
+/// The majority is gone with its disks. What the survivor has goes on as a cluster of one, which can grow again.
+#[test]
+fn a_survivor_of_a_lost_majority_goes_on_as_a_new_cluster() {
+    for protocol in ["raft", "multipaxos"] {
+        let mut old = Cluster::start(3, protocol);
+        let leader = old.leader();
+        let survivor = (leader + 1) % 3;
+        let mut connection = Connection::open(&old.nodes[leader].resp).unwrap();
+        for index in 0..500 {
+            let key = format!("key:{index}");
+            assert_eq!(connection.call(&[b"SET", key.as_bytes(), b"v"]).unwrap(), Resp::Simple("OK".into()));
+        }
+        wait_for("the survivor to have all", || has_locally(&old.nodes[survivor], "key:499").then_some(()));
+        old.nodes.iter_mut().for_each(Node::kill);
+        let mut new = Cluster::prepare(1, protocol, &[]);
+        let data = [&old.nodes[survivor].data, &new.nodes[0].data].map(|path| path.display().to_string());
+        let members = new.members().to_owned();
+        let words = ["recover", "--data-dir", &data[0], "--new-data-dir", &data[1]];
+        let words = [&words[..], &["--initial-cluster", &members]].concat();
+        let (code, _, said) = quorate(&words);
+        assert_eq!(code, Some(2), "{said}");
+        assert!(
+            said.contains("500 keys") && said.contains("nothing was done: nobody can be asked here"),
+            "{said}"
+        );
+        let two = "1=127.0.0.1:1,2=127.0.0.1:2";
+        let (code, _, said) = quorate(&[&words[..6], &[two, "--yes"]].concat());
+        assert_eq!((code, said.contains("must name one member")), (Some(2), true), "{said}");
+        done(&[&words[..], &["--yes"]].concat());
+        start(&mut new.nodes);
+        let mut connection = Connection::open(&new.nodes[0].resp).unwrap();
+        assert_eq!(connection.call(&[b"DBSIZE"]).unwrap(), Resp::Integer(500));
+        assert_eq!(connection.call(&[b"INCR", b"new"]).unwrap(), Resp::Integer(1));
+        // The survivor's directory is as it was: the old group goes on if it comes back after all.
+        start(&mut old.nodes);
+    }
+}
