@@ -7,8 +7,9 @@ use quorate_tls::{ClientAuth, TlsOptions};
 
 use crate::failure::Failure;
 
-/// Refuses addresses that other machines can reach where those who connect need not prove who they are. `addresses`:
-/// the flag, what it was given, and whether clients connect there (otherwise peers do).
+/// Warns of addresses that other machines can reach where those who connect need not prove who they are, and refuses them
+/// where there are certificates, which clients are not asked for. `addresses`: the flag, what it was given, and whether
+/// clients connect there (otherwise peers do).
 pub fn check(
     addresses: &[(&str, Option<&str>, bool)],
     tls: Option<&TlsOptions>,
@@ -16,23 +17,27 @@ pub fn check(
 ) -> Result<(), Failure> {
     for &(flag, address, clients) in addresses {
         let Some(address) = address.filter(|address| is_reachable(address)) else { continue };
+        let open = format!("{flag} {address} can be reached from other machines, and");
         let missing = match tls {
-            None => {
-                "who connects there need not prove who they are. Give --tls-ca, --tls-cert and --tls-key (`quorate \
-                 cert --help` tells how to get the files)"
-            }
+            None => "who connects there need not prove who they are",
             Some(options) if clients && options.clients != ClientAuth::Required => {
-                "clients need no certificate there. Leave --tls-auth-clients out"
+                "clients need no certificate there"
             }
             Some(_) => continue,
         };
-        if !insecure {
-            return Err(Failure::wrong(format!(
-                "{flag} {address} can be reached from other machines, and {missing}; or listen on 127.0.0.1; or say \
-                 --insecure if nobody else gets into the network"
-            )));
+        match tls {
+            _ if insecure => tracing::warn!("--insecure: {open} {missing}"),
+            None => tracing::warn!(
+                "{open} {missing}. Give --tls-ca, --tls-cert and --tls-key (`quorate cert --help` tells how to get the \
+                 files); or listen on 127.0.0.1; or say --insecure if nobody else gets into the network"
+            ),
+            Some(_) => {
+                return Err(Failure::wrong(format!(
+                    "{open} {missing}. Leave --tls-auth-clients out; or listen on 127.0.0.1; or say --insecure if \
+                     nobody else gets into the network"
+                )));
+            }
         }
-        tracing::warn!("--insecure: {flag} {address} can be reached from other machines, and {missing}");
     }
     Ok(())
 }
@@ -56,13 +61,20 @@ mod tests {
         for (address, clients, tls, insecure, expected) in [
             ("127.0.0.1:1", true, None, false, None),
             ("[::1]:1", false, None, false, None),
-            ("0.0.0.0:1", true, None, false, Some("--listen 0.0.0.0:1 can be reached from other machines")),
-            ("[::]:1", false, None, false, Some("Give --tls-ca, --tls-cert and --tls-key")),
-            ("10.0.0.1:1", true, None, false, Some("or listen on 127.0.0.1; or say --insecure")),
+            // These are only warned of.
+            ("0.0.0.0:1", true, None, false, None),
+            ("10.0.0.1:1", false, None, false, None),
             ("10.0.0.1:1", true, None, true, None),
             ("10.0.0.1:1", true, tls(ClientAuth::Required), false, None),
-            ("10.0.0.1:1", true, tls(ClientAuth::Optional), false, Some("Leave --tls-auth-clients out")),
+            (
+                "10.0.0.1:1",
+                true,
+                tls(ClientAuth::Optional),
+                false,
+                Some("--listen 10.0.0.1:1 can be reached"),
+            ),
             ("10.0.0.1:1", true, tls(ClientAuth::None), false, Some("clients need no certificate")),
+            ("10.0.0.1:1", true, tls(ClientAuth::None), true, None),
             // Peers always need one.
             ("10.0.0.1:1", false, tls(ClientAuth::None), false, None),
         ] {
