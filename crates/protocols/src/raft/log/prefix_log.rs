@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use quorate_blocks::batch::{Batch, Kind};
 use quorate_blocks::membership::Configuration;
 use quorate_blocks::state::Origin;
-use quorate_core::{Interval, Time, mutation, wire_struct};
+use quorate_core::{Interval, Time, digest, mutation, wire_struct};
 
 use quorate_blocks::coding::Value;
 
@@ -189,7 +189,7 @@ impl PrefixLog {
     }
 
     /// More of an entry's value has come in: with the shards that are here it may be whole. What is not of the same
-    /// value is ignored.
+    /// value is ignored, and so are shards that restore another one than they say.
     pub fn add_value(&mut self, index: u64, value: &Value) {
         let Some(held) = self.get_mut(index) else { return };
         let Some(own) = held.entry.value.coded() else { return };
@@ -197,8 +197,11 @@ impl PrefixLog {
             return;
         }
         let united = value.clone().over(&held.entry.value);
-        let restored = united.coded().and_then(|coded| coded.restore().ok());
-        held.entry.value = restored.map_or(united, Value::Whole);
+        held.entry.value = match united.coded().and_then(|coded| coded.decode().ok()) {
+            Some(restored) if digest(&restored) == own.id.digest => Value::Whole(restored),
+            Some(_) => return,
+            None => united,
+        };
     }
 
     /// This disk has so many shards of an entry's value that the second number would restore it; `None`: all of it.
@@ -369,6 +372,9 @@ impl PrefixLog {
 
 #[cfg(test)]
 mod tests {
+    use quorate_blocks::ballot::Ballot;
+    use quorate_blocks::coding::ValueId;
+
     use super::*;
 
     fn entry(term: u64) -> Entry {
@@ -419,6 +425,20 @@ mod tests {
             assert_eq!((&found[..], &terms(&own)[..]), (columns[2], columns[3]), "{line}");
             own.check();
         }
+    }
+
+    #[test]
+    fn shards_that_restore_another_value_than_they_say_are_ignored() {
+        let [value, other] = [1, 2].map(|byte| bytes::Bytes::from(vec![byte; 1000]));
+        let (ballot, digest, len) = (Ballot::ZERO, digest(&value), value.len() as u32);
+        let id = ValueId { slot: 1, ballot, digest, len, shards: 3, data: 2 };
+        let [shards, lies] = [&value, &other].map(|value| id.split(value, 1).collect::<Vec<_>>());
+        let mut own = chain("");
+        own.append(Entry { value: shards[0].clone(), ..entry(1) }, Time::ZERO);
+        own.add_value(1, &lies[1]);
+        assert_eq!(own.get(1).unwrap().entry.value, shards[0]);
+        own.add_value(1, &shards[2]);
+        assert_eq!(own.get(1).unwrap().entry.value, Value::Whole(value));
     }
 
     #[test]
