@@ -31,7 +31,7 @@ impl Checker for Commitment {
         &["Appended", "Commits"]
     }
 
-    fn on_founded(&mut self, slot: u64) {
+    fn on_founded(&mut self, slot: u64, _members: u64) {
         self.logs.on_founded(slot);
     }
 

@@ -17,6 +17,8 @@ const NAME: &str = "instances";
 #[derive(Clone, Debug, Default)]
 pub struct Instances {
     decided: BTreeMap<u64, (u64, Vec<u64>, Process)>,
+    /// Instances that count as executed in the state that the group began with.
+    founded: u64,
     /// What was executed anywhere.
     executed: BTreeSet<u64>,
     /// Commands that took effect.
@@ -30,6 +32,11 @@ impl Instances {
     pub fn decided(&self) -> impl Iterator<Item = (u64, u64, &[u64])> {
         self.decided.iter().map(|(slot, (value, deps, _))| (*slot, *value, &deps[..]))
     }
+
+    /// How many instances a replica has executed that has executed all.
+    fn all(&self) -> u64 {
+        self.founded + self.executed.len() as u64
+    }
 }
 
 impl Checker for Instances {
@@ -39,6 +46,10 @@ impl Checker for Instances {
 
     fn waits_for(&self) -> &'static [&'static str] {
         &["Decided", "Executed"]
+    }
+
+    fn on_founded(&mut self, _slot: u64, members: u64) {
+        self.founded = members;
     }
 
     fn on_fact(&mut self, at: u64, who: Process, fact: &Fact, _: &dyn Clocks) -> Result<(), Violation> {
@@ -72,12 +83,12 @@ impl Checker for Instances {
 
     /// One that is slow or lost may have executed an instance that the others still have to find.
     fn is_settled(&self, applied: &[(NodeId, u64)]) -> bool {
-        applied.iter().all(|(_, count)| *count >= self.executed.len() as u64)
+        applied.iter().all(|(_, count)| *count >= self.all())
     }
 
     fn finish(&mut self, at: u64, applied: &[(NodeId, u64)]) -> Result<(), Violation> {
         let failed = |what| Err(Violation { checker: NAME, at, what });
-        let all = self.executed.len() as u64;
+        let all = self.all();
         if let Some((node, count)) = applied.iter().find(|(_, count)| *count != all) {
             return failed(format!("{node:?} ends with {count} instances, but {all} were executed"));
         }

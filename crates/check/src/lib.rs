@@ -131,9 +131,9 @@ pub trait Checker {
         &[]
     }
 
-    /// Before anything happens: the group begins with a state that counts as that after this slot, which is no
-    /// entry's.
-    fn on_founded(&mut self, _slot: u64) {}
+    /// Before anything happens: a group of so many members begins with a state that counts as that after this slot,
+    /// which is no entry's; where there are no slots, as that after the first instance of each member.
+    fn on_founded(&mut self, _slot: u64, _members: u64) {}
 
     /// A replica states a fact.
     fn on_fact(&mut self, at: u64, who: Process, fact: &Fact, clocks: &dyn Clocks) -> Result<(), Violation>;
@@ -232,8 +232,8 @@ impl Checker for Panel {
         "panel"
     }
 
-    fn on_founded(&mut self, slot: u64) {
-        self.0.iter_mut().for_each(|checker| checker.on_founded(slot));
+    fn on_founded(&mut self, slot: u64, members: u64) {
+        self.0.iter_mut().for_each(|checker| checker.on_founded(slot, members));
     }
 
     fn on_fact(&mut self, at: u64, who: Process, fact: &Fact, clocks: &dyn Clocks) -> Result<(), Violation> {

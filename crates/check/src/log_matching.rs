@@ -30,7 +30,7 @@ impl Checker for LogMatching {
         &["Appended", "Begins"]
     }
 
-    fn on_founded(&mut self, slot: u64) {
+    fn on_founded(&mut self, slot: u64, _members: u64) {
         self.logs.on_founded(slot);
     }
 

@@ -29,7 +29,7 @@ impl Checker for OneChange {
         &["Configured"]
     }
 
-    fn on_founded(&mut self, slot: u64) {
+    fn on_founded(&mut self, slot: u64, _members: u64) {
         self.logs.on_founded(slot);
     }
 

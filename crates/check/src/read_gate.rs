@@ -59,7 +59,7 @@ impl Checker for ReadGates {
         &["ReadGate", "PassesGate"]
     }
 
-    fn on_founded(&mut self, slot: u64) {
+    fn on_founded(&mut self, slot: u64, _members: u64) {
         self.logs.on_founded(slot);
     }
 

@@ -453,7 +453,7 @@ pub struct Simulated {
     /// Leave these faults of the schedule out (numbers from a replay)
     #[arg(long, value_delimiter = ',')]
     pub skip: Vec<usize>,
-    /// Begin with the state of another cluster, as after `quorate restore` (protocols that order all writes)
+    /// Begin with the state of another cluster, as after `quorate restore`
     #[arg(long)]
     pub founded: bool,
     /// A setting of the protocol; may be repeated

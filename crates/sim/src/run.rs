@@ -399,7 +399,7 @@ fn build(
         plan,
     };
     if options.founded {
-        cluster.panel.on_founded(founded::SLOT);
+        cluster.panel.on_founded(founded::SLOT, options.nodes as u64);
         cluster.logs.on_founded(founded::SLOT);
     }
     schedule(&mut cluster, options);

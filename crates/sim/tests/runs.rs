@@ -357,6 +357,8 @@ fn groups_that_begin_with_the_state_of_another_get_on_as_others_do() {
         ("rspaxos", 5, "all", 15),
         ("primary-copy", 3, "none", 5),
         ("unreplicated", 1, "all", 10),
+        ("epaxos", 3, "all", 15),
+        ("epaxos", 5, "none", 5),
     ] {
         let faults = faults.parse().unwrap();
         assert_passes(protocol, &Options { nodes, faults, runs, founded: true, ..Options::default() });
