@@ -7,9 +7,9 @@ use quorate_tls::{ClientAuth, TlsOptions};
 
 use crate::failure::Failure;
 
-/// Warns of addresses that other machines can reach where those who connect need not prove who they are, and refuses them
-/// where there are certificates, which clients are not asked for. `addresses`: the flag, what it was given, and whether
-/// clients connect there (otherwise peers do).
+/// Warns of addresses that other machines can reach where those who connect need not prove who they are, and refuses
+/// them where there are certificates, which clients are not asked for. `addresses`: the flag, what it was given, and
+/// whether clients connect there (otherwise peers do).
 pub fn check(
     addresses: &[(&str, Option<&str>, bool)],
     tls: Option<&TlsOptions>,
