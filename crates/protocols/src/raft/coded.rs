@@ -18,6 +18,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use quorate_blocks::ballot::Ballot;
 use quorate_blocks::batch::{Batch, Kind};
+use quorate_blocks::coding::{MAX_SHARDS, Value, ValueId};
 use quorate_blocks::membership::Configuration;
 use quorate_core::{Context, Fact, NodeId, NodeSet, Time, digest, mutation};
 
@@ -25,7 +26,6 @@ use super::leading::Leading;
 use super::replica::{Replica, Role, Timer};
 use super::{Message, RETRANSMIT, Record};
 use crate::raft::log::{Entry, Mode};
-use quorate_blocks::coding::{MAX_SHARDS, Value, ValueId};
 
 /// Ranges of indexes in one message, at most: beyond, the last one is longer than it need be.
 const MAX_RANGES: usize = 64;

@@ -5,13 +5,13 @@
 use std::collections::BTreeMap;
 
 use quorate_blocks::ballot::Ballot;
+use quorate_blocks::coding::spread::ShardSet;
 use quorate_core::{Context, NodeId, NodeSet, mutation};
 
 use super::{Policy, Replica, message};
 use crate::paxos::engine::MAX_GAP;
 use crate::paxos::engine::slots::CommitTracker;
 use crate::paxos::rosters;
-use quorate_blocks::coding::spread::ShardSet;
 
 /// Who has noted a vote, by slot, in the ballot that is promised.
 pub(super) type Notes = BTreeMap<u64, NodeSet>;

@@ -48,11 +48,11 @@ mod chooser;
 use std::time::Duration;
 
 use quorate_blocks::clients::{ProxyConfig, SessionClient};
+use quorate_blocks::coding::MAX_SHARDS;
 use quorate_blocks::settings;
 use quorate_core::{Capabilities, Context, Group, Never, NodeId, Protocol, Settings, SettingsError, Time};
 
 use crate::paxos::engine::{self, Config, LackingConfig, Reads};
-use quorate_blocks::coding::MAX_SHARDS;
 
 use chooser::Choice;
 

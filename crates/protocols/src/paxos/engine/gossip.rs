@@ -22,6 +22,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
+use quorate_blocks::coding::spread::ShardSet;
+use quorate_blocks::coding::{Coded, Value, ValueId};
 use quorate_blocks::pace::InFlight;
 use quorate_core::sample::{Count, Sample};
 use quorate_core::{Class, Context, NodeId, NodeSet, Time, digest, mutation, wire_enum, wire_struct};
@@ -30,9 +32,6 @@ use super::GRACE;
 use super::policy::Policy;
 use super::replica::{Replica, Role, Timer};
 use crate::paxos::engine::slots::SlotLog;
-use quorate_blocks::coding::Coded;
-use quorate_blocks::coding::spread::ShardSet;
-use quorate_blocks::coding::{Value, ValueId};
 
 /// From round to round.
 const ROUND: Duration = Duration::from_millis(20);

@@ -8,6 +8,8 @@ use quorate_blocks::ballot::Ballot;
 use quorate_blocks::batch::{Batch, Kind};
 use quorate_blocks::catchup;
 use quorate_blocks::clients::Syncs;
+use quorate_blocks::coding::spread::{ShardSet, least_width};
+use quorate_blocks::coding::{MAX_SHARDS, Value, ValueId};
 use quorate_blocks::laggards::OwnDisk;
 use quorate_blocks::membership::{Configuration, ReconfigurationCoordinator};
 use quorate_blocks::pace::InFlight;
@@ -20,8 +22,6 @@ use super::replica::{Replica, Role, Timer, pace_of_leading};
 use super::{Message, PIPELINE_BYTES, RETRANSMIT};
 use crate::paxos::engine::slots::proposer::Prepared;
 use crate::paxos::engine::slots::{Proposals, Spread, Voted};
-use quorate_blocks::coding::spread::{ShardSet, least_width};
-use quorate_blocks::coding::{MAX_SHARDS, Value, ValueId};
 
 /// What only a leader has.
 #[derive(Debug)]

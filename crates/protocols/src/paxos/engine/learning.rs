@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use quorate_blocks::ballot::Ballot;
 use quorate_blocks::catchup;
+use quorate_blocks::coding::spread::ShardSet;
 use quorate_blocks::state::Replicated;
 use quorate_core::{Context, Fact, Mark, NodeId, Salvaged, digest};
 
@@ -12,7 +13,6 @@ use super::policy::Policy;
 use super::replica::{Replica, Role, Timer};
 use super::{GRACE, MAX_GAP, Message, Record};
 use crate::paxos::engine::slots::Vote;
-use quorate_blocks::coding::spread::ShardSet;
 
 /// A message to a replica that is behind carries about so many bytes of values.
 const VALUES_BYTES: usize = 1 << 20;

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use quorate_blocks::ballot::Ballot;
 use quorate_blocks::catchup::{Catchup, Informants, Source};
 use quorate_blocks::clients::{self, Intake, ReadBatches, Served, WaitingReads};
+use quorate_blocks::coding::Value;
 use quorate_blocks::election::LeaderMonitor;
 use quorate_blocks::laggards::Laggards;
 use quorate_blocks::membership::Configuration;
@@ -30,7 +31,6 @@ use crate::paxos::engine::freshness::Freshness;
 use crate::paxos::engine::leases::Leases;
 use crate::paxos::engine::slots::{Cast, Preparation, SlotLog, Vote};
 use crate::paxos::engine::times::Times;
-use quorate_blocks::coding::Value;
 
 /// A replica's wake-ups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

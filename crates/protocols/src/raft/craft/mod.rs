@@ -38,13 +38,13 @@
 //!   leader knows them only when it has gathered, and then it can as well ask a majority.
 
 use quorate_blocks::clients::{ProxyConfig, SessionClient};
+use quorate_blocks::coding::MAX_SHARDS;
 use quorate_blocks::election::ElectionTimeouts;
 use quorate_blocks::settings;
 use quorate_core::{Capabilities, Group, Protocol, Settings, SettingsError};
 
 use super::coded::Coding;
 use super::{Config, Message, Reads, Replica, append_bytes};
-use quorate_blocks::coding::MAX_SHARDS;
 
 /// See the module's comment.
 #[derive(Debug)]

@@ -3,11 +3,10 @@
 use std::collections::VecDeque;
 
 use quorate_blocks::batch::{Batch, Kind};
+use quorate_blocks::coding::Value;
 use quorate_blocks::membership::Configuration;
 use quorate_blocks::state::Origin;
 use quorate_core::{Interval, Time, digest, mutation, wire_struct};
-
-use quorate_blocks::coding::Value;
 
 /// What a leader puts into the log.
 #[derive(Clone, Debug, PartialEq, Eq)]

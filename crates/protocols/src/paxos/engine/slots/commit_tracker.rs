@@ -1,9 +1,8 @@
 //! When a proposal is chosen.
 
+use quorate_blocks::coding::spread::{ShardSet, worst_cover};
 use quorate_blocks::quorum::Tally;
 use quorate_core::{NodeId, NodeSet, mutation};
-
-use quorate_blocks::coding::spread::{ShardSet, worst_cover};
 
 /// The votes for one value in one ballot, and what they must cover before it is chosen: a majority, everybody who is
 /// *required* (Bodega's responders), and for each vote that counts everybody whom its voter has *granted* a say (quorum

@@ -7,10 +7,10 @@
 //! ballots. If they are too few, nothing was chosen in that ballot or before, and a no-op may be.
 
 use bytes::Bytes;
+use quorate_blocks::coding::{Value, ValueId};
 use quorate_core::mutation;
 
 use crate::paxos::engine::slots::log::Vote;
-use quorate_blocks::coding::{Value, ValueId};
 
 /// What candidates hear of a slot.
 #[derive(Debug)]

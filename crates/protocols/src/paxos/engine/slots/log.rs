@@ -5,10 +5,9 @@ use std::fmt;
 
 use bytes::Bytes;
 use quorate_blocks::ballot::Ballot;
-use quorate_core::{mutation, wire_struct};
-
 use quorate_blocks::coding::Value;
 use quorate_blocks::coding::spread::ShardSet;
+use quorate_core::{mutation, wire_struct};
 
 /// What fits into memory: more are never kept at once.
 const MAX_SLOTS: usize = 1 << 28;

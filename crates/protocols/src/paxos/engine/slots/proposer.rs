@@ -7,6 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use quorate_blocks::ballot::Ballot;
 use quorate_blocks::batch::{Batch, Kind};
+use quorate_blocks::coding::ValueId;
+use quorate_blocks::coding::spread::ShardSet;
 use quorate_blocks::quorum::{Tally, Verdict};
 use quorate_core::{NodeId, NodeSet, Time, mutation, wire_struct};
 
@@ -14,8 +16,6 @@ use crate::paxos::engine::MAX_GAP;
 use crate::paxos::engine::slots::commit_tracker::CommitTracker;
 use crate::paxos::engine::slots::found::Found;
 use crate::paxos::engine::slots::log::Vote;
-use quorate_blocks::coding::ValueId;
-use quorate_blocks::coding::spread::ShardSet;
 
 /// Phase 1: collects what a majority has voted for, and says what must be proposed again.
 ///
