@@ -154,7 +154,7 @@ pub enum Message {
     Gather {
         /// That I was elected in.
         term: u64,
-        /// The first index.
+        /// The index of the first entry.
         first: u64,
     },
     /// Answer to `Gather`: these, as far as they fit into a message.
@@ -165,7 +165,7 @@ pub enum Message {
         first: u64,
         /// In order, with values that are whole or in shards.
         entries: Vec<Entry>,
-        /// My last index.
+        /// The last index of the log of who answers.
         last: u64,
         /// My state has everything up to this index.
         base: u64,

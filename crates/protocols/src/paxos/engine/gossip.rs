@@ -59,12 +59,12 @@ pub enum Message {
     Reconstruct {
         /// The sender's own number for it; grows.
         id: u64,
-        /// Of which slots.
+        /// The slots, at most 1024, and which shards of each.
         wanted: Vec<Wanted>,
     },
     /// Here are those of them that I have.
     Shards {
-        /// Of the request.
+        /// The number of the request that this answers.
         id: u64,
         /// By slot; always in shards.
         values: Vec<(u64, Value)>,
@@ -78,11 +78,11 @@ wire_enum!(Message {
 /// Shards that are needed of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// The slot.
+    /// A chosen slot of which shards are missing.
     pub slot: u64,
     /// Its value, and no other.
     pub value: ValueId,
-    /// Any of these.
+    /// Shards by number; who has some of these sends them.
     pub shards: ShardSet,
     /// So many of them, at most.
     pub most: u8,
@@ -118,12 +118,12 @@ pub struct Gossip {
     dropped: Count,
 }
 
-/// Of a slot.
+/// What is gathered of one slot.
 #[derive(Debug, Default)]
 struct Gathered {
-    /// Shards from others.
+    /// Shards that others have sent, all of one value.
     shards: Option<Coded>,
-    /// Requests under way.
+    /// How many requests for it are not answered yet.
     asked: u32,
     /// Requests were answered, or late, so often, and it still lacks shards.
     attempts: u32,
@@ -155,14 +155,14 @@ struct Deferred {
     bytes: usize,
 }
 
-/// Who gathers.
+/// Who gathers, and from whom it may.
 #[derive(Debug)]
 pub struct Gatherer {
-    /// This replica.
+    /// The replica that gathers; it asks the voters after it first.
     pub me: NodeId,
     /// Who may have shards, in the order of their numbers.
     pub voters: NodeSet,
-    /// Who is spared.
+    /// The leader, whose link is to be spared.
     pub leader: Option<NodeId>,
     /// It leads itself: all are asked, for everything.
     pub leads: bool,
@@ -173,7 +173,7 @@ pub struct Gatherer {
 /// What is to be done in a round.
 #[derive(Debug, Default)]
 pub struct Round {
-    /// Whom to ask.
+    /// The requests to send, each with the replica that it goes to.
     pub requests: Vec<(NodeId, Message)>,
     /// The last slot that is to be fetched whole.
     pub stuck: Option<u64>,
@@ -352,7 +352,7 @@ impl Gossip {
         whole
     }
 
-    /// What it counts.
+    /// Counts for metrics and `status`, since the start.
     pub fn samples(&self) -> [Sample; 2] {
         [
             Sample::counter(
@@ -430,7 +430,7 @@ impl Gathered {
 }
 
 impl Peer {
-    /// Bytes under way.
+    /// How many bytes of shards are asked for and not there yet.
     fn bytes(&self) -> usize {
         self.asked.iter().map(|asked| asked.bytes).sum()
     }
@@ -459,7 +459,7 @@ impl<P: Policy> Replica<P> {
         }
     }
 
-    /// A round.
+    /// One round: asks for what is missing, within the bounds of what may be under way.
     pub(super) fn gather(&mut self, cx: &mut Context<'_, Self>) {
         self.gossip.ticking = false;
         let upto = self.gather_upto();
