@@ -1,4 +1,5 @@
-//! Carries packets: each waits for the link that it takes, as `quorate_core::link` has it, and links deliver in order.
+//! Carries packets: each waits for the interface that it leaves by and for the link that it takes, at their
+//! rates (`quorate_core::link`), and links deliver in order.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,7 +11,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::prctl;
 use nix::sys::time::TimeSpec;
-use quorate_core::{Random, Time, Topology, Transmitter};
+use quorate_core::{Interface, Random, Time, Topology};
 
 use crate::Result;
 use crate::site::{Site, destination};
@@ -35,9 +36,8 @@ struct Packet {
 }
 
 /// What a link between two sites does at the moment.
-#[derive(Clone, Copy, Default)]
 struct Lane {
-    transmitter: Transmitter,
+    link: Interface,
     /// When the last packet arrives.
     last: Time,
 }
@@ -48,8 +48,12 @@ pub fn run(sites: &[Site], topology: &Topology, stop: &AtomicBool) -> Result<()>
     prctl::set_timerslack(1).map_err(|error| format!("prctl: {error}"))?;
     let start = Instant::now();
     let now = || Time::ZERO + start.elapsed();
-    let mut lanes = vec![Lane::default(); sites.len() * sites.len()];
-    let mut interfaces = vec![Transmitter::default(); sites.len()];
+    let pairs = (0..sites.len()).flat_map(|from| (0..sites.len()).map(move |to| (from, to)));
+    let mut lanes: Vec<Lane> = pairs
+        .map(|(from, to)| Lane { link: Interface::new(topology.link(from, to).rate), last: Time::ZERO })
+        .collect();
+    let mut interfaces: Vec<Interface> =
+        (0..sites.len()).map(|from| Interface::new(topology.interface(from))).collect();
     let mut under_way = BinaryHeap::new();
     let mut random = Random::new(1);
     let mut buffer = vec![0; 65_536];
@@ -64,8 +68,8 @@ pub fn run(sites: &[Site], topology: &Topology, stop: &AtomicBool) -> Result<()>
                 let Some(to) = destination(packet).filter(|to| *to < sites.len()) else { continue };
                 let (link, now) = (topology.link(from, to), now());
                 let lane = &mut lanes[from * sites.len() + to];
-                let interface = (&mut interfaces[from], topology.interface(from));
-                let leaves = lane.transmitter.send(link.rate, interface, now, length);
+                // The slower of the two is what counts.
+                let leaves = interfaces[from].transmit(now, length).max(lane.link.transmit(now, length));
                 if leaves.since(now) > QUEUE || under_way.len() >= MOST {
                     continue;
                 }

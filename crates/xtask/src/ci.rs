@@ -41,6 +41,14 @@ const STEPS: &[Step] = &[
             "warnings",
         ],
     },
+    Step {
+        name: "bench/wan compiles",
+        words: &["cargo", "check", "--quiet", "--all-targets", "--manifest-path", "bench/wan/Cargo.toml"],
+    },
+    Step {
+        name: "bench/ycsb compiles",
+        words: &["cargo", "check", "--quiet", "--all-targets", "--manifest-path", "bench/ycsb/Cargo.toml"],
+    },
     Step { name: "papers: tests", words: &["cargo", "test", "--manifest-path", "papers/Cargo.toml"] },
     Step {
         name: "papers: every claim has its verdict, and every page follows from its CSVs",
