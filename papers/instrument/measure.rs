@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use xtask::compare::machine;
 use xtask::compare::processes::Stop;
@@ -89,7 +89,7 @@ pub fn measure(paper: &Paper, only: Option<&[String]>, quick: bool, out: &Path) 
         }
         eprintln!("{}: begins", experiment.id);
         let real = experiment.figures.iter().any(|figure| figure.time == Time::Real);
-        let load = || if real { machine::load() } else { 0.0 };
+        let load = || if real { machine::load(Duration::from_secs(2)) } else { 0.0 };
         let (before, start) = (load(), Instant::now());
         let measured = (experiment.measure)(&bench)?;
         let (took, after) = (start.elapsed().as_secs_f64(), load());

@@ -60,11 +60,11 @@ pub fn describe() -> String {
     format!("{}, {cores} cores, {kernel}", model.map_or("unknown processor", |(_, model)| model))
 }
 
-/// How many processors others keep busy at this moment. (Not the load average, which for a minute still tells of the
-/// build that made this program.)
-pub fn load() -> f64 {
+/// How many processors others keep busy for so long from now. (Not the load average, which for a minute still tells of
+/// the build that made this program.)
+pub fn load(time: Duration) -> f64 {
     let (idle, all) = ticks();
-    std::thread::sleep(std::time::Duration::from_secs(2));
+    std::thread::sleep(time);
     let (idle, all) = (ticks().0 - idle, ticks().1 - all);
     let processors = std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64);
     (100.0 * processors * (1.0 - idle / all.max(1.0))).round() / 100.0

@@ -16,6 +16,15 @@ use super::{Options, machine, quorate_in, scratch, target};
 
 /// What a load generator may take beyond its time.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long others are watched before anything begins, and after each system.
+const WATCHED_BEFORE: Duration = Duration::from_secs(2);
+const WATCHED_AFTER: Duration = Duration::from_secs(1);
+/// Before that, what was killed is let go by the kernel, whose work it is not to be blamed on others.
+const SETTLES: Duration = Duration::from_millis(300);
+/// A system that was disturbed is measured again, this often at most.
+const TRIES: u32 = 3;
+/// How often others are looked at before the next try, at most: two minutes.
+const LOOKS: u32 = 120;
 /// Clients that are not served so long after a kill have lost the service.
 const OUTAGE_LIMIT: Duration = Duration::from_secs(10);
 
@@ -101,40 +110,41 @@ impl Session {
 
     /// All rounds. Begins only on a quiet machine, unless the numbers do not matter.
     pub fn measure(&self, systems: &[System]) -> Result<Measured> {
-        let (start, mut loads) = (Instant::now(), vec![machine::load()]);
+        let (start, mut loads) = (Instant::now(), vec![machine::load(WATCHED_BEFORE)]);
         if !self.quick && !machine::is_quiet(&loads) {
             return Err(format!("others keep {} processors busy: wait until the machine is quiet", loads[0]));
         }
         let disk = machine::syncs_per_second(self.scratch.path()).map_err(|error| error.to_string())?;
         let (mut all, mut failures, mut commands) = (Rows::default(), Vec::new(), BTreeMap::new());
+        let mut disturbed = Vec::new();
         for round in 1..=self.rounds {
             for system in systems {
                 eprintln!("round {round} of {}: {}", self.rounds, system.name);
-                let rows = self.round(system, round).or_else(|error| {
-                    self.stop.check()?;
-                    eprintln!("  once more, after: {error}");
-                    self.round(system, round)
-                });
-                let rows = match rows {
-                    Ok(rows) => rows,
-                    Err(error) => {
-                        self.stop.check()?;
-                        eprintln!("  left out: {error}");
-                        failures.push(format!("{} in round {round}", system.name));
-                        continue;
-                    }
+                let (rows, readings) = self.undisturbed(system, round)?;
+                if let [repeated @ .., last] = &readings[..] {
+                    disturbed.extend(repeated.iter().map(|_| format!("{} in round {round}", system.name)));
+                    loads.push(*last);
+                }
+                let Some(rows) = rows else {
+                    failures.push(format!("{} in round {round}", system.name));
+                    continue;
                 };
                 all.loads.extend(rows.loads);
                 all.members.extend(rows.members);
                 commands.entry(format!("commands of {}", system.name)).or_insert(rows.commands.join(" · "));
             }
-            loads.push(machine::load());
         }
         let mut head = machine::head()?;
         let quiet = machine::is_quiet(&loads);
         let mut say = |name: &str, value: String| drop(head.insert(name.to_owned(), value));
         say("disk", format!("{disk:.0} synced 4 KiB overwrites per second, one thread"));
-        say("load", loads.iter().map(f64::to_string).collect::<Vec<_>>().join(", "));
+        let highest = loads.iter().copied().fold(0.0, f64::max);
+        let readings = loads.len();
+        say(
+            "load",
+            format!("{highest} at most, in {readings} readings, before the first system and after each"),
+        );
+        say("again", if disturbed.is_empty() { "nothing".to_owned() } else { disturbed.join(", ") });
         say("quiet", if quiet { "yes" } else { "no" }.to_owned());
         say("took", format!("{:.0} s", start.elapsed().as_secs_f64()));
         say("runs", format!("{} s each, after {} s", self.time.as_secs_f64(), self.warm_up.as_secs_f64()));
@@ -146,6 +156,37 @@ impl Session {
         let members = Grid::of(MEMBERS, head.clone(), all.members);
         head.extend(commands);
         Ok(Measured { loads: Grid::of(LOADS, head, all.loads), members, quiet })
+    }
+
+    /// A round of a system, and how many processors others kept busy when it ended. If that was too many, the machine
+    /// is waited for and the system measured again; each try has its reading, and the last one's rows count. None if
+    /// it could not be measured.
+    fn undisturbed(&self, system: &System, round: u32) -> Result<(Option<Rows>, Vec<f64>)> {
+        let mut readings = Vec::new();
+        loop {
+            let rows = self.round(system, round).or_else(|error| {
+                self.stop.check()?;
+                eprintln!("  once more, after: {error}");
+                self.round(system, round)
+            });
+            if let Err(error) = &rows {
+                self.stop.check()?;
+                eprintln!("  left out: {error}");
+            }
+            self.stop.sleep(SETTLES)?;
+            let reading = machine::load(WATCHED_AFTER);
+            readings.push(reading);
+            if self.quick || machine::is_quiet(&[reading]) || readings.len() as u32 >= TRIES {
+                return Ok((rows.ok(), readings));
+            }
+            eprintln!("  again, since others keep {reading} processors busy");
+            for _ in 0..LOOKS {
+                self.stop.check()?;
+                if machine::is_quiet(&[machine::load(WATCHED_AFTER)]) {
+                    break;
+                }
+            }
+        }
     }
 
     /// Starts a system, writes the keys, looks at it at rest, loads it, and kills its leader.
