@@ -1,10 +1,16 @@
-//! HTTP for those who watch a node: `/metrics` in the text format of Prometheus, and `/health`.
+//! HTTP for those who watch a node: `/metrics` in the text format of Prometheus, and whether it is well.
+//!
+//! | path | 200 while |
+//! |---|---|
+//! | `/livez` | the event loop answers: what is not alive is worth a restart |
+//! | `/readyz` | a linearizable read succeeds and the disk has room: what is not ready is worth no requests |
+//! | `/health` | a linearizable read succeeds |
 //!
 //! One thread serves all of it, beside the event loop, which it asks through a [`Monitor`]. Connections are few and
 //! bounded, and a client that is slow to ask or to listen is dropped. Where the node speaks TLS, so does this.
 
 use std::convert::Infallible;
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -18,13 +24,15 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use quorate_core::Kind;
-use quorate_node::monitor::{Health, Monitor, Report};
+use quorate_core::{Amount, Kind, NodeId, Sample};
+use quorate_node::monitor::{Health, Monitor, Report, WARNING_DISK, WARNING_MEMORY};
 use quorate_tls::Credentials;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
+
+use crate::process::ProcessStats;
 
 /// Connections at a time; further ones wait to be accepted.
 const CONNECTIONS: usize = 64;
@@ -99,9 +107,21 @@ async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, monitor: Monitor)
 async fn answer(request: Request<Incoming>, monitor: Monitor) -> Result<Response<Full<Bytes>>, Infallible> {
     let (status, kind, body) = match (request.method(), request.uri().path()) {
         (&Method::GET | &Method::HEAD, "/metrics") => match ask(|reply| monitor.report(reply)).await {
-            Some(report) => (StatusCode::OK, PROMETHEUS, exposition(&report)),
+            Some(report) => (StatusCode::OK, PROMETHEUS, exposition(&report, ProcessStats::read())),
             None => (StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{NO_ANSWER}\n")),
         },
+        (&Method::GET | &Method::HEAD, "/livez") => match ask(|reply| monitor.report(reply)).await {
+            Some(_) => (StatusCode::OK, TEXT, "ok: the event loop answers\n".to_owned()),
+            None => (StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("not alive: {NO_ANSWER}\n")),
+        },
+        (&Method::GET | &Method::HEAD, "/readyz") => {
+            let health = ask(|reply| monitor.health(reply)).await.unwrap_or(Err(NO_ANSWER.to_owned()));
+            let report = ask(|reply| monitor.report(reply)).await;
+            let facts = report.map_or(Vec::new(), |report| report.facts);
+            let (ready, body) = readiness(&health, &facts, request.uri().query().unwrap_or_default());
+            let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+            (status, TEXT, body)
+        }
         (&Method::GET | &Method::HEAD, "/health") => {
             let health: Health =
                 ask(|reply| monitor.health(reply)).await.unwrap_or(Err(NO_ANSWER.to_owned()));
@@ -111,7 +131,7 @@ async fn answer(request: Request<Incoming>, monitor: Monitor) -> Result<Response
             }
         }
         (&Method::GET | &Method::HEAD, _) => {
-            (StatusCode::NOT_FOUND, TEXT, "there are /metrics and /health\n".to_owned())
+            (StatusCode::NOT_FOUND, TEXT, "there are /metrics, /livez, /readyz and /health\n".to_owned())
         }
         _ => (StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET\n".to_owned()),
     };
@@ -119,6 +139,33 @@ async fn answer(request: Request<Incoming>, monitor: Monitor) -> Result<Response
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, kind.parse().expect("a constant that is a header value"));
     Ok(response)
+}
+
+/// Whether this node is to be sent requests, and a line for each check, as Kubernetes writes them. `?exclude=disk`
+/// leaves a check out. Too little memory is said, but no reason to send nothing: with the same data in all members,
+/// nobody would be left.
+fn readiness(health: &Health, facts: &[(&'static str, String)], query: &str) -> (bool, String) {
+    let warning = |name: &str| facts.iter().find(|(fact, _)| *fact == name).map(|(_, words)| words.clone());
+    let excluded = |check: &str| query.split('&').any(|word| word.strip_prefix("exclude=") == Some(check));
+    let checks = [
+        ("read", health.as_ref().err().cloned(), true),
+        ("disk", warning(WARNING_DISK), true),
+        ("memory", warning(WARNING_MEMORY), false),
+    ];
+    let (mut ready, mut body) = (true, String::new());
+    for (check, problem, counts) in checks {
+        let _ = match problem {
+            _ if excluded(check) => writeln!(body, "[+]{check} excluded: ok"),
+            None => writeln!(body, "[+]{check} ok"),
+            Some(words) if !counts => writeln!(body, "[!]{check} {words}"),
+            Some(words) => {
+                ready = false;
+                writeln!(body, "[-]{check} failed: {words}")
+            }
+        };
+    }
+    let _ = writeln!(body, "{}", if ready { "ready" } else { "not ready" });
+    (ready, body)
 }
 
 const NO_ANSWER: &str = "the event loop does not answer";
@@ -129,99 +176,127 @@ async fn ask<T: Send + 'static>(question: impl FnOnce(Box<dyn FnOnce(T) + Send>)
     timeout(STUCK, receiver).await.ok()?.ok()
 }
 
-/// The text format of Prometheus.
-fn exposition(report: &Report) -> String {
-    let mut out = String::new();
+/// The text format of Prometheus, and the names of its conventions: base units, `_total` for what only grows.
+fn exposition(report: &Report, process: Option<ProcessStats>) -> String {
     let fact = |name: &str| {
         report.facts.iter().find(|(fact, _)| *fact == name).map_or("", |(_, value)| value).to_owned()
     };
-    let mut metric = |name: &str, kind: &str, help: &str, labels: &str, value: &dyn std::fmt::Display| {
-        let full = format!("quorate_{name}");
-        if !out.contains(&format!("# TYPE {full} ")) {
-            let _ = writeln!(out, "# HELP {full} {help}\n# TYPE {full} {kind}");
-        }
-        let labels = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
-        let _ = writeln!(out, "{full}{labels} {value}");
-    };
     let status = &report.status;
-    let about = format!(
-        "protocol=\"{}\",version=\"{}\",node=\"{}\",cluster=\"{}\",site=\"{}\"",
-        escaped(&fact("protocol")),
-        escaped(&fact("version")),
-        escaped(&fact("node_id")),
-        escaped(&fact("cluster_id")),
-        escaped(&fact("site"))
-    );
-    metric("info", "gauge", "What runs here.", &about, &1);
-    let role = format!("role=\"{}\"", escaped(status.role));
-    metric("role", "gauge", "What the replica is now: 1 for its present role.", &role, &1);
+    let mut page = Page::default();
+    let about = [
+        ("protocol", fact("protocol")),
+        ("version", fact("version")),
+        ("node", fact("node_id")),
+        ("cluster", fact("cluster_id")),
+        ("site", fact("site")),
+    ];
+    page.gauge("info", "What runs here.", &about, 1);
+    let role = [("role", status.role.to_owned())];
+    page.gauge("role", "What the replica is now: 1 for its present role.", &role, 1);
     let leader = status.leader.map_or(0, |node| node.get());
-    metric("leader", "gauge", "Whom this node believes to lead; 0 for nobody.", "", &leader);
-    metric(
-        "committed",
-        "gauge",
-        "The last slot known to be decided with all before it.",
-        "",
-        &status.committed,
-    );
-    metric("applied", "gauge", "The last slot executed.", "", &status.applied);
-    metric(
-        "lease",
-        "gauge",
-        "Whether reads can be answered here without asking others.",
-        "",
-        &u8::from(status.lease),
-    );
-    for peer in &status.peers {
-        let label = format!("peer=\"{}\"", peer.node);
-        metric(
-            "peer_lag",
-            "gauge",
-            "Slots that a member is behind what is committed here.",
-            &label,
-            &peer.lag,
-        );
+    page.gauge("leader", "Whom this node believes to lead; 0 for nobody.", &[], leader);
+    page.gauge("committed", "The last slot known to be decided with all before it.", &[], status.committed);
+    page.gauge("applied", "The last slot executed.", &[], status.applied);
+    let help = "Whether reads can be answered here without asking others.";
+    page.gauge("lease", help, &[], u8::from(status.lease));
+    let peer = |node: NodeId| [("peer", node.to_string())];
+    for member in &status.peers {
+        let help = "Slots that a member is behind what is committed here.";
+        page.gauge("peer_lag", help, &peer(member.node), member.lag);
     }
-    for peer in &status.peers {
-        if let Some(heard) = peer.heard_ms {
-            let label = format!("peer=\"{}\"", peer.node);
-            let seconds = heard as f64 / 1000.0;
-            metric("peer_silence_seconds", "gauge", "Since a member was last heard.", &label, &seconds);
+    for member in &status.peers {
+        if let Some(heard) = member.heard_ms {
+            let help = "Since a member was last heard.";
+            page.gauge("peer_silence_seconds", help, &peer(member.node), heard as f64 / 1000.0);
         }
     }
-    let (source, error) = (fact("clock_source"), fact("clock_bound_seconds"));
-    let label = format!("source=\"{}\"", escaped(&source));
-    metric("clock_source", "gauge", "Who knows how wrong the wall clock may be: 1.", &label, &1);
-    let bound = error.parse::<f64>().ok();
-    let known = u8::from(bound.is_some());
-    metric("clock_synchronized", "gauge", "Whether the wall clock's error has a bound.", "", &known);
+    let source = [("source", fact("clock_source"))];
+    page.gauge("clock_source", "Who knows how wrong the wall clock may be: 1.", &source, 1);
+    let bound = fact("clock_bound_seconds").parse::<f64>().ok();
+    let help = "Whether the wall clock's error has a bound.";
+    page.gauge("clock_synchronized", help, &[], u8::from(bound.is_some()));
     if let Some(bound) = bound {
-        metric("clock_bound_seconds", "gauge", "How wrong the wall clock may be.", "", &bound);
+        page.gauge("clock_bound_seconds", "How wrong the wall clock may be.", &[], bound);
     }
-    metric("uptime_seconds", "gauge", "Since this process began to serve.", "", &fact("uptime_seconds"));
+    page.gauge("uptime_seconds", "Since this process began to serve.", &[], fact("uptime_seconds"));
     for sample in report.samples.iter().chain(&status.samples) {
+        page.sample(sample);
+    }
+    page.process(process);
+    page.out
+}
+
+/// Metrics as they are written one after the other; those of one name must come together.
+#[derive(Default)]
+struct Page {
+    out: String,
+    /// The name that was explained last.
+    explained: String,
+}
+
+impl Page {
+    fn explain(&mut self, name: &str, kind: &str, help: &str) {
+        if self.explained != name {
+            let _ = writeln!(self.out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+            self.explained = name.to_owned();
+        }
+    }
+
+    fn line(&mut self, name: &str, labels: &[(&str, String)], value: impl Display) {
+        let labels: Vec<_> =
+            labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
+        let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+        let _ = writeln!(self.out, "{name}{labels} {value}");
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, labels: &[(&str, String)], value: impl Display) {
+        let name = format!("quorate_{name}");
+        self.explain(&name, "gauge", help);
+        self.line(&name, labels, value);
+    }
+
+    fn sample(&mut self, sample: &Sample) {
+        let name = format!("quorate_{}", sample.name);
+        let labels: Vec<_> =
+            sample.label.iter().map(|(label, value)| (*label, value.clone().into_owned())).collect();
         let kind = match sample.kind {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
         };
-        let label = sample.label.map_or(String::new(), |label| format!("kind=\"{}\"", escaped(label)));
-        metric(sample.name, kind, sample.help, &label, &sample.value);
+        self.explain(&name, kind, sample.help);
+        let Amount::Times(times) = &sample.value else { return self.line(&name, &labels, &sample.value) };
+        let bounds = times.buckets().map(|(bound, count)| (bound.as_secs_f64().to_string(), count));
+        for (bound, count) in bounds.chain([("+Inf".to_owned(), times.count())]) {
+            let labels = [&labels[..], &[("le", bound)]].concat();
+            self.line(&format!("{name}_bucket"), &labels, count);
+        }
+        self.line(&format!("{name}_sum"), &labels, times.total().as_secs_f64());
+        self.line(&format!("{name}_count"), &labels, times.count());
     }
-    if let Some(bytes) = resident() {
-        metric("resident_bytes", "gauge", "Memory of this process.", "", &bytes);
+
+    /// Under the names that all of Prometheus's clients use.
+    fn process(&mut self, process: Option<ProcessStats>) {
+        let Some(process) = process else { return };
+        let mut one = |name: &str, kind: &str, help: &str, value: &dyn Display| {
+            let name = format!("process_{name}");
+            self.explain(&name, kind, help);
+            self.line(&name, &[], value);
+        };
+        let help = "Time on processors, of all threads, in user and in system mode.";
+        one("cpu_seconds_total", "counter", help, &process.cpu_seconds);
+        one("resident_memory_bytes", "gauge", "Memory of this process.", &process.resident);
+        one("virtual_memory_bytes", "gauge", "Address space of this process.", &process.mapped);
+        one("open_fds", "gauge", "File descriptors in use.", &process.descriptors);
+        if let Some(limit) = process.descriptors_limit {
+            one("max_fds", "gauge", "File descriptors that may be in use.", &limit);
+        }
+        one("start_time_seconds", "gauge", "When this process began, since 1970.", &process.started);
     }
-    out
 }
 
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
-}
-
-/// Memory of this process, where the system tells it.
-fn resident() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
 }
 
 #[cfg(test)]
@@ -237,6 +312,8 @@ mod tests {
         metrics.messages_in_total.add("Accept", 2);
         metrics.messages_in_total.add("Commit", 1);
         metrics.loop_stall_seconds.set(Duration::from_millis(250));
+        metrics.log_sync_duration_seconds.add(Duration::from_micros(300));
+        metrics.log_sync_duration_seconds.add(Duration::from_secs(60));
         let status = Status {
             role: "leader",
             leader: None,
@@ -260,7 +337,8 @@ mod tests {
             ("clock_bound_seconds", "0.0015"),
         ];
         let facts = facts.map(|(name, value)| (name, value.to_owned())).into();
-        let text = exposition(&Report { samples: metrics.samples(), status, facts });
+        let process = ProcessStats { cpu_seconds: 1.25, resident: 4096, ..ProcessStats::default() };
+        let text = exposition(&Report { samples: metrics.samples(), status, facts }, Some(process));
         for line in [
             "quorate_info{protocol=\"a\\\"b\",version=\"\",node=\"\",cluster=\"\",site=\"\"} 1",
             "quorate_role{role=\"leader\"} 1",
@@ -273,6 +351,14 @@ mod tests {
             "quorate_uptime_seconds 5",
             "quorate_loop_stall_seconds 0.25",
             "quorate_messages_in_total{kind=\"Accept\"} 2",
+            "quorate_log_sync_duration_seconds_bucket{le=\"0.00025\"} 0",
+            "quorate_log_sync_duration_seconds_bucket{le=\"0.0005\"} 1",
+            "quorate_log_sync_duration_seconds_bucket{le=\"+Inf\"} 2",
+            "quorate_log_sync_duration_seconds_sum 60.0003",
+            "quorate_log_sync_duration_seconds_count 2",
+            "# TYPE quorate_log_sync_duration_seconds histogram",
+            "process_cpu_seconds_total 1.25",
+            "process_resident_memory_bytes 4096",
             "quorate_messages_in_total{kind=\"Commit\"} 1",
             "# TYPE quorate_clients gauge",
         ] {
@@ -283,5 +369,21 @@ mod tests {
             let (_, value) = line.rsplit_once(' ').expect("a name and a value");
             assert!(value.parse::<f64>().is_ok(), "{line}");
         }
+    }
+
+    #[test]
+    fn a_node_is_ready_while_it_serves_and_its_disk_has_room() {
+        let (well, cut_off) = (Health::Ok(()), Health::Err("nobody leads".to_owned()));
+        let low = |name| vec![(name, "nearly full".to_owned())];
+        let all = "[+]read ok\n[+]disk ok\n[+]memory ok\nready\n";
+        assert_eq!(readiness(&well, &[], ""), (true, all.to_owned()));
+        let (ready, text) = readiness(&cut_off, &[], "");
+        assert_eq!((ready, text.lines().next()), (false, Some("[-]read failed: nobody leads")));
+        let (ready, text) = readiness(&well, &low(WARNING_DISK), "");
+        assert!(!ready && text.contains("[-]disk failed: nearly full\n") && text.ends_with("not ready\n"));
+        let (ready, text) = readiness(&well, &low(WARNING_DISK), "verbose&exclude=disk");
+        assert!(ready && text.contains("[+]disk excluded"), "{text}");
+        let (ready, text) = readiness(&well, &low(WARNING_MEMORY), "");
+        assert!(ready && text.contains("[!]memory nearly full\n"), "{text}");
     }
 }

@@ -10,7 +10,9 @@
 mod image;
 
 use bytes::Bytes;
-use quorate_core::{Fact, Group, Interval, ProcessId, Roster, Wall, Wire, digest, mutation, wire_struct};
+use quorate_core::{
+    Fact, Group, Interval, ProcessId, Roster, Sample, Wall, Wire, digest, mutation, wire_struct,
+};
 use quorate_store::{Command, CommandError, Reply, Store};
 
 use crate::batch::{Batch, Entry};
@@ -321,6 +323,17 @@ impl Replicated {
     /// How many keys there are.
     pub fn keys(&self) -> usize {
         self.store.len()
+    }
+
+    /// How large the data are, for operators.
+    pub fn samples(&self) -> [Sample; 3] {
+        let expiring = "Keys that have a time to live.";
+        let bytes = "Memory that keys and values take, about: what a limit on the data is compared with.";
+        [
+            Sample::gauge("store_keys", self.store.len(), "Keys in this node's state."),
+            Sample::gauge("store_keys_expiring", self.store.expiring(), expiring),
+            Sample::gauge("store_bytes", self.store.bytes(), bytes),
+        ]
     }
 
     /// Keys whose time is up on this wall clock, the first few.

@@ -36,7 +36,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use quorate_core::{NodeId, NodeSet, Sample, Status, Time, WALL_CLOCK, Wall, mutation, wire_struct};
+use quorate_core::{
+    DurationHistogram, NodeId, NodeSet, Sample, Status, Time, WALL_CLOCK, Wall, mutation, wire_struct,
+};
 
 /// How far a proposer's time may be from what the clocks of a majority support. Clocks that are kept by NTP differ by
 /// milliseconds.
@@ -65,6 +67,8 @@ pub struct Walls {
     readings: BTreeMap<NodeId, Reading>,
     /// The last that a majority supported, by the own monotonic clock, at least and at most.
     supported: Option<(Time, (Wall, Wall))>,
+    /// From each request to its answer, for operators.
+    round_trips: BTreeMap<NodeId, DurationHistogram>,
 }
 
 /// A reading of another's wall clock, when it was asked for, and when the answer was received.
@@ -121,8 +125,11 @@ impl Walls {
         let reading = Reading { sent, received: own.now, wall };
         let counts = self.readings.get(&node).is_none_or(|before| reading.replaces(before, own.now));
         // Nobody answers before it is asked.
-        if sent <= own.now && counts {
-            self.readings.insert(node, reading);
+        if sent <= own.now {
+            self.round_trips.entry(node).or_default().add(own.now.since(sent));
+            if counts {
+                self.readings.insert(node, reading);
+            }
         }
         if let Some(supported) = self.shown(own, reached) {
             self.supported = Some((own.now, supported));
@@ -161,9 +168,14 @@ impl Walls {
         Some(own.wall.clamp(earlier(earliest, BOUND), later(latest, BOUND)))
     }
 
-    /// How the own wall clock stands to what a majority's show, for operators: a word only if they differ by more than
-    /// the bound.
+    /// For operators: how long answers take, and how the own wall clock stands to what a majority's show, in words
+    /// only if they differ by more than the bound.
     pub fn tell(&self, own: Own, reached: Reached<'_>, status: &mut Status) {
+        let help = "From a request to a member, such as a heartbeat, to its answer.";
+        let round_trips = self.round_trips.iter().map(|(node, times)| {
+            Sample::histogram("peer_round_trip_seconds", times, help).with("peer", node.to_string())
+        });
+        status.samples.extend(round_trips);
         let Some((earliest, latest)) = self.supported(own, reached) else { return };
         let supported = own.wall.clamp(earliest, latest);
         let off = difference(own.wall, supported);

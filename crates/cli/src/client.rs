@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use quorate_client::{Client, Error};
+use quorate_node::monitor::{WARNING_DISK, WARNING_MEMORY};
 use quorate_store::VALUE_LIMIT;
 use quorate_tls::ClientCredentials;
 use serde::{Deserialize, Serialize};
@@ -175,20 +176,50 @@ pub fn status(args: Status) -> Result<(), Failure> {
             .collect();
         writeln!(stdout(), "{}", serde_json::json!({ "nodes": nodes, "serves": served.is_ok() }))?;
     } else {
+        let told: Vec<_> = answers.iter().filter_map(|(_, answer)| answer.as_ref().ok()).collect();
+        for line in verdict(&answers, &told, &served) {
+            writeln!(stdout(), "{line}")?;
+        }
+        writeln!(stdout())?;
         let mut rows = vec![TITLES.map(str::to_owned)];
         rows.extend(answers.iter().map(|(endpoint, answer)| row(endpoint, answer.as_ref().ok())));
         protocols::print(&rows)?;
-        let told: Vec<_> = answers.iter().filter_map(|(_, answer)| answer.as_ref().ok()).collect();
         show_samples(&told)?;
-        if served.is_ok() {
-            writeln!(stdout(), "\nthe cluster serves reads and writes")?;
-        }
     }
     if answered == 0 {
         return Err(Failure::unreachable("no node answered; is the cluster running?"));
     }
     served.map_err(|why| Failure::failed(format!("the cluster does not serve reads and writes: {why}")))
 }
+
+/// What an operator wants to know first: whether the cluster serves, who leads, and what is wrong with which node.
+fn verdict(
+    answers: &[(&String, Result<NodeStatus, String>)],
+    nodes: &[&NodeStatus],
+    served: &Result<(), String>,
+) -> Vec<String> {
+    let leaders: BTreeSet<_> = nodes.iter().filter_map(|node| node.leader).collect();
+    let leads = match leaders.iter().collect::<Vec<_>>()[..] {
+        [] => String::new(),
+        [leader] => format!("node {leader} leads, "),
+        _ => "the nodes do not agree on who leads, ".to_owned(),
+    };
+    let count = format!("{} of {} nodes answer", nodes.len(), answers.len());
+    let mut lines = vec![match served {
+        Ok(()) => format!("the cluster serves reads and writes: {leads}{count}"),
+        Err(_) => format!("the cluster does not serve reads and writes: {leads}{count}"),
+    }];
+    let silent = answers.iter().filter_map(|(endpoint, answer)| Some((endpoint, answer.as_ref().err()?)));
+    lines.extend(silent.map(|(endpoint, why)| format!("warning: no answer of {endpoint}: {why}")));
+    for node in nodes {
+        let words = WARNINGS.iter().filter_map(|name| node.fact(name));
+        lines.extend(words.map(|words| format!("warning: node {}: {words}", node.name())));
+    }
+    lines
+}
+
+/// Facts that are there only if something is wrong.
+const WARNINGS: [&str; 3] = [WARNING_DISK, WARNING_MEMORY, "waiting"];
 
 /// Whether a linearizable read is answered at one of these endpoints at least: no majority, no answer. Asks all at
 /// once: one that is cut off from the others says so only after a while. The error says why one of them does not.

@@ -96,7 +96,10 @@ fn exit_codes_tell_what_is_not_there_from_what_cannot_be_known() {
     }
     let (code, table, _) = run(&["status"]);
     assert_eq!(code, Some(0));
-    assert!(table.ends_with("the cluster serves reads and writes\n"), "{table}");
+    let verdict = table.lines().next().unwrap();
+    let leader = (cluster.leader() + 1).to_string();
+    let words = format!("the cluster serves reads and writes: node {leader} leads, 3 of 3 nodes answer");
+    assert_eq!(verdict, words, "{table}");
 
     let words =
         ["bench", "--workload", "set", "--warm-up", "0s", "--duration", "100ms", "--connections", "1"];
@@ -109,6 +112,7 @@ fn exit_codes_tell_what_is_not_there_from_what_cannot_be_known() {
     let said = wait_for("the end of the service", || {
         let (code, table, said) = run(&["status"]);
         assert!(table.contains("unreachable"), "{table}");
+        assert!(table.contains(&format!("\nwarning: no answer of {}: ", endpoints[1])), "{table}");
         (code == Some(1)).then_some(said)
     });
     assert!(said.contains("the cluster does not serve reads and writes: no node could answer"), "{said}");

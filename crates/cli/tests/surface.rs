@@ -1,11 +1,13 @@
 //! What a node offers beside the commands: reads from its own state, a proxy without a replica, metrics and health.
 
+#[path = "support/http.rs"]
+mod http;
 mod support;
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
+use http::get;
 use quorate_bench::Ports;
 use support::{Cluster, Connection, Resp, wait_for};
 
@@ -15,16 +17,6 @@ fn ok() -> Resp {
 
 fn bulk(text: &str) -> Resp {
     Resp::Bulk(text.into())
-}
-
-/// The status and the body of an answer.
-fn get(address: &str, path: &str) -> Option<(String, String)> {
-    let mut stream = TcpStream::connect(address).ok()?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").ok()?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).ok()?;
-    let (head, body) = answer.split_once("\r\n\r\n")?;
-    Some((head.split(' ').nth(1)?.to_owned(), body.to_owned()))
 }
 
 #[test]
@@ -51,6 +43,9 @@ fn weaker_reads_need_no_other_node_and_sequential_ones_see_the_connections_own_w
     assert_eq!(status, "200");
     assert!(metrics.lines().any(|line| line == "quorate_role{role=\"follower\"} 1"), "{metrics}");
     assert_eq!(get(&http[follower], "/nothing").unwrap().0, "404");
+    assert_eq!(get(&http[follower], "/livez").unwrap().0, "200");
+    let (status, body) = get(&http[follower], "/readyz?exclude=disk").unwrap();
+    assert_eq!((status.as_str(), body.lines().next()), ("200", Some("[+]read ok")), "{body}");
 
     for node in 0..3 {
         if node != follower {
@@ -66,6 +61,9 @@ fn weaker_reads_need_no_other_node_and_sequential_ones_see_the_connections_own_w
     let (status, body) = get(&http[follower], "/health").unwrap();
     assert_eq!(status, "503");
     assert!(body.contains("0 of the 2 other members can be reached"), "{body}");
+    let (status, body) = get(&http[follower], "/readyz").unwrap();
+    assert!(status == "503" && body.contains("[-]read failed: ") && body.ends_with("not ready\n"), "{body}");
+    assert_eq!(get(&http[follower], "/livez").unwrap().0, "200", "a restart would not help");
 }
 
 /// A process that ends with its test.

@@ -50,7 +50,7 @@ pub use payload::Payload;
 pub use random::Random;
 pub use request::{Access, Failure, Outcome, Request, Staleness};
 pub use roster::{Range, Roster, RosterError};
-pub use sample::{Amount, Count, DurationStat, Kind, Sample};
+pub use sample::{Amount, Count, DurationHistogram, DurationStat, Kind, Sample};
 pub use settings::{Setting, Settings, SettingsError};
 pub use time::{Interval, Time, Wall};
 pub use timers::Timers;

@@ -1,6 +1,7 @@
 //! What a process counts and knows of itself, as `quorate status` and `/metrics` show it: one list, whoever counts.
 //! No part of any state, and without influence on behaviour.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
@@ -13,15 +14,19 @@ pub enum Kind {
     Counter,
     /// Goes up and down.
     Gauge,
+    /// A distribution, as counts below bounds.
+    Histogram,
 }
 
 /// How much.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Amount {
     /// So many.
     Count(u64),
     /// So long; its sample's name ends in `_seconds` or `_seconds_total`.
     Time(Duration),
+    /// How long each took; its sample's name ends in `_seconds`.
+    Times(Box<DurationHistogram>),
 }
 
 impl fmt::Display for Amount {
@@ -29,6 +34,9 @@ impl fmt::Display for Amount {
         match self {
             Amount::Count(count) => count.fmt(f),
             Amount::Time(time) => time.as_secs_f64().fmt(f),
+            Amount::Times(times) => {
+                write!(f, "count={},sum={}", times.count(), times.total().as_secs_f64())
+            }
         }
     }
 }
@@ -62,8 +70,8 @@ impl From<Duration> for Amount {
 pub struct Sample {
     /// Its name, in the style of Prometheus without a prefix.
     pub name: &'static str,
-    /// The kind of message, where it counts those.
-    pub label: Option<&'static str>,
+    /// What tells it from others of its name: the label's name, and its value. The kind of a message, for instance.
+    pub label: Option<(&'static str, Cow<'static, str>)>,
     /// How its values relate.
     pub kind: Kind,
     /// In one sentence.
@@ -81,6 +89,72 @@ impl Sample {
     /// Of something that goes up and down.
     pub fn gauge(name: &'static str, value: impl Into<Amount>, help: &'static str) -> Sample {
         Sample { kind: Kind::Gauge, ..Sample::counter(name, value, help) }
+    }
+
+    /// Of a distribution.
+    pub fn histogram(name: &'static str, times: &DurationHistogram, help: &'static str) -> Sample {
+        let value = Amount::Times(Box::new(times.clone()));
+        Sample { name, label: None, kind: Kind::Histogram, help, value }
+    }
+
+    /// The one of this name that has this label.
+    pub fn with(self, label: &'static str, value: impl Into<Cow<'static, str>>) -> Sample {
+        Sample { label: Some((label, value.into())), ..self }
+    }
+}
+
+/// Upper bounds of a histogram's buckets, in microseconds: from a message within a machine to a request that is given
+/// up.
+const BOUNDS: [u64; 17] = [
+    50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
+    2_500_000, 5_000_000, 10_000_000,
+];
+
+/// How long something takes that happens often, as counts between fixed bounds. Shows nothing in `Debug`, like
+/// [`Count`].
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct DurationHistogram {
+    counts: [u64; BOUNDS.len()],
+    count: u64,
+    total: Duration,
+}
+
+impl DurationHistogram {
+    /// One more that took so long.
+    pub fn add(&mut self, took: Duration) {
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        // Whole microseconds would count what is just above a bound as within it.
+        let micros = micros.saturating_add(u64::from(!took.subsec_nanos().is_multiple_of(1000)));
+        if let Some(count) = self.counts.get_mut(BOUNDS.partition_point(|bound| *bound < micros)) {
+            *count += 1;
+        }
+        self.count += 1;
+        self.total = self.total.saturating_add(took);
+    }
+
+    /// How many took no longer than each bound; those above the last are in [`count`](Self::count) alone.
+    pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> {
+        let mut below = 0;
+        BOUNDS.iter().zip(self.counts).map(move |(bound, count)| {
+            below += count;
+            (Duration::from_micros(*bound), below)
+        })
+    }
+
+    /// How many there were.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// All together.
+    pub fn total(&self) -> Duration {
+        self.total
+    }
+}
+
+impl fmt::Debug for DurationHistogram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("_")
     }
 }
 
@@ -183,5 +257,17 @@ mod tests {
             (2, "0.03", "0.005")
         );
         assert_eq!(format!("{stat:?}"), format!("{:?}", DurationStat::default()));
+    }
+
+    #[test]
+    fn a_bucket_counts_what_is_within_its_bound_and_all_below() {
+        let mut times = DurationHistogram::default();
+        let nanos = [0, 50_000, 50_001, 1_000_000, 1_000_001, 10_000_000_000, 10_000_000_001];
+        nanos.into_iter().for_each(|nanos| times.add(Duration::from_nanos(nanos)));
+        let within = |micros| times.buckets().find(|(bound, _)| *bound == Duration::from_micros(micros));
+        let counts = [50, 100, 500, 1_000, 2_500, 10_000_000].map(|bound| within(bound).unwrap().1);
+        assert_eq!(counts, [2, 3, 3, 4, 5, 6]);
+        assert_eq!((times.count(), times.total()), (7, Duration::from_nanos(nanos.into_iter().sum())));
+        assert_eq!(Amount::Times(Box::new(times)).to_string(), "count=7,sum=20.002100003");
     }
 }

@@ -1,7 +1,7 @@
 //! How a client protocol plugs into a node's event loop. `api` implements it; the loop knows no protocol.
 
 use bytes::{Bytes, BytesMut};
-use quorate_core::{Members, Outcome, Request, Snapshot, Status, Time};
+use quorate_core::{Members, Outcome, Request, Sample, Snapshot, Status, Time};
 
 pub use crate::slow::{Described, SlowRequest};
 
@@ -53,6 +53,11 @@ pub trait Frontend {
     /// for the log.
     fn complaint(&mut self) -> Option<String> {
         None
+    }
+
+    /// What it counts, for operators.
+    fn samples(&self) -> Vec<Sample> {
+        Vec::new()
     }
 
     /// What one client too many is told before its connection is closed.

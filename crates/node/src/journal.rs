@@ -145,6 +145,7 @@ impl Journal {
         self.end_snapshot();
         let status = self.log.status();
         self.metrics.log_syncs_total.set(status.syncs);
+        self.metrics.log_sync_duration_seconds.set(self.log.sync_times());
         self.metrics.log_bytes.set(status.log_bytes);
         self.metrics.log_unsynced_bytes.set(self.unsynced() as u64);
         self.metrics.snapshots_total.set(status.checkpoints);

@@ -21,6 +21,7 @@
 //! | `guard` | which data directory it takes part with |
 //! | `clock` | the clocks, and how wrong the wall clock may be |
 //! | [`logging`] | log lines on their way to the standard error |
+//! | `resources` | room on the disk and in memory |
 //! | `stall` | how long the event loop was away from its sockets |
 //! | [`signals`], `log_rate`, `view` | SIGTERM; repeated log lines; facts for client protocols |
 
@@ -44,6 +45,7 @@ pub mod metrics;
 pub mod monitor;
 mod newcomers;
 pub mod node;
+mod resources;
 pub mod signals;
 pub mod slow;
 mod stall;

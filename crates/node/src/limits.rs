@@ -39,6 +39,9 @@ pub struct Limits {
     pub snapshot_after: u64,
     /// Client connections whose TLS handshake is not over; with as many, one that has taken long gives way to the next.
     pub handshakes: usize,
+    /// What is to stay free on the disk: with less, a node refuses writes that grow the data where it leads. `None`: a
+    /// twentieth of it, and no more than a gibibyte.
+    pub disk_reserve: Option<u64>,
     /// From connecting to the end of the handshake, between processes and of TLS.
     pub handshake: Duration,
     /// Between attempts to connect to a member: the first wait doubles up to the longest.
@@ -72,6 +75,7 @@ impl Default for Limits {
             unsynced: 128 * MIB,
             snapshot_after: 128 << 20,
             handshakes: 256,
+            disk_reserve: None,
             handshake: Duration::from_secs(5),
             redial: Duration::from_millis(50)..Duration::from_secs(1),
             redial_refused: Duration::from_secs(2),

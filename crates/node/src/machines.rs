@@ -45,7 +45,7 @@ impl Machines {
             node,
             random,
             waiting: None,
-            slow: Rc::new(Slow::new(None)),
+            slow: Rc::new(Slow::new(None, Rc::default())),
             clock: Rc::new(clock),
             directory,
             regrouped: true,

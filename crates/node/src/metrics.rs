@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
-use quorate_core::{Amount, Sample};
+use quorate_core::{Amount, DurationHistogram, Sample};
 
 /// A number that only grows.
 #[derive(Debug, Default)]
@@ -17,6 +17,10 @@ impl Counter {
     /// Counts one more.
     pub fn one(&self) {
         self.add(1);
+    }
+    /// So many by now: for what is counted elsewhere.
+    pub fn set(&self, count: u64) {
+        self.0.set(count);
     }
     /// So far.
     pub fn get(&self) -> u64 {
@@ -36,6 +40,21 @@ impl<T: Copy> Gauge<T> {
     /// Now.
     pub fn get(&self) -> T {
         self.0.get()
+    }
+}
+
+/// How long something takes that happens often.
+#[derive(Debug, Default)]
+pub struct Distribution(RefCell<DurationHistogram>);
+
+impl Distribution {
+    /// One more that took so long.
+    pub fn add(&self, took: Duration) {
+        self.0.borrow_mut().add(took);
+    }
+    /// These by now: for what is measured elsewhere.
+    pub fn set(&self, times: DurationHistogram) {
+        self.0.replace(times);
     }
 }
 
@@ -122,13 +141,23 @@ metrics! {
     messages_held: Gauge, "Messages waiting for the disk.";
     log_records_total: Counter, "Records handed to the log.";
     log_bytes_total: Counter, "Bytes of records handed to the log.";
-    log_syncs_total: Gauge, "Groups of records written since the start; each took one sync with fsync.";
+    log_syncs_total: Counter, "Groups of records written since the start; each took one sync with fsync.";
+    log_sync_duration_seconds: Distribution, "One write and one sync of a group of records.";
+    slot_commit_duration_seconds: Distribution, "From proposing a slot here to its commit.";
+    slot_apply_duration_seconds: Distribution, "From the commit of a slot proposed here to its execution.";
     log_bytes: Gauge, "Bytes of records since the last snapshot began.";
     log_unsynced_bytes: Gauge, "Bytes handed to the log that are not durable yet.";
     log_unsynced_limit: Gauge, "Unsynced bytes from which on no input is read.";
-    snapshots_total: Gauge, "Snapshots written.";
+    snapshots_total: Counter, "Snapshots written.";
+    disk_free_bytes: Gauge, "Free on the file system of the data directory.";
+    disk_size_bytes: Gauge, "Size of that file system; 0 if it is not known.";
+    disk_reserve_bytes: Gauge, "What is to stay free there: with less, the disk counts as nearly full.";
+    disk_nearly_full: Gauge<bool>, "Whether the disk counts as nearly full.";
+    memory_used_bytes: Gauge, "Memory that this process's control group uses, without idle file pages.";
+    memory_limit_bytes: Gauge, "The limit of that control group; 0 for none.";
+    memory_nearly_used_up: Gauge<bool>, "Whether more than nine tenths of that limit are used.";
     turns_total: Counter, "Turns of the event loop.";
-    stderr_lines_dropped_total: Gauge, "Log lines dropped: nobody read standard error, or writing to it failed.";
+    stderr_lines_dropped_total: Counter, "Log lines dropped: nobody read standard error, or writing to it failed.";
     loop_stall_seconds: Gauge<Duration>, "Longest turn of the event loop in the last minute.";
     loop_stall_max_seconds: Gauge<Duration>, "Longest turn of the event loop since the start.";
     loop_stalls_total: Counter, "Turns of the event loop that took 250 ms or longer.";
@@ -157,10 +186,19 @@ impl<T: Copy + Into<Amount>> Metric for Gauge<T> {
     }
 }
 
+impl Metric for Distribution {
+    fn sample(&self, name: &'static str, help: &'static str, out: &mut Vec<Sample>) {
+        out.push(Sample::histogram(name, &self.0.borrow(), help));
+    }
+    fn word(&self) -> String {
+        self.0.borrow().count().to_string()
+    }
+}
+
 impl Metric for ByKind {
     fn sample(&self, name: &'static str, help: &'static str, out: &mut Vec<Sample>) {
         for (label, value) in self.get() {
-            out.push(Sample { label: Some(label), ..Sample::counter(name, value, help) });
+            out.push(Sample::counter(name, value, help).with("kind", label));
         }
     }
     fn word(&self) -> String {
@@ -179,9 +217,10 @@ mod tests {
         metrics.messages_in_total.add("Commit", 1);
         metrics.messages_in_total.add(String::from("Accept").leak(), 1);
         let samples = metrics.samples();
-        let of = |label| {
-            let found = samples.iter().find(|s| s.name == "messages_in_total" && s.label == Some(label));
-            found.map(|s| s.value)
+        let of = |kind: &'static str| {
+            let label = Some(("kind", kind.into()));
+            let found = samples.iter().find(|s| s.name == "messages_in_total" && s.label == label);
+            found.map(|s| s.value.clone())
         };
         assert_eq!(
             (of("Accept"), of("Commit"), of("Prepare")),

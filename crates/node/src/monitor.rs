@@ -10,6 +10,12 @@ use bytes::Bytes;
 use mio::Waker;
 use quorate_core::{Access, Answered, Failure, Outcome, Request, RequestId, Sample, Status, Time};
 
+/// The fact that says how little room the disk has; there only while that is too little.
+pub const WARNING_DISK: &str = "warning_disk";
+
+/// The same of memory.
+pub const WARNING_MEMORY: &str = "warning_memory";
+
 /// How long the read may take.
 const PATIENCE: Duration = Duration::from_secs(1);
 

@@ -36,6 +36,7 @@ use crate::machines::Machines;
 use crate::metrics::Metrics;
 use crate::monitor::{self, Monitor, Report};
 use crate::newcomers::Newcomers;
+use crate::resources::{DiskWatermark, Resources};
 use crate::signals::Watch;
 use crate::slow::Slow;
 use crate::stall::Stalls;
@@ -147,6 +148,8 @@ struct Loop<F: Frontend> {
     log_rate: LogRateLimiter,
     stalls: Stalls,
     missing: logging::Missing,
+    resources: Resources,
+    disk_watermark: DiskWatermark,
     housekeeping: Time,
     /// When to say again that the certificate expires.
     certificate_warning: Time,
@@ -186,6 +189,8 @@ impl<F: Frontend> Loop<F> {
         let own = place.as_ref().map(own);
         let site = place.as_ref().and_then(|place| place.site.clone()).unwrap_or_default();
         let address = own.as_ref().map_or_else(String::new, |(_, address)| address.clone());
+        let directory_of_data = place.as_ref().map(|place| place.data_dir.clone());
+        let disk_watermark = DiskWatermark::new(limits.disk_reserve);
         let (directory, clock) = (Directory::new(own, members), Clock::new(clock));
         let settings_in_force: Vec<_> =
             settings.effective().iter().map(|(key, value)| format!("{key}={value}")).collect();
@@ -272,7 +277,7 @@ impl<F: Frontend> Loop<F> {
             }
         }
         facts.insert(2, ("cluster_id", format!("{cluster:016x}")));
-        let slow = Rc::new(Slow::new(limits.slow));
+        let slow = Rc::new(Slow::new(limits.slow, metrics.clone()));
         machines.watch(slow.clone());
         let registry = || poll.registry().try_clone().map_err(system("an event queue"));
         let transport = Transport::new(transport::Start {
@@ -323,6 +328,9 @@ impl<F: Frontend> Loop<F> {
             log_rate: LogRateLimiter::default(),
             stalls: Stalls::new(metrics.clone(), clock::now()),
             missing: logging::Missing::default(),
+            resources: Resources::watch(directory_of_data)
+                .map_err(system("a thread that watches the disk"))?,
+            disk_watermark,
             housekeeping: Time::ZERO,
             certificate_warning: Time::ZERO,
             shown: None,
@@ -503,8 +511,11 @@ impl<F: Frontend> Loop<F> {
             return self.monitor_server.refuse();
         }
         let view = View { machines: &self.machines, constants: &self.constants };
-        let report =
-            || Report { samples: self.metrics.samples(), status: view.status(), facts: view.facts() };
+        let report = || {
+            let mut samples = self.metrics.samples();
+            samples.extend(self.clients.samples());
+            Report { samples, status: view.status(), facts: view.facts() }
+        };
         self.ready.extend(self.monitor_server.take(report, || self.clients.probe(), now));
     }
 

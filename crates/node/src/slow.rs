@@ -4,6 +4,8 @@
 //! The stages of replication are noted once a slot, in a ring of the latest; what a request went through is put
 //! together only when it was slow. Where it was not proposed here, its proposer's line for the slot tells the rest.
 //!
+//! A slot that takes long makes all of its requests slow: they are one line, of the slowest of them, with their count.
+//!
 //! | stage | ends when |
 //! |---|---|
 //! | `queued` | the proxy has sent it on: earlier requests of its client have ended, a leader is known |
@@ -14,12 +16,17 @@
 //! | `answered`, `served` | instead of these four, seen from elsewhere: a write is answered, or a read is |
 //! | `replied`, `failed` | the client's reply is made, or the request is given up |
 
+// tidy: long because half of it are its tests, which play scripts.
+
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::rc::Rc;
 use std::time::Duration;
 
 use quorate_core::{Access, Mark, Outcome, RequestId, Time, Wall};
 use tracing::info;
+
+use crate::metrics::Metrics;
 
 /// Slow requests that are remembered.
 const ENTRIES: usize = 128;
@@ -159,6 +166,7 @@ impl Pace {
 #[derive(Debug)]
 pub(crate) struct Slow {
     threshold: Option<Duration>,
+    metrics: Rc<Metrics>,
     state: RefCell<State>,
 }
 
@@ -169,6 +177,8 @@ struct State {
     /// Records that are not known to be durable, with the slots they are of.
     unsynced: VecDeque<(u64, u64)>,
     entries: VecDeque<SlowRequest>,
+    /// The slowest of the requests of one slot that have ended last, and how many they are: not logged yet.
+    unlogged: Option<(SlowRequest, u64)>,
     count: u64,
     requests: Pace,
     of_slots: Pace,
@@ -179,13 +189,38 @@ impl State {
     fn slot(&mut self, slot: u64) -> Option<&mut SlotTimes> {
         self.slots.get_mut((slot % SLOTS) as usize).filter(|times| times.slot == slot && slot != 0)
     }
+
+    /// Logs a request, or keeps it to log it with others of its slot.
+    fn log(&mut self, entry: SlowRequest, now: Time) {
+        match &mut self.unlogged {
+            Some((slowest, count)) if entry.slot.is_some() && slowest.slot == entry.slot => {
+                *count += 1;
+                if entry.took > slowest.took {
+                    *slowest = entry;
+                }
+            }
+            _ => {
+                self.flush(now);
+                self.unlogged = Some((entry, 1));
+            }
+        }
+    }
+
+    /// Logs what is not logged yet.
+    fn flush(&mut self, now: Time) {
+        if let Some((entry, count)) = self.unlogged.take()
+            && let Some(unsaid) = self.requests.ask(now)
+        {
+            say_request(&entry, count, unsaid);
+        }
+    }
 }
 
 impl Slow {
     /// Notes what takes as long as the threshold, if there is one.
-    pub(crate) fn new(threshold: Option<Duration>) -> Slow {
+    pub(crate) fn new(threshold: Option<Duration>, metrics: Rc<Metrics>) -> Slow {
         let slots = if threshold.is_some() { vec![SlotTimes::default(); SLOTS as usize] } else { Vec::new() };
-        Slow { threshold, state: RefCell::new(State { slots, ..State::default() }) }
+        Slow { threshold, metrics, state: RefCell::new(State { slots, ..State::default() }) }
     }
 
     /// Whether anything is noted.
@@ -222,6 +257,9 @@ impl Slow {
                     let end = *end.get_or_insert_with(&now);
                     (times.applied, times.requests) = (Some(end), requests);
                     let times = *times;
+                    let committed = times.committed.unwrap_or(end);
+                    self.metrics.slot_commit_duration_seconds.add(committed.since(times.proposed));
+                    self.metrics.slot_apply_duration_seconds.add(end.since(committed));
                     if self.is_slow(times.proposed, end)
                         && let Some(unsaid) = state.of_slots.ask(end)
                     {
@@ -287,14 +325,17 @@ impl Slow {
             slot: (times.slot != 0).then_some(times.slot),
             stages: reached.stages,
         };
-        if let Some(unsaid) = state.requests.ask(now) {
-            say_request(&entry, unsaid);
-        }
+        state.log(entry.clone(), now);
         state.count += 1;
         if state.entries.len() == ENTRIES {
             state.entries.pop_back();
         }
         state.entries.push_front(entry);
+    }
+
+    /// Logs the requests that waited for others of their slot.
+    pub(crate) fn flush(&self, now: Time) {
+        self.state.borrow_mut().flush(now);
     }
 
     /// The slow requests that are remembered, the latest first.
@@ -317,13 +358,14 @@ fn micros(duration: Duration) -> u64 {
     duration.as_micros() as u64
 }
 
-fn say_request(entry: &SlowRequest, unsaid: u64) {
+fn say_request(entry: &SlowRequest, requests: u64, unsaid: u64) {
     let SlowRequest { took, asked, address, slot, stages, .. } = entry;
     let of = |name| stages.iter().find(|(stage, _)| *stage == name).map(|(_, took)| micros(*took));
     info!(
         command = asked.command,
         client = address,
         slot,
+        requests,
         total_us = micros(*took),
         queued_us = of("queued"),
         proposed_us = of("proposed"),
@@ -335,9 +377,10 @@ fn say_request(entry: &SlowRequest, unsaid: u64) {
         replied_us = of("replied"),
         failed_us = of("failed"),
         unsaid,
-        "a slow request: {} took {took:.1?}{}",
+        "a slow request: {} took {took:.1?}{}{}",
         asked.command,
-        longest(stages)
+        longest(stages),
+        if requests > 1 { format!("; {} more of its slot", requests - 1) } else { String::new() }
     );
 }
 
@@ -389,7 +432,7 @@ mod tests {
     /// way: `ask read|write`, `forward`, `answer SLOT`, `reply` or `fail`. Of slots: `propose SLOT`,
     /// `record SLOT NUMBER`, `durable NUMBER`, `commit SLOT`, `apply SLOT`; executing takes a millisecond.
     fn play(script: &str) -> String {
-        let slow = Slow::new(Some(THRESHOLD));
+        let slow = Slow::new(Some(THRESHOLD), Rc::default());
         let mut times = Times::new(at(0), Access::Read);
         for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let words: Vec<_> = line.split_whitespace().collect();
@@ -539,7 +582,7 @@ mod tests {
 
     #[test]
     fn memory_and_lines_are_bounded_and_numbers_go_on() {
-        let slow = Slow::new(Some(THRESHOLD));
+        let slow = Slow::new(Some(THRESHOLD), Rc::default());
         let end = |count: usize| {
             for _ in 0..count {
                 let times = Times::new(at(0), Access::Read);
@@ -564,8 +607,33 @@ mod tests {
     }
 
     #[test]
+    fn the_requests_of_one_slot_are_one_line_of_the_slowest_with_their_count() {
+        let slow = Slow::new(Some(THRESHOLD), Rc::default());
+        let end = |asked: u64, slot: u64| {
+            let mut times = Times::new(at(asked), Access::Write);
+            times.mark(Mark::Answered { request: RequestId(1), slot }, at(100));
+            let outcome = Outcome::Done(Bytes::new());
+            slow.on_outcome(&times, &outcome, (at(100), || Wall::ZERO), Default::default);
+        };
+        let unlogged = || {
+            let state = slow.state.borrow();
+            state.unlogged.as_ref().map(|(entry, count)| (entry.slot, entry.took.as_millis(), *count))
+        };
+        [50, 10, 30].into_iter().for_each(|asked| end(asked, 7));
+        assert_eq!(unlogged(), Some((Some(7), 90, 3)));
+        end(20, 8);
+        assert_eq!((unlogged(), slow.state.borrow().requests.said), (Some((Some(8), 80, 1)), 1));
+        // Reads have no slot, so nothing says that one has made the other slow.
+        [0, 0].into_iter().for_each(|asked| end(asked, 0));
+        assert_eq!((unlogged(), slow.state.borrow().requests.said), (Some((None, 100, 1)), 3));
+        slow.flush(at(100));
+        slow.flush(at(101));
+        assert_eq!((unlogged(), slow.state.borrow().requests.said, slow.len()), (None, 4, 6));
+    }
+
+    #[test]
     fn without_a_threshold_nothing_is_kept() {
-        let slow = Slow::new(None);
+        let slow = Slow::new(None, Rc::default());
         let marks = [Mark::Proposed { slot: 1 }, Mark::Applied { slot: 1, requests: 1 }];
         slow.on_marks(&mut marks.map(|mark| (mark, at(0), 0)).into(), || at(1000));
         let times = Times::new(at(0), Access::Write);

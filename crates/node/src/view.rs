@@ -10,6 +10,7 @@ use crate::directory;
 use crate::frontend::NodeView;
 use crate::machines::Machines;
 use crate::metrics::Metrics;
+use crate::resources;
 use crate::slow::{Slow, SlowRequest};
 
 /// What does not change while a node runs, in words.
@@ -75,6 +76,7 @@ impl NodeView for View<'_> {
         facts.push(("membership", directory.standing().word().to_owned()));
         let uptime = clock::now().since(self.constants.started).as_secs();
         facts.push(("uptime_seconds", uptime.to_string()));
+        facts.extend(resources::warnings(&self.constants.metrics));
         facts.extend(self.machines.status().facts);
         facts.extend(self.constants.metrics.facts());
         facts

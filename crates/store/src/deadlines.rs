@@ -72,6 +72,11 @@ impl Deadlines {
         self.due
     }
 
+    /// How many keys have a deadline and do not count as absent.
+    pub fn live(&self) -> usize {
+        self.index.len() - self.due
+    }
+
     /// The key that is to be removed first, if one counts as absent.
     pub fn first_due(&self) -> Option<&Compact> {
         let (deadline, key) = self.index.get_min()?;

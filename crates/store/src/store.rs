@@ -238,6 +238,11 @@ impl Store {
         self.len() == 0
     }
 
+    /// How many of them have a time to live.
+    pub fn expiring(&self) -> usize {
+        self.deadlines.live()
+    }
+
     /// About how much memory the keys and values take, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes

@@ -5,6 +5,7 @@
 //! | `request` | parses requests |
 //! | `reply` | writes replies |
 //! | `session` | one connection: replies in order, its transaction |
+//! | `stats` | counts of commands and their times |
 //! | `watch` | what WATCH has found |
 //! | `shape` | what a command makes of the store's reply |
 //! | `commands` | the table of commands, and one file for each family |
@@ -33,6 +34,7 @@ mod reply;
 mod request;
 mod session;
 mod shape;
+mod stats;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -41,7 +43,7 @@ use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::{Bytes, BytesMut};
-use quorate_core::{Encoder, Outcome, Piece, Snapshot, Staleness, Wire};
+use quorate_core::{Encoder, Outcome, Piece, Sample, Snapshot, Staleness, Wire};
 use quorate_node::frontend::{Described, Frontend, NodeView, SessionContext, Ticket};
 use quorate_node::{Exit, Node, NodeError};
 use quorate_store::Command;
@@ -49,6 +51,7 @@ use serde_json::json;
 
 use commands::{Fault, no_state};
 pub use session::Session;
+use stats::CommandStats;
 
 /// Small commands are encoded into shared buffers of so many bytes: one that is long under way keeps no more than this
 /// alive, and most need no allocation of their own.
@@ -159,6 +162,7 @@ pub struct Resp {
     /// Counts draws, so that each RANDOMKEY has its own.
     draws: u64,
     encoder: Encoder,
+    stats: CommandStats,
     /// The backup under way: a frozen state costs memory as the data change, so there is one. A later one takes its
     /// place, in case whoever has begun it is stuck.
     backup: Option<Backup>,
@@ -199,6 +203,7 @@ impl Resp {
             complaint: None,
             draws: 0,
             encoder: Encoder::with_capacity(COMMANDS),
+            stats: CommandStats::default(),
             backup: None,
         }
     }
@@ -287,6 +292,10 @@ impl Frontend for Resp {
         let client = self.clients.get(&session.connection()).map(|client| client.name.as_slice());
         let client = String::from_utf8_lossy(client.unwrap_or_default()).into_owned();
         Described { command: session.command(ticket), client }
+    }
+
+    fn samples(&self) -> Vec<Sample> {
+        self.stats.samples()
     }
 
     fn refusal(&self) -> &'static [u8] {

@@ -9,9 +9,10 @@
 //! it.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use quorate_core::{Access, Outcome, Request, Wire};
+use quorate_core::{Access, Outcome, Request, Time, Wire};
 use quorate_node::frontend::{SessionContext, Ticket};
 use quorate_store::{Command, Reply, Single};
 
@@ -97,6 +98,8 @@ struct Replies {
 struct Ask {
     /// What it is called.
     command: &'static str,
+    /// When it was read.
+    asked: Time,
     shape: Shape,
     /// What of a long command is to be asked in a later turn.
     next: Option<Box<Command>>,
@@ -282,7 +285,10 @@ impl Session {
                 },
                 node: context.node,
             };
+            let before = writer.out.len();
             ask.shape.outcome(outcome, ask.access, &mut writer, &mut around);
+            let is_error = writer.out.get(before) == Some(&b'-');
+            shared.stats.note(ask.command, context.now.since(ask.asked), is_error);
             context.output.extend_from_slice(&ask.after);
         }
     }
@@ -349,13 +355,18 @@ impl Session {
             writer.error(text);
         }
         let written = writer.out.len() - before;
+        if matches!(step, Ok(Step::Answered | Step::Close) | Err(_)) {
+            let is_error = writer.out.get(before) == Some(&b'-');
+            shared.stats.note(spec.name, Duration::ZERO, is_error);
+        }
         self.replies.note(written);
         match step {
             Ok(Step::Ask(command, shape)) => {
                 self.ask(spec.name, (&command, shape, resp3), args.size(), shared, context);
             }
             Ok(Step::Manage(manage)) => {
-                let ticket = self.replies.push(spec.name, Shape::Managed, Access::Manage, resp3);
+                let read = (spec.name, context.now);
+                let ticket = self.replies.push(read, Shape::Managed, Access::Manage, resp3);
                 let (stream, command) = (self.state.connection, manage.to_bytes());
                 let deadline = context.now + shared.limits.manage_timeout;
                 context.ask(ticket, Request { stream, command, access: Access::Manage, deadline });
@@ -373,7 +384,7 @@ impl Session {
         shared: &mut Resp,
         context: &mut SessionContext<'_>,
     ) {
-        let ticket = self.replies.push(name, shape, command.access(), resp3);
+        let ticket = self.replies.push((name, context.now), shape, command.access(), resp3);
         if is_long(command) {
             self.ask_later(ticket, command.clone(), context);
         } else {
@@ -503,9 +514,16 @@ impl Replies {
         }
     }
 
-    fn push(&mut self, command: &'static str, shape: Shape, access: Access, resp3: bool) -> Ticket {
+    fn push(
+        &mut self,
+        (command, asked): (&'static str, Time),
+        shape: Shape,
+        access: Access,
+        resp3: bool,
+    ) -> Ticket {
         self.asks.push_back(Ask {
             command,
+            asked,
             shape,
             next: None,
             access,

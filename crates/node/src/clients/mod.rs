@@ -20,7 +20,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use mio::net::TcpListener;
 use mio::{Interest, Registry};
-use quorate_core::{Answered, Failure, Mark, Outcome, Request, RequestId, Time};
+use quorate_core::{Answered, Failure, Mark, Outcome, Request, RequestId, Sample, Time};
 use quorate_tls::Credentials;
 use slab::Slab;
 use tracing::warn;
@@ -118,7 +118,7 @@ impl<F: Frontend> Clients<F> {
             to_serve: Vec::new(),
             to_write: Vec::new(),
             log_rate: LogRateLimiter::default(),
-            slow: Rc::new(Slow::new(None)),
+            slow: Rc::new(Slow::new(None, Rc::default())),
             asked: Vec::new(),
             resumed: Vec::new(),
             to_resume: VecDeque::new(),
@@ -132,6 +132,11 @@ impl<F: Frontend> Clients<F> {
     /// A command that reads next to nothing.
     pub(crate) fn probe(&self) -> Bytes {
         self.frontend.probe()
+    }
+
+    /// What the client protocol counts.
+    pub(crate) fn samples(&self) -> Vec<Sample> {
+        self.frontend.samples()
     }
 
     /// Tells this log of requests that end.
@@ -296,7 +301,10 @@ impl<F: Frontend> Clients<F> {
                 }),
             );
         }
-        let now = if self.slow.is_on() && !outcomes.is_empty() { clock::now() } else { Time::ZERO };
+        if !outcomes.is_empty() {
+            self.now = clock::now();
+        }
+        let now = self.now;
         let mut shown = None;
         for mut answered in outcomes.drain(..) {
             let id = answered.request;

@@ -10,6 +10,7 @@ use super::Loop;
 use crate::clock;
 use crate::frontend::Frontend;
 use crate::logging;
+use crate::resources::{self, Found};
 
 /// How often slow things are looked after: status changes, gauges.
 const HOUSEKEEPING: Duration = Duration::from_millis(250);
@@ -33,11 +34,38 @@ impl<F: Frontend> Loop<F> {
             let bytes = self.journal.unsynced();
             warn!(bytes, unsaid, "the disk is slower than what comes in: reading waits for it");
         }
+        self.constants.slow.flush(now);
+        self.look_at_resources(now);
         self.look_at_certificate(now);
         // A snapshot stands for the records before it: none of them may come behind it.
         assert!(self.machines.effects().records.is_empty(), "a turn hands all records to the log");
         self.journal.snapshot_if_due(self.limits.snapshot_after, || self.machines.save());
         self.show_status(now);
+    }
+
+    /// Notes how much room there is on the disk and in memory, and says when that is too little.
+    fn look_at_resources(&mut self, now: Time) {
+        let Found { disk, memory } = self.resources.found();
+        let metrics = &self.metrics;
+        if let Some(disk) = disk {
+            metrics.disk_free_bytes.set(disk.free);
+            metrics.disk_size_bytes.set(disk.size);
+            metrics.disk_reserve_bytes.set(self.disk_watermark.reserve(disk));
+        }
+        let was_low = metrics.disk_nearly_full.get();
+        metrics.disk_nearly_full.set(self.disk_watermark.look(disk));
+        if was_low && !metrics.disk_nearly_full.get() {
+            info!("the disk has room again");
+        }
+        let memory = memory.unwrap_or_default();
+        metrics.memory_used_bytes.set(memory.used);
+        metrics.memory_limit_bytes.set(memory.limit);
+        metrics.memory_nearly_used_up.set(memory.limit > 0 && memory.is_nearly_used_up());
+        for (name, words) in resources::warnings(metrics) {
+            if let Some(unsaid) = self.log_rate.ask(name, now) {
+                warn!(unsaid, "{words}");
+            }
+        }
     }
 
     /// Says in time that this node's certificate will expire, or that it has.

@@ -6,9 +6,9 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use quorate_core::{Payload, Snapshot};
+use quorate_core::{DurationHistogram, Payload, Snapshot};
 
 use super::background::Background;
 use super::error::Failure;
@@ -43,6 +43,7 @@ struct Shared {
     durable: AtomicU64,
     unsynced: AtomicUsize,
     syncs: AtomicU64,
+    sync_times: Mutex<DurationHistogram>,
     logged: AtomicU64,
     failure: OnceLock<Failure>,
     checkpoint: CheckpointState,
@@ -107,6 +108,7 @@ impl Log {
             durable: AtomicU64::new(last),
             unsynced: AtomicUsize::new(0),
             syncs: AtomicU64::new(0),
+            sync_times: Mutex::default(),
             logged: AtomicU64::new(kept.as_ref().map_or(0, |kept| kept.bytes)),
             failure: OnceLock::new(),
             checkpoint: CheckpointState::default(),
@@ -201,6 +203,11 @@ impl Log {
         self.shared.wake(queue);
     }
 
+    /// How long each group of records took to write and to sync.
+    pub fn sync_times(&self) -> DurationHistogram {
+        self.shared.sync_times().clone()
+    }
+
     /// Numbers for decisions and metrics.
     pub fn status(&self) -> LogStatus {
         let Shared { syncs, logged, checkpoint, .. } = &*self.shared;
@@ -236,6 +243,10 @@ impl std::fmt::Debug for Log {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn sync_times(&self) -> MutexGuard<'_, DurationHistogram> {
+        self.sync_times.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn wake(&self, mut queue: MutexGuard<'_, Queue>) {
@@ -337,7 +348,9 @@ impl Thread<'_> {
     fn write(&self, writer: &mut Writer, records: &mut Vec<Payload>) -> Result<(), Failure> {
         let mut rest = &records[..];
         while !rest.is_empty() {
+            let began = Instant::now();
             let count = writer.write(rest)?;
+            self.shared.sync_times().add(began.elapsed());
             let bytes: usize = rest[..count].iter().map(Payload::len).sum();
             self.shared.syncs.fetch_add(1, Ordering::Relaxed);
             self.shared.unsynced.fetch_sub(bytes, Ordering::Relaxed);

@@ -388,7 +388,7 @@ impl quorate_core::Replica for Replica {
             lease: self.leads(),
             reads: "at the primary",
             peers: Vec::new(),
-            samples: Vec::new(),
+            samples: self.state.samples().into(),
             facts: Vec::new(),
         }
     }

@@ -75,7 +75,7 @@ impl quorate_core::Replica for Replica {
             lease,
             reads,
             peers,
-            samples: Vec::new(),
+            samples: self.state.samples().into(),
             facts: Vec::new(),
         };
         if let Role::Leader(leading) = &self.role {

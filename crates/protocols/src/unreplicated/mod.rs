@@ -172,7 +172,7 @@ impl quorate_core::Replica for Replica {
             lease: true,
             reads: "locally",
             peers,
-            samples: Vec::new(),
+            samples: self.state.samples().into(),
             facts: Vec::new(),
         }
     }

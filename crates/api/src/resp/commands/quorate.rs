@@ -249,12 +249,14 @@ fn status(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
         .iter()
         .map(|peer| json!({ "node": peer.node.get(), "lag": peer.lag, "heard_ms": peer.heard_ms }));
     let facts = facts.into_iter().map(|(name, value)| (name.to_owned(), value.into()));
-    let samples = status.samples.iter().map(|sample| {
+    // One value for each name: distributions and what has labels are for /metrics.
+    let samples = status.samples.iter().filter(|sample| sample.label.is_none()).filter_map(|sample| {
         let value = match sample.value {
             Amount::Count(count) => json!(count),
             Amount::Time(time) => json!(time.as_secs_f64()),
+            Amount::Times(_) => return None,
         };
-        (sample.name.to_owned(), value)
+        Some((sample.name.to_owned(), value))
     });
     let text = json!({
         "role": status.role,

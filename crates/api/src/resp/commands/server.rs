@@ -2,11 +2,14 @@
 
 use std::fmt::Write as _;
 
+use quorate_core::{Amount, Status};
 use quorate_store::glob::Pattern;
 
 use super::super::shape::PATTERN_TOO_LONG;
+use super::super::stats::CommandStats;
 use super::connection::REDIS_VERSION;
 use super::*;
+use crate::process::ProcessStats;
 
 pub(super) const SPECS: &[Spec] = &[
     Spec {
@@ -219,7 +222,7 @@ fn node_info(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     for (name, value) in &facts {
         let _ = writeln!(quorate, "{name}:{value}\r");
     }
-    for sample in &status.samples {
+    for sample in status.samples.iter().filter(|sample| sample.label.is_none()) {
         let _ = writeln!(quorate, "{}:{}\r", sample.name, sample.value);
     }
     let sections = [
@@ -227,28 +230,88 @@ fn node_info(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
             "Server",
             format!(
                 "redis_version:{REDIS_VERSION}\r\nredis_mode:standalone\r\nquorate_version:{}\r\nos:{}\r\n\
-                 arch_bits:{}\r\nprocess_id:{}\r\n",
+                 arch_bits:{}\r\nprocess_id:{}\r\nuptime_in_seconds:{}\r\n",
                 env!("CARGO_PKG_VERSION"),
                 std::env::consts::OS,
                 usize::BITS,
                 std::process::id(),
+                fact(&facts, "uptime_seconds"),
             ),
         ),
-        ("Clients", format!("connected_clients:{}\r\n", call.shared.clients.len())),
+        (
+            "Clients",
+            format!(
+                "connected_clients:{}\r\nmaxclients:{}\r\n",
+                call.shared.clients.len(),
+                fact(&facts, "clients_limit")
+            ),
+        ),
+        ("Memory", memory(&status, &facts)),
         ("Persistence", "loading:0\r\naof_enabled:1\r\n".to_owned()),
+        ("Stats", stats(&facts, &call.shared.stats)),
         // Every node takes writes: to a client each is the one there is.
         ("Replication", "role:master\r\nconnected_slaves:0\r\n".to_owned()),
+        (COMMANDSTATS, call.shared.stats.info()),
+        ("Keyspace", keyspace(&status)),
         ("Quorate", quorate),
     ];
-    let everything = args.len() == 1
-        || args.from(1).any(|word| ["default", "all", "everything"].iter().any(|name| is(word, name)));
+    let all = args.from(1).any(|word| is(word, "all") || is(word, "everything"));
+    let default = args.len() == 1 || all || args.from(1).any(|word| is(word, "default"));
     let mut text = String::new();
     for (name, body) in sections {
-        if everything || args.from(1).any(|word| is(word, name)) {
+        let wanted = if name == COMMANDSTATS { all } else { default };
+        if wanted || args.from(1).any(|word| is(word, name)) {
             let separator = if text.is_empty() { "" } else { "\r\n" };
             let _ = write!(text, "{separator}# {name}\r\n{body}");
         }
     }
     call.reply.verbatim(&text);
     Ok(Step::Answered)
+}
+
+/// As in Redis, only shown to those who ask for it, or for all.
+const COMMANDSTATS: &str = "Commandstats";
+
+/// A fact of the node; 0 if it has none of this name.
+fn fact<'a>(facts: &'a [(&'static str, String)], name: &str) -> &'a str {
+    facts.iter().find(|(fact, _)| *fact == name).map_or("0", |(_, value)| value)
+}
+
+/// What the replica counts under this name; 0 where there is none.
+fn sample(status: &Status, name: &str) -> u64 {
+    let value = status.samples.iter().find(|sample| sample.name == name).map(|sample| &sample.value);
+    if let Some(Amount::Count(count)) = value { *count } else { 0 }
+}
+
+fn memory(status: &Status, facts: &[(&'static str, String)]) -> String {
+    let used = ProcessStats::resident().unwrap_or(0);
+    format!(
+        "used_memory:{used}\r\nused_memory_human:{:.2}M\r\nused_memory_rss:{used}\r\nused_memory_dataset:{}\r\n\
+         total_system_memory:{}\r\nmaxmemory:{}\r\nmaxmemory_policy:noeviction\r\n",
+        used as f64 / f64::from(1 << 20),
+        sample(status, "store_bytes"),
+        fact(facts, "memory_limit_bytes"),
+        sample(status, "store_limit_bytes"),
+    )
+}
+
+fn stats(facts: &[(&'static str, String)], commands: &CommandStats) -> String {
+    format!(
+        "total_connections_received:{}\r\ntotal_commands_processed:{}\r\ntotal_net_input_bytes:{}\r\n\
+         total_net_output_bytes:{}\r\nrejected_connections:{}\r\ntotal_error_replies:{}\r\n",
+        fact(facts, "clients_accepted_total"),
+        commands.count(),
+        fact(facts, "client_bytes_in_total"),
+        fact(facts, "client_bytes_out_total"),
+        fact(facts, "clients_refused_total"),
+        commands.errors(),
+    )
+}
+
+/// The one database, unless it is empty.
+fn keyspace(status: &Status) -> String {
+    match sample(status, "store_keys") {
+        0 => String::new(),
+        keys => format!("db0:keys={keys},expires={},avg_ttl=0\r\n", sample(status, "store_keys_expiring")),
+    }
 }

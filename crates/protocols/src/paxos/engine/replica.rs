@@ -573,6 +573,7 @@ impl<P: Policy> quorate_core::Replica for Replica<P> {
             samples: self.served.samples(self.waiting.held()).into(),
             facts: Vec::new(),
         };
+        status.samples.extend(self.state.samples());
         if self.config.reads == Reads::Lease {
             status.samples.extend(self.leases.samples(self.believed_until(now), now));
         }

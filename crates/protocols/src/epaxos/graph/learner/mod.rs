@@ -583,7 +583,7 @@ impl Learner {
             lease: false,
             reads: "quorum",
             peers: self.watermarks.status(self.state.executed().prefix(), at.now),
-            samples: Vec::new(),
+            samples: self.state.samples().into(),
             facts: self.rejoin_status().into_iter().collect(),
         };
         self.tell_clock(at, &mut status);

@@ -1,0 +1,82 @@
+//! What the system says of this process: the metrics that all of Prometheus's clients give, under their names.
+
+use std::fs;
+
+use rustix::param::{clock_ticks_per_second, page_size};
+
+/// See the file comment. Sizes are in bytes, times in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ProcessStats {
+    /// Of all threads, in user and in system mode.
+    pub cpu_seconds: f64,
+    pub resident: u64,
+    pub mapped: u64,
+    /// Since 1970.
+    pub started: f64,
+    pub descriptors: u64,
+    pub descriptors_limit: Option<u64>,
+}
+
+impl ProcessStats {
+    /// Now; `None` where there is no `/proc`.
+    pub fn read() -> Option<ProcessStats> {
+        let read = |file: &str| fs::read_to_string(file).ok();
+        let descriptors = fs::read_dir("/proc/self/fd").ok()?.count() as u64;
+        let (stat, system) = (read("/proc/self/stat")?, read("/proc/stat")?);
+        let limits = read("/proc/self/limits").unwrap_or_default();
+        let stats = ProcessStats::parse(&stat, &system, &limits, (clock_ticks_per_second(), page_size()))?;
+        // Listing them took one.
+        Some(ProcessStats { descriptors: descriptors.saturating_sub(1), ..stats })
+    }
+
+    /// Memory in use, alone: one file is read.
+    pub fn resident() -> Option<u64> {
+        let statm = fs::read_to_string("/proc/self/statm").ok()?;
+        Some(statm.split_whitespace().nth(1)?.parse::<u64>().ok()? * page_size() as u64)
+    }
+
+    fn parse(stat: &str, system: &str, limits: &str, (ticks, page): (u64, usize)) -> Option<ProcessStats> {
+        // The second field, the program's name, may contain anything.
+        let (_, fields) = stat.rsplit_once(") ")?;
+        let fields: Vec<u64> =
+            fields.split_whitespace().map(|field| field.parse().unwrap_or_default()).collect();
+        let field = |number: usize| fields.get(number - 3).copied();
+        let seconds = |ticks_of: u64| ticks_of as f64 / ticks as f64;
+        let boot: u64 = system.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
+        let limit = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
+        Some(ProcessStats {
+            cpu_seconds: seconds(field(14)? + field(15)?),
+            resident: field(24)? * page as u64,
+            mapped: field(23)?,
+            started: boot as f64 + seconds(field(22)?),
+            descriptors: 0,
+            descriptors_limit: limit.and_then(|line| line.split_whitespace().next()?.parse().ok()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_found_whatever_the_program_is_called() {
+        let fields: Vec<String> = (4..=52).map(|number| (number * 100).to_string()).collect();
+        let stat = format!("17 (a) S 1 (b) S {}", fields.join(" "));
+        let limits =
+            "Limit  Soft Limit  Hard Limit  Units\nMax open files            1024      4096     files\n";
+        let stats = ProcessStats::parse(&stat, "cpu 1 2\nbtime 1700000000\n", limits, (100, 4096)).unwrap();
+        let expected = ProcessStats {
+            cpu_seconds: 29.0,
+            resident: 2400 * 4096,
+            mapped: 2300,
+            started: 1_700_000_022.0,
+            descriptors: 0,
+            descriptors_limit: Some(1024),
+        };
+        assert_eq!(stats, expected);
+        assert_eq!(ProcessStats::parse("17 (a) S 1", "", "", (100, 4096)), None);
+        let here = ProcessStats::read().unwrap();
+        assert!(here.resident > 0 && here.descriptors > 0 && here.started > 1.0e9, "{here:?}");
+    }
+}

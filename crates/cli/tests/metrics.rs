@@ -1,0 +1,176 @@
+//! `/metrics`: what operators' tools make of it. Its names follow Prometheus's conventions, by the rules of `promtool
+//! check metrics`, and by that program itself where it is installed.
+
+#[path = "support/http.rs"]
+mod http;
+mod support;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use http::get;
+use quorate_bench::Ports;
+use support::{Cluster, Connection, Resp, wait_for};
+
+/// Units and their parts that are not base units, and abbreviations.
+const NO_UNITS: &str = "s ms us ns sec b kb mb gb tb pb m h d milliseconds microseconds nanoseconds minutes hours \
+                        days kilobytes megabytes bits percent";
+
+/// What is wrong with a page by the rules of `promtool check metrics`, and by those of the format.
+fn lint(page: &str) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut kinds: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut explained = BTreeSet::new();
+    let mut seen = BTreeSet::new();
+    let mut current = "";
+    for line in page.lines() {
+        let mut complain = |what: &str| problems.push(format!("{what}: {line}"));
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            let (name, help) = rest.split_once(' ').unwrap_or((rest, ""));
+            if help.is_empty() || !explained.insert(name) {
+                complain("explained twice, or not");
+            }
+            continue;
+        }
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').unwrap_or((rest, ""));
+            if kinds.insert(name, kind).is_some() || !explained.contains(name) {
+                complain("its type is stated twice, or before the help");
+            }
+            if (kind == "counter") != name.ends_with("_total") {
+                complain("counters end in _total, and nothing else does");
+            }
+            if ["_count", "_sum", "_bucket"].iter().any(|suffix| name.ends_with(suffix)) {
+                complain("the ending is a histogram's");
+            }
+            let mut parts = name.split('_');
+            if parts.clone().any(|part| ["counter", "gauge", "histogram"].contains(&part)) {
+                complain("the name says the type");
+            }
+            if parts.any(|part| NO_UNITS.split_whitespace().any(|unit| unit == part)) {
+                complain("no base unit");
+            }
+            if !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_') {
+                complain("no snake case");
+            }
+            current = name;
+            continue;
+        }
+        let end = line.find(['{', ' ']).unwrap_or(line.len());
+        let (name, rest) = line.split_at(end);
+        let histogram = kinds.get(current) == Some(&"histogram");
+        let base = ["_bucket", "_sum", "_count"].iter().find_map(|suffix| name.strip_suffix(suffix));
+        if name != current && !(histogram && base == Some(current)) {
+            complain("it is not with its type");
+        }
+        let (labels, value) = rest.rsplit_once(' ').unwrap_or((rest, ""));
+        if value.parse::<f64>().is_err() || !seen.insert((name, labels)) {
+            complain("no number, or a second one");
+        }
+        let bounded = labels.contains("{le=\"") || labels.contains(",le=\"");
+        if bounded != name.ends_with("_bucket") {
+            complain("`le` is a histogram's label");
+        }
+    }
+    problems
+}
+
+/// What Prometheus's own program says, where it is installed.
+fn promtool(page: &str) -> Option<(bool, String)> {
+    let mut command = Command::new("promtool");
+    command.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().ok()?;
+    child.stdin.take().unwrap().write_all(page.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    Some((output.status.success(), String::from_utf8_lossy(&said).into_owned()))
+}
+
+/// The value of a line that begins so.
+fn value(page: &str, start: &str) -> Option<f64> {
+    page.lines().find_map(|line| line.strip_prefix(start)?.trim().parse().ok())
+}
+
+fn check(protocol: &str) {
+    let ports = Ports::claim().unwrap();
+    let http = [(); 3].map(|()| ports.address());
+    let cluster = Cluster::start_each(3, protocol, |node| vec!["--listen-http".into(), http[node].clone()]);
+    for node in &cluster.nodes {
+        let mut connection = Connection::open(&node.resp).unwrap();
+        for key in ["a", "b"] {
+            let reply = connection.call(&[b"SET", key.as_bytes(), b"v", b"EX", b"1000"]).unwrap();
+            assert_eq!(reply, Resp::Simple("OK".into()));
+        }
+        assert_eq!(connection.call(&[b"GET", b"a"]).unwrap(), Resp::Bulk(b"v".to_vec()));
+        assert!(matches!(connection.call(&[b"INCR", b"a"]).unwrap(), Resp::Error(_)));
+    }
+    let mut traced = false;
+    for address in &http {
+        // A follower may learn of the last writes a little later, and some numbers are set a few times a second.
+        let page = wait_for("the state to be shown", || {
+            let (_, page) = get(address, "/metrics")?;
+            let synced = value(&page, "quorate_log_sync_duration_seconds_count ")? >= 1.0;
+            (synced && value(&page, "quorate_store_keys ") == Some(2.0)).then_some(page)
+        });
+        assert_eq!(lint(&page), [""; 0], "{protocol}");
+        if let Some((fine, said)) = promtool(&page) {
+            assert!(fine && said.is_empty(), "{protocol}: {said}");
+        }
+        let number = |start: &str| value(&page, start).unwrap_or_else(|| panic!("no {start} in\n{page}"));
+        assert_eq!(number("quorate_store_keys_expiring "), 2.0);
+        assert!(number("quorate_store_bytes ") > 2.0);
+        assert_eq!(number("quorate_command_duration_seconds_count{command=\"set\"} "), 2.0);
+        assert!(number("quorate_command_duration_seconds_sum{command=\"set\"} ") > 0.0);
+        assert_eq!(number("quorate_command_errors_total{command=\"incr\"} "), 1.0);
+        assert_eq!(number("quorate_command_errors_total{command=\"get\"} "), 0.0);
+        assert!(number("quorate_disk_free_bytes ") > 0.0 && number("quorate_disk_size_bytes ") > 0.0);
+        assert!(number("process_resident_memory_bytes ") > 1.0e6);
+        assert!(number("process_open_fds ") > 3.0 && number("process_start_time_seconds ") > 1.0e9);
+        traced |= value(&page, "quorate_slot_commit_duration_seconds_count ")
+            .is_some_and(|count| count > 0.0)
+            && page.contains("\nquorate_peer_round_trip_seconds_count{peer=\"");
+    }
+    assert!(
+        traced || protocol == "epaxos",
+        "{protocol}: the leader measures its slots, and round trips to the others"
+    );
+}
+
+#[test]
+fn metrics_of_bodega_follow_prometheus_conventions() {
+    check("bodega");
+}
+
+#[test]
+fn metrics_of_raft_follow_prometheus_conventions() {
+    check("raft");
+}
+
+#[test]
+fn metrics_of_epaxos_follow_prometheus_conventions() {
+    check("epaxos");
+}
+
+#[test]
+fn the_lint_notices_what_promtool_would() {
+    let fine = "# HELP a_total Words.\n# TYPE a_total counter\na_total 1\n";
+    assert_eq!(lint(fine), [""; 0]);
+    let histogram =
+        "# HELP x_seconds W.\n# TYPE x_seconds histogram\nx_seconds_bucket{le=\"1\"} 1\nx_seconds_sum 1\n";
+    assert_eq!(lint(histogram), [""; 0]);
+    for wrong in [
+        "# HELP a Words.\n# TYPE a counter\na 1\n",
+        "# HELP a_total Words.\n# TYPE a_total gauge\na_total 1\n",
+        "# TYPE a gauge\na 1\n",
+        "# HELP a_ms Words.\n# TYPE a_ms gauge\na_ms 1\n",
+        "# HELP a_count Words.\n# TYPE a_count gauge\na_count 1\n",
+        "# HELP a Words.\n# TYPE a gauge\na 1\na 2\n",
+        "# HELP a Words.\n# TYPE a gauge\nb 1\n",
+        "# HELP a Words.\n# TYPE a gauge\na{le=\"1\"} 1\n",
+        "# HELP aB Words.\n# TYPE aB gauge\naB 1\n",
+        "# HELP gauge_a Words.\n# TYPE gauge_a gauge\ngauge_a 1\n",
+    ] {
+        assert!(!lint(wrong).is_empty(), "{wrong}");
+    }
+}

@@ -1,0 +1,294 @@
+//! Room on the disk and in memory: what there is, and when a node is near its end.
+//!
+//! A thread of its own asks, once a second: a file system may take as long as it likes to answer, and the event loop
+//! must not wait for it.
+//!
+//! - **Disk**: the file system of the data directory is *nearly full* when less than the reserve is free, until a
+//!   quarter more than that is. The reserve is for what a node must still write: votes, the log up to the next
+//!   snapshot, and that snapshot.
+//! - **Memory**: the control group's limit, version 2 or 1, of this process's group or of one above it, whichever
+//!   leaves least. What is used is the *working set*: without file pages that the kernel would give up first. It is
+//!   *nearly used up* from nine tenths on.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use crate::metrics::Metrics;
+use crate::monitor::{WARNING_DISK, WARNING_MEMORY};
+
+/// How often the system is asked.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// The reserve where none is configured: this part of the file system, but no more than [`MOST_RESERVED`].
+const RESERVED_PART: u64 = 20;
+
+/// A gibibyte: several times the log between two snapshots.
+const MOST_RESERVED: u64 = 1 << 30;
+
+/// So many of a disk, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Disk {
+    pub(crate) free: u64,
+    pub(crate) size: u64,
+}
+
+/// So many of a control group, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Memory {
+    pub(crate) used: u64,
+    pub(crate) limit: u64,
+}
+
+impl Memory {
+    /// Whether the kernel may soon end the process.
+    pub(crate) fn is_nearly_used_up(self) -> bool {
+        self.used / 9 >= self.limit / 10
+    }
+}
+
+/// What was found last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// `None`: there is no data directory, or the system does not say.
+    pub(crate) disk: Option<Disk>,
+    /// `None`: there is no limit.
+    pub(crate) memory: Option<Memory>,
+}
+
+/// See the file comment. Dropping it ends the thread.
+pub(crate) struct Resources {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<(Found, bool)>,
+    stop: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, (Found, bool)> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Resources {
+    /// Begins to ask. What the first answers are is known at once.
+    pub(crate) fn watch(directory: Option<PathBuf>) -> io::Result<Resources> {
+        let look =
+            move || Found { disk: directory.as_deref().and_then(disk), memory: memory(Path::new("/")) };
+        let shared = Arc::new(Shared { state: Mutex::new((look(), false)), stop: Condvar::new() });
+        let asks = shared.clone();
+        thread::Builder::new().name("resources".to_owned()).spawn(move || {
+            let mut state = asks.lock();
+            while !state.1 {
+                let waited = asks.stop.wait_timeout(state, INTERVAL);
+                drop(waited.unwrap_or_else(PoisonError::into_inner));
+                let found = look();
+                state = asks.lock();
+                state.0 = found;
+            }
+        })?;
+        Ok(Resources { shared })
+    }
+
+    /// What was found last.
+    pub(crate) fn found(&self) -> Found {
+        self.shared.lock().0
+    }
+}
+
+impl Drop for Resources {
+    fn drop(&mut self) {
+        // It is not waited for: it may wait for the file system.
+        self.shared.lock().1 = true;
+        self.shared.stop.notify_all();
+    }
+}
+
+/// In words, as [`facts`](crate::frontend::NodeView::facts): what a node is short of.
+pub(crate) fn warnings(metrics: &Metrics) -> Vec<(&'static str, String)> {
+    let mut warnings = Vec::new();
+    if metrics.disk_nearly_full.get() {
+        let (free, size) = (metrics.disk_free_bytes.get(), metrics.disk_size_bytes.get());
+        let (free, size, reserve) = (Size(free), Size(size), Size(metrics.disk_reserve_bytes.get()));
+        let words =
+            format!("the disk is nearly full: {free} of {size} are free, of which {reserve} are reserved");
+        warnings.push((WARNING_DISK, words));
+    }
+    if metrics.memory_nearly_used_up.get() {
+        let (used, limit) = (Size(metrics.memory_used_bytes.get()), Size(metrics.memory_limit_bytes.get()));
+        warnings.push((WARNING_MEMORY, format!("memory is nearly used up: {used} of {limit}")));
+    }
+    warnings
+}
+
+/// So many bytes, for people.
+struct Size(u64);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+        let mut size = self.0 as f64;
+        let mut unit = 0;
+        while size >= 1024.0 && unit + 1 < UNITS.len() {
+            (size, unit) = (size / 1024.0, unit + 1);
+        }
+        let digits = usize::from(unit > 0 && size < 10.0);
+        write!(f, "{size:.digits$} {}", UNITS[unit])
+    }
+}
+
+/// Whether the disk is nearly full, from one look to the next.
+#[derive(Debug, Default)]
+pub(crate) struct DiskWatermark {
+    /// Bytes that are to stay free; `None`: see [`RESERVED_PART`].
+    configured: Option<u64>,
+    is_low: bool,
+}
+
+impl DiskWatermark {
+    pub(crate) fn new(configured: Option<u64>) -> DiskWatermark {
+        DiskWatermark { configured, is_low: false }
+    }
+
+    /// Bytes that are to stay free.
+    pub(crate) fn reserve(&self, disk: Disk) -> u64 {
+        self.configured.unwrap_or((disk.size / RESERVED_PART).min(MOST_RESERVED))
+    }
+
+    /// Looks at the disk; whether it is nearly full now.
+    pub(crate) fn look(&mut self, disk: Option<Disk>) -> bool {
+        let Some(disk) = disk else { return false };
+        let reserve = self.reserve(disk);
+        let enough = if self.is_low { reserve.saturating_add(reserve / 4) } else { reserve };
+        self.is_low = disk.free < enough;
+        self.is_low
+    }
+}
+
+fn disk(directory: &Path) -> Option<Disk> {
+    let found = rustix::fs::statvfs(directory).ok()?;
+    let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
+    Some(Disk { free: bytes(found.f_bavail), size: bytes(found.f_blocks) })
+}
+
+/// The tightest limit of the control groups that this process is in; `root` is the root of the file system.
+fn memory(root: &Path) -> Option<Memory> {
+    let groups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
+    let groups = groups.lines().filter_map(|line| {
+        let mut fields = line.splitn(3, ':');
+        let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+        let mount = match controllers {
+            "" => "sys/fs/cgroup",
+            named if named.split(',').any(|name| name == "memory") => "sys/fs/cgroup/memory",
+            _ => return None,
+        };
+        Some((root.join(mount), path.trim_start_matches('/').to_owned()))
+    });
+    let limits = groups.flat_map(|(mount, path)| {
+        // In a container its own group is often mounted as the root.
+        let above: Vec<_> = Path::new(&path).ancestors().map(|part| mount.join(part)).collect();
+        above.into_iter().filter_map(|group| group_memory(&group))
+    });
+    limits.min_by_key(|memory| memory.limit.saturating_sub(memory.used))
+}
+
+fn group_memory(group: &Path) -> Option<Memory> {
+    let read = |file: &str| fs::read_to_string(group.join(file)).ok();
+    let number = |file: &str| read(file)?.trim().parse::<u64>().ok();
+    let limit = number("memory.max").or_else(|| number("memory.limit_in_bytes"))?;
+    let used = number("memory.current").or_else(|| number("memory.usage_in_bytes"))?;
+    // Version 1 says a number near the largest for none.
+    if limit >= 1 << 60 {
+        return None;
+    }
+    let stat = read("memory.stat").unwrap_or_default();
+    let of = |name: &str| stat.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
+    let idle = of("total_inactive_file ").or_else(|| of("inactive_file ")).unwrap_or(0);
+    Some(Memory { used: used.saturating_sub(idle), limit })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    #[test]
+    fn a_disk_is_nearly_full_below_the_reserve_until_there_is_a_quarter_more() {
+        let mut watermark = DiskWatermark::new(Some(100));
+        let mut look = |free| watermark.look(Some(Disk { free, size: 1000 }));
+        let seen = [100, 99, 100, 124, 125, 100, 0].map(&mut look);
+        assert_eq!(seen, [false, true, true, true, false, false, true]);
+        assert!(!watermark.look(None), "of a disk that is not known nothing is said");
+    }
+
+    #[test]
+    fn the_reserve_is_a_twentieth_and_a_gibibyte_at_most() {
+        let reserve = |size| DiskWatermark::default().reserve(Disk { free: 0, size });
+        assert_eq!([GIB, 20 * GIB, 1000 * GIB].map(reserve), [GIB / 20, GIB, GIB]);
+    }
+
+    #[test]
+    fn the_tightest_limit_above_counts_without_idle_file_pages() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |file: &str, text: &str| {
+            let path = root.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        assert_eq!(memory(root.path()), None, "nothing is known");
+        write("proc/self/cgroup", "0::/a.slice/b.scope\n");
+        assert_eq!(memory(root.path()), None, "no group is visible");
+        write("sys/fs/cgroup/a.slice/b.scope/memory.max", "max\n");
+        write("sys/fs/cgroup/a.slice/b.scope/memory.current", "500\n");
+        assert_eq!(memory(root.path()), None, "there is no limit");
+        write("sys/fs/cgroup/a.slice/memory.max", "1000\n");
+        write("sys/fs/cgroup/a.slice/memory.current", "950\n");
+        write("sys/fs/cgroup/a.slice/memory.stat", "anon 700\ninactive_file 100\nactive_file 9\n");
+        let found = memory(root.path()).unwrap();
+        assert_eq!(found, Memory { used: 850, limit: 1000 });
+        assert!(!found.is_nearly_used_up() && Memory { used: 900, limit: 1000 }.is_nearly_used_up());
+
+        // Version 1, where the group's own directory is the mount.
+        write("proc/self/cgroup", "5:cpu:/x\n4:memory:/docker/17\n");
+        write("sys/fs/cgroup/memory/memory.limit_in_bytes", "2000\n");
+        write("sys/fs/cgroup/memory/memory.usage_in_bytes", "1000\n");
+        assert_eq!(memory(root.path()), Some(Memory { used: 1000, limit: 2000 }));
+        write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+        assert_eq!(memory(root.path()), None);
+    }
+
+    #[test]
+    fn warnings_say_how_much_there_is() {
+        let metrics = Metrics::default();
+        assert_eq!(warnings(&metrics), []);
+        metrics.disk_nearly_full.set(true);
+        metrics.disk_free_bytes.set(100 << 20);
+        metrics.disk_size_bytes.set(20 * GIB);
+        metrics.disk_reserve_bytes.set(GIB);
+        metrics.memory_nearly_used_up.set(true);
+        metrics.memory_used_bytes.set(1000);
+        metrics.memory_limit_bytes.set(1 << 10);
+        let words = [
+            "the disk is nearly full: 100 MiB of 20 GiB are free, of which 1.0 GiB are reserved",
+            "memory is nearly used up: 1000 bytes of 1.0 KiB",
+        ];
+        assert_eq!(warnings(&metrics), [(WARNING_DISK, words[0].into()), (WARNING_MEMORY, words[1].into())]);
+    }
+
+    #[test]
+    fn the_disk_of_a_directory_is_known_at_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let found = Resources::watch(Some(directory.path().to_owned())).unwrap().found();
+        let disk = found.disk.unwrap();
+        assert!(disk.size > 0 && disk.free <= disk.size, "{disk:?}");
+        assert_eq!(Resources::watch(None).unwrap().found().disk, None);
+    }
+}
