@@ -87,6 +87,22 @@ impl Pace {
         }
     }
 
+    /// A message of no bytes was answered, with nothing else under way. What was measured of larger ones stays until
+    /// another one is, or silence would make every link look fast.
+    fn on_empty_response(&mut self, took: Duration, now: Time) {
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        let start = now.saturating_sub(WINDOW);
+        self.samples.retain(|sample| sample.bytes > 0 || sample.at >= start);
+        self.samples.push_back(Sample { at: now, bytes: 0, nanos });
+        if self.samples.len() > MAX_SAMPLES {
+            self.samples.pop_front();
+        }
+        if self.model.is_none() || now.since(self.fitted) >= REFIT {
+            self.fitted = now;
+            self.model = Some(Model::of(self.samples.make_contiguous()));
+        }
+    }
+
     /// How long so many bytes will take, up to the answer; `None` if nothing was answered yet. It is extrapolated for
     /// more than [`largest`](Self::largest).
     pub fn expected(&self, bytes: usize) -> Option<Duration> {
@@ -168,6 +184,8 @@ pub struct InFlight {
     probes: VecDeque<Probe>,
     /// When the last one was sent.
     probed: Time,
+    /// When the last heartbeat was sent, if it is not answered, and bytes that were under way then.
+    heartbeat: Option<(Time, u64)>,
 }
 
 /// A message whose answer is measured.
@@ -206,6 +224,7 @@ impl InFlight {
             answered: 0,
             probes: VecDeque::new(),
             probed: Time::ZERO,
+            heartbeat: None,
         }
     }
 
@@ -216,7 +235,7 @@ impl InFlight {
 
     /// Ids begin anew; what was under way will not be answered.
     pub fn restart(&mut self) {
-        (self.settled, self.last, self.answered) = (self.sent, 0, 0);
+        (self.settled, self.last, self.answered, self.heartbeat) = (self.sent, 0, 0, None);
         self.probes.clear();
     }
 
@@ -252,6 +271,21 @@ impl InFlight {
             && let Some(probe) = self.probes.pop_front()
         {
             self.answered = self.answered.max(probe.id);
+        }
+    }
+
+    /// A message without bytes of its own is sent, behind all that is under way. So the model has small samples too
+    /// where everything else is large.
+    pub fn on_heartbeat(&mut self, now: Time) {
+        self.heartbeat = Some((now, self.sent - self.settled));
+    }
+
+    /// The one that was sent at this time is answered.
+    pub fn on_heartbeat_answer(&mut self, sent: Time, now: Time) {
+        match self.heartbeat.take_if(|(at, _)| *at == sent) {
+            Some((_, 0)) => self.pace.on_empty_response(now.since(sent), now),
+            Some((_, bytes)) => self.pace.on_response(bytes as usize, now.since(sent), now),
+            None => {}
         }
     }
 

@@ -11,10 +11,12 @@
 //! is XOR of bytes in loops that compilers vectorize on every processor. Which bits make an element is nobody's
 //! business outside.
 
+mod assignment;
 mod field;
 pub mod spread;
 pub mod value;
 
+pub use assignment::Assignment;
 pub use value::{Coded, Value, ValueId};
 
 use bytes::Bytes;

@@ -54,10 +54,18 @@ impl ValueId {
 
     /// What each voter gets of the value: `width` shards, of which the first has the voter's number.
     pub fn split(self, value: &Bytes, width: usize) -> impl Iterator<Item = Value> {
+        let shards = usize::from(self.shards);
+        self.deal(value, (0..shards).map(move |first| ShardSet::arc(first, width, shards)))
+    }
+
+    /// These shards of the value, none of them empty; for [`ShardSet::ALL`] all of it.
+    pub fn deal(self, value: &Bytes, sets: impl Iterator<Item = ShardSet>) -> impl Iterator<Item = Value> {
         let all = self.code().encode(value);
-        (0..all.len()).map(move |first| {
-            let held = ShardSet::arc(first, width, all.len());
-            let shards = (0..).zip(&all).filter(|(number, _)| held.contains(*number));
+        sets.map(move |set| {
+            if set == ShardSet::ALL {
+                return Value::Whole(value.clone());
+            }
+            let shards = (0..).zip(&all).filter(|(number, _)| set.contains(*number));
             let shards = shards.map(|(number, shard)| (number, shard.clone())).collect();
             Value::Coded(Box::new(Coded { id: self, shards }))
         })

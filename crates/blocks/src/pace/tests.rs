@@ -72,6 +72,32 @@ fn samples_are_forgotten_after_two_seconds() {
     assert!(pace.expected(usize::MAX).is_some(), "no sum overflows");
 }
 
+/// Values of one size say how long that size takes, and nothing of others.
+#[test]
+fn heartbeats_give_the_delay_where_all_else_has_one_size_and_leave_the_slope() {
+    let mut in_flight = InFlight::new(Duration::from_millis(200));
+    let expected = |in_flight: &InFlight| in_flight.pace().expected(MIB / 3).unwrap().as_micros();
+    let third = |in_flight: &InFlight| (expected(in_flight) + 500) / 1000;
+    let write = |in_flight: &mut InFlight, round: u64| {
+        in_flight.on_sent(round, MIB, at(100 * round));
+        in_flight.on_answer(round..=round, at(100 * round + 84));
+    };
+    let beat = |in_flight: &mut InFlight, round: u64| {
+        in_flight.on_heartbeat(at(100 * round + 90));
+        in_flight.on_heartbeat_answer(at(100 * round), at(100 * round + 91));
+        in_flight.on_heartbeat_answer(at(100 * round + 90), at(100 * round + 93));
+    };
+    (0..10).for_each(|round| write(&mut in_flight, round));
+    assert_eq!(third(&in_flight), 84);
+    for round in 10..20 {
+        write(&mut in_flight, round);
+        beat(&mut in_flight, round);
+    }
+    assert_eq!(third(&in_flight), 30);
+    (20..100).for_each(|round| beat(&mut in_flight, round));
+    assert_eq!(third(&in_flight), 30, "after a silence too");
+}
+
 /// `MS send ID KIB`, `MS answer FIRST-LAST`, `MS late ID` and what that says.
 fn script(text: &str) {
     let mut in_flight = InFlight::new(Duration::from_millis(200));

@@ -8,17 +8,25 @@ use quorate_sim::scenario::play;
 
 use crate::{PASSING, assert_caught_by, assert_goes_wrong};
 
+/// A shard for each: more can go wrong.
+const ONE: &[&str] = &["crossword.shards=1"];
+
+/// Some get all of the value, and one a single shard.
+const TABLE: &[&str] = &["crossword.shards=8,5/1:5,2:5,3:5,4:3,5:1"];
+
 caught! { "crossword",
-    a_value_that_is_chosen_though_lost_voters_take_its_shards: "slots/nobody-is-lost", of 5;
-    a_value_that_is_executed_in_part: "slots/partial-is-complete", of 5;
+    a_value_that_is_chosen_though_lost_voters_take_its_shards: "slots/nobody-is-lost" with ONE, of 5;
+    a_value_of_a_table_that_is_chosen_though_lost_voters_take_its_shards: "slots/nobody-is-lost" with TABLE, of 5;
+    a_value_that_is_executed_in_part: "slots/partial-is-complete" with ONE, of 5;
+    a_value_of_a_table_that_is_executed_in_part: "slots/partial-is-complete" with TABLE, of 5;
 }
 
 /// Before anybody is lost: it is not on enough disks.
 #[test]
 fn a_value_that_is_on_too_few_disks() {
     let finds = |checker: &str| checker == "recoverability";
-    assert_caught_by("crossword", "slots/nobody-is-lost", &[], 5, PASSING, 0, finds);
-    assert_caught_by("crossword", "now/AcceptReply", &[], 5, PASSING, 0, finds);
+    assert_caught_by("crossword", "slots/nobody-is-lost", ONE, 5, PASSING, 0, finds);
+    assert_caught_by("crossword", "now/AcceptReply", ONE, 5, PASSING, 0, finds);
 }
 
 /// Whoever asks in the end does not get what was acknowledged.
@@ -44,6 +52,22 @@ fn a_late_reply_that_is_counted_by_a_later_assignment() {
     let text = trace!("paxos/crossword", "late-reply");
     let answers = |text: &str| text.contains("p1 #2 = Done");
     assert_goes_wrong("crossword", "slots/held-as-assigned", text, answers);
+}
+
+/// All but one have voted, and without two of these there are too few shards.
+#[test]
+fn a_value_of_a_table_that_is_chosen_by_those_who_may_be_lost() {
+    let text = trace!("paxos/crossword", "left-with-too-few");
+    let lost = |text: &str| text.contains("p1 #2 = Done") && !text.contains("= Value(Some(b\"blue\"))");
+    assert_goes_wrong("crossword", "slots/nobody-is-lost", text, lost);
+}
+
+/// Nodes 4 and 5 do not get the second shard that each needs.
+#[test]
+fn a_table_that_gives_no_more_where_voters_are_missing() {
+    let text = trace!("paxos/crossword", "unbalanced");
+    let stops = |text: &str| !text.contains("p1 #2 = Done");
+    assert_goes_wrong("crossword", "slots/never-more-shards", text, stops);
 }
 
 /// What they restore is not the value that is chosen, and the replica stops.

@@ -23,7 +23,7 @@ pub struct Choice {
 }
 
 /// The best number of shards for each voter; d, and so the whole value, while too few have answered. `expected`: how
-/// long each other voter takes for so many bytes, if it has answered lately.
+/// long each other voter takes for so many bytes, if it is there and has answered.
 pub fn choose(choice: Choice, others: usize, expected: impl Fn(usize, usize) -> Option<Duration>) -> usize {
     let Choice { data, lost, least, bytes } = choice;
     let time = |width: usize| {

@@ -8,11 +8,11 @@
 //! | rule | code |
 //! |---|---|
 //! | code: n voters, any d = ⌈n/2⌉ of n shards restore a value | [`data`] |
-//! | phase 2a: to voter number i, c shards from number i on, in a circle | `engine/leading.rs` `send_accept`, `blocks/coding/value.rs` `split` |
+//! | phase 2a: to voter number i, c shards from number i on, in a circle; or as many as a table says | `blocks/coding/assignment.rs`, `engine/leading.rs` `send_accept` |
 //! | phase 2b: with the shards that are held | `engine/slots/log.rs` `held_in` |
 //! | C1: a majority; C2: whichever n − m voters are lost, the others hold d distinct shards | `engine/slots/commit_tracker.rs`, `coding/spread.rs` `worst_cover` |
-//! | how many: at least as many as let those who are there have a value chosen (C4) | `engine/leading.rs` `spread`, `coding/spread.rs` `least_width` |
-//! | which of these: the soonest by response times, with `crossword.shards=auto` | `chooser.rs` |
+//! | how many: at least as many as let those who are there have a value chosen (C4; C2 with a table) | `coding/assignment.rs` `least_width` |
+//! | which of these: the soonest by response times; by size; a number; a table | `shards.rs`, `chooser.rs` |
 //! | more shards in the same ballot, for what is under way | `engine/leading.rs` `retransmit` |
 //! | phase 1: the highest vote's value, if the shards of all ballots restore it, else a no-op | `engine/slots/found.rs` |
 //! | an acceptor that votes again keeps what it has of the same value | `blocks/coding/value.rs` `over` |
@@ -41,20 +41,25 @@
 //!   of a majority needs nobody else: these get as many shards as C4 wants of them.
 //! - *Configurations, rosters and no-ops are whole*, since acceptors read them.
 //! - *What a new leader found goes with its old identity, or whole* (as in RSPaxos).
+//! - *A table is of the group that it names.* It holds while all voters are in it and satisfy C2; else, and while there
+//!   are two sets of voters, assignments are balanced.
 //! - *Followers gather what they lack from each other*, and fetch it whole where that does not help.
 
 mod chooser;
+mod shards;
 
 use std::time::Duration;
 
 use quorate_blocks::clients::{ProxyConfig, SessionClient};
-use quorate_blocks::coding::MAX_SHARDS;
+use quorate_blocks::coding::Assignment;
+use quorate_blocks::membership::Configuration;
 use quorate_blocks::settings;
 use quorate_core::{Capabilities, Context, Group, Never, NodeId, Protocol, Settings, SettingsError, Time};
 
 use crate::paxos::engine::{self, Config, LackingConfig, Reads};
 
 use chooser::Choice;
+use shards::Shards;
 
 /// What its machines say to each other.
 pub type Message = engine::Message<Never, ()>;
@@ -71,11 +76,11 @@ pub struct Crossword;
 
 /// What a replica is told of shards.
 #[derive(Clone, Debug)]
-pub struct Shards {
-    /// How many each voter gets, at least; `None`: as many as let a value be chosen soonest.
-    pub least: Option<usize>,
+pub struct ShardsConfig {
+    /// Who gets which.
+    shards: Shards,
     /// When followers get what they lack.
-    pub lacking: LackingConfig,
+    lacking: LackingConfig,
 }
 
 impl Protocol for Crossword {
@@ -94,19 +99,9 @@ impl Protocol for Crossword {
     fn configure(
         group: &Group,
         settings: &mut Settings,
-    ) -> Result<(Config<Shards>, ProxyConfig), SettingsError> {
-        let least = settings.take(
-            "crossword.shards",
-            "1",
-            &format!("auto, or a whole number from 1 to {MAX_SHARDS}"),
-            "Shards of a value that each voter gets at least; more if voters are missing. Half of the voters, or more: \
-             values are sent whole. `auto`: by the others' response times",
-            |text| match text {
-                "auto" => Some(None),
-                text => text.parse().ok().filter(|number| (1..=MAX_SHARDS).contains(number)).map(Some),
-            },
-        )?;
-        let shards = Shards { least, lacking: lacking(settings)? };
+    ) -> Result<(Config<ShardsConfig>, ProxyConfig), SettingsError> {
+        let shards = Shards::from_settings(group, settings)?;
+        let shards = ShardsConfig { shards, lacking: lacking(settings)? };
         let config = Config::new(group, settings, Reads::Lease, shards)?;
         Ok((config, ProxyConfig { bounded: true, ..settings::proxy(group, settings)? }))
     }
@@ -130,6 +125,18 @@ fn lacking(settings: &mut Settings) -> Result<LackingConfig, SettingsError> {
     Ok(LackingConfig { age, bytes, gossip_gap: Some(gap as usize) })
 }
 
+/// How many shards each voter gets so that a value is chosen soonest.
+fn soonest(replica: &Replica, bytes: usize, least: usize, now: Time) -> usize {
+    let (voters, limit) = (replica.configuration().voting(), replica.config().timeouts.election);
+    let others: Vec<_> = voters.without(replica.me()).iter().collect();
+    let (data, lost) = (data(voters.len()), voters.len() - voters.majority());
+    let choice = Choice { data, lost, least: least.min(data), bytes };
+    let is_there = |node: &NodeId| replica.is_voting(*node, limit, now);
+    chooser::choose(choice, others.len(), |other, bytes| {
+        Some(others[other]).filter(is_there).and_then(|node| replica.response_time(node, bytes))
+    })
+}
+
 /// d: how many shards restore a value, among so many voters. So many are a majority, or half.
 pub fn data(voters: usize) -> usize {
     voters.div_ceil(2).max(1)
@@ -140,27 +147,28 @@ pub fn data(voters: usize) -> usize {
 pub struct Policy;
 
 impl engine::Policy for Policy {
-    type Config = Shards;
+    type Config = ShardsConfig;
     type Message = Never;
     type BallotConfig = ();
 
-    fn new(_: &Config<Shards>, _: NodeId, _: Time) -> Policy {
+    fn new(_: &Config<ShardsConfig>, _: NodeId, _: Time) -> Policy {
         Policy
     }
 
-    fn data(_: &Replica, voters: usize) -> usize {
-        data(voters)
+    fn assignment(replica: &Replica) -> Option<Assignment> {
+        let Configuration { voters, outgoing, .. } = replica.configuration();
+        let table = replica.config().policy.shards.table().filter(|_| outgoing.is_empty());
+        let table = table.and_then(|table| shards::among(table, *voters));
+        table.or_else(|| Assignment::balanced([*voters, *outgoing], data))
     }
 
-    fn assignment(replica: &Replica, bytes: usize, least: usize, _now: Time) -> usize {
-        if let Some(fixed) = replica.config().policy.least {
-            return least.max(fixed);
+    fn width(replica: &Replica, of: &Assignment, bytes: usize, least: usize, now: Time) -> usize {
+        match &replica.config().policy.shards {
+            Shards::AtLeast(fixed) => least.max(*fixed),
+            Shards::BySize(sizes) => least.max(shards::by_size(sizes, bytes)),
+            Shards::Table(_) if !of.is_balanced() => least,
+            Shards::Table(_) | Shards::Soonest => soonest(replica, bytes, least, now),
         }
-        let voters = replica.configuration().voting();
-        let others: Vec<_> = voters.without(replica.me()).iter().collect();
-        let (data, lost) = (data(voters.len()), voters.len() - voters.majority());
-        let choice = Choice { data, lost, least: least.min(data), bytes };
-        chooser::choose(choice, others.len(), |other, bytes| replica.response_time(others[other], bytes))
     }
 
     fn on_pulse(replica: &mut Replica, cx: &mut Context<'_, Replica>) -> bool {

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_blocks::coding::spread::ShardSet;
-use quorate_blocks::coding::{Coded, Value, ValueId};
+use quorate_blocks::coding::{Assignment, Coded, Value, ValueId};
 use quorate_blocks::pace::InFlight;
 use quorate_core::sample::{Count, Sample};
 use quorate_core::{Class, Context, NodeId, NodeSet, Time, digest, mutation, wire_enum, wire_struct};
@@ -168,6 +168,8 @@ pub struct Gatherer {
     pub leads: bool,
     /// Slots up to here are due.
     pub upto: u64,
+    /// Which shards the voters have, as far as this replica knows.
+    pub assignment: Option<Assignment>,
 }
 
 /// What is to be done in a round.
@@ -201,13 +203,13 @@ impl Deferred {
 }
 
 impl Gatherer {
-    /// Those that can be asked, each with its number, from the one behind this replica on.
-    fn others(&self) -> impl Iterator<Item = (usize, NodeId)> {
-        let numbered: Vec<_> = self.voters.iter().enumerate().collect();
-        let next = numbered.iter().position(|(_, node)| *node == self.me).map_or(0, |at| at + 1);
-        let (me, leader, count) = (self.me, self.leader, numbered.len());
-        let around = (0..count).map(move |step| numbered[(next + step) % count]);
-        around.filter(move |(_, node)| *node != me && Some(*node) != leader)
+    /// Those that can be asked, from the one behind this replica on.
+    fn others(&self) -> impl Iterator<Item = NodeId> {
+        let voters: Vec<_> = self.voters.iter().collect();
+        let next = voters.iter().position(|node| *node == self.me).map_or(0, |at| at + 1);
+        let (me, leader, count) = (self.me, self.leader, voters.len());
+        let around = (0..count).map(move |step| voters[(next + step) % count]);
+        around.filter(move |node| *node != me && Some(*node) != leader)
     }
 }
 
@@ -383,22 +385,27 @@ impl Gathered {
     ) -> Vec<(NodeId, Wanted)> {
         let id = own.id;
         let held = self.shards.as_ref().map(Coded::held).unwrap_or_default();
-        let (mut have, width) = (own.held().union(held), own.held().len());
+        let mut have = own.held().union(held);
         let all = ShardSet::arc(0, id.shards.into(), id.shards.into());
-        // Others hold as many as this replica, as far as it knows.
         let first = self.attempts == 0 && !gatherer.leads;
-        let expects = first && usize::from(id.shards) == gatherer.voters.len();
+        let expected =
+            gatherer.assignment.filter(|expected| first && expected.code() == (id.shards, id.data));
+        // If this replica has more than it gets at least, so have others, as far as it knows.
+        let width = expected.map_or(0, |expected| {
+            let own = own.held().len();
+            if own > expected.shards_of(gatherer.me, 0).len() { own } else { 0 }
+        });
         let mut asks = Vec::new();
-        for (number, node) in gatherer.others() {
+        for node in gatherer.others() {
             let needed = usize::from(id.data).saturating_sub(have.len());
-            let shards = match expects {
-                true => ShardSet::arc(number, width, id.shards.into()).without(have).first(needed),
-                false => all.without(have),
+            let shards = match expected {
+                Some(expected) => expected.shards_of(node, width).without(have).first(needed),
+                None => all.without(have),
             };
             if shards.is_empty() || (rests(node) && !gatherer.leads) {
                 continue;
             }
-            if expects {
+            if expected.is_some() {
                 have = have.union(shards);
             }
             let most = shards.len().min(needed) as u8;
@@ -468,7 +475,8 @@ impl<P: Policy> Replica<P> {
         }
         let leads = matches!(self.role, Role::Leader(_));
         let (me, voters) = (self.me, self.configuration.1.voting());
-        let gatherer = Gatherer { me, voters, leader: self.promised.node(), leads, upto };
+        let (leader, assignment) = (self.promised.node(), P::assignment(self));
+        let gatherer = Gatherer { me, voters, leader, leads, upto, assignment };
         let Round { requests, stuck } = self.gossip.round(&self.log, &gatherer, cx.now());
         for (peer, message) in requests {
             cx.send(peer, super::Message::Gossip(message));

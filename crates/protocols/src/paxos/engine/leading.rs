@@ -8,10 +8,10 @@ use quorate_blocks::ballot::Ballot;
 use quorate_blocks::batch::{Batch, Kind};
 use quorate_blocks::catchup;
 use quorate_blocks::clients::Syncs;
-use quorate_blocks::coding::spread::{ShardSet, least_width};
-use quorate_blocks::coding::{MAX_SHARDS, Value, ValueId};
+use quorate_blocks::coding::spread::ShardSet;
+use quorate_blocks::coding::{Assignment, Value, ValueId};
 use quorate_blocks::laggards::OwnDisk;
-use quorate_blocks::membership::{Configuration, ReconfigurationCoordinator};
+use quorate_blocks::membership::ReconfigurationCoordinator;
 use quorate_blocks::pace::InFlight;
 use quorate_blocks::quorum::Tally;
 use quorate_blocks::walls::Own;
@@ -152,7 +152,8 @@ impl<P: Policy> Replica<P> {
         let (found, ids) = (std::mem::take(&mut leading.found), std::mem::take(&mut leading.ids));
         for (slot, value) in found {
             if slot > applied {
-                let id = ids.get(&slot).copied().filter(|id| Some((id.shards, id.data)) == self.code());
+                let code = P::assignment(self).map(|assignment| assignment.code());
+                let id = ids.get(&slot).copied().filter(|id| Some((id.shards, id.data)) == code);
                 self.propose_as(slot, value, id, cx);
             }
         }
@@ -161,10 +162,12 @@ impl<P: Policy> Replica<P> {
     /// Phase 2a, of a new value.
     pub(super) fn propose(&mut self, slot: u64, value: Bytes, cx: &mut Context<'_, Self>) {
         // The protocol itself reads the others, and acceptors must see them.
-        let code = self.code().filter(|_| Batch::kind(&value) == Kind::Clients);
+        let assignment = P::assignment(self).filter(|_| Batch::kind(&value) == Kind::Clients);
         let (ballot, len) = (self.promised, value.len() as u32);
-        let id =
-            code.map(|(shards, data)| ValueId { slot, ballot, digest: digest(&value), len, shards, data });
+        let id = assignment.map(|assignment| {
+            let (shards, data) = assignment.code();
+            ValueId { slot, ballot, digest: digest(&value), len, shards, data }
+        });
         self.propose_as(slot, value, id, cx);
     }
 
@@ -173,7 +176,11 @@ impl<P: Policy> Replica<P> {
     fn propose_as(&mut self, slot: u64, value: Bytes, id: Option<ValueId>, cx: &mut Context<'_, Self>) {
         self.on_value(slot, &value);
         let required = P::required(self, &value);
-        let spread = id.map(|id| self.spread(id, self.there(cx.now()), cx.now()));
+        let assignment = id.and_then(|id| Some((id, P::assignment(self)?)));
+        let spread = assignment.map(|(id, assignment)| {
+            let width = self.width(assignment, value.len(), self.there(cx.now()), cx.now());
+            Spread { id, assignment, width }
+        });
         let spread = spread.filter(Spread::is_partial);
         let Role::Leader(leading) = &mut self.role else { unreachable!("only a leader proposes") };
         leading.proposals.propose(slot, (value.clone(), spread), required, cx.now());
@@ -196,26 +203,21 @@ impl<P: Policy> Replica<P> {
             leading.on_sent(to, slot, value.len(), cx.now());
             cx.send_all(to, accept(value));
         };
-        let Some(Spread { id, width }) = spread.filter(Spread::is_partial) else {
+        let Some(spread) = spread.filter(Spread::is_partial) else {
             return send(to, value.into(), cx);
         };
-        let voters = self.configuration.1.voting();
-        let shards = voters.iter().zip(id.split(&value, width));
-        for (node, shards) in shards.filter(|(node, _)| to.contains(*node)) {
+        let gets_all = |node: &NodeId| spread.shards_of(*node) == ShardSet::ALL;
+        let some = to.iter().filter(|node| !gets_all(node));
+        let shards = spread.id.deal(&value, some.clone().map(|node| spread.shards_of(node)));
+        for (node, shards) in some.zip(shards) {
             send(NodeSet::from_iter([node]), shards, cx);
         }
-        // Others do not count: they take part to have everything.
-        send(to.iter().filter(|node| !voters.contains(*node)).collect(), value.into(), cx);
+        send(to.iter().filter(gets_all).collect(), value.into(), cx);
     }
 
-    /// In how many shards for each voter a value is sent, if these voters take part.
-    fn spread(&self, id: ValueId, there: NodeSet, now: Time) -> Spread {
-        let left = |(set, quorum): (NodeSet, usize)| {
-            set.intersection(there).len().saturating_sub(set.len() - quorum)
-        };
-        let least = self.tally().sets().map(|set| least_width(id.data.into(), left(set))).max();
-        let least = least.expect("a configuration has voters");
-        Spread { id, width: P::assignment(self, id.len as usize, least, now) }
+    /// How many shards of a value each voter gets at least, if these voters take part.
+    fn width(&self, assignment: Assignment, bytes: usize, there: NodeSet, now: Time) -> usize {
+        P::width(self, &assignment, bytes, assignment.least_width(self.tally().sets(), there), now)
     }
 
     /// Those that speak, and whose votes are not overdue.
@@ -228,16 +230,6 @@ impl<P: Policy> Replica<P> {
     /// How many votes and promises are needed under the configuration in force; none are there.
     pub(super) fn tally(&self) -> Tally {
         self.configuration.1.tally().needing(|voters| P::quorum(self, voters))
-    }
-
-    /// n and d of the values that are proposed now; `None`: they are sent whole. While there are two sets of voters,
-    /// each voter has a shard of its own, and the smaller d holds for both.
-    pub(super) fn code(&self) -> Option<(u8, u8)> {
-        let Configuration { voters, outgoing, .. } = &self.configuration.1;
-        let shards = self.configuration.1.voting().len();
-        let sets = [voters, outgoing].into_iter().filter(|set| !set.is_empty());
-        let data = sets.map(|set| P::data(self, set.len())).min()?;
-        (data > 1 && shards <= MAX_SHARDS).then_some((shards as u8, data as u8))
     }
 
     /// Serves and proposes what has gathered.
@@ -350,6 +342,7 @@ impl<P: Policy> Replica<P> {
         } else if let Some(peer) = leading.peers.get_mut(&from) {
             peer.committed = peer.committed.max(committed);
             peer.bound = bound;
+            peer.in_flight.on_heartbeat_answer(sent, cx.now());
             let own = Own { me: self.me, wall: cx.wall(), now: cx.now() };
             self.walls.hear(from, (sent, wall), own, &|wall| self.configuration.1.reached(wall));
             // It can stand in for the source of what is missing here.
@@ -402,6 +395,7 @@ impl<P: Policy> Replica<P> {
         let Role::Leader(leading) = &mut self.role else { return };
         let (ballot, committed) = (self.promised, self.log.complete());
         leading.announced = committed;
+        leading.peers.values_mut().for_each(|peer| peer.in_flight.on_heartbeat(cx.now()));
         let others = leading.peers.keys().copied().collect();
         cx.send_all(others, Message::Heartbeat { ballot, committed, sent: cx.now() });
     }
@@ -516,12 +510,12 @@ impl<P: Policy> Replica<P> {
             }
         }
         for (missing, slot, value, mut spread, supporters) in late {
-            if let Some(Spread { id, width }) = &mut spread
+            if let Some(Spread { assignment, width, .. }) = &mut spread
                 && !mutation::active("slots/never-more-shards")
             {
                 // Those who hold what they were sent can have it chosen, if they get enough shards in the same ballot.
                 let there = supporters.unwrap_or_else(|| self.there(now));
-                *width = self.spread(*id, there, now).width.max(*width);
+                *width = self.width(*assignment, value.len(), there, now).max(*width);
             }
             let Role::Leader(leading) = &mut self.role else { unreachable!("nobody has stopped it") };
             let short = leading.proposals.respread(slot, spread);

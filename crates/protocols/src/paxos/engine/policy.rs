@@ -7,6 +7,7 @@ use bytes::Bytes;
 use quorate_blocks::ballot::Ballot;
 use quorate_blocks::batch::{Batch, Entry};
 use quorate_blocks::clients::{Ask, Gate, PendingRead, ReadObservation};
+use quorate_blocks::coding::Assignment;
 use quorate_blocks::membership::Configuration;
 use quorate_blocks::state::Replicated;
 use quorate_blocks::writes::{Writes, Written};
@@ -51,14 +52,15 @@ pub trait Policy: Sized + Debug + 'static {
         voters / 2 + 1
     }
 
-    /// d: how many shards restore a value, among so many voters; 1: values are sent whole.
-    fn data(_: &Replica<Self>, _voters: usize) -> usize {
-        1
+    /// In which shards clients' values are sent now; `None`: whole. Voters may change while one is under way, which
+    /// keeps the assignment with which it was proposed.
+    fn assignment(_: &Replica<Self>) -> Option<Assignment> {
+        None
     }
 
-    /// How many shards of a value of so many bytes each voter gets. `least`: with fewer, those who are there cannot
-    /// have it chosen, as far as this leader knows. As many as restore it: it is sent whole.
-    fn assignment(_: &Replica<Self>, _bytes: usize, _least: usize, _now: Time) -> usize {
+    /// How many shards of a value of so many bytes each voter gets at least. `least`: with fewer, those who are there
+    /// cannot have it chosen, as far as this leader knows.
+    fn width(_: &Replica<Self>, _: &Assignment, _bytes: usize, _least: usize, _now: Time) -> usize {
         1
     }
 
@@ -241,7 +243,7 @@ impl<P: Policy> Replica<P> {
         matches!(&self.role, Role::Leader(leading) if leading.is_near(node, self.configuration.0))
     }
 
-    /// As a leader: how long another takes to answer so many bytes, if it has answered proposals lately.
+    /// As a leader: how long another takes to answer so many bytes, if it has answered.
     pub fn response_time(&self, node: NodeId, bytes: usize) -> Option<Duration> {
         let Role::Leader(leading) = &self.role else { return None };
         leading.peers.get(&node)?.in_flight.pace().expected(bytes)

@@ -581,7 +581,7 @@ impl<P: Policy> quorate_core::Replica for Replica<P> {
             let own = Own { me: self.me, wall: at.wall, now };
             self.walls.tell(own, &|wall| self.configuration.1.reached(wall), &mut status);
         }
-        if self.code().is_some() {
+        if P::assignment(self).is_some() {
             status.samples.extend(self.gossip.samples());
         }
         P::status(self, now, &mut status);

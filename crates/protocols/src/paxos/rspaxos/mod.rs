@@ -38,6 +38,8 @@
 //!   `lacking.age` and `lacking.bytes` bound how long that takes.
 
 use quorate_blocks::clients::{ProxyConfig, SessionClient};
+use quorate_blocks::coding::Assignment;
+use quorate_blocks::membership::Configuration;
 use quorate_blocks::settings;
 use quorate_core::{Capabilities, Group, Never, NodeId, Protocol, Settings, SettingsError, Time};
 
@@ -111,8 +113,9 @@ impl engine::Policy for Policy {
         }
     }
 
-    fn data(_: &Replica, voters: usize) -> usize {
-        data(voters)
+    fn assignment(replica: &Replica) -> Option<Assignment> {
+        let Configuration { voters, outgoing, .. } = replica.configuration();
+        Assignment::balanced([*voters, *outgoing], data)
     }
 
     fn lacking(replica: &Replica) -> LackingConfig {

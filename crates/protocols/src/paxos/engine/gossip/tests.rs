@@ -38,7 +38,9 @@ fn log(last: u64, width: usize) -> SlotLog {
 
 fn gatherer(leads: bool, upto: u64) -> Gatherer {
     let leader = if leads { 2 } else { 1 };
-    Gatherer { me: node(2), voters: (1..=5).map(node).collect(), leader: Some(node(leader)), leads, upto }
+    let (voters, leader) = ((1..=5).map(node).collect(), Some(node(leader)));
+    let assignment = Assignment::balanced([voters], |_| 3);
+    Gatherer { me: node(2), voters, leader, leads, upto, assignment }
 }
 
 /// Draws requests: the node that is asked, then slots, each with the shards that are wanted and how many of them.
@@ -64,6 +66,24 @@ fn a_follower_asks_those_behind_it_for_their_shards_and_a_leader_asks_all_for_an
     for (width, leads, upto, expected) in table {
         let round = Gossip::default().round(&log(2, width), &gatherer(leads, upto), at(0));
         assert_eq!(draw(round), expected);
+    }
+}
+
+/// As many of each as a table says.
+#[test]
+fn a_follower_expects_the_shards_that_a_table_gives_to_others() {
+    // shards of nodes 1 to 5 → requests of node 2, which has one shard, or two
+    let table = [
+        ([1, 1, 1, 1, 1], ["n3 1:[2]/1 | n4 1:[3]/1", "n3 1:[3]/1"]),
+        ([1, 1, 2, 1, 3], ["n3 1:[2,3]/2", "n3 1:[3]/1"]),
+        ([2, 1, 1, 1, 1], ["n3 1:[3]/1 | n4 1:[4]/1", "n3 1:[3]/1"]),
+    ];
+    for (counts, expected) in table {
+        let counts = (1..).map(node).zip(counts);
+        let assignment = Some(Assignment::unbalanced((5, 3), counts).expect("a code"));
+        let gatherer = Gatherer { assignment, ..gatherer(false, 1) };
+        let requests = [1, 2].map(|width| draw(Gossip::default().round(&log(1, width), &gatherer, at(0))));
+        assert_eq!(requests, expected);
     }
 }
 

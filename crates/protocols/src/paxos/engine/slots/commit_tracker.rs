@@ -4,6 +4,8 @@ use quorate_blocks::coding::spread::{ShardSet, worst_cover};
 use quorate_blocks::quorum::Tally;
 use quorate_core::{NodeId, NodeSet, mutation};
 
+use super::proposer::Spread;
+
 /// The votes for one value in one ballot, and what they must cover before it is chosen: a majority, everybody who is
 /// *required* (Bodega's responders), and for each vote that counts everybody whom its voter has *granted* a say (quorum
 /// leases). Of a value in shards, those voters that any later candidate hears must hold enough to restore it.
@@ -74,9 +76,11 @@ impl CommitTracker {
         self.held.iter().find(|(by, _)| *by == voter).map(|(_, held)| *held).unwrap_or_default()
     }
 
-    /// The voters that hold fewer shards than this.
-    pub(super) fn short_of(&self, width: usize) -> NodeSet {
-        self.held.iter().filter(|(_, held)| held.len() < width).map(|(voter, _)| *voter).collect()
+    /// The voters that do not hold all the shards that they are to have.
+    pub(super) fn short_of(&self, spread: &Spread) -> NodeSet {
+        let is_short =
+            |(voter, held): &&(NodeId, ShardSet)| !spread.shards_of(*voter).without(*held).is_empty();
+        self.held.iter().filter(is_short).map(|(voter, _)| *voter).collect()
     }
 
     /// Whether a majority has voted, whoever else is needed.

@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use quorate_blocks::ballot::Ballot;
 use quorate_blocks::batch::{Batch, Kind};
-use quorate_blocks::coding::ValueId;
 use quorate_blocks::coding::spread::ShardSet;
+use quorate_blocks::coding::{Assignment, ValueId};
 use quorate_blocks::quorum::{Tally, Verdict};
 use quorate_core::{NodeId, NodeSet, Time, mutation, wire_struct};
 
@@ -168,14 +168,24 @@ pub struct Proposals {
 pub struct Spread {
     /// The identity of the value that is sent.
     pub id: ValueId,
-    /// How many each voter gets; if these restore it, the value is sent whole.
+    /// Which shards each voter gets.
+    pub assignment: Assignment,
+    /// How many each voter gets at least.
     pub width: usize,
 }
 
 impl Spread {
-    /// Whether no voter gets enough shards to restore the value: else it is sent whole.
+    /// Whether some voter gets too few shards to restore the value: else it is sent whole.
     pub fn is_partial(&self) -> bool {
-        self.width < self.id.data.into()
+        self.assignment.voters().iter().any(|voter| self.shards_of(voter) != ShardSet::ALL)
+    }
+
+    /// What is sent to a replica: all of the value, if so many shards restore it, which has no more bytes. Who is no
+    /// voter does not count: it takes part to have everything.
+    pub fn shards_of(&self, node: NodeId) -> ShardSet {
+        let shards = self.assignment.shards_of(node, self.width);
+        let whole = shards.is_empty() || shards.len() >= self.id.data.into();
+        if whole { ShardSet::ALL } else { shards }
     }
 }
 
@@ -198,17 +208,14 @@ impl Proposal {
     /// shards than it is to have.
     pub fn missing(&self) -> NodeSet {
         let pending = self.tracker.grants.iter().map(|(voter, _)| *voter).collect();
-        let short = self.spread.map(|spread| self.tracker.short_of(spread.width)).unwrap_or_default();
+        let short = self.spread.map(|spread| self.tracker.short_of(&spread)).unwrap_or_default();
         self.tracker.missing().union(pending).union(short)
     }
 
     /// Who has voted for it and holds the shards that it is to have, if they are as many as must vote.
     pub fn supporters(&self) -> Option<NodeSet> {
-        let width = self.spread.map_or(0, |spread| spread.width);
-        let short = match mutation::active("slots/short-voters-support") {
-            true => NodeSet::EMPTY,
-            false => self.tracker.short_of(width),
-        };
+        let short = self.spread.filter(|_| !mutation::active("slots/short-voters-support"));
+        let short = short.map(|spread| self.tracker.short_of(&spread)).unwrap_or_default();
         self.tracker.supporters(short)
     }
 }
@@ -280,11 +287,7 @@ impl Proposals {
         let open = self.open.get_mut(index)?;
         let Proposal { tracker, supported, spread, .. } = open.as_mut()?;
         let held = match spread.filter(|_| mutation::active("slots/held-as-assigned")) {
-            Some(Spread { width, .. }) => {
-                let voters = self.tally.sets().fold(NodeSet::EMPTY, |all, (set, _)| all.union(set));
-                let number = voters.iter().position(|node| node == from).unwrap_or(0);
-                ShardSet::arc(number, width, voters.len())
-            }
+            Some(spread) => spread.shards_of(from),
             None => held,
         };
         tracker.add(from, grants, held);
@@ -351,7 +354,7 @@ impl Proposals {
         self.open.get(index)?.as_ref()
     }
 
-    /// A proposal under way is sent in this many shards from now on: who has voted and must get more.
+    /// A proposal under way is sent in these shards from now on: who has voted and must get more.
     pub fn respread(&mut self, slot: u64, spread: Option<Spread>) -> NodeSet {
         let index = slot.checked_sub(self.start).and_then(|index| usize::try_from(index).ok());
         let open = index.and_then(|index| self.open.get_mut(index)?.as_mut());
@@ -359,7 +362,7 @@ impl Proposals {
         let before = std::mem::replace(&mut proposal.spread, spread);
         spread
             .filter(|_| spread != before)
-            .map(|spread| proposal.tracker.short_of(spread.width))
+            .map(|spread| proposal.tracker.short_of(&spread))
             .unwrap_or_default()
     }
 
