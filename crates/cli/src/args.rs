@@ -444,6 +444,9 @@ pub struct Simulated {
     /// Clients, all together
     #[arg(long)]
     pub clients: Option<usize>,
+    /// The most bytes of the strings that they write, such as 1MiB; most are far shorter [default: a few bytes]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub values: Option<usize>,
     /// How long the fault phase is, such as 8s or 500ms
     #[arg(long, value_parser = duration)]
     pub duration: Option<Duration>,
@@ -590,6 +593,11 @@ pub fn cluster_id(text: &str) -> Result<u64, String> {
 pub fn duration(text: &str) -> Result<Duration, String> {
     quorate_core::settings::parse_duration(text)
         .ok_or_else(|| "write a duration such as 8s, 500ms or 100us".to_owned())
+}
+
+pub fn bytes(text: &str) -> Result<usize, String> {
+    let bytes = quorate_core::settings::parse_bytes(text).and_then(|bytes| usize::try_from(bytes).ok());
+    bytes.ok_or_else(|| "write a size such as 64KiB, 1MiB or 4096".to_owned())
 }
 
 pub fn share(text: &str) -> Result<f64, String> {

@@ -34,6 +34,7 @@ fn options(protocol: &dyn AnyProtocol, args: Simulated, runs: u64) -> Result<Opt
         seed: args.seed,
         runs,
         clients: args.clients.unwrap_or(default.clients),
+        values: args.values.unwrap_or(default.values),
         duration: args.duration.unwrap_or(default.duration),
         until: args.until,
         skip: args.skip,
@@ -65,9 +66,14 @@ fn explore(args: Sim) -> Result<(), Failure> {
     let Sim { run, bounds, .. } = args;
     let protocol = protocols::find(&run.protocol)?;
     let can = protocol.capabilities();
-    if run.topology.is_some() || run.proxies.is_some() || run.clients.is_some() || run.until.is_some() {
+    if run.topology.is_some()
+        || run.proxies.is_some()
+        || run.clients.is_some()
+        || run.until.is_some()
+        || run.values.is_some()
+    {
         return Err(Failure::wrong(
-            "an exploration has no sites, proxies, clients or duration: see its bounds",
+            "an exploration has no sites, proxies, clients, values or duration: see its bounds",
         ));
     }
     let bounds = Bounds {

@@ -21,6 +21,8 @@ pub struct Budget {
     pub runs: u64,
     /// How many nodes; none: as many as the simulator takes by default.
     pub nodes: Option<usize>,
+    /// Of the longest strings that clients write; none: all are short.
+    pub values: Option<&'static str>,
     /// As `key=value`.
     pub settings: &'static [&'static str],
 }
@@ -28,11 +30,15 @@ pub struct Budget {
 impl Budget {
     /// With the default settings and number of nodes.
     const fn of(runs: u64) -> Budget {
-        Budget { runs, nodes: None, settings: &[] }
+        Budget { runs, nodes: None, values: None, settings: &[] }
     }
 
     const fn nodes(self, nodes: usize) -> Budget {
         Budget { nodes: Some(nodes), ..self }
+    }
+
+    const fn values(self, values: &'static str) -> Budget {
+        Budget { values: Some(values), ..self }
     }
 
     const fn with(self, settings: &'static [&'static str]) -> Budget {
@@ -42,8 +48,10 @@ impl Budget {
     /// The flags of `quorate sim`.
     pub fn flags(&self) -> Vec<String> {
         let nodes = self.nodes.iter().flat_map(|nodes| ["--nodes".to_owned(), nodes.to_string()]);
+        let values = self.values.iter().flat_map(|values| ["--values", values].map(str::to_owned));
         let settings = self.settings.iter().flat_map(|setting| ["--set", setting].map(str::to_owned));
-        ["--runs".to_owned(), self.runs.to_string()].into_iter().chain(nodes).chain(settings).collect()
+        let runs = ["--runs".to_owned(), self.runs.to_string()];
+        runs.into_iter().chain(nodes).chain(values).chain(settings).collect()
     }
 }
 
@@ -124,6 +132,7 @@ macro_rules! each_protocol {
                     Budget::of(200).nodes(5),
                     Budget::of(50).nodes(5).with(&["coding=3", "reads=ongaro-lease"]),
                     Budget::of(50).nodes(7),
+                    Budget::of(50).nodes(5).values("1MiB"),
                 ],
                 facts: &[
                     "Chosen", "Applied", "Executed", "Installed", "Leads", "Follows", "Appended", "Begins",
@@ -154,7 +163,11 @@ macro_rules! each_protocol {
                 facts: PAXOS,
             },
             rspaxos in "paxos/rspaxos": $crate::paxos::rspaxos::RsPaxos {
-                gate: [Budget::of(300).nodes(5), Budget::of(100).nodes(7)],
+                gate: [
+                    Budget::of(250).nodes(5),
+                    Budget::of(100).nodes(7),
+                    Budget::of(50).nodes(5).values("1MiB"),
+                ],
                 facts: PAXOS,
             },
             crossword in "paxos/crossword": $crate::paxos::crossword::Crossword {
@@ -163,9 +176,10 @@ macro_rules! each_protocol {
                     Budget::of(150).nodes(5).with(&["crossword.shards=1"]),
                     Budget::of(150).nodes(5).with(&["crossword.shards=1", "gossip.gap=0"]),
                     Budget::of(100).nodes(5).with(&["crossword.shards=2", "gossip.gap=500B"]),
-                    Budget::of(50).nodes(5).with(&["crossword.shards=64:2,256:1"]),
                     Budget::of(100).nodes(5).with(&["crossword.shards=8,5/1:5,2:5,3:5,4:3,5:1", "gossip.gap=0"]),
-                    Budget::of(100).nodes(5),
+                    Budget::of(50).nodes(5),
+                    Budget::of(50).nodes(5).values("1MiB"),
+                    Budget::of(50).nodes(5).values("1MiB").with(&["crossword.shards=4KiB:2,8KiB:1"]),
                     Budget::of(50).nodes(7).with(&["crossword.shards=1"]),
                 ],
                 facts: PAXOS,

@@ -9,7 +9,7 @@
 //! | [`options`], [`faults`] | what a campaign is told, and what a seed draws from it |
 //! | `cluster`, `process` | the driver: processes and their machines |
 //! | [`network`], [`disk`], [`clock`] | the world around them |
-//! | `workload` | the clients |
+//! | `workload`, `sizes` | the clients, and how long what they write is |
 //! | `founded` | a state with which a group can begin |
 //! | [`trace`] | what happened, for people and for the determinism test |
 //! | [`queue`] | the future |
@@ -30,6 +30,7 @@ pub mod report;
 pub mod run;
 pub mod scenario;
 pub mod shrink;
+mod sizes;
 pub mod trace;
 mod workload;
 

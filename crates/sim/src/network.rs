@@ -1,10 +1,11 @@
 //! The links between hosts: when a message arrives, how often, and whether at all.
 //!
-//! A link delivers in order unless reordering is on. A partition loses what is sent, or holds it back until the
-//! partition ends, as a connection that retransmits does. Time and chance only; the messages stay outside.
+//! A link delivers the messages of a class in order unless reordering is on: urgent ones pass bulk
+//! ([`Class`]), and do not wait for its bytes. A partition loses what is sent, or holds it back until the partition
+//! ends, as a connection that retransmits does. Time and chance only; the messages stay outside.
 
 use quorate_check::{MILLISECOND, Nanos, SECOND};
-use quorate_core::{Random, Rate};
+use quorate_core::{Class, Random, Rate};
 
 use crate::faults::{Counts, Kind};
 
@@ -90,11 +91,18 @@ struct Link {
     bandwidth: u64,
     /// … until then; no limit afterwards.
     limited_until: Nanos,
-    /// When a limited link has sent everything it was given.
-    free_at: Nanos,
     blocked_until: Nanos,
     /// Whether a block holds messages back instead of losing them.
     holds: bool,
+    /// Urgent messages, and bulk.
+    lanes: [Lane; 2],
+}
+
+/// The messages of a class on a link.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lane {
+    /// When a limited link has sent everything it was given.
+    free_at: Nanos,
     /// Arrivals before this would overtake.
     last_arrival: Nanos,
 }
@@ -114,10 +122,9 @@ impl Network {
             slow_until: 0,
             bandwidth: 0,
             limited_until: 0,
-            free_at: 0,
             blocked_until: 0,
             holds: false,
-            last_arrival: 0,
+            lanes: Default::default(),
         };
         let interfaces = vec![(None, 0); hosts];
         Network { hosts, links: (0..hosts * hosts).map(link).collect(), interfaces, noise, random }
@@ -172,20 +179,22 @@ impl Network {
 
     /// When everything that is under way has arrived, but for copies.
     pub fn clear_at(&self) -> Nanos {
-        self.links.iter().map(|link| link.last_arrival).max().unwrap_or(0)
+        self.links.iter().flat_map(|link| link.lanes).map(|lane| lane.last_arrival).max().unwrap_or(0)
     }
 
     /// Sends a message now. `bytes` is asked only where bandwidth is limited, or links have rates.
     pub fn send(
         &mut self,
-        from: usize,
-        to: usize,
+        (from, to): (usize, usize),
+        class: Class,
         now: Nanos,
         bytes: impl FnOnce() -> usize,
         counts: &mut Counts,
     ) -> Arrivals {
         let Network { hosts, links, interfaces, noise, random } = self;
         let link = &mut links[from * *hosts + to];
+        let urgent_free_at = link.lanes[Class::Urgent as usize].free_at;
+        let lane = &mut link.lanes[class as usize];
         if noise.loss > 0.0 && random.chance(noise.loss) {
             counts.add(Kind::Loss);
             return [None, None];
@@ -208,8 +217,9 @@ impl Network {
             *sent = left;
             // The link may begin as soon as the interface does.
             let limited = if is_limited { bytes as u64 * SECOND / link.bandwidth } else { 0 };
-            start = (start.max(begins).max(link.free_at) + takes(link.rate).max(limited)).max(left);
-            link.free_at = start;
+            let free_at = lane.free_at.max(urgent_free_at);
+            start = (start.max(begins).max(free_at) + takes(link.rate).max(limited)).max(left);
+            lane.free_at = start;
             if start - now > 10 * SECOND {
                 // A bounded send buffer is full.
                 return [None, None];
@@ -218,13 +228,13 @@ impl Network {
         let slowness = if link.slow_until > now { link.slowness } else { 1 };
         let mut arrival = start + (link.latency.draw(random) * slowness).min(SLOWEST);
         if noise.reordering > 0.0 && random.chance(noise.reordering) {
-            if arrival < link.last_arrival || random.chance(0.5) {
+            if arrival < lane.last_arrival || random.chance(0.5) {
                 arrival = start + (link.latency.draw(random) * slowness * random.range(1..20)).min(SLOWEST);
             }
             counts.add(Kind::Reordering);
         } else {
-            arrival = arrival.max(link.last_arrival);
-            link.last_arrival = arrival;
+            arrival = arrival.max(lane.last_arrival);
+            lane.last_arrival = arrival;
         }
         let mut again = None;
         if noise.duplication > 0.0 && random.chance(noise.duplication) {
@@ -248,7 +258,7 @@ mod tests {
     }
 
     fn send(network: &mut Network, from: usize, to: usize, now: Nanos) -> Arrivals {
-        network.send(from, to, now, || 1000, &mut Counts::default())
+        network.send((from, to), Class::Urgent, now, || 1000, &mut Counts::default())
     }
 
     #[test]
@@ -278,7 +288,7 @@ mod tests {
         let mut counts = Counts::default();
         let (mut lost, mut doubled, mut overtaken, mut before) = (0, 0, 0, 0);
         for now in (0..1_000_000).step_by(1000) {
-            match network.send(1, 2, now, || 1, &mut counts) {
+            match network.send((1, 2), Class::Urgent, now, || 1, &mut counts) {
                 [None, _] => lost += 1,
                 [Some(arrival), again] => {
                     doubled += u64::from(again.is_some());
@@ -322,6 +332,18 @@ mod tests {
         assert_eq!(arrivals(1), 10);
         assert_eq!(arrivals(2), 10, "the interface is shared");
         assert!(send(&mut network, 1, 0, 0)[0].unwrap() < MILLISECOND, "the other direction");
+    }
+
+    #[test]
+    fn what_is_urgent_passes_bulk_and_its_bytes() {
+        let mut network = network(Noise::default());
+        network.limit(0, 1, SECOND, 1_000_000);
+        let mut send = |class| {
+            let sent = network.send((0, 1), class, 0, || 10_000, &mut Counts::default());
+            sent[0].unwrap() / (10 * MILLISECOND)
+        };
+        let classes = [Class::Bulk, Class::Bulk, Class::Urgent, Class::Urgent, Class::Bulk];
+        assert_eq!(classes.map(&mut send), [1, 2, 1, 2, 3]);
     }
 
     #[test]

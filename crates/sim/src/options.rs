@@ -28,6 +28,8 @@ pub struct Options {
     pub runs: u64,
     /// Clients, all together; up to 1000.
     pub clients: usize,
+    /// The most bytes of the strings that they write, which mostly have few; 0: all are short.
+    pub values: usize,
     /// How long the fault phase is, in virtual time.
     pub duration: Duration,
     /// Ends the fault phase earlier than that, with everything before as it would have been.
@@ -49,6 +51,7 @@ impl Default for Options {
             seed: 0,
             runs: 1000,
             clients: 10,
+            values: 0,
             duration: Duration::from_secs(8),
             until: None,
             skip: Vec::new(),
@@ -75,6 +78,9 @@ pub enum OptionsError {
         /// Asked for.
         nodes: usize,
     },
+    /// Longer strings than one run can carry.
+    #[error("values of {0} bytes: choose 0 to {MAX_VALUES}")]
+    Values(usize),
     /// More or fewer clients than can be simulated.
     #[error("{0} clients: choose 1 to 1000")]
     Clients(usize),
@@ -88,6 +94,9 @@ pub enum OptionsError {
     },
 }
 
+/// The longest strings that clients write. Larger ones would fill the memory of a campaign.
+const MAX_VALUES: usize = 4 << 20;
+
 /// The largest group that is simulated: host masks are one word, proxies alone included.
 pub(crate) const MAX_HOSTS: usize = 48;
 
@@ -100,6 +109,9 @@ impl Options {
         }
         if !(1..=1000).contains(&self.clients) {
             return Err(OptionsError::Clients(self.clients));
+        }
+        if self.values > MAX_VALUES {
+            return Err(OptionsError::Values(self.values));
         }
         match self.faults.named().iter().find(|kind| !kind.possible(&can)) {
             Some(kind) => Err(OptionsError::Impossible { protocol, fault: kind.name() }),
@@ -128,6 +140,7 @@ impl Options {
         }
         flag(self.faults != default.faults, "faults", self.faults.to_string());
         flag(self.clients != default.clients, "clients", self.clients.to_string());
+        flag(self.values != default.values, "values", self.values.to_string());
         flag(self.duration != default.duration, "duration", milliseconds(self.duration));
         if let Some(until) = self.until {
             flag(true, "until", milliseconds(until));

@@ -381,7 +381,7 @@ fn build(
             false => Panel::standard().with(Recoverability::new(can.quorum)),
         },
         executed: (!quality.beyond_bound).then(BTreeMap::new),
-        work: Workload::new(options.clients, hosts.len(), duration, &mut workload),
+        work: Workload::new(options.clients, hosts.len(), duration, options.values, &mut workload),
         trace,
         random: root.fork(),
         violation: None,

@@ -7,6 +7,8 @@
 //! Some clients only read. Whoever has asked a leader that was cut off to write waits for it; a reader goes on, and
 //! would see what is stale.
 //!
+//! Strings may be large (`sizes.rs`).
+//!
 //! A write whose outcome is unknown stays open for ever, and to decide a history takes time that doubles with each
 //! of them. So after a few the clients move on to fresh keys, a new *era*; what they left is still read now and
 //! then, and at the end.
@@ -18,6 +20,8 @@ use quorate_check::history::{Invocation, Recorder};
 use quorate_check::{MILLISECOND, Nanos};
 use quorate_core::{Random, RequestId, Staleness};
 use quorate_store::{Command, Condition, Expiry, Reply, Single};
+
+use crate::sizes::Sizes;
 
 /// Operations that each client must complete after everything has healed.
 const QUOTA: u32 = 3;
@@ -92,6 +96,8 @@ pub(crate) struct Workload {
     think: Nanos,
     /// Draws what reads may miss, in runs in which some may.
     bounds: Option<Random>,
+    /// How long strings are, if not short.
+    sizes: Option<Sizes>,
     several: Several,
     requests: u64,
     era: u32,
@@ -112,9 +118,18 @@ enum Several {
 
 impl Workload {
     /// `clients` clients over `hosts` hosts; together they ask about `operations` times in `duration`.
-    pub fn new(clients: usize, hosts: usize, duration: Nanos, random: &mut Random) -> Workload {
+    ///
+    /// `values`: the most bytes of a string; 0: all are short.
+    pub fn new(
+        clients: usize,
+        hosts: usize,
+        duration: Nanos,
+        values: usize,
+        random: &mut Random,
+    ) -> Workload {
         // On the side: protocols without such reads see the same run with them.
         let mut aside = random.clone().fork();
+        let sizes = (values > 0).then(|| Sizes::new(values, aside.clone().fork()));
         let bounds = aside.chance(0.3).then_some(aside);
         let several = match random.range(0..20) {
             0..12 => Several::Never,
@@ -160,6 +175,7 @@ impl Workload {
             unique: 0,
             think,
             bounds,
+            sizes,
             several,
             requests: 0,
             era: 0,
@@ -205,7 +221,7 @@ impl Workload {
 
     /// What a lane asks next; `None` when it has done its share.
     pub fn next(&mut self, lane: usize) -> Option<Ask> {
-        let Workload { lanes, healed, unique, several, era, unknown, bounds, .. } = self;
+        let Workload { lanes, healed, unique, several, era, unknown, bounds, sizes, .. } = self;
         let lane = &mut lanes[lane];
         if lane.open_write.take() == Some(*era) {
             *unknown += 1;
@@ -231,6 +247,9 @@ impl Workload {
         let look_back = *era > 0 && !writes && lane.random.chance(0.2);
         let of = if look_back { lane.random.range(0..u64::from(*era)) as u32 } else { *era };
         in_era(&mut command, of);
+        if let Some(sizes) = sizes {
+            sizes.stretch_all(&mut command);
+        }
         lane.open_write = writes.then_some(*era);
         lane.watched = match &command {
             Command::VersionsOf { keys } => Some((keys[0].clone(), None)),
@@ -537,7 +556,7 @@ mod tests {
 
     #[test]
     fn whoever_has_seen_the_version_of_a_key_changes_it_only_if_it_is_the_same() {
-        let mut work = Workload::new(1, 1, 1_000_000_000, &mut Random::new(3));
+        let mut work = Workload::new(1, 1, 1_000_000_000, 0, &mut Random::new(3));
         (work.several, work.bounds) = (Several::Keys, None);
         let (mut compared, mut put) = (0, 0);
         for round in 1..4000 {

@@ -12,7 +12,7 @@
 
 use quorate_blocks::admission::{self, DiskId, Introduction, Memory, PeerDisk, Reason, Verdict, Why};
 use quorate_check::{MILLISECOND, Nanos, SECOND};
-use quorate_core::{NodeId, ProcessId};
+use quorate_core::{Class, NodeId, ProcessId};
 use quorate_runtime::Input;
 
 use super::impairments::node;
@@ -161,7 +161,7 @@ impl Cluster {
         let Some(guard) = self.guard(host) else { return };
         let said = guard.admission.introduction();
         let size = || 64;
-        let [first, second] = self.network.send(host, to, self.now, size, &mut self.counts);
+        let [first, second] = self.network.send((host, to), Class::Urgent, self.now, size, &mut self.counts);
         for at in [first, second].into_iter().flatten() {
             let message = Handshake { step, from: (host, epoch), to, answers, said: said.clone() };
             self.queue.push(at, Event::Introduced(Box::new(message)));

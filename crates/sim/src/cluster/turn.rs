@@ -5,7 +5,7 @@ use std::fmt::Display;
 use bytes::Bytes;
 use quorate_blocks::admission::DiskId;
 use quorate_check::{Checker, MILLISECOND, Nanos, Process, Violation};
-use quorate_core::{Fact, Instant, ProcessId, Wire, digest, mutation};
+use quorate_core::{Class, Fact, Instant, ProcessId, Wire, digest, mutation};
 use quorate_runtime::{Effects, Input, OutgoingFrame, Taken};
 
 use super::{Cluster, Event, WIRE_SAMPLE};
@@ -278,7 +278,7 @@ impl Cluster {
     }
 
     pub(super) fn post(&mut self, host: usize, frame: OutgoingFrame) {
-        let OutgoingFrame { from, to, own, kind, binds, payload, .. } = frame;
+        let OutgoingFrame { from, to, own, kind, binds, class, payload, .. } = frame;
         // What a node with a damaged disk says to itself binds nobody.
         let heard = !self.hosts[host].damaged
             || to.iter().any(|to| self.locate(to).is_some_and(|to| to != host && self.may_send(host, to)));
@@ -294,11 +294,17 @@ impl Cluster {
         }
         let payload = payload.into_bytes();
         for to in to.iter() {
-            self.send(host, (from, to), kind, &payload);
+            self.send(host, (from, to), (kind, class), &payload);
         }
     }
 
-    fn send(&mut self, host: usize, (from, to): (ProcessId, ProcessId), kind: &str, payload: &Bytes) {
+    fn send(
+        &mut self,
+        host: usize,
+        (from, to): (ProcessId, ProcessId),
+        (kind, class): (&str, Class),
+        payload: &Bytes,
+    ) {
         let Some(target) = self.locate(to) else { return };
         let process = &self.hosts[host].life.as_ref().expect("it sends").process;
         self.posts += 1;
@@ -317,7 +323,7 @@ impl Cluster {
             self.on_piece(host);
         }
         let size = || payload.len() + 32;
-        let [first, second] = self.network.send(host, target, self.now, size, &mut self.counts);
+        let [first, second] = self.network.send((host, target), class, self.now, size, &mut self.counts);
         if first.is_none() {
             let process = &self.hosts[host].life.as_ref().expect("it sends").process;
             self.trace.line(self.now, from, || format!("-x {to} {}", process.describe_message(payload)));
