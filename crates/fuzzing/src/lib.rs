@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `resp` | requests, replies |
 //! | `wire` | commands and replies of the store, its snapshots, messages and records of every protocol |
+//! | `values` | what slots and entries carry, whole and in shards |
 //! | `peers` | frames, the handshake |
 //! | `disk` | the log, checkpoints, the identity file |
 //! | `words` | settings, the initial cluster |
@@ -16,6 +17,7 @@ mod disk;
 pub mod meter;
 mod peers;
 mod resp;
+mod values;
 mod wire;
 mod words;
 
@@ -31,13 +33,14 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 13] = [
     Target { name: "resp_request", run: resp::request, seeds: resp::request_seeds },
     Target { name: "resp_reply", run: resp::reply, seeds: resp::reply_seeds },
     Target { name: "command", run: wire::command, seeds: wire::command_seeds },
     Target { name: "reply", run: wire::reply, seeds: wire::reply_seeds },
     Target { name: "snapshot", run: wire::snapshot, seeds: wire::snapshot_seeds },
     Target { name: "protocols", run: wire::protocols, seeds: wire::protocol_seeds },
+    Target { name: "value", run: values::value, seeds: values::value_seeds },
     Target { name: "frame", run: peers::frame, seeds: peers::frame_seeds },
     Target { name: "handshake", run: peers::handshake, seeds: peers::handshake_seeds },
     Target { name: "wal", run: disk::wal, seeds: disk::wal_seeds },

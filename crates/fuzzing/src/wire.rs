@@ -13,7 +13,7 @@ use quorate_store::{
 use crate::conversation;
 
 /// What decodes is encoded to something that decodes to the same.
-fn read_back<T: Wire + Debug>(bytes: Bytes) -> Option<T> {
+pub fn read_back<T: Wire + Debug>(bytes: Bytes) -> Option<T> {
     let value = T::from_bytes(bytes).ok()?;
     let once = value.to_bytes();
     let again = T::from_bytes(once.clone()).expect("what was encoded decodes");
