@@ -326,13 +326,15 @@ impl Replicated {
     }
 
     /// How large the data are, for operators.
-    pub fn samples(&self) -> [Sample; 3] {
+    pub fn samples(&self) -> [Sample; 4] {
+        let limit = self.store.limit().unwrap_or(0);
         let expiring = "Keys that have a time to live.";
         let bytes = "Memory that keys and values take, about: what a limit on the data is compared with.";
         [
             Sample::gauge("store_keys", self.store.len(), "Keys in this node's state."),
             Sample::gauge("store_keys_expiring", self.store.expiring(), expiring),
             Sample::gauge("store_bytes", self.store.bytes(), bytes),
+            Sample::gauge("store_limit_bytes", limit, "What that may be (max-data); 0 for no bound."),
         ]
     }
 

@@ -55,6 +55,9 @@ pub enum Command {
     /// Show or say who serves reads of which keys, in protocols with local reads
     #[command(subcommand)]
     Roster(Roster),
+    /// Show or change settings that all nodes share, while they run
+    #[command(subcommand)]
+    Config(Config),
     #[command(flatten)]
     Data(crate::backup::DataCommand),
     /// Issue the certificates with which a cluster and its clients know each other
@@ -204,6 +207,10 @@ pub struct Serve {
     /// Delay messages to other nodes as between their sites and this one's: geo, wan or a TOML file
     #[arg(long, value_name = "NAME|FILE")]
     pub topology: Option<String>,
+    /// How much is to stay free on the disk: with less, a node that leads hands over, and refuses writes that grow the
+    /// data [default: a twentieth of the disk, 1GiB at most]
+    #[arg(long, value_name = "SIZE")]
+    pub disk_reserve: Option<String>,
     /// Log requests that take as long, with their stages, such as 50ms; `off` logs none [default: 100ms]
     #[arg(long, value_name = "DURATION", value_parser = slow_log)]
     pub slow_log: Option<SlowLog>,
@@ -366,6 +373,36 @@ pub struct MemberCancel {
 pub struct MemberIds {
     #[arg(required = true, value_name = "ID", value_parser = node_id)]
     pub nodes: Vec<u8>,
+    #[command(flatten)]
+    pub endpoints: Endpoints,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Config {
+    /// Show the settings, as a node knows them
+    Get(ConfigGet),
+    /// Change one: max-data, what keys and values may take together. Beyond it, writes that grow the data fail with
+    /// OOM; reads go on, and so does what removes
+    #[command(after_help = CONFIG_EXAMPLES)]
+    Set(ConfigSet),
+}
+
+const CONFIG_EXAMPLES: &str = "Examples:
+  quorate config set max-data 2gb
+  quorate config set max-data 0        no bound";
+
+#[derive(Debug, clap::Args)]
+pub struct ConfigGet {
+    /// This one alone
+    pub name: Option<String>,
+    #[command(flatten)]
+    pub endpoints: Endpoints,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct ConfigSet {
+    pub name: String,
+    pub value: String,
     #[command(flatten)]
     pub endpoints: Endpoints,
 }

@@ -60,6 +60,11 @@ fn fit_together(node: &Limits, resp: &resp::Limits) {
     );
 }
 
+/// What is to stay free on the disk.
+pub fn disk_reserve(text: &str) -> Result<u64, Failure> {
+    Ok(size("disk-reserve", text, 0, 1 << 40)? as u64)
+}
+
 fn size(flag: &str, text: &str, least: usize, most: usize) -> Result<usize, Failure> {
     let found = parse_bytes(text).and_then(|size| usize::try_from(size).ok());
     found.filter(|size| (least..=most).contains(size)).ok_or_else(|| {

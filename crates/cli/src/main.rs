@@ -1,5 +1,5 @@
 //! The `quorate` binary: `up`, `serve`, `proxy`, `get`, `put`, `del`, `status`, `member`, `transfer`, `roster`,
-//! `backup`, `restore`, `recover`, `cert`, `protocols`, `sim`, `replay`, `bench`, `compare`.
+//! `config`, `backup`, `restore`, `recover`, `cert`, `protocols`, `sim`, `replay`, `bench`, `compare`.
 //!
 //! Exit codes: 0 fine, 1 the thing asked about failed, 2 the command line or configuration is wrong, 3 there is no
 //! answer: no node could be reached, or no majority of the nodes answers.
@@ -11,6 +11,7 @@ mod bounds;
 mod certificates;
 mod client;
 mod compare;
+mod configuration;
 mod exposure;
 mod failure;
 mod interrupt;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         Command::Transfer(args) => members::transfer(args),
         Command::Roster(args) => roster::roster(args),
         Command::Cert(args) => certificates::cert(args),
+        Command::Config(command) => configuration::config(command),
         Command::Data(command) => backup::run(command),
         Command::Protocols { name: None } => protocols::list(),
         Command::Protocols { name: Some(name) } => protocols::show(&name),

@@ -50,6 +50,7 @@ struct File {
     site: Option<String>,
     topology: Option<String>,
     slow_log: Option<String>,
+    disk_reserve: Option<String>,
     max_key: Option<String>,
     max_value: Option<String>,
     max_clients: Option<usize>,
@@ -161,6 +162,9 @@ pub fn serve(args: Serve) -> Result<(), Failure> {
             limits.slow = read.map_err(|error| Failure::wrong(format!("slow-log = {text:?}: {error}")))?.0;
         }
         (None, None) => {}
+    }
+    if let Some(text) = args.disk_reserve.as_ref().or(file.disk_reserve.as_ref()) {
+        limits.disk_reserve = Some(bounds::disk_reserve(text)?);
     }
     let join = args.join || file.join.unwrap_or_default();
     let cluster_id = cluster_id(&args.process, &file)?;

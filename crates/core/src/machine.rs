@@ -158,6 +158,10 @@ pub trait Replica: Machine {
     /// The process is going to stop soon: hand over what others would have to wait for.
     fn on_drain(&mut self, _cx: &mut Context<'_, Self>) {}
 
+    /// Whether this node's disk is nearly full. Where it leads, it refuses writes that grow the data meanwhile; it
+    /// votes as before. Where nobody leads, nothing is refused.
+    fn set_disk_full(&mut self, _full: bool) {}
+
     /// What the state machine has executed, as a number (the last slot; without a total order, a digest of the set of
     /// instances), and a digest of its whole state: equal numbers must mean equal digests at every replica. Slow; for
     /// checkers.

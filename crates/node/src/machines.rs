@@ -117,6 +117,11 @@ impl Machines {
         }
     }
 
+    /// Whether the disk is nearly full.
+    pub(crate) fn set_disk_full(&mut self, full: bool) {
+        self.process.set_disk_full(full);
+    }
+
     /// Fires the timers that are due.
     pub(crate) fn fire(&mut self) {
         let now = clock::now();

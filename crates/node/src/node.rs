@@ -150,6 +150,8 @@ struct Loop<F: Frontend> {
     missing: logging::Missing,
     resources: Resources,
     disk_watermark: DiskWatermark,
+    /// When this node may hand over again because of its disk.
+    hand_over: Time,
     housekeeping: Time,
     /// When to say again that the certificate expires.
     certificate_warning: Time,
@@ -331,6 +333,7 @@ impl<F: Frontend> Loop<F> {
             resources: Resources::watch(directory_of_data)
                 .map_err(system("a thread that watches the disk"))?,
             disk_watermark,
+            hand_over: Time::ZERO,
             housekeeping: Time::ZERO,
             certificate_warning: Time::ZERO,
             shown: None,

@@ -175,7 +175,18 @@ impl DiskWatermark {
 fn disk(directory: &Path) -> Option<Disk> {
     let found = rustix::fs::statvfs(directory).ok()?;
     let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
-    Some(Disk { free: bytes(found.f_bavail), size: bytes(found.f_blocks) })
+    let disk = Disk { free: bytes(found.f_bavail), size: bytes(found.f_blocks) };
+    #[cfg(debug_assertions)]
+    let disk = Disk { free: free_if_told().unwrap_or(disk.free), ..disk };
+    Some(disk)
+}
+
+/// A disk that is full, for tests with real processes: so many bytes are free as the file says that
+/// QUORATE_TEST_DISK_FREE names, while it is there. Release builds have nothing of it.
+#[cfg(debug_assertions)]
+fn free_if_told() -> Option<u64> {
+    let file = std::env::var_os("QUORATE_TEST_DISK_FREE")?;
+    fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
 /// The tightest limit of the control groups that this process is in; `root` is the root of the file system.

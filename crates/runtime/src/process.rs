@@ -222,6 +222,9 @@ pub trait AnyProcess {
     /// What the steps have led to; the driver drains it.
     fn effects(&mut self) -> &mut Effects;
 
+    /// Whether this node's disk is nearly full; for the replica, if there is one.
+    fn set_disk_full(&mut self, full: bool);
+
     /// Whether marks are wanted from now on.
     fn set_timed(&mut self, timed: bool);
 

@@ -344,6 +344,12 @@ impl<P: Protocol> AnyProcess for ProcessRunner<P> {
         &mut self.effects
     }
 
+    fn set_disk_full(&mut self, full: bool) {
+        if let Some(replica) = &mut self.replica {
+            replica.machine.set_disk_full(full);
+        }
+    }
+
     fn set_timed(&mut self, timed: bool) {
         self.timed = timed;
         self.proxy.out.timed = timed;

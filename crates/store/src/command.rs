@@ -83,6 +83,13 @@ pub enum Command {
     /// Fields of a hash from a position in the order on (0: all), that match a Redis glob if one is given; bounded as
     /// [`Scan`](Command::Scan). → `Fields`
     HashScan { key: Key, from: u64, limit: u32, pattern: Option<Bytes> },
+    /// Bounds the data from now on, or no longer: where they take as much ([`Store::bytes`](crate::Store::bytes)), what
+    /// [grows](Command::grows) them is refused. Only where all commands are ordered, and not in a batch. → `Done`, or
+    /// an error if they take more already
+    LimitData { bytes: Option<u64> },
+    /// Changes nothing: the leader, this node, has put it in the place of a command that [grows](Command::grows) the
+    /// data, because its disk is nearly full. → `Error`
+    DiskFull { node: u64 },
 }
 
 wire_enum!(Command {
@@ -117,6 +124,8 @@ wire_enum!(Command {
     28 => PutRange { key, offset, value },
     29 => HashIncrementFloat { key, field, by },
     30 => HashScan { key, from, limit, pattern },
+    31 => LimitData { bytes },
+    32 => DiskFull { node },
 });
 
 /// The tag of [`Command::Batch`] on the wire.
@@ -160,12 +169,60 @@ impl Command {
             | Command::Refresh { .. }
             | Command::PutRange { .. }
             | Command::HashIncrementFloat { .. }
+            | Command::LimitData { .. }
+            | Command::DiskFull { .. }
             | Command::Clear => false,
             // Not by recursion: a batch in a batch, which only a program can build, is refused when executed.
             Command::Batch { commands, .. } => commands.iter().all(|Single(command)| match command {
                 Command::Batch { .. } => true,
                 command => command.is_read_only(),
             }),
+        }
+    }
+}
+
+impl Command {
+    /// Whether it may leave more data behind than there were. What only removes, or changes when a key expires, does
+    /// not.
+    pub fn grows(&self) -> bool {
+        match self {
+            Command::Put { .. }
+            | Command::PutMany { .. }
+            | Command::Increment { .. }
+            | Command::IncrementFloat { .. }
+            | Command::Append { .. }
+            | Command::HashPut { .. }
+            | Command::HashIncrement { .. }
+            | Command::HashIncrementFloat { .. }
+            | Command::PutRange { .. } => true,
+            // Not by recursion, as above.
+            Command::Batch { commands, .. } => commands.iter().any(|Single(command)| match command {
+                Command::Batch { .. } => false,
+                command => command.grows(),
+            }),
+            Command::Delete { .. }
+            | Command::Take { .. }
+            | Command::SetExpiry { .. }
+            | Command::HashDelete { .. }
+            | Command::Refresh { .. }
+            | Command::Clear
+            | Command::LimitData { .. }
+            | Command::DiskFull { .. }
+            | Command::Get { .. }
+            | Command::GetMany { .. }
+            | Command::GetRange { .. }
+            | Command::Length { .. }
+            | Command::Exists { .. }
+            | Command::KindOf { .. }
+            | Command::ExpiryOf { .. }
+            | Command::VersionsOf { .. }
+            | Command::HashGet { .. }
+            | Command::HashAll { .. }
+            | Command::HashLength { .. }
+            | Command::HashScan { .. }
+            | Command::Scan { .. }
+            | Command::Count
+            | Command::RandomKey { .. } => false,
         }
     }
 }

@@ -174,7 +174,9 @@ impl Command {
                 writing(Extent::Keys(pairs.iter().map(|(key, _)| key.clone()).collect()))
             }
             Command::Delete { keys } => writing(Extent::Keys(keys.iter().cloned().collect())),
-            Command::Clear => writing(Extent::Everything),
+            // What every later command may do depends on a limit.
+            Command::Clear | Command::LimitData { .. } => writing(Extent::Everything),
+            Command::DiskFull { .. } => writing(Extent::NOTHING),
             Command::Batch { watched, commands } => union(watched, commands),
         }
     }

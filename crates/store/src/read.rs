@@ -106,6 +106,8 @@ impl Store {
             | Command::Refresh { .. }
             | Command::PutRange { .. }
             | Command::HashIncrementFloat { .. }
+            | Command::LimitData { .. }
+            | Command::DiskFull { .. }
             | Command::Clear
             | Command::Batch { .. } => return None,
         };

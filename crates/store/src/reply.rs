@@ -254,9 +254,28 @@ pub enum CommandError {
     /// The command came in parts, and its session may not keep so many bytes, or not all parts are there.
     #[error("there is no room to put the parts of the command together")]
     NoRoom,
+    /// The data take as much as they may ([`Command::LimitData`](crate::Command::LimitData)).
+    #[error("the data take as much as they may")]
+    DataLimit,
+    /// The limit would be below what the data take.
+    #[error("the data take {bytes} bytes already")]
+    BelowData {
+        /// What they take.
+        bytes: u64,
+    },
+    /// Not all commands are ordered here, so replicas cannot agree on when the data reach a limit.
+    #[error("this protocol does not order all commands")]
+    Unordered,
+    /// The disk of the leader is nearly full.
+    #[error("the disk of node {node} is nearly full")]
+    DiskFull {
+        /// Which node that is.
+        node: u64,
+    },
 }
 wire_enum!(CommandError {
     0 => WrongType, 1 => NotInteger, 2 => FieldNotInteger, 3 => NotFloat, 4 => Overflow, 5 => NotFinite,
     6 => TooLarge, 7 => Malformed, 8 => FieldNotFloat, 9 => Infinite,
-    10 => TooMuch, 11 => PatternTooLong, 12 => NoRoom,
+    10 => TooMuch, 11 => PatternTooLong, 12 => NoRoom, 13 => DataLimit, 14 => BelowData { bytes }, 15 => Unordered,
+    16 => DiskFull { node },
 });

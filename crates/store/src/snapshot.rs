@@ -1,18 +1,18 @@
 //! The state as a sequence of pieces, and back.
 //!
 //! The first piece begins with a header: format, time, revision, how many keys. Then come records, a number of them in
-//! each piece: a string key with its value, the head of a hash, or one field of the hash before it. Keys and fields are
-//! in their order ([`crate::order`]), so a cursor is where the last piece ended and every piece can be made again. A
-//! large hash spans pieces, and so does a value that is larger than a piece: its record says how long it is, and parts
-//! of it follow. So the size of a piece is bounded by its limit, two names ([`NAME_LIMIT`]) and a few bytes, whatever
-//! the store holds. The loader believes nothing: order, counts and times are checked, and memory grows only with bytes
-//! that came in.
+//! each piece: the limit on the data, if there is one; a string key with its value, the head of a hash, or one field of
+//! the hash before it. Keys and fields are in their order ([`crate::order`]), so a cursor is where the last piece ended
+//! and every piece can be made again. A large hash spans pieces, and so does a value that is larger than a piece: its
+//! record says how long it is, and parts of it follow. So the size of a piece is bounded by its limit, two names
+//! ([`NAME_LIMIT`]) and a few bytes, whatever the store holds. The loader believes nothing: order, counts and times are
+//! checked, and memory grows only with bytes that came in.
 
 use std::fmt;
 use std::ops::Bound;
 
 use bytes::Bytes;
-use quorate_core::{Decoder, Encoder, Image, Piece, Wall, Wire, WireError, wire_enum, wire_struct};
+use quorate_core::{Decoder, Encoder, Image, Piece, Wall, Wire, WireError, mutation, wire_enum, wire_struct};
 use thiserror::Error;
 
 use crate::command::Key;
@@ -37,6 +37,7 @@ pub struct Frozen {
     keys: Table,
     time: Wall,
     revision: u64,
+    limit: Option<u64>,
 }
 
 struct Header {
@@ -68,6 +69,8 @@ enum Record {
     LongField(Bytes, u64),
     /// The next bytes of a long value.
     Part(Bytes),
+    /// What the data may take, in bytes. Before all keys.
+    Limit(u64),
 }
 wire_enum!(Record {
     0 => String(head, value),
@@ -76,6 +79,7 @@ wire_enum!(Record {
     3 => LongString(head, len),
     4 => LongField(field, len),
     5 => Part(bytes),
+    6 => Limit(bytes),
 });
 
 /// Where a piece begins.
@@ -93,7 +97,8 @@ wire_enum!(Cursor { 0 => Start, 1 => After(key), 2 => Within(key, field), 3 => I
 
 impl Frozen {
     pub(crate) fn new(store: &Store) -> Frozen {
-        Frozen { keys: store.keys.clone(), time: store.time, revision: store.revision }
+        let limit = store.limit.filter(|_| !mutation::active("snapshot/no-limit"));
+        Frozen { keys: store.keys.clone(), time: store.time, revision: store.revision, limit }
     }
 
     /// Appends records from a place on until the limit. Gives the place to go on from, `None` at the end.
@@ -177,6 +182,9 @@ impl Image for Frozen {
             let (magic, format) = (MAGIC, FORMAT);
             let keys = self.keys.len() as u64;
             Header { magic, format, time: self.time, revision: self.revision, keys }.encode(&mut out);
+            if let Some(limit) = self.limit {
+                Record::Limit(limit).encode(&mut out);
+            }
             Cursor::Start
         } else {
             match Cursor::from_bytes(cursor.clone()) {
@@ -371,6 +379,10 @@ impl Loader {
                 Record::LongString(head, len) => self.begin_long(Place::Key(head), len)?,
                 Record::LongField(field, len) => self.begin_long(Place::Field(field), len)?,
                 Record::Part(bytes) => self.part(&bytes)?,
+                Record::Limit(_) if self.count > 0 || self.open.is_some() || self.store.limit.is_some() => {
+                    return Err(LoadError::Order);
+                }
+                Record::Limit(bytes) => self.store.limit = Some(bytes),
             }
         }
         Ok(())

@@ -62,6 +62,8 @@ pub struct Store {
     pub(crate) revision: u64,
     /// The sum of [`Entry::bytes`].
     pub(crate) bytes: usize,
+    /// What it may be; `None` where not all commands are ordered.
+    pub(crate) limit: Option<u64>,
 }
 
 impl Store {
@@ -102,6 +104,9 @@ impl Store {
                 Extent::Everything => self.expire(&self.overdue(now, EXPIRED_WITH_ALL), now),
             }
         }
+        if let Command::LimitData { .. } = command {
+            return Reply::Error(CommandError::Unordered);
+        }
         (self.time, self.revision) = (now, version);
         let reply = self.answer(command, &mut Budget::new()).unwrap_or_else(|| self.execute(command));
         // Between commands neither has a meaning; the image of the state must not depend on the last one.
@@ -124,6 +129,7 @@ impl Store {
     pub fn settle_unordered(&mut self) {
         self.settle();
         (self.time, self.revision) = (Wall::ZERO, u64::MAX);
+        self.limit = None;
     }
 
     /// Removes those of the keys whose time is up by `now`, without an effect on others.
@@ -246,6 +252,11 @@ impl Store {
     /// About how much memory the keys and values take, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// What that may be, if it is bounded.
+    pub fn limit(&self) -> Option<u64> {
+        self.limit
     }
 
     /// An image of the present, which later writes leave as it is. Costs the same for any size.

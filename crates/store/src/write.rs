@@ -31,6 +31,9 @@ impl Store {
         {
             self.expire(keys.as_slice(), self.time);
         }
+        if self.limit.is_some_and(|limit| self.bytes as u64 >= limit) && command.grows() {
+            return Err(CommandError::DataLimit);
+        }
         match command {
             Command::Put { key, value, condition, expiry, old } => {
                 self.put(key, value, *condition, *expiry, *old)
@@ -80,6 +83,14 @@ impl Store {
                 self.clear();
                 Ok(Reply::Done)
             }
+            Command::LimitData { bytes: Some(bytes) } if *bytes < self.bytes as u64 => {
+                Err(CommandError::BelowData { bytes: self.bytes as u64 })
+            }
+            Command::LimitData { bytes } => {
+                self.limit = *bytes;
+                Ok(Reply::Done)
+            }
+            Command::DiskFull { node } => Err(CommandError::DiskFull { node: *node }),
             // What reads does not come here, and a batch is no single command.
             Command::Get { .. }
             | Command::GetMany { .. }
@@ -106,7 +117,7 @@ impl Store {
         }
         let mut budget = Budget::new();
         let reply = |Single(command): &Single| match command {
-            Command::Batch { .. } => Reply::Error(CommandError::Malformed),
+            Command::Batch { .. } | Command::LimitData { .. } => Reply::Error(CommandError::Malformed),
             command => match self.answer(command, &mut budget) {
                 Some(reply) => reply,
                 None => match self.spend_old_value(command, &mut budget) {

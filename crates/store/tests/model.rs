@@ -284,6 +284,7 @@ impl Model {
                 self.entries.clear();
                 Reply::Done
             }
+            Command::LimitData { .. } | Command::DiskFull { .. } => unreachable!("not generated"),
             Command::Batch { .. } => unreachable!("not generated inside a batch"),
         })
     }

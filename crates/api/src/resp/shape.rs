@@ -193,7 +193,7 @@ impl Shape {
     pub(super) fn reply(self, reply: Reply, writer: &mut Writer<'_>, around: &mut Surroundings<'_>) {
         match (self, reply) {
             (Shape::Failed(text), _) => writer.error(text),
-            (_, Reply::Error(error)) => writer.error(error_text(error)),
+            (_, Reply::Error(error)) => writer.error(&*error_text(error)),
             (_, Reply::NotRetained) => writer.error(NOT_RETAINED),
             (Shape::Plain, reply) => plain(reply, writer),
             (Shape::Flag, Reply::Done) => writer.integer(1),
@@ -233,7 +233,7 @@ impl Shape {
             }
             // In a transaction there is one piece.
             (Shape::AllKeys { .. }, Reply::Keys { .. }) | (Shape::AllFields { .. }, Reply::Fields { .. }) => {
-                writer.error(error_text(CommandError::TooMuch));
+                writer.error(&*error_text(CommandError::TooMuch));
             }
             (Shape::Scan, Reply::Keys { keys, next }) => {
                 writer.array(2);
@@ -315,7 +315,7 @@ fn plain(reply: Reply, writer: &mut Writer<'_>) {
         | Reply::Batch(_) => {
             writer.error(UNEXPECTED);
         }
-        Reply::Error(error) => writer.error(error_text(error)),
+        Reply::Error(error) => writer.error(&*error_text(error)),
         Reply::NotRetained => writer.error(NOT_RETAINED),
     }
 }
@@ -362,9 +362,13 @@ const UNEXPECTED: &str = "ERR the cluster's reply is none that this command has"
 /// The store's limit, in words.
 pub(super) const PATTERN_TOO_LONG: &str = "ERR the pattern is longer than the limit of 1024 bytes";
 
+/// Where there is no order of all writes.
+pub(super) const UNORDERED: &str = "ERR this protocol does not order all writes, so its nodes cannot agree on when the \
+                                    data reach a limit";
+
 /// As Redis words it.
-fn error_text(error: CommandError) -> &'static str {
-    match error {
+fn error_text(error: CommandError) -> Cow<'static, str> {
+    Cow::Borrowed(match error {
         CommandError::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
         CommandError::NotInteger => "ERR value is not an integer or out of range",
         CommandError::FieldNotInteger => "ERR hash value is not an integer",
@@ -384,5 +388,16 @@ fn error_text(error: CommandError) -> &'static str {
              try again later, or write smaller values"
         }
         CommandError::Malformed => "ERR the nodes of this cluster do not all know this command yet",
-    }
+        CommandError::DataLimit => {
+            "OOM the data take as much as they may: delete some, or allow more with CONFIG SET max-data"
+        }
+        CommandError::BelowData { bytes } => {
+            return format!(
+                "ERR the data take {bytes} bytes already: allow more than that, or delete some first"
+            )
+            .into();
+        }
+        CommandError::Unordered => UNORDERED,
+        CommandError::DiskFull { node } => return format!("READONLY disk nearly full on node {node}").into(),
+    })
 }

@@ -11,10 +11,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use quorate_core::link::FRAME;
 use quorate_core::{Manage, Managed, NodeId, ProcessId, Wall, Wire, mutation};
+use quorate_store::Command;
 
 use crate::batch::{Batch, Builder, Entry, Limits};
 use crate::clients::message::{Ask, Message};
 use crate::membership::refused;
+use crate::parts::Part;
 use crate::sessions::Verdict;
 use crate::state::{CommandReply, Effect, Replicated};
 
@@ -65,6 +67,8 @@ pub struct Intake {
     notices: Vec<(ProcessId, Message)>,
     /// Proxies that wait for somebody to lead, and their nonces.
     lost: BTreeMap<ProcessId, u64>,
+    /// The disk is nearly full: what would grow the data is replaced by its refusal.
+    disk_full: bool,
     max_bytes: usize,
 }
 
@@ -98,8 +102,27 @@ impl Intake {
             crowded: false,
             notices: Vec::new(),
             lost: BTreeMap::new(),
+            disk_full: false,
             max_bytes,
         }
+    }
+
+    /// Whether writes that grow the data are refused from now on. The refusal takes the place of the write in the log:
+    /// its number in the session is used up, so those behind it are executed as they would be.
+    pub fn set_disk_full(&mut self, full: bool) {
+        self.disk_full = full;
+    }
+
+    /// The write that is proposed for this one.
+    fn admit(&self, command: Bytes) -> Bytes {
+        if !self.disk_full || command.is_empty() {
+            return command;
+        }
+        let grows = match Part::of(&command) {
+            Some(_) => true,
+            None => Command::from_bytes(command.clone()).is_ok_and(|command| command.grows()),
+        };
+        if grows { Command::DiskFull { node: self.me.get().into() }.to_bytes() } else { command }
     }
 
     /// A proxy asks the leader, whose state includes everything that was decided under earlier leaders.
@@ -145,6 +168,7 @@ impl Intake {
                     Verdict::NoSession | Verdict::Next | Verdict::Forgotten | Verdict::Gap => {}
                 }
             } else if seq == next && self.builder.bytes() + command.len() <= self.max_bytes {
+                let command = self.admit(command);
                 self.builder.push(Entry::Write { session, seq, low, command });
                 next += 1;
             } else {

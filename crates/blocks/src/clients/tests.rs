@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_core::{
-    Access, Context, Instant, Machine, Manage, Mark, NodeId, Outbox, ProcessId, Proxy, ProxyId, Random,
-    Release, Request, RequestId, Saved, Time, Wall, Wire, wire_enum,
+    Access, Context, Instant, Machine, Manage, Mark, NodeId, Outbox, Outcome, ProcessId, Proxy, ProxyId,
+    Random, Release, Request, RequestId, Saved, Time, Wall, Wire, wire_enum,
 };
-use quorate_store::{Command, Condition, Expiry, Reply};
+use quorate_store::{Command, CommandError, Condition, Expiry, Reply};
 
 use super::*;
 use crate::batch::{Batch, Entry, Limits};
@@ -175,6 +175,37 @@ fn each_request_is_marked_when_it_is_sent_and_with_its_slot_when_it_is_answered(
     assert_eq!(pair.marks(), "6→ 6@", "writes wait for a session, which takes the first slot");
     pair.exchange(2);
     assert_eq!(pair.marks(), "1→ 2→ 3→ 4→ 5→ 1@2 2@2 3@3 4@3 5@4");
+}
+
+#[test]
+fn a_leader_whose_disk_is_nearly_full_refuses_what_grows_the_data_and_executes_the_rest_in_order() {
+    let mut pair = Pair::new();
+    pair.put(1, 1, 3);
+    pair.exchange(9);
+    pair.exchange(9);
+    assert_eq!(pair.value(), "bbb");
+    pair.intake.set_disk_full(true);
+    pair.put(2, 1, 5);
+    pair.ask(3, Access::Read);
+    pair.exchange(9);
+    let refused = Reply::Error(CommandError::DiskFull { node: 1 }).encoded();
+    let outcome = |pair: &Pair, id| {
+        let found = pair.out.replies.iter().find(|answered| answered.request == RequestId(id));
+        found.map(|answered| answered.outcome.clone())
+    };
+    assert_eq!(outcome(&pair, 2), Some(Outcome::Done(refused)));
+    assert_eq!(pair.value(), "bbb", "it was not executed");
+    let key = Bytes::from_static(b"k");
+    let deadline = Time::ZERO + Duration::from_secs(9);
+    let command = Command::Delete { keys: vec![key] }.to_bytes();
+    let request = Request { stream: 1, command, access: Access::Write, deadline };
+    pair.step(|proxy, cx| proxy.on_request(RequestId(4), request, cx));
+    pair.exchange(9);
+    assert_eq!(outcome(&pair, 4), Some(Outcome::Done(Reply::Integer(1).encoded())));
+    pair.intake.set_disk_full(false);
+    pair.put(5, 1, 2);
+    pair.exchange(9);
+    assert_eq!(pair.value(), "ff");
 }
 
 #[test]

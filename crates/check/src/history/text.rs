@@ -344,6 +344,8 @@ text_enum!(Command {
     "refresh" => Refresh { key, expiry },
     "put-range" => PutRange { key, offset, value },
     "hash-increment-float" => HashIncrementFloat { key, field, by },
+    "limit-data" => LimitData { bytes },
+    "disk-full" => DiskFull { node },
 });
 
 text_enum!(Condition {
@@ -366,7 +368,8 @@ text_enum!(CommandError {
     "not-float" => NotFloat, "overflow" => Overflow, "not-finite" => NotFinite, "too-large" => TooLarge,
     "malformed" => Malformed, "field-not-float" => FieldNotFloat, "infinite" => Infinite,
     "too-much" => TooMuch, "pattern-too-long" => PatternTooLong,
-    "no-room" => NoRoom,
+    "no-room" => NoRoom, "data-limit" => DataLimit, "below-data" => BelowData { bytes }, "unordered" => Unordered,
+    "disk-full" => DiskFull { node },
 });
 
 text_enum!(Reply {

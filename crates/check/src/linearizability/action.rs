@@ -38,6 +38,7 @@ pub fn each_key<'a>(command: &'a Command, with: &mut dyn FnMut(&'a Key)) {
         | Command::Delete { keys } => keys.iter().for_each(with),
         Command::PutMany { pairs, .. } => pairs.iter().for_each(|(key, _)| with(key)),
         Command::Scan { .. } | Command::Count | Command::RandomKey { .. } | Command::Clear => {}
+        Command::LimitData { .. } | Command::DiskFull { .. } => {}
         Command::Batch { watched, commands } => {
             watched.iter().for_each(|(key, _)| with(key));
             commands.iter().for_each(|single| each_key(&single.0, with));
@@ -78,6 +79,8 @@ pub fn each_made_key<'a>(command: &'a Command, with: &mut dyn FnMut(&'a Key)) {
         | Command::Scan { .. }
         | Command::Count
         | Command::RandomKey { .. }
+        | Command::LimitData { .. }
+        | Command::DiskFull { .. }
         | Command::Clear => {}
     }
 }
@@ -190,6 +193,9 @@ pub fn compile(
         Command::Count => Action::Count,
         Command::RandomKey { .. } => Action::RandomKey,
         Command::Clear => Action::Clear,
+        Command::LimitData { .. } | Command::DiskFull { .. } => {
+            return Err("limits on the data are not modelled");
+        }
         Command::Batch { watched, commands } => {
             let watched = watched.iter().map(|(key, version)| (ids[key], *version)).collect();
             let actions = commands.iter().map(|single| match &single.0 {

@@ -54,7 +54,8 @@ impl Cluster {
         Cluster::prepare_each(count, protocol, |_| flags.iter().map(|flag| (*flag).to_owned()).collect())
     }
 
-    fn prepare_each(count: usize, protocol: &str, flags: impl Fn(usize) -> Vec<String>) -> Cluster {
+    /// The same with further flags for each node, by its index.
+    pub fn prepare_each(count: usize, protocol: &str, flags: impl Fn(usize) -> Vec<String>) -> Cluster {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let ports = Ports::claim().expect("free ports");
         let addresses: Vec<_> = (0..2 * count).map(|_| ports.address()).collect();
@@ -138,6 +139,13 @@ impl Node {
     pub fn start_with_disk_that_hangs_while(&mut self, file: &Path) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
         command.env("QUORATE_TEST_HANG", file);
+        self.spawn(command, None);
+    }
+
+    /// Starts it with a disk that has as much free as a file says.
+    pub fn start_with_free_disk(&mut self, file: &Path) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
+        command.env("QUORATE_TEST_DISK_FREE", file);
         self.spawn(command, None);
     }
 

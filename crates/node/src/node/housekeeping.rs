@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorate_core::{Status, Time, WALL_CLOCK};
+use quorate_core::{Access, Manage, Request, RequestId, Status, Time, WALL_CLOCK, Wire};
 use quorate_tls::Credentials;
 use tracing::{info, warn};
 
@@ -20,6 +20,22 @@ const EXPIRES_SOON: Duration = Duration::from_secs(14 * 86_400);
 
 /// How often that is said.
 const WARN_AGAIN: Duration = Duration::from_secs(6 * 3600);
+
+/// How soon a node whose disk is nearly full hands over again when it leads again: others may have no room either.
+const HAND_OVER_AGAIN: Duration = Duration::from_secs(300);
+
+/// How long that may take.
+const HAND_OVER: Duration = Duration::from_secs(5);
+
+/// Clients' requests and the monitor's have other ids and streams; nobody waits for the outcome.
+const OWN: u64 = 1 << 62;
+
+/// Lets another node lead.
+fn hand_over(now: Time) -> (RequestId, Request) {
+    let command = Manage::Transfer { to: None }.to_bytes();
+    let request = Request { stream: OWN, command, access: Access::Manage, deadline: now + HAND_OVER };
+    (RequestId(OWN), request)
+}
 
 impl<F: Frontend> Loop<F> {
     pub(super) fn keep_house(&mut self, now: Time) {
@@ -46,22 +62,29 @@ impl<F: Frontend> Loop<F> {
     /// Notes how much room there is on the disk and in memory, and says when that is too little.
     fn look_at_resources(&mut self, now: Time) {
         let Found { disk, memory } = self.resources.found();
-        let metrics = &self.metrics;
+        let metrics = self.metrics.clone();
         if let Some(disk) = disk {
             metrics.disk_free_bytes.set(disk.free);
             metrics.disk_size_bytes.set(disk.size);
             metrics.disk_reserve_bytes.set(self.disk_watermark.reserve(disk));
         }
-        let was_low = metrics.disk_nearly_full.get();
-        metrics.disk_nearly_full.set(self.disk_watermark.look(disk));
-        if was_low && !metrics.disk_nearly_full.get() {
+        let (was_low, is_low) = (metrics.disk_nearly_full.get(), self.disk_watermark.look(disk));
+        metrics.disk_nearly_full.set(is_low);
+        if was_low && !is_low {
             info!("the disk has room again");
+            self.hand_over = Time::ZERO;
+        }
+        self.machines.set_disk_full(is_low);
+        if is_low && self.hand_over <= now && self.machines.leads() && metrics.peers_up.get() > 0 {
+            self.hand_over = now + HAND_OVER_AGAIN;
+            info!("the disk is nearly full: handing over to another leader");
+            self.ready.push(hand_over(now));
         }
         let memory = memory.unwrap_or_default();
         metrics.memory_used_bytes.set(memory.used);
         metrics.memory_limit_bytes.set(memory.limit);
         metrics.memory_nearly_used_up.set(memory.limit > 0 && memory.is_nearly_used_up());
-        for (name, words) in resources::warnings(metrics) {
+        for (name, words) in resources::warnings(&metrics) {
             if let Some(unsaid) = self.log_rate.ask(name, now) {
                 warn!(unsaid, "{words}");
             }

@@ -374,6 +374,10 @@ impl quorate_core::Replica for Replica {
         self.state.fingerprint()
     }
 
+    fn set_disk_full(&mut self, full: bool) {
+        self.intake.set_disk_full(full);
+    }
+
     fn read(&self, command: &Bytes) -> Bytes {
         self.state.read_now(command)
     }

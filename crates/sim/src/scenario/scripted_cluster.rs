@@ -145,6 +145,10 @@ impl ScriptedCluster {
                 self.request(proxy, Access::Within(most), Command::Get { key: text(key) }.to_bytes())?;
             }
             ["del", proxy, key] => self.ask(proxy, Command::Delete { keys: vec![text(key)] })?,
+            ["limit", proxy, bytes] => {
+                let bytes = bytes.parse().map_err(|_| format!("`{bytes}`: write a number of bytes"))?;
+                self.ask(proxy, Command::LimitData { bytes: Some(bytes) })?;
+            }
             ["mget", proxy, keys @ ..] => {
                 let keys = keys.iter().map(|key| text(key)).collect();
                 self.ask(proxy, Command::GetMany { keys })?;

@@ -86,6 +86,13 @@ fn keys_that_are_due_and_still_show() {
     assert_goes_wrong("multipaxos", "store/due-keys-visible", text, shows);
 }
 
+#[test]
+fn an_image_without_the_limit_on_the_data() {
+    let text = trace!("paxos/multipaxos", "limit-on-the-data");
+    let accepts = |text: &str| text.matches("= Error(DataLimit)").count() < 2;
+    assert_goes_wrong("multipaxos", "snapshot/no-limit", text, accepts);
+}
+
 /// A leader that does not know that another leads has to learn of the other's slots, but not of its ballot.
 #[test]
 fn a_read_that_counts_a_slot_of_another_leader() {

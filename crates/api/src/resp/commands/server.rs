@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use quorate_core::{Amount, Status};
 use quorate_store::glob::Pattern;
 
-use super::super::shape::PATTERN_TOO_LONG;
+use super::super::shape::{PATTERN_TOO_LONG, UNORDERED};
 use super::super::stats::CommandStats;
 use super::connection::REDIS_VERSION;
 use super::*;
@@ -54,7 +54,10 @@ pub(super) const SPECS: &[Spec] = &[
         keys: NO_KEY,
         summary: "Tells the configuration as far as clients ask for it.",
         run: needs_subcommand,
-        subcommands: &[command("config|get", -3, ADMIN, NO_KEY, "Returns parameters.", config_get)],
+        subcommands: &[
+            command("config|get", -3, ADMIN, NO_KEY, "Returns parameters.", config_get),
+            command("config|set", 4, ADMIN, NO_KEY, "Changes a parameter of the whole cluster.", config_set),
+        ],
     },
     command(
         "info",
@@ -174,16 +177,18 @@ fn group(spec: &Spec) -> &'static str {
 
 fn config_get(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     let value = call.limits().value.to_string();
+    let limit = sample(&call.node.status(), "store_limit_bytes").to_string();
     let parameters = [
         ("appendonly", "yes"),
         ("databases", "1"),
-        ("maxmemory", "0"),
+        (MAX_DATA, &limit),
+        ("maxmemory", &limit),
         ("maxmemory-policy", "noeviction"),
         ("proto-max-bulk-len", &value),
         ("save", ""),
         ("timeout", "0"),
     ];
-    let mut asked = [false; 7];
+    let mut asked = [false; 8];
     for pattern in args.from(2) {
         let pattern = Pattern::new(&pattern.to_ascii_lowercase()).map_err(|_| PATTERN_TOO_LONG)?;
         for ((name, _), asked) in parameters.iter().zip(&mut asked) {
@@ -197,6 +202,42 @@ fn config_get(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
         call.reply.bulk(value.as_bytes());
     }
     Ok(Step::Answered)
+}
+
+/// How much the keys and values may take, in bytes: the one parameter that can be changed. Redis calls it `maxmemory`.
+const MAX_DATA: &str = "max-data";
+
+const BAD_SIZE: &str = "ERR max-data is a size such as 2gb, 512MiB or 1000000 (bytes), or 0 for no bound";
+
+fn config_set(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    if !is(args.get(2), MAX_DATA) && !is(args.get(2), "maxmemory") {
+        let name = String::from_utf8_lossy(args.get(2));
+        return Err(
+            format!("ERR there is no parameter '{name}' that can be changed: there is max-data").into()
+        );
+    }
+    if !call.node.has_total_order() {
+        return Err(UNORDERED.into());
+    }
+    let bytes = size(args.get(3)).ok_or(BAD_SIZE)?;
+    Ok(Step::Ask(Command::LimitData { bytes: Some(bytes).filter(|bytes| *bytes > 0) }, Shape::Plain))
+}
+
+/// A size as Redis's configuration has it (`2gb`, `1k` for a thousand), or as Quorate's has (`2GiB`).
+fn size(word: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(word).ok()?.to_ascii_lowercase();
+    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let unit: u64 = match unit {
+        "" | "b" => 1,
+        "k" => 1000,
+        "kb" | "kib" => 1 << 10,
+        "m" => 1_000_000,
+        "mb" | "mib" => 1 << 20,
+        "g" => 1_000_000_000,
+        "gb" | "gib" => 1 << 30,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(unit)
 }
 
 fn time(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {

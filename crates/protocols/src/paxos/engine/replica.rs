@@ -528,6 +528,10 @@ impl<P: Policy> quorate_core::Replica for Replica<P> {
         self.stop_leading(cx);
     }
 
+    fn set_disk_full(&mut self, full: bool) {
+        self.intake.set_disk_full(full);
+    }
+
     fn read(&self, command: &Bytes) -> Bytes {
         self.state.read_now(command)
     }
@@ -570,10 +574,9 @@ impl<P: Policy> quorate_core::Replica for Replica<P> {
             lease: self.may_read_locally(now),
             reads: if self.may_read_locally(now) { "lease" } else { "log" },
             peers,
-            samples: self.served.samples(self.waiting.held()).into(),
+            samples: [&self.served.samples(self.waiting.held())[..], &self.state.samples()].concat(),
             facts: Vec::new(),
         };
-        status.samples.extend(self.state.samples());
         if self.config.reads == Reads::Lease {
             status.samples.extend(self.leases.samples(self.believed_until(now), now));
         }

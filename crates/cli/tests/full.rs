@@ -1,0 +1,192 @@
+//! Disks and data that reach their bounds: errors in words, no node dies, and service returns when there is room.
+
+#[path = "support/http.rs"]
+mod http;
+mod support;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use http::get;
+use quorate_bench::Ports;
+use support::{Cluster, Connection, Resp, wait_for};
+
+const MIB: u64 = 1 << 20;
+
+fn call(cluster: &Cluster, node: usize, words: &[&str]) -> Resp {
+    let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+    Connection::open(&cluster.nodes[node].resp).unwrap().call(&words).unwrap()
+}
+
+fn ok() -> Resp {
+    Resp::Simple("OK".into())
+}
+
+fn is_error(reply: &Resp, start: &str) -> bool {
+    matches!(reply, Resp::Error(text) if text.starts_with(start))
+}
+
+/// Runs a command of the command line: its exit code, and what it prints and says.
+fn quorate(cluster: &Cluster, node: usize, words: &[&str]) -> (Option<i32>, String, String) {
+    let endpoint = &cluster.nodes[node].resp;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
+    let output = command.args(words).args(["--endpoints", endpoint]).output().unwrap();
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+/// A cluster whose disks have as much free as files say.
+struct Disks {
+    cluster: Cluster,
+    http: Vec<String>,
+    files: Vec<PathBuf>,
+    _dir: tempfile::TempDir,
+    _ports: Ports,
+}
+
+impl Disks {
+    fn start(protocol: &str) -> Disks {
+        let (ports, dir) = (Ports::claim().unwrap(), tempfile::tempdir().unwrap());
+        let http: Vec<_> = (0..3).map(|_| ports.address()).collect();
+        let files: Vec<_> = (0..3).map(|node| dir.path().join(node.to_string())).collect();
+        let mut cluster = Cluster::prepare_each(3, protocol, |node| {
+            ["--listen-http", &http[node], "--disk-reserve", "100MiB"].map(str::to_owned).into()
+        });
+        for (node, file) in cluster.nodes.iter_mut().zip(&files) {
+            fs::write(file, (1000 * MIB).to_string()).unwrap();
+            node.start_with_free_disk(file);
+        }
+        cluster.nodes.iter().for_each(|node| node.wait_until_serving());
+        Disks { cluster, http, files, _dir: dir, _ports: ports }
+    }
+
+    /// So much is free at a node from now on; returns when the node has noticed.
+    fn free(&self, node: usize, mib: u64) {
+        // A file that is replaced is never half there.
+        let next = self.files[node].with_extension("next");
+        fs::write(&next, (mib * MIB).to_string()).unwrap();
+        fs::rename(&next, &self.files[node]).unwrap();
+        let line = format!("quorate_disk_free_bytes {}", mib * MIB);
+        wait_for("the node to look at its disk", || {
+            get(&self.http[node], "/metrics")?.1.lines().any(|found| found == line).then_some(())
+        });
+    }
+}
+
+fn a_full_disk(protocol: &str) {
+    let disks = Disks::start(protocol);
+    let cluster = &disks.cluster;
+    let first = cluster.leader();
+    assert_eq!(call(cluster, first, &["SET", "k", "v"]), ok());
+    assert_eq!(get(&disks.http[first], "/readyz").unwrap().0, "200");
+
+    // The leader's disk: another one leads, and nobody is refused.
+    disks.free(first, 50);
+    let second = wait_for("another leader", || {
+        let leader = cluster.leader();
+        (leader != first).then_some(leader)
+    });
+    wait_for("a write", || (call(cluster, first, &["SET", "k", "w"]) == ok()).then_some(()));
+    let (status, body) = get(&disks.http[first], "/readyz").unwrap();
+    assert!(
+        status == "503" && body.contains("[-]disk failed: the disk is nearly full: 50 MiB of "),
+        "{body}"
+    );
+    assert_eq!(get(&disks.http[first], "/readyz?exclude=disk").unwrap().0, "200");
+    let (code, table, _) = quorate(cluster, first, &["status"]);
+    let warning = format!("warning: node {}: the disk is nearly full: 50 MiB of ", first + 1);
+    assert!(code == Some(0) && table.contains(&warning), "{table}");
+
+    // All disks: whoever leads refuses what grows the data, wherever it is asked, and nothing else.
+    (0..3).for_each(|node| disks.free(node, 50));
+    let refused = wait_for("a refusal", || {
+        let reply = call(cluster, second, &["SET", "new", "v"]);
+        is_error(&reply, "READONLY disk nearly full on node ").then_some(reply)
+    });
+    for node in 0..3 {
+        wait_for("a refusal everywhere", || {
+            let reply = call(cluster, node, &["SET", "new", "v"]);
+            is_error(&reply, "READONLY disk nearly full on node ").then_some(())
+        });
+        assert_eq!(call(cluster, node, &["GET", "k"]), Resp::Bulk(b"w".to_vec()), "{refused:?}");
+        assert_eq!(call(cluster, node, &["EXISTS", "new"]), Resp::Integer(0));
+    }
+    assert_eq!(call(cluster, first, &["DEL", "k"]), Resp::Integer(1));
+    assert!(cluster.nodes.iter().all(|node| node.running()));
+
+    // There is room again, and nobody has to do anything.
+    (0..3).for_each(|node| disks.free(node, 1000));
+    for node in 0..3 {
+        wait_for("a write", || (call(cluster, node, &["SET", "new", "v"]) == ok()).then_some(()));
+        assert_eq!(get(&disks.http[node], "/readyz").unwrap().0, "200");
+    }
+}
+
+#[test]
+fn a_leader_of_multipaxos_whose_disk_is_nearly_full_hands_over_and_all_of_them_refuse_only_what_grows() {
+    a_full_disk("multipaxos");
+}
+
+#[test]
+fn a_leader_of_raft_whose_disk_is_nearly_full_hands_over_and_all_of_them_refuse_only_what_grows() {
+    a_full_disk("raft");
+}
+
+#[test]
+fn data_that_reach_their_limit_are_refused_everywhere_until_some_are_deleted_or_more_are_allowed() {
+    let mut cluster = Cluster::start(3, "raft");
+    let set = |words: &[&str]| quorate(&cluster, 0, &[&["config", "set"], words].concat());
+    assert_eq!(set(&["max-data", "64kb"]), (Some(0), "OK\n".to_owned(), String::new()));
+    let wrong = [
+        (&["max-dat", "1gb"][..], 2, "there is max-data"),
+        (&["max-data", "much"], 1, "max-data is a size such as 2gb"),
+        (&["max-data", "99999999999999gb"], 1, "max-data is a size such as 2gb"),
+    ];
+    for (words, exit, part) in wrong {
+        let (code, _, said) = set(words);
+        assert!(code == Some(exit) && said.contains(part), "{words:?}: {code:?} {said}");
+    }
+
+    let value = "x".repeat(10_000);
+    let filled = (0..20).take_while(|number| {
+        let reply = call(&cluster, number % 3, &["SET", &format!("k{number}"), &value]);
+        assert!(reply == ok() || is_error(&reply, "OOM "), "{reply:?}");
+        reply == ok()
+    });
+    let filled = filled.count();
+    assert!((6..=7).contains(&filled), "{filled} times 10,000 bytes are just beyond 64 KiB");
+    let too_low = set(&["max-data", "1kb"]);
+    assert!(too_low.0 == Some(1) && too_low.2.contains("bytes already"), "{too_low:?}");
+    for node in 0..3 {
+        assert!(is_error(&call(&cluster, node, &["APPEND", "k0", "y"]), "OOM "));
+        let in_force = wait_for("the limit to be known here", || {
+            let (code, shown, _) = quorate(&cluster, node, &["config", "get"]);
+            (code == Some(0) && shown != "max-data = 0\n").then_some(shown)
+        });
+        assert_eq!(in_force, "max-data = 65536\n");
+        assert_eq!(call(&cluster, node, &["STRLEN", "k0"]), Resp::Integer(10_000));
+    }
+
+    // It is kept: by those who start again, and whoever leads next.
+    let leader = cluster.leader();
+    cluster.nodes[leader].kill();
+    let other = (leader + 1) % 3;
+    wait_for("the next leader to refuse", || {
+        is_error(&call(&cluster, other, &["SET", "more", &value]), "OOM ").then_some(())
+    });
+    assert_eq!(call(&cluster, other, &["DEL", "k0", "k1"]), Resp::Integer(2));
+    assert_eq!(call(&cluster, other, &["SET", "more", "v"]), ok());
+    assert_eq!(quorate(&cluster, other, &["config", "set", "max-data", "1gb"]).0, Some(0));
+    for number in 0..9 {
+        assert_eq!(call(&cluster, other, &["SET", &format!("new{number}"), &value]), ok());
+    }
+}
+
+#[test]
+fn where_not_all_writes_are_ordered_no_limit_is_accepted() {
+    let cluster = Cluster::start(3, "epaxos");
+    let (code, _, said) = quorate(&cluster, 0, &["config", "set", "max-data", "1gb"]);
+    assert!(code == Some(1) && said.contains("does not order all writes"), "{code:?} {said}");
+    assert_eq!(call(&cluster, 0, &["SET", "k", "v"]), ok());
+}
