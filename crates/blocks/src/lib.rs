@@ -10,6 +10,8 @@
 //! | [`election`] | when to suspect a leader |
 //! | [`membership`] | who is in the group, and how that changes |
 //! | [`writes`] | which keys are written by what is not executed yet |
+//! | [`leases`] | promises not to support anybody else for a while, by clocks whose rates are bounded |
+//! | [`prefix_log`] | a log without holes, and what a leader knows of another's |
 //! | [`batch`], [`walls`] | what a slot carries; the time that it tells |
 //! | [`parts`] | large writes in several entries |
 //! | [`coding`] | values in shards: Reed–Solomon coding, who holds which shards |
@@ -31,9 +33,11 @@ pub mod coding;
 pub mod election;
 pub mod instance;
 pub mod laggards;
+pub mod leases;
 pub mod membership;
 pub mod pace;
 pub mod parts;
+pub mod prefix_log;
 pub mod quorum;
 pub mod sessions;
 pub mod settings;

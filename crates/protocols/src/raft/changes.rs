@@ -5,11 +5,11 @@ use std::time::Duration;
 use quorate_blocks::batch::{Batch, Entry};
 use quorate_blocks::clients::PendingRead;
 use quorate_blocks::membership::{NO_ROSTER, Reached, refused};
+use quorate_blocks::prefix_log::{Mode, Progress};
 use quorate_core::{Context, Manage, Managed, NodeId, Time, mutation};
 
 use super::replica::{Replica, Role, Timer};
 use super::{Message, Reads};
-use crate::raft::log::{Mode, Progress};
 
 /// A learner with no more than this missing is near enough to vote.
 const NEAR_BYTES: u64 = 1 << 20;

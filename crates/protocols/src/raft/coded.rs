@@ -20,12 +20,12 @@ use quorate_blocks::ballot::Ballot;
 use quorate_blocks::batch::{Batch, Kind};
 use quorate_blocks::coding::{MAX_SHARDS, Value, ValueId};
 use quorate_blocks::membership::Configuration;
+use quorate_blocks::prefix_log::{Entry, Mode, RETRANSMIT};
 use quorate_core::{Context, Fact, NodeId, NodeSet, Time, digest, mutation};
 
 use super::leading::Leading;
 use super::replica::{Replica, Role, Timer};
-use super::{Message, RETRANSMIT, Record};
-use crate::raft::log::{Entry, Mode};
+use super::{Message, Record};
 
 /// Ranges of indexes in one message, at most: beyond, the last one is longer than it need be.
 const MAX_RANGES: usize = 64;

@@ -19,12 +19,13 @@
 //! A node that its last committed configuration leaves out is never needed: a majority of the others has that
 //! configuration, and whichever of them has the longest log has it too.
 
+use quorate_blocks::prefix_log::RETRANSMIT;
 use quorate_blocks::quorum::Verdict;
 use quorate_blocks::walls::Own;
 use quorate_core::{Context, NodeId, Time, Wall, mutation};
 
+use super::Message;
 use super::replica::{Replica, Role, Timer};
-use super::{Message, RETRANSMIT};
 
 /// So many election timeouts without a leader leave it to the voters to elect one; then a member that does not vote
 /// stands too.

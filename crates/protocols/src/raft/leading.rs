@@ -8,6 +8,7 @@ use quorate_blocks::catchup;
 use quorate_blocks::clients::{Syncs, WaitingReads};
 use quorate_blocks::laggards::OwnDisk;
 use quorate_blocks::membership::ReconfigurationCoordinator;
+use quorate_blocks::prefix_log::{Entry, Mode, Progress, RETRANSMIT};
 use quorate_blocks::walls::Own;
 use quorate_core::{Context, Fact, Mark, NodeId, NodeSet, Time, Wall, mutation};
 
@@ -16,8 +17,7 @@ use super::coded::CodedEntries;
 use super::leaseguard::{CommitGate, Limbo, ReadGate};
 use super::reads::Reader;
 use super::replica::{Replica, Role, Timer};
-use super::{ANNOUNCE, MAX_WAITING, Message, PIPELINE_BYTES, RETRANSMIT, Reads, Record};
-use crate::raft::log::{Entry, Mode, Progress};
+use super::{ANNOUNCE, MAX_WAITING, Message, PIPELINE_BYTES, Reads, Record};
 use crate::raft::rounds::Rounds;
 
 /// What only a leader has.

@@ -1,10 +1,9 @@
 //! What Raft's replicas and proxies say, and what must be durable before they say it.
 
 use bytes::Bytes;
+use quorate_blocks::prefix_log::Entry;
 use quorate_blocks::{catchup, clients, embed_clients};
 use quorate_core::{Arrival, Class, Release, Wall, wire_enum};
-
-use crate::raft::log::Entry;
 
 /// A message. `term` is the sender's, unless it says otherwise; numbers are indexes of the log.
 #[derive(Clone, Debug)]

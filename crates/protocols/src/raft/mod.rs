@@ -8,7 +8,7 @@
 //! |---|---|
 //! | 1 term and vote durable before a vote is given; entries before they are acknowledged, by the leader too | `message.rs` `release`, `elections.rs` `on_vote`, `leading.rs` `acknowledge_own` |
 //! | 1 commit an own-term entry at a majority; followers up to what the message verified | `leading.rs` `advance`, `replica.rs` `on_append` |
-//! | 1 truncate on a real conflict only; a new leader appends a no-op | `raft/log`, `leading.rs` `begin_to_lead` |
+//! | 1 truncate on a real conflict only; a new leader appends a no-op | `blocks/prefix_log`, `leading.rs` `begin_to_lead` |
 //! | 2 pre-vote changes no term; check-quorum; TimeoutNow goes past both | `elections.rs`, `leading.rs` `on_heartbeat_timer` |
 //! | 3 configurations are in force when appended, roll back when truncated, travel with snapshots; joint consensus; learners | `blocks/membership`, `changes.rs` |
 //! | 4 **ReadIndex**: an own-term entry is committed, a round of heartbeats that began after the read is answered by a majority | `reads.rs`, `raft/rounds.rs` |
@@ -49,7 +49,6 @@ mod elections;
 mod invariants;
 mod leading;
 mod leaseguard;
-mod log;
 pub mod message;
 mod reads;
 mod replica;
@@ -199,8 +198,6 @@ fn append_bytes(settings: &mut Settings) -> Result<usize, SettingsError> {
     Ok(settings.bytes("append.bytes", "1MiB", 1..=16 << 20, meaning)? as usize)
 }
 
-/// What was sent and not answered for this long is sent again.
-const RETRANSMIT: Duration = Duration::from_millis(200);
 /// How long a commit may wait for a message that tells the followers.
 const ANNOUNCE: Duration = Duration::from_millis(5);
 /// Bytes that may be on their way to one follower, and appended and not committed, before the last entry.

@@ -7,6 +7,7 @@ use quorate_blocks::catchup::{Catchup, Source};
 use quorate_blocks::clients::{self, Intake};
 use quorate_blocks::election::LeaderMonitor;
 use quorate_blocks::membership::Configuration;
+use quorate_blocks::prefix_log::{Append, Entry, PrefixLog};
 use quorate_blocks::quorum::Tally;
 use quorate_blocks::state::Replicated;
 use quorate_blocks::walls::{Own, Walls};
@@ -18,7 +19,6 @@ use super::coded::{Gathering, Shards};
 use super::leading::Leading;
 use super::reads::FollowerReads;
 use super::{Config, MAX_WAITING, Message, Reads, Record};
-use crate::raft::log::{Append, Entry, PrefixLog};
 
 /// A replica's wake-ups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -3,10 +3,12 @@
 
 use std::time::Duration;
 
-use quorate_blocks::pace::InFlight;
 use quorate_core::Time;
 
-use crate::raft::RETRANSMIT;
+use crate::pace::InFlight;
+
+/// What was sent and not answered for this long is sent again, unless its link is known to be slower.
+pub const RETRANSMIT: Duration = Duration::from_millis(200);
 
 /// How the other is sent entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

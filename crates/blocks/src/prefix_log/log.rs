@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 
-use quorate_blocks::batch::{Batch, Kind};
-use quorate_blocks::coding::Value;
-use quorate_blocks::membership::Configuration;
-use quorate_blocks::state::Origin;
 use quorate_core::{Interval, Time, digest, mutation, wire_struct};
+
+use crate::batch::{Batch, Kind};
+use crate::coding::Value;
+use crate::membership::Configuration;
+use crate::state::Origin;
 
 /// What a leader puts into the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -371,8 +372,8 @@ impl PrefixLog {
 
 #[cfg(test)]
 mod tests {
-    use quorate_blocks::ballot::Ballot;
-    use quorate_blocks::coding::ValueId;
+    use crate::ballot::Ballot;
+    use crate::coding::ValueId;
 
     use super::*;
 

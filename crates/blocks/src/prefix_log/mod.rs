@@ -4,8 +4,8 @@
 //!
 //! [`PrefixLog`] is one replica's log, [`Progress`] what a leader knows of another's.
 
-mod prefix_log;
+mod log;
 mod progress;
 
-pub use prefix_log::{Append, Entry, PrefixLog};
-pub use progress::{Mode, Progress};
+pub use log::{Append, Entry, PrefixLog};
+pub use progress::{Mode, Progress, RETRANSMIT};
