@@ -11,7 +11,6 @@ use quorate_blocks::clients::{self, Intake, ReadBatches, Served, WaitingReads};
 use quorate_blocks::coding::Value;
 use quorate_blocks::election::LeaderMonitor;
 use quorate_blocks::laggards::Laggards;
-use quorate_blocks::leases::Leases;
 use quorate_blocks::membership::Configuration;
 use quorate_blocks::state::Replicated;
 use quorate_blocks::walls::{Own, Walls};
@@ -29,6 +28,7 @@ use super::policy::Policy;
 use super::reads::Waiting;
 use super::{Config, MAX_GAP, Message, RETRANSMIT, Reads, Record};
 use crate::paxos::engine::freshness::Freshness;
+use crate::paxos::engine::leases::Leases;
 use crate::paxos::engine::slots::{Cast, Preparation, SlotLog, Vote};
 use crate::paxos::engine::times::Times;
 
