@@ -64,6 +64,12 @@ pub fn pipeline(settings: &mut Settings) -> Result<usize, SettingsError> {
     Ok(settings.number("pipeline", 256, 1..=16384, meaning)? as usize)
 }
 
+/// How many bytes of entries one message has: `append.bytes`.
+pub fn append_bytes(settings: &mut Settings) -> Result<usize, SettingsError> {
+    let meaning = "Bytes of entries in one message, before the last entry";
+    Ok(settings.bytes("append.bytes", "1MiB", 1..=16 << 20, meaning)? as usize)
+}
+
 /// How many almost-local reads share a question to the leader: `alr.batch`.
 pub fn alr_batch(settings: &mut Settings) -> Result<usize, SettingsError> {
     let meaning = "Almost-local reads that share a question to the leader, at most; they never wait for more";

@@ -1,10 +1,12 @@
 //! What a leader knows of another replica's log, and what to send it next (Ongaro's thesis §10.2.1; the states are
 //! those of etcd's raft library).
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use quorate_core::Time;
+use quorate_core::{NodeId, NodeSet, Time};
 
+use super::PrefixLog;
 use crate::pace::InFlight;
 
 /// What was sent and not answered for this long is sent again, unless its link is known to be slower.
@@ -138,6 +140,25 @@ impl Progress {
             Mode::Snapshot => false,
         }
     }
+}
+
+/// Who may be sent something of this log now: those who need the same together, by their next entry and whether it is a
+/// probe. `in_flight`: bytes that may be on their way to one of them, before the last entry.
+pub fn due(
+    peers: &BTreeMap<NodeId, Progress>,
+    log: &PrefixLog,
+    in_flight: u64,
+) -> BTreeMap<(u64, bool), NodeSet> {
+    let last = log.last().0;
+    let mut groups: BTreeMap<(u64, bool), NodeSet> = BTreeMap::new();
+    for (&node, peer) in peers {
+        let probes = peer.mode == Mode::Probe;
+        let room = probes || log.bytes(peer.matched + 1, peer.next.saturating_sub(1)) < in_flight;
+        if peer.is_ready() && room && (peer.next <= last || probes) {
+            groups.entry((peer.next, probes)).or_default().insert(node);
+        }
+    }
+    groups
 }
 
 #[cfg(test)]

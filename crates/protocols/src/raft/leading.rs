@@ -8,7 +8,7 @@ use quorate_blocks::catchup;
 use quorate_blocks::clients::{Syncs, WaitingReads};
 use quorate_blocks::laggards::OwnDisk;
 use quorate_blocks::membership::ReconfigurationCoordinator;
-use quorate_blocks::prefix_log::{Entry, Mode, Progress, RETRANSMIT};
+use quorate_blocks::prefix_log::{Entry, Mode, Progress, RETRANSMIT, due};
 use quorate_blocks::walls::Own;
 use quorate_core::{Context, Fact, Mark, NodeId, NodeSet, Time, Wall, mutation};
 
@@ -205,18 +205,9 @@ impl Replica {
     /// Sends entries to all who may get some; one message for all who need the same.
     fn replicate(&mut self, cx: &mut Context<'_, Self>) {
         let now = cx.now();
-        let last = self.chain.last().0;
         loop {
             let Role::Leader(leading) = &self.role else { return };
-            let mut groups: BTreeMap<(u64, bool), NodeSet> = BTreeMap::new();
-            for (&node, peer) in &leading.peers {
-                let probes = peer.mode == Mode::Probe;
-                let flying = self.chain.bytes(peer.matched + 1, peer.next.saturating_sub(1));
-                let room = probes || flying < PIPELINE_BYTES as u64;
-                if peer.is_ready() && room && (peer.next <= last || probes) {
-                    groups.entry((peer.next, probes)).or_default().insert(node);
-                }
-            }
+            let groups = due(&leading.peers, &self.chain, PIPELINE_BYTES as u64);
             if groups.is_empty() {
                 return;
             }

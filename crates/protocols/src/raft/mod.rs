@@ -183,19 +183,13 @@ impl Protocol for Raft {
             follower_reads: nearest,
             intake: settings::intake(settings)?,
             pipeline: settings::pipeline(settings)?,
-            append_bytes: append_bytes(settings)?,
+            append_bytes: settings::append_bytes(settings)?,
             retain: settings::retain(settings)?,
             coding: None,
         };
         let proxy = ProxyConfig { nearest, timely, ..settings::proxy(group, settings)? };
         Ok((config, proxy))
     }
-}
-
-/// How many bytes of entries one message has: `append.bytes`.
-fn append_bytes(settings: &mut Settings) -> Result<usize, SettingsError> {
-    let meaning = "Bytes of entries in one message, before the last entry";
-    Ok(settings.bytes("append.bytes", "1MiB", 1..=16 << 20, meaning)? as usize)
 }
 
 /// How long a commit may wait for a message that tells the followers.

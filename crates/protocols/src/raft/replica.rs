@@ -7,7 +7,7 @@ use quorate_blocks::catchup::{Catchup, Source};
 use quorate_blocks::clients::{self, Intake};
 use quorate_blocks::election::LeaderMonitor;
 use quorate_blocks::membership::Configuration;
-use quorate_blocks::prefix_log::{Append, Entry, PrefixLog};
+use quorate_blocks::prefix_log::{Append, Entry, PrefixLog, Replay};
 use quorate_blocks::quorum::Tally;
 use quorate_blocks::state::Replicated;
 use quorate_blocks::walls::{Own, Walls};
@@ -144,38 +144,28 @@ impl Machine for Replica {
         let now = cx.now();
         let me = cx.me().replica().expect("a replica's process id");
         let configuration = state.configuration_in(&config.group);
-        let mut chain = PrefixLog::new(state.applied(), state.origin(), configuration, now);
+        let chain = PrefixLog::new(state.applied(), state.origin(), configuration, now);
+        let mut replay = Replay::new(chain, now);
         let (mut term, mut voted, mut recorded) = (0, None, 0);
-        // A state that was received and is not there: what follows was never counted, up to the next start.
-        let mut void = false;
         for record in saved.records {
             match record {
                 Record::Term { term: next, voted: vote } => (term, voted) = (next, vote),
-                Record::Entry { index, entry } => {
-                    if index > chain.base() && !void {
-                        if index <= chain.last().0 {
-                            chain.truncate(index);
-                        }
-                        assert!(index == chain.last().0 + 1, "entry {index} is recorded after a hole");
-                        chain.append(entry, now);
+                Record::Entry { index, entry } => replay.on_entry(index, entry),
+                Record::Whole { index, value } => {
+                    if let Some(chain) = replay.log() {
+                        chain.add_value(index, &value.into());
+                        chain.set_data(index, None);
                     }
                 }
-                Record::Whole { index, value } if !void => {
-                    chain.add_value(index, &value.into());
-                    chain.set_data(index, None);
-                }
-                Record::Whole { .. } => {}
-                Record::Committed(index) => recorded = if void { recorded } else { index },
-                Record::Resumed => void = false,
-                Record::Installed { index, keep } => {
-                    void |= index > chain.base();
-                    if !void && !keep {
-                        let configuration = state.configuration_in(&config.group);
-                        chain = PrefixLog::new(state.applied(), state.origin(), configuration, now);
-                    }
-                }
+                Record::Committed(index) => recorded = if replay.is_void() { recorded } else { index },
+                Record::Resumed => replay.on_resumed(),
+                Record::Installed { index, keep } => replay.on_installed(index, keep, || {
+                    let configuration = state.configuration_in(&config.group);
+                    PrefixLog::new(state.applied(), state.origin(), configuration, now)
+                }),
             }
         }
+        let (chain, void) = replay.finish();
         let bound = saved.restarted && config.reads == Reads::OngaroLease;
         let bound = bound && !mutation::active("ongaro/no-restart-wait");
         let committed = state.applied().max(recorded.min(chain.last().0));

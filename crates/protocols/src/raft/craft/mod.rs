@@ -44,7 +44,7 @@ use quorate_blocks::settings;
 use quorate_core::{Capabilities, Group, Protocol, Settings, SettingsError};
 
 use super::coded::Coding;
-use super::{Config, Message, Reads, Replica, append_bytes};
+use super::{Config, Message, Reads, Replica};
 
 /// See the module's comment.
 #[derive(Debug)]
@@ -115,7 +115,7 @@ impl Protocol for CRaft {
             follower_reads: false,
             intake: settings::intake(settings)?,
             pipeline: settings::pipeline(settings)?,
-            append_bytes: append_bytes(settings)?,
+            append_bytes: settings::append_bytes(settings)?,
             retain: settings::retain(settings)?,
             coding: Some(Coding { data, age, bytes }),
         };
