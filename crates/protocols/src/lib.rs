@@ -5,6 +5,7 @@
 //! | [`unreplicated`] | one node, for comparison |
 //! | [`primary_copy`] | a primary for ever that copies its log; the beginning of a new protocol |
 //! | [`raft`] | a leader of a term whose log the others follow |
+//! | [`zab`] | a leader of an epoch that makes its followers' histories its own before it proposes |
 //! | [`paxos`] | a stable leader that numbers slots; Prepare and Accept decide each |
 //! | [`epaxos`] | no leader: instances that depend on each other |
 //!
@@ -18,3 +19,4 @@ pub mod raft;
 pub mod registry;
 pub mod unreplicated;
 pub mod wide_area;
+pub mod zab;

@@ -139,6 +139,13 @@ macro_rules! each_protocol {
                     "Truncated", "Commits", "Configured", "ReadGate", "PassesGate",
                 ],
             },
+            zab in "zab": $crate::zab::Zab {
+                gate: [Budget::of(300), Budget::of(100).nodes(5)],
+                facts: &[
+                    "Chosen", "Applied", "Executed", "Installed", "Leads", "Follows", "Appended", "Begins",
+                    "Truncated", "Commits", "Configured",
+                ],
+            },
             multipaxos in "paxos/multipaxos": $crate::paxos::multipaxos::MultiPaxos {
                 gate: [
                     Budget::of(1000),

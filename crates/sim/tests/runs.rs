@@ -79,6 +79,15 @@ fn raft_gets_on_where_it_did_not() {
     assert_passes("raft", &seed(4289, "all", &["reads=quorum"]));
 }
 
+/// Whoever was away when an epoch was proposed was asked again by its leader, whose disk hung: the question never left,
+/// and nobody else was there to make a majority with.
+#[test]
+fn zab_gets_on_where_it_did_not() {
+    for (nodes, number) in [(3, 52), (5, 51), (7, 12)] {
+        assert_passes("zab", &Options { nodes, ..seed(number, "all", &[]) });
+    }
+}
+
 /// A member had lost its disk, and the operator made the group smaller: no majority was left, and clients failed for
 /// ever, which put off the end of the run each time.
 #[test]
@@ -123,12 +132,13 @@ fn nothing_is_owed_by_a_group_that_cannot_elect() {
     assert_passes("raft", &Options { nodes: 5, ..seed(3302, "all", &["reads=alr"]) });
 }
 
-/// It asks no clock for anything but when keys expire.
+/// They ask no clock for anything but when keys expire.
 #[test]
-fn clocks_that_lie_never_hurt_epaxos() {
+fn clocks_that_lie_never_hurt_epaxos_and_zab() {
     let faults = "partitions,one-way-partitions,crashes,drift,wall-jumps,clocks-beyond-bound";
     let options = Options { faults: faults.parse().unwrap(), runs: 200, ..Options::default() };
     assert_passes("epaxos", &options);
+    assert_passes("zab", &options);
 }
 
 /// What Raft's reads can be set to.
@@ -248,7 +258,8 @@ fn nodes_with_damaged_disks_are_refused_and_the_rest_serves() {
         let raft = sim(named("raft"), &damaging(READS[0]), &mut |_| {}).unwrap();
         let bodega = sim(named("bodega"), &damaging(&[]), &mut |_| {}).unwrap();
         let quorum_leases = sim(named("quorum-leases"), &damaging(&[]), &mut |_| {}).unwrap();
-        for summary in [multipaxos, raft, bodega, quorum_leases] {
+        let zab = sim(named("zab"), &damaging(&[]), &mut |_| {}).unwrap();
+        for summary in [multipaxos, raft, bodega, quorum_leases, zab] {
             assert!(summary.is_fine(), "{summary}");
             let of = |kind| summary.faults.of(kind);
             assert!(of(Kind::WipedDisks) >= 10 && of(Kind::RolledBackDisks) >= 10, "{summary}");
@@ -353,6 +364,7 @@ fn groups_that_begin_with_the_state_of_another_get_on_as_others_do() {
     for (protocol, nodes, faults, runs) in [
         ("raft", 3, "all", 40),
         ("multipaxos", 3, "all", 40),
+        ("zab", 3, "all", 15),
         ("bodega", 3, "all", 15),
         ("rspaxos", 5, "all", 15),
         ("primary-copy", 3, "none", 5),

@@ -126,3 +126,4 @@ mod rspaxos;
 #[path = "../slow_links.rs"]
 mod slow_links;
 mod unreplicated;
+mod zab;

@@ -1,0 +1,54 @@
+//! Each rule of ZAB, weakened on purpose.
+
+use crate::assert_goes_wrong;
+
+/// Short waits, for more elections in a run.
+const RESTLESS: &[&str] = &["heartbeat=10ms", "election.timeout=50ms", "proxy.patience=40ms"];
+/// The same with one entry in a message: histories are synchronized in several steps.
+const SINGLE: &[&str] = &["heartbeat=10ms", "election.timeout=50ms", "proxy.patience=40ms", "append.bytes=1"];
+/// The same, and little is kept of the log, so that snapshots carry what matters.
+const FORGETFUL: &[&str] =
+    &["heartbeat=10ms", "election.timeout=50ms", "proxy.patience=40ms", "log.retain=0"];
+
+caught! { "zab",
+    // Every `AfterSync` made `Now`, and what must be durable not recorded.
+    an_epoch_that_is_proposed_before_it_is_durable: "now/NewEpoch" with RESTLESS, at 91;
+    an_epoch_that_is_accepted_before_it_is_durable: "now/AckEpoch" with RESTLESS, at 54;
+    a_history_that_is_acknowledged_before_it_is_durable: "now/Ack" with RESTLESS, at 9;
+    an_epoch_that_is_not_recorded: "zab/epoch-not-recorded" with RESTLESS, at 1;
+    a_snapshot_that_counts_before_it_is_durable: "zab/snapshot-not-durable" with FORGETFUL, at 16;
+    // Election and discovery.
+    an_epoch_that_is_accepted_from_two: "zab/accept-twice" with RESTLESS, at 7;
+    a_leader_that_lacks_what_its_followers_have: "zab/any-leader" with RESTLESS, at 1;
+    // Synchronization and broadcast.
+    an_epoch_that_is_current_before_its_history_is_there: "zab/current-epoch-first" with SINGLE, at 50;
+    a_history_that_is_committed_without_the_epoch: "zab/commit-by-counting" with SINGLE;
+    a_proposal_before_a_majority_is_synchronized: "zab/broadcast-at-once" with RESTLESS;
+    a_commit_beyond_what_was_verified: "zab/commit-beyond-verified" with RESTLESS, at 2;
+    // Reads.
+    reads_that_ask_nobody: "alr/unasked";
+    a_read_that_joins_a_closed_batch: "alr/join-closed", at 1136;
+}
+
+#[test]
+fn a_candidate_that_proposes_one_epoch_after_the_other_though_its_disk_hangs() {
+    let text = trace!("zab", "candidate-whose-disk-hangs");
+    let deposes = |text: &str| !text.contains("r1 leader leader r1 ballot 1 ");
+    assert_goes_wrong("zab", "zab/stand-without-a-disk", text, deposes);
+}
+
+/// A leader that was replaced and does not know says where it has appended an entry; another's is decided there.
+#[test]
+fn almost_local_reads_after_any_entry_of_the_place() {
+    let text = trace!("zab", "alr-place-of-another");
+    let is_stale = |text: &str| text.contains("p5 #3 = Value(Some(b\"old\"))");
+    assert_goes_wrong("zab", "alr/any-entry", text, is_stale);
+}
+
+/// The same replica leads twice, and an answer is late for as long: too rare for random seeds.
+#[test]
+fn acknowledgements_of_an_earlier_epoch() {
+    let text = trace!("zab", "acknowledgements-of-an-earlier-epoch");
+    let counts = |text: &str| text.contains("r1 leader leader r1 ballot 3 committed 6");
+    assert_goes_wrong("zab", "zab/acks-of-an-earlier-epoch", text, counts);
+}
