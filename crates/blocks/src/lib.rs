@@ -10,6 +10,7 @@
 //! | [`election`] | when to suspect a leader |
 //! | [`membership`] | who is in the group, and how that changes |
 //! | [`writes`] | which keys are written by what is not executed yet |
+//! | [`leases`] | promises not to support anybody else for a while, by clocks whose rates are bounded |
 //! | [`prefix_log`] | a log without holes, and what a leader knows of another's |
 //! | [`batch`], [`walls`] | what a slot carries; the time that it tells |
 //! | [`parts`] | large writes in several entries |
@@ -32,6 +33,7 @@ pub mod coding;
 pub mod election;
 pub mod instance;
 pub mod laggards;
+pub mod leases;
 pub mod membership;
 pub mod pace;
 pub mod parts;

@@ -29,7 +29,7 @@
 //!   one author, who has promised it first.
 //! - *A change is announced as soon as its ballot is durable at its owner*, before that has left the ballot before:
 //!   all leave at once, give back the leases of the ballot before unasked, and ask for those of the next
-//!   (`paxos/engine/lease.rs` `Ready`): the change takes two rounds.
+//!   (`crates/blocks/src/leases/lease.rs` `Ready`): the change takes two rounds.
 //! - *A responder that fails does not change the roster* (the paper proposes another, whose promises wait for the end
 //!   of the dead one's leases, during which nobody reads). The leader **excludes** it: grantors let its leases end and
 //!   grant it none, and when a majority has done so it can never read under this ballot, so writes need it no more.

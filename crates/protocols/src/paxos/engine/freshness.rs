@@ -14,9 +14,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use quorate_blocks::leases::lease::LeaseConfig;
 use quorate_core::{Time, mutation, wire_enum};
-
-use crate::paxos::engine::lease::LeaseConfig;
 
 /// What follower and leader say.
 #[derive(Clone, Debug, PartialEq, Eq)]

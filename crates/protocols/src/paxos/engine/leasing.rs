@@ -1,12 +1,12 @@
 //! Leases: whoever the policy names is promised that no other ballot will be; by default the leader. A leader that
 //! believes a majority of such promises (its own included) answers reads alone. The primitive is `lease.rs`.
 
+use quorate_blocks::leases::lease;
 use quorate_core::{Context, Fact, NodeId, NodeSet, Time, mutation};
 
 use super::policy::Policy;
 use super::replica::{Replica, Role, Timer};
 use super::{Message, Reads};
-use crate::paxos::engine::lease;
 
 impl<P: Policy> Replica<P> {
     /// **The read rule.** A local read is linearizable if this is the leader of the promised ballot, has executed

@@ -2,11 +2,12 @@
 
 use quorate_blocks::ballot::Ballot;
 use quorate_blocks::coding::Value;
+use quorate_blocks::leases::lease;
 use quorate_blocks::{catchup, clients};
 use quorate_core::{Arrival, Class, NodeSet, Release, Time, Wall, Wire, wire_enum};
 
 use crate::paxos::engine::slots::{Voted, Votes};
-use crate::paxos::engine::{freshness, gossip, lease};
+use crate::paxos::engine::{freshness, gossip};
 
 /// A message; `M` are those of the protocol's own, `C` what comes with a ballot. Numbers are slots unless they say
 /// otherwise.

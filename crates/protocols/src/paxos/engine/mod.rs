@@ -58,8 +58,6 @@ mod invariants;
 mod lacking;
 mod leading;
 mod learning;
-pub mod lease;
-mod leases;
 mod leasing;
 pub mod message;
 mod policy;
@@ -70,6 +68,7 @@ mod times;
 
 use std::time::Duration;
 
+use quorate_blocks::leases::lease::LeaseConfig;
 use quorate_core::{Group, Settings, SettingsError};
 
 pub use lacking::{LackingConfig, lacking_bytes};
@@ -77,7 +76,6 @@ pub use message::{BallotConfig, Message, Record};
 pub use policy::{MultiPaxosPolicy, Policy};
 pub use replica::{Replica, Role, Timer};
 
-use crate::paxos::engine::lease::LeaseConfig;
 use quorate_blocks::election::ElectionTimeouts;
 use quorate_blocks::settings::{self, IntakeConfig};
 

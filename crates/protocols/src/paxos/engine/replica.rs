@@ -11,6 +11,7 @@ use quorate_blocks::clients::{self, Intake, ReadBatches, Served, WaitingReads};
 use quorate_blocks::coding::Value;
 use quorate_blocks::election::LeaderMonitor;
 use quorate_blocks::laggards::Laggards;
+use quorate_blocks::leases::Leases;
 use quorate_blocks::membership::Configuration;
 use quorate_blocks::state::Replicated;
 use quorate_blocks::walls::{Own, Walls};
@@ -28,7 +29,6 @@ use super::policy::Policy;
 use super::reads::Waiting;
 use super::{Config, MAX_GAP, Message, RETRANSMIT, Reads, Record};
 use crate::paxos::engine::freshness::Freshness;
-use crate::paxos::engine::leases::Leases;
 use crate::paxos::engine::slots::{Cast, Preparation, SlotLog, Vote};
 use crate::paxos::engine::times::Times;
 

@@ -1,4 +1,4 @@
-//! All leases of one replica ([`lease`](crate::paxos::engine::lease)): those it grants, each to one other, and those it
+//! All leases of one replica ([`lease`]): those it grants, each to one other, and those it
 //! holds, each from one other, all under one number. Leader leases are those that everybody grants to one; roster
 //! leases those that everybody grants to all (Bodega §3.3).
 //!
@@ -10,10 +10,12 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use quorate_blocks::membership::Configuration;
 use quorate_core::{Fact, NodeId, NodeSet, Sample, Time, mutation};
 
-use crate::paxos::engine::lease::{Grantee, Grantor, LeaseConfig, Message};
+use crate::leases::lease::{Grantee, Grantor, LeaseConfig, Message};
+use crate::membership::Configuration;
+
+pub mod lease;
 
 /// See the file comment.
 #[derive(Debug)]

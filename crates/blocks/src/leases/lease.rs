@@ -60,7 +60,7 @@ impl LeaseConfig {
                 "750ms",
                 "How long a lease holds after the grantee's last reply",
             )?,
-            drift: quorate_blocks::settings::drift(settings)?,
+            drift: crate::settings::drift(settings)?,
         };
         if config.drift * 4 > config.guard.min(config.lease) {
             let text = "lease.drift must be at most a quarter of lease.guard and of lease.duration";
