@@ -243,6 +243,11 @@ impl Intake {
         self.notices.push((proxy, Message::Leader { nonce, leader }));
     }
 
+    /// A proxy asks this replica for reads that another answers.
+    pub fn tell_reader(&mut self, proxy: ProcessId, nonce: u64, reader: NodeId) {
+        self.notices.push((proxy, Message::Reader { nonce, reader }));
+    }
+
     /// Somebody leads: whoever waits for that need not search.
     pub fn found(&mut self, leader: NodeId) {
         for (proxy, nonce) in std::mem::take(&mut self.lost) {

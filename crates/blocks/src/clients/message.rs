@@ -84,6 +84,14 @@ pub enum Message {
         /// The write's number in the session of `ask`.
         write: u64,
     },
+    /// Replica → proxy: ask this replica for reads. Of protocols in which one replica answers them that does not order
+    /// writes.
+    Reader {
+        /// The nonce of the ask that this answers.
+        nonce: u64,
+        /// Who answers reads, as far as the replica knows.
+        reader: NodeId,
+    },
     /// Replica → proxy: the group is not what you think it is.
     Members {
         /// The nonce of the ask that this answers.
@@ -149,6 +157,7 @@ wire_enum!(Message {
     8 => Query { nonce, reads },
     9 => Seen { nonce, voters, outgoing, reads },
     10 => AskBehind { ask, write },
+    11 => Reader { nonce, reader },
 });
 
 /// A protocol's messages, of which some are the client conversation.
@@ -194,6 +203,7 @@ impl Message {
             | Message::Refused { .. }
             | Message::Query { .. }
             | Message::AskBehind { .. }
+            | Message::Reader { .. }
             | Message::Members { .. } => false,
         };
         if bulk { Class::Bulk } else { Class::Urgent }

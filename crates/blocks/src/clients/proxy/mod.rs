@@ -91,7 +91,8 @@ pub struct SessionClient<M> {
     nonce: u64,
     /// Whom it takes for the leader.
     target: NodeId,
-    /// The replica of the same node, if there is one.
+    /// Whom it asks for reads first, where that is not the target: the replica of the same node, if there is one, until
+    /// it is told of another ([`Message::Reader`]).
     near: Option<NodeId>,
     /// When the target was last heard, or chosen.
     heard: Time,
@@ -474,6 +475,9 @@ impl<M: Embeds> Machine for SessionClient<M> {
                     self.on_leader(from, leader, cx);
                 }
             }
+            Message::Reader { nonce, reader } if nonce == self.nonce && self.config.nearest => {
+                self.near = Some(reader);
+            }
             Message::Members { nonce, members } if nonce == self.nonce => self.on_members(members, cx),
             Message::Seen { nonce, voters, outgoing, reads } if nonce == self.nonce => {
                 self.on_seen(from, Tally::joint(voters, outgoing), reads, cx);
@@ -483,6 +487,7 @@ impl<M: Embeds> Machine for SessionClient<M> {
             | Message::Query { .. }
             | Message::Seen { .. }
             | Message::Members { .. }
+            | Message::Reader { .. }
             | Message::Refused { .. }
             | Message::Answer { .. }
             | Message::Opened { .. }
