@@ -6,12 +6,14 @@
 //! | [`primary_copy`] | a primary for ever that copies its log; the beginning of a new protocol |
 //! | [`raft`] | a leader of a term whose log the others follow |
 //! | [`zab`] | a leader of an epoch that makes its followers' histories its own before it proposes |
+//! | [`chain`] | a head that orders writes, and members that pass them on to a tail, which answers reads |
 //! | [`paxos`] | a stable leader that numbers slots; Prepare and Accept decide each |
 //! | [`epaxos`] | no leader: instances that depend on each other |
 //!
 //! [`wide_area`] has the timeouts that suit nodes far apart. What only one family uses is in its folder; what two use
 //! is in `crates/blocks`.
 
+pub mod chain;
 pub mod epaxos;
 pub mod paxos;
 pub mod primary_copy;

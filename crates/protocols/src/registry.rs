@@ -146,6 +146,14 @@ macro_rules! each_protocol {
                     "Truncated", "Commits", "Configured",
                 ],
             },
+            chain in "chain": $crate::chain::Chain {
+                gate: [Budget::of(300), Budget::of(200).nodes(5), Budget::of(50).nodes(7)],
+                facts: &[
+                    "Chosen", "Applied", "Executed", "Installed", "Leads", "Follows", "Appended", "Begins",
+                    "Truncated", "Commits", "Configured", "Promised", "Believes", "ReadsLocally",
+                    "ServesLocally",
+                ],
+            },
             multipaxos in "paxos/multipaxos": $crate::paxos::multipaxos::MultiPaxos {
                 gate: [
                     Budget::of(1000),

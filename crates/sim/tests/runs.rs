@@ -88,6 +88,14 @@ fn zab_gets_on_where_it_did_not() {
     }
 }
 
+/// A replica whose disk was rolled back took a ballot below one that it had promised, though it reached no majority.
+#[test]
+fn a_chain_has_no_ballot_that_a_majority_was_not_polled_for() {
+    for number in [206, 1256] {
+        assert_passes("chain", &Options { nodes: 5, ..seed(number, "all", &[]) });
+    }
+}
+
 /// A member had lost its disk, and the operator made the group smaller: no majority was left, and clients failed for
 /// ever, which put off the end of the run each time.
 #[test]

@@ -114,6 +114,7 @@ macro_rules! trace {
 }
 
 mod bodega;
+mod chain;
 mod craft;
 mod crossword;
 mod epaxos;

@@ -1,0 +1,87 @@
+//! What a driver asks of a replica: what is to be saved, a read without a client, its status.
+
+use bytes::Bytes;
+use quorate_blocks::state::Replicated;
+use quorate_blocks::walls::Own;
+use quorate_core::{Instant, PeerStatus, Salvaged, Saved, Status};
+
+use super::Record;
+use super::replica::{Replica, Role};
+
+impl quorate_core::Replica for Replica {
+    fn save(&self) -> Saved<Record> {
+        let mut records = vec![Record::Promised(self.promised)];
+        let entries = self.log.iter(self.state.applied() + 1);
+        records.extend(entries.map(|(index, held)| Record::Entry { index, entry: held.entry.clone() }));
+        Saved { restarted: true, snapshot: Some(self.state.freeze()), records }
+    }
+
+    /// All entries: what is committed, and what follows it.
+    fn salvage(&self) -> Salvaged {
+        let mut state = Replicated::load(&self.state.freeze()).expect("an image that was made loads");
+        for (index, held) in self.log.iter(self.state.applied() + 1) {
+            let value = held.entry.value.whole().expect("values are whole");
+            state.apply(index, value, |_| {}, |_| {});
+        }
+        let undecided = state.applied().saturating_sub(self.committed);
+        Salvaged { state: state.freeze(), undecided, left_out: 0 }
+    }
+
+    fn fingerprint(&self) -> (u64, u64) {
+        self.state.fingerprint()
+    }
+
+    fn set_disk_full(&mut self, full: bool) {
+        self.intake.set_disk_full(full);
+    }
+
+    fn read(&self, command: &Bytes) -> Bytes {
+        self.state.read_now(command)
+    }
+
+    fn would_answer(&self, _command: &Bytes, at: Instant) -> bool {
+        self.may_read(at.now)
+    }
+
+    fn status(&self, at: Instant) -> Status {
+        let follows = self.head().filter(|_| self.is_head() || self.monitor.has_leader(at.now));
+        let (role, peers) = match &self.role {
+            Role::Head(head) => {
+                let peer = |node| {
+                    let heard = head.heard(node);
+                    let lag = self.committed.saturating_sub(heard.map_or(0, |(_, durable)| durable));
+                    let heard_ms = heard.map(|(heard, _)| at.now.since(heard).as_millis() as u64);
+                    PeerStatus { node, lag, heard_ms }
+                };
+                ("leader", self.members.voters.without(self.me).iter().map(peer).collect())
+            }
+            Role::Polling(_) | Role::Candidate(_) => ("candidate", Vec::new()),
+            Role::Member if self.is_tail() => ("tail", Vec::new()),
+            Role::Member if self.chain.contains(&self.me) => ("middle", Vec::new()),
+            Role::Member => ("outside", Vec::new()),
+        };
+        let now = at.now;
+        let until = self.leases.held(&self.members, now);
+        let chain: Vec<_> = self.chain.iter().map(ToString::to_string).collect();
+        let mut status = Status {
+            role,
+            leader: follows,
+            ballot: self.promised.to_string(),
+            committed: self.committed,
+            applied: self.state.applied(),
+            lease: self.may_read(now),
+            reads: if self.may_read(now) { "lease" } else { "at the tail" },
+            peers,
+            samples: Vec::new(),
+            facts: vec![("chain", chain.join(" "))],
+        };
+        if let Role::Head(_) = self.role {
+            let own = Own { me: self.me, wall: at.wall, now };
+            self.walls.tell(own, &|wall| self.members.reached(wall), &mut status);
+        }
+        let until = until.filter(|_| self.is_tail());
+        let samples = self.leases.samples(until, now);
+        status.samples.extend(samples);
+        status
+    }
+}

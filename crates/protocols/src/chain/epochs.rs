@@ -1,0 +1,357 @@
+//! How a chain comes to be: an epoch is a ballot, and its owner, the head, states its chain.
+//!
+//! Whoever misses the head and has polled a majority who do, or as the head misses a member of its chain, prepares a
+//! ballot. An acceptor promises it only if the candidate's log has all that its own has (the rule of Raft's votes), and
+//! is in no earlier epoch from then on. The chain is made of those who promised, a majority at least. An entry of an
+//! earlier epoch that is committed is on the disks of that epoch's whole chain, so of some member of this one, and
+//! therefore in the log of its head.
+//!
+//! An acceptor that is bound by a promise to a tail gives that up first: [`Replica::leave_when_free`].
+
+use std::collections::BTreeMap;
+
+use quorate_blocks::ballot::Ballot;
+use quorate_blocks::quorum::{Tally, Verdict};
+use quorate_blocks::walls::Own;
+use quorate_core::{Context, Fact, NodeId, Time, Wall, mutation};
+
+use super::head::Head;
+use super::replica::{Replica, Role, Timer};
+use super::{Message, Record};
+
+/// A ballot that is to be promised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The own one's number is chosen when it can be promised.
+    pub(super) ballot: Ballot,
+    /// Epoch and index of its owner's last entry; `None`: a majority has promised it already.
+    pub(super) last: Option<(u64, u64)>,
+}
+
+/// Who misses the head.
+#[derive(Clone, Copy, Debug)]
+pub struct Polling {
+    tally: Tally,
+    sent: Time,
+}
+
+/// What only a candidate has.
+#[derive(Debug)]
+pub struct Candidate {
+    tally: Tally,
+    /// The last index of each that has promised.
+    last: BTreeMap<NodeId, u64>,
+    since: Time,
+}
+
+impl Replica {
+    /// Epoch and index of its last entry: logs are compared by these.
+    fn last(&self) -> (u64, u64) {
+        let (index, epoch) = self.log.last();
+        (epoch, index)
+    }
+
+    /// Whether a log that ends with this entry has everything that was committed with the help of this one.
+    fn may_lead(&self, last: Option<(u64, u64)>) -> bool {
+        last.is_none_or(|last| last >= self.last()) || mutation::active("chain/any-head")
+    }
+
+    pub(super) fn on_election_timer(&mut self, cx: &mut Context<'_, Self>) {
+        let now = cx.now();
+        if self.is_head() {
+            return;
+        }
+        if let Some(rest) = self.monitor.remaining(now).filter(|_| !self.members.is_alone(self.me)) {
+            cx.set_timer(Timer::Election, rest);
+            return;
+        }
+        self.poll(cx);
+    }
+
+    /// Asks whether a majority misses the head, before it takes a ballot: who is alone with that disturbs nobody.
+    fn poll(&mut self, cx: &mut Context<'_, Self>) {
+        self.is_patient(cx);
+        if self.waits_for_its_disk() || self.wanted.is_some() {
+            return;
+        }
+        if mutation::active("chain/no-poll") {
+            return self.stand(cx);
+        }
+        let polling = Polling { tally: self.members.tally(), sent: cx.now() };
+        self.role = Role::Polling(polling);
+        self.on_poll_reply(self.me, polling.sent, self.promised, cx);
+        self.solicit(cx);
+    }
+
+    pub(super) fn on_poll(&mut self, from: NodeId, sent: Time, last: (u64, u64), cx: &mut Context<'_, Self>) {
+        if !self.is_head() && !self.monitor.has_leader(cx.now()) && self.may_lead(Some(last)) {
+            cx.send(from, Message::PollReply { sent, ballot: self.promised });
+        }
+    }
+
+    pub(super) fn on_poll_reply(
+        &mut self,
+        from: NodeId,
+        sent: Time,
+        ballot: Ballot,
+        cx: &mut Context<'_, Self>,
+    ) {
+        self.seen = self.seen.max(ballot);
+        if let Role::Polling(polling) = &mut self.role
+            && polling.sent == sent
+            && polling.tally.add(from) == Verdict::Reached
+        {
+            self.stand(cx);
+        }
+    }
+
+    /// Whether its own promise to itself is not durable yet: while its disk hangs, it must not go from ballot to
+    /// ballot.
+    fn waits_for_its_disk(&self) -> bool {
+        matches!(&self.role, Role::Candidate(candidate) if candidate.last.is_empty())
+    }
+
+    pub(super) fn is_patient(&mut self, cx: &mut Context<'_, Self>) {
+        let patience = self.monitor.restart(cx.now(), cx.random());
+        cx.set_timer(Timer::Election, patience);
+    }
+
+    /// Wants an epoch of its own.
+    pub(super) fn stand(&mut self, cx: &mut Context<'_, Self>) {
+        if !self.is_head() {
+            self.is_patient(cx);
+        }
+        if !self.waits_for_its_disk() && self.wanted.is_none() {
+            let ballot = self.promised.max(self.seen).next(self.me);
+            self.wanted = Some(Wanted { ballot, last: Some(self.last()) });
+            self.leave_when_free(cx);
+        }
+    }
+
+    pub(super) fn on_prepare(&mut self, from: NodeId, wanted: Wanted, cx: &mut Context<'_, Self>) {
+        let Wanted { ballot, last } = wanted;
+        // Not even its ballot is looked at while a head is there that works, unless it is the head who asks.
+        let follows = self.is_head() || self.monitor.has_leader(cx.now());
+        if ballot.node() != Some(from) || from == self.me || (follows && self.promised.node() != Some(from)) {
+            return;
+        }
+        self.seen = self.seen.max(ballot);
+        if ballot < self.promised {
+            cx.send(from, Message::Refused { ballot: self.promised });
+        } else if ballot == self.promised {
+            self.promise(from, cx);
+        } else if self.may_lead(last) {
+            if self.wanted.is_none_or(|wanted| wanted.ballot < ballot) {
+                self.wanted = Some(wanted);
+            }
+            self.leave_when_free(cx);
+        }
+    }
+
+    /// Promises the ballot that is wanted as soon as no promise to the tail binds this acceptor to the present one.
+    pub(super) fn leave_when_free(&mut self, cx: &mut Context<'_, Self>) {
+        let Some(wanted) = self.wanted else { return };
+        let now = cx.now();
+        let (messages, bound) = self.leases.release(|_| true, now);
+        self.say_of_promises(messages, cx);
+        if let Some(until) = bound.filter(|_| !mutation::active("chain/promise-while-leased")) {
+            cx.set_timer(Timer::Free, until.since(now));
+            return;
+        }
+        let owner = wanted.ballot.node().expect("a ballot that is wanted has an owner");
+        if owner != self.me && !self.may_lead(wanted.last) {
+            // Its log has grown meanwhile.
+            self.wanted = None;
+            return;
+        }
+        let ballot =
+            if owner == self.me { self.promised.max(self.seen).next(self.me) } else { wanted.ballot };
+        self.enter(ballot, cx);
+        self.is_patient(cx);
+        if wanted.last.is_some() {
+            self.promise(owner, cx);
+        }
+    }
+
+    /// Takes part in no earlier epoch from now on.
+    fn enter(&mut self, ballot: Ballot, cx: &mut Context<'_, Self>) {
+        assert!(ballot > self.promised, "ballots grow");
+        self.note_beliefs_ended(cx);
+        for (to, message) in self.leases.give_back() {
+            cx.send(to, Message::Lease(message));
+        }
+        self.leases.begin(ballot.number());
+        if self.is_head() {
+            cx.note(|| Fact::Follows);
+        }
+        (self.promised, self.seen, self.wanted) = (ballot, self.seen.max(ballot), None);
+        self.persist(Record::Promised(ballot), cx);
+        (self.verified, self.durable, self.claimed) = (0, 0, 0);
+        self.successors.clear();
+        (self.acknowledge, self.behind) = (false, false);
+        self.chain.clear();
+        self.role = Role::Member;
+        if ballot.node() == Some(self.me) {
+            let tally = self.members.tally();
+            self.role = Role::Candidate(Candidate { tally, last: BTreeMap::new(), since: cx.now() });
+            self.solicit(cx);
+        }
+    }
+
+    /// Asks those who have not answered (again).
+    pub(super) fn solicit(&mut self, cx: &mut Context<'_, Self>) {
+        let (ballot, (last_epoch, last_index)) = (self.promised, self.last());
+        let (tally, message) = match &self.role {
+            Role::Polling(Polling { tally, sent }) => {
+                (tally, Message::Poll { sent: *sent, last_index, last_epoch })
+            }
+            Role::Candidate(candidate) => {
+                (&candidate.tally, Message::Prepare { ballot, last_index, last_epoch })
+            }
+            Role::Member | Role::Head(_) => return,
+        };
+        cx.send_all(tally.missing().without(self.me), message);
+    }
+
+    fn promise(&mut self, owner: NodeId, cx: &mut Context<'_, Self>) {
+        let (last_index, _) = self.log.last();
+        cx.send(owner, Message::Promise { ballot: self.promised, last_index, wall: cx.wall() });
+    }
+
+    pub(super) fn on_promise(&mut self, from: NodeId, last: u64, wall: Wall, cx: &mut Context<'_, Self>) {
+        let Role::Candidate(candidate) = &mut self.role else { return };
+        let own = Own { me: self.me, wall: cx.wall(), now: cx.now() };
+        if from != self.me {
+            let members = &self.members;
+            self.walls.hear(from, (candidate.since, wall), own, &|wall| members.reached(wall));
+        }
+        let me = self.me;
+        let enough =
+            |candidate: &Candidate| candidate.tally.reached() && candidate.tally.votes().contains(me);
+        let had = enough(candidate);
+        candidate.last.insert(from, last);
+        candidate.tally.add(from);
+        if !had && enough(candidate) {
+            cx.set_timer(Timer::Decide, self.config.timeouts.heartbeat);
+        }
+        self.decide(false, cx);
+    }
+
+    /// States the chain: of all members, or of those who have promised in time.
+    pub(super) fn decide(&mut self, in_time: bool, cx: &mut Context<'_, Self>) {
+        let Role::Candidate(candidate) = &self.role else { return };
+        let promised = candidate.tally.votes();
+        let enough = if in_time { candidate.tally.reached() } else { candidate.tally.missing().is_empty() };
+        if !enough || !promised.contains(self.me) {
+            return;
+        }
+        // Those who would hold the others up come last, and stay outside if the others are enough.
+        let last = self.log.last().0;
+        let far = |node: NodeId| candidate.last[&node] + (self.config.pipeline as u64) < last;
+        let holds_up = |node: NodeId| (self.laggards.contains(node), far(node));
+        let place = |node: NodeId| self.former.iter().position(|other| *other == node).unwrap_or(usize::MAX);
+        let mut others: Vec<_> = promised.without(self.me).iter().collect();
+        others.sort_by_key(|node| (holds_up(*node), place(*node), *node));
+        let fit = others.iter().filter(|node| holds_up(**node) == (false, false)).count();
+        others.truncate(fit.max(self.members.voters.majority() - 1));
+        let mut chain = vec![self.me];
+        others.sort_by_key(|node| (place(*node), *node));
+        chain.extend(others);
+        self.begin_to_lead(chain, cx);
+    }
+
+    /// Somebody has promised a later ballot: as the head or a candidate, this replica cannot have it in its chain
+    /// without one that is later still.
+    pub(super) fn on_refused(&mut self, ballot: Ballot, cx: &mut Context<'_, Self>) {
+        self.seen = self.seen.max(ballot);
+        if ballot > self.promised && matches!(self.role, Role::Candidate(_) | Role::Head(_)) {
+            self.stand(cx);
+        }
+    }
+
+    pub(super) fn on_heartbeat(
+        &mut self,
+        from: NodeId,
+        ballot: Ballot,
+        chain: Vec<NodeId>,
+        (committed, sent): (u64, Time),
+        cx: &mut Context<'_, Self>,
+    ) {
+        let members: Vec<_> = self.members.voters.iter().collect();
+        let distinct = chain.iter().enumerate().all(|(at, node)| !chain[..at].contains(node));
+        let valid =
+            distinct && chain.iter().all(|node| members.contains(node)) && chain.len() * 2 > members.len();
+        if !valid || from == self.me || ballot.node() != Some(from) || chain.first() != Some(&from) {
+            return;
+        }
+        self.seen = self.seen.max(ballot);
+        if ballot < self.promised {
+            cx.send(from, Message::Refused { ballot: self.promised });
+            return;
+        }
+        if ballot > self.promised {
+            // Elected without this replica, which follows as soon as it may.
+            if self.wanted.is_none_or(|wanted| wanted.ballot < ballot) {
+                self.wanted = Some(Wanted { ballot, last: None });
+            }
+            self.leave_when_free(cx);
+            if ballot != self.promised {
+                return;
+            }
+        }
+        self.monitor.heard(cx.now());
+        self.role = Role::Member;
+        // Whoever else has asked is not followed while the head is there.
+        self.wanted = self.wanted.filter(|wanted| wanted.ballot.node() == Some(from));
+        if self.chain.is_empty() {
+            self.adopt(chain, cx);
+        }
+        self.commit(committed.min(self.durable), cx);
+        self.tend_leases(cx);
+        let (durable, committed) = (self.durable, self.committed);
+        cx.send(from, Message::HeartbeatReply { ballot, sent, durable, committed, wall: cx.wall() });
+    }
+
+    /// The chain of this epoch is known. What an earlier life has stored in it goes on.
+    pub(super) fn adopt(&mut self, chain: Vec<NodeId>, cx: &mut Context<'_, Self>) {
+        (self.chain, self.former) = (chain.clone(), chain);
+        if !self.is_head() {
+            self.role = Role::Member;
+            self.keeps_intake = false;
+            self.intake.depart(self.chain[0]);
+        }
+        if mutation::active("chain/links-agree-unseen") && !self.is_head() {
+            let (last, _) = self.log.last();
+            (self.verified, self.durable, self.claimed) = (last, last, last);
+        }
+        if self.durable > 0 {
+            self.go_on(cx);
+        }
+        if self.is_tail() {
+            for (to, message) in self.leases.ready(self.members.voters, cx.now()) {
+                cx.send(to, Message::Lease(message));
+            }
+        }
+    }
+
+    /// Becomes the head of the epoch that it has prepared.
+    fn begin_to_lead(&mut self, chain: Vec<NodeId>, cx: &mut Context<'_, Self>) {
+        let number = self.promised.number();
+        cx.note(|| Fact::Leads { number });
+        self.role = Role::Head(Box::new(Head::new(cx.now())));
+        // Its promise to itself is durable, and so is what was in its log before.
+        let (last, _) = self.log.last();
+        (self.verified, self.durable, self.claimed) = (last, last, last);
+        if !self.keeps_intake {
+            self.keeps_intake = true;
+            self.intake.retire();
+            self.intake.found(self.me);
+            let open = self.log.iter(self.committed + 1).filter_map(|(_, held)| held.entry.value.whole());
+            self.intake.expect(open);
+        }
+        self.adopt(chain, cx);
+        self.append(quorate_blocks::batch::Batch::noop(), cx);
+        cx.cancel_timer(Timer::Election);
+        self.on_heartbeat_timer(cx);
+    }
+}

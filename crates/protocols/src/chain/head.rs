@@ -1,0 +1,155 @@
+//! The head: it orders writes, shows that it is there, and sees to it that its chain gets on.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use quorate_blocks::laggards::OwnDisk;
+use quorate_blocks::prefix_log::Entry;
+use quorate_blocks::walls::Own;
+use quorate_core::{Context, Fact, Mark, NodeId, NodeSet, Time, Wall};
+
+use super::replica::{Replica, Role, Timer};
+use super::{Message, PIPELINE_BYTES, Record};
+
+/// An epoch lasts for so many election timeouts at least before one is begun to take somebody in.
+const SETTLED: u32 = 4;
+
+/// What only a head has.
+#[derive(Debug)]
+pub struct Head {
+    since: Time,
+    /// When each other member was last heard, and up to where its log is durable.
+    heard: BTreeMap<NodeId, (Time, u64)>,
+    /// Whether what is durable at one member of the chain becomes so at the next.
+    links: BTreeMap<NodeId, OwnDisk>,
+    /// Whether an entry must be appended even if no client writes: a key's time is up.
+    needs_empty_batch: bool,
+}
+
+impl Head {
+    pub(super) fn new(since: Time) -> Head {
+        Head { since, heard: BTreeMap::new(), links: BTreeMap::new(), needs_empty_batch: false }
+    }
+
+    /// When each other member was last heard, and up to where its log is durable.
+    pub(super) fn heard(&self, node: NodeId) -> Option<(Time, u64)> {
+        self.heard.get(&node).copied()
+    }
+}
+
+impl Replica {
+    /// Appends an entry of this epoch.
+    pub(super) fn append(&mut self, value: Bytes, cx: &mut Context<'_, Self>) {
+        let entry = Entry { term: self.promised.number(), stamp: None, value: value.into() };
+        let index = self.log.append(entry.clone(), cx.now());
+        self.note_appended(index, cx);
+        cx.mark(Mark::Proposed { slot: index });
+        self.persist(Record::Entry { index, entry }, cx);
+        cx.mark(Mark::Recorded { slot: index });
+        self.verified = index;
+    }
+
+    /// Everything that has gathered, as entries.
+    pub(super) fn propose(&mut self, cx: &mut Context<'_, Self>) {
+        loop {
+            let (last, time) = (self.log.last().0, self.time(cx.now(), cx.wall()));
+            let Role::Head(head) = &mut self.role else { return };
+            let full = last - self.committed >= self.config.pipeline as u64
+                || self.log.bytes(self.committed + 1, last) >= PIPELINE_BYTES;
+            if full || !(self.intake.has_writes() || head.needs_empty_batch) {
+                return;
+            }
+            head.needs_empty_batch = false;
+            let value = self.intake.take_batch(self.config.intake.batch, time);
+            self.append(value, cx);
+        }
+    }
+
+    pub(super) fn on_heartbeat_timer(&mut self, cx: &mut Context<'_, Self>) {
+        let now = cx.now();
+        let due = self.state.wants_slot(self.time(now, cx.wall()));
+        let Role::Head(head) = &mut self.role else { return };
+        head.needs_empty_batch |= due;
+        let others = self.members.voters.without(self.me);
+        let (ballot, chain, committed) = (self.promised, self.chain.clone(), self.committed);
+        cx.send_all(others, Message::Heartbeat { ballot, chain, committed, sent: now });
+        cx.set_timer(Timer::Heartbeat, self.config.timeouts.heartbeat);
+        self.tend_leases(cx);
+        self.review_chain(cx);
+    }
+
+    pub(super) fn on_heartbeat_reply(
+        &mut self,
+        from: NodeId,
+        (sent, wall): (Time, Wall),
+        (durable, committed): (u64, u64),
+        cx: &mut Context<'_, Self>,
+    ) {
+        let own = Own { me: self.me, wall: cx.wall(), now: cx.now() };
+        let Role::Head(head) = &mut self.role else { return };
+        let known = head.heard.insert(from, (own.now, durable)).map_or(0, |(_, known)| known);
+        if known > durable {
+            head.heard.insert(from, (own.now, known));
+        }
+        let members = &self.members;
+        self.walls.hear(from, (sent, wall), own, &|wall| members.reached(wall));
+        // What the whole chain has; the acknowledgement that said so may have been lost.
+        if self.chain.contains(&from) {
+            self.commit(committed.min(self.durable), cx);
+        }
+    }
+
+    /// Begins another epoch if a member of the chain is silent or holds the others up and they are enough without it,
+    /// or if one that was outside has caught up.
+    fn review_chain(&mut self, cx: &mut Context<'_, Self>) {
+        let now = cx.now();
+        let limit = 2 * self.config.timeouts.election;
+        let (last, own) = (self.log.last().0, self.durable);
+        let Role::Head(head) = &mut self.role else { return };
+        let silent = |node: &NodeId| {
+            let heard = head.heard.get(node).map_or(head.since, |(heard, _)| *heard);
+            now.since(heard) >= limit
+        };
+        let durable = |node: NodeId| head.heard.get(&node).map_or(0, |(_, durable)| *durable);
+        let mut overdue: NodeSet = self.chain[1..].iter().copied().filter(&silent).collect();
+        let hangs = head.links.entry(self.me).or_default().hangs(own, last, limit, now);
+        // What the member before has, or the head.
+        let mut before = own;
+        for &node in &self.chain[1..] {
+            let has = durable(node);
+            if head.links.entry(node).or_default().hangs(has, before, limit, now) && overdue.is_empty() {
+                overdue.insert(node);
+            }
+            before = has;
+        }
+        let settled = now.since(head.since) >= SETTLED * self.config.timeouts.election;
+        let near = |node: NodeId| durable(node) + self.config.pipeline as u64 >= self.committed;
+        self.laggards.review(overdue, near, limit, now);
+        let alive = self.members.voters.without(self.me).iter().filter(|node| !silent(node));
+        let alive: NodeSet = alive.chain([self.me]).collect();
+        let fit = |node: &NodeId| {
+            let chained = self.chain.contains(node) && !overdue.contains(*node);
+            chained || (!self.chain.contains(node) && near(*node) && !self.laggards.contains(*node))
+        };
+        let fits = alive.iter().filter(&fit).count();
+        let joins = alive.iter().any(|node| !self.chain.contains(&node) && fit(&node));
+        let dead = overdue.iter().any(|node| !alive.contains(node));
+        let majority = self.members.voters.majority();
+        if hangs || alive.len() < majority {
+            // Its own disk hangs, or it reaches too few: another may do better.
+            self.abdicate(cx);
+        } else if dead || (!overdue.is_empty() && fits >= majority) || (joins && settled) {
+            self.stand(cx);
+        }
+    }
+
+    fn abdicate(&mut self, cx: &mut Context<'_, Self>) {
+        cx.note(|| Fact::Follows);
+        self.role = Role::Member;
+        self.keeps_intake = false;
+        self.chain.clear();
+        self.successors.clear();
+        self.intake.retire();
+        self.is_patient(cx);
+    }
+}

@@ -1,0 +1,185 @@
+//! Reads, at the tail: what is in its log, durably, is committed, so its state answers them alone. It must know that
+//! no other epoch has begun: it reads while a majority of the acceptors have promised it not to promise another ballot
+//! (`blocks::leases`), and promises it as one of them.
+//!
+//! **A tail that was restarted in its epoch** may have shown more to clients than it knows to be committed. All of that
+//! is in its log, and executed when it knows its place in the chain ([`Replica::recover`](super::Replica)).
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use quorate_blocks::clients::{self, PendingRead};
+use quorate_blocks::leases::lease;
+use quorate_core::{Context, Fact, NodeId, NodeSet, ProcessId, Time};
+
+use super::replica::{Replica, Timer};
+use super::{MAX_WAITING, Message};
+
+impl Replica {
+    pub(super) fn on_client(
+        &mut self,
+        from: ProcessId,
+        message: clients::Message,
+        cx: &mut Context<'_, Self>,
+    ) {
+        let (clients::Message::Ask(mut ask), ProcessId::Proxy(_)) = (message, from) else { return };
+        match self.tail().filter(|_| !ask.reads.is_empty()) {
+            Some(tail) if tail == self.me => {
+                self.take_reads(from, ask.nonce, std::mem::take(&mut ask.reads));
+                if ask.is_probe() {
+                    return;
+                }
+            }
+            // The next ones go there at once.
+            Some(tail) => self.intake.tell_reader(from, ask.nonce, tail),
+            None => {}
+        }
+        if self.is_head() || (self.keeps_intake && !self.monitor.has_leader(cx.now())) {
+            self.intake.on_ask(from, ask, &self.state);
+            return;
+        }
+        let head = self.head().filter(|_| self.monitor.has_leader(cx.now()));
+        self.intake.redirect(from, ask.nonce, head);
+    }
+
+    fn take_reads(&mut self, proxy: ProcessId, nonce: u64, reads: Vec<(u64, Bytes)>) {
+        let room = MAX_WAITING.saturating_sub(self.reads.len());
+        let reads = reads.into_iter().take(room);
+        self.reads.extend(reads.map(|(id, command)| PendingRead { proxy, nonce, id, command }));
+    }
+
+    /// The head passes reads of a proxy on.
+    pub(super) fn on_read(
+        &mut self,
+        from: NodeId,
+        (proxy, nonce): (ProcessId, u64),
+        reads: Vec<(u64, Bytes)>,
+    ) {
+        if self.is_tail() && self.head() == Some(from) && matches!(proxy, ProcessId::Proxy(_)) {
+            self.take_reads(proxy, nonce, reads);
+        }
+    }
+
+    /// As the head: reads that have come here are the tail's to answer.
+    pub(super) fn forward_reads(&mut self, cx: &mut Context<'_, Self>) {
+        if !self.is_head() {
+            return;
+        }
+        let Some(tail) = self.tail() else { return };
+        let mut asks: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for PendingRead { proxy, nonce, id, command } in self.intake.take_reads() {
+            asks.entry((proxy, nonce)).or_default().push((id, command));
+        }
+        for ((proxy, nonce), reads) in asks {
+            cx.send(tail, Message::Read { proxy, nonce, reads });
+        }
+    }
+
+    /// Until when the tail may answer reads from its state, if it may.
+    fn readable_until(&self, now: Time) -> Option<Time> {
+        let complete = self.log.term(self.committed) == Some(self.promised.number());
+        self.leases.held(&self.members, now).filter(|until| now < *until && complete && self.is_tail())
+    }
+
+    pub(super) fn may_read(&self, now: Time) -> bool {
+        self.readable_until(now).is_some()
+    }
+
+    pub(super) fn serve_reads(&mut self, cx: &mut Context<'_, Self>) {
+        let (now, number) = (cx.now(), self.promised.number());
+        let until = self.readable_until(now);
+        if self.reads_until != until {
+            self.reads_until = until;
+            cx.note(|| Fact::ReadsLocally { number, until: until.unwrap_or(now) });
+        }
+        if until.is_none() {
+            return;
+        }
+        for read in std::mem::take(&mut self.reads) {
+            // A key whose time is up is there until an entry says so, which the head appends.
+            cx.note(|| Fact::ServesLocally { number });
+            self.intake.on_read_now(read, &self.state);
+        }
+    }
+
+    // Leases -----------------------------------------------------------------------------------------------------
+
+    /// Starts, renews or repeats the promise to the tail, while the head is heard.
+    pub(super) fn tend_leases(&mut self, cx: &mut Context<'_, Self>) {
+        let now = cx.now();
+        let Some(grantees) = self.grantees(now) else { return };
+        let messages = self.leases.grant(grantees, 0, now);
+        self.say_of_promises(messages, cx);
+        cx.set_timer(Timer::Lease, self.config.lease.renewal());
+    }
+
+    /// Whoever waits to promise another ballot grants nothing; nor is the tail of a head that is silent waited for any
+    /// longer.
+    fn grantees(&self, now: Time) -> Option<NodeSet> {
+        let tail = self.tail().filter(|_| self.wanted.is_none())?;
+        let heard = self.is_head() || self.monitor.heard_within(self.config.timeouts.heartbeat * 5 / 2, now);
+        heard.then(|| [tail].into_iter().collect::<NodeSet>().without(self.me))
+    }
+
+    pub(super) fn say_of_promises(
+        &mut self,
+        messages: Vec<(NodeId, lease::Message)>,
+        cx: &mut Context<'_, Self>,
+    ) {
+        for (to, message) in messages {
+            cx.send(to, Message::Lease(message));
+            self.note_promise(to, cx);
+        }
+    }
+
+    pub(super) fn on_lease(&mut self, from: NodeId, message: lease::Message, cx: &mut Context<'_, Self>) {
+        let now = cx.now();
+        match &message {
+            lease::Message::Guard { .. } | lease::Message::Renew { .. } | lease::Message::Revoke { .. } => {
+                let (reply, changed) = self.leases.on_grant(from, &message, self.is_tail(), now);
+                if let Some(reply) = reply {
+                    cx.send(from, Message::Lease(reply));
+                }
+                if changed {
+                    cx.note(|| self.leases.belief(from, now));
+                }
+            }
+            &lease::Message::Ready { number, nonce } => {
+                let deserves = self.grantees(now).is_some_and(|grantees| grantees.contains(from));
+                if deserves && let Some(renew) = self.leases.on_ready(from, (number, nonce), 0, now) {
+                    self.say_of_promises(vec![(from, renew)], cx);
+                    cx.set_timer(Timer::Lease, self.config.lease.renewal());
+                }
+            }
+            lease::Message::GuardReply { .. }
+            | lease::Message::RenewReply { .. }
+            | lease::Message::RevokeReply { .. } => {
+                let (next, freed) = self.leases.on_reply(from, &message, now);
+                if let Some(next) = next {
+                    cx.send(from, Message::Lease(next));
+                }
+                self.note_promise(from, cx);
+                if freed {
+                    self.leave_when_free(cx);
+                }
+            }
+        }
+    }
+
+    fn note_promise(&mut self, to: NodeId, cx: &mut Context<'_, Self>) {
+        if let Some(fact) = self.leases.promise(to, cx.now()) {
+            cx.note(|| fact);
+        }
+    }
+
+    /// Nothing that this replica believes under the promised ballot is acted upon any more.
+    pub(super) fn note_beliefs_ended(&mut self, cx: &mut Context<'_, Self>) {
+        let (now, number) = (cx.now(), self.promised.number());
+        for from in self.leases.grantors() {
+            cx.note(|| Fact::Believes { from, number, until: now });
+        }
+        if self.reads_until.take().is_some() {
+            cx.note(|| Fact::ReadsLocally { number, until: now });
+        }
+    }
+}
