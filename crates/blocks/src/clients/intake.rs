@@ -467,8 +467,8 @@ impl Intake {
         }
     }
 
-    /// Begins anew.
+    /// Begins anew. What is known of the disk stays: a leader that begins with a full one refuses from its first write.
     pub fn clear(&mut self) {
-        *self = Intake::new(self.me.into(), self.max_bytes);
+        *self = Intake { disk_full: self.disk_full, ..Intake::new(self.me.into(), self.max_bytes) };
     }
 }
