@@ -3,6 +3,7 @@
 // tidy: long because it is all that can be said to the binary, in one place.
 
 mod endpoints;
+mod environment;
 mod tls;
 
 use std::path::PathBuf;
@@ -10,13 +11,14 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use quorate_api::resp::ReadMode;
 use quorate_core::{NodeId, NodeSet, Staleness};
 use quorate_node::{ClockSource, Durability};
 use quorate_sim::Faults;
 
 pub use endpoints::{ClientTls, Endpoints};
+pub use environment::with_environment;
 use tls::CERT_EXAMPLES;
 pub use tls::{Cert, CertClient, CertDir, CertInit, CertNode, CertProxy, ServerTls};
 
@@ -68,6 +70,16 @@ pub enum Command {
         /// The protocol to show
         name: Option<String>,
     },
+    /// Write a manual page for each command into a directory
+    Man {
+        /// Where; it is made if it is not there
+        dir: PathBuf,
+    },
+    /// Print what a shell completes commands by
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
     /// Simulate clusters under faults; exit 1 and a replay line on a violation
     #[command(after_help = SIM_EXAMPLES)]
     Sim(Sim),
@@ -112,7 +124,8 @@ const SERVE_EXAMPLES: &str = "Example, the first of three machines:
       --initial-cluster 1=10.0.0.1:7201,2=10.0.0.2:7201,3=10.0.0.3:7201 --data-dir /var/lib/quorate \\
       --tls-ca ca.crt --tls-cert node-1.crt --tls-key node-1.key
 
-The configuration file is TOML; its keys are the flags, and the command line wins:
+Each flag has an environment variable, which the command line takes precedence over. The configuration file comes last;
+it is TOML, and its keys are the flags:
   node-id = 1
   listen-peer = \"10.0.0.1:7201\"
   initial-cluster = \"1=10.0.0.1:7201,2=10.0.0.2:7201,3=10.0.0.3:7201\"
@@ -257,6 +270,9 @@ pub struct Process {
     /// Stop when the standard input closes: so that it ends with whoever started it
     #[arg(long, hide = true)]
     pub exit_with_stdin: bool,
+    /// Variables that say something else than flags do, which win: lines for the log.
+    #[arg(skip)]
+    pub overridden: Vec<String>,
 }
 
 /// What clients may ask of a node.
@@ -611,7 +627,15 @@ fn node_id(text: &str) -> Result<u8, String> {
 
 /// The command line; where it is wrong, the error says what would be right.
 pub fn parse() -> Args {
-    Args::try_parse().unwrap_or_else(|mut error| {
+    let matches = with_environment(Args::command()).try_get_matches();
+    let args = matches.and_then(|matches| {
+        let mut args = Args::from_arg_matches(&matches)?;
+        if let Command::Serve(Serve { process, .. }) | Command::Proxy(Proxy { process }) = &mut args.command {
+            process.overridden = environment::overridden(&matches);
+        }
+        Ok(args)
+    });
+    args.unwrap_or_else(|mut error| {
         let source = std::error::Error::source(&error);
         let is_number = source.is_some_and(|source| source.is::<std::num::ParseIntError>());
         if is_number {

@@ -1,5 +1,6 @@
 //! The `quorate` binary: `up`, `serve`, `proxy`, `get`, `put`, `del`, `status`, `member`, `transfer`, `roster`,
-//! `config`, `backup`, `restore`, `recover`, `cert`, `protocols`, `sim`, `replay`, `bench`, `compare`.
+//! `config`, `backup`, `restore`, `recover`, `cert`, `protocols`, `man`, `completions`, `sim`, `replay`, `bench`,
+//! `compare`.
 //!
 //! Exit codes: 0 fine, 1 the thing asked about failed, 2 the command line or configuration is wrong, 3 there is no
 //! answer: no node could be reached, or no majority of the nodes answers.
@@ -15,6 +16,7 @@ mod configuration;
 mod exposure;
 mod failure;
 mod interrupt;
+mod manual;
 mod members;
 mod protocols;
 mod roster;
@@ -51,6 +53,8 @@ fn main() -> ExitCode {
         Command::Data(command) => backup::run(command),
         Command::Protocols { name: None } => protocols::list(),
         Command::Protocols { name: Some(name) } => protocols::show(&name),
+        Command::Man { dir } => manual::man(&dir),
+        Command::Completions { shell } => manual::completions(shell),
         Command::Sim(args) => simulate::sim(args),
         Command::Replay(args) => simulate::replay(args),
         Command::Bench(args) => bench::bench(args),

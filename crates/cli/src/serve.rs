@@ -220,6 +220,7 @@ fn start(what: What, resp_limits: resp::Limits, file: File, flags: &args::Proces
         insecure: file.insecure.unwrap_or_default(),
         log_json: file.log_json.unwrap_or_default(),
         exit_with_stdin: flags.exit_with_stdin,
+        overridden: flags.overridden.clone(),
     };
     process.run(protocols::find(file.protocol.as_deref().unwrap_or(PROTOCOL))?)
 }
@@ -267,12 +268,16 @@ struct Process {
     insecure: bool,
     log_json: bool,
     exit_with_stdin: bool,
+    overridden: Vec<String>,
 }
 
 impl Process {
     /// Runs it to its end.
     fn run(self, protocol: &'static dyn AnyProtocol) -> Result<(), Failure> {
         let _flush = log_to_stderr(self.log_json);
+        for line in &self.overridden {
+            tracing::warn!("{line}");
+        }
         if self.resp_limits.read_mode == ReadMode::Sequential && !protocol.capabilities().total_order {
             let why = format!(
                 "{} does not put all writes in one order, as read mode sequential needs",

@@ -17,6 +17,9 @@ use support::{Cluster, Connection, Resp, wait_for};
 const NO_UNITS: &str = "s ms us ns sec b kb mb gb tb pb m h d milliseconds microseconds nanoseconds minutes hours \
                         days kilobytes megabytes bits percent";
 
+const DASHBOARD: &str = include_str!("../../../packaging/monitoring/grafana-dashboard.json");
+const ALERTS: &str = include_str!("../../../packaging/monitoring/alerts.yml");
+
 /// What is wrong with a page by the rules of `promtool check metrics`, and by those of the format.
 fn lint(page: &str) -> Vec<String> {
     let mut problems = Vec::new();
@@ -130,6 +133,20 @@ fn check(protocol: &str) {
         traced |= value(&page, "quorate_slot_commit_duration_seconds_count ")
             .is_some_and(|count| count > 0.0)
             && page.contains("\nquorate_peer_round_trip_seconds_count{peer=\"");
+    }
+    // What the dashboard and the alerts ask for is there, at one of the nodes at least.
+    let pages: Vec<_> = http.iter().map(|address| get(address, "/metrics").unwrap().1).collect();
+    for file in [DASHBOARD, ALERTS] {
+        let names = file.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        for name in names.filter(|name| name.starts_with("quorate_") || name.starts_with("process_")) {
+            let starts = ["\n# TYPE ", "\n"].map(|start| format!("{start}{name}"));
+            let shown = |page: &String| {
+                starts
+                    .iter()
+                    .any(|start| [" ", "{"].iter().any(|end| page.contains(&format!("{start}{end}"))))
+            };
+            assert!(protocol == "epaxos" || pages.iter().any(shown), "{protocol}: no {name}");
+        }
     }
     assert!(
         traced || protocol == "epaxos",

@@ -149,6 +149,13 @@ impl Node {
         self.spawn(command, None);
     }
 
+    /// Starts it with these environment variables.
+    pub fn start_with_variables(&mut self, variables: &[(&str, &str)]) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
+        command.envs(variables.iter().copied());
+        self.spawn(command, None);
+    }
+
     /// Starts it with its log going somewhere else than to its file.
     pub fn start_logging_to(&mut self, stderr: Stdio) {
         self.spawn(Command::new(env!("CARGO_BIN_EXE_quorate")), Some(stderr));
