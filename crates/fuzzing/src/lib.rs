@@ -8,7 +8,7 @@
 //! | `values` | what slots and entries carry, whole and in shards |
 //! | `peers` | frames, the handshake |
 //! | `disk` | the log, checkpoints, the identity file |
-//! | `words` | settings, the initial cluster |
+//! | `words` | settings, the initial cluster, files of users |
 //! | `conversation` | a small cluster whose messages and records are seeds |
 //! | [`meter`] | that memory is bounded by the input |
 

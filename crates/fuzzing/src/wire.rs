@@ -7,7 +7,8 @@ use quorate_blocks::parts::{Assembly, Cut, Kept, Part};
 use quorate_core::{Image, Payload, Wall, Wire};
 use quorate_protocols::registry;
 use quorate_store::{
-    Command, Condition, Expires, Expiry, ExpiryCondition, Kind, Loader, Reply, Single, Store,
+    Command, CommandRule, Condition, Expires, Expiry, ExpiryCondition, KeyRule, Kind, Loader, PasswordHash,
+    Reply, Single, Store, UserRule,
 };
 
 use crate::conversation;
@@ -119,6 +120,21 @@ fn commands() -> Vec<Command> {
         Command::Take { key: key.clone() },
         Command::Delete { keys: vec![key] },
         Command::Clear,
+        Command::UserChanges,
+        Command::Users,
+        Command::SetUsers {
+            users: vec![(
+                word("u"),
+                vec![
+                    UserRule::Enable,
+                    UserRule::AddPassword(PasswordHash([7; 32])),
+                    UserRule::Keys(KeyRule { read: true, write: false, pattern: word("k*") }),
+                    UserRule::Commands(CommandRule { allow: true, name: word("@read") }),
+                ],
+            )],
+            if_none: true,
+        },
+        Command::DeleteUsers { users: vec![word("u")] },
     ]
 }
 

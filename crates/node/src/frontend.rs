@@ -175,4 +175,15 @@ pub trait NodeView {
     }
     /// Forgets the slow requests.
     fn forget_slow(&self) {}
+    /// Counts the turns of the loop: what was read of the node's state need not be read again in the same one.
+    fn turn(&self) -> Option<u64> {
+        None
+    }
+    /// Whether the node's own state tells who the users are: not that of a proxy alone, nor of a node that was not in
+    /// the group and has got nothing of its state yet.
+    fn knows_users(&self) -> bool {
+        true
+    }
+    /// A request was denied, for this reason, to this user. Counted, and logged now and then.
+    fn note_denial(&self, _reason: &'static str, _user: &str, _command: &'static str) {}
 }

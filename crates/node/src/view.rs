@@ -1,13 +1,16 @@
 //! What client protocols may know of their node.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use bytes::Bytes;
 use quorate_core::{Capabilities, Members, Snapshot, Status};
+use tracing::warn;
 
 use crate::clock;
-use crate::directory;
+use crate::directory::{self, Standing};
 use crate::frontend::NodeView;
+use crate::log_rate::LogRateLimiter;
 use crate::machines::Machines;
 use crate::metrics::Metrics;
 use crate::resources;
@@ -21,6 +24,8 @@ pub(crate) struct Constants {
     pub(crate) started: quorate_core::Time,
     pub(crate) metrics: Rc<Metrics>,
     pub(crate) slow: Rc<Slow>,
+    /// Of requests that were denied.
+    pub(crate) denials: RefCell<LogRateLimiter>,
 }
 
 /// The node at this moment.
@@ -104,5 +109,26 @@ impl NodeView for View<'_> {
 
     fn forget_slow(&self) {
         self.constants.slow.reset();
+    }
+
+    fn turn(&self) -> Option<u64> {
+        Some(self.constants.metrics.turns_total.get())
+    }
+
+    fn knows_users(&self) -> bool {
+        self.machines.has_replica()
+            && match self.machines.directory.standing() {
+                Standing::Voter => true,
+                Standing::Learner | Standing::Joining | Standing::Left | Standing::Client => {
+                    self.applied() > 0
+                }
+            }
+    }
+
+    fn note_denial(&self, reason: &'static str, user: &str, command: &'static str) {
+        self.constants.metrics.requests_denied_total.one();
+        if let Some(unsaid) = self.constants.denials.borrow_mut().ask(reason, clock::now()) {
+            warn!(user, command, unsaid, "denied a client's request: {reason}");
+        }
     }
 }

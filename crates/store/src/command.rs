@@ -4,6 +4,7 @@ use bytes::Bytes;
 use quorate_core::{Access, Decoder, Encoder, Wire, WireError, wire_enum};
 
 use crate::reply::Kind;
+use crate::users::UserRule;
 
 /// A key: any bytes, empty included.
 pub type Key = Bytes;
@@ -90,6 +91,15 @@ pub enum Command {
     /// Changes nothing: the leader, this node, has put it in the place of a command that [grows](Command::grows) the
     /// data, because its disk is nearly full. → `Error`
     DiskFull { node: u64 },
+    /// How many commands have changed users so far. → `Integer`
+    UserChanges,
+    /// All users. → `Users`
+    Users,
+    /// Gives users rules, one after the other, and makes those that are not there; with `if_none` only if nobody was
+    /// ever named. → `Done` or `Skipped`
+    SetUsers { users: Vec<(Bytes, Vec<UserRule>)>, if_none: bool },
+    /// Removes users, but for the default user. → `Integer`, how many there were
+    DeleteUsers { users: Vec<Bytes> },
 }
 
 wire_enum!(Command {
@@ -126,6 +136,10 @@ wire_enum!(Command {
     30 => HashScan { key, from, limit, pattern },
     31 => LimitData { bytes },
     32 => DiskFull { node },
+    33 => UserChanges,
+    34 => Users,
+    35 => SetUsers { users, if_none },
+    36 => DeleteUsers { users },
 });
 
 /// The tag of [`Command::Batch`] on the wire.
@@ -154,6 +168,8 @@ impl Command {
             | Command::HashScan { .. }
             | Command::Scan { .. }
             | Command::Count
+            | Command::UserChanges
+            | Command::Users
             | Command::RandomKey { .. } => true,
             Command::Put { .. }
             | Command::PutMany { .. }
@@ -171,7 +187,9 @@ impl Command {
             | Command::HashIncrementFloat { .. }
             | Command::LimitData { .. }
             | Command::DiskFull { .. }
-            | Command::Clear => false,
+            | Command::Clear
+            | Command::SetUsers { .. }
+            | Command::DeleteUsers { .. } => false,
             // Not by recursion: a batch in a batch, which only a program can build, is refused when executed.
             Command::Batch { commands, .. } => commands.iter().all(|Single(command)| match command {
                 Command::Batch { .. } => true,
@@ -208,6 +226,10 @@ impl Command {
             | Command::Clear
             | Command::LimitData { .. }
             | Command::DiskFull { .. }
+            | Command::SetUsers { .. }
+            | Command::DeleteUsers { .. }
+            | Command::UserChanges
+            | Command::Users
             | Command::Get { .. }
             | Command::GetMany { .. }
             | Command::GetRange { .. }

@@ -9,6 +9,7 @@
 //! | [`order`] | the order of scans, and what their cursors mean |
 //! | [`process`] | what a process chooses for its stores |
 //! | [`store`] | the state, replicated time and expiry; `read` and `write` execute commands on it |
+//! | [`users`] | who may ask for what |
 //! | [`snapshot`] | the state as a sequence of pieces, and back |
 //!
 //! Everything is a function of the commands, their positions and their times: equal logs give equal stores.
@@ -29,6 +30,7 @@ pub mod reply;
 pub mod snapshot;
 pub mod store;
 mod table;
+pub mod users;
 mod write;
 
 pub use command::{Command, Condition, Expiry, ExpiryCondition, Key, Single};
@@ -37,3 +39,4 @@ pub use read::SCAN_ITEMS;
 pub use reply::{CommandError, Expires, Kind, Reply};
 pub use snapshot::{Frozen, LoadError, Loader};
 pub use store::{AHEAD, EXPIRE_LIMIT, NAME_LIMIT, REPLY_LIMIT, Store, VALUE_LIMIT};
+pub use users::{CommandRule, DEFAULT_USER, KeyRule, PasswordHash, User, UserRule};

@@ -88,6 +88,8 @@ impl Store {
                 self.scan((*from, *limit), pattern.as_ref(), *kind, budget)
             }
             Command::Count => Ok(count(self.len())),
+            Command::UserChanges => Ok(Reply::Integer(self.users.changes() as i64)),
+            Command::Users => Ok(self.all_users()),
             Command::RandomKey { seed } => Ok(Reply::Value(self.random_key(*seed))),
             Command::Batch { watched, commands } if command.is_read_only() => {
                 return Some(self.read_batch(watched, commands, budget));
@@ -109,6 +111,8 @@ impl Store {
             | Command::LimitData { .. }
             | Command::DiskFull { .. }
             | Command::Clear
+            | Command::SetUsers { .. }
+            | Command::DeleteUsers { .. }
             | Command::Batch { .. } => return None,
         };
         let spent = answer.as_ref().map_or(0, size);
@@ -118,6 +122,11 @@ impl Store {
             budget.bytes -= spent;
             answer.unwrap_or_else(Reply::Error)
         })
+    }
+
+    fn all_users(&self) -> Reply {
+        let users = self.users.iter().map(|(name, user)| (name.clone(), user.clone())).collect();
+        Reply::Users { changes: self.users.changes(), users }
     }
 
     /// The string at a key, if there is one; an error for another kind.
@@ -307,6 +316,7 @@ fn size(reply: &Reply) -> usize {
         }
         Reply::Keys { keys, .. } => keys.iter().map(item).sum(),
         Reply::Versions(versions) => versions.len() * ITEM_BYTES,
+        Reply::Users { users, .. } => users.iter().map(|(name, user)| item(name) + user.size()).sum(),
         Reply::Done
         | Reply::Skipped
         | Reply::Integer(_)

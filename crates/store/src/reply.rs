@@ -5,6 +5,7 @@ use quorate_core::{Decoder, Encoder, Wire, WireError, wire_enum};
 use thiserror::Error;
 
 use crate::command::Key;
+use crate::users::User;
 
 /// The answer to one command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +48,13 @@ pub enum Reply {
     Batch(Option<Vec<Reply>>),
     /// It was refused; nothing changed.
     Error(CommandError),
+    /// All users.
+    Users {
+        /// How many commands have changed users so far.
+        changes: u64,
+        /// By name; the default user only if something was said of her.
+        users: Vec<(Bytes, User)>,
+    },
     /// It was executed before, once; its reply was too large to be retained for a repetition. The store never replies
     /// this: it takes the place of a reply.
     NotRetained,
@@ -56,6 +64,7 @@ const VALUE: u8 = 2;
 const BATCH: u8 = 10;
 const NOT_RETAINED: u8 = 12;
 const FIELDS: u8 = 13;
+const USERS: u8 = 14;
 
 impl Reply {
     /// As [`Wire::to_bytes`], in a buffer of the right size; without one for the most common.
@@ -92,6 +101,9 @@ impl Reply {
             Reply::Keys { keys, .. } => keys.iter().map(item).sum::<usize>() + 9,
             Reply::Versions(versions) => versions.len() * 8,
             Reply::Batch(Some(replies)) => replies.iter().map(|reply| 1 + reply.size()).sum(),
+            Reply::Users { users, .. } => {
+                users.iter().map(|(name, user)| item(name) + user.size()).sum::<usize>() + 9
+            }
             Reply::Done
             | Reply::Skipped
             | Reply::Integer(_)
@@ -132,6 +144,10 @@ impl Wire for Reply {
             }
             Reply::Error(error) => tagged(11, error, out),
             Reply::NotRetained => out.put_u8(NOT_RETAINED),
+            Reply::Users { changes, users } => {
+                tagged(USERS, changes, out);
+                users.encode(out);
+            }
         }
     }
 
@@ -171,6 +187,7 @@ fn decode_single(tag: u8, input: &mut Decoder) -> Result<Reply, WireError> {
             next: Wire::decode(input)?,
             version: Wire::decode(input)?,
         },
+        USERS => Reply::Users { changes: Wire::decode(input)?, users: Wire::decode(input)? },
         tag => return Err(WireError::Value { what: "Reply tag", found: tag.into() }),
     })
 }
@@ -272,10 +289,20 @@ pub enum CommandError {
         /// Which node that is.
         node: u64,
     },
+    /// A password to be removed is none of the user's.
+    #[error("the user has no such password")]
+    NoSuchPassword,
+    /// Keys are to be allowed to a user who may use all.
+    #[error("the user may use all keys already")]
+    AllKeysAlready,
+    /// The users would take more than [`USERS_LIMIT`](crate::users::USERS_LIMIT).
+    #[error("the users would take too many bytes")]
+    TooManyUsers,
 }
 wire_enum!(CommandError {
     0 => WrongType, 1 => NotInteger, 2 => FieldNotInteger, 3 => NotFloat, 4 => Overflow, 5 => NotFinite,
     6 => TooLarge, 7 => Malformed, 8 => FieldNotFloat, 9 => Infinite,
     10 => TooMuch, 11 => PatternTooLong, 12 => NoRoom, 13 => DataLimit, 14 => BelowData { bytes }, 15 => Unordered,
     16 => DiskFull { node },
+    17 => NoSuchPassword, 18 => AllKeysAlready, 19 => TooManyUsers,
 });

@@ -1,12 +1,12 @@
 //! The state as a sequence of pieces, and back.
 //!
 //! The first piece begins with a header: format, time, revision, how many keys. Then come records, a number of them in
-//! each piece: the limit on the data, if there is one; a string key with its value, the head of a hash, or one field of
-//! the hash before it. Keys and fields are in their order ([`crate::order`]), so a cursor is where the last piece ended
-//! and every piece can be made again. A large hash spans pieces, and so does a value that is larger than a piece: its
-//! record says how long it is, and parts of it follow. So the size of a piece is bounded by its limit, two names
-//! ([`NAME_LIMIT`]) and a few bytes, whatever the store holds. The loader believes nothing: order, counts and times are
-//! checked, and memory grows only with bytes that came in.
+//! each piece: the limit on the data and users by name, if there are any; then a string key with its value, the head of
+//! a hash, or one field of the hash before it. Keys and fields are in their order ([`crate::order`]), so a cursor is
+//! where the last piece ended and every piece can be made again. A large hash spans pieces, and so does a value that is
+//! larger than a piece: its record says how long it is, and parts of it follow. So the size of a piece is bounded by
+//! its limit, two names ([`NAME_LIMIT`]) and a few bytes, whatever the store holds. The loader believes nothing: order,
+//! counts and times are checked, and memory grows only with bytes that came in.
 
 use std::fmt;
 use std::ops::Bound;
@@ -22,6 +22,7 @@ use crate::hash::Hash;
 use crate::order;
 use crate::store::{NAME_LIMIT, Store, VALUE_LIMIT};
 use crate::table::Table;
+use crate::users::{User, Users};
 
 /// The first bytes of an image.
 const MAGIC: u32 = u32::from_le_bytes(*b"QKVS");
@@ -38,6 +39,7 @@ pub struct Frozen {
     time: Wall,
     revision: u64,
     limit: Option<u64>,
+    users: Users,
 }
 
 struct Header {
@@ -71,6 +73,9 @@ enum Record {
     Part(Bytes),
     /// What the data may take, in bytes. Before all keys.
     Limit(u64),
+    /// So many commands have changed users; they follow.
+    Users(u64),
+    User(Bytes, User),
 }
 wire_enum!(Record {
     0 => String(head, value),
@@ -80,11 +85,13 @@ wire_enum!(Record {
     4 => LongField(field, len),
     5 => Part(bytes),
     6 => Limit(bytes),
+    7 => Users(changes),
+    8 => User(name, user),
 });
 
 /// Where a piece begins.
 enum Cursor {
-    /// At the first key, after the header.
+    /// After the header.
     Start,
     /// After this key and all that belongs to it.
     After(Key),
@@ -92,13 +99,18 @@ enum Cursor {
     Within(Key, Option<Bytes>),
     /// At this byte of the value of a key, or of a field of the hash there.
     Inside(Key, Option<Bytes>, u64),
+    /// After this user, or at the first one.
+    Users(Option<Bytes>),
 }
-wire_enum!(Cursor { 0 => Start, 1 => After(key), 2 => Within(key, field), 3 => Inside(key, field, at) });
+wire_enum!(Cursor {
+    0 => Start, 1 => After(key), 2 => Within(key, field), 3 => Inside(key, field, at), 4 => Users(name),
+});
 
 impl Frozen {
     pub(crate) fn new(store: &Store) -> Frozen {
         let limit = store.limit.filter(|_| !mutation::active("snapshot/no-limit"));
-        Frozen { keys: store.keys.clone(), time: store.time, revision: store.revision, limit }
+        let (keys, users) = (store.keys.clone(), store.users.clone());
+        Frozen { keys, time: store.time, revision: store.revision, limit, users }
     }
 
     /// Appends records from a place on until the limit. Gives the place to go on from, `None` at the end.
@@ -119,8 +131,26 @@ impl Frozen {
         {
             return Some(next);
         }
+        if matches!(from, Cursor::Start)
+            && self.users.changes() > 0
+            && !mutation::active("store/image-without-users")
+        {
+            Record::Users(self.users.changes()).encode(out);
+            from = Cursor::Users(None);
+        }
+        if let Cursor::Users(after) = &from {
+            let mut last = after.clone();
+            for (name, user) in self.users.after(after.as_ref()) {
+                if is_full(out, name.len() + user.size(), limit) {
+                    return Some(Cursor::Users(last));
+                }
+                Record::User(name.clone(), user.clone()).encode(out);
+                last = Some(name.clone());
+            }
+            from = Cursor::Users(last);
+        }
         let bound = match &from {
-            Cursor::Start => Bound::Unbounded,
+            Cursor::Start | Cursor::Users(_) => Bound::Unbounded,
             Cursor::After(key) | Cursor::Within(key, _) | Cursor::Inside(key, ..) => {
                 Bound::Excluded(order::Place::probe(key))
             }
@@ -352,7 +382,11 @@ impl Loader {
         match self.header {
             _ if self.refused => Err(LoadError::Refused),
             Some(header) if self.open.is_none() && self.long.is_none() && self.count == header.keys => {
-                Ok(self.store)
+                let mut store = self.store;
+                if self.dry {
+                    store.users = Users::default();
+                }
+                Ok(store)
             }
             _ => Err(LoadError::Incomplete),
         }
@@ -383,9 +417,32 @@ impl Loader {
                     return Err(LoadError::Order);
                 }
                 Record::Limit(bytes) => self.store.limit = Some(bytes),
+                Record::Users(changes) => self.users(changes)?,
+                Record::User(name, user) => self.user(name, user)?,
             }
         }
         Ok(())
+    }
+
+    fn users(&mut self, changes: u64) -> Result<(), LoadError> {
+        if self.count > 0 || self.open.is_some() || self.store.users.changes() > 0 {
+            return Err(LoadError::Order);
+        }
+        if changes == 0 {
+            return Err(LoadError::Impossible("count of changes to users"));
+        }
+        self.store.users = Users::load(changes);
+        Ok(())
+    }
+
+    fn user(&mut self, name: Bytes, user: User) -> Result<(), LoadError> {
+        if self.count > 0 || self.open.is_some() || self.store.users.changes() == 0 {
+            return Err(LoadError::Order);
+        }
+        match self.store.users.push(name, user) {
+            true => Ok(()),
+            false => Err(LoadError::Impossible("user")),
+        }
     }
 
     fn begin_long(&mut self, place: Place, len: u64) -> Result<(), LoadError> {

@@ -24,6 +24,7 @@ use crate::read::Budget;
 use crate::reply::{CommandError, Reply};
 use crate::snapshot::Frozen;
 use crate::table::Table;
+use crate::users::Users;
 
 /// The largest string, in bytes. The same at all replicas: whether a command is refused is part of its result. With
 /// [`REPLY_LIMIT`], below what one message between nodes may carry.
@@ -64,6 +65,8 @@ pub struct Store {
     pub(crate) bytes: usize,
     /// What it may be; `None` where not all commands are ordered.
     pub(crate) limit: Option<u64>,
+    /// Who may ask for what; no key, and so in the way of none.
+    pub(crate) users: Users,
 }
 
 impl Store {
@@ -259,12 +262,18 @@ impl Store {
         self.limit
     }
 
+    /// Who may ask for what.
+    pub fn users(&self) -> &Users {
+        &self.users
+    }
+
     /// An image of the present, which later writes leave as it is. Costs the same for any size.
     pub fn freeze(&self) -> Frozen {
         Frozen::new(self)
     }
 
-    /// A digest of the whole state: keys, values, versions, deadlines, the revision and the time. Reads everything.
+    /// A digest of the whole state: users, keys, values, versions, deadlines, the revision and the time. Reads
+    /// everything.
     pub fn digest(&self) -> u64 {
         let image = self.freeze();
         let mut cursor = Bytes::new();
@@ -351,7 +360,7 @@ impl Store {
         true
     }
 
-    /// Removes all keys.
+    /// Removes all keys; users stay.
     pub(crate) fn clear(&mut self) {
         self.keys.clear();
         self.deadlines.clear();
@@ -383,6 +392,7 @@ impl fmt::Debug for Store {
             .field("bytes", &self.bytes)
             .field("revision", &self.revision)
             .field("time", &self.time)
+            .field("users", &self.users)
             .finish_non_exhaustive()
     }
 }

@@ -91,6 +91,10 @@ impl Store {
                 Ok(Reply::Done)
             }
             Command::DiskFull { node } => Err(CommandError::DiskFull { node: *node }),
+            Command::SetUsers { users, if_none } => {
+                Ok(if self.users.set(users, *if_none)? { Reply::Done } else { Reply::Skipped })
+            }
+            Command::DeleteUsers { users } => Ok(count(self.users.delete(users))),
             // What reads does not come here, and a batch is no single command.
             Command::Get { .. }
             | Command::GetMany { .. }
@@ -106,6 +110,8 @@ impl Store {
             | Command::HashScan { .. }
             | Command::Scan { .. }
             | Command::Count
+            | Command::UserChanges
+            | Command::Users
             | Command::RandomKey { .. }
             | Command::Batch { .. } => Err(CommandError::Malformed),
         }

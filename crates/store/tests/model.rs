@@ -279,7 +279,11 @@ impl Model {
                 Reply::Value(Some(sum.into()))
             }
             Command::Count => number(self.entries.len()),
-            Command::RandomKey { .. } => unreachable!("checked apart"),
+            Command::RandomKey { .. }
+            | Command::UserChanges
+            | Command::Users
+            | Command::SetUsers { .. }
+            | Command::DeleteUsers { .. } => unreachable!("checked apart"),
             Command::Clear => {
                 self.entries.clear();
                 Reply::Done
@@ -375,7 +379,11 @@ fn to_long_double(exact: i128) -> i128 {
 /// The model knows no way to choose a key, and only some numbers.
 fn is_modelled(command: &Command, model: &Model) -> bool {
     match command {
-        Command::RandomKey { .. } => false,
+        Command::RandomKey { .. }
+        | Command::UserChanges
+        | Command::Users
+        | Command::SetUsers { .. }
+        | Command::DeleteUsers { .. } => false,
         Command::IncrementFloat { key, by } => {
             let known = |text: &[u8]| {
                 let float = std::str::from_utf8(text).is_ok_and(|text| text.parse::<f64>().is_ok());

@@ -10,7 +10,7 @@ use quorate_core::{Access, Image, Random, Wall, Wire};
 use quorate_store::command::first_key;
 use quorate_store::{
     Command, CommandError, Condition, Expires, Expiry, Extent, Frozen, Kind, LoadError, Loader, Reply,
-    Single, Store, VALUE_LIMIT,
+    Single, Store, User, VALUE_LIMIT,
 };
 
 fn cases() -> impl Iterator<Item = (u64, Random)> {
@@ -407,7 +407,7 @@ fn a_batch_within_a_batch_is_refused() {
 
 fn reply(random: &mut Random) -> Reply {
     let n = random.range(0..100);
-    match random.range(0..14) {
+    match random.range(0..15) {
         0 => Reply::Done,
         1 => Reply::Skipped,
         12 => Reply::NotRetained,
@@ -421,6 +421,7 @@ fn reply(random: &mut Random) -> Reply {
         9 => Reply::Keys { keys: vec![key(random)], next: Some(n) },
         10 => Reply::Batch(None),
         11 => Reply::Fields { pairs: vec![(key(random), key(random))], next: None, version: n },
+        13 => Reply::Users { changes: n, users: vec![(key(random), User::initial_default())] },
         _ => Reply::Error(CommandError::Overflow),
     }
 }

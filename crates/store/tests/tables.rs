@@ -16,7 +16,8 @@ use bytes::Bytes;
 use quorate_core::{Image, Wall, Wire};
 use quorate_store::order::position;
 use quorate_store::{
-    Command, Condition, Expires, Expiry, ExpiryCondition, Kind, Loader, Reply, Single, Store,
+    Command, CommandRule, Condition, Expires, Expiry, ExpiryCondition, KeyRule, Kind, Loader, PasswordHash,
+    Reply, Single, Store, User, UserRule,
 };
 
 #[test]
@@ -42,6 +43,11 @@ fn keys() {
 #[test]
 fn batches() {
     run(include_str!("tables/batches.txt"));
+}
+
+#[test]
+fn users() {
+    run(include_str!("tables/users.txt"));
 }
 
 fn run(table: &str) {
@@ -269,6 +275,17 @@ impl<'a> Words<'a> {
             "count" => Command::Count,
             "random" => Command::RandomKey { seed: self.number() },
             "clear" => Command::Clear,
+            "user-changes" => Command::UserChanges,
+            "users" => Command::Users,
+            "set-user" => {
+                let if_none = self.take("if-none");
+                let name = self.bytes();
+                Command::SetUsers {
+                    users: vec![(name, self.all().iter().map(|word| rule(word)).collect())],
+                    if_none,
+                }
+            }
+            "delete-users" => Command::DeleteUsers { users: self.all() },
             "batch" => return self.batch(),
             name => panic!("no command {name}"),
         };
@@ -288,6 +305,41 @@ impl<'a> Words<'a> {
             commands: parts.map(|part| Single(Words(part).command())).collect(),
         }
     }
+}
+
+/// As in ACL SETUSER; a password's hash is its first byte, many times.
+fn rule(word: &[u8]) -> UserRule {
+    let text = Bytes::copy_from_slice(&word[1..]);
+    let hash = PasswordHash([*word.last().unwrap(); 32]);
+    match (word, word[0]) {
+        (b"on", _) => UserRule::Enable,
+        (b"off", _) => UserRule::Disable,
+        (b"nopass", _) => UserRule::NoPassword,
+        (b"~*", _) => UserRule::AllKeys,
+        (b"+@all", _) => UserRule::AllCommands(true),
+        (_, b'>') => UserRule::AddPassword(hash),
+        (_, b'<') => UserRule::RemovePassword(hash),
+        (_, b'~') => UserRule::Keys(KeyRule { read: true, write: true, pattern: text }),
+        (_, sign) => UserRule::Commands(CommandRule { allow: sign == b'+', name: text }),
+    }
+}
+
+/// A user's name, when it was made, and what it may do.
+fn user_text((name, user): &(Bytes, User)) -> String {
+    let mut out = format!("{} of {}", text(name), user.created);
+    let flags = [
+        (user.enabled, " on"),
+        (user.no_password, " nopass"),
+        (user.all_keys, " ~*"),
+        (user.all_commands, " +@all"),
+    ];
+    flags.into_iter().filter(|(holds, _)| *holds).for_each(|(_, word)| out.push_str(word));
+    user.passwords.iter().for_each(|hash| write!(out, " >{}", char::from(hash.0[0])).unwrap());
+    user.keys.iter().for_each(|rule| write!(out, " ~{}", text(&rule.pattern)).unwrap());
+    for rule in &user.commands {
+        write!(out, " {}{}", if rule.allow { '+' } else { '-' }, text(&rule.name)).unwrap();
+    }
+    out
 }
 
 fn show(reply: &Reply) -> String {
@@ -316,6 +368,7 @@ fn show(reply: &Reply) -> String {
         Reply::Batch(Some(replies)) => list(replies.iter().map(show)),
         Reply::Error(error) => format!("error: {error}"),
         Reply::NotRetained => "not retained".to_owned(),
+        Reply::Users { changes, users } => format!("{} after {changes}", list(users.iter().map(user_text))),
     }
 }
 

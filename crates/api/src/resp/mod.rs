@@ -8,13 +8,14 @@
 //! | `stats` | counts of commands and their times |
 //! | `watch` | what WATCH has found |
 //! | `shape` | what a command makes of the store's reply |
+//! | `acl` | users, and what they may do |
 //! | `commands` | the table of commands, and one file for each family |
 //! | `gather` | long replies, in pieces |
 //!
 //! Intended differences from Redis 7.0. `docs/REDIS.md` has them with their reasons, and
 //! `crates/cli/tests/conformance.rs` compares everything else:
 //!
-//! - one database; no passwords; no lists, sets, sorted sets, streams, scripts or subscriptions
+//! - one database; no lists, sets, sorted sets, streams, scripts or subscriptions
 //! - keys and values have limits; what exceeds them is refused, and the connection stays usable
 //! - what is long is done in pieces, between which others are served: KEYS of more than 10,000 keys is no image of one
 //!   moment; HGETALL, HKEYS and HVALS are, and start again if the hash changes meanwhile
@@ -23,8 +24,11 @@
 //! - WATCH compares versions: a key that did not exist, came and went again counts as unchanged
 //! - DBSIZE does not count what has expired
 //! - INFO, COMMAND, CONFIG and CLIENT describe this program; CLIENT has SETINFO and NO-TOUCH of Redis 7.2
+//! - users are part of the replicated state: no ACL SAVE and LOAD; no selectors; a user who is switched off is off for
+//!   connections that there are, too
 //! - a command that no majority answers in time fails with `-CLUSTERDOWN`, one too many with `-BUSY`
 
+mod acl;
 mod commands;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
@@ -49,6 +53,8 @@ use quorate_node::{Exit, Node, NodeError};
 use quorate_store::Command;
 use serde_json::json;
 
+use acl::Acl;
+pub use acl::{FirstUsers, file::parse as parse_users};
 use commands::{Fault, no_state};
 pub use session::Session;
 use stats::CommandStats;
@@ -129,6 +135,8 @@ pub struct Limits {
     pub manage_timeout: Duration,
     /// Where the reads of a new connection are served.
     pub read_mode: ReadMode,
+    /// The users that a new cluster begins with. While this node's state has none, it serves nobody.
+    pub first_users: Option<FirstUsers>,
 }
 
 impl Default for Limits {
@@ -145,6 +153,7 @@ impl Default for Limits {
             timeout: Duration::from_secs(5),
             manage_timeout: Duration::from_secs(60),
             read_mode: ReadMode::default(),
+            first_users: None,
         }
     }
 }
@@ -163,6 +172,8 @@ pub struct Resp {
     draws: u64,
     encoder: Encoder,
     stats: CommandStats,
+    /// Who may ask for what.
+    acl: Acl,
     /// The backup under way: a frozen state costs memory as the data change, so there is one. A later one takes its
     /// place, in case whoever has begun it is stuck.
     backup: Option<Backup>,
@@ -183,6 +194,8 @@ struct Client {
     name: Vec<u8>,
     library: Vec<u8>,
     library_version: Vec<u8>,
+    /// Whom it has been authenticated as; empty if as nobody.
+    user: Vec<u8>,
     resp3: bool,
     opened: Duration,
 }
@@ -195,6 +208,7 @@ impl Resp {
 
     /// The same with another clock: time since the Unix epoch, for TIME, TTL and ages.
     pub fn with_clock(limits: Limits, clock: fn() -> Duration) -> Resp {
+        let acl = Acl::new(limits.first_users.clone());
         Resp {
             limits,
             clock,
@@ -204,6 +218,7 @@ impl Resp {
             draws: 0,
             encoder: Encoder::with_capacity(COMMANDS),
             stats: CommandStats::default(),
+            acl,
             backup: None,
         }
     }

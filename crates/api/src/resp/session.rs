@@ -8,6 +8,10 @@
 //! comes behind it is executed behind it. A piece is like any read: should its leader be deposed, the next one answers
 //! it.
 
+// tidy: long because requests, their replies and transactions have one order.
+
+mod users;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -16,6 +20,7 @@ use quorate_core::{Access, Outcome, Request, Time, Wire};
 use quorate_node::frontend::{SessionContext, Ticket};
 use quorate_store::{Command, Reply, Single};
 
+use super::acl::Identity;
 use super::commands::transactions::{EXEC, abort, is_immediate};
 use super::commands::{Call, Fault, Spec, Step, find, named};
 use super::reply::Writer;
@@ -34,6 +39,10 @@ pub struct Session {
     held: Option<(Bytes, Vec<Word>)>,
     /// A long command under way; nothing is read meanwhile.
     long: Option<Ticket>,
+    /// The question about users is under way, asked then; nothing is read meanwhile.
+    asks_for_users: Option<Time>,
+    /// The group could not say who the users are; the request that waits is not served.
+    users_unknown: bool,
     /// Input is left that was not looked at, for want of room or because a request is held.
     stopped: bool,
     /// No more requests are read; the connection ends with the last reply.
@@ -47,6 +56,8 @@ pub(super) struct State {
     pub(super) connection: u64,
     /// Whether it has asked for RESP3.
     pub(super) resp3: bool,
+    /// Whom it has been authenticated as.
+    pub(super) identity: Option<Identity>,
     /// Where its reads are served.
     pub(super) read_mode: ReadMode,
     /// What was queued since MULTI.
@@ -63,6 +74,7 @@ pub(super) struct State {
 pub(super) struct Before {
     pub(super) resp3: bool,
     pub(super) client: Client,
+    pub(super) identity: Option<Identity>,
 }
 
 /// A transaction before EXEC.
@@ -125,6 +137,7 @@ impl Session {
             state: State {
                 connection,
                 resp3: false,
+                identity: None,
                 read_mode,
                 queue: None,
                 watch: Watch::default(),
@@ -133,6 +146,8 @@ impl Session {
             replies: Replies::default(),
             held: None,
             long: None,
+            asks_for_users: None,
+            users_unknown: false,
             stopped: false,
             closing: false,
         }
@@ -165,6 +180,7 @@ impl Session {
         context: &mut SessionContext<'_>,
     ) {
         self.stopped = false;
+        shared.acl.refresh(context.node);
         loop {
             if !self.may_read(&shared.limits, context) {
                 self.stopped = true;
@@ -224,10 +240,12 @@ impl Session {
 
     /// Some request may have ended: others may begin.
     fn go_on(&mut self, shared: &mut Resp, context: &mut SessionContext<'_>) {
-        if !self.state.watch.is_pending()
+        if self.asks_for_users.is_none()
+            && !self.state.watch.is_pending()
             && (self.replies.asks.is_empty() || self.state.read_mode != ReadMode::Sequential)
             && let Some((frame, words)) = self.held.take()
         {
+            shared.acl.refresh(context.node);
             self.serve(&frame, &words, shared, context);
         }
         if self.replies.waiting > shared.limits.early_replies {
@@ -265,6 +283,11 @@ impl Session {
             if matches!(ask.shape, Shape::Backup) && matches!(outcome, Outcome::Done(_)) {
                 ask.shape = Shape::Begun(shared.begin_backup(self.state.connection, context.node));
             }
+            if let Shape::Users = &ask.shape {
+                self.learn_users(outcome, shared, context);
+                context.output.extend_from_slice(&ask.after);
+                continue;
+            }
             if let Shape::Watch { keys, watch } = &ask.shape {
                 self.state.watch.found(*watch, keys.clone(), &outcome);
             }
@@ -274,6 +297,7 @@ impl Session {
                 && !is_executed(&outcome)
             {
                 self.state.resp3 = before.resp3;
+                self.state.identity = before.identity;
                 shared.clients.insert(self.state.connection, before.client);
             }
             let mut writer = Writer { out: context.output, resp3: ask.resp3 };
@@ -327,6 +351,9 @@ impl Session {
                 return self.error(text, context);
             }
         };
+        if !self.may_serve(spec, (&args, frame, words), shared, context) {
+            return;
+        }
         let limit = shared.limits.command_words;
         if args.len() > limit {
             self.spoil();
@@ -406,7 +433,7 @@ impl Session {
         shared: &mut Resp,
         context: &mut SessionContext<'_>,
     ) {
-        let access = command.access();
+        let (access, decoded) = (command.access(), command);
         // Large values keep their own buffers until the end: only small commands need room at once.
         shared.encoder.reserve(size.min(COMMANDS) + 32);
         command.encode(&mut shared.encoder);
@@ -416,7 +443,10 @@ impl Session {
         // And a backup holds what was acknowledged, wherever the connection reads.
         let shape = &self.replies.ask_of(ticket).shape;
         let is_backup = matches!(shape, Shape::Backup);
-        let is_free = access == Access::Read && !is_backup && !matches!(shape, Shape::Watch { .. });
+        // Whoever changes users is judged by them from the reply on.
+        let is_shown = (is_backup || users::are_changed_by(decoded)) && context.node.has_total_order();
+        let is_free =
+            access == Access::Read && !is_backup && !matches!(shape, Shape::Watch { .. } | Shape::Users);
         if is_free
             && matches!(mode, ReadMode::Sequential | ReadMode::Local)
             && let Some(reply) = context.node.read(&command)
@@ -432,7 +462,7 @@ impl Session {
         let request = Request { stream, command, access, deadline };
         match mode {
             ReadMode::Sequential => context.ask_shown(ticket, request),
-            _ if is_backup && context.node.has_total_order() => context.ask_shown(ticket, request),
+            _ if is_shown => context.ask_shown(ticket, request),
             ReadMode::Linearizable | ReadMode::Local | ReadMode::Bounded(_) => context.ask(ticket, request),
         }
     }

@@ -50,6 +50,8 @@ pub(super) enum Shape {
     Backup,
     /// A backup has begun with this, or could not.
     Begun(Result<String, Fault>),
+    /// Nothing: the session has asked who the users are.
+    Users,
     /// How an operator's request went.
     Managed,
     /// The replies of a transaction.
@@ -312,6 +314,7 @@ fn plain(reply: Reply, writer: &mut Writer<'_>) {
         | Reply::Fields { .. }
         | Reply::Expires(_)
         | Reply::Versions(_)
+        | Reply::Users { .. }
         | Reply::Batch(_) => {
             writer.error(UNEXPECTED);
         }
@@ -386,6 +389,13 @@ fn error_text(error: CommandError) -> Cow<'static, str> {
         CommandError::NoRoom => {
             "ERR no room to put this large request together: many nodes have restarted or many proxies write; \
              try again later, or write smaller values"
+        }
+        CommandError::NoSuchPassword => {
+            "ERR The password you are trying to remove from the user does not exist"
+        }
+        CommandError::AllKeysAlready => "ERR the user may use all keys already: begin with resetkeys",
+        CommandError::TooManyUsers => {
+            "ERR the users would take more than the limit of 1048576 bytes together"
         }
         CommandError::Malformed => "ERR the nodes of this cluster do not all know this command yet",
         CommandError::DataLimit => {

@@ -1,5 +1,6 @@
 //! The frontend over a real store: what a node does, without sockets or replication.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -25,6 +26,12 @@ pub struct Node {
     /// Executes as if the replication protocol orders only what interferes: with numbers that fall.
     unordered: bool,
     connections: u64,
+    /// Whether its own state tells who the users are.
+    pub knows_users: bool,
+    /// The time that sessions are told, in nanoseconds.
+    pub now: u64,
+    /// How many requests were denied.
+    pub denials: Cell<usize>,
 }
 
 /// A connection to it.
@@ -42,11 +49,16 @@ pub struct Connection {
     backlog: bool,
 }
 
-struct View;
+struct View<'a> {
+    store: &'a Store,
+    knows_users: bool,
+    denials: &'a Cell<usize>,
+}
 
-impl NodeView for View {
-    fn read(&self, _: &Bytes) -> Option<Bytes> {
-        None
+impl NodeView for View<'_> {
+    fn read(&self, command: &Bytes) -> Option<Bytes> {
+        let command = Command::from_bytes(command.clone()).expect("a session encodes its commands");
+        Some(self.store.read_encoded(&command))
     }
     fn has_state(&self) -> bool {
         false
@@ -103,6 +115,12 @@ impl NodeView for View {
     fn slow_count(&self) -> usize {
         2
     }
+    fn knows_users(&self) -> bool {
+        self.knows_users
+    }
+    fn note_denial(&self, _: &'static str, _: &str, _: &'static str) {
+        self.denials.set(self.denials.get() + 1);
+    }
 }
 
 impl Node {
@@ -112,7 +130,17 @@ impl Node {
 
     pub fn with(limits: Limits) -> Node {
         let (resp, store) = (Resp::with_clock(limits, || NOW), Store::new());
-        Node { resp, store, revision: 0, unordered: false, connections: 0 }
+        let denials = Cell::new(0);
+        Node {
+            resp,
+            store,
+            revision: 0,
+            unordered: false,
+            connections: 0,
+            knows_users: true,
+            now: 1,
+            denials,
+        }
     }
 
     pub fn unordered() -> Node {
@@ -124,14 +152,14 @@ impl Node {
         let (mut output, mut close, mut asked, mut resumed) =
             (BytesMut::new(), false, Vec::new(), Vec::new());
         let mut context = SessionContext {
-            now: Time::from_nanos(1),
+            now: Time::from_nanos(self.now),
             output: &mut output,
             close: &mut close,
             asked: &mut asked,
             resumed: &mut resumed,
             under_way: 0,
             limit: UNDER_WAY,
-            node: &View,
+            node: &View { store: &self.store, knows_users: self.knows_users, denials: &self.denials },
         };
         let session = self.resp.open(self.connections, &mut context);
         let input = BytesMut::new();
@@ -218,14 +246,14 @@ impl Node {
     ) {
         let (mut asked, mut resumed) = (Vec::new(), Vec::new());
         let mut context = SessionContext {
-            now: Time::from_nanos(1),
+            now: Time::from_nanos(self.now),
             output: &mut connection.output,
             close: &mut connection.closed,
             asked: &mut asked,
             resumed: &mut resumed,
             under_way: connection.asked.len() + connection.resumed.len(),
             limit: UNDER_WAY,
-            node: &View,
+            node: &View { store: &self.store, knows_users: self.knows_users, denials: &self.denials },
         };
         call(&mut self.resp, &mut connection.session, &mut connection.input, &mut context);
         if context.is_full() && !connection.input.is_empty() {

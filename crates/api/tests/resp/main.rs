@@ -1,5 +1,6 @@
 //! RESP as a client sees it: the frontend of the node, with a real store behind it.
 
+mod acl;
 mod fuzz;
 mod harness;
 mod long;

@@ -316,11 +316,11 @@ fn the_table_of_commands_can_be_asked_for() {
     let count: usize = count[1..].trim().parse().unwrap();
     assert!(
         node.ask(&mut connection, b"COMMAND\r\n")
-            .starts_with(&format!("*{count}\r\n*10\r\n$6\r\nappend\r\n:3\r\n"))
+            .starts_with(&format!("*{count}\r\n*10\r\n$3\r\nacl\r\n:-2\r\n"))
     );
     assert!(
         node.ask(&mut connection, b"COMMAND DOCS\r\n")
-            .starts_with(&format!("*{}\r\n$6\r\nappend\r\n", 2 * count))
+            .starts_with(&format!("*{}\r\n$3\r\nacl\r\n", 2 * count))
     );
     assert_eq!(
         node.ask(&mut connection, b"COMMAND INFO get nope\r\n"),

@@ -3,8 +3,9 @@
 use std::fmt::{self, Display, Write as _};
 
 use bytes::Bytes;
+use quorate_core::Wire;
 use quorate_store::{
-    Command, CommandError, Condition, Expires, Expiry, ExpiryCondition, Kind, Reply, Single,
+    Command, CommandError, Condition, Expires, Expiry, ExpiryCondition, Kind, Reply, Single, User, UserRule,
 };
 use thiserror::Error;
 
@@ -346,6 +347,10 @@ text_enum!(Command {
     "hash-increment-float" => HashIncrementFloat { key, field, by },
     "limit-data" => LimitData { bytes },
     "disk-full" => DiskFull { node },
+    "user-changes" => UserChanges,
+    "users" => Users,
+    "set-users" => SetUsers { users, if_none },
+    "delete-users" => DeleteUsers { users },
 });
 
 text_enum!(Condition {
@@ -370,6 +375,7 @@ text_enum!(CommandError {
     "too-much" => TooMuch, "pattern-too-long" => PatternTooLong,
     "no-room" => NoRoom, "data-limit" => DataLimit, "below-data" => BelowData { bytes }, "unordered" => Unordered,
     "disk-full" => DiskFull { node },
+    "no-such-password" => NoSuchPassword, "all-keys-already" => AllKeysAlready, "too-many-users" => TooManyUsers,
 });
 
 text_enum!(Reply {
@@ -387,7 +393,23 @@ text_enum!(Reply {
     "batch" => Batch(replies),
     "error" => Error(error),
     "not-retained" => NotRetained,
+    "users" => Users { changes, users },
 });
+
+/// As on the wire: what a user may do is not looked at here.
+macro_rules! text_of_wire {
+    ($($type:ident),*) => {$(
+        impl Text for $type {
+            fn write(&self, out: &mut Writer) {
+                self.to_bytes().write(out);
+            }
+            fn read(input: &mut Reader<'_>) -> Result<Self, String> {
+                $type::from_bytes(Bytes::read(input)?).map_err(|error| error.to_string())
+            }
+        }
+    )*};
+}
+text_of_wire!(User, UserRule);
 
 impl Text for Single {
     fn write(&self, out: &mut Writer) {
@@ -423,6 +445,9 @@ mod tests {
 7 1 2 increment "k" 1 = not-retained
 7 3 4 count = integer 3
 7 5 ? clear
+8 1 2 set-users ("ann" ("\x00" "\n\x01")) no = done
+8 3 4 user-changes = integer 1
+8 5 6 delete-users ("ann") = integer 1
 "#;
 
     #[test]

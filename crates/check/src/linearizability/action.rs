@@ -37,8 +37,15 @@ pub fn each_key<'a>(command: &'a Command, with: &mut dyn FnMut(&'a Key)) {
         | Command::VersionsOf { keys }
         | Command::Delete { keys } => keys.iter().for_each(with),
         Command::PutMany { pairs, .. } => pairs.iter().for_each(|(key, _)| with(key)),
-        Command::Scan { .. } | Command::Count | Command::RandomKey { .. } | Command::Clear => {}
         Command::LimitData { .. } | Command::DiskFull { .. } => {}
+        Command::Scan { .. }
+        | Command::Count
+        | Command::RandomKey { .. }
+        | Command::Clear
+        | Command::UserChanges
+        | Command::Users
+        | Command::SetUsers { .. }
+        | Command::DeleteUsers { .. } => {}
         Command::Batch { watched, commands } => {
             watched.iter().for_each(|(key, _)| with(key));
             commands.iter().for_each(|single| each_key(&single.0, with));
@@ -81,7 +88,11 @@ pub fn each_made_key<'a>(command: &'a Command, with: &mut dyn FnMut(&'a Key)) {
         | Command::RandomKey { .. }
         | Command::LimitData { .. }
         | Command::DiskFull { .. }
-        | Command::Clear => {}
+        | Command::Clear
+        | Command::UserChanges
+        | Command::Users
+        | Command::SetUsers { .. }
+        | Command::DeleteUsers { .. } => {}
     }
 }
 
@@ -195,6 +206,9 @@ pub fn compile(
         Command::Clear => Action::Clear,
         Command::LimitData { .. } | Command::DiskFull { .. } => {
             return Err("limits on the data are not modelled");
+        }
+        Command::UserChanges | Command::Users | Command::SetUsers { .. } | Command::DeleteUsers { .. } => {
+            return Err("users are not modelled");
         }
         Command::Batch { watched, commands } => {
             let watched = watched.iter().map(|(key, version)| (ids[key], *version)).collect();

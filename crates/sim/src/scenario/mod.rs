@@ -24,6 +24,7 @@
 //! | `putex p1 KEY VALUE MILLIS` | as `put`, for a key that lives for so many milliseconds |
 //! | `get p1 KEY within 50ms`, `get p1 KEY within 3` | the answer may be so old, or miss so many writes |
 //! | `limit p1 BYTES` | an operator bounds what keys and values may take |
+//! | `user p1 NAME`, `users p1` | a user is made who may do nothing; how often users were changed |
 //! | `mget p1 KEY …`, `mput p1 KEY VALUE KEY VALUE …` | the same, for several keys |
 //! | `manage p1 [voters=r4,…] [learners=r5,…] [remove=r1,…]` | an operator asks for a change of the group |
 //! | `manage p1 transfer [r2]` | an operator asks for another leader |

@@ -153,6 +153,10 @@ impl ScriptedCluster {
                 let keys = keys.iter().map(|key| text(key)).collect();
                 self.ask(proxy, Command::GetMany { keys })?;
             }
+            ["user", proxy, name] => {
+                self.ask(proxy, Command::SetUsers { users: vec![(text(name), Vec::new())], if_none: false })?;
+            }
+            ["users", proxy] => self.ask(proxy, Command::UserChanges)?,
             ["multi", proxy, read, key, value] => {
                 let commands =
                     [Command::Get { key: text(read) }, put(key, value, Expiry::Never)].map(Single).into();

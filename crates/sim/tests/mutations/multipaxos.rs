@@ -93,6 +93,13 @@ fn an_image_without_the_limit_on_the_data() {
     assert_goes_wrong("multipaxos", "snapshot/no-limit", text, accepts);
 }
 
+#[test]
+fn a_snapshot_without_users() {
+    let text = trace!("paxos/multipaxos", "users-in-a-snapshot");
+    let are_gone = |text: &str| !text.contains("p3 #4 = Integer(2)");
+    assert_goes_wrong("multipaxos", "store/image-without-users", text, are_gone);
+}
+
 /// A leader that does not know that another leads has to learn of the other's slots, but not of its ballot.
 #[test]
 fn a_read_that_counts_a_slot_of_another_leader() {

@@ -4,7 +4,8 @@ use bytes::Bytes;
 use quorate_core::{Image, Random, Wall};
 use quorate_store::order::position;
 use quorate_store::{
-    Command, Condition, Expiry, ExpiryCondition, Frozen, Kind, LoadError, Loader, Single, Store,
+    Command, CommandRule, Condition, Expiry, ExpiryCondition, Frozen, KeyRule, Kind, LoadError, Loader,
+    PasswordHash, Single, Store, UserRule,
 };
 
 /// A command of any kind; expiry times are around `now`.
@@ -20,7 +21,7 @@ pub fn command(random: &mut Random, now: Wall) -> Command {
 /// A command that is no batch.
 pub fn single(random: &mut Random, now: Wall) -> Command {
     let key = key(random);
-    match random.range(0..45) {
+    match random.range(0..48) {
         0 => Command::Get { key },
         1 => Command::GetMany { keys: keys(random) },
         2 => Command::GetRange { key, start: small(random), end: small(random) },
@@ -92,6 +93,14 @@ pub fn single(random: &mut Random, now: Wall) -> Command {
             limit: random.range(0..80) as u32,
             pattern: random.chance(0.3).then(|| Bytes::from_static(b"f[0-4]*")),
         },
+        45 => Command::SetUsers {
+            users: (0..random.range(1..3))
+                .map(|_| (user(random), vec![rule(random), rule(random)]))
+                .collect(),
+            if_none: random.chance(0.1),
+        },
+        46 => Command::DeleteUsers { users: vec![user(random)] },
+        47 => random.pick(&[Command::Users, Command::UserChanges]).clone(),
         _ if random.chance(0.2) => Command::Clear,
         _ => Command::RandomKey { seed: random.u64() },
     }
@@ -162,6 +171,28 @@ fn name(n: u64) -> Bytes {
 
 fn keys(random: &mut Random) -> Vec<Bytes> {
     (0..random.range(0..4)).map(|_| key(random)).collect()
+}
+
+fn user(random: &mut Random) -> Bytes {
+    Bytes::from_static(random.pick(&["ann", "bob", "default"]).as_bytes())
+}
+
+fn rule(random: &mut Random) -> UserRule {
+    let hash = PasswordHash([random.range(0..3) as u8; 32]);
+    match random.range(0..12) {
+        0 => UserRule::Enable,
+        1 => UserRule::Disable,
+        2 => UserRule::NoPassword,
+        3 => UserRule::AddPassword(hash),
+        4 => UserRule::RemovePassword(hash),
+        5 => UserRule::ResetPasswords,
+        6 => UserRule::Keys(KeyRule { read: true, write: random.chance(0.5), pattern: key(random) }),
+        7 => UserRule::AllKeys,
+        8 => UserRule::ResetKeys,
+        9 => UserRule::Commands(CommandRule { allow: random.chance(0.5), name: field(random) }),
+        10 => UserRule::AllCommands(random.chance(0.5)),
+        _ => UserRule::Reset,
+    }
 }
 
 fn field(random: &mut Random) -> Bytes {

@@ -1,12 +1,15 @@
 //! The connection itself: greetings, its name, its version of the protocol, its end.
 
+use super::super::acl::Denial;
 use super::super::{Client, ReadMode};
+use super::acl::authenticate;
 use super::*;
+use quorate_store::DEFAULT_USER;
 
 const CLIENT: &[&str] = &["noscript", "loading", "stale"];
 
 pub(super) const SPECS: &[Spec] = &[
-    command("auth", -2, STATELESS, NO_KEY, "There are no passwords.", auth),
+    command("auth", -2, STATELESS, NO_KEY, "Tells who is at the other end of this connection.", auth),
     Spec {
         name: "client",
         arity: -2,
@@ -104,26 +107,19 @@ fn select(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
 
 fn auth(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     match args.len() {
-        2 => Err(
-            "ERR AUTH <password> called without any password configured for the default user. Are you sure \
-                  your configuration is correct?"
-                .into(),
-        ),
-        3 => {
-            check_user(args.get(1))?;
-            call.reply.ok();
-            Ok(Step::Answered)
+        2 if call.shared.acl.default_needs_no_password() => {
+            return Err(
+                "ERR AUTH <password> called without any password configured for the default user. Are you sure your \
+                 configuration is correct?"
+                    .into(),
+            );
         }
-        _ => Err(SYNTAX.into()),
+        2 => authenticate(DEFAULT_USER, args.get(1), call)?,
+        3 => authenticate(args.get(1), args.get(2), call)?,
+        _ => return Err(SYNTAX.into()),
     }
-}
-
-/// There is one user, and any password is hers.
-fn check_user(user: &[u8]) -> Result<(), Fault> {
-    match user {
-        b"default" => Ok(()),
-        _ => Err("WRONGPASS invalid username-password pair or user is disabled.".into()),
-    }
+    call.reply.ok();
+    Ok(Step::Answered)
 }
 
 fn hello(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
@@ -140,7 +136,7 @@ fn hello(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     while index < args.len() {
         let (word, more) = (args.get(index), args.len() - 1 - index);
         if is(word, "AUTH") && more >= 2 {
-            check_user(args.get(index + 1))?;
+            authenticate(args.get(index + 1), args.get(index + 2), call)?;
             index += 3;
         } else if is(word, "SETNAME") && more >= 1 {
             rename(args.get(index + 1), call)?;
@@ -148,6 +144,10 @@ fn hello(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
         } else {
             return Err(Fault([b"ERR Syntax error in HELLO option '", word, b"'"].concat().into()));
         }
+    }
+    if !call.shared.acl.is_user(call.state.identity.as_ref()) {
+        call.node.note_denial("not authenticated", "", call.spec.name);
+        return Err(Denial::NotAuthenticated.text(call.spec).into());
     }
     call.state.resp3 = resp3;
     client(call).resp3 = resp3;
@@ -180,6 +180,7 @@ fn reset(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     call.state.queue = None;
     call.state.watch.forget();
     call.state.resp3 = false;
+    call.state.identity = None;
     call.state.read_mode = call.shared.limits.read_mode;
     let client = client(call);
     *client = Client { opened: client.opened, ..Client::default() };
@@ -296,12 +297,13 @@ fn list(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     Ok(Step::Answered)
 }
 
-fn line(id: u64, client: &Client, now: std::time::Duration) -> String {
+pub(super) fn line(id: u64, client: &Client, now: std::time::Duration) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     format!(
-        "id={id} name={} age={} flags=N db=0 user=default lib-name={} lib-ver={} resp={}\n",
+        "id={id} name={} age={} flags=N db=0 user={} lib-name={} lib-ver={} resp={}\n",
         text(&client.name),
         now.saturating_sub(client.opened).as_secs(),
+        if client.user.is_empty() { "default".to_owned() } else { text(&client.user) },
         text(&client.library),
         text(&client.library_version),
         if client.resp3 { 3 } else { 2 },

@@ -1,5 +1,6 @@
 //! The table of commands, and what they have in common. One file for each family.
 
+pub(super) mod acl;
 pub(super) mod connection;
 mod hashes;
 mod keys;
@@ -153,6 +154,7 @@ struct Table {
 
 static TABLE: LazyLock<Table> = LazyLock::new(|| {
     let families = [
+        acl::SPECS,
         connection::SPECS,
         hashes::SPECS,
         keys::SPECS,
@@ -180,6 +182,31 @@ fn code(name: &[u8]) -> Option<u128> {
 /// All commands, sorted by name.
 pub(super) fn all() -> &'static [&'static Spec] {
     &TABLE.specs
+}
+
+/// What a command is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Family {
+    Connection,
+    Hash,
+    Generic,
+    String,
+    Transaction,
+    Server,
+}
+
+/// The family of a command or subcommand.
+pub(super) fn family(spec: &Spec) -> Family {
+    let families = [
+        (Family::Connection, connection::SPECS),
+        (Family::Hash, hashes::SPECS),
+        (Family::Generic, keys::SPECS),
+        (Family::String, strings::SPECS),
+        (Family::Transaction, transactions::SPECS),
+    ];
+    let command = spec.name.split('|').next().unwrap_or_default();
+    let found = families.iter().find(|(_, specs)| specs.iter().any(|other| other.name == command));
+    found.map_or(Family::Server, |(family, _)| *family)
 }
 
 /// The command of this name, in any case.

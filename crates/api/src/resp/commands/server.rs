@@ -163,16 +163,14 @@ fn document<'a>(specs: impl ExactSizeIterator<Item = &'a Spec>, reply: &mut Writ
 }
 
 fn group(spec: &Spec) -> &'static str {
-    let groups = [
-        ("connection", super::connection::SPECS),
-        ("hash", super::hashes::SPECS),
-        ("generic", super::keys::SPECS),
-        ("string", super::strings::SPECS),
-        ("transactions", super::transactions::SPECS),
-    ];
-    let command = spec.name.split('|').next().unwrap_or_default();
-    let found = groups.iter().find(|(_, specs)| specs.iter().any(|other| other.name == command));
-    found.map_or("server", |(group, _)| group)
+    match family(spec) {
+        Family::Connection => "connection",
+        Family::Hash => "hash",
+        Family::Generic => "generic",
+        Family::String => "string",
+        Family::Transaction => "transactions",
+        Family::Server => "server",
+    }
 }
 
 fn config_get(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {

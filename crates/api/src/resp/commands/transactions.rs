@@ -2,6 +2,7 @@
 
 use quorate_store::{Command, Single};
 
+use super::super::acl::Denial;
 use super::super::session::{Before, Queued};
 use super::super::shape::Part;
 use super::connection::client;
@@ -72,17 +73,39 @@ fn unwatch(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     Ok(Step::Answered)
 }
 
+/// As Redis words it.
+fn now_denied(denial: &Denial, spec: &Spec) -> String {
+    let reason = match denial {
+        Denial::NotAuthenticated | Denial::Unknown => return denial.text(spec),
+        Denial::Command => "no permission to execute the command or subcommand",
+        Denial::Key(_) => "no permission to touch the specified keys",
+    };
+    format!(
+        "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This command \
+         is no longer allowed for the following reason: {reason}"
+    )
+}
+
 fn exec(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     let queue = call.state.queue.take().ok_or("ERR EXEC without MULTI")?;
     let (watched, lost) = call.state.watch.end();
     if queue.spoiled || lost {
         return Err("EXECABORT Transaction discarded because of previous errors.".into());
     }
-    let before = Before { resp3: call.state.resp3, client: client(call).clone() };
+    let identity = call.state.identity.clone();
+    let before = Before { resp3: call.state.resp3, client: client(call).clone(), identity };
     let (mut commands, mut parts) = (Vec::new(), Vec::with_capacity(queue.commands.len()));
     for Queued { spec, frame, words } in &queue.commands {
         let mut out = BytesMut::new();
         let mut reply = Writer { out: &mut out, resp3: call.state.resp3 };
+        // They may have changed since it was queued.
+        let args = Args::new(frame, words);
+        if let Err(denial) = call.shared.acl.judge(call.state.identity.as_ref(), spec, &args) {
+            acl::denied(&denial, (spec, true), call.state, call.shared, call.node);
+            reply.error(now_denied(&denial, spec));
+            parts.push(Part::Ready(out));
+            continue;
+        }
         let mut inner = Call {
             spec,
             reply: &mut reply,
@@ -90,7 +113,7 @@ fn exec(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
             shared: &mut *call.shared,
             node: call.node,
         };
-        match (spec.run)(Args::new(frame, words), &mut inner) {
+        match (spec.run)(args, &mut inner) {
             Ok(Step::Ask(command, shape)) => {
                 commands.push(Single(command));
                 parts.push(Part::Store { shape, resp3: call.state.resp3 });

@@ -1,0 +1,369 @@
+//! Who may ask for what.
+
+use quorate_api::resp::{Limits, parse_users};
+use quorate_core::Wire;
+use quorate_core::{Access, Outcome};
+use quorate_store::{Command, Reply};
+
+use crate::harness::{Connection, Node, timed_out};
+
+const NOAUTH: &str = "-NOAUTH Authentication required.\r\n";
+const NOKEY: &str = "-NOPERM this user has no permissions to access one of the keys used as arguments\r\n";
+const WRONGPASS: &str = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
+
+/// What tables say for long texts; a name in quotes that follows is left.
+const SHORT: [(&str, &str); 13] = [
+    ("touch the specified keys", "<keys>"),
+    ("execute the command or subcommand", "<commands>"),
+    ("The password you are trying to remove from the user does not exist", "<no such>"),
+    ("selectors are not supported: give the user one set of rules", "<selectors>"),
+    ("-NOAUTH Authentication required.", "<who>"),
+    (
+        "-NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> \
+         <pass> option can be used to authenticate the client and select the RESP protocol version at the same time",
+        "<hello>",
+    ),
+    ("-WRONGPASS invalid username-password pair or user is disabled.", "<password>"),
+    (
+        "-NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This command \
+         is no longer allowed for the following reason: no permission to ",
+        "<now> ",
+    ),
+    ("-NOPERM this user has no permissions to access one of the keys used as arguments", "<key>"),
+    ("-NOPERM this user has no permissions to run the ", "<command> "),
+    ("-ERR Error in ACL SETUSER modifier ", "<rule> "),
+    (
+        "-EXECABORT Transaction discarded because of: NOPERM this user has no permissions to run the ",
+        "<abort> ",
+    ),
+    (
+        "-ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up to 4096",
+        "<bits>",
+    ),
+];
+
+/// A request as a client writes it.
+fn request(line: &str) -> Vec<u8> {
+    format!("{line}\r\n").into_bytes()
+}
+
+fn ask(node: &mut Node, connection: &mut Connection, line: &str) -> String {
+    node.ask(connection, &request(line))
+}
+
+/// Plays a table: who asks, what, and what comes back; `\n` for the end of each line of a reply. A name is a
+/// connection of its own.
+fn play(node: &mut Node, table: &str) {
+    let mut connections: Vec<(&str, Connection)> = Vec::new();
+    for row in table.lines().map(str::trim).filter(|row| !row.is_empty()) {
+        let (left, expected) = row.split_once('→').unwrap();
+        let (name, line) = left.trim().split_once(' ').unwrap();
+        if !connections.iter().any(|(known, _)| *known == name) {
+            connections.push((name, node.connect()));
+        }
+        let (_, connection) = connections.iter_mut().find(|(known, _)| *known == name).unwrap();
+        let mut found = ask(node, connection, line.trim()).replace("\r\n", "\\n");
+        for (text, short) in SHORT {
+            found = found.replace(text, short);
+        }
+        assert_eq!(found.strip_suffix("\\n").unwrap_or(&found).trim_end(), expected.trim(), "{row}");
+    }
+}
+
+#[test]
+fn users_are_asked_who_they_are_and_may_do_what_their_rules_say() {
+    let mut node = Node::new();
+    play(
+        &mut node,
+        r"
+        op  ACL WHOAMI                              → $7\ndefault
+        op  ACL SETUSER ann on >secret ~k* +@read +@connection -@dangerous -mget +set → +OK
+        op  ACL SETUSER ann %R~logs +acl|whoami     → +OK
+        op  ACL USERS                               → *2\n$3\nann\n$7\ndefault
+        op  SET k1 v                                → +OK
+        a   AUTH ann wrong                          → <password>
+        a   AUTH bob secret                         → <password>
+        a   ACL WHOAMI                              → $7\ndefault
+        a   AUTH ann secret                         → +OK
+        a   ACL WHOAMI                              → $3\nann
+        a   GET k1                                  → $1\nv
+        a   GET other                               → <key>
+        a   GET logs                                → $-1
+        a   SET logs x                              → <key>
+        a   SET k2 w                                → +OK
+        a   MGET k1 k2                              → <command> 'mget' command
+        a   EXISTS k1 other                         → <key>
+        a   DEL k1                                  → <command> 'del' command
+        a   QUORATE STATUS                          → <command> 'quorate|status' command
+        a   ACL SETUSER ann ~*                      → <command> 'acl|setuser' command
+        a   SCAN 0 COUNT 100 MATCH k1               → *2\n$1\n0\n*1\n$2\nk1
+        a   CLIENT LIST ID 2                        → <command> 'client|list' command
+        a   NOSUCH x                                → -ERR unknown command 'NOSUCH', with args beginning with: 'x'
+        b   HELLO 2 AUTH ann no                     → <password>
+        b   ACL WHOAMI                              → $7\ndefault
+        op  ACL SETUSER default off                 → +OK
+        op  PING                                    → <who>
+        new PING                                    → <who>
+        new HELLO 3                                 → <hello>
+        new HELLO 3 SETNAME auth                    → <hello>
+        new AUTH default x                          → <password>
+        new AUTH ann secret                         → +OK
+        new PING                                    → +PONG
+        new RESET                                   → +RESET
+        new PING                                    → <who>
+        a   GET k2                                  → $1\nw
+    ",
+    );
+    assert_eq!(node.denials.get(), 17);
+}
+
+#[test]
+fn what_acl_setuser_refuses_changes_nothing() {
+    let mut node = Node::new();
+    play(
+        &mut node,
+        r"
+        op ACL SETUSER ann on ~* +get               → +OK
+        op ACL SETUSER ann off +nocmd               → <rule> '+nocmd': Unknown command or category name in ACL
+        op ACL SETUSER ann off <gone                → <rule> '<gone': <no such>
+        op ACL SETUSER ann off (+get                → <rule> '(+get': <selectors>
+        op ACL DELUSER default                      → -ERR The 'default' user cannot be removed
+        op ACL DELUSER nobody                       → :0
+        op ACL GETUSER nobody                       → $-1
+        op ACL CAT nosuch                           → -ERR Unknown category 'nosuch'
+        op ACL CAT transaction                      → *5\n$7\ndiscard\n$4\nexec\n$5\nmulti\n$7\nunwatch\n$5\nwatch
+        op ACL GENPASS 0                            → <bits>
+        op ACL SETUSER default >p                   → +OK
+        op AUTH p                                   → +OK
+        op AUTH q                                   → <password>
+    ",
+    );
+    let mut connection = node.connect();
+    ask(&mut node, &mut connection, "AUTH p");
+    let lines = "*2\r\n$25\r\nuser ann on ~* -@all +get\r\n$90\r\nuser default on #";
+    assert!(ask(&mut node, &mut connection, "ACL LIST").starts_with(lines));
+    let hash = "148de9c5a7a44d19e56cd9ae1a554bf67847afb0c58f6e12fa29ac7ddfca9940";
+    let shown = ask(&mut node, &mut connection, "ACL GETUSER default").replace("\r\n", " ");
+    let expected = format!(
+        "*12 $5 flags *1 $2 on $9 passwords *1 $64 {hash} $8 commands $5 +@all $4 keys $2 ~* $8 channels $0  $9 \
+         selectors *0 "
+    );
+    assert_eq!(shown, expected);
+    let password = ask(&mut node, &mut connection, "ACL GENPASS");
+    assert!(password.starts_with("$64\r\n") && password != ask(&mut node, &mut connection, "ACL GENPASS"));
+    assert!(ask(&mut node, &mut connection, "ACL GENPASS 5").starts_with("$2\r\n"));
+}
+
+#[test]
+fn a_user_who_is_removed_or_switched_off_is_denied_at_once() {
+    for (change, again) in [("DELUSER ann", "SETUSER ann on nopass ~* +@all"), ("SETUSER ann off", "")] {
+        let mut node = Node::new();
+        let (mut op, mut ann) = (node.connect(), node.connect());
+        ask(&mut node, &mut op, "ACL SETUSER ann on nopass ~* +@all");
+        ask(&mut node, &mut op, "ACL SETUSER default on >p");
+        ask(&mut node, &mut op, "AUTH p");
+        assert_eq!(ask(&mut node, &mut ann, "AUTH ann x"), "+OK\r\n");
+        assert_eq!(ask(&mut node, &mut ann, "SET k v"), "+OK\r\n");
+        ask(&mut node, &mut op, &format!("ACL {change}"));
+        assert_eq!(ask(&mut node, &mut ann, "GET k"), NOAUTH, "{change}");
+        assert_eq!(ask(&mut node, &mut ann, "AUTH ann x"), WRONGPASS, "{change}");
+        if !again.is_empty() {
+            // Whoever has the name later is somebody else.
+            ask(&mut node, &mut op, &format!("ACL {again}"));
+            assert_eq!(ask(&mut node, &mut ann, "GET k"), NOAUTH, "{change}");
+        }
+    }
+}
+
+#[test]
+fn a_transaction_is_judged_when_it_is_queued_and_when_it_is_executed() {
+    let mut node = Node::new();
+    play(
+        &mut node,
+        r"
+        op ACL SETUSER ann on nopass ~k* +@all -del → +OK
+        a  AUTH ann x                               → +OK
+        a  MULTI                                    → +OK
+        a  SET other v                              → <key>
+        a  SET k1 v                                 → +QUEUED
+        a  EXEC                                     → -EXECABORT Transaction discarded because of previous errors.
+        a  MULTI                                    → +OK
+        a  SET k1 v                                 → +QUEUED
+        a  SET k2 v                                 → +QUEUED
+        a  GET k1                                   → +QUEUED
+        op ACL SETUSER ann resetkeys ~k1 -get       → +OK
+        a  EXEC                                     → *3\n+OK\n<now> <keys>\n<now> <commands>
+        op GET k2                                   → $-1
+        a  MULTI                                    → +OK
+        a  SET k1 w                                 → +QUEUED
+        op ACL SETUSER ann -exec                    → +OK
+        a  EXEC                                     → <abort> 'exec' command
+        op GET k1                                   → $1\nv
+        op MULTI                                    → +OK
+        op ACL SETUSER bob on                       → +QUEUED
+        op ACL DELUSER bob                          → +QUEUED
+        op EXEC                                     → *2\n+OK\n:1
+    ",
+    );
+}
+
+#[test]
+fn requests_behind_an_auth_are_judged_by_what_came_of_it() {
+    let mut node = Node::new();
+    let mut op = node.connect();
+    ask(&mut node, &mut op, "ACL SETUSER ann on >s ~k +get +set");
+    ask(&mut node, &mut op, "ACL SETUSER default off");
+    let mut connection = node.connect();
+    let told = node
+        .ask(&mut connection, b"GET k\r\nAUTH ann s\r\nSET k v\r\nGET k\r\nGET z\r\nAUTH ann x\r\nGET k\r\n");
+    let value = "$1\r\nv\r\n";
+    assert_eq!(told, [NOAUTH, "+OK\r\n", "+OK\r\n", value, NOKEY, WRONGPASS, value].concat());
+}
+
+/// What Redis 7.0.15 says to ACL DRYRUN, for a user who may read `r`, and write `w`.
+#[test]
+fn commands_need_of_their_keys_what_redis_says() {
+    let mut node = Node::new();
+    let (mut op, mut ann) = (node.connect(), node.connect());
+    ask(&mut node, &mut op, "ACL SETUSER ann on nopass %R~r %W~w +@all");
+    ask(&mut node, &mut ann, "AUTH ann x");
+    let (read, write, either, both) = ("r", "w", "rw", "");
+    let table = [
+        ("append K v", write),
+        ("decr K", both),
+        ("get K", read),
+        ("getdel K", both),
+        ("getex K", both),
+        ("getrange K 0 1", read),
+        ("getset K v", both),
+        ("incr K", both),
+        ("incrbyfloat K 1", both),
+        ("mget K", read),
+        ("mset K v", write),
+        ("msetnx K v", write),
+        ("psetex K 1 v", write),
+        ("set K v", write),
+        ("set K v get", both),
+        ("setex K 1 v", write),
+        ("setnx K v", write),
+        ("setrange K 0 v", write),
+        ("strlen K", either),
+        ("substr K 0 1", read),
+        ("hdel K f", write),
+        ("hexists K f", either),
+        ("hget K f", read),
+        ("hgetall K", read),
+        ("hincrby K f 1", both),
+        ("hincrbyfloat K f 1", both),
+        ("hkeys K", read),
+        ("hlen K", either),
+        ("hmget K f", read),
+        ("hmset K f v", write),
+        ("hscan K 0", read),
+        ("hset K f v", write),
+        ("hsetnx K f v", write),
+        ("hstrlen K f", either),
+        ("hvals K", read),
+        ("del K", write),
+        ("exists K", either),
+        ("expire K 1", write),
+        ("expireat K 1", write),
+        ("expiretime K", read),
+        ("persist K", write),
+        ("pexpire K 1", write),
+        ("pexpireat K 1", write),
+        ("pexpiretime K", read),
+        ("pttl K", read),
+        ("touch K", either),
+        ("ttl K", read),
+        ("type K", either),
+        ("unlink K", write),
+        ("watch K", either),
+    ];
+    for (line, allowed) in table {
+        for key in ["r", "w", "other"] {
+            let denied = ask(&mut node, &mut ann, &line.replacen('K', key, 1)) == NOKEY;
+            assert_eq!(denied, !allowed.contains(key), "{line} with {key}");
+        }
+    }
+    // Every key of several counts, at its place.
+    assert_eq!(ask(&mut node, &mut ann, "MSET w r"), "+OK\r\n");
+    assert_eq!(ask(&mut node, &mut ann, "MSET w v r v"), NOKEY);
+}
+
+#[test]
+fn what_was_denied_is_in_the_log_without_values() {
+    let mut node = Node::new();
+    let (mut op, mut ann) = (node.connect(), node.connect());
+    ask(&mut node, &mut op, "ACL SETUSER ann on nopass ~k +set");
+    for line in ["AUTH ann x", "SET z hidden", "SET z hidden", "GET k", "AUTH bob hidden"] {
+        ask(&mut node, &mut ann, line);
+    }
+    let log = ask(&mut node, &mut op, "ACL LOG");
+    assert!(log.starts_with("*3\r\n") && !log.contains("hidden"), "{log}");
+    let place = |part: &str| log.find(part).unwrap_or_else(|| panic!("no {part} in {log}"));
+    assert!(
+        place("$4\r\nauth\r\n") < place("$7\r\ncommand\r\n")
+            && place("$3\r\nget\r\n") < place("$3\r\nkey\r\n")
+    );
+    assert!(log.contains(":2\r\n$6\r\nreason\r\n$3\r\nkey\r\n"), "{log}");
+    assert!(ask(&mut node, &mut op, "ACL LOG 1").starts_with("*1\r\n"));
+    assert_eq!(ask(&mut node, &mut op, "ACL LOG RESET"), "+OK\r\n");
+    assert_eq!(ask(&mut node, &mut op, "ACL LOG"), "*0\r\n");
+}
+
+#[test]
+fn a_process_without_a_state_asks_the_group_who_the_users_are() {
+    let mut node = Node::new();
+    let mut op = node.connect();
+    ask(&mut node, &mut op, "ACL SETUSER default +@all -flushall");
+    // What it knows may be old from here on.
+    let mut proxy = Node::new();
+    proxy.knows_users = false;
+    std::mem::swap(&mut proxy.store, &mut node.store);
+    let mut connection = proxy.connect();
+    proxy.send(&mut connection, b"FLUSHALL\r\nGET k\r\n");
+    let (ticket, request) = connection.asked.pop_front().unwrap();
+    assert_eq!(
+        (Command::from_bytes(request.command.clone()), request.access),
+        (Ok(Command::Users), Access::Read)
+    );
+    assert!(connection.asked.is_empty(), "what comes behind it waits");
+    let outcome = proxy.execute(&request);
+    proxy.end(&mut connection, ticket, outcome);
+    let told = String::from_utf8(proxy.settle(&mut connection)).unwrap();
+    assert_eq!(told, "-NOPERM this user has no permissions to run the 'flushall' command\r\n$-1\r\n");
+    // For a second that lasts; then it asks again, and cannot tell without an answer. It says how it is, though.
+    proxy.send(&mut connection, b"GET k\r\n");
+    let (ticket, request) = connection.asked.pop_front().unwrap();
+    assert_eq!(Command::from_bytes(request.command.clone()), Ok(Command::Get { key: "k".into() }));
+    proxy.end(&mut connection, ticket, Outcome::Done(Reply::Value(None).to_bytes()));
+    proxy.settle(&mut connection);
+    proxy.now += 1_000_000_001;
+    proxy.send(&mut connection, b"PING\r\nGET k\r\n");
+    let (ticket, request) = connection.asked.pop_front().unwrap();
+    assert_eq!(Command::from_bytes(request.command), Ok(Command::Users));
+    assert_eq!(connection.written(), "+PONG\r\n");
+    proxy.end(&mut connection, ticket, timed_out());
+    let told = String::from_utf8(proxy.settle(&mut connection)).unwrap();
+    assert!(told.starts_with("-CLUSTERDOWN no majority has answered who the users are"), "{told}");
+}
+
+#[test]
+fn a_new_cluster_begins_with_the_users_of_the_file_before_it_serves() {
+    let users = parse_users("user default off\nuser root on >first ~* +@all").unwrap();
+    let mut node = Node::with(Limits { first_users: Some(users), ..Limits::default() });
+    let mut connection = node.connect();
+    assert_eq!(ask(&mut node, &mut connection, "SET k v"), NOAUTH);
+    assert_eq!(node.store.users().changes(), 1);
+    assert_eq!(ask(&mut node, &mut connection, "AUTH root first"), "+OK\r\n");
+    assert_eq!(ask(&mut node, &mut connection, "SET k v"), "+OK\r\n");
+    // Once there are users, the file has no say.
+    ask(&mut node, &mut connection, "ACL SETUSER root >second <first");
+    let other = parse_users("user default on nopass ~* +@all").unwrap();
+    let mut again = Node::with(Limits { first_users: Some(other), ..Limits::default() });
+    std::mem::swap(&mut again.store, &mut node.store);
+    let mut connection = again.connect();
+    assert_eq!(ask(&mut again, &mut connection, "GET k"), NOAUTH);
+    assert_eq!(ask(&mut again, &mut connection, "AUTH root second"), "+OK\r\n");
+}

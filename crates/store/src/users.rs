@@ -1,0 +1,431 @@
+//! Users: who may ask for what. They are part of the replicated state, so that every node knows the same.
+//!
+//! A user is what her rules have made of her, in Redis's terms (ACL). Rules are executed here, one command whole, so
+//! that no two administrators overwrite each other's changes. What the names of commands and categories mean is up to
+//! those who take commands in: the state must not depend on which commands a version of this program has.
+//!
+//! There always is a user `default`, that of connections that name nobody. As long as nothing was said of her, she may
+//! do everything and needs no password.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use quorate_core::{Decoder, Encoder, Wire, WireError, wire_enum, wire_struct};
+
+use crate::reply::CommandError;
+
+/// The user of connections that name nobody.
+pub const DEFAULT_USER: &[u8] = b"default";
+
+/// Bytes that all users take together, at most. They are read whole, and so are the rules of one.
+pub const USERS_LIMIT: usize = 1 << 20;
+
+/// The SHA-256 of a password.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PasswordHash(pub [u8; 32]);
+
+impl Wire for PasswordHash {
+    fn encode(&self, out: &mut Encoder) {
+        out.put_slice(&self.0);
+    }
+    fn decode(input: &mut Decoder) -> Result<Self, WireError> {
+        let bytes = input.slice(32)?;
+        Ok(PasswordHash(bytes[..].try_into().expect("a slice of 32 bytes")))
+    }
+}
+
+impl fmt::Debug for PasswordHash {
+    /// Not the hash: logs and replays are read by more people than the state.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PasswordHash")
+    }
+}
+
+/// A change to a user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UserRule {
+    /// She may be authenticated.
+    Enable,
+    /// She may not.
+    Disable,
+    /// Any password will do; those she has are forgotten.
+    NoPassword,
+    /// Another password.
+    AddPassword(PasswordHash),
+    /// Not that password any more; an error if it is none of hers.
+    RemovePassword(PasswordHash),
+    /// No password at all: she cannot be authenticated.
+    ResetPasswords,
+    /// Keys that match a glob: may be read, may be written. An error if she may use all keys.
+    Keys(KeyRule),
+    /// Every key, to read and write.
+    AllKeys,
+    /// No key.
+    ResetKeys,
+    /// A command (`get`), a subcommand (`client|id`) or a category (`@read`), allowed or not; the last rule that speaks
+    /// of a command counts.
+    Commands(CommandRule),
+    /// All commands, allowed or not; forgets the rules before.
+    AllCommands(bool),
+    /// As a user that was just made.
+    Reset,
+}
+wire_enum!(UserRule {
+    0 => Enable,
+    1 => Disable,
+    2 => NoPassword,
+    3 => AddPassword(hash),
+    4 => RemovePassword(hash),
+    5 => ResetPasswords,
+    6 => Keys(rule),
+    7 => AllKeys,
+    8 => ResetKeys,
+    9 => Commands(rule),
+    10 => AllCommands(allow),
+    11 => Reset,
+});
+
+/// Which keys may be used, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyRule {
+    /// What is read of them may be told.
+    pub read: bool,
+    /// They may be changed.
+    pub write: bool,
+    /// A glob.
+    pub pattern: Bytes,
+}
+wire_struct!(KeyRule { read, write, pattern });
+
+/// Whether a command or a category is allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandRule {
+    /// Whether it is.
+    pub allow: bool,
+    /// In lower case: `get`, `client|id`, `@read`.
+    pub name: Bytes,
+}
+wire_struct!(CommandRule { allow, name });
+
+/// A user: what her rules have made of her.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    /// Tells a user from a later one of the same name; 0 for the default user.
+    pub created: u64,
+    /// Whether she may be authenticated.
+    pub enabled: bool,
+    /// Whether any password will do.
+    pub no_password: bool,
+    /// Her passwords.
+    pub passwords: BTreeSet<PasswordHash>,
+    /// Whether she may use every key.
+    pub all_keys: bool,
+    /// Which keys she may use otherwise.
+    pub keys: Vec<KeyRule>,
+    /// Whether she may use commands of which no rule speaks.
+    pub all_commands: bool,
+    /// Which commands she may use otherwise; later rules count more.
+    pub commands: Vec<CommandRule>,
+}
+
+impl Wire for User {
+    fn encode(&self, out: &mut Encoder) {
+        self.created.encode(out);
+        (self.enabled, self.no_password, self.all_keys, self.all_commands).encode(out);
+        self.passwords.iter().copied().collect::<Vec<_>>().encode(out);
+        self.keys.encode(out);
+        self.commands.encode(out);
+    }
+    fn decode(input: &mut Decoder) -> Result<Self, WireError> {
+        let created = Wire::decode(input)?;
+        let (enabled, no_password, all_keys, all_commands) = Wire::decode(input)?;
+        let passwords: Vec<PasswordHash> = Wire::decode(input)?;
+        let (keys, commands) = (Wire::decode(input)?, Wire::decode(input)?);
+        let passwords = passwords.into_iter().collect();
+        Ok(User { created, enabled, no_password, passwords, all_keys, keys, all_commands, commands })
+    }
+}
+
+impl User {
+    /// One who may do nothing and has no password, as Redis makes them.
+    pub fn new(created: u64) -> User {
+        User {
+            created,
+            enabled: false,
+            no_password: false,
+            passwords: BTreeSet::new(),
+            all_keys: false,
+            keys: Vec::new(),
+            all_commands: false,
+            commands: Vec::new(),
+        }
+    }
+
+    /// The user `default` before anything was said of her.
+    pub fn initial_default() -> User {
+        User { enabled: true, no_password: true, all_keys: true, all_commands: true, ..User::new(0) }
+    }
+
+    /// Changes her.
+    ///
+    /// # Errors
+    ///
+    /// If the rule has no effect in a way that its author cannot want, as in Redis; she is then as before.
+    pub fn change(&mut self, rule: &UserRule) -> Result<(), CommandError> {
+        match rule {
+            UserRule::Enable => self.enabled = true,
+            UserRule::Disable => self.enabled = false,
+            UserRule::NoPassword => {
+                self.no_password = true;
+                self.passwords.clear();
+            }
+            UserRule::AddPassword(hash) => {
+                self.no_password = false;
+                self.passwords.insert(*hash);
+            }
+            UserRule::RemovePassword(hash) => {
+                if !self.passwords.remove(hash) {
+                    return Err(CommandError::NoSuchPassword);
+                }
+            }
+            UserRule::ResetPasswords => {
+                self.no_password = false;
+                self.passwords.clear();
+            }
+            UserRule::Keys(_) if self.all_keys => return Err(CommandError::AllKeysAlready),
+            UserRule::Keys(rule) => match self.keys.iter_mut().find(|known| known.pattern == rule.pattern) {
+                Some(known) => {
+                    known.read |= rule.read;
+                    known.write |= rule.write;
+                }
+                None => self.keys.push(rule.clone()),
+            },
+            UserRule::AllKeys => {
+                self.all_keys = true;
+                self.keys.clear();
+            }
+            UserRule::ResetKeys => {
+                self.all_keys = false;
+                self.keys.clear();
+            }
+            UserRule::Commands(rule) => {
+                self.commands.retain(|known| !is_within(&known.name, &rule.name));
+                self.commands.push(rule.clone());
+            }
+            UserRule::AllCommands(allow) => {
+                self.all_commands = *allow;
+                self.commands.clear();
+            }
+            UserRule::Reset => *self = User::new(self.created),
+        }
+        Ok(())
+    }
+
+    /// Bytes that she takes, about; no less than her encoding.
+    pub(crate) fn size(&self) -> usize {
+        let keys: usize = self.keys.iter().map(|rule| 8 + rule.pattern.len()).sum();
+        let commands: usize = self.commands.iter().map(|rule| 8 + rule.name.len()).sum();
+        32 + 32 * self.passwords.len() + keys + commands
+    }
+}
+
+/// Whether a rule about the second name says all that one about the first says: they are the same, or the first is a
+/// subcommand of the second.
+fn is_within(name: &[u8], of: &[u8]) -> bool {
+    name.strip_prefix(of).is_some_and(|rest| rest.is_empty() || rest[0] == b'|')
+}
+
+/// All users. A clone shares them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Users {
+    /// How many commands have changed users so far.
+    changes: u64,
+    users: Arc<BTreeMap<Bytes, User>>,
+}
+
+impl Users {
+    /// How many commands have changed users so far; 0: nobody was ever named, and everybody may do everything.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// All users of whom something was said, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&Bytes, &User)> {
+        self.users.iter()
+    }
+
+    /// Those whose names come after this one.
+    pub(crate) fn after(&self, name: Option<&Bytes>) -> impl Iterator<Item = (&Bytes, &User)> {
+        let start = name.map_or(Bound::Unbounded, |name| Bound::Excluded(&name[..]));
+        self.users.range::<[u8], _>((start, Bound::Unbounded))
+    }
+
+    /// Gives users rules, and makes those that are not there; with `if_none` only if nobody was ever named. Whether it
+    /// did.
+    pub(crate) fn set(
+        &mut self,
+        rules: &[(Bytes, Vec<UserRule>)],
+        if_none: bool,
+    ) -> Result<bool, CommandError> {
+        if if_none && self.changes > 0 {
+            return Ok(false);
+        }
+        let changes = self.changes + 1;
+        let mut users = (*self.users).clone();
+        for (name, rules) in rules {
+            let user = users.entry(Bytes::copy_from_slice(name)).or_insert_with(|| match &name[..] {
+                DEFAULT_USER => User::initial_default(),
+                _ => User::new(changes),
+            });
+            rules.iter().try_for_each(|rule| user.change(&detached(rule)))?;
+        }
+        if users.iter().map(|(name, user)| name.len() + user.size()).sum::<usize>() > USERS_LIMIT {
+            return Err(CommandError::TooManyUsers);
+        }
+        *self = Users { changes, users: Arc::new(users) };
+        Ok(true)
+    }
+
+    /// Removes users; how many there were. The default user stays.
+    pub(crate) fn delete(&mut self, names: &[Bytes]) -> usize {
+        let mut users = (*self.users).clone();
+        let named = names.iter().filter(|name| name[..] != *DEFAULT_USER);
+        let count = named.filter(|name| users.remove(&name[..]).is_some()).count();
+        if count > 0 {
+            *self = Users { changes: self.changes + 1, users: Arc::new(users) };
+        }
+        count
+    }
+
+    /// As they are in an image: so many changes, then one user after the other.
+    pub(crate) fn load(changes: u64) -> Users {
+        Users { changes, users: Arc::default() }
+    }
+
+    /// The next user of an image. Whether she may come next.
+    pub(crate) fn push(&mut self, name: Bytes, user: User) -> bool {
+        let users = Arc::make_mut(&mut self.users);
+        let comes_next = users.last_key_value().is_none_or(|(last, _)| *last < name);
+        let fits = name.len() + user.size() <= USERS_LIMIT;
+        let is_default = name[..] == *DEFAULT_USER;
+        let is_possible = user.created <= self.changes && (user.created == 0) == is_default;
+        users.insert(name, user);
+        comes_next && fits && is_possible
+    }
+}
+
+/// A rule that does not keep the request alive that it came in.
+fn detached(rule: &UserRule) -> UserRule {
+    match rule {
+        UserRule::Keys(KeyRule { read, write, pattern }) => {
+            UserRule::Keys(KeyRule { read: *read, write: *write, pattern: Bytes::copy_from_slice(pattern) })
+        }
+        UserRule::Commands(CommandRule { allow, name }) => {
+            UserRule::Commands(CommandRule { allow: *allow, name: Bytes::copy_from_slice(name) })
+        }
+        rule => rule.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(word: &str) -> UserRule {
+        let text = |text: &str| Bytes::copy_from_slice(text.as_bytes());
+        let keys = |read, write, pattern| UserRule::Keys(KeyRule { read, write, pattern: text(pattern) });
+        match word {
+            "on" => UserRule::Enable,
+            "off" => UserRule::Disable,
+            "nopass" => UserRule::NoPassword,
+            "resetpass" => UserRule::ResetPasswords,
+            "~*" => UserRule::AllKeys,
+            "resetkeys" => UserRule::ResetKeys,
+            "reset" => UserRule::Reset,
+            "+@all" => UserRule::AllCommands(true),
+            "-@all" => UserRule::AllCommands(false),
+            word => match word.split_at(1) {
+                (">", hash) => UserRule::AddPassword(PasswordHash([hash.as_bytes()[0]; 32])),
+                ("<", hash) => UserRule::RemovePassword(PasswordHash([hash.as_bytes()[0]; 32])),
+                ("~", pattern) => keys(true, true, pattern),
+                ("r", pattern) => keys(true, false, pattern),
+                ("w", pattern) => keys(false, true, pattern),
+                (sign, name) => UserRule::Commands(CommandRule { allow: sign == "+", name: text(name) }),
+            },
+        }
+    }
+
+    fn show(user: &User) -> String {
+        let mut words = vec![if user.enabled { "on" } else { "off" }.to_owned()];
+        words.extend(user.no_password.then(|| "nopass".to_owned()));
+        words.extend(user.passwords.iter().map(|hash| format!(">{}", hash.0[0] as char)));
+        words.extend(user.all_keys.then(|| "~*".to_owned()));
+        words.extend(user.keys.iter().map(|rule| {
+            let sign = ["?", "w", "r", "~"][usize::from(rule.read) * 2 + usize::from(rule.write)];
+            format!("{sign}{}", String::from_utf8_lossy(&rule.pattern))
+        }));
+        words.push(if user.all_commands { "+@all" } else { "-@all" }.to_owned());
+        words.extend(user.commands.iter().map(|rule| {
+            format!("{}{}", if rule.allow { "+" } else { "-" }, String::from_utf8_lossy(&rule.name))
+        }));
+        words.join(" ")
+    }
+
+    #[test]
+    fn rules_make_a_user_as_in_redis() {
+        let table = "
+            on                           → on -@all
+            on nopass ~* +@all           → on nopass ~* +@all
+            >a >b <a                     → off >b -@all
+            nopass >a                    → off >a -@all
+            >a nopass                    → off nopass -@all
+            >a resetpass                 → off -@all
+            <a                           → error
+            ~x ry wx ry                  → off ~x ry -@all
+            rx wx                        → off ~x -@all
+            ~x ~*                        → off ~* -@all
+            ~* ~x                        → error
+            ~* resetkeys ~x              → off ~x -@all
+            +get -get +get               → off -@all +get
+            +client|id -client           → off -@all -client
+            -client +client|id           → off -@all -client +client|id
+            +clients +client             → off -@all +clients +client
+            +@read -get +@all            → off +@all
+            +@read -get -@all            → off -@all
+            on nopass ~* +@all reset     → off -@all
+        ";
+        for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            let (rules, expected) = line.split_once('→').unwrap();
+            let mut user = User::new(7);
+            let done = rules.split_whitespace().try_for_each(|word| user.change(&rule(word)));
+            let found = done.map_or_else(|_| "error".to_owned(), |()| show(&user));
+            assert_eq!(found, expected.trim(), "{line}");
+            assert_eq!((user.created, User::from_bytes(user.to_bytes())), (7, Ok(user)));
+        }
+    }
+
+    #[test]
+    fn a_command_changes_all_users_it_names_or_none() {
+        let name = |text: &'static str| Bytes::from_static(text.as_bytes());
+        let mut users = Users::default();
+        let first = [(name("a"), vec![rule("on")]), (name("default"), vec![rule("off")])];
+        assert_eq!(users.set(&first, true), Ok(true));
+        assert_eq!(users.set(&first, true), Ok(false));
+        let before = users.clone();
+        let refused = [(name("a"), vec![rule("off")]), (name("b"), vec![rule("<x")])];
+        assert_eq!(users.set(&refused, false), Err(CommandError::NoSuchPassword));
+        let long =
+            UserRule::Keys(KeyRule { read: true, write: true, pattern: vec![b'x'; USERS_LIMIT].into() });
+        assert_eq!(users.set(&[(name("b"), vec![long])], false), Err(CommandError::TooManyUsers));
+        assert_eq!(users, before);
+        // Removed and made again, she is somebody else; the default user stays who she is.
+        assert_eq!(users.delete(&[name("a"), name("a"), name("default"), name("z")]), 1);
+        assert_eq!(users.delete(&[name("z")]), 0);
+        assert_eq!(users.set(&first, false), Ok(true));
+        let created: Vec<_> = users.iter().map(|(_, user)| user.created).collect();
+        assert_eq!((created, users.changes()), (vec![3, 0], 3));
+    }
+}
