@@ -17,7 +17,7 @@ use quorate_core::{NodeId, NodeSet, Staleness};
 use quorate_node::{ClockSource, Durability};
 use quorate_sim::Faults;
 
-pub use endpoints::{ClientTls, Endpoints};
+pub use endpoints::{ClientLogin, ClientTls, Endpoints};
 pub use environment::with_environment;
 use tls::CERT_EXAMPLES;
 pub use tls::{Cert, CertClient, CertDir, CertInit, CertNode, CertProxy, ServerTls};
@@ -177,6 +177,9 @@ pub struct Up {
     /// Encrypt everything, between nodes too, with certificates that are issued into the data directory
     #[arg(long)]
     pub tls: bool,
+    /// The users of the cluster, if it is new: lines `user NAME RULE …`, as in Redis's aclfile
+    #[arg(long, value_name = "FILE")]
+    pub users: Option<PathBuf>,
     /// The first client port; the peers' are 100 higher. By default 7101, or others if those are taken
     #[arg(long, value_name = "PORT")]
     pub base_port: Option<u16>,
@@ -224,6 +227,11 @@ pub struct Serve {
     /// data [default: a twentieth of the disk, 1GiB at most]
     #[arg(long, value_name = "SIZE")]
     pub disk_reserve: Option<String>,
+    /// The users of a new cluster: lines `user NAME RULE …`, as in Redis's aclfile. Give it to every node: one whose
+    /// data has no users yet serves nobody then. Once there are users, ACL SETUSER changes them, and the file counts no
+    /// more
+    #[arg(long, value_name = "FILE")]
+    pub users: Option<PathBuf>,
     /// Log requests that take as long, with their stages, such as 50ms; `off` logs none [default: 100ms]
     #[arg(long, value_name = "DURATION", value_parser = slow_log)]
     pub slow_log: Option<SlowLog>,

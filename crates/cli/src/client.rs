@@ -5,7 +5,7 @@ use std::io::{Read, Write, stdin, stdout};
 use std::thread;
 use std::time::Duration;
 
-use quorate_client::{Client, Error};
+use quorate_client::{Client, Error, Login};
 use quorate_node::monitor::{WARNING_DISK, WARNING_MEMORY};
 use quorate_store::VALUE_LIMIT;
 use quorate_tls::ClientCredentials;
@@ -15,6 +15,7 @@ use crate::args::{Del, Endpoints, Get, Put, Status};
 use crate::certificates;
 use crate::failure::Failure;
 use crate::protocols;
+use crate::users;
 use crate::watch;
 
 /// Longer than a node takes to explain that no majority answers.
@@ -36,21 +37,23 @@ pub fn connect_for(endpoints: Endpoints, timeout: Duration) -> Result<Client, Fa
 pub struct Target {
     pub endpoints: Vec<String>,
     pub tls: Option<ClientCredentials>,
+    pub login: Option<Login>,
 }
 
 impl Target {
     pub fn new(flags: Endpoints) -> Result<Target, Failure> {
-        Ok(Target { tls: certificates::of_client(&flags.tls)?, endpoints: flags.endpoints })
+        let (tls, login) = (certificates::of_client(&flags.tls)?, users::of_client(&flags.login)?);
+        Ok(Target { tls, login, endpoints: flags.endpoints })
     }
 
     /// To the first of its nodes that can be reached.
     pub fn any(&self, timeout: Duration) -> Result<Client, Failure> {
-        Ok(Client::connect_with(self.endpoints.clone(), timeout, self.tls.clone())?)
+        Ok(Client::connect_as(self.endpoints.clone(), timeout, self.tls.clone(), self.login.clone())?)
     }
 
     /// To one of its nodes.
     fn connect(&self, endpoint: &str, timeout: Duration) -> Result<Client, Error> {
-        Client::connect_with([endpoint], timeout, self.tls.clone())
+        Client::connect_as([endpoint], timeout, self.tls.clone(), self.login.clone())
     }
 
     /// A node's status; the error says why there is none.

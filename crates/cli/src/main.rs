@@ -25,6 +25,7 @@ mod simulate;
 mod stores;
 mod topology;
 mod up;
+mod users;
 mod watch;
 
 use std::process::ExitCode;

@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn ranges_are_told_in_the_words_of_the_node() {
         let known = BTreeMap::from([("EU".to_owned(), "1".to_owned())]);
-        let target = Target { endpoints: Vec::new(), tls: None };
+        let target = Target { endpoints: Vec::new(), tls: None, login: None };
         let sites = || Sites { target: &target, known: Some(known.clone()) };
         let words = |range: &str| {
             let words = set(&[range.to_owned()], None, &mut sites()).unwrap();

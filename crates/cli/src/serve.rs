@@ -21,11 +21,12 @@ use tracing_subscriber::EnvFilter;
 
 use crate::args::{self, Bounds, Proxy, Serve, SlowLog};
 use crate::bounds;
-use crate::exposure;
+use crate::exposure::{self, Port};
 use crate::failure::Failure;
 use crate::protocols;
 use crate::stores;
 use crate::topology;
+use crate::users;
 
 /// The protocol unless one is named.
 const PROTOCOL: &str = "multipaxos";
@@ -60,6 +61,7 @@ struct File {
     tls_cert: Option<PathBuf>,
     tls_key: Option<PathBuf>,
     tls_auth_clients: Option<String>,
+    users: Option<PathBuf>,
     insecure: Option<bool>,
     log_json: Option<bool>,
     #[serde(default)]
@@ -154,7 +156,9 @@ pub fn serve(args: Serve) -> Result<(), Failure> {
         (None, None) => ReadMode::default(),
     };
     let (mut limits, resp_limits) = file.limits()?;
-    let resp_limits = resp::Limits { read_mode, ..resp_limits };
+    let path = args.users.as_ref().or(file.users.as_ref());
+    let first_users = path.map(|path| users::read(path)).transpose()?;
+    let resp_limits = resp::Limits { read_mode, first_users, ..resp_limits };
     match (args.slow_log, &file.slow_log) {
         (Some(SlowLog(threshold)), _) => limits.slow = threshold,
         (None, Some(text)) => {
@@ -321,11 +325,12 @@ impl Process {
         };
         let http = self.listen_http.as_deref();
         let addresses = [
-            ("--listen-peer", peer, false),
-            ("--listen-resp", Some(resp), true),
-            ("--listen-http", http, true),
+            ("--listen-peer", peer, Port::Peers),
+            ("--listen-resp", Some(resp), Port::Clients),
+            ("--listen-http", http, Port::Watchers),
         ];
-        exposure::check(&addresses, tls.as_ref(), self.insecure)
+        let users = self.resp_limits.first_users.as_ref().is_some_and(users::must_authenticate);
+        exposure::check(&addresses, tls.as_ref(), users, self.insecure)
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use quorate_client::Client;
+use quorate_client::{Client, Error};
 use quorate_core::{NodeId, Topology};
 use quorate_node::signals::hangup_is_ignored;
 use quorate_node::{cluster_id, parse_cluster};
@@ -23,6 +23,7 @@ use crate::args::{Bounds, Up};
 use crate::failure::{Failure, say};
 use crate::protocols;
 use crate::topology;
+use crate::users;
 
 /// The first client port, unless it is taken.
 const BASE_PORT: u16 = 7101;
@@ -52,6 +53,7 @@ struct Node {
 pub fn up(args: Up) -> Result<(), Failure> {
     let world = World::new(&args)?;
     check(&args.protocol, world.nodes.into())?;
+    args.users.as_deref().map(users::read).transpose()?;
     let stop = Arc::new(AtomicBool::new(false));
     let hangup = (!hangup_is_ignored()).then_some(SIGHUP);
     for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
@@ -211,6 +213,9 @@ fn start(
         for setting in world.settings.iter().chain(&args.set) {
             words.extend(["--set".to_owned(), setting.clone()]);
         }
+        if let Some(users) = &args.users {
+            words.extend(["--users".to_owned(), std::path::absolute(users)?.display().to_string()]);
+        }
         words.extend(bounds(&args.bounds));
         if let Some(tls) = tls {
             words.extend(tls.flags(&tls.nodes[usize::from(id) - 1]));
@@ -290,9 +295,18 @@ fn wait_until_serving(nodes: &mut [Node], tls: Option<&Tls>, stop: &AtomicBool) 
         }
         let serves = Client::connect_with([nodes[index].resp.as_str()], Duration::from_secs(6), tls.cloned())
             .and_then(|mut client| client.get("quorate:ready"));
-        match serves {
-            Ok(_) => drop(waiting.remove(0)),
-            Err(_) => std::thread::sleep(POLL),
+        let is_served = match serves {
+            Ok(_) => true,
+            // It knows who the users are, and that this is none of them.
+            Err(Error::Refused { message, .. }) => {
+                message.starts_with("NOAUTH") || message.starts_with("NOPERM")
+            }
+            Err(_) => false,
+        };
+        if is_served {
+            waiting.remove(0);
+        } else {
+            std::thread::sleep(POLL);
         }
     }
     Ok(())

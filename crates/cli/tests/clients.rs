@@ -166,6 +166,27 @@ fn redis_py_goes_on_when_the_leader_is_killed() {
 }
 
 #[test]
+fn redis_py_knows_users() {
+    set_up("python");
+    let directory = tempfile::tempdir().unwrap();
+    let users = directory.path().join("users");
+    std::fs::write(&users, "user default off\nuser root on >first ~* +@all\n").unwrap();
+    let mut cluster = Cluster::prepare(1, "multipaxos", &["--durability", "os"]);
+    cluster.nodes[0].set("--users", &users.display().to_string());
+    cluster.nodes[0].start();
+    let resp = cluster.nodes[0].resp.clone();
+    support::wait_for("a node that knows its users", || {
+        let mut connection = support::Connection::open(&resp).ok()?;
+        let answer = connection.call(&[b"GET", b"k"]).ok()?;
+        matches!(answer, support::Resp::Error(text) if text.starts_with("NOAUTH")).then_some(())
+    });
+    let (program, script) = (installed("python").join("bin/python"), programs().join("python/users.py"));
+    let output = Command::new(program).arg(script).args([&resp, "first"]).output().unwrap();
+    let said = String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned();
+    assert!(output.status.success() && said.contains("verified"), "{said}");
+}
+
+#[test]
 fn go_redis_goes_on_when_the_leader_is_killed() {
     set_up("go");
     converse(|endpoints| Program::child(&installed("go").join("client"), &[], endpoints));

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use quorate_client::Client;
+use quorate_client::{Client, Login};
 use quorate_node::{cluster_id, parse_cluster};
 use quorate_tls::issue::{AUTHORITY, Authority, Issued, Owner};
 use quorate_tls::{ClientCredentials, Process};
@@ -398,5 +398,136 @@ fn certificates_are_issued_by_command() {
         let (code, said) = cert(words);
         assert_eq!(code, Some(2), "{said}");
         assert!(said.contains(part), "{words:?}: {said}");
+    }
+}
+
+/// Users of a new cluster, of whom nobody may do anything unasked.
+const USERS: &str = "user default off\nuser root on >first ~* +@all\n";
+
+fn login(user: &str, password: &str) -> Login {
+    Login { user: user.to_owned(), password: password.to_owned().into() }
+}
+
+#[test]
+fn users_may_do_what_their_rules_say_after_restarts_and_in_a_restored_cluster_too() {
+    let (mut cluster, ours) = prepare(3, "multipaxos");
+    let directory = ours.directory.path();
+    let file = |name: &str, text: &str| {
+        let path = directory.join(name);
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let users = file("users", USERS);
+    for node in &mut cluster.nodes {
+        node.set("--users", &users);
+        node.start();
+    }
+    let get = |resp: &str, who: &Login, key: &str| {
+        let tls = Some(ours.credentials());
+        Client::connect_as([resp], TIMEOUT, tls, Some(who.clone()))?.get(key)
+    };
+    let (root, ann) = (login("root", "first"), login("ann", "secret"));
+    for node in &cluster.nodes {
+        wait_for("a node that serves", || get(&node.resp, &root, "ready").ok());
+    }
+    let resp = cluster.nodes[0].resp.clone();
+    let files = [ours.ca(), ours.client.cert.clone(), ours.client.key.clone()];
+    let files: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
+    let said_as = |user: &str, password: &str, words: &[&str]| {
+        let login = ["--no-auth-warning", "--user", user, "--pass", password];
+        redis(&resp, &files, &[&login[..], words].concat()).1
+    };
+
+    // Whoever has no certificate does not come as far as a password.
+    let (_, said) = redis(&resp, &[], &["ping"]);
+    assert!(!said.contains("PONG") && !said.contains("NOAUTH"), "{said}");
+    assert_eq!(redis(&resp, &files, &["get", "app:k"]).1, "NOAUTH Authentication required.\n\n");
+    assert!(said_as("root", "wrong", &["get", "app:k"]).contains("WRONGPASS"));
+    let rules = ["acl", "setuser", "ann", "on", ">secret", "~app:*", "+@read", "+set"];
+    assert_eq!(said_as("root", "first", &rules), "OK\n");
+    // Here at once, elsewhere when it is applied there.
+    assert_eq!(said_as("ann", "secret", &["set", "app:k", "v"]), "OK\n");
+    for node in &cluster.nodes {
+        wait_for("a node that knows her", || get(&node.resp, &ann, "app:k").ok());
+    }
+    let denied = said_as("ann", "secret", &["get", "other"]);
+    assert!(denied.starts_with("NOPERM this user has no permissions to access one of the keys"), "{denied}");
+    let denied = said_as("ann", "secret", &["del", "app:k"]);
+    assert!(denied.starts_with("NOPERM this user has no permissions to run the 'del' command"), "{denied}");
+    let status = said_as("root", "first", &["quorate", "status"]);
+    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+    let denied: u64 = status["facts"]["requests_denied_total"].as_str().unwrap().parse().unwrap();
+    assert!(denied >= 4, "{denied}");
+
+    // The command line. A password is in a file or in the environment, never in a flag.
+    let password = file("password", "secret\n");
+    let values = ["--endpoints", &resp, "--cacert"].map(str::to_owned);
+    let command = |words: &[&str]| {
+        let mut command = quorate(words);
+        command.args(&values).arg(files[0]).arg("--cert").arg(files[1]).arg("--key").arg(files[2]);
+        command
+    };
+    let ann_by_file = ["--user", "ann", "--password-file", &password];
+    assert_eq!(
+        run(&mut command(&[&["get", "app:k"], &ann_by_file[..]].concat())),
+        (Some(0), "v\n".to_owned())
+    );
+    let (code, said) = run(command(&["get", "app:k", "--user", "ann"]).env("QUORATE_PASSWORD", "wrong"));
+    assert!(code == Some(1) && said.contains("WRONGPASS") && !said.contains("wrong\""), "{code:?} {said}");
+    let (code, said) = run(&mut command(&["get", "app:k", "--password", "hidden"]));
+    assert!(
+        code == Some(2) && said.contains("--password-file") && !said.contains("hidden"),
+        "{code:?} {said}"
+    );
+    let (code, said) = run(&mut command(&["get", "app:k", "--user", "ann"]));
+    assert!(code == Some(2) && said.contains("--user ann needs a password"), "{code:?} {said}");
+    let backup = directory.join("backup").display().to_string();
+    let (code, said) = run(&mut command(&[&["backup", "--out", &backup], &ann_by_file[..]].concat()));
+    assert!(code == Some(1) && said.contains("NOPERM"), "{code:?} {said}");
+    let (code, said) =
+        run(command(&["backup", "--out", &backup, "--user", "root"]).env("QUORATE_PASSWORD", "first"));
+    assert_eq!(code, Some(0), "{said}");
+
+    // Users are in the log.
+    for node in &mut cluster.nodes {
+        node.kill();
+    }
+    for node in &mut cluster.nodes {
+        node.start();
+    }
+    wait_for("the users after a restart", || get(&resp, &ann, "app:k").ok());
+    let error = get(&resp, &ann, "other").unwrap_err().to_string();
+    assert!(error.contains("NOPERM"), "{error}");
+    assert!(redis(&resp, &files, &["get", "app:k"]).1.contains("NOAUTH"));
+
+    // And in a backup: the restored cluster, of another protocol, is no more open than the first.
+    let mut restored = Cluster::prepare(1, "raft", &[]);
+    let (data, members) = (restored.nodes[0].data.display().to_string(), restored.members().to_owned());
+    let words = ["restore", &backup, "--data-dir", &data, "--node-id", "1", "--initial-cluster", &members];
+    let (code, said) = run(&mut quorate(&[&words[..], &["--protocol", "raft"]].concat()));
+    assert_eq!(code, Some(0), "{said}");
+    restored.nodes[0].start();
+    let resp = restored.nodes[0].resp.clone();
+    let plain = |who: Option<Login>| Client::connect_as([&*resp], TIMEOUT, None, who)?.get("app:k");
+    let value = wait_for("the restored users", || plain(Some(ann.clone())).ok());
+    assert_eq!(value.as_deref(), Some(&b"v"[..]));
+    let error = plain(None).unwrap_err().to_string();
+    assert!(error.contains("NOAUTH"), "{error}");
+}
+
+#[test]
+fn a_file_of_users_that_is_wrong_is_refused_with_the_line() {
+    let mut cluster = Cluster::prepare(1, "multipaxos", &[]);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("users");
+    for (text, expected) in [
+        ("user default off\nuser ann on >hidden +gett\n", "line 2: rule `+gett`: Unknown command"),
+        ("user ann on >hidden ~* +@all\n", "there is no line for the user `default`"),
+    ] {
+        fs::write(&path, text).unwrap();
+        cluster.nodes[0].set("--users", &path.display().to_string());
+        assert_eq!(cluster.nodes[0].run_to_end().0, Some(2));
+        let said = cluster.nodes[0].said();
+        assert!(said.contains(expected) && !said.contains("hidden"), "{said}");
     }
 }

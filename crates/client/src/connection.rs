@@ -7,6 +7,7 @@ use std::time::Duration;
 use quorate_tls::ClientCredentials;
 use quorate_tls::client::{ClientStream, in_words};
 
+use crate::Login;
 use crate::value::{self, Value};
 
 /// See the file comment.
@@ -123,6 +124,18 @@ impl Connection {
             }
         }
         Err(last)
+    }
+
+    /// The same connection as a user's; or why the node does not let it be.
+    pub(crate) fn authenticated(mut self, login: Option<&Login>) -> io::Result<Result<Connection, String>> {
+        let Some(Login { user, password }) = login else { return Ok(Ok(self)) };
+        self.send(&[b"AUTH", user.as_bytes(), password])?;
+        match self.receive()? {
+            // Nobody can tell who the users are: another node may.
+            Value::Error(message) if message.starts_with("CLUSTERDOWN") => Err(io::Error::other(message)),
+            Value::Error(message) => Ok(Err(message)),
+            _ => Ok(Ok(self)),
+        }
     }
 
     /// Whether the other side has neither closed the connection nor sent what nobody asked for.

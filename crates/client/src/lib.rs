@@ -11,6 +11,7 @@ mod connection;
 pub mod fuzzing;
 mod value;
 
+use std::fmt;
 use std::io;
 use std::time::Duration;
 
@@ -20,6 +21,21 @@ use thiserror::Error;
 
 use connection::Connection;
 pub use value::Value;
+
+/// Whom a client is authenticated as.
+#[derive(Clone)]
+pub struct Login {
+    /// The user's name.
+    pub user: String,
+    /// The password.
+    pub password: Bytes,
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Login").field("user", &self.user).finish_non_exhaustive()
+    }
+}
 
 /// Why there is no reply.
 #[derive(Debug, Error)]
@@ -78,6 +94,7 @@ pub struct Client {
     connection: Option<Connection>,
     timeout: Duration,
     tls: Option<ClientCredentials>,
+    login: Option<Login>,
 }
 
 impl Client {
@@ -96,11 +113,21 @@ impl Client {
         timeout: Duration,
         tls: Option<ClientCredentials>,
     ) -> Result<Client, Error> {
+        Client::connect_as(endpoints, timeout, tls, None)
+    }
+
+    /// The same; as a user, if there is one. A wrong password is [`Error::Refused`].
+    pub fn connect_as<S: Into<String>>(
+        endpoints: impl IntoIterator<Item = S>,
+        timeout: Duration,
+        tls: Option<ClientCredentials>,
+        login: Option<Login>,
+    ) -> Result<Client, Error> {
         let endpoints: Vec<String> = endpoints.into_iter().map(Into::into).collect();
         if endpoints.is_empty() {
             return Err(Error::NoEndpoint);
         }
-        let mut client = Client { endpoints, current: 0, connection: None, timeout, tls };
+        let mut client = Client { endpoints, current: 0, connection: None, timeout, tls, login };
         client.establish(&mut Vec::new())?;
         Ok(client)
     }
@@ -247,8 +274,13 @@ impl Client {
             if tried.len() >= self.endpoints.len() {
                 return Err(Error::Unreachable(std::mem::take(tried)));
             }
-            match Connection::open(self.endpoint(), self.timeout, self.tls.as_ref()) {
-                Ok(connection) => self.connection = Some(connection),
+            let opened = Connection::open(self.endpoint(), self.timeout, self.tls.as_ref())
+                .and_then(|connection| connection.authenticated(self.login.as_ref()));
+            match opened {
+                Ok(Ok(connection)) => self.connection = Some(connection),
+                Ok(Err(message)) => {
+                    return Err(Error::Refused { endpoint: self.endpoint().to_owned(), message });
+                }
                 Err(source) => {
                     tried.push(Attempt { endpoint: self.endpoint().to_owned(), source });
                     self.next();

@@ -177,9 +177,10 @@ impl Command {
             }
             Command::Delete { keys } => writing(Extent::Keys(keys.iter().cloned().collect())),
             // What every later command may do depends on a limit; users are no keys, and change rarely.
-            Command::Clear | Command::LimitData { .. } | Command::SetUsers { .. } | Command::DeleteUsers { .. } => {
-                writing(Extent::Everything)
-            }
+            Command::Clear
+            | Command::LimitData { .. }
+            | Command::SetUsers { .. }
+            | Command::DeleteUsers { .. } => writing(Extent::Everything),
             Command::DiskFull { .. } => writing(Extent::NOTHING),
             Command::Batch { watched, commands } => union(watched, commands),
         }

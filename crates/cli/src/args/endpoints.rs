@@ -18,6 +18,23 @@ pub struct Endpoints {
     pub endpoints: Vec<String>,
     #[command(flatten)]
     pub tls: ClientTls,
+    #[command(flatten)]
+    pub login: ClientLogin,
+}
+
+/// Whom a client command is authenticated as.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Users (the password is in QUORATE_PASSWORD, or in a file)")]
+pub struct ClientLogin {
+    /// The user, where the cluster has users [default: default, if there is a password]
+    #[arg(long, value_name = "NAME", env = "QUORATE_USER")]
+    pub user: Option<String>,
+    /// A file with nothing but the password
+    #[arg(long, value_name = "FILE", env = "QUORATE_PASSWORD_FILE")]
+    pub password_file: Option<PathBuf>,
+    /// Refused: whoever looks at this machine's processes would read it.
+    #[arg(long, hide = true, num_args = 0..)]
+    pub password: Option<Vec<String>>,
 }
 
 /// How a client command is encrypted.
