@@ -28,6 +28,10 @@ impl quorate_core::Replica for Replica {
         Salvaged { state: state.freeze(), undecided, left_out: 0 }
     }
 
+    fn set_disk_full(&mut self, full: bool) {
+        self.intake.set_disk_full(full);
+    }
+
     fn read(&self, command: &Bytes) -> Bytes {
         self.state.read_now(command)
     }
