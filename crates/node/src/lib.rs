@@ -46,6 +46,7 @@ pub mod monitor;
 mod newcomers;
 pub mod node;
 mod resources;
+mod service_manager;
 pub mod signals;
 pub mod slow;
 mod stall;

@@ -17,7 +17,6 @@ use mio::{Events, Poll, Token, Waker};
 use quorate_core::{ProcessId, ProxyId, Random, Request, RequestId, Status, Time};
 use quorate_runtime::Effects;
 use quorate_tls::Credentials;
-use sd_notify::NotifyState;
 use tracing::{error, info, warn};
 
 use crate::clients::{Clients, Door};
@@ -38,6 +37,7 @@ use crate::metrics::Metrics;
 use crate::monitor::{self, Monitor, Report};
 use crate::newcomers::Newcomers;
 use crate::resources::{DiskWatermark, Resources};
+use crate::service_manager::{self, NotifyState};
 use crate::signals::Watch;
 use crate::slow::Slow;
 use crate::stall::Stalls;
@@ -121,7 +121,7 @@ impl Node {
     pub fn run<F: Frontend>(self, frontend: F) -> Result<Exit, NodeError> {
         let Node { config, listeners, poll, stopper, monitor_server, .. } = self;
         let node = Loop::start(config, listeners, poll, stopper, monitor_server, frontend)?;
-        tell_service_manager(NotifyState::Ready);
+        service_manager::tell(NotifyState::Ready);
         node.run()
     }
 
@@ -130,14 +130,6 @@ impl Node {
         let _watch = Watch::new(self.stopper(), self.config.reread())
             .map_err(|source| NodeError::System { what: "to watch for signals", source })?;
         self.run(frontend)
-    }
-}
-
-/// Tells systemd, if it has started this process and wants to know (`Type=notify`): the log is read and clients are
-/// taken, or that is over. Whether a majority is there is not its concern: nodes are started one after the other.
-fn tell_service_manager(state: NotifyState<'_>) {
-    if let Err(error) = sd_notify::notify(&[state]) {
-        warn!("the service manager cannot be told: {error}");
     }
 }
 
@@ -566,7 +558,7 @@ impl<F: Frontend> Loop<F> {
 
     fn begin_drain_if_asked(&mut self) {
         if self.drain.is_none() && self.stopper.asked.load(Ordering::Relaxed) > 0 {
-            tell_service_manager(NotifyState::Stopping);
+            service_manager::tell(NotifyState::Stopping);
             info!(under_way = self.clients.under_way(), "asked to stop: finishing what is under way");
             let now = clock::now();
             let leads = self.machines.leads() && self.metrics.peers_up.get() > 0;
