@@ -20,7 +20,7 @@ caught! { "epaxos",
     a_replica_that_stops_recoveries_though_its_disk_hangs: "now/Reject", of 7, under "all", at 5860;
     recoveries_that_never_wait_for_an_owner_that_is_slow: "epaxos/slow-owner", of 7, under "all", at 1294;
     // Ballots and recovery.
-    one_variable_for_both_ballots: "epaxos/one-ballot" with RESTLESS, under "all", at 397;
+    one_variable_for_both_ballots: "epaxos/one-ballot" with RESTLESS, of 5, under "all", at 768;
     a_recovery_that_validates_nothing: "epaxos/no-validation" with RESTLESS, of 5, at 137;
     a_replica_that_forgets_before_a_majority_agrees: "learner/forgets-alone"
         with FORGETFUL, under "all,lost-nodes", at 39;
