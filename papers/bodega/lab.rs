@@ -20,7 +20,7 @@ use crate::instrument::measure::Bench;
 
 /// So many keys, and clients that write them at first.
 const KEYS: &str = "10000";
-const LOADERS: &str = "256";
+const LOADERS: &str = "512";
 /// At each site, with one operation under way each.
 const CLIENTS: &str = "2";
 /// Of each run, what comes before anything counts, and what counts.
