@@ -25,6 +25,7 @@
 //! | `stall` | how long the event loop was away from its sockets |
 //! | [`signals`], `log_rate`, `view` | SIGTERM; repeated log lines; facts for client protocols |
 
+mod acceptor;
 pub mod backup;
 mod clients;
 mod clock;

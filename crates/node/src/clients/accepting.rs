@@ -2,7 +2,7 @@
 //! nothing keep nobody else out.
 
 use std::collections::VecDeque;
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
 use std::time::Duration;
 
@@ -18,9 +18,6 @@ use super::connection::Connection;
 use crate::frontend::{Frontend, NodeView, SessionContext};
 use crate::limits::ACCEPTS_PER_TURN;
 use crate::transport::socket::tune;
-
-/// After the system refused to accept (no descriptors, usually).
-const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// While too many handshakes are not over.
 const HANDSHAKES_AGAIN: Duration = Duration::from_millis(10);
@@ -56,32 +53,16 @@ impl<F: Frontend> Clients<F> {
     pub(crate) fn accept(&mut self, now: Time, node: &dyn NodeView) {
         self.now = now;
         self.end_late_handshakes();
-        if self.accept_at.is_none_or(|at| at > now) {
+        if !self.acceptor.as_ref().is_some_and(|acceptor| acceptor.is_due(now)) {
             return;
         }
         for _ in 0..ACCEPTS_PER_TURN {
-            if self.tls.is_some() && !self.has_room_for_handshake() {
-                self.accept_at = Some(now + HANDSHAKES_AGAIN);
-                return;
+            let has_room = self.tls.is_none() || self.has_room_for_handshake();
+            let Some(acceptor) = &mut self.acceptor else { return };
+            if !has_room {
+                return acceptor.postpone(now + HANDSHAKES_AGAIN);
             }
-            let Some(listener) = &self.listener else { break };
-            let mut stream = match listener.accept() {
-                Ok((stream, _)) => stream,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.accept_at = None;
-                    return;
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                // That client is gone already.
-                Err(error) if error.kind() == ErrorKind::ConnectionAborted => continue,
-                Err(error) => {
-                    if let Some(unsaid) = self.log_rate.ask("accept", now) {
-                        warn!(unsaid, "cannot accept a client: {error}; clients wait");
-                    }
-                    self.accept_at = Some(now + ACCEPT_AGAIN);
-                    return;
-                }
-            };
+            let Some((mut stream, _)) = acceptor.accept(now, &mut self.log_rate) else { return };
             if self.connections.len() >= self.limits.clients {
                 self.metrics.clients_refused_total.one();
                 if let Some(unsaid) = self.log_rate.ask("clients", now) {

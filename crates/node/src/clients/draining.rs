@@ -15,14 +15,13 @@ impl<F: Frontend> Clients<F> {
     /// connection that is being closed. Those who ask nothing are let go after a while.
     pub(crate) fn drain(&mut self, now: Time, node: &dyn NodeView) {
         for _ in 0..DRAIN_ACCEPTS {
-            self.accept_at = Some(Time::ZERO);
+            self.acceptor.as_mut().into_iter().for_each(|acceptor| acceptor.postpone(now));
             self.accept(now, node);
-            if self.accept_at.is_none() {
+            if self.acceptor.as_ref().is_none_or(|acceptor| acceptor.deadline().is_none()) {
                 break;
             }
         }
-        self.listener = None;
-        self.accept_at = None;
+        self.acceptor = None;
         self.draining = Some((now + DRAIN_IDLE, now + DRAIN_SWEEP));
     }
 

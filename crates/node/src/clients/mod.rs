@@ -18,13 +18,13 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use mio::net::TcpListener;
-use mio::{Interest, Registry};
+use mio::Registry;
 use quorate_core::{Answered, Failure, Mark, Outcome, Request, RequestId, Sample, Time};
 use quorate_tls::Credentials;
 use slab::Slab;
 use tracing::warn;
 
+use crate::acceptor::Acceptor;
 use crate::clock;
 use crate::frontend::{Asked, Frontend, NodeView, SessionContext, Ticket};
 use crate::limits::{DRAIN_LINGER, HANDSHAKES_PER_TURN, Limits, RESUMES_PER_TURN};
@@ -56,11 +56,11 @@ pub(crate) struct Clients<F: Frontend> {
     registry: Registry,
     /// Plus an index: the token of a connection.
     token: usize,
-    listener: Option<TcpListener>,
+    /// None while the node stops.
+    acceptor: Option<Acceptor>,
     /// With them, clients must speak TLS.
     tls: Option<Credentials>,
     handshakes: Handshakes,
-    accept_at: Option<Time>,
     connections: Slab<Connection<F::Session>>,
     /// Bytes that are kept for clients, as last counted.
     kept: usize,
@@ -94,8 +94,8 @@ impl<F: Frontend> Clients<F> {
         limits: Limits,
         metrics: Rc<Metrics>,
     ) -> io::Result<Self> {
-        let Door { mut listener, token: listener_token, tls } = door;
-        registry.register(&mut listener, listener_token, Interest::READABLE)?;
+        let Door { listener, token: listener_token, tls } = door;
+        let acceptor = Acceptor::new(listener, listener_token, &registry, "a client")?;
         let requests = Requests::new(limits.requests);
         metrics.clients_limit.set(limits.clients as u64);
         metrics.tls_handshakes_limit.set(limits.handshakes as u64);
@@ -107,10 +107,9 @@ impl<F: Frontend> Clients<F> {
             metrics,
             registry,
             token,
-            listener: Some(listener),
+            acceptor: Some(acceptor),
             tls,
             handshakes: Handshakes::default(),
-            accept_at: None,
             connections: Slab::new(),
             kept: 0,
             opened: 0,
@@ -153,7 +152,7 @@ impl<F: Frontend> Clients<F> {
 
     /// Somebody waits to be accepted.
     pub(crate) fn on_listener(&mut self) {
-        self.accept_at.get_or_insert(Time::ZERO);
+        self.acceptor.as_mut().into_iter().for_each(Acceptor::on_ready);
     }
 
     /// A connection is ready for something.
@@ -175,7 +174,8 @@ impl<F: Frontend> Clients<F> {
         let sweep = self.draining.map(|(_, sweep)| sweep);
         let unshown = self.unshown.first().map(|(until, _)| *until);
         let handshake = self.handshakes.deadline(self.limits.handshake);
-        [self.accept_at, unshown, sweep, handshake].into_iter().flatten().min()
+        let accept = self.acceptor.as_ref().and_then(Acceptor::deadline);
+        [accept, unshown, sweep, handshake].into_iter().flatten().min()
     }
 
     /// Whether clients wait to be served that no event will announce.

@@ -38,11 +38,9 @@ mod route;
 pub(crate) mod socket;
 
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use mio::net::TcpListener;
 use mio::{Interest, Registry, Token, Waker};
@@ -52,6 +50,7 @@ use quorate_tls::Credentials;
 use slab::Slab;
 use tracing::{error, info, warn};
 
+use crate::acceptor::Acceptor;
 use crate::clock;
 use crate::guard::Guard;
 use crate::limits::{ACCEPTS_PER_TURN, Limits};
@@ -65,9 +64,6 @@ use inbound::{Inbound, Read, Stage};
 use link::{Dialed, Link, LinkContext};
 use resolve::Resolver;
 use route::Route;
-
-/// After the system refused to accept (no descriptors, usually).
-const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// All connections between this node and other processes.
 pub(crate) struct Transport {
@@ -96,9 +92,7 @@ pub(crate) struct Transport {
     /// Where there is a delay.
     alarm: Option<Alarm>,
     /// None in a process that runs a proxy alone.
-    listener: Option<TcpListener>,
-    /// When to accept; none while nobody is waiting.
-    accept_at: Option<Time>,
+    acceptor: Option<Acceptor>,
     inbound: Slab<Inbound>,
     /// Which incoming connection a process has: one each.
     known: BTreeMap<ProcessId, usize>,
@@ -153,10 +147,9 @@ impl Transport {
     pub(crate) fn new(start: Start) -> std::io::Result<Transport> {
         let Start { me, identity, members, membership, delays, limits, metrics, registry, tokens, .. } =
             start;
-        let Start { guard, tls, random, waker, mut listener, .. } = start;
-        if let Some(listener) = &mut listener {
-            registry.register(listener, tokens.listener, Interest::READABLE)?;
-        }
+        let Start { guard, tls, random, waker, listener, .. } = start;
+        let acceptor = listener.map(|listener| Acceptor::new(listener, tokens.listener, &registry, "a peer"));
+        let acceptor = acceptor.transpose()?;
         let alarm = (!delays.are_none()).then(|| Alarm::new(&registry, tokens.alarm)).transpose()?;
         let interface = Interface::new(delays.interface());
         metrics.peer_output_limit.set(limits.peer_output as u64);
@@ -179,8 +172,7 @@ impl Transport {
             tls,
             interface,
             alarm,
-            listener,
-            accept_at: None,
+            acceptor,
             inbound: Slab::new(),
             known: BTreeMap::new(),
             strangers: 0,
@@ -246,7 +238,7 @@ impl Transport {
 
     /// Somebody waits to be accepted.
     pub(crate) fn on_listener(&mut self) {
-        self.accept_at.get_or_insert(Time::ZERO);
+        self.acceptor.as_mut().into_iter().for_each(Acceptor::on_ready);
     }
 
     /// The link to a member is ready for something.
@@ -403,9 +395,7 @@ impl Transport {
         }
         self.learn(now);
         self.end_outdated(now);
-        if self.accept_at.is_some_and(|at| at <= now) {
-            self.accept(now);
-        }
+        self.accept(now);
         while let Some((node, found)) = self.resolver.take() {
             self.with_link(node, now, |link, context| link.dial(found, context));
         }
@@ -446,7 +436,8 @@ impl Transport {
         let strangers = strangers.into_iter().flat_map(Slab::iter).filter_map(|(_, i)| i.deadline());
         let output = (!self.to_write.is_empty()).then_some(Time::ZERO);
         let frame = self.next_frame().map(|(at, _)| at);
-        let own = [self.accept_at, self.candidates_deadline(), output, frame];
+        let own =
+            [self.acceptor.as_ref().and_then(Acceptor::deadline), self.candidates_deadline(), output, frame];
         links.chain(strangers).chain(own.into_iter().flatten()).min()
     }
 
@@ -508,26 +499,9 @@ impl Transport {
     }
 
     fn accept(&mut self, now: Time) {
-        self.accept_at = Some(now);
+        let Some(acceptor) = self.acceptor.as_mut().filter(|acceptor| acceptor.is_due(now)) else { return };
         for _ in 0..ACCEPTS_PER_TURN {
-            let Some(listener) = &self.listener else { return };
-            let (mut stream, address) = match listener.accept() {
-                Ok(accepted) => accepted,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.accept_at = None;
-                    return;
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                // That connection is gone already.
-                Err(error) if error.kind() == ErrorKind::ConnectionAborted => continue,
-                Err(error) => {
-                    if let Some(unsaid) = self.log_rate.ask("accept", now) {
-                        warn!(unsaid, "cannot accept a connection from a peer: {error}");
-                    }
-                    self.accept_at = Some(now + ACCEPT_AGAIN);
-                    return;
-                }
-            };
+            let Some((mut stream, address)) = acceptor.accept(now, &mut self.log_rate) else { return };
             if self.strangers >= self.limits.strangers {
                 if let Some(unsaid) = self.log_rate.ask("strangers", now) {
                     let limit = self.limits.strangers;
