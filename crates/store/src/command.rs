@@ -153,6 +153,17 @@ impl Command {
 
     /// Whether it changes nothing, whatever is stored.
     pub fn is_read_only(&self) -> bool {
+        self.effect() == Effect::Reads
+    }
+
+    /// Whether it may leave more data behind than there were. What only removes, or changes when a key expires, does
+    /// not.
+    pub fn grows(&self) -> bool {
+        self.effect() == Effect::Grows
+    }
+
+    /// The most that it may do, whatever is stored.
+    fn effect(&self) -> Effect {
         match self {
             Command::Get { .. }
             | Command::GetMany { .. }
@@ -170,54 +181,7 @@ impl Command {
             | Command::Count
             | Command::UserChanges
             | Command::Users
-            | Command::RandomKey { .. } => true,
-            Command::Put { .. }
-            | Command::PutMany { .. }
-            | Command::Delete { .. }
-            | Command::Take { .. }
-            | Command::Increment { .. }
-            | Command::IncrementFloat { .. }
-            | Command::Append { .. }
-            | Command::SetExpiry { .. }
-            | Command::HashPut { .. }
-            | Command::HashDelete { .. }
-            | Command::HashIncrement { .. }
-            | Command::Refresh { .. }
-            | Command::PutRange { .. }
-            | Command::HashIncrementFloat { .. }
-            | Command::LimitData { .. }
-            | Command::DiskFull { .. }
-            | Command::Clear
-            | Command::SetUsers { .. }
-            | Command::DeleteUsers { .. } => false,
-            // Not by recursion: a batch in a batch, which only a program can build, is refused when executed.
-            Command::Batch { commands, .. } => commands.iter().all(|Single(command)| match command {
-                Command::Batch { .. } => true,
-                command => command.is_read_only(),
-            }),
-        }
-    }
-}
-
-impl Command {
-    /// Whether it may leave more data behind than there were. What only removes, or changes when a key expires, does
-    /// not.
-    pub fn grows(&self) -> bool {
-        match self {
-            Command::Put { .. }
-            | Command::PutMany { .. }
-            | Command::Increment { .. }
-            | Command::IncrementFloat { .. }
-            | Command::Append { .. }
-            | Command::HashPut { .. }
-            | Command::HashIncrement { .. }
-            | Command::HashIncrementFloat { .. }
-            | Command::PutRange { .. } => true,
-            // Not by recursion, as above.
-            Command::Batch { commands, .. } => commands.iter().any(|Single(command)| match command {
-                Command::Batch { .. } => false,
-                command => command.grows(),
-            }),
+            | Command::RandomKey { .. } => Effect::Reads,
             Command::Delete { .. }
             | Command::Take { .. }
             | Command::SetExpiry { .. }
@@ -227,26 +191,37 @@ impl Command {
             | Command::LimitData { .. }
             | Command::DiskFull { .. }
             | Command::SetUsers { .. }
-            | Command::DeleteUsers { .. }
-            | Command::UserChanges
-            | Command::Users
-            | Command::Get { .. }
-            | Command::GetMany { .. }
-            | Command::GetRange { .. }
-            | Command::Length { .. }
-            | Command::Exists { .. }
-            | Command::KindOf { .. }
-            | Command::ExpiryOf { .. }
-            | Command::VersionsOf { .. }
-            | Command::HashGet { .. }
-            | Command::HashAll { .. }
-            | Command::HashLength { .. }
-            | Command::HashScan { .. }
-            | Command::Scan { .. }
-            | Command::Count
-            | Command::RandomKey { .. } => false,
+            | Command::DeleteUsers { .. } => Effect::Changes,
+            Command::Put { .. }
+            | Command::PutMany { .. }
+            | Command::Increment { .. }
+            | Command::IncrementFloat { .. }
+            | Command::Append { .. }
+            | Command::HashPut { .. }
+            | Command::HashIncrement { .. }
+            | Command::HashIncrementFloat { .. }
+            | Command::PutRange { .. } => Effect::Grows,
+            Command::Batch { commands, .. } => {
+                let effects = commands.iter().map(|Single(command)| match command {
+                    // Not by recursion: a batch in a batch, which only a program can build, is refused when executed.
+                    Command::Batch { .. } => Effect::Reads,
+                    command => command.effect(),
+                });
+                effects.max().unwrap_or(Effect::Reads)
+            }
         }
     }
+}
+
+/// The most that a command may do to the data, from the least to the most.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Effect {
+    /// It changes nothing.
+    Reads,
+    /// It removes, or changes what is no data: when a key expires, settings, users.
+    Changes,
+    /// It may leave more data behind than there were.
+    Grows,
 }
 
 /// Tags of the commands whose first field is a key.
@@ -264,7 +239,7 @@ pub fn first_key(encoded: &[u8]) -> Option<&[u8]> {
 /// When a put happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// Always.
+    /// The key is set, whatever is there.
     Always,
     /// Only if the key does not exist.
     IfAbsent,
@@ -281,7 +256,7 @@ wire_enum!(Condition { 0 => Always, 1 => IfAbsent, 2 => IfPresent, 3 => IfVersio
 pub enum Expiry {
     /// None from now on.
     Never,
-    /// As it was.
+    /// The key goes on to expire when it did, or never.
     Keep,
     /// In this many milliseconds; at once if that is not in the future.
     In(i64),
@@ -293,11 +268,11 @@ wire_enum!(Expiry { 0 => Never, 1 => Keep, 2 => In(millis), 3 => At(millis) });
 /// Which expiry a key must have for it to be changed. A key that never expires counts as one that expires last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpiryCondition {
-    /// Any or none.
+    /// Whether the key expires or not.
     Always,
-    /// None.
+    /// Only if the key never expires.
     IfNone,
-    /// Any.
+    /// Only if the key is to expire.
     IfAny,
     /// One that is before the new one.
     IfLater,
