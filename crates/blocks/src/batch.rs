@@ -10,14 +10,14 @@ use crate::membership::Configuration;
 pub enum Entry {
     /// Opens a session for a proxy incarnation; repeating it while that session lives gives the same one.
     Open {
-        /// Who asks.
+        /// The proxy that is answered.
         proxy: ProcessId,
         /// Drawn by this incarnation of the proxy.
         nonce: u64,
     },
     /// A command under a session.
     Write {
-        /// The session.
+        /// The session that the write belongs to.
         session: u64,
         /// Its number in the session.
         seq: u64,
@@ -30,12 +30,12 @@ pub enum Entry {
     Configuration(Configuration),
     /// A read, whose replica answers it at this position; for the others it only touches keys.
     Read {
-        /// The encoded command.
+        /// The command, as the store's wire format has it.
         command: Bytes,
     },
     /// Those of these keys whose time is up by the batch's time expire now.
     Expire {
-        /// Which.
+        /// Keys whose time is up, as the proposer's clocks show it.
         keys: Vec<Bytes>,
     },
     /// The leader that made this gives its lease up: it answers nothing from its state any more. Stands alone.
@@ -71,15 +71,15 @@ impl Entry {
 /// What a value is to the protocol that orders it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Nothing.
+    /// It changes nothing: a slot that had to be filled.
     Noop,
     /// What clients asked for, or the time alone.
     Clients,
-    /// A configuration.
+    /// A configuration of the group.
     Configuration,
     /// The end of a lease.
     EndLease,
-    /// Who serves reads.
+    /// A roster: who serves reads of which keys.
     Roster,
 }
 
@@ -190,12 +190,12 @@ const ROSTER: u8 = 5;
 const ENTRY_OVERHEAD: usize = 32;
 
 impl Builder {
-    /// Empty.
+    /// A batch without entries.
     pub fn new() -> Builder {
         Builder { entries: Default::default(), bytes: 0 }
     }
 
-    /// Adds an entry.
+    /// Adds an entry behind those that are there.
     pub fn push(&mut self, entry: Entry) {
         self.bytes += size(&entry);
         self.entries.push_back(entry);
@@ -221,7 +221,7 @@ impl Builder {
         next
     }
 
-    /// Bytes waiting, about.
+    /// About how many bytes the batch has when it is encoded.
     pub fn bytes(&self) -> usize {
         self.bytes
     }

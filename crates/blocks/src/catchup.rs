@@ -101,7 +101,7 @@ pub enum Message {
     More {
         /// The image that is meant, as its sender has named it.
         image: ImageId,
-        /// Which piece.
+        /// Where the piece begins, as the one before it said.
         cursor: Bytes,
         /// The time of the one that asks; to be repeated in the answer.
         asked: Time,

@@ -17,7 +17,7 @@ pub struct ElectionTimeouts {
 }
 
 impl ElectionTimeouts {
-    /// `heartbeat`, `election.timeout`.
+    /// Reads the settings `heartbeat` and `election.timeout`.
     pub fn from_settings(settings: &mut Settings) -> Result<ElectionTimeouts, SettingsError> {
         let timeouts = ElectionTimeouts {
             heartbeat: settings::heartbeat(settings)?,

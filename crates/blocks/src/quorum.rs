@@ -5,7 +5,7 @@ use quorate_core::{NodeId, NodeSet};
 /// What a vote changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Not enough yet.
+    /// Those who have answered are no quorum yet.
     Pending,
     /// Enough with this vote.
     Reached,
@@ -65,7 +65,7 @@ impl Tally {
         sets.into_iter().filter(|(set, _)| !set.is_empty())
     }
 
-    /// Who has voted.
+    /// The voters that have answered.
     pub fn votes(&self) -> NodeSet {
         self.votes
     }

@@ -49,7 +49,7 @@ pub struct Replicated {
 /// What must be known of the last entry that is no longer kept; a part of the replicated state, and so of snapshots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// Its term.
+    /// The term of the last slot in the state.
     pub term: u64,
     /// When it was made, if it says so.
     pub stamp: Option<Interval>,
@@ -67,20 +67,20 @@ wire_struct!(Origin { term, stamp, latest, unstamped, end_lease });
 pub enum Effect {
     /// A session is open.
     Opened {
-        /// For whom.
+        /// The proxy that has asked for the session.
         proxy: ProcessId,
-        /// Of that incarnation.
+        /// The number that this incarnation of the proxy has drawn.
         nonce: u64,
-        /// Its number.
+        /// The number of the session that was opened.
         session: u64,
     },
     /// A command was executed, now or when it was here before.
     Executed {
-        /// Its session.
+        /// The session of the write.
         session: u64,
-        /// Its number.
+        /// The number of the write in its session.
         seq: u64,
-        /// The reply.
+        /// What the store has replied.
         reply: CommandReply,
         /// The slot that carried it now.
         slot: u64,
@@ -88,12 +88,12 @@ pub enum Effect {
     /// A command was not executed: one before it in its session is missing. Only where there are no slots: the leader
     /// of a log admits no gap.
     Gap {
-        /// The session.
+        /// The session of the write.
         session: u64,
     },
     /// A command was not executed: its session is gone.
     NoSession {
-        /// The session.
+        /// The session of the write.
         session: u64,
     },
 }
@@ -117,7 +117,7 @@ impl CommandReply {
         }
     }
 
-    /// Its encoding.
+    /// The reply, encoded as the proxy reads it.
     pub fn into_bytes(self) -> Bytes {
         match self {
             CommandReply::Encoded(bytes) => bytes,
@@ -396,7 +396,7 @@ impl Replicated {
         self.configuration.clone().unwrap_or_else(|| (0, Configuration::initial(group)))
     }
 
-    /// The sessions.
+    /// Every client's session, with what it was last answered.
     pub fn sessions(&self) -> &Sessions {
         &self.sessions
     }

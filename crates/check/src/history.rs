@@ -23,7 +23,7 @@ use crate::staleness::Bounds;
 pub struct Operation {
     /// Who asked. A client may have several operations under way.
     pub client: u64,
-    /// What.
+    /// The command that the client asked for.
     pub command: Command,
     /// When, in nanoseconds of true time.
     pub invoked: u64,
@@ -83,12 +83,12 @@ impl Recorder {
         self.operations.len()
     }
 
-    /// Whether none was.
+    /// Whether no operation was recorded.
     pub fn is_empty(&self) -> bool {
         self.operations.is_empty()
     }
 
-    /// What was recorded.
+    /// The history of all operations, those without an end among them.
     pub fn finish(self) -> History {
         self.finish_with_bounds().0
     }

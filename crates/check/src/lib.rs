@@ -62,15 +62,15 @@ use quorate_core::{Fact, NodeId, Time};
 /// True time, in nanoseconds since the start of a run. No process ever sees it.
 pub type Nanos = u64;
 
-/// A millisecond.
+/// One millisecond in the unit of this crate.
 pub const MILLISECOND: Nanos = 1_000_000;
-/// A second.
+/// One second in the unit of this crate.
 pub const SECOND: Nanos = 1_000_000_000;
 
 /// One life of a replica: `incarnation` grows with every restart.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Process {
-    /// Which replica.
+    /// The replica whose life it is.
     pub node: NodeId,
     /// Which of its lives.
     pub incarnation: u64,
@@ -112,7 +112,7 @@ impl<F: Fn(NodeId, Time) -> u64> Clocks for F {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{checker} at {at} ns: {what}")]
 pub struct Violation {
-    /// Which invariant.
+    /// The name of the checker that has found it.
     pub checker: &'static str,
     /// When it was noticed, in nanoseconds of true time.
     pub at: u64,
@@ -122,7 +122,7 @@ pub struct Violation {
 
 /// Watches one invariant. All times are true time in nanoseconds, and never go back from call to call.
 pub trait Checker {
-    /// The invariant's name.
+    /// The invariant's name, as violations print it.
     fn name(&self) -> &'static str;
 
     /// The kinds of facts without which it sees nothing. A protocol states all of them, or the invariant does not
@@ -216,7 +216,7 @@ impl Panel {
         self
     }
 
-    /// These.
+    /// A panel of these checkers, which hear of everything in this order.
     pub fn of(checkers: Vec<Box<dyn Checker>>) -> Panel {
         Panel(checkers)
     }

@@ -8,11 +8,11 @@ use quorate_core::{Fact, NodeId};
 
 use super::{Checker, Clocks, Process, Violation};
 
-/// The invariant.
+/// Checks that no replica takes part in a lower number after a restart than before it.
 #[derive(Debug, Default)]
 pub struct Memory(BTreeMap<NodeId, Said>);
 
-/// By one replica.
+/// What one replica has stated.
 #[derive(Debug, Default)]
 struct Said {
     incarnation: u64,

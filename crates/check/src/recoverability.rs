@@ -29,7 +29,7 @@ pub struct Recoverability {
 #[derive(Debug, Default)]
 struct Disk {
     incarnation: u64,
-    /// By slot.
+    /// What is durable of each slot's value.
     durable: BTreeMap<u64, Share>,
     /// Slots of which something else will be durable with this record.
     pending: VecDeque<(u64, u64, Share)>,

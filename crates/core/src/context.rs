@@ -16,7 +16,7 @@ use crate::time::{Interval, Time, Wall};
 /// before a pause would serve a stale lease read.
 #[derive(Clone, Copy, Debug)]
 pub struct Instant {
-    /// The monotonic clock.
+    /// The process's monotonic clock; the same throughout a step.
     pub now: Time,
     /// The wall clock's best guess.
     pub wall: Wall,
@@ -38,7 +38,7 @@ impl<'a, M: Machine> Context<'a, M> {
         Context { me, at, random, out }
     }
 
-    /// This process.
+    /// The process that is stepped.
     pub fn me(&self) -> ProcessId {
         self.me
     }
@@ -58,7 +58,7 @@ impl<'a, M: Machine> Context<'a, M> {
         self.at.clock
     }
 
-    /// The driver's generator.
+    /// The driver's source of random numbers: the only one that a machine may use.
     pub fn random(&mut self) -> &mut Random {
         self.random
     }
@@ -119,7 +119,7 @@ impl<'a, M: Machine> Context<'a, M> {
         self.out.timers.push((timer, Some(self.at.now + after)));
     }
 
-    /// Forgets a timer.
+    /// Forgets a timer; nothing if it is not set.
     pub fn cancel_timer(&mut self, timer: M::Timer) {
         self.out.timers.push((timer, None));
     }
@@ -142,14 +142,14 @@ impl<'a, M: Machine> Context<'a, M> {
 /// To whom a message goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recipients {
-    /// One process.
+    /// A replica, or a proxy.
     One(ProcessId),
-    /// These replicas.
+    /// Each of these replicas, with one encoding of the message.
     Replicas(NodeSet),
 }
 
 impl Recipients {
-    /// Each of them.
+    /// The processes, one by one; replicas in the order of their ids.
     pub fn iter(self) -> impl Iterator<Item = ProcessId> {
         let (one, many) = match self {
             Recipients::One(process) => (Some(process), NodeSet::EMPTY),
@@ -162,9 +162,9 @@ impl Recipients {
 /// A message on its way out.
 #[derive(Debug)]
 pub struct Outgoing<T> {
-    /// To whom.
+    /// The processes that it is sent to.
     pub to: Recipients,
-    /// What.
+    /// The message itself, not yet encoded.
     pub message: T,
     /// It may leave once this many records of [`Outbox::persisted`] are durable; 0 means at once.
     pub after: u64,
@@ -173,9 +173,9 @@ pub struct Outgoing<T> {
 /// A request that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answered {
-    /// Which.
+    /// The request, as its proxy numbered it.
     pub request: RequestId,
-    /// How.
+    /// What the client is told.
     pub outcome: Outcome,
     /// Replicas that have executed this slot have executed it, if it was a write; 0 where slots say nothing of it.
     pub slot: u64,
@@ -192,7 +192,7 @@ pub struct Outbox<M: Machine> {
     /// The last record of [`Context::persist_state`]: it and those after it are not durable before a state that was
     /// saved when it was there.
     pub barrier: u64,
-    /// To send.
+    /// Messages to send, in order, each when its records are durable.
     pub messages: Vec<Outgoing<M::Message>>,
     /// To set (`Some`) or forget (`None`), in order.
     pub timers: Vec<(M::Timer, Option<Time>)>,

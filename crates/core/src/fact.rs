@@ -29,7 +29,7 @@ pub enum Fact {
     /// When the records so far are durable, this much of a slot's value is so here: a vote, or a decision. Stated again
     /// at every start, of what is there.
     Stored {
-        /// The slot.
+        /// The slot or log index.
         slot: u64,
         /// Digest of the whole value.
         digest: u64,
@@ -59,41 +59,41 @@ pub enum Fact {
     },
     /// Leads under this number (ballot, term, view), as a word that grows with it.
     Leads {
-        /// The number.
+        /// The ballot, term or view, as a word that grows with it.
         number: u64,
     },
-    /// No longer leads.
+    /// As a replica that has led: leads no longer, under any number.
     Follows,
     /// As a grantor: promised `to` not to support another until then.
     Promised {
-        /// The grantee.
+        /// The replica that the promise is made to.
         to: NodeId,
-        /// Under this number.
+        /// The ballot, term or view for which it counts.
         number: u64,
         /// The end of the promise on this process's clock; the present when it was given back.
         until: Time,
     },
     /// As a grantee: believes in `from`'s promise until then.
     Believes {
-        /// The grantor.
+        /// The replica that has made the promise.
         from: NodeId,
-        /// Under this number.
+        /// The ballot, term or view for which it counts.
         number: u64,
         /// The end of the belief on this process's clock; the present when it was given up.
         until: Time,
     },
     /// Would answer reads from its own state until then, unless it says otherwise before.
     ReadsLocally {
-        /// Under this number.
+        /// The ballot, term or view for which it counts.
         number: u64,
         /// The end on this process's clock; the present when it stopped.
         until: Time,
     },
     /// An entry is in this process's log: appended, or there when it started.
     Appended {
-        /// Its index.
+        /// Its place in the log, from 1.
         index: u64,
-        /// Its term.
+        /// The term in which it was proposed.
         term: u64,
         /// Digest of its value.
         digest: u64,
@@ -105,26 +105,26 @@ pub enum Fact {
     Begins {
         /// The last index that is not in the log.
         index: u64,
-        /// Its term.
+        /// The term in which it was proposed.
         term: u64,
     },
     /// The entries of the log from this index on are gone.
     Truncated {
-        /// The first.
+        /// The first index that is gone.
         index: u64,
     },
     /// As the leader of this term: everything up to this index is committed.
     Commits {
-        /// The term.
+        /// The term of this leader.
         term: u64,
-        /// The last index.
+        /// The last index that is committed.
         index: u64,
     },
     /// These are in force here, from the configuration at this index of the log.
     Configured {
         /// Where it is written; 0 for the initial one.
         index: u64,
-        /// Who counts.
+        /// The nodes of which a majority decides.
         voters: NodeSet,
         /// Whose majority counts too, while the group changes from them; else empty.
         outgoing: NodeSet,
@@ -132,7 +132,7 @@ pub enum Fact {
     /// As the leader of this term: would answer a read from the state after `index`, alone, until then, unless it
     /// says otherwise before; but no read that an entry above `index` up to `limbo` could change.
     ReadGate {
-        /// The term.
+        /// The term of this leader.
         term: u64,
         /// The last executed entry.
         index: u64,
@@ -143,13 +143,13 @@ pub enum Fact {
     },
     /// As the leader of this term: has just let a read pass its gate.
     PassesGate {
-        /// The term.
+        /// The term of this leader.
         term: u64,
     },
     /// This instance is decided (protocols that order only what interferes): its value, by digest, and what it depends
     /// on.
     Decided {
-        /// The instance.
+        /// The instance, as a word: its owner and its index.
         slot: u64,
         /// Digest of the value.
         digest: u64,
@@ -158,14 +158,14 @@ pub enum Fact {
     },
     /// The state machine has executed an instance that writes these keys, by digest.
     Ordered {
-        /// The instance.
+        /// The instance, as a word: its owner and its index.
         slot: u64,
-        /// The keys.
+        /// Digests of the keys that it writes.
         writes: Vec<u64>,
     },
     /// Has just answered a read from its own state alone.
     ServesLocally {
-        /// Under this number.
+        /// The ballot, term or view for which it counts.
         number: u64,
     },
 }

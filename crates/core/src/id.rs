@@ -9,7 +9,7 @@ use crate::wire::{Decoder, Encoder, Wire, WireError};
 pub struct NodeId(u8);
 
 impl NodeId {
-    /// The largest id.
+    /// The largest id; a set of nodes is one word of 64 bits.
     pub const MAX: u8 = 63;
 
     /// An id from what an operator or a peer wrote; `None` when it is outside 1 to 63.
@@ -17,7 +17,7 @@ impl NodeId {
         (1..=u64::from(Self::MAX)).contains(&id).then_some(NodeId(id as u8))
     }
 
-    /// The number.
+    /// The id as a number, from 1.
     pub fn get(self) -> u8 {
         self.0
     }
@@ -67,7 +67,7 @@ impl ProxyId {
 pub enum ProcessId {
     /// A member of the group.
     Replica(NodeId),
-    /// A client side.
+    /// What runs for the clients, beside a replica or alone.
     Proxy(ProxyId),
 }
 
@@ -141,7 +141,7 @@ pub struct RequestId(pub u64);
 pub struct NodeSet(u64);
 
 impl NodeSet {
-    /// No replica.
+    /// The set without a node.
     pub const EMPTY: NodeSet = NodeSet(0);
 
     /// Every id that there can be.
@@ -176,7 +176,7 @@ impl NodeSet {
         self.0 == 0
     }
 
-    /// In ascending order.
+    /// The nodes of the set, by ascending id.
     pub fn iter(self) -> impl Iterator<Item = NodeId> + Clone {
         let mut rest = self.0;
         std::iter::from_fn(move || {
@@ -189,17 +189,17 @@ impl NodeSet {
         })
     }
 
-    /// Those in both.
+    /// The nodes that are in both sets.
     pub fn intersection(self, other: NodeSet) -> NodeSet {
         NodeSet(self.0 & other.0)
     }
 
-    /// Those in either.
+    /// The nodes that are in either set, or in both.
     pub fn union(self, other: NodeSet) -> NodeSet {
         NodeSet(self.0 | other.0)
     }
 
-    /// All but one.
+    /// The set without this node; the same set if it is not in it.
     pub fn without(mut self, node: NodeId) -> NodeSet {
         self.remove(node);
         self

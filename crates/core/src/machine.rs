@@ -220,7 +220,7 @@ pub trait Protocol: 'static {
     type Message: Message;
     /// A member of the group.
     type Replica: Replica<Message = Self::Message>;
-    /// The client side.
+    /// What runs for the clients, beside a replica or alone.
     type Proxy: Proxy<Message = Self::Message>;
 
     /// The configurations of one member's replica and of any proxy of a group. Takes the settings it knows;
@@ -234,10 +234,10 @@ pub trait Protocol: 'static {
 pub type Configs<P> =
     (<<P as Protocol>::Replica as Machine>::Config, <<P as Protocol>::Proxy as Machine>::Config);
 
-/// Who replicates.
+/// The replicas that a machine is configured with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// The initial members.
+    /// The voters with which the group begins.
     pub members: NodeSet,
     /// Where peers reach them, as `host:port`; simulators have none.
     pub addresses: BTreeMap<NodeId, String>,
@@ -316,7 +316,7 @@ pub struct Saved<R> {
 }
 
 impl<R> Saved<R> {
-    /// A first boot.
+    /// What a replica has that starts for the first time.
     pub fn nothing() -> Saved<R> {
         Saved { restarted: false, snapshot: None, records: Vec::new() }
     }
@@ -340,19 +340,19 @@ pub trait Image: Send + Sync + Debug {
 /// A part of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Its bytes.
+    /// What is to be written or sent.
     pub bytes: Bytes,
     /// Where the next piece begins; `None` after the last.
     pub next: Option<Bytes>,
 }
 
-/// A shared image.
+/// An image that several readers share: the log, peers, a backup.
 pub type Snapshot = Arc<dyn Image>;
 
 /// What one replica gives to a group that takes the place of its own ([`Replica::salvage`]).
 #[derive(Clone, Debug)]
 pub struct Salvaged {
-    /// The replicated state.
+    /// The state machine with all that was executed or is in the log without a gap.
     pub state: Snapshot,
     /// Slots in it that this replica did not know to be decided.
     pub undecided: u64,
@@ -414,7 +414,7 @@ pub const WALL_CLOCK: &str = "wall_clock";
 /// Another member, seen from here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerStatus {
-    /// Who.
+    /// The other member.
     pub node: NodeId,
     /// How many slots it is behind what is committed here.
     pub lag: u64,

@@ -8,34 +8,34 @@ use crate::id::RequestId;
 pub enum Mark {
     /// A proxy has sent a request to a replica; said again when it repeats it.
     Forwarded {
-        /// Which one.
+        /// The request, as its proxy numbered it.
         request: RequestId,
     },
     /// A proxy has got the reply to a request.
     Answered {
-        /// Which one.
+        /// The request, as its proxy numbered it.
         request: RequestId,
         /// The slot in which it was executed; 0 if it took none, or nobody remembers which.
         slot: u64,
     },
     /// A replica has proposed a value for a slot.
     Proposed {
-        /// Which one.
+        /// The slot (log index, instance) that carries the request.
         slot: u64,
     },
     /// The proposer has persisted its own vote for a slot, or the slot itself: the last record so far.
     Recorded {
-        /// Which one.
+        /// The slot (log index, instance) that carries the request.
         slot: u64,
     },
     /// The proposer knows its value to be decided.
     Committed {
-        /// Which slot's.
+        /// The slot (log index, instance) that carries the request.
         slot: u64,
     },
     /// The proposer has executed a slot.
     Applied {
-        /// Which one.
+        /// The slot (log index, instance) that carries the request.
         slot: u64,
         /// How many requests it carried.
         requests: usize,

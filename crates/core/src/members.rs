@@ -18,7 +18,7 @@ pub struct Members {
 }
 wire_struct!(Members { version, nodes });
 
-/// One of them.
+/// A node of the group, as all know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// Where peers reach it, as `host:port`.
@@ -29,12 +29,12 @@ pub struct Member {
 wire_struct!(Member { address, voter });
 
 impl Members {
-    /// All of them.
+    /// Voters and learners.
     pub fn all(&self) -> NodeSet {
         self.nodes.keys().copied().collect()
     }
 
-    /// Those who count.
+    /// The nodes of which majorities are made.
     pub fn voters(&self) -> NodeSet {
         self.nodes.iter().filter(|(_, member)| member.voter).map(|(node, _)| *node).collect()
     }
@@ -48,14 +48,14 @@ pub enum Manage {
     Change {
         /// To be voters: new ones with their address, learners that are to be promoted with any (or an empty one).
         voters: BTreeMap<NodeId, String>,
-        /// To be learners.
+        /// Nodes that are sent the log and do not count, with their addresses.
         learners: BTreeMap<NodeId, String>,
-        /// To leave.
+        /// Nodes that are to leave the group, voters or learners.
         remove: NodeSet,
     },
     /// Let another lead: this one, or whoever is furthest.
     Transfer {
-        /// To whom.
+        /// The node that is to lead; `None`: whichever has the most of the log.
         to: Option<NodeId>,
     },
     /// Say who serves reads of what; the answer comes when it does.
@@ -88,7 +88,7 @@ pub enum Managed {
     Roster {
         /// As the protocol writes it.
         ballot: String,
-        /// It is this.
+        /// The roster that is in force.
         roster: Roster,
         /// Whether it may change without an operator.
         auto: bool,

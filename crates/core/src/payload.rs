@@ -17,7 +17,7 @@ pub enum Payload {
 }
 
 impl Payload {
-    /// Encodes a value.
+    /// A value, encoded.
     pub fn of(value: &impl Wire) -> Payload {
         let mut out = Encoder::with_capacity(USUAL);
         value.encode(&mut out);

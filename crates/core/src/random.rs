@@ -21,7 +21,7 @@ impl Random {
         Random::new(self.u64())
     }
 
-    /// Any word.
+    /// A number of 64 bits; each is as likely.
     pub fn u64(&mut self) -> u64 {
         self.0.next_u64()
     }

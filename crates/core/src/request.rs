@@ -86,7 +86,7 @@ pub struct Request {
     /// Requests of one stream (a client connection) take effect in the order in which they are made, even if they
     /// are made without waiting for each other.
     pub stream: u64,
-    /// The encoded command.
+    /// The command, as the store's wire format has it.
     pub command: Bytes,
     /// What the command does, from its footprint.
     pub access: Access,

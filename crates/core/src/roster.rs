@@ -15,9 +15,9 @@ use crate::wire_struct;
 /// Keys from `from` (inclusive) to `to` (exclusive; none: all that follow), and their responders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// The first key.
+    /// The first key of the range.
     pub from: Bytes,
-    /// The first key behind.
+    /// The first key that is behind the range; `None`: it has no end.
     pub to: Option<Bytes>,
     /// Who serves reads of them.
     pub responders: NodeSet,
@@ -25,12 +25,12 @@ pub struct Range {
 wire_struct!(Range { from, to, responders });
 
 impl Range {
-    /// Every key.
+    /// The range that holds every key.
     pub fn all(responders: NodeSet) -> Range {
         Range { from: Bytes::new(), to: None, responders }
     }
 
-    /// One key.
+    /// The range that holds one key alone.
     pub fn key(key: &Bytes, responders: NodeSet) -> Range {
         let behind = [key, &b"\0"[..]].concat();
         Range { from: key.clone(), to: Some(behind.into()), responders }
@@ -79,7 +79,7 @@ pub enum RosterError {
 
 /// A roster is told to everybody whenever it changes.
 pub const MAX_RANGES: usize = 4096;
-/// In a line.
+/// Ranges that are written out where a roster is shown in one line.
 const SHOWN: usize = 16;
 
 impl Roster {

@@ -10,7 +10,7 @@ use crate::time::Time;
 /// How the values of a sample relate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Only grows.
+    /// It only grows while the process lives.
     Counter,
     /// Goes up and down.
     Gauge,
@@ -18,10 +18,10 @@ pub enum Kind {
     Histogram,
 }
 
-/// How much.
+/// What a sample says: a number, a time, or a distribution of times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Amount {
-    /// So many.
+    /// A number of things, or 0 and 1 for no and yes.
     Count(u64),
     /// So long; its sample's name ends in `_seconds` or `_seconds_total`.
     Time(Duration),
@@ -74,9 +74,9 @@ pub struct Sample {
     pub label: Option<(&'static str, Cow<'static, str>)>,
     /// How its values relate.
     pub kind: Kind,
-    /// In one sentence.
+    /// What it is, in one sentence.
     pub help: &'static str,
-    /// Now.
+    /// What was counted when the sample was taken.
     pub value: Amount,
 }
 
@@ -91,7 +91,7 @@ impl Sample {
         Sample { kind: Kind::Gauge, ..Sample::counter(name, value, help) }
     }
 
-    /// Of a distribution.
+    /// A sample of a distribution of times; its name ends in `_seconds`.
     pub fn histogram(name: &'static str, times: &DurationHistogram, help: &'static str) -> Sample {
         let value = Amount::Times(Box::new(times.clone()));
         Sample { name, label: None, kind: Kind::Histogram, help, value }
@@ -146,7 +146,7 @@ impl DurationHistogram {
         self.count
     }
 
-    /// All together.
+    /// The sum of all times.
     pub fn total(&self) -> Duration {
         self.total
     }
@@ -163,12 +163,12 @@ impl fmt::Debug for DurationHistogram {
 pub struct Count(u64);
 
 impl Count {
-    /// Counts some more.
+    /// Adds to the count; it wraps at 2⁶⁴.
     pub fn add(&mut self, count: usize) {
         self.0 = self.0.wrapping_add(count as u64);
     }
 
-    /// So far.
+    /// The count since the process began.
     pub fn get(self) -> u64 {
         self.0
     }
@@ -215,17 +215,17 @@ impl DurationStat {
         self.last = took;
     }
 
-    /// How often.
+    /// How often it has ended.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// All together.
+    /// The sum of all times.
     pub fn total(&self) -> Duration {
         self.total
     }
 
-    /// The last.
+    /// How long it took the last time; zero if it has never ended.
     pub fn last(&self) -> Duration {
         self.last
     }

@@ -8,23 +8,23 @@ use thiserror::Error;
 /// What is wrong with a setting, and what would be right.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SettingsError {
-    /// Not `key=value`.
+    /// There is no `=` in it.
     #[error("`{0}` is not a setting: write key=value")]
     Form(String),
     /// A value of the wrong kind or outside its limits.
     #[error("setting {key}={value}: expected {expected}")]
     Value {
-        /// The setting.
+        /// The name of the setting, as it was written.
         key: String,
         /// What it was given.
         value: String,
-        /// What it takes.
+        /// What the setting takes: its kind and its range.
         expected: String,
     },
     /// Nobody takes a setting of this name.
     #[error("unknown setting `{key}`; known here: {known}")]
     Unknown {
-        /// The setting.
+        /// The name of the setting, as it was written.
         key: String,
         /// Those that were looked up.
         known: String,

@@ -15,12 +15,12 @@ impl Time {
     /// Where a process's clock starts at the earliest.
     pub const ZERO: Time = Time(0);
 
-    /// From nanoseconds.
+    /// The moment so many nanoseconds after the origin of the clock.
     pub const fn from_nanos(nanos: u64) -> Time {
         Time(nanos)
     }
 
-    /// In nanoseconds.
+    /// Nanoseconds since the origin of the clock.
     pub const fn nanos(self) -> u64 {
         self.0
     }
@@ -109,9 +109,9 @@ impl Wire for Wall {
 /// `earliest..=latest`. Comparable between processes, unlike [`Time`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interval {
-    /// Not before this.
+    /// Nanoseconds since 1970; true time is not before this.
     pub earliest: u64,
-    /// Not after this.
+    /// Nanoseconds since 1970; true time is not after this.
     pub latest: u64,
 }
 

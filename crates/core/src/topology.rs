@@ -36,7 +36,7 @@ pub enum TopologyError {
     Unknown {
         /// What was asked for.
         site: String,
-        /// What there is.
+        /// The sites that the topology has.
         known: String,
     },
     /// No round trip is given for a pair.
@@ -66,9 +66,9 @@ pub enum TopologyError {
     TooManyNodes {
         /// How many were asked for.
         nodes: usize,
-        /// How many fit.
+        /// How many sites the topology has.
         sites: usize,
-        /// What there is.
+        /// The sites that the topology has.
         known: String,
     },
 }

@@ -28,9 +28,9 @@ pub enum WireError {
     /// A field holds what it cannot hold.
     #[error("{found} is not a valid {what}")]
     Value {
-        /// The field.
+        /// What the field is, in words.
         what: &'static str,
-        /// What it held.
+        /// The number that was read there.
         found: u64,
     },
     /// Bytes are left after the last field.
@@ -40,7 +40,7 @@ pub enum WireError {
 
 /// What can be written to the wire or the log and read back.
 pub trait Wire: Sized {
-    /// Appends this value.
+    /// Appends this value to what is written already.
     fn encode(&self, out: &mut Encoder);
 
     /// Reads a value back; any input gives a value or an error.
@@ -73,7 +73,7 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// Nothing written yet.
+    /// An encoder into which nothing is written yet.
     pub fn new() -> Encoder {
         Encoder::default()
     }
@@ -93,22 +93,22 @@ impl Encoder {
         self.len() == 0
     }
 
-    /// One byte.
+    /// Appends one byte.
     pub fn put_u8(&mut self, value: u8) {
         self.tail.put_u8(value);
     }
 
-    /// Two bytes.
+    /// Appends two bytes, the least significant first.
     pub fn put_u16(&mut self, value: u16) {
         self.tail.put_u16_le(value);
     }
 
-    /// Four bytes.
+    /// Appends four bytes, the least significant first.
     pub fn put_u32(&mut self, value: u32) {
         self.tail.put_u32_le(value);
     }
 
-    /// Eight bytes.
+    /// Appends eight bytes, the least significant first.
     pub fn put_u64(&mut self, value: u64) {
         self.tail.put_u64_le(value);
     }
@@ -205,22 +205,22 @@ impl Decoder {
         }
     }
 
-    /// One byte.
+    /// Reads one byte; an error if the input ends before.
     pub fn u8(&mut self) -> Result<u8, WireError> {
         self.array::<1>().map(|[byte]| byte)
     }
 
-    /// Two bytes.
+    /// Reads two bytes, the least significant first; an error if the input ends before.
     pub fn u16(&mut self) -> Result<u16, WireError> {
         self.array().map(u16::from_le_bytes)
     }
 
-    /// Four bytes.
+    /// Reads four bytes, the least significant first; an error if the input ends before.
     pub fn u32(&mut self) -> Result<u32, WireError> {
         self.array().map(u32::from_le_bytes)
     }
 
-    /// Eight bytes.
+    /// Reads eight bytes, the least significant first; an error if the input ends before.
     pub fn u64(&mut self) -> Result<u64, WireError> {
         self.array().map(u64::from_le_bytes)
     }

@@ -23,7 +23,7 @@ pub(crate) struct Entry {
     pub created: u64,
     /// The revision of its last change.
     pub version: u64,
-    /// When it expires.
+    /// The wall-clock time from which it is gone; `None`: never.
     pub deadline: Option<Wall>,
 }
 

@@ -10,7 +10,7 @@ use crate::command::{Command, Key, Single};
 pub enum Extent {
     /// These, in ascending order, each once.
     Keys(Keys),
-    /// Every key.
+    /// Every key that there is or may be.
     Everything,
 }
 
@@ -142,7 +142,7 @@ impl FromIterator<Key> for Keys {
 }
 
 impl Command {
-    /// What it touches.
+    /// The keys that it reads and those that it writes.
     pub fn footprint(&self) -> Footprint {
         match self {
             Command::Get { key }

@@ -10,7 +10,7 @@ use crate::users::User;
 /// The answer to one command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// It was done.
+    /// The command has done what it says; there is nothing to tell.
     Done,
     /// Its condition did not hold; nothing changed.
     Skipped,
@@ -18,7 +18,7 @@ pub enum Reply {
     Value(Option<Bytes>),
     /// A string for each key or field asked for.
     Values(Vec<Option<Bytes>>),
-    /// A number.
+    /// A signed number: a new value, a length, how many there were.
     Integer(i64),
     /// The kind of value at a key.
     Kind(Option<Kind>),
@@ -48,11 +48,11 @@ pub enum Reply {
     Batch(Option<Vec<Reply>>),
     /// It was refused; nothing changed.
     Error(CommandError),
-    /// All users.
+    /// Every user, with the number of the last change.
     Users {
         /// How many commands have changed users so far.
         changes: u64,
-        /// By name; the default user only if something was said of her.
+        /// By name; the default user only if something was said of it.
         users: Vec<(Bytes, User)>,
     },
     /// It was executed before, once; its reply was too large to be retained for a repetition. The store never replies
@@ -220,7 +220,7 @@ wire_enum!(Kind { 0 => String, 1 => Hash });
 pub enum Expires {
     /// There is no such key.
     Missing,
-    /// Never.
+    /// The key is there and never expires.
     Never,
     /// At this many milliseconds since the Unix epoch.
     At(u64),
@@ -277,7 +277,7 @@ pub enum CommandError {
     /// The limit would be below what the data take.
     #[error("the data take {bytes} bytes already")]
     BelowData {
-        /// What they take.
+        /// How many bytes the data take now.
         bytes: u64,
     },
     /// Not all commands are ordered here, so replicas cannot agree on when the data reach a limit.

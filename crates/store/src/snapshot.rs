@@ -333,7 +333,7 @@ pub enum LoadError {
     /// It was written by another version of this program.
     #[error("the image has format {found}, this program reads {FORMAT}")]
     Format {
-        /// Its format.
+        /// The version of the format that was found.
         found: u16,
     },
     /// A piece does not end where a record does, or holds something else.

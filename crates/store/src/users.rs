@@ -1,10 +1,10 @@
 //! Users: who may ask for what. They are part of the replicated state, so that every node knows the same.
 //!
-//! A user is what her rules have made of her, in Redis's terms (ACL). Rules are executed here, one command whole, so
+//! A user is what their rules have made of them, in Redis's terms (ACL). Rules are executed here, one command whole, so
 //! that no two administrators overwrite each other's changes. What the names of commands and categories mean is up to
 //! those who take commands in: the state must not depend on which commands a version of this program has.
 //!
-//! There always is a user `default`, that of connections that name nobody. As long as nothing was said of her, she may
+//! There always is a user `default`, that of connections that name nobody. As long as nothing was said of it, it may
 //! do everything and needs no password.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,23 +47,23 @@ impl fmt::Debug for PasswordHash {
 /// A change to a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UserRule {
-    /// She may be authenticated.
+    /// The user may log in.
     Enable,
-    /// She may not.
+    /// The user may not log in.
     Disable,
-    /// Any password will do; those she has are forgotten.
+    /// Any password will do; those that the user has are forgotten.
     NoPassword,
-    /// Another password.
+    /// One more password, by its hash.
     AddPassword(PasswordHash),
-    /// Not that password any more; an error if it is none of hers.
+    /// Not that password any more; an error if it is none of theirs.
     RemovePassword(PasswordHash),
-    /// No password at all: she cannot be authenticated.
+    /// No password at all: the user cannot log in.
     ResetPasswords,
-    /// Keys that match a glob: may be read, may be written. An error if she may use all keys.
+    /// Keys that match a glob: may be read, may be written. An error if the user may use all keys.
     Keys(KeyRule),
     /// Every key, to read and write.
     AllKeys,
-    /// No key.
+    /// The user may touch no key.
     ResetKeys,
     /// A command (`get`), a subcommand (`client|id`) or a category (`@read`), allowed or not; the last rule that speaks
     /// of a command counts.
@@ -95,7 +95,7 @@ pub struct KeyRule {
     pub read: bool,
     /// They may be changed.
     pub write: bool,
-    /// A glob.
+    /// Keys that match it are meant: a pattern with `*`, `?` and `[…]`, as Redis has them.
     pub pattern: Bytes,
 }
 wire_struct!(KeyRule { read, write, pattern });
@@ -103,31 +103,31 @@ wire_struct!(KeyRule { read, write, pattern });
 /// Whether a command or a category is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandRule {
-    /// Whether it is.
+    /// Whether the commands are allowed, or denied.
     pub allow: bool,
     /// In lower case: `get`, `client|id`, `@read`.
     pub name: Bytes,
 }
 wire_struct!(CommandRule { allow, name });
 
-/// A user: what her rules have made of her.
+/// A user: what their rules have made of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     /// Tells a user from a later one of the same name; 0 for the default user.
     pub created: u64,
-    /// Whether she may be authenticated.
+    /// Whether the user may log in.
     pub enabled: bool,
     /// Whether any password will do.
     pub no_password: bool,
-    /// Her passwords.
+    /// SHA-256 of each password that is accepted.
     pub passwords: BTreeSet<PasswordHash>,
-    /// Whether she may use every key.
+    /// Whether the user may touch every key.
     pub all_keys: bool,
-    /// Which keys she may use otherwise.
+    /// The keys that the user may touch otherwise.
     pub keys: Vec<KeyRule>,
-    /// Whether she may use commands of which no rule speaks.
+    /// Whether the user may use commands of which no rule speaks.
     pub all_commands: bool,
-    /// Which commands she may use otherwise; later rules count more.
+    /// The commands that the user may use otherwise; later rules count more.
     pub commands: Vec<CommandRule>,
 }
 
@@ -164,16 +164,16 @@ impl User {
         }
     }
 
-    /// The user `default` before anything was said of her.
+    /// The user `default` before anything was said of it.
     pub fn initial_default() -> User {
         User { enabled: true, no_password: true, all_keys: true, all_commands: true, ..User::new(0) }
     }
 
-    /// Changes her.
+    /// Changes the user by one rule.
     ///
     /// # Errors
     ///
-    /// If the rule has no effect in a way that its author cannot want, as in Redis; she is then as before.
+    /// If the rule has no effect in a way that its author cannot want, as in Redis; the user is then as before.
     pub fn change(&mut self, rule: &UserRule) -> Result<(), CommandError> {
         match rule {
             UserRule::Enable => self.enabled = true,
@@ -224,7 +224,7 @@ impl User {
         Ok(())
     }
 
-    /// Bytes that she takes, about; no less than her encoding.
+    /// Bytes that the user takes, about; no less than the encoding.
     pub(crate) fn size(&self) -> usize {
         let keys: usize = self.keys.iter().map(|rule| 8 + rule.pattern.len()).sum();
         let commands: usize = self.commands.iter().map(|rule| 8 + rule.name.len()).sum();
@@ -305,7 +305,7 @@ impl Users {
         Users { changes, users: Arc::default() }
     }
 
-    /// The next user of an image. Whether she may come next.
+    /// The next user of an image. Whether it may come next.
     pub(crate) fn push(&mut self, name: Bytes, user: User) -> bool {
         let users = Arc::make_mut(&mut self.users);
         let comes_next = users.last_key_value().is_none_or(|(last, _)| *last < name);
@@ -421,7 +421,7 @@ mod tests {
             UserRule::Keys(KeyRule { read: true, write: true, pattern: vec![b'x'; USERS_LIMIT].into() });
         assert_eq!(users.set(&[(name("b"), vec![long])], false), Err(CommandError::TooManyUsers));
         assert_eq!(users, before);
-        // Removed and made again, she is somebody else; the default user stays who she is.
+        // Removed and made again, it is somebody else; the default user stays who it is.
         assert_eq!(users.delete(&[name("a"), name("a"), name("default"), name("z")]), 1);
         assert_eq!(users.delete(&[name("z")]), 0);
         assert_eq!(users.set(&first, false), Ok(true));

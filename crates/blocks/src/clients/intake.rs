@@ -23,13 +23,13 @@ use crate::state::{CommandReply, Effect, Replicated};
 /// A read that has to be answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingRead {
-    /// Who asked.
+    /// The proxy that asked and is answered.
     pub proxy: ProcessId,
-    /// Of that incarnation.
+    /// The number that this incarnation of the proxy has drawn.
     pub nonce: u64,
     /// As the proxy numbers it.
     pub id: u64,
-    /// The encoded command.
+    /// The command, as the store's wire format has it.
     pub command: Bytes,
 }
 
@@ -50,7 +50,7 @@ pub struct Intake {
     /// Reads to serve at the next opportunity.
     reads: Vec<PendingRead>,
     read_bytes: usize,
-    /// Operators' requests.
+    /// Operators' requests that wait for the replica to look at them.
     manage: Vec<PendingRead>,
     /// Sessions with writes under way here: the next number to admit.
     admitted: BTreeMap<u64, u64>,
@@ -78,7 +78,7 @@ struct Answer {
     bytes: usize,
     /// Bytes of the longest of them.
     longest: usize,
-    /// Of the writes.
+    /// The session that the writes belong to.
     session: u64,
     writes: Vec<(u64, Bytes)>,
     slots: Vec<(u64, u64)>,

@@ -53,7 +53,7 @@ impl ReadQueue {
         self.known.remove(&name(read));
     }
 
-    /// Whether none waits.
+    /// Whether no read waits.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }

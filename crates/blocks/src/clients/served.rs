@@ -9,7 +9,7 @@ pub struct Served {
     pub local: Count,
     /// The same after a hold, or given up after one.
     pub held: DurationStat,
-    /// Sent elsewhere.
+    /// Reads that were sent to another replica.
     pub refused: Count,
     /// As the leader: answered when a slot was executed, a held read's or one of its own.
     pub waited: Count,

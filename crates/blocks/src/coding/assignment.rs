@@ -66,7 +66,7 @@ impl Assignment {
         Ok(Assignment { shards: shards as u8, data: data as u8, voters, arcs, balanced: false })
     }
 
-    /// n and d.
+    /// How many shards there are, and how many of them restore the value.
     pub fn code(&self) -> (u8, u8) {
         (self.shards, self.data)
     }
@@ -76,7 +76,7 @@ impl Assignment {
         self.balanced
     }
 
-    /// Who gets shards.
+    /// The voters that are sent shards.
     pub fn voters(&self) -> NodeSet {
         self.voters
     }

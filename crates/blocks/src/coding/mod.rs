@@ -35,9 +35,9 @@ const BLOCK: usize = 512;
 pub enum CodingError {
     /// n and d do not fit: 1 ≤ d ≤ n ≤ [`MAX_SHARDS`].
     Shape {
-        /// n.
+        /// How many shards were asked for.
         shards: usize,
-        /// d.
+        /// How many of them are to restore the value.
         data: usize,
     },
     /// There is no shard of this number, or it is given twice.

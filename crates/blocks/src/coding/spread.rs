@@ -28,7 +28,7 @@ impl ShardSet {
         self.0
     }
 
-    /// Those in either.
+    /// The shards that are in either set, or in both.
     pub fn union(self, other: ShardSet) -> ShardSet {
         ShardSet(self.0 | other.0)
     }

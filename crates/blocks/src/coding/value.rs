@@ -40,7 +40,7 @@ wire_struct!(ValueId { slot, ballot, digest, len, shards, data });
 /// Shards of one value, at least one.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Coded {
-    /// Of which value.
+    /// The value that the shards are of.
     pub id: ValueId,
     /// Each with its number, in ascending order.
     shards: Vec<(u8, Bytes)>,

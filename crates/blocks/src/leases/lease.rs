@@ -47,7 +47,7 @@ pub struct LeaseConfig {
 }
 
 impl LeaseConfig {
-    /// `lease.guard`, `lease.duration`, `lease.drift`.
+    /// Reads the settings `lease.guard`, `lease.duration` and `lease.drift`.
     pub fn from_settings(settings: &mut Settings) -> Result<LeaseConfig, SettingsError> {
         let config = LeaseConfig {
             guard: settings.duration(
@@ -226,7 +226,7 @@ enum Granting {
 }
 
 impl Grantor {
-    /// Promises nothing.
+    /// A grantor that has promised nothing yet.
     pub fn new(config: LeaseConfig, first_guard: u64) -> Grantor {
         Grantor { config, next_guard: first_guard, state: Granting::Idle }
     }

@@ -24,9 +24,9 @@ wire_struct!(Entry { term, stamp, value });
 /// An entry that is kept, with what follows from it and from those before it.
 #[derive(Clone, Debug)]
 pub struct KeptEntry {
-    /// The entry.
+    /// The entry, as it was proposed.
     pub entry: Entry,
-    /// What it is.
+    /// What is in it, so that nobody decodes it to find out.
     pub kind: Kind,
     /// How many shards restore its value, if this replica's disk has fewer; also when it is whole here in memory.
     pub data: Option<u8>,
@@ -58,7 +58,7 @@ pub enum Append {
     Differs {
         /// The last index that may be the same.
         index: u64,
-        /// Its term here.
+        /// The term of the entry that is there in this log.
         term: u64,
     },
 }

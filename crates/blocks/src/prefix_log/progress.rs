@@ -26,7 +26,7 @@ pub enum Mode {
 /// Another replica, seen from the leader.
 #[derive(Clone, Debug)]
 pub struct Progress {
-    /// See there.
+    /// Whether its log is probed, followed, or replaced by a snapshot.
     pub mode: Mode,
     /// Its log is durably the leader's up to here.
     pub matched: u64,

@@ -15,7 +15,7 @@ use super::{History, Operation};
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("line {line}: {what}")]
 pub struct ParseError {
-    /// Counted from 1.
+    /// The line that is wrong, counted from 1.
     pub line: usize,
     /// What was found, and what was expected.
     pub what: String,

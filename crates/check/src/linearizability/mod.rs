@@ -43,7 +43,7 @@ use search::{Outcome, Search};
 /// Why a history is not known to be linearizable.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Failure {
-    /// It is not.
+    /// No order of the operations explains what the clients saw.
     #[error("not linearizable: {0}")]
     Violation(Box<Explanation>),
     /// The search was given up.
@@ -67,7 +67,7 @@ pub enum Failure {
 pub struct Unsupported {
     /// Its position in the history.
     pub operation: usize,
-    /// Why.
+    /// What the checker cannot judge, in words.
     pub what: &'static str,
 }
 

@@ -38,7 +38,7 @@ impl Rinse {
     /// The leader is asked at once.
     pub const NEVER: Rinse = Rinse { pause: Duration::ZERO, rounds: 0 };
 
-    /// `rinse.pause`, `rinse.rounds`.
+    /// Reads the settings `rinse.pause` and `rinse.rounds`.
     pub fn from_settings(settings: &mut Settings) -> Result<Rinse, SettingsError> {
         Ok(Rinse {
             pause: settings.duration(
@@ -82,7 +82,7 @@ enum Judgement {
     Few,
     /// A write is under way.
     Open,
-    /// The answer.
+    /// The store's reply, which the client may be told.
     Reply(Bytes),
     /// A clock has a say in it, or it takes replicas that the proxy does not know.
     Leader,
@@ -121,7 +121,7 @@ impl Majority {
         id
     }
 
-    /// It is over.
+    /// The request has ended: late answers to it count for nothing.
     pub fn forget(&mut self, id: u64) {
         self.asked.remove(&id);
     }

@@ -47,7 +47,7 @@ const MAX_PATIENCE: Duration = Duration::from_secs(2);
 /// What a proxy is told at its creation.
 #[derive(Clone, Debug)]
 pub struct ProxyConfig {
-    /// The replicas.
+    /// The replicas with which the group begins.
     pub members: NodeSet,
     /// Without an answer for this long, requests are repeated, to another replica if this one is silent.
     pub patience: Duration,
@@ -69,7 +69,7 @@ pub struct ProxyConfig {
     pub part: usize,
 }
 
-/// A proxy's wake-ups.
+/// What a proxy sets timers for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ProxyTimer {
     /// Something may have to be repeated or given up.
