@@ -1,6 +1,7 @@
-//! What protocols of two or more families are composed of: pure values that take and return values. Only a protocol (or
-//! a whole machine such as [`clients::SessionClient`]) touches `Context`; blocks that converse own a message enum that
-//! a protocol embeds.
+//! What protocols of two or more families are composed of: pure values that take and return values. Only a protocol, a
+//! whole machine such as [`clients::SessionClient`], or the part of one that is the same in several families
+//! ([`prefix_log::ReplicatedLog`]) touches `Context`. Blocks that converse or keep records own an enum of messages or
+//! records, which a protocol embeds.
 //!
 //! | block | what |
 //! |---|---|
@@ -11,7 +12,7 @@
 //! | [`membership`] | who is in the group, and how that changes |
 //! | [`writes`] | which keys are written by what is not executed yet |
 //! | [`leases`] | promises not to support anybody else for a while, by clocks whose rates are bounded |
-//! | [`prefix_log`] | a log without holes, and what a leader knows of another's |
+//! | [`prefix_log`] | a log without holes, with what it has led to; what a leader knows of another's |
 //! | [`batch`], [`walls`] | what a slot carries; the time that it tells |
 //! | [`parts`] | large writes in several entries |
 //! | [`coding`] | values in shards: Reed–Solomon coding, who holds which shards |

@@ -154,6 +154,12 @@ impl ReadBatches {
         }
     }
 
+    /// This very entry is executed, and everything before it.
+    pub fn on_executed_entry(&mut self, place: Place) {
+        self.on_decided(place);
+        self.on_executed(place.0);
+    }
+
     /// Everything up to this slot is executed.
     pub fn on_executed(&mut self, applied: u64) {
         while let Some(entry) = self.placed.first_entry().filter(|entry| entry.key().0 <= applied) {

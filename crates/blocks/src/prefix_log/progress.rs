@@ -123,6 +123,15 @@ impl Progress {
         true
     }
 
+    /// It asks for a snapshot, or for the next piece of one.
+    pub fn on_fetch(&mut self, now: Time) {
+        self.heard = Some(now);
+        self.fetches += 1;
+        if self.mode == Mode::Snapshot {
+            self.sent = Some(now);
+        }
+    }
+
     /// Entries of so many bytes were sent, up to `last`.
     pub fn on_sent(&mut self, last: u64, bytes: usize, now: Time) {
         self.in_flight.on_sent(last, bytes, now);
@@ -159,6 +168,14 @@ pub fn due(
         }
     }
     groups
+}
+
+/// Messages may be lost: what these have not answered is due again. To be called every [`RETRANSMIT`].
+pub fn retransmit(peers: &mut BTreeMap<NodeId, Progress>, now: Time) {
+    for peer in peers.values_mut() {
+        let patience = if peer.mode == Mode::Snapshot { 5 * RETRANSMIT } else { RETRANSMIT };
+        peer.on_silence(now, patience);
+    }
 }
 
 #[cfg(test)]

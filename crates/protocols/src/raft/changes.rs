@@ -70,7 +70,7 @@ impl Replica {
                     self.intake.on_managed(request, refused(NO_ROSTER));
                 }
                 Manage::Change { .. } | Manage::CancelChange => {
-                    let current = self.chain.configuration().1.clone();
+                    let current = self.log.entries.configuration().1.clone();
                     let Role::Leader(leading) = &mut self.role else { return };
                     if let Some((request, how)) = leading.coordinator.ask(request, manage, &current, cx.now())
                     {
@@ -79,18 +79,18 @@ impl Replica {
                 }
             }
         }
-        let (index, current) = self.chain.configuration();
-        let settled = index <= self.committed && self.has_own_commit();
-        let last = self.chain.last().0;
+        let (index, current) = self.log.entries.configuration();
+        let settled = index <= self.log.committed && self.has_own_commit();
+        let last = self.log.entries.last().0;
         let Role::Leader(leading) = &mut self.role else { return };
         if leading.handing.is_some() {
             return;
         }
-        let peers = &leading.peers;
+        let peers = &leading.replication.peers;
         let unknown = Progress::new(last);
         let near = |node: NodeId| {
             peers.get(&node).is_some_and(|peer| {
-                peer.mode == Mode::Replicate && self.chain.bytes(peer.matched + 1, last) <= NEAR_BYTES
+                peer.mode == Mode::Replicate && self.log.entries.bytes(peer.matched + 1, last) <= NEAR_BYTES
             })
         };
         let reached = |node: NodeId| {
@@ -113,8 +113,8 @@ impl Replica {
 
     /// Something was committed: perhaps a configuration.
     pub(super) fn on_configuration_committed(&mut self, cx: &mut Context<'_, Self>) {
-        let (index, current) = self.chain.configuration();
-        if index > self.committed {
+        let (index, current) = self.log.entries.configuration();
+        if index > self.log.committed {
             return;
         }
         let Role::Leader(leading) = &mut self.role else { return };
@@ -128,10 +128,10 @@ impl Replica {
     /// A node asks for votes. If it is not in the group any more it has missed that, because this leader has restarted
     /// since or was not the one that removed it: it is sent what it lacks until it knows.
     pub(super) fn on_former_member(&mut self, from: NodeId, now: Time) {
-        let (last, all) = (self.chain.last().0, self.chain.configuration().1.all());
+        let (last, all) = (self.log.entries.last().0, self.log.entries.configuration().1.all());
         let Role::Leader(leading) = &mut self.role else { return };
         if !all.contains(from) && !mutation::active("raft/former-members-are-strangers") {
-            let peer = leading.peers.entry(from).or_insert_with(|| Progress::new(last));
+            let peer = leading.replication.peers.entry(from).or_insert_with(|| Progress::new(last));
             peer.heard = Some(now);
         }
     }
@@ -140,15 +140,15 @@ impl Replica {
     /// are told that it is committed, and get no more. One that is silent for long gets no more either: if it comes
     /// back it asks for votes.
     pub(super) fn dismiss_former_members(&mut self, cx: &mut Context<'_, Self>) {
-        let (term, committed, now) = (self.term, self.committed, cx.now());
-        let (index, current) = self.chain.configuration();
+        let (term, committed, now) = (self.term, self.log.committed, cx.now());
+        let (index, current) = self.log.entries.configuration();
         let limit = 2 * self.config.timeouts.election;
         let Role::Leader(leading) = &mut self.role else { return };
         if index > committed {
             return;
         }
         let all = current.all();
-        leading.peers.retain(|&node, peer| {
+        leading.replication.peers.retain(|&node, peer| {
             let knows = peer.matched >= index;
             if knows && !all.contains(node) {
                 cx.send(node, Message::Committed { term, committed });
@@ -161,9 +161,9 @@ impl Replica {
     /// A leader whose vote does not count in the committed configuration, because it was removed or a learner was
     /// elected, leads on only until a voter can take over.
     pub(super) fn hand_over_to_voter(&mut self, cx: &mut Context<'_, Self>) {
-        let (index, current) = self.chain.configuration();
+        let (index, current) = self.log.entries.configuration();
         let Role::Leader(leading) = &self.role else { return };
-        let settled = index <= self.committed && self.has_own_commit() && !current.is_joint();
+        let settled = index <= self.log.committed && self.has_own_commit() && !current.is_joint();
         let idle = leading.handing.is_none() && cx.now() >= leading.transfers.paused_until;
         if settled && !current.voters.contains(self.me) && idle {
             self.hand_over(None, Vec::new(), cx);
@@ -186,10 +186,10 @@ impl Replica {
 
     fn transfer_target(&self, to: Option<NodeId>, now: Time) -> Result<NodeId, Managed> {
         let Role::Leader(leading) = &self.role else { return Err(refused("another leads")) };
-        let near = leading.peers.iter().filter(|(_, peer)| {
+        let near = leading.replication.peers.iter().filter(|(_, peer)| {
             peer.heard.is_some_and(|heard| now.since(heard) < self.config.timeouts.election)
         });
-        self.chain.configuration().1.transfer_target(to, near.map(|(node, peer)| (*node, peer.matched)))
+        self.log.entries.configuration().1.transfer_target(to, near.map(|(node, peer)| (*node, peer.matched)))
     }
 
     /// Lets another lead: brings it up to date, gives the lease up, and asks it to stand.
@@ -209,11 +209,11 @@ impl Replica {
                 return;
             }
         };
-        let last = self.chain.last().0;
+        let last = self.log.entries.last().0;
         let end_lease = match self.config.reads {
             // Given up by an attempt before, and no lease has begun since.
             Reads::LeaseGuard(_)
-                if self.chain.is_end_lease(last) && !mutation::active("raft/end-lease-again") =>
+                if self.log.entries.is_end_lease(last) && !mutation::active("raft/end-lease-again") =>
             {
                 Some(last)
             }
@@ -232,12 +232,12 @@ impl Replica {
 
     /// The target has everything, and the end of the lease is committed: it may stand.
     pub(super) fn hand_over_if_due(&mut self, cx: &mut Context<'_, Self>) {
-        let last = self.chain.last().0;
-        let (term, committed) = (self.term, self.committed);
+        let last = self.log.entries.last().0;
+        let (term, committed) = (self.term, self.log.committed);
         let Role::Leader(leading) = &mut self.role else { return };
         let Some(handing) = &leading.handing else { return };
         let to = handing.to;
-        let complete = leading.peers.get(&to).is_some_and(|peer| peer.matched >= last);
+        let complete = leading.replication.peers.get(&to).is_some_and(|peer| peer.matched >= last);
         if !complete || handing.end_lease.is_some_and(|index| index > committed) {
             return;
         }
@@ -265,7 +265,7 @@ impl Replica {
         }
         // If the lease is given up, the first read that needs one has an entry appended.
         for (proxy, ask) in std::mem::take(&mut self.held) {
-            self.intake.on_ask(proxy, ask, &self.state);
+            self.intake.on_ask(proxy, ask, &self.log.state);
         }
     }
 

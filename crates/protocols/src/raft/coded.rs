@@ -20,7 +20,7 @@ use quorate_blocks::ballot::Ballot;
 use quorate_blocks::batch::{Batch, Kind};
 use quorate_blocks::coding::{MAX_SHARDS, Value, ValueId};
 use quorate_blocks::membership::Configuration;
-use quorate_blocks::prefix_log::{Entry, Mode, RETRANSMIT};
+use quorate_blocks::prefix_log::{Entry, LogRecord, Mode, RETRANSMIT};
 use quorate_core::{Context, Fact, NodeId, NodeSet, Time, digest, mutation};
 
 use super::leading::Leading;
@@ -100,7 +100,7 @@ impl Replica {
 
     /// What is known of inherited entries: others have them in shards as well.
     pub(super) fn inherited_shards(&self) -> CodedEntries {
-        let open = self.chain.iter(self.committed + 1);
+        let open = self.log.entries.iter(self.log.committed + 1);
         let coded = open.filter_map(|(index, held)| {
             let data = held.data?.into();
             Some((index, CodedEntry { data, voters: NodeSet::EMPTY, shards: Vec::new() }))
@@ -111,8 +111,8 @@ impl Replica {
     /// d of an entry that is appended now; `None`: it is whole.
     fn code(&self, value: &Bytes, now: Time) -> Option<usize> {
         let coding = self.config.coding.as_ref()?;
-        let (index, configuration) = self.chain.configuration();
-        let settled = index <= self.committed && !configuration.is_joint();
+        let (index, configuration) = self.log.entries.configuration();
+        let settled = index <= self.log.committed && !configuration.is_joint();
         let data = coding.data(configuration.voters.len())?;
         let codes = settled && Batch::kind(value) == Kind::Clients && configuration.votes(self.me);
         (codes && self.are_there(data, configuration, now)).then_some(data)
@@ -123,7 +123,7 @@ impl Replica {
         let Role::Leader(leading) = &self.role else { return false };
         let is_there = |node: &NodeId| {
             *node == self.me
-                || leading.peers.get(node).is_some_and(|peer| {
+                || leading.replication.peers.get(node).is_some_and(|peer| {
                     let heard = peer.heard.is_some_and(|at| now.since(at) < self.config.timeouts.election);
                     heard && peer.mode == Mode::Replicate
                 })
@@ -135,7 +135,7 @@ impl Replica {
     /// What the own log is to have of a value that is appended now at this index, and what the others are sent.
     pub(super) fn split(&self, index: u64, value: &Bytes, now: Time) -> Option<CodedEntry> {
         let data = self.code(value, now)?;
-        let voters = self.chain.configuration().1.voters;
+        let voters = self.log.entries.configuration().1.voters;
         let (ballot, digest, len) = (Ballot::ZERO, digest(value), value.len() as u32);
         let id = ValueId { slot: index, ballot, digest, len, shards: voters.len() as u8, data: data as u8 };
         Some(CodedEntry { data, voters, shards: id.split(value, 1).collect() })
@@ -144,7 +144,7 @@ impl Replica {
     /// Keeps an entry that is sent in shards; what its record is to hold.
     pub(super) fn keep_shards(&mut self, index: u64, coded: CodedEntry) -> Value {
         let own = coded.shard(self.me).expect("only a voter codes").clone();
-        self.chain.set_data(index, Some(coded.data as u8));
+        self.log.entries.set_data(index, Some(coded.data as u8));
         self.shards.first.get_or_insert(index);
         if let Role::Leader(leading) = &mut self.role {
             leading.coded.insert(index, coded);
@@ -171,18 +171,18 @@ impl Replica {
 
     /// The last index up to which every entry is safe with those who have it.
     pub(super) fn reached_in_shards(&self) -> u64 {
-        let open = self.committed + 1..=self.chain.last().0;
-        open.take_while(|index| self.is_safe(*index)).last().unwrap_or(self.committed)
+        let open = self.log.committed + 1..=self.log.entries.last().0;
+        open.take_while(|index| self.is_safe(*index)).last().unwrap_or(self.log.committed)
     }
 
     /// Whether an entry is with enough voters (see the file comment), in shards or whole.
     fn is_safe(&self, index: u64) -> bool {
         let Role::Leader(leading) = &self.role else { return false };
-        let configuration = self.chain.get(index).is_some_and(|held| held.kind == Kind::Configuration);
+        let configuration = self.log.entries.get(index).is_some_and(|held| held.kind == Kind::Configuration);
         let has = |node: NodeId| -> Option<bool> {
             let (matched, partial) = match node == self.me {
-                true => (leading.durable, &leading.partial),
-                false => leading.peers.get(&node).map(|peer| (peer.matched, &peer.partial))?,
+                true => (leading.replication.durable, &leading.partial),
+                false => leading.replication.peers.get(&node).map(|peer| (peer.matched, &peer.partial))?,
             };
             let whole = match configuration && !mutation::active("craft/configuration-over-shards") {
                 true => partial.iter().all(|(first, _)| *first > index),
@@ -191,7 +191,7 @@ impl Replica {
             (matched >= index).then_some(whole)
         };
         let coded = leading.coded.get(&index);
-        self.chain.configuration().1.tally().sets().all(|(set, majority)| {
+        self.log.entries.configuration().1.tally().sets().all(|(set, majority)| {
             let (mut all, mut whole) = (0, 0);
             for has_whole in set.iter().filter_map(has) {
                 all += 1;
@@ -210,32 +210,32 @@ impl Replica {
     pub(super) fn fall_back(&mut self, cx: &mut Context<'_, Self>) {
         let Some(coding) = &self.config.coding else { return };
         let now = cx.now();
-        let current = self.chain.configuration().1;
+        let current = self.log.entries.configuration().1;
         let enough = coding.data(current.voters.len()).is_some_and(|data| self.are_there(data, current, now));
         let Role::Leader(leading) = &mut self.role else { return };
         let mut late = Vec::new();
-        for (&index, coded) in leading.coded.range_mut(self.committed + 1..) {
-            if !enough || now.since(self.chain.at(index)) >= self.config.timeouts.election {
+        for (&index, coded) in leading.coded.range_mut(self.log.committed + 1..) {
+            if !enough || now.since(self.log.entries.at(index)) >= self.config.timeouts.election {
                 coded.shards.clear();
                 late.push(index);
             }
         }
         late.retain(|index| self.keep_whole(*index, cx));
         if !late.is_empty() {
-            cx.send(self.me, self.append_reply(self.chain.last().0));
+            cx.send(self.me, self.append_reply(self.log.entries.last().0));
         }
         let Role::Leader(leading) = &mut self.role else { return };
-        leading.peers.values_mut().for_each(|peer| peer.resent = 0);
-        let peers: NodeSet = leading.peers.keys().copied().collect();
+        leading.replication.peers.values_mut().for_each(|peer| peer.resent = 0);
+        let peers: NodeSet = leading.replication.peers.keys().copied().collect();
         peers.iter().for_each(|node| self.send_whole(node, cx));
     }
 
     /// Sends whole what this peer has in shards and is no longer sent so, unless it was sent the same just now.
     pub(super) fn send_whole(&mut self, node: NodeId, cx: &mut Context<'_, Self>) {
-        let (term, committed) = (self.term, self.committed);
+        let (term, committed) = (self.term, self.log.committed);
         let Role::Leader(leading) = &mut self.role else { return };
-        let Leading { peers, coded, .. } = &mut **leading;
-        let Some(peer) = peers.get_mut(&node) else { return };
+        let Leading { replication, coded, .. } = &mut **leading;
+        let Some(peer) = replication.peers.get_mut(&node) else { return };
         let open = |(first, last): &(u64, u64)| (*first).max(committed + 1)..=(*last).min(peer.matched);
         let is_whole = |index: &u64| coded.get(index).is_none_or(|coded| coded.shards.is_empty());
         let Some(first) = peer.partial.iter().flat_map(open).find(is_whole) else { return };
@@ -244,17 +244,17 @@ impl Replica {
         }
         peer.resent = first;
         let prev_index = first - 1;
-        let Some(prev_term) = self.chain.term(prev_index) else { return };
-        let entries = self.chain.slice(first, self.config.append_bytes);
+        let Some(prev_term) = self.log.entries.term(prev_index) else { return };
+        let entries = self.log.entries.slice(first, self.config.append_bytes);
         cx.send(node, Message::Append { term, prev_index, prev_term, entries, committed });
     }
 
     /// Shards of what everybody has are of no use any more.
     pub(super) fn forget_shards(&mut self) {
         let Role::Leader(leading) = &mut self.role else { return };
-        let everybody = leading.peers.values().map(|peer| peer.matched).min().unwrap_or(u64::MAX);
-        let old = self.committed.saturating_sub(self.config.pipeline as u64);
-        let done = everybody.min(self.committed).max(old);
+        let everybody = leading.replication.peers.values().map(|peer| peer.matched).min().unwrap_or(u64::MAX);
+        let old = self.log.committed.saturating_sub(self.config.pipeline as u64);
+        let done = everybody.min(self.log.committed).max(old);
         leading.coded = leading.coded.split_off(&(done + 1));
     }
 
@@ -266,14 +266,14 @@ impl Replica {
         if let Some(first) = self.shards.first {
             // The leader counts what it does not know to be committed.
             let told = match self.role {
-                Role::Leader(_) => self.committed,
+                Role::Leader(_) => self.log.committed,
                 _ => self.shards.told,
             };
-            let start = first.max(self.chain.base() + 1).max(told + 1);
+            let start = first.max(self.log.entries.base() + 1).max(told + 1);
             if first < start {
                 partial.push((first, start - 1));
             }
-            let open = self.chain.iter(start);
+            let open = self.log.entries.iter(start);
             for (index, _) in
                 open.take_while(|(index, _)| *index <= matched).filter(|(_, held)| held.data.is_some())
             {
@@ -290,28 +290,29 @@ impl Replica {
         }
     }
 
-    /// An entry that was appended as it was sent.
-    pub(super) fn on_appended(&mut self, index: u64, entry: &Entry) {
-        if entry.value.coded().is_some() {
-            self.shards.first.get_or_insert(index);
+    /// Entries were appended as they were sent, up to `upto`.
+    pub(super) fn on_appended(&mut self, upto: u64, entries: &[Entry]) {
+        let first = upto + 1 - entries.len() as u64;
+        if let Some(at) = entries.iter().position(|entry| entry.value.coded().is_some()) {
+            self.shards.first.get_or_insert(first + at as u64);
         }
     }
 
     /// Entries were removed, or are whole.
     pub(super) fn review_shards(&mut self) {
-        let first = self.shards.first.filter(|first| *first > self.chain.base());
+        let first = self.shards.first.filter(|first| *first > self.log.entries.base());
         if first.is_some() || self.shards.first.is_none() {
-            self.shards.first = self.shards_behind(first.map_or(self.state.applied(), |first| first - 1));
+            self.shards.first = self.shards_behind(first.map_or(self.log.state.applied(), |first| first - 1));
         }
     }
 
     /// The value of an entry of which this disk has shards goes there whole; false if it has no shards, or there is no
     /// more than these.
     fn keep_whole(&mut self, index: u64, cx: &mut Context<'_, Self>) -> bool {
-        let held = self.chain.get(index).filter(|held| held.data.is_some());
+        let held = self.log.entries.get(index).filter(|held| held.data.is_some());
         let Some(value) = held.and_then(|held| held.entry.value.whole()).cloned() else { return false };
-        self.persist(Record::Whole { index, value }, cx);
-        self.chain.set_data(index, None);
+        self.log.persist(Record::Whole { index, value }, cx);
+        self.log.entries.set_data(index, None);
         self.review_shards();
         true
     }
@@ -319,9 +320,10 @@ impl Replica {
     /// The leader has sent these entries, of which the first has this index, and they were here already.
     pub(super) fn keep_sent_whole(&mut self, first: u64, entries: &[Entry], cx: &mut Context<'_, Self>) {
         for (index, entry) in (first..).zip(entries) {
-            if entry.value.whole().is_some() && self.chain.get(index).is_some_and(|held| held.data.is_some())
+            if entry.value.whole().is_some()
+                && self.log.entries.get(index).is_some_and(|held| held.data.is_some())
             {
-                self.chain.add_value(index, &entry.value);
+                self.log.entries.add_value(index, &entry.value);
                 self.keep_whole(index, cx);
             }
         }
@@ -331,16 +333,15 @@ impl Replica {
     /// What is not is sent whole if it is not committed soon: an entry of an earlier leader is committed with one of
     /// this leader only, which comes behind the configuration.
     pub(super) fn keep_state(&mut self, cx: &mut Context<'_, Self>) {
-        let applied = self.state.applied();
-        let (configuration, _) = self.chain.configuration();
+        let applied = self.log.state.applied();
+        let (configuration, _) = self.log.entries.configuration();
         let waits = self.shards.first.is_some_and(|first| first < configuration && first <= applied);
         let next = self.shards_behind(applied);
         if waits && next.is_none_or(|next| next > configuration) {
-            self.persisted = true;
-            cx.persist_state(Record::Installed { index: applied, keep: true });
+            self.log.persist_state(LogRecord::Installed { index: applied, keep: true }, cx);
             self.on_state_kept();
             match self.role {
-                Role::Leader(_) => cx.send(self.me, self.append_reply(self.chain.last().0)),
+                Role::Leader(_) => cx.send(self.me, self.append_reply(self.log.entries.last().0)),
                 _ => self.acknowledge = true,
             }
         }
@@ -348,12 +349,12 @@ impl Replica {
 
     /// The state goes to the disk, and what is persisted from now on counts only with it.
     pub(super) fn on_state_kept(&mut self) {
-        self.shards.first = self.shards_behind(self.state.applied());
+        self.shards.first = self.shards_behind(self.log.state.applied());
     }
 
     /// The first index behind this one whose value is on this disk in shards.
     fn shards_behind(&self, index: u64) -> Option<u64> {
-        let mut kept = self.chain.iter(index + 1);
+        let mut kept = self.log.entries.iter(index + 1);
         kept.find(|(_, held)| held.data.is_some()).map(|(index, _)| index)
     }
 
@@ -362,56 +363,61 @@ impl Replica {
     /// Decides whether values of which there are shards only are fetched. Called at the end of each batch.
     pub(super) fn review_lacking(&mut self, cx: &mut Context<'_, Self>) {
         let Some(coding) = &self.config.coding else { return };
-        let (applied, now) = (self.state.applied(), cx.now());
-        if applied == self.committed {
+        let (applied, now) = (self.log.state.applied(), cx.now());
+        if applied == self.log.committed {
             self.shards.since = None;
             return;
         }
         let since = *self.shards.since.get_or_insert_with(|| {
-            if !self.behind {
+            if !self.log.behind {
                 cx.set_timer(Timer::Fetch, coding.age);
             }
             now
         });
-        let bytes = self.chain.bytes(applied + 1, self.committed) as usize;
-        let changes = self.chain.configuration().0 > applied;
+        let bytes = self.log.entries.bytes(applied + 1, self.log.committed) as usize;
+        let changes = self.log.entries.configuration().0 > applied;
         if applied >= self.shards.fetch && (changes || now.since(since) >= coding.age || bytes > coding.bytes)
         {
-            (self.shards.fetch, self.shards.since) = (self.committed, Some(now));
+            (self.shards.fetch, self.shards.since) = (self.log.committed, Some(now));
             self.fetch(cx);
         }
     }
 
     /// Whether values are being fetched.
     pub(super) fn fetches_values(&self) -> bool {
-        self.state.applied() < self.shards.fetch || matches!(self.role, Role::Gathering(_))
+        self.log.state.applied() < self.shards.fetch || matches!(self.role, Role::Gathering(_))
     }
 
     /// Nothing is being fetched: the end of a batch after a while looks again.
     pub(super) fn review_lacking_later(&mut self, cx: &mut Context<'_, Self>) {
         if let Some(coding) = &self.config.coding
-            && self.state.applied() < self.committed
+            && self.log.state.applied() < self.log.committed
         {
             cx.set_timer(Timer::Fetch, coding.age);
         }
     }
 
-    /// Values of committed entries, from this index on.
-    pub(super) fn executed_values(&self, first: u64) -> Vec<Bytes> {
+    /// Values of committed entries, from this index on, for one who has shards of them.
+    pub(super) fn values_for(&self, first: u64) -> Option<Vec<Bytes>> {
+        let kept = first > self.log.entries.base() && first <= self.log.state.applied();
+        if self.config.coding.is_none() || !kept {
+            return None;
+        }
         let mut bytes = 0;
-        let executed = self.chain.iter(first).take_while(|(index, _)| *index <= self.state.applied());
+        let executed =
+            self.log.entries.iter(first).take_while(|(index, _)| *index <= self.log.state.applied());
         let whole = executed.map_while(|(_, held)| held.entry.value.whole());
         let fits = whole.take_while(|value| {
             bytes += value.len();
             bytes <= self.config.append_bytes || bytes == value.len()
         });
-        fits.cloned().collect()
+        Some(fits.cloned().collect())
     }
 
     /// Values of committed entries have come in.
     pub(super) fn on_values(&mut self, first: u64, values: Vec<Bytes>, cx: &mut Context<'_, Self>) {
-        for (index, value) in (first..=self.committed).zip(values) {
-            self.chain.add_value(index, &value.into());
+        for (index, value) in (first..=self.log.committed).zip(values) {
+            self.log.entries.add_value(index, &value.into());
         }
         self.execute(cx);
         self.go_on_gathering(cx);
@@ -430,15 +436,15 @@ impl Replica {
     }
 
     fn first_in_shards(&self) -> Option<u64> {
-        let mut rest = self.chain.iter(self.state.applied() + 1);
+        let mut rest = self.log.entries.iter(self.log.state.applied() + 1);
         rest.find(|(_, held)| held.entry.value.whole().is_none()).map(|(index, _)| index)
     }
 
     /// Asks those who have not told everything (again).
     pub(super) fn gather(&mut self, cx: &mut Context<'_, Self>) {
         let Role::Gathering(gathering) = &self.role else { return };
-        let (last, Some(first)) = (self.chain.last().0, self.first_in_shards()) else { return };
-        for node in self.chain.configuration().1.all().without(self.me).iter() {
+        let (last, Some(first)) = (self.log.entries.last().0, self.first_in_shards()) else { return };
+        for node in self.log.entries.configuration().1.all().without(self.me).iter() {
             let next = gathering.answers.get(&node).map_or(0, |answered| answered.next);
             if next <= last {
                 cx.send(node, Message::Gather { term: self.term, first: next.max(first) });
@@ -449,16 +455,16 @@ impl Replica {
 
     /// Nobody else need stand.
     pub(super) fn show_gathering(&mut self, cx: &mut Context<'_, Self>) {
-        let (term, committed) = (self.term, self.committed);
-        let others = self.chain.configuration().1.all().without(self.me);
+        let (term, committed) = (self.term, self.log.committed);
+        let others = self.log.entries.configuration().1.all().without(self.me);
         cx.send_all(others, Message::Heartbeat { term, committed, round: 0 });
         cx.set_timer(Timer::Heartbeat, self.config.timeouts.heartbeat);
     }
 
     pub(super) fn on_gather(&mut self, from: NodeId, first: u64, cx: &mut Context<'_, Self>) {
-        let (base, last) = (self.chain.base(), self.chain.last().0);
+        let (base, last) = (self.log.entries.base(), self.log.entries.last().0);
         let first = first.max(base + 1);
-        let entries = self.chain.slice(first, self.config.append_bytes);
+        let entries = self.log.entries.slice(first, self.config.append_bytes);
         cx.send(from, Message::Shards { term: self.term, first, entries, last, base });
     }
 
@@ -482,8 +488,8 @@ impl Replica {
         let news = next > answered.next;
         answered.next = next.max(answered.next);
         for (index, entry) in (first..).zip(&entries) {
-            if self.chain.term(index) == Some(entry.term) {
-                self.chain.add_value(index, &entry.value);
+            if self.log.entries.term(index) == Some(entry.term) {
+                self.log.entries.add_value(index, &entry.value);
             }
         }
         self.execute(cx);
@@ -491,7 +497,7 @@ impl Replica {
             return;
         }
         self.gathering_gets_on(cx);
-        if next <= self.chain.last().0 {
+        if next <= self.log.entries.last().0 {
             cx.send(from, Message::Gather { term: self.term, first: next });
         }
         self.go_on_gathering(cx);
@@ -502,7 +508,7 @@ impl Replica {
     pub(super) fn go_on_gathering(&mut self, cx: &mut Context<'_, Self>) {
         let Role::Gathering(gathering) = &self.role else { return };
         if let Some(index) = self.first_in_shards() {
-            let mut tally = self.chain.configuration().1.tally();
+            let mut tally = self.log.entries.configuration().1.tally();
             tally.add(self.me);
             for (node, _) in gathering.answers.iter().filter(|(_, answered)| answered.next > index) {
                 tally.add(*node);
@@ -510,11 +516,13 @@ impl Replica {
             if !tally.reached() && !mutation::active("craft/drop-with-too-few-answers") {
                 return;
             }
-            if index <= self.committed || gathering.answers.values().any(|answered| answered.base >= index) {
+            if index <= self.log.committed
+                || gathering.answers.values().any(|answered| answered.base >= index)
+            {
                 return self.fetch(cx);
             }
             cx.note(|| Fact::Truncated { index });
-            self.chain.truncate(index);
+            self.log.entries.truncate(index);
             self.configured = self.configured.filter(|at| *at < index);
             self.review_shards();
             self.publish_configuration(cx);
@@ -535,6 +543,9 @@ impl Replica {
     pub(super) fn sources_of_gathering(&self) -> Vec<NodeId> {
         let Role::Gathering(gathering) = &self.role else { return Vec::new() };
         let answers = gathering.answers.iter();
-        answers.filter(|(_, answered)| answered.base > self.state.applied()).map(|(node, _)| *node).collect()
+        answers
+            .filter(|(_, answered)| answered.base > self.log.state.applied())
+            .map(|(node, _)| *node)
+            .collect()
     }
 }

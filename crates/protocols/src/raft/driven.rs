@@ -2,31 +2,21 @@
 
 use bytes::Bytes;
 use quorate_blocks::clients::Gate;
-use quorate_blocks::state::Replicated;
 use quorate_blocks::walls::Own;
-use quorate_core::{Context, Instant, PeerStatus, Salvaged, Sample, Saved, Status};
+use quorate_core::{Context, Instant, Salvaged, Sample, Saved, Status};
 
 use super::Record;
 use super::replica::{Replica, Role};
 
 impl quorate_core::Replica for Replica {
     fn save(&self) -> Saved<Record> {
-        let mut records = vec![Record::Term { term: self.term, voted: self.voted }];
-        let entries = self.chain.iter(self.state.applied() + 1);
-        records.extend(entries.map(|(index, held)| Record::Entry { index, entry: held.entry.clone() }));
-        Saved { restarted: true, snapshot: Some(self.state.freeze()), records }
+        let term = Record::Term { term: self.term, voted: self.voted };
+        let records = [term].into_iter().chain(self.log.records());
+        Saved { restarted: true, snapshot: Some(self.log.state.freeze()), records: records.collect() }
     }
 
-    /// All entries whose values are here whole: what is committed, and what follows it.
     fn salvage(&self) -> Salvaged {
-        let mut state = Replicated::load(&self.state.freeze()).expect("an image that was made loads");
-        let value = |index| self.chain.get(index).and_then(|held| held.entry.value.whole());
-        while let Some(value) = value(state.applied() + 1) {
-            state.apply(state.applied() + 1, value, |_| {}, |_| {});
-        }
-        let undecided = state.applied().saturating_sub(self.committed);
-        let left_out = self.chain.last().0.saturating_sub(state.applied());
-        Salvaged { state: state.freeze(), undecided, left_out }
+        self.log.salvage()
     }
 
     fn on_drain(&mut self, cx: &mut Context<'_, Self>) {
@@ -41,32 +31,25 @@ impl quorate_core::Replica for Replica {
     }
 
     fn read(&self, command: &Bytes) -> Bytes {
-        self.state.read_now(command)
+        self.log.state.read_now(command)
     }
 
     fn would_answer(&self, command: &Bytes, at: Instant) -> bool {
         let gate = self.gate(Some(command), false, at);
-        gate == Gate::Serve && self.state.read(command, self.time(at.now, at.wall)).is_some()
+        gate == Gate::Serve && self.log.state.read(command, self.time(at.now, at.wall)).is_some()
     }
 
     fn fingerprint(&self) -> (u64, u64) {
-        self.state.fingerprint()
+        self.log.state.fingerprint()
     }
 
     fn status(&self, at: Instant) -> Status {
-        let configuration = self.chain.configuration().1;
+        let configuration = self.log.entries.configuration().1;
         let (role, peers) = match &self.role {
             Role::PreCandidate { .. } | Role::Candidate { .. } | Role::Gathering(_) => {
                 ("candidate", Vec::new())
             }
-            Role::Leader(leading) => {
-                let peers = leading.peers.iter().map(|(&node, peer)| PeerStatus {
-                    node,
-                    lag: self.committed.saturating_sub(peer.matched),
-                    heard_ms: peer.heard.map(|heard| at.now.since(heard).as_millis() as u64),
-                });
-                ("leader", peers.collect())
-            }
+            Role::Leader(leading) => ("leader", leading.replication.statuses(self.log.committed, at.now)),
             Role::Follower => (configuration.standing(self.me), Vec::new()),
         };
         let (lease, reads) = self.reads_now(at);
@@ -74,12 +57,12 @@ impl quorate_core::Replica for Replica {
             role,
             leader: self.leader.filter(|leader| *leader == self.me || self.monitor.has_leader(at.now)),
             ballot: self.term.to_string(),
-            committed: self.committed,
-            applied: self.state.applied(),
+            committed: self.log.committed,
+            applied: self.log.state.applied(),
             lease,
             reads,
             peers,
-            samples: self.state.samples().into(),
+            samples: self.log.state.samples().into(),
             facts: Vec::new(),
         };
         if let Role::Leader(leading) = &self.role {

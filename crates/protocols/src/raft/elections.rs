@@ -45,22 +45,22 @@ impl Replica {
     /// Whether it takes part in elections as voters do. One that its last configuration leaves out may still be needed,
     /// until that is committed: it may be the only one to have it (thesis §4.2.2).
     fn may_stand(&self) -> bool {
-        let leaves = self.chain.configuration_at(self.committed).1;
-        (self.chain.configuration().1.votes(self.me) || leaves.votes(self.me)) && !self.draining
+        let leaves = self.log.entries.configuration_at(self.log.committed).1;
+        (self.log.entries.configuration().1.votes(self.me) || leaves.votes(self.me)) && !self.draining
     }
 
     /// Whether it stands because nobody else does: a member that does not vote, after a long silence (see the file's
     /// comment).
     fn may_stand_as_learner(&self) -> bool {
-        let committed = self.chain.configuration_at(self.committed).1;
-        let member = self.chain.configuration().1.all().union(committed.all()).contains(self.me);
+        let committed = self.log.entries.configuration_at(self.log.committed).1;
+        let member = self.log.entries.configuration().1.all().union(committed.all()).contains(self.me);
         let silent = self.silent_timeouts > LEARNER_TIMEOUTS;
         member && silent && !self.draining && !mutation::active("raft/learners-never-stand")
     }
 
     /// Whether it decides alone.
     pub(super) fn is_alone(&self) -> bool {
-        self.chain.configuration().1.is_alone(self.me)
+        self.log.entries.configuration().1.is_alone(self.me)
     }
 
     /// Whether it stands, and its own vote is not durable yet: then none of its requests for votes has left. It must
@@ -72,7 +72,7 @@ impl Replica {
     }
 
     fn last(&self) -> (u64, u64) {
-        let (index, term) = self.chain.last();
+        let (index, term) = self.log.entries.last();
         (term, index)
     }
 
@@ -116,7 +116,7 @@ impl Replica {
             true => self.term - 1,
             false => self.term,
         };
-        let mut tally = self.chain.configuration().1.tally();
+        let mut tally = self.log.entries.configuration().1.tally();
         let verdict = tally.add(self.me);
         self.leader = None;
         self.role = Role::PreCandidate { tally, term };
@@ -129,7 +129,7 @@ impl Replica {
 
     /// Asks those who have not answered (again).
     fn solicit(&mut self, cx: &mut Context<'_, Self>) {
-        let (last_index, last_term) = self.chain.last();
+        let (last_index, last_term) = self.log.entries.last();
         match self.role {
             Role::PreCandidate { tally, .. } => {
                 let message = Message::PreVote { term: self.term + 1, last_index, last_term };
@@ -175,7 +175,7 @@ impl Replica {
     /// Stands for election in the next term.
     pub(super) fn stand(&mut self, transfer: bool, cx: &mut Context<'_, Self>) {
         self.enter(self.term + 1, Some(self.me), cx);
-        let tally = self.chain.configuration().1.tally();
+        let tally = self.log.entries.configuration().1.tally();
         self.role = Role::Candidate { tally, transfer, durable: false, since: cx.now() };
         self.expecting = true;
         // The own vote counts when it is durable.
@@ -219,7 +219,8 @@ impl Replica {
         // A refusal may answer a request of an earlier term.
         if granted {
             let own = Own { me: self.me, wall: cx.wall(), now: cx.now() };
-            self.walls.hear(from, (*since, wall), own, &|wall| self.chain.configuration().1.reached(wall));
+            self.walls
+                .hear(from, (*since, wall), own, &|wall| self.log.entries.configuration().1.reached(wall));
             if tally.add(from) == Verdict::Reached {
                 self.on_elected(cx);
             }

@@ -1,19 +1,22 @@
 //! What must always hold at one replica, asserted after every step of the simulator.
 
+use quorate_blocks::prefix_log::ReplicatedLog;
+
 use super::replica::{Replica, Role};
 
 pub(super) fn check(replica: &Replica) {
-    replica.chain.check();
+    replica.log.entries.check();
     replica.near.batches.check();
-    let Replica { term, voted, leader, chain, committed, state, role, me, .. } = replica;
-    let next = chain.get(state.applied() + 1).filter(|_| state.applied() < *committed);
+    let Replica { term, voted, leader, log, role, me, .. } = replica;
+    let ReplicatedLog { entries, committed, state, .. } = log;
+    let next = entries.get(state.applied() + 1).filter(|_| state.applied() < *committed);
     let waits = next.is_some_and(|held| held.entry.value.whole().is_none());
     assert!(state.applied() == *committed || waits, "what is committed and whole is executed");
     assert!(
-        chain.base() <= *committed && *committed <= chain.last().0,
+        entries.base() <= *committed && *committed <= entries.last().0,
         "what is committed is kept or executed"
     );
-    assert!(chain.last().1 <= *term, "an entry of a term that is yet to come");
+    assert!(entries.last().1 <= *term, "an entry of a term that is yet to come");
     match role {
         Role::Follower => {}
         Role::PreCandidate { term: stayed, .. } => {
@@ -24,7 +27,7 @@ pub(super) fn check(replica: &Replica) {
         Role::Leader(leading) => {
             assert!(state.applied() == *committed, "a leader has nothing in shards");
             assert!(*leader == Some(*me) && *voted == Some(*me), "leads the term in which it was elected");
-            assert!(chain.last().0 > leading.inherited, "a leader's no-op is there at once");
+            assert!(entries.last().0 > leading.inherited, "a leader's no-op is there at once");
         }
     }
 }

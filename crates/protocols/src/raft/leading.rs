@@ -4,11 +4,9 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use quorate_blocks::batch::Batch;
-use quorate_blocks::catchup;
 use quorate_blocks::clients::{Syncs, WaitingReads};
-use quorate_blocks::laggards::OwnDisk;
 use quorate_blocks::membership::ReconfigurationCoordinator;
-use quorate_blocks::prefix_log::{Entry, Mode, Progress, RETRANSMIT, due};
+use quorate_blocks::prefix_log::{Entry, Progress, RETRANSMIT, Replication, due};
 use quorate_blocks::walls::Own;
 use quorate_core::{Context, Fact, Mark, NodeId, NodeSet, Time, Wall, mutation};
 
@@ -17,21 +15,15 @@ use super::coded::CodedEntries;
 use super::leaseguard::{CommitGate, Limbo, ReadGate};
 use super::reads::Reader;
 use super::replica::{Replica, Role, Timer};
-use super::{ANNOUNCE, MAX_WAITING, Message, PIPELINE_BYTES, Reads, Record};
+use super::{ANNOUNCE, MAX_WAITING, Message, PIPELINE_BYTES, Reads};
 use crate::raft::rounds::Rounds;
 
 /// What only a leader has.
 #[derive(Debug)]
 pub struct Leading {
-    /// The others.
-    pub(super) peers: BTreeMap<NodeId, Progress>,
-    /// The own log is durable up to here.
-    pub(super) durable: u64,
-    /// Where it has values in shards only: ranges of indexes.
+    pub(super) replication: Replication,
+    /// Where the own log has values in shards only, as far as it is durable: ranges of indexes.
     pub(super) partial: Vec<(u64, u64)>,
-    /// Will be, when what was persisted is.
-    claimed: u64,
-    pub(super) since: Time,
     /// The last entry when it was elected; what it appends itself comes after.
     pub(super) inherited: u64,
     /// LeaseGuard: when it may commit.
@@ -47,64 +39,53 @@ pub struct Leading {
     pub(super) coded: CodedEntries,
     /// Whether an entry must be appended even if no client writes: for a lease, or because a key's time is up.
     pub(super) needs_empty_batch: bool,
-    /// Everything up to here was announced as committed.
-    announced: u64,
-    announcing: bool,
     pub(super) coordinator: ReconfigurationCoordinator,
     pub(super) handing: Option<Handing>,
     pub(super) transfers: TransferBackoff,
     /// The read gate, as checkers were told.
     pub(super) noted: Option<ReadGate>,
-    /// Whether the own log keeps up.
-    disk: OwnDisk,
 }
 
 impl Replica {
     /// A majority has voted for this replica.
     pub(super) fn begin_to_lead(&mut self, cx: &mut Context<'_, Self>) {
-        let now = cx.now();
-        let (last, _) = self.chain.last();
+        let (last, _) = self.log.entries.last();
         if mutation::active("leaseguard/limbo-applied") {
             self.commit(last, cx);
         }
         let gate = CommitGate::at_election(self, cx);
         let limbo = Limbo::at_election(self);
         let leading = Leading {
-            peers: BTreeMap::new(),
-            durable: 0,
+            replication: Replication::new(BTreeMap::new(), cx.now()),
             partial: Vec::new(),
-            claimed: 0,
-            since: now,
             inherited: last,
             gate,
             limbo,
-            limbo_entries: last - self.committed,
+            limbo_entries: last - self.log.committed,
             rounds: Rounds::default(),
             waiting: WaitingReads::default(),
             syncs: Syncs::default(),
             coded: self.inherited_shards(),
             needs_empty_batch: false,
-            announced: 0,
-            announcing: false,
             coordinator: ReconfigurationCoordinator::new(self.config.timeouts.election),
             handing: None,
             transfers: TransferBackoff::new(self.config.timeouts.election),
             noted: None,
-            disk: OwnDisk::default(),
         };
         self.intake.clear();
-        let open = self.chain.iter(self.committed + 1).filter_map(|(_, held)| held.entry.value.whole());
+        let open =
+            self.log.entries.iter(self.log.committed + 1).filter_map(|(_, held)| held.entry.value.whole());
         self.intake.expect(open);
         self.role = Role::Leader(Box::new(leading));
         self.leader = Some(self.me);
         self.expecting = false;
-        self.behind_no_more();
+        self.log.behind = false;
         let term = self.term;
         cx.note(|| Fact::Leads { number: term });
         self.on_configuration(cx);
         self.append(Batch::noop(), cx);
         for (proxy, ask) in std::mem::take(&mut self.held) {
-            self.intake.on_ask(proxy, ask, &self.state);
+            self.intake.on_ask(proxy, ask, &self.log.state);
         }
         cx.set_timer(Timer::Heartbeat, std::time::Duration::ZERO);
         cx.set_timer(Timer::Retransmit, RETRANSMIT);
@@ -125,7 +106,7 @@ impl Replica {
             Reader::Follower { .. } => None,
         });
         self.intake.keep_reads(reads);
-        let (term, index) = (self.term, self.state.applied());
+        let (term, index) = (self.term, self.log.state.applied());
         cx.note(|| Fact::Follows);
         if closed {
             cx.note(|| Fact::ReadGate { term, index, limbo: index, until: None });
@@ -139,16 +120,13 @@ impl Replica {
 
     /// Appends an entry of the own term; its index.
     pub(super) fn append(&mut self, value: Bytes, cx: &mut Context<'_, Self>) -> u64 {
-        let coded = self.split(self.chain.last().0 + 1, &value, cx.now());
+        let coded = self.split(self.log.entries.last().0 + 1, &value, cx.now());
         let mut entry = Entry { term: self.term, stamp: self.stamp(cx.clock()), value: value.into() };
-        let index = self.chain.append(entry.clone(), cx.now());
-        self.note_appended(index, cx);
-        cx.mark(Mark::Proposed { slot: index });
+        let index = self.log.append(entry.clone(), cx);
         if let Some(coded) = coded {
             entry.value = self.keep_shards(index, coded);
         }
-        self.persist(Record::Entry { index, entry }, cx);
-        cx.mark(Mark::Recorded { slot: index });
+        self.log.record(index, entry, cx);
         self.publish_configuration(cx);
         index
     }
@@ -169,7 +147,7 @@ impl Replica {
 
     fn propose(&mut self, cx: &mut Context<'_, Self>) {
         loop {
-            let (last, committed) = (self.chain.last().0, self.committed);
+            let (last, committed) = (self.log.entries.last().0, self.log.committed);
             let (open, time) = (self.takes_writes(cx), self.time(cx.now(), cx.wall()));
             let Role::Leader(leading) = &mut self.role else { return };
             let needed =
@@ -177,8 +155,8 @@ impl Replica {
             if !open || !(self.intake.has_writes() || needed) {
                 return;
             }
-            let full = last - committed >= self.config.pipeline as u64 + leading.deferred(last, committed);
-            if full || self.chain.bytes(committed + 1, last) >= leading.bytes_allowed() {
+            let entries = self.config.pipeline as u64 + leading.deferred(last, committed);
+            if self.log.is_full(entries, leading.bytes_allowed()) {
                 return;
             }
             leading.needs_empty_batch = false;
@@ -196,8 +174,8 @@ impl Replica {
     /// The own log counts like any other's: when it is durable.
     fn acknowledge_own(&mut self, cx: &mut Context<'_, Self>) {
         let Role::Leader(leading) = &mut self.role else { return };
-        let (last, _) = self.chain.last();
-        if std::mem::replace(&mut leading.claimed, last) < last {
+        let (last, _) = self.log.entries.last();
+        if leading.replication.claim(last) {
             cx.send(self.me, self.append_reply(last));
         }
     }
@@ -207,7 +185,7 @@ impl Replica {
         let now = cx.now();
         loop {
             let Role::Leader(leading) = &self.role else { return };
-            let groups = due(&leading.peers, &self.chain, PIPELINE_BYTES as u64);
+            let groups = due(&leading.replication.peers, &self.log.entries, PIPELINE_BYTES as u64);
             if groups.is_empty() {
                 return;
             }
@@ -218,58 +196,31 @@ impl Replica {
     }
 
     fn send_entries(&mut self, next: u64, nodes: NodeSet, now: Time, cx: &mut Context<'_, Self>) {
-        let (term, committed) = (self.term, self.committed);
-        let prev = next - 1;
-        let append =
-            |prev_term, entries| Message::Append { term, prev_index: prev, prev_term, entries, committed };
-        let message = match self.chain.term(prev) {
-            Some(prev_term) => {
-                let entries = self.chain.slice(next, self.config.append_bytes);
-                if self.are_coded(next, entries.len()) {
-                    for node in nodes.iter() {
-                        let own = self.entries_for(node, next, &entries);
-                        self.on_sent(node, prev, &own, now);
-                        cx.send(node, append(prev_term, own));
-                    }
-                    return;
-                }
-                append(prev_term, entries)
+        let (term, committed) = (self.term, self.log.committed);
+        let prev_index = next - 1;
+        let Some(prev_term) = self.log.entries.term(prev_index) else {
+            if let Role::Leader(leading) = &mut self.role {
+                leading.replication.on_behind(nodes, now);
             }
-            None => Message::Behind { term, committed },
+            return cx.send_all(nodes, Message::Behind { term, committed });
         };
-        for node in nodes.iter() {
-            match &message {
-                Message::Append { entries, .. } => self.on_sent(node, prev, entries, now),
-                _ => {
-                    if let Role::Leader(leading) = &mut self.role
-                        && let Some(peer) = leading.peers.get_mut(&node)
-                    {
-                        (peer.mode, peer.sent) = (Mode::Snapshot, Some(now));
-                    }
-                }
-            }
-        }
-        cx.send_all(nodes, message);
-    }
-
-    /// These entries, behind the one at `prev`, are on their way.
-    fn on_sent(&mut self, node: NodeId, prev: u64, entries: &[Entry], now: Time) {
-        if let Role::Leader(leading) = &mut self.role
-            && let Some(peer) = leading.peers.get_mut(&node)
-        {
-            let bytes = entries.iter().map(|entry| entry.value.len()).sum();
-            peer.on_sent(prev + entries.len() as u64, bytes, now);
+        let entries = self.log.entries.slice(next, self.config.append_bytes);
+        let coded = self.are_coded(next, entries.len());
+        let shares: Vec<_> = match coded {
+            true => nodes
+                .iter()
+                .map(|node| ([node].into_iter().collect(), self.entries_for(node, next, &entries)))
+                .collect(),
+            false => vec![(nodes, entries)],
+        };
+        let Role::Leader(leading) = &mut self.role else { return };
+        for (nodes, entries) in shares {
+            leading.replication.on_sent(nodes, prev_index, &entries, now);
+            cx.send_all(nodes, Message::Append { term, prev_index, prev_term, entries, committed });
         }
     }
 
     // Answers ----------------------------------------------------------------------------------------------------
-
-    fn peer(&mut self, from: NodeId, now: Time) -> Option<&mut Progress> {
-        let Role::Leader(leading) = &mut self.role else { return None };
-        let peer = leading.peers.get_mut(&from)?;
-        peer.heard = Some(now);
-        Some(peer)
-    }
 
     /// `partial`: where it has values in shards only.
     pub(super) fn on_append_reply(
@@ -282,12 +233,13 @@ impl Replica {
         let now = cx.now();
         if from == self.me {
             let Role::Leader(leading) = &mut self.role else { return };
-            if matched >= leading.durable {
-                (leading.durable, leading.partial) = (matched, partial);
+            if matched >= leading.replication.durable {
+                (leading.replication.durable, leading.partial) = (matched, partial);
             }
         } else {
-            let last = self.chain.last().0;
-            let Some(peer) = self.peer(from, now) else { return };
+            let last = self.log.entries.last().0;
+            let Role::Leader(leading) = &mut self.role else { return };
+            let Some(peer) = leading.replication.hear(from, now) else { return };
             assert!(matched <= last, "a follower's log is never ahead of what its leader sent");
             if matched >= peer.matched {
                 peer.partial = partial;
@@ -297,7 +249,7 @@ impl Replica {
             if resends {
                 self.send_whole(from, cx);
             }
-            if !self.chain.configuration().1.all().contains(from) {
+            if !self.log.entries.configuration().1.all().contains(from) {
                 self.dismiss_former_members(cx);
             }
         }
@@ -309,35 +261,28 @@ impl Replica {
         &mut self,
         from: NodeId,
         prev: u64,
-        (index, term): (u64, u64),
+        at: (u64, u64),
         cx: &mut Context<'_, Self>,
     ) {
-        let agreed = self.chain.agree(index, term);
-        let now = cx.now();
-        if let Some(peer) = self.peer(from, now) {
-            // Below the base nothing can be looked up: the follower needs a snapshot.
-            peer.on_mismatch(prev, agreed.min(index));
+        if let Role::Leader(leading) = &mut self.role {
+            leading.replication.on_mismatch(from, prev, at, &self.log.entries, cx.now());
         }
     }
 
     /// Commits what a majority has, if the last of it is of the own term and earlier leases are over.
     pub(super) fn advance(&mut self, cx: &mut Context<'_, Self>) {
         let Role::Leader(leading) = &self.role else { return };
-        let configuration = self.chain.configuration().1;
-        let reached = configuration.reached(|node| match node == self.me {
-            true => Some(leading.durable),
-            false => leading.peers.get(&node).map(|peer| peer.matched),
-        });
-        let Some(mut upto) = reached.filter(|upto| *upto > self.committed) else { return };
+        let reached = leading.replication.reached(self.me, self.log.entries.configuration().1);
+        let Some(mut upto) = reached.filter(|upto| *upto > self.log.committed) else { return };
         if self.config.coding.is_some() {
             upto = self.reached_in_shards();
         }
-        let own = upto > self.committed && self.chain.term(upto) == Some(self.term);
+        let own = upto > self.log.committed && self.log.entries.term(upto) == Some(self.term);
         if !(own || mutation::active("raft/commit-prior-term")) || !self.may_commit(cx) {
             return;
         }
         let term = self.term;
-        for slot in self.committed + 1..=upto {
+        for slot in self.log.committed + 1..=upto {
             cx.mark(Mark::Committed { slot });
         }
         cx.note(|| Fact::Commits { term, index: upto });
@@ -351,11 +296,10 @@ impl Replica {
         leading.limbo = Limbo::default();
         self.forget_shards();
         self.release_reads(cx);
-        let (term, committed) = (self.term, self.committed);
+        let (term, committed) = (self.term, self.log.committed);
         let Role::Leader(leading) = &mut self.role else { return };
         cx.send_all(leading.syncs.decided(committed), Message::Committed { term, committed });
-        if leading.announced < self.committed && !leading.announcing {
-            leading.announcing = true;
+        if leading.replication.announces_later(committed) {
             cx.set_timer(Timer::Announce, ANNOUNCE);
         }
         self.on_configuration_committed(cx);
@@ -370,23 +314,18 @@ impl Replica {
         }
         let now = cx.now();
         let time = self.time(now, cx.wall());
-        let due = self.state.wants_slot(time);
+        let due = self.log.state.wants_slot(time);
         let Role::Leader(leading) = &mut self.role else { return };
         leading.needs_empty_batch |= due;
-        let since = leading.since;
-        let heard = self.chain.configuration().1.reached(|node| match node == self.me {
-            true => Some(now),
-            false => Some(leading.peers.get(&node).and_then(|peer| peer.heard).unwrap_or(since)),
-        });
-        let limit = 2 * self.config.timeouts.election;
-        let silent = heard.is_none_or(|heard| now.since(heard) >= limit);
-        if leading.disk.hangs(leading.durable, self.committed, limit, now) {
+        let (replication, limit) = (&mut leading.replication, 2 * self.config.timeouts.election);
+        let cut_off = replication.is_cut_off(self.me, self.log.entries.configuration().1, limit, now);
+        if replication.hangs(self.log.committed, limit, now) {
             // Its entries are committed without it: another can do that as well, and has a disk.
             self.stop_leading(cx);
             return;
         }
         let leased = self.config.reads != Reads::Inconsistent && self.reads_now(self.instant(cx)).0;
-        if silent && !leased {
+        if cut_off && !leased {
             // CheckQuorum: it helps nobody any more. While a lease lasts it still answers reads, to whoever reaches it.
             self.stop_leading(cx);
             return;
@@ -399,11 +338,11 @@ impl Replica {
 
     /// A round of heartbeats.
     pub(super) fn begin_round(&mut self, cx: &mut Context<'_, Self>) {
-        let (term, committed, now) = (self.term, self.committed, cx.now());
+        let (term, committed, now) = (self.term, self.log.committed, cx.now());
         let Role::Leader(leading) = &mut self.role else { return };
-        leading.announced = committed;
+        leading.replication.on_announced(committed);
         let round = leading.rounds.begin(now);
-        let others: NodeSet = leading.peers.keys().copied().collect();
+        let others: NodeSet = leading.replication.peers.keys().copied().collect();
         cx.send_all(others, Message::Heartbeat { term, committed, round });
         self.on_round(cx);
     }
@@ -416,68 +355,32 @@ impl Replica {
         cx: &mut Context<'_, Self>,
     ) {
         let own = Own { me: self.me, wall: cx.wall(), now: cx.now() };
-        let Some(peer) = self.peer(from, own.now) else { return };
+        let Role::Leader(leading) = &mut self.role else { return };
+        let Some(peer) = leading.replication.hear(from, own.now) else { return };
         peer.round = peer.round.max(round);
         peer.on_verified(verified);
-        if let Role::Leader(leading) = &self.role
-            && let Some(sent) = leading.rounds.begun(round)
-        {
-            self.walls.hear(from, (sent, wall), own, &|wall| self.chain.configuration().1.reached(wall));
+        if let Some(sent) = leading.rounds.begun(round) {
+            self.walls
+                .hear(from, (sent, wall), own, &|wall| self.log.entries.configuration().1.reached(wall));
         }
         self.on_round(cx);
     }
 
     pub(super) fn announce(&mut self, cx: &mut Context<'_, Self>) {
-        let (term, committed) = (self.term, self.committed);
+        let (term, committed) = (self.term, self.log.committed);
         let Role::Leader(leading) = &mut self.role else { return };
-        leading.announcing = false;
-        if leading.announced < committed {
-            leading.announced = committed;
-            let others: NodeSet = leading.peers.keys().copied().collect();
+        if leading.replication.announces_now(committed) {
+            let others: NodeSet = leading.replication.peers.keys().copied().collect();
             cx.send_all(others, Message::Committed { term, committed });
         }
     }
 
     /// Messages may be lost: what was not answered is sent again.
     pub(super) fn retransmit(&mut self, cx: &mut Context<'_, Self>) {
-        let now = cx.now();
         let Role::Leader(leading) = &mut self.role else { return };
-        for peer in leading.peers.values_mut() {
-            let patience = if peer.mode == Mode::Snapshot { 5 * RETRANSMIT } else { RETRANSMIT };
-            peer.on_silence(now, patience);
-        }
+        leading.replication.on_retransmit_timer(cx.now());
         self.fall_back(cx);
         cx.set_timer(Timer::Retransmit, RETRANSMIT);
-    }
-
-    // Snapshots --------------------------------------------------------------------------------------------------
-
-    /// A follower needs what is not in the log any more.
-    pub(super) fn on_fetch(&mut self, from: NodeId, (index, asked): (u64, Time), cx: &mut Context<'_, Self>) {
-        let now = cx.now();
-        self.is_fetching(from, now);
-        if index <= self.chain.base() {
-            let answer =
-                self.source.on_far_fetch((index, asked), self.chain.base() + 1, || self.state.offer(), now);
-            cx.send(from, Message::Catchup(answer));
-            return;
-        }
-        if self.config.coding.is_some() && index <= self.state.applied() {
-            let values = self.executed_values(index);
-            cx.send(from, Message::Catchup(catchup::Message::Values { from: index, values, asked }));
-        }
-        if let Some(peer) = self.peer(from, now) {
-            peer.on_known(index);
-        }
-    }
-
-    pub(super) fn is_fetching(&mut self, from: NodeId, now: Time) {
-        if let Some(peer) = self.peer(from, now) {
-            peer.fetches += 1;
-            if peer.mode == Mode::Snapshot {
-                peer.sent = Some(now);
-            }
-        }
     }
 
     // Configurations ---------------------------------------------------------------------------------------------
@@ -485,13 +388,13 @@ impl Replica {
     /// The configuration in force has changed: so has who is sent entries.
     pub(super) fn on_configuration(&mut self, _cx: &mut Context<'_, Self>) {
         // Whoever leaves gets the entry that says so (`dismiss_former_members`).
-        let before = self.chain.configuration_at(self.committed).1.all();
-        let all = self.chain.configuration().1.all().union(before);
-        let last = self.chain.last().0;
+        let before = self.log.entries.configuration_at(self.log.committed).1.all();
+        let all = self.log.entries.configuration().1.all().union(before);
+        let last = self.log.entries.last().0;
         let me = self.me;
         let Role::Leader(leading) = &mut self.role else { return };
         for node in all.iter().filter(|node| *node != me) {
-            leading.peers.entry(node).or_insert_with(|| Progress::new(last));
+            leading.replication.peers.entry(node).or_insert_with(|| Progress::new(last));
         }
     }
 }

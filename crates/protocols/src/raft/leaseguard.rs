@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_blocks::batch::Batch;
+use quorate_blocks::prefix_log::ReplicatedLog;
 use quorate_blocks::writes::{Writes, Written};
 use quorate_core::{
     Context, Fact, Instant, Interval, Settings, SettingsError, Time, Until, Wall, Wire, mutation,
@@ -119,19 +120,19 @@ pub struct CommitGate {
 impl CommitGate {
     /// As the log is when its owner is elected: every entry is of a prior term.
     pub(super) fn at_election(replica: &Replica, cx: &Context<'_, Replica>) -> CommitGate {
-        let (last, _) = replica.chain.last();
+        let (last, _) = replica.log.entries.last();
         let Reads::LeaseGuard(_) = replica.config.reads else {
             return CommitGate { open: true, latest: 0, unstamped: None, at: cx.now() };
         };
         // A leader that has given its lease up reads no more: if that is known to be committed, there is no other.
-        let ended = replica.chain.is_end_lease(last)
-            && (replica.committed >= last || mutation::active("leaseguard/end-lease-uncommitted"));
+        let ended = replica.log.entries.is_end_lease(last)
+            && (replica.log.committed >= last || mutation::active("leaseguard/end-lease-uncommitted"));
         let upto = match mutation::active("leaseguard/gate-ignored") {
-            true => last.saturating_sub(1).max(replica.chain.base()),
+            true => last.saturating_sub(1).max(replica.log.entries.base()),
             false => last,
         };
-        let (latest, unstamped) = replica.chain.lease(upto);
-        CommitGate { open: ended || last == 0, latest, unstamped, at: replica.chain.at(upto) }
+        let (latest, unstamped) = replica.log.entries.lease(upto);
+        CommitGate { open: ended || last == 0, latest, unstamped, at: replica.log.entries.at(upto) }
     }
 
     /// Whether it has been seen open.
@@ -187,8 +188,8 @@ impl Limbo {
         let Reads::LeaseGuard(LeaseGuard { inherited_reads: true, .. }) = replica.config.reads else {
             return Limbo::default();
         };
-        let mut limbo = Limbo { last: replica.chain.last().0, ..Limbo::default() };
-        for (index, held) in replica.chain.iter(replica.committed + 1) {
+        let mut limbo = Limbo { last: replica.log.entries.last().0, ..Limbo::default() };
+        for (index, held) in replica.log.entries.iter(replica.log.committed + 1) {
             if let Some(value) = held.entry.value.whole()
                 && !(index == limbo.last && mutation::active("leaseguard/limbo-short"))
             {
@@ -271,28 +272,28 @@ impl Replica {
         if leading.handing.as_ref().is_some_and(|handing| handing.ends_lease()) {
             return None;
         }
-        let Self { committed, ref chain, ref config, .. } = *self;
+        let Self { log: ReplicatedLog { committed, ref entries, .. }, ref config, .. } = *self;
         let by_timer = ReadGate {
             index: committed,
             limbo: committed,
-            until: Until::Clock((chain.at(committed) + config.lease).saturating_sub(config.drift)),
+            until: Until::Clock((entries.at(committed) + config.lease).saturating_sub(config.drift)),
         };
         let by_stamp = |stamp: Interval| match mutation::active(ONE_SIDED) {
             true => Until::Latest(stamp.latest.saturating_add(nanos(config.lease))),
             false => Until::Latest(stamp.earliest.saturating_add(nanos(config.lease))),
         };
-        let stamp = chain.stamp(committed).filter(|_| guard.trusted(at.clock).is_some());
-        if chain.is_end_lease(committed) {
+        let stamp = entries.stamp(committed).filter(|_| guard.trusted(at.clock).is_some());
+        if entries.is_end_lease(committed) {
             // Given up, by this leader or an earlier one: a successor may not wait for it.
             return None;
         }
-        if chain.term(committed) == Some(self.term) {
+        if entries.term(committed) == Some(self.term) {
             return Some(match stamp {
                 Some(stamp) => ReadGate { until: by_stamp(stamp), ..by_timer },
                 None => by_timer,
             });
         }
-        let ended = (committed..=leading.inherited).any(|index| chain.is_end_lease(index));
+        let ended = (committed..=leading.inherited).any(|index| entries.is_end_lease(index));
         if !guard.inherited_reads || ended || committed == 0 {
             return None;
         }
@@ -366,7 +367,7 @@ impl Replica {
     }
 
     fn extend_if_old(&mut self, cx: &mut Context<'_, Self>) {
-        if cx.now().since(self.chain.at(self.chain.last().0)) >= self.config.lease / 2 {
+        if cx.now().since(self.log.entries.at(self.log.entries.last().0)) >= self.config.lease / 2 {
             self.extend();
         }
     }
@@ -375,7 +376,7 @@ impl Replica {
     /// the end of the batch, with the writes that wait: an entry of its own would keep them waiting where few entries
     /// may be under way.
     pub(super) fn extend(&mut self) {
-        let idle = self.chain.last().0 == self.committed;
+        let idle = self.log.entries.last().0 == self.log.committed;
         let Role::Leader(leading) = &mut self.role else { return };
         if !idle || leading.handing.is_some() || !leading.gate.is_open() {
             return;
@@ -396,7 +397,7 @@ impl Replica {
     pub(super) fn note_gate(&mut self, cx: &mut Context<'_, Self>) {
         let at = self.instant(cx);
         let gate = self.read_gate(at).or_else(|| self.ongaro_gate());
-        let (term, index) = (self.term, self.state.applied());
+        let (term, index) = (self.term, self.log.state.applied());
         let Role::Leader(leading) = &mut self.role else { return };
         if leading.noted != gate {
             leading.noted = gate;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use quorate_blocks::prefix_log::Entry;
-use quorate_blocks::{catchup, clients, embed_clients};
+use quorate_blocks::{catchup, clients, embed_clients, embed_log};
 use quorate_core::{Arrival, Class, Release, Wall, wire_enum};
 
 /// A message. `term` is the sender's, unless it says otherwise; numbers are indexes of the log.
@@ -426,3 +426,5 @@ wire_enum!(Record {
     5 => Resumed,
     6 => Whole { index, value },
 });
+
+embed_log!(Message, Record);

@@ -61,7 +61,7 @@ impl Replica {
 
     /// Whether an entry of the own term is committed: until then, the commit index may lag behind an earlier leader's.
     pub(super) fn has_own_commit(&self) -> bool {
-        self.chain.term(self.committed) == Some(self.term)
+        self.log.entries.term(self.log.committed) == Some(self.term)
     }
 
     /// Ongaro's lease: voters that answered a round refuse votes for the election timeout from then on, so nobody else
@@ -72,7 +72,7 @@ impl Replica {
         };
         let since = leading.rounds.confirmed_at().filter(|_| self.has_own_commit())?;
         let until = Until::Clock((since + self.config.lease).saturating_sub(self.config.drift));
-        Some(ReadGate { index: self.committed, limbo: self.committed, until })
+        Some(ReadGate { index: self.log.committed, limbo: self.log.committed, until })
     }
 
     /// Serves what has come in, or finds out what it has to wait for.
@@ -96,7 +96,7 @@ impl Replica {
         if let Gate::Hold(_) = gate {
             self.extend();
         }
-        let (committed, lone) = (self.committed, self.config.lone_rounds);
+        let (committed, lone) = (self.log.committed, self.config.lone_rounds);
         let Role::Leader(leading) = &mut self.role else { return };
         match gate {
             Gate::Serve => {
@@ -119,7 +119,7 @@ impl Replica {
     /// **The read gate** of a command (`None`: any) at this instant. `held`: the read has waited for a commit already.
     pub(super) fn gate(&self, command: Option<&Bytes>, held: bool, at: Instant) -> Gate {
         let Role::Leader(leading) = &self.role else { return Gate::Redirect };
-        let next_commit = Gate::Hold(self.committed + 1);
+        let next_commit = Gate::Hold(self.log.committed + 1);
         match self.config.reads {
             Reads::Inconsistent => Gate::Serve,
             Reads::Alr { .. } => Gate::Sync,
@@ -151,12 +151,14 @@ impl Replica {
         match reader {
             // What has no room is asked for again.
             Reader::Client(_) if !self.intake.has_room() => {}
-            Reader::Client(read) => match self.state.read(&read.command, time.max(leading.limbo.time())) {
-                Some(reply) => self.intake.on_read(read, reply),
-                None => leading.waiting.sync(Reader::Client(read)),
-            },
+            Reader::Client(read) => {
+                match self.log.state.read(&read.command, time.max(leading.limbo.time())) {
+                    Some(reply) => self.intake.on_read(read, reply),
+                    None => leading.waiting.sync(Reader::Client(read)),
+                }
+            }
             Reader::Follower { node, id } => {
-                cx.send(node, Message::ReadIndexReply { id, index: self.committed })
+                cx.send(node, Message::ReadIndexReply { id, index: self.log.committed })
             }
         }
     }
@@ -164,7 +166,7 @@ impl Replica {
     /// Entries of the own term were committed and executed: every reason to hold a read may be gone.
     pub(super) fn release_reads(&mut self, cx: &mut Context<'_, Self>) {
         while let Role::Leader(leading) = &mut self.role
-            && let Some((_, readers)) = leading.waiting.take_executed(self.state.applied())
+            && let Some((_, readers)) = leading.waiting.take_executed(self.log.state.applied())
         {
             self.serve_logged(readers.logged, cx);
             for reader in readers.held {
@@ -177,9 +179,9 @@ impl Replica {
     fn serve_logged(&mut self, readers: Vec<Reader>, cx: &mut Context<'_, Self>) {
         for reader in readers {
             match reader {
-                Reader::Client(read) => self.intake.on_read_now(read, &self.state),
+                Reader::Client(read) => self.intake.on_read_now(read, &self.log.state),
                 Reader::Follower { node, id } => {
-                    cx.send(node, Message::ReadIndexReply { id, index: self.committed });
+                    cx.send(node, Message::ReadIndexReply { id, index: self.log.committed });
                 }
             }
         }
@@ -196,15 +198,15 @@ impl Replica {
     /// Somebody has answered a round, this replica at least.
     pub(super) fn on_round(&mut self, cx: &mut Context<'_, Self>) {
         let Role::Leader(leading) = &mut self.role else { return };
-        let configuration = self.chain.configuration().1;
+        let configuration = self.log.entries.configuration().1;
         let confirmed = configuration.reached(|node| match node == self.me {
             true => Some(u64::MAX),
-            false => leading.peers.get(&node).map(|peer| peer.round),
+            false => leading.replication.peers.get(&node).map(|peer| peer.round),
         });
         let Some(round) = confirmed.filter(|round| *round > 0) else { return };
         let early = u64::from(mutation::active("quorum/earlier-round"));
         for (index, reader) in leading.rounds.on_confirmed(round.saturating_add(early)) {
-            assert!(self.state.applied() >= index, "what is committed is executed");
+            assert!(self.log.state.applied() >= index, "what is committed is executed");
             self.serve(reader, cx);
         }
     }
@@ -234,7 +236,7 @@ impl Replica {
         };
         while let Some(id) = self.near.batches.close(most) {
             if alr && mutation::active("alr/unasked") {
-                let place = (self.state.applied(), 0);
+                let place = (self.log.state.applied(), 0);
                 self.near.batches.on_place(id, place, place.0, Some(0));
                 continue;
             }
@@ -257,23 +259,23 @@ impl Replica {
     }
 
     pub(super) fn on_sync_reply(&mut self, id: u64, place: Place, cx: &mut Context<'_, Self>) {
-        self.near.batches.on_place(id, place, self.state.applied(), self.chain.term(place.0));
+        self.near.batches.on_place(id, place, self.log.state.applied(), self.log.entries.term(place.0));
         self.serve_follower_reads(cx);
     }
 
     pub(super) fn serve_follower_reads(&mut self, cx: &mut Context<'_, Self>) {
-        while let Some((_, reads)) = self.near.ready.take_executed(self.state.applied()) {
+        while let Some((_, reads)) = self.near.ready.take_executed(self.log.state.applied()) {
             for read in reads.held {
                 // Unless its time is up here: then only the log can tell, and the proxy asks the leader next.
                 if self.intake.has_room()
-                    && let Some(reply) = self.state.read(&read.command, cx.wall())
+                    && let Some(reply) = self.log.state.read(&read.command, cx.wall())
                 {
                     self.intake.on_read(read, reply);
                 }
             }
         }
-        for read in self.near.batches.take_ready(|session| self.state.sessions().next(session)) {
-            self.intake.on_read_now(read, &self.state);
+        for read in self.near.batches.take_ready(|session| self.log.state.sessions().next(session)) {
+            self.intake.on_read_now(read, &self.log.state);
         }
     }
 }

@@ -2,18 +2,13 @@
 
 use std::time::Duration;
 
-use quorate_blocks::batch::{Batch, Kind};
-use quorate_blocks::catchup::{Catchup, Source};
 use quorate_blocks::clients::{self, Intake};
 use quorate_blocks::election::LeaderMonitor;
 use quorate_blocks::membership::Configuration;
-use quorate_blocks::prefix_log::{Append, Entry, PrefixLog, Replay};
+use quorate_blocks::prefix_log::{Append, Entry, Replay, ReplicatedLog};
 use quorate_blocks::quorum::Tally;
-use quorate_blocks::state::Replicated;
 use quorate_blocks::walls::{Own, Walls};
-use quorate_core::{
-    Context, Fact, Machine, Mark, NodeId, ProcessId, Saved, Time, Wakeup, Wall, digest, mutation,
-};
+use quorate_core::{Context, Fact, Machine, NodeId, ProcessId, Saved, Time, Wakeup, Wall, mutation};
 
 use super::coded::{Gathering, Shards};
 use super::leading::Leading;
@@ -51,10 +46,7 @@ pub struct Replica {
     pub(super) voted: Option<NodeId>,
     /// Who leads in this term, if it was heard.
     pub(super) leader: Option<NodeId>,
-    pub(super) chain: PrefixLog,
-    /// Everything up to here is committed.
-    pub(super) committed: u64,
-    pub(super) state: Replicated,
+    pub(super) log: ReplicatedLog,
     pub(super) role: Role,
     pub(super) monitor: LeaderMonitor,
     /// Election timeouts that have passed since a leader was last heard.
@@ -71,21 +63,12 @@ pub struct Replica {
     pub(super) near: FollowerReads,
     /// The others' wall clocks.
     pub(super) walls: Walls,
-    /// The log is that of this term's leader up to here, as its messages showed.
-    pub(super) verified: u64,
     /// Whether the leader has to be told.
     pub(super) acknowledge: bool,
     /// Where the configuration is written that drivers were told of, and whether it may have changed since.
     pub(super) configured: Option<u64>,
-    pub(super) catchup: Catchup,
-    pub(super) source: Source,
-    /// A snapshot is wanted from the leader.
-    pub(super) behind: bool,
     /// What it has in shards, where entries are sent so.
     pub(super) shards: Shards,
-    /// The last `Record::Committed`, and whether something else was persisted since the last batch end.
-    recorded: u64,
-    pub(super) persisted: bool,
 }
 
 /// The three states of a Raft server, and the one before candidacy.
@@ -137,45 +120,31 @@ impl Machine for Replica {
     }
 
     fn recover(config: Config, saved: Saved<Record>, cx: &mut Context<'_, Self>) -> Self {
-        let state = match saved.snapshot {
-            Some(image) => Replicated::load(&image).expect("an image that was saved loads"),
-            None => Replicated::default(),
-        };
         let now = cx.now();
         let me = cx.me().replica().expect("a replica's process id");
-        let configuration = state.configuration_in(&config.group);
-        let chain = PrefixLog::new(state.applied(), state.origin(), configuration, now);
-        let mut replay = Replay::new(chain, now);
-        let (mut term, mut voted, mut recorded) = (0, None, 0);
+        let mut replay = Replay::new(saved.snapshot, &config.group, now);
+        let (mut term, mut voted) = (0, None);
         for record in saved.records {
             match record {
                 Record::Term { term: next, voted: vote } => (term, voted) = (next, vote),
-                Record::Entry { index, entry } => replay.on_entry(index, entry),
                 Record::Whole { index, value } => {
-                    if let Some(chain) = replay.log() {
-                        chain.add_value(index, &value.into());
-                        chain.set_data(index, None);
+                    if let Some(log) = replay.log() {
+                        log.add_value(index, &value.into());
+                        log.set_data(index, None);
                     }
                 }
-                Record::Committed(index) => recorded = if replay.is_void() { recorded } else { index },
-                Record::Resumed => replay.on_resumed(),
-                Record::Installed { index, keep } => replay.on_installed(index, keep, || {
-                    let configuration = state.configuration_in(&config.group);
-                    PrefixLog::new(state.applied(), state.origin(), configuration, now)
-                }),
+                record => replay.on_record(record),
             }
         }
-        let (chain, void) = replay.finish();
+        let log = ReplicatedLog::recover(replay, config.retain, cx);
         let bound = saved.restarted && config.reads == Reads::OngaroLease;
         let bound = bound && !mutation::active("ongaro/no-restart-wait");
-        let committed = state.applied().max(recorded.min(chain.last().0));
         let mut replica = Replica {
             me,
             term,
             voted,
             leader: None,
-            committed,
-            state,
+            log,
             role: Role::Follower,
             monitor: LeaderMonitor::new(config.timeouts, saved.restarted, now, cx.random()),
             silent_timeouts: 0,
@@ -186,23 +155,12 @@ impl Machine for Replica {
             held: Vec::new(),
             near: FollowerReads::new(cx.random()),
             walls: Walls::default(),
-            verified: 0,
             acknowledge: false,
             configured: None,
-            catchup: Catchup::default(),
-            source: Source::default(),
-            behind: false,
             shards: Shards::default(),
-            recorded,
-            persisted: false,
-            chain,
             config,
         };
-        if void {
-            replica.persist(Record::Resumed, cx);
-        }
         replica.review_shards();
-        replica.note_log(cx);
         replica.publish_configuration(cx);
         replica.execute(cx);
         let patience = replica.monitor.remaining(now).expect("it has just begun");
@@ -259,12 +217,12 @@ impl Machine for Replica {
                 self.on_mismatch(from, prev, (index, index_term), cx);
             }
             Message::Behind { .. } => {
-                self.behind = true;
+                self.log.behind = true;
                 self.fetch(cx);
             }
             Message::Heartbeat { committed, round, .. } => {
                 self.commit_verified(committed, cx);
-                let (term, verified) = (self.term, self.verified);
+                let (term, verified) = (self.term, self.log.verified);
                 cx.send(from, Message::HeartbeatReply { term, round, verified, wall: cx.wall() });
             }
             Message::HeartbeatReply { round, verified, wall, .. } => {
@@ -300,15 +258,10 @@ impl Machine for Replica {
         if std::mem::take(&mut self.acknowledge)
             && let Some(leader) = self.leader
         {
-            cx.send(leader, self.append_reply(self.verified));
+            cx.send(leader, self.append_reply(self.log.verified));
         }
-        if self.persisted && self.recorded < self.committed {
-            // In the shadow of records that are synced anyway.
-            self.recorded = self.committed;
-            cx.persist(Record::Committed(self.recorded));
-        }
-        self.persisted = false;
-        for (proxy, message) in self.intake.flush(&self.state) {
+        self.log.on_batch_end(cx);
+        for (proxy, message) in self.intake.flush(&self.log.state) {
             cx.send(proxy, Message::Client(message));
         }
     }
@@ -322,17 +275,12 @@ impl Replica {
     /// The time to propose, when the own clocks show this.
     pub(super) fn time(&self, now: Time, wall: Wall) -> Wall {
         let own = Own { me: self.me, wall, now };
-        self.walls.time(own, &|wall| self.chain.configuration().1.reached(wall)).unwrap_or_default()
-    }
-
-    pub(super) fn persist(&mut self, record: Record, cx: &mut Context<'_, Self>) {
-        self.persisted = true;
-        cx.persist(record);
+        self.walls.time(own, &|wall| self.log.entries.configuration().1.reached(wall)).unwrap_or_default()
     }
 
     pub(super) fn persist_term(&mut self, cx: &mut Context<'_, Self>) {
         if !mutation::active("raft/term-not-persisted") {
-            self.persist(Record::Term { term: self.term, voted: self.voted }, cx);
+            self.log.persist(Record::Term { term: self.term, voted: self.voted }, cx);
         }
     }
 
@@ -340,13 +288,9 @@ impl Replica {
     pub(super) fn enter(&mut self, term: u64, voted: Option<NodeId>, cx: &mut Context<'_, Self>) {
         self.stop_leading(cx);
         self.role = Role::Follower;
-        (self.term, self.voted, self.leader, self.verified) = (term, voted, None, 0);
+        (self.term, self.voted, self.leader, self.log.verified) = (term, voted, None, 0);
         (self.acknowledge, self.shards.told) = (false, 0);
         self.persist_term(cx);
-    }
-
-    pub(super) fn behind_no_more(&mut self) {
-        self.behind = false;
     }
 
     fn on_old_term(&mut self, from: NodeId, message: &Message, cx: &mut Context<'_, Self>) {
@@ -392,24 +336,15 @@ impl Replica {
             // No leader of this protocol says so.
             return;
         }
-        let found = self.chain.accept(prev, entries, cx.now());
-        match found {
+        match self.log.accept(prev, entries, cx) {
             Append::Matches { upto, fresh, cut } => {
                 if let Some(index) = cut {
-                    assert!(index > self.committed, "entry {index} is committed and cannot be replaced");
-                    cx.note(|| Fact::Truncated { index });
                     self.configured = self.configured.filter(|at| *at < index);
                     self.review_shards();
                 }
                 self.keep_sent_whole(prev.0 + 1, &entries[..fresh], cx);
-                let first = upto - (entries.len() - fresh) as u64 + 1;
-                for (index, entry) in (first..).zip(&entries[fresh..]) {
-                    self.note_appended(index, cx);
-                    self.on_appended(index, entry);
-                    self.persist(Record::Entry { index, entry: entry.clone() }, cx);
-                }
-                self.behind &= entries.is_empty();
-                self.verified = self.verified.max(upto);
+                self.log.store(upto, &entries[fresh..], cx);
+                self.on_appended(upto, &entries[fresh..]);
                 self.acknowledge = true;
                 self.publish_configuration(cx);
                 self.commit_verified(committed, cx);
@@ -425,60 +360,29 @@ impl Replica {
         }
     }
 
-    /// The leader knows everything up to `committed` to be committed: so is what this log is known to share with it.
+    /// The leader knows everything up to `committed` to be committed.
     pub(super) fn commit_verified(&mut self, committed: u64, cx: &mut Context<'_, Self>) {
         self.shards.told = committed;
-        let shared = match mutation::active("raft/commit-beyond-verified") {
-            true => self.chain.last().0,
-            false => self.verified,
-        };
-        self.commit(committed.min(shared), cx);
+        self.commit(self.log.shared(committed), cx);
     }
 
     pub(super) fn commit(&mut self, upto: u64, cx: &mut Context<'_, Self>) {
-        if upto > self.committed {
-            self.committed = upto;
+        if self.log.commit(upto) {
             self.execute(cx);
         }
     }
 
     /// Executes what is committed, in order.
     pub(super) fn execute(&mut self, cx: &mut Context<'_, Self>) {
-        let leads = matches!(self.role, Role::Leader(_));
-        while self.state.applied() < self.committed {
-            let slot = self.state.applied() + 1;
-            let held = self.chain.get(slot).expect("what is committed and not executed is kept");
-            let term = held.entry.term;
-            let value = match held.entry.value.whole() {
-                Some(value) => value.clone(),
-                None if mutation::active("craft/partial-executed") => Batch::noop(),
-                // It is fetched later.
-                None => break,
-            };
-            let intake = &mut self.intake;
-            let effect = |effect| {
-                if leads {
-                    intake.on_effect(effect);
-                }
-            };
-            cx.note(|| Fact::Chosen { slot, digest: digest(&value) });
-            let requests = self.state.apply(slot, &value, effect, |fact| cx.note(fact));
-            self.state.follow(self.chain.origin(slot));
-            self.near.batches.on_decided((slot, term));
-            self.near.batches.on_executed(slot);
-            if leads {
-                cx.mark(Mark::Applied { slot, requests });
-            }
-        }
-        for (upto, bytes) in self.source.retention(self.state.applied(), self.config.retain, cx.now()) {
-            self.chain.retain(upto, bytes);
-        }
+        let intake = matches!(self.role, Role::Leader(_)).then_some(&mut self.intake);
+        let batches = &mut self.near.batches;
+        self.log.execute(intake, |place| batches.on_executed_entry(place), cx);
         self.serve_follower_reads(cx);
     }
 
     /// Tells drivers and checkers which configuration is in force, if that has changed.
     pub(super) fn publish_configuration(&mut self, cx: &mut Context<'_, Self>) {
-        let (index, configuration) = self.chain.configuration();
+        let (index, configuration) = self.log.entries.configuration();
         if self.configured == Some(index) {
             return;
         }
@@ -493,25 +397,6 @@ impl Replica {
         self.on_configuration(cx);
     }
 
-    pub(super) fn note_appended(&self, index: u64, cx: &mut Context<'_, Self>) {
-        let held = self.chain.get(index).expect("it has just been appended");
-        cx.note(|| Fact::Appended {
-            index,
-            term: held.entry.term,
-            digest: held.entry.value.digest(),
-            writes: held.kind == Kind::Clients,
-        });
-    }
-
-    pub(super) fn note_log(&self, cx: &mut Context<'_, Self>) {
-        let (index, term) = (self.chain.base(), self.state.origin().term);
-        cx.note(|| Fact::Installed { slot: index });
-        cx.note(|| Fact::Begins { index, term });
-        for index in index + 1..=self.chain.last().0 {
-            self.note_appended(index, cx);
-        }
-    }
-
     // Clients ----------------------------------------------------------------------------------------------------
 
     fn on_client(&mut self, from: ProcessId, message: clients::Message, cx: &mut Context<'_, Self>) {
@@ -523,18 +408,18 @@ impl Replica {
         if !matches!(from, ProcessId::Proxy(_)) {
             return;
         }
-        self.intake.tell_members(from, &ask, &self.state);
+        self.intake.tell_members(from, &ask, &self.log.state);
         let handing = matches!(&self.role, Role::Leader(leading) if leading.handing.is_some());
         if handing || (self.expecting && !matches!(self.role, Role::Leader(_))) {
             if self.held.len() < MAX_WAITING {
                 self.held.push((from, ask));
             }
         } else if matches!(self.role, Role::Leader(_)) {
-            self.intake.on_ask(from, ask, &self.state);
+            self.intake.on_ask(from, ask, &self.log.state);
         } else {
             let leader = self.leader.filter(|_| self.monitor.has_leader(cx.now()));
             // One that has left the group gets no entries, and would wait for them in vain.
-            let gets_entries = self.chain.configuration().1.all().contains(self.me);
+            let gets_entries = self.log.entries.configuration().1.all().contains(self.me);
             let near =
                 self.config.follower_reads && leader.is_some() && !ask.reads.is_empty() && gets_entries;
             if !near || ask.open || !ask.writes.is_empty() {

@@ -28,7 +28,7 @@ type Freshness = (u64, (u64, u64));
 
 impl Replica {
     fn freshness(&self) -> Freshness {
-        let (index, epoch) = self.history.last();
+        let (index, epoch) = self.log.entries.last();
         (self.current, (epoch, index))
     }
 
@@ -38,7 +38,7 @@ impl Replica {
     }
 
     pub(super) fn is_alone(&self) -> bool {
-        self.history.configuration().1.is_alone(self.me)
+        self.log.entries.configuration().1.is_alone(self.me)
     }
 
     /// Whether its own acceptedEpoch is not durable: then its NEWEPOCH has not left, and another one would not either.
@@ -69,7 +69,7 @@ impl Replica {
     fn elect(&mut self, cx: &mut Context<'_, Self>) {
         self.round += 1;
         self.leader = None;
-        let mut tally = self.history.configuration().1.tally();
+        let mut tally = self.log.entries.configuration().1.tally();
         let verdict = tally.add(self.me);
         self.role = Role::Candidate { tally, accepted: self.accepted };
         match verdict {
@@ -129,7 +129,7 @@ impl Replica {
     fn discover(&mut self, cx: &mut Context<'_, Self>) {
         let Role::Candidate { accepted, .. } = self.role else { return };
         self.accept(accepted.max(self.refused_by) + 1, self.me, cx);
-        let tally = self.history.configuration().1.tally();
+        let tally = self.log.entries.configuration().1.tally();
         let histories = BTreeMap::new();
         self.role = Role::Discovery(Discovery { tally, histories, since: cx.now(), durable: false });
         // Its own answer counts when it is durable.
@@ -144,9 +144,9 @@ impl Replica {
         self.stop_leading(cx);
         self.role = Role::Follower;
         (self.accepted, self.accepted_from) = (epoch, Some(from));
-        (self.leader, self.verified, self.acknowledge) = (None, 0, false);
+        (self.leader, self.log.verified, self.acknowledge) = (None, 0, false);
         if !mutation::active("zab/epoch-not-recorded") {
-            self.persist(Record::Accepted { epoch, from }, cx);
+            self.log.persist(Record::Accepted { epoch, from }, cx);
         }
     }
 
@@ -194,15 +194,15 @@ impl Replica {
                 let own = Own { me: self.me, wall: cx.wall(), now: cx.now() };
                 let reached = discovery.tally.add(from) == Verdict::Reached;
                 let asked = (discovery.since, wall);
-                self.walls.hear(from, asked, own, &|wall| self.history.configuration().1.reached(wall));
+                self.walls.hear(from, asked, own, &|wall| self.log.entries.configuration().1.reached(wall));
                 if reached {
                     let histories = std::mem::take(&mut discovery.histories);
                     self.begin_to_lead(histories, cx);
                 }
             }
             Role::Leader(leading) if from != self.me => {
-                let begin = self.history.agree(last.1, last.0).min(last.1);
-                leading.peers.entry(from).or_insert_with(|| Progress::new(begin));
+                let begin = self.log.entries.agree(last.1, last.0).min(last.1);
+                leading.replication.peers.entry(from).or_insert_with(|| Progress::new(begin));
             }
             Role::Follower | Role::Candidate { .. } | Role::Leader(_) => {}
         }

@@ -1,12 +1,14 @@
 //! What must always hold at one replica, asserted after every step of the simulator.
 
+use quorate_blocks::prefix_log::ReplicatedLog;
+
 use super::replica::{Replica, Role};
 
 pub(super) fn check(replica: &Replica) {
-    replica.history.check();
+    replica.log.entries.check();
     replica.batches.check();
-    let Replica { accepted, accepted_from, current, leader, history, committed, state, role, me, .. } =
-        replica;
+    let Replica { accepted, accepted_from, current, leader, log, role, me, .. } = replica;
+    let ReplicatedLog { entries: history, committed, state, .. } = log;
     assert!(state.applied() == *committed, "what is committed is executed");
     assert!(
         history.base() <= *committed && *committed <= history.last().0,

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use quorate_blocks::batch::Batch;
 use quorate_blocks::clients::{PendingRead, Syncs, WaitingReads};
-use quorate_blocks::laggards::OwnDisk;
-use quorate_blocks::prefix_log::{Entry, Mode, Progress, RETRANSMIT, due};
+use quorate_blocks::prefix_log::{Entry, Progress, RETRANSMIT, Replication, due};
 use quorate_blocks::walls::Own;
 use quorate_core::{Context, Fact, Mark, NodeId, NodeSet, Time, Wall, mutation};
 
@@ -16,25 +15,15 @@ use super::{ANNOUNCE, Message, PIPELINE_BYTES, Record};
 /// What only a leader has.
 #[derive(Debug)]
 pub struct Leading {
-    /// Those who have answered NEWEPOCH.
-    pub(super) peers: BTreeMap<NodeId, Progress>,
+    /// Of those who have answered NEWEPOCH.
+    pub(super) replication: Replication,
     /// NEWLEADER: the last entry of the history that the epoch begins with.
     pub(super) first: u64,
     /// Reads that wait for an entry to be executed.
     pub(super) waiting: WaitingReads<PendingRead>,
     pub(super) syncs: Syncs,
-    /// The own log is durable up to here.
-    durable: u64,
-    /// Will be, when what was persisted is.
-    claimed: u64,
-    since: Time,
     /// Whether an entry must be proposed even if no client writes, because a key's time is up.
     needs_empty_batch: bool,
-    /// Everything up to here was announced as committed.
-    announced: u64,
-    announcing: bool,
-    /// Whether the own log keeps up.
-    disk: OwnDisk,
 }
 
 impl Replica {
@@ -45,35 +34,30 @@ impl Replica {
         histories: BTreeMap<NodeId, (u64, u64)>,
         cx: &mut Context<'_, Self>,
     ) {
-        let now = cx.now();
         let others = histories.into_iter().filter(|(node, _)| *node != self.me);
         // DIFF goes on from there, if the logs agree up to there.
-        let begin = |(epoch, index)| self.history.agree(index, epoch).min(index);
+        let begin = |(epoch, index)| self.log.entries.agree(index, epoch).min(index);
+        let peers = others.map(|(node, last)| (node, Progress::new(begin(last)))).collect();
         let leading = Leading {
-            peers: others.map(|(node, last)| (node, Progress::new(begin(last)))).collect(),
-            first: self.history.last().0 + 1,
+            replication: Replication::new(peers, cx.now()),
+            first: self.log.entries.last().0 + 1,
             waiting: WaitingReads::default(),
             syncs: Syncs::default(),
-            durable: 0,
-            claimed: 0,
-            since: now,
             needs_empty_batch: false,
-            announced: 0,
-            announcing: false,
-            disk: OwnDisk::default(),
         };
         // Whoever has asked meanwhile is told to come here.
         self.intake.depart(self.me);
-        let open = self.history.iter(self.committed + 1).filter_map(|(_, held)| held.entry.value.whole());
+        let open =
+            self.log.entries.iter(self.log.committed + 1).filter_map(|(_, held)| held.entry.value.whole());
         self.intake.expect(open);
         self.role = Role::Leader(Box::new(leading));
         self.leader = Some(self.me);
-        self.behind = false;
+        self.log.behind = false;
         let number = self.accepted;
         cx.note(|| Fact::Leads { number });
         self.append(Batch::noop(), cx);
         self.current = number;
-        self.persist(Record::Current(number), cx);
+        self.log.persist(Record::Current(number), cx);
         cx.set_timer(Timer::Heartbeat, std::time::Duration::ZERO);
         cx.set_timer(Timer::Retransmit, RETRANSMIT);
     }
@@ -94,13 +78,7 @@ impl Replica {
 
     /// Appends an entry of the own epoch; its index.
     fn append(&mut self, value: Bytes, cx: &mut Context<'_, Self>) -> u64 {
-        let entry = Entry { term: self.accepted, stamp: None, value: value.into() };
-        let index = self.history.append(entry.clone(), cx.now());
-        self.note_appended(index, cx);
-        cx.mark(Mark::Proposed { slot: index });
-        self.persist(Record::Entry { index, entry }, cx);
-        cx.mark(Mark::Recorded { slot: index });
-        index
+        self.log.propose(Entry { term: self.accepted, stamp: None, value: value.into() }, cx)
     }
 
     /// Everything that has gathered: reads, writes; and what is to be sent of it.
@@ -116,17 +94,16 @@ impl Replica {
     /// Phase 4, once NEWLEADER is committed.
     fn propose(&mut self, cx: &mut Context<'_, Self>) {
         loop {
-            let (last, committed) = (self.history.last().0, self.committed);
             let time = self.time(cx.now(), cx.wall());
             let Role::Leader(leading) = &mut self.role else { return };
-            let synchronized = committed >= leading.first || mutation::active("zab/broadcast-at-once");
+            let synchronized =
+                self.log.committed >= leading.first || mutation::active("zab/broadcast-at-once");
             let needed =
                 leading.needs_empty_batch || leading.waiting.need_slot() || leading.syncs.need_slot();
             if !synchronized || !(self.intake.has_writes() || needed) {
                 return;
             }
-            let full = last - committed >= self.config.pipeline as u64;
-            if full || self.history.bytes(committed + 1, last) >= PIPELINE_BYTES {
+            if self.log.is_full(self.config.pipeline as u64, PIPELINE_BYTES) {
                 return;
             }
             leading.needs_empty_batch = false;
@@ -144,8 +121,8 @@ impl Replica {
     /// The own log counts like any other's: when it is durable.
     fn acknowledge_own(&mut self, cx: &mut Context<'_, Self>) {
         let Role::Leader(leading) = &mut self.role else { return };
-        let (index, _) = self.history.last();
-        if std::mem::replace(&mut leading.claimed, index) < index {
+        let (index, _) = self.log.entries.last();
+        if leading.replication.claim(index) {
             cx.send(self.me, Message::Ack { epoch: self.accepted, index });
         }
     }
@@ -155,7 +132,7 @@ impl Replica {
         let now = cx.now();
         loop {
             let Role::Leader(leading) = &self.role else { return };
-            let groups = due(&leading.peers, &self.history, PIPELINE_BYTES);
+            let groups = due(&leading.replication.peers, &self.log.entries, PIPELINE_BYTES);
             if groups.is_empty() {
                 return;
             }
@@ -167,22 +144,17 @@ impl Replica {
 
     /// SNAP, or DIFF up to NEWLEADER, or what is proposed behind it.
     fn send_entries(&mut self, next: u64, nodes: NodeSet, now: Time, cx: &mut Context<'_, Self>) {
-        let (epoch, committed, prev_index) = (self.accepted, self.committed, next - 1);
+        let (epoch, committed, prev_index) = (self.accepted, self.log.committed, next - 1);
         let Role::Leader(leading) = &mut self.role else { return };
-        let Some(prev_epoch) = self.history.term(prev_index) else {
-            for (_, peer) in leading.peers.iter_mut().filter(|(node, _)| nodes.contains(**node)) {
-                (peer.mode, peer.sent) = (Mode::Snapshot, Some(now));
-            }
+        let Some(prev_epoch) = self.log.entries.term(prev_index) else {
+            leading.replication.on_behind(nodes, now);
             return cx.send_all(nodes, Message::Snap { epoch });
         };
-        let mut entries = self.history.slice(next, self.config.append_bytes);
+        let mut entries = self.log.entries.slice(next, self.config.append_bytes);
         if next <= leading.first {
             entries.truncate((leading.first + 1 - next) as usize);
         }
-        let bytes = entries.iter().map(|entry| entry.value.len()).sum();
-        for (_, peer) in leading.peers.iter_mut().filter(|(node, _)| nodes.contains(**node)) {
-            peer.on_sent(prev_index + entries.len() as u64, bytes, now);
-        }
+        leading.replication.on_sent(nodes, prev_index, &entries, now);
         let message = match prev_index < leading.first {
             true => Message::Diff { epoch, prev_index, prev_epoch, entries, committed },
             false => Message::Propose { epoch, prev_index, entries, committed },
@@ -192,19 +164,12 @@ impl Replica {
 
     // Answers ----------------------------------------------------------------------------------------------------
 
-    fn peer(&mut self, from: NodeId, now: Time) -> Option<&mut Progress> {
-        let Role::Leader(leading) = &mut self.role else { return None };
-        let peer = leading.peers.get_mut(&from)?;
-        peer.heard = Some(now);
-        Some(peer)
-    }
-
     pub(super) fn on_ack(&mut self, from: NodeId, index: u64, cx: &mut Context<'_, Self>) {
-        let last = self.history.last().0;
+        let last = self.log.entries.last().0;
+        let Role::Leader(leading) = &mut self.role else { return };
         if from == self.me {
-            let Role::Leader(leading) = &mut self.role else { return };
-            leading.durable = leading.durable.max(index);
-        } else if let Some(peer) = self.peer(from, cx.now()) {
+            leading.replication.durable = leading.replication.durable.max(index);
+        } else if let Some(peer) = leading.replication.hear(from, cx.now()) {
             assert!(index <= last, "a follower's log is never ahead of what its leader sent");
             peer.on_match(index, cx.now());
         }
@@ -215,13 +180,11 @@ impl Replica {
         &mut self,
         from: NodeId,
         prev: u64,
-        (index, epoch): (u64, u64),
+        at: (u64, u64),
         cx: &mut Context<'_, Self>,
     ) {
-        let agreed = self.history.agree(index, epoch);
-        if let Some(peer) = self.peer(from, cx.now()) {
-            // Below the base nothing can be looked up: the follower needs a snapshot.
-            peer.on_mismatch(prev, agreed.min(index));
+        if let Role::Leader(leading) = &mut self.role {
+            leading.replication.on_mismatch(from, prev, at, &self.log.entries, cx.now());
         }
     }
 
@@ -229,22 +192,20 @@ impl Replica {
     /// whose currentEpoch is older than that of one who lacks it, and may lead next.
     pub(super) fn advance(&mut self, cx: &mut Context<'_, Self>) {
         let Role::Leader(leading) = &self.role else { return };
-        let reached = self.history.configuration().1.reached(|node| match node == self.me {
-            true => Some(leading.durable),
-            false => leading.peers.get(&node).map(|peer| peer.matched),
-        });
+        let reached = leading.replication.reached(self.me, self.log.entries.configuration().1);
         let least = if mutation::active("zab/commit-by-counting") { 0 } else { leading.first };
-        let Some(index) = reached.filter(|index| *index > self.committed && *index >= least) else { return };
+        let Some(index) = reached.filter(|index| *index > self.log.committed && *index >= least) else {
+            return;
+        };
         let term = self.accepted;
-        for slot in self.committed + 1..=index {
+        for slot in self.log.committed + 1..=index {
             cx.mark(Mark::Committed { slot });
         }
         cx.note(|| Fact::Commits { term, index });
         self.commit(index, cx);
         let Role::Leader(leading) = &mut self.role else { return };
         cx.send_all(leading.syncs.decided(index), Message::Commit { epoch: term, committed: index });
-        if leading.announced < index && !leading.announcing {
-            leading.announcing = true;
+        if leading.replication.announces_later(index) {
             cx.set_timer(Timer::Announce, ANNOUNCE);
         }
     }
@@ -252,26 +213,21 @@ impl Replica {
     // The clock --------------------------------------------------------------------------------------------------
 
     fn others(&self) -> NodeSet {
-        self.history.configuration().1.all().without(self.me)
+        self.log.entries.configuration().1.all().without(self.me)
     }
 
     pub(super) fn on_heartbeat_timer(&mut self, cx: &mut Context<'_, Self>) {
         let now = cx.now();
-        let expired = self.state.wants_slot(self.time(now, cx.wall()));
-        let (others, epoch, committed) = (self.others(), self.accepted, self.committed);
+        let expired = self.log.state.wants_slot(self.time(now, cx.wall()));
+        let (others, epoch, committed) = (self.others(), self.accepted, self.log.committed);
         let Role::Leader(leading) = &mut self.role else { return };
         leading.needs_empty_batch |= expired;
-        let heard = self.history.configuration().1.reached(|node| match node == self.me {
-            true => Some(now),
-            false => Some(leading.peers.get(&node).and_then(|peer| peer.heard).unwrap_or(leading.since)),
-        });
-        let limit = 2 * self.config.timeouts.election;
-        // It helps nobody any more; or its entries are committed without it, and another has a disk that works.
-        let silent = heard.is_none_or(|heard| now.since(heard) >= limit);
-        if silent || leading.disk.hangs(leading.durable, committed, limit, now) {
+        let (replication, limit) = (&mut leading.replication, 2 * self.config.timeouts.election);
+        let cut_off = replication.is_cut_off(self.me, self.log.entries.configuration().1, limit, now);
+        if cut_off || replication.hangs(committed, limit, now) {
             return self.stop_leading(cx);
         }
-        leading.announced = committed;
+        replication.on_announced(committed);
         cx.send_all(others, Message::Ping { epoch, committed, sent: now });
         cx.set_timer(Timer::Heartbeat, self.config.timeouts.heartbeat);
     }
@@ -284,56 +240,31 @@ impl Replica {
         cx: &mut Context<'_, Self>,
     ) {
         let own = Own { me: self.me, wall: cx.wall(), now: cx.now() };
-        let last = self.history.last().0;
+        let last = self.log.entries.last().0;
         let Role::Leader(leading) = &mut self.role else { return };
         if sent == Time::ZERO {
             // No answer to a ping.
             return;
         }
         // Its ACKEPOCH was lost: where the logs agree is found by probes.
-        let peer = leading.peers.entry(from).or_insert_with(|| Progress::new(last));
+        let peer = leading.replication.peers.entry(from).or_insert_with(|| Progress::new(last));
         peer.heard = Some(own.now);
         peer.on_verified(verified);
-        self.walls.hear(from, (sent, wall), own, &|wall| self.history.configuration().1.reached(wall));
+        self.walls.hear(from, (sent, wall), own, &|wall| self.log.entries.configuration().1.reached(wall));
     }
 
     pub(super) fn announce(&mut self, cx: &mut Context<'_, Self>) {
-        let (others, epoch, committed) = (self.others(), self.accepted, self.committed);
+        let (others, epoch, committed) = (self.others(), self.accepted, self.log.committed);
         let Role::Leader(leading) = &mut self.role else { return };
-        leading.announcing = false;
-        if leading.announced < committed {
-            leading.announced = committed;
+        if leading.replication.announces_now(committed) {
             cx.send_all(others, Message::Commit { epoch, committed });
         }
     }
 
     /// Messages may be lost: what was not answered is sent again.
     pub(super) fn retransmit(&mut self, cx: &mut Context<'_, Self>) {
-        let now = cx.now();
         let Role::Leader(leading) = &mut self.role else { return self.solicit(cx) };
-        for peer in leading.peers.values_mut() {
-            let patience = if peer.mode == Mode::Snapshot { 5 * RETRANSMIT } else { RETRANSMIT };
-            peer.on_silence(now, patience);
-        }
+        leading.replication.on_retransmit_timer(cx.now());
         cx.set_timer(Timer::Retransmit, RETRANSMIT);
-    }
-
-    /// A follower needs what is not in the log any more.
-    pub(super) fn on_fetch(&mut self, from: NodeId, (index, asked): (u64, Time), cx: &mut Context<'_, Self>) {
-        let now = cx.now();
-        self.is_fetching(from, now);
-        if index <= self.history.base() {
-            let start = self.history.base() + 1;
-            let answer = self.source.on_far_fetch((index, asked), start, || self.state.offer(), now);
-            cx.send(from, Message::Catchup(answer));
-        } else if let Some(peer) = self.peer(from, now) {
-            peer.on_known(index);
-        }
-    }
-
-    pub(super) fn is_fetching(&mut self, from: NodeId, now: Time) {
-        if let Some(peer) = self.peer(from, now).filter(|peer| peer.mode == Mode::Snapshot) {
-            peer.sent = Some(now);
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! What ZAB's replicas and proxies say, and what must be durable before they say it.
 
 use quorate_blocks::prefix_log::Entry;
-use quorate_blocks::{catchup, clients, embed_clients};
+use quorate_blocks::{catchup, clients, embed_clients, embed_log};
 use quorate_core::{Arrival, Class, NodeId, Release, Time, Wall, wire_enum};
 
 /// A message. The words in capitals are those of the papers; a zxid is an entry's epoch and its index in the log.
@@ -327,3 +327,5 @@ wire_enum!(Record {
     5 => Installed { index, keep },
     6 => Resumed,
 });
+
+embed_log!(Message, Record);

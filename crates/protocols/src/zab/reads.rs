@@ -27,7 +27,7 @@ impl Replica {
         };
         while let Some(id) = self.batches.close(self.config.alr_batch) {
             if mutation::active("alr/unasked") {
-                let place = (self.state.applied(), 0);
+                let place = (self.log.state.applied(), 0);
                 self.batches.on_place(id, place, place.0, Some(0));
                 continue;
             }
@@ -43,7 +43,7 @@ impl Replica {
     }
 
     pub(super) fn on_sync_reply(&mut self, id: u64, place: Place) {
-        self.batches.on_place(id, place, self.state.applied(), self.history.term(place.0));
+        self.batches.on_place(id, place, self.log.state.applied(), self.log.entries.term(place.0));
         self.serve_batches();
     }
 
@@ -57,12 +57,12 @@ impl Replica {
     /// What is executed now may be what reads have waited for.
     pub(super) fn serve_batches(&mut self) {
         if let Role::Leader(leading) = &mut self.role {
-            while let Some((_, reads)) = leading.waiting.take_executed(self.state.applied()) {
-                reads.logged.into_iter().for_each(|read| self.intake.on_read_now(read, &self.state));
+            while let Some((_, reads)) = leading.waiting.take_executed(self.log.state.applied()) {
+                reads.logged.into_iter().for_each(|read| self.intake.on_read_now(read, &self.log.state));
             }
         }
-        for read in self.batches.take_ready(|session| self.state.sessions().next(session)) {
-            self.intake.on_read_now(read, &self.state);
+        for read in self.batches.take_ready(|session| self.log.state.sessions().next(session)) {
+            self.intake.on_read_now(read, &self.log.state);
         }
     }
 }

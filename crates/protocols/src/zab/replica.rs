@@ -2,17 +2,14 @@
 
 use std::time::Duration;
 
-use quorate_blocks::batch::Kind;
-use quorate_blocks::catchup::{self, Catchup, Source};
+use quorate_blocks::catchup;
 use quorate_blocks::clients::{self, Intake, ReadBatches};
 use quorate_blocks::election::LeaderMonitor;
-use quorate_blocks::prefix_log::{Append, Entry, PrefixLog, Replay};
+use quorate_blocks::prefix_log::{Append, Entry, Fetched, Replay, ReplicatedLog};
 use quorate_blocks::quorum::Tally;
 use quorate_blocks::state::Replicated;
 use quorate_blocks::walls::{Own, Walls};
-use quorate_core::{
-    Context, Fact, Machine, Mark, NodeId, NodeSet, ProcessId, Saved, Time, Wakeup, Wall, digest, mutation,
-};
+use quorate_core::{Context, Fact, Machine, NodeId, NodeSet, ProcessId, Saved, Time, Wakeup, Wall, mutation};
 
 use super::elections::Discovery;
 use super::leading::Leading;
@@ -50,10 +47,8 @@ pub struct Replica {
     pub(super) round: u64,
     /// Who leads in `accepted`, if it was heard.
     pub(super) leader: Option<NodeId>,
-    pub(super) history: PrefixLog,
-    /// Everything up to here is committed.
-    pub(super) committed: u64,
-    pub(super) state: Replicated,
+    /// The history, and what it has led to. It is `verified` for the leader of `accepted`.
+    pub(super) log: ReplicatedLog,
     pub(super) role: Role,
     pub(super) monitor: LeaderMonitor,
     pub(super) intake: Intake,
@@ -61,17 +56,8 @@ pub struct Replica {
     pub(super) batches: ReadBatches,
     /// The others' wall clocks.
     pub(super) walls: Walls,
-    /// The history is that of the leader of `accepted` up to here, as its messages showed.
-    pub(super) verified: u64,
     /// Whether the leader has to be told.
     pub(super) acknowledge: bool,
-    catchup: Catchup,
-    pub(super) source: Source,
-    /// A snapshot is wanted from the leader.
-    pub(super) behind: bool,
-    /// The last `Record::Committed`, and whether something else was persisted since the last batch end.
-    recorded: u64,
-    persisted: bool,
 }
 
 /// What a replica is doing.
@@ -107,25 +93,18 @@ impl Machine for Replica {
     }
 
     fn recover(config: Config, saved: Saved<Record>, cx: &mut Context<'_, Self>) -> Self {
-        let load = |image| Replicated::load(&image).expect("an image that was saved loads");
-        let state = saved.snapshot.map_or_else(Replicated::default, load);
         let now = cx.now();
         let me = cx.me().replica().expect("a replica's process id");
-        let behind_state =
-            || PrefixLog::new(state.applied(), state.origin(), state.configuration_in(&config.group), now);
-        let mut replay = Replay::new(behind_state(), now);
-        let (mut accepted, mut accepted_from, mut current, mut recorded) = (0, None, 0, 0);
+        let mut replay = Replay::new(saved.snapshot, &config.group, now);
+        let (mut accepted, mut accepted_from, mut current) = (0, None, 0);
         for record in saved.records {
             match record {
                 Record::Accepted { epoch, from } => (accepted, accepted_from) = (epoch, Some(from)),
                 Record::Current(epoch) => current = if replay.is_void() { current } else { epoch },
-                Record::Entry { index, entry } => replay.on_entry(index, entry),
-                Record::Committed(index) => recorded = if replay.is_void() { recorded } else { index },
-                Record::Installed { index, keep } => replay.on_installed(index, keep, behind_state),
-                Record::Resumed => replay.on_resumed(),
+                record => replay.on_record(record),
             }
         }
-        let (history, void) = replay.finish();
+        let log = ReplicatedLog::recover(replay, config.retain, cx);
         let mut replica = Replica {
             me,
             accepted,
@@ -134,27 +113,15 @@ impl Machine for Replica {
             refused_by: 0,
             round: cx.random().u64() >> 1,
             leader: None,
-            committed: state.applied().max(recorded.min(history.last().0)),
-            history,
-            state,
+            log,
             role: Role::Follower,
             monitor: LeaderMonitor::new(config.timeouts, saved.restarted, now, cx.random()),
             intake: Intake::new(me.into(), config.intake.max_bytes),
             batches: ReadBatches::new(cx.random().u64()),
             walls: Walls::default(),
-            verified: 0,
             acknowledge: false,
-            catchup: Catchup::default(),
-            source: Source::default(),
-            behind: false,
-            recorded,
-            persisted: false,
             config,
         };
-        if void {
-            replica.persist(Record::Resumed, cx);
-        }
-        replica.note_history(cx);
         let voters = replica.config.group.members;
         cx.note(|| Fact::Configured { index: 0, voters, outgoing: NodeSet::EMPTY });
         replica.execute(cx);
@@ -202,7 +169,7 @@ impl Machine for Replica {
                 self.on_entries(from, (prev_index, epoch), &entries, committed, cx);
             }
             Message::Snap { .. } => {
-                self.behind = true;
+                self.log.behind = true;
                 self.fetch(cx);
             }
             Message::Ack { epoch, index } => {
@@ -218,7 +185,7 @@ impl Machine for Replica {
             Message::Commit { committed, .. } => self.commit_verified(committed, cx),
             Message::Ping { epoch, committed, sent } => {
                 self.commit_verified(committed, cx);
-                let verified = self.verified;
+                let verified = self.log.verified;
                 cx.send(from, Message::Pong { epoch, sent, verified, wall: cx.wall() });
             }
             Message::Pong { epoch, sent, verified, wall } => match epoch.cmp(&self.accepted) {
@@ -247,14 +214,10 @@ impl Machine for Replica {
         if std::mem::take(&mut self.acknowledge)
             && let Some(leader) = self.leader
         {
-            cx.send(leader, Message::Ack { epoch: self.accepted, index: self.verified });
+            cx.send(leader, Message::Ack { epoch: self.accepted, index: self.log.verified });
         }
-        if std::mem::take(&mut self.persisted) && self.recorded < self.committed {
-            // In the shadow of records that are synced anyway.
-            self.recorded = self.committed;
-            cx.persist(Record::Committed(self.recorded));
-        }
-        for (proxy, message) in self.intake.flush(&self.state) {
+        self.log.on_batch_end(cx);
+        for (proxy, message) in self.intake.flush(&self.log.state) {
             cx.send(proxy, Message::Client(message));
         }
     }
@@ -268,12 +231,7 @@ impl Replica {
     /// The time to propose, when the own clocks show this.
     pub(super) fn time(&self, now: Time, wall: Wall) -> Wall {
         let own = Own { me: self.me, wall, now };
-        self.walls.time(own, &|wall| self.history.configuration().1.reached(wall)).unwrap_or_default()
-    }
-
-    pub(super) fn persist(&mut self, record: Record, cx: &mut Context<'_, Self>) {
-        self.persisted = true;
-        cx.persist(record);
+        self.walls.time(own, &|wall| self.log.entries.configuration().1.reached(wall)).unwrap_or_default()
     }
 
     /// The leader of the accepted epoch speaks. False if that is not true.
@@ -299,22 +257,13 @@ impl Replica {
         committed: u64,
         cx: &mut Context<'_, Self>,
     ) {
-        match self.history.accept(prev, entries, cx.now()) {
-            Append::Matches { upto, fresh, cut } => {
-                if let Some(index) = cut {
-                    assert!(index > self.committed, "entry {index} is committed and cannot be replaced");
-                    cx.note(|| Fact::Truncated { index });
-                }
+        match self.log.accept(prev, entries, cx) {
+            Append::Matches { upto, fresh, .. } => {
                 if mutation::active("zab/current-epoch-first") {
                     self.begin_epoch(cx);
                 }
-                let first = upto - (entries.len() - fresh) as u64 + 1;
-                for (index, entry) in (first..).zip(&entries[fresh..]) {
-                    self.note_appended(index, cx);
-                    self.persist(Record::Entry { index, entry: entry.clone() }, cx);
-                }
-                self.behind &= entries.is_empty();
-                self.on_verified(upto, cx);
+                self.log.store(upto, &entries[fresh..], cx);
+                self.on_verified(cx);
                 self.commit_verified(committed, cx);
             }
             Append::Differs { index, term: index_epoch } => {
@@ -324,11 +273,10 @@ impl Replica {
         }
     }
 
-    /// The history is the leader's up to here, and recorded. With NEWLEADER in it, it is all that the epoch began with.
-    fn on_verified(&mut self, upto: u64, cx: &mut Context<'_, Self>) {
-        self.verified = self.verified.max(upto);
+    /// More of the history is verified, and recorded. With NEWLEADER in it, it is all that the epoch began with.
+    fn on_verified(&mut self, cx: &mut Context<'_, Self>) {
         self.acknowledge = true;
-        if self.history.term(self.verified) == Some(self.accepted) {
+        if self.log.entries.term(self.log.verified) == Some(self.accepted) {
             self.begin_epoch(cx);
         }
     }
@@ -336,129 +284,61 @@ impl Replica {
     fn begin_epoch(&mut self, cx: &mut Context<'_, Self>) {
         if self.current < self.accepted {
             self.current = self.accepted;
-            self.persist(Record::Current(self.current), cx);
+            self.log.persist(Record::Current(self.current), cx);
         }
     }
 
-    /// The leader knows everything up to `committed` to be committed: so is what this log is known to share with it.
+    /// The leader knows everything up to `committed` to be committed.
     fn commit_verified(&mut self, committed: u64, cx: &mut Context<'_, Self>) {
-        let shared = match mutation::active("zab/commit-beyond-verified") {
-            true => self.history.last().0,
-            false => self.verified,
-        };
-        self.commit(committed.min(shared), cx);
+        self.commit(self.log.shared(committed), cx);
     }
 
     pub(super) fn commit(&mut self, upto: u64, cx: &mut Context<'_, Self>) {
-        if upto > self.committed {
-            self.committed = upto;
+        if self.log.commit(upto) {
             self.execute(cx);
         }
     }
 
     /// Executes what is committed, in order.
     fn execute(&mut self, cx: &mut Context<'_, Self>) {
-        let leads = matches!(self.role, Role::Leader(_));
-        while self.state.applied() < self.committed {
-            let slot = self.state.applied() + 1;
-            let held = self.history.get(slot).expect("what is committed and not executed is kept");
-            let value = held.entry.value.whole().expect("entries are whole").clone();
-            self.batches.on_decided((slot, held.entry.term));
-            let intake = &mut self.intake;
-            let effect = |effect| {
-                if leads {
-                    intake.on_effect(effect);
-                }
-            };
-            cx.note(|| Fact::Chosen { slot, digest: digest(&value) });
-            let requests = self.state.apply(slot, &value, effect, |fact| cx.note(fact));
-            self.state.follow(self.history.origin(slot));
-            self.batches.on_executed(slot);
-            if leads {
-                cx.mark(Mark::Applied { slot, requests });
-            }
-        }
-        for (upto, bytes) in self.source.retention(self.state.applied(), self.config.retain, cx.now()) {
-            self.history.retain(upto, bytes);
-        }
+        let intake = matches!(self.role, Role::Leader(_)).then_some(&mut self.intake);
+        let batches = &mut self.batches;
+        self.log.execute(intake, |place| batches.on_executed_entry(place), cx);
         self.serve_batches();
-    }
-
-    pub(super) fn note_appended(&self, index: u64, cx: &mut Context<'_, Self>) {
-        let held = self.history.get(index).expect("it has just been appended");
-        let (term, writes) = (held.entry.term, held.kind == Kind::Clients);
-        cx.note(|| Fact::Appended { index, term, digest: held.entry.value.digest(), writes });
-    }
-
-    fn note_history(&self, cx: &mut Context<'_, Self>) {
-        let (index, term) = (self.history.base(), self.state.origin().term);
-        cx.note(|| Fact::Installed { slot: index });
-        cx.note(|| Fact::Begins { index, term });
-        for index in index + 1..=self.history.last().0 {
-            self.note_appended(index, cx);
-        }
     }
 
     // Snapshots --------------------------------------------------------------------------------------------------
 
     /// SNAP: asks the leader for its state. One that is replaced may go on giving its snapshot, as long as it answers.
     fn fetch(&mut self, cx: &mut Context<'_, Self>) {
-        if !self.behind {
-            return;
+        if self.log.behind {
+            self.log.fetch(self.leader.as_slice(), cx);
+            cx.set_timer(Timer::Fetch, catchup::RETRY);
         }
-        let sources: Vec<_> = self.leader.into_iter().collect();
-        if let Some((peer, message)) = self.catchup.ask(&sources, self.state.applied() + 1, cx.now()) {
-            cx.send(peer, Message::Catchup(message));
-        }
-        cx.set_timer(Timer::Fetch, catchup::RETRY);
     }
 
     fn on_catchup(&mut self, from: NodeId, message: catchup::Message, cx: &mut Context<'_, Self>) {
-        let now = cx.now();
-        match message {
-            catchup::Message::Fetch { from: index, asked } => self.on_fetch(from, (index.max(1), asked), cx),
-            catchup::Message::More { image, cursor, asked } => {
-                self.is_fetching(from, now);
-                let answer = self.source.on_more(image, cursor, asked, now);
-                cx.send(from, Message::Catchup(answer));
-            }
+        let peer = match &mut self.role {
+            Role::Leader(leading) => leading.replication.peers.get_mut(&from),
+            _ => None,
+        };
+        match self.log.on_catchup(from, message, peer, cx) {
+            Some(Fetched::State(state)) => self.install(*state, cx),
+            Some(Fetched::Gone) => self.fetch(cx),
             // Entries come from the leader, with their epochs.
-            catchup::Message::Values { asked, .. } => self.catchup.on_values(from, asked, now),
-            catchup::Message::Piece(piece) => {
-                let applied = self.state.applied();
-                let ask = |message| cx.send(from, Message::Catchup(message));
-                if let Some(state) = self.catchup.on_piece(from, piece, applied, now, ask) {
-                    self.install(state, cx);
-                }
-            }
-            catchup::Message::Gone { image } => {
-                self.catchup.on_gone(from, image);
-                self.fetch(cx);
-            }
+            Some(Fetched::Values { .. }) | None => {}
         }
     }
 
     fn install(&mut self, state: Replicated, cx: &mut Context<'_, Self>) {
-        let (index, origin) = (state.applied(), state.origin());
         // One of a later epoch comes again, from its leader.
-        let later = origin.term > self.accepted;
-        if later || index <= self.state.applied() || matches!(self.role, Role::Leader(_)) {
+        let later = state.origin().term > self.accepted;
+        if later || state.applied() <= self.log.state.applied() || matches!(self.role, Role::Leader(_)) {
             return;
         }
-        let configuration = state.configuration_in(&self.config.group);
-        let keep = self.history.install(index, origin, configuration, cx.now());
-        self.state = state;
-        self.committed = self.committed.max(index);
-        self.behind = false;
-        self.persisted = true;
-        match mutation::active("zab/snapshot-not-durable") {
-            true => cx.persist(Record::Installed { index, keep }),
-            false => cx.persist_state(Record::Installed { index, keep }),
-        }
-        self.note_history(cx);
-        // What is committed is in every later leader's history.
-        self.on_verified(index, cx);
-        self.batches.on_executed(index);
+        self.log.install(state, &self.config.group, cx);
+        self.on_verified(cx);
+        self.batches.on_executed(self.log.state.applied());
         self.execute(cx);
     }
 
@@ -474,7 +354,7 @@ impl Replica {
             return;
         }
         if matches!(self.role, Role::Leader(_)) {
-            return self.intake.on_ask(from, ask, &self.state);
+            return self.intake.on_ask(from, ask, &self.log.state);
         }
         let leader = self.leader.filter(|_| self.monitor.has_leader(cx.now()));
         let near = leader.is_some() && !ask.reads.is_empty();

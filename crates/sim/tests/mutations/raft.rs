@@ -108,12 +108,12 @@ caught! { "raft",
     a_candidate_whose_own_vote_is_not_durable: "now/Vote", at 320;
     an_entry_that_is_acknowledged_before_it_is_durable: "now/AppendReply" with QUORUM, at 20;
     a_term_and_a_vote_that_are_not_recorded: "raft/term-not-persisted" with RESTLESS;
-    a_snapshot_that_counts_before_it_is_durable: "raft/snapshot-not-durable" with FORGETFUL, at 55;
+    a_snapshot_that_counts_before_it_is_durable: "log/snapshot-not-durable" with FORGETFUL, at 55;
     // Elections and the log.
     a_vote_for_any_log: "raft/vote-for-any-log" with RESTLESS;
     a_pre_vote_that_bumps_terms: "raft/pre-vote-bumps-terms" with QUORUM;
     a_commit_of_a_prior_term_by_counting: "raft/commit-prior-term" with SINGLE;
-    a_commit_beyond_what_was_verified: "raft/commit-beyond-verified" with QUORUM;
+    a_commit_beyond_what_was_verified: "log/commit-beyond-verified" with QUORUM;
     two_membership_changes_in_flight: "membership/two-in-flight" with QUORUM;
     a_lifetime_that_begins_before_the_write_where_the_group_has_just_changed:
         "walls/group-before-is-forgotten" with TIMERS, under "all", at 3544;
