@@ -14,25 +14,25 @@ const IMPATIENT: &[&str] =
 caught! { "bodega",
     // The commit rule, as a responder counts and as the leader does.
     reads_that_are_released_at_m_notes: "bodega/released-at-m-notes",
-        under "slow-links,loss,roster-changes";
-    a_leader_that_answers_from_what_is_committed: "bodega/leader-answers-committed", at 97;
+        under "slow-links,loss,roster-changes", at 3;
+    a_leader_that_answers_from_what_is_committed: "bodega/leader-answers-committed", at 287;
     coverage_of_one_key_of_a_batch: "bodega/one-key-of-a-batch", of 5,
         under "roster-changes,loss,slow-links,partitions", at 91;
     a_barred_responder_that_counts_its_own_promise: "bodega/excluded-and-reading" with IMPATIENT,
-        under "roster-changes,partitions,one-way-partitions,loss,slow-links";
-    an_exclusion_that_nobody_has_confirmed: "exclusion/unconfirmed", at 262;
+        under "roster-changes,partitions,one-way-partitions,loss,slow-links", at 12;
+    an_exclusion_that_nobody_has_confirmed: "exclusion/unconfirmed", at 554;
     // Leases.
     a_higher_ballot_that_is_promised_at_once: "paxos/no-release";
     promises_that_are_forgotten_at_a_higher_number: "leases/forgotten-at-a-higher-number";
     a_lease_that_a_duplicate_extends: "lease/duplicate-extends";
     a_lease_that_is_believed_from_the_receipt_of_a_renewal: "lease/believed-from-receipt";
-    held_reads_that_are_answered_without_leases: "paxos/unheld-unstable", at 72;
+    held_reads_that_are_answered_without_leases: "paxos/unheld-unstable", at 8;
     // Reads that may miss some versions.
-    versions_that_are_counted_without_leases: "bodega/versions-unstable", at 117;
+    versions_that_are_counted_without_leases: "bodega/versions-unstable", at 226;
     // A leader waits for a responder longer than for a majority.
-    a_leader_that_gives_up_before_it_may_exclude_a_responder: "paxos/waiting-is-idle", under "hung-disks";
+    a_leader_that_gives_up_before_it_may_exclude_a_responder: "paxos/waiting-is-idle", under "hung-disks", at 5;
     // A responder whose disk hangs, and which goes on answering renewals, holds up writes.
-    exclusion_by_silence_only: "laggards/silence-only", under "hung-disks";
+    exclusion_by_silence_only: "laggards/silence-only", under "hung-disks", at 1;
     a_leader_that_looks_at_votes_only_while_its_disk_confirms_no_exclusion: "laggards/votes-only",
         of 5, under "all,hung-disks", at 362;
     a_leader_whose_disk_hangs_and_who_stays_until_a_majority_has_better_ones: "laggards/as-a-majority",

@@ -7,14 +7,14 @@ caught! { "chain",
     // Every `AfterSync` made `Now`, and what must be durable not so.
     a_ballot_that_is_prepared_before_it_is_durable: "now/Prepare" with RESTLESS, at 90;
     a_promise_that_is_given_before_it_is_durable: "now/Promise" with RESTLESS, at 46;
-    an_entry_that_goes_on_before_it_is_durable: "now/Stored";
+    an_entry_that_goes_on_before_it_is_durable: "now/Stored", at 5;
     a_snapshot_that_counts_before_it_is_durable: "chain/snapshot-not-durable"
-        with &["log.retain=0", "heartbeat=10ms", "election.timeout=50ms", "proxy.patience=40ms"];
+        with &["log.retain=0", "heartbeat=10ms", "election.timeout=50ms", "proxy.patience=40ms"], at 1;
     // Epochs and the log.
     a_head_with_any_log: "chain/any-head" with RESTLESS;
     a_ballot_that_is_taken_without_a_poll: "chain/no-poll", of 5, under "all", at 1256;
     what_is_said_in_another_epoch: "chain/foreign-epochs" with RESTLESS, at 44;
-    a_commit_without_an_entry_of_the_own_epoch: "chain/commit-earlier-epochs" with RESTLESS;
+    a_commit_without_an_entry_of_the_own_epoch: "chain/commit-earlier-epochs" with RESTLESS, at 1;
     a_new_link_on_which_nothing_is_sent_again: "chain/links-agree-unseen" with RESTLESS;
     an_entry_that_is_forwarded_before_it_is_durable: "chain/forward-at-once" with RESTLESS, at 63;
     // Reads.

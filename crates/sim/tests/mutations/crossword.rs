@@ -16,9 +16,9 @@ const TABLE: &[&str] = &["crossword.shards=8,5/1:5,2:5,3:5,4:3,5:1"];
 
 caught! { "crossword",
     a_value_that_is_chosen_though_lost_voters_take_its_shards: "slots/nobody-is-lost" with ONE, of 5;
-    a_value_of_a_table_that_is_chosen_though_lost_voters_take_its_shards: "slots/nobody-is-lost" with TABLE, of 5;
+    a_value_of_a_table_that_is_chosen_though_lost_voters_take_its_shards: "slots/nobody-is-lost" with TABLE, of 5, at 1;
     a_value_that_is_executed_in_part: "slots/partial-is-complete" with ONE, of 5;
-    a_value_of_a_table_that_is_executed_in_part: "slots/partial-is-complete" with TABLE, of 5;
+    a_value_of_a_table_that_is_executed_in_part: "slots/partial-is-complete" with TABLE, of 5, at 1;
 }
 
 /// Before anybody is lost: it is not on enough disks.

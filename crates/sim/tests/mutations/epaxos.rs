@@ -10,14 +10,14 @@ const FORGETFUL: &[&str] = &["conflicts.keys=1", "log.retain=0"];
 
 caught! { "epaxos",
     // Disks.
-    a_replica_that_serves_without_a_disk: "learner/serves-without-a-disk", under "all,hung-disks";
+    a_replica_that_serves_without_a_disk: "learner/serves-without-a-disk", under "all,hung-disks", at 2;
     // `AfterSync` made `Now`.
-    an_index_that_is_given_away_before_it_is_durable: "now/PreAccept" with RESTLESS;
-    a_pre_acceptance_that_leaves_before_it_is_durable: "now/PreAcceptReply" with RESTLESS, at 141;
+    an_index_that_is_given_away_before_it_is_durable: "now/PreAccept" with RESTLESS, at 9;
+    a_pre_acceptance_that_leaves_before_it_is_durable: "now/PreAcceptReply" with RESTLESS, at 114;
     a_vote_that_leaves_before_it_is_durable: "now/AcceptReply" with RESTLESS,
         under "crashes,cluster-crashes,slow-disks,loss,partitions", at 1643;
     a_commit_on_the_fast_path_that_its_owner_may_forget: "now/Commit" with RESTLESS, at 248;
-    a_replica_that_stops_recoveries_though_its_disk_hangs: "now/Reject", of 7, under "all", at 5860;
+    a_replica_that_stops_recoveries_though_its_disk_hangs: "now/Reject", of 7, under "all", at 6;
     recoveries_that_never_wait_for_an_owner_that_is_slow: "epaxos/slow-owner", of 7, under "all", at 1294;
     // Ballots and recovery.
     one_variable_for_both_ballots: "epaxos/one-ballot" with RESTLESS, of 5, under "all", at 768;
@@ -28,7 +28,7 @@ caught! { "epaxos",
         with FORGETFUL, under "all,lost-nodes", at 39;
     a_dependency_that_nobody_looks_after: "learner/unknown-dependencies", under "all,lost-nodes", at 295;
     an_answer_to_a_rejoining_member_before_it_is_durable: "now/RejoinReply"
-        with RESTLESS, of 5, under "all,replaced-disks,crashes", at 403;
+        with RESTLESS, of 5, under "all,replaced-disks,crashes", at 481;
     a_snapshot_without_what_its_instances_touch: "learner/no-traces" with FORGETFUL, under "all,lost-nodes", at 197;
     // Execution.
     dependencies_of_the_wrong_parent: "graph/wrong-parent";

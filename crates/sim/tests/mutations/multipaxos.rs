@@ -14,38 +14,38 @@ const CUT: &[&str] = &["value.part=8", "batch.entries=1", "log.retain=0"];
 
 caught! { "multipaxos",
     // Every `AfterSync` of MultiPaxos made `Now`.
-    a_candidate_that_prepares_before_its_promise_is_durable: "now/Prepare", at 215;
-    a_promise_that_leaves_before_it_is_durable: "now/PrepareReply" with RESTLESS, at 187;
+    a_candidate_that_prepares_before_its_promise_is_durable: "now/Prepare", at 109;
+    a_promise_that_leaves_before_it_is_durable: "now/PrepareReply" with RESTLESS, at 19;
     a_vote_that_leaves_before_it_is_durable: "now/AcceptReply";
     // Ballots and slots.
-    a_leader_that_does_not_record_its_own_repeated_proposal: "paxos/no-own-revote", at 646;
-    a_commit_notice_that_covers_votes_of_other_ballots: "slots/commit-across-ballots";
-    a_hole_that_is_not_filled: "slots/no-noop" with RESTLESS, at 235;
+    a_leader_that_does_not_record_its_own_repeated_proposal: "paxos/no-own-revote", at 1;
+    a_commit_notice_that_covers_votes_of_other_ballots: "slots/commit-across-ballots", at 14;
+    a_hole_that_is_not_filled: "slots/no-noop" with RESTLESS, at 1425;
     // Promises come in many parts, and candidates give up in the middle.
-    parts_of_a_promise_that_are_no_progress: "paxos/parts-are-no-progress" with PARTS, at 82;
+    parts_of_a_promise_that_are_no_progress: "paxos/parts-are-no-progress" with PARTS, at 39;
     // Changes of the group.
-    values_behind_a_configuration_that_is_not_executed: "paxos/no-barrier" with RESTLESS;
-    a_leader_that_counts_as_before_the_change: "paxos/old-tally" with RESTLESS, at 230;
-    a_leader_that_executes_a_configuration_and_does_not_prepare_again: "paxos/lead-unprepared" with RESTLESS, at 171;
+    values_behind_a_configuration_that_is_not_executed: "paxos/no-barrier" with RESTLESS, at 5;
+    a_leader_that_counts_as_before_the_change: "paxos/old-tally" with RESTLESS, at 37;
+    a_leader_that_executes_a_configuration_and_does_not_prepare_again: "paxos/lead-unprepared" with RESTLESS, at 154;
     // Leases.
     a_lease_without_drift_margin: "lease/no-drift-margin";
     a_lease_that_is_not_waited_out_after_a_restart: "lease/no-restart-wait";
     a_leader_that_serves_before_it_has_executed_what_phase_one_found: "paxos/read-before-recovery";
-    a_clock_that_is_read_before_a_pause: "driver/stale-now";
+    a_clock_that_is_read_before_a_pause: "driver/stale-now", at 240;
     // State and disk.
     a_snapshot_without_the_session_table: "snapshot/no-sessions";
     a_duplicate_that_is_executed_again_because_its_reply_is_not_retained:
         "sessions/not-retained-executes-again" with RESTLESS;
     a_part_that_is_executed_without_those_before: "parts/alone" with &["value.part=8"];
-    a_snapshot_without_the_parts_of_a_write: "snapshot/no-parts" with CUT;
+    a_snapshot_without_the_parts_of_a_write: "snapshot/no-parts" with CUT, at 4;
     a_torn_record_that_is_accepted: "disk/torn-record-accepted", at 20;
     // Disks that are lost or rolled back.
-    a_life_that_is_not_durable_before_the_first_vote: "admission/life-not-durable", under "crashes,slow-disks";
-    a_node_that_is_let_in_before_its_disk_is_remembered: "admission/listen-first", under "crashes";
+    a_life_that_is_not_durable_before_the_first_vote: "admission/life-not-durable", under "crashes,slow-disks", at 9;
+    a_node_that_is_let_in_before_its_disk_is_remembered: "admission/listen-first", under "crashes", at 8;
     // Reads that may be so old.
     an_age_that_counts_from_the_answer: "freshness/by-arrival" with &["heartbeat=20ms"], of 5,
         under "slow-links,reordering", at 374;
-    an_age_of_what_is_not_executed: "freshness/unexecuted", at 243;
+    an_age_of_what_is_not_executed: "freshness/unexecuted", at 270;
 }
 
 /// That a node was not refused is noticed in the end (liveness): what it leads to has to be noticed before.

@@ -11,10 +11,11 @@ fn a_reader_that_goes_by_the_group_that_it_knows() {
 }
 
 caught! { "pqr",
-    a_reader_that_ignores_what_is_accepted: "pqr/accepted-ignored";
-    a_reader_that_ignores_what_is_accepted_and_could_ask_a_leader: "pqr/accepted-ignored" with &["leader_lease=true"];
-    a_reader_that_asks_one: "pqr/majority-of-one";
+    a_reader_that_ignores_what_is_accepted: "pqr/accepted-ignored", at 57;
+    a_reader_that_ignores_what_is_accepted_and_could_ask_a_leader:
+        "pqr/accepted-ignored" with &["leader_lease=true"], at 51;
+    a_reader_that_asks_one: "pqr/majority-of-one", at 4;
     an_old_disk_that_answers_proxies_before_others_have_accepted_it: "admission/answer-proxies-at-once",
-        under "rolled-back-disks,crashes,partitions", at 396;
-    a_vote_that_is_not_told_after_a_restart: "paxos/votes-forgotten-by-the-policy";
+        under "rolled-back-disks,crashes,partitions", at 422;
+    a_vote_that_is_not_told_after_a_restart: "paxos/votes-forgotten-by-the-policy", at 2;
 }

@@ -3,8 +3,8 @@
 use crate::assert_goes_wrong;
 
 caught! { "primary-copy",
-    a_copy_that_leaves_before_the_primary_has_it: "now/Copy";
-    a_copy_that_is_acknowledged_before_it_is_durable: "now/Copied";
+    a_copy_that_leaves_before_the_primary_has_it: "now/Copy", at 5;
+    a_copy_that_is_acknowledged_before_it_is_durable: "now/Copied", at 1;
     a_read_before_the_log_is_executed: "primary-copy/read-at-once";
 }
 
