@@ -79,21 +79,22 @@ impl<'a> Closed<'a> {
     pub fn run(mut self) -> Result<Seen> {
         let (from, sites) = (READY + 1_000 * MS + WARM_UP, self.world.sites());
         let until = from + self.length;
-        let at: Vec<_> = (0..self.clients * sites).map(|client| client % sites).collect();
+        let clients = self.clients * sites;
         // Each client's requests are the same, whatever the protocol: only how far it gets differs.
-        let mut randoms: Vec<_> = (0..at.len()).map(|client| Random::new(8 + client as u64)).collect();
+        let mut randoms: Vec<_> = (0..clients).map(|client| Random::new(8 + client as u64)).collect();
         let mut count = 0;
-        let draw = |client: usize| {
+        let draw = |client: usize, _| {
             let random = &mut randoms[client];
             let key = world::key((self.pick)(client % sites, random));
             count += 1;
-            match random.chance(self.writes) {
+            let command = match random.chance(self.writes) {
                 true => world::put(&key, count, self.value),
                 false => world::get(&key),
-            }
+            };
+            (client % sites, command)
         };
         let clients = Clients {
-            at,
+            count: clients,
             from: READY + 1_000 * MS,
             until,
             think: 0,

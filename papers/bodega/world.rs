@@ -116,6 +116,8 @@ impl World {
     ) -> Result<Setup> {
         let mut setup = Setup {
             nodes: self.sites(),
+            groups: 1,
+            machines: Vec::new(),
             proxies: 0,
             settings: self.settings(candidate, responders),
             between_nodes: Delay::Fixed(0),

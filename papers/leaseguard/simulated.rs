@@ -83,6 +83,8 @@ pub fn setup(mechanism: Mechanism, common: &[&str], between_nodes: Delay, seed: 
     let settings = common.iter().chain(mechanism.settings).map(ToString::to_string).collect();
     Setup {
         nodes: 3,
+        groups: 1,
+        machines: Vec::new(),
         proxies: 2,
         settings,
         between_nodes,

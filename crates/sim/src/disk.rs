@@ -240,6 +240,12 @@ impl Disk {
         self.sync_ends
     }
 
+    /// Discards the records that are durable: where no node starts again, nobody reads them.
+    pub fn discard_synced(&mut self) {
+        self.log.drain(..(self.synced - self.base) as usize);
+        self.base = self.synced;
+    }
+
     /// The sync that runs has ended.
     pub fn finish_sync(&mut self) {
         self.synced = self.syncing.take().expect("a sync runs");

@@ -25,6 +25,8 @@ fn large_writes(protocol: &str, settings: &[&str], acts: Vec<(Nanos, Act)>) -> M
     let link = Link { delay: Duration::from_millis(2), jitter: Duration::ZERO, rate: Some(Rate::mbit(100)) };
     let setup = Setup {
         nodes: 3,
+        groups: 1,
+        machines: Vec::new(),
         proxies: 0,
         settings: settings.iter().map(ToString::to_string).collect(),
         between_nodes: Delay::Fixed(0),

@@ -39,8 +39,8 @@ impl Driver<'_> {
     pub(super) fn again(&mut self, client: usize) {
         let Some(clients) = &mut self.load.clients else { return };
         if self.now < clients.until {
-            let (proxy, patience) = (clients.at[client], clients.patience);
-            let command = (clients.draw)(client);
+            let (proxy, command) = (clients.draw)(client, self.now);
+            let patience = clients.patience;
             self.invoke(proxy, command, patience, Some(client));
         }
     }

@@ -40,7 +40,7 @@ impl Delay {
 }
 
 /// A draw from the standard normal distribution (Box and Muller).
-fn normal(random: &mut Random) -> f64 {
+pub fn normal(random: &mut Random) -> f64 {
     let (u, v) = (1.0 - random.unit(), random.unit());
     (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()
 }

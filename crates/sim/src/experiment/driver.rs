@@ -1,6 +1,7 @@
 //! Turns of the loops.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use quorate_check::Nanos;
@@ -24,9 +25,9 @@ const FRAME: usize = 32;
 
 pub(super) enum Event {
     Deliver(Delivery),
-    /// The next frame of a host leaves, over one of its links.
+    /// The next frame of a machine leaves, over one of its links.
     Leave {
-        host: usize,
+        machine: usize,
     },
     /// Of a process to itself.
     Own {
@@ -82,8 +83,11 @@ pub(super) struct Driver<'a> {
     /// For each host, what each input that waits there takes of its processor, on top of what every input takes.
     costs: Vec<VecDeque<Nanos>>,
     pub wires: Wires<Delivery>,
-    /// When frames of a host leave, as far as there is an event for it.
+    /// When frames of a machine leave, as far as there is an event for it.
     leaves: Vec<Option<Nanos>>,
+    /// For each host, slots whose values it has persisted, with the number of the first record behind them, until they
+    /// are durable.
+    stored: Vec<VecDeque<(u64, u64)>>,
     pub load: Load<'a>,
     pub waiting: BTreeMap<u64, Waiting>,
     pub recorder: Recorder,
@@ -92,7 +96,7 @@ pub(super) struct Driver<'a> {
 
 impl<'a> Driver<'a> {
     /// Everybody starts at once.
-    pub fn new(setup: &'a Setup, configured: &dyn ConfiguredProtocol, mut load: Load<'a>) -> Self {
+    pub fn new(setup: &'a Setup, groups: &[Arc<dyn ConfiguredProtocol>], mut load: Load<'a>) -> Self {
         let mut random = Random::new(setup.seed);
         let wires = Wires::new(setup, random.fork());
         let fixed = Latency::Uniform { low: setup.sync, high: setup.sync };
@@ -112,13 +116,16 @@ impl<'a> Driver<'a> {
             costs: vec![VecDeque::new(); setup.nodes + setup.proxies],
             wires,
             leaves: vec![None; setup.nodes],
+            stored: vec![VecDeque::new(); setup.nodes],
             load: Load::default(),
             waiting: BTreeMap::new(),
             recorder: Recorder::default(),
             measured: Measured::default(),
         };
         for host in 0..driver.hosts.len() {
-            driver.hosts[host].start(0, configured, None).expect("an empty disk can be read");
+            // Processes that run a proxy alone are of the last group.
+            let group = (host * setup.groups / setup.nodes).min(setup.groups - 1);
+            driver.hosts[host].start(0, &*groups[group], None).expect("an empty disk can be read");
             driver.hear(host);
             driver.wake(host);
             driver.set_wake(host);
@@ -131,7 +138,7 @@ impl<'a> Driver<'a> {
             driver.queue.push(*at, Event::Act(index));
         }
         if let Some(clients) = &load.clients {
-            for client in 0..clients.at.len() {
+            for client in 0..clients.count {
                 driver.queue.push(clients.from + client as Nanos * 1000, Event::Again(client));
             }
         }
@@ -152,11 +159,11 @@ impl<'a> Driver<'a> {
 
     fn handle(&mut self, event: Event) {
         match event {
-            Event::Leave { host } => {
-                if self.leaves[host] == Some(self.now) {
-                    self.leaves[host] = None;
+            Event::Leave { machine } => {
+                if self.leaves[machine] == Some(self.now) {
+                    self.leaves[machine] = None;
                 }
-                self.leave(host);
+                self.leave(machine);
             }
             Event::Deliver(Delivery { from, to, payload, cost }) => {
                 if let Some(host) = self.locate(to) {
@@ -174,7 +181,7 @@ impl<'a> Driver<'a> {
                 }
             }
             Event::Synced { host, epoch } if self.hosts[host].epoch == epoch => {
-                self.hosts[host].disk.finish_sync();
+                self.synced(host);
                 self.wake(host);
             }
             Event::Turn { .. } | Event::Wake { .. } | Event::Synced { .. } => {}
@@ -250,9 +257,32 @@ impl<'a> Driver<'a> {
         *members = (None, None);
         let Some(node) = NodeId::new(host as u64 + 1) else { return };
         for fact in facts.drain(..) {
-            if let Fact::Leads { .. } | Fact::Follows | Fact::Commits { .. } | Fact::ReadGate { .. } = fact {
-                self.measured.facts.push((self.now, node, fact));
+            match fact {
+                Fact::Stored { slot, .. } => {
+                    // It will be in a record of this turn.
+                    self.stored[host].push_back((slot, u64::MAX));
+                    self.measured.values.push((self.now, node, fact));
+                }
+                Fact::Chosen { .. } | Fact::Executed { .. } => {
+                    self.measured.values.push((self.now, node, fact));
+                }
+                Fact::Leads { .. } | Fact::Follows | Fact::Commits { .. } | Fact::ReadGate { .. } => {
+                    self.measured.facts.push((self.now, node, fact));
+                }
+                _ => {}
             }
+        }
+    }
+
+    /// The sync that ran on a host has ended.
+    fn synced(&mut self, host: usize) {
+        let disk = &mut self.hosts[host].disk;
+        disk.finish_sync();
+        disk.discard_synced();
+        let (synced, node) = (disk.synced(), NodeId::new(host as u64 + 1).expect("few nodes"));
+        let stored = &mut self.stored[host];
+        while let Some((slot, _)) = stored.pop_front_if(|(_, behind)| *behind <= synced) {
+            self.measured.durable.push((self.now, node, slot));
         }
     }
 
@@ -276,7 +306,17 @@ impl<'a> Driver<'a> {
         // Nobody starts again, so no state has to be saved.
         barriers.clear();
         let records = life.ledger.append(std::mem::take(records), []);
+        if let Some(node) = NodeId::new(host as u64 + 1).filter(|_| host < self.setup.nodes) {
+            let bytes = records.iter().map(|record| record.len() as u64).sum::<u64>();
+            *self.measured.logged.entry(node).or_default() += bytes;
+        }
         disk.append(records, at).expect("the disk is never full");
+        let written = disk.written();
+        for (_, behind) in
+            self.stored.get_mut(host).into_iter().flatten().rev().take_while(|it| it.1 > written)
+        {
+            *behind = written;
+        }
         let frames = life.release(disk);
         if let Some(end) = disk.start_sync(at) {
             self.queue.push(end, Event::Synced { host, epoch: *epoch });
@@ -293,20 +333,20 @@ impl<'a> Driver<'a> {
                 self.send(host, delivery, (frame.kind, frame.class), &mut at);
             }
         }
-        self.leave(host);
+        self.leave(self.wires.machine(host));
         at
     }
 
-    /// Frames leave that a host has time for; those that are left have an event of their own.
-    fn leave(&mut self, host: usize) {
-        for (at, delivery) in self.wires.leave(host, self.now) {
+    /// Frames leave that a machine has time for; those that are left have an event of their own.
+    fn leave(&mut self, machine: usize) {
+        for (at, delivery) in self.wires.leave(machine, self.now) {
             self.queue.push(at, Event::Deliver(delivery));
         }
-        if let Some(next) = self.wires.leaves(host)
-            && self.leaves[host].is_none_or(|at| next < at)
+        if let Some(next) = self.wires.leaves(machine)
+            && self.leaves[machine].is_none_or(|at| next < at)
         {
-            self.leaves[host] = Some(next);
-            self.queue.push(next, Event::Leave { host });
+            self.leaves[machine] = Some(next);
+            self.queue.push(next, Event::Leave { machine });
         }
     }
 

@@ -32,8 +32,8 @@ pub struct Ask {
 
 /// Clients that ask again when they are answered. One whose node has died goes to the nearest that lives.
 pub struct Clients<'a> {
-    /// For each the proxy, or the node if there are no proxies; counted from 0.
-    pub at: Vec<usize>,
+    /// How many.
+    pub count: usize,
     /// When they begin, one a microsecond.
     pub from: Nanos,
     /// When they ask for the last time.
@@ -42,13 +42,14 @@ pub struct Clients<'a> {
     pub think: Nanos,
     /// How long they wait.
     pub patience: Nanos,
-    /// What one of them asks next.
-    pub draw: Box<dyn FnMut(usize) -> Command + 'a>,
+    /// What one of them asks next at an instant, and through which proxy, or of which node if there are no proxies;
+    /// counted from 0.
+    pub draw: Box<dyn FnMut(usize, Nanos) -> (usize, Command) + 'a>,
 }
 
 impl fmt::Debug for Clients<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Clients").field("at", &self.at).finish_non_exhaustive()
+        f.debug_struct("Clients").field("count", &self.count).finish_non_exhaustive()
     }
 }
 

@@ -88,6 +88,12 @@ pub struct Measured {
     pub history: History,
     /// What replicas stated of leaders, commits and read gates, and when.
     pub facts: Vec<(Nanos, NodeId, Fact)>,
+    /// What replicas stated of values in slots, and when: stored, chosen, executed.
+    pub values: Vec<(Nanos, NodeId, Fact)>,
+    /// When what a node has stored of a slot's value was durable.
+    pub durable: Vec<(Nanos, NodeId, u64)>,
+    /// Bytes of the records that each node has written.
+    pub logged: BTreeMap<NodeId, u64>,
     /// What became of operators' requests, in the order of the script.
     pub managed: Vec<Managed>,
     /// Whom each act of the script hit, and when; acts that found no leader are left out, and requests.

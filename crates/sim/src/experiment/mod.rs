@@ -39,6 +39,11 @@ pub use wires::Capacity;
 pub struct Setup {
     /// How many nodes.
     pub nodes: usize,
+    /// How many groups they are, of as many nodes each, the first ones first. Their machines have nothing in common.
+    pub groups: usize,
+    /// The machine of each node, counted from 0: nodes of one machine share its links and its interface. Empty: each
+    /// has its own.
+    pub machines: Vec<usize>,
     /// How many processes that run a proxy alone, for the clients; with none of them clients are connected to nodes.
     pub proxies: usize,
     /// The protocol's, as `--set` takes them.
@@ -66,13 +71,18 @@ pub struct Setup {
 
 /// Runs an experiment.
 pub fn measure(protocol: &dyn AnyProtocol, setup: &Setup, load: Load<'_>) -> Result<Measured, SettingsError> {
-    let members: NodeSet = (1..=setup.nodes as u64).filter_map(NodeId::new).collect();
-    let mut settings = Settings::parse(&setup.settings)?;
-    let configured = protocol.configure(&Group::of(members), &mut settings)?;
-    settings.finish()?;
+    let size = (setup.nodes / setup.groups) as u64;
+    let configure = |group: u64| {
+        let members: NodeSet = (group * size + 1..=(group + 1) * size).filter_map(NodeId::new).collect();
+        let mut settings = Settings::parse(&setup.settings)?;
+        let configured = protocol.configure(&Group::of(members), &mut settings)?;
+        settings.finish()?;
+        Ok(configured)
+    };
+    let configured = (0..setup.groups as u64).map(configure).collect::<Result<Vec<_>, _>>()?;
     if let Some(topology) = &setup.topology {
         let fits = topology.fits(setup.nodes.max(setup.proxies));
         fits.map_err(|error| SettingsError::Conflict(error.to_string()))?;
     }
-    Ok(driver::Driver::new(setup, &*configured, load).run())
+    Ok(driver::Driver::new(setup, &configured, load).run())
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use quorate_check::linearizability;
 use quorate_check::{MILLISECOND, SECOND};
-use quorate_core::{Manage, NodeSet, Range, Rate, Roster};
+use quorate_core::{Fact, Manage, NodeSet, Range, Rate, Roster};
 use quorate_protocols::registry::named;
 use quorate_protocols::wide_area;
 use quorate_store::{Command, Condition, Expiry, Reply};
@@ -15,6 +15,8 @@ const ONE_WAY: Nanos = 2 * MILLISECOND;
 fn setup(settings: &[&str]) -> Setup {
     Setup {
         nodes: 3,
+        groups: 1,
+        machines: Vec::new(),
         proxies: 2,
         settings: settings.iter().map(ToString::to_string).collect(),
         between_nodes: Delay::Fixed(ONE_WAY),
@@ -125,6 +127,37 @@ fn a_link_sends_at_its_rate_until_the_script_gives_it_another() {
     let measured = run(&setup, load(2 * SECOND, 4 * SECOND), &acts);
     assert_eq!(steady(&measured, true), (2 * ONE_WAY, 2 * ONE_WAY));
     assert_eq!(measured.acts.len(), 6);
+}
+
+/// At 8 Mbit/s, a frame of 64 KiB takes 66 ms.
+#[test]
+fn groups_have_nothing_in_common_but_the_links_of_their_machines() {
+    let mut setup = setup(&["reads=leaseguard", "lease.duration=1s", "election.timeout=1s"]);
+    (setup.nodes, setup.groups, setup.proxies) = (6, 2, 0);
+    setup.capacity.interface = Some(Rate::mbit(8));
+    let raft = |setup: &Setup, asks| {
+        let load = Load { asks, ..Load::default() };
+        measure(named("raft"), setup, load).expect("the settings are known")
+    };
+    let idle = raft(&setup, Vec::new());
+    let leader = |group: usize| {
+        let leads = |(_, node, fact): &&(Nanos, NodeId, Fact)| {
+            matches!(fact, Fact::Leads { .. }) && (usize::from(node.get()) - 1) / 3 == group
+        };
+        usize::from(idle.facts.iter().rfind(leads).expect("each group has a leader").1.get()) - 1
+    };
+    // While one leader sends a large write, the other one has a small one.
+    let mut large = put(3 * SECOND, leader(0));
+    if let Command::Put { value, .. } = &mut large.command {
+        *value = Bytes::from(vec![7; 4 << 16]);
+    }
+    let small = put(3 * SECOND + 10 * MILLISECOND, leader(1));
+    let asks = vec![large, Ask { patience: 2 * SECOND, ..small }];
+    let small = |setup: &Setup| raft(setup, asks.clone()).operations[1].latency().expect("it is written");
+    assert!(small(&setup) < 30 * MILLISECOND);
+    // Turned so that both leaders are on one machine.
+    setup.machines = (0..3).chain((3..6).map(|node| (node + 3 - leader(1) % 3 + leader(0)) % 3)).collect();
+    assert!(small(&setup) > 60 * MILLISECOND);
 }
 
 /// 70 sessions share the 2 GiB that parts may take.
@@ -238,15 +271,16 @@ fn wide(settings: &[&str], acts: Vec<(Nanos, Act)>) -> (Setup, Measured) {
         ..setup(&[])
     };
     let mut count = 0;
-    let draw = |_| {
+    let draw = |client, _| {
         count += 1;
-        match count % 5 {
+        let command = match count % 5 {
             0 => put(count, 0).command,
             _ => get(0, 0).command,
-        }
+        };
+        (client % 4, command)
     };
     let clients = Clients {
-        at: (0..12).map(|client| client % 4).collect(),
+        count: 12,
         from: 5 * SECOND,
         until: 18 * SECOND,
         think: MILLISECOND,

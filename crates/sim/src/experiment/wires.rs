@@ -41,11 +41,14 @@ impl Capacity {
     }
 }
 
-/// All links between `hosts` hosts, of which the first `nodes` are nodes.
+/// All links between `hosts` hosts, of which the first `nodes` are nodes. Nodes of one machine share its links: there
+/// is one for each two machines, and machines are numbered as hosts are.
 #[derive(Debug)]
 pub struct Wires<T> {
     hosts: usize,
     nodes: usize,
+    /// Of each host.
+    machines: Vec<usize>,
     /// Of each link, row by row.
     delays: Vec<Delay>,
     rates: Vec<Option<Rate>>,
@@ -55,7 +58,7 @@ pub struct Wires<T> {
     bytes: Vec<u64>,
     /// Between a client and the node it is connected to, by their sites; row by row.
     trips: Vec<Delay>,
-    /// The interface of each node, by its index.
+    /// Of each machine.
     interfaces: Vec<Interface>,
     /// When the last message of each link arrives.
     last_arrival: Vec<Nanos>,
@@ -86,6 +89,7 @@ impl<T> Wires<T> {
         let mut wires = Wires {
             hosts,
             nodes,
+            machines: (0..hosts).map(|host| setup.machines.get(host).copied().unwrap_or(host)).collect(),
             delays,
             rates,
             trips: (0..nodes * nodes).map(|at| link(setup, nodes + at / nodes, at % nodes).0).collect(),
@@ -125,7 +129,17 @@ impl<T> Wires<T> {
     fn index(&self, from: NodeId, to: NodeId) -> usize {
         let at = |node: NodeId| usize::from(node.get()) - 1;
         assert!(at(from).max(at(to)) < self.nodes && from != to, "a link is between two nodes of the setup");
-        at(from) * self.hosts + at(to)
+        self.link(at(from), at(to))
+    }
+
+    /// The machine of a host.
+    pub fn machine(&self, host: usize) -> usize {
+        self.machines[host]
+    }
+
+    /// Over which one host sends to another.
+    fn link(&self, from: usize, to: usize) -> usize {
+        self.machines[from] * self.hosts + self.machines[to]
     }
 
     /// How many bytes nodes have sent to each other, over those links that were used.
@@ -153,7 +167,7 @@ impl<T> Wires<T> {
 
     /// When a node's interface has sent so much that is ready now.
     pub fn transmit(&mut self, node: usize, now: Nanos, bytes: usize) -> Nanos {
-        self.interfaces[node].transmit(Time::from_nanos(now), bytes).nanos()
+        self.interfaces[self.machines[node]].transmit(Time::from_nanos(now), bytes).nanos()
     }
 
     /// Sends a message that is ready now.
@@ -166,7 +180,7 @@ impl<T> Wires<T> {
         message: T,
     ) -> Sent<T> {
         let peers = from < self.nodes && to < self.nodes;
-        let link = from * self.hosts + to;
+        let (link, machine) = (self.link(from, to), self.machines[from]);
         self.bytes[link] += bytes as u64;
         let lost = self.deaf.contains(&to) || self.mute.contains(&from) || self.lossy.contains(&link);
         if peers && lost {
@@ -176,34 +190,34 @@ impl<T> Wires<T> {
         let line = &mut self.lines[link];
         let is_limited = |interface: &Interface| interface.rate().or(self.rates[link]).is_some();
         // A rate that has just been taken away does not let this message pass those before it.
-        if self.interfaces.get(from).is_some_and(is_limited) || !line.is_empty() {
+        if self.interfaces.get(machine).is_some_and(is_limited) || !line.is_empty() {
             line.push(class, Time::from_nanos(now), bytes, (delay, message));
             return Sent::Waits;
         }
         Sent::Arrives(self.arrival(link, now + delay), message)
     }
 
-    /// When the next frame of a host leaves; none if nothing waits there.
-    pub fn leaves(&self, host: usize) -> Option<Nanos> {
-        self.next(host).map(|(at, _)| at)
+    /// When the next frame of a machine leaves; none if nothing waits there.
+    pub fn leaves(&self, machine: usize) -> Option<Nanos> {
+        self.next(machine).map(|(at, _)| at)
     }
 
-    /// The frames of a host leave that it has time for until now: gives the messages that end with them, and when they
-    /// arrive where.
-    pub fn leave(&mut self, host: usize, now: Nanos) -> Vec<(Nanos, T)> {
+    /// The frames of a machine leave that it has time for until now: gives the messages that end with them, and when
+    /// they arrive where.
+    pub fn leave(&mut self, machine: usize, now: Nanos) -> Vec<(Nanos, T)> {
         let mut left = Vec::new();
-        while let Some((at, link)) = self.next(host)
+        while let Some((at, link)) = self.next(machine)
             && at <= now
         {
-            let sent = self.interfaces[host].send(&mut self.lines[link], self.rates[link]);
+            let sent = self.interfaces[machine].send(&mut self.lines[link], self.rates[link]);
             left.extend(sent.map(|(at, (delay, message))| (self.arrival(link, at.nanos() + delay), message)));
         }
         left
     }
 
-    fn next(&self, host: usize) -> Option<(Nanos, usize)> {
-        let links = host * self.hosts..(host + 1) * self.hosts;
-        let next = self.interfaces.get(host)?.next(links.map(|link| (link, &self.lines[link])))?;
+    fn next(&self, machine: usize) -> Option<(Nanos, usize)> {
+        let links = machine * self.hosts..(machine + 1) * self.hosts;
+        let next = self.interfaces.get(machine)?.next(links.map(|link| (link, &self.lines[link])))?;
         Some((next.0.nanos(), next.1))
     }
 
