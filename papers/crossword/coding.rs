@@ -1,0 +1,61 @@
+//! Table 1: the time and memory that the code of a value takes, on one core of this machine.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use quorate_blocks::coding::Code;
+use quorate_core::Random;
+
+use super::TABLE1;
+use crate::instrument::Result;
+use crate::instrument::grid::{Row, Rows};
+use crate::instrument::measure::Bench;
+
+const KB: usize = 1 << 10;
+/// Bytes, and the paper's microseconds for them; it has none for the first and 128 KiB.
+const SIZES: [(usize, Option<f64>); 8] = [
+    (8, None),
+    (4 * KB, Some(1.0)),
+    (16 * KB, Some(4.0)),
+    (64 * KB, Some(16.0)),
+    (128 * KB, None),
+    (256 * KB, Some(77.0)),
+    (1024 * KB, Some(1000.0)),
+    (4096 * KB, Some(6000.0)),
+];
+
+pub fn measure(bench: &Bench) -> Result<Vec<Rows>> {
+    let code = Code::new(5, 3).map_err(|wrong| wrong.to_string())?;
+    let mut rows = Vec::new();
+    for run in 1..=if bench.quick { 1 } else { 5 } {
+        for (size, paper) in SIZES {
+            bench.say(&format!("{size} B, run {run}"))?;
+            let mut random = Random::new(size as u64);
+            let value: Bytes = (0..size).map(|_| random.u64() as u8).collect::<Vec<_>>().into();
+            let micros = median(&code, &value);
+            // Shards that are slices of the value take none.
+            let inside = value.as_ptr_range();
+            let shards = code.encode(&value);
+            let new = shards.iter().filter(|shard| !inside.contains(&shard.as_ptr())).map(Bytes::len);
+            let memory = new.sum::<usize>() as f64 / size as f64;
+            let speed = size as f64 / micros / 1000.0;
+            let numbers =
+                vec![Some(micros), paper, paper.map(|paper| micros / paper), Some(memory), Some(speed)];
+            rows.push(Row { run, numbers, ..Row::of(&[&size], []) });
+        }
+    }
+    Ok(vec![Rows(&TABLE1, rows)])
+}
+
+/// Microseconds for all shards of a value: the median of what takes half a second.
+fn median(code: &Code, value: &Bytes) -> f64 {
+    let (mut all, begin) = (Vec::new(), Instant::now());
+    while begin.elapsed() < Duration::from_millis(500) {
+        let start = Instant::now();
+        black_box(code.encode(black_box(value)));
+        all.push(start.elapsed().as_secs_f64() * 1e6);
+    }
+    all.sort_by(f64::total_cmp);
+    all[all.len() / 2]
+}

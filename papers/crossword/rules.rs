@@ -1,0 +1,395 @@
+//! A rule for each claim of Crossword's register that numbers judge, in its order; `arguments` has the others. They
+//! are committed before the run that they judge.
+
+mod odd;
+
+use super::{
+    CHAIN, CHOOSER, CRAFT, CROSSWORD, FIG4, FIG4_FIXED, FIG4_FRONT, FIG7, FIG8_CLUSTERS, FIG8_PUTS,
+    FIG8_SIZES, FIG9, FIG10, FIG11, FIG11_LOG, FIG12, FIG13, FIG14, FIG15, FIG16, FORCED, GAP_0, GAP_40,
+    GAP_400, LOWER_BOUND, MULTIPAXOS, RAFT, RSPAXOS, STRAGGLER, TABLE1, UNBALANCED,
+};
+use crate::instrument::rule::{Check, Rule, Values, rule};
+use odd::{
+    best_everywhere, best_where_mixed, fastest_below_saturation, follows_latency, highest, is_between,
+    least_gain, longer_quorum, most, near_best, reaches_a_limit, share_of_encoding, slowest_below_saturation,
+    threshold,
+};
+
+/// One for each claim that numbers judge.
+pub fn rules() -> Vec<Rule> {
+    [
+        headlines(),
+        region(),
+        static_loads(),
+        sensitivity(),
+        instance(),
+        changes(),
+        failures(),
+        gossip(),
+        macros(),
+        costs(),
+    ]
+    .concat()
+}
+
+/// Throughput of Crossword ÷ another's, at the values of Figure 7.
+fn fig7(values: &str, over: &'static str) -> Values {
+    FIG7.at("values", values).ratio("operations", CROSSWORD, over)
+}
+
+fn headlines() -> Vec<Rule> {
+    let multipaxos = |bar| highest(MULTIPAXOS, bar);
+    vec![
+        rule(
+            "C-A.1",
+            FIG7.holds(
+                "at every point of Figures 7 and 8: Crossword is at least 0.9 × the best of the others",
+                best_everywhere,
+            ),
+        ),
+        rule(
+            "C-A.2",
+            FIG7.holds(
+                "over all points of Figures 7, 8 and 10: Crossword ÷ MultiPaxos at most ≥ 1.84",
+                multipaxos(1.84),
+            ),
+        ),
+        rule(
+            "C-A.3",
+            FIG7.holds("the same", multipaxos(1.84))
+                .and(FIG7.holds("Crossword ÷ RSPaxos at most ≥ 1.52", highest(RSPAXOS, 1.52))),
+        ),
+        rule("C-A.4", aggregate()),
+        rule("C-A.5", FIG11.all().ratio("first_gap", CROSSWORD, MULTIPAXOS).at_most(2.4)),
+        rule(
+            "C-A.6",
+            aggregate().and(
+                FIG15.holds("Figure 15: its most operations are at least MultiPaxos's", |data| {
+                    most(data, CROSSWORD, MULTIPAXOS)
+                }),
+            ),
+        ),
+        rule("C-B.1", LOWER_BOUND.all().of("put").within(0.8 * 43.0, 1.2 * 43.0)),
+        rule("C-B.2", FIG14.at("protocol", RSPAXOS).of("leader_per_payload").about(1.0 / 3.0, 0.05 / 3.0)),
+    ]
+}
+
+fn region() -> Vec<Rule> {
+    let sum =
+        |voters: u32| FIG4_FRONT.at("voters", voters).of("votes_plus_shards").is(f64::from(voters) + 1.0);
+    let corner = |voters: u32| {
+        let majority = voters.div_ceil(2);
+        FIG4_FRONT.at("voters", voters).at("shards", majority).of("least_votes").is(f64::from(majority))
+    };
+    let fixed = |voters: u32| FIG4_FIXED.at("voters", voters).of("inside");
+    vec![
+        rule(
+            "C-4.2",
+            FIG4.holds(
+                "the fewest distinct shards of any q replies less f are q − f + c − 1, or all",
+                odd::is_bound,
+            ),
+        ),
+        rule("C-4.3", FIG4.all().of("as_C4").is(1.0)),
+        rule("C-4.4", FIG4_FRONT.all().of("votes_plus_shards").less(1.0, "voters").is(1.0)),
+        rule("C-4.5", sum(3).and(sum(5)).and(sum(7))),
+        rule("C-4.6", corner(3).and(corner(5)).and(corner(7)).and(corner(9))),
+        rule("C-4.7", fixed(3).is(1.0).and(fixed(5).is(0.0)).and(fixed(7).is(0.0)).and(fixed(9).is(0.0))),
+        rule("C-4.8", FIG4_FIXED.at("voters", 5).of("inside_with_its_f").is(1.0)),
+        rule("C-4.9", FIG4_FRONT.all().of("least_votes").falls("shards", 0.0)),
+    ]
+}
+
+fn static_loads() -> Vec<Rule> {
+    let as_one = |one, other| FIG7.all().ratio("operations", one, other).within(0.9, 1.1);
+    vec![
+        rule("C-7.1", fig7("8 B", MULTIPAXOS).at_least(0.9).and(fig7("8 B", RAFT).at_least(0.9))),
+        rule(
+            "C-7.2",
+            FIG7.holds("8 B: Crossword ÷ RSPaxos, and ÷ CRaft, at least 1.52 in one environment", |data| {
+                least_gain(data, "8 B", [RSPAXOS, CRAFT], 1.52)
+            }),
+        ),
+        rule("C-7.3", fig7("128 KB", RSPAXOS).at_least(0.9).and(fig7("128 KB", CRAFT).at_least(0.9))),
+        rule("C-7.4", fig7("128 KB", MULTIPAXOS).at_least(1.6).and(fig7("128 KB", RAFT).at_least(1.6))),
+        rule(
+            "C-7.5",
+            FIG7.holds(
+                "mixed: Crossword is above each of the four in both environments, by 1.68 at most or more",
+                best_where_mixed,
+            ),
+        ),
+        rule("C-7.6", FIG7.all().of("by_clients").within(0.95, 1.05)),
+        rule("C-7.7", as_one(RAFT, MULTIPAXOS).and(as_one(CRAFT, RSPAXOS))),
+    ]
+}
+
+fn sensitivity() -> Vec<Rule> {
+    let at = |size: u32| FIG8_SIZES.at("value_bytes", size);
+    let above = |of: Values| of.at_least(0.9);
+    let gain = |over| FIG8_CLUSTERS.all().ratio("operations", CROSSWORD, over);
+    let puts = |over| FIG8_PUTS.all().ratio("operations", CROSSWORD, over);
+    vec![
+        rule("C-8.1", at(8).ratio("operations", CROSSWORD, MULTIPAXOS).within(0.9, 1.1)),
+        rule("C-8.2", FIG8_SIZES.holds("Crossword is above both at a size between 1 and 64 KB", is_between)),
+        rule(
+            "C-8.3",
+            FIG8_SIZES.holds(
+                "RSPaxos first reaches MultiPaxos, or Crossword sends shards, at 2 to 8 KB",
+                threshold,
+            ),
+        ),
+        rule(
+            "C-8.4",
+            at(64_000)
+                .at("protocol", CROSSWORD)
+                .of("one_shard")
+                .at_least(0.9)
+                .and(at(256_000).at("protocol", CROSSWORD).of("one_shard").at_least(0.9)),
+        ),
+        rule(
+            "C-8.5",
+            at(64_000)
+                .ratio("operations", CROSSWORD, MULTIPAXOS)
+                .at_least(3.2)
+                .and(at(256_000).ratio("operations", CROSSWORD, MULTIPAXOS).at_least(3.2)),
+        )
+        .why("with one of three shards the leader's links carry a third: 3 is the most there can be"),
+        rule(
+            "C-8.6",
+            FIG8_CLUSTERS.holds("Crossword ÷ MultiPaxos at most ≥ 1.84", |data| {
+                odd::most_of(data, &FIG8_CLUSTERS, MULTIPAXOS, 1.84)
+            }),
+        ),
+        rule(
+            "C-8.7",
+            FIG8_CLUSTERS.holds("Crossword ÷ RSPaxos at most ≥ 1.12", |data| {
+                odd::most_of(data, &FIG8_CLUSTERS, RSPAXOS, 1.12)
+            }),
+        ),
+        rule(
+            "C-8.8",
+            above(gain(MULTIPAXOS))
+                .and(above(gain(RSPAXOS)))
+                .and(above(puts(MULTIPAXOS)))
+                .and(above(puts(RSPAXOS))),
+        ),
+        rule("C-8.9", puts(MULTIPAXOS).rises("puts_percent")),
+    ]
+}
+
+fn instance() -> Vec<Rule> {
+    let log = |number| FIG9.all().ratio(number, CROSSWORD, MULTIPAXOS);
+    vec![
+        rule("C-9.1", FIG9.at("protocol", CROSSWORD).of("one_shard").at_least(0.9)),
+        rule("C-9.2", FIG9.all().ratio("accept_and_disk", CROSSWORD, MULTIPAXOS).at_most(0.43)),
+        rule(
+            "C-9.3",
+            FIG9.holds(
+                "the quorum's part is longer than MultiPaxos's, by at most a quarter of the instance",
+                longer_quorum,
+            ),
+        ),
+        rule(
+            "C-9.4",
+            TABLE1.holds("encoding 64 KiB takes less than 1% of an instance", |data| {
+                share_of_encoding(data, "65536", &FIG9, &[("protocol", CROSSWORD)], "instance")
+            }),
+        ),
+        rule(
+            "C-9.5",
+            FIG9.all().ratio("log", CROSSWORD, RSPAXOS).within(0.95, 1.05).and(log("log").at_most(0.62)),
+        )
+        .better(log("log").at_most(0.5)),
+        rule("C-9.6", log("log").at_most(0.62)).better(log("log").at_most(0.5)),
+        rule("C-9.7", log("log_of_follower").about(1.0 / 3.0, 0.05 / 3.0)),
+    ]
+}
+
+fn changes() -> Vec<Rule> {
+    let mine = |number| FIG10.at("protocol", CROSSWORD).of(number);
+    vec![
+        rule("C-10.3", mine("of_best_fixed").at_least(0.9)),
+        rule("C-10.4", mine("of_best_other").at_least(0.9)),
+        rule("C-10.5", mine("settled").at_most(3.0)),
+        rule("C-10.6", FIG4_FRONT.at("voters", 5).of("votes_plus_shards").is(6.0)),
+    ]
+}
+
+fn failures() -> Vec<Rule> {
+    let gap = |over, under| FIG11.all().ratio("first_gap", over, under);
+    let mine = |number| FIG11.at("protocol", CROSSWORD).of(number);
+    let timeout = |name| FIG11.at("protocol", name).of("first_gap").within(1.5, 3.3);
+    vec![
+        rule("C-11.1", timeout(MULTIPAXOS).and(timeout(RAFT)).and(gap(RAFT, MULTIPAXOS).within(0.8, 1.2))),
+        rule("C-11.2", gap(CROSSWORD, MULTIPAXOS).at_most(2.4))
+            .better(gap(CROSSWORD, MULTIPAXOS).at_most(1.5)),
+        rule("C-11.3", mine("shards_between").about(2.0, 0.1)),
+        rule("C-11.4", gap(RSPAXOS, CROSSWORD).at_least(1.5)),
+        rule("C-11.5", FIG11.at("protocol", RSPAXOS).quotient("between", "before").within(0.9, 1.1)),
+        rule("C-11.6", FIG11.at("protocol", RSPAXOS).of("after").is(0.0)),
+        rule("C-11.7", gap(CRAFT, RSPAXOS).at_least(1.01)),
+        rule("C-11.8", FIG11.all().ratio("between", CRAFT, RAFT).within(0.9, 1.1)),
+        rule("C-11.9", FIG11.all().ratio("after", CRAFT, RAFT).within(0.9, 1.1)),
+        rule("C-11.10", mine("shards_after").is(3.0)),
+        rule("C-11.11", FIG11_LOG.at("protocol", RSPAXOS).of("gap").rises("load_half_s")),
+        rule("C-12.1", unbalanced(MULTIPAXOS).and(unbalanced(RAFT)).and(unbalanced(CROSSWORD))),
+        rule(
+            "C-12.2",
+            FIG12
+                .all()
+                .ratio("operations", RSPAXOS, MULTIPAXOS)
+                .at_least(1.0)
+                .and(FIG12.all().ratio("operations", RSPAXOS, UNBALANCED).exists()),
+        ),
+        rule("C-12.3", FIG12.all().ratio("operations", CROSSWORD, MULTIPAXOS).within(0.9, 1.1)),
+    ]
+}
+
+fn unbalanced(over: &'static str) -> Check {
+    FIG12.all().ratio("operations", UNBALANCED, over).at_least(1.12)
+}
+
+fn gossip() -> Vec<Rule> {
+    let behind = |name| FIG13.at("system", name).of("staleness");
+    let longer = |long, short| FIG13.all().ratio("staleness", long, short).at_least(1.0);
+    let bytes = |number| FIG14.all().ratio(number, CROSSWORD, MULTIPAXOS);
+    vec![
+        rule("C-13.1", behind(MULTIPAXOS).per(0.02, "writes_per_s").at_most(1.0)),
+        rule(
+            "C-13.3",
+            longer(GAP_400, GAP_40)
+                .and(longer(GAP_40, GAP_0))
+                .and(behind(GAP_40).rises("writes_per_s"))
+                .and(behind(GAP_400).rises("writes_per_s")),
+        ),
+        rule(
+            "C-13.4",
+            FIG13
+                .all()
+                .difference("staleness", GAP_0, MULTIPAXOS)
+                .per(0.02, "writes_per_s")
+                .at_most(1.0)
+                .and(FIG13.all().ratio("reconstructs_per_write", GAP_0, GAP_400).at_least(1.01)),
+        )
+        .weaker("all Reconstructs are counted, not those alone that were in vain"),
+        rule(
+            "C-14.1",
+            bytes("leader_per_payload")
+                .within(0.30, 0.40)
+                .and(FIG14.at("protocol", CROSSWORD).of("followers_per_payload").within(0.60, 0.73)),
+        ),
+        rule("C-14.2", FIG14.at("protocol", CROSSWORD).of("saved_by_batching").at_least(0.10))
+            .why("the frames and heads of one request and one answer are small beside two shards of 21 KB"),
+        rule("C-14.3", bytes("leader_links").within(0.9 / 3.0, 1.1 / 3.0)),
+    ]
+}
+
+fn macros() -> Vec<Rule> {
+    let saturates = |name: &'static str| {
+        FIG15.holds(
+            &format!("{name}: with the last doubling of clients, operations grow by less than 10%"),
+            move |data| reaches_a_limit(data, name),
+        )
+    };
+    let more = |one: &'static str, other: &'static str| {
+        FIG15.holds(&format!("the most operations of {one} are more than {other}'s"), move |data| {
+            most(data, one, other)
+        })
+    };
+    vec![
+        rule(
+            "C-15.1",
+            FIG15.holds(
+                "up to 30% of Crossword's most operations: Chain Replication is slowest",
+                slowest_below_saturation,
+            ),
+        ),
+        rule(
+            "C-15.2",
+            FIG15.holds(
+                "there, Crossword's mean latency is at most 1.05 × every other's",
+                fastest_below_saturation,
+            ),
+        ),
+        rule(
+            "C-15.3",
+            [RAFT, RSPAXOS, CRAFT, CROSSWORD]
+                .map(saturates)
+                .into_iter()
+                .fold(saturates(MULTIPAXOS), Check::and),
+        ),
+        rule("C-15.4", more(CROSSWORD, MULTIPAXOS)),
+        rule("C-15.5", more(RSPAXOS, CROSSWORD).and(more(CRAFT, CROSSWORD))),
+        rule(
+            "C-15.6",
+            FIG15.holds(
+                "Chain Replication: with the last doubling of clients, operations grow by 10% or more",
+                |data| reaches_a_limit(data, CHAIN).map(|(reached, ours)| (!reached, ours)),
+            ),
+        ),
+        rule("C-16.1", FIG16.all().ratio("operations", CROSSWORD, RAFT).within(1.06, 1.58))
+            .why("a stand-in: the replicated payloads without a database"),
+        rule(
+            "C-16.2",
+            FIG16.holds(
+                "the most that New-Order, Payment or Delivery gain is at least 1.35",
+                odd::fastest_writes,
+            ),
+        )
+        .why("a stand-in, as above"),
+        rule("C-16.3", FIG16.holds("reads gain less than the most that writes gain", odd::reads_gain_less))
+            .why("a stand-in, as above"),
+        rule(
+            "C-16.4",
+            FIG16.holds("operations gain as much as mean latency does, within 10%", follows_latency),
+        )
+        .why("a stand-in, as above; clients in closed loops make it so"),
+        rule("C-16.5", FIG16.all().ratio("operations", FORCED, RAFT).within(0.85, 1.10))
+            .why("a stand-in, as above"),
+        rule("C-D.1", slow_chain().and(latency_of_chain())),
+        rule("C-D.3", FIG15.at("protocol", CROSSWORD).of("operations").exists()),
+        rule(
+            "C-S.14",
+            STRAGGLER.at("slow_nodes", "none").ratio("put", CROSSWORD, MULTIPAXOS).within(0.95, 1.05),
+        ),
+        rule(
+            "C-I.6",
+            CHOOSER.holds("the number taken most is within 5% of the best at 95% of the points", near_best),
+        )
+        .weaker("latencies within 5% count as equal"),
+    ]
+}
+
+/// One client's Puts take longer than MultiPaxos's.
+fn latency_of_chain() -> Check {
+    STRAGGLER.at("slow_nodes", "none").ratio("put", CHAIN, MULTIPAXOS).at_least(1.5)
+}
+
+/// A slow node slows every write of its chain, and none of a majority's.
+fn slow_chain() -> Check {
+    let slower = |name| STRAGGLER.at("protocol", name).change("put", "slow_nodes", "one", "none");
+    slower(CHAIN).at_least(1.5).and(slower(MULTIPAXOS).at_most(1.1))
+}
+
+/// Figure 16's headline.
+fn aggregate() -> Check {
+    FIG16.all().ratio("operations", CROSSWORD, RAFT).at_least(1.06)
+}
+
+fn costs() -> Vec<Rule> {
+    vec![
+        rule("C-T1.1", TABLE1.all().of("of_paper").at_most(1.0)),
+        rule("C-T1.3", TABLE1.holds("at the paper's sizes, 0.4 ± 20% of the payload", odd::memory))
+            .why("two parity shards of a third each are new; data shards are slices of the value"),
+        rule("C-T1.4", TABLE1.at("value_bytes", 1_048_576).of("time").at_most(1000.0)),
+        rule(
+            "C-T1.5",
+            TABLE1.holds(
+                "less than 1% of Figure 7's mean Put at 8 B and at 128 KB, in both environments",
+                odd::of_puts,
+            ),
+        ),
+        rule("C-T1.6", TABLE1.all().of("of_paper").at_most(1.25)),
+    ]
+}
