@@ -152,18 +152,19 @@ impl Progress {
 }
 
 /// Who may be sent something of this log now: those who need the same together, by their next entry and whether it is a
-/// probe. `in_flight`: bytes that may be on their way to one of them, before the last entry.
+/// probe. `upto`: the last entry that may be sent. `in_flight`: bytes that may be on their way to one of them, before the
+/// last entry.
 pub fn due(
     peers: &BTreeMap<NodeId, Progress>,
     log: &PrefixLog,
+    upto: u64,
     in_flight: u64,
 ) -> BTreeMap<(u64, bool), NodeSet> {
-    let last = log.last().0;
     let mut groups: BTreeMap<(u64, bool), NodeSet> = BTreeMap::new();
     for (&node, peer) in peers {
         let probes = peer.mode == Mode::Probe;
         let room = probes || log.bytes(peer.matched + 1, peer.next.saturating_sub(1)) < in_flight;
-        if peer.is_ready() && room && (peer.next <= last || probes) {
+        if peer.is_ready() && room && (peer.next <= upto || probes) {
             groups.entry((peer.next, probes)).or_default().insert(node);
         }
     }

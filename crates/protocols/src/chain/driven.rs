@@ -1,7 +1,6 @@
 //! What a driver asks of a replica: what is to be saved, a read without a client, its status.
 
 use bytes::Bytes;
-use quorate_blocks::state::Replicated;
 use quorate_blocks::walls::Own;
 use quorate_core::{Instant, PeerStatus, Salvaged, Saved, Status};
 
@@ -10,25 +9,16 @@ use super::replica::{Replica, Role};
 
 impl quorate_core::Replica for Replica {
     fn save(&self) -> Saved<Record> {
-        let mut records = vec![Record::Promised(self.promised)];
-        let entries = self.log.iter(self.state.applied() + 1);
-        records.extend(entries.map(|(index, held)| Record::Entry { index, entry: held.entry.clone() }));
-        Saved { restarted: true, snapshot: Some(self.state.freeze()), records }
+        let records = std::iter::once(Record::Promised(self.promised)).chain(self.log.records());
+        Saved { restarted: true, snapshot: Some(self.log.state.freeze()), records: records.collect() }
     }
 
-    /// All entries: what is committed, and what follows it.
     fn salvage(&self) -> Salvaged {
-        let mut state = Replicated::load(&self.state.freeze()).expect("an image that was made loads");
-        for (index, held) in self.log.iter(self.state.applied() + 1) {
-            let value = held.entry.value.whole().expect("values are whole");
-            state.apply(index, value, |_| {}, |_| {});
-        }
-        let undecided = state.applied().saturating_sub(self.committed);
-        Salvaged { state: state.freeze(), undecided, left_out: 0 }
+        self.log.salvage()
     }
 
     fn fingerprint(&self) -> (u64, u64) {
-        self.state.fingerprint()
+        self.log.state.fingerprint()
     }
 
     fn set_disk_full(&mut self, full: bool) {
@@ -36,7 +26,7 @@ impl quorate_core::Replica for Replica {
     }
 
     fn read(&self, command: &Bytes) -> Bytes {
-        self.state.read_now(command)
+        self.log.state.read_now(command)
     }
 
     fn would_answer(&self, _command: &Bytes, at: Instant) -> bool {
@@ -49,7 +39,7 @@ impl quorate_core::Replica for Replica {
             Role::Head(head) => {
                 let peer = |node| {
                     let heard = head.heard(node);
-                    let lag = self.committed.saturating_sub(heard.map_or(0, |(_, durable)| durable));
+                    let lag = self.log.committed.saturating_sub(heard.map_or(0, |(_, durable)| durable));
                     let heard_ms = heard.map(|(heard, _)| at.now.since(heard).as_millis() as u64);
                     PeerStatus { node, lag, heard_ms }
                 };
@@ -67,8 +57,8 @@ impl quorate_core::Replica for Replica {
             role,
             leader: follows,
             ballot: self.promised.to_string(),
-            committed: self.committed,
-            applied: self.state.applied(),
+            committed: self.log.committed,
+            applied: self.log.state.applied(),
             lease: self.may_read(now),
             reads: if self.may_read(now) { "lease" } else { "at the tail" },
             peers,

@@ -17,7 +17,7 @@ use quorate_core::{Context, Fact, NodeId, Time, Wall, mutation};
 
 use super::head::Head;
 use super::replica::{Replica, Role, Timer};
-use super::{Message, Record};
+use super::{Message, Record, links};
 
 /// A ballot that is to be promised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub struct Candidate {
 impl Replica {
     /// Epoch and index of its last entry: logs are compared by these.
     fn last(&self) -> (u64, u64) {
-        let (index, epoch) = self.log.last();
+        let (index, epoch) = self.log.entries.last();
         (epoch, index)
     }
 
@@ -185,10 +185,9 @@ impl Replica {
             cx.note(|| Fact::Follows);
         }
         (self.promised, self.seen, self.wanted) = (ballot, self.seen.max(ballot), None);
-        self.persist(Record::Promised(ballot), cx);
-        (self.verified, self.durable, self.claimed) = (0, 0, 0);
-        self.successors.clear();
-        (self.acknowledge, self.behind) = (false, false);
+        self.log.persist(Record::Promised(ballot), cx);
+        (self.log.verified, self.log.behind, self.acknowledge) = (0, false, false);
+        self.links = links::begin(0, cx.now());
         self.chain.clear();
         self.role = Role::Member;
         if ballot.node() == Some(self.me) {
@@ -214,7 +213,7 @@ impl Replica {
     }
 
     fn promise(&mut self, owner: NodeId, cx: &mut Context<'_, Self>) {
-        let (last_index, _) = self.log.last();
+        let (last_index, _) = self.log.entries.last();
         cx.send(owner, Message::Promise { ballot: self.promised, last_index, wall: cx.wall() });
     }
 
@@ -246,7 +245,7 @@ impl Replica {
             return;
         }
         // Those who would hold the others up come last, and stay outside if the others are enough.
-        let last = self.log.last().0;
+        let last = self.log.entries.last().0;
         let far = |node: NodeId| candidate.last[&node] + (self.config.pipeline as u64) < last;
         let holds_up = |node: NodeId| (self.laggards.contains(node), far(node));
         let place = |node: NodeId| self.former.iter().position(|other| *other == node).unwrap_or(usize::MAX);
@@ -306,9 +305,9 @@ impl Replica {
         if self.chain.is_empty() {
             self.adopt(chain, cx);
         }
-        self.commit(committed.min(self.durable), cx);
+        self.commit(committed.min(self.links.durable), cx);
         self.tend_leases(cx);
-        let (durable, committed) = (self.durable, self.committed);
+        let (durable, committed) = (self.links.durable, self.log.committed);
         cx.send(from, Message::HeartbeatReply { ballot, sent, durable, committed, wall: cx.wall() });
     }
 
@@ -321,10 +320,9 @@ impl Replica {
             self.intake.depart(self.chain[0]);
         }
         if mutation::active("chain/links-agree-unseen") && !self.is_head() {
-            let (last, _) = self.log.last();
-            (self.verified, self.durable, self.claimed) = (last, last, last);
+            self.verify_all(cx.now());
         }
-        if self.durable > 0 {
+        if self.links.durable > 0 {
             self.go_on(cx);
         }
         if self.is_tail() {
@@ -334,20 +332,25 @@ impl Replica {
         }
     }
 
+    /// All of the log is the head's of this epoch, and durable.
+    fn verify_all(&mut self, now: Time) {
+        self.log.verified = self.log.entries.last().0;
+        self.links = links::begin(self.log.verified, now);
+    }
+
     /// Becomes the head of the epoch that it has prepared.
     fn begin_to_lead(&mut self, chain: Vec<NodeId>, cx: &mut Context<'_, Self>) {
         let number = self.promised.number();
         cx.note(|| Fact::Leads { number });
         self.role = Role::Head(Box::new(Head::new(cx.now())));
         // Its promise to itself is durable, and so is what was in its log before.
-        let (last, _) = self.log.last();
-        (self.verified, self.durable, self.claimed) = (last, last, last);
+        self.verify_all(cx.now());
         if !self.keeps_intake {
             self.keeps_intake = true;
             self.intake.retire();
             self.intake.found(self.me);
-            let open = self.log.iter(self.committed + 1).filter_map(|(_, held)| held.entry.value.whole());
-            self.intake.expect(open);
+            let open = self.log.entries.iter(self.log.committed + 1);
+            self.intake.expect(open.filter_map(|(_, held)| held.entry.value.whole()));
         }
         self.adopt(chain, cx);
         self.append(quorate_blocks::batch::Batch::noop(), cx);

@@ -6,10 +6,10 @@ use bytes::Bytes;
 use quorate_blocks::laggards::OwnDisk;
 use quorate_blocks::prefix_log::Entry;
 use quorate_blocks::walls::Own;
-use quorate_core::{Context, Fact, Mark, NodeId, NodeSet, Time, Wall};
+use quorate_core::{Context, Fact, NodeId, NodeSet, Time, Wall};
 
 use super::replica::{Replica, Role, Timer};
-use super::{Message, PIPELINE_BYTES, Record};
+use super::{Message, PIPELINE_BYTES};
 
 /// An epoch lasts for so many election timeouts at least before one is begun to take somebody in.
 const SETTLED: u32 = 4;
@@ -41,21 +41,15 @@ impl Replica {
     /// Appends an entry of this epoch.
     pub(super) fn append(&mut self, value: Bytes, cx: &mut Context<'_, Self>) {
         let entry = Entry { term: self.promised.number(), stamp: None, value: value.into() };
-        let index = self.log.append(entry.clone(), cx.now());
-        self.note_appended(index, cx);
-        cx.mark(Mark::Proposed { slot: index });
-        self.persist(Record::Entry { index, entry }, cx);
-        cx.mark(Mark::Recorded { slot: index });
-        self.verified = index;
+        self.log.verified = self.log.propose(entry, cx);
     }
 
     /// Everything that has gathered, as entries.
     pub(super) fn propose(&mut self, cx: &mut Context<'_, Self>) {
         loop {
-            let (last, time) = (self.log.last().0, self.time(cx.now(), cx.wall()));
+            let time = self.time(cx.now(), cx.wall());
+            let full = self.log.is_full(self.config.pipeline as u64, PIPELINE_BYTES);
             let Role::Head(head) = &mut self.role else { return };
-            let full = last - self.committed >= self.config.pipeline as u64
-                || self.log.bytes(self.committed + 1, last) >= PIPELINE_BYTES;
             if full || !(self.intake.has_writes() || head.needs_empty_batch) {
                 return;
             }
@@ -67,11 +61,11 @@ impl Replica {
 
     pub(super) fn on_heartbeat_timer(&mut self, cx: &mut Context<'_, Self>) {
         let now = cx.now();
-        let due = self.state.wants_slot(self.time(now, cx.wall()));
+        let due = self.log.state.wants_slot(self.time(now, cx.wall()));
         let Role::Head(head) = &mut self.role else { return };
         head.needs_empty_batch |= due;
         let others = self.members.voters.without(self.me);
-        let (ballot, chain, committed) = (self.promised, self.chain.clone(), self.committed);
+        let (ballot, chain, committed) = (self.promised, self.chain.clone(), self.log.committed);
         cx.send_all(others, Message::Heartbeat { ballot, chain, committed, sent: now });
         cx.set_timer(Timer::Heartbeat, self.config.timeouts.heartbeat);
         self.tend_leases(cx);
@@ -95,7 +89,7 @@ impl Replica {
         self.walls.hear(from, (sent, wall), own, &|wall| members.reached(wall));
         // What the whole chain has; the acknowledgement that said so may have been lost.
         if self.chain.contains(&from) {
-            self.commit(committed.min(self.durable), cx);
+            self.commit(committed.min(self.links.durable), cx);
         }
     }
 
@@ -104,7 +98,7 @@ impl Replica {
     fn review_chain(&mut self, cx: &mut Context<'_, Self>) {
         let now = cx.now();
         let limit = 2 * self.config.timeouts.election;
-        let (last, own) = (self.log.last().0, self.durable);
+        let (last, own) = (self.log.entries.last().0, self.links.durable);
         let Role::Head(head) = &mut self.role else { return };
         let silent = |node: &NodeId| {
             let heard = head.heard.get(node).map_or(head.since, |(heard, _)| *heard);
@@ -123,7 +117,7 @@ impl Replica {
             before = has;
         }
         let settled = now.since(head.since) >= SETTLED * self.config.timeouts.election;
-        let near = |node: NodeId| durable(node) + self.config.pipeline as u64 >= self.committed;
+        let near = |node: NodeId| durable(node) + self.config.pipeline as u64 >= self.log.committed;
         self.laggards.review(overdue, near, limit, now);
         let alive = self.members.voters.without(self.me).iter().filter(|node| !silent(node));
         let alive: NodeSet = alive.chain([self.me]).collect();
@@ -148,7 +142,7 @@ impl Replica {
         self.role = Role::Member;
         self.keeps_intake = false;
         self.chain.clear();
-        self.successors.clear();
+        self.links.peers.clear();
         self.intake.retire();
         self.is_patient(cx);
     }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use quorate_blocks::ballot::Ballot;
 use quorate_blocks::leases::lease;
 use quorate_blocks::prefix_log::Entry;
-use quorate_blocks::{catchup, clients, embed_clients};
+use quorate_blocks::{catchup, clients, embed_clients, embed_log};
 use quorate_core::{Arrival, Class, NodeId, ProcessId, Release, Time, Wall, wire_enum};
 
 /// A message. `ballot` is that of the epoch in which it is said; numbers are indexes of the log.
@@ -277,6 +277,7 @@ impl quorate_core::Message for Message {
 }
 
 embed_clients!(Message);
+embed_log!(Message, Record);
 
 /// What a replica must remember.
 #[derive(Clone, Debug, PartialEq, Eq)]

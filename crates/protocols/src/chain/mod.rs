@@ -57,7 +57,6 @@ mod links;
 mod message;
 mod reads;
 mod replica;
-mod snapshots;
 
 use quorate_blocks::clients::{ProxyConfig, SessionClient};
 use quorate_blocks::election::ElectionTimeouts;

@@ -35,7 +35,7 @@ impl Replica {
             None => {}
         }
         if self.is_head() || (self.keeps_intake && !self.monitor.has_leader(cx.now())) {
-            self.intake.on_ask(from, ask, &self.state);
+            self.intake.on_ask(from, ask, &self.log.state);
             return;
         }
         let head = self.head().filter(|_| self.monitor.has_leader(cx.now()));
@@ -77,7 +77,7 @@ impl Replica {
 
     /// Until when the tail may answer reads from its state, if it may.
     fn readable_until(&self, now: Time) -> Option<Time> {
-        let complete = self.log.term(self.committed) == Some(self.promised.number());
+        let complete = self.log.entries.term(self.log.committed) == Some(self.promised.number());
         self.leases.held(&self.members, now).filter(|until| now < *until && complete && self.is_tail())
     }
 
@@ -98,7 +98,7 @@ impl Replica {
         for read in std::mem::take(&mut self.reads) {
             // A key whose time is up is there until an entry says so, which the head appends.
             cx.note(|| Fact::ServesLocally { number });
-            self.intake.on_read_now(read, &self.state);
+            self.intake.on_read_now(read, &self.log.state);
         }
     }
 

@@ -1,20 +1,15 @@
 //! The replica: what every member of the group has, and the dispatch of everything that comes in.
 
-use std::collections::BTreeMap;
-
 use quorate_blocks::ballot::Ballot;
-use quorate_blocks::batch::Kind;
-use quorate_blocks::catchup::{Catchup, Source};
 use quorate_blocks::clients::{Intake, PendingRead};
 use quorate_blocks::election::LeaderMonitor;
 use quorate_blocks::laggards::Laggards;
 use quorate_blocks::leases::Leases;
 use quorate_blocks::membership::Configuration;
-use quorate_blocks::prefix_log::{PrefixLog, Progress};
-use quorate_blocks::state::Replicated;
+use quorate_blocks::prefix_log::{RETRANSMIT, Replay, ReplicatedLog, Replication};
 use quorate_blocks::walls::{Own, Walls};
 use quorate_core::{
-    Context, Fact, Machine, Mark, NodeId, NodeSet, ProcessId, Saved, Time, Wakeup, Wall, digest, mutation,
+    Context, Fact, Machine, Mark, NodeId, NodeSet, ProcessId, Saved, Time, Wakeup, Wall, mutation,
 };
 
 use super::epochs::{Candidate, Polling, Wanted};
@@ -59,18 +54,10 @@ pub struct Replica {
     /// A ballot that it will promise when no promise to the tail binds it any more.
     pub(super) wanted: Option<Wanted>,
     pub(super) monitor: LeaderMonitor,
-    pub(super) log: PrefixLog,
-    /// The log is the head's of this epoch up to here, as the predecessor's messages showed.
-    pub(super) verified: u64,
-    /// The same, on the own disk.
-    pub(super) durable: u64,
-    /// Will be, when what was persisted is.
-    pub(super) claimed: u64,
-    /// Everything up to here is committed.
-    pub(super) committed: u64,
-    pub(super) state: Replicated,
-    /// The successors' logs, once the own one is verified.
-    pub(super) successors: BTreeMap<NodeId, Progress>,
+    /// Its verified part is the head's of this epoch.
+    pub(super) log: ReplicatedLog,
+    /// What the successors have of it, and the own disk.
+    pub(super) links: Replication,
     /// Whether the predecessor is to be told.
     pub(super) acknowledge: bool,
     pub(super) leases: Leases,
@@ -85,13 +72,6 @@ pub struct Replica {
     pub(super) laggards: Laggards,
     /// The others' wall clocks.
     pub(super) walls: Walls,
-    pub(super) catchup: Catchup,
-    pub(super) source: Source,
-    /// A snapshot is wanted from the predecessor.
-    pub(super) behind: bool,
-    /// The last `Record::Committed`, and whether something else was persisted since the last batch end.
-    recorded: u64,
-    persisted: bool,
 }
 
 /// What a replica does beside keeping its place in the chain.
@@ -122,43 +102,24 @@ impl Machine for Replica {
     }
 
     fn recover(config: Config, saved: Saved<Record>, cx: &mut Context<'_, Self>) -> Self {
-        let load = |image| Replicated::load(&image).expect("an image that was saved loads");
-        let state = saved.snapshot.map_or_else(Replicated::default, load);
         let now = cx.now();
         let me = cx.me().replica().expect("a replica's process id");
         let members = Configuration::initial(&config.group);
-        let fresh = || PrefixLog::new(state.applied(), state.origin(), (0, members.clone()), now);
-        let mut log = fresh();
-        let (mut promised, mut recorded) = (Ballot::ZERO, 0);
-        // A state that was received and is not there: what follows was never counted, up to the next start.
-        let mut void = false;
+        let mut replay = Replay::new(saved.snapshot, &config.group, now);
+        let mut promised = Ballot::ZERO;
         for record in saved.records {
             match record {
                 Record::Promised(ballot) => promised = ballot,
-                Record::Entry { index, entry } if index > log.base() && !void => {
-                    if index <= log.last().0 {
-                        log.truncate(index);
-                    }
-                    assert!(index == log.last().0 + 1, "entry {index} is recorded after a hole");
-                    log.append(entry, now);
-                }
-                Record::Entry { .. } => {}
-                Record::Committed(index) => recorded = if void { recorded } else { index },
-                Record::Installed { index, keep } => {
-                    void |= index > log.base();
-                    if !void && !keep {
-                        log = fresh();
-                    }
-                }
-                Record::Resumed => void = false,
+                record => replay.on_record(record),
             }
         }
+        let mut log = ReplicatedLog::recover(replay, config.retain, cx);
         // A log whose last entry is of this epoch has come from its head: it is the head's up to there. A tail may have
         // shown all of that to clients, so it is committed as soon as the chain is known (`Replica::adopt`).
-        let (last, epoch) = log.last();
-        let known = epoch == promised.number() && !mutation::active("chain/restarted-tail-reads");
-        let known = if known { last } else { 0 };
-        let committed = state.applied().max(recorded.min(last));
+        let (last, epoch) = log.entries.last();
+        let is_known = epoch == promised.number() && !mutation::active("chain/restarted-tail-reads");
+        log.verified = if is_known { last } else { 0 };
+        let links = super::links::begin(log.verified, now);
         let (lease, first) = (config.lease, cx.random().u64());
         let leases = Leases::new(me, lease, saved.restarted, first, promised.number(), now);
         let mut replica = Replica {
@@ -171,11 +132,8 @@ impl Machine for Replica {
             role: Role::Member,
             wanted: None,
             monitor: LeaderMonitor::new(config.timeouts, saved.restarted, now, cx.random()),
-            verified: known,
-            durable: known,
-            claimed: known,
-            committed,
-            successors: BTreeMap::new(),
+            log,
+            links,
             acknowledge: false,
             leases,
             reads_until: None,
@@ -184,26 +142,15 @@ impl Machine for Replica {
             reads: Vec::new(),
             laggards: Laggards::default(),
             walls: Walls::default(),
-            catchup: Catchup::default(),
-            source: Source::default(),
-            behind: false,
-            recorded,
-            persisted: false,
-            log,
-            state,
             config,
         };
-        if void {
-            replica.persist(Record::Resumed, cx);
-        }
-        replica.note_log(cx);
         let voters = replica.members.voters;
         cx.note(|| Fact::Configured { index: 0, voters, outgoing: NodeSet::EMPTY });
         replica.execute(cx);
         let patience = replica.monitor.remaining(now).expect("it has just begun");
         let alone = replica.members.is_alone(me);
         cx.set_timer(Timer::Election, if alone { std::time::Duration::ZERO } else { patience });
-        cx.set_timer(Timer::Retransmit, quorate_blocks::prefix_log::RETRANSMIT);
+        cx.set_timer(Timer::Retransmit, RETRANSMIT);
         replica
     }
 
@@ -241,7 +188,7 @@ impl Machine for Replica {
                 self.on_update(from, (prev_index, prev_epoch), &entries, committed, cx);
             }
             Message::Mismatch { prev, index, index_epoch, .. } => {
-                self.on_mismatch(from, prev, (index, index_epoch));
+                self.links.on_mismatch(from, prev, (index, index_epoch), &self.log.entries, cx.now());
             }
             Message::Behind { .. } => self.on_behind(from, cx),
             Message::Stored { upto, .. } => self.on_stored(from, upto, cx),
@@ -267,13 +214,8 @@ impl Machine for Replica {
         self.propose(cx);
         self.propagate(cx);
         self.serve_reads(cx);
-        if self.persisted && self.recorded < self.committed {
-            // In the shadow of records that are synced anyway.
-            self.recorded = self.committed;
-            cx.persist(Record::Committed(self.recorded));
-        }
-        self.persisted = false;
-        for (proxy, message) in self.intake.flush(&self.state) {
+        self.log.on_batch_end(cx);
+        for (proxy, message) in self.intake.flush(&self.log.state) {
             cx.send(proxy, Message::Client(message));
         }
     }
@@ -288,21 +230,6 @@ impl Replica {
     pub(super) fn time(&self, now: Time, wall: Wall) -> Wall {
         let own = Own { me: self.me, wall, now };
         self.walls.time(own, &|wall| self.members.reached(wall)).unwrap_or_default()
-    }
-
-    pub(super) fn persist(&mut self, record: Record, cx: &mut Context<'_, Self>) {
-        self.persisted = true;
-        cx.persist(record);
-    }
-
-    /// The same for a state that came from elsewhere.
-    pub(super) fn persist_state(&mut self, record: Record, cx: &mut Context<'_, Self>) {
-        self.persisted = true;
-        if mutation::active("chain/snapshot-not-durable") {
-            cx.persist(record);
-        } else {
-            cx.persist_state(record);
-        }
     }
 
     // The chain --------------------------------------------------------------------------------------------------
@@ -351,52 +278,17 @@ impl Replica {
     // Execution --------------------------------------------------------------------------------------------------
 
     pub(super) fn commit(&mut self, upto: u64, cx: &mut Context<'_, Self>) {
-        if upto > self.committed {
-            self.committed = upto;
+        let first = self.log.committed + 1;
+        if self.log.commit(upto) {
+            if self.is_head() {
+                (first..=upto).for_each(|slot| cx.mark(Mark::Committed { slot }));
+            }
             self.execute(cx);
         }
     }
 
-    /// Executes what is committed, in order.
     fn execute(&mut self, cx: &mut Context<'_, Self>) {
         let leads = self.is_head();
-        while self.state.applied() < self.committed {
-            let slot = self.state.applied() + 1;
-            let held = self.log.get(slot).expect("what is committed and not executed is kept");
-            let value = held.entry.value.whole().expect("values are whole").clone();
-            let intake = &mut self.intake;
-            let effect = |effect| {
-                if leads {
-                    intake.on_effect(effect);
-                }
-            };
-            cx.note(|| Fact::Chosen { slot, digest: digest(&value) });
-            if leads {
-                cx.mark(Mark::Committed { slot });
-            }
-            let requests = self.state.apply(slot, &value, effect, |fact| cx.note(fact));
-            self.state.follow(self.log.origin(slot));
-            if leads {
-                cx.mark(Mark::Applied { slot, requests });
-            }
-        }
-        for (upto, bytes) in self.source.retention(self.state.applied(), self.config.retain, cx.now()) {
-            self.log.retain(upto, bytes);
-        }
-    }
-
-    pub(super) fn note_appended(&self, index: u64, cx: &mut Context<'_, Self>) {
-        let held = self.log.get(index).expect("it has just been appended");
-        let (term, digest, writes) = (held.entry.term, held.entry.value.digest(), held.kind == Kind::Clients);
-        cx.note(|| Fact::Appended { index, term, digest, writes });
-    }
-
-    pub(super) fn note_log(&self, cx: &mut Context<'_, Self>) {
-        let (index, term) = (self.log.base(), self.state.origin().term);
-        cx.note(|| Fact::Installed { slot: index });
-        cx.note(|| Fact::Begins { index, term });
-        for index in index + 1..=self.log.last().0 {
-            self.note_appended(index, cx);
-        }
+        self.log.execute(leads.then_some(&mut self.intake), |_| {}, cx);
     }
 }

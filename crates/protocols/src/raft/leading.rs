@@ -185,7 +185,8 @@ impl Replica {
         let now = cx.now();
         loop {
             let Role::Leader(leading) = &self.role else { return };
-            let groups = due(&leading.replication.peers, &self.log.entries, PIPELINE_BYTES as u64);
+            let entries = &self.log.entries;
+            let groups = due(&leading.replication.peers, entries, entries.last().0, PIPELINE_BYTES as u64);
             if groups.is_empty() {
                 return;
             }

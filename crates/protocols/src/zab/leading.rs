@@ -132,7 +132,8 @@ impl Replica {
         let now = cx.now();
         loop {
             let Role::Leader(leading) = &self.role else { return };
-            let groups = due(&leading.replication.peers, &self.log.entries, PIPELINE_BYTES);
+            let entries = &self.log.entries;
+            let groups = due(&leading.replication.peers, entries, entries.last().0, PIPELINE_BYTES);
             if groups.is_empty() {
                 return;
             }

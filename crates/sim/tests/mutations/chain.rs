@@ -8,7 +8,7 @@ caught! { "chain",
     a_ballot_that_is_prepared_before_it_is_durable: "now/Prepare" with RESTLESS, at 90;
     a_promise_that_is_given_before_it_is_durable: "now/Promise" with RESTLESS, at 46;
     an_entry_that_goes_on_before_it_is_durable: "now/Stored", at 5;
-    a_snapshot_that_counts_before_it_is_durable: "chain/snapshot-not-durable"
+    a_snapshot_that_counts_before_it_is_durable: "log/snapshot-not-durable"
         with &["log.retain=0", "heartbeat=10ms", "election.timeout=50ms", "proxy.patience=40ms"], at 1;
     // Epochs and the log.
     a_head_with_any_log: "chain/any-head" with RESTLESS;
@@ -17,6 +17,7 @@ caught! { "chain",
     a_commit_without_an_entry_of_the_own_epoch: "chain/commit-earlier-epochs" with RESTLESS, at 1;
     a_new_link_on_which_nothing_is_sent_again: "chain/links-agree-unseen" with RESTLESS;
     an_entry_that_is_forwarded_before_it_is_durable: "chain/forward-at-once" with RESTLESS, at 63;
+    an_entry_that_is_committed_beyond_what_is_verified: "log/commit-beyond-verified" with RESTLESS;
     // Reads.
     a_lease_that_outlives_its_epoch: "chain/promise-while-leased";
     a_tail_that_reads_before_it_has_executed_its_log: "chain/restarted-tail-reads", at 199;
