@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use quorate_core::mutation;
+use quorate_core::{Wire, mutation};
+use quorate_store::Command;
 use quorate_store::command::Key;
 use quorate_store::footprint::Extent;
 
@@ -121,6 +122,13 @@ impl Writes {
         }
     }
 
+    /// Whether a slot that is here can change what this read returns. What does not decode returns the same whatever
+    /// is written.
+    pub fn affects(&self, read: &Bytes) -> bool {
+        let Ok(read) = Command::from_bytes(read.clone()) else { return false };
+        self.last(read.footprint().reads()).is_some()
+    }
+
     /// The last slot with a command that writes one of these keys and others.
     pub fn last_shared(&self, extent: &Extent) -> Option<u64> {
         let Extent::Keys(keys) = extent else { return self.last(extent) };
@@ -172,8 +180,7 @@ impl Writes {
 
 #[cfg(test)]
 mod tests {
-    use quorate_core::{Wall, Wire};
-    use quorate_store::Command;
+    use quorate_core::Wall;
 
     use super::*;
 

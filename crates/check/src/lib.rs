@@ -20,6 +20,7 @@
 //! | [`recoverability`] | what is chosen can be had from the disks of any n − f voters | Crossword §3.3, C2 |
 //! | [`service`] | with at most a minority faulty or slow, writes are served within a stated time | the bounds are its own |
 //! | [`staleness`] | a read that may miss something misses no more | Bodega §7 |
+//! | [`update_propagation`] | what a member of a chain has, its predecessor has | van Renesse and Schneider 2004, §2.1 |
 //!
 //! *State-machine safety* of the same figure is [`agreement`] (one value is executed for an index, everywhere) with
 //! [`commitment`] (it is the committed one).
@@ -53,6 +54,7 @@ pub mod read_gate;
 pub mod recoverability;
 pub mod service;
 pub mod staleness;
+pub mod update_propagation;
 pub mod wall_clocks;
 
 use std::fmt;
@@ -198,6 +200,7 @@ impl Panel {
             Box::new(commitment::Commitment::default()),
             Box::new(one_change::OneChange::default()),
             Box::new(memory::Memory::default()),
+            Box::new(update_propagation::UpdatePropagation::default()),
         ])
     }
 

@@ -151,6 +151,7 @@ impl Logs {
             | Fact::PassesGate { .. }
             | Fact::Decided { .. }
             | Fact::Ordered { .. }
+            | Fact::Chain { .. }
             | Fact::ServesLocally { .. } => {}
         }
     }

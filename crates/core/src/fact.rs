@@ -1,8 +1,8 @@
 //! What machines say about themselves, for checkers, traces and metrics. A fact never influences behaviour.
 //!
 //! The words are those that the checkers need of any protocol of a kind: slots, numbers (ballot, term, view) and
-//! leases; the log of entries and terms, and the read gate, of a protocol with a prefix log; instances of one without
-//! an order.
+//! leases; the log of entries and terms, and the read gate, of a protocol with a prefix log; the order of a chain;
+//! instances of one without an order.
 
 use crate::id::{NodeId, NodeSet};
 use crate::time::Time;
@@ -128,6 +128,13 @@ pub enum Fact {
         voters: NodeSet,
         /// Whose majority counts too, while the group changes from them; else empty.
         outgoing: NodeSet,
+    },
+    /// The members of a chain, which pass entries on in this order. Stated when it is known, after every start too.
+    Chain {
+        /// Of this epoch, as a number.
+        number: u64,
+        /// From the head to the tail.
+        members: Vec<NodeId>,
     },
     /// As the leader of this term: would answer a read from the state after `index`, alone, until then, unless it
     /// says otherwise before; but no read that an entry above `index` up to `limbo` could change.

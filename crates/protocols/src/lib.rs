@@ -6,7 +6,7 @@
 //! | [`primary_copy`] | a primary for ever that copies its log; the beginning of a new protocol |
 //! | [`raft`] | a leader of a term whose log the others follow |
 //! | [`zab`] | a leader of an epoch that makes its followers' histories its own before it proposes |
-//! | [`chain`] | a head that orders writes, and members that pass them on to a tail, which answers reads |
+//! | [`chain`] | a head that orders writes, and members that pass them on to a tail; it answers reads, or all of them do |
 //! | [`paxos`] | a stable leader that numbers slots; Prepare and Accept decide each |
 //! | [`epaxos`] | no leader: instances that depend on each other |
 //!

@@ -150,7 +150,15 @@ macro_rules! each_protocol {
                 gate: [Budget::of(300), Budget::of(200).nodes(5), Budget::of(50).nodes(7)],
                 facts: &[
                     "Chosen", "Applied", "Executed", "Installed", "Leads", "Follows", "Appended", "Begins",
-                    "Truncated", "Commits", "Configured", "Promised", "Believes", "ReadsLocally",
+                    "Truncated", "Commits", "Configured", "Chain", "Promised", "Believes", "ReadsLocally",
+                    "ServesLocally",
+                ],
+            },
+            craq in "chain/craq": $crate::chain::craq::Craq {
+                gate: [Budget::of(300), Budget::of(200).nodes(5), Budget::of(50).nodes(7)],
+                facts: &[
+                    "Chosen", "Applied", "Executed", "Installed", "Leads", "Follows", "Appended", "Begins",
+                    "Truncated", "Commits", "Configured", "Chain", "Promised", "Believes", "ReadsLocally",
                     "ServesLocally",
                 ],
             },

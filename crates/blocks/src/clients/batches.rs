@@ -84,10 +84,20 @@ impl ReadBatches {
         }
     }
 
-    /// Takes reads out of an ask, as many as there is room for, and counts them. What has waited for longest makes
-    /// room: an answer that is lost, or an entry that is never decided, must not keep reads out for ever.
+    /// The same, of reads that have waited for something else before.
+    pub fn add_pending(&mut self, reads: Vec<PendingRead>) {
+        let reads = self.make_room(reads);
+        self.open.extend(reads);
+    }
+
     fn take_in(&mut self, proxy: ProcessId, ask: &mut Ask) -> Vec<PendingRead> {
-        let mut reads: Vec<_> = pending(proxy, ask).take(MAX_READS).collect();
+        self.make_room(pending(proxy, ask).collect())
+    }
+
+    /// Counts reads, as many as there is room for. What has waited for longest makes room: an answer that is lost, or
+    /// an entry that is never decided, must not keep reads out for ever.
+    fn make_room(&mut self, mut reads: Vec<PendingRead>) -> Vec<PendingRead> {
+        reads.truncate(MAX_READS);
         while self.count + reads.len() > MAX_READS {
             let asked = self.asked.pop_first().map(|(_, reads)| reads);
             let placed = || self.placed.pop_last().map(|(_, (_, reads))| reads);
@@ -134,6 +144,14 @@ impl ReadBatches {
         let reads = self.asked.remove(&id)?;
         self.count -= reads.len();
         Some(reads)
+    }
+
+    /// All reads: what they wait for may never come.
+    pub fn take_all(&mut self) -> Vec<PendingRead> {
+        let ReadBatches { open, asked, placed, behind, ready, .. } =
+            std::mem::replace(self, ReadBatches { last: self.last, ..ReadBatches::new(0) });
+        let placed = placed.into_values().map(|(_, reads)| reads);
+        asked.into_values().chain(placed).chain(behind.into_values()).chain([open, ready]).flatten().collect()
     }
 
     /// The leader has appended an entry for the batch with this number. `applied`: the last slot that is executed here;
@@ -285,6 +303,11 @@ mod tests {
                     id += 1;
                 }
                 "next" => drop(next.insert(7, number(1))),
+                "again" => {
+                    let reads = batches.take_all();
+                    batches.check();
+                    batches.add_pending(reads);
+                }
                 "close" => while batches.close(number(1) as usize).is_some() {},
                 "place" => batches.on_place(number(1), (number(2), number(3)), number(4), Some(9)),
                 "decided" => batches.on_decided((number(1), number(2))),
@@ -367,6 +390,23 @@ place 4 7 2 6 → ready none, open 4
         assert_eq!(syncs.decided(2), NodeSet::from_iter([node(2), node(3)]));
         assert_eq!(syncs.decided(9), NodeSet::from_iter([node(2)]));
         assert!(syncs.decided(9).is_empty());
+    }
+
+    #[test]
+    fn reads_of_which_nobody_can_be_asked_any_more_wait_for_another_answer() {
+        let script = "\
+read 2 → ready none, open 0,1
+close 1 → ready none, open none
+place 1 5 2 4 → ready none, open none
+behind 4 → ready none, open 2
+next 4 → ready none, open 2
+behind 4 → ready none, open 2
+again → ready none, open 1,0,3,2
+place 2 5 2 6 → ready none, open 1,0,3,2
+close 9 → ready none, open none
+place 3 6 9 6 → ready 1,0,3,2, open none
+";
+        assert_eq!(run(script), script);
     }
 
     #[test]

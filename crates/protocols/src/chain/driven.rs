@@ -4,8 +4,8 @@ use bytes::Bytes;
 use quorate_blocks::walls::Own;
 use quorate_core::{Instant, PeerStatus, Salvaged, Saved, Status};
 
-use super::Record;
 use super::replica::{Replica, Role};
+use super::{Readers, Record};
 
 impl quorate_core::Replica for Replica {
     fn save(&self) -> Saved<Record> {
@@ -29,8 +29,8 @@ impl quorate_core::Replica for Replica {
         self.log.state.read_now(command)
     }
 
-    fn would_answer(&self, _command: &Bytes, at: Instant) -> bool {
-        self.may_read(at.now)
+    fn would_answer(&self, command: &Bytes, at: Instant) -> bool {
+        self.may_read(at.now) && !self.is_dirty(command)
     }
 
     fn status(&self, at: Instant) -> Status {
@@ -60,7 +60,11 @@ impl quorate_core::Replica for Replica {
             committed: self.log.committed,
             applied: self.log.state.applied(),
             lease: self.may_read(now),
-            reads: if self.may_read(now) { "lease" } else { "at the tail" },
+            reads: match self.config.readers {
+                _ if self.may_read(now) => "lease",
+                Readers::Tail => "at the tail",
+                Readers::All => "in the chain",
+            },
             peers,
             samples: Vec::new(),
             facts: vec![("chain", chain.join(" "))],
@@ -69,7 +73,7 @@ impl quorate_core::Replica for Replica {
             let own = Own { me: self.me, wall: at.wall, now };
             self.walls.tell(own, &|wall| self.members.reached(wall), &mut status);
         }
-        let until = until.filter(|_| self.is_tail());
+        let until = until.filter(|_| self.is_reader());
         let samples = self.leases.samples(until, now);
         status.samples.extend(samples);
         status

@@ -6,7 +6,7 @@
 //! earlier epoch that is committed is on the disks of that epoch's whole chain, so of some member of this one, and
 //! therefore in the log of its head.
 //!
-//! An acceptor that is bound by a promise to a tail gives that up first: [`Replica::leave_when_free`].
+//! An acceptor that is bound by a promise to a reader gives that up first: [`Replica::leave_when_free`].
 
 use std::collections::BTreeMap;
 
@@ -148,7 +148,7 @@ impl Replica {
         }
     }
 
-    /// Promises the ballot that is wanted as soon as no promise to the tail binds this acceptor to the present one.
+    /// Promises the ballot that is wanted as soon as no promise to a reader binds this acceptor to the present one.
     pub(super) fn leave_when_free(&mut self, cx: &mut Context<'_, Self>) {
         let Some(wanted) = self.wanted else { return };
         let now = cx.now();
@@ -189,6 +189,7 @@ impl Replica {
         (self.log.verified, self.log.behind, self.acknowledge) = (0, false, false);
         self.links = links::begin(0, cx.now());
         self.chain.clear();
+        self.take_reads_back();
         self.role = Role::Member;
         if ballot.node() == Some(self.me) {
             let tally = self.members.tally();
@@ -313,7 +314,13 @@ impl Replica {
 
     /// The chain of this epoch is known. What an earlier life has stored in it goes on.
     pub(super) fn adopt(&mut self, chain: Vec<NodeId>, cx: &mut Context<'_, Self>) {
+        let number = self.promised.number();
+        cx.note(|| Fact::Chain { number, members: chain.clone() });
         (self.chain, self.former) = (chain.clone(), chain);
+        if !self.is_reader() {
+            // Their proxies are told whom to ask; as the head, it passes them on.
+            self.intake.keep_reads(std::mem::take(&mut self.reads).into_iter());
+        }
         if !self.is_head() {
             self.role = Role::Member;
             self.keeps_intake = false;
@@ -325,7 +332,7 @@ impl Replica {
         if self.links.durable > 0 {
             self.go_on(cx);
         }
-        if self.is_tail() {
+        if self.is_reader() {
             for (to, message) in self.leases.ready(self.members.voters, cx.now()) {
                 cx.send(to, Message::Lease(message));
             }

@@ -28,4 +28,7 @@ pub(super) fn check(replica: &Replica) {
             "a majority of the members is in the chain"
         );
     }
+    if let Some(apportioned) = &replica.apportioned {
+        apportioned.check(log);
+    }
 }

@@ -35,7 +35,10 @@ impl Replica {
             return;
         }
         match self.log.accept(prev, entries, cx) {
-            Append::Matches { upto, fresh, .. } => {
+            Append::Matches { upto, fresh, cut } => {
+                if cut.is_some() {
+                    self.forget_writes();
+                }
                 self.log.store(upto, &entries[fresh..], cx);
                 self.acknowledge |= upto <= self.links.durable;
                 self.commit(self.log.shared(committed), cx);
@@ -156,6 +159,7 @@ impl Replica {
             // Of an epoch that it has not promised yet, it waits for the head.
             Some(Fetched::State(state)) if !leads && state.origin().term <= self.promised.number() => {
                 self.log.install(*state, &self.config.group, cx);
+                self.forget_writes();
             }
             Some(Fetched::Gone) => self.fetch(cx),
             // Entries come by `Update` only, with their epochs.

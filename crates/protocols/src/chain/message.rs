@@ -124,6 +124,22 @@ pub enum Message {
         /// Up to here the tail has it, too.
         committed: u64,
     },
+    /// CRAQ, to the tail: up to where is everything committed?
+    VersionQuery {
+        /// Of the epoch.
+        ballot: Ballot,
+        /// The sender's number for a batch of reads.
+        id: u64,
+    },
+    /// Answer to `VersionQuery`.
+    VersionReply {
+        /// Of the epoch.
+        ballot: Ballot,
+        /// As in the question that this answers.
+        id: u64,
+        /// Everything up to here is committed, and nothing behind it was when this was said.
+        committed: u64,
+    },
     /// From the head to the tail: answer these reads of a proxy.
     Read {
         /// Who has asked the head.
@@ -152,6 +168,8 @@ wire_enum!(Message {
     14 => Read { proxy, nonce, reads },
     15 => Poll { sent, last_index, last_epoch },
     16 => PollReply { sent, ballot },
+    17 => VersionQuery { ballot, id },
+    18 => VersionReply { ballot, id, committed },
 });
 
 /// Indexes stay below this in any group that there will ever be; who adds to one does not overflow.
@@ -167,7 +185,9 @@ impl Message {
             | Message::Mismatch { ballot, .. }
             | Message::Behind { ballot }
             | Message::Stored { ballot, .. }
-            | Message::Ack { ballot, .. } => Some(ballot),
+            | Message::Ack { ballot, .. }
+            | Message::VersionQuery { ballot, .. }
+            | Message::VersionReply { ballot, .. } => Some(ballot),
             Message::Client(_)
             | Message::Catchup(_)
             | Message::Lease(_)
@@ -189,7 +209,9 @@ impl Message {
                 small(&[last_index]) && last_epoch < ballot.number()
             }
             Message::Promise { last_index, .. } | Message::Poll { last_index, .. } => small(&[last_index]),
-            Message::Heartbeat { committed, .. } => small(&[committed]),
+            Message::Heartbeat { committed, .. } | Message::VersionReply { committed, .. } => {
+                small(&[committed])
+            }
             Message::HeartbeatReply { durable, committed, .. } => small(&[durable, committed]),
             Message::Update { ballot, prev_index, prev_epoch, ref entries, committed } => {
                 small(&[prev_index, committed])
@@ -207,6 +229,7 @@ impl Message {
             | Message::PollReply { .. }
             | Message::Refused { .. }
             | Message::Behind { .. }
+            | Message::VersionQuery { .. }
             | Message::Read { .. } => true,
         }
     }
@@ -223,8 +246,8 @@ impl quorate_core::Message for Message {
             Message::Stored { .. } => Release::AfterSync,
             // What they say of the log was durable when they were made (`Stored`).
             Message::Update { .. } | Message::Ack { .. } | Message::HeartbeatReply { .. } => Release::Now,
-            // Shows only what is committed, which is on the disks of the whole chain.
-            Message::Client(_) | Message::Catchup(_) => Release::Now,
+            // Show only what is committed, which is on the disks of the whole chain.
+            Message::Client(_) | Message::Catchup(_) | Message::VersionReply { .. } => Release::Now,
             // The ballot is durable at a majority since they promised it, and a restarted head leads in it no more.
             Message::Heartbeat { .. } => Release::Now,
             // A restarted grantor waits as long as the longest promise that it may have made.
@@ -235,6 +258,7 @@ impl quorate_core::Message for Message {
             | Message::Refused { .. }
             | Message::Mismatch { .. }
             | Message::Behind { .. }
+            | Message::VersionQuery { .. }
             | Message::Read { .. } => Release::Now,
         }
     }

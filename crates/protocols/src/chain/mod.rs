@@ -15,6 +15,7 @@
 //! | ballot durable before it is promised; nobody takes part in an earlier epoch after that | `epochs.rs` `enter`, `message.rs` `release`, `replica.rs` `on_message` |
 //! | an entry is committed when the tail has an entry of its own epoch at or behind it | `links.rs` `go_on` |
 //! | a tail reads while a majority has promised it not to promise another ballot | `reads.rs`, `blocks/leases` |
+//! | CRAQ: all of the chain answer reads, of a dirty key as far as the tail has it committed | `apportioned.rs` |
 //! | a tail that was restarted first executes what it may have shown | `replica.rs` `recover`, `epochs.rs` `adopt` |
 //!
 //! # Why it is right
@@ -49,6 +50,8 @@
 //! - *A head whose own disk hangs, or that reaches no majority, stops.*
 //! - *Members do not change while the group runs*: `quorate member` is refused.
 
+mod apportioned;
+pub mod craq;
 mod driven;
 mod epochs;
 mod head;
@@ -71,12 +74,22 @@ pub use replica::{Replica, Timer};
 #[derive(Debug)]
 pub struct Chain;
 
+/// Who of a chain answers reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Readers {
+    /// Its tail.
+    Tail,
+    /// All of it ([`craq`]).
+    All,
+}
+
 /// What a replica is told.
 #[derive(Clone, Debug)]
 pub struct Config {
     group: Group,
     timeouts: ElectionTimeouts,
     lease: LeaseConfig,
+    readers: Readers,
     intake: IntakeConfig,
     /// Entries that may be appended and not committed.
     pipeline: usize,
@@ -94,16 +107,25 @@ impl Protocol for Chain {
     type Proxy = SessionClient<Message>;
 
     fn configure(group: &Group, settings: &mut Settings) -> Result<(Config, ProxyConfig), SettingsError> {
-        let config = Config {
-            group: group.clone(),
-            timeouts: ElectionTimeouts::from_settings(settings)?,
-            lease: LeaseConfig::from_settings(settings)?,
-            intake: settings::intake(settings)?,
-            pipeline: settings::pipeline(settings)?,
-            retain: settings::retain(settings)?,
-        };
-        Ok((config, ProxyConfig { nearest: true, ..settings::proxy(group, settings)? }))
+        configure(Readers::Tail, group, settings)
     }
+}
+
+fn configure(
+    readers: Readers,
+    group: &Group,
+    settings: &mut Settings,
+) -> Result<(Config, ProxyConfig), SettingsError> {
+    let config = Config {
+        group: group.clone(),
+        timeouts: ElectionTimeouts::from_settings(settings)?,
+        lease: LeaseConfig::from_settings(settings)?,
+        readers,
+        intake: settings::intake(settings)?,
+        pipeline: settings::pipeline(settings)?,
+        retain: settings::retain(settings)?,
+    };
+    Ok((config, ProxyConfig { nearest: true, ..settings::proxy(group, settings)? }))
 }
 
 /// Bytes of entries in one message, before the last.

@@ -13,7 +13,7 @@ use quorate_blocks::leases::lease;
 use quorate_core::{Context, Fact, NodeId, NodeSet, ProcessId, Time};
 
 use super::replica::{Replica, Timer};
-use super::{MAX_WAITING, Message};
+use super::{MAX_WAITING, Message, Readers};
 
 impl Replica {
     pub(super) fn on_client(
@@ -23,16 +23,16 @@ impl Replica {
         cx: &mut Context<'_, Self>,
     ) {
         let (clients::Message::Ask(mut ask), ProcessId::Proxy(_)) = (message, from) else { return };
-        match self.tail().filter(|_| !ask.reads.is_empty()) {
-            Some(tail) if tail == self.me => {
-                self.take_reads(from, ask.nonce, std::mem::take(&mut ask.reads));
-                if ask.is_probe() {
-                    return;
-                }
+        if !ask.reads.is_empty() && self.is_reader() {
+            self.take_reads(from, ask.nonce, std::mem::take(&mut ask.reads));
+            if ask.is_probe() {
+                return;
             }
+        } else if let Some(tail) = self.tail().filter(|_| !ask.reads.is_empty())
+            && self.config.readers == Readers::Tail
+        {
             // The next ones go there at once.
-            Some(tail) => self.intake.tell_reader(from, ask.nonce, tail),
-            None => {}
+            self.intake.tell_reader(from, ask.nonce, tail);
         }
         if self.is_head() || (self.keeps_intake && !self.monitor.has_leader(cx.now())) {
             self.intake.on_ask(from, ask, &self.log.state);
@@ -60,14 +60,18 @@ impl Replica {
         }
     }
 
-    /// As the head: reads that have come here are the tail's to answer.
+    /// As the head: reads that have come here, and it does not answer itself, are the tail's to answer.
     pub(super) fn forward_reads(&mut self, cx: &mut Context<'_, Self>) {
         if !self.is_head() {
             return;
         }
         let Some(tail) = self.tail() else { return };
+        let reads = self.intake.take_reads();
+        if self.is_reader() {
+            return self.reads.extend(reads);
+        }
         let mut asks: BTreeMap<_, Vec<_>> = BTreeMap::new();
-        for PendingRead { proxy, nonce, id, command } in self.intake.take_reads() {
+        for PendingRead { proxy, nonce, id, command } in reads {
             asks.entry((proxy, nonce)).or_default().push((id, command));
         }
         for ((proxy, nonce), reads) in asks {
@@ -75,10 +79,15 @@ impl Replica {
         }
     }
 
-    /// Until when the tail may answer reads from its state, if it may.
+    /// Whether an entry of its epoch is executed, and so everything from earlier ones.
+    pub(super) fn is_complete(&self) -> bool {
+        self.log.entries.term(self.log.committed) == Some(self.promised.number())
+    }
+
+    /// Until when a reader may answer from its state, if it may.
     fn readable_until(&self, now: Time) -> Option<Time> {
-        let complete = self.log.entries.term(self.log.committed) == Some(self.promised.number());
-        self.leases.held(&self.members, now).filter(|until| now < *until && complete && self.is_tail())
+        let may = self.is_reader() && self.is_complete();
+        self.leases.held(&self.members, now).filter(|until| now < *until && may)
     }
 
     pub(super) fn may_read(&self, now: Time) -> bool {
@@ -86,6 +95,8 @@ impl Replica {
     }
 
     pub(super) fn serve_reads(&mut self, cx: &mut Context<'_, Self>) {
+        self.follow_writes();
+        self.serve_placed();
         let (now, number) = (cx.now(), self.promised.number());
         let until = self.readable_until(now);
         if self.reads_until != until {
@@ -95,7 +106,10 @@ impl Replica {
         if until.is_none() {
             return;
         }
-        for read in std::mem::take(&mut self.reads) {
+        let reads = std::mem::take(&mut self.reads);
+        let (dirty, clean): (Vec<_>, Vec<_>) = reads.into_iter().partition(|read| self.is_dirty(&read.command));
+        self.ask_tail(dirty, cx);
+        for read in clean {
             // A key whose time is up is there until an entry says so, which the head appends.
             cx.note(|| Fact::ServesLocally { number });
             self.intake.on_read_now(read, &self.log.state);
@@ -104,7 +118,7 @@ impl Replica {
 
     // Leases -----------------------------------------------------------------------------------------------------
 
-    /// Starts, renews or repeats the promise to the tail, while the head is heard.
+    /// Starts, renews or repeats the promises to readers, while the head is heard.
     pub(super) fn tend_leases(&mut self, cx: &mut Context<'_, Self>) {
         let now = cx.now();
         let Some(grantees) = self.grantees(now) else { return };
@@ -113,12 +127,12 @@ impl Replica {
         cx.set_timer(Timer::Lease, self.config.lease.renewal());
     }
 
-    /// Whoever waits to promise another ballot grants nothing; nor is the tail of a head that is silent waited for any
-    /// longer.
+    /// Whoever waits to promise another ballot grants nothing; nor are the readers of a head that is silent waited for
+    /// any longer.
     fn grantees(&self, now: Time) -> Option<NodeSet> {
-        let tail = self.tail().filter(|_| self.wanted.is_none())?;
+        let may = self.wanted.is_none() && !self.chain.is_empty();
         let heard = self.is_head() || self.monitor.heard_within(self.config.timeouts.heartbeat * 5 / 2, now);
-        heard.then(|| [tail].into_iter().collect::<NodeSet>().without(self.me))
+        (may && heard).then(|| self.readers().without(self.me))
     }
 
     pub(super) fn say_of_promises(
@@ -136,7 +150,7 @@ impl Replica {
         let now = cx.now();
         match &message {
             lease::Message::Guard { .. } | lease::Message::Renew { .. } | lease::Message::Revoke { .. } => {
-                let (reply, changed) = self.leases.on_grant(from, &message, self.is_tail(), now);
+                let (reply, changed) = self.leases.on_grant(from, &message, self.is_reader(), now);
                 if let Some(reply) = reply {
                     cx.send(from, Message::Lease(reply));
                 }

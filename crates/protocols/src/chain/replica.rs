@@ -12,16 +12,17 @@ use quorate_core::{
     Context, Fact, Machine, Mark, NodeId, NodeSet, ProcessId, Saved, Time, Wakeup, Wall, mutation,
 };
 
+use super::apportioned::ApportionedReads;
 use super::epochs::{Candidate, Polling, Wanted};
 use super::head::Head;
-use super::{Config, Message, Record};
+use super::{Config, Message, Readers, Record};
 
 /// A replica's wake-ups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Timer {
     /// The head may have been silent for too long.
     Election,
-    /// No promise to the tail binds this acceptor any more: it may promise another ballot.
+    /// No promise to a reader binds this acceptor any more: it may promise another ballot.
     Free,
     /// A candidate with a majority has waited long enough for the others.
     Decide,
@@ -29,7 +30,7 @@ pub enum Timer {
     Heartbeat,
     /// What was not answered must be sent again.
     Retransmit,
-    /// Promises to the tail must be renewed.
+    /// Promises to readers must be renewed.
     Lease,
     /// A snapshot must be asked for (again).
     Fetch,
@@ -51,7 +52,7 @@ pub struct Replica {
     /// The last chain that it has known: the next one keeps its order.
     pub(super) former: Vec<NodeId>,
     pub(super) role: Role,
-    /// A ballot that it will promise when no promise to the tail binds it any more.
+    /// A ballot that it will promise when no promise to a reader binds it any more.
     pub(super) wanted: Option<Wanted>,
     pub(super) monitor: LeaderMonitor,
     /// Its verified part is the head's of this epoch.
@@ -66,8 +67,10 @@ pub struct Replica {
     pub(super) intake: Intake,
     /// Whether `intake` knows what is in the log: this replica was the last head that it knows.
     pub(super) keeps_intake: bool,
-    /// The tail's reads that wait for a lease.
+    /// A reader's reads that wait for a lease.
     pub(super) reads: Vec<PendingRead>,
+    /// Where all of the chain are readers.
+    pub(super) apportioned: Option<ApportionedReads>,
     /// Members that hold the chain up, or have just done so: they are left out of it.
     pub(super) laggards: Laggards,
     /// The others' wall clocks.
@@ -140,6 +143,7 @@ impl Machine for Replica {
             intake: Intake::new(me.into(), config.intake.max_bytes),
             keeps_intake: false,
             reads: Vec::new(),
+            apportioned: (config.readers == Readers::All).then(|| ApportionedReads::new(cx.random())),
             laggards: Laggards::default(),
             walls: Walls::default(),
             config,
@@ -193,6 +197,8 @@ impl Machine for Replica {
             Message::Behind { .. } => self.on_behind(from, cx),
             Message::Stored { upto, .. } => self.on_stored(from, upto, cx),
             Message::Ack { matched, committed, .. } => self.on_ack(from, matched, committed, cx),
+            Message::VersionQuery { id, .. } => self.on_version_query(from, id, cx),
+            Message::VersionReply { id, committed, .. } => self.on_version_reply(from, id, committed),
             Message::Read { proxy, nonce, reads } => self.on_read(from, (proxy, nonce), reads),
         }
     }
@@ -269,6 +275,18 @@ impl Replica {
 
     pub(super) fn is_tail(&self) -> bool {
         self.tail() == Some(self.me)
+    }
+
+    /// Who answers reads.
+    pub(super) fn readers(&self) -> NodeSet {
+        match self.config.readers {
+            Readers::Tail => self.tail().into_iter().collect(),
+            Readers::All => self.chain.iter().copied().collect(),
+        }
+    }
+
+    pub(super) fn is_reader(&self) -> bool {
+        self.readers().contains(self.me)
     }
 
     pub(super) fn is_head(&self) -> bool {

@@ -24,10 +24,7 @@ use bytes::Bytes;
 use quorate_blocks::batch::Batch;
 use quorate_blocks::prefix_log::ReplicatedLog;
 use quorate_blocks::writes::{Writes, Written};
-use quorate_core::{
-    Context, Fact, Instant, Interval, Settings, SettingsError, Time, Until, Wall, Wire, mutation,
-};
-use quorate_store::Command;
+use quorate_core::{Context, Fact, Instant, Interval, Settings, SettingsError, Time, Until, Wall, mutation};
 
 use super::Reads;
 use super::replica::{Replica, Role, Timer};
@@ -208,8 +205,7 @@ impl Limbo {
 
     /// Whether an entry in it could change what this read returns.
     pub(super) fn affects(&self, command: &Bytes) -> bool {
-        let Ok(command) = Command::from_bytes(command.clone()) else { return false };
-        self.writes.last(command.footprint().reads()).is_some()
+        self.writes.affects(command)
     }
 
     /// Keys whose time is up by then may have expired.

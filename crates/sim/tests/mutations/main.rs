@@ -116,6 +116,7 @@ macro_rules! trace {
 mod bodega;
 mod chain;
 mod craft;
+mod craq;
 mod crossword;
 mod epaxos;
 mod multipaxos;

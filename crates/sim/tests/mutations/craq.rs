@@ -1,0 +1,12 @@
+//! Each safety rule of CRAQ beside those of Chain Replication, weakened on purpose.
+
+/// Short waits, for more epochs in a run.
+const RESTLESS: &[&str] = &["heartbeat=10ms", "election.timeout=50ms", "proxy.patience=40ms"];
+
+caught! { "craq",
+    a_dirty_key_that_is_answered: "craq/dirty-key";
+    a_lease_of_a_middle_that_outlives_its_epoch: "chain/promise-while-leased";
+    an_entry_that_goes_on_before_it_is_durable: "now/Stored" with RESTLESS;
+    a_promise_that_is_given_before_it_is_durable: "now/Promise" with RESTLESS;
+    a_ballot_that_is_prepared_before_it_is_durable: "now/Prepare" with RESTLESS;
+}
