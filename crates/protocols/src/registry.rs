@@ -147,7 +147,13 @@ macro_rules! each_protocol {
                 ],
             },
             chain in "chain": $crate::chain::Chain {
-                gate: [Budget::of(300), Budget::of(200).nodes(5), Budget::of(50).nodes(7)],
+                gate: [
+                    Budget::of(300),
+                    Budget::of(200).nodes(5),
+                    Budget::of(50).nodes(7),
+                    Budget::of(100).with(&["reads=eager-alr"]),
+                    Budget::of(100).nodes(5).with(&["reads=eager-alr"]),
+                ],
                 facts: &[
                     "Chosen", "Applied", "Executed", "Installed", "Leads", "Follows", "Appended", "Begins",
                     "Truncated", "Commits", "Configured", "Chain", "Promised", "Believes", "ReadsLocally",
@@ -155,7 +161,13 @@ macro_rules! each_protocol {
                 ],
             },
             craq in "chain/craq": $crate::chain::craq::Craq {
-                gate: [Budget::of(300), Budget::of(200).nodes(5), Budget::of(50).nodes(7)],
+                gate: [
+                    Budget::of(300),
+                    Budget::of(200).nodes(5),
+                    Budget::of(50).nodes(7),
+                    Budget::of(100).with(&["reads=eager-alr"]),
+                    Budget::of(100).nodes(5).with(&["reads=eager-alr"]),
+                ],
                 facts: &[
                     "Chosen", "Applied", "Executed", "Installed", "Leads", "Follows", "Appended", "Begins",
                     "Truncated", "Commits", "Configured", "Chain", "Promised", "Believes", "ReadsLocally",

@@ -5,7 +5,7 @@
 //! all of them: up to where everything is committed (the paper's *version query*). They are answered from the state
 //! that has executed that.
 //!
-//! A reader believes leases, as a tail that answers alone does. So nothing is committed in a later epoch when it takes
+//! A reader believes leases, as a tail that answers alone does (or asks afterwards, `eager.rs`). So nothing is committed in a later epoch when it takes
 //! a read up, and what is committed in its own has been in its log before: a clean key is what the tail has committed.
 //! The tail's answer is of the same epoch, and later than the read; whatever was acknowledged before the read is in it.
 
@@ -16,6 +16,7 @@ use quorate_blocks::writes::{Writes, Written};
 use quorate_core::{Context, NodeId, Random, mutation};
 
 use super::Message;
+use super::eager::EagerReads;
 use super::replica::Replica;
 
 /// What a member needs to answer reads without being the tail.
@@ -103,7 +104,12 @@ impl Replica {
     pub(super) fn serve_placed(&mut self) {
         let Some(ApportionedReads { placed, .. }) = &mut self.apportioned else { return };
         while let Some((_, reads)) = placed.take_executed(self.log.state.applied()) {
-            reads.held.into_iter().for_each(|read| self.intake.on_read_now(read, &self.log.state));
+            for read in reads.held {
+                match &mut self.eager {
+                    Some(eager) => eager.execute(read, &self.log.state),
+                    None => self.intake.on_read_now(read, &self.log.state),
+                }
+            }
         }
     }
 
@@ -112,5 +118,6 @@ impl Replica {
         if let Some(ApportionedReads { asked, placed, .. }) = &mut self.apportioned {
             self.reads.extend(asked.take_all().into_iter().chain(placed.take_all()));
         }
+        self.reads.extend(self.eager.iter_mut().flat_map(EagerReads::take_all));
     }
 }

@@ -5,7 +5,7 @@ use quorate_blocks::walls::Own;
 use quorate_core::{Instant, PeerStatus, Salvaged, Saved, Status};
 
 use super::replica::{Replica, Role};
-use super::{Readers, Record};
+use super::{Readers, Reads, Record};
 
 impl quorate_core::Replica for Replica {
     fn save(&self) -> Saved<Record> {
@@ -60,10 +60,11 @@ impl quorate_core::Replica for Replica {
             committed: self.log.committed,
             applied: self.log.state.applied(),
             lease: self.may_read(now),
-            reads: match self.config.readers {
-                _ if self.may_read(now) => "lease",
-                Readers::Tail => "at the tail",
-                Readers::All => "in the chain",
+            reads: match (self.config.reads, self.config.readers) {
+                (Reads::EagerAlr, _) => "eager-alr",
+                (Reads::Lease, _) if self.may_read(now) => "lease",
+                (Reads::Lease, Readers::Tail) => "at the tail",
+                (Reads::Lease, Readers::All) => "in the chain",
             },
             peers,
             samples: Vec::new(),

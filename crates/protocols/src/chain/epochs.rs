@@ -17,7 +17,7 @@ use quorate_core::{Context, Fact, NodeId, Time, Wall, mutation};
 
 use super::head::Head;
 use super::replica::{Replica, Role, Timer};
-use super::{Message, Record, links};
+use super::{Message, Reads, Record, links};
 
 /// A ballot that is to be promised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -332,7 +332,7 @@ impl Replica {
         if self.links.durable > 0 {
             self.go_on(cx);
         }
-        if self.is_reader() {
+        if self.is_reader() && self.config.reads == Reads::Lease {
             for (to, message) in self.leases.ready(self.members.voters, cx.now()) {
                 cx.send(to, Message::Lease(message));
             }

@@ -31,4 +31,7 @@ pub(super) fn check(replica: &Replica) {
     if let Some(apportioned) = &replica.apportioned {
         apportioned.check(log);
     }
+    if let Some(eager) = &replica.eager {
+        eager.check();
+    }
 }

@@ -133,6 +133,7 @@ impl Replica {
     pub(super) fn on_retransmit_timer(&mut self, cx: &mut Context<'_, Self>) {
         self.links.on_retransmit_timer(cx.now());
         self.solicit(cx);
+        self.repeat_syncs(cx);
         cx.set_timer(Timer::Retransmit, RETRANSMIT);
     }
 

@@ -140,6 +140,22 @@ pub enum Message {
         /// Everything up to here is committed, and nothing behind it was when this was said.
         committed: u64,
     },
+    /// Eager almost-local reads, to all members: have you promised a later ballot?
+    Sync {
+        /// Of the epoch in which the reads were executed.
+        ballot: Ballot,
+        /// The sender's number for a batch of reads.
+        id: u64,
+    },
+    /// Answer to `Sync`.
+    SyncReply {
+        /// As it was asked.
+        ballot: Ballot,
+        /// As in the question that this answers.
+        id: u64,
+        /// The latest ballot that the sender has promised.
+        promised: Ballot,
+    },
     /// From the head to the tail: answer these reads of a proxy.
     Read {
         /// Who has asked the head.
@@ -170,6 +186,8 @@ wire_enum!(Message {
     16 => PollReply { sent, ballot },
     17 => VersionQuery { ballot, id },
     18 => VersionReply { ballot, id, committed },
+    19 => Sync { ballot, id },
+    20 => SyncReply { ballot, id, promised },
 });
 
 /// Indexes stay below this in any group that there will ever be; who adds to one does not overflow.
@@ -187,7 +205,8 @@ impl Message {
             | Message::Stored { ballot, .. }
             | Message::Ack { ballot, .. }
             | Message::VersionQuery { ballot, .. }
-            | Message::VersionReply { ballot, .. } => Some(ballot),
+            | Message::VersionReply { ballot, .. }
+            | Message::SyncReply { ballot, .. } => Some(ballot),
             Message::Client(_)
             | Message::Catchup(_)
             | Message::Lease(_)
@@ -196,6 +215,7 @@ impl Message {
             | Message::Prepare { .. }
             | Message::Refused { .. }
             | Message::Heartbeat { .. }
+            | Message::Sync { .. }
             | Message::Read { .. } => None,
         }
     }
@@ -230,6 +250,8 @@ impl Message {
             | Message::Refused { .. }
             | Message::Behind { .. }
             | Message::VersionQuery { .. }
+            | Message::Sync { .. }
+            | Message::SyncReply { .. }
             | Message::Read { .. } => true,
         }
     }
@@ -252,6 +274,8 @@ impl quorate_core::Message for Message {
             Message::Heartbeat { .. } => Release::Now,
             // A restarted grantor waits as long as the longest promise that it may have made.
             Message::Lease(_) => Release::Now,
+            // Of a promise that the sender's disk may lose nobody else has heard; that it has made none is true.
+            Message::SyncReply { .. } => Release::Now,
             // Bind nobody.
             Message::Poll { .. }
             | Message::PollReply { .. }
@@ -259,6 +283,7 @@ impl quorate_core::Message for Message {
             | Message::Mismatch { .. }
             | Message::Behind { .. }
             | Message::VersionQuery { .. }
+            | Message::Sync { .. }
             | Message::Read { .. } => Release::Now,
         }
     }

@@ -16,6 +16,7 @@
 //! | an entry is committed when the tail has an entry of its own epoch at or behind it | `links.rs` `go_on` |
 //! | a tail reads while a majority has promised it not to promise another ballot | `reads.rs`, `blocks/leases` |
 //! | CRAQ: all of the chain answer reads, of a dirty key as far as the tail has it committed | `apportioned.rs` |
+//! | eager almost-local reads: executed, then a majority is asked whether it has promised a later ballot | `eager.rs` |
 //! | a tail that was restarted first executes what it may have shown | `replica.rs` `recover`, `epochs.rs` `adopt` |
 //!
 //! # Why it is right
@@ -53,6 +54,7 @@
 mod apportioned;
 pub mod craq;
 mod driven;
+mod eager;
 mod epochs;
 mod head;
 mod invariants;
@@ -83,6 +85,15 @@ enum Readers {
     All,
 }
 
+/// How a reader knows that nothing was committed in a later epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reads {
+    /// A majority has promised it, for a while, to promise no other ballot.
+    Lease,
+    /// When it has read, it asks a majority whether it has.
+    EagerAlr,
+}
+
 /// What a replica is told.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -90,6 +101,7 @@ pub struct Config {
     timeouts: ElectionTimeouts,
     lease: LeaseConfig,
     readers: Readers,
+    reads: Reads,
     intake: IntakeConfig,
     /// Entries that may be appended and not committed.
     pipeline: usize,
@@ -101,7 +113,7 @@ impl Protocol for Chain {
     const NAME: &'static str = "chain";
     const PAPER: &'static str = "van Renesse, Schneider, Chain Replication (2004)";
     const CAPABILITIES: Capabilities =
-        Capabilities { reads: "at the tail, under a lease (bounded drift)", ..Capabilities::LOGGED };
+        Capabilities { reads: "at the tail, under a lease (bounded drift); or almost-local", ..Capabilities::LOGGED };
     type Message = Message;
     type Replica = Replica;
     type Proxy = SessionClient<Message>;
@@ -121,6 +133,12 @@ fn configure(
         timeouts: ElectionTimeouts::from_settings(settings)?,
         lease: LeaseConfig::from_settings(settings)?,
         readers,
+        reads: settings.choice(
+            "reads",
+            "lease",
+            &[("lease", Reads::Lease), ("eager-alr", Reads::EagerAlr)],
+            "How reads are answered: under leases; or in batches that ask a majority of the members when they are executed",
+        )?,
         intake: settings::intake(settings)?,
         pipeline: settings::pipeline(settings)?,
         retain: settings::retain(settings)?,

@@ -1,6 +1,7 @@
-//! Reads, at the tail: what is in its log, durably, is committed, so its state answers them alone. It must know that
-//! no other epoch has begun: it reads while a majority of the acceptors have promised it not to promise another ballot
-//! (`blocks::leases`), and promises it as one of them.
+//! Reads, at the tail: what is in its log, durably, is committed, so its state answers them alone; or at all of the chain
+//! (`apportioned.rs`). A reader must know that no other epoch has begun: it reads while a majority of the acceptors have
+//! promised it not to promise another ballot (`blocks::leases`), and promises it as one of them; or asks them afterwards
+//! (`eager.rs`).
 //!
 //! **A tail that was restarted in its epoch** may have shown more to clients than it knows to be committed. All of that
 //! is in its log, and executed when it knows its place in the chain ([`Replica::recover`](super::Replica)).
@@ -13,7 +14,7 @@ use quorate_blocks::leases::lease;
 use quorate_core::{Context, Fact, NodeId, NodeSet, ProcessId, Time};
 
 use super::replica::{Replica, Timer};
-use super::{MAX_WAITING, Message, Readers};
+use super::{MAX_WAITING, Message, Readers, Reads};
 
 impl Replica {
     pub(super) fn on_client(
@@ -97,23 +98,36 @@ impl Replica {
     pub(super) fn serve_reads(&mut self, cx: &mut Context<'_, Self>) {
         self.follow_writes();
         self.serve_placed();
+        if self.takes_reads_up(cx) {
+            let reads = std::mem::take(&mut self.reads).into_iter();
+            let (dirty, clean): (Vec<_>, Vec<_>) = reads.partition(|read| self.is_dirty(&read.command));
+            self.ask_tail(dirty, cx);
+            // A key whose time is up is there until an entry says so, which the head appends.
+            for read in clean {
+                if let Some(eager) = &mut self.eager {
+                    eager.execute(read, &self.log.state);
+                } else {
+                    let number = self.promised.number();
+                    cx.note(|| Fact::ServesLocally { number });
+                    self.intake.on_read_now(read, &self.log.state);
+                }
+            }
+        }
+        self.sync_reads(cx);
+    }
+
+    /// Whether this replica is one that may answer reads now, by its state; checkers are told until when.
+    fn takes_reads_up(&mut self, cx: &mut Context<'_, Self>) -> bool {
+        if self.eager.is_some() {
+            return self.is_reader() && self.is_complete();
+        }
         let (now, number) = (cx.now(), self.promised.number());
         let until = self.readable_until(now);
         if self.reads_until != until {
             self.reads_until = until;
             cx.note(|| Fact::ReadsLocally { number, until: until.unwrap_or(now) });
         }
-        if until.is_none() {
-            return;
-        }
-        let reads = std::mem::take(&mut self.reads);
-        let (dirty, clean): (Vec<_>, Vec<_>) = reads.into_iter().partition(|read| self.is_dirty(&read.command));
-        self.ask_tail(dirty, cx);
-        for read in clean {
-            // A key whose time is up is there until an entry says so, which the head appends.
-            cx.note(|| Fact::ServesLocally { number });
-            self.intake.on_read_now(read, &self.log.state);
-        }
+        until.is_some()
     }
 
     // Leases -----------------------------------------------------------------------------------------------------
@@ -130,7 +144,7 @@ impl Replica {
     /// Whoever waits to promise another ballot grants nothing; nor are the readers of a head that is silent waited for
     /// any longer.
     fn grantees(&self, now: Time) -> Option<NodeSet> {
-        let may = self.wanted.is_none() && !self.chain.is_empty();
+        let may = self.config.reads == Reads::Lease && self.wanted.is_none() && !self.chain.is_empty();
         let heard = self.is_head() || self.monitor.heard_within(self.config.timeouts.heartbeat * 5 / 2, now);
         (may && heard).then(|| self.readers().without(self.me))
     }
@@ -147,6 +161,9 @@ impl Replica {
     }
 
     pub(super) fn on_lease(&mut self, from: NodeId, message: lease::Message, cx: &mut Context<'_, Self>) {
+        if self.config.reads != Reads::Lease {
+            return;
+        }
         let now = cx.now();
         match &message {
             lease::Message::Guard { .. } | lease::Message::Renew { .. } | lease::Message::Revoke { .. } => {

@@ -13,9 +13,10 @@ use quorate_core::{
 };
 
 use super::apportioned::ApportionedReads;
+use super::eager::EagerReads;
 use super::epochs::{Candidate, Polling, Wanted};
 use super::head::Head;
-use super::{Config, Message, Readers, Record};
+use super::{Config, Message, Readers, Reads, Record};
 
 /// A replica's wake-ups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,6 +72,8 @@ pub struct Replica {
     pub(super) reads: Vec<PendingRead>,
     /// Where all of the chain are readers.
     pub(super) apportioned: Option<ApportionedReads>,
+    /// Where there are no leases.
+    pub(super) eager: Option<EagerReads>,
     /// Members that hold the chain up, or have just done so: they are left out of it.
     pub(super) laggards: Laggards,
     /// The others' wall clocks.
@@ -124,7 +127,8 @@ impl Machine for Replica {
         log.verified = if is_known { last } else { 0 };
         let links = super::links::begin(log.verified, now);
         let (lease, first) = (config.lease, cx.random().u64());
-        let leases = Leases::new(me, lease, saved.restarted, first, promised.number(), now);
+        let is_bound = saved.restarted && config.reads == Reads::Lease;
+        let leases = Leases::new(me, lease, is_bound, first, promised.number(), now);
         let mut replica = Replica {
             me,
             members,
@@ -144,6 +148,7 @@ impl Machine for Replica {
             keeps_intake: false,
             reads: Vec::new(),
             apportioned: (config.readers == Readers::All).then(|| ApportionedReads::new(cx.random())),
+            eager: (config.reads == Reads::EagerAlr).then(|| EagerReads::new(cx.random())),
             laggards: Laggards::default(),
             walls: Walls::default(),
             config,
@@ -199,6 +204,8 @@ impl Machine for Replica {
             Message::Ack { matched, committed, .. } => self.on_ack(from, matched, committed, cx),
             Message::VersionQuery { id, .. } => self.on_version_query(from, id, cx),
             Message::VersionReply { id, committed, .. } => self.on_version_reply(from, id, committed),
+            Message::Sync { ballot, id } => self.on_sync(from, ballot, id, cx),
+            Message::SyncReply { id, promised, .. } => self.on_sync_reply(from, id, promised),
             Message::Read { proxy, nonce, reads } => self.on_read(from, (proxy, nonce), reads),
         }
     }

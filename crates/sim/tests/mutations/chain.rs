@@ -20,6 +20,9 @@ caught! { "chain",
     // Reads.
     a_lease_that_outlives_its_epoch: "chain/promise-while-leased";
     a_tail_that_reads_before_it_has_executed_its_log: "chain/restarted-tail-reads", at 199;
+    // Eager almost-local reads.
+    a_read_that_is_executed_after_its_question: "eager-alr/join-asked" with &["reads=eager-alr"];
+    a_majority_of_the_chain_in_place_of_the_group: "eager-alr/live-set" with &["reads=eager-alr"], of 5, under "all";
 }
 
 #[test]

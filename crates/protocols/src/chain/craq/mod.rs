@@ -31,8 +31,10 @@ pub struct Craq;
 impl Protocol for Craq {
     const NAME: &'static str = "craq";
     const PAPER: &'static str = "Terrace, Freedman, Object Storage on CRAQ (2009)";
-    const CAPABILITIES: Capabilities =
-        Capabilities { reads: "at every member of the chain, under leases (bounded drift)", ..Capabilities::LOGGED };
+    const CAPABILITIES: Capabilities = Capabilities {
+        reads: "at every member of the chain, under leases (bounded drift); or almost-local",
+        ..Capabilities::LOGGED
+    };
     type Message = Message;
     type Replica = Replica;
     type Proxy = SessionClient<Message>;
