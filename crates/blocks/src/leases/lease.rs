@@ -312,6 +312,7 @@ impl Grantor {
     }
 
     /// A grantee of `number` has guarded itself, and deserves the lease; `safety_threshold` as in [`Grantor::tend`].
+    /// What an earlier life of it was promised is asked back first.
     pub fn on_ready(&mut self, number: u64, nonce: u64, safety_threshold: u64, now: Time) -> Option<Message> {
         self.expire(now);
         let guard = match self.state {
@@ -320,6 +321,12 @@ impl Grantor {
                 let guard = self.next_guard;
                 self.next_guard = guard.wrapping_add(1);
                 guard
+            }
+            // It was restarted, and believes nothing of its earlier life's: it says so when it is asked.
+            Granting::Promised { number: current, nonce: known, .. }
+                if current == number && known != nonce =>
+            {
+                return self.revoke(now);
             }
             Granting::Promised { .. } | Granting::Revoking { .. } => return None,
         };

@@ -96,7 +96,8 @@ impl Leases {
         others.filter_map(|(_, grantor)| grantor.bound(now)).max()
     }
 
-    /// A grantee that deserves a promise has guarded itself.
+    /// A grantee that deserves a promise has guarded itself: the first renewal; or what it was promised is asked back,
+    /// if it was restarted since.
     pub fn on_ready(
         &mut self,
         from: NodeId,

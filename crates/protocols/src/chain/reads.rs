@@ -177,8 +177,8 @@ impl Replica {
             }
             &lease::Message::Ready { number, nonce } => {
                 let deserves = self.grantees(now).is_some_and(|grantees| grantees.contains(from));
-                if deserves && let Some(renew) = self.leases.on_ready(from, (number, nonce), 0, now) {
-                    self.say_of_promises(vec![(from, renew)], cx);
+                if deserves && let Some(message) = self.leases.on_ready(from, (number, nonce), 0, now) {
+                    self.say_of_promises(vec![(from, message)], cx);
                     cx.set_timer(Timer::Lease, self.config.lease.renewal());
                 }
             }
@@ -192,6 +192,8 @@ impl Replica {
                 self.note_promise(from, cx);
                 if freed {
                     self.leave_when_free(cx);
+                    // One that was restarted is promised again.
+                    self.tend_leases(cx);
                 }
             }
         }

@@ -63,6 +63,30 @@ fn a_grantee_that_is_ready_is_promised_at_once_and_may_give_back_unasked() {
 }
 
 #[test]
+fn a_grantee_that_was_restarted_need_not_wait_for_the_end_of_what_it_was_promised() {
+    let (mut grantor, mut grantee) = (Grantor::new(TERMS, 40), Grantee::new(10));
+    let ready = |grantee: &mut Grantee, at| match grantee.ready(7, at) {
+        Some(Message::Ready { nonce, .. }) => nonce,
+        other => panic!("{other:?}"),
+    };
+    let nonce = ready(&mut grantee, ms(0));
+    let renew = grantor.on_ready(7, nonce, 0, ms(1)).unwrap();
+    assert!(grantee.on_message(&renew, &TERMS, ms(2)).is_some());
+    assert_eq!(grantor.on_ready(7, nonce, 0, ms(3)), None, "a duplicate");
+    let mut grantee = Grantee::new(90);
+    let nonce = ready(&mut grantee, ms(100));
+    let revoke = grantor.on_ready(7, nonce, 0, ms(101)).unwrap();
+    assert!(matches!(revoke, Message::Revoke { .. }) && grantor.bound(ms(101)).is_some());
+    let back = grantee.on_message(&revoke, &TERMS, ms(102)).unwrap();
+    assert_eq!(grantor.on_reply(&back, ms(103)), (None, true));
+    let guard = grantor.tend(7, 0, ms(103)).unwrap();
+    let reply = grantee.on_message(&guard, &TERMS, ms(104)).unwrap();
+    let (renew, _) = grantor.on_reply(&reply, ms(105));
+    assert!(grantee.on_message(&renew.unwrap(), &TERMS, ms(106)).is_some());
+    assert_eq!(grantee.believed(ms(106)), Some(ms(104 + 750 - 30)));
+}
+
+#[test]
 fn a_renewal_is_accepted_once_and_in_time_only() {
     let mut grantee = Grantee::default();
     let renew = |nonce, seq| Message::Renew { number: 7, guard: 1, nonce, seq, safety_threshold: 0 };
