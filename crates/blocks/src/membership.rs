@@ -141,6 +141,9 @@ impl Configuration {
 /// Why most protocols refuse to talk about rosters.
 pub const NO_ROSTER: &str = "in this protocol the leader alone serves reads; there is no roster";
 
+/// Why some protocols refuse to change their group.
+pub const NO_CHANGES: &str = "this protocol does not change its group while it runs";
+
 /// An operator's request is refused, and why.
 pub fn refused(why: impl Into<String>) -> Managed {
     Managed::Refused(why.into().into_bytes().into())

@@ -15,7 +15,7 @@ use quorate_store::Command;
 
 use crate::batch::{Batch, Builder, Entry, Limits};
 use crate::clients::message::{Ask, Message};
-use crate::membership::refused;
+use crate::membership::{NO_CHANGES, refused};
 use crate::parts::Part;
 use crate::sessions::Verdict;
 use crate::state::{CommandReply, Effect, Replicated};
@@ -430,7 +430,7 @@ impl Intake {
             self.admitted.retain(|session, _| state.sessions().next(*session).is_some());
         }
         for (request, _) in self.take_manage() {
-            self.on_managed(request, refused("this protocol does not change its group while it runs"));
+            self.on_managed(request, refused(NO_CHANGES));
         }
         (self.answer_bytes, self.crowded) = (0, false);
         let mut out = std::mem::take(&mut self.notices);

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use quorate_blocks::walls::Own;
-use quorate_core::{Instant, PeerStatus, Salvaged, Saved, Status};
+use quorate_core::{Context, Instant, PeerStatus, Salvaged, Saved, Status};
 
 use super::replica::{Replica, Role};
 use super::{Readers, Reads, Record};
@@ -15,6 +15,10 @@ impl quorate_core::Replica for Replica {
 
     fn salvage(&self) -> Salvaged {
         self.log.salvage()
+    }
+
+    fn on_drain(&mut self, cx: &mut Context<'_, Self>) {
+        self.leave(cx);
     }
 
     fn fingerprint(&self) -> (u64, u64) {

@@ -71,7 +71,8 @@ impl Replica {
     /// Asks whether a majority misses the head, before it takes a ballot: who is alone with that disturbs nobody.
     fn poll(&mut self, cx: &mut Context<'_, Self>) {
         self.is_patient(cx);
-        if self.waits_for_its_disk() || self.wanted.is_some() {
+        let leaves = self.draining && !self.members.is_alone(self.me);
+        if self.waits_for_its_disk() || self.wanted.is_some() || leaves {
             return;
         }
         if mutation::active("chain/no-poll") {
@@ -176,10 +177,7 @@ impl Replica {
     /// Takes part in no earlier epoch from now on.
     fn enter(&mut self, ballot: Ballot, cx: &mut Context<'_, Self>) {
         assert!(ballot > self.promised, "ballots grow");
-        self.note_beliefs_ended(cx);
-        for (to, message) in self.leases.give_back() {
-            cx.send(to, Message::Lease(message));
-        }
+        self.give_leases_back(cx);
         self.leases.begin(ballot.number());
         if self.is_head() {
             cx.note(|| Fact::Follows);

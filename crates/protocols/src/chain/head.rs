@@ -8,6 +8,7 @@ use quorate_blocks::prefix_log::Entry;
 use quorate_blocks::walls::Own;
 use quorate_core::{Context, Fact, NodeId, NodeSet, Time, Wall};
 
+use super::handover::Handing;
 use super::replica::{Replica, Role, Timer};
 use super::{Message, PIPELINE_BYTES};
 
@@ -24,11 +25,21 @@ pub struct Head {
     links: BTreeMap<NodeId, OwnDisk>,
     /// Whether an entry must be appended even if no client writes: a key's time is up.
     needs_empty_batch: bool,
+    /// Who is to be left out, because it is about to stop.
+    pub(super) leaving: NodeSet,
+    pub(super) handing: Option<Handing>,
 }
 
 impl Head {
     pub(super) fn new(since: Time) -> Head {
-        Head { since, heard: BTreeMap::new(), links: BTreeMap::new(), needs_empty_batch: false }
+        Head {
+            since,
+            heard: BTreeMap::new(),
+            links: BTreeMap::new(),
+            needs_empty_batch: false,
+            leaving: NodeSet::EMPTY,
+            handing: None,
+        }
     }
 
     /// When each other member was last heard, and up to where its log is durable.
@@ -50,7 +61,7 @@ impl Replica {
             let time = self.time(cx.now(), cx.wall());
             let full = self.log.is_full(self.config.pipeline as u64, PIPELINE_BYTES);
             let Role::Head(head) = &mut self.role else { return };
-            if full || !(self.intake.has_writes() || head.needs_empty_batch) {
+            if full || head.handing.is_some() || !(self.intake.has_writes() || head.needs_empty_batch) {
                 return;
             }
             head.needs_empty_batch = false;
@@ -93,9 +104,9 @@ impl Replica {
         }
     }
 
-    /// Begins another epoch if a member of the chain is silent or holds the others up and they are enough without it,
+    /// Begins another epoch if a member of the chain is silent, about to stop, or holds the others up and they are enough without it,
     /// or if one that was outside has caught up.
-    fn review_chain(&mut self, cx: &mut Context<'_, Self>) {
+    pub(super) fn review_chain(&mut self, cx: &mut Context<'_, Self>) {
         let now = cx.now();
         let limit = 2 * self.config.timeouts.election;
         let (last, own) = (self.log.entries.last().0, self.links.durable);
@@ -105,7 +116,8 @@ impl Replica {
             now.since(heard) >= limit
         };
         let durable = |node: NodeId| head.heard.get(&node).map_or(0, |(_, durable)| *durable);
-        let mut overdue: NodeSet = self.chain[1..].iter().copied().filter(&silent).collect();
+        let leaves = |node: &NodeId| silent(node) || head.leaving.contains(*node);
+        let mut overdue: NodeSet = self.chain[1..].iter().copied().filter(leaves).collect();
         let hangs = head.links.entry(self.me).or_default().hangs(own, last, limit, now);
         // What the member before has, or the head.
         let mut before = own;
@@ -137,7 +149,7 @@ impl Replica {
         }
     }
 
-    fn abdicate(&mut self, cx: &mut Context<'_, Self>) {
+    pub(super) fn abdicate(&mut self, cx: &mut Context<'_, Self>) {
         cx.note(|| Fact::Follows);
         self.role = Role::Member;
         self.keeps_intake = false;

@@ -156,6 +156,20 @@ pub enum Message {
         /// The latest ballot that the sender has promised.
         promised: Ballot,
     },
+    /// From the head to all members: I stop, and this one has all of my log; it may prepare a ballot.
+    HandOver {
+        /// Of the epoch.
+        ballot: Ballot,
+        /// Who is to be the next head.
+        to: NodeId,
+        /// Whether the sender is to be left out of the next chain.
+        leaves: bool,
+    },
+    /// To the head: I am about to stop.
+    Leave {
+        /// Of the epoch.
+        ballot: Ballot,
+    },
     /// From the head to the tail: answer these reads of a proxy.
     Read {
         /// Who has asked the head.
@@ -188,6 +202,8 @@ wire_enum!(Message {
     18 => VersionReply { ballot, id, committed },
     19 => Sync { ballot, id },
     20 => SyncReply { ballot, id, promised },
+    21 => HandOver { ballot, to, leaves },
+    22 => Leave { ballot },
 });
 
 /// Indexes stay below this in any group that there will ever be; who adds to one does not overflow.
@@ -206,7 +222,9 @@ impl Message {
             | Message::Ack { ballot, .. }
             | Message::VersionQuery { ballot, .. }
             | Message::VersionReply { ballot, .. }
-            | Message::SyncReply { ballot, .. } => Some(ballot),
+            | Message::SyncReply { ballot, .. }
+            | Message::HandOver { ballot, .. }
+            | Message::Leave { ballot } => Some(ballot),
             Message::Client(_)
             | Message::Catchup(_)
             | Message::Lease(_)
@@ -252,6 +270,8 @@ impl Message {
             | Message::VersionQuery { .. }
             | Message::Sync { .. }
             | Message::SyncReply { .. }
+            | Message::HandOver { .. }
+            | Message::Leave { .. }
             | Message::Read { .. } => true,
         }
     }
@@ -284,6 +304,8 @@ impl quorate_core::Message for Message {
             | Message::Behind { .. }
             | Message::VersionQuery { .. }
             | Message::Sync { .. }
+            | Message::HandOver { .. }
+            | Message::Leave { .. }
             | Message::Read { .. } => Release::Now,
         }
     }

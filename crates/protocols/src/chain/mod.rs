@@ -16,6 +16,7 @@
 //! | an entry is committed when the tail has an entry of its own epoch at or behind it | `links.rs` `go_on` |
 //! | a tail reads while a majority has promised it not to promise another ballot | `reads.rs`, `blocks/leases` |
 //! | CRAQ: all of the chain answer reads, of a dirty key as far as the tail has it committed | `apportioned.rs` |
+//! | who stops says so, and is not waited for | `handover.rs` |
 //! | eager almost-local reads: executed, then a majority is asked whether it has promised a later ballot | `eager.rs` |
 //! | a tail that was restarted first executes what it may have shown | `replica.rs` `recover`, `epochs.rs` `adopt` |
 //!
@@ -56,6 +57,7 @@ pub mod craq;
 mod driven;
 mod eager;
 mod epochs;
+mod handover;
 mod head;
 mod invariants;
 mod links;

@@ -206,13 +206,16 @@ impl Replica {
     }
 
     /// Nothing that this replica believes under the promised ballot is acted upon any more.
-    pub(super) fn note_beliefs_ended(&mut self, cx: &mut Context<'_, Self>) {
+    pub(super) fn give_leases_back(&mut self, cx: &mut Context<'_, Self>) {
         let (now, number) = (cx.now(), self.promised.number());
         for from in self.leases.grantors() {
             cx.note(|| Fact::Believes { from, number, until: now });
         }
         if self.reads_until.take().is_some() {
             cx.note(|| Fact::ReadsLocally { number, until: now });
+        }
+        for (to, message) in self.leases.give_back() {
+            cx.send(to, Message::Lease(message));
         }
     }
 }

@@ -56,6 +56,8 @@ pub struct Replica {
     /// A ballot that it will promise when no promise to a reader binds it any more.
     pub(super) wanted: Option<Wanted>,
     pub(super) monitor: LeaderMonitor,
+    /// About to stop: takes no new duties.
+    pub(super) draining: bool,
     /// Its verified part is the head's of this epoch.
     pub(super) log: ReplicatedLog,
     /// What the successors have of it, and the own disk.
@@ -139,6 +141,7 @@ impl Machine for Replica {
             role: Role::Member,
             wanted: None,
             monitor: LeaderMonitor::new(config.timeouts, saved.restarted, now, cx.random()),
+            draining: false,
             log,
             links,
             acknowledge: false,
@@ -206,6 +209,8 @@ impl Machine for Replica {
             Message::VersionReply { id, committed, .. } => self.on_version_reply(from, id, committed),
             Message::Sync { ballot, id } => self.on_sync(from, ballot, id, cx),
             Message::SyncReply { id, promised, .. } => self.on_sync_reply(from, id, promised),
+            Message::HandOver { to, leaves, .. } => self.on_hand_over(from, to, leaves, cx),
+            Message::Leave { .. } => self.on_leave(from, cx),
             Message::Read { proxy, nonce, reads } => self.on_read(from, (proxy, nonce), reads),
         }
     }
@@ -223,6 +228,7 @@ impl Machine for Replica {
     }
 
     fn on_batch_end(&mut self, cx: &mut Context<'_, Self>) {
+        self.manage(cx);
         self.forward_reads(cx);
         self.propose(cx);
         self.propagate(cx);

@@ -228,6 +228,7 @@ impl ScriptedCluster {
             }
             ["checkpoint", name] => self.checkpoint(node(name)?)?,
             ["crash", name] => self.crash(node(name)?)?,
+            ["drain", name] => self.drain(node(name)?)?,
             ["restart", name] => {
                 let id = node(name)?;
                 if self.node(id)?.process.is_some() {
@@ -308,6 +309,15 @@ impl ScriptedCluster {
             return Err(format!("r{id} is down"));
         }
         node.records.truncate(node.durable);
+        Ok(())
+    }
+
+    fn drain(&mut self, id: NodeId) -> Result<(), String> {
+        let at = self.instant(id);
+        let process = self.node(id)?.process.as_mut().ok_or_else(|| format!("r{id} is down"))?;
+        process.take(Input::Drain).expect("it is no frame");
+        process.step(at);
+        self.finish(id);
         Ok(())
     }
 

@@ -1,0 +1,135 @@
+//! Members that leave their place before anybody misses them: one that is about to stop, and a head that is to be
+//! replaced (its disk is nearly full, or an operator says so).
+//!
+//! A head takes no more writes, waits until another has all of its log, and tells everybody (`HandOver`): that one
+//! prepares a ballot at once, and the others promise it although they have just heard a head. Any other member tells the
+//! head (`Leave`), which begins an epoch without it. Both are hints: if they are lost, a member that has stopped is
+//! missed as any other.
+
+use quorate_blocks::clients::PendingRead;
+use quorate_blocks::membership::{NO_CHANGES, NO_ROSTER, refused};
+use quorate_core::{Context, Manage, Managed, NodeId, NodeSet, Time};
+
+use super::Message;
+use super::replica::{Replica, Role};
+
+/// A head's hand-over under way.
+#[derive(Debug)]
+pub struct Handing {
+    to: NodeId,
+    since: Time,
+    /// The operator who is to be told.
+    waiting: Option<PendingRead>,
+}
+
+impl Replica {
+    /// As the head: what operators ask for.
+    pub(super) fn manage(&mut self, cx: &mut Context<'_, Self>) {
+        if !self.is_head() {
+            return;
+        }
+        for (request, manage) in self.intake.take_manage() {
+            let why = match manage {
+                Manage::Transfer { to } if to == Some(self.me) => {
+                    self.intake.on_managed(request, Managed::Done);
+                    continue;
+                }
+                Manage::Transfer { to } => {
+                    self.hand_over(to, Some(request), cx.now());
+                    continue;
+                }
+                Manage::Roster(_) | Manage::AutoRoster(_) | Manage::ShowRoster => NO_ROSTER,
+                Manage::Change { .. } | Manage::CancelChange => NO_CHANGES,
+            };
+            self.intake.on_managed(request, refused(why));
+        }
+        self.hand_over_if_due(cx);
+    }
+
+    /// About to stop.
+    pub(super) fn leave(&mut self, cx: &mut Context<'_, Self>) {
+        self.draining = true;
+        if self.is_head() {
+            self.hand_over(None, None, cx.now());
+        } else if let Some(head) = self.head().filter(|_| self.chain.contains(&self.me)) {
+            cx.send(head, Message::Leave { ballot: self.promised });
+            // Nobody need wait for the end of its leases.
+            self.give_leases_back(cx);
+        }
+    }
+
+    /// Lets another be the head: that one, or whoever has most of the log.
+    fn hand_over(&mut self, to: Option<NodeId>, waiting: Option<PendingRead>, now: Time) {
+        let Role::Head(head) = &self.role else { return };
+        let near = self.members.voters.without(self.me).iter().filter_map(|node| {
+            let (heard, durable) = head.heard(node)?;
+            (now.since(heard) < self.config.timeouts.election).then_some((node, durable))
+        });
+        let target = match head.handing {
+            Some(_) => Err(refused("the head is handing over already")),
+            None => self.members.transfer_target(to, near),
+        };
+        match (target, waiting) {
+            (Ok(to), waiting) => {
+                if let Role::Head(head) = &mut self.role {
+                    head.handing = Some(Handing { to, since: now, waiting });
+                }
+            }
+            (Err(how), Some(request)) => self.intake.on_managed(request, how),
+            (Err(_), None) => {}
+        }
+    }
+
+    /// The other has everything, or cannot be waited for any longer.
+    fn hand_over_if_due(&mut self, cx: &mut Context<'_, Self>) {
+        let last = self.log.entries.last().0;
+        let limit = self.config.timeouts.election;
+        let Role::Head(head) = &mut self.role else { return };
+        let Some(&Handing { to, since, .. }) = head.handing.as_ref() else { return };
+        let linked = self.links.peers.get(&to).is_some_and(|peer| peer.matched >= last);
+        let complete = linked || head.heard(to).is_some_and(|(_, durable)| durable >= last);
+        if !complete && cx.now().since(since) < limit {
+            return;
+        }
+        let waiting = head.handing.take().and_then(|handing| handing.waiting);
+        if let Some(request) = waiting {
+            let late = || refused(format!("node {to} did not take over in time"));
+            self.intake.on_managed(request, if complete { Managed::Done } else { late() });
+        }
+        if complete || self.draining {
+            let (others, leaves) = (self.members.voters.without(self.me), self.draining);
+            cx.send_all(others, Message::HandOver { ballot: self.promised, to, leaves });
+            self.abdicate(cx);
+            self.monitor.forget();
+        }
+    }
+
+    /// The head of this epoch has stopped.
+    pub(super) fn on_hand_over(&mut self, from: NodeId, to: NodeId, leaves: bool, cx: &mut Context<'_, Self>) {
+        if self.promised.node() != Some(from) || from == self.me {
+            return;
+        }
+        if leaves {
+            self.leave_out(from, cx.now());
+        }
+        self.monitor.forget();
+        if to == self.me && !self.draining {
+            self.stand(cx);
+        }
+    }
+
+    /// As the head: a member of the chain is about to stop.
+    pub(super) fn on_leave(&mut self, from: NodeId, cx: &mut Context<'_, Self>) {
+        self.leave_out(from, cx.now());
+        if let Role::Head(head) = &mut self.role {
+            head.leaving.insert(from);
+            self.review_chain(cx);
+        }
+    }
+
+    /// The next chain does without this member, if the others are enough.
+    fn leave_out(&mut self, node: NodeId, now: Time) {
+        let limit = 2 * self.config.timeouts.election;
+        self.laggards.review([node].into_iter().collect::<NodeSet>(), |_| false, limit, now);
+    }
+}
