@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use quorate_core::{Fact, NodeId, NodeSet, Sample, Time, mutation};
+use quorate_core::{Context, Fact, Machine, NodeId, NodeSet, Sample, Time, mutation};
 
 use crate::leases::lease::{Grantee, Grantor, LeaseConfig, Message};
 use crate::membership::Configuration;
@@ -33,6 +33,19 @@ pub struct Leases {
     closed: bool,
     /// After a restart: promises of the earlier incarnation may bind until then.
     bound_until: Time,
+}
+
+/// What has changed with a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Changed {
+    /// Nothing that matters to anybody else.
+    Nothing,
+    /// What this replica believes.
+    Belief,
+    /// It has promised something.
+    Promise,
+    /// A promise of its has just been given back.
+    Freed,
 }
 
 impl Leases {
@@ -98,7 +111,7 @@ impl Leases {
 
     /// A grantee that deserves a promise has guarded itself: the first renewal; or what it was promised is asked back,
     /// if it was restarted since.
-    pub fn on_ready(
+    fn on_ready(
         &mut self,
         from: NodeId,
         (number, nonce): (u64, u64),
@@ -114,7 +127,7 @@ impl Leases {
     }
 
     /// Whether a grantee's words are about a promise; what to say next, and whether that promise has just ended.
-    pub fn on_reply(&mut self, from: NodeId, message: &Message, now: Time) -> (Option<Message>, bool) {
+    fn on_reply(&mut self, from: NodeId, message: &Message, now: Time) -> (Option<Message>, bool) {
         match self.grantors.get_mut(&from) {
             Some(grantor) => grantor.on_reply(message, now),
             None => (None, false),
@@ -151,22 +164,28 @@ impl Leases {
     // Holding ----------------------------------------------------------------------------------------------------
 
     /// Asks these for promises, which they may not know to be wanted.
-    pub fn ready(&mut self, from: NodeSet, now: Time) -> Vec<(NodeId, Message)> {
-        let (number, from) = (self.number, from.without(self.me));
-        from.iter().filter_map(|node| Some((node, self.grantee(node).ready(number, now)?))).collect()
+    pub fn ready<M: Machine<Message: From<Message>>>(&mut self, from: NodeSet, cx: &mut Context<'_, M>) {
+        for node in from.without(self.me).iter() {
+            let number = self.number;
+            if let Some(message) = self.grantee(node).ready(number, cx.now()) {
+                cx.send(node, message.into());
+            }
+        }
     }
 
     /// Believes nothing any more under this number, and says so: nobody need ask for it back.
-    pub fn give_back(&mut self) -> Vec<(NodeId, Message)> {
+    pub fn give_back<M: Machine<Message: From<Message>>>(&mut self, cx: &mut Context<'_, M>) {
         self.closed = true;
-        let number = self.number;
-        let given = self.grantees.iter_mut();
-        given.filter_map(|(&node, grantee)| Some((node, grantee.give_back(number)?))).collect()
+        for (&node, grantee) in &mut self.grantees {
+            if let Some(message) = grantee.give_back(self.number) {
+                cx.send(node, message.into());
+            }
+        }
     }
 
     /// A grantor speaks; `holds`: this replica takes promises at the moment. The answer, and whether what is believed
     /// may have changed.
-    pub fn on_grant(
+    fn on_grant(
         &mut self,
         from: NodeId,
         message: &Message,
@@ -225,6 +244,77 @@ impl Leases {
         safety_threshold.map(|Reverse(safety_threshold)| safety_threshold)
     }
 
+    // The conversation -------------------------------------------------------------------------------------------
+
+    /// Sends these, and tells checkers what is promised with them.
+    pub fn say<M: Machine<Message: From<Message>>>(
+        &mut self,
+        messages: Vec<(NodeId, Message)>,
+        cx: &mut Context<'_, M>,
+    ) {
+        for (to, message) in messages {
+            cx.send(to, message.into());
+            self.note_promise(to, cx);
+        }
+    }
+
+    /// A grantor or a grantee speaks. `holds`: this replica takes promises at the moment. `deserves`: the sender
+    /// deserves one, with this safety threshold.
+    pub fn on_message<M: Machine<Message: From<Message>>>(
+        &mut self,
+        from: NodeId,
+        message: &Message,
+        (holds, deserves): (bool, Option<u64>),
+        cx: &mut Context<'_, M>,
+    ) -> Changed {
+        let now = cx.now();
+        match message {
+            Message::Guard { .. } | Message::Renew { .. } | Message::Revoke { .. } => {
+                let (reply, changed) = self.on_grant(from, message, holds, now);
+                reply.into_iter().for_each(|reply| cx.send(from, reply.into()));
+                if changed {
+                    cx.note(|| self.belief(from, now));
+                    return Changed::Belief;
+                }
+            }
+            &Message::Ready { number, nonce } => {
+                let answer = deserves
+                    .and_then(|safety_threshold| self.on_ready(from, (number, nonce), safety_threshold, now));
+                if let Some(answer) = answer {
+                    self.say(vec![(from, answer)], cx);
+                    return Changed::Promise;
+                }
+            }
+            Message::GuardReply { .. } | Message::RenewReply { .. } | Message::RevokeReply { .. } => {
+                let (next, freed) = self.on_reply(from, message, now);
+                next.into_iter().for_each(|next| cx.send(from, next.into()));
+                self.note_promise(from, cx);
+                if freed {
+                    return Changed::Freed;
+                }
+            }
+        }
+        Changed::Nothing
+    }
+
+    /// Tells checkers that nothing which is believed under this number is acted upon any more. `reads_until`: until when
+    /// they were told that reads are answered from the own state.
+    pub fn note_beliefs_ended<M: Machine>(&self, reads_until: &mut Option<Time>, cx: &mut Context<'_, M>) {
+        let (now, number) = (cx.now(), self.number);
+        for from in self.grantees.keys().copied() {
+            cx.note(|| Fact::Believes { from, number, until: now });
+        }
+        if reads_until.take().is_some() {
+            cx.note(|| Fact::ReadsLocally { number, until: now });
+        }
+    }
+
+    fn note_promise<M: Machine>(&mut self, to: NodeId, cx: &mut Context<'_, M>) {
+        if let Some(fact) = self.promise(to, cx.now()) {
+            cx.note(|| fact);
+        }
+    }
+
     // For people -------------------------------------------------------------------------------------------------
 
     /// Promises in force; `majority`: until when promises of one are believed, if they are.
@@ -250,7 +340,7 @@ impl Leases {
     // For checkers -----------------------------------------------------------------------------------------------
 
     /// What this replica has promised to another, if it ever has anything.
-    pub fn promise(&mut self, to: NodeId, now: Time) -> Option<Fact> {
+    fn promise(&mut self, to: NodeId, now: Time) -> Option<Fact> {
         let bound = self.grantors.get_mut(&to)?.bound(now);
         // What an earlier incarnation promised still binds for a while.
         let until = bound.unwrap_or(now).max(self.bound_until).max(now);
@@ -258,13 +348,8 @@ impl Leases {
     }
 
     /// What this replica believes of another.
-    pub fn belief(&self, from: NodeId, now: Time) -> Fact {
+    fn belief(&self, from: NodeId, now: Time) -> Fact {
         let until = self.grantees.get(&from).and_then(|grantee| grantee.believed(now)).unwrap_or(now);
         Fact::Believes { from, number: self.number, until }
-    }
-
-    /// Whose promises it has ever heard of, under this number.
-    pub fn grantors(&self) -> impl Iterator<Item = NodeId> {
-        self.grantees.keys().copied()
     }
 }

@@ -154,7 +154,7 @@ impl Replica {
         let Some(wanted) = self.wanted else { return };
         let now = cx.now();
         let (messages, bound) = self.leases.release(|_| true, now);
-        self.say_of_promises(messages, cx);
+        self.leases.say(messages, cx);
         if let Some(until) = bound.filter(|_| !mutation::active("chain/promise-while-leased")) {
             cx.set_timer(Timer::Free, until.since(now));
             return;
@@ -331,9 +331,7 @@ impl Replica {
             self.go_on(cx);
         }
         if self.is_reader() && self.config.reads == Reads::Lease {
-            for (to, message) in self.leases.ready(self.members.voters, cx.now()) {
-                cx.send(to, Message::Lease(message));
-            }
+            self.leases.ready(self.members.voters, cx);
         }
     }
 

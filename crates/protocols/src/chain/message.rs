@@ -347,6 +347,12 @@ impl quorate_core::Message for Message {
     }
 }
 
+impl From<lease::Message> for Message {
+    fn from(message: lease::Message) -> Self {
+        Message::Lease(message)
+    }
+}
+
 embed_clients!(Message);
 embed_log!(Message, Record);
 

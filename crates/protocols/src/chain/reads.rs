@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use quorate_blocks::clients::{self, PendingRead};
-use quorate_blocks::leases::lease;
+use quorate_blocks::leases::{Changed, lease};
 use quorate_core::{Context, Fact, NodeId, NodeSet, ProcessId, Time};
 
 use super::replica::{Replica, Timer};
@@ -137,7 +137,7 @@ impl Replica {
         let now = cx.now();
         let Some(grantees) = self.grantees(now) else { return };
         let messages = self.leases.grant(grantees, 0, now);
-        self.say_of_promises(messages, cx);
+        self.leases.say(messages, cx);
         cx.set_timer(Timer::Lease, self.config.lease.renewal());
     }
 
@@ -149,73 +149,25 @@ impl Replica {
         (may && heard).then(|| self.readers().without(self.me))
     }
 
-    pub(super) fn say_of_promises(
-        &mut self,
-        messages: Vec<(NodeId, lease::Message)>,
-        cx: &mut Context<'_, Self>,
-    ) {
-        for (to, message) in messages {
-            cx.send(to, Message::Lease(message));
-            self.note_promise(to, cx);
-        }
-    }
-
-    pub(super) fn on_lease(&mut self, from: NodeId, message: lease::Message, cx: &mut Context<'_, Self>) {
+    pub(super) fn on_lease(&mut self, from: NodeId, message: &lease::Message, cx: &mut Context<'_, Self>) {
         if self.config.reads != Reads::Lease {
             return;
         }
-        let now = cx.now();
-        match &message {
-            lease::Message::Guard { .. } | lease::Message::Renew { .. } | lease::Message::Revoke { .. } => {
-                let (reply, changed) = self.leases.on_grant(from, &message, self.is_reader(), now);
-                if let Some(reply) = reply {
-                    cx.send(from, Message::Lease(reply));
-                }
-                if changed {
-                    cx.note(|| self.leases.belief(from, now));
-                }
+        let deserves = self.grantees(cx.now()).filter(|grantees| grantees.contains(from)).map(|_| 0);
+        match self.leases.on_message(from, message, (self.is_reader(), deserves), cx) {
+            Changed::Nothing | Changed::Belief => {}
+            Changed::Promise => cx.set_timer(Timer::Lease, self.config.lease.renewal()),
+            Changed::Freed => {
+                self.leave_when_free(cx);
+                // One that was restarted is promised again.
+                self.tend_leases(cx);
             }
-            &lease::Message::Ready { number, nonce } => {
-                let deserves = self.grantees(now).is_some_and(|grantees| grantees.contains(from));
-                if deserves && let Some(message) = self.leases.on_ready(from, (number, nonce), 0, now) {
-                    self.say_of_promises(vec![(from, message)], cx);
-                    cx.set_timer(Timer::Lease, self.config.lease.renewal());
-                }
-            }
-            lease::Message::GuardReply { .. }
-            | lease::Message::RenewReply { .. }
-            | lease::Message::RevokeReply { .. } => {
-                let (next, freed) = self.leases.on_reply(from, &message, now);
-                if let Some(next) = next {
-                    cx.send(from, Message::Lease(next));
-                }
-                self.note_promise(from, cx);
-                if freed {
-                    self.leave_when_free(cx);
-                    // One that was restarted is promised again.
-                    self.tend_leases(cx);
-                }
-            }
-        }
-    }
-
-    fn note_promise(&mut self, to: NodeId, cx: &mut Context<'_, Self>) {
-        if let Some(fact) = self.leases.promise(to, cx.now()) {
-            cx.note(|| fact);
         }
     }
 
     /// Nothing that this replica believes under the promised ballot is acted upon any more.
     pub(super) fn give_leases_back(&mut self, cx: &mut Context<'_, Self>) {
-        let (now, number) = (cx.now(), self.promised.number());
-        for from in self.leases.grantors() {
-            cx.note(|| Fact::Believes { from, number, until: now });
-        }
-        if self.reads_until.take().is_some() {
-            cx.note(|| Fact::ReadsLocally { number, until: now });
-        }
-        for (to, message) in self.leases.give_back() {
-            cx.send(to, Message::Lease(message));
-        }
+        self.leases.note_beliefs_ended(&mut self.reads_until, cx);
+        self.leases.give_back(cx);
     }
 }

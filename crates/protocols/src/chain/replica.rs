@@ -180,7 +180,7 @@ impl Machine for Replica {
         match message {
             Message::Client(_) => unreachable!("handled above"),
             Message::Catchup(message) => self.on_catchup(from, message, cx),
-            Message::Lease(message) => self.on_lease(from, message, cx),
+            Message::Lease(message) => self.on_lease(from, &message, cx),
             Message::Poll { sent, last_index, last_epoch } => {
                 self.on_poll(from, sent, (last_epoch, last_index), cx);
             }

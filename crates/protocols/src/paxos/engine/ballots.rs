@@ -67,7 +67,7 @@ impl<P: Policy> Replica<P> {
             return;
         }
         self.forget_votes();
-        self.note_beliefs_ended(cx);
+        self.leases.note_beliefs_ended(&mut self.reads_until, cx);
         self.promised = self.wanted;
         let announced = self.announced.take().filter(|(of, _)| *of == self.promised);
         self.ballot_config = announced.map(|(_, ballot_config)| ballot_config).unwrap_or_default();
@@ -295,7 +295,7 @@ impl<P: Policy> Replica<P> {
             cx.cancel_timer(Timer::Retransmit);
             cx.cancel_timer(Timer::Announce);
             cx.note(|| Fact::Follows);
-            self.note_beliefs_ended(cx);
+            self.leases.note_beliefs_ended(&mut self.reads_until, cx);
         }
         self.forget_reads_of_leader();
         self.role = Role::Follower;

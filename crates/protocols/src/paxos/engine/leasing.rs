@@ -1,12 +1,12 @@
 //! Leases: whoever the policy names is promised that no other ballot will be; by default the leader. A leader that
 //! believes a majority of such promises (its own included) answers reads alone. The primitive is `lease.rs`.
 
-use quorate_blocks::leases::lease;
+use quorate_blocks::leases::{Changed, lease};
 use quorate_core::{Context, Fact, NodeId, NodeSet, Time, mutation};
 
 use super::policy::Policy;
 use super::replica::{Replica, Role, Timer};
-use super::{Message, Reads};
+use super::Reads;
 
 impl<P: Policy> Replica<P> {
     /// **The read rule.** A local read is linearizable if this is the leader of the promised ballot, has executed
@@ -60,7 +60,7 @@ impl<P: Policy> Replica<P> {
         let now = cx.now();
         let Some(grantees) = self.deserving(now) else { return };
         let messages = self.leases.grant(grantees, self.accepted(), now);
-        self.say_of_promises(messages, cx);
+        self.leases.say(messages, cx);
         if !grantees.is_empty() {
             cx.set_timer(Timer::Lease, self.config.lease.renewal());
         }
@@ -96,27 +96,7 @@ impl<P: Policy> Replica<P> {
     /// A ballot has been promised: asks for the leases that it brings, without waiting to be offered them.
     pub(super) fn ask_for_leases(&mut self, cx: &mut Context<'_, Self>) {
         if self.config.reads == Reads::Lease && P::holds(self) {
-            for (to, message) in self.leases.ready(self.configuration.1.all(), cx.now()) {
-                cx.send(to, Message::Lease(message));
-            }
-        }
-    }
-
-    fn on_ready(&mut self, from: NodeId, number: u64, nonce: u64, cx: &mut Context<'_, Self>) {
-        let now = cx.now();
-        let deserves =
-            self.is_current() && self.deserving(now).is_some_and(|grantees| grantees.contains(from));
-        let safety_threshold = self.accepted();
-        if deserves && let Some(renew) = self.leases.on_ready(from, (number, nonce), safety_threshold, now) {
-            self.say_of_promises(vec![(from, renew)], cx);
-            cx.set_timer(Timer::Lease, self.config.lease.renewal());
-        }
-    }
-
-    fn say_of_promises(&mut self, messages: Vec<(NodeId, lease::Message)>, cx: &mut Context<'_, Self>) {
-        for (to, message) in messages {
-            cx.send(to, Message::Lease(message));
-            self.note_promise(to, cx);
+            self.leases.ready(self.configuration.1.all(), cx);
         }
     }
 
@@ -126,17 +106,15 @@ impl<P: Policy> Replica<P> {
         let now = cx.now();
         let live = self.live(now);
         let (messages, bound) = self.leases.release(|node| !live.contains(node), now);
-        self.say_of_promises(messages, cx);
+        self.leases.say(messages, cx);
         if bound.is_some() {
             return bound;
         }
         let (messages, bound) = self.leases.release(|_| true, now);
-        self.say_of_promises(messages, cx);
+        self.leases.say(messages, cx);
         // The others leave too: what they would ask for half a round trip later is given back now.
-        self.note_beliefs_ended(cx);
-        for (to, message) in self.leases.give_back() {
-            cx.send(to, Message::Lease(message));
-        }
+        self.leases.note_beliefs_ended(&mut self.reads_until, cx);
+        self.leases.give_back(cx);
         bound
     }
 
@@ -144,45 +122,24 @@ impl<P: Policy> Replica<P> {
     pub fn withdraw(&mut self, nodes: NodeSet, cx: &mut Context<'_, Self>) -> Option<Time> {
         let now = cx.now();
         let (messages, bound) = self.leases.release(|node| nodes.contains(node), now);
-        self.say_of_promises(messages, cx);
+        self.leases.say(messages, cx);
         bound.filter(|_| !nodes.is_empty())
     }
 
-    pub(super) fn on_lease(&mut self, from: NodeId, message: lease::Message, cx: &mut Context<'_, Self>) {
-        let now = cx.now();
-        match &message {
-            lease::Message::Guard { .. } | lease::Message::Renew { .. } | lease::Message::Revoke { .. } => {
-                let holds = P::holds(self);
-                let (reply, changed) = self.leases.on_grant(from, &message, holds, now);
-                if let Some(reply) = reply {
-                    cx.send(from, Message::Lease(reply));
-                }
-                if changed {
-                    cx.note(|| self.leases.belief(from, now));
-                    self.note_reads(cx);
-                    P::on_leases(self, cx);
-                }
+    pub(super) fn on_lease(&mut self, from: NodeId, message: &lease::Message, cx: &mut Context<'_, Self>) {
+        let deserves = self.is_current() && self.deserving(cx.now()).is_some_and(|to| to.contains(from));
+        let deserves = deserves.then(|| self.accepted());
+        match self.leases.on_message(from, message, (P::holds(self), deserves), cx) {
+            Changed::Nothing => {}
+            Changed::Belief => {
+                self.note_reads(cx);
+                P::on_leases(self, cx);
             }
-            &lease::Message::Ready { number, nonce } => self.on_ready(from, number, nonce, cx),
-            lease::Message::GuardReply { .. }
-            | lease::Message::RenewReply { .. }
-            | lease::Message::RevokeReply { .. } => {
-                let (next, freed) = self.leases.on_reply(from, &message, now);
-                if let Some(next) = next {
-                    cx.send(from, Message::Lease(next));
-                }
-                self.note_promise(from, cx);
-                if freed {
-                    self.adopt(cx);
-                    P::on_leases(self, cx);
-                }
+            Changed::Promise => cx.set_timer(Timer::Lease, self.config.lease.renewal()),
+            Changed::Freed => {
+                self.adopt(cx);
+                P::on_leases(self, cx);
             }
-        }
-    }
-
-    fn note_promise(&mut self, to: NodeId, cx: &mut Context<'_, Self>) {
-        if let Some(fact) = self.leases.promise(to, cx.now()) {
-            cx.note(|| fact);
         }
     }
 
@@ -197,17 +154,6 @@ impl<P: Policy> Replica<P> {
         if self.reads_until != until {
             self.reads_until = until;
             cx.note(|| Fact::ReadsLocally { number, until: until.unwrap_or(now) });
-        }
-    }
-
-    /// Nothing that this replica believes under the promised ballot is acted upon any more.
-    pub(super) fn note_beliefs_ended(&mut self, cx: &mut Context<'_, Self>) {
-        let (now, number) = (cx.now(), self.promised.number());
-        for from in self.leases.grantors() {
-            cx.note(|| Fact::Believes { from, number, until: now });
-        }
-        if self.reads_until.take().is_some() {
-            cx.note(|| Fact::ReadsLocally { number, until: now });
         }
     }
 }

@@ -276,6 +276,12 @@ impl<M, C> From<clients::Message> for Message<M, C> {
     }
 }
 
+impl<M, C> From<lease::Message> for Message<M, C> {
+    fn from(message: lease::Message) -> Self {
+        Message::Lease(message)
+    }
+}
+
 impl<M: quorate_core::Message, C: BallotConfig> clients::Embeds for Message<M, C> {
     fn into_client(self) -> Option<clients::Message> {
         if let Message::Client(message) = self { Some(message) } else { None }

@@ -253,7 +253,7 @@ impl<P: Policy> Machine for Replica<P> {
         match message {
             Message::Client(_) => unreachable!("handled above"),
             Message::Own(message) => P::on_message(self, from, message, cx),
-            Message::Lease(message) => self.on_lease(from, message, cx),
+            Message::Lease(message) => self.on_lease(from, &message, cx),
             Message::Catchup(message) => self.on_catchup(from, message, cx),
             Message::Freshness(message) => self.on_freshness(from, message, cx),
             Message::Gossip(message) => self.on_gossip(from, message, cx),
