@@ -478,7 +478,9 @@ impl<M: Embeds> Machine for SessionClient<M> {
             Message::Reader { nonce, reader } if nonce == self.nonce && self.config.nearest => {
                 if self.near == Some(from) && from != self.target {
                     // Only a leader passes on what it was asked.
-                    self.reads.iter_mut().for_each(|(_, read)| (read.sent, read.asked_nearby) = (None, false));
+                    self.reads
+                        .iter_mut()
+                        .for_each(|(_, read)| (read.sent, read.asked_nearby) = (None, false));
                     self.unsent = true;
                 }
                 self.near = Some(reader);
