@@ -1,5 +1,5 @@
-//! Update propagation: what a member of a chain has, its predecessor has. (Van Renesse and Schneider 2004, §2.1, *Update
-//! Propagation Invariant*.) And an epoch has one chain.
+//! Update propagation: what a member of a chain has, its predecessor has. (Van Renesse and Schneider 2004, §2.1,
+//! *Update Propagation Invariant*.) And an epoch has one chain.
 //!
 //! Judged of entries that were made in the epoch in which a member has them: older ones may be left from before. Where
 //! logs match ([`log_matching`](super::log_matching)), the last such entry vouches for those before it. A predecessor
@@ -58,7 +58,9 @@ impl UpdatePropagation {
     fn on_chain(&mut self, node: NodeId, number: u64, members: &[NodeId]) -> Result<(), String> {
         let chain = self.chains.entry(number).or_insert_with(|| members.to_vec());
         if *chain != members {
-            return Err(format!("the chain of epoch {number} is {members:?} for {node:?}, and {chain:?} for others"));
+            return Err(format!(
+                "the chain of epoch {number} is {members:?} for {node:?}, and {chain:?} for others"
+            ));
         }
         self.epochs.insert(node, number);
         let Some(successor) = chain.iter().skip_while(|member| **member != node).nth(1).copied() else {
