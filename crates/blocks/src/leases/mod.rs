@@ -297,8 +297,8 @@ impl Leases {
         Changed::Nothing
     }
 
-    /// Tells checkers that nothing which is believed under this number is acted upon any more. `reads_until`: until when
-    /// they were told that reads are answered from the own state.
+    /// Tells checkers that nothing which is believed under this number is acted upon any more. `reads_until`: until
+    /// when they were told that reads are answered from the own state.
     pub fn note_beliefs_ended<M: Machine>(&self, reads_until: &mut Option<Time>, cx: &mut Context<'_, M>) {
         let (now, number) = (cx.now(), self.number);
         for from in self.grantees.keys().copied() {

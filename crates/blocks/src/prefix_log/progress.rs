@@ -152,8 +152,8 @@ impl Progress {
 }
 
 /// Who may be sent something of this log now: those who need the same together, by their next entry and whether it is a
-/// probe. `upto`: the last entry that may be sent. `in_flight`: bytes that may be on their way to one of them, before the
-/// last entry.
+/// probe. `upto`: the last entry that may be sent. `in_flight`: bytes that may be on their way to one of them, before
+/// the last entry.
 pub fn due(
     peers: &BTreeMap<NodeId, Progress>,
     log: &PrefixLog,

@@ -5,9 +5,10 @@
 //! all of them: up to where everything is committed (the paper's *version query*). They are answered from the state
 //! that has executed that.
 //!
-//! A reader believes leases, as a tail that answers alone does (or asks afterwards, `eager.rs`). So nothing is committed in a later epoch when it takes
-//! a read up, and what is committed in its own has been in its log before: a clean key is what the tail has committed.
-//! The tail's answer is of the same epoch, and later than the read; whatever was acknowledged before the read is in it.
+//! A reader believes leases, as a tail that answers alone does (or asks afterwards, `eager.rs`). So nothing is
+//! committed in a later epoch when it takes a read up, and what is committed in its own has been in its log before: a
+//! clean key is what the tail has committed. The tail's answer is of the same epoch, and later than the read; whatever
+//! was acknowledged before the read is in it.
 
 use bytes::Bytes;
 use quorate_blocks::clients::{PendingRead, ReadBatches, WaitingReads};
@@ -70,7 +71,8 @@ impl Replica {
     }
 
     pub(super) fn is_dirty(&self, command: &Bytes) -> bool {
-        let asks = self.apportioned.as_ref().filter(|_| !self.is_tail() && !mutation::active("craq/dirty-key"));
+        let asks =
+            self.apportioned.as_ref().filter(|_| !self.is_tail() && !mutation::active("craq/dirty-key"));
         asks.is_some_and(|apportioned| apportioned.writes.affects(command))
     }
 

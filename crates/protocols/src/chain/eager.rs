@@ -1,6 +1,6 @@
-//! Eager almost-local reads (LAW §4.1, *eager ALR*): a reader executes reads on its own state, keeps the replies, and then
-//! asks all members whether they have promised a later ballot (`Sync`). If a majority has not, the replies leave; if one
-//! of them has, the batch is discarded and its reads are executed again later.
+//! Eager almost-local reads (LAW §4.1, *eager ALR*): a reader executes reads on its own state, keeps the replies, and
+//! then asks all members whether they have promised a later ballot (`Sync`). If a majority has not, the replies leave;
+//! if one of them has, the batch is discarded and its reads are executed again later.
 //!
 //! Why that is linearizable, without a clock: a member that has promised no later ballot when it answers had promised
 //! none when the reads were executed, which was before. So no later epoch had a majority then, and nothing was

@@ -2,8 +2,8 @@
 //! replaced (its disk is nearly full, or an operator says so).
 //!
 //! A head takes no more writes, waits until another has all of its log, and tells everybody (`HandOver`): that one
-//! prepares a ballot at once, and the others promise it although they have just heard a head. Any other member tells the
-//! head (`Leave`), which begins an epoch without it. Both are hints: if they are lost, a member that has stopped is
+//! prepares a ballot at once, and the others promise it although they have just heard a head. Any other member tells
+//! the head (`Leave`), which begins an epoch without it. Both are hints: if they are lost, a member that has stopped is
 //! missed as any other.
 
 use quorate_blocks::clients::PendingRead;
@@ -105,7 +105,13 @@ impl Replica {
     }
 
     /// The head of this epoch has stopped.
-    pub(super) fn on_hand_over(&mut self, from: NodeId, to: NodeId, leaves: bool, cx: &mut Context<'_, Self>) {
+    pub(super) fn on_hand_over(
+        &mut self,
+        from: NodeId,
+        to: NodeId,
+        leaves: bool,
+        cx: &mut Context<'_, Self>,
+    ) {
         if self.promised.node() != Some(from) || from == self.me {
             return;
         }

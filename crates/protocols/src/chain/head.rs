@@ -104,8 +104,8 @@ impl Replica {
         }
     }
 
-    /// Begins another epoch if a member of the chain is silent, about to stop, or holds the others up and they are enough without it,
-    /// or if one that was outside has caught up.
+    /// Begins another epoch if a member of the chain is silent, about to stop, or holds the others up and they are
+    /// enough without it, or if one that was outside has caught up.
     pub(super) fn review_chain(&mut self, cx: &mut Context<'_, Self>) {
         let now = cx.now();
         let limit = 2 * self.config.timeouts.election;

@@ -9,9 +9,15 @@ pub(super) fn check(replica: &Replica) {
     let ReplicatedLog { entries, state, committed, verified, .. } = log;
     entries.check();
     assert!(state.applied() == *committed, "what is committed is executed");
-    assert!(entries.base() <= *committed && *committed <= entries.last().0, "what is committed is kept or executed");
+    assert!(
+        entries.base() <= *committed && *committed <= entries.last().0,
+        "what is committed is kept or executed"
+    );
     assert!(entries.last().1 <= promised.number(), "an entry of an epoch that is yet to come");
-    assert!(links.durable <= *verified && *verified <= entries.last().0, "what is durable is verified, and there");
+    assert!(
+        links.durable <= *verified && *verified <= entries.last().0,
+        "what is durable is verified, and there"
+    );
     match role {
         Role::Member | Role::Polling(_) => assert!(chain.first() != Some(me), "the head leads"),
         Role::Candidate(_) => {

@@ -114,8 +114,10 @@ pub struct Config {
 impl Protocol for Chain {
     const NAME: &'static str = "chain";
     const PAPER: &'static str = "van Renesse, Schneider, Chain Replication (2004)";
-    const CAPABILITIES: Capabilities =
-        Capabilities { reads: "at the tail, under a lease (bounded drift); or almost-local", ..Capabilities::LOGGED };
+    const CAPABILITIES: Capabilities = Capabilities {
+        reads: "at the tail, under a lease (bounded drift); or almost-local",
+        ..Capabilities::LOGGED
+    };
     type Message = Message;
     type Replica = Replica;
     type Proxy = SessionClient<Message>;
@@ -139,7 +141,8 @@ fn configure(
             "reads",
             "lease",
             &[("lease", Reads::Lease), ("eager-alr", Reads::EagerAlr)],
-            "How reads are answered: under leases; or in batches that ask a majority of the members when they are executed",
+            "How reads are answered: under leases; or in batches that ask a majority of the members when they are \
+             executed",
         )?,
         intake: settings::intake(settings)?,
         pipeline: settings::pipeline(settings)?,

@@ -1,7 +1,7 @@
-//! Reads, at the tail: what is in its log, durably, is committed, so its state answers them alone; or at all of the chain
-//! (`apportioned.rs`). A reader must know that no other epoch has begun: it reads while a majority of the acceptors have
-//! promised it not to promise another ballot (`blocks::leases`), and promises it as one of them; or asks them afterwards
-//! (`eager.rs`).
+//! Reads, at the tail: what is in its log, durably, is committed, so its state answers them alone; or at all of the
+//! chain (`apportioned.rs`). A reader must know that no other epoch has begun: it reads while a majority of the
+//! acceptors have promised it not to promise another ballot (`blocks::leases`), and promises it as one of them; or asks
+//! them afterwards (`eager.rs`).
 //!
 //! **A tail that was restarted in its epoch** may have shown more to clients than it knows to be committed. All of that
 //! is in its log, and executed when it knows its place in the chain ([`Replica::recover`](super::Replica)).

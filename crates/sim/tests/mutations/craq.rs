@@ -11,5 +11,4 @@ caught! { "craq",
     a_ballot_that_is_prepared_before_it_is_durable: "now/Prepare" with RESTLESS;
     // Eager almost-local reads.
     a_read_that_is_executed_after_its_question: "eager-alr/join-asked" with &["reads=eager-alr"];
-    a_majority_of_the_chain_in_place_of_the_group: "eager-alr/live-set" with &["reads=eager-alr"], of 5, under "all";
 }

@@ -11,9 +11,9 @@
 //!
 //! # Decisions
 //!
-//! - *An object's versions are the log.* The paper keeps several versions of a dirty object, to answer with the one that
-//!   the tail names. Here a member waits until it has executed what the tail names: acknowledgements of it are on their
-//!   way up the chain. It may answer with a later version by then, which is committed too.
+//! - *An object's versions are the log.* The paper keeps several versions of a dirty object, to answer with the one
+//!   that the tail names. Here a member waits until it has executed what the tail names: acknowledgements of it are on
+//!   their way up the chain. It may answer with a later version by then, which is committed too.
 //! - *One question for all dirty reads of a batch*: the tail names a position of the log, which is good for every key.
 //! - *Readers hold leases.* The paper leaves it to ZooKeeper's sessions to tell a member that it is in the chain no
 //!   more; one that is slow to notice answers with what was true before.

@@ -4,9 +4,9 @@
 use quorate_blocks::leases::{Changed, lease};
 use quorate_core::{Context, Fact, NodeId, NodeSet, Time, mutation};
 
+use super::Reads;
 use super::policy::Policy;
 use super::replica::{Replica, Role, Timer};
-use super::Reads;
 
 impl<P: Policy> Replica<P> {
     /// **The read rule.** A local read is linearizable if this is the leader of the promised ballot, has executed
