@@ -16,7 +16,6 @@ caught! { "chain",
     what_is_said_in_another_epoch: "chain/foreign-epochs" with RESTLESS, at 44;
     a_commit_without_an_entry_of_the_own_epoch: "chain/commit-earlier-epochs" with RESTLESS, at 1;
     a_new_link_on_which_nothing_is_sent_again: "chain/links-agree-unseen" with RESTLESS;
-    an_entry_that_is_committed_beyond_what_is_verified: "log/commit-beyond-verified" with RESTLESS;
     // Reads.
     a_lease_that_outlives_its_epoch: "chain/promise-while-leased";
     a_tail_that_reads_before_it_has_executed_its_log: "chain/restarted-tail-reads", at 199;
