@@ -3,9 +3,9 @@
 //!
 //! With c shards each, a value of v bytes is chosen by q = d + 1 + lost − c votes, the leader's among them. So it
 //! takes as long as the (q − 1)-th fastest of the others takes for c·v/d bytes (Crossword §4.1; the paper prints v/c
-//! there). Each other's time is a straight line over bytes ([`quorate_blocks::pace`]). A smaller c must be sooner by
-//! a tenth: with a larger one fewer others are waited for, and whole values are executed at once; and the lines are
-//! not that exact.
+//! there). Where several values are under way, v is the bytes of all of them, as it is in the paper's batches. Each
+//! other's time is a straight line over bytes ([`quorate_blocks::pace`]). A smaller c must be sooner by a tenth: with a
+//! larger one fewer others are waited for, and whole values are executed at once; and the lines are not that exact.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub struct Choice {
     pub lost: usize,
     /// The least that lets those who are there have a value chosen.
     pub least: usize,
-    /// Bytes of the value.
+    /// Bytes of the value, and of those that are on the same links.
     pub bytes: usize,
 }
 

@@ -125,11 +125,14 @@ fn lacking(settings: &mut Settings) -> Result<LackingConfig, SettingsError> {
     Ok(LackingConfig { age, bytes, gossip_gap: Some(gap as usize) })
 }
 
-/// How many shards each voter gets so that a value is chosen soonest.
+/// How many shards each voter gets so that a value is chosen soonest. What is under way is on the same links, so a
+/// number is as good as it would be for all of that: of single values under load, each would wait longer for those
+/// before it than its own bytes take, and none would be worth splitting.
 fn soonest(replica: &Replica, bytes: usize, least: usize, now: Time) -> usize {
     let (voters, limit) = (replica.configuration().voting(), replica.config().timeouts.election);
     let others: Vec<_> = voters.without(replica.me()).iter().collect();
     let (data, lost) = (data(voters.len()), voters.len() - voters.majority());
+    let bytes = bytes + replica.bytes_under_way();
     let choice = Choice { data, lost, least: least.min(data), bytes };
     let is_there = |node: &NodeId| replica.is_voting(*node, limit, now);
     chooser::choose(choice, others.len(), |other, bytes| {

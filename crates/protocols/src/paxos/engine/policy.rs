@@ -249,6 +249,11 @@ impl<P: Policy> Replica<P> {
         leading.peers.get(&node)?.in_flight.pace().expected(bytes)
     }
 
+    /// As a leader: bytes of the values that it has proposed and that are not chosen.
+    pub fn bytes_under_way(&self) -> usize {
+        if let Role::Leader(leading) = &self.role { leading.proposals.bytes() } else { 0 }
+    }
+
     /// Whether it is not about to promise another.
     pub fn is_current(&self) -> bool {
         self.wanted <= self.promised
