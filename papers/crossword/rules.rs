@@ -46,18 +46,25 @@ fn headlines() -> Vec<Rule> {
                 "at every point of Figures 7 and 8: Crossword is at least 0.9 × the best of the others",
                 best_everywhere,
             ),
-        ),
+        )
+        .why("many of these values are sent whole; in shards they wait for five, RSPaxos's for four"),
         rule(
             "C-A.2",
             FIG7.holds(
                 "over all points of Figures 7, 8 and 10: Crossword ÷ MultiPaxos at most ≥ 1.84",
                 multipaxos(1.84),
             ),
+        )
+        .why(
+            "a round trip of 4 ms is in every operation of 15 closed loops: they gain less than the bytes do",
         ),
         rule(
             "C-A.3",
             FIG7.holds("the same", multipaxos(1.84))
                 .and(FIG7.holds("Crossword ÷ RSPaxos at most ≥ 1.52", highest(RSPAXOS, 1.52))),
+        )
+        .why(
+            "a round trip of 4 ms is in every operation of 15 closed loops: they gain less than the bytes do",
         ),
         rule("C-A.4", aggregate()),
         rule("C-A.5", FIG11.all().ratio("first_gap", CROSSWORD, MULTIPAXOS).at_most(2.4)),
@@ -109,18 +116,23 @@ fn static_loads() -> Vec<Rule> {
             FIG7.holds("8 B: Crossword ÷ RSPaxos, and ÷ CRaft, at least 1.52 in one environment", |data| {
                 least_gain(data, "8 B", [RSPAXOS, CRAFT], 1.52)
             }),
-        ),
-        rule("C-7.3", fig7("128 KB", RSPAXOS).at_least(0.9).and(fig7("128 KB", CRAFT).at_least(0.9))),
-        rule("C-7.4", fig7("128 KB", MULTIPAXOS).at_least(1.6).and(fig7("128 KB", RAFT).at_least(1.6))),
+        )
+        .why("no server stands out in the regional setting: the fourth reply is hardly later than the third"),
+        rule("C-7.3", fig7("128 KB", RSPAXOS).at_least(0.9).and(fig7("128 KB", CRAFT).at_least(0.9)))
+            .why("many of these values are sent whole; in shards they wait for five, RSPaxos's for four"),
+        rule("C-7.4", fig7("128 KB", MULTIPAXOS).at_least(1.6).and(fig7("128 KB", RAFT).at_least(1.6)))
+            .why("many are sent whole in the wide area; a round trip, and Gets, are the same with all"),
         rule(
             "C-7.5",
             FIG7.holds(
                 "mixed: Crossword is above each of the four in both environments, by 1.68 at most or more",
                 best_where_mixed,
             ),
-        ),
+        )
+        .why("a round trip, and half of the operations, are the same with every protocol"),
         rule("C-7.6", FIG7.all().of("by_clients").within(0.95, 1.05)),
-        rule("C-7.7", as_one(RAFT, MULTIPAXOS).and(as_one(CRAFT, RSPAXOS))),
+        rule("C-7.7", as_one(RAFT, MULTIPAXOS).and(as_one(CRAFT, RSPAXOS)))
+            .why("with three data shards, CRaft waits for all five where RSPaxos waits for four"),
     ]
 }
 
@@ -130,15 +142,18 @@ fn sensitivity() -> Vec<Rule> {
     let gain = |over| FIG8_CLUSTERS.all().ratio("operations", CROSSWORD, over);
     let puts = |over| FIG8_PUTS.all().ratio("operations", CROSSWORD, over);
     vec![
-        rule("C-8.1", at(8).ratio("operations", CROSSWORD, MULTIPAXOS).within(0.9, 1.1)),
-        rule("C-8.2", FIG8_SIZES.holds("Crossword is above both at a size between 1 and 64 KB", is_between)),
+        rule("C-8.1", at(8).ratio("operations", CROSSWORD, MULTIPAXOS).within(0.9, 1.1))
+            .why("nothing is large"),
+        rule("C-8.2", FIG8_SIZES.holds("Crossword is above both at a size between 1 and 64 KB", is_between))
+            .why("what one link needs for a value is small beside its round trip until values are large"),
         rule(
             "C-8.3",
             FIG8_SIZES.holds(
                 "RSPaxos first reaches MultiPaxos, or Crossword sends shards, at 2 to 8 KB",
                 threshold,
             ),
-        ),
+        )
+        .why("15 clients fill a link of 1 Gbit/s with larger values only"),
         rule(
             "C-8.4",
             at(64_000)
@@ -146,7 +161,8 @@ fn sensitivity() -> Vec<Rule> {
                 .of("one_shard")
                 .at_least(0.9)
                 .and(at(256_000).at("protocol", CROSSWORD).of("one_shard").at_least(0.9)),
-        ),
+        )
+        .why("fewer shards must be sooner by a tenth, by the links' measured times and all bytes under way"),
         rule(
             "C-8.5",
             at(64_000)
@@ -160,36 +176,42 @@ fn sensitivity() -> Vec<Rule> {
             FIG8_CLUSTERS.holds("Crossword ÷ MultiPaxos at most ≥ 1.84", |data| {
                 odd::most_of(data, &FIG8_CLUSTERS, MULTIPAXOS, 1.84)
             }),
-        ),
+        )
+        .why("a round trip, and half of the operations, are the same with every protocol"),
         rule(
             "C-8.7",
             FIG8_CLUSTERS.holds("Crossword ÷ RSPaxos at most ≥ 1.12", |data| {
                 odd::most_of(data, &FIG8_CLUSTERS, RSPAXOS, 1.12)
             }),
-        ),
+        )
+        .why("a round trip, and half of the operations, are the same with every protocol"),
         rule(
             "C-8.8",
             above(gain(MULTIPAXOS))
                 .and(above(gain(RSPAXOS)))
                 .and(above(puts(MULTIPAXOS)))
                 .and(above(puts(RSPAXOS))),
-        ),
-        rule("C-8.9", puts(MULTIPAXOS).rises("puts_percent")),
+        )
+        .why("with one shard each, Crossword waits for all where RSPaxos does not"),
+        rule("C-8.9", puts(MULTIPAXOS).rises("puts_percent")).why("Gets are the same with every protocol"),
     ]
 }
 
 fn instance() -> Vec<Rule> {
     let log = |number| FIG9.all().ratio(number, CROSSWORD, MULTIPAXOS);
     vec![
-        rule("C-9.1", FIG9.at("protocol", CROSSWORD).of("one_shard").at_least(0.9)),
-        rule("C-9.2", FIG9.all().ratio("accept_and_disk", CROSSWORD, MULTIPAXOS).at_most(0.43)),
+        rule("C-9.1", FIG9.at("protocol", CROSSWORD).of("one_shard").at_least(0.9))
+            .why("by the chooser's lines, most would not be sooner by a tenth in fewer shards"),
+        rule("C-9.2", FIG9.all().ratio("accept_and_disk", CROSSWORD, MULTIPAXOS).at_most(0.43))
+            .why("most of the values are sent whole; and no code shortens half a round trip"),
         rule(
             "C-9.3",
             FIG9.holds(
                 "the quorum's part is longer than MultiPaxos's, by at most a quarter of the instance",
                 longer_quorum,
             ),
-        ),
+        )
+        .why("the slowest of four replies, not the second"),
         rule(
             "C-9.4",
             TABLE1.holds("encoding 64 KiB takes less than 1% of an instance", |data| {
@@ -200,18 +222,24 @@ fn instance() -> Vec<Rule> {
             "C-9.5",
             FIG9.all().ratio("log", CROSSWORD, RSPAXOS).within(0.95, 1.05).and(log("log").at_most(0.62)),
         )
+        .why("most of the values are sent whole")
         .better(log("log").at_most(0.5)),
-        rule("C-9.6", log("log").at_most(0.62)).better(log("log").at_most(0.5)),
-        rule("C-9.7", log("log_of_follower").about(1.0 / 3.0, 0.05 / 3.0)),
+        rule("C-9.6", log("log").at_most(0.62))
+            .why("most of the values are sent whole")
+            .better(log("log").at_most(0.5)),
+        rule("C-9.7", log("log_of_follower").about(1.0 / 3.0, 0.05 / 3.0))
+            .why("most of the values are sent whole"),
     ]
 }
 
 fn changes() -> Vec<Rule> {
     let mine = |number| FIG10.at("protocol", CROSSWORD).of(number);
     vec![
-        rule("C-10.3", mine("of_best_fixed").at_least(0.9)),
-        rule("C-10.4", mine("of_best_other").at_least(0.9)),
-        rule("C-10.5", mine("settled").at_most(3.0)),
+        rule("C-10.3", mine("of_best_fixed").at_least(0.9))
+            .why("the chooser asks for a tenth before it takes fewer shards"),
+        rule("C-10.4", mine("of_best_other").at_least(0.9))
+            .why("many of these values are sent whole; in shards they wait for five, RSPaxos's for four"),
+        rule("C-10.5", mine("settled").at_most(3.0)).why("the chooser forgets what is older than 2 s"),
         rule("C-10.6", FIG4_FRONT.at("voters", 5).of("votes_plus_shards").is(6.0)),
     ]
 }
@@ -221,19 +249,31 @@ fn failures() -> Vec<Rule> {
     let mine = |number| FIG11.at("protocol", CROSSWORD).of(number);
     let timeout = |name| FIG11.at("protocol", name).of("first_gap").within(1.5, 3.3);
     vec![
-        rule("C-11.1", timeout(MULTIPAXOS).and(timeout(RAFT)).and(gap(RAFT, MULTIPAXOS).within(0.8, 1.2))),
+        rule("C-11.1", timeout(MULTIPAXOS).and(timeout(RAFT)).and(gap(RAFT, MULTIPAXOS).within(0.8, 1.2)))
+            .why("an election is drawn between 1.5 and 3 s of silence"),
         rule("C-11.2", gap(CROSSWORD, MULTIPAXOS).at_most(2.4))
+            .why("an election is drawn between 1.5 and 3 s of silence")
             .better(gap(CROSSWORD, MULTIPAXOS).at_most(1.5)),
-        rule("C-11.3", mine("shards_between").about(2.0, 0.1)),
-        rule("C-11.4", gap(RSPAXOS, CROSSWORD).at_least(1.5)),
-        rule("C-11.5", FIG11.at("protocol", RSPAXOS).quotient("between", "before").within(0.9, 1.1)),
+        rule("C-11.3", mine("shards_between").about(2.0, 0.1))
+            .why("instances that are sent whole count as they are"),
+        rule("C-11.4", gap(RSPAXOS, CROSSWORD).at_least(1.5))
+            .why("a new leader of RSPaxos gathers from all at once"),
+        rule("C-11.5", FIG11.at("protocol", RSPAXOS).quotient("between", "before").within(0.9, 1.1))
+            .why("a node and its clients have gone"),
         rule("C-11.6", FIG11.at("protocol", RSPAXOS).of("after").is(0.0)),
-        rule("C-11.7", gap(CRAFT, RSPAXOS).at_least(1.01)),
-        rule("C-11.8", FIG11.all().ratio("between", CRAFT, RAFT).within(0.9, 1.1)),
-        rule("C-11.9", FIG11.all().ratio("after", CRAFT, RAFT).within(0.9, 1.1)),
-        rule("C-11.10", mine("shards_after").is(3.0)),
-        rule("C-11.11", FIG11_LOG.at("protocol", RSPAXOS).of("gap").rises("load_half_s")),
-        rule("C-12.1", unbalanced(MULTIPAXOS).and(unbalanced(RAFT)).and(unbalanced(CROSSWORD))),
+        rule("C-11.7", gap(CRAFT, RSPAXOS).at_least(1.01))
+            .why("a new leader of CRaft gathers from all at once"),
+        rule("C-11.8", FIG11.all().ratio("between", CRAFT, RAFT).within(0.9, 1.1))
+            .why("clients of both go to other nodes"),
+        rule("C-11.9", FIG11.all().ratio("after", CRAFT, RAFT).within(0.9, 1.1))
+            .why("clients of both go to other nodes"),
+        rule("C-11.10", mine("shards_after").is(3.0))
+            .why("three of five are a majority only together, so values are whole"),
+        rule("C-11.11", FIG11_LOG.at("protocol", RSPAXOS).of("gap").rises("load_half_s"))
+            .why("a new leader gathers what nobody has executed"),
+        rule("C-12.1", unbalanced(MULTIPAXOS).and(unbalanced(RAFT)).and(unbalanced(CROSSWORD))).why(
+            "the chooser finds that fewer shards spare the slow links, so the balanced policy gains, too",
+        ),
         rule(
             "C-12.2",
             FIG12
@@ -241,8 +281,10 @@ fn failures() -> Vec<Rule> {
                 .ratio("operations", RSPAXOS, MULTIPAXOS)
                 .at_least(1.0)
                 .and(FIG12.all().ratio("operations", RSPAXOS, UNBALANCED).exists()),
-        ),
-        rule("C-12.3", FIG12.all().ratio("operations", CROSSWORD, MULTIPAXOS).within(0.9, 1.1)),
+        )
+        .why("RSPaxos need not wait for the slowest link"),
+        rule("C-12.3", FIG12.all().ratio("operations", CROSSWORD, MULTIPAXOS).within(0.9, 1.1))
+            .why("the chooser finds that fewer shards spare the slow links"),
     ]
 }
 
@@ -272,16 +314,19 @@ fn gossip() -> Vec<Rule> {
                 .at_most(1.0)
                 .and(FIG13.all().ratio("reconstructs_per_write", GAP_0, GAP_400).at_least(1.01)),
         )
-        .weaker("all Reconstructs are counted, not those alone that were in vain"),
+        .weaker("all Reconstructs are counted, not those alone that were in vain")
+        .why("a follower waits for the round of gossip, up to 20 ms, and for its answer, another round trip"),
         rule(
             "C-14.1",
             bytes("leader_per_payload")
                 .within(0.30, 0.40)
                 .and(FIG14.at("protocol", CROSSWORD).of("followers_per_payload").within(0.60, 0.73)),
-        ),
+        )
+        .why("at MultiPaxos's throughput links have room, and the chooser may send whole values"),
         rule("C-14.2", FIG14.at("protocol", CROSSWORD).of("saved_by_batching").at_least(0.10))
             .why("the frames and heads of one request and one answer are small beside two shards of 21 KB"),
-        rule("C-14.3", bytes("leader_links").within(0.9 / 3.0, 1.1 / 3.0)),
+        rule("C-14.3", bytes("leader_links").within(0.9 / 3.0, 1.1 / 3.0))
+            .why("at MultiPaxos's throughput links have room, and the chooser may send whole values"),
     ]
 }
 
@@ -304,30 +349,36 @@ fn macros() -> Vec<Rule> {
                 "up to 30% of Crossword's most operations: Chain Replication is slowest",
                 slowest_below_saturation,
             ),
-        ),
+        )
+        .why("a write of a chain takes four hops there"),
         rule(
             "C-15.2",
             FIG15.holds(
                 "there, Crossword's mean latency is at most 1.05 × every other's",
                 fastest_below_saturation,
             ),
-        ),
+        )
+        .why("small values are sent as MultiPaxos does"),
         rule(
             "C-15.3",
             [RAFT, RSPAXOS, CRAFT, CROSSWORD]
                 .map(saturates)
                 .into_iter()
                 .fold(saturates(MULTIPAXOS), Check::and),
-        ),
-        rule("C-15.4", more(CROSSWORD, MULTIPAXOS)),
-        rule("C-15.5", more(RSPAXOS, CROSSWORD).and(more(CRAFT, CROSSWORD))),
+        )
+        .why("400 clients at most are tried"),
+        rule("C-15.4", more(CROSSWORD, MULTIPAXOS))
+            .why("gossip and Accepts share links, and Accepts go first"),
+        rule("C-15.5", more(RSPAXOS, CROSSWORD).and(more(CRAFT, CROSSWORD)))
+            .why("followers that fetch nothing spare the links"),
         rule(
             "C-15.6",
             FIG15.holds(
                 "Chain Replication: with the last doubling of clients, operations grow by 10% or more",
                 |data| reaches_a_limit(data, CHAIN).map(|(reached, ours)| (!reached, ours)),
             ),
-        ),
+        )
+        .why("400 clients at most are tried"),
         rule("C-16.1", FIG16.all().ratio("operations", CROSSWORD, RAFT).within(1.06, 1.58))
             .why("a stand-in: the replicated payloads without a database"),
         rule(
@@ -357,6 +408,7 @@ fn macros() -> Vec<Rule> {
             "C-I.6",
             CHOOSER.holds("the number taken most is within 5% of the best at 95% of the points", near_best),
         )
+        .why("the chooser goes by the latency of one value among those under way, not by throughput")
         .weaker("latencies within 5% count as equal"),
     ]
 }
