@@ -47,9 +47,10 @@ pub struct LeaderMonitor {
 }
 
 impl LeaderMonitor {
-    /// Nothing heard yet. At a first boot there is most likely no leader: it does not wait long for one.
-    pub fn new(timeouts: ElectionTimeouts, restarted: bool, now: Time, random: &mut Random) -> LeaderMonitor {
-        let least = if restarted { timeouts.election } else { timeouts.heartbeat };
+    /// Nothing heard yet. At a first boot there is most likely no leader: it is not `patient`, unless another is to
+    /// lead first.
+    pub fn new(timeouts: ElectionTimeouts, patient: bool, now: Time, random: &mut Random) -> LeaderMonitor {
+        let least = if patient { timeouts.election } else { timeouts.heartbeat };
         let patience = random.between(least, 2 * least);
         LeaderMonitor { timeouts, heard: None, since: now, patience }
     }

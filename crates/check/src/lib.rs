@@ -59,7 +59,7 @@ pub mod wall_clocks;
 
 use std::fmt;
 
-use quorate_core::{Fact, NodeId, Time};
+use quorate_core::{Capabilities, Fact, NodeId, Time};
 
 /// True time, in nanoseconds since the start of a run. No process ever sees it.
 pub type Nanos = u64;
@@ -211,6 +211,16 @@ impl Panel {
             Box::new(execution_order::ExecutionOrder::default()),
             Box::new(exactly_once::ExactlyOnce::default()),
         ])
+    }
+
+    /// Those of a protocol that gives this, where clocks tell the truth or not.
+    pub fn of_protocol(can: &Capabilities, clocks_lie: bool) -> Panel {
+        let ordered = match clocks_lie {
+            _ if !can.total_order => return Panel::unordered(),
+            true => Panel::without_clocks(),
+            false => Panel::standard(),
+        };
+        ordered.with(recoverability::Recoverability::new(can.quorum))
     }
 
     /// The same, with another one.

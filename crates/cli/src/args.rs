@@ -31,6 +31,7 @@ pub struct Args {
 }
 
 #[derive(Debug, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "there is one of it")]
 pub enum Command {
     /// Start a local cluster in one command
     #[command(after_help = UP_EXAMPLES)]
@@ -103,6 +104,7 @@ const UP_EXAMPLES: &str = "Examples:
   quorate up                                       three nodes, MultiPaxos, a temporary directory
   quorate up --nodes 5 --data-dir ./quorate-data   five nodes whose data stays
   quorate up --set reads=log                       every read through the log
+  quorate up --nodes 5 --groups 5                  the keys divided among five groups, each with a leader of its own
   quorate up --topology geo                        a node each in EU, VA, OR, CA, JP, as far apart as those are
   quorate up --tls                                 everything encrypted, with certificates made for it
 
@@ -141,6 +143,7 @@ const SIM_EXAMPLES: &str = "Examples:
   quorate sim --protocol multipaxos --runs 10000
   quorate sim --protocol multipaxos --faults crashes,partitions --nodes 5
   quorate sim --protocol multipaxos --faults clocks-beyond-bound      must find a violation
+  quorate sim --groups a-m=crossword,n-z=raft                           groups with protocols of their own
   quorate sim --protocol multipaxos --explore --ballots 2               every behaviour
   quorate sim --protocol bodega --explore --ballots 1 --writes 1 --reads 1 --roster 3 --set responders=none
   quorate sim --protocol bodega --explore --facts --failures 1 --delays 0   three ballots, and so on: a larger size";
@@ -157,6 +160,8 @@ pub struct Up {
     /// Replication protocol
     #[arg(long, default_value = "multipaxos")]
     pub protocol: String,
+    #[command(flatten)]
+    pub groups: GroupFlags,
     /// A setting of the protocol; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub set: Vec<String>,
@@ -262,6 +267,8 @@ pub struct Process {
     /// Replication protocol; the same everywhere [default: multipaxos]
     #[arg(long)]
     pub protocol: Option<String>,
+    #[command(flatten)]
+    pub groups: GroupFlags,
     /// A TOML file with any of these flags, or a node's
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -281,6 +288,19 @@ pub struct Process {
     /// Variables that say something else than flags do, which win: lines for the log.
     #[arg(skip)]
     pub overridden: Vec<String>,
+}
+
+/// Whether the keys are divided among groups.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct GroupFlags {
+    /// Divide the keys among groups of replicas, each with a leader of its own: so many (1 to 64), or ranges of keys
+    /// that may have protocols of their own, such as a-m=crossword,n-z=raft; the same everywhere and always
+    #[arg(long, value_name = "COUNT|RANGES")]
+    pub groups: Option<String>,
+    /// Where that many groups are split: the first key of each but the first, such as c,f,m,t [default: evenly by the
+    /// first byte of printable keys]
+    #[arg(long, value_name = "KEY,…")]
+    pub group_keys: Option<String>,
 }
 
 /// What clients may ask of a node.
@@ -486,6 +506,8 @@ pub struct Simulated {
     /// Replication protocol
     #[arg(long, default_value = "multipaxos")]
     pub protocol: String,
+    #[command(flatten)]
+    pub groups: GroupFlags,
     /// The seed, or the first of them
     #[arg(long, default_value_t = 0)]
     pub seed: u64,

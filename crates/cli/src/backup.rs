@@ -308,7 +308,11 @@ fn recover(args: Recover) -> Result<(), Failure> {
     let survivor = founding::salvage(&data_dir, |name| protocols::find(name).ok())
         .map_err(|error| Failure { code: serve::code(&error), message: error.to_string() })?;
     let survivor = survivor.ok_or_else(|| {
-        Failure::wrong(format!("{} is no data directory with a node's log", data_dir.display()))
+        Failure::wrong(format!(
+            "{} is no data directory with a node's log, or one of several groups (--groups), of which nothing can be \
+             recovered yet",
+            data_dir.display()
+        ))
     })?;
     let protocol = protocol(named.as_deref(), &survivor.owner.protocol)?;
     let founding = Founding { directory: new_data_dir, node, members, protocol };

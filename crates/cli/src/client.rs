@@ -134,6 +134,9 @@ pub struct NodeStatus {
     /// What it counts.
     #[serde(default)]
     samples: BTreeMap<String, serde_json::Value>,
+    /// Where the keys are divided among groups: each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    groups: Vec<GroupStatus>,
     #[serde(flatten)]
     rest: serde_json::Map<String, serde_json::Value>,
 }
@@ -143,6 +146,24 @@ pub struct Peer {
     node: u64,
     lag: u64,
     heard_ms: Option<u64>,
+}
+
+/// A group of replicas, as a node sees it.
+#[derive(Debug, Serialize, Deserialize)]
+struct GroupStatus {
+    group: u64,
+    /// Its first key.
+    from: String,
+    /// The first key that is not its own, if there is one.
+    to: Option<String>,
+    protocol: String,
+    role: String,
+    leader: Option<u64>,
+    ballot: String,
+    committed: u64,
+    applied: u64,
+    lease: bool,
+    reads: String,
 }
 
 impl NodeStatus {
@@ -168,7 +189,11 @@ pub fn status(args: Status) -> Result<(), Failure> {
     let answers: Vec<_> = target.endpoints.iter().map(|endpoint| (endpoint, target.ask(endpoint))).collect();
     let there: Vec<_> = answers.iter().filter(|(_, answer)| answer.is_ok()).map(|(node, _)| *node).collect();
     let answered = there.len();
-    let served = serves(&target, &there);
+    let told = || answers.iter().filter_map(|(_, answer)| answer.as_ref().ok());
+    let groups = told().map(|node| &node.groups).max_by_key(|groups| groups.len());
+    let mut keys = vec!["quorate:status"];
+    keys.extend(groups.into_iter().flatten().map(|group| group.from.as_str()));
+    let served = serves(&target, &there, &keys);
     if args.json {
         let nodes: Vec<_> = answers
             .into_iter()
@@ -187,6 +212,7 @@ pub fn status(args: Status) -> Result<(), Failure> {
         let mut rows = vec![TITLES.map(str::to_owned)];
         rows.extend(answers.iter().map(|(endpoint, answer)| row(endpoint, answer.as_ref().ok())));
         protocols::print(&rows)?;
+        show_groups(&told)?;
         show_samples(&told)?;
     }
     if answered == 0 {
@@ -204,6 +230,7 @@ fn verdict(
     let leaders: BTreeSet<_> = nodes.iter().filter_map(|node| node.leader).collect();
     let leads = match leaders.iter().collect::<Vec<_>>()[..] {
         [] => String::new(),
+        _ if nodes.iter().any(|node| !node.groups.is_empty()) => String::new(),
         [leader] => format!("node {leader} leads, "),
         _ => "the nodes do not agree on who leads, ".to_owned(),
     };
@@ -224,14 +251,14 @@ fn verdict(
 /// Facts that are there only if something is wrong.
 const WARNINGS: [&str; 3] = [WARNING_DISK, WARNING_MEMORY, "waiting"];
 
-/// Whether a linearizable read is answered at one of these endpoints at least: no majority, no answer. Asks all at
-/// once: one that is cut off from the others says so only after a while. The error says why one of them does not.
-fn serves(target: &Target, endpoints: &[&String]) -> Result<(), String> {
+/// Whether linearizable reads of these keys are answered at one of these endpoints at least: no majority, no answer.
+/// Asks all at once, as one that is cut off says so only after a while. The error says why one of them does not.
+fn serves(target: &Target, endpoints: &[&String], keys: &[&str]) -> Result<(), String> {
     let read = |endpoint: &String| {
         let mut client = target.connect(endpoint, TIMEOUT)?;
         // Whatever the node's own default is.
         client.read(&["CLIENT", "READMODE", "linearizable"])?;
-        client.get("quorate:status").map(drop)
+        keys.iter().try_for_each(|key| client.get(key).map(drop))
     };
     let answers: Vec<Result<(), Error>> = thread::scope(|scope| {
         let asked: Vec<_> = endpoints.iter().map(|endpoint| scope.spawn(move || read(endpoint))).collect();
@@ -242,6 +269,33 @@ fn serves(target: &Target, endpoints: &[&String]) -> Result<(), String> {
     }
     let first = answers.into_iter().find_map(Result::err);
     Err(first.map_or_else(|| "no node answered".to_owned(), |error| error.to_string()))
+}
+
+/// The groups that the keys are divided among, as each node sees them.
+fn show_groups(nodes: &[&NodeStatus]) -> Result<(), Failure> {
+    let titles =
+        ["group", "keys", "protocol", "node", "role", "leader", "ballot", "committed", "applied", "lease"];
+    let mut rows = vec![titles.map(str::to_owned)];
+    let mut all: Vec<_> =
+        nodes.iter().flat_map(|node| node.groups.iter().map(move |group| (group, node))).collect();
+    all.sort_by_key(|(group, _)| group.group);
+    rows.extend(all.into_iter().map(|(group, node)| {
+        let keys = match &group.to {
+            Some(to) => format!("{}..{to}", group.from),
+            None => format!("{}..", group.from),
+        };
+        let lease = if group.lease { "held" } else { "-" };
+        let leader = group.leader.map_or("-".to_owned(), |leader| leader.to_string());
+        let (committed, applied) = (group.committed.to_string(), group.applied.to_string());
+        let (protocol, role, ballot) = (group.protocol.clone(), group.role.clone(), group.ballot.clone());
+        let number = group.group.to_string();
+        [number, keys, protocol, node.name(), role, leader, ballot, committed, applied, lease.to_owned()]
+    }));
+    if rows.len() > 1 {
+        writeln!(stdout())?;
+        protocols::print(&rows)?;
+    }
+    Ok(())
 }
 
 /// What the nodes count, a column each, and the rosters they act by; nothing where no protocol says anything.

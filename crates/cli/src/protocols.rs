@@ -2,11 +2,52 @@
 
 use std::io::{Write, stdout};
 
+use quorate_api::resp::KeyGroups;
 use quorate_core::{Capabilities, Setting};
+use quorate_protocols::groups::Groups;
 use quorate_protocols::registry::{self, Entry};
 use quorate_runtime::AnyProtocol;
 
+use crate::args::GroupFlags;
 use crate::failure::Failure;
+
+/// A protocol, or several groups with a protocol each.
+#[derive(Clone, Copy)]
+pub struct Chosen {
+    pub protocol: &'static dyn AnyProtocol,
+    groups: Option<&'static Groups>,
+}
+
+impl Chosen {
+    /// For those who speak with clients.
+    pub fn key_groups(&self) -> Option<KeyGroups> {
+        let names = |groups: &Groups| groups.groups().iter().map(|protocol| protocol.name()).collect();
+        self.groups.map(|groups| KeyGroups::new(groups.partition(), names(groups)))
+    }
+
+    /// A key of each group; none where there are no groups.
+    pub fn key_of_each_group(&self) -> Vec<String> {
+        let partition = self.groups.map(Groups::partition);
+        let groups = partition.iter().flat_map(|partition| partition.groups());
+        groups
+            .map(|(_, from, _)| from.map_or_else(String::new, |key| String::from_utf8_lossy(key).into()))
+            .collect()
+    }
+}
+
+/// What the command line chooses.
+pub fn choose(name: &str, flags: &GroupFlags) -> Result<Chosen, Failure> {
+    let protocol = find(name)?;
+    let keys = flags.group_keys.as_deref();
+    let groups = match &flags.groups {
+        Some(groups) => Groups::parse(protocol, groups, keys).map_err(Failure::wrong)?.leak(),
+        None if keys.is_some() => {
+            return Err(Failure::wrong("--group-keys needs --groups, the number of groups"));
+        }
+        None => return Ok(Chosen { protocol, groups: None }),
+    };
+    Ok(Chosen { protocol: groups, groups: Some(groups) })
+}
 
 /// The protocol that the command line names.
 pub fn find(name: &str) -> Result<&'static dyn AnyProtocol, Failure> {

@@ -19,7 +19,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use serde::Deserialize;
 use tracing_subscriber::EnvFilter;
 
-use crate::args::{self, Bounds, Proxy, Serve, SlowLog};
+use crate::args::{self, Bounds, GroupFlags, Proxy, Serve, SlowLog};
 use crate::bounds;
 use crate::exposure::{self, Port};
 use crate::failure::Failure;
@@ -46,6 +46,8 @@ struct File {
     replace_disk: Option<bool>,
     data_dir: Option<PathBuf>,
     protocol: Option<String>,
+    groups: Option<String>,
+    group_keys: Option<String>,
     durability: Option<String>,
     clock: Option<String>,
     site: Option<String>,
@@ -81,6 +83,8 @@ impl File {
             listen_http: flags.listen_http.or(file.listen_http),
             initial_cluster: flags.initial_cluster.or(file.initial_cluster),
             protocol: flags.protocol.or(file.protocol),
+            groups: flags.groups.groups.or(file.groups),
+            group_keys: flags.groups.group_keys.or(file.group_keys),
             max_key: flags.bounds.max_key.or(file.max_key),
             max_value: flags.bounds.max_value.or(file.max_value),
             max_clients: flags.bounds.max_clients.or(file.max_clients),
@@ -216,9 +220,11 @@ pub fn proxy(args: Proxy) -> Result<(), Failure> {
 
 fn start(what: What, resp_limits: resp::Limits, file: File, flags: &args::Process) -> Result<(), Failure> {
     stores::prepare()?;
+    let groups = GroupFlags { groups: file.groups, group_keys: file.group_keys };
+    let chosen = protocols::choose(file.protocol.as_deref().unwrap_or(PROTOCOL), &groups)?;
     let process = Process {
         what,
-        resp_limits,
+        resp_limits: resp::Limits { groups: chosen.key_groups(), ..resp_limits },
         settings: settings(&file.set, &flags.set)?,
         listen_http: file.listen_http,
         insecure: file.insecure.unwrap_or_default(),
@@ -226,7 +232,7 @@ fn start(what: What, resp_limits: resp::Limits, file: File, flags: &args::Proces
         exit_with_stdin: flags.exit_with_stdin,
         overridden: flags.overridden.clone(),
     };
-    process.run(protocols::find(file.protocol.as_deref().unwrap_or(PROTOCOL))?)
+    process.run(chosen.protocol)
 }
 
 fn cluster_id(flags: &args::Process, file: &File) -> Result<Option<u64>, Failure> {

@@ -46,7 +46,7 @@ pub fn sim(args: Sim) -> Result<(), Failure> {
     if args.explore {
         return explore(args);
     }
-    let protocol = protocols::find(&args.run.protocol)?;
+    let protocol = protocols::choose(&args.run.protocol, &args.run.groups)?.protocol;
     let jobs = args.jobs.or_else(|| std::thread::available_parallelism().ok().map(usize::from));
     let options = options(protocol, args.run, args.runs)?;
     let asked = interrupt::flag()?;
@@ -71,9 +71,11 @@ fn explore(args: Sim) -> Result<(), Failure> {
         || run.clients.is_some()
         || run.until.is_some()
         || run.values.is_some()
+        || run.groups.groups.is_some()
+        || run.groups.group_keys.is_some()
     {
         return Err(Failure::wrong(
-            "an exploration has no sites, proxies, clients, values or duration: see its bounds",
+            "an exploration has no sites, proxies, clients, values, groups or duration: see its bounds",
         ));
     }
     let bounds = Bounds {
@@ -189,7 +191,7 @@ fn campaign(
 }
 
 pub fn replay(args: Replay) -> Result<(), Failure> {
-    let protocol = protocols::find(&args.run.protocol)?;
+    let protocol = protocols::choose(&args.run.protocol, &args.run.groups)?.protocol;
     let options = options(protocol, args.run, 1)?;
     let run = quorate_sim::replay(protocol, &options, |line| {
         // A reader that has seen enough, such as `head`, ends the replay.

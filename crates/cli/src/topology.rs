@@ -6,11 +6,9 @@ use std::time::Duration;
 use quorate_core::settings::parse_duration;
 use quorate_core::{Rate, Topology};
 use quorate_node::TopologyFile;
-use quorate_protocols::wide_area;
 use serde::Deserialize;
 
 use crate::failure::Failure;
-use crate::protocols;
 
 /// The file.
 #[derive(Debug, Deserialize)]
@@ -82,13 +80,10 @@ fn parse(text: &str) -> Result<Topology, String> {
     topology.and_then(|topology| topology.with_rates(every, links, shared)).map_err(|error| error.to_string())
 }
 
-/// The timeouts that suit a topology, as settings of a protocol, as far as it knows them.
-pub fn timeouts(topology: &Topology, protocol: &str, nodes: usize) -> Result<Vec<String>, Failure> {
-    Ok(wide_area::settings(topology, protocols::find(protocol)?, nodes))
-}
-
 #[cfg(test)]
 mod tests {
+    use quorate_protocols::{registry, wide_area};
+
     use super::*;
 
     #[test]
@@ -140,7 +135,7 @@ mod tests {
     #[test]
     fn a_protocol_is_given_the_timeouts_that_it_knows() {
         let geo = Topology::named("geo").unwrap();
-        let names = |protocol| timeouts(&geo, protocol, 5).ok().unwrap();
+        let names = |protocol| wide_area::settings(&geo, registry::named(protocol), 5);
         assert!(names("multipaxos").contains(&"election.timeout=1200ms".to_owned()));
         assert!(names("raft").contains(&"lease.duration=2500ms".to_owned()));
         assert!(!names("unreplicated").iter().any(|setting| setting.starts_with("election")));

@@ -13,15 +13,17 @@ use quorate_client::{Client, Error};
 use quorate_core::{NodeId, Topology};
 use quorate_node::signals::hangup_is_ignored;
 use quorate_node::{cluster_id, parse_cluster};
+use quorate_protocols::wide_area;
+use quorate_runtime::AnyProtocol;
 use quorate_tls::issue::{AUTHORITY, Authority, Issued, Owner};
 use quorate_tls::{ClientCredentials, Process};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::args::{Bounds, Up};
+use crate::args::{Bounds, GroupFlags, Up};
 use crate::failure::{Failure, say};
-use crate::protocols;
+use crate::protocols::{self, Chosen};
 use crate::topology;
 use crate::users;
 
@@ -51,8 +53,9 @@ struct Node {
 }
 
 pub fn up(args: Up) -> Result<(), Failure> {
-    let world = World::new(&args)?;
-    check(&args.protocol, world.nodes.into())?;
+    let chosen = protocols::choose(&args.protocol, &args.groups)?;
+    let world = World::new(&args, chosen.protocol)?;
+    check(chosen.protocol, world.nodes.into())?;
     args.users.as_deref().map(users::read).transpose()?;
     let stop = Arc::new(AtomicBool::new(false));
     let hangup = (!hangup_is_ignored()).then_some(SIGHUP);
@@ -77,8 +80,8 @@ pub fn up(args: Up) -> Result<(), Failure> {
         false => None,
     };
     let mut nodes = start(&args, &world, (&members, &ports), &data, tls.as_ref())?;
-    let result = wait_until_serving(&mut nodes, tls.as_ref(), &stop)
-        .and_then(|()| announce(&args, &world, &nodes, tls.as_ref(), temporary.is_some()))
+    let result = wait_until_serving(&mut nodes, tls.as_ref(), &chosen, &stop)
+        .and_then(|()| announce((&args, &chosen), &world, &nodes, tls.as_ref(), temporary.is_some()))
         .map(|()| watch(&mut nodes, &stop));
     end(nodes);
     result
@@ -139,14 +142,14 @@ struct World {
 }
 
 impl World {
-    fn new(args: &Up) -> Result<World, Failure> {
+    fn new(args: &Up, protocol: &dyn AnyProtocol) -> Result<World, Failure> {
         let Some(word) = &args.topology else {
             return Ok(World { nodes: args.nodes.unwrap_or(NODES), topology: None, settings: Vec::new() });
         };
         let topology = topology::load(word)?;
         let nodes = args.nodes.unwrap_or(topology.sites().len() as u8);
         topology.fits(nodes.into()).map_err(|error| Failure::wrong(format!("--topology {word}: {error}")))?;
-        let settings = topology::timeouts(&topology, &args.protocol, nodes.into())?;
+        let settings = wide_area::settings(&topology, protocol, nodes.into());
         Ok(World { nodes, topology: Some(topology), settings })
     }
 
@@ -164,14 +167,14 @@ impl World {
 }
 
 /// Refuses what cannot run before anything is started.
-fn check(protocol: &str, nodes: usize) -> Result<(), Failure> {
-    let can = protocols::find(protocol)?.capabilities();
+fn check(protocol: &dyn AnyProtocol, nodes: usize) -> Result<(), Failure> {
+    let can = protocol.capabilities();
     let (min, max) = (can.min_nodes, can.max_nodes);
     if (min..=max).contains(&nodes) {
         return Ok(());
     }
     let right = if min == max { format!("--nodes {min}") } else { format!("--nodes {min} to {max}") };
-    Err(Failure::wrong(format!("{protocol} does not run on {nodes} nodes: use {right}")))
+    Err(Failure::wrong(format!("{} does not run on {nodes} nodes: use {right}", protocol.name())))
 }
 
 fn start(
@@ -202,6 +205,10 @@ fn start(
         .into_iter()
         .flat_map(|(flag, value)| [flag.to_owned(), value])
         .collect();
+        let GroupFlags { groups, group_keys } = &args.groups;
+        for (flag, value) in [("--groups", groups), ("--group-keys", group_keys)] {
+            words.extend(value.iter().flat_map(|value| [flag.to_owned(), value.clone()]));
+        }
         if let Some(word) = &args.topology {
             // The command to start a node again must work anywhere.
             let word = match Topology::named(word) {
@@ -272,7 +279,14 @@ fn ports(count: u16, base: Option<u16>) -> Result<Vec<(u16, u16)>, Failure> {
     }
 }
 
-fn wait_until_serving(nodes: &mut [Node], tls: Option<&Tls>, stop: &AtomicBool) -> Result<(), Failure> {
+fn wait_until_serving(
+    nodes: &mut [Node],
+    tls: Option<&Tls>,
+    chosen: &Chosen,
+    stop: &AtomicBool,
+) -> Result<(), Failure> {
+    let mut keys = chosen.key_of_each_group();
+    keys.push("quorate:ready".to_owned());
     let tls = tls.map(|tls| &tls.credentials);
     let start = Instant::now();
     let mut waiting: Vec<usize> = (0..nodes.len()).collect();
@@ -294,9 +308,9 @@ fn wait_until_serving(nodes: &mut [Node], tls: Option<&Tls>, stop: &AtomicBool) 
             return Err(Failure::failed(format!("node {id} does not serve after {START_LIMIT:?}:\n{log}")));
         }
         let serves = Client::connect_with([nodes[index].resp.as_str()], Duration::from_secs(6), tls.cloned())
-            .and_then(|mut client| client.get("quorate:ready"));
+            .and_then(|mut client| keys.iter().try_for_each(|key| client.get(key).map(drop)));
         let is_served = match serves {
-            Ok(_) => true,
+            Ok(()) => true,
             // It knows who the users are, and that this is none of them.
             Err(Error::Refused { message, .. }) => {
                 message.starts_with("NOAUTH") || message.starts_with("NOPERM")
@@ -313,7 +327,7 @@ fn wait_until_serving(nodes: &mut [Node], tls: Option<&Tls>, stop: &AtomicBool) 
 }
 
 fn announce(
-    args: &Up,
+    (args, chosen): (&Up, &Chosen),
     world: &World,
     nodes: &[Node],
     tls: Option<&Tls>,
@@ -338,7 +352,7 @@ fn announce(
         out.flush()?;
         return Ok(());
     }
-    writeln!(out, "{} on {} nodes, durability {}:\n", args.protocol, nodes.len(), args.durability)?;
+    writeln!(out, "{} on {} nodes, durability {}:\n", chosen.protocol.name(), nodes.len(), args.durability)?;
     let name = |node: u8| match world.topology {
         Some(_) => format!("{node} {}", world.site(node)),
         None => node.to_string(),

@@ -45,6 +45,40 @@ impl Wire for NodeId {
     }
 }
 
+/// One of the groups among which the keys of a process are divided (`--groups`), numbered from 1 in the order of their
+/// keys. Where they are not divided, all is the first's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupId(u8);
+
+impl GroupId {
+    /// The largest number.
+    pub const MAX: u8 = 64;
+    /// The group of the lowest keys.
+    pub const FIRST: GroupId = GroupId(1);
+
+    /// The group at a place from 0. Panics at or above [`MAX`](Self::MAX).
+    pub fn at(index: usize) -> GroupId {
+        assert!(index < usize::from(Self::MAX), "no process has so many groups");
+        GroupId(index as u8 + 1)
+    }
+
+    /// Its place, from 0.
+    pub fn index(self) -> usize {
+        usize::from(self.0) - 1
+    }
+
+    /// The number.
+    pub fn get(self) -> u8 {
+        self.0
+    }
+}
+
+impl fmt::Display for GroupId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
 /// A client side. Ids up to [`NodeId::MAX`] are the proxies that live inside the node of that number (and are
 /// reached through it); larger ones are drawn at random by processes that run a proxy alone.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -38,7 +38,7 @@ pub mod wire;
 
 pub use context::{Answered, Context, Instant, Outbox, Outgoing, Recipients};
 pub use fact::{Fact, Until};
-pub use id::{NodeId, NodeSet, ProcessId, ProxyId, RequestId};
+pub use id::{GroupId, NodeId, NodeSet, ProcessId, ProxyId, RequestId};
 pub use link::{Interface, Line, Link, Rate};
 pub use machine::{
     Arrival, Capabilities, Class, Configs, Group, Image, Machine, Marginal, Message, Never, PeerStatus,

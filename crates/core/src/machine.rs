@@ -251,12 +251,20 @@ pub struct Group {
     /// finished; after that the flag has no effect, so a driver may go on setting it. Refused where
     /// [`Capabilities::rejoin`] is false.
     pub rejoining: bool,
+    /// Who stands first for leader when all is new; `None`: whoever comes to it first. So that of several groups in one
+    /// process each has another leader at first.
+    pub first_leader: Option<NodeId>,
 }
 
 impl Group {
     /// Of these initial members.
     pub fn of(members: NodeSet) -> Group {
-        Group { members, addresses: BTreeMap::new(), joining: false, rejoining: false }
+        Group { members, addresses: BTreeMap::new(), joining: false, rejoining: false, first_leader: None }
+    }
+
+    /// Whether this member waits for another to stand first.
+    pub fn waits_for_first_leader(&self, me: NodeId) -> bool {
+        self.first_leader.is_some_and(|first| first != me)
     }
 }
 

@@ -42,6 +42,17 @@ impl Payload {
         self.parts().iter().map(Bytes::len).sum()
     }
 
+    /// The same behind another piece, which is not copied to it.
+    pub fn behind(self, first: Bytes) -> Payload {
+        match self {
+            Payload::Whole(bytes) => Payload::Parts(vec![first, bytes]),
+            Payload::Parts(mut parts) => {
+                parts.insert(0, first);
+                Payload::Parts(parts)
+            }
+        }
+    }
+
     /// The whole in one piece, copied together if it is in several.
     pub fn into_bytes(self) -> Bytes {
         match self {

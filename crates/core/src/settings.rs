@@ -178,6 +178,13 @@ impl Settings {
         self.choice(key, default, &[("true", true), ("false", false)], meaning)
     }
 
+    /// Takes what another reader has taken of a copy: of several readers each takes what it knows.
+    pub fn take_as(&mut self, other: Settings) {
+        self.given.retain(|key, _| other.given.contains_key(key));
+        self.effective.extend(other.effective);
+        self.described.extend(other.described);
+    }
+
     /// Refuses what nobody took.
     pub fn finish(&self) -> Result<(), SettingsError> {
         match self.given.keys().next() {
@@ -253,6 +260,21 @@ mod tests {
         );
         assert!(Settings::parse(["nonsense"]).is_err());
         assert!(Settings::parse(["=1"]).is_err());
+    }
+
+    #[test]
+    fn of_several_readers_each_takes_what_it_knows_and_the_rest_is_refused() {
+        let given = Settings::parse(["a=7", "b=8", "c=9"]).unwrap();
+        let mut settings = given.clone();
+        for keys in [["a", "b"], ["b", "d"]] {
+            let mut own = given.clone();
+            keys.iter().for_each(|key| assert!(own.number(key, 1, 1..=9, "a count").is_ok()));
+            settings.take_as(own);
+        }
+        let effective: Vec<_> =
+            settings.effective().iter().map(|(key, value)| format!("{key}={value}")).collect();
+        assert_eq!(effective, ["a=7", "b=8", "d=1"]);
+        assert!(settings.finish().unwrap_err().to_string().starts_with("unknown setting `c`"));
     }
 
     #[test]

@@ -226,9 +226,9 @@ impl Process {
         let me = self.me();
         self.runner.end_batch(self.instant());
         self.runner.keep_timers(self.origin.heeds);
-        let runtime::Effects { records, barriers, mut facts, .. } = mem::take(self.runner.effects());
+        let runtime::Effects { records, barriers, facts, .. } = mem::take(self.runner.effects());
         assert!(barriers.is_empty(), "a state that came from elsewhere: explore without snapshots");
-        effects.facts.append(&mut facts);
+        effects.facts.extend(facts.into_iter().map(|(_, fact)| fact));
         for record in records {
             effects.line(|| format!("{me} persist {}", self.runner.describe_record(&record)));
             if self.origin.mortal {

@@ -1,11 +1,14 @@
 //! What the store and the protocols write to the wire and to the log.
 
 use std::fmt::Debug;
+use std::sync::LazyLock;
 
 use bytes::Bytes;
 use quorate_blocks::parts::{Assembly, Cut, Kept, Part};
 use quorate_core::{Image, Payload, Wall, Wire};
+use quorate_protocols::groups::Groups;
 use quorate_protocols::registry;
+use quorate_runtime::AnyProtocol;
 use quorate_store::{
     Command, CommandRule, Condition, Expires, Expiry, ExpiryCondition, KeyRule, Kind, Loader, PasswordHash,
     Reply, Single, Store, UserRule,
@@ -196,11 +199,22 @@ pub fn snapshot_seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
+/// Two groups in a process, with a protocol each.
+static GROUPS: LazyLock<Groups> = LazyLock::new(|| {
+    Groups::parse(registry::named("raft"), "a-m=epaxos,n-z", None).expect("groups that can be")
+});
+
+/// Every protocol, and groups of some.
+fn all_protocols() -> impl Iterator<Item = &'static dyn AnyProtocol> {
+    let groups: &'static dyn AnyProtocol = &*GROUPS;
+    registry::all().into_iter().map(|entry| entry.protocol).chain([groups])
+}
+
 /// Messages and records of every protocol are read back.
 pub fn protocols(data: &[u8]) {
     let input = Bytes::copy_from_slice(data);
-    for entry in registry::all() {
-        let process = conversation::process(entry.protocol);
+    for protocol in all_protocols() {
+        let process = conversation::process(protocol);
         if let Ok(once) = process.recode_message(&input) {
             assert_eq!(process.recode_message(&once).as_ref(), Ok(&once));
             assert_eq!(process.describe_message(&input), process.describe_message(&once));
@@ -214,5 +228,5 @@ pub fn protocols(data: &[u8]) {
 }
 
 pub fn protocol_seeds() -> Vec<Vec<u8>> {
-    registry::all().into_iter().flat_map(|entry| conversation::overhear(entry.protocol)).collect()
+    all_protocols().flat_map(conversation::overhear).collect()
 }

@@ -247,7 +247,7 @@ impl NodeConfig {
         }
         let (ids, addresses) = (members.keys().copied().collect(), members.clone());
         let Entrance { joining, rejoining } = entrance;
-        let group = Group { members: ids, addresses, joining, rejoining };
+        let group = Group { addresses, joining, rejoining, ..Group::of(ids) };
         let delays = Delays { common: take_common(&mut settings)?, ..Delays::default() };
         let configured = protocol.configure(&group, &mut settings)?;
         settings.finish()?;

@@ -151,6 +151,10 @@ pub trait NodeView {
     fn applied(&self) -> u64;
     /// The replica's state.
     fn status(&self) -> Status;
+    /// The state of each group's replica, where there are several (`--groups`).
+    fn group_statuses(&self) -> Vec<Status> {
+        vec![self.status()]
+    }
     /// Facts in words, in order: name, value. For instance `("protocol", "multipaxos")`, `("clients", "3")`.
     fn facts(&self) -> Vec<(&'static str, String)>;
     /// Who is in the group, as far as this node knows, with all addresses that it knows.

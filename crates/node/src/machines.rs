@@ -214,6 +214,11 @@ impl Machines {
         status
     }
 
+    /// The state of each group's replica; none where they do not run.
+    pub(crate) fn group_statuses(&self) -> Vec<Status> {
+        self.process.group_statuses(self.clock.instant())
+    }
+
     /// Acts on the input that was taken, at the present: the clock is read when the input is at hand.
     fn step(&mut self) {
         self.process.step(self.clock.instant());

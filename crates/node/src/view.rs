@@ -63,6 +63,10 @@ impl NodeView for View<'_> {
         self.machines.status()
     }
 
+    fn group_statuses(&self) -> Vec<Status> {
+        self.machines.group_statuses()
+    }
+
     fn facts(&self) -> Vec<(&'static str, String)> {
         let mut facts = self.constants.facts.clone();
         let directory = &self.machines.directory;

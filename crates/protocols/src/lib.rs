@@ -9,12 +9,14 @@
 //! | [`chain`] | a head that orders writes, and members that pass them on to a tail; it answers reads, or all of them do |
 //! | [`paxos`] | a stable leader that numbers slots; Prepare and Accept decide each |
 //! | [`epaxos`] | no leader: instances that depend on each other |
+//! | [`groups`] | none: several groups in a process, each with a protocol of these |
 //!
 //! [`wide_area`] has the timeouts that suit nodes far apart. What only one family uses is in its folder; what two use
 //! is in `crates/blocks`.
 
 pub mod chain;
 pub mod epaxos;
+pub mod groups;
 pub mod paxos;
 pub mod primary_copy;
 pub mod raft;

@@ -83,6 +83,15 @@ impl Entry {
     }
 }
 
+/// What the gate simulates of several groups in a process: the flags that say which, and how much. The keys of clients
+/// are divided by them.
+pub const GROUPS: &[(&[&str], Budget)] = &[
+    (&["--groups", "5", "--group-keys", "h,n,s,w"], Budget::of(150).nodes(5)),
+    (&["--groups", "3", "--group-keys", "n,s", "--protocol", "raft"], Budget::of(100)),
+    (&["--groups", "3", "--group-keys", "n,s", "--protocol", "crossword"], Budget::of(50).nodes(5)),
+    (&["--groups", "a-m=crossword,n-r=raft,s-v,w-z=epaxos"], Budget::of(100).nodes(5)),
+];
+
 /// The facts of the MultiPaxos family.
 const PAXOS: &[&str] = &[
     "Chosen",

@@ -7,8 +7,9 @@
 
 use bytes::Bytes;
 use quorate_core::{
-    Answered, Arrival, Class, Fact, Instant, Mark, Members, NodeId, Payload, ProcessId, ProxyId, Random,
-    Recipients, Request, RequestId, Salvaged, Sample, Saved, Snapshot, Status, Time, Wakeup, WireError,
+    Answered, Arrival, Class, Fact, GroupId, Instant, Mark, Members, NodeId, Payload, ProcessId, ProxyId,
+    Random, Recipients, Request, RequestId, Salvaged, Sample, Saved, Snapshot, Status, Time, Wakeup,
+    WireError,
 };
 use thiserror::Error;
 
@@ -76,6 +77,8 @@ pub struct Taken {
 pub struct OutgoingFrame {
     /// The machine that sent it.
     pub from: ProcessId,
+    /// Of which group that is.
+    pub group: GroupId,
     /// The other processes that it is for; no replicas at all if it is for this process alone.
     pub to: Recipients,
     /// Whether it is (also) for this process, and queued as [`Input::Own`].
@@ -106,8 +109,8 @@ pub struct Effects {
     pub frames: Vec<OutgoingFrame>,
     /// To hand to clients.
     pub replies: Vec<Answered>,
-    /// What the replica states for checkers, if the process is observed.
-    pub facts: Vec<Fact>,
+    /// What the replica of a group states for checkers, if the process is observed.
+    pub facts: Vec<(GroupId, Fact)>,
     /// Who is in the group as the replica, and as the proxy, have said last.
     pub members: (Option<Members>, Option<Members>),
     /// What the proxy marks of requests, and when its step began.
@@ -155,8 +158,12 @@ pub struct Recovered {
     pub fingerprint: (u64, u64),
 }
 
-/// A process of some protocol. Implemented by `ProcessRunner` alone; an object, so that drivers
-/// are compiled once and not for every protocol.
+/// A process of some protocol, or of several groups of replicas with a protocol each. An object, so that drivers are
+/// compiled once and not for every protocol.
+///
+/// Where there are several groups, "the replica" is all of this node's, and "the proxy" likewise: they have one log,
+/// and one sequence of inputs and of effects. Implemented by `ProcessRunner`, which is one group, and by what holds
+/// several of them.
 pub trait AnyProcess {
     // Inputs -----------------------------------------------------------------------------------------------------
 
@@ -206,7 +213,7 @@ pub trait AnyProcess {
     fn save(&self) -> Option<Saved<Payload>>;
 
     /// What the replica gives to a group that takes the place of its own
-    /// ([`Replica::salvage`](quorate_core::Replica::salvage)); `None` if it does not run.
+    /// ([`Replica::salvage`](quorate_core::Replica::salvage)); `None` if it does not run, or is several groups'.
     fn salvage(&self) -> Option<Salvaged>;
 
     /// Recovers another replica, and drops it: for the law that it is as the one that was saved.
@@ -250,6 +257,16 @@ pub trait AnyProcess {
 
     /// The replica's status, if it runs.
     fn status(&self, at: Instant) -> Option<Status>;
+
+    /// The status of each group's replica, in the order of the groups; none where it does not run.
+    fn group_statuses(&self, at: Instant) -> Vec<Status> {
+        self.status(at).into_iter().collect()
+    }
+
+    /// How many of the first so many records of this start are a group's.
+    fn records_of(&self, _group: GroupId, upto: u64) -> u64 {
+        upto
+    }
 
     /// What the proxy counts.
     fn proxy_samples(&self) -> Vec<Sample>;

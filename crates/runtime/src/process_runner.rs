@@ -6,9 +6,9 @@ use std::mem;
 
 use bytes::Bytes;
 use quorate_core::{
-    Configs, Instant, Machine, Message, NodeId, NodeSet, Outgoing, Payload, ProcessId, Protocol, Proxy,
-    Random, Recipients, Replica, Request, RequestId, Salvaged, Sample, Saved, Snapshot, Status, TextDigest,
-    Time, Timers, Wakeup, Wire, WireError,
+    Configs, GroupId, Instant, Machine, Message, NodeId, NodeSet, Outgoing, Payload, ProcessId, Protocol,
+    Proxy, Random, Recipients, Replica, Request, RequestId, Salvaged, Sample, Saved, Snapshot, Status,
+    TextDigest, Time, Timers, Wakeup, Wire, WireError,
 };
 
 use crate::machine_runner::MachineRunner;
@@ -133,7 +133,7 @@ impl<P: Protocol> ProcessRunner<P> {
             barriers.extend(replica.take_barriers());
             let out = &mut replica.out;
             records.extend(out.records.drain(..).map(|record| Payload::of(&record)));
-            facts.append(&mut out.facts);
+            facts.extend(out.facts.drain(..).map(|fact| (GroupId::FIRST, fact)));
             members.0 = out.members.take().or(members.0.take());
             assert!(out.replies.is_empty(), "only proxies answer clients");
         }
@@ -183,8 +183,8 @@ impl<P: Protocol> ProcessRunner<P> {
         };
         if let Some(payload) = payload {
             let (binds, arrival, class) = (message.binds(), message.arrival(), message.class());
-            let frame =
-                OutgoingFrame { from, to: others, own: announced, kind, binds, arrival, class, payload };
+            let (group, to, own) = (GroupId::FIRST, others, announced);
+            let frame = OutgoingFrame { from, group, to, own, kind, binds, arrival, class, payload };
             self.effects.frames.push(frame);
         }
         if let Some(own) = own {

@@ -4,18 +4,28 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use quorate_core::{
-    Capabilities, Configs, Group, NodeId, Payload, Protocol, Replica, Saved, Settings, SettingsError,
-    Snapshot,
+    Capabilities, Configs, Group, GroupId, NodeId, Payload, Protocol, Replica, Saved, Settings,
+    SettingsError, Snapshot,
 };
 
 use crate::process::{AnyProcess, Start};
 use crate::process_runner::ProcessRunner;
 
-/// A protocol, whichever it is: one value for each, from [`protocol`].
+/// A protocol, whichever it is: one value for each, from [`protocol`]. Or several groups, with a protocol each.
 pub trait AnyProtocol: Sync {
-    /// As the command line spells it ([`Protocol::NAME`]).
+    /// As the command line spells it ([`Protocol::NAME`]), peers compare it and the log's owner is called; of several
+    /// groups, who has which keys.
     fn name(&self) -> &'static str;
+
+    /// The flags of the command line that choose it.
+    fn flags(&self) -> String {
+        format!("--protocol {}", self.name())
+    }
+
+    /// The protocol of each group, in their order.
+    fn groups(&self) -> Vec<&dyn AnyProtocol>;
 
     /// What it gives and needs ([`Protocol::CAPABILITIES`]).
     fn capabilities(&self) -> Capabilities;
@@ -39,6 +49,11 @@ pub trait AnyProtocol: Sync {
 
 /// A protocol with the configurations of a group's machines.
 pub trait ConfiguredProtocol: Send + Sync {
+    /// The group that executes an encoded command; `None` if no one group can.
+    fn group_of(&self, _command: &Bytes) -> Option<GroupId> {
+        Some(GroupId::FIRST)
+    }
+
     /// Starts a process: the proxy runs, the replica starts when the driver says so.
     fn start(&self, start: Start) -> Box<dyn AnyProcess>;
 
@@ -57,6 +72,10 @@ pub fn protocol<P: Protocol>() -> &'static dyn AnyProtocol {
 impl<P: Protocol> AnyProtocol for Erased<P> {
     fn name(&self) -> &'static str {
         P::NAME
+    }
+
+    fn groups(&self) -> Vec<&dyn AnyProtocol> {
+        vec![self]
     }
 
     fn capabilities(&self) -> Capabilities {

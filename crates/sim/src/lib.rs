@@ -9,7 +9,7 @@
 //! | [`options`], [`faults`] | what a campaign is told, and what a seed draws from it |
 //! | `cluster`, `process` | the driver: processes and their machines |
 //! | [`network`], [`disk`], [`clock`] | the world around them |
-//! | `workload`, `sizes` | the clients, and how long what they write is |
+//! | `workload`, `eras`, `sizes` | the clients, the names of their keys, and how long what they write is |
 //! | `founded` | a state with which a group can begin |
 //! | [`trace`] | what happened, for people and for the determinism test |
 //! | [`queue`] | the future |
@@ -19,6 +19,7 @@
 pub mod clock;
 mod cluster;
 pub mod disk;
+mod eras;
 pub mod experiment;
 pub mod faults;
 mod founded;

@@ -75,8 +75,8 @@ pub fn replay(
 /// A violation with what it takes to look into it.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// The protocol.
-    pub protocol: &'static str,
+    /// The flags that choose the protocol.
+    pub protocol: String,
     /// The seed.
     pub seed: u64,
     /// What was violated, as the campaign found it.
@@ -101,13 +101,20 @@ impl Failure {
             at: again.virtual_time,
             what: format!("a second run of the same seed was fine; the first: {:?}", shrunk.violation),
         });
-        Failure { protocol: protocol.name(), seed: failed.seed, found, violation, options, tail: tail.take() }
+        Failure {
+            protocol: protocol.flags(),
+            seed: failed.seed,
+            found,
+            violation,
+            options,
+            tail: tail.take(),
+        }
     }
 
     /// The command that shows the shrunk run event by event.
     pub fn replay_line(&self) -> String {
         let Failure { protocol, seed, options, .. } = self;
-        format!("quorate replay --protocol {protocol} --seed {seed}{}", options.flags())
+        format!("quorate replay {protocol} --seed {seed}{}", options.flags())
     }
 }
 

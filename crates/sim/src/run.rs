@@ -5,15 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorate_check::history::History;
+use quorate_check::log::Logs;
 use quorate_check::panics;
-use quorate_check::recoverability::Recoverability;
 use quorate_check::service::{Limits, Service};
 use quorate_check::wall_clocks::WallClocks;
 use quorate_check::{
     Checker, MILLISECOND, Nanos, Panel, SECOND, Violation, expiry, linearizability, staleness,
 };
 use quorate_core::settings::parse_duration;
-use quorate_core::{Capabilities, Group, NodeId, NodeSet, Random, Settings, SettingsError, Topology};
+use quorate_core::{
+    Capabilities, Group, GroupId, NodeId, NodeSet, Random, Settings, SettingsError, Topology,
+};
 use quorate_runtime::{AnyProtocol, ConfiguredProtocol};
 
 use crate::clock::{Clock, Quality};
@@ -110,7 +112,7 @@ pub(crate) fn prepare(
     let far = root.chance(0.15);
     let setup = configure(protocol, options, far, root.fork())?;
     let settings = setup.words.clone();
-    let mut cluster = build(protocol.capabilities(), options, root, (far, trace), setup);
+    let mut cluster = build(protocol, options, root, (far, trace), setup);
     cluster.introduce(seed, &settings);
     Ok(cluster)
 }
@@ -256,6 +258,13 @@ fn configure(
     let furthest = options.topology.as_ref().map(|(_, topology)| topology.furthest()).unwrap_or_default();
     let furthest = if far { furthest.max(FAR) } else { furthest };
     let limits = Limits::of(|name| duration(&settings, name), furthest);
+    let own_drift = |protocol: &dyn AnyProtocol| {
+        let mut own = Settings::parse(&words)?;
+        protocol.configure(&group, &mut own)?;
+        Ok::<_, SettingsError>(declared_drift(&own))
+    };
+    let drifts = protocol.groups().into_iter().map(own_drift).collect::<Result<Vec<_>, _>>()?;
+    let drift = drifts.into_iter().reduce(f64::min).unwrap_or(DEFAULT_DRIFT);
     let rejoining = Group { rejoining: true, ..group.clone() };
     let rejoining = match protocol.capabilities().rejoin {
         // Refused where the group is too small.
@@ -264,7 +273,7 @@ fn configure(
     };
     let joining = Group { joining: true, ..group };
     let joining = protocol.configure(&joining, &mut Settings::parse(&words)?)?;
-    Ok(Setup { configs, joining, rejoining, drift: declared_drift(&settings), limits, furthest, words })
+    Ok(Setup { configs, joining, rejoining, drift, limits, furthest, words })
 }
 
 /// How many nodes are there that are not in the group as it is set up.
@@ -299,13 +308,15 @@ fn declared_drift(settings: &Settings) -> f64 {
 }
 
 fn build(
-    can: Capabilities,
+    protocol: &dyn AnyProtocol,
     options: &Options,
     mut root: Random,
     (far, trace): (bool, Trace),
     setup: Setup,
 ) -> Cluster {
     let Setup { configs, joining, rejoining, drift, limits, furthest, .. } = setup;
+    let can = protocol.capabilities();
+    let groups = protocol.groups();
     let nodes = options.nodes + spares(can, options, &mut root);
     let hosts = nodes + options.proxies;
     let duration = options.duration.as_nanos() as Nanos;
@@ -371,15 +382,14 @@ fn build(
         joining,
         rejoining,
         operator: Operator::new(members(options.nodes), members(nodes)),
-        logs: Default::default(),
+        logs: groups.iter().map(|_| Logs::default()).collect(),
         network,
         knobs: Knobs::draw(&mut knobs),
         counts,
-        panel: match quality.beyond_bound {
-            _ if !can.total_order => Panel::unordered(),
-            true => Panel::without_clocks().with(Recoverability::new(can.quorum)),
-            false => Panel::standard().with(Recoverability::new(can.quorum)),
-        },
+        panels: groups
+            .iter()
+            .map(|group| Panel::of_protocol(&group.capabilities(), quality.beyond_bound))
+            .collect(),
         executed: (!quality.beyond_bound).then(BTreeMap::new),
         work: Workload::new(options.clients, hosts.len(), duration, options.values, &mut workload),
         trace,
@@ -399,8 +409,9 @@ fn build(
         plan,
     };
     if options.founded {
-        cluster.panel.on_founded(founded::SLOT, options.nodes as u64);
-        cluster.logs.on_founded(founded::SLOT);
+        let members = options.nodes as u64;
+        cluster.panels.iter_mut().for_each(|panel| panel.on_founded(founded::SLOT, members));
+        cluster.logs.iter_mut().for_each(|logs| logs.on_founded(founded::SLOT));
     }
     schedule(&mut cluster, options);
     cluster
@@ -494,18 +505,14 @@ fn drive(cluster: &mut Cluster, end: Nanos, furthest: Nanos) {
         }
     }
     if cluster.violation.is_none() {
-        let applied = if stage == Stage::GroupLost { Vec::new() } else { applied(cluster) };
-        if let Err(violation) = cluster.panel.finish(cluster.now, &applied) {
-            cluster.fail(violation.checker, violation.what);
+        let lost = stage == Stage::GroupLost;
+        for index in 0..cluster.panels.len() {
+            let applied = if lost { Vec::new() } else { cluster.applied(GroupId::at(index)) };
+            if let Err(violation) = cluster.panels[index].finish(cluster.now, &applied) {
+                cluster.fail(violation.checker, violation.what);
+            }
         }
     }
-}
-
-/// How far each of those is who must have everything in the end.
-fn applied(cluster: &Cluster) -> Vec<(NodeId, u64)> {
-    let now = cluster.now;
-    let applied = |host: &SimProcess| Some((host.node?, host.status(now)?.applied));
-    cluster.owing().iter().filter_map(|host| applied(&cluster.hosts[*host])).collect()
 }
 
 fn poll(cluster: &mut Cluster, stage: Stage, end: Nanos, furthest: Nanos) -> Stage {
@@ -550,7 +557,7 @@ fn poll(cluster: &mut Cluster, stage: Stage, end: Nanos, furthest: Nanos) -> Sta
             let states: Vec<_> = owing.iter().map(|host| cluster.compare_states(*host)).collect();
             // Nobody owes anything where all who count in the end are gone or slow.
             let alike = states.iter().all(|state| state.is_some() && *state == states[0]);
-            match alike && cluster.are_refused() && cluster.panel.is_settled(&applied(cluster)) {
+            match alike && cluster.are_refused() && cluster.is_settled() {
                 true => Stage::Done,
                 false => Stage::Converging,
             }

@@ -18,9 +18,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use quorate_check::history::{Invocation, Recorder};
 use quorate_check::{MILLISECOND, Nanos};
-use quorate_core::{Random, RequestId, Staleness};
+use quorate_core::{GroupId, Random, RequestId, Staleness};
 use quorate_store::{Command, Condition, Expiry, Reply, Single};
 
+use crate::eras::in_era;
 use crate::sizes::Sizes;
 
 /// Operations that each client must complete after everything has healed.
@@ -52,6 +53,8 @@ pub(crate) struct Pending {
     pub id: RequestId,
     /// Where in the history.
     pub invocation: Invocation,
+    /// Who executes it.
+    pub group: GroupId,
     /// The digest of a write's bytes.
     pub write: Option<u64>,
     /// A read whose answer that write changes, if it is sure to.
@@ -219,8 +222,8 @@ impl Workload {
         }
     }
 
-    /// What a lane asks next; `None` when it has done its share.
-    pub fn next(&mut self, lane: usize) -> Option<Ask> {
+    /// What a lane asks next, of what `fits` the groups; `None` when it has done its share.
+    pub fn next(&mut self, lane: usize, fits: &dyn Fn(&Command) -> bool) -> Option<Ask> {
         let Workload { lanes, healed, unique, several, era, unknown, bounds, sizes, .. } = self;
         let lane = &mut lanes[lane];
         if lane.open_write.take() == Some(*era) {
@@ -241,12 +244,17 @@ impl Workload {
             lane.open_write = Some(*era);
             return Some(Ask { command: transaction(&mut lane.random, key, version, *unique), within: None });
         }
-        let mut command = draw(&mut lane.random, *unique, lane.reads, *several);
-        let writes = !command.is_read_only();
-        // Reads sometimes look at what was left behind.
-        let look_back = *era > 0 && !writes && lane.random.chance(0.2);
-        let of = if look_back { lane.random.range(0..u64::from(*era)) as u32 } else { *era };
-        in_era(&mut command, of);
+        let (mut command, writes) = loop {
+            let mut command = draw(&mut lane.random, *unique, lane.reads, *several);
+            let writes = !command.is_read_only();
+            // Reads sometimes look at what was left behind.
+            let look_back = *era > 0 && !writes && lane.random.chance(0.2);
+            let of = if look_back { lane.random.range(0..u64::from(*era)) as u32 } else { *era };
+            in_era(&mut command, of);
+            if fits(&command) {
+                break (command, writes);
+            }
+        };
         if let Some(sizes) = sizes {
             sizes.stretch_all(&mut command);
         }
@@ -334,39 +342,6 @@ fn every_key(last_era: u32) -> Vec<Command> {
         })
     };
     (0..=last_era).flat_map(moved).collect()
-}
-
-/// Moves the keys of a command, of the kinds that `draw` makes, into an era. Those of the first keep their names.
-fn in_era(command: &mut Command, era: u32) {
-    if let Command::Scan { pattern, .. } = command {
-        let suffix = if era == 0 { String::new() } else { format!(".{era}") };
-        *pattern = Some(format!("s?{suffix}").into());
-        return;
-    }
-    if era == 0 {
-        return;
-    }
-    let moved = |key: &mut Bytes| *key = Bytes::from([key, format!(".{era}").as_bytes()].concat());
-    match command {
-        Command::Get { key }
-        | Command::Length { key }
-        | Command::ExpiryOf { key }
-        | Command::HashAll { key }
-        | Command::HashGet { key, .. }
-        | Command::Put { key, .. }
-        | Command::Increment { key, .. }
-        | Command::Append { key, .. }
-        | Command::HashPut { key, .. }
-        | Command::HashIncrement { key, .. }
-        | Command::HashDelete { key, .. } => moved(key),
-        Command::GetMany { keys }
-        | Command::Exists { keys }
-        | Command::VersionsOf { keys }
-        | Command::Delete { keys } => keys.iter_mut().for_each(moved),
-        Command::PutMany { pairs, .. } => pairs.iter_mut().for_each(|(key, _)| moved(key)),
-        Command::Batch { commands, .. } => commands.iter_mut().for_each(|single| in_era(&mut single.0, era)),
-        other => unreachable!("clients do not ask {other:?}"),
-    }
 }
 
 fn text(key: &'static str) -> Bytes {
@@ -560,10 +535,10 @@ mod tests {
         (work.several, work.bounds) = (Several::Keys, None);
         let (mut compared, mut put) = (0, 0);
         for round in 1..4000 {
-            match work.next(0).expect("it goes on for ever").command {
+            match work.next(0, &|_| true).expect("it goes on for ever").command {
                 Command::VersionsOf { .. } => {
                     work.succeeded(0, &Reply::Versions(vec![round]));
-                    let next = work.next(0).expect("it goes on for ever").command;
+                    let next = work.next(0, &|_| true).expect("it goes on for ever").command;
                     match &next {
                         Command::Batch { watched, .. } => {
                             assert_eq!(

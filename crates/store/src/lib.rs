@@ -7,6 +7,7 @@
 //! | [`footprint`] | which keys a command reads and writes |
 //! | [`glob`] | patterns of keys |
 //! | [`order`] | the order of scans, and what their cursors mean |
+//! | [`partition`] | which of several groups has which keys |
 //! | [`process`] | what a process chooses for its stores |
 //! | [`store`] | the state, replicated time and expiry; `read` and `write` execute commands on it |
 //! | [`users`] | who may ask for what |
@@ -24,6 +25,7 @@ pub mod glob;
 mod hash;
 mod integer;
 pub mod order;
+pub mod partition;
 pub mod process;
 mod read;
 pub mod reply;
@@ -35,6 +37,7 @@ mod write;
 
 pub use command::{Command, Condition, Expiry, ExpiryCondition, Key, Single};
 pub use footprint::{Extent, Footprint, Keys};
+pub use partition::{Partition, PartitionError, Scattered};
 pub use read::SCAN_ITEMS;
 pub use reply::{CommandError, Expires, Kind, Reply};
 pub use snapshot::{Frozen, LoadError, Loader};

@@ -298,11 +298,14 @@ pub enum CommandError {
     /// The users would take more than [`USERS_LIMIT`](crate::users::USERS_LIMIT).
     #[error("the users would take too many bytes")]
     TooManyUsers,
+    /// No one group has all that the command is about ([`Partition`](crate::Partition)).
+    #[error("no one group has all that the command is about")]
+    SeveralGroups,
 }
 wire_enum!(CommandError {
     0 => WrongType, 1 => NotInteger, 2 => FieldNotInteger, 3 => NotFloat, 4 => Overflow, 5 => NotFinite,
     6 => TooLarge, 7 => Malformed, 8 => FieldNotFloat, 9 => Infinite,
     10 => TooMuch, 11 => PatternTooLong, 12 => NoRoom, 13 => DataLimit, 14 => BelowData { bytes }, 15 => Unordered,
     16 => DiskFull { node },
-    17 => NoSuchPassword, 18 => AllKeysAlready, 19 => TooManyUsers,
+    17 => NoSuchPassword, 18 => AllKeysAlready, 19 => TooManyUsers, 20 => SeveralGroups,
 });

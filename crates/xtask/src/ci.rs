@@ -110,7 +110,11 @@ pub fn ci() -> ExitCode {
         let words = [&*binary, "sim", "--protocol", entry.name].map(str::to_owned).to_vec();
         entry.gate.iter().map(move |budget| ("simulator budget", [words.clone(), budget.flags()].concat()))
     });
-    for (name, words) in steps.chain(budgets) {
+    let of_groups = registry::GROUPS.iter().map(|(flags, budget)| {
+        let words = [&*binary, "sim"].into_iter().chain(flags.iter().copied());
+        ("simulator budget", words.map(str::to_owned).chain(budget.flags()).collect())
+    });
+    for (name, words) in steps.chain(budgets).chain(of_groups) {
         println!("== {name}: {}", words.join(" "));
         let began = Instant::now();
         let fine = run(&words, &mut counts);

@@ -18,7 +18,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use quorate_core::{Access, Outcome, Request, Time, Wire};
 use quorate_node::frontend::{SessionContext, Ticket};
-use quorate_store::{Command, Reply, Single};
+use quorate_store::{Command, CommandError, Reply, Single};
 
 use super::acl::Identity;
 use super::commands::transactions::{EXEC, abort, is_immediate};
@@ -118,6 +118,8 @@ struct Ask {
     access: Access,
     resp3: bool,
     outcome: Option<Outcome>,
+    /// What the client is told in the place of its outcome.
+    refusal: Option<String>,
     /// Replies that were known at once to requests that came after this one.
     after: BytesMut,
 }
@@ -310,7 +312,10 @@ impl Session {
                 node: context.node,
             };
             let before = writer.out.len();
-            ask.shape.outcome(outcome, ask.access, &mut writer, &mut around);
+            match ask.refusal {
+                Some(text) => writer.error(text),
+                None => ask.shape.outcome(outcome, ask.access, &mut writer, &mut around),
+            }
             let is_error = writer.out.get(before) == Some(&b'-');
             shared.stats.note(ask.command, context.now.since(ask.asked), is_error);
             context.output.extend_from_slice(&ask.after);
@@ -412,7 +417,12 @@ impl Session {
         context: &mut SessionContext<'_>,
     ) {
         let ticket = self.replies.push((name, context.now), shape, command.access(), resp3);
-        if is_long(command) {
+        let groups = shared.limits.groups.as_ref();
+        if let Some(refusal) = groups.and_then(|groups| groups.refusal(name, command)) {
+            self.replies.ask_of(ticket).refusal = Some(refusal);
+            let refused = Reply::Error(CommandError::SeveralGroups).encoded();
+            self.settle(ticket, Outcome::Done(refused), shared, context);
+        } else if is_long(command) {
             self.ask_later(ticket, command.clone(), context);
         } else {
             self.request(ticket, command, size, shared, context);
@@ -559,6 +569,7 @@ impl Replies {
             access,
             resp3,
             outcome: None,
+            refusal: None,
             after: BytesMut::new(),
         });
         self.next += 1;

@@ -369,6 +369,9 @@ pub(super) const PATTERN_TOO_LONG: &str = "ERR the pattern is longer than the li
 pub(super) const UNORDERED: &str = "ERR this protocol does not order all writes, so its nodes cannot agree on when the \
                                     data reach a limit";
 
+/// Where the nodes divide the keys among groups and this process does not know it: it is told when it starts.
+const SEVERAL_GROUPS: &str = "CROSSSLOT the keys of the request are in different groups (--groups)";
+
 /// As Redis words it.
 fn error_text(error: CommandError) -> Cow<'static, str> {
     Cow::Borrowed(match error {
@@ -408,6 +411,7 @@ fn error_text(error: CommandError) -> Cow<'static, str> {
             .into();
         }
         CommandError::Unordered => UNORDERED,
+        CommandError::SeveralGroups => SEVERAL_GROUPS,
         CommandError::DiskFull { node } => return format!("READONLY disk nearly full on node {node}").into(),
     })
 }

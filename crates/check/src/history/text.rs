@@ -376,6 +376,7 @@ text_enum!(CommandError {
     "no-room" => NoRoom, "data-limit" => DataLimit, "below-data" => BelowData { bytes }, "unordered" => Unordered,
     "disk-full" => DiskFull { node },
     "no-such-password" => NoSuchPassword, "all-keys-already" => AllKeysAlready, "too-many-users" => TooManyUsers,
+    "several-groups" => SeveralGroups,
 });
 
 text_enum!(Reply {

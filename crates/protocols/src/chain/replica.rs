@@ -131,6 +131,7 @@ impl Machine for Replica {
         let (lease, first) = (config.lease, cx.random().u64());
         let is_bound = saved.restarted && config.reads == Reads::Lease;
         let leases = Leases::new(me, lease, is_bound, first, promised.number(), now);
+        let patient = saved.restarted || config.group.waits_for_first_leader(me);
         let mut replica = Replica {
             me,
             members,
@@ -140,7 +141,7 @@ impl Machine for Replica {
             former: Vec::new(),
             role: Role::Member,
             wanted: None,
-            monitor: LeaderMonitor::new(config.timeouts, saved.restarted, now, cx.random()),
+            monitor: LeaderMonitor::new(config.timeouts, patient, now, cx.random()),
             draining: false,
             log,
             links,

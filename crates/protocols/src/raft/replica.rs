@@ -139,6 +139,7 @@ impl Machine for Replica {
         let log = ReplicatedLog::recover(replay, config.retain, cx);
         let bound = saved.restarted && config.reads == Reads::OngaroLease;
         let bound = bound && !mutation::active("ongaro/no-restart-wait");
+        let patient = saved.restarted || config.group.waits_for_first_leader(me);
         let mut replica = Replica {
             me,
             term,
@@ -146,7 +147,7 @@ impl Machine for Replica {
             leader: None,
             log,
             role: Role::Follower,
-            monitor: LeaderMonitor::new(config.timeouts, saved.restarted, now, cx.random()),
+            monitor: LeaderMonitor::new(config.timeouts, patient, now, cx.random()),
             silent_timeouts: 0,
             bound_until: if bound { now + config.timeouts.election } else { now },
             draining: false,

@@ -105,6 +105,7 @@ impl Machine for Replica {
             }
         }
         let log = ReplicatedLog::recover(replay, config.retain, cx);
+        let patient = saved.restarted || config.group.waits_for_first_leader(me);
         let mut replica = Replica {
             me,
             accepted,
@@ -115,7 +116,7 @@ impl Machine for Replica {
             leader: None,
             log,
             role: Role::Follower,
-            monitor: LeaderMonitor::new(config.timeouts, saved.restarted, now, cx.random()),
+            monitor: LeaderMonitor::new(config.timeouts, patient, now, cx.random()),
             intake: Intake::new(me.into(), config.intake.max_bytes),
             batches: ReadBatches::new(cx.random().u64()),
             walls: Walls::default(),

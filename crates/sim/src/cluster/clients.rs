@@ -25,7 +25,9 @@ impl Cluster {
             self.queue.push(self.now + pause, Event::Ask(lane));
             return;
         }
-        let Some(Ask { command, within }) = self.work.next(lane) else { return };
+        let (configs, groups) = (self.configs.clone(), self.panels.len());
+        let fits = |command: &Command| groups == 1 || configs.group_of(&command.to_bytes()).is_some();
+        let Some(Ask { command, within }) = self.work.next(lane, &fits) else { return };
         let id = self.work.next_id(lane);
         let patience = match self.healed {
             true => crate::run::HEALING,
@@ -35,6 +37,7 @@ impl Cluster {
         let deadline = at.instant(self.now).now + Duration::from_nanos(patience);
         let bytes = command.to_bytes();
         let access = within.map_or(command.access(), Access::Within);
+        let group = self.configs.group_of(&bytes).expect("clients ask what one group can execute");
         let write = (access == Access::Write).then(|| digest(&bytes));
         let probe = probe(&command);
         let give_up = at.clock.true_time(at.incarnation, deadline);
@@ -46,6 +49,7 @@ impl Cluster {
         self.work.lanes[lane].pending = Some(Pending {
             id,
             invocation,
+            group,
             write,
             probe,
             asked: self.now,
@@ -100,7 +104,7 @@ impl Cluster {
                 self.work.recorder.returned(pending.invocation, reply, self.now);
                 if let Some(write) = pending.write {
                     self.service.on_answer(self.now);
-                    let result = self.panel.on_acknowledged(self.now, write);
+                    let result = self.panels[pending.group.index()].on_acknowledged(self.now, write);
                     self.found(result);
                     if let Some(read) = pending.probe.filter(|_| done) {
                         self.probe(write, &read);
@@ -143,11 +147,13 @@ impl Cluster {
     /// This write has just been acknowledged: whoever would answer this read at once has executed it. (*Freshness*: no
     /// read gate returns what is older than an acknowledged write.)
     fn probe(&mut self, write: u64, read: &Bytes) {
-        let Some(&slot) = self.executed.as_ref().and_then(|executed| executed.get(&write)) else { return };
+        let Some(&(group, slot)) = self.executed.as_ref().and_then(|executed| executed.get(&write)) else {
+            return;
+        };
         for at in &self.hosts {
             let Some(replica) = at.replica() else { continue };
             let instant = at.instant(self.now);
-            let applied = at.status(self.now).map_or(0, |status| status.applied);
+            let applied = replica.group_statuses(instant)[group.index()].applied;
             if applied < slot && replica.would_answer(read, instant) {
                 let what = format!(
                     "{at} would answer a read from the state after slot {applied}, but a write that changes the \

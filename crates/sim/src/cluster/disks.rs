@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use quorate_blocks::admission::{Memory, PeerDisk, Stage};
 use quorate_check::Nanos;
-use quorate_core::NodeId;
+use quorate_core::{GroupId, NodeId};
 use quorate_runtime::ConfiguredProtocol;
 
 use super::Cluster;
@@ -59,7 +59,8 @@ impl Cluster {
 
     /// A copy from a time when the node was the only voter is of no use: it would ask nobody.
     fn copy_disk(&mut self, host: usize) {
-        let alone = self.logs.configured(node(host)).is_some_and(|group| group.voters.len() < 2);
+        let logs = &self.logs[GroupId::FIRST.index()];
+        let alone = logs.configured(node(host)).is_some_and(|group| group.voters.len() < 2);
         let at = &mut self.hosts[host];
         if let Some(memory) = at.memory.clone().filter(|memory| memory.stage == Stage::Admitted && !alone) {
             at.copy = Some((at.disk.clone(), memory));

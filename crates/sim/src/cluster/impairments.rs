@@ -120,10 +120,13 @@ impl Cluster {
     /// Every set of voters whose majority counts at one of these hosts. What a damaged disk says of that is of no
     /// account.
     fn in_force(&self, at: impl Fn(usize) -> bool) -> Vec<NodeSet> {
-        let own = (0..self.nodes)
-            .filter(|host| at(*host) && !self.hosts[*host].damaged)
-            .filter_map(|host| self.logs.configured(node(host)));
-        own.chain(self.logs.group()).flat_map(|group| [group.voters, group.outgoing]).collect()
+        let sound = |host: &usize| at(*host) && !self.hosts[*host].damaged;
+        let nodes: Vec<_> = (0..self.nodes).filter(sound).map(node).collect();
+        let in_force = self.logs.iter().flat_map(|logs| {
+            let own = nodes.iter().filter_map(|node| logs.configured(*node));
+            own.chain(logs.group())
+        });
+        in_force.flat_map(|group| [group.voters, group.outgoing]).collect()
     }
 
     /// Whether those who are well have a majority of every group that they take for theirs.

@@ -79,8 +79,9 @@ impl Cluster {
         let at = &mut self.hosts[host];
         if let Some(node) = at.node {
             let who = Process { node, incarnation: at.incarnation };
-            self.logs.on_crash(who);
-            let result = self.panel.on_crash(self.now, who, &SimClocks(&self.hosts));
+            self.logs.iter_mut().for_each(|logs| logs.on_crash(who));
+            let clocks = SimClocks(&self.hosts);
+            let result = self.panels.iter_mut().try_for_each(|panel| panel.on_crash(self.now, who, &clocks));
             self.found(result);
         }
         for lane in 0..self.work.lanes.len() {

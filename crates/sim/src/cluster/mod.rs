@@ -32,7 +32,7 @@ use quorate_blocks::admission::DiskId;
 use quorate_check::log::Logs;
 use quorate_check::service::Service;
 use quorate_check::{Nanos, Panel, Violation};
-use quorate_core::{Capabilities, NodeSet, ProcessId, Random, RequestId};
+use quorate_core::{Capabilities, GroupId, NodeSet, ProcessId, Random, RequestId};
 use quorate_runtime::ConfiguredProtocol;
 
 use crate::faults::{Counts, Plan};
@@ -174,15 +174,16 @@ pub(crate) struct Cluster {
     /// Of members that replace a lost disk, where the protocol lets them.
     pub rejoining: Option<Arc<dyn ConfiguredProtocol>>,
     pub operator: Operator,
-    /// What is in the replicas' logs, where they say so.
-    pub logs: Logs,
+    /// What is in the logs of each group's replicas, where they say so.
+    pub logs: Vec<Logs>,
     pub network: Network,
     pub plan: Plan,
     pub knobs: Knobs,
     pub counts: Counts,
-    pub panel: Panel,
-    /// The slot of each executed command, by digest; unless clocks lie.
-    pub executed: Option<BTreeMap<u64, u64>>,
+    /// The checkers of each group.
+    pub panels: Vec<Panel>,
+    /// The group that has executed each command, by its digest, and the slot; unless clocks lie.
+    pub executed: Option<BTreeMap<u64, (GroupId, u64)>>,
     pub work: Workload,
     pub trace: Trace,
     pub random: Random,

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use quorate_check::{MILLISECOND, Nanos, SECOND};
+use quorate_check::{Checker, MILLISECOND, Nanos, SECOND};
 use quorate_core::{
-    Access, Manage, Managed, NodeId, NodeSet, Outcome, Random, Range, Request, RequestId, Roster, Wire,
+    Access, GroupId, Manage, Managed, NodeId, NodeSet, Outcome, Random, Range, Request, RequestId, Roster,
+    Wire,
 };
 use quorate_runtime::Input;
 
@@ -294,13 +295,32 @@ impl Cluster {
     /// Who is to be whole in the end: those who count then. Learners owe nothing, and neither do those who left or
     /// are impaired.
     pub fn owing(&self) -> Vec<usize> {
-        let members = match self.logs.group() {
+        // Of several groups, none changes.
+        let members = match self.logs[GroupId::FIRST.index()].group() {
             Some(group) => group.voters.union(group.outgoing),
             None => self.members,
         };
         let hosts = members.iter().map(|node| usize::from(node.get()) - 1);
         let impaired = self.impaired();
         hosts.filter(|host| !impaired.contains(node(*host))).collect()
+    }
+}
+
+impl Cluster {
+    /// How far those are in a group who are to be whole in the end.
+    pub fn applied(&self, group: GroupId) -> Vec<(NodeId, u64)> {
+        let applied = |host: usize| {
+            let host = &self.hosts[host];
+            let statuses = host.replica()?.group_statuses(host.instant(self.now));
+            Some((host.node?, statuses[group.index()].applied))
+        };
+        self.owing().into_iter().filter_map(applied).collect()
+    }
+
+    /// Whether nothing is left in any group that its replicas have to learn from each other.
+    pub fn is_settled(&self) -> bool {
+        let mut panels = self.panels.iter().enumerate();
+        panels.all(|(index, panel)| panel.is_settled(&self.applied(GroupId::at(index))))
     }
 }
 

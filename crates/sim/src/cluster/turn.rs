@@ -5,7 +5,7 @@ use std::fmt::Display;
 use bytes::Bytes;
 use quorate_blocks::admission::DiskId;
 use quorate_check::{Checker, MILLISECOND, Nanos, Process, Violation};
-use quorate_core::{Class, Fact, Instant, ProcessId, Wire, digest, mutation};
+use quorate_core::{Class, Fact, GroupId, Instant, ProcessId, Wire, digest, mutation};
 use quorate_runtime::{Effects, Input, OutgoingFrame, Taken};
 
 use super::{Cluster, Event, WIRE_SAMPLE};
@@ -188,13 +188,17 @@ impl Cluster {
         }
         let SimProcess { node, incarnation, .. } = self.hosts[host];
         let who = Process { node: node.expect("it has a replica"), incarnation };
-        for fact in &facts {
-            self.trace.line(self.now, ProcessId::Replica(who.node), || format!("fact {fact:?}"));
-            self.logs.on_fact(who, fact);
+        for (group, fact) in &facts {
+            let group = *group;
+            self.trace.line(self.now, ProcessId::Replica(who.node), || match self.panels.len() {
+                1 => format!("fact {fact:?}"),
+                _ => format!("fact {group}:{fact:?}"),
+            });
+            self.logs[group.index()].on_fact(who, fact);
             if let (Fact::Executed { slot, command }, Some(executed)) = (fact, &mut self.executed) {
-                executed.insert(*command, *slot);
+                executed.insert(*command, (group, *slot));
             }
-            let result = self.tell(who, fact);
+            let result = self.tell(group, who, fact);
             self.found(result);
         }
         facts.clear();
@@ -208,8 +212,8 @@ impl Cluster {
         (0..self.nodes).any(|to| to != host && self.may_send(host, to))
     }
 
-    pub(super) fn tell(&mut self, who: Process, fact: &Fact) -> Result<(), Violation> {
-        self.panel.on_fact(self.now, who, fact, &SimClocks(&self.hosts))
+    pub(super) fn tell(&mut self, group: GroupId, who: Process, fact: &Fact) -> Result<(), Violation> {
+        self.panels[group.index()].on_fact(self.now, who, fact, &SimClocks(&self.hosts))
     }
 
     /// What a turn leads to: records, replies, messages, a sync, a checkpoint.
@@ -240,8 +244,11 @@ impl Cluster {
         }
         if let Some(node) = *node {
             let who = Process { node, incarnation: *incarnation };
-            let durable = life.durable(disk);
-            let result = self.panel.on_records(self.now, who, life.ledger.persisted(), durable);
+            let (written, durable) = (life.ledger.persisted(), life.durable(disk));
+            let result = self.panels.iter_mut().enumerate().try_for_each(|(index, panel)| {
+                let own = |upto| life.process.records_of(GroupId::at(index), upto);
+                panel.on_records(self.now, who, own(written), own(durable))
+            });
             self.found(result);
             if self.violation.is_some() {
                 return;
@@ -278,13 +285,13 @@ impl Cluster {
     }
 
     pub(super) fn post(&mut self, host: usize, frame: OutgoingFrame) {
-        let OutgoingFrame { from, to, own, kind, binds, class, payload, .. } = frame;
+        let OutgoingFrame { from, group, to, own, kind, binds, class, payload, .. } = frame;
         // What a node with a damaged disk says to itself binds nobody.
         let heard = !self.hosts[host].damaged
             || to.iter().any(|to| self.locate(to).is_some_and(|to| to != host && self.may_send(host, to)));
         if let (Some(node), Some(number), true) = (from.replica(), binds, heard) {
             let who = Process { node, incarnation: self.hosts[host].incarnation };
-            let result = self.panel.on_bound(self.now, who, number);
+            let result = self.panels[group.index()].on_bound(self.now, who, number);
             self.found(result);
         }
         if own {

@@ -256,7 +256,7 @@ impl<'a> Driver<'a> {
         // Links are there already.
         *members = (None, None);
         let Some(node) = NodeId::new(host as u64 + 1) else { return };
-        for fact in facts.drain(..) {
+        for (_, fact) in facts.drain(..) {
             match fact {
                 Fact::Stored { slot, .. } => {
                     // It will be in a record of this turn.

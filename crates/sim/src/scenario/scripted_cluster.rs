@@ -482,7 +482,7 @@ impl ScriptedCluster {
         process.end_batch(at);
         let Effects { facts, members, barriers, replies, records, .. } = std::mem::take(process.effects());
         let (me, proxy) = (ProcessId::from(id), ProcessId::from(ProxyId::of(id)));
-        for fact in facts.into_iter().filter(|_| self.facts) {
+        for (_, fact) in facts.into_iter().filter(|_| self.facts) {
             self.transcript.line(format!("{me} fact {fact:?}"));
         }
         // Everybody reaches everybody.

@@ -119,6 +119,7 @@ mod craft;
 mod craq;
 mod crossword;
 mod epaxos;
+mod groups;
 mod multipaxos;
 mod pqr;
 mod primary_copy;

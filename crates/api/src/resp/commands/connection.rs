@@ -69,6 +69,12 @@ fn read_mode(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
             if matches!(mode, ReadMode::Sequential | ReadMode::Local) && !call.node.has_state() {
                 return Err("ERR this is a proxy: it has no state of its own to read from".into());
             }
+            if mode == ReadMode::Sequential && call.limits().groups.is_some() {
+                return Err(
+                    "ERR groups (--groups) have no order in common: choose linearizable, local or bounded"
+                        .into(),
+                );
+            }
             if mode == ReadMode::Sequential && !call.node.has_total_order() {
                 return Err(
                     "ERR this protocol does not put all writes in one order: choose linearizable or local"

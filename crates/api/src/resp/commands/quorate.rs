@@ -32,11 +32,17 @@ pub(super) const SPECS: &[Spec] = &[Spec {
     ],
 }];
 
+const OF_ONE_GROUP: &str =
+    "ERR a backup is of one group, and there are several (--groups): that is not possible yet";
+
 const BACKUP: &str = "ERR write BEGIN, BEGIN LOCAL or NEXT";
 
 /// `BEGIN` freezes this node's state once it shows every write that was acknowledged before; `BEGIN LOCAL` as it is.
 /// Then each `NEXT` on the connection gives a piece of it, and nothing after the last.
 fn backup(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    if call.limits().groups.is_some() {
+        return Err(OF_ONE_GROUP.into());
+    }
     let words: Vec<&[u8]> = args.from(2).collect();
     match words[..] {
         [word] if is(word, "begin") => {
@@ -76,10 +82,20 @@ fn member(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     }
     let change = if cancels { Manage::CancelChange } else { change(args.from(2))? };
     if !call.node.can_regroup() {
-        return Err("ERR this protocol does not change its group while it runs".into());
+        return Err(fixed(call, "ERR this protocol does not change its group while it runs"));
     }
     check_known(&change, call)?;
     Ok(Step::Manage(change))
+}
+
+/// Why nothing can be changed: what is said of a protocol alone, or of several groups.
+fn fixed(call: &Call<'_, '_>, alone: &'static str) -> Fault {
+    match call.limits().groups {
+        Some(_) => {
+            "ERR the members, leaders and rosters of several groups (--groups) cannot be changed yet".into()
+        }
+        None => alone.into(),
+    }
 }
 
 /// Who is to leave, or to count, must be in the group as this node knows it. The leader cannot tell: asked again for
@@ -103,7 +119,7 @@ fn transfer(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
         _ => return Err(call.wrong_arity()),
     };
     if !call.node.can_regroup() {
-        return Err("ERR this protocol does not let its leader be chosen".into());
+        return Err(fixed(call, "ERR this protocol does not let its leader be chosen"));
     }
     Ok(Step::Manage(Manage::Transfer { to }))
 }
@@ -115,7 +131,7 @@ const ROSTER: &str = "ERR write SHOW, AUTO ON, AUTO OFF, or SET with LEADER ID a
 /// `SHOW`, `AUTO ON|OFF`, or `SET` with clauses that are one roster together.
 fn roster(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     if !call.node.has_roster() {
-        return Err("ERR in this protocol nobody chooses who serves reads; there is no roster".into());
+        return Err(fixed(call, "ERR in this protocol nobody chooses who serves reads; there is no roster"));
     }
     let words: Vec<&[u8]> = args.from(2).collect();
     let manage = match words[..] {
@@ -258,7 +274,7 @@ fn status(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
         };
         Some((sample.name.to_owned(), value))
     });
-    let text = json!({
+    let mut text = json!({
         "role": status.role,
         "leader": status.leader.map(|node| node.get()),
         "ballot": status.ballot,
@@ -270,6 +286,9 @@ fn status(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
         "samples": samples.collect::<serde_json::Map<_, _>>(),
         "facts": facts.collect::<serde_json::Map<_, _>>(),
     });
+    if let Some(groups) = &call.limits().groups {
+        text["groups"] = groups.describe(&call.node.group_statuses()).into();
+    }
     call.reply.bulk(text.to_string().as_bytes());
     Ok(Step::Answered)
 }

@@ -205,6 +205,10 @@ fn config_get(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
 /// How much the keys and values may take, in bytes: the one parameter that can be changed. Redis calls it `maxmemory`.
 const MAX_DATA: &str = "max-data";
 
+/// No limit is of several groups.
+const GROUPS: &str =
+    "ERR max-data bounds one group's data, and there are several (--groups): that is not possible yet";
+
 const BAD_SIZE: &str = "ERR max-data is a size such as 2gb, 512MiB or 1000000 (bytes), or 0 for no bound";
 
 fn config_set(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
@@ -213,6 +217,9 @@ fn config_set(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
         return Err(
             format!("ERR there is no parameter '{name}' that can be changed: there is max-data").into()
         );
+    }
+    if call.limits().groups.is_some() {
+        return Err(GROUPS.into());
     }
     if !call.node.has_total_order() {
         return Err(UNORDERED.into());
@@ -316,10 +323,10 @@ fn fact<'a>(facts: &'a [(&'static str, String)], name: &str) -> &'a str {
     facts.iter().find(|(fact, _)| *fact == name).map_or("0", |(_, value)| value)
 }
 
-/// What the replica counts under this name; 0 where there is none.
+/// What the replicas of all groups count under this name; 0 where there is none.
 fn sample(status: &Status, name: &str) -> u64 {
-    let value = status.samples.iter().find(|sample| sample.name == name).map(|sample| &sample.value);
-    if let Some(Amount::Count(count)) = value { *count } else { 0 }
+    let samples = status.samples.iter().filter(|sample| sample.name == name);
+    samples.map(|sample| if let Amount::Count(count) = sample.value { count } else { 0 }).sum()
 }
 
 fn memory(status: &Status, facts: &[(&'static str, String)]) -> String {

@@ -178,7 +178,7 @@ impl<P: Policy> Machine for Replica<P> {
                 }
             }
         }
-        let now = cx.now();
+        let (now, patient) = (cx.now(), saved.restarted || config.group.waits_for_first_leader(me));
         let restarted = saved.restarted && config.reads == Reads::Lease;
         let first_guard = cx.random().u64();
         let mut replica = Replica {
@@ -193,7 +193,7 @@ impl<P: Policy> Machine for Replica<P> {
             configuration: (0, Configuration::default()),
             state,
             role: Role::Follower,
-            monitor: LeaderMonitor::new(config.timeouts, saved.restarted, now, cx.random()),
+            monitor: LeaderMonitor::new(config.timeouts, patient, now, cx.random()),
             leases: Leases::new(me, config.lease, restarted, first_guard, promised.number(), now),
             freshness: Freshness::new(first_guard.rotate_left(32)),
             reads_until: None,

@@ -1,0 +1,186 @@
+//! Real processes with several groups in each: whatever is killed, every key's history is linearizable, and what cannot
+//! be done with several groups is refused.
+
+#[path = "support/load.rs"]
+mod load;
+mod support;
+
+use std::collections::BTreeSet;
+
+use load::Load;
+use support::{Cluster, Connection, Node, Resp, wait_for};
+
+/// Five groups, each with some of the keys of a `Load`, which are `counter`, `k0` to `k7`, and `once-…`.
+const FIVE: &[&str] = &["--groups", "5", "--group-keys", "k0,k3,k6,l"];
+/// A key of each, which no `Load` knows.
+const KEYS: [&[u8]; 5] = [b"a", b"k0.", b"k3.", b"k6.", b"z"];
+
+/// Every group serves at this node.
+fn wait_for_all_groups(node: &Node) {
+    wait_for("every group to serve", || {
+        let mut connection = Connection::open(&node.resp).ok()?;
+        let mut set = |key| connection.call(&[b"SET", key, b"x"]).is_ok_and(|reply| reply == ok());
+        KEYS.iter().all(|key| set(key)).then_some(())
+    });
+}
+
+fn ok() -> Resp {
+    Resp::Simple("OK".into())
+}
+
+/// Who leads each group, as this node sees it; `None` while somebody is missing.
+fn leaders(node: &Node) -> Option<Vec<u64>> {
+    let status = node.status()?;
+    status["groups"].as_array()?.iter().map(|group| group["leader"].as_u64()).collect()
+}
+
+#[test]
+fn five_groups_lose_nothing_when_nodes_are_killed_and_a_wiped_disk_is_refused() {
+    let mut cluster = Cluster::start_with(5, "multipaxos", FIVE);
+    let first = wait_for("a leader of every group", || leaders(&cluster.nodes[0]));
+    let different: BTreeSet<_> = first.iter().collect();
+    assert_eq!(
+        (first.len(), different.len()),
+        (5, 5),
+        "the first leaders are the members in turn: {first:?}"
+    );
+    let load = Load::start((0..10).map(|id| vec![cluster.nodes[id % 5].resp.clone()]));
+    load.progress(500);
+    for node in 0..3 {
+        cluster.nodes[node].kill();
+        cluster.nodes.iter().filter(|node| node.running()).for_each(wait_for_all_groups);
+        load.progress(300);
+        cluster.nodes[node].start();
+        wait_for_all_groups(&cluster.nodes[node]);
+    }
+    cluster.nodes.iter_mut().for_each(|node| node.kill());
+    cluster.nodes.iter_mut().for_each(|node| node.start());
+    cluster.nodes.iter().for_each(wait_for_all_groups);
+    load.progress(300);
+
+    // One log holds what the node has promised in all groups: without it, it must not take part in any.
+    cluster.nodes[4].kill();
+    std::fs::remove_dir_all(&cluster.nodes[4].data).unwrap();
+    std::fs::create_dir_all(&cluster.nodes[4].data).unwrap();
+    let (code, said) = cluster.nodes[4].run_to_end();
+    assert!(code.is_some_and(|code| code != 0), "{said}");
+    load.progress(300);
+    load.check(&cluster.nodes[..4]);
+}
+
+#[test]
+fn a_node_of_epaxos_s_groups_replaces_its_disk_in_all_of_them() {
+    let mut cluster = Cluster::start_with(3, "epaxos", FIVE);
+    cluster.nodes.iter().for_each(wait_for_all_groups);
+    let load = Load::start((0..6).map(|id| vec![cluster.nodes[id % 2].resp.clone()]));
+    load.progress(300);
+    cluster.nodes[2].kill();
+    std::fs::remove_dir_all(&cluster.nodes[2].data).unwrap();
+    std::fs::create_dir_all(&cluster.nodes[2].data).unwrap();
+    cluster.nodes[2].args.push("--replace-disk".to_owned());
+    cluster.nodes[2].start();
+    wait_for_all_groups(&cluster.nodes[2]);
+    // Of three, two must be whole: it is one of them now.
+    cluster.nodes[0].kill();
+    wait_for_all_groups(&cluster.nodes[2]);
+    load.progress(300);
+    load.check(&cluster.nodes[1..]);
+}
+
+#[test]
+fn groups_have_protocols_of_their_own_and_their_status_shows_it() {
+    let cluster = Cluster::start_with(3, "multipaxos", &["--groups", "a-j=crossword,k-n,o-z=raft"]);
+    cluster.nodes.iter().for_each(wait_for_all_groups);
+    let status = cluster.nodes[1].status().unwrap();
+    let shown = |name: &str| -> Vec<_> {
+        status["groups"].as_array().unwrap().iter().map(|group| group[name].clone()).collect()
+    };
+    assert_eq!(shown("protocol"), ["crossword", "multipaxos", "raft"]);
+    assert_eq!(shown("from"), ["", "k", "o"]);
+    assert_eq!(shown("to"), [serde_json::json!("k"), serde_json::json!("o"), serde_json::Value::Null]);
+    assert!(shown("applied").iter().all(|applied| applied.as_u64().unwrap() > 0), "{status}");
+    assert_eq!(status["facts"]["protocol"], "groups of crossword, multipaxos from k, raft from o");
+}
+
+#[test]
+fn what_is_about_several_groups_is_refused_with_its_reason() {
+    let cluster = Cluster::start_with(1, "unreplicated", FIVE);
+    wait_for_all_groups(&cluster.nodes[0]);
+    let mut connection = Connection::open(&cluster.nodes[0].resp).unwrap();
+    let mut call = |line: &str| {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        connection.call(&words).unwrap()
+    };
+    assert_eq!(call("MSET k3 x k4 y k5 z"), ok());
+    assert_eq!(call("DEL k3 k4"), Resp::Integer(2));
+    for (line, why) in [
+        (
+            "MSET a 1 z 1",
+            "CROSSSLOT the keys of the request are in different groups (--groups): 'a' in group 1, 'z'",
+        ),
+        ("MGET k0 k3", "CROSSSLOT "),
+        ("DEL k0 k3 k6", "CROSSSLOT "),
+        ("WATCH a z", "CROSSSLOT "),
+        ("SCAN 0", "ERR SCAN is about all keys"),
+        ("KEYS *", "ERR KEYS is about all keys"),
+        ("DBSIZE", "ERR DBSIZE is about all keys"),
+        ("RANDOMKEY", "ERR RANDOMKEY is about all keys"),
+        ("FLUSHALL", "ERR FLUSHALL is about all keys"),
+        ("CONFIG SET max-data 1gb", "ERR max-data bounds one group's data"),
+        ("CLIENT READMODE sequential", "ERR groups (--groups) have no order in common"),
+        ("QUORATE BACKUP BEGIN", "ERR a backup is of one group"),
+        ("QUORATE BACKUP BEGIN LOCAL", "ERR a backup is of one group"),
+        ("QUORATE TRANSFER 1", "ERR the members, leaders and rosters of several groups"),
+        ("QUORATE MEMBER REMOVE 1", "ERR the members, leaders and rosters of several groups"),
+    ] {
+        let Resp::Error(said) = call(line) else { panic!("{line} was not refused") };
+        assert!(said.starts_with(why), "{line}: {said}");
+    }
+    // What was refused is no one's to wait for.
+    call("UNWATCH");
+    assert_eq!(call("MULTI"), ok());
+    assert_eq!(call("SET a 2"), Resp::Simple("QUEUED".into()));
+    assert_eq!(call("SET z 2"), Resp::Simple("QUEUED".into()));
+    let Resp::Error(said) = call("EXEC") else { panic!("a transaction of two groups was executed") };
+    assert!(said.starts_with("CROSSSLOT "), "{said}");
+    assert_eq!(call("WATCH k3"), ok());
+    assert_eq!(call("MULTI"), ok());
+    assert_eq!(call("SET k4 2"), Resp::Simple("QUEUED".into()));
+    assert_eq!(call("EXEC"), Resp::Array(vec![ok()]));
+    assert_eq!(call("GET z"), Resp::Bulk(b"x".to_vec()));
+    // Users are of the first group, whatever keys they may use.
+    assert_eq!(call("ACL SETUSER ann on nopass ~* +@all"), ok());
+    assert_eq!(call("ACL WHOAMI"), Resp::Bulk(b"default".to_vec()));
+}
+
+#[test]
+fn groups_that_cannot_be_and_directories_of_other_groups_are_refused() {
+    for (flags, why) in [
+        (&["--groups", "0"][..], "--groups: 0 groups: there may be 1 to 64"),
+        (&["--groups", "65"], "--groups: 65 groups: there may be 1 to 64"),
+        (&["--groups", "3", "--group-keys", "m"], "1 keys, but 3 groups are split at 2"),
+        (&["--groups", "3", "--group-keys", "m,m"], "split key `m` does not come after `m`"),
+        (&["--groups", "3", "--group-keys", "m,c"], "write the keys in ascending order"),
+        (&["--groups", "a-m=paxos,n-z=raft"], "--groups: unknown protocol `paxos`; known here: "),
+        (&["--group-keys", "m"], "--group-keys needs --groups"),
+        (&["--groups", "2", "--read-mode", "sequential"], "choose linearizable or local"),
+        (&["--groups", "2", "--set", "no.such=1"], "unknown setting `no.such`"),
+    ] {
+        let mut cluster = Cluster::prepare(1, "unreplicated", flags);
+        let (code, said) = cluster.nodes[0].run_to_end();
+        assert!(code == Some(2) && said.contains(why), "{flags:?}: {code:?}: {said}");
+    }
+    let mut cluster = Cluster::start_with(1, "unreplicated", &["--groups", "2", "--group-keys", "m"]);
+    cluster.nodes[0].wait_until_serving();
+    assert!(cluster.nodes[0].terminate().success());
+    for keys in ["n", "k"] {
+        cluster.nodes[0].set("--group-keys", keys);
+        let (code, said) = cluster.nodes[0].run_to_end();
+        let parts = ["unreplicated in 2 groups split at m", "choose a new --data-dir"];
+        assert!(code == Some(2) && parts.iter().all(|part| said.contains(part)), "{code:?}: {said}");
+    }
+    let with_groups = cluster.nodes[0].args.len();
+    cluster.nodes[0].args.truncate(with_groups - 4);
+    let (code, said) = cluster.nodes[0].run_to_end();
+    assert!(code == Some(2) && said.contains("unreplicated in 2 groups split at m"), "{code:?}: {said}");
+}

@@ -1,0 +1,133 @@
+//! Several groups of replicas in each process (`--groups`): the keys are divided among them, and each has a protocol
+//! and a leader of its own.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`spec`] | what the command line says, checked |
+//! | [`process`] | the replicas and proxies of a node as one process |
+//! | [`records`] | whose records the one log has, and which of each group's are durable |
+//! | [`image`] | the groups' images as one |
+//!
+//! **A process of several groups is a process** ([`AnyProcess`](quorate_runtime::AnyProcess)): drivers have one loop,
+//! one log and one connection to each peer for all groups, and know nothing of them but where they show or check each
+//! one. A message and a record begin with a byte that says whose it is. No replica sees another group's: they share
+//! nothing but the order of their records, so what holds of one group alone holds of each of several.
+//!
+//! - *Release::AfterSync*: a replica counts its own records, and the log all. [`records`] translates, so that a message
+//!   waits for its own group's records.
+//! - *`persist_state`*: a state that is saved is the state of all groups, so it holds every record before it.
+//! - *Snapshots*: the log is cut when all groups' images are durable, which are written one after the other. Catch-up
+//!   is each group's own.
+//! - *Which disk a node takes part with* is the process's, and settled before any replica starts.
+//!
+//! **Leaders rotate.** When all is new, the groups' first leaders are the members in turn
+//! ([`Group::first_leader`]). Where groups lead later is left to their elections.
+
+pub mod image;
+pub mod process;
+pub mod records;
+pub mod spec;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use quorate_core::{Capabilities, Group, GroupId, Payload, Saved, Settings, SettingsError, Snapshot};
+use quorate_runtime::{AnyProcess, AnyProtocol, ConfiguredProtocol, Start};
+use quorate_store::Partition;
+
+use process::GroupsProcess;
+
+/// Groups with their protocols, and the keys of each.
+pub struct Groups {
+    partition: Arc<Partition>,
+    protocols: Vec<&'static dyn AnyProtocol>,
+    name: &'static str,
+    flags: String,
+}
+
+impl Groups {
+    /// Which group has which keys.
+    pub fn partition(&self) -> Arc<Partition> {
+        self.partition.clone()
+    }
+
+    /// Until the process ends, as drivers need a protocol.
+    pub fn leak(self) -> &'static Groups {
+        Box::leak(Box::new(self))
+    }
+}
+
+impl AnyProtocol for Groups {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn flags(&self) -> String {
+        self.flags.clone()
+    }
+
+    fn groups(&self) -> Vec<&dyn AnyProtocol> {
+        self.protocols.clone()
+    }
+
+    /// What all of them give, and what one of them needs.
+    fn capabilities(&self) -> Capabilities {
+        let all = self.protocols.iter().map(|protocol| protocol.capabilities());
+        all.reduce(|one, other| Capabilities {
+            total_order: false,
+            failover: one.failover && other.failover,
+            // Of seven, the larger one: there is no third kind.
+            quorum: if (one.quorum)(7) < (other.quorum)(7) { other.quorum } else { one.quorum },
+            membership: false,
+            rejoin: one.rejoin && other.rejoin,
+            rosters: false,
+            diskless: one.diskless && other.diskless,
+            reads: if one.reads == other.reads { one.reads } else { "as each group's protocol does" },
+            min_nodes: one.min_nodes.max(other.min_nodes),
+            max_nodes: one.max_nodes.min(other.max_nodes),
+        })
+        .map(|can| Capabilities { total_order: false, membership: false, rosters: false, ..can })
+        .expect("there is a group")
+    }
+
+    /// Every group takes the settings that its protocol knows.
+    fn configure(
+        &self,
+        group: &Group,
+        settings: &mut Settings,
+    ) -> Result<Arc<dyn ConfiguredProtocol>, SettingsError> {
+        let given = settings.clone();
+        let members: Vec<_> = group.members.iter().collect();
+        let mut groups = Vec::new();
+        for (index, protocol) in self.protocols.iter().enumerate() {
+            let first_leader = members.get(index % members.len().max(1)).copied();
+            let mut own = given.clone();
+            groups.push(protocol.configure(&Group { first_leader, ..group.clone() }, &mut own)?);
+            settings.take_as(own);
+        }
+        Ok(Arc::new(ConfiguredGroups { partition: self.partition.clone(), groups }))
+    }
+}
+
+struct ConfiguredGroups {
+    partition: Arc<Partition>,
+    groups: Vec<Arc<dyn ConfiguredProtocol>>,
+}
+
+impl ConfiguredProtocol for ConfiguredGroups {
+    fn group_of(&self, command: &Bytes) -> Option<GroupId> {
+        self.partition.group_of_encoded(command)
+    }
+
+    fn start(&self, start: Start) -> Box<dyn AnyProcess> {
+        Box::new(GroupsProcess::start(&self.groups, self.partition.clone(), start))
+    }
+
+    /// Every group begins with all of the state: what is not its own is never asked of it.
+    fn found(&self, state: Snapshot) -> Saved<Payload> {
+        let groups = self.groups.iter().map(|group| group.found(state.clone()));
+        process::join(groups.collect()).expect("there is a group")
+    }
+}

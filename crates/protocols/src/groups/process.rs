@@ -1,0 +1,540 @@
+//! The replicas and proxies of several groups as one process.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Write;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use quorate_core::{
+    Access, Answered, GroupId, Instant, Manage, Managed, NodeId, Outcome, Payload, PeerStatus, ProcessId,
+    ProxyId, Random, Request, RequestId, Salvaged, Sample, Saved, Snapshot, Status, TextDigest, Time, Wakeup,
+    Wire, WireError, digest, mutation,
+};
+use quorate_runtime::{
+    AnyProcess, ConfiguredProtocol, Effects, Input, RecordError, Recovered, SetTimer, Start, StateDigests,
+    Taken,
+};
+use quorate_store::{CommandError, Partition, Reply};
+
+use super::image::{GroupsImage, divide};
+use super::records::RecordOrder;
+
+/// See the [module](super).
+pub struct GroupsProcess {
+    partition: Arc<Partition>,
+    node: Option<NodeId>,
+    proxy: ProxyId,
+    groups: Vec<Box<dyn AnyProcess>>,
+    records: RecordOrder,
+    /// Whose the messages of this process to itself are that wait to be taken.
+    own: VecDeque<GroupId>,
+    taken: Option<TakenInput>,
+    effects: Effects,
+}
+
+/// An input that waits for its step.
+enum TakenInput {
+    /// The group has taken it.
+    Of(GroupId),
+    /// Every group has.
+    OfAll,
+    /// Those that this node leads are to be led by others.
+    HandOver(RequestId, Request),
+    /// No group can execute it.
+    Refused(RequestId, Request, Bytes),
+}
+
+/// What a group recovers from, and the places that its records have among all.
+type Divided = (Saved<Bytes>, Vec<usize>);
+
+/// Why operators cannot change groups yet.
+const FIXED: &[u8] = b"the members and leaders of several groups (--groups) cannot be changed yet";
+
+impl GroupsProcess {
+    /// Starts the groups' proxies.
+    pub fn start(groups: &[Arc<dyn ConfiguredProtocol>], partition: Arc<Partition>, start: Start) -> Self {
+        let Start { proxy, node, at, mut random, observed, own } = start;
+        let start = |group: &Arc<dyn ConfiguredProtocol>| {
+            group.start(Start { proxy, node, at, random: random.fork(), observed, own })
+        };
+        let groups: Vec<_> = groups.iter().map(start).collect();
+        GroupsProcess {
+            partition,
+            node,
+            proxy,
+            records: RecordOrder::new(groups.len()),
+            groups,
+            own: VecDeque::new(),
+            taken: None,
+            effects: Effects::default(),
+        }
+    }
+
+    fn of(&self, group: GroupId) -> &dyn AnyProcess {
+        &*self.groups[group.index()]
+    }
+
+    fn each(&self) -> impl Iterator<Item = (GroupId, &dyn AnyProcess)> {
+        self.groups.iter().enumerate().map(|(index, group)| (GroupId::at(index), &**group))
+    }
+
+    /// Takes the byte that says whose a message or record is off its front.
+    fn take_group(&self, bytes: &mut Bytes) -> Result<GroupId, WireError> {
+        let first = *bytes.first().ok_or(WireError::Short { missing: 1 })?;
+        *bytes = bytes.slice(1..);
+        group_of(first, self.groups.len())
+    }
+
+    /// Whose a request is, or what is to be done about one that is no one group's.
+    fn route(&self, id: RequestId, request: &Request) -> Result<GroupId, TakenInput> {
+        if request.access == Access::Manage {
+            let refused = || {
+                TakenInput::Refused(
+                    id,
+                    request.clone(),
+                    Managed::Refused(Bytes::from_static(FIXED)).to_bytes(),
+                )
+            };
+            return Err(match Manage::from_bytes(request.command.clone()) {
+                Ok(Manage::Transfer { to: None }) => TakenInput::HandOver(id, request.clone()),
+                Ok(_) | Err(_) => refused(),
+            });
+        }
+        self.partition.group_of_encoded(&request.command).ok_or_else(|| {
+            TakenInput::Refused(id, request.clone(), Reply::Error(CommandError::SeveralGroups).encoded())
+        })
+    }
+
+    /// How many of each group's records its messages may count on when so many of the log are durable.
+    fn durable_of_groups(&self, durable: u64) -> Vec<u64> {
+        match mutation::active("groups/records-of-another") {
+            true => vec![durable; self.groups.len()],
+            false => self.records.of_groups(durable),
+        }
+    }
+
+    /// Moves what the groups ask for to the effects of the process.
+    fn gather(&mut self) {
+        let GroupsProcess { groups, records: order, own: owners, effects: all, .. } = self;
+        for (index, group) in groups.iter_mut().enumerate() {
+            let group_id = GroupId::at(index);
+            let Effects { records, barriers, frames, replies, facts, members, request_marks, slot_marks } =
+                group.effects();
+            let (others, own) = (order.total(), order.appended(group_id));
+            all.barriers.extend(barriers.drain(..).map(|barrier| others + barrier - own));
+            for record in records.drain(..) {
+                order.append(group_id);
+                all.records.push(record.behind(header(group_id)));
+            }
+            for mut frame in frames.drain(..) {
+                if frame.own {
+                    owners.push_back(group_id);
+                }
+                frame.group = group_id;
+                frame.payload = frame.payload.behind(header(group_id));
+                all.frames.push(frame);
+            }
+            all.replies.append(replies);
+            all.facts.extend(facts.drain(..).map(|(_, fact)| (group_id, fact)));
+            // All have the same, and keep them.
+            all.members.0 = members.0.take().or(all.members.0.take());
+            all.members.1 = members.1.take().or(all.members.1.take());
+            all.request_marks.append(request_marks);
+            // Slots of several groups have the same numbers: nobody could tell whose stage was slow.
+            slot_marks.clear();
+        }
+    }
+
+    fn divide(&self, saved: Saved<Bytes>) -> Result<Vec<Divided>, RecordError> {
+        let Saved { restarted, snapshot, records } = saved;
+        let error = |index| move |source| RecordError { index, source };
+        let snapshots = match snapshot {
+            Some(whole) => divide(&whole, self.groups.len()).map_err(error(0))?,
+            None => vec![None; self.groups.len()],
+        };
+        let of_group = |snapshot| (Saved { restarted, snapshot, records: Vec::new() }, Vec::new());
+        let mut groups: Vec<_> = snapshots.into_iter().map(of_group).collect();
+        for (index, mut record) in records.into_iter().enumerate() {
+            let group = self.take_group(&mut record).map_err(error(index))?;
+            let (saved, places) = &mut groups[group.index()];
+            saved.records.push(record);
+            places.push(index);
+        }
+        Ok(groups)
+    }
+}
+
+/// What several groups have saved, as one; `None` if there are none.
+pub fn join(groups: Vec<Saved<Payload>>) -> Option<Saved<Payload>> {
+    let restarted = groups.first()?.restarted;
+    let (mut images, mut all) = (Vec::new(), Vec::new());
+    for (index, Saved { snapshot, records, .. }) in groups.into_iter().enumerate() {
+        let group = GroupId::at(index);
+        images.extend(snapshot.map(|image| (group, image)));
+        all.extend(records.into_iter().map(|record| record.behind(header(group))));
+    }
+    let snapshot = (!images.is_empty()).then(|| Arc::new(GroupsImage(images)) as Snapshot);
+    Some(Saved { restarted, snapshot, records: all })
+}
+
+/// The group of which the first byte of a message, a record or a piece of an image speaks, among so many.
+pub fn group_of(byte: u8, groups: usize) -> Result<GroupId, WireError> {
+    match usize::from(byte) {
+        number if (1..=groups).contains(&number) => Ok(GroupId::at(number - 1)),
+        _ => Err(WireError::Value { what: "group", found: byte.into() }),
+    }
+}
+
+/// That byte.
+fn header(group: GroupId) -> Bytes {
+    static NUMBERS: [u8; GroupId::MAX as usize] = {
+        let mut numbers = [0; GroupId::MAX as usize];
+        let mut index = 0;
+        while index < numbers.len() {
+            numbers[index] = index as u8 + 1;
+            index += 1;
+        }
+        numbers
+    };
+    Bytes::from_static(std::slice::from_ref(&NUMBERS[group.index()]))
+}
+
+/// Numbers of several groups as one, and digests likewise: equal if all are equal.
+fn fingerprint(of_groups: impl Iterator<Item = (u64, u64)>) -> (u64, u64) {
+    let (numbers, states): (Vec<_>, Vec<_>) = of_groups.unzip();
+    let as_one =
+        |words: Vec<u64>| digest(&words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>());
+    (as_one(numbers), as_one(states))
+}
+
+/// A sample of a group; what tells it from others of its name already stays.
+fn labelled(group: GroupId, sample: Sample) -> Sample {
+    match &sample.label {
+        None => sample.with("group", group.to_string()),
+        Some((label, value)) => {
+            let value = format!("{group}:{value}");
+            let label = *label;
+            sample.with(label, value)
+        }
+    }
+}
+
+impl AnyProcess for GroupsProcess {
+    fn take(&mut self, input: Input) -> Result<Taken, WireError> {
+        assert!(self.taken.is_none(), "an input is waiting for its step");
+        let (group, input) = match input {
+            Input::Frame { from, to, mut payload } => {
+                let mut group = self.take_group(&mut payload)?;
+                // Now and then: each group goes on, and hears some of the others' messages.
+                if mutation::active("groups/message-to-another") && digest(&payload).is_multiple_of(4) {
+                    group = GroupId::FIRST;
+                }
+                (group, Input::Frame { from, to, payload })
+            }
+            Input::Own => (self.own.pop_front().expect("a frame announced it"), Input::Own),
+            Input::Request(id, request) => match self.route(id, &request) {
+                Ok(group) => (group, Input::Request(id, request)),
+                Err(taken) => {
+                    self.taken = Some(taken);
+                    return Ok(Taken { to: self.proxy.into(), from: None, kind: "request" });
+                }
+            },
+            Input::Drain => {
+                let taken = self.groups.iter_mut().map(|group| group.take(Input::Drain));
+                let taken = taken.collect::<Result<Vec<_>, _>>()?;
+                self.taken = Some(TakenInput::OfAll);
+                return Ok(taken[0]);
+            }
+        };
+        let taken = self.groups[group.index()].take(input)?;
+        self.taken = Some(TakenInput::Of(group));
+        Ok(taken)
+    }
+
+    fn take_due_timer(&mut self, now: Time) -> Option<Taken> {
+        let deadlines = self.each().filter_map(|(group, process)| Some((process.deadline()?, group)));
+        let (_, group) = deadlines.min()?;
+        let taken = self.groups[group.index()].take_due_timer(now)?;
+        self.taken = Some(TakenInput::Of(group));
+        Some(taken)
+    }
+
+    fn take_timer(&mut self, of: ProcessId, mut place: usize) -> Taken {
+        for (index, group) in self.groups.iter_mut().enumerate() {
+            let timers = group.timers(of).len();
+            if place < timers {
+                self.taken = Some(TakenInput::Of(GroupId::at(index)));
+                return group.take_timer(of, place);
+            }
+            place -= timers;
+        }
+        panic!("no timer is set there");
+    }
+
+    fn keep_timers(&mut self, keep: fn(Wakeup) -> bool) {
+        self.groups.iter_mut().for_each(|group| group.keep_timers(keep));
+    }
+
+    fn reseed(&mut self, mut random: Random) {
+        self.groups.iter_mut().for_each(|group| group.reseed(random.fork()));
+    }
+
+    fn step(&mut self, at: Instant) {
+        match self.taken.take().expect("an input was taken") {
+            TakenInput::Of(group) => self.groups[group.index()].step(at),
+            TakenInput::OfAll => self.groups.iter_mut().for_each(|group| group.step(at)),
+            // The node asks this of itself when its disk is nearly full, and waits for no reply.
+            TakenInput::HandOver(id, request) => {
+                let leads = |status: Status| status.leader.is_some() && status.leader == self.node;
+                for group in self.groups.iter_mut().filter(|group| group.status(at).is_some_and(leads)) {
+                    group.take(Input::Request(id, request.clone())).expect("a request is no frame");
+                    group.step(at);
+                }
+            }
+            TakenInput::Refused(request, _, reply) => {
+                self.effects.replies.push(Answered { request, outcome: Outcome::Done(reply), slot: 0 });
+            }
+        }
+    }
+
+    fn end_batch(&mut self, at: Instant) {
+        self.groups.iter_mut().for_each(|group| group.end_batch(at));
+    }
+
+    fn release(&mut self, durable: u64) {
+        // All is durable where nothing is kept: what was persisted just now, too.
+        self.gather();
+        let of_groups = self.durable_of_groups(durable);
+        self.groups.iter_mut().zip(of_groups).for_each(|(group, own)| group.release(own));
+        self.records.settle(durable);
+    }
+
+    fn settle(&mut self, rounds: usize, clock: &dyn Fn() -> Instant) -> bool {
+        let mut at_rest = true;
+        for group in &mut self.groups {
+            at_rest &= group.settle(rounds, clock);
+        }
+        at_rest
+    }
+
+    fn load(&mut self, saved: Saved<Bytes>) -> Result<(), RecordError> {
+        let divided = self.divide(saved)?;
+        for (group, (saved, places)) in self.groups.iter_mut().zip(divided) {
+            let among_all = |RecordError { index, source }| RecordError { index: places[index], source };
+            group.load(saved).map_err(among_all)?;
+        }
+        Ok(())
+    }
+
+    fn start_replica(&mut self, at: Instant, mut random: Random) {
+        self.groups.iter_mut().for_each(|group| group.start_replica(at, random.fork()));
+    }
+
+    fn has_replica(&self) -> bool {
+        self.of(GroupId::FIRST).has_replica()
+    }
+
+    fn save(&self) -> Option<Saved<Payload>> {
+        join(self.groups.iter().map(|group| group.save()).collect::<Option<_>>()?)
+    }
+
+    /// A new group has all keys: there is none that begins with the states of several.
+    fn salvage(&self) -> Option<Salvaged> {
+        None
+    }
+
+    fn recover_copy(
+        &self,
+        snapshot: Option<Snapshot>,
+        records: Vec<Bytes>,
+        at: Instant,
+    ) -> Result<Recovered, RecordError> {
+        let divided = self.divide(Saved { restarted: true, snapshot, records })?;
+        let copies = self.groups.iter().zip(divided).map(|(group, (saved, places))| {
+            let among_all = |RecordError { index, source }| RecordError { index: places[index], source };
+            group.recover_copy(saved.snapshot, saved.records, at).map_err(among_all)
+        });
+        let copies = copies.collect::<Result<Vec<_>, _>>()?;
+        Ok(Recovered {
+            applied: copies.iter().map(|copy| copy.applied).sum(),
+            fingerprint: fingerprint(copies.iter().map(|copy| copy.fingerprint)),
+        })
+    }
+
+    fn effects(&mut self) -> &mut Effects {
+        self.gather();
+        &mut self.effects
+    }
+
+    fn set_disk_full(&mut self, full: bool) {
+        self.groups.iter_mut().for_each(|group| group.set_disk_full(full));
+    }
+
+    fn set_timed(&mut self, timed: bool) {
+        self.groups.iter_mut().for_each(|group| group.set_timed(timed));
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        self.groups.iter().filter_map(|group| group.deadline()).min()
+    }
+
+    fn timers(&self, of: ProcessId) -> Vec<SetTimer> {
+        let named = |(group, process): (GroupId, &dyn AnyProcess)| {
+            let timers = process.timers(of).into_iter();
+            timers.map(move |timer| SetTimer { name: format!("{group}:{}", timer.name), ..timer })
+        };
+        self.each().flat_map(named).collect()
+    }
+
+    fn digests(&self) -> Option<StateDigests> {
+        let digests = self.groups.iter().map(|group| group.digests()).collect::<Option<Vec<_>>>()?;
+        let (mut exact, mut alike) = (TextDigest::default(), TextDigest::default());
+        for group in digests {
+            write!(exact, "{:x} ", group.exact).expect("no error");
+            write!(alike, "{:x} ", group.alike).expect("no error");
+        }
+        Some(StateDigests { exact: exact.get(), alike: alike.get() })
+    }
+
+    fn persisted(&self) -> u64 {
+        self.groups.iter().map(|group| group.persisted()).sum()
+    }
+
+    fn waiting(&self) -> usize {
+        self.groups.iter().map(|group| group.waiting()).sum()
+    }
+
+    fn would_release(&self, durable: u64) -> bool {
+        self.waiting() > 0
+            && self
+                .groups
+                .iter()
+                .zip(self.durable_of_groups(durable))
+                .any(|(group, own)| group.would_release(own))
+    }
+
+    /// What is true of the node whichever group is meant: it leads if it leads any, and its positions are sums.
+    fn status(&self, at: Instant) -> Option<Status> {
+        let groups = self.group_statuses(at);
+        let first = groups.first()?;
+        let leads = |status: &&Status| status.leader.is_some() && status.leader == self.node;
+        let shown = groups.iter().find(|status| status.role == "rejoining");
+        let shown = shown.or_else(|| groups.iter().find(leads)).unwrap_or(first);
+        let is_led = groups.iter().all(|status| status.leader.is_some());
+        let mut peers: BTreeMap<NodeId, PeerStatus> = BTreeMap::new();
+        for peer in groups.iter().flat_map(|status| &status.peers) {
+            let of_all = peers.entry(peer.node).or_insert_with(|| peer.clone());
+            of_all.lag = of_all.lag.max(peer.lag);
+            of_all.heard_ms = [of_all.heard_ms, peer.heard_ms].into_iter().flatten().min();
+        }
+        let mut samples: Vec<_> = groups
+            .iter()
+            .enumerate()
+            .flat_map(|(index, status)| {
+                status.samples.iter().map(move |sample| labelled(GroupId::at(index), sample.clone()))
+            })
+            .collect();
+        // Those of one name must come together.
+        samples.sort_by_key(|sample| sample.name);
+        let facts: BTreeMap<_, _> =
+            groups.iter().rev().flat_map(|status| status.facts.iter().cloned()).collect();
+        let ballots: Vec<_> = groups.iter().map(|status| status.ballot.as_str()).collect();
+        Some(Status {
+            role: shown.role,
+            leader: shown.leader.filter(|_| is_led || leads(&shown)),
+            ballot: ballots.join(","),
+            committed: groups.iter().map(|status| status.committed).sum(),
+            applied: groups.iter().map(|status| status.applied).sum(),
+            lease: groups.iter().all(|status| status.lease),
+            reads: if groups.iter().all(|status| status.reads == first.reads) {
+                first.reads
+            } else {
+                "by group"
+            },
+            peers: peers.into_values().collect(),
+            samples,
+            facts: facts.into_iter().collect(),
+        })
+    }
+
+    fn group_statuses(&self, at: Instant) -> Vec<Status> {
+        self.groups.iter().filter_map(|group| group.status(at)).collect()
+    }
+
+    fn records_of(&self, group: GroupId, upto: u64) -> u64 {
+        self.records.of_groups(upto)[group.index()]
+    }
+
+    fn proxy_samples(&self) -> Vec<Sample> {
+        let samples = self.each().flat_map(|(group, process)| {
+            process.proxy_samples().into_iter().map(move |sample| labelled(group, sample))
+        });
+        let mut samples: Vec<_> = samples.collect();
+        samples.sort_by_key(|sample| sample.name);
+        samples
+    }
+
+    fn read(&self, command: &Bytes) -> Option<Bytes> {
+        match self.partition.group_of_encoded(command) {
+            Some(group) => self.of(group).read(command),
+            None if self.has_replica() => Some(Reply::Error(CommandError::SeveralGroups).encoded()),
+            None => None,
+        }
+    }
+
+    fn would_answer(&self, command: &Bytes, at: Instant) -> bool {
+        self.partition.group_of_encoded(command).is_some_and(|group| self.of(group).would_answer(command, at))
+    }
+
+    fn fingerprint(&self) -> Option<(u64, u64)> {
+        let of_groups = self.groups.iter().map(|group| group.fingerprint()).collect::<Option<Vec<_>>>()?;
+        Some(fingerprint(of_groups.into_iter()))
+    }
+
+    fn taken_request(&self) -> Option<(RequestId, &Request)> {
+        match self.taken.as_ref()? {
+            TakenInput::Of(group) => self.of(*group).taken_request(),
+            TakenInput::OfAll => None,
+            TakenInput::HandOver(id, request) | TakenInput::Refused(id, request, _) => Some((*id, request)),
+        }
+    }
+
+    fn describe_taken(&self) -> String {
+        match &self.taken {
+            None => "nothing".to_owned(),
+            Some(TakenInput::Of(group)) => format!("{group}:{}", self.of(*group).describe_taken()),
+            Some(TakenInput::OfAll) => self.of(GroupId::FIRST).describe_taken(),
+            Some(TakenInput::HandOver(id, request) | TakenInput::Refused(id, request, _)) => {
+                format!("{:x} {request:?}", id.0)
+            }
+        }
+    }
+
+    fn describe_message(&self, payload: &Bytes) -> String {
+        let mut own = payload.clone();
+        match self.take_group(&mut own) {
+            Ok(group) => format!("{group}:{}", self.of(group).describe_message(&own)),
+            Err(error) => format!("unreadable: {error}"),
+        }
+    }
+
+    fn describe_record(&self, payload: &Payload) -> String {
+        let mut own = payload.clone().into_bytes();
+        match self.take_group(&mut own) {
+            Ok(group) => format!("{group}:{}", self.of(group).describe_record(&own.into())),
+            Err(error) => format!("unreadable: {error}"),
+        }
+    }
+
+    fn recode_message(&self, payload: &Bytes) -> Result<Bytes, WireError> {
+        let mut own = payload.clone();
+        let group = self.take_group(&mut own)?;
+        Ok(Payload::from(self.of(group).recode_message(&own)?).behind(header(group)).into_bytes())
+    }
+
+    fn recode_record(&self, payload: &Bytes) -> Result<Bytes, WireError> {
+        let mut own = payload.clone();
+        let group = self.take_group(&mut own)?;
+        Ok(Payload::from(self.of(group).recode_record(&own)?).behind(header(group)).into_bytes())
+    }
+}

@@ -1,0 +1,46 @@
+//! Several groups in each process: every group's checkers, in the same run.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use quorate_protocols::groups::Groups;
+use quorate_protocols::registry::named;
+use quorate_sim::trace::Trace;
+use quorate_sim::{Options, replay, run};
+
+/// Where the clients' keys are divided, too.
+const MIXED: &str = "a-m=crossword,n-r=raft,s-v=multipaxos,w-z=epaxos";
+
+#[test]
+fn groups_of_different_protocols_survive_the_first_seeds() {
+    let options = Options { nodes: 5, ..Options::default() };
+    for (protocol, groups, keys) in
+        [("multipaxos", "5", Some("h,n,s,w")), ("raft", "3", Some("n,s")), ("multipaxos", MIXED, None)]
+    {
+        let groups = Groups::parse(named(protocol), groups, keys).unwrap();
+        for seed in 0..8 {
+            let run = run(&groups, &options, seed, Trace::silent()).expect("valid options");
+            assert!(run.is_fine() && run.operations > 0, "{MIXED}: seed {seed}: {:?}", run.violation);
+        }
+    }
+}
+
+/// Facts, messages and records carry their group, and each group leads, decides and executes.
+#[test]
+fn a_trace_shows_what_each_group_does() {
+    let groups = Groups::parse(named("raft"), "3", Some("n,s")).unwrap();
+    let said = Rc::new(RefCell::new(Vec::new()));
+    let sink = said.clone();
+    let run = replay(&groups, &Options::default(), move |line| sink.borrow_mut().push(line.to_owned()));
+    let run = run.expect("valid options");
+    assert!(run.is_fine(), "{:?}", run.violation);
+    let lines = said.borrow();
+    for group in 1..=3 {
+        for words in ["fact ", "persist "] {
+            let start = format!("{words}{group}:");
+            assert!(lines.iter().any(|line| line.contains(&start)), "{start}");
+        }
+        let executed = format!("fact {group}:Executed");
+        assert!(lines.iter().any(|line| line.contains(&executed)), "{executed}");
+    }
+}
