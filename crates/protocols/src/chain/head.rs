@@ -133,12 +133,13 @@ impl Replica {
         self.laggards.review(overdue, near, limit, now);
         let alive = self.members.voters.without(self.me).iter().filter(|node| !silent(node));
         let alive: NodeSet = alive.chain([self.me]).collect();
-        let fit = |node: &NodeId| {
-            let chained = self.chain.contains(node) && !overdue.contains(*node);
-            chained || (!self.chain.contains(node) && near(*node) && !self.laggards.contains(*node))
+        // One that lacks much will do in place of one that holds the others up: nobody gets entries past that one.
+        let fit = |node: &NodeId| match self.chain.contains(node) {
+            true => !overdue.contains(*node),
+            false => !self.laggards.contains(*node),
         };
         let fits = alive.iter().filter(&fit).count();
-        let joins = alive.iter().any(|node| !self.chain.contains(&node) && fit(&node));
+        let joins = alive.iter().any(|node| !self.chain.contains(&node) && fit(&node) && near(node));
         let dead = overdue.iter().any(|node| !alive.contains(node));
         let majority = self.members.voters.majority();
         if hangs || alive.len() < majority {
