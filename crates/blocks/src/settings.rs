@@ -115,6 +115,7 @@ pub fn proxy(group: &Group, settings: &mut Settings) -> Result<ProxyConfig, Sett
         patience,
         nearest: false,
         timely: false,
+        local: false,
         home: false,
         bounded: false,
         unhold: None,

@@ -18,6 +18,7 @@
 //! | [`one_change`] | a group changes in one step at a time, and majorities meet | Ongaro and Ousterhout 2014, §6 |
 //! | [`read_gate`] | nobody reads alone while another commits what it does not see | Davis et al., *LeaseGuard*, 2025 |
 //! | [`recoverability`] | what is chosen can be had from the disks of any n − f voters | Crossword §3.3, C2 |
+//! | [`sequential`] | reads that may be stale show one order of writes, and never go back | Lamport 1979; Hunt et al., *ZooKeeper*, 2010, §2.3 |
 //! | [`service`] | with at most a minority faulty or slow, writes are served within a stated time | the bounds are its own |
 //! | [`staleness`] | a read that may miss something misses no more | Bodega §7 |
 //! | [`update_propagation`] | what a member of a chain has, its predecessor has | van Renesse and Schneider 2004, §2.1 |
@@ -28,10 +29,15 @@
 //! [`history`] is what clients asked and were told; [`wall_clocks`] what the nodes' clocks showed meanwhile; [`panics`]
 //! makes a finding of a machine's failed assertion.
 //!
-//! All but four listen to the facts that machines state and run after every step of the simulator, so each spends at
+//! All but five listen to the facts that machines state and run after every step of the simulator, so each spends at
 //! most some hundred nanoseconds on a fact; those about terms say nothing of protocols that state none. What several
-//! of them know of logs is in [`log`]. Linearizability, staleness and expiry take the finished history of all
-//! clients; service looks at requests when nothing more fails.
+//! of them know of logs is in [`log`]. Linearizability, staleness, expiry and sequential consistency take the finished
+//! history of all clients; service looks at requests when nothing more fails.
+//!
+//! Which of them judge a protocol follows from what it says of itself: its [`Panel`] from
+//! [`Capabilities::total_order`](quorate_core::Capabilities::total_order), and the judge of its history from
+//! [`Capabilities::consistency`](quorate_core::Capabilities::consistency). Where reads are sequentially consistent,
+//! linearizability and staleness judge writes and the reads that say what they may miss, and expiry nothing.
 
 pub mod agreement;
 pub mod commitment;
@@ -52,6 +58,7 @@ pub mod one_change;
 pub mod panics;
 pub mod read_gate;
 pub mod recoverability;
+pub mod sequential;
 pub mod service;
 pub mod staleness;
 pub mod update_propagation;

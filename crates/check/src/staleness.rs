@@ -26,6 +26,19 @@ pub fn strict(history: &History, bounds: &Bounds) -> History {
     History(kept.map(|(_, operation)| operation.clone()).collect())
 }
 
+/// Writes, and the reads that say what they may miss; with what they may.
+pub fn stated(history: &History, bounds: &Bounds) -> (History, Bounds) {
+    let (mut kept, mut stated) = (Vec::new(), Bounds::new());
+    for (index, operation) in history.0.iter().enumerate() {
+        let bound = bounds.get(&index);
+        if bound.is_some() || !operation.command.is_read_only() {
+            stated.extend(bound.map(|bound| (kept.len(), *bound)));
+            kept.push(operation.clone());
+        }
+    }
+    (History(kept), stated)
+}
+
 /// The history that is linearizable if no read misses more than it may.
 pub fn widened(history: &History, bounds: &Bounds) -> History {
     let mut wide = history.clone();

@@ -3,7 +3,7 @@
 use std::io::{Write, stdout};
 
 use quorate_api::resp::KeyGroups;
-use quorate_core::{Capabilities, Setting};
+use quorate_core::{Capabilities, Setting, Settings};
 use quorate_protocols::groups::Groups;
 use quorate_protocols::registry::{self, Entry};
 use quorate_runtime::AnyProtocol;
@@ -67,6 +67,7 @@ pub fn show(name: &str) -> Result<(), Failure> {
     let rows = [
         ["paper", entry.paper].map(str::to_owned),
         ["reads", can.reads].map(str::to_owned),
+        ["consistency of reads".to_owned(), consistency(&entry)],
         ["order of writes".to_owned(), order(&can).to_owned()],
         ["nodes".to_owned(), nodes(&can)],
         ["of 3, 5, 7 nodes may be lost".to_owned(), losses(&can)],
@@ -89,6 +90,24 @@ fn losses(can: &Capabilities) -> String {
     let losses =
         [3, 5, 7].map(|nodes| if can.failover { nodes - (can.quorum)(nodes) } else { 0 }.to_string());
     losses.join(", ")
+}
+
+/// What holds of reads by default, and under which values of `reads` something else does.
+fn consistency(entry: &Entry) -> String {
+    let (can, group) = (entry.capabilities, entry.small_group());
+    let holds = |words: &[String]| {
+        let mut settings = Settings::parse(words).ok()?;
+        entry.protocol.configure(&group, &mut settings).ok()?;
+        Some((can.consistency)(&settings))
+    };
+    let default = holds(&[]).expect("defaults fit together");
+    let choices = entry.settings().remove("reads").map_or(String::new(), |reads| reads.expected);
+    let choices = choices.trim_start_matches("one of ").split(", ").filter_map(|choice| {
+        let words = [format!("reads={choice}"), "allow_stale_reads=true".to_owned()];
+        let held = holds(&words[..1]).or_else(|| holds(&words))?;
+        (held != default).then(|| format!("; {} with reads={choice}", held.name()))
+    });
+    format!("{}{}", default.name(), choices.collect::<String>())
 }
 
 /// What is common to the order in which replicas execute writes.

@@ -109,7 +109,8 @@ impl<'a, M: Machine> Context<'a, M> {
         self.reply_at(request, outcome, 0);
     }
 
-    /// The same, and tells by which slot a write was executed: a replica that has executed it shows the write.
+    /// The same, and tells by which slot a write was executed, or which was the last when a read was: a replica that
+    /// has executed it shows the write, or no older state.
     pub fn reply_at(&mut self, request: RequestId, outcome: Outcome, slot: u64) {
         self.out.replies.push(Answered { request, outcome, slot });
     }
@@ -177,7 +178,8 @@ pub struct Answered {
     pub request: RequestId,
     /// What the client is told.
     pub outcome: Outcome,
-    /// Replicas that have executed this slot have executed it, if it was a write; 0 where slots say nothing of it.
+    /// Replicas that have executed this slot have executed it, or show no older state than it did if it was a read; 0
+    /// where slots say nothing of it.
     pub slot: u64,
 }
 

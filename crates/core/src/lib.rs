@@ -41,8 +41,9 @@ pub use fact::{Fact, Until};
 pub use id::{GroupId, NodeId, NodeSet, ProcessId, ProxyId, RequestId};
 pub use link::{Interface, Line, Link, Rate};
 pub use machine::{
-    Arrival, Capabilities, Class, Configs, Group, Image, Machine, Marginal, Message, Never, PeerStatus,
-    Piece, Protocol, Proxy, Release, Replica, Salvaged, Saved, Snapshot, Status, WALL_CLOCK, Wakeup,
+    Arrival, Capabilities, Class, Configs, Consistency, Group, Image, Machine, Marginal, Message, Never,
+    PeerStatus, Piece, Protocol, Proxy, Release, Replica, Salvaged, Saved, Snapshot, Status, WALL_CLOCK,
+    Wakeup,
 };
 pub use mark::Mark;
 pub use members::{Manage, Managed, Member, Members};

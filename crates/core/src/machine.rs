@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::context::{Context, Instant};
 use crate::id::{NodeId, NodeSet, ProcessId, RequestId};
-use crate::request::Request;
+use crate::request::{Access, Request, Staleness};
 use crate::sample::Sample;
 use crate::settings::{Settings, SettingsError};
 use crate::wire::{Decoder, Encoder, Wire, WireError};
@@ -290,10 +290,42 @@ pub struct Capabilities {
     pub diskless: bool,
     /// How reads are served by default, in a few words.
     pub reads: &'static str,
+    /// What holds of replies to reads under these settings, from which the protocol was configured.
+    pub consistency: fn(&Settings) -> Consistency,
     /// The smallest group that makes sense.
     pub min_nodes: usize,
     /// The largest group that makes sense.
     pub max_nodes: usize,
+}
+
+/// What holds of replies to reads that do not say themselves what they may miss
+/// ([`Access::Within`](crate::Access::Within)). Writes are linearizable everywhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Consistency {
+    /// A read sees every write that was acknowledged before it was asked.
+    Linearizable,
+    /// There is one order of all writes. What a client reads is the state after some of them, which contains its own
+    /// writes and never goes back, at whichever node it asks ([`Request::after`](crate::Request::after)). What others
+    /// have written it may miss.
+    Sequential,
+}
+
+impl Consistency {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Consistency::Linearizable => "linearizable",
+            Consistency::Sequential => "sequential",
+        }
+    }
+
+    /// What a read asks for that must see every write which was acknowledged before it.
+    pub fn access_that_misses_nothing(self) -> Access {
+        match self {
+            Consistency::Linearizable => Access::Read,
+            Consistency::Sequential => Access::Within(Staleness::Versions(0)),
+        }
+    }
 }
 
 impl Capabilities {
@@ -307,6 +339,7 @@ impl Capabilities {
         rosters: false,
         diskless: false,
         reads: "through the log",
+        consistency: |_| Consistency::Linearizable,
         min_nodes: 1,
         max_nodes: NodeId::MAX as usize,
     };

@@ -92,6 +92,10 @@ pub struct Request {
     pub access: Access,
     /// When the client stops waiting, on the proxy's clock. A proxy answers every request by then.
     pub deadline: Time,
+    /// The last slot that this client was told of ([`Answered::slot`](crate::context::Answered::slot)), by whichever
+    /// node; 0: none. Where reads are [sequential](crate::Consistency::Sequential), a state answers them that has
+    /// executed this slot.
+    pub after: u64,
 }
 
 /// How a request ended.

@@ -144,7 +144,7 @@ fn request(client_operation: &ClientOperation, now: Time) -> Fed {
     };
     // One request at a time: its own encoding tells it apart.
     let id = RequestId(quorate_core::digest(&command));
-    let request = Request { stream: 1, command, access, deadline: now + PATIENCE };
+    let request = Request { stream: 1, command, access, deadline: now + PATIENCE, after: 0 };
     Fed::Input(runtime::Input::Request(id, request))
 }
 

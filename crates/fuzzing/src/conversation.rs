@@ -160,5 +160,5 @@ fn request(tick: u64) -> Request {
     };
     let access = if command.is_read_only() { Access::Read } else { Access::Write };
     let deadline = at(tick + 100).now;
-    Request { stream: 1, command: command.to_bytes(), access, deadline }
+    Request { stream: 1, command: command.to_bytes(), access, deadline, after: 0 }
 }

@@ -1,7 +1,7 @@
 //! How a client protocol plugs into a node's event loop. `api` implements it; the loop knows no protocol.
 
 use bytes::{Bytes, BytesMut};
-use quorate_core::{Members, Outcome, Request, Sample, Snapshot, Status, Time};
+use quorate_core::{Consistency, Members, Outcome, Request, Sample, Snapshot, Status, Time};
 
 pub use crate::slow::{Described, SlowRequest};
 
@@ -143,6 +143,10 @@ pub trait NodeView {
     fn has_state(&self) -> bool;
     /// Whether all writes are executed in one order, so that a slot tells what this node's state shows.
     fn has_total_order(&self) -> bool;
+    /// What holds of replies to reads that do not say themselves what they may miss.
+    fn consistency(&self) -> Consistency {
+        Consistency::Linearizable
+    }
     /// Why its replica does not run yet, if that is so: for whom it waits.
     fn waits(&self) -> Option<String> {
         None

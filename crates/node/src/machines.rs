@@ -279,7 +279,7 @@ mod tests {
     fn request(machines: &mut Machines, id: u64, command: &'static str, timeout: Duration) {
         let deadline = clock::now() + timeout;
         let command = Bytes::from_static(command.as_bytes());
-        let request = Request { stream: 0, command, access: Access::Write, deadline };
+        let request = Request { stream: 0, command, access: Access::Write, deadline, after: 0 };
         machines.on_requests([(RequestId(id), request)].into_iter());
         assert!(machines.settle());
     }

@@ -94,6 +94,7 @@ impl MonitorServer {
         &mut self,
         report: impl Fn() -> Report,
         probe: impl FnOnce() -> Bytes,
+        access: Access,
         now: Time,
     ) -> Option<(RequestId, Request)> {
         for question in self.questions.try_iter() {
@@ -108,8 +109,7 @@ impl MonitorServer {
         self.reads += 1;
         let id = OWN | self.reads;
         self.reading = Some(id);
-        let request =
-            Request { stream: id, command: probe(), access: Access::Read, deadline: now + PATIENCE };
+        let request = Request { stream: id, command: probe(), access, deadline: now + PATIENCE, after: 0 };
         Some((RequestId(id), request))
     }
 

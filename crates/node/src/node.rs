@@ -322,6 +322,7 @@ impl<F: Frontend> Loop<F> {
             limits,
             constants: Constants {
                 can,
+                consistency: (can.consistency)(&settings),
                 facts,
                 started,
                 metrics: metrics.clone(),
@@ -529,7 +530,8 @@ impl<F: Frontend> Loop<F> {
             samples.extend(self.clients.samples());
             Report { samples, status: view.status(), facts: view.facts() }
         };
-        self.ready.extend(self.monitor_server.take(report, || self.clients.probe(), now));
+        let access = self.constants.consistency.access_that_misses_nothing();
+        self.ready.extend(self.monitor_server.take(report, || self.clients.probe(), access, now));
     }
 
     /// Why a read was not served, as far as this node can tell.

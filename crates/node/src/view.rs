@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use quorate_core::{Capabilities, Members, Snapshot, Status};
+use quorate_core::{Capabilities, Consistency, Members, Snapshot, Status};
 use tracing::warn;
 
 use crate::clock;
@@ -20,6 +20,7 @@ use crate::slow::{Slow, SlowRequest};
 #[derive(Debug)]
 pub(crate) struct Constants {
     pub(crate) can: Capabilities,
+    pub(crate) consistency: Consistency,
     pub(crate) facts: Vec<(&'static str, String)>,
     pub(crate) started: quorate_core::Time,
     pub(crate) metrics: Rc<Metrics>,
@@ -49,6 +50,10 @@ impl NodeView for View<'_> {
 
     fn has_total_order(&self) -> bool {
         self.constants.can.total_order
+    }
+
+    fn consistency(&self) -> Consistency {
+        self.constants.consistency
     }
 
     fn waits(&self) -> Option<String> {

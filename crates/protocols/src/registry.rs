@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 
-use quorate_core::{Capabilities, Group, NodeId, NodeSet, Protocol, Setting, Settings};
+use quorate_core::{Capabilities, Group, NodeId, Protocol, Setting, Settings};
 use quorate_runtime::{AnyProtocol, protocol};
 
 /// A campaign of the simulator: seeds from 0 on, all kinds of faults.
@@ -75,11 +75,15 @@ pub struct Entry {
 impl Entry {
     /// The settings that it reads where none is given, by name.
     pub fn settings(&self) -> BTreeMap<String, Setting> {
-        let count = self.capabilities.max_nodes.min(3) as u64;
-        let members: NodeSet = (1..=count).filter_map(NodeId::new).collect();
         let mut settings = Settings::default();
-        self.protocol.configure(&Group::of(members), &mut settings).expect("defaults fit together");
+        self.protocol.configure(&self.small_group(), &mut settings).expect("defaults fit together");
         settings.described().clone()
+    }
+
+    /// A group of three members, or fewer if more make no sense.
+    pub fn small_group(&self) -> Group {
+        let count = self.capabilities.max_nodes.min(3) as u64;
+        Group::of((1..=count).filter_map(NodeId::new).collect())
     }
 }
 
@@ -129,6 +133,7 @@ macro_rules! each_protocol {
                     Budget::of(500).with(&["reads=leaseguard"]),
                     Budget::of(500).with(&["reads=leaseguard", "leaseguard.clock=timers"]),
                     Budget::of(300).with(&["reads=alr"]),
+                    Budget::of(100).with(&["reads=inconsistent", "allow_stale_reads=true"]),
                 ],
                 facts: &[
                     "Chosen", "Applied", "Executed", "Installed", "Leads", "Follows", "Appended", "Begins",
@@ -149,7 +154,12 @@ macro_rules! each_protocol {
                 ],
             },
             zab in "zab": $crate::zab::Zab {
-                gate: [Budget::of(300), Budget::of(100).nodes(5)],
+                gate: [
+                    Budget::of(300),
+                    Budget::of(100).nodes(5),
+                    Budget::of(200).with(&["reads=local"]),
+                    Budget::of(100).nodes(5).with(&["reads=local"]),
+                ],
                 facts: &[
                     "Chosen", "Applied", "Executed", "Installed", "Leads", "Follows", "Appended", "Begins",
                     "Truncated", "Commits", "Configured",

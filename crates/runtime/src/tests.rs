@@ -251,7 +251,10 @@ fn play(runner: &mut dyn AnyProcess, text: &str) {
             "drain" => step(Input::Drain),
             "request" => {
                 let (access, deadline) = (Access::Write, instant(now).now);
-                step(Input::Request(RequestId(1), Request { stream: 1, command: text, access, deadline }));
+                step(Input::Request(
+                    RequestId(1),
+                    Request { stream: 1, command: text, access, deadline, after: 0 },
+                ));
             }
             "timers" => {
                 while runner.take_due_timer(instant(now).now).is_some() {

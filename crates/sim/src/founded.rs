@@ -10,7 +10,7 @@ use quorate_core::{ProxyId, Snapshot, Wall, Wire};
 use quorate_store::{Command, Condition, Expiry};
 
 /// So many writes were executed.
-const WRITES: u64 = 1000;
+pub(crate) const WRITES: u64 = 1000;
 
 /// It counts as the state after this slot.
 pub(crate) const SLOT: u64 = 1;

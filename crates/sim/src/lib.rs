@@ -10,6 +10,7 @@
 //! | `cluster`, `process` | the driver: processes and their machines |
 //! | [`network`], [`disk`], [`clock`] | the world around them |
 //! | `workload`, `eras`, `sizes` | the clients, the names of their keys, and how long what they write is |
+//! | `judge` | what its clients saw, judged |
 //! | `founded` | a state with which a group can begin |
 //! | [`trace`] | what happened, for people and for the determinism test |
 //! | [`queue`] | the future |
@@ -23,6 +24,7 @@ mod eras;
 pub mod experiment;
 pub mod faults;
 mod founded;
+mod judge;
 pub mod network;
 pub mod options;
 mod process;

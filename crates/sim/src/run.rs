@@ -7,14 +7,12 @@ use std::time::Duration;
 use quorate_check::history::History;
 use quorate_check::log::Logs;
 use quorate_check::panics;
+use quorate_check::sequential::WriteOrder;
 use quorate_check::service::{Limits, Service};
-use quorate_check::wall_clocks::WallClocks;
-use quorate_check::{
-    Checker, MILLISECOND, Nanos, Panel, SECOND, Violation, expiry, linearizability, staleness,
-};
+use quorate_check::{Checker, MILLISECOND, Nanos, Panel, SECOND, Violation};
 use quorate_core::settings::parse_duration;
 use quorate_core::{
-    Capabilities, Group, GroupId, NodeId, NodeSet, Random, Settings, SettingsError, Topology,
+    Capabilities, Consistency, Group, GroupId, NodeId, NodeSet, Random, Settings, SettingsError, Topology,
 };
 use quorate_runtime::{AnyProtocol, ConfiguredProtocol};
 
@@ -23,6 +21,7 @@ use crate::cluster::{Cluster, Event, Knobs, Operator, SLOWNESS};
 use crate::disk::{Disk, Speed};
 use crate::faults::{Counts, Kind, Plan, Scope};
 use crate::founded;
+use crate::judge::judge;
 use crate::network::{Latency, Network};
 use crate::options::{MAX_HOSTS, Options, OptionsError};
 use crate::process::SimProcess;
@@ -126,33 +125,7 @@ pub(crate) fn finish(mut cluster: Cluster, options: &Options, seed: u64) -> Run 
     if let Err(panic) = panics::catch(|| drive(&mut cluster, end, furthest)) {
         cluster.fail("assertion", panic);
     }
-    let (history, bounds) = std::mem::take(&mut cluster.work.recorder).finish_with_bounds();
-    let walls = WallClocks::new(cluster.hosts[..cluster.nodes].iter().map(|host| host.clock.wall_offsets()));
-    // A proposer's time grows with its monotonic clock between reports of others: where that lies, no time is early.
-    let walls = Some(walls).filter(|_| !cluster.plan.kinds.contains(Kind::ClocksBeyondBound));
-    let mut undecided = false;
-    if cluster.violation.is_none()
-        && let Some(walls) = &walls
-        && let Err(what) = expiry::check_ends(&history, &bounds, walls)
-    {
-        cluster.fail("expiry", what);
-    }
-    let history = expiry::timed(&history, walls.as_ref());
-    if cluster.violation.is_none() {
-        let mut check = |name, history: &History| match panics::catch(|| {
-            linearizability::check_within(history, EFFORT)
-        }) {
-            Ok(Ok(())) => {}
-            Ok(Err(linearizability::Failure::Undecided { .. })) => undecided = true,
-            Ok(Err(found)) => cluster.fail(name, found.to_string()),
-            Err(panic) => cluster.fail(name, panic),
-        };
-        check("linearizability", &staleness::strict(&history, &bounds));
-        if !bounds.is_empty() {
-            check("staleness", &staleness::widened(&history, &bounds));
-        }
-    }
-    let history = staleness::widened(&history, &bounds);
+    let (history, undecided) = judge(&mut cluster, options.founded);
     Run {
         seed,
         virtual_time: cluster.now,
@@ -221,6 +194,8 @@ struct Setup {
     furthest: Duration,
     /// Their settings, as `key=value`.
     words: Vec<String>,
+    /// What holds of reads under these settings.
+    consistency: Consistency,
 }
 
 /// Each seed draws settings of its own, except for those that are given.
@@ -273,7 +248,8 @@ fn configure(
     };
     let joining = Group { joining: true, ..group };
     let joining = protocol.configure(&joining, &mut Settings::parse(&words)?)?;
-    Ok(Setup { configs, joining, rejoining, drift, limits, furthest, words })
+    let (drift, consistency) = (declared_drift(&settings), (protocol.capabilities().consistency)(&settings));
+    Ok(Setup { configs, joining, rejoining, drift, limits, furthest, words, consistency })
 }
 
 /// How many nodes are there that are not in the group as it is set up.
@@ -281,9 +257,6 @@ fn spares(can: Capabilities, options: &Options, random: &mut Random) -> usize {
     let most = MAX_HOSTS.saturating_sub(options.nodes + options.proxies);
     if can.membership { (*random.pick(&[0, 1, 1, 2, 2, 2])).min(most) } else { 0 }
 }
-
-/// What deciding a history may take: some seconds. One in a thousand is left undecided, and is counted.
-const EFFORT: u64 = 8_000_000;
 
 /// A setting in force that is a duration.
 fn duration(settings: &Settings, name: &str) -> Option<Duration> {
@@ -314,7 +287,7 @@ fn build(
     (far, trace): (bool, Trace),
     setup: Setup,
 ) -> Cluster {
-    let Setup { configs, joining, rejoining, drift, limits, furthest, .. } = setup;
+    let Setup { configs, joining, rejoining, drift, limits, furthest, consistency, .. } = setup;
     let can = protocol.capabilities();
     let groups = protocol.groups();
     let nodes = options.nodes + spares(can, options, &mut root);
@@ -391,6 +364,8 @@ fn build(
             .map(|group| Panel::of_protocol(&group.capabilities(), quality.beyond_bound))
             .collect(),
         executed: (!quality.beyond_bound).then(BTreeMap::new),
+        consistency,
+        order: WriteOrder::default(),
         work: Workload::new(options.clients, hosts.len(), duration, options.values, &mut workload),
         trace,
         random: root.fork(),

@@ -5,9 +5,7 @@
 //! versions); these are keys of their own, because versions make a history harder to check.
 //!
 //! Some clients only read. Whoever has asked a leader that was cut off to write waits for it; a reader goes on, and
-//! would see what is stale.
-//!
-//! Strings may be large (`sizes.rs`).
+//! would see what is stale. Strings may be large (`sizes.rs`).
 //!
 //! A write whose outcome is unknown stays open for ever, and to decide a history takes time that doubles with each
 //! of them. So after a few the clients move on to fresh keys, a new *era*; what they left is still read now and
@@ -75,6 +73,8 @@ pub(crate) struct Lane {
     /// Its connection, as the proxy knows it.
     pub stream: u64,
     pub pending: Option<Pending>,
+    /// The last slot that it was told of, by whichever host.
+    pub seen: u64,
     /// The era of a write that has not succeeded yet.
     open_write: Option<u32>,
     /// A key whose version it has just asked for, and that version once it knows it.
@@ -155,6 +155,7 @@ impl Workload {
                 stream: (client / window) as u64,
                 host: if client % window == 0 { host } else { usize::MAX },
                 pending: None,
+                seen: 0,
                 open_write: None,
                 watched: None,
                 reads: if random.chance(0.2) { 1.0 } else { reads },
@@ -314,6 +315,7 @@ impl Workload {
                 host,
                 stream: 1 << 32 | host as u64,
                 pending: None,
+                seen: 0,
                 open_write: None,
                 watched: None,
                 reads: 1.0,

@@ -401,7 +401,7 @@ impl Session {
                 let ticket = self.replies.push(read, Shape::Managed, Access::Manage, resp3);
                 let (stream, command) = (self.state.connection, manage.to_bytes());
                 let deadline = context.now + shared.limits.manage_timeout;
-                context.ask(ticket, Request { stream, command, access: Access::Manage, deadline });
+                context.ask(ticket, Request { stream, command, access: Access::Manage, deadline, after: 0 });
             }
             Ok(Step::Close) => self.closing = true,
             Ok(Step::Answered) | Err(_) => {}
@@ -453,10 +453,11 @@ impl Session {
         // And a backup holds what was acknowledged, wherever the connection reads.
         let shape = &self.replies.ask_of(ticket).shape;
         let is_backup = matches!(shape, Shape::Backup);
+        let misses_nothing =
+            is_backup || matches!(shape, Shape::Watch { .. } | Shape::Users | Shape::Synchronized);
         // Whoever changes users is judged by them from the reply on.
         let is_shown = (is_backup || users::are_changed_by(decoded)) && context.node.has_total_order();
-        let is_free =
-            access == Access::Read && !is_backup && !matches!(shape, Shape::Watch { .. } | Shape::Users);
+        let is_free = access == Access::Read && !misses_nothing;
         if is_free
             && matches!(mode, ReadMode::Sequential | ReadMode::Local)
             && let Some(reply) = context.node.read(&command)
@@ -465,11 +466,14 @@ impl Session {
         }
         let access = match mode {
             ReadMode::Bounded(staleness) if is_free => Access::Within(staleness),
+            _ if misses_nothing && access == Access::Read => {
+                context.node.consistency().access_that_misses_nothing()
+            }
             _ => access,
         };
         let deadline = context.now + shared.limits.timeout;
         let stream = self.state.connection;
-        let request = Request { stream, command, access, deadline };
+        let request = Request { stream, command, access, deadline, after: 0 };
         match mode {
             ReadMode::Sequential => context.ask_shown(ticket, request),
             _ if is_shown => context.ask_shown(ticket, request),

@@ -46,6 +46,8 @@ pub(super) enum Shape {
     Refused(Cow<'static, [u8]>),
     /// OK; the versions are for the session to keep, if it still has this watch.
     Watch { keys: Vec<Key>, watch: u64 },
+    /// OK: what is read next on the connection sees what was acknowledged before.
+    Synchronized,
     /// A backup begins when the reply is here.
     Backup,
     /// A backup has begun with this, or could not.
@@ -262,7 +264,9 @@ impl Shape {
                     writer.bulk(&value);
                 }
             }
-            (Shape::Watch { .. }, Reply::Versions(_)) => writer.ok(),
+            (Shape::Watch { .. }, Reply::Versions(_)) | (Shape::Synchronized, Reply::Integer(_)) => {
+                writer.ok()
+            }
             (Shape::Exec(_), Reply::Batch(None)) => writer.null_array(),
             (Shape::Exec(parts), Reply::Batch(Some(replies))) => exec(parts, replies, writer, around),
             // Replies come over the network: another version's store might answer so.

@@ -91,7 +91,7 @@ impl ReadBatches {
     }
 
     fn take_in(&mut self, proxy: ProcessId, ask: &mut Ask) -> Vec<PendingRead> {
-        self.make_room(pending(proxy, ask).collect())
+        self.make_room(ask.take_reads(proxy).collect())
     }
 
     /// Counts reads, as many as there is room for. What has waited for longest makes room: an answer that is lost, or
@@ -258,17 +258,6 @@ impl Syncs {
         }
         waiting
     }
-}
-
-/// Takes the reads out.
-fn pending(proxy: ProcessId, ask: &mut Ask) -> impl Iterator<Item = PendingRead> + use<> {
-    let nonce = ask.nonce;
-    std::mem::take(&mut ask.reads).into_iter().map(move |(id, command)| PendingRead {
-        proxy,
-        nonce,
-        id,
-        command,
-    })
 }
 
 #[cfg(test)]

@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 use quorate_core::link::FRAME;
-use quorate_core::{Class, Members, NodeId, NodeSet, Staleness, wire_enum, wire_struct};
+use quorate_core::{Class, Members, NodeId, NodeSet, ProcessId, Staleness, wire_enum, wire_struct};
+
+use super::PendingRead;
 
 /// The client conversation; protocols embed it in their own messages.
 ///
@@ -92,6 +94,14 @@ pub enum Message {
         /// Who answers reads, as far as the replica knows.
         reader: NodeId,
     },
+    /// Proxy → replica: answer these reads from your state as it is, whoever leads, once it has executed everything up
+    /// to this slot: their clients have seen that much ([`local`](super::local)).
+    AskAfter {
+        /// The reads; nothing else.
+        ask: Ask,
+        /// The slot.
+        slot: u64,
+    },
     /// Replica → proxy: the group is not what you think it is.
     Members {
         /// The nonce of the ask that this answers.
@@ -142,6 +152,13 @@ impl Ask {
     pub fn is_probe(&self) -> bool {
         !self.open && self.writes.is_empty() && self.reads.is_empty() && self.manage.is_empty()
     }
+
+    /// Takes the reads of this proxy out.
+    pub(super) fn take_reads(&mut self, proxy: ProcessId) -> impl Iterator<Item = PendingRead> + use<> {
+        let nonce = self.nonce;
+        let reads = std::mem::take(&mut self.reads).into_iter();
+        reads.map(move |(id, command)| PendingRead { proxy, nonce, id, command })
+    }
 }
 
 wire_struct!(ReadObservation { applied, accepted, reply });
@@ -158,6 +175,7 @@ wire_enum!(Message {
     9 => Seen { nonce, voters, outgoing, reads },
     10 => AskBehind { ask, write },
     11 => Reader { nonce, reader },
+    12 => AskAfter { ask, slot },
 });
 
 /// A protocol's messages, of which some are the client conversation.
@@ -203,6 +221,7 @@ impl Message {
             | Message::Refused { .. }
             | Message::Query { .. }
             | Message::AskBehind { .. }
+            | Message::AskAfter { .. }
             | Message::Reader { .. }
             | Message::Members { .. } => false,
         };

@@ -11,6 +11,7 @@
 //! | [`streams`] | program order of each client connection, inside the proxy |
 //! | [`batches`] | almost-local reads: what they wait for at a replica that does not lead, and who at the leader |
 //! | [`gate`] | what becomes of a read, and where it waits |
+//! | [`local`] | reads of a replica's own state, sequentially consistent |
 //! | [`intake`] | the leader's side: admits, batches, answers |
 //! | [`reads`] | where reads are ordered like writes: each once |
 //! | [`served`] | how reads were served, counted |
@@ -18,6 +19,7 @@
 pub mod batches;
 pub mod gate;
 pub mod intake;
+pub mod local;
 pub mod message;
 pub mod proxy;
 pub mod reads;
@@ -29,6 +31,7 @@ mod tests;
 pub use batches::{Place, ReadBatches, Syncs};
 pub use gate::{AtSlot, Gate, WaitingReads};
 pub use intake::{Intake, PendingRead};
+pub use local::LocalReads;
 pub use message::{Ask, Embeds, Message, ReadObservation};
 pub use proxy::{ProxyConfig, ProxyTimer, Rinse, SessionClient};
 pub use reads::ReadQueue;

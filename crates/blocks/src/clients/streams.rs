@@ -19,6 +19,8 @@ pub struct Streams {
 struct Stream {
     access: Access,
     under_way: usize,
+    /// The last slot that any answer was from.
+    shown: u64,
     waiting: VecDeque<(u64, Access)>,
 }
 
@@ -26,8 +28,8 @@ impl Streams {
     /// A request has come in, with a number of its own. True: it may go at once. False: [`ended`](Streams::ended) will
     /// say when.
     pub fn begin(&mut self, stream: u64, id: u64, access: Access) -> bool {
-        let entry =
-            self.streams.entry(stream).or_insert(Stream { access, under_way: 0, waiting: VecDeque::new() });
+        let first = Stream { access, under_way: 0, shown: 0, waiting: VecDeque::new() };
+        let entry = self.streams.entry(stream).or_insert(first);
         if entry.waiting.is_empty() && entry.access == access {
             entry.under_way += 1;
             return true;
@@ -36,12 +38,15 @@ impl Streams {
         false
     }
 
-    /// One that was under way has been answered; tells which may go now.
-    pub fn ended(&mut self, stream: u64) -> Vec<u64> {
+    /// One that was under way has been answered, by a replica that had executed everything up to `shown`; tells which
+    /// may go now, and the last such slot of those before them.
+    pub fn ended(&mut self, stream: u64, shown: u64) -> (Vec<u64>, u64) {
         let entry = self.streams.get_mut(&stream).expect("it was under way");
         entry.under_way -= 1;
+        entry.shown = shown.max(entry.shown);
+        let shown = entry.shown;
         if entry.under_way > 0 {
-            return Vec::new();
+            return (Vec::new(), shown);
         }
         let mut ready = Vec::new();
         if let Some(&(_, access)) = entry.waiting.front() {
@@ -53,7 +58,7 @@ impl Streams {
         } else {
             self.streams.remove(&stream);
         }
-        ready
+        (ready, shown)
     }
 
     /// One that was waiting has been given up.
@@ -79,12 +84,12 @@ mod tests {
             .collect();
         assert_eq!(begun, [true, true, false, false, false, false]);
         assert!(streams.begin(8, 7, Read), "another stream is not concerned");
-        assert_eq!(streams.ended(9), []);
-        assert_eq!(streams.ended(9), [3, 4]);
-        assert_eq!(streams.ended(9), []);
+        assert_eq!(streams.ended(9, 7), (vec![], 7));
+        assert_eq!(streams.ended(9, 5), (vec![3, 4], 7), "the answers may come in any order");
+        assert_eq!(streams.ended(9, 6), (vec![], 7));
         streams.abandon(9, 6);
-        assert_eq!(streams.ended(9), [5]);
-        assert_eq!(streams.ended(9), []);
+        assert_eq!(streams.ended(9, 8), (vec![5], 8));
+        assert_eq!(streams.ended(9, 9), (vec![], 9));
         assert!(streams.begin(9, 8, Read), "nothing is left behind");
     }
 }

@@ -70,6 +70,7 @@ impl Pair {
             patience: Duration::from_secs(1),
             nearest: false,
             timely: false,
+            local: false,
             bounded: false,
             home: false,
             unhold: None,
@@ -102,7 +103,7 @@ impl Pair {
             Access::Manage => Manage::Transfer { to: None }.to_bytes(),
         };
         let deadline = Time::ZERO + Duration::from_secs(9);
-        let request = Request { stream: id, command, access, deadline };
+        let request = Request { stream: id, command, access, deadline, after: 0 };
         self.step(|proxy, cx| proxy.on_request(RequestId(id), request, cx));
     }
 
@@ -112,7 +113,7 @@ impl Pair {
         let (condition, expiry) = (Condition::Always, Expiry::Never);
         let command = Command::Put { key, value, condition, expiry, old: false }.to_bytes();
         let deadline = Time::ZERO + Duration::from_secs(9);
-        let request = Request { stream, command, access: Access::Write, deadline };
+        let request = Request { stream, command, access: Access::Write, deadline, after: 0 };
         self.step(|proxy, cx| proxy.on_request(RequestId(id), request, cx));
     }
 
@@ -200,7 +201,7 @@ fn a_leader_whose_disk_is_nearly_full_refuses_what_grows_the_data_and_executes_t
     let key = Bytes::from_static(b"k");
     let deadline = Time::ZERO + Duration::from_secs(9);
     let command = Command::Delete { keys: vec![key] }.to_bytes();
-    let request = Request { stream: 1, command, access: Access::Write, deadline };
+    let request = Request { stream: 1, command, access: Access::Write, deadline, after: 0 };
     pair.step(|proxy, cx| proxy.on_request(RequestId(4), request, cx));
     pair.exchange(9);
     assert_eq!(outcome(&pair, 4), Some(Outcome::Done(Reply::Integer(1).encoded())));

@@ -21,6 +21,8 @@ pub(super) struct Connection<S> {
     /// Bytes in its buffers when they were last counted, the session's included.
     pub(super) counted: usize,
     pub(super) under_way: usize,
+    /// The last slot that it was told of: its reads show no older state.
+    pub(super) seen: u64,
     /// The session wants the connection closed when its output is written.
     pub(super) close: bool,
     /// Something has made room, so the session may go on with what is left of its input.
@@ -61,6 +63,7 @@ impl<S> Connection<S> {
             output: BytesMut::new(),
             counted: 0,
             under_way: 0,
+            seen: 0,
             close: false,
             backlog: false,
             readable: true,

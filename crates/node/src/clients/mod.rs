@@ -297,7 +297,8 @@ impl<F: Frontend> Clients<F> {
                         // It happened, but whoever asked is to see it here, and would not.
                         answered.outcome = Outcome::Failed(Failure::TimedOut);
                     }
-                    Answered { slot: 0, ..answered }
+                    // It does not wait again.
+                    Answered { slot: answered.slot.min(shown), ..answered }
                 }),
             );
         }
@@ -321,7 +322,7 @@ impl<F: Frontend> Clients<F> {
                 // It happened, but there is no room to keep its reply until this node shows it.
                 answered.outcome = Outcome::Failed(Failure::TimedOut);
             }
-            let outcome = answered.outcome;
+            let Answered { outcome, slot, .. } = answered;
             let Some(waiting) = self.requests.remove(id) else { continue };
             self.slow.on_outcome(&waiting.times, &outcome, (now, clock::wall), || self.describe(&waiting));
             match outcome {
@@ -333,6 +334,7 @@ impl<F: Frontend> Clients<F> {
                 continue;
             }
             connection.under_way -= 1;
+            connection.seen = slot.max(connection.seen);
             connection.backlog = !connection.input.is_empty();
             self.with_session(waiting.index, node, ready, |frontend, session, _, context| {
                 frontend.on_outcome(session, waiting.ticket, outcome, context);
@@ -425,7 +427,8 @@ impl<F: Frontend> Clients<F> {
         connection.under_way += self.resumed.len();
         self.to_resume.extend(self.resumed.drain(..).map(|ticket| (index, connection.number, ticket)));
         let mut refused = Vec::new();
-        for Asked { ticket, request, shown } in self.asked.drain(..) {
+        for Asked { ticket, mut request, shown } in self.asked.drain(..) {
+            request.after = connection.seen;
             let times = Times::new(self.now, request.access);
             let bytes = request.command.len();
             match self.requests.insert(index, connection.number, ticket, bytes, (shown, times)) {

@@ -33,7 +33,8 @@ const OWN: u64 = 1 << 62;
 /// Lets another node lead.
 fn hand_over(now: Time) -> (RequestId, Request) {
     let command = Manage::Transfer { to: None }.to_bytes();
-    let request = Request { stream: OWN, command, access: Access::Manage, deadline: now + HAND_OVER };
+    let request =
+        Request { stream: OWN, command, access: Access::Manage, deadline: now + HAND_OVER, after: 0 };
     (RequestId(OWN), request)
 }
 

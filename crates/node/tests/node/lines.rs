@@ -63,8 +63,10 @@ impl Frontend for Lines {
             };
             session.answers.push_back(None);
             let deadline = context.now + Duration::from_millis(millis);
-            context
-                .ask(ticket, Request { stream: 0, command: command.into(), access: Access::Write, deadline });
+            context.ask(
+                ticket,
+                Request { stream: 0, command: command.into(), access: Access::Write, deadline, after: 0 },
+            );
         }
         session.flush(context);
     }

@@ -35,6 +35,7 @@ impl Protocol for Toy {
         rosters: false,
         diskless: true,
         reads: "none",
+        consistency: |_| Consistency::Linearizable,
         min_nodes: 1,
         max_nodes: 5,
     };

@@ -33,7 +33,9 @@ mod tests;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use quorate_core::{Capabilities, Group, GroupId, Payload, Saved, Settings, SettingsError, Snapshot};
+use quorate_core::{
+    Capabilities, Consistency, Group, GroupId, Payload, Saved, Settings, SettingsError, Snapshot,
+};
 use quorate_runtime::{AnyProcess, AnyProtocol, ConfiguredProtocol, Start};
 use quorate_store::Partition;
 
@@ -85,6 +87,8 @@ impl AnyProtocol for Groups {
             rosters: false,
             diskless: one.diskless && other.diskless,
             reads: if one.reads == other.reads { one.reads } else { "as each group's protocol does" },
+            // Others are refused where there are several groups.
+            consistency: |_| Consistency::Linearizable,
             min_nodes: one.min_nodes.max(other.min_nodes),
             max_nodes: one.max_nodes.min(other.max_nodes),
         })
@@ -105,6 +109,14 @@ impl AnyProtocol for Groups {
             let first_leader = members.get(index % members.len().max(1)).copied();
             let mut own = given.clone();
             groups.push(protocol.configure(&Group { first_leader, ..group.clone() }, &mut own)?);
+            let consistency = (protocol.capabilities().consistency)(&own);
+            if self.protocols.len() > 1 && consistency == Consistency::Sequential {
+                let name = protocol.name();
+                return Err(SettingsError::Conflict(format!(
+                    "with these settings {name} has reads that are sequentially consistent, and several groups have no \
+                     common order of writes; choose another value of reads"
+                )));
+            }
             settings.take_as(own);
         }
         Ok(Arc::new(ConfiguredGroups { partition: self.partition.clone(), groups }))

@@ -50,7 +50,7 @@ fn put(key: &'static str, value: &'static str) -> Command {
 
 fn ask(process: &mut dyn AnyProcess, id: u64, (command, access): (Bytes, Access)) {
     let deadline = Time::ZERO + Duration::from_secs(60);
-    let request = Request { stream: 1, command, access, deadline };
+    let request = Request { stream: 1, command, access, deadline, after: 0 };
     process.take(Input::Request(RequestId(id), request)).unwrap();
     process.step(NOW);
     settle(process);

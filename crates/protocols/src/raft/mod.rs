@@ -60,7 +60,7 @@ use std::time::Duration;
 use quorate_blocks::clients::{ProxyConfig, SessionClient};
 use quorate_blocks::election::ElectionTimeouts;
 use quorate_blocks::settings::{self, IntakeConfig};
-use quorate_core::{Capabilities, Group, Protocol, Settings, SettingsError};
+use quorate_core::{Capabilities, Consistency, Group, Protocol, Settings, SettingsError};
 
 pub use leaseguard::{ClockMode, LeaseGuard};
 pub use message::{Message, Record};
@@ -73,7 +73,8 @@ pub struct Raft;
 /// How reads are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reads {
-    /// From the leader's state, without any check: stale after a deposition nobody told it of. For measurements.
+    /// From the leader's state, without any check: stale after a deposition nobody told it of, and sequentially
+    /// consistent, since clients say what they have seen. For measurements.
     Inconsistent,
     /// ReadIndex.
     Quorum,
@@ -119,6 +120,10 @@ impl Protocol for Raft {
     const CAPABILITIES: Capabilities = Capabilities {
         membership: true,
         reads: "at the leader: LeaseGuard, Ongaro's lease, or ReadIndex; at every replica: almost-local",
+        consistency: |settings| match settings.effective().get("reads").map(String::as_str) {
+            Some("inconsistent") => Consistency::Sequential,
+            _ => Consistency::Linearizable,
+        },
         ..Capabilities::LOGGED
     };
     type Message = Message;
@@ -187,7 +192,8 @@ impl Protocol for Raft {
             retain: settings::retain(settings)?,
             coding: None,
         };
-        let proxy = ProxyConfig { nearest, timely, ..settings::proxy(group, settings)? };
+        let local = reads == Reads::Inconsistent;
+        let proxy = ProxyConfig { nearest, timely, local, ..settings::proxy(group, settings)? };
         Ok((config, proxy))
     }
 }

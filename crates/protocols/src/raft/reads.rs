@@ -1,8 +1,8 @@
 //! Reads: at the leader by the mechanism that was chosen, at followers by the leader's index.
 
 use bytes::Bytes;
-use quorate_blocks::clients::{Ask, Gate, PendingRead, Place, ReadBatches, WaitingReads};
-use quorate_core::{Context, Instant, NodeId, ProcessId, Random, Until, mutation};
+use quorate_blocks::clients::{Ask, Gate, LocalReads, PendingRead, Place, ReadBatches, WaitingReads};
+use quorate_core::{Context, Instant, NodeId, ProcessId, Random, Time, Until, mutation};
 
 use super::leaseguard::ReadGate;
 use super::replica::{Replica, Role};
@@ -29,12 +29,15 @@ pub struct FollowerReads {
     pub(super) batches: ReadBatches,
     /// To be answered when the leader's index is executed.
     ready: WaitingReads<PendingRead>,
+    /// Unchecked ones, also a leader's.
+    unchecked: LocalReads,
 }
 
 impl FollowerReads {
     /// Nothing asked yet.
     pub(super) fn new(random: &mut Random) -> FollowerReads {
-        FollowerReads { batches: ReadBatches::new(random.u64()), ready: WaitingReads::default() }
+        let batches = ReadBatches::new(random.u64());
+        FollowerReads { batches, ready: WaitingReads::default(), unchecked: LocalReads::default() }
     }
 }
 
@@ -121,8 +124,8 @@ impl Replica {
         let Role::Leader(leading) = &self.role else { return Gate::Redirect };
         let next_commit = Gate::Hold(self.log.committed + 1);
         match self.config.reads {
-            Reads::Inconsistent => Gate::Serve,
-            Reads::Alr { .. } => Gate::Sync,
+            // Unchecked reads do not come here: this one is to see everything.
+            Reads::Inconsistent | Reads::Alr { .. } => Gate::Sync,
             Reads::Quorum | Reads::OngaroLease => match self.ongaro_gate() {
                 Some(ReadGate { until: Until::Clock(end), .. }) if at.now < end => Gate::Serve,
                 _ if self.has_own_commit() => Gate::Round,
@@ -221,6 +224,16 @@ impl Replica {
         }
     }
 
+    /// Reads of clients that have seen everything up to `slot`: by whoever takes itself for the leader, or by any
+    /// replica with `reads.at=nearest`.
+    pub(super) fn read_unchecked(&mut self, proxy: ProcessId, ask: Ask, slot: u64, now: Time) {
+        if matches!(self.role, Role::Leader(_)) || self.config.follower_reads {
+            self.near.unchecked.on_ask(proxy, ask, slot, &self.log.state, &mut self.intake);
+        } else {
+            self.intake.redirect(proxy, ask.nonce, self.leader.filter(|_| self.monitor.has_leader(now)));
+        }
+    }
+
     /// It asks its leader, once for all that has come in, or for a batch of it.
     pub(super) fn ask_for_batches(&mut self, cx: &mut Context<'_, Self>) {
         self.serve_follower_reads(cx);
@@ -274,6 +287,7 @@ impl Replica {
                 }
             }
         }
+        self.near.unchecked.on_executed(&self.log.state, &mut self.intake);
         for read in self.near.batches.take_ready(|session| self.log.state.sessions().next(session)) {
             self.intake.on_read_now(read, &self.log.state);
         }

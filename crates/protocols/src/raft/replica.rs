@@ -401,14 +401,17 @@ impl Replica {
     // Clients ----------------------------------------------------------------------------------------------------
 
     fn on_client(&mut self, from: ProcessId, message: clients::Message, cx: &mut Context<'_, Self>) {
-        let (ask, behind) = match message {
-            clients::Message::Ask(ask) => (ask, None),
-            clients::Message::AskBehind { ask, write } => (ask, Some(write)),
-            _ => return,
-        };
         if !matches!(from, ProcessId::Proxy(_)) {
             return;
         }
+        let (ask, behind) = match message {
+            clients::Message::Ask(ask) => (ask, None),
+            clients::Message::AskBehind { ask, write } => (ask, Some(write)),
+            clients::Message::AskAfter { ask, slot } if self.config.reads == Reads::Inconsistent => {
+                return self.read_unchecked(from, ask, slot, cx.now());
+            }
+            _ => return,
+        };
         self.intake.tell_members(from, &ask, &self.log.state);
         let handing = matches!(&self.role, Role::Leader(leading) if leading.handing.is_some());
         if handing || (self.expecting && !matches!(self.role, Role::Leader(_))) {

@@ -44,7 +44,7 @@ impl quorate_core::Replica for Replica {
             committed: self.log.committed,
             applied: self.log.state.applied(),
             lease: false,
-            reads: "alr",
+            reads: if self.config.local { "local" } else { "alr" },
             peers,
             samples: Vec::new(),
             facts: Vec::new(),

@@ -15,7 +15,8 @@
 //! | 3 synchronization | a follower's history becomes the leader's (DIFF, TRUNC, SNAP), up to NEWLEADER; it is durable **before** currentEpoch, which is before ACK | `leading.rs` `send_entries`, `replica.rs` `on_entries`, `message.rs` `release` |
 //! | 3 | with NEWLEADER at a majority all of that history is committed; UPTODATE | `leading.rs` `advance` |
 //! | 4 broadcast | only then are entries proposed; they are acknowledged when durable, and committed in order at a majority | `leading.rs` `propose`, `acknowledge_own`, `advance` |
-//! | reads | a batch is executed with an entry that was proposed after it was closed | `reads.rs`, `blocks/clients/batches.rs` |
+//! | reads, `alr` | a batch is executed with an entry that was proposed after it was closed | `reads.rs`, `blocks/clients/batches.rs` |
+//! | reads, `local` | from the state as it is, once it has what the client has seen | `reads.rs`, `blocks/clients/local.rs` |
 //!
 //! # How it maps to the prefix log
 //!
@@ -67,7 +68,7 @@ use std::time::Duration;
 use quorate_blocks::clients::{ProxyConfig, SessionClient};
 use quorate_blocks::election::ElectionTimeouts;
 use quorate_blocks::settings::{self, IntakeConfig};
-use quorate_core::{Capabilities, Group, Protocol, Settings, SettingsError};
+use quorate_core::{Capabilities, Consistency, Group, Protocol, Settings, SettingsError};
 
 pub use message::{Message, Record};
 pub use replica::{Replica, Timer};
@@ -81,6 +82,8 @@ pub struct Zab;
 pub struct Config {
     group: Group,
     timeouts: ElectionTimeouts,
+    /// Reads are answered from the state that is here; `sync` makes one linearizable.
+    local: bool,
     /// So many reads share a question to the leader, at most.
     alr_batch: usize,
     intake: IntakeConfig,
@@ -95,8 +98,14 @@ pub struct Config {
 impl Protocol for Zab {
     const NAME: &'static str = "zab";
     const PAPER: &'static str = "Junqueira, Reed, Serafini, Zab (2011); Zab 1.0; LAW (lazy ALR)";
-    const CAPABILITIES: Capabilities =
-        Capabilities { reads: "at every replica: almost-local", ..Capabilities::LOGGED };
+    const CAPABILITIES: Capabilities = Capabilities {
+        reads: "at every replica: almost-local, or local (sequentially consistent)",
+        consistency: |settings| match settings.effective().get("reads").map(String::as_str) {
+            Some("local") => Consistency::Sequential,
+            _ => Consistency::Linearizable,
+        },
+        ..Capabilities::LOGGED
+    };
     type Message = Message;
     type Replica = Replica;
     type Proxy = SessionClient<Message>;
@@ -105,13 +114,21 @@ impl Protocol for Zab {
         let config = Config {
             group: group.clone(),
             timeouts: ElectionTimeouts::from_settings(settings)?,
+            local: settings.choice(
+                "reads",
+                "alr",
+                &[("alr", false), ("local", true)],
+                "How the nearest replica answers reads: almost-local, or as ZooKeeper, from its state as it is, which \
+                 is sequentially consistent",
+            )?,
             alr_batch: settings::alr_batch(settings)?,
             intake: settings::intake(settings)?,
             pipeline: settings::pipeline(settings)?,
             append_bytes: settings::append_bytes(settings)?,
             retain: settings::retain(settings)?,
         };
-        let proxy = ProxyConfig { nearest: true, timely: true, ..settings::proxy(group, settings)? };
+        let local = config.local;
+        let proxy = ProxyConfig { nearest: true, timely: true, local, ..settings::proxy(group, settings)? };
         Ok((config, proxy))
     }
 }

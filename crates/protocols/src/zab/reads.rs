@@ -1,5 +1,6 @@
 //! Almost-local reads (lazy ALR), at every replica. A follower's batches ask the leader for an entry that it appends
-//! after they were closed; the leader's own wait for its next one.
+//! after they were closed; the leader's own wait for its next one. With `reads=local` these are the reads that must see
+//! everything (ZooKeeper's `sync`); others are answered from the state as it is ([`quorate_blocks::clients::local`]).
 
 use quorate_blocks::clients::{Ask, Place};
 use quorate_core::{Context, NodeId, ProcessId, mutation};
@@ -61,6 +62,7 @@ impl Replica {
                 reads.logged.into_iter().for_each(|read| self.intake.on_read_now(read, &self.log.state));
             }
         }
+        self.local.on_executed(&self.log.state, &mut self.intake);
         for read in self.batches.take_ready(|session| self.log.state.sessions().next(session)) {
             self.intake.on_read_now(read, &self.log.state);
         }

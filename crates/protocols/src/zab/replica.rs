@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use quorate_blocks::catchup;
-use quorate_blocks::clients::{self, Intake, ReadBatches};
+use quorate_blocks::clients::{self, Intake, LocalReads, ReadBatches};
 use quorate_blocks::election::LeaderMonitor;
 use quorate_blocks::prefix_log::{Append, Entry, Fetched, Replay, ReplicatedLog};
 use quorate_blocks::quorum::Tally;
@@ -54,6 +54,7 @@ pub struct Replica {
     pub(super) intake: Intake,
     /// Reads at a replica that does not lead.
     pub(super) batches: ReadBatches,
+    pub(super) local: LocalReads,
     /// The others' wall clocks.
     pub(super) walls: Walls,
     /// Whether the leader has to be told.
@@ -119,6 +120,7 @@ impl Machine for Replica {
             monitor: LeaderMonitor::new(config.timeouts, patient, now, cx.random()),
             intake: Intake::new(me.into(), config.intake.max_bytes),
             batches: ReadBatches::new(cx.random().u64()),
+            local: LocalReads::default(),
             walls: Walls::default(),
             acknowledge: false,
             config,
@@ -346,14 +348,17 @@ impl Replica {
     // Clients ----------------------------------------------------------------------------------------------------
 
     fn on_client(&mut self, from: ProcessId, message: clients::Message, cx: &mut Context<'_, Self>) {
-        let (ask, behind) = match message {
-            clients::Message::Ask(ask) => (ask, None),
-            clients::Message::AskBehind { ask, write } => (ask, Some(write)),
-            _ => return,
-        };
         if !matches!(from, ProcessId::Proxy(_)) {
             return;
         }
+        let (ask, behind) = match message {
+            clients::Message::Ask(ask) => (ask, None),
+            clients::Message::AskBehind { ask, write } => (ask, Some(write)),
+            clients::Message::AskAfter { ask, slot } if self.config.local => {
+                return self.local.on_ask(from, ask, slot, &self.log.state, &mut self.intake);
+            }
+            _ => return,
+        };
         if matches!(self.role, Role::Leader(_)) {
             return self.intake.on_ask(from, ask, &self.log.state);
         }

@@ -57,7 +57,8 @@ impl Cluster {
             deadline: give_up,
         });
         self.queue.push(give_up + SECOND, Event::GiveUp { lane, id });
-        let request = Request { stream, command: bytes, access, deadline };
+        let after = self.work.lanes[lane].seen;
+        let request = Request { stream, command: bytes, access, deadline, after };
         let life = self.hosts[host].life.as_mut().expect("somebody listens");
         life.inbox.push_back(Input::Request(id, request));
         self.wake(host);
@@ -67,7 +68,7 @@ impl Cluster {
     pub(super) fn answer(&mut self, host: usize) {
         let Some(life) = &mut self.hosts[host].life else { return };
         let mut replies = std::mem::take(&mut life.process.effects().replies);
-        for Answered { request: id, outcome, .. } in replies.drain(..) {
+        for Answered { request: id, outcome, slot } in replies.drain(..) {
             self.trace.mix(id.0);
             self.trace.line(self.now, self.hosts[host].proxy_name(), || {
                 let outcome = match &outcome {
@@ -84,6 +85,8 @@ impl Cluster {
             }
             // Whoever gave up does not hear the answer.
             let Some(lane) = self.work.lane_of(id) else { continue };
+            let seen = &mut self.work.lanes[lane].seen;
+            *seen = slot.max(*seen);
             self.conclude(lane, outcome);
         }
         if let Some(life) = &mut self.hosts[host].life {

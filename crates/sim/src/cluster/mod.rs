@@ -30,9 +30,10 @@ use bytes::Bytes;
 use handshakes::Handshake;
 use quorate_blocks::admission::DiskId;
 use quorate_check::log::Logs;
+use quorate_check::sequential::WriteOrder;
 use quorate_check::service::Service;
 use quorate_check::{Nanos, Panel, Violation};
-use quorate_core::{Capabilities, GroupId, NodeSet, ProcessId, Random, RequestId};
+use quorate_core::{Capabilities, Consistency, GroupId, NodeSet, ProcessId, Random, RequestId};
 use quorate_runtime::ConfiguredProtocol;
 
 use crate::faults::{Counts, Plan};
@@ -184,6 +185,10 @@ pub(crate) struct Cluster {
     pub panels: Vec<Panel>,
     /// The group that has executed each command, by its digest, and the slot; unless clocks lie.
     pub executed: Option<BTreeMap<u64, (GroupId, u64)>>,
+    /// What holds of reads.
+    pub consistency: Consistency,
+    /// The order of all writes, where that judges reads.
+    pub order: WriteOrder,
     pub work: Workload,
     pub trace: Trace,
     pub random: Random,

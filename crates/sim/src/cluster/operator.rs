@@ -256,6 +256,7 @@ impl Cluster {
             command: manage.to_bytes(),
             access: Access::Manage,
             deadline,
+            after: 0,
         };
         self.operator.waiting.insert(id, Order { manage, host, epoch: at.epoch, deadline: give_up });
         self.queue.push(give_up + SECOND, Event::Forget(id));

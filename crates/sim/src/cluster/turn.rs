@@ -5,7 +5,7 @@ use std::fmt::Display;
 use bytes::Bytes;
 use quorate_blocks::admission::DiskId;
 use quorate_check::{Checker, MILLISECOND, Nanos, Process, Violation};
-use quorate_core::{Class, Fact, GroupId, Instant, ProcessId, Wire, digest, mutation};
+use quorate_core::{Class, Consistency, Fact, GroupId, Instant, ProcessId, Wire, digest, mutation};
 use quorate_runtime::{Effects, Input, OutgoingFrame, Taken};
 
 use super::{Cluster, Event, WIRE_SAMPLE};
@@ -197,6 +197,9 @@ impl Cluster {
             self.logs[group.index()].on_fact(who, fact);
             if let (Fact::Executed { slot, command }, Some(executed)) = (fact, &mut self.executed) {
                 executed.insert(*command, (group, *slot));
+            }
+            if let (Fact::Executed { slot, command }, Consistency::Sequential) = (fact, self.consistency) {
+                self.order.on_executed(who, *slot, *command);
             }
             let result = self.tell(group, who, fact);
             self.found(result);

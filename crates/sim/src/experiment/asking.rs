@@ -77,7 +77,7 @@ impl Driver<'_> {
         }
         let Some(host) = host else { return };
         let deadline = self.hosts[host].instant(self.now).now + Duration::from_nanos(patience);
-        let request = Request { stream, access, command, deadline };
+        let request = Request { stream, access, command, deadline, after: 0 };
         match direct {
             true => self.queue.push(self.now + there, Event::Request { host, id, request }),
             false => self.request(host, id, request),

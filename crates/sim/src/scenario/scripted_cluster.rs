@@ -44,6 +44,8 @@ struct Node {
     /// How far its wall clock is ahead of the others, in milliseconds.
     wall: i64,
     lives: u64,
+    /// The last slot that its proxy's client was told of.
+    seen: u64,
     /// Its disk was lost: it rejoins. How many lives it had before.
     replaced: Option<u64>,
 }
@@ -105,6 +107,7 @@ impl ScriptedCluster {
                 clock: Some(Knowledge::EXACT),
                 wall: 0,
                 lives: 0,
+                seen: 0,
                 replaced: None,
             };
             (id, node)
@@ -363,8 +366,9 @@ impl ScriptedCluster {
         let id = words::proxy(proxy)?;
         self.asked += 1;
         let (at, number) = (self.instant(id), RequestId(self.asked));
-        let request = Request { stream: 1, access, command, deadline: at.now + PATIENCE };
-        let process = self.node(id)?.process.as_mut().ok_or_else(|| format!("p{id} is down"))?;
+        let node = self.node(id)?;
+        let request = Request { stream: 1, access, command, deadline: at.now + PATIENCE, after: node.seen };
+        let process = node.process.as_mut().ok_or_else(|| format!("p{id} is down"))?;
         process.take(Input::Request(number, request)).expect("a request is no frame");
         process.step(at);
         self.finish(id);
@@ -487,7 +491,8 @@ impl ScriptedCluster {
         }
         // Everybody reaches everybody.
         drop(members);
-        for Answered { request: number, outcome, .. } in replies {
+        for Answered { request: number, outcome, slot } in replies {
+            node.seen = slot.max(node.seen);
             let reply = match outcome {
                 Outcome::Done(bytes) if self.orders.remove(&number) => shown(Managed::from_bytes(bytes)),
                 Outcome::Done(bytes) => shown(Reply::from_bytes(bytes)),

@@ -11,6 +11,7 @@ const QUORUM: &[&str] = &["reads=quorum"];
 const RESTLESS: &[&str] = &["heartbeat=10ms", "election.timeout=50ms", "proxy.patience=40ms", "reads=quorum"];
 const TIMERS: &[&str] = &["reads=leaseguard", "leaseguard.clock=timers"];
 const ALR: &[&str] = &["reads=alr"];
+const UNCHECKED: &[&str] = &["reads=inconsistent", "allow_stale_reads=true"];
 const ONGARO: &[&str] = &["reads=ongaro-lease"];
 /// One entry in a message.
 const SINGLE: &[&str] =
@@ -125,6 +126,7 @@ caught! { "raft",
     a_limbo_region_that_is_applied_at_the_election: "leaseguard/limbo-applied" with GUARD;
     almost_local_reads_that_ask_nobody: "alr/unasked" with ALR;
     an_almost_local_read_that_joins_a_closed_batch: "alr/join-closed" with ALR, at 368;
+    an_unchecked_read_of_what_is_older_than_its_client_has_seen: "local/older-than-seen" with UNCHECKED;
     uncertainty_on_one_side_only: "leaseguard/one-sided" with GUARD, at 14;
     an_end_of_a_lease_whose_commit_is_not_known: "leaseguard/end-lease-uncommitted" with GUARD, at 373;
     a_snapshot_that_forgets_leases: "leaseguard/no-lease-in-snapshot" with FORGETFUL, at 14;

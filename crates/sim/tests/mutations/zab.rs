@@ -10,6 +10,8 @@ const SINGLE: &[&str] = &["heartbeat=10ms", "election.timeout=50ms", "proxy.pati
 const FORGETFUL: &[&str] =
     &["heartbeat=10ms", "election.timeout=50ms", "proxy.patience=40ms", "log.retain=0"];
 
+const LOCAL: &[&str] = &["reads=local"];
+
 caught! { "zab",
     // Every `AfterSync` made `Now`, and what must be durable not recorded.
     an_epoch_that_is_proposed_before_it_is_durable: "now/NewEpoch" with RESTLESS, at 91;
@@ -28,6 +30,7 @@ caught! { "zab",
     // Reads.
     reads_that_ask_nobody: "alr/unasked";
     a_read_that_joins_a_closed_batch: "alr/join-closed", at 1136;
+    a_local_read_of_what_is_older_than_its_client_has_seen: "local/older-than-seen" with LOCAL;
 }
 
 #[test]

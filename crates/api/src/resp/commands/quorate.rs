@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use quorate_core::{Amount, Manage, NodeId, NodeSet, Range, Roster};
+use quorate_core::{Amount, Consistency, Manage, NodeId, NodeSet, Range, Roster};
 use quorate_node::config::check_address;
 use serde_json::json;
 
@@ -28,6 +28,7 @@ pub(super) const SPECS: &[Spec] = &[Spec {
         command("quorate|member", -3, ADMIN, NO_KEY, "Shows or changes who is in the group.", member),
         command("quorate|roster", -3, ADMIN, NO_KEY, "Shows or says who serves reads of what.", roster),
         command("quorate|status", 2, ADMIN, NO_KEY, "Returns the node's state as JSON.", status),
+        command("quorate|sync", 2, READ_FAST, NO_KEY, "Makes the next read miss nothing.", sync),
         command("quorate|transfer", -2, ADMIN, NO_KEY, "Lets another node lead.", transfer),
     ],
 }];
@@ -65,6 +66,19 @@ fn backup(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
             Ok(Step::Answered)
         }
         _ => Err(BACKUP.into()),
+    }
+}
+
+/// Where reads may be stale: what was acknowledged before shows in what is read next on this connection (ZooKeeper's
+/// `sync`).
+fn sync(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    match call.node.consistency() {
+        Consistency::Sequential => Ok(Step::Ask(Command::UserChanges, Shape::Synchronized)),
+        Consistency::Linearizable => Err(
+            "ERR reads are linearizable here and need no sync; for a connection that reads otherwise, choose CLIENT \
+             READMODE linearizable"
+                .into(),
+        ),
     }
 }
 

@@ -57,6 +57,9 @@ pub struct ProxyConfig {
     pub home: bool,
     /// Reads that may miss something do, whatever the others do: it may know how much it misses.
     pub bounded: bool,
+    /// Reads need a state that is no older than what their client has seen, and no more ([`local`](super::local)),
+    /// unless they ask for less to be missed.
+    pub local: bool,
     /// It hears which write is sent behind them, and needs to ask nobody then ([`batches`](super::batches)).
     pub timely: bool,
     /// If it has not answered one by then, the leader is asked too (Bodega §3.2.2, *unhold*).
@@ -142,6 +145,8 @@ struct Call {
     access: Access,
     deadline: Time,
     command: Bytes,
+    /// [`Request::after`], and what the requests before it in its stream were told.
+    after: u64,
     place: Place,
 }
 
@@ -220,7 +225,10 @@ impl<M: Embeds> SessionClient<M> {
         if call.place == Place::Stream {
             self.streams.abandon(call.stream, id);
         } else {
-            for ready in self.streams.ended(call.stream) {
+            let (ready, shown) = self.streams.ended(call.stream, applied);
+            for ready in ready {
+                let next = self.calls.get_mut(ready).expect("a call that starts is known");
+                next.after = next.after.max(shown);
                 self.start(ready);
             }
         }
@@ -432,7 +440,7 @@ impl<M: Embeds> Machine for SessionClient<M> {
                 }
                 for (id, reply) in reads {
                     if let Some(read) = self.reads.take(id) {
-                        self.answered(read.call, reply, (0, 0), cx);
+                        self.answered(read.call, reply, (0, applied), cx);
                     }
                 }
             }
@@ -491,6 +499,7 @@ impl<M: Embeds> Machine for SessionClient<M> {
             }
             Message::Ask(_)
             | Message::AskBehind { .. }
+            | Message::AskAfter { .. }
             | Message::Query { .. }
             | Message::Seen { .. }
             | Message::Members { .. }
@@ -543,13 +552,13 @@ impl<M: Embeds> Proxy for SessionClient<M> {
             cx.reply(id, Outcome::Failed(Failure::Overloaded));
             return;
         }
-        let Request { stream, command, access, deadline } = request;
+        let Request { stream, command, access, deadline, after } = request;
         if self.calls.is_empty() {
             // Nothing was outstanding: silence until now means nothing.
             self.heard = cx.now();
             self.patience = self.config.patience;
         }
-        let call = Call { request: id, stream, access, deadline, command, place: Place::Stream };
+        let call = Call { request: id, stream, access, deadline, command, after, place: Place::Stream };
         let call = self.calls.push(call);
         if self.streams.begin(stream, call, access) {
             self.start(call);

@@ -1,6 +1,8 @@
 //! What a proxy sends: whatever its target, or the replica nearby, has not got.
 
-use quorate_core::{Access, Context, Mark};
+use std::collections::BTreeMap;
+
+use quorate_core::{Access, Context, Mark, NodeId};
 
 use super::{ASK_BYTES, Call, SessionClient};
 use crate::clients::message::{Ask, Embeds, Message};
@@ -35,6 +37,8 @@ impl<M: Embeds> SessionClient<M> {
         let near = self.near.filter(|near| *near != self.target);
         let mut nearby = self.ask(false);
         let (mut bytes, mut nearby_bytes) = (0, 0);
+        // Reads of a replica's own state, as new as their clients have seen: by replica.
+        let mut local: BTreeMap<NodeId, (u64, Ask)> = BTreeMap::new();
         // The first write that nobody has got yet: it leaves behind the reads that are gathered here.
         let mut behind = None;
         // The last writes and reads are unsent, and none before them: what is repeated is all that is not answered.
@@ -69,8 +73,24 @@ impl<M: Embeds> SessionClient<M> {
                 break;
             }
             read.sent = Some(now);
-            let Call { request, access, ref command, .. } = *self.calls.get(read.call).expect("under way");
+            let Call { request, access, after, ref command, .. } =
+                *self.calls.get(read.call).expect("under way");
             cx.mark(Mark::Forwarded { request });
+            if self.config.local && access == Access::Read {
+                let first = self.config.nearest && !std::mem::replace(&mut read.asked_nearby, true);
+                let nearby = self.near.filter(|_| first);
+                self.asked_nearby.add(usize::from(nearby.is_some()));
+                let to = nearby.unwrap_or(self.target);
+                let (slot, ask) = local.entry(to).or_insert_with(|| (0, blank.clone()));
+                *slot = after.max(*slot);
+                ask.reads.push((id, command.clone()));
+                bytes += command.len();
+                if bytes >= ASK_BYTES {
+                    send_local(&mut local, &blank, cx);
+                    bytes = 0;
+                }
+                continue;
+            }
             let within = match access {
                 Access::Within(staleness) => Some(staleness).filter(|_| self.config.bounded),
                 Access::Read | Access::Write | Access::Manage => None,
@@ -113,6 +133,7 @@ impl<M: Embeds> SessionClient<M> {
                 }
             }
         }
+        send_local(&mut local, &blank, cx);
         let (ask, nearby) = (split(&mut ask, &blank), split(&mut nearby, &blank));
         if let Some(near) = near.filter(|_| !nearby.reads.is_empty()) {
             cx.send(near, M::from(timely(nearby, behind)));
@@ -136,6 +157,17 @@ impl<M: Embeds> SessionClient<M> {
             manage: Vec::new(),
             version: self.version,
         }
+    }
+}
+
+/// Sends reads of replicas' own states.
+fn send_local<M: Embeds>(
+    local: &mut BTreeMap<NodeId, (u64, Ask)>,
+    blank: &Ask,
+    cx: &mut Context<'_, SessionClient<M>>,
+) {
+    while let Some((to, (slot, mut ask))) = local.pop_first() {
+        cx.send(to, M::from(Message::AskAfter { ask: split(&mut ask, blank), slot }));
     }
 }
 
