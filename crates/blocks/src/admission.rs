@@ -32,6 +32,10 @@
 //! the disk that is known was never admitted; or the disk of a node that asks to replace its own
 //! ([`Stage::Replacing`]), which needs every other voter, since nobody may go on listening to the old one.
 //!
+//! **Timeouts.** The memory also has the node's [`Reach`], which each introduction says, and two nodes speak only if
+//! theirs are the same ([`crate::reach`], where the argument is). Whoever has the shorter one starts again
+//! ([`longer_reach`](Admission::longer_reach)).
+//!
 //! This part is a state machine without input and output: drivers carry introductions, write [`Memory`] to disk, and
 //! say when it is durable.
 
@@ -43,6 +47,8 @@ use std::time::Duration;
 
 use quorate_core::wire::{Decoder, Encoder};
 use quorate_core::{NodeId, NodeSet, Wire, WireError, mutation, wire_enum, wire_struct};
+
+use crate::reach::{Reach, RoundTrips};
 
 /// How long a write of the memory may take. A node whose disk takes longer stops: it could let in nobody who has
 /// restarted, and if it leads, those who hear it would elect nobody else, who could.
@@ -148,14 +154,50 @@ pub struct Memory {
     pub refused: Option<Reason>,
     /// The disks of the nodes, and retired ones of this node.
     pub peers: BTreeMap<NodeId, PeerDisk>,
+    /// The longest reach that it has run with, needed, or heard of.
+    pub reach: Reach,
 }
-wire_struct!(Memory { own, stage, replaces, refused, peers });
+
+impl Wire for Memory {
+    fn encode(&self, out: &mut Encoder) {
+        let Memory { own, stage, replaces, refused, peers, reach } = self;
+        own.encode(out);
+        stage.encode(out);
+        replaces.encode(out);
+        refused.encode(out);
+        peers.encode(out);
+        reach.encode(out);
+    }
+
+    fn decode(input: &mut Decoder) -> Result<Self, WireError> {
+        Ok(Memory {
+            own: Wire::decode(input)?,
+            stage: Wire::decode(input)?,
+            replaces: Wire::decode(input)?,
+            refused: Wire::decode(input)?,
+            peers: Wire::decode(input)?,
+            // A directory of a version before there were several ends here.
+            reach: if input.remaining() == 0 { Reach::SHORTEST } else { Wire::decode(input)? },
+        })
+    }
+}
 
 impl Memory {
     /// Of a directory that was made just now and never started.
     pub fn new(disk: DiskId, stage: Stage) -> Memory {
-        let own = DiskLife { disk, life: 0, starts: Vec::new() };
-        Memory { own, stage, replaces: stage == Stage::Replacing, refused: None, peers: BTreeMap::new() }
+        let (own, peers) = (DiskLife { disk, life: 0, starts: Vec::new() }, BTreeMap::new());
+        let (replaces, refused, reach) = (stage == Stage::Replacing, None, Reach::SHORTEST);
+        Memory { own, stage, replaces, refused, peers, reach }
+    }
+
+    /// The same, with at least this reach.
+    pub fn with_reach(self, least: Reach) -> Memory {
+        Memory { reach: self.next_reach(least), ..self }
+    }
+
+    /// The reach of its next life, if that has at least this one.
+    pub fn next_reach(&self, least: Reach) -> Reach {
+        if mutation::active("reach/forgotten") { least } else { self.reach.max(least) }
     }
 }
 
@@ -174,8 +216,10 @@ pub struct Introduction {
     pub members: NodeSet,
     /// All that it remembers.
     pub peers: BTreeMap<NodeId, PeerDisk>,
+    /// The one that it runs with.
+    pub reach: Reach,
 }
-wire_struct!(Introduction { life, stage, version, voters, members, peers });
+wire_struct!(Introduction { life, stage, version, voters, members, peers, reach });
 
 /// What follows from an introduction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -191,6 +235,14 @@ pub enum Verdict {
     NotYet(Reason),
     /// This node must not take part: it stops.
     Stop(Reason),
+    /// The two run with different timeouts: the one with the shorter reach starts again. It has to be told, if it is
+    /// the peer.
+    OtherReach {
+        /// This node's.
+        mine: Reach,
+        /// The peer's.
+        theirs: Reach,
+    },
 }
 
 /// Why a disk is refused.
@@ -302,6 +354,9 @@ pub struct Admission {
     durable: u64,
     /// The revision as of which this node is admitted, if it is.
     admitted_at: Option<u64>,
+    /// Of this process.
+    reach: Reach,
+    round_trips: RoundTrips,
 }
 
 impl Admission {
@@ -318,6 +373,8 @@ impl Admission {
         let admitted_at = (memory.stage == Stage::Admitted).then_some(1);
         let mut admission = Admission {
             me,
+            reach: memory.reach,
+            round_trips: RoundTrips::default(),
             memory,
             version: 0,
             voters,
@@ -382,7 +439,41 @@ impl Admission {
             voters: self.voters,
             members: self.all,
             peers: self.memory.peers.clone(),
+            reach: self.reach,
         }
+    }
+
+    /// The reach of this process, from its start to its end.
+    pub fn reach(&self) -> Reach {
+        self.reach
+    }
+
+    /// The longer reach with which this process must start again, if it must: that is durable.
+    pub fn longer_reach(&self) -> Option<Reach> {
+        Some(self.memory.reach).filter(|reach| *reach > self.reach && self.is_durable(self.revision))
+    }
+
+    /// This node needs this reach, or one that is as long.
+    pub fn need_reach(&mut self, reach: Reach) {
+        if reach > self.memory.reach {
+            self.memory.reach = reach;
+            self.revision += 1;
+        }
+    }
+
+    /// A round trip to another node was measured. How far voters are from each other counts. `alike` says which reach
+    /// has the same timeouts as another.
+    pub fn on_round_trip(&mut self, to: NodeId, took: Duration, alike: impl Fn(Reach) -> Reach) {
+        self.round_trips.note(to, took);
+        if let Some(furthest) = self.furthest() {
+            self.need_reach(alike(Reach::of(furthest).min(Reach::MOST_MEASURED)));
+        }
+    }
+
+    /// The round trip to the voter that is furthest away; none if this node does not vote, or has not measured it.
+    pub fn furthest(&self) -> Option<Duration> {
+        let voters = Some(self.voters).filter(|voters| voters.contains(self.me))?;
+        self.round_trips.furthest(voters)
     }
 
     /// The voters of the newest group that is known, without this node.
@@ -471,6 +562,10 @@ impl Admission {
             self.outdated = self.outdated.union(changed.map(|(node, _)| *node).collect());
             self.memory.peers = peers;
             self.revision += 1;
+        }
+        self.need_reach(said.reach);
+        if said.reach != self.reach && !mutation::active("reach/spoken-across") {
+            return Verdict::OtherReach { mine: self.reach, theirs: said.reach };
         }
         match mutation::active("admission/listen-first") {
             true => Verdict::Accept { after: 0 },

@@ -15,6 +15,7 @@
 //! | [`prefix_log`] | a log without holes, with what it has led to; what a leader knows of another's |
 //! | [`batch`], [`walls`] | what a slot carries; the time that it tells |
 //! | [`parts`] | large writes in several entries |
+//! | [`reach`] | the timeouts that fit the round trips between members; used by drivers |
 //! | [`coding`] | values in shards: Reed–Solomon coding, who holds which shards |
 //! | [`pace`] | how long a peer takes for so many bytes, and when an answer is late |
 //! | [`instance`] | instances and sets of them, where there are no slots |
@@ -40,6 +41,7 @@ pub mod pace;
 pub mod parts;
 pub mod prefix_log;
 pub mod quorum;
+pub mod reach;
 pub mod sessions;
 pub mod settings;
 pub mod state;

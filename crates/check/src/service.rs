@@ -72,6 +72,12 @@ impl Service {
         Service { limits, state: None, longest: 0 }
     }
 
+    /// It promises no more than this from now on.
+    pub fn widen(&mut self, limits: Limits) {
+        let Limits { first, next } = self.limits;
+        self.limits = Limits { first: first.max(limits.first), next: next.max(limits.next) };
+    }
+
     /// Nothing more fails from then on.
     pub fn begin(&mut self, at: Nanos) {
         self.state = Some((at, None));
@@ -130,6 +136,8 @@ mod tests {
         assert!(service.check(1171, Some(1050)).is_err(), "none since");
         assert!(service.check(1171, Some(1160)).is_ok());
         assert_eq!(service.longest_wait(), 101);
+        service.widen(Limits { first: 50, next: 30 });
+        assert!(service.check(1190, Some(1160)).is_ok() && service.check(1191, Some(1160)).is_err());
     }
 
     #[test]

@@ -272,7 +272,8 @@ pub struct Process {
     /// A TOML file with any of these flags, or a node's
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// A setting of the protocol, the same everywhere; may be repeated
+    /// A setting of the protocol, the same everywhere; may be repeated. And `timeouts=221ms`, the longest round trip
+    /// between members, where this process is not to measure it
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub set: Vec<String>,
     #[command(flatten)]

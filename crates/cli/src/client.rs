@@ -214,6 +214,7 @@ pub fn status(args: Status) -> Result<(), Failure> {
         protocols::print(&rows)?;
         show_groups(&told)?;
         show_samples(&told)?;
+        show_timeouts(&told)?;
     }
     if answered == 0 {
         return Err(Failure::unreachable("no node answered; is the cluster running?"));
@@ -330,6 +331,21 @@ fn show_samples(nodes: &[&NodeStatus]) -> Result<(), Failure> {
     for (index, ((ballot, roster, auto), nodes)) in rosters.iter().enumerate() {
         let space = if index == 0 { "\n" } else { "" };
         writeln!(stdout(), "{space}roster of ballot {ballot} (at {}): {roster}{auto}", nodes.join(","))?;
+    }
+    Ok(())
+}
+
+/// The timeouts in force, and why: once where they are the same, as they are but for a moment.
+fn show_timeouts(nodes: &[&NodeStatus]) -> Result<(), Failure> {
+    let mut timeouts: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for node in nodes {
+        if let Some(words) = node.fact("timeouts") {
+            timeouts.entry(words).or_default().push(node.node.as_str());
+        }
+    }
+    for (words, at) in &timeouts {
+        let at = if timeouts.len() > 1 { format!(" (at {})", at.join(",")) } else { String::new() };
+        writeln!(stdout(), "\ntimeouts{at} {words}")?;
     }
     Ok(())
 }

@@ -1,8 +1,10 @@
 //! `quorate serve`: one node. `quorate proxy`: the client side alone.
 
 use std::collections::BTreeMap;
-use std::io::Read;
+use std::io::{self, Read};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use quorate_api::http;
 use quorate_api::resp::{self, ReadMode};
@@ -284,7 +286,7 @@ struct Process {
 impl Process {
     /// Runs it to its end.
     fn run(self, protocol: &'static dyn AnyProtocol) -> Result<(), Failure> {
-        let _flush = log_to_stderr(self.log_json);
+        let flush = log_to_stderr(self.log_json);
         for line in &self.overridden {
             tracing::warn!("{line}");
         }
@@ -316,6 +318,10 @@ impl Process {
                 tracing::warn!(unfinished, "stopped with requests under way");
                 Ok(())
             }
+            Ok(Exit::StartAgain) => {
+                drop(flush);
+                Err(Failure::failed(format!("cannot start again: {}", start_again())))
+            }
             Ok(Exit::Hurried) => Err(Failure::failed("stopped at the second signal, without draining")),
             Err(NodeError::Config(error)) => Err(Failure::wrong(error)),
             Err(error) => Err(Failure { code: code(&error), message: error.to_string() }),
@@ -338,6 +344,18 @@ impl Process {
         let users = self.resp_limits.first_users.as_ref().is_some_and(users::must_authenticate);
         exposure::check(&addresses, tls.as_ref(), users, self.insecure)
     }
+}
+
+/// Replaces this process by one of the same program and command line; the error says why that cannot be.
+fn start_again() -> io::Error {
+    // The file may have been replaced by that of another version.
+    let program = std::env::current_exe().ok().filter(|path| path.exists());
+    let mut command = Command::new(program.unwrap_or_else(|| "/proc/self/exe".into()));
+    let mut words = std::env::args_os();
+    if let Some(name) = words.next() {
+        command.arg0(name);
+    }
+    command.args(words).exec()
 }
 
 fn run(config: NodeConfig, limits: resp::Limits, listen_http: Option<&str>) -> Result<Exit, NodeError> {

@@ -24,7 +24,13 @@ fn options(protocol: &dyn AnyProtocol, args: Simulated, runs: u64) -> Result<Opt
     let topology = args.topology.map(named).transpose()?;
     let several = topology.as_ref().map_or(default.nodes, |(_, topology)| topology.sites().len());
     let nodes = args.nodes.unwrap_or(several.clamp(can.min_nodes, can.max_nodes));
-    let suiting = topology.as_ref().map(|(_, topology)| wide_area::settings(topology, protocol, nodes));
+    // With `timeouts`, the nodes find out by themselves.
+    let stated = args
+        .set
+        .iter()
+        .any(|setting| setting.split('=').next().is_some_and(|name| name.trim() == "timeouts"));
+    let suiting = topology.as_ref().filter(|_| !stated);
+    let suiting = suiting.map(|(_, topology)| wide_area::settings(topology, protocol, nodes));
     Ok(Options {
         nodes,
         proxies: args.proxies.unwrap_or(default.proxies),

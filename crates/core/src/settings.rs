@@ -49,6 +49,8 @@ pub struct Setting {
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
     given: BTreeMap<String, String>,
+    /// What counts as the default in the place of what the code that takes a setting says.
+    suggested: BTreeMap<String, String>,
     /// Every setting that was looked up, with the value in force: the digest that peers compare.
     effective: BTreeMap<String, String>,
     described: BTreeMap<String, Setting>,
@@ -82,6 +84,11 @@ impl Settings {
         self.given.insert(key.to_owned(), value.to_owned());
     }
 
+    /// Makes this the default of a setting, if it is looked up; nobody need know it.
+    pub fn suggest(&mut self, key: &str, value: &str) {
+        self.suggested.insert(key.to_owned(), value.to_owned());
+    }
+
     /// Takes a setting as it is read by `parse`, or its default.
     pub fn take<T>(
         &mut self,
@@ -93,7 +100,8 @@ impl Settings {
     ) -> Result<T, SettingsError> {
         let (described, expects) = (default.to_owned(), expected.to_owned());
         self.described.insert(key.to_owned(), Setting { default: described, expected: expects, meaning });
-        let value = self.given.remove(key).unwrap_or_else(|| default.to_owned());
+        let given = self.given.remove(key).or_else(|| self.suggested.get(key).cloned());
+        let value = given.unwrap_or_else(|| default.to_owned());
         let parsed = parse(&value).ok_or_else(|| SettingsError::Value {
             key: key.to_owned(),
             value: value.clone(),

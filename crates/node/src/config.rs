@@ -7,6 +7,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use quorate_blocks::admission::Stage;
+use quorate_blocks::reach::{Reach, Timeouts};
 use quorate_core::{Capabilities, Group, NodeId, Settings, Topology, digest};
 use quorate_runtime::{AnyProtocol, ConfiguredProtocol};
 use quorate_tls::{Credentials, Process, TlsOptions};
@@ -118,11 +119,15 @@ pub struct ProxyOptions {
     pub limits: Limits,
 }
 
+/// The machines of a group and the settings in force, by [`Reach`].
+pub(crate) type Configured = Vec<(Arc<dyn ConfiguredProtocol>, Settings)>;
+
 /// Everything a node needs, or a process that runs a proxy alone; valid by construction.
 pub struct NodeConfig {
     pub(crate) protocol: &'static dyn AnyProtocol,
     /// The machines of this group, unless the replica's disk takes the place of a lost one.
-    pub(crate) configured: Arc<dyn ConfiguredProtocol>,
+    pub(crate) configured: Configured,
+    pub(crate) timeouts: Timeouts,
     pub(crate) listen_resp: String,
     pub(crate) members: BTreeMap<NodeId, String>,
     pub(crate) limits: Limits,
@@ -134,7 +139,6 @@ pub struct NodeConfig {
     pub(crate) delays: Delays,
     pub(crate) topology_file: Option<TopologyFile>,
     pub(crate) tls: Option<Credentials>,
-    pub(crate) settings: Settings,
 }
 
 /// How a replica comes to its group; neither, if it is of the first day.
@@ -152,7 +156,7 @@ pub(crate) struct Place {
     pub(crate) durability: Durability,
     pub(crate) site: Option<String>,
     /// The machines where its disk takes the place of a lost one; `None` if the protocol has no such replica.
-    pub(crate) rejoining: Option<Arc<dyn ConfiguredProtocol>>,
+    pub(crate) rejoining: Option<Configured>,
     /// What the node asks for if its data directory is empty.
     pub(crate) stage: Stage,
     /// The id that `initial_cluster` gives, where the directory is to remember another that the node was told.
@@ -249,14 +253,15 @@ impl NodeConfig {
         let Entrance { joining, rejoining } = entrance;
         let group = Group { addresses, joining, rejoining, ..Group::of(ids) };
         let delays = Delays { common: take_common(&mut settings)?, ..Delays::default() };
-        let configured = protocol.configure(&group, &mut settings)?;
-        settings.finish()?;
+        let timeouts = Timeouts::take(&mut settings)?.unwrap_or(Timeouts::Auto);
+        let configured = Reach::configure_each(&settings, |settings| protocol.configure(&group, settings))?;
         let cluster = cluster_id.unwrap_or_else(|| self::cluster_id(&members));
         let tls = tls.map(|options| Credentials::load(options, process, cluster)).transpose()?;
         let (place, clock) = (None, ClockSource::None);
         Ok(NodeConfig {
             protocol,
             configured,
+            timeouts,
             listen_resp,
             members,
             limits,
@@ -266,7 +271,6 @@ impl NodeConfig {
             delays,
             topology_file: None,
             tls,
-            settings,
         })
     }
 

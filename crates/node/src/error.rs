@@ -21,6 +21,8 @@ pub enum Exit {
     },
     /// It was asked a second time, and stopped where it was.
     Hurried,
+    /// It must start again, with the longer timeouts that its data directory remembers: whoever runs it does that.
+    StartAgain,
 }
 
 /// What is wrong with a configuration, and what would be right.

@@ -2,11 +2,13 @@
 //! need. The transport asks it about every process that connects; the loop, when the replica may run.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mio::Waker;
 use quorate_blocks::admission::{
     Admission, DiskId, Introduction, Memory, PATIENCE, Reason, Stage, Verdict, Why,
 };
+use quorate_blocks::reach::Reach;
 use quorate_core::{Capabilities, NodeId, NodeSet, Wire};
 use tracing::error;
 
@@ -25,6 +27,8 @@ pub(crate) struct Entry {
     /// What was drawn at this start.
     pub(crate) incarnation: u64,
     pub(crate) can: Capabilities,
+    /// The reach that it has at least.
+    pub(crate) least: Reach,
 }
 
 /// A directory as it was opened.
@@ -43,11 +47,18 @@ pub(crate) struct Guard {
     written: u64,
     stop: Option<Reason>,
     entry: Entry,
+    /// For each reach the shortest with the same timeouts.
+    alike: Vec<Reach>,
 }
 
 impl Guard {
     /// Begins a life of a directory; that is durable when this returns.
-    pub(crate) fn open(opened: OpenedDisk, entry: Entry, waker: Arc<Waker>) -> Result<Guard, NodeError> {
+    pub(crate) fn open(
+        opened: OpenedDisk,
+        entry: Entry,
+        alike: Vec<Reach>,
+        waker: Arc<Waker>,
+    ) -> Result<Guard, NodeError> {
         let OpenedDisk { disk, memo, has_records } = opened;
         let memory = match memo.read()? {
             None if has_records => return Err(memo.missing("the replica has written to its log").into()),
@@ -63,6 +74,7 @@ impl Guard {
                 memory
             }
         };
+        let memory = memory.with_reach(entry.least);
         let replaces = memory.replaces;
         if entry.stage == Stage::Replacing && !replaces {
             tracing::warn!(
@@ -79,7 +91,7 @@ impl Guard {
         };
         let written = admission.revision();
         let writer = memo.writer(Box::new(wake)).map_err(StorageError::from)?;
-        let mut guard = Guard { admission, writer, written, stop: None, entry };
+        let mut guard = Guard { admission, writer, written, stop: None, entry, alike };
         guard.admission.on_durable(written);
         Ok(guard)
     }
@@ -97,6 +109,28 @@ impl Guard {
     /// Whether proxies that run alone may be let in: see [`Admission::may_answer_proxies`].
     pub(crate) fn may_answer_proxies(&self) -> bool {
         self.admission.may_answer_proxies()
+    }
+
+    /// The reach of this process.
+    pub(crate) fn reach(&self) -> Reach {
+        self.admission.reach()
+    }
+
+    /// The longer one with which this process must start again, if it must.
+    pub(crate) fn longer_reach(&self) -> Option<Reach> {
+        self.admission.longer_reach()
+    }
+
+    /// A round trip to another node was measured.
+    pub(crate) fn on_round_trip(&mut self, to: NodeId, took: Duration) {
+        let alike = |reach: Reach| self.alike.get(reach.index()).copied().unwrap_or(reach);
+        self.admission.on_round_trip(to, took, alike);
+        self.write();
+    }
+
+    /// The round trip to the voter that is furthest away, if it was measured.
+    pub(crate) fn furthest(&self) -> Option<Duration> {
+        self.admission.furthest()
     }
 
     /// Whether the replica's directory took the place of a lost one.
@@ -179,6 +213,12 @@ impl Guard {
             self.writer.put(revision, self.admission.memory().to_bytes());
         }
     }
+}
+
+/// Why two nodes of different reaches do not speak yet, in words of the one that says so.
+pub(crate) fn other_reach(mine: Reach, theirs: Reach) -> String {
+    let (who, longer) = if mine < theirs { ("this node", theirs) } else { ("it", mine) };
+    format!("{who} starts again first, with timeouts for round trips up to {:?}", longer.round_trip())
 }
 
 fn refused(reason: &Reason, entry: &Entry) -> NodeError {

@@ -4,6 +4,7 @@
 //! are durable, ends the batch, hands one batch of records to the log, and writes every socket once. A hop between
 //! threads costs more than all of that per message; the disk is the only thing waited for elsewhere.
 
+mod draining;
 mod group;
 mod housekeeping;
 
@@ -14,10 +15,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use mio::{Events, Poll, Token, Waker};
-use quorate_core::{ProcessId, ProxyId, Random, Request, RequestId, Status, Time};
+use quorate_blocks::reach::{self, Reach, Timeouts};
+use quorate_core::{ProcessId, ProxyId, Random, Request, RequestId, Settings, Status, Time};
 use quorate_runtime::Effects;
 use quorate_tls::Credentials;
-use tracing::{error, info, warn};
+use tracing::{error, info};
 
 use crate::clients::{Clients, Door};
 use crate::clock::{self, Clock};
@@ -133,6 +135,18 @@ impl Node {
     }
 }
 
+/// The timeouts in force and where they come from, in words.
+fn describe(timeouts: Timeouts, reach: Reach, settings: &Settings) -> String {
+    let why = match timeouts {
+        Timeouts::Auto => "measured between members",
+        Timeouts::Reach(stated) if stated == reach => "stated",
+        Timeouts::Reach(_) => "as other members need",
+    };
+    let value = |(name, _)| Some(format!("{name}={}", settings.effective().get(name)?));
+    let values = Reach::LONGEST.timeouts().filter_map(value).collect::<Vec<_>>().join(" ");
+    format!("for round trips up to {:?}, {why}: {values}", reach.round_trip())
+}
+
 struct Loop<F: Frontend> {
     poll: Poll,
     stopper: Stopper,
@@ -176,7 +190,7 @@ impl<F: Frontend> Loop<F> {
         frontend: F,
     ) -> Result<Self, NodeError> {
         let NodeConfig { protocol, configured, members, limits, mut cluster, place, .. } = config;
-        let NodeConfig { clock, delays, tls, settings, .. } = config;
+        let NodeConfig { clock, delays, tls, timeouts, .. } = config;
         let (name, can) = (protocol.name(), protocol.capabilities());
         let system = |what| move |source| NodeError::System { what, source };
         let seed = || getrandom::u64().map_err(|error| system("random numbers")(io::Error::other(error)));
@@ -197,13 +211,15 @@ impl<F: Frontend> Loop<F> {
         let directory_of_data = place.as_ref().map(|place| place.data_dir.clone());
         let disk_watermark = DiskWatermark::new(limits.disk_reserve);
         let (directory, clock) = (Directory::new(own, members), Clock::new(clock));
-        let settings_in_force: Vec<_> =
-            settings.effective().iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let mut reach = timeouts.least();
+        let settings_in_force = |reach: Reach| {
+            let settings = configured[reach.index()].1.effective().iter();
+            settings.map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
+        };
         let mut facts = vec![
             ("protocol", name.to_owned()),
             ("version", env!("CARGO_PKG_VERSION").to_owned()),
             ("resp_address", resp_address.to_string()),
-            ("settings", settings_in_force.join(" ")),
             ("incarnation", format!("{incarnation:016x}")),
             ("process_id", std::process::id().to_string()),
         ];
@@ -224,13 +240,15 @@ impl<F: Frontend> Loop<F> {
                 let (recovered, restarted) = (opened.saved.records.len(), opened.saved.restarted);
                 if !can.diskless {
                     let members = directory.group().all();
-                    let entry = Entry { node, stage, members, incarnation, can };
-                    guard = Some(Guard::open(opened.disk, entry, stopper.waker.clone())?);
+                    let entry = Entry { node, stage, members, incarnation, can, least: reach };
+                    let alike = reach::alike(&configured);
+                    guard = Some(Guard::open(opened.disk, entry, alike, stopper.waker.clone())?);
                 }
+                reach = guard.as_ref().map_or(reach, Guard::reach);
                 let replaces = guard.as_ref().is_some_and(Guard::replaces);
-                let configured = rejoining.filter(|_| replaces).unwrap_or(configured);
-                let who = (ProxyId::of(node), Some(node));
-                machines = Machines::new(&*configured, who, directory, clock, random.fork());
+                let configured = rejoining.as_ref().filter(|_| replaces).unwrap_or(&configured);
+                let (configured, who) = (&configured[reach.index()].0, (ProxyId::of(node), Some(node)));
+                machines = Machines::new(&**configured, who, directory, clock, random.fork());
                 machines.hold(opened.saved, String::new())?;
                 if guard.as_ref().is_none_or(Guard::may_run) {
                     machines.begin();
@@ -249,7 +267,7 @@ impl<F: Frontend> Loop<F> {
                     data_dir = %data_dir.display(),
                     %durability,
                     site,
-                    settings = settings_in_force.join(" "),
+                    settings = settings_in_force(reach),
                     restarted,
                     records = recovered,
                     recovery_ms = clock::now().since(started).as_millis() as u64,
@@ -266,7 +284,8 @@ impl<F: Frontend> Loop<F> {
             None => {
                 // Those up to the highest node's are the nodes' own.
                 let id = ProxyId(incarnation | 1 << 63);
-                machines = Machines::new(&*configured, (id, None), directory, clock, random.fork());
+                let configured = &configured[reach.index()].0;
+                machines = Machines::new(&**configured, (id, None), directory, clock, random.fork());
                 journal = Journal::none(metrics.clone(), random.fork())?;
                 me = id.into();
                 info!(
@@ -276,19 +295,24 @@ impl<F: Frontend> Loop<F> {
                     cluster = format!("{cluster:016x}"),
                     members = named.join(","),
                     resp = %resp_address,
-                    settings = settings_in_force.join(" "),
+                    settings = settings_in_force(reach),
                     "a proxy serves clients on {resp_address}",
                 );
             }
         }
         facts.insert(2, ("cluster_id", format!("{cluster:016x}")));
+        let timeouts_in_force = describe(timeouts, reach, &configured[reach.index()].1);
+        facts.extend([("settings", settings_in_force(reach)), ("timeouts", timeouts_in_force)]);
+        // Peers compare what they were given, not what follows from distances.
+        let settings = &configured[Reach::SHORTEST.index()].1;
         let slow = Rc::new(Slow::new(limits.slow, metrics.clone()));
         machines.watch(slow.clone());
         let registry = || poll.registry().try_clone().map_err(system("an event queue"));
         let transport = Transport::new(transport::Start {
             me,
             guard,
-            identity: Identity::new(cluster, (me, &address), incarnation, name, &settings).at(&site),
+            measures: timeouts == Timeouts::Auto,
+            identity: Identity::new(cluster, (me, &address), incarnation, name, settings).at(&site),
             members: machines.directory.peers(),
             membership: can.membership,
             delays,
@@ -322,7 +346,7 @@ impl<F: Frontend> Loop<F> {
             limits,
             constants: Constants {
                 can,
-                consistency: (can.consistency)(&settings),
+                consistency: (can.consistency)(settings),
                 facts,
                 started,
                 metrics: metrics.clone(),
@@ -556,40 +580,5 @@ impl<F: Frontend> Loop<F> {
     /// Whether there is room for what input may cause.
     fn takes_input(&self) -> bool {
         !self.journal.is_full()
-    }
-
-    fn begin_drain_if_asked(&mut self) {
-        if self.drain.is_none() && self.stopper.asked.load(Ordering::Relaxed) > 0 {
-            service_manager::tell(NotifyState::Stopping);
-            info!(under_way = self.clients.under_way(), "asked to stop: finishing what is under way");
-            let now = clock::now();
-            let leads = self.machines.leads() && self.metrics.peers_up.get() > 0;
-            self.drain = Some(Drain::begin(now, self.limits.drain, leads));
-            let view = View { machines: &self.machines, constants: &self.constants };
-            self.clients.drain(now, &view);
-            self.machines.drain();
-        }
-    }
-
-    /// Whether to stop, and how.
-    fn exit(&mut self, at_rest: bool) -> Option<Exit> {
-        let now = clock::now();
-        let drain = self.drain.as_mut()?;
-        let (me, until) = (self.machines.node(), drain.until);
-        let may_go = drain.may_go(now, me, self.machines.status().leader);
-        let unfinished = self.clients.under_way();
-        if self.stopper.asked.load(Ordering::Relaxed) > 1 {
-            warn!(unfinished, "asked to stop twice: stopping at once");
-            return Some(Exit::Hurried);
-        }
-        let finished = at_rest && may_go && self.clients.is_empty();
-        if finished && self.journal.is_synced() && self.transport.is_flushed() {
-            info!("stopped: everything under way is finished");
-        } else if now >= until {
-            warn!(unfinished, "stopped: some requests or replies could not be finished in time");
-        } else {
-            return None;
-        }
-        Some(Exit::Drained { unfinished })
     }
 }

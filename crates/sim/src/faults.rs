@@ -4,6 +4,8 @@
 //! Each kind draws from a generator of its own. Leaving one out does not change the others, which is what makes a
 //! failing run shrinkable.
 
+// tidy: long because a kind is declared, allowed and drawn in one place.
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -96,6 +98,9 @@ kinds! {
     /// The links from each host have a rate, of 1, 10 or 100 Mbit/s, which changes. Only on demand: most runs have
     /// small messages only.
     Rates = "rates",
+    /// A node needs longer timeouts than it has: one after the other starts again with these. Only on demand: what
+    /// comes after it takes longer.
+    LongerTimeouts = "longer-timeouts",
 }
 
 impl Kind {
@@ -106,6 +111,7 @@ impl Kind {
             Kind::RosterChanges => can.rosters,
             Kind::LostNodes | Kind::HungDisks | Kind::SlowNodes => can.failover,
             Kind::WideClocks | Kind::SnapshotSources => can.max_nodes > 1,
+            Kind::LongerTimeouts => can.max_nodes > 1 && !can.diskless,
             Kind::WipedDisks | Kind::RolledBackDisks => can.failover && !can.diskless,
             Kind::ReplacedDisks => can.rejoin,
             _ => true,
@@ -114,7 +120,7 @@ impl Kind {
 
     /// Whether it happens only where it is asked for by name.
     pub fn on_demand(self) -> bool {
-        matches!(self, Kind::ClocksBeyondBound | Kind::Rates)
+        matches!(self, Kind::ClocksBeyondBound | Kind::Rates | Kind::LongerTimeouts)
     }
 }
 
@@ -326,6 +332,8 @@ pub enum Action {
     Drain(Nanos),
     /// The operator asks for something there, drawn from this seed.
     Manage(u64),
+    /// It finds out that another is further away than its timeouts are made for.
+    NeedReach,
 }
 
 /// Which links a partition cuts.
@@ -469,7 +477,8 @@ impl Plan {
             | Kind::MemberChanges
             | Kind::Transfers
             | Kind::RosterChanges
-            | Kind::SnapshotSources => {
+            | Kind::SnapshotSources
+            | Kind::LongerTimeouts => {
                 let shortest = if kind == Kind::ClusterCrashes { SECOND } else { SECOND / 5 };
                 let interval = shortest << draw.random.range(0..4);
                 // A node that is gone for good is missed for the rest of the run, so that less can happen in it.
@@ -539,9 +548,11 @@ impl Draw {
         let action = self.action(kind);
         // Only nodes have disks and can hand over.
         let target = match action {
-            Action::SlowDisk(_) | Action::FullDisk | Action::Drain(_) | Action::Damage { .. } => {
-                self.target(node)
-            }
+            Action::SlowDisk(_)
+            | Action::FullDisk
+            | Action::Drain(_)
+            | Action::Damage { .. }
+            | Action::NeedReach => self.target(node),
             _ => self.target(host),
         };
         ScheduledFault { at, kind, target, moment, length, action }
@@ -577,6 +588,7 @@ impl Draw {
             Kind::WipedDisks | Kind::RolledBackDisks | Kind::ReplacedDisks => {
                 Action::Damage { all: self.random.chance(0.5) }
             }
+            Kind::LongerTimeouts => Action::NeedReach,
             Kind::Drains => Action::Drain(self.random.range(0..SECOND)),
             Kind::MemberChanges | Kind::Transfers | Kind::RosterChanges => Action::Manage(self.random.u64()),
             Kind::Loss

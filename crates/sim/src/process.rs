@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
 use quorate_blocks::admission::{Admission, DiskId, Memory, Stage};
+use quorate_blocks::reach::Reach;
 use quorate_check::{Clocks, Nanos};
 use quorate_core::{Instant, NodeId, NodeSet, ProcessId, ProxyId, Random, Saved, Status, Time, WireError};
 use quorate_runtime::{
@@ -28,6 +29,8 @@ pub(crate) struct Guard {
     pub up: BTreeMap<usize, u64>,
     /// Whether it has begun to introduce itself.
     pub greets: bool,
+    /// Whether it is to start again soon, with longer timeouts.
+    pub starts_again: bool,
 }
 
 impl Guard {
@@ -129,6 +132,8 @@ pub(crate) struct SimProcess {
     pub asks_to_replace: bool,
     /// What it durably remembers of disks; `None` while its directory is new.
     pub memory: Option<Memory>,
+    /// The reach that it has at least.
+    pub least: Reach,
     /// What is being written in the place of [`memory`](Self::memory), and its revision.
     pub writing: Option<(u64, Memory)>,
     /// A copy of its disk at the end of an earlier life.
@@ -156,6 +161,7 @@ impl SimProcess {
             damaged: false,
             asks_to_replace: false,
             memory: None,
+            least: Reach::SHORTEST,
             writing: None,
             copy: None,
         }
@@ -219,10 +225,11 @@ impl SimProcess {
         };
         let drawn = u128::from(self.random.u64()) << 64 | u128::from(self.random.u64());
         let memory = self.memory.clone().unwrap_or_else(|| Memory::new(DiskId(drawn), stage));
+        let memory = memory.with_reach(self.least);
         let admission = Admission::start(node, memory, self.random.u64(), voters);
         let admission = admission.map_err(|reason| format!("it was refused before: {reason}"))?;
         let (answers, openings, up) = (Vec::new(), Vec::new(), BTreeMap::new());
-        Ok(Guard { admission, written: 0, answers, openings, up, greets: false })
+        Ok(Guard { admission, written: 0, answers, openings, up, greets: false, starts_again: false })
     }
 
     /// Starts the replica of this life from what the disk has.
@@ -242,6 +249,11 @@ impl SimProcess {
     /// Whether its disk took the place of a lost one.
     pub fn replaces(&self) -> bool {
         self.memory.as_ref().map_or(self.asks_to_replace, |memory| memory.replaces)
+    }
+
+    /// The reach of its next life.
+    pub fn reach(&self) -> Reach {
+        self.memory.as_ref().map_or(self.least, |memory| memory.next_reach(self.least))
     }
 
     /// What it knows of disks in this life, and what of that is durable.

@@ -1,9 +1,9 @@
 //! One run: a fault phase, in which nothing wrong may happen, then a healing phase, in which everything must be well.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
+use quorate_blocks::reach::{Reach, Timeouts};
 use quorate_check::history::History;
 use quorate_check::log::Logs;
 use quorate_check::panics;
@@ -14,10 +14,10 @@ use quorate_core::settings::parse_duration;
 use quorate_core::{
     Capabilities, Consistency, Group, GroupId, NodeId, NodeSet, Random, Settings, SettingsError, Topology,
 };
-use quorate_runtime::{AnyProtocol, ConfiguredProtocol};
+use quorate_runtime::AnyProtocol;
 
 use crate::clock::{Clock, Quality};
-use crate::cluster::{Cluster, Event, Knobs, Operator, SLOWNESS};
+use crate::cluster::{Cluster, Event, GroupConfigs, Knobs, Operator, SLOWNESS};
 use crate::disk::{Disk, Speed};
 use crate::faults::{Counts, Kind, Plan, Scope};
 use crate::founded;
@@ -180,16 +180,11 @@ const PARTS: (f64, &[&str]) = (0.3, &["prepare.bytes=1"]);
 
 /// What the machines are told.
 struct Setup {
-    /// Members of the group as it is set up, and proxies.
-    configs: Arc<dyn ConfiguredProtocol>,
-    /// Those that may join it.
-    joining: Arc<dyn ConfiguredProtocol>,
-    /// Members that replace a lost disk, where they can.
-    rejoining: Option<Arc<dyn ConfiguredProtocol>>,
+    /// At each reach.
+    by_reach: Vec<GroupConfigs>,
+    timeouts: Option<Timeouts>,
     /// The bound on clock rates that they promise to survive.
     drift: f64,
-    /// How soon they promise to serve.
-    limits: Limits,
     /// How long a message takes between the two hosts that are furthest from each other, if no fault slows links.
     furthest: Duration,
     /// Their settings, as `key=value`.
@@ -207,11 +202,14 @@ fn configure(
 ) -> Result<Setup, SettingsError> {
     let group = Group::of(members(options.nodes));
     let mut given = Settings::parse(&options.settings)?;
-    let configs = protocol.configure(&group, &mut given)?;
+    let timeouts = Timeouts::take(&mut given)?;
+    protocol.configure(&group, &mut given)?;
     given.finish()?;
     let mut words = options.settings.clone();
-    let mut setup = (configs, given.clone());
-    let quick = (if far { 0.0 } else { 0.5 }, QUICK);
+    let first = timeouts.map_or(Reach::SHORTEST, Timeouts::least);
+    // What is drawn counts as stated, which wins over distances.
+    let follows = timeouts == Some(Timeouts::Auto) || first > Reach::SHORTEST;
+    let quick = (if far || follows { 0.0 } else { 0.5 }, QUICK);
     for (chance, corner) in CORNERS.iter().chain([&quick, &PARTS]) {
         if !random.chance(*chance) {
             continue;
@@ -225,31 +223,47 @@ fn configure(
         let more: Vec<_> = drawn.chain(words.iter().cloned()).collect();
         let mut settings = Settings::parse(&more)?;
         // Unless what was drawn does not go together with the rest.
-        if let Ok(configs) = protocol.configure(&group, &mut settings) {
-            (words, setup) = (more, (configs, settings));
+        if protocol.configure(&group, &mut settings).is_ok() {
+            words = more;
         }
     }
-    let (configs, settings) = setup;
     let furthest = options.topology.as_ref().map(|(_, topology)| topology.furthest()).unwrap_or_default();
     let furthest = if far { furthest.max(FAR) } else { furthest };
-    let limits = Limits::of(|name| duration(&settings, name), furthest);
-    let own_drift = |protocol: &dyn AnyProtocol| {
-        let mut own = Settings::parse(&words)?;
-        protocol.configure(&group, &mut own)?;
-        Ok::<_, SettingsError>(declared_drift(&own))
-    };
-    let drifts = protocol.groups().into_iter().map(own_drift).collect::<Result<Vec<_>, _>>()?;
-    let drift = drifts.into_iter().reduce(f64::min).unwrap_or(DEFAULT_DRIFT);
-    let rejoining = Group { rejoining: true, ..group.clone() };
+    let mut settings = Settings::parse(&words)?;
+    Timeouts::take(&mut settings)?;
+    let each =
+        |group: &Group| Reach::configure_each(&settings, |settings| protocol.configure(group, settings));
     let rejoining = match protocol.capabilities().rejoin {
         // Refused where the group is too small.
-        true => protocol.configure(&rejoining, &mut Settings::parse(&words)?).ok(),
+        true => each(&Group { rejoining: true, ..group.clone() }).ok(),
         false => None,
     };
-    let joining = Group { joining: true, ..group };
-    let joining = protocol.configure(&joining, &mut Settings::parse(&words)?)?;
-    let (drift, consistency) = (declared_drift(&settings), (protocol.capabilities().consistency)(&settings));
-    Ok(Setup { configs, joining, rejoining, drift, limits, furthest, words, consistency })
+    let (members, joining) = (each(&group)?, each(&Group { joining: true, ..group.clone() })?);
+    let consistency = (protocol.capabilities().consistency)(&members[0].1);
+    let last = match timeouts == Some(Timeouts::Auto) || options.faults.named().contains(Kind::LongerTimeouts)
+    {
+        true => Reach::MOST_MEASURED.max(first),
+        false => first,
+    };
+    // Of each group of replicas at each reach that the run may come to.
+    let reaches = Reach::all().filter(|reach| (first..=last).contains(reach));
+    let drifts = reaches.flat_map(|reach| {
+        let (settings, group) = (&settings, &group);
+        protocol.groups().into_iter().filter_map(move |protocol| {
+            let mut own = settings.clone();
+            reach.suggest(&mut own);
+            protocol.configure(group, &mut own).ok()?;
+            Some(declared_drift(&own))
+        })
+    });
+    let drift = drifts.reduce(f64::min).unwrap_or(DEFAULT_DRIFT);
+    let by_reach =
+        members.into_iter().zip(joining).enumerate().map(|(reach, ((configs, settings), joining))| {
+            let rejoining = rejoining.as_ref().map(|each| each[reach].0.clone());
+            let limits = Limits::of(|name| duration(&settings, name), furthest);
+            GroupConfigs { configs, joining: joining.0, rejoining, limits }
+        });
+    Ok(Setup { by_reach: by_reach.collect(), timeouts, drift, furthest, words, consistency })
 }
 
 /// How many nodes are there that are not in the group as it is set up.
@@ -287,7 +301,9 @@ fn build(
     (far, trace): (bool, Trace),
     setup: Setup,
 ) -> Cluster {
-    let Setup { configs, joining, rejoining, drift, limits, furthest, consistency, .. } = setup;
+    let Setup { by_reach, timeouts, drift, furthest, consistency, .. } = setup;
+    let least = timeouts.map_or(Reach::SHORTEST, Timeouts::least);
+    let limits = by_reach[least.index()].limits;
     let can = protocol.capabilities();
     let groups = protocol.groups();
     let nodes = options.nodes + spares(can, options, &mut root);
@@ -340,9 +356,9 @@ fn build(
             }
             let mut disk = Disk::new(speed, random.fork());
             if let Some(state) = founded.as_ref().filter(|_| node.is_some_and(|node| group.contains(node))) {
-                disk.found(configs.found(state.clone()));
+                disk.found(by_reach[least.index()].configs.found(state.clone()));
             }
-            SimProcess::new(node, disk, clock, random)
+            SimProcess { least, ..SimProcess::new(node, disk, clock, random) }
         })
         .collect();
     let mut cluster = Cluster {
@@ -351,9 +367,8 @@ fn build(
         queue: Queue::default(),
         nodes,
         members: members(options.nodes),
-        configs,
-        joining,
-        rejoining,
+        by_reach,
+        timeouts,
         operator: Operator::new(members(options.nodes), members(nodes)),
         logs: groups.iter().map(|_| Logs::default()).collect(),
         network,

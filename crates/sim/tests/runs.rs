@@ -4,7 +4,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use quorate_check::Violation;
-use quorate_protocols::registry::named;
+use quorate_core::Topology;
+use quorate_protocols::registry::{self, named};
 use quorate_sim::faults::Kind;
 use quorate_sim::trace::Trace;
 use quorate_sim::{Options, run, sim};
@@ -382,5 +383,43 @@ fn groups_that_begin_with_the_state_of_another_get_on_as_others_do() {
     ] {
         let faults = faults.parse().unwrap();
         assert_passes(protocol, &Options { nodes, faults, runs, founded: true, ..Options::default() });
+    }
+}
+
+/// Protocols whose nodes wait for each other.
+fn replicated() -> impl Iterator<Item = &'static str> {
+    let entries = registry::all().into_iter().filter(|entry| entry.capabilities.max_nodes > 1);
+    entries.map(|entry| entry.name)
+}
+
+/// One node after the other learns that the group needs longer timeouts, and starts again: meanwhile some have leases
+/// of the one length and some of the other.
+#[test]
+fn timeouts_become_longer_under_all_kinds_of_faults() {
+    for protocol in replicated() {
+        let faults = "all,longer-timeouts,crashes".parse().unwrap();
+        assert_passes(protocol, &Options { faults, runs: 25, ..Options::default() });
+    }
+    for settings in READS {
+        assert_passes("raft", &raft(settings, "all,longer-timeouts,partitions", 25));
+    }
+}
+
+/// Nobody has said how far apart they are: 221 ms, the two that are furthest.
+#[test]
+fn a_group_whose_members_are_far_apart_finds_its_timeouts_by_itself() {
+    let geo = || Some(("geo".to_owned(), Topology::named("geo").unwrap()));
+    for protocol in replicated() {
+        for (faults, runs) in [("none", 2), ("loss,partitions,crashes,stalls,drift", 4)] {
+            let options = Options {
+                nodes: 5,
+                topology: geo(),
+                settings: vec!["timeouts=auto".to_owned()],
+                faults: faults.parse().unwrap(),
+                runs,
+                ..Options::default()
+            };
+            assert_passes(protocol, &options);
+        }
     }
 }

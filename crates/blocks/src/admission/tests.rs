@@ -1,8 +1,8 @@
 //! Stories of nodes and their disks, as text: each line is a command, and what comes of it behind ` = `.
 //!
-//! `start N DISK [join|replace]` starts node N on a directory, `crash N` ends it, `copy A B` copies a directory,
-//! `A>B` lets node A connect to node B, `group N VERSION VOTERS [+ LEARNERS]` is what the log of node N
-//! says.
+//! `start N DISK [join|replace|MILLISECONDS]` starts node N on a directory, with the reach of that round trip at least.
+//! `crash N` ends it, `copy A B` copies a directory, `A>B` lets node A connect to node B, `group N VERSION VOTERS
+//! [+ LEARNERS]` is what the log of node N says.
 
 // tidy: long because each rule of admission has its story.
 
@@ -47,6 +47,8 @@ impl Story {
                 self.started += 1;
                 let number = u128::from(self.started);
                 let memory = self.disks.get(disk).cloned().unwrap_or(Memory::new(DiskId(number), stage));
+                let least = words.get(3).and_then(|word| word.parse().ok()).map(Duration::from_millis);
+                let memory = memory.with_reach(least.map_or(Reach::SHORTEST, Reach::of));
                 let admission = match Admission::start(id(node), memory, self.started, self.members) {
                     Ok(admission) => admission,
                     Err(_) => return "was refused".to_owned(),
@@ -126,6 +128,15 @@ impl Story {
                 let stop = Verdict::Stop(reason);
                 assert_eq!(self.at(from).hear(to, &answer), stop);
                 self.describe(from, stop)
+            }
+            Verdict::OtherReach { mine, theirs } => {
+                let answer = self.at(to).introduction();
+                let verdict = self.at(from).hear(to, &answer);
+                assert_eq!(verdict, Verdict::OtherReach { mine: theirs, theirs: mine });
+                self.sync(from);
+                let (shorter, longer) = if mine < theirs { (to, theirs) } else { (from, mine) };
+                assert_eq!(self.at(shorter).longer_reach(), Some(longer));
+                format!("{shorter} starts again for {} ms", longer.round_trip().as_millis())
             }
             verdict => self.describe(to, verdict),
         };
@@ -575,13 +586,56 @@ fn introductions_and_memory_are_read_as_they_are_written() {
             voters: set(&["1", "2"]),
             members: set(&["1", "2", "3"]),
             peers: peers.clone(),
+            reach: Reach::LONGEST,
         };
         assert_eq!(Introduction::from_bytes(said.to_bytes()).unwrap(), said);
         let refused =
             Some(Reason { node: id("1"), witness: id("2"), why: Why::OlderLife { known: 4, found: 3 } });
         let memory = Memory { peers: peers.clone(), refused, ..Memory::new(DiskId(1 << 70), stage) };
         assert_eq!(Memory::from_bytes(memory.to_bytes()).unwrap(), memory);
+        let before = memory.to_bytes();
+        let before = before.slice(..before.len() - Reach::SHORTEST.to_bytes().len());
+        assert_eq!(Memory::from_bytes(before).unwrap(), memory, "of a version without reaches");
     }
+}
+
+#[test]
+fn whoever_has_the_shorter_reach_starts_again_and_then_they_speak() {
+    tell(&format!(
+        "{THREE}
+         crash 1
+         start 1 a 240 = runs
+         1>2 = 2 starts again for 240 ms
+         start 2 b = runs
+         1>2 = ok
+         3>1 = 3 starts again for 240 ms
+         start 3 c 120 = runs
+         3>1 = ok
+         1>3 = ok
+         3>2 = ok
+         crash 3
+         start 3 c = runs
+         3>1 = ok"
+    ));
+}
+
+#[test]
+fn voters_that_are_far_apart_need_a_longer_reach_and_others_do_not() {
+    let far = |me, to| {
+        let memory = Memory { stage: Stage::Admitted, ..Memory::new(DiskId(1), Stage::New) };
+        let mut admission = Admission::start(id(me), memory, 1, set(&["1", "2"])).unwrap();
+        admission.on_durable(1);
+        for _ in 0..crate::reach::ENOUGH {
+            assert_eq!(admission.longer_reach(), None);
+            admission.on_round_trip(id(to), Duration::from_millis(221), |reach| reach);
+        }
+        assert_eq!(admission.longer_reach(), None, "it is not durable");
+        admission.on_durable(admission.revision());
+        admission.longer_reach()
+    };
+    assert_eq!(far("1", "2"), Some(Reach::PAPERS));
+    assert_eq!(far("1", "3"), None, "it does not vote");
+    assert_eq!(far("3", "2"), None, "this one does not");
 }
 
 #[test]

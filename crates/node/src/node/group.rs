@@ -1,5 +1,7 @@
 //! What the loop does about the group: whom it connects to, and whether its replica may run.
 
+use std::time::Duration;
+
 use quorate_core::Time;
 use tracing::{info, warn};
 
@@ -8,12 +10,28 @@ use crate::directory::{self, Standing};
 use crate::error::NodeError;
 use crate::frontend::Frontend;
 
+/// How long a node that starts again lets its clients finish what they have begun. The others start again, too, so most
+/// of it will not be finished.
+const START_AGAIN: Duration = Duration::from_millis(200);
+
 impl<F: Frontend> Loop<F> {
-    /// Stops if this node must not take part with its data directory; starts the replica when it may run.
+    /// Stops if this node must not take part with its data directory, or must start again with longer timeouts; starts
+    /// the replica when it may run.
     pub(super) fn look_at_guard(&mut self, now: Time) -> Result<(), NodeError> {
         let Some(guard) = self.transport.guard() else { return Ok(()) };
         if let Some(why) = guard.stop() {
             return Err(why);
+        }
+        if let Some(reach) = guard.longer_reach().filter(|_| self.drain.is_none()) {
+            let furthest =
+                guard.furthest().map_or_else(|| "-".to_owned(), |furthest| format!("{furthest:.1?}"));
+            warn!(
+                furthest,
+                "starts again, with timeouts for round trips up to {:?}, as this node or another needs",
+                reach.round_trip()
+            );
+            self.begin_drain(now, START_AGAIN);
+            return Ok(());
         }
         if self.machines.waits().is_none() {
             return Ok(());

@@ -16,6 +16,7 @@ use super::handshake::{Answer, Hello, name, node_of};
 use super::inbound::Stage;
 use super::link::Link;
 use super::{Token, Transport};
+use crate::guard::other_reach;
 
 impl Transport {
     /// A process has said who it is.
@@ -81,6 +82,10 @@ impl Transport {
         match guard.hear(node, disk) {
             Verdict::Accept { after } => self.learn_of(index, hello, after, now),
             Verdict::NotYet(reason) => self.refuse(index, &hello, reason.to_string(), now),
+            Verdict::OtherReach { mine, theirs } => {
+                let answer = Answer::Disowned(self.identity.hello_with(hello.me, self.guard.as_ref()));
+                self.turn_away(index, &hello, &other_reach(mine, theirs), &answer, now);
+            }
             // It finds in what is remembered here why it must not take part, or this node must not.
             Verdict::Refuse(reason) | Verdict::Stop(reason) => {
                 let answer = Answer::Disowned(self.identity.hello_with(hello.me, self.guard.as_ref()));

@@ -12,6 +12,9 @@
 //! of a message come in order, and those of another of its class come before or after all of them; those of the other
 //! class may come between them. So a reader keeps at most one unfinished message of each class ([`Reader`]).
 //!
+//! A frame with the flag of an echo is a message of its own ([`Echo`]), which no process gets: the links measure
+//! round trips by it.
+//!
 //! A node that was dialed by another says nothing on that connection but [`PROBE`], which asks whether the other is
 //! still there; the answer is [`ALIVE`], a frame without content.
 
@@ -20,6 +23,7 @@ use quorate_core::link::FRAME;
 use quorate_core::{Class, Decoder, Payload, ProcessId, Wire};
 use thiserror::Error;
 
+use super::echo::Echo;
 use super::queue::{Output, SendQueue};
 
 /// Length, checksum and flags.
@@ -32,6 +36,8 @@ const BULK: u8 = 1;
 const CONTINUES: u8 = 2;
 /// Flag of a frame that is not a message's last.
 const MORE: u8 = 4;
+/// Flag of an [`Echo`].
+const ECHO: u8 = 8;
 
 /// Asks, against the direction of the frames, for an [`ALIVE`].
 pub const PROBE: u8 = b'?';
@@ -83,6 +89,9 @@ pub enum FrameError {
     /// The ends make no sense.
     #[error("a message's sender or receiver cannot be read")]
     Ends,
+    /// It is no echo, whatever its flags say.
+    #[error("an echo cannot be read")]
+    Echo,
 }
 
 /// A message that has come in whole.
@@ -101,6 +110,8 @@ pub struct Frame {
 pub struct Reader {
     /// What has come of a message that is not whole yet, by class.
     unfinished: [Option<BytesMut>; 2],
+    /// Echoes that have come in and were not taken.
+    echoes: Vec<Echo>,
 }
 
 impl Reader {
@@ -109,6 +120,11 @@ impl Reader {
     /// error, the connection is of no use any more.
     pub fn take(&mut self, input: &mut BytesMut, limit: usize) -> Result<Option<Frame>, FrameError> {
         while let Some((flags, mut piece)) = take_frame(input, limit)? {
+            if flags == ECHO {
+                let echo = Echo::from_bytes(piece.slice(..piece.len() - ENDS));
+                self.echoes.push(echo.map_err(|_| FrameError::Echo)?);
+                continue;
+            }
             let unfinished = &mut self.unfinished[usize::from(flags & BULK)];
             let continues = flags & CONTINUES != 0;
             if unfinished.is_some() != continues {
@@ -136,6 +152,11 @@ impl Reader {
         }
         Ok(None)
     }
+
+    /// Takes the echoes that came before the message that was taken last, or after it.
+    pub fn take_echoes(&mut self) -> Vec<Echo> {
+        std::mem::take(&mut self.echoes)
+    }
 }
 
 /// Takes a whole frame off the front of what has come in: its flags, and what follows them; `None` if there is none
@@ -157,7 +178,7 @@ fn take_frame(input: &mut BytesMut, limit: usize) -> Result<Option<(u8, Bytes)>,
         return Err(FrameError::Short { length, least: ENDS });
     }
     let Some(&flags) = input.get(HEADER - 1) else { return Ok(None) };
-    if flags & !(BULK | CONTINUES | MORE) != 0 {
+    if flags & !(BULK | CONTINUES | MORE) != 0 && flags != ECHO {
         return Err(FrameError::Flags(flags));
     }
     if flags & MORE != 0 && length < FRAME {
@@ -245,6 +266,13 @@ impl Encoded {
             piece.push(part);
         }
         Encoded { class, length, full, last: Piece::new(flags | CONTINUES, piece.into()) }
+    }
+
+    /// An echo.
+    pub(super) fn echo(echo: Echo) -> Encoded {
+        let bytes = echo.to_bytes();
+        let (class, length) = (Class::Urgent, bytes.len());
+        Encoded { class, length, full: Vec::new(), last: Piece::new(ECHO, bytes.into()) }
     }
 
     /// Whether it may wait for what is urgent.
@@ -369,6 +397,21 @@ mod tests {
     }
 
     #[test]
+    fn an_echo_comes_between_the_frames_of_a_message_and_no_process_gets_it() {
+        let message = Bytes::from(vec![1; FRAME + 9]);
+        let (long, echo) = (frames(Class::Urgent, message.clone()), Echo::Ask { asked: 7 });
+        let ((from, to), mut output, mut written) = (ends(), Output::default(), Vec::new());
+        Encoded::echo(echo).queue(from, to, &mut output);
+        output.write_to(&mut written).unwrap();
+        let mut reader = Reader::default();
+        assert_eq!(taken(&mut reader, &[&long[0], &written, &long[1]]), Ok(vec![message]));
+        assert_eq!((reader.take_echoes(), reader.take_echoes()), (vec![echo], vec![]));
+        let body = [&[ECHO][..], &[9; ENDS]].concat();
+        let wrong = [&(ENDS as u32).to_le_bytes()[..], &crc32c::crc32c(&body).to_le_bytes(), &body].concat();
+        assert_eq!(taken(&mut reader, &[&wrong]), Err(FrameError::Echo));
+    }
+
+    #[test]
     fn a_message_that_never_ends_is_refused_at_the_bound() {
         let frames = frames(Class::Bulk, Bytes::from(vec![1; 3 * FRAME]));
         let mut reader = Reader::default();
@@ -410,7 +453,9 @@ mod tests {
                 "a frame that another follows is full"
             );
         }
-        assert_eq!(take(&announced(18, 8), LIMIT), Err(FrameError::Flags(8)));
+        for unknown in [16, ECHO | MORE] {
+            assert_eq!(take(&announced(18, unknown), LIMIT), Err(FrameError::Flags(unknown)));
+        }
         let whole = frames(Class::Urgent, Bytes::from_static(b"hello")).concat();
         for at in 4..whole.len() {
             let mut damaged = whole.clone();

@@ -22,7 +22,7 @@ use crate::guard::Guard;
 /// The first bytes of every connection between processes.
 pub const MAGIC: [u8; 4] = *b"QRTE";
 /// Of the handshake and the frames.
-pub const VERSION: u16 = 12;
+pub const VERSION: u16 = 13;
 /// Nothing longer is read before the handshake is done.
 pub const LIMIT: usize = 64 << 10;
 /// What is wrong with a connection that does not begin with [`MAGIC`].
@@ -80,7 +80,8 @@ pub enum Answer {
     Refused(Bytes),
     /// Yes, and who speaks. What the [`Hello`] said of its data directory is durable here.
     Welcome(Hello),
-    /// No, for good: what is remembered here of the other's data directory forbids it to take part.
+    /// No: what is remembered here of the other's data directory forbids it to take part, or one of the two must start
+    /// again first, with longer timeouts.
     Disowned(Hello),
 }
 wire_enum!(Answer { 0 => Refused(reason), 1 => Welcome(hello), 2 => Disowned(hello) });

@@ -8,6 +8,7 @@ use bytes::{Bytes, BytesMut};
 use quorate_core::{ProcessId, Time};
 use quorate_tls::{Heard, Socket};
 
+use super::echo::Echo;
 use super::frame::{Frame, PROBE, Reader};
 use super::handshake::{self, Answer, Hello, name, node_of};
 use super::queue::{Output, Wrote};
@@ -94,6 +95,11 @@ impl Inbound {
             // What cannot be sent is noticed when it is read.
             let _ = self.stream.flush();
         }
+    }
+
+    /// The echoes that have come in: questions of the peer, and answers to this node's.
+    pub(super) fn take_echoes(&mut self) -> Vec<Echo> {
+        self.reader.take_echoes()
     }
 
     pub(super) fn peer(&self) -> Option<ProcessId> {

@@ -16,12 +16,13 @@ use quorate_tls::{Credentials, Heard, Socket};
 use tracing::{info, warn};
 
 use super::delay::{Delays, EmulatedLink};
+use super::echo::{Echo, EchoTimer};
 use super::frame::{ALIVE, Encoded, PROBE};
 use super::handshake::{self, Answer, Hello, Identity, name, node_of};
 use super::queue::{Output, SendQueue, Wrote};
 use super::socket::tune;
 use crate::clock;
-use crate::guard::Guard;
+use crate::guard::{Guard, other_reach};
 use crate::limits::Limits;
 use crate::log_rate::LogRateLimiter;
 use crate::metrics::Metrics;
@@ -40,6 +41,8 @@ pub(super) struct Link {
     failures: u32,
     /// Why there is no connection, as far as it was tried.
     trouble: Option<String>,
+    /// When the member is asked how far away it is.
+    echo: EchoTimer,
     log_rate: LogRateLimiter,
 }
 
@@ -115,8 +118,9 @@ pub(super) struct LinkContext<'a> {
 
 impl Link {
     pub(super) fn new(node: NodeId, address: String, token: Token) -> Link {
-        let state = State::Waiting { until: Time::ZERO };
-        Link { node, address, token, state, failures: 0, trouble: None, log_rate: LogRateLimiter::default() }
+        let (state, echo) = (State::Waiting { until: Time::ZERO }, EchoTimer::default());
+        let log_rate = LogRateLimiter::default();
+        Link { node, address, token, state, failures: 0, trouble: None, echo, log_rate }
     }
 
     pub(super) fn is_up(&self) -> bool {
@@ -161,6 +165,16 @@ impl Link {
             return message.queue(from, to, output);
         }
         emulated.push(message.clone(), (from, to), place.link, clock::now(), random);
+    }
+
+    /// What to ask the member, if it is time to measure the round trip to it.
+    pub(super) fn ask_for_echo(&mut self, now: Time) -> Option<Echo> {
+        if self.takes_messages() { self.echo.ask(now) } else { None }
+    }
+
+    /// The member has answered the question of this time: how long that took, if it is the last one.
+    pub(super) fn on_echo(&mut self, asked: Time, now: Time) -> Option<Duration> {
+        self.echo.on_answer(asked, now)
     }
 
     /// The rates have changed; the sites have not.
@@ -406,6 +420,9 @@ impl Link {
                     }
                     // The loop sees to it.
                     Verdict::Stop(reason) => return self.refuse(&reason.to_string(), context),
+                    Verdict::OtherReach { mine, theirs } => {
+                        return self.fail(&other_reach(mine, theirs), context);
+                    }
                 }
             }
             (Some(_), _) => return self.refuse("it does not say which data directory it has", context),
@@ -446,6 +463,7 @@ impl Link {
             output.urgent().copy(&ALIVE);
         }
         self.state = State::Up { stream, incarnation, place, emulated, output, writable: true, since };
+        self.echo = EchoTimer::default();
         if let Some(guard) = context.guard {
             guard.on_bound(self.node);
         }
@@ -465,6 +483,7 @@ impl Link {
             _ => return self.refuse("it refused this node's data directory", context),
         };
         let why = match verdict {
+            Verdict::OtherReach { mine, theirs } => return self.fail(&other_reach(mine, theirs), context),
             Verdict::Stop(reason) | Verdict::Refuse(reason) | Verdict::NotYet(reason) => reason.to_string(),
             Verdict::Accept { .. } => {
                 "it refused this node's data directory, for what it may not know yet".to_owned()

@@ -13,6 +13,7 @@
 //! |---|---|
 //! | [`frame`] | a message on the wire, in one frame or several |
 //! | [`handshake`] | who is there, and whether the two may speak |
+//! | [`echo`] | how far away a member is |
 //! | [`delay`] | emulated links between nodes |
 //! | `emulation` | the interface that emulated links share, and what wakes the loop for them |
 //! | [`queue`] | bytes on their way to a socket |
@@ -27,6 +28,7 @@
 mod admission;
 mod candidates;
 pub mod delay;
+pub mod echo;
 mod emulation;
 pub mod frame;
 pub mod handshake;
@@ -71,6 +73,8 @@ pub(crate) struct Transport {
     identity: Identity,
     /// Where the protocol relies on disks.
     guard: Option<Guard>,
+    /// Whether this node measures how far the others are.
+    measures: bool,
     limits: Limits,
     metrics: Rc<Metrics>,
     registry: Registry,
@@ -127,6 +131,8 @@ pub(crate) struct Start {
     pub(crate) identity: Identity,
     /// Of a node, where the protocol relies on disks.
     pub(crate) guard: Option<Guard>,
+    /// Whether the node measures how far the others are; it needs a guard for that.
+    pub(crate) measures: bool,
     /// The others.
     pub(crate) members: BTreeMap<NodeId, String>,
     /// Whether those change.
@@ -147,7 +153,7 @@ impl Transport {
     pub(crate) fn new(start: Start) -> std::io::Result<Transport> {
         let Start { me, identity, members, membership, delays, limits, metrics, registry, tokens, .. } =
             start;
-        let Start { guard, tls, random, waker, listener, .. } = start;
+        let Start { guard, measures, tls, random, waker, listener, .. } = start;
         let acceptor = listener.map(|listener| Acceptor::new(listener, tokens.listener, &registry, "a peer"));
         let acceptor = acceptor.transpose()?;
         let alarm = (!delays.are_none()).then(|| Alarm::new(&registry, tokens.alarm)).transpose()?;
@@ -157,6 +163,7 @@ impl Transport {
             me,
             identity,
             guard,
+            measures,
             limits,
             metrics,
             registry,
@@ -297,6 +304,7 @@ impl Transport {
                     }
                 }
             }
+            self.on_echoes(index);
         }
         self.judge_claimants(now);
     }
@@ -409,6 +417,7 @@ impl Transport {
         for node in to_dial {
             self.dial(node, now);
         }
+        self.measure(now);
         if self.strangers > 0 {
             self.judge_claimants(now);
             let due = |inbound: &Inbound| inbound.deadline().is_some_and(|until| until <= now);

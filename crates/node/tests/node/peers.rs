@@ -190,7 +190,7 @@ fn a_message_comes_in_several_frames_and_frames_out_of_place_or_without_end_clos
         ("it continues what has not begun", &whole[header + FRAME..]),
         ("it begins before the end of another", &[&whole[..header + FRAME], &whole].concat()),
         ("it never ends", &without_end),
-        ("its flags are unknown", &[18, 0, 0, 0, 0, 0, 0, 0, 8]),
+        ("its flags are unknown", &[18, 0, 0, 0, 0, 0, 0, 0, 16]),
     ] {
         let refused = node.client().fact("messages_refused_total");
         let mut peer = welcome(&node, &open);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use quorate_blocks::reach::Reach;
 use quorate_check::{Checker, MILLISECOND, SECOND};
 use quorate_core::{Access, Answered, Managed, Outcome, Request, RequestId, Wire, digest};
 use quorate_runtime::Input;
@@ -25,7 +26,7 @@ impl Cluster {
             self.queue.push(self.now + pause, Event::Ask(lane));
             return;
         }
-        let (configs, groups) = (self.configs.clone(), self.panels.len());
+        let (configs, groups) = (self.at_reach(Reach::SHORTEST).configs.clone(), self.panels.len());
         let fits = |command: &Command| groups == 1 || configs.group_of(&command.to_bytes()).is_some();
         let Some(Ask { command, within }) = self.work.next(lane, &fits) else { return };
         let id = self.work.next_id(lane);
@@ -37,7 +38,8 @@ impl Cluster {
         let deadline = at.instant(self.now).now + Duration::from_nanos(patience);
         let bytes = command.to_bytes();
         let access = within.map_or(command.access(), Access::Within);
-        let group = self.configs.group_of(&bytes).expect("clients ask what one group can execute");
+        let configs = &self.at_reach(Reach::SHORTEST).configs;
+        let group = configs.group_of(&bytes).expect("clients ask what one group can execute");
         let write = (access == Access::Write).then(|| digest(&bytes));
         let probe = probe(&command);
         let give_up = at.clock.true_time(at.incarnation, deadline);

@@ -11,6 +11,7 @@
 use std::sync::Arc;
 
 use quorate_blocks::admission::{Memory, PeerDisk, Stage};
+use quorate_blocks::reach::Reach;
 use quorate_check::Nanos;
 use quorate_core::{GroupId, NodeId};
 use quorate_runtime::ConfiguredProtocol;
@@ -42,10 +43,11 @@ impl Cluster {
     pub(super) fn configs_of(&self, host: usize) -> Arc<dyn ConfiguredProtocol> {
         let at = &self.hosts[host];
         let joins = at.node.is_some_and(|node| !self.members.contains(node));
-        match &self.rejoining {
+        let told = self.at_reach(at.reach());
+        match &told.rejoining {
             Some(rejoining) if at.replaces() => rejoining.clone(),
-            _ if joins => self.joining.clone(),
-            _ => self.configs.clone(),
+            _ if joins => told.joining.clone(),
+            _ => told.configs.clone(),
         }
     }
 
@@ -93,7 +95,7 @@ impl Cluster {
             Kind::RolledBackDisks => copy.is_some(),
             // Others come with --join, and may do so again once they have left.
             Kind::WipedDisks => self.members.contains(me),
-            _ => self.rejoining.is_some() && impaired.is_empty(),
+            _ => self.at_reach(Reach::SHORTEST).rejoining.is_some() && impaired.is_empty(),
         };
         if !strikes && kind != Kind::RolledBackDisks {
             return;

@@ -11,6 +11,7 @@
 //! is as it left it must not be refused.
 
 use quorate_blocks::admission::{self, DiskId, Introduction, Memory, PeerDisk, Reason, Verdict, Why};
+use quorate_blocks::reach::Timeouts;
 use quorate_check::{MILLISECOND, Nanos, SECOND};
 use quorate_core::{Class, NodeId, ProcessId};
 use quorate_runtime::Input;
@@ -39,12 +40,13 @@ enum Step {
     Hello,
     /// The receiver may send to the sender.
     Welcome,
-    /// The sender remembers of the receiver's disk what forbids it to take part.
+    /// The sender remembers of the receiver's disk what forbids it to take part, or one of the two must start again
+    /// first, with longer timeouts.
     Disowned,
 }
 
 impl Cluster {
-    fn guard(&mut self, host: usize) -> Option<&mut Guard> {
+    pub(super) fn guard(&mut self, host: usize) -> Option<&mut Guard> {
         self.hosts[host].life.as_mut()?.guard.as_mut()
     }
 
@@ -94,9 +96,13 @@ impl Cluster {
 
     /// Does what waited for the memory to be durable.
     fn proceed(&mut self, host: usize) {
+        self.start_again_if_needed(host);
         let Some(guard) = self.guard(host) else { return };
         if guard.admission.may_speak() && !std::mem::replace(&mut guard.greets, true) {
             let epoch = self.hosts[host].epoch;
+            if self.timeouts == Some(Timeouts::Auto) {
+                self.queue.push(self.now, Event::Measure { host, epoch });
+            }
             for to in (0..self.nodes).filter(|to| *to != host) {
                 self.queue.push(self.now, Event::Greet { host, epoch, to });
             }
@@ -202,10 +208,11 @@ impl Cluster {
         self.end_outdated(host);
         match verdict {
             Verdict::Stop(reason) => return self.refuse(host, &reason),
-            Verdict::Refuse(_) if message.step == Step::Hello => {
+            Verdict::Refuse(_) | Verdict::OtherReach { .. } if message.step == Step::Hello => {
                 self.post_handshake(Step::Disowned, host, from, Some(epoch));
             }
-            Verdict::Accept { .. } | Verdict::Refuse(_) | Verdict::NotYet(_) => {}
+            Verdict::Accept { .. } | Verdict::Refuse(_) | Verdict::OtherReach { .. } | Verdict::NotYet(_) => {
+            }
         }
         self.remember(host);
     }

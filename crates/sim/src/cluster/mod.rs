@@ -11,6 +11,7 @@
 //! | [`impairments`] | nodes that are lost or slow for good |
 //! | [`disks`] | disks that are lost or rolled back |
 //! | [`handshakes`] | which disk a node takes part with |
+//! | [`measuring`] | how far nodes are from each other, and the timeouts that follow from it |
 //! | [`operator`] | changes of the group |
 //! | `scheduled` | faults, and their end |
 
@@ -19,6 +20,7 @@ mod disks;
 mod handshakes;
 mod impairments;
 mod lives;
+mod measuring;
 mod operator;
 mod scheduled;
 mod turn;
@@ -28,10 +30,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use handshakes::Handshake;
+use measuring::Echo;
 use quorate_blocks::admission::DiskId;
+use quorate_blocks::reach::Timeouts;
 use quorate_check::log::Logs;
 use quorate_check::sequential::WriteOrder;
-use quorate_check::service::Service;
+use quorate_check::service::{Limits, Service};
 use quorate_check::{Nanos, Panel, Violation};
 use quorate_core::{Capabilities, Consistency, GroupId, NodeSet, ProcessId, Random, RequestId};
 use quorate_runtime::ConfiguredProtocol;
@@ -144,6 +148,18 @@ pub(crate) enum Event {
     },
     /// A message of a handshake arrives.
     Introduced(Box<Handshake>),
+    /// A node starts again, with the longer timeouts that its disk remembers.
+    StartAgain {
+        host: usize,
+        epoch: u64,
+    },
+    /// A node asks those that it is connected to how far away they are.
+    Measure {
+        host: usize,
+        epoch: u64,
+    },
+    /// A question how far away a node is, or its answer, arrives.
+    Echo(Echo),
     /// The operator replaces a member that was refused.
     Replace {
         host: usize,
@@ -157,6 +173,18 @@ const WIRE_SAMPLE: u64 = 16;
 /// Every this many checkpoints, one is read back at once and compared.
 const LAW_SAMPLE: u64 = 4;
 
+/// What the machines of a group are told at one reach.
+pub(crate) struct GroupConfigs {
+    /// Its members.
+    pub configs: Arc<dyn ConfiguredProtocol>,
+    /// Nodes that may join it.
+    pub joining: Arc<dyn ConfiguredProtocol>,
+    /// Members that replace a lost disk, where the protocol lets them.
+    pub rejoining: Option<Arc<dyn ConfiguredProtocol>>,
+    /// How soon they promise to serve.
+    pub limits: Limits,
+}
+
 /// A cluster with everything around it.
 pub(crate) struct Cluster {
     /// What the protocol gives and needs.
@@ -168,12 +196,10 @@ pub(crate) struct Cluster {
     pub nodes: usize,
     /// The group as it was set up.
     pub members: NodeSet,
-    /// Of its members.
-    pub configs: Arc<dyn ConfiguredProtocol>,
-    /// Of nodes that may join it.
-    pub joining: Arc<dyn ConfiguredProtocol>,
-    /// Of members that replace a lost disk, where the protocol lets them.
-    pub rejoining: Option<Arc<dyn ConfiguredProtocol>>,
+    /// What its machines are told at each reach.
+    pub by_reach: Vec<GroupConfigs>,
+    /// Where timeouts come from, if that is given: else nobody measures anything.
+    pub timeouts: Option<Timeouts>,
     pub operator: Operator,
     /// What is in the logs of each group's replicas, where they say so.
     pub logs: Vec<Logs>,
@@ -298,6 +324,17 @@ impl Cluster {
                 }
             }
             Event::Introduced(message) => self.introduced(*message),
+            Event::StartAgain { host, epoch } => {
+                if self.hosts[host].epoch == epoch {
+                    self.start_again(host);
+                }
+            }
+            Event::Measure { host, epoch } => {
+                if self.hosts[host].epoch == epoch {
+                    self.measure(host);
+                }
+            }
+            Event::Echo(echo) => self.on_echo(echo),
             Event::Replace { host } => self.replace_member(host),
             Event::Poll => unreachable!("the run looks after itself"),
         }

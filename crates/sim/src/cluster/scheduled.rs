@@ -134,6 +134,8 @@ impl Cluster {
                     self.wake(host);
                 }
             }
+            // Counted where that is news.
+            Action::NeedReach => self.need_reach(kind, host),
             // Counted when somebody is asked.
             Action::Manage(seed) => self.manage(kind, host, seed),
         }
