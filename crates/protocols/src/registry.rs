@@ -112,6 +112,26 @@ const PAXOS: &[&str] = &[
     "Configured",
 ];
 
+/// What replicas of a chain may state, whoever answers reads.
+const CHAIN: &[&str] = &[
+    "Chosen",
+    "Applied",
+    "Executed",
+    "Installed",
+    "Leads",
+    "Follows",
+    "Appended",
+    "Begins",
+    "Truncated",
+    "Commits",
+    "Configured",
+    "Chain",
+    "Promised",
+    "Believes",
+    "ReadsLocally",
+    "ServesLocally",
+];
+
 /// Hands the list to another macro, as `module in "folder": Type { gate: […], facts: … }`, with commas behind: so
 /// that a test for each protocol needs no list of its own.
 #[macro_export]
@@ -173,11 +193,7 @@ macro_rules! each_protocol {
                     Budget::of(100).with(&["reads=eager-alr"]),
                     Budget::of(100).nodes(5).with(&["reads=eager-alr"]),
                 ],
-                facts: &[
-                    "Chosen", "Applied", "Executed", "Installed", "Leads", "Follows", "Appended", "Begins",
-                    "Truncated", "Commits", "Configured", "Chain", "Promised", "Believes", "ReadsLocally",
-                    "ServesLocally",
-                ],
+                facts: CHAIN,
             },
             craq in "chain/craq": $crate::chain::craq::Craq {
                 gate: [
@@ -187,11 +203,7 @@ macro_rules! each_protocol {
                     Budget::of(100).with(&["reads=eager-alr"]),
                     Budget::of(100).nodes(5).with(&["reads=eager-alr"]),
                 ],
-                facts: &[
-                    "Chosen", "Applied", "Executed", "Installed", "Leads", "Follows", "Appended", "Begins",
-                    "Truncated", "Commits", "Configured", "Chain", "Promised", "Believes", "ReadsLocally",
-                    "ServesLocally",
-                ],
+                facts: CHAIN,
             },
             multipaxos in "paxos/multipaxos": $crate::paxos::multipaxos::MultiPaxos {
                 gate: [
