@@ -18,7 +18,7 @@ const SIZE: usize = 64_000;
 /// message its type, its number and the length of its list.
 const UNBATCHED: f64 = 2.0 * (32.0 + 16.0);
 
-/// Figure 9.
+/// Figure 9: where the time of one instance goes.
 pub fn fig9(bench: &Bench) -> Result<Vec<Rows>> {
     let systems = [MULTIPAXOS, RSPAXOS, CROSSWORD].map(known);
     let rows = bench.each(&systems, |&candidate| {

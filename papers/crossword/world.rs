@@ -41,7 +41,7 @@ const SEEDS: u64 = 300;
 const NEARER: f64 = 30.0 / 40.6;
 /// So many values differ.
 const DISTINCT: usize = 1 << 20;
-/// The longest value.
+/// The longest value, in bytes.
 const LONGEST: usize = 1 << 20;
 
 /// A protocol with its settings.
@@ -51,14 +51,14 @@ pub struct Candidate {
     pub name: &'static str,
     /// As the registry calls it.
     pub protocol: &'static str,
-    /// Beside the timeouts.
+    /// Settings besides the timeouts, which all candidates share.
     pub settings: &'static [&'static str],
 }
 
 /// Followers of the paper's RSPaxos and CRaft keep their shards and fetch nothing.
 const FETCH_NOTHING: [&str; 2] = ["lacking.age=86400s", "lacking.bytes=16GiB"];
 
-/// The paper's five.
+/// The five protocols that the paper's figures compare.
 pub static FIVE: [Candidate; 5] = [
     Candidate { name: MULTIPAXOS, protocol: "multipaxos", settings: &[] },
     Candidate { name: RAFT, protocol: "raft", settings: &["reads=ongaro-lease"] },
@@ -114,7 +114,7 @@ pub struct Cluster {
     pub candidate: &'static Candidate,
     pub links: BTreeMap<(NodeId, NodeId), Link>,
     pub nodes: usize,
-    /// Beside the candidate's.
+    /// Settings besides the candidate's own.
     pub settings: Vec<String>,
     /// Seeds are tried from this one on.
     pub seed: u64,
@@ -217,7 +217,7 @@ pub struct Closed<'a> {
     pub pick: Pick<'a>,
     /// How long is counted.
     pub length: u64,
-    /// What happens meanwhile.
+    /// What happens to the cluster meanwhile, and when, in ns.
     pub acts: Vec<(u64, Act)>,
     /// How long clients wait.
     pub patience: u64,
@@ -308,7 +308,7 @@ impl Seen {
         all.filter(move |op| writes.is_none_or(|writes| writes == op.writes))
     }
 
-    /// Operations a second.
+    /// Operations a second between two moments, in ns.
     pub fn rate(&self, between: (u64, u64)) -> f64 {
         self.ended(between, None).count() as f64 * SECOND as f64 / (between.1 - between.0) as f64
     }
@@ -364,7 +364,7 @@ impl Seen {
     }
 }
 
-/// `None` of nothing.
+/// The arithmetic mean; `None` of no values.
 pub fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }

@@ -238,9 +238,9 @@ pub enum Verdict {
     /// The two run with different timeouts: the one with the shorter reach starts again. It has to be told, if it is
     /// the peer.
     OtherReach {
-        /// This node's.
+        /// The reach of this process.
         mine: Reach,
-        /// The peer's.
+        /// The reach that the peer has said.
         theirs: Reach,
     },
 }
@@ -354,7 +354,7 @@ pub struct Admission {
     durable: u64,
     /// The revision as of which this node is admitted, if it is.
     admitted_at: Option<u64>,
-    /// Of this process.
+    /// The reach of this process, for all its life.
     reach: Reach,
     round_trips: RoundTrips,
 }

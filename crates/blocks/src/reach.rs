@@ -57,7 +57,7 @@ impl Reach {
     /// The longest that measuring leads to: a link that is slow for a while must not make leases of half a minute, and
     /// no two places on earth are further apart. Longer ones are stated.
     pub const MOST_MEASURED: Reach = Reach(2);
-    /// The last class.
+    /// The longest reach: round trips of up to 1920 ms.
     pub const LONGEST: Reach = Reach(4);
 
     /// All, from the shortest.

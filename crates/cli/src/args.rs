@@ -78,7 +78,7 @@ pub enum Command {
     },
     /// Print what a shell completes commands by
     Completions {
-        /// Which shell
+        /// The shell that is to complete commands
         shell: clap_complete::Shell,
     },
     /// Simulate clusters under faults; exit 1 and a replay line on a violation

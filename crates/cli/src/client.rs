@@ -152,7 +152,7 @@ pub struct Peer {
 #[derive(Debug, Serialize, Deserialize)]
 struct GroupStatus {
     group: u64,
-    /// Its first key.
+    /// The first key of the range.
     from: String,
     /// The first key that is not its own, if there is one.
     to: Option<String>,

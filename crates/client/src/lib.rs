@@ -25,9 +25,9 @@ pub use value::Value;
 /// Whom a client is authenticated as.
 #[derive(Clone)]
 pub struct Login {
-    /// The user's name.
+    /// The name that the user has in `ACL`.
     pub user: String,
-    /// The password.
+    /// The password in clear, as it is sent to the node.
     pub password: Bytes,
 }
 

@@ -51,7 +51,7 @@ impl Wire for NodeId {
 pub struct GroupId(u8);
 
 impl GroupId {
-    /// The largest number.
+    /// The largest number; `--groups` takes no more.
     pub const MAX: u8 = 64;
     /// The group of the lowest keys.
     pub const FIRST: GroupId = GroupId(1);
@@ -67,7 +67,7 @@ impl GroupId {
         usize::from(self.0) - 1
     }
 
-    /// The number.
+    /// The number of the group, from 1.
     pub fn get(self) -> u8 {
         self.0
     }

@@ -311,7 +311,7 @@ pub enum Consistency {
 }
 
 impl Consistency {
-    /// Its name.
+    /// The name, as status and documents have it.
     pub fn name(self) -> &'static str {
         match self {
             Consistency::Linearizable => "linearizable",

@@ -17,7 +17,7 @@ pub enum Payload {
 }
 
 impl Payload {
-    /// A value, encoded.
+    /// The bytes of a value, for one message.
     pub fn of(value: &impl Wire) -> Payload {
         let mut out = Encoder::with_capacity(USUAL);
         value.encode(&mut out);

@@ -25,7 +25,7 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
-    /// Registers the socket.
+    /// Registers the socket with the event loop; fails if the system refuses.
     pub(crate) fn new(
         mut listener: TcpListener,
         token: Token,

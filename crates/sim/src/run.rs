@@ -180,7 +180,7 @@ const PARTS: (f64, &[&str]) = (0.3, &["prepare.bytes=1"]);
 
 /// What the machines are told.
 struct Setup {
-    /// At each reach.
+    /// The configurations at each reach that the run may come to, the shortest first.
     by_reach: Vec<GroupConfigs>,
     timeouts: Option<Timeouts>,
     /// The bound on clock rates that they promise to survive.

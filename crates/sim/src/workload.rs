@@ -51,7 +51,7 @@ pub(crate) struct Pending {
     pub id: RequestId,
     /// Where in the history.
     pub invocation: Invocation,
-    /// Who executes it.
+    /// The group of replicas that executes it.
     pub group: GroupId,
     /// The digest of a write's bytes.
     pub write: Option<u64>,

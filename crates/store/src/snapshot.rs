@@ -91,7 +91,7 @@ wire_enum!(Record {
 
 /// Where a piece begins.
 enum Cursor {
-    /// After the header.
+    /// Behind the header, before the first part.
     Start,
     /// After this key and all that belongs to it.
     After(Key),

@@ -36,7 +36,7 @@ impl LocalReads {
         }
     }
 
-    /// More is executed.
+    /// Answers the reads that waited for what is executed now.
     pub fn on_executed(&mut self, state: &Replicated, intake: &mut Intake) {
         while let Some((_, reads)) = self.waiting.take_executed(state.applied()) {
             reads.held.into_iter().for_each(|read| intake.on_read_now(read, state));

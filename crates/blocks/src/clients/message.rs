@@ -99,7 +99,7 @@ pub enum Message {
     AskAfter {
         /// The reads; nothing else.
         ask: Ask,
-        /// The slot.
+        /// The last slot whose effects the client has seen; 0: none.
         slot: u64,
     },
     /// Replica → proxy: the group is not what you think it is.

@@ -13,7 +13,7 @@ use crate::membership::Configuration;
 /// See the file comment.
 #[derive(Debug)]
 pub struct Replication {
-    /// The others.
+    /// What is known of each other member's log.
     pub peers: BTreeMap<NodeId, Progress>,
     /// The own log is durable up to here.
     pub durable: u64,

@@ -17,14 +17,14 @@ const EVERY: Duration = Duration::from_secs(1);
 /// What the two say to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Echo {
-    /// Say this.
+    /// A question, which the peer is to answer at once.
     Ask {
         /// When it was asked, by the clock of who asks, in nanoseconds.
         asked: u64,
     },
-    /// As was asked.
+    /// The answer to a question, with what was asked.
     Answer {
-        /// Of the question.
+        /// When the question was asked, on the clock of whoever asked.
         asked: u64,
     },
 }

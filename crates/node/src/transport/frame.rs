@@ -268,7 +268,7 @@ impl Encoded {
         Encoded { class, length, full, last: Piece::new(flags | CONTINUES, piece.into()) }
     }
 
-    /// An echo.
+    /// The frame of an echo, which goes between those of messages.
     pub(super) fn echo(echo: Echo) -> Encoded {
         let bytes = echo.to_bytes();
         let (class, length) = (Class::Urgent, bytes.len());

@@ -25,7 +25,7 @@ use super::replica::Replica;
 /// Bytes of replies that wait for an answer, before the last; reads beyond are asked for again.
 const MAX_BYTES: usize = 64 << 20;
 
-/// A reader's batches.
+/// The batches of a reader: what is open, and what was asked about.
 #[derive(Debug)]
 pub struct EagerReads {
     /// Executed since the last question.

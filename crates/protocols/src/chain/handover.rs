@@ -46,7 +46,7 @@ impl Replica {
         self.hand_over_if_due(cx);
     }
 
-    /// About to stop.
+    /// This member is about to stop: others are to take its place before it is missed.
     pub(super) fn leave(&mut self, cx: &mut Context<'_, Self>) {
         self.draining = true;
         if self.is_head() {

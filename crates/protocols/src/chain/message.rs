@@ -57,7 +57,7 @@ pub enum Message {
     },
     /// From the head to all members: this is the chain of my epoch.
     Heartbeat {
-        /// Of the epoch.
+        /// The ballot of the epoch.
         ballot: Ballot,
         /// Its members, from the head to the tail.
         chain: Vec<NodeId>,
@@ -68,7 +68,7 @@ pub enum Message {
     },
     /// Answer to `Heartbeat`.
     HeartbeatReply {
-        /// Of the epoch.
+        /// The ballot of the epoch.
         ballot: Ballot,
         /// As in the heartbeat that this answers.
         sent: Time,
@@ -81,7 +81,7 @@ pub enum Message {
     },
     /// To the successor: entries that follow one which it may have. They are durable here.
     Update {
-        /// Of the epoch.
+        /// The ballot of the epoch.
         ballot: Ballot,
         /// The entry before `entries`.
         prev_index: u64,
@@ -94,7 +94,7 @@ pub enum Message {
     },
     /// To the predecessor: I do not have the entry at `prev`.
     Mismatch {
-        /// Of the epoch.
+        /// The ballot of the epoch.
         ballot: Ballot,
         /// As it was asked.
         prev: u64,
@@ -105,19 +105,19 @@ pub enum Message {
     },
     /// To the successor: what you need is no longer in my log, fetch a snapshot.
     Behind {
-        /// Of the epoch.
+        /// The ballot of the epoch.
         ballot: Ballot,
     },
     /// To itself: the own log is durable up to here.
     Stored {
-        /// Of the epoch.
+        /// The ballot of the epoch.
         ballot: Ballot,
-        /// The last index.
+        /// The last index that it is about.
         upto: u64,
     },
     /// To the predecessor: what I have.
     Ack {
-        /// Of the epoch.
+        /// The ballot of the epoch.
         ballot: Ballot,
         /// Up to here my log is yours, durably.
         matched: u64,
@@ -126,14 +126,14 @@ pub enum Message {
     },
     /// CRAQ, to the tail: up to where is everything committed?
     VersionQuery {
-        /// Of the epoch.
+        /// The ballot of the epoch.
         ballot: Ballot,
         /// The sender's number for a batch of reads.
         id: u64,
     },
     /// Answer to `VersionQuery`.
     VersionReply {
-        /// Of the epoch.
+        /// The ballot of the epoch.
         ballot: Ballot,
         /// As in the question that this answers.
         id: u64,
@@ -158,7 +158,7 @@ pub enum Message {
     },
     /// From the head to all members: I stop, and this one has all of my log; it may prepare a ballot.
     HandOver {
-        /// Of the epoch.
+        /// The ballot of the epoch.
         ballot: Ballot,
         /// Who is to be the next head.
         to: NodeId,
@@ -167,14 +167,14 @@ pub enum Message {
     },
     /// To the head: I am about to stop.
     Leave {
-        /// Of the epoch.
+        /// The ballot of the epoch.
         ballot: Ballot,
     },
     /// From the head to the tail: answer these reads of a proxy.
     Read {
         /// Who has asked the head.
         proxy: ProcessId,
-        /// Of that incarnation.
+        /// The number that this incarnation of the proxy has drawn.
         nonce: u64,
         /// Id, and encoded command.
         reads: Vec<(u64, Bytes)>,

@@ -81,7 +81,7 @@ pub struct Chain;
 /// Who of a chain answers reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Readers {
-    /// Its tail.
+    /// The tail alone, as in Chain Replication.
     Tail,
     /// All of it ([`craq`]).
     All,

@@ -18,7 +18,7 @@ use super::epochs::{Candidate, Polling, Wanted};
 use super::head::Head;
 use super::{Config, Message, Readers, Reads, Record};
 
-/// A replica's wake-ups.
+/// What a replica sets timers for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Timer {
     /// The head may have been silent for too long.
@@ -91,7 +91,7 @@ pub enum Role {
     Polling(Polling),
     /// Wants to be the head of a new epoch.
     Candidate(Candidate),
-    /// Is the head.
+    /// It is the head: it orders writes, and answers proxies.
     Head(Box<Head>),
 }
 
@@ -291,7 +291,7 @@ impl Replica {
         self.tail() == Some(self.me)
     }
 
-    /// Who answers reads.
+    /// The members that answer reads: the tail, or all of the chain.
     pub(super) fn readers(&self) -> NodeSet {
         match self.config.readers {
             Readers::Tail => self.tail().into_iter().collect(),

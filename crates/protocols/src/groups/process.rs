@@ -36,7 +36,7 @@ pub struct GroupsProcess {
 enum TakenInput {
     /// The group has taken it.
     Of(GroupId),
-    /// Every group has.
+    /// Every group has taken it.
     OfAll,
     /// Those that this node leads are to be led by others.
     HandOver(RequestId, Request),
@@ -185,7 +185,7 @@ pub fn group_of(byte: u8, groups: usize) -> Result<GroupId, WireError> {
     }
 }
 
-/// That byte.
+/// The byte before each message and record of a group: its number.
 fn header(group: GroupId) -> Bytes {
     static NUMBERS: [u8; GroupId::MAX as usize] = {
         let mut numbers = [0; GroupId::MAX as usize];

@@ -175,7 +175,7 @@ const LAW_SAMPLE: u64 = 4;
 
 /// What the machines of a group are told at one reach.
 pub(crate) struct GroupConfigs {
-    /// Its members.
+    /// The configurations of those who are members from the start.
     pub configs: Arc<dyn ConfiguredProtocol>,
     /// Nodes that may join it.
     pub joining: Arc<dyn ConfiguredProtocol>,

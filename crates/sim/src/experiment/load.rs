@@ -32,7 +32,7 @@ pub struct Ask {
 
 /// Clients that ask again when they are answered. One whose node has died goes to the nearest that lives.
 pub struct Clients<'a> {
-    /// How many.
+    /// How many clients there are, all together.
     pub count: usize,
     /// When they begin, one a microsecond.
     pub from: Nanos,

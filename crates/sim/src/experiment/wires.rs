@@ -47,7 +47,7 @@ impl Capacity {
 pub struct Wires<T> {
     hosts: usize,
     nodes: usize,
-    /// Of each host.
+    /// The machine on which each host runs.
     machines: Vec<usize>,
     /// Of each link, row by row.
     delays: Vec<Delay>,
@@ -58,7 +58,7 @@ pub struct Wires<T> {
     bytes: Vec<u64>,
     /// Between a client and the node it is connected to, by their sites; row by row.
     trips: Vec<Delay>,
-    /// Of each machine.
+    /// The network interface of each machine.
     interfaces: Vec<Interface>,
     /// When the last message of each link arrives.
     last_arrival: Vec<Nanos>,

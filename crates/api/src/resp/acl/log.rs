@@ -12,7 +12,7 @@ const SAME: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
 pub(crate) struct Log {
-    /// The latest first.
+    /// What was denied, the latest first.
     entries: VecDeque<Entry>,
 }
 
