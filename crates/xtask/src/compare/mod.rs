@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `systems` | what is compared, and the loads |
 //! | `session` | the rounds: what is measured of a system, and how |
+//! | `ratios` | settings of Quorate against each other |
 //! | `page` | the page and README's tables, from the CSVs |
 //! | `services` | how each service is started, and where its members are |
 //! | `up` | a cluster of `quorate up` |
@@ -16,6 +17,7 @@
 pub mod machine;
 mod page;
 pub mod processes;
+mod ratios;
 pub mod services;
 mod session;
 mod systems;
@@ -31,9 +33,11 @@ use session::Session;
 use systems::System;
 
 const USAGE: &str = "usage: cargo xtask compare [--quick] [--only NAMES] [--rounds N] [--out DIR]
+       cargo xtask compare --ratios [--quick] [--only WORDS] [--rounds N] [--out DIR]
        cargo xtask compare --judge
   --quick        one round of short runs, to see that it works
-  --only NAMES   of the systems, separated by commas
+  --only NAMES   of the systems, separated by commas; of the pairs, those with one of these words in their name
+  --ratios       settings of Quorate against each other, instead of Quorate beside others
   --rounds N     rounds over all systems [default: 5]
   --out DIR      where CSVs and page go [default: docs; with --quick or --only, which never write into the
                  repository, a folder for temporary files]
@@ -47,6 +51,7 @@ struct Options {
     rounds: u32,
     out: Option<PathBuf>,
     quick: bool,
+    ratios: bool,
     judge: bool,
 }
 
@@ -73,12 +78,13 @@ pub fn compare(words: &[String]) -> ExitCode {
 }
 
 fn parse(words: &[String]) -> Result<Options> {
-    let mut options = Options { only: None, rounds: 5, out: None, quick: false, judge: false };
+    let mut options = Options { only: None, rounds: 5, out: None, quick: false, ratios: false, judge: false };
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| format!("{word}: what?"));
         match word.as_str() {
             "--quick" => (options.quick, options.rounds) = (true, 1),
+            "--ratios" => options.ratios = true,
             "--judge" => options.judge = true,
             "--only" => options.only = Some(value()?.split(',').map(|name| name.trim().to_owned()).collect()),
             "--rounds" => {
@@ -139,6 +145,10 @@ fn run(options: &Options, out: &Path) -> Result<()> {
 
 fn measure(options: &Options) -> Result<session::Measured> {
     let stop = Stop::listen()?;
+    if options.ratios {
+        let quorate = quorate()?;
+        return ratios::measure(options, &Session::new(options, stop)?, &quorate);
+    }
     let mut systems = System::all(&target());
     for word in options.only.iter().flatten() {
         if !systems.iter().any(|system| system.is_called(word)) {

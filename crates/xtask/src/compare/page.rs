@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use quorate_bench::grid::{Cell, Grid, Point, Schema, Time, table};
 
 use super::processes::Result;
+use super::ratios::{self, RATIOS};
 use super::session::{LOADS, MEMBERS};
 use super::systems::{
     CONNECTIONS, GET, GET_FOLLOWER, GET_STALE, KEYS, Load, OURS, PIPELINE, SET, SET_PIPELINED,
@@ -120,6 +121,8 @@ struct Lab {
 struct Local {
     loads: Data,
     members: Data,
+    /// Settings against each other, if that was measured.
+    ratios: Option<Data>,
 }
 
 impl Lab {
@@ -137,7 +140,8 @@ impl Local {
             return Ok(None);
         }
         let read = |schema| Data::read(&path(schema), Some(schema));
-        Ok(Some(Local { loads: read(LOADS)?, members: read(MEMBERS)? }))
+        let ratios = path(RATIOS).exists().then(|| read(RATIOS)).transpose()?;
+        Ok(Some(Local { loads: read(LOADS)?, members: read(MEMBERS)?, ratios }))
     }
 }
 
@@ -273,6 +277,9 @@ fn page(local: &Local, lab: &Lab) -> String {
         loads(&mut text, &local.loads, load);
     }
     outages(&mut text, &local.members);
+    if let Some(found) = &local.ratios {
+        ratios::section(&mut text, &found.grid, &found.head());
+    }
     wide_area(&mut text, lab);
     let _ = writeln!(
         text,
@@ -495,7 +502,7 @@ mod tests {
         outages(&mut text, &members);
         assert!(text.contains("| Quorate, `raft` | 0.10 | 100 | 30.0 | 900, in 1 of 2 runs |\n"), "{text}");
         assert!(text.contains("| Redis | 0.10 | 0 | 5.00 | nobody takes over |\n"), "{text}");
-        let quoted = local_quote(&Local { loads: loads_of, members });
+        let quoted = local_quote(&Local { loads: loads_of, members, ratios: None });
         assert!(quoted.contains("of 3 runs\n(2026-01-02, commit abc, 2 cores, quiet):\n"), "{quoted}");
         assert!(quoted.contains("| Redis | - | -, - | - | - | 123,456 | - | - |\n"), "{quoted}");
     }

@@ -52,9 +52,10 @@ pub const MEMBERS: Schema = Schema {
 /// What came of it.
 #[derive(Debug)]
 pub struct Measured {
-    loads: Grid,
-    members: Grid,
-    quiet: bool,
+    /// Each in the file that its schema names.
+    pub grids: Vec<(Schema, Grid)>,
+    /// Whether others left the processors alone.
+    pub quiet: bool,
 }
 
 impl Measured {
@@ -62,13 +63,13 @@ impl Measured {
     pub fn is_worth_keeping(&self, options: &Options) -> Result<()> {
         match self.quiet || options.quick || options.only.is_some() {
             true => Ok(()),
-            false => Err(format!("others kept processors busy: {}", self.loads.says("load"))),
+            false => Err(format!("others kept processors busy: {}", self.grids[0].1.says("load"))),
         }
     }
 
     /// Writes the CSVs.
     pub fn write(&self, folder: &Path) -> Result<()> {
-        for (schema, grid) in [(LOADS, &self.loads), (MEMBERS, &self.members)] {
+        for (schema, grid) in &self.grids {
             let path = folder.join(format!("{}.csv", schema.id));
             std::fs::write(&path, grid.csv()).map_err(|error| format!("{}: {error}", path.display()))?;
         }
@@ -79,9 +80,11 @@ impl Measured {
 /// A comparison under way.
 #[derive(Debug)]
 pub struct Session {
-    quick: bool,
+    /// The numbers do not matter.
+    pub quick: bool,
     rounds: u32,
-    stop: Stop,
+    /// What ends it.
+    pub stop: Stop,
     scratch: TempDir,
     /// Before and while something counts, and at rest.
     warm_up: Duration,
@@ -91,11 +94,26 @@ pub struct Session {
 
 /// The rows of one system in one round.
 #[derive(Debug, Default)]
-struct Rows {
-    loads: Vec<Row>,
-    members: Vec<Row>,
+pub struct Rows {
+    /// Of each load.
+    pub loads: Vec<Row>,
+    /// Without a load.
+    pub members: Vec<Row>,
     /// How it was started and loaded.
-    commands: Vec<String>,
+    pub commands: Vec<String>,
+}
+
+/// What all rounds gave.
+#[derive(Debug)]
+pub struct Rounds {
+    /// Of all systems in all rounds.
+    pub rows: Rows,
+    /// What is said above a CSV of them.
+    pub head: BTreeMap<String, String>,
+    /// How each system was started and loaded in its first round.
+    pub commands: BTreeMap<String, String>,
+    /// Whether others left the processors alone.
+    pub quiet: bool,
 }
 
 impl Session {
@@ -108,8 +126,22 @@ impl Session {
         Ok(Session { quick, rounds, stop, scratch: scratch("compare-")?, warm_up, time, rest })
     }
 
-    /// All rounds. Begins only on a quiet machine, unless the numbers do not matter.
+    /// Systems beside each other.
     pub fn measure(&self, systems: &[System]) -> Result<Measured> {
+        let done = self.rounds(systems, |system| &system.name, |system, round| self.round(system, round))?;
+        let members = Grid::of(MEMBERS, done.head.clone(), done.rows.members);
+        let head = done.head.into_iter().chain(done.commands).collect();
+        let loads = Grid::of(LOADS, head, done.rows.loads);
+        Ok(Measured { grids: vec![(LOADS, loads), (MEMBERS, members)], quiet: done.quiet })
+    }
+
+    /// All rounds. Begins only on a quiet machine, unless the numbers do not matter.
+    pub fn rounds<T>(
+        &self,
+        systems: &[T],
+        name: impl Fn(&T) -> &str,
+        round: impl Fn(&T, u32) -> Result<Rows>,
+    ) -> Result<Rounds> {
         let (start, mut loads) = (Instant::now(), vec![machine::load(WATCHED_BEFORE)]);
         if !self.quick && !machine::is_quiet(&loads) {
             return Err(format!("others keep {} processors busy: wait until the machine is quiet", loads[0]));
@@ -117,21 +149,22 @@ impl Session {
         let disk = machine::syncs_per_second(self.scratch.path()).map_err(|error| error.to_string())?;
         let (mut all, mut failures, mut commands) = (Rows::default(), Vec::new(), BTreeMap::new());
         let mut disturbed = Vec::new();
-        for round in 1..=self.rounds {
+        for number in 1..=self.rounds {
             for system in systems {
-                eprintln!("round {round} of {}: {}", self.rounds, system.name);
-                let (rows, readings) = self.undisturbed(system, round)?;
+                let name = name(system);
+                eprintln!("round {number} of {}: {name}", self.rounds);
+                let (rows, readings) = self.undisturbed(|| round(system, number))?;
                 if let [repeated @ .., last] = &readings[..] {
-                    disturbed.extend(repeated.iter().map(|_| format!("{} in round {round}", system.name)));
+                    disturbed.extend(repeated.iter().map(|_| format!("{name} in round {number}")));
                     loads.push(*last);
                 }
                 let Some(rows) = rows else {
-                    failures.push(format!("{} in round {round}", system.name));
+                    failures.push(format!("{name} in round {number}"));
                     continue;
                 };
                 all.loads.extend(rows.loads);
                 all.members.extend(rows.members);
-                commands.entry(format!("commands of {}", system.name)).or_insert(rows.commands.join(" · "));
+                commands.entry(format!("commands of {name}")).or_insert(rows.commands.join(" · "));
             }
         }
         let mut head = machine::head()?;
@@ -153,21 +186,19 @@ impl Session {
         if self.quick {
             say("note", "quick: the numbers are worth little".to_owned());
         }
-        let members = Grid::of(MEMBERS, head.clone(), all.members);
-        head.extend(commands);
-        Ok(Measured { loads: Grid::of(LOADS, head, all.loads), members, quiet })
+        Ok(Rounds { rows: all, head, commands, quiet })
     }
 
     /// A round of a system, and how many processors others kept busy when it ended. If that was too many, the machine
     /// is waited for and the system measured again; each try has its reading, and the last one's rows count. None if
     /// it could not be measured.
-    fn undisturbed(&self, system: &System, round: u32) -> Result<(Option<Rows>, Vec<f64>)> {
+    fn undisturbed(&self, round: impl Fn() -> Result<Rows>) -> Result<(Option<Rows>, Vec<f64>)> {
         let mut readings = Vec::new();
         loop {
-            let rows = self.round(system, round).or_else(|error| {
+            let rows = round().or_else(|error| {
                 self.stop.check()?;
                 eprintln!("  once more, after: {error}");
-                self.round(system, round)
+                round()
             });
             if let Err(error) = &rows {
                 self.stop.check()?;
@@ -191,8 +222,7 @@ impl Session {
 
     /// Starts a system, writes the keys, looks at it at rest, loads it, and kills its leader.
     fn round(&self, system: &System, round: u32) -> Result<Rows> {
-        let dir = tempfile::Builder::new().prefix("system-").tempdir_in(self.scratch.path());
-        let dir = dir.map_err(|error| error.to_string())?;
+        let dir = self.folder()?;
         let sites = Site::local(system.members);
         let on = Placement { sites: &sites, leader: 0, dir: dir.path(), stop: &self.stop };
         let service = system.kind.start(&on)?;
@@ -222,6 +252,12 @@ impl Session {
         }
         service.kill();
         Ok(rows)
+    }
+
+    /// An empty folder for the data of a system.
+    pub fn folder(&self) -> Result<TempDir> {
+        let dir = tempfile::Builder::new().prefix("system-").tempdir_in(self.scratch.path());
+        dir.map_err(|error| error.to_string())
     }
 
     /// CPU in percent of one core, bytes a second between members, and memory in MB, with nobody there.
@@ -260,19 +296,21 @@ impl Session {
     }
 
     /// Runs a generator; what it prints.
-    fn report(&self, mut command: Command) -> Result<Value> {
+    pub fn report(&self, mut command: Command) -> Result<Value> {
         let (mut child, out) = self.spawn(&mut command)?;
         self.finish(&mut child, &out, &words(&command))
     }
 
-    fn spawn(&self, command: &mut Command) -> Result<(Process, [PathBuf; 2])> {
+    /// Starts a generator; where its report and what it says of errors go.
+    pub fn spawn(&self, command: &mut Command) -> Result<(Process, [PathBuf; 2])> {
         let paths = ["report.json", "generator.log"].map(|name| self.scratch.path().join(name));
         let _ = std::fs::remove_file(&paths[1]);
         let file = std::fs::File::create(&paths[0]).map_err(|error| error.to_string())?;
         Ok((Process::start_to(command, file, &paths[1])?, paths))
     }
 
-    fn finish(&self, child: &mut Process, paths: &[PathBuf; 2], command: &str) -> Result<Value> {
+    /// Waits for a generator's end; what it printed.
+    pub fn finish(&self, child: &mut Process, paths: &[PathBuf; 2], command: &str) -> Result<Value> {
         let fine = child.wait(&self.stop, PATIENCE).map_err(|error| format!("{command}: {error}"))?;
         let [text, said] = [0, 1].map(|at| std::fs::read_to_string(&paths[at]).unwrap_or_default());
         if !fine {

@@ -221,20 +221,26 @@ impl System {
 
     /// Of what a generator says: operations a second, p50 and p99 in µs, failures.
     pub fn outcome(&self, load: Load, report: &Value) -> Option<[f64; 4]> {
-        let of = |value: &Value, names: [&str; 3]| {
-            let [rate, p50, p99] = names.map(|name| value[name].as_f64());
-            Some([rate?, p50?, p99?])
-        };
         if let Generator::Ycsb = self.generator {
             let kind = &report[if load.writes { "writes" } else { "reads" }];
-            let [rate, p50, p99] = of(kind, ["per_second", "p50_ms", "p99_ms"])?;
+            let [rate, p50, p99] = numbers(kind, ["per_second", "p50_ms", "p99_ms"])?;
             return Some([rate, p50 * 1e3, p99 * 1e3, report["errors"].as_f64()?]);
         }
-        let run = &report["runs"][0];
-        let [rate, p50, p99] = of(&run["total"], ["per_second", "p50_us", "p99_us"])?;
-        let errors = run["errors"].as_object()?.values().filter_map(Value::as_f64).sum();
-        Some([rate, p50, p99, errors])
+        outcome_of_bench(report)
     }
+}
+
+/// The same of what `quorate bench --json` and `bench/etcd-load` print.
+pub fn outcome_of_bench(report: &Value) -> Option<[f64; 4]> {
+    let run = &report["runs"][0];
+    let [rate, p50, p99] = numbers(&run["total"], ["per_second", "p50_us", "p99_us"])?;
+    let errors = run["errors"].as_object()?.values().filter_map(Value::as_f64).sum();
+    Some([rate, p50, p99, errors])
+}
+
+fn numbers(value: &Value, names: [&str; 3]) -> Option<[f64; 3]> {
+    let [rate, p50, p99] = names.map(|name| value[name].as_f64());
+    Some([rate?, p50?, p99?])
 }
 
 /// Builds what these systems need; an error if something else is missing.

@@ -25,6 +25,7 @@ pub struct Up {
     /// Everybody.
     pub members: Vec<Member>,
     quorate: PathBuf,
+    credentials: Vec<String>,
     _process: Process,
 }
 
@@ -53,7 +54,15 @@ impl Up {
             Some(Member { id: node["id"].as_u64()?, resp: node["resp"].as_str()?.to_owned(), pid })
         };
         let members = nodes.iter().filter_map(member).collect();
-        Ok(Up { members, quorate: quorate.to_owned(), _process: process })
+        let flags = [("--tls-ca", "ca"), ("--tls-cert", "cert"), ("--tls-key", "key")];
+        let flag = |(flag, name)| Some([flag, up["tls"][name].as_str()?].map(str::to_owned));
+        let credentials = flags.into_iter().filter_map(flag).flatten().collect();
+        Ok(Up { members, quorate: quorate.to_owned(), credentials, _process: process })
+    }
+
+    /// The flags by which commands speak TLS with it; none if it does not.
+    pub fn credentials(&self) -> &[String] {
+        &self.credentials
     }
 
     /// Where everybody's clients connect.
@@ -66,6 +75,7 @@ impl Up {
         let leader = wait_for("a leader of Quorate", stop, || {
             let mut status = Command::new(&self.quorate);
             status.args(["status", "--json", "--endpoints", &self.endpoints().join(",")]);
+            status.args(&self.credentials);
             let output = status.output().map_err(|error| error.to_string())?;
             let status: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
             let nodes = status["nodes"].as_array().cloned().unwrap_or_default();
