@@ -160,15 +160,6 @@ pub fn cpu_seconds_of_threads(pids: &[u32]) -> f64 {
     pids.iter().flat_map(threads).filter_map(nanos).sum::<f64>() / 1e9
 }
 
-/// Bytes that processes have handed to disks so far.
-pub fn written_bytes(pids: &[u32]) -> f64 {
-    let of = |pid: &u32| {
-        let text = std::fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
-        text.lines().find_map(|line| line.strip_prefix("write_bytes: "))?.parse::<f64>().ok()
-    };
-    pids.iter().filter_map(of).sum()
-}
-
 /// Resident memory of a process, in MB.
 pub fn memory_mb(pid: u32) -> f64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();

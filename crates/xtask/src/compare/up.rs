@@ -73,12 +73,7 @@ impl Up {
     /// Whoever leads by its own word, and whom nobody contradicts; waits for one.
     pub fn leader(&self, stop: &Stop) -> Result<Member> {
         let leader = wait_for("a leader of Quorate", stop, || {
-            let mut status = Command::new(&self.quorate);
-            status.args(["status", "--json", "--endpoints", &self.endpoints().join(",")]);
-            status.args(&self.credentials);
-            let output = status.output().map_err(|error| error.to_string())?;
-            let status: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-            let nodes = status["nodes"].as_array().cloned().unwrap_or_default();
+            let nodes = self.nodes()?;
             let named: Vec<_> = nodes.iter().map(|node| node["leader"].as_u64()).collect();
             let agreed =
                 named.first().copied().flatten().filter(|_| named.iter().all(|other| *other == named[0]));
@@ -86,5 +81,23 @@ impl Up {
         })?;
         let found = self.members.iter().find(|member| member.id == leader);
         found.cloned().ok_or_else(|| format!("there is no node {leader}"))
+    }
+
+    /// Bytes of all records that all nodes have handed to their logs so far.
+    pub fn log_bytes(&self) -> Result<f64> {
+        let of = |node: &Value| node["facts"]["log_bytes_total"].as_str()?.parse::<f64>().ok();
+        let of_nodes = self.nodes()?.iter().map(of).collect::<Option<Vec<_>>>();
+        of_nodes
+            .map(|bytes| bytes.iter().sum())
+            .ok_or_else(|| "a node does not say how long its log is".to_owned())
+    }
+
+    /// What each node says of itself.
+    fn nodes(&self) -> Result<Vec<Value>> {
+        let mut status = Command::new(&self.quorate);
+        status.args(["status", "--json", "--endpoints", &self.endpoints().join(",")]).args(&self.credentials);
+        let output = status.output().map_err(|error| error.to_string())?;
+        let status: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        Ok(status["nodes"].as_array().cloned().unwrap_or_default())
     }
 }
