@@ -4,14 +4,19 @@
 //! last two seconds (*Crossword* §4.1). It is computed with integers, so that equal runs stay equal. The paper discards
 //! the slowest 5% of the samples. Where few messages are large these *are* the large ones, and the model would lose its
 //! slope. So of the 5% that lie furthest above a first fit those are discarded that took more than twice its time, and
-//! the rest is fitted again.
+//! the rest is fitted again. For the same reason samples of a size (a power of two) replace each other only: many
+//! messages of one size leave the few of no size in the window.
 //!
-//! [`InFlight`] is the account of what one peer was sent and has not answered. Links deliver in order, so an answer
-//! takes as long as everything that was under way when its message left: that is the size of a sample. A message is
-//! late when twice the expected time of these bytes is over, at least `floor` after it was sent. Until a size has been
-//! seen, a slow link is assumed ([`ASSUMED`]): a needless copy of a large message makes a slow link slower, and a lost
-//! one is rare. A copy that was sent again is measured from its first sending, or a link that has become slower would
-//! never be recognized; and it is given at least as long again as it has waited.
+//! [`InFlight`] is the account of what one peer was sent and has not answered. Links deliver in order, so a message
+//! waits for what is to leave before it: the size of a sample is these bytes and its own. What is answered no later
+//! than an empty message would be (after the shortest response time of late, [`RECENT`]) has left before; it is under
+//! way, and not waited for. Where traffic is steady, bytes under way hardly vary, and would give the model no slope.
+//! Heartbeats are samples of no size, if nothing was to leave before them.
+//!
+//! A message is late when twice the expected time of all bytes under way is over, at least `floor` after it was sent.
+//! Until a size has been seen, a slow link is assumed ([`ASSUMED`]): a needless copy of a large message makes a slow
+//! link slower, and a lost one is rare. A copy that was sent again is measured from its first sending, or a link that
+//! has become slower would never be recognized; and it is given at least as long again as it has waited.
 //!
 //! What is small is late after `floor`, whatever the model says: to send it again costs little, and a slow answer to it
 //! says that a process or a disk is slow, not a link. No message is waited for longer than [`LONGEST`], and a message
@@ -28,8 +33,10 @@ use quorate_core::{Rate, Time, mutation};
 const WINDOW: Duration = Duration::from_secs(2);
 /// The model is computed again after this long.
 const REFIT: Duration = Duration::from_millis(200);
-/// The most samples of a model.
-const MAX_SAMPLES: usize = 128;
+/// The shortest response time is looked for among samples that are not older.
+const RECENT: Duration = Duration::from_millis(700);
+/// The most samples of a size.
+const SAMPLES_PER_SIZE: usize = 20;
 /// Of so many samples, one is discarded.
 const OUTLIERS: usize = 20;
 /// Where fewer bytes are under way, the model is not asked.
@@ -48,6 +55,7 @@ const MAX_PROBES: usize = 256;
 /// Response times of one peer, as a model of them. See the file comment.
 #[derive(Clone, Debug, Default)]
 pub struct Pace {
+    /// In the order of the answers.
     samples: VecDeque<Sample>,
     model: Option<Model>,
     fitted: Time,
@@ -55,49 +63,54 @@ pub struct Pace {
 
 #[derive(Clone, Copy, Debug)]
 struct Sample {
+    /// When the answer came.
     at: Time,
+    /// Bytes of the message, and of those that had not left before it.
     bytes: u64,
+    /// Bytes that were under way with it.
+    under_way: u64,
     nanos: u64,
 }
 
-/// Time over bytes as a straight line.
+impl Sample {
+    /// Those of one size differ by less than a factor of two.
+    fn size(&self) -> u32 {
+        u64::BITS - self.bytes.leading_zeros()
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Model {
+    line: Line,
+    /// The shortest response time of late, in nanoseconds.
+    least: u64,
+    /// The most bytes that were under way.
+    largest: u64,
+}
+
+/// Time over bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Line {
     /// Nanoseconds that any message takes.
     delay: u64,
     /// Nanoseconds that each MiB adds.
     per_mib: u64,
-    /// The largest sample, in bytes.
-    largest: u64,
 }
 
 impl Pace {
-    /// So many bytes were answered, after this time.
-    pub fn on_response(&mut self, bytes: usize, took: Duration, now: Time) {
-        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        self.samples.push_back(Sample { at: now, bytes: bytes as u64, nanos });
-        let (start, most) = (now.saturating_sub(WINDOW), MAX_SAMPLES);
-        while self.samples.len() > most || self.samples.front().is_some_and(|sample| sample.at < start) {
-            self.samples.pop_front();
+    fn on_response(&mut self, sample: Sample) {
+        let (now, start) = (sample.at, sample.at.saturating_sub(WINDOW));
+        // What was measured of bytes stays until some are measured again, or silence would make every link look fast.
+        self.samples.retain(|old| old.at >= start || (old.bytes > 0 && sample.bytes == 0));
+        let alike = |old: &Sample| old.size() == sample.size();
+        if self.samples.iter().filter(|old| alike(old)).count() >= SAMPLES_PER_SIZE
+            && let Some(oldest) = self.samples.iter().position(alike)
+        {
+            self.samples.remove(oldest);
         }
-        let known = |model: Model| now.since(self.fitted) < REFIT && bytes as u64 <= model.largest;
-        if !self.model.is_some_and(known) {
-            self.fitted = now;
-            self.model = Some(Model::of(self.samples.make_contiguous()));
-        }
-    }
-
-    /// A message of no bytes was answered, with nothing else under way. What was measured of larger ones stays until
-    /// another one is, or silence would make every link look fast.
-    fn on_empty_response(&mut self, took: Duration, now: Time) {
-        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        let start = now.saturating_sub(WINDOW);
-        self.samples.retain(|sample| sample.bytes > 0 || sample.at >= start);
-        self.samples.push_back(Sample { at: now, bytes: 0, nanos });
-        if self.samples.len() > MAX_SAMPLES {
-            self.samples.pop_front();
-        }
-        if self.model.is_none() || now.since(self.fitted) >= REFIT {
+        self.samples.push_back(sample);
+        let is_known = |model: Model| now.since(self.fitted) < REFIT && sample.under_way <= model.largest;
+        if !self.model.is_some_and(is_known) {
             self.fitted = now;
             self.model = Some(Model::of(self.samples.make_contiguous()));
         }
@@ -106,12 +119,17 @@ impl Pace {
     /// How long so many bytes will take, up to the answer; `None` if nothing was answered yet. It is extrapolated for
     /// more than [`largest`](Self::largest).
     pub fn expected(&self, bytes: usize) -> Option<Duration> {
-        self.model.map(|model| Duration::from_nanos(model.at(bytes as u64)))
+        self.model.map(|model| Duration::from_nanos(model.line.at(bytes as u64)))
     }
 
-    /// The largest size among the samples of the model, in bytes; 0 if there is none.
+    /// The most bytes that were under way with a sample of the model; 0 if there is none.
     pub fn largest(&self) -> usize {
         self.model.map_or(0, |model| model.largest as usize)
+    }
+
+    /// The shortest response time of late; zero if there is none.
+    fn least(&self) -> Duration {
+        self.model.map_or(Duration::ZERO, |model| Duration::from_nanos(model.least))
     }
 
     /// How long the answer to so many bytes is waited for.
@@ -124,28 +142,37 @@ impl Pace {
 }
 
 impl Model {
+    /// Of at least one sample; the last one was answered last.
     fn of(samples: &[Sample]) -> Model {
-        let all = Model::fit(samples.iter());
+        let all = Line::fit(samples.iter());
         let excess = |sample: &Sample| sample.nanos.saturating_sub(all.at(sample.bytes));
         let mut sorted: Vec<_> = samples.iter().collect();
         sorted.sort_by_key(|sample| excess(sample));
         let (rest, furthest) = sorted.split_at(samples.len() - samples.len() / OUTLIERS);
         // Where there are no outliers, none is discarded.
         let near = furthest.iter().filter(|sample| excess(sample) <= all.at(sample.bytes));
-        Model::fit(rest.iter().chain(near).copied())
+        let line = Line::fit(rest.iter().chain(near).copied());
+        let since = samples.last().map_or(Time::ZERO, |last| last.at.saturating_sub(RECENT));
+        let recent = samples.iter().filter(|sample| sample.at >= since);
+        Model {
+            line,
+            least: recent.map(|sample| sample.nanos).min().unwrap_or(0),
+            largest: samples.iter().map(|sample| sample.under_way).max().unwrap_or(0),
+        }
     }
+}
 
+impl Line {
     /// Least squares. A slope that is not there or falls is none; a negative delay is none, and the line then goes
     /// through the origin.
-    fn fit<'a>(samples: impl Iterator<Item = &'a Sample>) -> Model {
-        let (mut count, mut v, mut t, mut vv, mut vt, mut largest) = (0, 0, 0, 0, 0, 0);
+    fn fit<'a>(samples: impl Iterator<Item = &'a Sample>) -> Line {
+        let (mut count, mut v, mut t, mut vv, mut vt) = (0, 0, 0, 0, 0);
         for sample in samples {
             // Bounded, so that no sum overflows: 2^40 bytes and 2^44 nanoseconds are beyond everything that is sent.
             let (bytes, nanos) =
                 (i128::from(sample.bytes.min(1 << 40)), i128::from(sample.nanos.min(1 << 44)));
             (count, v, t) = (count + 1, v + bytes, t + nanos);
             (vv, vt) = (vv + bytes * bytes, vt + bytes * nanos);
-            largest = largest.max(sample.bytes);
         }
         let (rise, run) = (count * vt - v * t, count * vv - v * v);
         let mean = t / count.max(1);
@@ -157,7 +184,7 @@ impl Model {
             _ => (mean, 0),
         };
         let nanos = |value: i128| u64::try_from(value).unwrap_or(u64::MAX);
-        Model { delay: nanos(delay), per_mib: nanos(per_mib), largest }
+        Line { delay: nanos(delay), per_mib: nanos(per_mib) }
     }
 
     fn at(self, bytes: u64) -> u64 {
@@ -184,22 +211,60 @@ pub struct InFlight {
     probes: VecDeque<Probe>,
     /// When the last one was sent.
     probed: Time,
-    /// When the last heartbeat was sent, if it is not answered, and bytes that were under way then.
-    heartbeat: Option<(Time, u64)>,
+    /// The last heartbeat, if it is not answered.
+    heartbeat: Option<Sending>,
 }
 
 /// A message whose answer is measured.
 #[derive(Clone, Copy, Debug)]
 struct Probe {
     id: u64,
-    /// For the first time.
-    sent: Time,
-    /// Bytes that were sent in all, up to it.
-    end: u64,
-    /// Bytes that were under way with it.
-    bytes: u64,
+    sending: Sending,
     /// When the answer is late.
     due: Time,
+}
+
+impl Probe {
+    /// Whether the model says when its answer is late.
+    fn is_large(&self) -> bool {
+        self.sending.under_way() >= LARGE
+    }
+}
+
+/// A message among the bytes that its peer was sent.
+#[derive(Clone, Copy, Debug)]
+struct Sending {
+    /// When, for the first time.
+    at: Time,
+    /// The id before it.
+    previous: u64,
+    /// Bytes that were sent in all before it, and with it.
+    bytes: (u64, u64),
+    /// Of those before it, settled when it was sent.
+    settled: u64,
+    /// Of those before it, known to have left when it was sent.
+    left: u64,
+}
+
+impl Sending {
+    fn under_way(&self) -> u64 {
+        self.bytes.1 - self.settled
+    }
+
+    /// The peer has answered up to this id, and so many bytes are settled. What is answered no later than an empty
+    /// message would be, after `least`, had left before.
+    fn on_answered(&mut self, answered: u64, settled: u64, least: Duration, now: Time) {
+        if now.since(self.at) <= least {
+            let before = if answered >= self.previous { self.bytes.0 } else { settled };
+            self.left = self.left.max(before.min(self.bytes.0));
+        }
+    }
+
+    /// It is answered.
+    fn sample(&self, now: Time) -> Sample {
+        let nanos = u64::try_from(now.since(self.at).as_nanos()).unwrap_or(u64::MAX);
+        Sample { at: now, bytes: self.bytes.1 - self.left, under_way: self.under_way(), nanos }
+    }
 }
 
 /// Only what its answers depend on, which is nothing while all is small: states that differ in no more are the same to
@@ -207,7 +272,7 @@ struct Probe {
 impl fmt::Debug for InFlight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let model = self.pace.model.filter(|model| model.largest >= LARGE);
-        let large: Vec<_> = self.probes.iter().filter(|probe| probe.bytes >= LARGE).collect();
+        let large: Vec<_> = self.probes.iter().filter(|probe| probe.is_large()).collect();
         f.debug_struct("InFlight").field("model", &model).field("large", &large).finish()
     }
 }
@@ -241,32 +306,30 @@ impl InFlight {
 
     /// This was sent, for the first time or again.
     pub fn on_sent(&mut self, id: u64, bytes: usize, now: Time) {
+        let (before, previous) = (self.sent, self.last);
         self.sent += bytes as u64;
         self.last = self.last.max(id);
         let last = self.probes.back();
-        let is_probe =
-            last.map_or(now.since(self.probed) >= PROBE_GAP, |last| self.sent - last.end >= PROBE_BYTES);
+        let is_probe = last.map_or(now.since(self.probed) >= PROBE_GAP, |last| {
+            self.sent - last.sending.bytes.1 >= PROBE_BYTES
+        });
         if !is_probe && (bytes as u64) < PROBE_BYTES {
             return;
         }
         // What is late is lost, as far as can be known, and not under way any more.
-        let late = self.probes.iter().filter(|probe| probe.due <= now).map(|probe| probe.end).max();
+        let late =
+            self.probes.iter().filter(|probe| probe.due <= now).map(|probe| probe.sending.bytes.1).max();
         self.settled = self.settled.max(late.unwrap_or(0));
         let index = self.probes.iter().position(|probe| probe.id == id);
-        let first = index.and_then(|index| self.probes.remove(index)).map_or(now, |probe| probe.sent);
-        let under_way = self.sent - self.settled;
+        let first = index.and_then(|index| self.probes.remove(index)).map_or(now, |probe| probe.sending.at);
+        let sending = self.sending(first, previous, before);
         let mut patience = self.floor;
-        if under_way >= LARGE && !mutation::active("pace/fixed-patience") {
-            patience = patience.max(self.pace.patience(under_way)).max(now.since(first)).min(LONGEST);
+        if sending.under_way() >= LARGE && !mutation::active("pace/fixed-patience") {
+            let expected = self.pace.patience(sending.under_way());
+            patience = patience.max(expected).max(now.since(first)).min(LONGEST);
         }
         self.probed = now;
-        self.probes.push_back(Probe {
-            id,
-            sent: first,
-            end: self.sent,
-            bytes: under_way,
-            due: now + patience,
-        });
+        self.probes.push_back(Probe { id, sending, due: now + patience });
         if self.probes.len() > MAX_PROBES
             && let Some(probe) = self.probes.pop_front()
         {
@@ -274,31 +337,43 @@ impl InFlight {
         }
     }
 
-    /// A message without bytes of its own is sent, behind all that is under way. So the model has small samples too
-    /// where everything else is large.
-    pub fn on_heartbeat(&mut self, now: Time) {
-        self.heartbeat = Some((now, self.sent - self.settled));
+    /// What was sent last, first at this time, after so many bytes.
+    fn sending(&self, at: Time, previous: u64, before: u64) -> Sending {
+        let settled = self.settled.min(before);
+        Sending { at, previous, bytes: (before, self.sent), settled, left: settled }
     }
 
-    /// The one that was sent at this time is answered.
+    /// A message without bytes of its own is sent, behind all that is under way. One at a time is measured.
+    pub fn on_heartbeat(&mut self, now: Time) {
+        if self.heartbeat.is_none_or(|last| now.since(last.at) >= WINDOW) {
+            self.heartbeat = Some(self.sending(now, self.last, self.sent));
+        }
+    }
+
+    /// The one that was sent at this time is answered. So the model has small samples where everything else is large.
     pub fn on_heartbeat_answer(&mut self, sent: Time, now: Time) {
-        match self.heartbeat.take_if(|(at, _)| *at == sent) {
-            Some((_, 0)) => self.pace.on_empty_response(now.since(sent), now),
-            Some((_, bytes)) => self.pace.on_response(bytes as usize, now.since(sent), now),
-            None => {}
+        let sample = self.heartbeat.take_if(|sending| sending.at == sent).map(|sending| sending.sample(now));
+        if let Some(sample) = sample.filter(|sample| sample.bytes == 0) {
+            self.pace.on_response(sample);
         }
     }
 
     /// The peer has answered for these ids: messages that carry no later one are no longer on their way.
     pub fn on_answer(&mut self, ids: RangeInclusive<u64>, now: Time) {
         self.answered = self.answered.max(*ids.end());
-        if *ids.end() >= self.last {
-            self.settled = self.sent;
+        let probe = self.probes.iter().rfind(|probe| ids.contains(&probe.id)).copied();
+        let settled = match *ids.end() >= self.last {
+            true => self.sent,
+            false => probe.map_or(0, |probe| probe.sending.bytes.1),
+        };
+        self.settled = self.settled.max(settled);
+        if let Some(Probe { sending, .. }) = probe {
+            self.probes.retain(|other| other.sending.bytes.1 > sending.bytes.1);
+            self.pace.on_response(sending.sample(now));
         }
-        let Some(&last) = self.probes.iter().rfind(|probe| ids.contains(&probe.id)) else { return };
-        self.settled = self.settled.max(last.end);
-        self.probes.retain(|probe| probe.end > last.end);
-        self.pace.on_response(last.bytes as usize, now.since(last.sent), now);
+        let (answered, settled, least) = (*ids.end(), self.settled, self.pace.least());
+        let others = self.probes.iter_mut().map(|probe| &mut probe.sending).chain(&mut self.heartbeat);
+        others.for_each(|sending| sending.on_answered(answered, settled, least, now));
     }
 
     /// Whether this, sent at least `floor` ago and not answered, must be taken for lost: the bytes before it and its
@@ -308,7 +383,7 @@ impl InFlight {
         // Otherwise what was sent soon after it, or before it; unless that has been answered without it.
         let next = || self.probes.iter().filter(|probe| probe.id > id).min_by_key(|probe| probe.id);
         let near = || next().or(self.probes.back()).filter(|_| id > self.answered);
-        own.or_else(near).is_none_or(|probe| probe.bytes < LARGE || probe.due <= now)
+        own.or_else(near).is_none_or(|probe| !probe.is_large() || probe.due <= now)
     }
 }
 

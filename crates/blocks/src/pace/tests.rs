@@ -9,13 +9,19 @@ fn at(millis: u64) -> Time {
     Time::ZERO + Duration::from_millis(millis)
 }
 
+/// So many bytes, all that were under way, were answered after this time.
+fn sample(bytes: usize, took: Duration, at: Time) -> Sample {
+    let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+    Sample { at, bytes: bytes as u64, under_way: bytes as u64, nanos }
+}
+
 /// `KiB:ms` of each sample, one a millisecond; then what is expected of nothing, of 1 MiB and of 4 MiB.
 fn expected(samples: &str) -> String {
     let mut pace = Pace::default();
-    for (index, sample) in samples.split_whitespace().enumerate() {
-        let (kib, millis) = sample.split_once(':').unwrap();
+    for (index, text) in samples.split_whitespace().enumerate() {
+        let (kib, millis) = text.split_once(':').unwrap();
         let took = Duration::from_millis(millis.parse().unwrap());
-        pace.on_response(kib.parse::<usize>().unwrap() * KIB, took, at(1 + index as u64));
+        pace.on_response(sample(kib.parse::<usize>().unwrap() * KIB, took, at(1 + index as u64)));
     }
     // As the samples are all of one refit.
     pace.model = (!pace.samples.is_empty()).then(|| Model::of(pace.samples.make_contiguous()));
@@ -54,21 +60,25 @@ fn a_rare_large_message_gives_the_slope_and_a_rare_slow_one_does_not() {
 }
 
 #[test]
-fn samples_are_forgotten_after_two_seconds() {
+fn samples_are_forgotten_after_two_seconds_or_when_there_are_many_of_their_size() {
     let mut pace = Pace::default();
-    pace.on_response(0, Duration::from_millis(2), at(0));
-    pace.on_response(MIB, Duration::from_millis(86), at(0));
-    assert_eq!(pace.expected(MIB), Some(Duration::from_millis(86)));
-    // The model stays until there is something to replace it.
-    pace.on_response(0, Duration::from_millis(1), at(3000));
-    pace.on_response(MIB, Duration::from_millis(9), at(3001));
-    assert_eq!(pace.expected(4 * MIB), Some(Duration::from_millis(33)));
+    let mut answer = |bytes, millis, now| {
+        pace.on_response(sample(bytes, Duration::from_millis(millis), at(now)));
+        pace.clone()
+    };
+    answer(0, 2, 0);
+    assert_eq!(answer(MIB, 86, 0).expected(MIB), Some(Duration::from_millis(86)));
+    // What was measured of bytes stays until there is something to replace it.
+    assert_eq!(answer(0, 2, 3000).expected(MIB), Some(Duration::from_millis(86)));
+    let pace = answer(MIB, 10, 3300);
+    assert_eq!(pace.expected(4 * MIB), Some(Duration::from_millis(34)));
     assert_eq!(pace.samples.len(), 2);
     for index in 0..1000 {
-        pace.on_response(0, Duration::from_millis(1), at(3002));
-        assert!(pace.samples.len() <= MAX_SAMPLES, "after {index}");
+        let pace = answer(MIB + 8 * index, 10, 3301);
+        assert_eq!(pace.samples.len(), 1 + SAMPLES_PER_SIZE.min(2 + index), "after {index}");
     }
-    pace.on_response(usize::MAX, Duration::MAX, at(3300));
+    assert_eq!(answer(0, 2, 3600).expected(4 * MIB).map(|time| time.as_millis()), Some(33));
+    let pace = answer(usize::MAX, u64::MAX, 3900);
     assert!(pace.expected(usize::MAX).is_some(), "no sum overflows");
 }
 
@@ -96,6 +106,131 @@ fn heartbeats_give_the_delay_where_all_else_has_one_size_and_leave_the_slope() {
     assert_eq!(third(&in_flight), 30);
     (20..100).for_each(|round| beat(&mut in_flight, round));
     assert_eq!(third(&in_flight), 30, "after a silence too");
+}
+
+/// Messages that go over one link to a peer, which answers each at once.
+struct Route {
+    in_flight: InFlight,
+    now: Time,
+    last: u64,
+    /// When the link has sent all that it has.
+    free: Time,
+    /// When messages are answered, with their ids, and heartbeats with the times of their sending.
+    answers: VecDeque<(Time, Result<u64, Time>)>,
+}
+
+/// What a route is used for: so many messages of so many bytes each time, a number of microseconds apart. Heartbeats
+/// are 97.3 ms apart, or there are none.
+#[derive(Clone, Copy)]
+struct Traffic {
+    burst: u64,
+    bytes: usize,
+    gap: u64,
+    heartbeats: bool,
+}
+
+impl Route {
+    fn new() -> Route {
+        let in_flight = InFlight::new(Duration::from_millis(200));
+        Route { in_flight, now: Time::ZERO, last: 0, free: Time::ZERO, answers: VecDeque::new() }
+    }
+
+    /// A message leaves behind those before it; its answer comes after a round trip in microseconds, and no earlier
+    /// than that to the one before.
+    fn send(&mut self, bytes: usize, link: (Rate, u64), answer: Result<u64, Time>) {
+        self.free = self.free.max(self.now) + link.0.transmission(bytes);
+        let arrives = self.free + Duration::from_micros(link.1);
+        let arrives = self.answers.back().map_or(arrives, |(before, _)| arrives.max(*before));
+        self.answers.push_back((arrives, answer));
+    }
+
+    /// For so many milliseconds.
+    fn run(&mut self, millis: u64, traffic: Traffic, link: (Rate, u64)) {
+        for micros in (0..millis * 1000).step_by(100) {
+            while let Some((at, answer)) = self.answers.pop_front_if(|(at, _)| *at <= self.now) {
+                match answer {
+                    Ok(id) => self.in_flight.on_answer(id..=id, at),
+                    Err(sent) => self.in_flight.on_heartbeat_answer(sent, at),
+                }
+            }
+            let messages = if micros.is_multiple_of(traffic.gap) { traffic.burst } else { 0 };
+            for _ in 0..messages {
+                self.last += 1;
+                self.in_flight.on_sent(self.last, traffic.bytes, self.now);
+                self.send(traffic.bytes, link, Ok(self.last));
+            }
+            if traffic.heartbeats && micros.is_multiple_of(97_300) {
+                self.in_flight.on_heartbeat(self.now);
+                self.send(0, link, Err(self.now));
+            }
+            self.now += Duration::from_micros(100);
+        }
+    }
+
+    /// The model: the delay in microseconds, and the rate in Mbit/s.
+    fn model(&self) -> (u128, u128) {
+        let expected = |bytes| self.in_flight.pace().expected(bytes).unwrap();
+        let rise = expected(10 * MIB) - expected(0);
+        (expected(0).as_micros(), (80 * MIB as u128 * 1000).checked_div(rise.as_nanos()).unwrap_or(0))
+    }
+}
+
+fn assert_near(measured: u128, real: u128, of: &str) {
+    assert!(measured.abs_diff(real) * 10 <= real, "{of}: {measured} instead of {real}");
+}
+
+/// What is under way hardly varies, and is no measure of what a message waits for.
+#[test]
+fn steady_traffic_shows_the_delay_and_the_rate_of_a_link() {
+    // messages at a time | bytes | microseconds apart | Mbit/s | round trip in microseconds
+    let table = [
+        (1, 64_000, 1000, 1000, 4000),
+        (1, 64_000, 600, 1000, 4000),
+        (8, 64_000, 5000, 1000, 4000),
+        (15, 64_000, 9000, 1000, 30_000),
+        (1, 21_334, 1000, 1000, 4000),
+        (1, 256_000, 25_000, 100, 1000),
+        (3, 256_000, 1000, 10_000, 4000),
+        (1, 1 << 20, 300_000, 100, 2000),
+    ];
+    for (burst, bytes, gap, rate, round_trip) in table {
+        let mut route = Route::new();
+        route.run(3000, Traffic { burst, bytes, gap, heartbeats: true }, (Rate::mbit(rate), round_trip));
+        let (delay, measured) = route.model();
+        let of = format!("{burst} times {bytes} B every {gap} µs");
+        assert_near(delay, round_trip.into(), &of);
+        assert_near(measured, rate.into(), &of);
+    }
+}
+
+/// Of one size, with nothing to wait for and no heartbeat.
+#[test]
+fn messages_that_all_take_the_same_time_show_no_rate() {
+    let mut route = Route::new();
+    let traffic = Traffic { burst: 1, bytes: 64_000, gap: 1000, heartbeats: false };
+    route.run(3000, traffic, (Rate::mbit(1000), 4000));
+    assert_eq!(route.model(), (4512, 0));
+}
+
+#[test]
+fn a_rate_or_a_delay_that_changes_is_known_within_three_seconds() {
+    let traffic = Traffic { burst: 4, bytes: 64_000, gap: 40_000, heartbeats: true };
+    let mut route = Route::new();
+    for (rate, round_trip) in [(1000, 4000), (100, 4000), (1000, 4000), (100, 40_000), (1000, 4000)] {
+        route.run(3000, traffic, (Rate::mbit(rate), round_trip));
+        let (delay, measured) = route.model();
+        assert_near(delay, round_trip.into(), &format!("{rate} Mbit/s"));
+        assert_near(measured, rate.into(), &format!("{rate} Mbit/s"));
+    }
+}
+
+#[test]
+fn a_link_that_is_hardly_ever_free_shows_its_rate() {
+    let mut route = Route::new();
+    let traffic = Traffic { burst: 30, bytes: 64_000, gap: 15_400, heartbeats: true };
+    route.run(3000, traffic, (Rate::mbit(1000), 4000));
+    let (_, measured) = route.model();
+    assert_near(measured, 1000, "30 at a time");
 }
 
 /// `MS send ID KIB`, `MS answer FIRST-LAST`, `MS late ID` and what that says.
@@ -195,7 +330,7 @@ fn nothing_is_waited_for_longer_than_ten_seconds_whatever_a_dead_peer_was_sent()
     in_flight.on_answer(10_000..=10_000, at(10_100));
     assert!(in_flight.is_late(9_999, at(10_100)), "overtaken");
     in_flight.on_sent(10_001, MIB, at(10_100));
-    assert_eq!(in_flight.probes[0].bytes, MIB as u64);
+    assert_eq!(in_flight.probes[0].sending.under_way(), MIB as u64);
     in_flight.restart();
     in_flight.on_sent(1, MIB, at(10_200));
     assert!(!in_flight.is_late(1, at(10_300)));
