@@ -2,7 +2,7 @@
 
 use std::io::{Write, stdout};
 
-use quorate_api::resp::KeyGroups;
+use quorate_api::resp::{KeyGroups, KeyScope};
 use quorate_core::{Capabilities, Setting, Settings};
 use quorate_protocols::groups::Groups;
 use quorate_protocols::registry::{self, Entry};
@@ -20,9 +20,12 @@ pub struct Chosen {
 
 impl Chosen {
     /// For those who speak with clients.
-    pub fn key_groups(&self) -> Option<KeyGroups> {
+    pub fn key_scope(&self) -> KeyScope {
         let names = |groups: &Groups| groups.groups().iter().map(|protocol| protocol.name()).collect();
-        self.groups.map(|groups| KeyGroups::new(groups.partition(), names(groups)))
+        let groups = self.groups.map(|groups| KeyGroups::new(groups.partition(), names(groups)));
+        let protocols = self.protocol.groups();
+        let capable = protocols.iter().map(|protocol| (protocol.name(), protocol.capabilities().multi_key));
+        KeyScope::new(groups, capable)
     }
 
     /// A key of each group; none where there are no groups.
@@ -69,6 +72,7 @@ pub fn show(name: &str) -> Result<(), Failure> {
         ["reads", can.reads].map(str::to_owned),
         ["consistency of reads".to_owned(), consistency(&entry)],
         ["order of writes".to_owned(), order(&can).to_owned()],
+        ["commands on several keys (MSET, MULTI, SCAN)".to_owned(), word(can.multi_key)],
         ["nodes".to_owned(), nodes(&can)],
         ["of 3, 5, 7 nodes may be lost".to_owned(), losses(&can)],
         ["its members can change (quorate member)".to_owned(), word(can.membership)],

@@ -226,7 +226,7 @@ fn start(what: What, resp_limits: resp::Limits, file: File, flags: &args::Proces
     let chosen = protocols::choose(file.protocol.as_deref().unwrap_or(PROTOCOL), &groups)?;
     let process = Process {
         what,
-        resp_limits: resp::Limits { groups: chosen.key_groups(), ..resp_limits },
+        resp_limits: resp::Limits { key_scope: chosen.key_scope(), ..resp_limits },
         settings: settings(&file.set, &flags.set)?,
         listen_http: file.listen_http,
         insecure: file.insecure.unwrap_or_default(),
@@ -296,6 +296,15 @@ impl Process {
                 protocol.name()
             );
             return Err(Failure::wrong(format!("{why}; choose linearizable or local")));
+        }
+        // Users are no keys; where there are several groups, the first has them.
+        let of_users = protocol.groups()[0];
+        if self.resp_limits.first_users.is_some() && !of_users.capabilities().multi_key {
+            return Err(Failure::wrong(format!(
+                "{} executes commands on one key only, so it cannot keep users (--users); choose a protocol that \
+                 orders all writes, such as multipaxos",
+                of_users.name()
+            )));
         }
         self.check_exposure()?;
         let config = match self.what {

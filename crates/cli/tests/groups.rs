@@ -128,8 +128,8 @@ fn what_is_about_several_groups_is_refused_with_its_reason() {
         ("FLUSHALL", "ERR FLUSHALL is about all keys"),
         ("CONFIG SET max-data 1gb", "ERR max-data bounds one group's data"),
         ("CLIENT READMODE sequential", "ERR groups (--groups) have no order in common"),
-        ("QUORATE BACKUP BEGIN", "ERR a backup is of one group"),
-        ("QUORATE BACKUP BEGIN LOCAL", "ERR a backup is of one group"),
+        ("QUORATE BACKUP BEGIN", "ERR QUORATE BACKUP is about all keys"),
+        ("QUORATE BACKUP BEGIN LOCAL", "ERR QUORATE BACKUP is about all keys"),
         ("QUORATE TRANSFER 1", "ERR the members, leaders and rosters of several groups"),
         ("QUORATE MEMBER REMOVE 1", "ERR the members, leaders and rosters of several groups"),
     ] {

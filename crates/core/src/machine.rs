@@ -274,6 +274,9 @@ pub struct Capabilities {
     /// All commands are executed in one order everywhere. Else only those that interfere are, and no read mode can
     /// follow a client's writes by the last slot.
     pub total_order: bool,
+    /// Commands on several keys, or about all there are, are executed as one. Else whoever speaks with clients refuses
+    /// them.
+    pub multi_key: bool,
     /// The rest serves when some nodes are lost or slow for good, as long as a quorum is left. Else simulators spare
     /// its nodes such faults.
     pub failover: bool,
@@ -332,6 +335,7 @@ impl Capabilities {
     /// Of a protocol that keeps one log on disks and reads through it. Others say where they differ.
     pub const LOGGED: Capabilities = Capabilities {
         total_order: true,
+        multi_key: true,
         failover: true,
         quorum: |voters| voters / 2 + 1,
         membership: false,

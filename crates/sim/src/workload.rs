@@ -111,6 +111,8 @@ pub(crate) struct Workload {
 /// Whether some commands of a run touch several keys. The history of keys that are tied together is harder to check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Several {
+    /// None does, not even to be unlike all others ([`delete`]).
+    NotOne,
     /// None does.
     Never,
     /// Reads and writes of a few keys.
@@ -122,12 +124,12 @@ enum Several {
 impl Workload {
     /// `clients` clients over `hosts` hosts; together they ask about `operations` times in `duration`.
     ///
-    /// `values`: the most bytes of a string; 0: all are short.
+    /// `values`: the most bytes of a string; 0: all are short. `multi_key`: a command may be about several keys.
     pub fn new(
         clients: usize,
         hosts: usize,
         duration: Nanos,
-        values: usize,
+        (values, multi_key): (usize, bool),
         random: &mut Random,
     ) -> Workload {
         // On the side: protocols without such reads see the same run with them.
@@ -139,6 +141,7 @@ impl Workload {
             12..18 => Several::Keys,
             _ => Several::Scans,
         };
+        let several = if multi_key { several } else { Several::NotOne };
         let operations = if several == Several::Scans { 300 } else { random.range(200..3000) };
         let think = duration * clients as u64 / operations;
         let reads = *random.pick(&[0.1, 0.5, 0.5, 0.9]);
@@ -354,10 +357,11 @@ fn draw(random: &mut Random, unique: u64, reads: f64, several: Several) -> Comma
     if several == Several::Scans {
         return draw_tied(random, unique, reads);
     }
+    let one_key = several == Several::NotOne;
     let several = several == Several::Keys;
     let pick = |random: &mut Random, keys: &[&'static str]| text(random.pick::<&str>(keys));
     match random.range(0..40) {
-        0 | 1 => return expiring(random, unique, several),
+        0 | 1 => return expiring(random, unique, (several, one_key)),
         2 => return watching(random, unique),
         _ => {}
     }
@@ -378,7 +382,7 @@ fn draw(random: &mut Random, unique: u64, reads: f64, several: Several) -> Comma
             0..7 => put(pick(random, &STRINGS), value, Condition::Always, false),
             7 => put(pick(random, &STRINGS), value, Condition::IfAbsent, false),
             8 => put(pick(random, &STRINGS), value, Condition::IfPresent, true),
-            9..11 => delete(pick(random, &STRINGS), unique),
+            9..11 => delete(pick(random, &STRINGS), unique, one_key),
             11..15 => Command::Increment { key: pick(random, &COUNTERS), by: unique as i64 },
             15..18 => Command::Append { key: pick(random, &LISTS), value: format!("{unique},").into() },
             18 => {
@@ -434,7 +438,7 @@ fn draw_tied(random: &mut Random, unique: u64, reads: f64) -> Command {
         };
     }
     match random.range(0..6) {
-        0 => delete(key, unique),
+        0 => delete(key, unique, false),
         1 => {
             let pairs = vec![(text(STRINGS[0]), value.clone()), (text(STRINGS[1]), value)];
             Command::PutMany { pairs, if_none: false }
@@ -453,8 +457,13 @@ fn put(key: Bytes, value: Bytes, condition: Condition, old: bool) -> Command {
 }
 
 /// Unique bytes: the number goes with it as digits, which are keys that never exist. Two for each key, so that a
-/// checker which follows every key has few to follow, and no key is tied to another.
-fn delete(key: Bytes, unique: u64) -> Command {
+/// checker which follows every key has few to follow, and no key is tied to another. With `one_key`, a field of the key.
+fn delete(key: Bytes, unique: u64, one_key: bool) -> Command {
+    if one_key {
+        let field = Command::HashDelete { key: key.clone(), fields: vec![format!("!{unique}").into()] };
+        let commands = vec![Single(Command::Delete { keys: vec![key] }), Single(field)];
+        return Command::Batch { watched: Vec::new(), commands };
+    }
     let [zero, one] = [b"!0", b"!1"].map(|digit| Bytes::from([digit, &key[..]].concat()));
     let digits = (0..u64::BITS - unique.leading_zeros()).rev().map(|bit| unique >> bit & 1 == 1);
     let digits = digits.map(|digit| if digit { one.clone() } else { zero.clone() });
@@ -462,7 +471,7 @@ fn delete(key: Bytes, unique: u64) -> Command {
 }
 
 /// Keys with a time to live.
-fn expiring(random: &mut Random, unique: u64, several: bool) -> Command {
+fn expiring(random: &mut Random, unique: u64, (several, one_key): (bool, bool)) -> Command {
     let key = text(random.pick::<&str>(&EXPIRING));
     let value = Bytes::from(format!("v{unique}"));
     match random.range(0..12) {
@@ -472,7 +481,7 @@ fn expiring(random: &mut Random, unique: u64, several: bool) -> Command {
             Command::Put { key, value, condition, expiry, old: false }
         }
         4 => Command::ExpiryOf { key },
-        5 => delete(key, unique),
+        5 if !one_key => delete(key, unique, false),
         6 => put(key, value, Condition::Always, false),
         7 if several => {
             let read = Single(Command::Get { key });
@@ -533,7 +542,7 @@ mod tests {
 
     #[test]
     fn whoever_has_seen_the_version_of_a_key_changes_it_only_if_it_is_the_same() {
-        let mut work = Workload::new(1, 1, 1_000_000_000, 0, &mut Random::new(3));
+        let mut work = Workload::new(1, 1, 1_000_000_000, (0, true), &mut Random::new(3));
         (work.several, work.bounds) = (Several::Keys, None);
         let (mut compared, mut put) = (0, 0);
         for round in 1..4000 {
@@ -561,6 +570,22 @@ mod tests {
             }
         }
         assert!(compared > 20 && put > 5, "{compared} {put}");
+    }
+
+    #[test]
+    fn where_a_command_is_about_one_key_every_command_is_and_keys_are_removed_nevertheless() {
+        let mut work = Workload::new(1, 1, 1_000_000_000, (0, false), &mut Random::new(4));
+        let (mut seen, mut removed) = (BTreeSet::new(), 0);
+        for _ in 0..4000 {
+            let command = work.next(0, &|_| true).expect("it goes on for ever").command;
+            assert!(command.only_key().is_ok(), "{command:?}");
+            if let Command::Batch { commands, .. } = &command {
+                removed += usize::from(matches!(commands[0].0, Command::Delete { .. }));
+            }
+            assert!(command.is_read_only() || seen.insert(command.to_bytes()), "{command:?} twice");
+            work.succeeded(0, &Reply::Done);
+        }
+        assert!(removed > 20, "{removed}");
     }
 
     #[test]

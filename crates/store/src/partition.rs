@@ -1,7 +1,8 @@
 //! Keyspace partitions: which of several groups of replicas has which keys (`--groups`).
 //!
 //! The keys are divided into ranges in their order, one for each group. A command goes to the group that has all its
-//! keys. Users are no keys: the first group has them.
+//! keys. Users are no keys: the first group has them. Some protocols execute only commands on one key
+//! ([`Command::only_key`]).
 
 use bytes::Bytes;
 use quorate_core::GroupId;
@@ -31,13 +32,39 @@ pub enum PartitionError {
     Order(Key, Key),
 }
 
-/// Why no one group can execute a command.
+/// Why a command is not about what one place has: a group of replicas, or a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scattered {
-    /// Its keys are these groups': the first key of each.
-    Keys(Vec<(GroupId, Key)>),
-    /// It is about all keys that there are.
+    /// Its keys are in different places: the first key of each.
+    Keys(Vec<Key>),
+    /// It is about all keys that there are, or about users, which are no keys.
     Everything,
+}
+
+impl Command {
+    /// The one key that it is about; `None` if it is about nothing.
+    pub fn only_key(&self) -> Result<Option<Key>, Scattered> {
+        self.place(Key::clone)
+    }
+
+    /// The place of all its keys.
+    fn place<P: PartialEq>(&self, place_of: impl Fn(&Key) -> P) -> Result<Option<P>, Scattered> {
+        let footprint = self.footprint();
+        let (Extent::Keys(reads), Extent::Keys(writes)) = (footprint.reads(), footprint.writes()) else {
+            return Err(Scattered::Everything);
+        };
+        let mut places: Vec<(P, Key)> = Vec::new();
+        for key in reads.as_slice().iter().chain(writes.as_slice()) {
+            let place = place_of(key);
+            if places.iter().all(|(other, _)| *other != place) {
+                places.push((place, key.clone()));
+            }
+        }
+        match places.len() {
+            0 | 1 => Ok(places.pop().map(|(place, _)| place)),
+            _ => Err(Scattered::Keys(places.into_iter().map(|(_, key)| key).collect())),
+        }
+    }
 }
 
 impl Partition {
@@ -92,22 +119,7 @@ impl Partition {
         {
             return Ok(GroupId::FIRST);
         }
-        let footprint = command.footprint();
-        let (Extent::Keys(reads), Extent::Keys(writes)) = (footprint.reads(), footprint.writes()) else {
-            return Err(Scattered::Everything);
-        };
-        let mut first_keys: Vec<(GroupId, Key)> = Vec::new();
-        for key in reads.as_slice().iter().chain(writes.as_slice()) {
-            let group = self.group_of_key(key);
-            if first_keys.iter().all(|(other, _)| *other != group) {
-                first_keys.push((group, key.clone()));
-            }
-        }
-        match first_keys[..] {
-            [] => Ok(GroupId::FIRST),
-            [(group, _)] => Ok(group),
-            _ => Err(Scattered::Keys(first_keys)),
-        }
+        Ok(command.place(|key| self.group_of_key(key))?.unwrap_or(GroupId::FIRST))
     }
 
     /// The same for an encoded command; `None` if no one group can execute it, or it is no command.
@@ -195,15 +207,9 @@ mod tests {
             (get("m"), Ok(2)),
             (many(&[]), Ok(1)),
             (many(&["n", "z"]), Ok(2)),
-            (
-                many(&["n", "a", "b"]),
-                Err(Scattered::Keys(vec![(GroupId::at(0), key("a")), (GroupId::at(1), key("n"))])),
-            ),
+            (many(&["n", "a", "b"]), Err(Scattered::Keys(vec![key("a"), key("n")]))),
             (batch(&["n"], get("z")), Ok(2)),
-            (
-                batch(&["a"], get("z")),
-                Err(Scattered::Keys(vec![(GroupId::at(0), key("a")), (GroupId::at(1), key("z"))])),
-            ),
+            (batch(&["a"], get("z")), Err(Scattered::Keys(vec![key("a"), key("z")]))),
             (batch(&[], Command::Count), Err(Scattered::Everything)),
             (Command::Clear, Err(Scattered::Everything)),
             (Command::RandomKey { seed: 1 }, Err(Scattered::Everything)),
@@ -216,5 +222,29 @@ mod tests {
             assert_eq!(partition.group_of_encoded(&command.to_bytes()), found.ok(), "{command:?}");
         }
         assert_eq!(partition.group_of_encoded(&Bytes::from_static(b"\xff")), None);
+    }
+
+    #[test]
+    fn a_command_is_about_one_key_if_all_that_it_reads_and_writes_is_that_key() {
+        let (a, z) = (key("a"), key("z"));
+        let get = |key: &Key| Single(Command::Get { key: key.clone() });
+        let batch = |commands| Command::Batch { watched: vec![(a.clone(), 1)], commands };
+        for (command, only) in [
+            (Command::Get { key: a.clone() }, Ok(Some(a.clone()))),
+            (Command::Delete { keys: vec![z.clone(), z.clone()] }, Ok(Some(z.clone()))),
+            (batch(vec![get(&a), get(&a)]), Ok(Some(a.clone()))),
+            (Command::DiskFull { node: 1 }, Ok(None)),
+            (
+                Command::Exists { keys: vec![z.clone(), a.clone()] },
+                Err(Scattered::Keys(vec![a.clone(), z.clone()])),
+            ),
+            (batch(vec![get(&z)]), Err(Scattered::Keys(vec![a.clone(), z.clone()]))),
+            (batch(vec![Single(Command::Count)]), Err(Scattered::Everything)),
+            (Command::Clear, Err(Scattered::Everything)),
+            (Command::Users, Err(Scattered::Everything)),
+            (Command::SetUsers { users: Vec::new(), if_none: false }, Err(Scattered::Everything)),
+        ] {
+            assert_eq!(command.only_key(), only, "{command:?}");
+        }
     }
 }

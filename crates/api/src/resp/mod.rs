@@ -34,7 +34,7 @@ mod commands;
 #[doc(hidden)]
 pub mod fuzzing;
 mod gather;
-mod groups;
+mod key_scope;
 mod reply;
 mod request;
 mod session;
@@ -57,7 +57,7 @@ use serde_json::json;
 use acl::Acl;
 pub use acl::{FirstUsers, file::parse as parse_users};
 use commands::{Fault, no_state};
-pub use groups::KeyGroups;
+pub use key_scope::{KeyGroups, KeyScope};
 pub use session::Session;
 use stats::CommandStats;
 
@@ -139,8 +139,8 @@ pub struct Limits {
     pub read_mode: ReadMode,
     /// The users that a new cluster begins with. While this node's state has none, it serves nobody.
     pub first_users: Option<FirstUsers>,
-    /// The groups that the keys are divided among, if they are.
-    pub groups: Option<KeyGroups>,
+    /// Which keys one command may have.
+    pub key_scope: KeyScope,
 }
 
 impl Default for Limits {
@@ -158,7 +158,7 @@ impl Default for Limits {
             manage_timeout: Duration::from_secs(60),
             read_mode: ReadMode::default(),
             first_users: None,
-            groups: None,
+            key_scope: KeyScope::default(),
         }
     }
 }

@@ -417,8 +417,7 @@ impl Session {
         context: &mut SessionContext<'_>,
     ) {
         let ticket = self.replies.push((name, context.now), shape, command.access(), resp3);
-        let groups = shared.limits.groups.as_ref();
-        if let Some(refusal) = groups.and_then(|groups| groups.refusal(name, command)) {
+        if let Some(refusal) = shared.limits.key_scope.refusal(name, command) {
             self.replies.ask_of(ticket).refusal = Some(refusal);
             let refused = Reply::Error(CommandError::SeveralGroups).encoded();
             self.settle(ticket, Outcome::Done(refused), shared, context);

@@ -3,6 +3,7 @@
 mod acl;
 mod fuzz;
 mod harness;
+mod key_scope;
 mod long;
 mod members;
 mod order;

@@ -79,6 +79,7 @@ impl AnyProtocol for Groups {
         let all = self.protocols.iter().map(|protocol| protocol.capabilities());
         all.reduce(|one, other| Capabilities {
             total_order: false,
+            multi_key: one.multi_key && other.multi_key,
             failover: one.failover && other.failover,
             // Of seven, the larger one: there is no third kind.
             quorum: if (one.quorum)(7) < (other.quorum)(7) { other.quorum } else { one.quorum },

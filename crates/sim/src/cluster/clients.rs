@@ -27,7 +27,11 @@ impl Cluster {
             return;
         }
         let (configs, groups) = (self.at_reach(Reach::SHORTEST).configs.clone(), self.panels.len());
-        let fits = |command: &Command| groups == 1 || configs.group_of(&command.to_bytes()).is_some();
+        let multi_key = self.can.multi_key;
+        let fits = |command: &Command| {
+            (groups == 1 || configs.group_of(&command.to_bytes()).is_some())
+                && (multi_key || command.only_key().is_ok())
+        };
         let Some(Ask { command, within }) = self.work.next(lane, &fits) else { return };
         let id = self.work.next_id(lane);
         let patience = match self.healed {

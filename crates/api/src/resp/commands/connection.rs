@@ -69,7 +69,7 @@ fn read_mode(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
             if matches!(mode, ReadMode::Sequential | ReadMode::Local) && !call.node.has_state() {
                 return Err("ERR this is a proxy: it has no state of its own to read from".into());
             }
-            if mode == ReadMode::Sequential && call.limits().groups.is_some() {
+            if mode == ReadMode::Sequential && call.limits().key_scope.groups().is_some() {
                 return Err(
                     "ERR groups (--groups) have no order in common: choose linearizable, local or bounded"
                         .into(),

@@ -33,16 +33,14 @@ pub(super) const SPECS: &[Spec] = &[Spec {
     ],
 }];
 
-const OF_ONE_GROUP: &str =
-    "ERR a backup is of one group, and there are several (--groups): that is not possible yet";
-
 const BACKUP: &str = "ERR write BEGIN, BEGIN LOCAL or NEXT";
 
 /// `BEGIN` freezes this node's state once it shows every write that was acknowledged before; `BEGIN LOCAL` as it is.
 /// Then each `NEXT` on the connection gives a piece of it, and nothing after the last.
 fn backup(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
-    if call.limits().groups.is_some() {
-        return Err(OF_ONE_GROUP.into());
+    // It is the state after some of the writes, in an order of all of them: the same as a count needs.
+    if let Some(refusal) = call.limits().key_scope.refusal(call.spec.name, &Command::Count) {
+        return Err(refusal.into());
     }
     let words: Vec<&[u8]> = args.from(2).collect();
     match words[..] {
@@ -104,7 +102,7 @@ fn member(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
 
 /// Why nothing can be changed: what is said of a protocol alone, or of several groups.
 fn fixed(call: &Call<'_, '_>, alone: &'static str) -> Fault {
-    match call.limits().groups {
+    match call.limits().key_scope.groups() {
         Some(_) => {
             "ERR the members, leaders and rosters of several groups (--groups) cannot be changed yet".into()
         }
@@ -300,7 +298,7 @@ fn status(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
         "samples": samples.collect::<serde_json::Map<_, _>>(),
         "facts": facts.collect::<serde_json::Map<_, _>>(),
     });
-    if let Some(groups) = &call.limits().groups {
+    if let Some(groups) = call.limits().key_scope.groups() {
         text["groups"] = groups.describe(&call.node.group_statuses()).into();
     }
     call.reply.bulk(text.to_string().as_bytes());

@@ -218,7 +218,7 @@ fn config_set(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
             format!("ERR there is no parameter '{name}' that can be changed: there is max-data").into()
         );
     }
-    if call.limits().groups.is_some() {
+    if call.limits().key_scope.groups().is_some() {
         return Err(GROUPS.into());
     }
     if !call.node.has_total_order() {
