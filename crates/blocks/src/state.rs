@@ -13,7 +13,7 @@ use bytes::Bytes;
 use quorate_core::{
     Fact, Group, Interval, ProcessId, Roster, Sample, Wall, Wire, digest, mutation, wire_struct,
 };
-use quorate_store::{Command, CommandError, Reply, Store};
+use quorate_store::{Command, CommandError, KeyValue, Reply, Store};
 
 use crate::batch::{Batch, Entry};
 use crate::instance::{Executed, Instance};
@@ -323,6 +323,11 @@ impl Replicated {
     /// How many keys there are.
     pub fn keys(&self) -> usize {
         self.store.len()
+    }
+
+    /// All keys with their values, except those whose time is up.
+    pub fn entries(&self) -> impl Iterator<Item = KeyValue<'_>> {
+        self.store.entries()
     }
 
     /// How large the data are, for operators.

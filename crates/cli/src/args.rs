@@ -31,7 +31,6 @@ pub struct Args {
 }
 
 #[derive(Debug, Subcommand)]
-#[expect(clippy::large_enum_variant, reason = "there is one of it")]
 pub enum Command {
     /// Start a local cluster in one command
     #[command(after_help = UP_EXAMPLES)]

@@ -1,8 +1,12 @@
 //! `quorate backup`, `restore` and `recover`: a cluster's data in a file, and clusters that begin with such data.
+//! [`export`] has `quorate export` and `import`.
+
+mod export;
+mod output;
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, IsTerminal, Write, stderr, stdin, stdout};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Subcommand;
@@ -21,6 +25,7 @@ use crate::client::{TIMEOUT, connect_for};
 use crate::failure::Failure;
 use crate::protocols;
 use crate::serve;
+use output::{OutputFile, cannot_write};
 
 #[derive(Debug, Subcommand)]
 pub enum DataCommand {
@@ -30,6 +35,12 @@ pub enum DataCommand {
     /// Make the data directory of a node from a backup, for a new cluster of any size, addresses and protocol
     #[command(after_help = RESTORE_EXAMPLES)]
     Restore(Restore),
+    /// Write keys and values as lines of JSON
+    #[command(after_help = export::EXPORT_EXAMPLES)]
+    Export(export::Export),
+    /// Write the keys and values of such lines to a running cluster
+    #[command(after_help = export::IMPORT_EXAMPLES)]
+    Import(export::Import),
     /// Make a new cluster of one from the directory of a node whose group has lost its majority for good
     #[command(after_help = RECOVER_EXAMPLES)]
     Recover(Recover),
@@ -126,48 +137,28 @@ pub fn run(command: DataCommand) -> Result<(), Failure> {
         DataCommand::Backup(args) => backup(args),
         DataCommand::Restore(args) => restore(args),
         DataCommand::Recover(args) => recover(args),
+        DataCommand::Export(args) => export::export(args),
+        DataCommand::Import(args) => export::import(args),
     }
 }
 
 fn backup(args: Backup) -> Result<(), Failure> {
     let Backup { out, force, local, endpoints } = args;
-    let exists = || {
-        Failure::wrong(format!("{} exists: choose another --out, or replace it with --force", out.display()))
-    };
-    if !force && out.exists() {
-        return Err(exists());
-    }
-    let parent = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let cannot = |error: std::io::Error| Failure::failed(format!("cannot write {}: {error}", out.display()));
-    let mut unfinished = tempfile::Builder::new();
-    let unfinished = unfinished.prefix(".quorate-backup-").tempfile_in(parent);
-    let mut file = unfinished.map_err(|error| {
-        Failure::wrong(format!("cannot write to {}, where --out is to be: {error}", parent.display()))
-    })?;
+    let mut file = OutputFile::create(&out, force)?;
+    let cannot = |error: std::io::Error| cannot_write(&out, error);
 
     let mut client = connect_for(endpoints, TIMEOUT)?;
     let header = begin(&mut client, local)?;
     let node = format!("node {} ({})", header.node, client.endpoint());
     let progress = spinner(&format!("backup from {node}"));
-    let mut writer =
-        Writer::new(BufWriter::with_capacity(BUFFER, file.as_file_mut()), &header).map_err(cannot)?;
+    let mut writer = Writer::new(BufWriter::with_capacity(BUFFER, file.file()), &header).map_err(cannot)?;
     while let Some(piece) = next_piece(&mut client)? {
         writer.piece(&piece).map_err(cannot)?;
         progress.set_position(writer.progress().1);
     }
     let (_, raw) = writer.progress();
     writer.finish().map_err(cannot)?;
-    file.as_file().sync_all().map_err(cannot)?;
-    let bytes = file.as_file().metadata().map_err(cannot)?.len();
-    match force {
-        true => file.persist(&out).map_err(|error| cannot(error.error))?,
-        // Somebody else may have made it meanwhile.
-        false => file.persist_noclobber(&out).map_err(|error| match error.error.kind() {
-            std::io::ErrorKind::AlreadyExists => exists(),
-            _ => cannot(error.error),
-        })?,
-    };
-    File::open(parent).and_then(|directory| directory.sync_all()).map_err(cannot)?;
+    let bytes = file.finish()?;
     progress.finish_and_clear();
     let (cluster, position) = (header.cluster, header.position);
     writeln!(

@@ -1,6 +1,6 @@
 //! The `quorate` binary: `up`, `serve`, `proxy`, `get`, `put`, `del`, `status`, `member`, `transfer`, `roster`,
-//! `config`, `backup`, `restore`, `recover`, `cert`, `protocols`, `man`, `completions`, `sim`, `replay`, `bench`,
-//! `compare`.
+//! `config`, `backup`, `restore`, `recover`, `export`, `import`, `cert`, `protocols`, `man`, `completions`, `sim`,
+//! `replay`, `bench`, `compare`.
 //!
 //! Exit codes: 0 fine, 1 the thing asked about failed, 2 the command line or configuration is wrong, 3 there is no
 //! answer: no node could be reached, or no majority of the nodes answers.

@@ -343,3 +343,91 @@ fn a_survivor_of_a_lost_majority_goes_on_as_a_new_cluster() {
         start(&mut old.nodes);
     }
 }
+
+#[test]
+fn what_is_exported_as_lines_is_imported_elsewhere_as_it_was() {
+    let old = Cluster::start(3, "multipaxos");
+    let mut connection = Connection::open(&old.nodes[0].resp).unwrap();
+    let far = b"4000000000000";
+    for words in [
+        &[&b"SET"[..], b"text", "h\u{e9}llo \"there\"\n".as_bytes()][..],
+        &[b"SET", b"\xff\x00", b"\x80"],
+        &[b"SET", b"expiring", b"v", b"PXAT", far],
+        &[b"HSET", b"hash", b"f", b"1", b"\xfe", b"\x00"],
+        &[b"SET", b"gone", b"v", b"PX", b"1"],
+    ] {
+        assert!(!matches!(connection.call(words).unwrap(), Resp::Error(_)), "{words:?}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("data.jsonl");
+    let (file, from) = (file.to_str().unwrap(), &old.nodes[1].resp);
+    done(&["export", "--out", file, "--endpoints", from]);
+    let lines = std::fs::read_to_string(file).unwrap();
+    let expected =
+        "{\"key\":\"expiring\",\"type\":\"string\",\"value\":\"v\",\"expires_ms\":4000000000000}\n";
+    assert!(lines.contains(expected), "{lines}");
+    let (code, _, said) = quorate(&["export", "--out", file, "--endpoints", from]);
+    assert!(code == Some(2) && said.contains("exists"), "{said}");
+    let backup = dir.path().join("data.backup");
+    let backup = backup.to_str().unwrap();
+    done(&["backup", "--out", backup, "--endpoints", from]);
+    let of_backup = done(&["export", "--backup", backup]);
+    let sorted = |text: &str| {
+        let mut lines: Vec<_> =
+            text.lines().filter(|line| !line.contains("gone")).map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(sorted(&of_backup), sorted(&lines));
+
+    let new = Cluster::start(3, "raft");
+    let to = &new.nodes[2].resp;
+    let mut connection = Connection::open(to).unwrap();
+    connection.call(&[b"HSET", b"hash", b"stale", b"1"]).unwrap();
+    connection.call(&[b"SET", b"own", b"v"]).unwrap();
+    for _ in 0..2 {
+        done(&["import", file, "--endpoints", to]);
+        let mut get = |words: &[&[u8]]| connection.call(words).unwrap();
+        let bulk = |bytes: &[u8]| Resp::Bulk(bytes.to_vec());
+        assert_eq!(get(&[b"GET", b"text"]), bulk("h\u{e9}llo \"there\"\n".as_bytes()));
+        assert_eq!(get(&[b"GET", b"\xff\x00"]), bulk(b"\x80"));
+        assert_eq!(get(&[b"PEXPIRETIME", b"expiring"]), Resp::Integer(4_000_000_000_000));
+        assert_eq!(get(&[b"HLEN", b"hash"]), Resp::Integer(2), "what was there is replaced");
+        assert_eq!(get(&[b"HGET", b"hash", b"\xfe"]), bulk(b"\x00"));
+        assert_eq!(get(&[b"EXISTS", b"gone", b"own"]), Resp::Integer(1));
+    }
+}
+
+#[test]
+fn an_import_names_the_line_that_is_wrong_and_has_imported_those_before_it() {
+    let cluster = Cluster::start(1, "unreplicated");
+    let to = &cluster.nodes[0].resp;
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("data.jsonl");
+    let mut connection = Connection::open(to).unwrap();
+    let mut import = |text: String, expected: &str, keys: i64| {
+        std::fs::write(&file, text).unwrap();
+        let (code, _, said) = quorate(&["import", file.to_str().unwrap(), "--endpoints", to]);
+        assert!(code == Some(2) && said.contains(expected), "{code:?} {said}");
+        assert!(said.contains(&format!("{keys} other lines are imported")), "{said}");
+        assert_eq!(connection.call(&[b"DBSIZE"]).unwrap(), Resp::Integer(keys));
+        assert_eq!(connection.call(&[b"FLUSHALL"]).unwrap(), Resp::Simple("OK".into()));
+    };
+    let line = |key: usize| format!("{{\"key\":\"{key}\",\"type\":\"string\",\"value\":\"v\"}}\n");
+    let lines = |keys: std::ops::Range<usize>| keys.map(line).collect::<String>();
+    let wrong = "line 501: it is not a key as `quorate export` writes it";
+    import(lines(0..500) + "{\"key\":7}\n" + &lines(500..900), wrong, 500);
+    import(lines(0..500) + &line(500)[..20], wrong, 500);
+    let fields = "{\"key\":\"k\",\"type\":\"hash\",\"value\":[]}\n";
+    import(lines(0..3) + "\n" + fields, "line 5: a hash has at least one field", 3);
+    std::fs::write(&file, [&b"{\"key\":\""[..], b"\xff"].concat()).unwrap();
+    let (code, _, said) = quorate(&["import", file.to_str().unwrap(), "--endpoints", to]);
+    assert!(code == Some(2) && said.contains("line 1: it cannot be read"), "{code:?} {said}");
+    let (code, _, said) = quorate(&["import", "nowhere.jsonl", "--endpoints", to]);
+    assert!(code == Some(2) && said.contains("cannot read nowhere.jsonl"), "{code:?} {said}");
+    // What the node refuses is said with its line, too: a key that is too long.
+    std::fs::write(&file, line(1) + &line(1).replace('1', &"k".repeat(2 << 20))).unwrap();
+    let (code, _, said) = quorate(&["import", file.to_str().unwrap(), "--endpoints", to]);
+    assert!(code == Some(1) && said.contains("line 2: ") && said.contains("answered"), "{code:?} {said}");
+    assert_eq!(connection.call(&[b"DBSIZE"]).unwrap(), Resp::Integer(1));
+}

@@ -225,6 +225,27 @@ impl Client {
         }
     }
 
+    /// Commands as one transaction, sent at most once: all are executed at one moment, or none. Gives their replies;
+    /// [`Error::Refused`] has the first error among them.
+    pub fn transaction<A: AsRef<[u8]>>(&mut self, commands: &[Vec<A>]) -> Result<Vec<Value>, Error> {
+        // Without it, or on another connection than it, the commands would be executed one by one.
+        self.command(&["MULTI"])?;
+        let connection = self.connection.as_mut().expect("it has just answered");
+        let mut exchange = || -> io::Result<(Vec<Value>, Value)> {
+            commands.iter().try_for_each(|words| connection.send(words))?;
+            connection.send(&["EXEC"])?;
+            let queued = commands.iter().map(|_| connection.receive()).collect::<io::Result<_>>()?;
+            Ok((queued, connection.receive()?))
+        };
+        let (queued, executed) = exchange().map_err(|source| self.lost(source))?;
+        // What is wrong with a command is said where it is queued; EXEC then says only that something was.
+        queued.into_iter().try_for_each(|reply| self.answer(reply).map(drop))?;
+        match self.answer(executed)? {
+            Value::Array(replies) => replies.into_iter().map(|reply| self.answer(reply)).collect(),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
     /// A command that may be repeated, because it changes nothing or says what is to be: it is repeated at the next
     /// endpoint if one breaks, or cannot reach a majority.
     pub fn read<A: AsRef<[u8]>>(&mut self, words: &[A]) -> Result<Value, Error> {

@@ -41,5 +41,5 @@ pub use partition::{Partition, PartitionError, Scattered};
 pub use read::SCAN_ITEMS;
 pub use reply::{CommandError, Expires, Kind, Reply};
 pub use snapshot::{Frozen, LoadError, Loader};
-pub use store::{AHEAD, EXPIRE_LIMIT, NAME_LIMIT, REPLY_LIMIT, Store, VALUE_LIMIT};
+pub use store::{AHEAD, EXPIRE_LIMIT, KeyValue, NAME_LIMIT, REPLY_LIMIT, Store, StoredValue, VALUE_LIMIT};
 pub use users::{CommandRule, DEFAULT_USER, KeyRule, PasswordHash, User, UserRule};

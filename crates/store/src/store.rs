@@ -69,6 +69,26 @@ pub struct Store {
     pub(crate) users: Users,
 }
 
+/// A key with its value, for whoever reads all of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyValue<'a> {
+    /// Any bytes.
+    pub key: &'a [u8],
+    /// Of one of the kinds.
+    pub value: StoredValue<'a>,
+    /// The wall-clock time from which it is gone; `None`: never.
+    pub expires: Option<Wall>,
+}
+
+/// See [`KeyValue`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoredValue<'a> {
+    /// [`Kind::String`](crate::Kind::String).
+    String(&'a [u8]),
+    /// [`Kind::Hash`](crate::Kind::Hash): fields with their values in the order of scans, at least one.
+    Hash(Vec<(&'a [u8], &'a [u8])>),
+}
+
 impl Store {
     /// An empty store, before anything happened.
     pub fn new() -> Store {
@@ -240,6 +260,21 @@ impl Store {
     /// How many keys there are.
     pub fn len(&self) -> usize {
         self.keys.len() - self.deadlines.due()
+    }
+
+    /// All keys with what is there, in the order of scans.
+    pub fn entries(&self) -> impl Iterator<Item = KeyValue<'_>> {
+        let live = |entry: &Entry| !self.deadlines.is_due(entry.deadline);
+        self.keys.iter().filter(move |(_, entry)| live(entry)).map(|(key, entry)| {
+            let value = match &entry.value {
+                Value::String(string) => StoredValue::String(string),
+                Value::Hash(hash) => {
+                    let fields = hash.iter().map(|(place, value)| (&place.bytes()[..], &value[..]));
+                    StoredValue::Hash(fields.collect())
+                }
+            };
+            KeyValue { key, value, expires: entry.deadline }
+        })
     }
 
     /// Whether there is no key.
