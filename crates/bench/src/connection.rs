@@ -8,7 +8,7 @@ use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use quorate_tls::{Heard, Socket as Stream};
 
-use crate::options::Tls;
+use crate::options::{Login, Tls};
 use crate::reply::Scanner;
 use crate::work::Task;
 
@@ -52,6 +52,8 @@ pub struct Connection {
     written: usize,
     /// It stands in the queue of those that can take a request.
     pub queued: bool,
+    /// The first reply is that to its authentication.
+    authenticating: bool,
 }
 
 impl Connection {
@@ -65,6 +67,7 @@ impl Connection {
             out: Vec::with_capacity(16 << 10),
             written: 0,
             queued: false,
+            authenticating: false,
         }
     }
 
@@ -97,6 +100,21 @@ impl Connection {
         Ok(true)
     }
 
+    /// Authenticates the connection, which has carried nothing yet; requests may follow at once.
+    pub fn authenticate(&mut self, login: &Login) {
+        let Login { user, password } = login;
+        let head = format!("*3\r\n$4\r\nAUTH\r\n${}\r\n{user}\r\n${}\r\n", user.len(), password.len());
+        self.out.extend_from_slice(head.as_bytes());
+        self.out.extend_from_slice(password);
+        self.out.extend_from_slice(b"\r\n");
+        self.authenticating = true;
+    }
+
+    /// Whether the next reply is that to the authentication, which is over then.
+    pub fn end_authentication(&mut self) -> bool {
+        std::mem::take(&mut self.authenticating)
+    }
+
     /// Closes the socket, to be opened again at a time; gives back what was under way.
     pub fn close(&mut self, again: u64) -> VecDeque<Flight> {
         // Dropping the stream closes it, and closing takes it out of the poll.
@@ -104,6 +122,7 @@ impl Connection {
         self.scanner = Scanner::new();
         self.out.clear();
         self.written = 0;
+        self.authenticating = false;
         std::mem::take(&mut self.flight)
     }
 

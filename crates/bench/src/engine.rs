@@ -277,7 +277,12 @@ impl<'a> Engine<'a> {
         let index = event.token().0;
         if !self.connections[index].is_up() {
             match self.connections[index].opened(self.options.tls.as_ref()) {
-                Ok(true) => self.feed(index, self.now()),
+                Ok(true) => {
+                    if let Some(login) = &self.options.login {
+                        self.connections[index].authenticate(login);
+                    }
+                    self.feed(index, self.now());
+                }
                 Ok(false) => {}
                 Err(error) => self.fail(index, "connect", &error),
             }
@@ -324,6 +329,12 @@ impl<'a> Engine<'a> {
 
     fn reply(&mut self, index: usize, reply: Reply, now: u64) -> io::Result<()> {
         let connection = &mut self.connections[index];
+        if connection.end_authentication() {
+            return match reply {
+                Reply::Error => Err(io::Error::new(io::ErrorKind::InvalidData, "not authenticated")),
+                Reply::Nil | Reply::Value => Ok(()),
+            };
+        }
         let Some(flight) = connection.flight.pop_front() else {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "a reply to nothing"));
         };

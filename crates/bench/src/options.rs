@@ -1,5 +1,6 @@
 //! What a run is.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -14,6 +15,8 @@ pub struct Options {
     pub endpoints: Vec<SocketAddr>,
     /// Over TLS; `None` for plain connections.
     pub tls: Option<Tls>,
+    /// Whom each connection is authenticated as; `None` for nobody.
+    pub login: Option<Login>,
     /// How many connections.
     pub connections: usize,
     /// How many requests may be under way on each.
@@ -53,6 +56,21 @@ pub struct Tls {
     pub credentials: ClientCredentials,
     /// The host of each endpoint, as its certificate has it.
     pub hosts: Vec<String>,
+}
+
+/// A user with the password.
+#[derive(Clone)]
+pub struct Login {
+    /// The user's name.
+    pub user: String,
+    /// In the clear, as it is sent.
+    pub password: Vec<u8>,
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Login").field("user", &self.user).finish_non_exhaustive()
+    }
 }
 
 /// Shares of the operations; they sum to one.
@@ -105,6 +123,7 @@ pub(crate) mod tests {
         Options {
             endpoints: Vec::new(),
             tls: None,
+            login: None,
             connections: 4,
             pipeline: 1,
             rate: None,

@@ -93,6 +93,7 @@ fn options(endpoint: SocketAddr, workload: &str) -> Options {
     Options {
         endpoints: vec![endpoint],
         tls: None,
+        login: None,
         connections: 4,
         pipeline: 3,
         rate: None,

@@ -6,13 +6,15 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use quorate_bench::{Arrivals, BenchError, Choice, Mix, Options, Report, Sizes, Tls};
+use quorate_bench::{Arrivals, BenchError, Choice, Login, Mix, Options, Report, Sizes, Tls};
 use serde_json::json;
 
-use crate::args::{ClientTls, duration, endpoint, share};
+use crate::args::{ClientLogin, ClientTls, duration, endpoint, share};
 use crate::certificates;
+use crate::client::{TIMEOUT, Target};
 use crate::failure::Failure;
 use crate::interrupt;
+use crate::users;
 
 pub const EXAMPLES: &str = "Examples:
   quorate bench --load                                  YCSB A: half reads, half updates, 64 connections
@@ -36,6 +38,8 @@ pub struct Bench {
     pub endpoints: Vec<String>,
     #[command(flatten)]
     pub tls: ClientTls,
+    #[command(flatten)]
+    pub login: ClientLogin,
     /// a to f (YCSB), set, or get
     #[arg(long, default_value = "a", value_parser = ["a", "b", "c", "d", "e", "f", "set", "get"])]
     pub workload: String,
@@ -162,8 +166,14 @@ impl Bench {
         let (mix, choice) = self.mix()?;
         let (names, endpoints) = self.endpoints()?;
         let host = |name: &String| name.rsplit_once(':').map_or(name.clone(), |(host, _)| host.to_owned());
-        let tls = certificates::of_client(&self.tls)?
-            .map(|credentials| Tls { credentials, hosts: names.iter().map(host).collect() });
+        let (credentials, login) = (certificates::of_client(&self.tls)?, users::of_client(&self.login)?);
+        if login.is_some() {
+            // A wrong password is said at once: in a run, it would be an error of every connection.
+            let (tls, login) = (credentials.clone(), login.clone());
+            Target { endpoints: names.clone(), tls, login }.any(TIMEOUT)?;
+        }
+        let login = login.map(|login| Login { user: login.user, password: login.password.into() });
+        let tls = credentials.map(|credentials| Tls { credentials, hosts: names.iter().map(host).collect() });
         let rates: Vec<_> = match self.rate.is_empty() {
             true => vec![None],
             false => self.rate.iter().copied().map(Some).collect(),
@@ -180,6 +190,7 @@ impl Bench {
                     runs.push(Options {
                         endpoints: endpoints.clone(),
                         tls: tls.clone(),
+                        login: login.clone(),
                         connections: usize::from(*connections),
                         pipeline: usize::from(*depth),
                         rate: *rate,

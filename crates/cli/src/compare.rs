@@ -161,6 +161,7 @@ fn measure(
     let options = |node: &Node| Options {
         endpoints: vec![node.resp],
         tls: None,
+        login: None,
         connections: args.clients.into(),
         pipeline: 1,
         rate: None,

@@ -488,6 +488,13 @@ fn users_may_do_what_their_rules_say_after_restarts_and_in_a_restored_cluster_to
         run(command(&["backup", "--out", &backup, "--user", "root"]).env("QUORATE_PASSWORD", "first"));
     assert_eq!(code, Some(0), "{said}");
 
+    let load = ["bench", "--workload", "set", "--keys", "50", "--connections", "3", "--warm-up", "0s"];
+    let load = [&load[..], &["--duration", "300ms", "--json", "--user", "root"]].concat();
+    let (code, said) = run(command(&load).env("QUORATE_PASSWORD", "first"));
+    assert!(code == Some(0) && said.contains("\"errors\":{}"), "{code:?} {said}");
+    let (code, said) = run(command(&load).env("QUORATE_PASSWORD", "wrong"));
+    assert!(code == Some(1) && said.contains("WRONGPASS"), "{code:?} {said}");
+
     // Users are in the log.
     for node in &mut cluster.nodes {
         node.kill();
