@@ -240,6 +240,11 @@ fn verdict(
         Ok(()) => format!("the cluster serves reads and writes: {leads}{count}"),
         Err(_) => format!("the cluster does not serve reads and writes: {leads}{count}"),
     }];
+    let versions = by_fact(nodes, "version");
+    if versions.len() > 1 {
+        let each = versions.iter().map(|(version, at)| format!("{version} at {}", at.join(",")));
+        lines.push(format!("nodes run different versions: {}", each.collect::<Vec<_>>().join("; ")));
+    }
     let silent = answers.iter().filter_map(|(endpoint, answer)| Some((endpoint, answer.as_ref().err()?)));
     lines.extend(silent.map(|(endpoint, why)| format!("warning: no answer of {endpoint}: {why}")));
     for node in nodes {
@@ -337,17 +342,23 @@ fn show_samples(nodes: &[&NodeStatus]) -> Result<(), Failure> {
 
 /// The timeouts in force, and why: once where they are the same, as they are but for a moment.
 fn show_timeouts(nodes: &[&NodeStatus]) -> Result<(), Failure> {
-    let mut timeouts: BTreeMap<_, Vec<_>> = BTreeMap::new();
-    for node in nodes {
-        if let Some(words) = node.fact("timeouts") {
-            timeouts.entry(words).or_default().push(node.node.as_str());
-        }
-    }
+    let timeouts = by_fact(nodes, "timeouts");
     for (words, at) in &timeouts {
         let at = if timeouts.len() > 1 { format!(" (at {})", at.join(",")) } else { String::new() };
         writeln!(stdout(), "\ntimeouts{at} {words}")?;
     }
     Ok(())
+}
+
+/// What nodes say of themselves under a name, and which say it.
+fn by_fact<'a>(nodes: &[&'a NodeStatus], name: &str) -> BTreeMap<&'a str, Vec<&'a str>> {
+    let mut found: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for node in nodes {
+        if let Some(words) = node.fact(name) {
+            found.entry(words).or_default().push(node.node.as_str());
+        }
+    }
+    found
 }
 
 /// The columns of the table.
@@ -374,4 +385,33 @@ pub fn row(endpoint: &str, status: Option<&NodeStatus>) -> [String; 9] {
         if status.lease { "held" } else { "-" }.to_owned(),
         lag.collect::<Vec<_>>().join(" "),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn nodes_of_different_versions_are_named_before_what_is_wrong() {
+        let node = |node: u64, version: &str| -> NodeStatus {
+            let facts = json!({ "node_id": node.to_string(), "version": version, "warning_disk": "full" });
+            let status = json!({
+                "node": node.to_string(), "role": "follower", "leader": 2, "ballot": "", "committed": 1,
+                "applied": 1, "lease": false, "facts": facts,
+            });
+            serde_json::from_value(status).unwrap()
+        };
+        let nodes = [node(1, "0.1.0"), node(2, "0.2.0"), node(3, "0.1.0")];
+        let endpoints = ["a:1", "b:1", "c:1"].map(str::to_owned);
+        let lines = |nodes: [&NodeStatus; 2]| {
+            let answers = endpoints.iter().map(|endpoint| (endpoint, Err("silent".to_owned())));
+            verdict(&answers.collect::<Vec<_>>(), &nodes, &Ok(()))
+        };
+        let mixed = lines([&nodes[0], &nodes[1]]);
+        assert_eq!(mixed[1], "nodes run different versions: 0.1.0 at 1; 0.2.0 at 2");
+        assert!(mixed[2].starts_with("warning:"), "{mixed:?}");
+        assert!(lines([&nodes[0], &nodes[2]])[1].starts_with("warning:"));
+    }
 }
