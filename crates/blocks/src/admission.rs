@@ -192,12 +192,7 @@ impl Memory {
 
     /// The same, with at least this reach.
     pub fn with_reach(self, least: Reach) -> Memory {
-        Memory { reach: self.next_reach(least), ..self }
-    }
-
-    /// The reach of its next life, if that has at least this one.
-    pub fn next_reach(&self, least: Reach) -> Reach {
-        if mutation::active("reach/forgotten") { least } else { self.reach.max(least) }
+        Memory { reach: self.reach.max(least), ..self }
     }
 }
 
@@ -370,10 +365,14 @@ impl Admission {
         if mutation::active("admission/forget-peers") {
             memory.peers.clear();
         }
+        let reach = memory.reach;
+        if mutation::active("reach/forgotten") {
+            memory.reach = Reach::SHORTEST;
+        }
         let admitted_at = (memory.stage == Stage::Admitted).then_some(1);
         let mut admission = Admission {
             me,
-            reach: memory.reach,
+            reach,
             round_trips: RoundTrips::default(),
             memory,
             version: 0,
@@ -455,7 +454,8 @@ impl Admission {
 
     /// This node needs this reach, or one that is as long.
     pub fn need_reach(&mut self, reach: Reach) {
-        if reach > self.memory.reach {
+        // The memory has at least that of this process, unless a mutation has removed it.
+        if reach > self.memory.reach.max(self.reach) {
             self.memory.reach = reach;
             self.revision += 1;
         }

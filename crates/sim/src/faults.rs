@@ -101,6 +101,9 @@ kinds! {
     /// A node needs longer timeouts than it has: one after the other starts again with these. Only on demand: what
     /// comes after it takes longer.
     LongerTimeouts = "longer-timeouts",
+    /// All nodes but the leader die and come back soon, while it is cut off: what they have promised it binds them.
+    /// Only on demand.
+    FollowerCrashes = "follower-crashes",
 }
 
 impl Kind {
@@ -110,7 +113,7 @@ impl Kind {
             Kind::MemberChanges | Kind::Transfers => can.membership,
             Kind::RosterChanges => can.rosters,
             Kind::LostNodes | Kind::HungDisks | Kind::SlowNodes => can.failover,
-            Kind::WideClocks | Kind::SnapshotSources => can.max_nodes > 1,
+            Kind::WideClocks | Kind::SnapshotSources | Kind::FollowerCrashes => can.max_nodes > 1,
             Kind::LongerTimeouts => can.max_nodes > 1 && !can.diskless,
             Kind::WipedDisks | Kind::RolledBackDisks => can.failover && !can.diskless,
             Kind::ReplacedDisks => can.rejoin,
@@ -120,7 +123,7 @@ impl Kind {
 
     /// Whether it happens only where it is asked for by name.
     pub fn on_demand(self) -> bool {
-        matches!(self, Kind::ClocksBeyondBound | Kind::Rates | Kind::LongerTimeouts)
+        matches!(self, Kind::ClocksBeyondBound | Kind::Rates | Kind::LongerTimeouts | Kind::FollowerCrashes)
     }
 }
 
@@ -317,6 +320,8 @@ pub enum Action {
     /// Kills all nodes. They come back after the fault's length, or up to twice as long.
     CrashAll,
     /// Kills it, and takes away what is on its disk, or the latest part of that. It comes back after the fault's
+    /// Cuts it off for the fault's length, and kills all other nodes, which come back soon.
+    CrashOthers,
     /// length.
     Damage {
         /// Whether all nodes die with it. They come back within three times the fault's length.
@@ -478,12 +483,22 @@ impl Plan {
             | Kind::Transfers
             | Kind::RosterChanges
             | Kind::SnapshotSources
-            | Kind::LongerTimeouts => {
-                let shortest = if kind == Kind::ClusterCrashes { SECOND } else { SECOND / 5 };
+            | Kind::LongerTimeouts
+            | Kind::FollowerCrashes => {
+                let shortest = match kind {
+                    Kind::ClusterCrashes | Kind::FollowerCrashes => SECOND,
+                    // Whoever starts again is bound for longer than a lease, and then somebody is elected. Only after
+                    // that are there leases of the new length.
+                    Kind::LongerTimeouts => 4 * SECOND,
+                    _ => SECOND / 5,
+                };
                 let interval = shortest << draw.random.range(0..4);
-                // A node that is gone for good is missed for the rest of the run, so that less can happen in it.
-                let for_good = matches!(kind, Kind::WipedDisks | Kind::RolledBackDisks);
-                let first = if for_good { draw.end / 3..draw.end.max(1) } else { 0..interval };
+                let first = match kind {
+                    // A node that is gone for good is missed for the rest of the run, so that less can happen in it.
+                    Kind::WipedDisks | Kind::RolledBackDisks => draw.end / 3..draw.end.max(1),
+                    Kind::LongerTimeouts => 0..SECOND,
+                    _ => 0..interval,
+                };
                 let mut at = draw.random.range(first);
                 while at < draw.end {
                     let fault = draw.fault(at, kind);
@@ -544,6 +559,18 @@ impl Draw {
             };
         }
         // A rate is in force until the next one.
+        if kind == Kind::FollowerCrashes {
+            // Long enough that they elect another, if nothing binds them.
+            let (target, length) = (Target::Leader(node), self.random.range(SECOND..3 * SECOND));
+            return ScheduledFault {
+                at,
+                kind,
+                target,
+                moment: Moment::Now,
+                length,
+                action: Action::CrashOthers,
+            };
+        }
         let length = if kind == Kind::Rates { 10 * SECOND } else { length };
         let action = self.action(kind);
         // Only nodes have disks and can hand over.
@@ -604,6 +631,7 @@ impl Draw {
             | Kind::WideClocks
             | Kind::SnapshotSources
             | Kind::ClocksBeyondBound => unreachable!("{} strikes at no instant", kind.name()),
+            | Kind::FollowerCrashes
         }
     }
 }

@@ -253,7 +253,7 @@ impl SimProcess {
 
     /// The reach of its next life.
     pub fn reach(&self) -> Reach {
-        self.memory.as_ref().map_or(self.least, |memory| memory.next_reach(self.least))
+        self.memory.as_ref().map_or(self.least, |memory| memory.reach.max(self.least))
     }
 
     /// What it knows of disks in this life, and what of that is durable.

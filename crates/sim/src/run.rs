@@ -208,7 +208,8 @@ fn configure(
     let mut words = options.settings.clone();
     let first = timeouts.map_or(Reach::SHORTEST, Timeouts::least);
     // What is drawn counts as stated, which wins over distances.
-    let follows = timeouts == Some(Timeouts::Auto) || first > Reach::SHORTEST;
+    let grows = timeouts == Some(Timeouts::Auto) || options.faults.named().contains(Kind::LongerTimeouts);
+    let follows = grows || first > Reach::SHORTEST;
     let quick = (if far || follows { 0.0 } else { 0.5 }, QUICK);
     for (chance, corner) in CORNERS.iter().chain([&quick, &PARTS]) {
         if !random.chance(*chance) {
@@ -240,11 +241,7 @@ fn configure(
     };
     let (members, joining) = (each(&group)?, each(&Group { joining: true, ..group.clone() })?);
     let consistency = (protocol.capabilities().consistency)(&members[0].1);
-    let last = match timeouts == Some(Timeouts::Auto) || options.faults.named().contains(Kind::LongerTimeouts)
-    {
-        true => Reach::MOST_MEASURED.max(first),
-        false => first,
-    };
+    let last = if grows { Reach::MOST_MEASURED.max(first) } else { first };
     // Of each group of replicas at each reach that the run may come to.
     let reaches = Reach::all().filter(|reach| (first..=last).contains(reach));
     let drifts = reaches.flat_map(|reach| {

@@ -397,11 +397,11 @@ fn replicated() -> impl Iterator<Item = &'static str> {
 #[test]
 fn timeouts_become_longer_under_all_kinds_of_faults() {
     for protocol in replicated() {
-        let faults = "all,longer-timeouts,crashes".parse().unwrap();
+        let faults = "all,longer-timeouts,follower-crashes".parse().unwrap();
         assert_passes(protocol, &Options { faults, runs: 25, ..Options::default() });
     }
     for settings in READS {
-        assert_passes("raft", &raft(settings, "all,longer-timeouts,partitions", 25));
+        assert_passes("raft", &raft(settings, "all,longer-timeouts,follower-crashes", 25));
     }
 }
 

@@ -108,6 +108,14 @@ impl Cluster {
             }
             Action::Crash => self.crash(kind, host, length),
             Action::CrashAll => self.crash_all(length),
+            Action::CrashOthers => {
+                self.counts.add(kind);
+                self.cut(Shape::Isolate, host, until, false);
+                for other in (0..self.nodes).filter(|other| *other != host) {
+                    let down = self.random.range(MILLISECOND..200 * MILLISECOND);
+                    self.kill(other, down);
+                }
+            }
             // Counted where a disk is damaged.
             Action::Damage { all } => self.damage(kind, host, length, all),
             Action::Pause => {

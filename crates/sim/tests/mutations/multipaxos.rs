@@ -42,6 +42,9 @@ caught! { "multipaxos",
     // Disks that are lost or rolled back.
     a_life_that_is_not_durable_before_the_first_vote: "admission/life-not-durable", under "crashes,slow-disks", at 9;
     a_node_that_is_let_in_before_its_disk_is_remembered: "admission/listen-first", under "crashes", at 8;
+    // Timeouts that become longer.
+    a_node_that_restarts_with_shorter_timeouts_than_it_had: "reach/forgotten",
+        under "longer-timeouts,follower-crashes", at 5;
     // Reads that may be so old.
     an_age_that_counts_from_the_answer: "freshness/by-arrival" with &["heartbeat=20ms"], of 5,
         under "slow-links,reordering", at 374;
