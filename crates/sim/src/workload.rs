@@ -457,7 +457,7 @@ fn put(key: Bytes, value: Bytes, condition: Condition, old: bool) -> Command {
 }
 
 /// Unique bytes: the number goes with it as digits, which are keys that never exist. Two for each key, so that a
-/// checker which follows every key has few to follow, and no key is tied to another. With `one_key`, a field of the key.
+/// checker which follows every key has few to follow, and no key is tied to another. `one_key`: a field of it instead.
 fn delete(key: Bytes, unique: u64, one_key: bool) -> Command {
     if one_key {
         let field = Command::HashDelete { key: key.clone(), fields: vec![format!("!{unique}").into()] };
