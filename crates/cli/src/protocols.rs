@@ -76,6 +76,7 @@ pub fn show(name: &str) -> Result<(), Failure> {
         ["nodes".to_owned(), nodes(&can)],
         ["of 3, 5, 7 nodes may be lost".to_owned(), losses(&can)],
         ["its members can change (quorate member)".to_owned(), word(can.membership)],
+        ["its leader can be chosen (quorate transfer)".to_owned(), word(can.transfer)],
         ["rosters (quorate roster)".to_owned(), word(can.rosters)],
         ["replaces a lost disk in place (--replace-disk)".to_owned(), word(can.rejoin)],
         ["runs without a disk (--durability none)".to_owned(), word(can.diskless)],

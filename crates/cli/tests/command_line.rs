@@ -61,6 +61,7 @@ fn a_protocol_shows_what_it_can_do_and_what_can_be_set() {
     assert_eq!(code, Some(0), "{said}");
     let line = |name: &str| shown.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
     assert!(line("its members can change").ends_with("yes"), "{shown}");
+    assert!(line("its leader can be chosen").ends_with("yes"), "{shown}");
     assert!(line("rosters").ends_with("no"), "{shown}");
     let setting = line("election.timeout");
     for part in ["500ms", "a duration such as 250ms", "The shortest silence of a leader"] {

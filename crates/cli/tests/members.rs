@@ -40,6 +40,20 @@ fn voters(cluster: &Cluster, node: usize) -> Vec<u64> {
     members.filter(|member| member["voter"] == true).map(|member| member["id"].as_u64().unwrap()).collect()
 }
 
+/// Lets this node lead, asked of another.
+fn transfer(cluster: &Cluster, asked: usize, id: &str) {
+    // The leader has to have heard of it since it was started; asked before it may vote for itself, it may lose against
+    // another.
+    wait_for("a transfer", || match attempt(cluster, &[asked], &["transfer", id]) {
+        Ok(_) => Some(()),
+        Err(error) => {
+            let told = ["nobody is there to take over", "was asked to take over and has not"];
+            assert!(told.iter().any(|words| error.contains(words)), "{error}");
+            None
+        }
+    });
+}
+
 #[test]
 fn a_group_of_raft_grows_and_shrinks_under_load_until_every_old_member_is_replaced() {
     replace_every_member("raft");
@@ -86,15 +100,7 @@ fn replace_every_member(protocol: &str) {
     load.progress(100);
     cluster.nodes[3].start();
     cluster.nodes[3].wait_until_serving();
-    // The leader has to hear of it again first; asked before it may vote for itself, it may lose against another.
-    wait_for("node 4 to lead", || match attempt(&cluster, &[4], &["transfer", "4"]) {
-        Ok(_) => Some(()),
-        Err(error) => {
-            let told = ["nobody is there to take over", "was asked to take over and has not"];
-            assert!(told.iter().any(|words| error.contains(words)), "{error}");
-            None
-        }
-    });
+    transfer(&cluster, 4, "4");
     load.progress(100);
     // The proxy has followed the group. One that starts now is told who is there today.
     let status = quorate(&cluster, &[3], &["status", "--json"]);
@@ -153,6 +159,17 @@ fn a_rolling_restart_of_raft_loses_no_request() {
 #[test]
 fn a_rolling_restart_of_multipaxos_loses_no_request() {
     restart_one_by_one("multipaxos");
+}
+
+/// Its members cannot change, and its leader can.
+#[test]
+fn a_rolling_restart_of_zab_loses_no_request() {
+    restart_one_by_one("zab");
+}
+
+#[test]
+fn a_rolling_restart_of_a_chain_loses_no_request() {
+    restart_one_by_one("chain");
 }
 
 fn restart_one_by_one(protocol: &str) {
@@ -217,6 +234,9 @@ fn restart_one_by_one(protocol: &str) {
             cluster.nodes[index].wait_until_serving();
             progress();
         }
+        let next = (cluster.leader() + 1) % 3;
+        transfer(&cluster, (next + 1) % 3, &(next + 1).to_string());
+        progress();
     }
     stop.store(true, Ordering::Relaxed);
     writers.into_iter().for_each(|writer| writer.join().unwrap());

@@ -284,6 +284,8 @@ pub struct Capabilities {
     pub quorum: fn(usize) -> usize,
     /// Who is in the group can change while it runs ([`Manage`](crate::Manage)).
     pub membership: bool,
+    /// Operators can say who leads ([`Manage::Transfer`](crate::Manage::Transfer)). Not where nobody does.
+    pub transfer: bool,
     /// A member that lost its disk can come back under its own id ([`Group::rejoining`]). Protocols that can change the
     /// group have no need of it: there the member is removed and added.
     pub rejoin: bool,
@@ -339,6 +341,7 @@ impl Capabilities {
         failover: true,
         quorum: |voters| voters / 2 + 1,
         membership: false,
+        transfer: false,
         rejoin: false,
         rosters: false,
         diskless: false,

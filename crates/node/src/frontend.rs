@@ -170,6 +170,10 @@ pub trait NodeView {
         false
     }
     /// Whether operators can say who serves reads of what.
+    /// Whether operators can say who leads.
+    fn can_transfer(&self) -> bool {
+        false
+    }
     fn has_roster(&self) -> bool {
         false
     }

@@ -104,6 +104,10 @@ impl NodeView for View<'_> {
         self.constants.can.membership
     }
 
+    fn can_transfer(&self) -> bool {
+        self.constants.can.transfer
+    }
+
     fn has_roster(&self) -> bool {
         self.constants.can.rosters
     }

@@ -110,7 +110,8 @@ impl Kind {
     /// Whether it can happen to a protocol that can do this.
     pub fn possible(self, can: &Capabilities) -> bool {
         match self {
-            Kind::MemberChanges | Kind::Transfers => can.membership,
+            Kind::MemberChanges => can.membership,
+            Kind::Transfers => can.transfer,
             Kind::RosterChanges => can.rosters,
             Kind::LostNodes | Kind::HungDisks | Kind::SlowNodes => can.failover,
             Kind::WideClocks | Kind::SnapshotSources | Kind::FollowerCrashes => can.max_nodes > 1,
@@ -319,9 +320,9 @@ pub enum Action {
     Crash,
     /// Kills all nodes. They come back after the fault's length, or up to twice as long.
     CrashAll,
-    /// Kills it, and takes away what is on its disk, or the latest part of that. It comes back after the fault's
     /// Cuts it off for the fault's length, and kills all other nodes, which come back soon.
     CrashOthers,
+    /// Kills it, and takes away what is on its disk, or the latest part of that. It comes back after the fault's
     /// length.
     Damage {
         /// Whether all nodes die with it. They come back within three times the fault's length.
@@ -558,7 +559,6 @@ impl Draw {
                 action,
             };
         }
-        // A rate is in force until the next one.
         if kind == Kind::FollowerCrashes {
             // Long enough that they elect another, if nothing binds them.
             let (target, length) = (Target::Leader(node), self.random.range(SECOND..3 * SECOND));
@@ -571,6 +571,7 @@ impl Draw {
                 action: Action::CrashOthers,
             };
         }
+        // A rate is in force until the next one.
         let length = if kind == Kind::Rates { 10 * SECOND } else { length };
         let action = self.action(kind);
         // Only nodes have disks and can hand over.
@@ -630,8 +631,8 @@ impl Draw {
             | Kind::SlowNodes
             | Kind::WideClocks
             | Kind::SnapshotSources
-            | Kind::ClocksBeyondBound => unreachable!("{} strikes at no instant", kind.name()),
             | Kind::FollowerCrashes
+            | Kind::ClocksBeyondBound => unreachable!("{} strikes at no instant", kind.name()),
         }
     }
 }

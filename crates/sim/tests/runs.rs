@@ -238,6 +238,17 @@ fn groups_change_and_leaders_hand_over() {
     }
 }
 
+#[test]
+fn leaders_hand_over_where_members_cannot_change() {
+    for protocol in ["zab", "chain", "craq"] {
+        for nodes in [3, 5] {
+            let summary = sim(named(protocol), &set(&[], nodes, "all,transfers", 30), &mut |_| {}).unwrap();
+            assert!(summary.is_fine(), "{summary}");
+            assert!(summary.faults.of(Kind::Transfers) > 30, "{summary}");
+        }
+    }
+}
+
 /// A clock that is off by much of a lease is of no use.
 #[test]
 fn raft_passes_with_clocks_that_are_known_too_badly() {

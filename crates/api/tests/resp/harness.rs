@@ -97,6 +97,9 @@ impl NodeView for View<'_> {
     fn can_regroup(&self) -> bool {
         true
     }
+    fn can_transfer(&self) -> bool {
+        true
+    }
     fn has_roster(&self) -> bool {
         true
     }

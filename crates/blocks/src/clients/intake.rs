@@ -15,7 +15,7 @@ use quorate_store::Command;
 
 use crate::batch::{Batch, Builder, Entry, Limits};
 use crate::clients::message::{Ask, Message};
-use crate::membership::{NO_CHANGES, refused};
+use crate::membership::{NO_CHANGES, NO_ROSTER, refused};
 use crate::parts::Part;
 use crate::sessions::Verdict;
 use crate::state::{CommandReply, Effect, Replicated};
@@ -302,6 +302,25 @@ impl Intake {
             }
         }
         taken
+    }
+
+    /// Of what operators have asked for since the last call, what a leader does that can let another lead and nothing
+    /// else: requests with whom they name. The others are refused, and one for this leader itself is done.
+    pub fn take_transfers(&mut self) -> Vec<(PendingRead, Option<NodeId>)> {
+        let mut transfers = Vec::new();
+        for (request, manage) in self.take_manage() {
+            let how = match manage {
+                Manage::Transfer { to } if to == Some(self.me) => Managed::Done,
+                Manage::Transfer { to } => {
+                    transfers.push((request, to));
+                    continue;
+                }
+                Manage::Roster(_) | Manage::AutoRoster(_) | Manage::ShowRoster => refused(NO_ROSTER),
+                Manage::Change { .. } | Manage::CancelChange => refused(NO_CHANGES),
+            };
+            self.on_managed(request, how);
+        }
+        transfers
     }
 
     /// An operator's request has ended.

@@ -12,12 +12,14 @@
 //! | [`batches`] | almost-local reads: what they wait for at a replica that does not lead, and who at the leader |
 //! | [`gate`] | what becomes of a read, and where it waits |
 //! | [`local`] | reads of a replica's own state, sequentially consistent |
+//! | [`handover`] | how a leader lets another lead |
 //! | [`intake`] | the leader's side: admits, batches, answers |
 //! | [`reads`] | where reads are ordered like writes: each once |
 //! | [`served`] | how reads were served, counted |
 
 pub mod batches;
 pub mod gate;
+pub mod handover;
 pub mod intake;
 pub mod local;
 pub mod message;
@@ -30,6 +32,7 @@ mod tests;
 
 pub use batches::{Place, ReadBatches, Syncs};
 pub use gate::{AtSlot, Gate, WaitingReads};
+pub use handover::HandOver;
 pub use intake::{Intake, PendingRead};
 pub use local::LocalReads;
 pub use message::{Ask, Embeds, Message, ReadObservation};

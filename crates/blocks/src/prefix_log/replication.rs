@@ -41,6 +41,12 @@ impl Replication {
         Some(peer)
     }
 
+    /// Who was heard in the last while, and up to where its log is durably the own one.
+    pub fn heard_within(&self, limit: Duration, now: Time) -> impl Iterator<Item = (NodeId, u64)> {
+        let heard = move |peer: &Progress| peer.heard.is_some_and(|heard| now.since(heard) < limit);
+        self.peers.iter().filter(move |(_, peer)| heard(peer)).map(|(node, peer)| (*node, peer.matched))
+    }
+
     /// The own log ends at `last`. Whether it has to be acknowledged: it counts like any other's, when it is durable.
     pub fn claim(&mut self, last: u64) -> bool {
         std::mem::replace(&mut self.claimed, last) < last

@@ -32,6 +32,7 @@ impl Protocol for Toy {
         failover: true,
         quorum: |voters| voters / 2 + 1,
         membership: false,
+        transfer: false,
         rejoin: false,
         rosters: false,
         diskless: true,

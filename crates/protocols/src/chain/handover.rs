@@ -7,20 +7,10 @@
 //! missed as any other.
 
 use quorate_blocks::clients::PendingRead;
-use quorate_blocks::membership::{NO_CHANGES, NO_ROSTER, refused};
-use quorate_core::{Context, Manage, Managed, NodeId, NodeSet, Time};
+use quorate_core::{Context, NodeId, NodeSet, Time};
 
 use super::Message;
 use super::replica::{Replica, Role};
-
-/// A head's hand-over under way.
-#[derive(Debug)]
-pub struct Handing {
-    to: NodeId,
-    since: Time,
-    /// The operator who is to be told.
-    waiting: Option<PendingRead>,
-}
 
 impl Replica {
     /// As the head: what operators ask for.
@@ -28,20 +18,8 @@ impl Replica {
         if !self.is_head() {
             return;
         }
-        for (request, manage) in self.intake.take_manage() {
-            let why = match manage {
-                Manage::Transfer { to } if to == Some(self.me) => {
-                    self.intake.on_managed(request, Managed::Done);
-                    continue;
-                }
-                Manage::Transfer { to } => {
-                    self.hand_over(to, Some(request), cx.now());
-                    continue;
-                }
-                Manage::Roster(_) | Manage::AutoRoster(_) | Manage::ShowRoster => NO_ROSTER,
-                Manage::Change { .. } | Manage::CancelChange => NO_CHANGES,
-            };
-            self.intake.on_managed(request, refused(why));
+        for (request, to) in self.intake.take_transfers() {
+            self.hand_over(to, Some(request), cx.now());
         }
         self.hand_over_if_due(cx);
     }
@@ -60,24 +38,14 @@ impl Replica {
 
     /// Lets another be the head: that one, or whoever has most of the log.
     fn hand_over(&mut self, to: Option<NodeId>, waiting: Option<PendingRead>, now: Time) {
-        let Role::Head(head) = &self.role else { return };
+        let limit = self.config.timeouts.election;
+        let Role::Head(head) = &mut self.role else { return };
         let near = self.members.voters.without(self.me).iter().filter_map(|node| {
             let (heard, durable) = head.heard(node)?;
-            (now.since(heard) < self.config.timeouts.election).then_some((node, durable))
+            (now.since(heard) < limit).then_some((node, durable))
         });
-        let target = match head.handing {
-            Some(_) => Err(refused("the head is handing over already")),
-            None => self.members.transfer_target(to, near),
-        };
-        match (target, waiting) {
-            (Ok(to), waiting) => {
-                if let Role::Head(head) = &mut self.role {
-                    head.handing = Some(Handing { to, since: now, waiting });
-                }
-            }
-            (Err(how), Some(request)) => self.intake.on_managed(request, how),
-            (Err(_), None) => {}
-        }
+        let near: Vec<_> = near.collect();
+        head.handing.begin(&self.members, near, (to, waiting), now, &mut self.intake);
     }
 
     /// The other has everything, or cannot be waited for any longer.
@@ -85,16 +53,11 @@ impl Replica {
         let last = self.log.entries.last().0;
         let limit = self.config.timeouts.election;
         let Role::Head(head) = &mut self.role else { return };
-        let Some(&Handing { to, since, .. }) = head.handing.as_ref() else { return };
+        let Some(to) = head.handing.target() else { return };
         let linked = self.links.peers.get(&to).is_some_and(|peer| peer.matched >= last);
         let complete = linked || head.heard(to).is_some_and(|(_, durable)| durable >= last);
-        if !complete && cx.now().since(since) < limit {
+        if !head.handing.end_if_due(complete, limit, cx.now(), &mut self.intake) {
             return;
-        }
-        let waiting = head.handing.take().and_then(|handing| handing.waiting);
-        if let Some(request) = waiting {
-            let late = || refused(format!("node {to} did not take over in time"));
-            self.intake.on_managed(request, if complete { Managed::Done } else { late() });
         }
         if complete || self.draining {
             let (others, leaves) = (self.members.voters.without(self.me), self.draining);

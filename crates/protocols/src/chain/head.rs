@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use quorate_blocks::clients::HandOver;
 use quorate_blocks::laggards::OwnDisk;
 use quorate_blocks::prefix_log::Entry;
 use quorate_blocks::walls::Own;
 use quorate_core::{Context, Fact, NodeId, NodeSet, Time, Wall};
 
-use super::handover::Handing;
 use super::replica::{Replica, Role, Timer};
 use super::{Message, PIPELINE_BYTES};
 
@@ -27,7 +27,7 @@ pub struct Head {
     needs_empty_batch: bool,
     /// Who is to be left out, because it is about to stop.
     pub(super) leaving: NodeSet,
-    pub(super) handing: Option<Handing>,
+    pub(super) handing: HandOver,
 }
 
 impl Head {
@@ -38,7 +38,7 @@ impl Head {
             links: BTreeMap::new(),
             needs_empty_batch: false,
             leaving: NodeSet::EMPTY,
-            handing: None,
+            handing: HandOver::default(),
         }
     }
 
@@ -61,7 +61,10 @@ impl Replica {
             let time = self.time(cx.now(), cx.wall());
             let full = self.log.is_full(self.config.pipeline as u64, PIPELINE_BYTES);
             let Role::Head(head) = &mut self.role else { return };
-            if full || head.handing.is_some() || !(self.intake.has_writes() || head.needs_empty_batch) {
+            if full
+                || head.handing.target().is_some()
+                || !(self.intake.has_writes() || head.needs_empty_batch)
+            {
                 return;
             }
             head.needs_empty_batch = false;

@@ -115,6 +115,7 @@ impl Protocol for Chain {
     const NAME: &'static str = "chain";
     const PAPER: &'static str = "van Renesse, Schneider, Chain Replication (2004)";
     const CAPABILITIES: Capabilities = Capabilities {
+        transfer: true,
         reads: "at the tail, under a lease (bounded drift); or almost-local",
         ..Capabilities::LOGGED
     };

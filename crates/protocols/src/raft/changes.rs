@@ -186,10 +186,8 @@ impl Replica {
 
     fn transfer_target(&self, to: Option<NodeId>, now: Time) -> Result<NodeId, Managed> {
         let Role::Leader(leading) = &self.role else { return Err(refused("another leads")) };
-        let near = leading.replication.peers.iter().filter(|(_, peer)| {
-            peer.heard.is_some_and(|heard| now.since(heard) < self.config.timeouts.election)
-        });
-        self.log.entries.configuration().1.transfer_target(to, near.map(|(node, peer)| (*node, peer.matched)))
+        let near = leading.replication.heard_within(self.config.timeouts.election, now);
+        self.log.entries.configuration().1.transfer_target(to, near)
     }
 
     /// Lets another lead: brings it up to date, gives the lease up, and asks it to stand.

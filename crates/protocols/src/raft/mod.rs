@@ -119,6 +119,7 @@ impl Protocol for Raft {
     const PAPER: &'static str = "Ongaro, Ousterhout, Raft (2014); LeaseGuard (2025)";
     const CAPABILITIES: Capabilities = Capabilities {
         membership: true,
+        transfer: true,
         reads: "at the leader: LeaseGuard, Ongaro's lease, or ReadIndex; at every replica: almost-local",
         consistency: |settings| match settings.effective().get("reads").map(String::as_str) {
             Some("inconsistent") => Consistency::Sequential,

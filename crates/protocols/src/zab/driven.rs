@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use quorate_blocks::walls::Own;
-use quorate_core::{Instant, Salvaged, Saved, Status};
+use quorate_core::{Context, Instant, Salvaged, Saved, Status};
 
 use super::Record;
 use super::replica::{Replica, Role};
@@ -16,6 +16,11 @@ impl quorate_core::Replica for Replica {
 
     fn salvage(&self) -> Salvaged {
         self.log.salvage()
+    }
+
+    fn on_drain(&mut self, cx: &mut Context<'_, Self>) {
+        self.draining = true;
+        self.hand_over(None, None, cx.now());
     }
 
     fn set_disk_full(&mut self, full: bool) {

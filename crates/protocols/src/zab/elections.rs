@@ -60,13 +60,14 @@ impl Replica {
         }
         let patience = self.monitor.restart(now, cx.random());
         cx.set_timer(Timer::Election, patience);
-        if !self.waits_for_its_disk() {
+        let leaves = self.draining && !self.is_alone();
+        if !self.waits_for_its_disk() && !leaves {
             self.elect(cx);
         }
     }
 
     /// Phase 1: asks who would follow this replica.
-    fn elect(&mut self, cx: &mut Context<'_, Self>) {
+    pub(super) fn elect(&mut self, cx: &mut Context<'_, Self>) {
         self.round += 1;
         self.leader = None;
         let mut tally = self.log.entries.configuration().1.tally();

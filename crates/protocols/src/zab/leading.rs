@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use quorate_blocks::batch::Batch;
-use quorate_blocks::clients::{PendingRead, Syncs, WaitingReads};
+use quorate_blocks::clients::{HandOver, PendingRead, Syncs, WaitingReads};
 use quorate_blocks::prefix_log::{Entry, Progress, RETRANSMIT, Replication, due};
 use quorate_blocks::walls::Own;
 use quorate_core::{Context, Fact, Mark, NodeId, NodeSet, Time, Wall, mutation};
@@ -24,6 +24,7 @@ pub struct Leading {
     pub(super) syncs: Syncs,
     /// Whether an entry must be proposed even if no client writes, because a key's time is up.
     needs_empty_batch: bool,
+    pub(super) handing: HandOver,
 }
 
 impl Replica {
@@ -44,6 +45,7 @@ impl Replica {
             waiting: WaitingReads::default(),
             syncs: Syncs::default(),
             needs_empty_batch: false,
+            handing: HandOver::default(),
         };
         // Whoever has asked meanwhile is told to come here.
         self.intake.depart(self.me);
@@ -84,6 +86,7 @@ impl Replica {
     /// Everything that has gathered: reads, writes; and what is to be sent of it.
     pub(super) fn lead(&mut self, cx: &mut Context<'_, Self>) {
         if matches!(self.role, Role::Leader(_)) {
+            self.manage(cx);
             self.hold_reads();
             self.propose(cx);
             self.acknowledge_own(cx);
@@ -100,7 +103,8 @@ impl Replica {
                 self.log.committed >= leading.first || mutation::active("zab/broadcast-at-once");
             let needed =
                 leading.needs_empty_batch || leading.waiting.need_slot() || leading.syncs.need_slot();
-            if !synchronized || !(self.intake.has_writes() || needed) {
+            let hands_over = leading.handing.target().is_some();
+            if !synchronized || hands_over || !(self.intake.has_writes() || needed) {
                 return;
             }
             if self.log.is_full(self.config.pipeline as u64, PIPELINE_BYTES) {
@@ -213,7 +217,7 @@ impl Replica {
 
     // The clock --------------------------------------------------------------------------------------------------
 
-    fn others(&self) -> NodeSet {
+    pub(super) fn others(&self) -> NodeSet {
         self.log.entries.configuration().1.all().without(self.me)
     }
 

@@ -126,6 +126,14 @@ pub enum Message {
         /// The sender's wall clock, which bounds the times that others propose (`quorate_blocks::walls`).
         wall: Wall,
     },
+    /// I stop leading, and this one has all that I have proposed: it stands at once, and you follow it although you
+    /// have heard me just now.
+    HandOver {
+        /// The epoch of the leader.
+        epoch: u64,
+        /// Who is to lead.
+        to: NodeId,
+    },
     /// Append an entry and tell me where: I execute reads that I have now when it is executed
     /// (`quorate_blocks::clients::batches`).
     Sync {
@@ -160,6 +168,7 @@ wire_enum!(Message {
     14 => Pong { epoch, sent, verified, wall },
     15 => Sync { id },
     16 => SyncReply { id, index, appended },
+    17 => HandOver { epoch, to },
 });
 
 /// Epochs and indexes stay below this in any group that there will ever be; who adds to one does not overflow.
@@ -173,6 +182,7 @@ impl Message {
             | Message::Snap { epoch }
             | Message::Propose { epoch, .. }
             | Message::Commit { epoch, .. }
+            | Message::HandOver { epoch, .. }
             | Message::Ping { epoch, .. } => Some(epoch),
             _ => None,
         }
@@ -188,7 +198,9 @@ impl Message {
                 small(&[current, last_epoch, last_index])
             }
             Message::FollowerEpoch { accepted, .. } => small(&[accepted]),
-            Message::NewEpoch { epoch } | Message::Snap { epoch } => small(&[epoch]),
+            Message::NewEpoch { epoch } | Message::Snap { epoch } | Message::HandOver { epoch, .. } => {
+                small(&[epoch])
+            }
             Message::AckEpoch { epoch, current, last_epoch, last_index, .. } => {
                 small(&[epoch, current, last_epoch, last_index])
             }
@@ -243,6 +255,7 @@ impl quorate_core::Message for Message {
             | Message::FollowerEpoch { .. }
             | Message::Mismatch { .. }
             | Message::Pong { .. }
+            | Message::HandOver { .. }
             | Message::Sync { .. } => Release::Now,
             // The entry counts when it is committed, and no other can be of the same index and epoch: after a crash its
             // leader does not lead in that epoch again.

@@ -15,6 +15,7 @@
 //! | 3 synchronization | a follower's history becomes the leader's (DIFF, TRUNC, SNAP), up to NEWLEADER; it is durable **before** currentEpoch, which is before ACK | `leading.rs` `send_entries`, `replica.rs` `on_entries`, `message.rs` `release` |
 //! | 3 | with NEWLEADER at a majority all of that history is committed; UPTODATE | `leading.rs` `advance` |
 //! | 4 broadcast | only then are entries proposed; they are acknowledged when durable, and committed in order at a majority | `leading.rs` `propose`, `acknowledge_own`, `advance` |
+//! | hand-over | a leader lets one that has all of its history stand at once | `handover.rs` |
 //! | reads, `alr` | a batch is executed with an entry that was proposed after it was closed | `reads.rs`, `blocks/clients/batches.rs` |
 //! | reads, `local` | from the state as it is, once it has what the client has seen | `reads.rs`, `blocks/clients/local.rs` |
 //!
@@ -57,6 +58,7 @@
 
 mod driven;
 mod elections;
+mod handover;
 mod invariants;
 mod leading;
 pub mod message;
@@ -99,6 +101,7 @@ impl Protocol for Zab {
     const NAME: &'static str = "zab";
     const PAPER: &'static str = "Junqueira, Reed, Serafini, Zab (2011); Zab 1.0; LAW (lazy ALR)";
     const CAPABILITIES: Capabilities = Capabilities {
+        transfer: true,
         reads: "at every replica: almost-local, or local (sequentially consistent)",
         consistency: |settings| match settings.effective().get("reads").map(String::as_str) {
             Some("local") => Consistency::Sequential,

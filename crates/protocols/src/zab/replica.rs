@@ -59,6 +59,8 @@ pub struct Replica {
     pub(super) walls: Walls,
     /// Whether the leader has to be told.
     pub(super) acknowledge: bool,
+    /// About to stop: does not stand.
+    pub(super) draining: bool,
 }
 
 /// What a replica is doing.
@@ -123,6 +125,7 @@ impl Machine for Replica {
             local: LocalReads::default(),
             walls: Walls::default(),
             acknowledge: false,
+            draining: false,
             config,
         };
         let voters = replica.config.group.members;
@@ -185,6 +188,7 @@ impl Machine for Replica {
                     self.on_mismatch(from, prev, (index, index_epoch), cx);
                 }
             }
+            Message::HandOver { to, .. } => self.on_hand_over(to, cx),
             Message::Commit { committed, .. } => self.commit_verified(committed, cx),
             Message::Ping { epoch, committed, sent } => {
                 self.commit_verified(committed, cx);

@@ -3,7 +3,13 @@
 use super::*;
 
 fn scope(end: Nanos) -> Scope {
-    let can = Capabilities { membership: true, rejoin: true, rosters: true, ..Capabilities::LOGGED };
+    let can = Capabilities {
+        membership: true,
+        transfer: true,
+        rejoin: true,
+        rosters: true,
+        ..Capabilities::LOGGED
+    };
     Scope { nodes: 3, hosts: 5, can, end }
 }
 

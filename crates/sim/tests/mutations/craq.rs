@@ -4,11 +4,12 @@
 const RESTLESS: &[&str] = &["heartbeat=10ms", "election.timeout=50ms", "proxy.patience=40ms"];
 
 caught! { "craq",
-    a_dirty_key_that_is_answered: "craq/dirty-key";
+    a_dirty_key_that_is_answered: "craq/dirty-key", at 36;
     a_lease_of_a_middle_that_outlives_its_epoch: "chain/promise-while-leased";
-    an_entry_that_goes_on_before_it_is_durable: "now/Stored" with RESTLESS;
-    a_promise_that_is_given_before_it_is_durable: "now/Promise" with RESTLESS;
-    a_ballot_that_is_prepared_before_it_is_durable: "now/Prepare" with RESTLESS;
+    an_entry_that_goes_on_before_it_is_durable: "now/Stored" with RESTLESS, at 36;
+    a_promise_that_is_given_before_it_is_durable: "now/Promise" with RESTLESS, at 38;
+    a_ballot_that_is_prepared_before_it_is_durable: "now/Prepare" with RESTLESS, at 90;
     // Eager almost-local reads.
-    a_read_that_is_executed_after_its_question: "eager-alr/join-asked" with &["reads=eager-alr"];
+    a_read_that_is_executed_after_its_question: "eager-alr/join-asked" with &["reads=eager-alr"],
+        at 1559;
 }

@@ -130,7 +130,7 @@ fn transfer(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
         3 => Some(node(args.get(2))?),
         _ => return Err(call.wrong_arity()),
     };
-    if !call.node.can_regroup() {
+    if !call.node.can_transfer() {
         return Err(fixed(call, "ERR this protocol does not let its leader be chosen"));
     }
     Ok(Step::Manage(Manage::Transfer { to }))

@@ -32,6 +32,7 @@ impl Protocol for Craq {
     const NAME: &'static str = "craq";
     const PAPER: &'static str = "Terrace, Freedman, Object Storage on CRAQ (2009)";
     const CAPABILITIES: Capabilities = Capabilities {
+        transfer: true,
         reads: "at every member of the chain, under leases (bounded drift); or almost-local",
         ..Capabilities::LOGGED
     };

@@ -92,6 +92,7 @@ impl Protocol for Bodega {
         "Hu et al., Bodega: Serving Linearizable Reads Locally from Anywhere at Anytime";
     const CAPABILITIES: Capabilities = Capabilities {
         membership: true,
+        transfer: true,
         rosters: true,
         reads: "at every responder, under roster leases (bounded drift)",
         ..Capabilities::LOGGED

@@ -89,6 +89,7 @@ impl Protocol for Crossword {
         "Hu et al., Crossword: Adaptive Consensus for Dynamic Data-Heavy Workloads (2025)";
     const CAPABILITIES: Capabilities = Capabilities {
         membership: true,
+        transfer: true,
         reads: "at the leader, under a lease (bounded drift)",
         ..Capabilities::LOGGED
     };

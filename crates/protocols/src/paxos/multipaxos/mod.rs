@@ -22,6 +22,7 @@ impl Protocol for MultiPaxos {
     const PAPER: &'static str = "Lamport, Paxos Made Simple (2001); leader leases";
     const CAPABILITIES: Capabilities = Capabilities {
         membership: true,
+        transfer: true,
         reads: "at the leader, under a lease (bounded drift); at every replica: almost-local",
         ..Capabilities::LOGGED
     };

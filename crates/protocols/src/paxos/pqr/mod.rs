@@ -61,8 +61,12 @@ pub struct Pqr;
 impl Protocol for Pqr {
     const NAME: &'static str = "pqr";
     const PAPER: &'static str = "Charapko et al., Linearizable Quorum Reads in Paxos (2019)";
-    const CAPABILITIES: Capabilities =
-        Capabilities { membership: true, reads: "of a majority, without the leader", ..Capabilities::LOGGED };
+    const CAPABILITIES: Capabilities = Capabilities {
+        membership: true,
+        transfer: true,
+        reads: "of a majority, without the leader",
+        ..Capabilities::LOGGED
+    };
     type Message = Message;
     type Replica = Replica;
     type Proxy = SessionClient<Message>;

@@ -118,6 +118,7 @@ impl Protocol for QuorumLeases {
     const PAPER: &'static str = "Moraru et al., Paxos Quorum Leases (2014)";
     const CAPABILITIES: Capabilities = Capabilities {
         membership: true,
+        transfer: true,
         rosters: true,
         reads: "at every grantee, under quorum leases (bounded drift)",
         ..Capabilities::LOGGED

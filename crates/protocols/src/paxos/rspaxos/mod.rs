@@ -60,6 +60,7 @@ impl Protocol for RsPaxos {
     const PAPER: &'static str = "Mu et al., When Paxos Meets Erasure Code (2014)";
     const CAPABILITIES: Capabilities = Capabilities {
         membership: true,
+        transfer: true,
         quorum,
         reads: "at the leader, under a lease (bounded drift)",
         ..Capabilities::LOGGED

@@ -55,6 +55,7 @@ impl Protocol for CRaft {
     const PAPER: &'static str = "Wang et al., CRaft: An Erasure-coding-supported Version of Raft (2020)";
     const CAPABILITIES: Capabilities = Capabilities {
         membership: true,
+        transfer: true,
         reads: "at the leader: ReadIndex, or Ongaro's lease",
         ..Capabilities::LOGGED
     };
