@@ -6,6 +6,9 @@
 //! | `/readyz` | a linearizable read succeeds and the disk has room: what is not ready is worth no requests |
 //! | `/health` | a linearizable read succeeds |
 //!
+//! Where the keys are divided among groups of replicas, a read of each must succeed; the reason names those whose does
+//! not.
+//!
 //! One thread serves all of it, beside the event loop, which it asks through a [`Monitor`]. Connections are few and
 //! bounded, and a client that is slow to ask or to listen is dropped. Where the node speaks TLS, so does this.
 

@@ -1,13 +1,17 @@
 //! Real processes with several groups in each: whatever is killed, every key's history is linearizable, and what cannot
 //! be done with several groups is refused.
 
+#[path = "support/http.rs"]
+mod http;
 #[path = "support/load.rs"]
 mod load;
 mod support;
 
 use std::collections::BTreeSet;
 
+use http::get;
 use load::Load;
+use quorate_bench::Ports;
 use support::{Cluster, Connection, Node, Resp, wait_for};
 
 /// Five groups, each with some of the keys of a `Load`, which are `counter`, `k0` to `k7`, and `once-…`.
@@ -100,6 +104,38 @@ fn groups_have_protocols_of_their_own_and_their_status_shows_it() {
     assert_eq!(shown("to"), [serde_json::json!("k"), serde_json::json!("o"), serde_json::Value::Null]);
     assert!(shown("applied").iter().all(|applied| applied.as_u64().unwrap() > 0), "{status}");
     assert_eq!(status["facts"]["protocol"], "groups of crossword, multipaxos from k, raft from o");
+}
+
+/// Of five members, RSPaxos needs four.
+#[test]
+fn a_node_is_ready_when_all_its_groups_are_and_says_which_is_not() {
+    let ports = Ports::claim().unwrap();
+    let http = [(); 5].map(|()| ports.address());
+    let mut cluster = Cluster::start_each(5, "multipaxos", |node| {
+        ["--groups", "a-m,n-z=rspaxos", "--listen-http", &http[node]].map(str::to_owned).into()
+    });
+    for address in &http {
+        wait_for("every node to be ready", || (get(address, "/readyz")?.0 == "200").then_some(()));
+        assert_eq!(get(address, "/health").unwrap().0, "200");
+    }
+    let leaders = wait_for("a leader of each group", || leaders(&cluster.nodes[0]));
+    let led = |node: usize, group: usize| leaders[group] == node as u64 + 1;
+    let first = (0..5).find(|node| led(*node, 1)).unwrap();
+    let second = (0..5).rev().find(|node| !led(*node, 0) && *node != first).unwrap();
+    let left = (0..5).find(|node| ![first, second].contains(node)).unwrap();
+    [first, second].into_iter().for_each(|node| cluster.nodes[node].kill());
+    let (_, said) = wait_for("one group to be missed", || {
+        let (status, said) = get(&http[left], "/health")?;
+        (status == "503" && !said.contains("group 1")).then_some((status, said))
+    });
+    assert!(
+        said.starts_with("not serving: group 2: ") && said.contains("2 of the 4 other members"),
+        "{said}"
+    );
+    let (status, said) = get(&http[left], "/readyz").unwrap();
+    assert!(status == "503" && said.contains("[-]read failed: group 2: "), "{said}");
+    cluster.nodes[first].start();
+    wait_for("the node to be ready again", || (get(&http[left], "/readyz")?.0 == "200").then_some(()));
 }
 
 #[test]

@@ -41,8 +41,9 @@ pub trait Frontend {
         0
     }
 
-    /// A command that reads next to nothing, to find out whether reads are served.
-    fn probe(&self) -> Bytes;
+    /// Commands that read next to nothing, to find out whether reads are served: one for each group of replicas, in
+    /// their order.
+    fn probes(&self) -> Vec<Bytes>;
 
     /// A request under way, for people; asked only if it was slow.
     fn describe(&self, _session: &Self::Session, _ticket: Ticket) -> Described {
@@ -169,11 +170,11 @@ pub trait NodeView {
     fn can_regroup(&self) -> bool {
         false
     }
-    /// Whether operators can say who serves reads of what.
     /// Whether operators can say who leads.
     fn can_transfer(&self) -> bool {
         false
     }
+    /// Whether operators can say who serves reads of what.
     fn has_roster(&self) -> bool {
         false
     }

@@ -1,14 +1,16 @@
 //! What watchers of a node may ask of its event loop, from other threads: its numbers, and whether it serves.
 //!
-//! Whether it serves is found out by doing it: a linearizable read goes the way of a client's.
+//! Whether it serves is found out by doing it: a linearizable read goes the way of a client's, one in each group of
+//! replicas where there are several.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use bytes::Bytes;
 use mio::Waker;
-use quorate_core::{Access, Answered, Failure, Outcome, Request, RequestId, Sample, Status, Time};
+use quorate_core::{Access, Answered, Failure, GroupId, Outcome, Request, RequestId, Sample, Status, Time};
 
 /// The fact that says how little room the disk has; there only while that is too little.
 pub const WARNING_DISK: &str = "warning_disk";
@@ -16,7 +18,7 @@ pub const WARNING_DISK: &str = "warning_disk";
 /// The same of memory.
 pub const WARNING_MEMORY: &str = "warning_memory";
 
-/// How long the read may take.
+/// How long the reads may take.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Ids of these reads have this bit, which those of clients' requests have not.
@@ -75,9 +77,31 @@ impl Monitor {
 pub(crate) struct MonitorServer {
     questions: Receiver<Question>,
     waiting: Vec<Reply<Health>>,
-    /// The read that is under way, if one is.
-    reading: Option<u64>,
+    /// The reads that are under way, if some are.
+    reading: Option<Reading>,
     reads: u64,
+}
+
+/// A read of each group, all asked at once.
+struct Reading {
+    /// The number of the first group's; the others' follow.
+    first: u64,
+    groups: usize,
+    answered: usize,
+    /// What is wrong with the groups that have not answered it.
+    failed: BTreeMap<GroupId, String>,
+}
+
+impl Reading {
+    /// Whether all groups serve. A reason names its group where there are several.
+    fn health(&self) -> Health {
+        let named = |(group, why): (&GroupId, &String)| match self.groups {
+            1 => why.clone(),
+            _ => format!("group {group}: {why}"),
+        };
+        let failed: Vec<_> = self.failed.iter().map(named).collect();
+        if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
+    }
 }
 
 pub(crate) fn new(waker: Arc<Waker>) -> (Monitor, MonitorServer) {
@@ -89,14 +113,15 @@ pub(crate) fn new(waker: Arc<Waker>) -> (Monitor, MonitorServer) {
 }
 
 impl MonitorServer {
-    /// Takes the questions that have come. Gives a read to do, if one is needed.
+    /// Takes the questions that have come. Gives the reads to do, if some are needed. `probes` are commands that read
+    /// next to nothing, one for each group.
     pub(crate) fn take(
         &mut self,
         report: impl Fn() -> Report,
-        probe: impl FnOnce() -> Bytes,
+        probes: impl FnOnce() -> Vec<Bytes>,
         access: Access,
         now: Time,
-    ) -> Option<(RequestId, Request)> {
+    ) -> Vec<(RequestId, Request)> {
         for question in self.questions.try_iter() {
             match question {
                 Question::Report(reply) => reply(report()),
@@ -104,29 +129,41 @@ impl MonitorServer {
             }
         }
         if self.waiting.is_empty() || self.reading.is_some() {
-            return None;
+            return Vec::new();
         }
-        self.reads += 1;
-        let id = OWN | self.reads;
-        self.reading = Some(id);
-        let request = Request { stream: id, command: probe(), access, deadline: now + PATIENCE, after: 0 };
-        Some((RequestId(id), request))
+        let (first, probes) = (OWN | self.reads, probes());
+        let read = |(id, command)| {
+            let request = Request { stream: id, command, access, deadline: now + PATIENCE, after: 0 };
+            (RequestId(id), request)
+        };
+        self.reads += probes.len() as u64;
+        self.reading = Some(Reading { first, groups: probes.len(), answered: 0, failed: BTreeMap::new() });
+        (first..).zip(probes).map(read).collect()
     }
 
-    /// Whether a read of its own is under way.
+    /// Whether reads of its own are under way.
     pub(crate) fn is_reading(&self) -> bool {
         self.reading.is_some()
     }
 
-    /// Answers of its own reads are taken out of the others. `why` tells what is wrong if one failed.
-    pub(crate) fn sift(&mut self, answers: &mut Vec<Answered>, why: String) {
+    /// Answers of its own reads are taken out of the others. `why` tells what is wrong with a group that has not
+    /// answered in time.
+    pub(crate) fn sift(&mut self, answers: &mut Vec<Answered>, why: impl Fn(GroupId) -> String) {
         for answer in answers.extract_if(.., |answer| answer.request.0 & OWN != 0) {
-            self.reading = None;
-            let health = match answer.outcome {
-                Outcome::Done(_) => Ok(()),
-                Outcome::Failed(Failure::Overloaded) => Err("too many requests are waiting".to_owned()),
-                Outcome::Failed(Failure::TimedOut) => Err(why.clone()),
+            let reading = self.reading.as_mut().expect("each read is answered once");
+            let group = GroupId::at((answer.request.0 - reading.first) as usize);
+            let failed = match answer.outcome {
+                Outcome::Done(_) => None,
+                Outcome::Failed(Failure::Overloaded) => Some("too many requests are waiting".to_owned()),
+                Outcome::Failed(Failure::TimedOut) => Some(why(group)),
             };
+            reading.failed.extend(failed.map(|why| (group, why)));
+            reading.answered += 1;
+            if reading.answered < reading.groups {
+                continue;
+            }
+            let health = reading.health();
+            self.reading = None;
             for reply in self.waiting.drain(..) {
                 reply(health.clone());
             }

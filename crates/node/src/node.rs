@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use mio::{Events, Poll, Token, Waker};
 use quorate_blocks::reach::{self, Reach, Timeouts};
-use quorate_core::{ProcessId, ProxyId, Random, Request, RequestId, Settings, Status, Time};
+use quorate_core::{GroupId, ProcessId, ProxyId, Random, Request, RequestId, Settings, Status, Time};
 use quorate_runtime::Effects;
 use quorate_tls::Credentials;
 use tracing::{error, info};
@@ -529,8 +529,8 @@ impl<F: Frontend> Loop<F> {
             self.clients.on_marks(request_marks);
             let mut replies = std::mem::take(replies);
             if self.monitor_server.is_reading() && !replies.is_empty() {
-                let trouble = self.trouble();
-                self.monitor_server.sift(&mut replies, trouble);
+                let (machines, metrics, full) = (&self.machines, &self.metrics, !self.takes_input());
+                self.monitor_server.sift(&mut replies, |group| trouble(machines, metrics, full, group));
             }
             let view = View { machines: &self.machines, constants: &self.constants };
             self.clients.deliver(&mut replies, &view, &mut self.ready);
@@ -555,30 +555,29 @@ impl<F: Frontend> Loop<F> {
             Report { samples, status: view.status(), facts: view.facts() }
         };
         let access = self.constants.consistency.access_that_misses_nothing();
-        self.ready.extend(self.monitor_server.take(report, || self.clients.probe(), access, now));
-    }
-
-    /// Why a read was not served, as far as this node can tell.
-    fn trouble(&self) -> String {
-        let status = self.machines.status();
-        let (up, others) = (self.metrics.peers_up.get(), self.machines.directory.others());
-        let reached = format!("{up} of the {others} other members can be reached");
-        if let Some(why) = self.machines.waits() {
-            return format!("this node does not take part yet: it {why}");
-        }
-        if !self.takes_input() {
-            return "the disk is slower than what comes in".to_owned();
-        }
-        match status.leader {
-            Some(leader) => {
-                format!("node {leader} leads, as far as is known here, but does not answer; {reached}")
-            }
-            None => format!("nobody leads, as far as is known here; {reached}"),
-        }
+        self.ready.extend(self.monitor_server.take(report, || self.clients.probes(), access, now));
     }
 
     /// Whether there is room for what input may cause.
     fn takes_input(&self) -> bool {
         !self.journal.is_full()
+    }
+}
+
+/// Why a group has not served a read, as far as this node can tell. `full`: the journal takes nothing more.
+fn trouble(machines: &Machines, metrics: &Metrics, full: bool, group: GroupId) -> String {
+    if let Some(why) = machines.waits() {
+        return format!("this node does not take part yet: it {why}");
+    }
+    if full {
+        return "the disk is slower than what comes in".to_owned();
+    }
+    let (up, others) = (metrics.peers_up.get(), machines.directory.others());
+    let reached = format!("{up} of the {others} other members can be reached");
+    match machines.group_statuses().get(group.index()).and_then(|status| status.leader) {
+        Some(leader) => {
+            format!("node {leader} leads, as far as is known here, but does not answer; {reached}")
+        }
+        None => format!("nobody leads, as far as is known here; {reached}"),
     }
 }

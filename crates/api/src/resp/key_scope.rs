@@ -66,6 +66,11 @@ impl KeyGroups {
         KeyGroups { partition, protocols }
     }
 
+    /// A key of each group, in their order.
+    pub(super) fn first_keys(&self) -> Vec<Bytes> {
+        self.partition.groups().map(|(_, from, _)| from.cloned().unwrap_or_default()).collect()
+    }
+
     /// Whose a command is, or what a client is told if no one group can execute it.
     fn group_of(&self, name: &str, command: &Command) -> Result<GroupId, String> {
         self.partition.group_of(command).map_err(|scattered| match scattered {

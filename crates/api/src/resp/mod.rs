@@ -304,8 +304,9 @@ impl Frontend for Resp {
         session.on_resume(ticket, self, context);
     }
 
-    fn probe(&self) -> Bytes {
-        Command::Get { key: Bytes::new() }.to_bytes()
+    fn probes(&self) -> Vec<Bytes> {
+        let keys = self.limits.key_scope.groups().map_or_else(|| vec![Bytes::new()], KeyGroups::first_keys);
+        keys.into_iter().map(|key| Command::Get { key }.to_bytes()).collect()
     }
 
     fn describe(&self, session: &Session, ticket: Ticket) -> Described {

@@ -128,9 +128,9 @@ impl<F: Frontend> Clients<F> {
         })
     }
 
-    /// A command that reads next to nothing.
-    pub(crate) fn probe(&self) -> Bytes {
-        self.frontend.probe()
+    /// Commands that read next to nothing, one for each group of replicas.
+    pub(crate) fn probes(&self) -> Vec<Bytes> {
+        self.frontend.probes()
     }
 
     /// What the client protocol counts.

@@ -30,8 +30,8 @@ impl Session {
 }
 
 impl Frontend for Lines {
-    fn probe(&self) -> Bytes {
-        Bytes::from_static(b"1 say probe")
+    fn probes(&self) -> Vec<Bytes> {
+        vec![Bytes::from_static(b"1 say probe")]
     }
 
     type Session = Session;
