@@ -496,6 +496,9 @@ pub struct RosterAuto {
 pub struct Transfer {
     #[arg(value_name = "ID", value_parser = node_id)]
     pub to: Option<u8>,
+    /// Of this group, where the keys are divided among several (`--groups`)
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub group: Option<u8>,
     #[command(flatten)]
     pub endpoints: Endpoints,
 }

@@ -136,7 +136,7 @@ pub struct NodeStatus {
     samples: BTreeMap<String, serde_json::Value>,
     /// Where the keys are divided among groups: each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    groups: Vec<GroupStatus>,
+    pub groups: Vec<GroupStatus>,
     #[serde(flatten)]
     rest: serde_json::Map<String, serde_json::Value>,
 }
@@ -150,15 +150,15 @@ pub struct Peer {
 
 /// A group of replicas, as a node sees it.
 #[derive(Debug, Serialize, Deserialize)]
-struct GroupStatus {
-    group: u64,
+pub struct GroupStatus {
+    pub group: u64,
     /// The first key of the range.
     from: String,
     /// The first key that is not its own, if there is one.
     to: Option<String>,
     protocol: String,
     role: String,
-    leader: Option<u64>,
+    pub leader: Option<u64>,
     ballot: String,
     committed: u64,
     applied: u64,

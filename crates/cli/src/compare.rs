@@ -218,7 +218,7 @@ fn appoint(nodes: &[Node], site: usize, stop: &AtomicBool) -> Result<(), Failure
         }
         // It may have to be heard first, or to wait for the end of what it has promised.
         let asked = Client::connect([nodes[site].resp.to_string()], LEADER_LIMIT)
-            .and_then(|mut client| client.transfer(Some(wanted)));
+            .and_then(|mut client| client.transfer(Some(wanted), None));
         if begin.elapsed() > LEADER_LIMIT {
             let why = asked.err().map(|error| format!(": {error}")).unwrap_or_default();
             return Err(Failure::failed(format!("node {wanted} does not come to lead{why}")));

@@ -7,7 +7,7 @@ use quorate_client::Error;
 use serde::Deserialize;
 
 use crate::args::{Member, MemberAdd, MemberCancel, MemberIds, MemberList, Transfer};
-use crate::client::connect_for;
+use crate::client::{NodeStatus, connect_for};
 use crate::failure::Failure;
 use crate::protocols;
 
@@ -57,11 +57,14 @@ fn clause(name: &str, nodes: &[u8]) -> Vec<String> {
 
 pub fn transfer(args: Transfer) -> Result<(), Failure> {
     let mut client = connect_for(args.endpoints, TIMEOUT)?;
-    client.transfer(args.to)?;
+    client.transfer(args.to, args.group)?;
     // The leader has let go. That the other leads is another matter: it may have just been restarted, for instance.
     let start = Instant::now();
     while let Some(to) = args.to {
-        let leader = listed(&client.members()?)?.leader;
+        let leader = match args.group {
+            None => listed(&client.members()?)?.leader,
+            Some(group) => leader_of_group(&client.status()?, group)?,
+        };
         if leader == Some(to) {
             break;
         }
@@ -72,6 +75,15 @@ pub fn transfer(args: Transfer) -> Result<(), Failure> {
         std::thread::sleep(POLL);
     }
     Ok(writeln!(stdout(), "OK")?)
+}
+
+/// Who leads one of several groups, by what `QUORATE STATUS` says.
+fn leader_of_group(status: &str, group: u8) -> Result<Option<u8>, Failure> {
+    let status: NodeStatus = serde_json::from_str(status).map_err(|error| {
+        Failure::failed(format!("the node answered something else than a status: {error}"))
+    })?;
+    let leader = status.groups.iter().find(|one| one.group == u64::from(group)).and_then(|one| one.leader);
+    Ok(leader.and_then(|leader| u8::try_from(leader).ok()))
 }
 
 /// What `QUORATE MEMBER LIST` says.

@@ -8,6 +8,7 @@ mod load;
 mod support;
 
 use std::collections::BTreeSet;
+use std::process::Command;
 
 use http::get;
 use load::Load;
@@ -106,6 +107,38 @@ fn groups_have_protocols_of_their_own_and_their_status_shows_it() {
     assert_eq!(status["facts"]["protocol"], "groups of crossword, multipaxos from k, raft from o");
 }
 
+#[test]
+fn one_group_after_the_other_is_led_by_whom_an_operator_names_and_nothing_is_lost() {
+    let cluster = Cluster::start_with(3, "raft", FIVE);
+    cluster.nodes.iter().for_each(wait_for_all_groups);
+    let load = Load::start((0..6).map(|id| vec![cluster.nodes[id % 3].resp.clone()]));
+    load.progress(200);
+    let transfer = |words: &[&str]| {
+        let run = Command::new(env!("CARGO_BIN_EXE_quorate"))
+            .args([&["transfer"], words, &["--endpoints", &cluster.nodes[1].resp]].concat())
+            .output()
+            .unwrap();
+        (run.status.code(), String::from_utf8_lossy(&run.stderr).into_owned())
+    };
+    for group in 1..=5 {
+        let others = |leaders: &[u64]| -> Vec<u64> {
+            leaders.iter().enumerate().filter(|(at, _)| at + 1 != group).map(|(_, leader)| *leader).collect()
+        };
+        let before = wait_for("a leader of every group", || leaders(&cluster.nodes[1]));
+        let next = before[group - 1] % 3 + 1;
+        let (code, said) = transfer(&[&next.to_string(), "--group", &group.to_string()]);
+        assert_eq!(code, Some(0), "{said}");
+        let after = wait_for("a leader of every group", || leaders(&cluster.nodes[1]));
+        assert_eq!((after[group - 1], others(&after)), (next, others(&before)));
+        load.progress(100);
+    }
+    for words in [&["1"][..], &["1", "--group", "6"]] {
+        let (code, said) = transfer(words);
+        assert!(code == Some(1) && said.contains("say which group another is to lead"), "{code:?}: {said}");
+    }
+    load.check(&cluster.nodes);
+}
+
 /// Of five members, RSPaxos needs four.
 #[test]
 fn a_node_is_ready_when_all_its_groups_are_and_says_which_is_not() {
@@ -166,8 +199,8 @@ fn what_is_about_several_groups_is_refused_with_its_reason() {
         ("CLIENT READMODE sequential", "ERR groups (--groups) have no order in common"),
         ("QUORATE BACKUP BEGIN", "ERR QUORATE BACKUP is about all keys"),
         ("QUORATE BACKUP BEGIN LOCAL", "ERR QUORATE BACKUP is about all keys"),
-        ("QUORATE TRANSFER 1", "ERR the members, leaders and rosters of several groups"),
-        ("QUORATE MEMBER REMOVE 1", "ERR the members, leaders and rosters of several groups"),
+        ("QUORATE TRANSFER 1 GROUP 1", "ERR this protocol does not let its leader be chosen"),
+        ("QUORATE MEMBER REMOVE 1", "ERR the members and rosters of several groups"),
     ] {
         let Resp::Error(said) = call(line) else { panic!("{line} was not refused") };
         assert!(said.starts_with(why), "{line}: {said}");

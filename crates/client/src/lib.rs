@@ -186,10 +186,12 @@ impl Client {
         self.manage(&words)
     }
 
-    /// Lets this node lead, or whichever is furthest.
-    pub fn transfer(&mut self, to: Option<u8>) -> Result<(), Error> {
-        let words = ["QUORATE", "TRANSFER"].map(str::to_owned);
-        let words: Vec<String> = words.into_iter().chain(to.map(|node| node.to_string())).collect();
+    /// Lets this node lead, or whichever is furthest; this group, where there are several.
+    pub fn transfer(&mut self, to: Option<u8>, group: Option<u8>) -> Result<(), Error> {
+        let words = ["QUORATE", "TRANSFER"].map(str::to_owned).into_iter();
+        let group = group.map(|group| ["GROUP".to_owned(), group.to_string()]);
+        let words: Vec<_> =
+            words.chain(to.map(|node| node.to_string())).chain(group.into_iter().flatten()).collect();
         self.manage(&words)
     }
 

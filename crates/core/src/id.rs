@@ -56,6 +56,11 @@ impl GroupId {
     /// The group of the lowest keys.
     pub const FIRST: GroupId = GroupId(1);
 
+    /// The group of this number, from 1; `None` if no process has so many.
+    pub fn new(number: u8) -> Option<GroupId> {
+        (1..=Self::MAX).contains(&number).then_some(GroupId(number))
+    }
+
     /// The group at a place from 0. Panics at or above [`MAX`](Self::MAX).
     pub fn at(index: usize) -> GroupId {
         assert!(index < usize::from(Self::MAX), "no process has so many groups");

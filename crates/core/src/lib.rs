@@ -46,7 +46,7 @@ pub use machine::{
     Wakeup,
 };
 pub use mark::Mark;
-pub use members::{Manage, Managed, Member, Members};
+pub use members::{Manage, ManageGroup, Managed, Member, Members};
 pub use payload::Payload;
 pub use random::Random;
 pub use request::{Access, Failure, Outcome, Request, Staleness};

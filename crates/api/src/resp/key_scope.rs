@@ -66,6 +66,11 @@ impl KeyGroups {
         KeyGroups { partition, protocols }
     }
 
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.protocols.len()
+    }
+
     /// A key of each group, in their order.
     pub(super) fn first_keys(&self) -> Vec<Bytes> {
         self.partition.groups().map(|(_, from, _)| from.cloned().unwrap_or_default()).collect()

@@ -396,10 +396,10 @@ impl Session {
             Ok(Step::Ask(command, shape)) => {
                 self.ask(spec.name, (&command, shape, resp3), args.size(), shared, context);
             }
-            Ok(Step::Manage(manage)) => {
+            Ok(Step::Manage(command)) => {
                 let read = (spec.name, context.now);
                 let ticket = self.replies.push(read, Shape::Managed, Access::Manage, resp3);
-                let (stream, command) = (self.state.connection, manage.to_bytes());
+                let stream = self.state.connection;
                 let deadline = context.now + shared.limits.manage_timeout;
                 context.ask(ticket, Request { stream, command, access: Access::Manage, deadline, after: 0 });
             }

@@ -56,6 +56,7 @@ fn what_makes_no_sense_is_refused_here() {
     let mut connection = node.connect();
     for (command, part) in [
         ("MEMBER", "wrong number of arguments for 'quorate|member'"),
+        ("TRANSFER 1 GROUP 1", "the keys are not divided among groups here"),
         ("MEMBER LIST 1", "wrong number of arguments for 'quorate|member'"),
         ("MEMBER GROW 4=a:1", "write LIST, CANCEL, or what is to change"),
         ("MEMBER ADD", "write LIST, CANCEL, or what is to change"),

@@ -84,7 +84,7 @@ impl AnyProtocol for Groups {
             // Of seven, the larger one: there is no third kind.
             quorum: if (one.quorum)(7) < (other.quorum)(7) { other.quorum } else { one.quorum },
             membership: false,
-            transfer: false,
+            transfer: one.transfer && other.transfer,
             rejoin: one.rejoin && other.rejoin,
             rosters: false,
             diskless: one.diskless && other.diskless,

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use quorate_core::{
-    Access, Answered, GroupId, Instant, Manage, Managed, NodeId, Outcome, Payload, PeerStatus, ProcessId,
-    ProxyId, Random, Request, RequestId, Salvaged, Sample, Saved, Snapshot, Status, TextDigest, Time, Wakeup,
-    Wire, WireError, digest, mutation,
+    Access, Answered, GroupId, Instant, Manage, ManageGroup, Managed, NodeId, Outcome, Payload, PeerStatus,
+    ProcessId, ProxyId, Random, Request, RequestId, Salvaged, Sample, Saved, Snapshot, Status, TextDigest,
+    Time, Wakeup, Wire, WireError, digest, mutation,
 };
 use quorate_runtime::{
     AnyProcess, ConfiguredProtocol, Effects, Input, RecordError, Recovered, SetTimer, Start, StateDigests,
@@ -48,7 +48,7 @@ enum TakenInput {
 type Divided = (Saved<Bytes>, Vec<usize>);
 
 /// Why operators cannot change groups yet.
-const FIXED: &[u8] = b"the members and leaders of several groups (--groups) cannot be changed yet";
+const FIXED: &[u8] = b"the members and rosters of several groups (--groups) cannot be changed yet";
 
 impl GroupsProcess {
     /// Starts the groups' proxies.
@@ -85,19 +85,23 @@ impl GroupsProcess {
         group_of(first, self.groups.len())
     }
 
-    /// Whose a request is, or what is to be done about one that is no one group's.
-    fn route(&self, id: RequestId, request: &Request) -> Result<GroupId, TakenInput> {
+    /// Whose a request is, or what is to be done about one that is no one group's. What one group is asked of an
+    /// operator's request takes the place of that.
+    fn route(&self, id: RequestId, request: &mut Request) -> Result<GroupId, TakenInput> {
         if request.access == Access::Manage {
-            let refused = || {
-                TakenInput::Refused(
-                    id,
-                    request.clone(),
-                    Managed::Refused(Bytes::from_static(FIXED)).to_bytes(),
-                )
-            };
+            if let Ok(ManageGroup { group, manage: manage @ Manage::Transfer { .. } }) =
+                ManageGroup::from_bytes(request.command.clone())
+                && group.index() < self.groups.len()
+            {
+                request.command = manage.to_bytes();
+                return Ok(group);
+            }
             return Err(match Manage::from_bytes(request.command.clone()) {
                 Ok(Manage::Transfer { to: None }) => TakenInput::HandOver(id, request.clone()),
-                Ok(_) | Err(_) => refused(),
+                Ok(_) | Err(_) => {
+                    let refused = Managed::Refused(Bytes::from_static(FIXED));
+                    TakenInput::Refused(id, request.clone(), refused.to_bytes())
+                }
             });
         }
         self.partition.group_of_encoded(&request.command).ok_or_else(|| {
@@ -232,7 +236,7 @@ impl AnyProcess for GroupsProcess {
                 (group, Input::Frame { from, to, payload })
             }
             Input::Own => (self.own.pop_front().expect("a frame announced it"), Input::Own),
-            Input::Request(id, request) => match self.route(id, &request) {
+            Input::Request(id, mut request) => match self.route(id, &mut request) {
                 Ok(group) => (group, Input::Request(id, request)),
                 Err(taken) => {
                     self.taken = Some(taken);

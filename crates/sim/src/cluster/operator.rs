@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use quorate_check::{Checker, MILLISECOND, Nanos, SECOND};
 use quorate_core::{
-    Access, GroupId, Manage, Managed, NodeId, NodeSet, Outcome, Random, Range, Request, RequestId, Roster,
-    Wire,
+    Access, GroupId, Manage, ManageGroup, Managed, NodeId, NodeSet, Outcome, Random, Range, Request,
+    RequestId, Roster, Wire,
 };
 use quorate_runtime::Input;
 
@@ -250,10 +250,17 @@ impl Cluster {
         let deadline = at.instant(self.now).now + Duration::from_nanos(patience);
         let give_up = at.clock.true_time(at.incarnation, deadline);
         self.trace.line(self.now, "fault", || format!("operator asks {:x} at {at}: {manage:?}", id.0));
+        let command = match self.panels.len() as u64 {
+            1 => manage.to_bytes(),
+            groups => {
+                let group = GroupId::at(random.range(0..groups) as usize);
+                ManageGroup { group, manage: manage.clone() }.to_bytes()
+            }
+        };
         let request = Request {
             // A connection for each request.
             stream: 1 << 33 | self.operator.asked,
-            command: manage.to_bytes(),
+            command,
             access: Access::Manage,
             deadline,
             after: 0,

@@ -16,7 +16,6 @@ use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use bytes::Bytes;
-use quorate_core::Manage;
 use quorate_node::frontend::NodeView;
 use quorate_store::{Command, Key};
 
@@ -53,8 +52,9 @@ pub(super) type Run = fn(Args<'_>, &mut Call<'_, '_>) -> Result<Step, Fault>;
 pub(super) enum Step {
     /// The store is to be asked, and its reply to be shown like this.
     Ask(Command, Shape),
-    /// The group is to be asked for this.
-    Manage(Manage),
+    /// The group is to be asked for this: an encoded [`Manage`](quorate_core::Manage), or of one of several groups
+    /// ([`ManageGroup`](quorate_core::ManageGroup)).
+    Manage(Bytes),
     /// The reply is written.
     Answered,
     /// The reply is written, and the connection ends after it.

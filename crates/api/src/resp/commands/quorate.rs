@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use quorate_core::{Amount, Consistency, Manage, NodeId, NodeSet, Range, Roster};
+use quorate_core::{Amount, Consistency, GroupId, Manage, ManageGroup, NodeId, NodeSet, Range, Roster, Wire};
 use quorate_node::config::check_address;
 use serde_json::json;
 
@@ -97,15 +97,13 @@ fn member(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
         return Err(fixed(call, "ERR this protocol does not change its group while it runs"));
     }
     check_known(&change, call)?;
-    Ok(Step::Manage(change))
+    Ok(Step::Manage(change.to_bytes()))
 }
 
 /// Why nothing can be changed: what is said of a protocol alone, or of several groups.
 fn fixed(call: &Call<'_, '_>, alone: &'static str) -> Fault {
     match call.limits().key_scope.groups() {
-        Some(_) => {
-            "ERR the members, leaders and rosters of several groups (--groups) cannot be changed yet".into()
-        }
+        Some(_) => "ERR the members and rosters of several groups (--groups) cannot be changed yet".into(),
         None => alone.into(),
     }
 }
@@ -124,16 +122,36 @@ fn check_known(change: &Manage, call: &Call<'_, '_>) -> Result<(), Fault> {
     Err(format!("ERR node {stranger} is not in the group: its members are {}", names.join(", ")).into())
 }
 
+/// `[ID] [GROUP NUMBER]`; the group where there are several.
 fn transfer(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
-    let to = match args.len() {
-        2 => None,
-        3 => Some(node(args.get(2))?),
+    let words: Vec<&[u8]> = args.from(2).collect();
+    let (to, number) = match words[..] {
+        [] => (None, None),
+        [word, number] if is(word, "group") => (None, Some(number)),
+        [id] => (Some(node(id)?), None),
+        [id, word, number] if is(word, "group") => (Some(node(id)?), Some(number)),
         _ => return Err(call.wrong_arity()),
     };
     if !call.node.can_transfer() {
-        return Err(fixed(call, "ERR this protocol does not let its leader be chosen"));
+        return Err("ERR this protocol does not let its leader be chosen".into());
     }
-    Ok(Step::Manage(Manage::Transfer { to }))
+    let manage = Manage::Transfer { to };
+    match (call.limits().key_scope.groups(), number) {
+        (None, None) => Ok(Step::Manage(manage.to_bytes())),
+        (None, Some(_)) => Err("ERR the keys are not divided among groups here (--groups)".into()),
+        (Some(groups), number) => {
+            let number = number.and_then(integer).and_then(|number| u8::try_from(number).ok());
+            let group = number.and_then(GroupId::new).filter(|group| group.index() < groups.count());
+            match group {
+                Some(group) => Ok(Step::Manage(ManageGroup { group, manage }.to_bytes())),
+                None => {
+                    let last = groups.count();
+                    Err(format!("ERR say which group another is to lead: TRANSFER [ID] GROUP 1 to {last}")
+                        .into())
+                }
+            }
+        }
+    }
 }
 
 const ROSTER: &str = "ERR write SHOW, AUTO ON, AUTO OFF, or SET with LEADER ID and any number of RANGE FROM TO \
@@ -153,7 +171,7 @@ fn roster(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
         [word, ref clauses @ ..] if is(word, "set") => Manage::Roster(clauses_of_roster(clauses)?),
         _ => return Err(ROSTER.into()),
     };
-    Ok(Step::Manage(manage))
+    Ok(Step::Manage(manage.to_bytes()))
 }
 
 fn clauses_of_roster(mut words: &[&[u8]]) -> Result<Roster, Fault> {
