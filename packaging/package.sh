@@ -1,13 +1,20 @@
 #!/usr/bin/env bash
-# Makes a Debian package: packaging/package.sh. Needs `cargo install cargo-deb`.
+# Makes a Debian package: packaging/package.sh [FLAGS OF CARGO DEB]. Needs `cargo install cargo-deb`.
+#
+# QUORATE_BINARY: pack this program, and do not build one. The package's path is printed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-target=${CARGO_TARGET_DIR:-target}
-cargo build --release --locked --package quorate
-rm -rf "$target/package"
-mkdir -p "$target/package"
-"$target/release/quorate" man "$target/package/man"
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}
+target=$CARGO_TARGET_DIR
+if [ -n "${QUORATE_BINARY:-}" ]; then
+    install -D -m 755 "$QUORATE_BINARY" "$target/release/quorate"
+else
+    cargo build --release --locked --package quorate >&2
+fi
+rm -rf "$target/release/package"
+mkdir -p "$target/release/package"
+"$target/release/quorate" man "$target/release/package/man"
 for shell in bash zsh fish; do
-    "$target/release/quorate" completions "$shell" > "$target/package/quorate.$shell"
+    "$target/release/quorate" completions "$shell" > "$target/release/package/quorate.$shell"
 done
-cargo deb --package quorate --no-build
+cargo deb --package quorate --no-build --strip "$@"

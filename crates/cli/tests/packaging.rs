@@ -1,5 +1,6 @@
-//! What an installation is made of: the configuration, variables instead of flags, manual pages and completions. What
-//! does not run here (Docker, Kubernetes, systemd) is read, and its flags and variables are looked up.
+//! What an installation is made of: the configuration, variables instead of flags, manual pages and completions, and
+//! the Debian package. What does not run here (Docker, Kubernetes, systemd) is read, and its flags and variables are
+//! looked up.
 
 mod support;
 
@@ -139,4 +140,40 @@ fn manual_pages_and_completions_are_of_this_command_line() {
         let script = printed(&["completions", shell]);
         assert!(script.contains("initial-cluster"), "{shell}");
     }
+}
+
+/// Makes a package of the program under test.
+fn package(target: &Path, revision: &str) -> PathBuf {
+    // In a folder of its own: where `cargo deb` puts packages, it removes older ones.
+    let folder = target.join(revision);
+    fs::create_dir(&folder).unwrap();
+    let made = Command::new(packaging("package.sh"))
+        .args(["--deb-revision", revision, "--output"])
+        .arg(&folder)
+        .env("QUORATE_BINARY", env!("CARGO_BIN_EXE_quorate"))
+        .env("CARGO_TARGET_DIR", target)
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let said = String::from_utf8(made.stdout).unwrap();
+    PathBuf::from(said.lines().next_back().expect("where it is"))
+}
+
+/// Where `cargo-deb` is installed, and this is root of a Debian that lets it have namespaces of its own.
+#[test]
+fn the_package_is_installed_started_upgraded_and_removed() {
+    let works = |program: &str, words: &[&str]| {
+        Command::new(program).args(words).output().is_ok_and(|output| output.status.success())
+    };
+    let spaces = ["--mount", "--net", "--pid", "--fork", "adduser", "--version"];
+    if !works("cargo", &["deb", "--version"]) || !works("unshare", &spaces) || !works("dpkg", &["--version"])
+    {
+        return println!("not tried: it needs cargo-deb, dpkg, adduser, and root");
+    }
+    let target = tempfile::tempdir().unwrap();
+    let [old, new] = ["1", "2"].map(|revision| package(target.path(), revision));
+    let tried = Command::new(packaging("try.sh")).args([old, new]).output().unwrap();
+    let said = String::from_utf8_lossy(&tried.stdout);
+    assert!(tried.status.success(), "{said}{}", String::from_utf8_lossy(&tried.stderr));
+    assert!(said.ends_with("== the package is installed, started, upgraded and removed\n"), "{said}");
 }
