@@ -2,10 +2,12 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`http`] | metrics and health, for those who watch |
+//! | [`http`] | metrics, health and a page, for those who watch |
 //! | `process` | what the system says of this process |
 //! | [`resp`] | the Redis protocol, versions 2 and 3 |
+//! | `status` | the node's state as JSON, for both |
 
 pub mod http;
 mod process;
 pub mod resp;
+mod status;

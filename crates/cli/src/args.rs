@@ -253,7 +253,7 @@ pub struct Process {
     /// Where clients reach this process
     #[arg(long, value_name = "HOST:PORT")]
     pub listen_resp: Option<String>,
-    /// Where /metrics and /health are served over HTTP; nowhere by default
+    /// Where a page for people, /metrics and /health are served over HTTP; nowhere by default
     #[arg(long, value_name = "HOST:PORT")]
     pub listen_http: Option<String>,
     /// The members at the beginning with their peer addresses; the same everywhere and always

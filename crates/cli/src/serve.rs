@@ -372,9 +372,12 @@ fn run(config: NodeConfig, limits: resp::Limits, listen_http: Option<&str>) -> R
     if let Some(address) = listen_http {
         let listener = quorate_node::listen("HTTP", address)?;
         let scheme = if node.credentials().is_some() { "https" } else { "http" };
-        let address = http::serve(listener, node.monitor(), node.credentials())
+        let address = http::serve(listener, node.monitor(), limits.key_scope.clone(), node.credentials())
             .map_err(|source| NodeError::System { what: "to serve HTTP", source })?;
-        tracing::info!(http = %address, "metrics and health are at {scheme}://{address}/metrics and /health");
+        tracing::info!(
+            http = %address,
+            "a page, metrics and health are at {scheme}://{address}/, /metrics and /health"
+        );
     }
     resp::run_until_signalled(node, limits)
 }

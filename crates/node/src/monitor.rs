@@ -10,7 +10,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mio::Waker;
-use quorate_core::{Access, Answered, Failure, GroupId, Outcome, Request, RequestId, Sample, Status, Time};
+use quorate_core::{
+    Access, Answered, Failure, GroupId, Members, Outcome, Request, RequestId, Sample, Status, Time,
+};
+
+use crate::slow::SlowRequest;
 
 /// The fact that says how little room the disk has; there only while that is too little.
 pub const WARNING_DISK: &str = "warning_disk";
@@ -33,7 +37,16 @@ pub struct Report {
     pub status: Status,
     /// Facts in words: name, value.
     pub facts: Vec<(&'static str, String)>,
+    /// Where there are several groups of replicas: the state of each.
+    pub groups: Vec<Status>,
+    /// Who is in the group.
+    pub members: Members,
+    /// The latest slow requests, the latest first.
+    pub slow: Vec<SlowRequest>,
 }
+
+/// How many slow requests a report has.
+pub(crate) const SLOW_REPORTED: usize = 16;
 
 /// Whether the node serves linearizable requests; if not, why.
 pub type Health = Result<(), String>;

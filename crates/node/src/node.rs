@@ -552,7 +552,14 @@ impl<F: Frontend> Loop<F> {
         let report = || {
             let mut samples = self.metrics.samples();
             samples.extend(self.clients.samples());
-            Report { samples, status: view.status(), facts: view.facts() }
+            Report {
+                samples,
+                status: view.status(),
+                facts: view.facts(),
+                groups: view.group_statuses(),
+                members: view.group(),
+                slow: view.slow_requests(monitor::SLOW_REPORTED),
+            }
         };
         let access = self.constants.consistency.access_that_misses_nothing();
         self.ready.extend(self.monitor_server.take(report, || self.clients.probes(), access, now));

@@ -4,9 +4,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use quorate_core::{GroupId, NodeId, Status};
+use quorate_core::{GroupId, Status};
 use quorate_store::{Command, Partition, Scattered};
-use serde_json::{Value, json};
+use serde_json::Value;
+
+use crate::status;
 
 /// Bytes of a key that an error shows.
 const SHOWN: usize = 64;
@@ -28,7 +30,7 @@ impl KeyScope {
     }
 
     /// The groups that the node's keys are divided among, if they are.
-    pub(super) fn groups(&self) -> Option<&KeyGroups> {
+    pub(crate) fn groups(&self) -> Option<&KeyGroups> {
         self.groups.as_ref()
     }
 
@@ -96,23 +98,16 @@ impl KeyGroups {
     }
 
     /// Each group, as `QUORATE STATUS` shows it.
-    pub(super) fn describe(&self, statuses: &[Status]) -> Vec<Value> {
+    pub(crate) fn describe(&self, statuses: &[Status]) -> Vec<Value> {
         let key = |key: Option<&Bytes>| key.map(|key| String::from_utf8_lossy(key).into_owned());
         let groups = self.partition.groups().zip(&self.protocols).zip(statuses);
         let shown = groups.map(|(((group, from, to), protocol), status)| {
-            json!({
-                "group": group.get(),
-                "from": key(from).unwrap_or_default(),
-                "to": key(to),
-                "protocol": protocol,
-                "role": status.role,
-                "leader": status.leader.map(NodeId::get),
-                "ballot": status.ballot,
-                "committed": status.committed,
-                "applied": status.applied,
-                "lease": status.lease,
-                "reads": status.reads,
-            })
+            let mut text = status::replica(status);
+            text["group"] = group.get().into();
+            text["from"] = key(from).unwrap_or_default().into();
+            text["to"] = key(to).into();
+            text["protocol"] = (*protocol).into();
+            text
         });
         shown.collect()
     }

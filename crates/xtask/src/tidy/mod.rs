@@ -46,7 +46,7 @@ pub const RULES: &[(&str, Rule)] = &[
 ];
 
 /// How the names of the files end that people write.
-const TEXTS: &[&str] = &[".rs", ".md", ".toml", ".py", ".go", ".js", ".json", ".txt"];
+const TEXTS: &[&str] = &[".rs", ".md", ".toml", ".py", ".go", ".js", ".json", ".txt", ".html"];
 
 /// Folders that builds make: they are no part of the repository.
 const MADE: &[&str] = &["target", "node_modules", "artifacts", "coverage"];

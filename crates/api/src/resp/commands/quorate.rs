@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use quorate_core::{Amount, Consistency, GroupId, Manage, ManageGroup, NodeId, NodeSet, Range, Roster, Wire};
+use quorate_core::{Consistency, GroupId, Manage, ManageGroup, NodeId, NodeSet, Range, Roster, Wire};
 use quorate_node::config::check_address;
 use serde_json::json;
 
 use super::*;
+use crate::status;
 
 pub(super) const SPECS: &[Spec] = &[Spec {
     name: "quorate",
@@ -289,36 +290,9 @@ fn list(call: &mut Call<'_, '_>) -> Result<Step, Fault> {
 
 /// One JSON object: what `quorate status` shows.
 fn status(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
-    let (status, facts) = (call.node.status(), call.node.facts());
-    let peers = status
-        .peers
-        .iter()
-        .map(|peer| json!({ "node": peer.node.get(), "lag": peer.lag, "heard_ms": peer.heard_ms }));
-    let facts = facts.into_iter().map(|(name, value)| (name.to_owned(), value.into()));
-    // One value for each name: distributions and what has labels are for /metrics.
-    let samples = status.samples.iter().filter(|sample| sample.label.is_none()).filter_map(|sample| {
-        let value = match sample.value {
-            Amount::Count(count) => json!(count),
-            Amount::Time(time) => json!(time.as_secs_f64()),
-            Amount::Times(_) => return None,
-        };
-        Some((sample.name.to_owned(), value))
-    });
-    let mut text = json!({
-        "role": status.role,
-        "leader": status.leader.map(|node| node.get()),
-        "ballot": status.ballot,
-        "committed": status.committed,
-        "applied": status.applied,
-        "lease": status.lease,
-        "reads": status.reads,
-        "peers": peers.collect::<Vec<_>>(),
-        "samples": samples.collect::<serde_json::Map<_, _>>(),
-        "facts": facts.collect::<serde_json::Map<_, _>>(),
-    });
-    if let Some(groups) = call.limits().key_scope.groups() {
-        text["groups"] = groups.describe(&call.node.group_statuses()).into();
-    }
+    let statuses = call.node.group_statuses();
+    let groups = call.limits().key_scope.groups().map(|groups| (groups, &statuses[..]));
+    let text = status::describe(&call.node.status(), call.node.facts(), groups);
     call.reply.bulk(text.to_string().as_bytes());
     Ok(Step::Answered)
 }

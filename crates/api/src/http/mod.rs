@@ -1,7 +1,10 @@
-//! HTTP for those who watch a node: `/metrics` in the text format of Prometheus, and whether it is well.
+//! HTTP for those who watch a node: `/metrics` in the text format of Prometheus, whether it is well, and a page for
+//! people.
 //!
 //! | path | 200 while |
 //! |---|---|
+//! | `/` | always: the page of `page`, which asks for `/status.json` |
+//! | `/status.json` | the event loop answers |
 //! | `/livez` | the event loop answers: what is not alive is worth a restart |
 //! | `/readyz` | a linearizable read succeeds and the disk has room: what is not ready is worth no requests |
 //! | `/health` | a linearizable read succeeds |
@@ -11,6 +14,8 @@
 //!
 //! One thread serves all of it, beside the event loop, which it asks through a [`Monitor`]. Connections are few and
 //! bounded, and a client that is slow to ask or to listen is dropped. Where the node speaks TLS, so does this.
+
+mod page;
 
 use std::convert::Infallible;
 use std::fmt::{Display, Write};
@@ -22,7 +27,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::header::CONTENT_TYPE;
+use hyper::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -36,6 +41,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use crate::process::ProcessStats;
+use crate::resp::KeyScope;
 
 /// Connections at a time; further ones wait to be accepted.
 const CONNECTIONS: usize = 64;
@@ -48,16 +54,34 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
+const HTML: &str = "text/html; charset=utf-8";
+const JSON: &str = "application/json";
+
+/// The Content-Security-Policy of everything but the page.
+const NO_CONTENT: &str = "default-src 'none'; frame-ancestors 'none'";
+
+/// What is watched: a node, and how its keys are divided among groups, if they are.
+#[derive(Clone)]
+struct Watched {
+    monitor: Monitor,
+    key_scope: KeyScope,
+}
 
 /// Serves until the process ends, in a thread of its own. Gives the address.
-pub fn serve(listener: TcpListener, monitor: Monitor, tls: Option<Credentials>) -> io::Result<SocketAddr> {
+pub fn serve(
+    listener: TcpListener,
+    monitor: Monitor,
+    key_scope: KeyScope,
+    tls: Option<Credentials>,
+) -> io::Result<SocketAddr> {
+    let watched = Watched { monitor, key_scope };
     let address = listener.local_addr()?;
     listener.set_nonblocking(true)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new().name("http".to_owned()).spawn(move || {
         runtime.block_on(async move {
             match tokio::net::TcpListener::from_std(listener) {
-                Ok(listener) => accept(listener, monitor, tls).await,
+                Ok(listener) => accept(listener, watched, tls).await,
                 Err(error) => tracing::error!("cannot serve metrics: {error}"),
             }
         });
@@ -65,7 +89,7 @@ pub fn serve(listener: TcpListener, monitor: Monitor, tls: Option<Credentials>) 
     Ok(address)
 }
 
-async fn accept(listener: tokio::net::TcpListener, monitor: Monitor, tls: Option<Credentials>) {
+async fn accept(listener: tokio::net::TcpListener, watched: Watched, tls: Option<Credentials>) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { return };
@@ -76,17 +100,17 @@ async fn accept(listener: tokio::net::TcpListener, monitor: Monitor, tls: Option
                 continue;
             }
         };
-        let monitor = monitor.clone();
+        let watched = watched.clone();
         let acceptor = tls.as_ref().map(|tls| TlsAcceptor::from(tls.client_config()));
         tokio::spawn(async move {
             // Whoever is gone, speaks no HTTP, or does not come through the TLS handshake, misses the answer: nobody
             // else does.
             let _ = timeout(PATIENCE, async {
                 match acceptor {
-                    None => converse(stream, monitor).await,
+                    None => converse(stream, watched).await,
                     Some(acceptor) => {
                         if let Ok(stream) = acceptor.accept(stream).await {
-                            converse(stream, monitor).await;
+                            converse(stream, watched).await;
                         }
                     }
                 }
@@ -97,8 +121,8 @@ async fn accept(listener: tokio::net::TcpListener, monitor: Monitor, tls: Option
     }
 }
 
-async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, monitor: Monitor) {
-    let service = service_fn(move |request| answer(request, monitor.clone()));
+async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, watched: Watched) {
+    let service = service_fn(move |request| answer(request, watched.clone()));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(PATIENCE)
@@ -107,8 +131,26 @@ async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, monitor: Monitor)
     let _ = connection.await;
 }
 
-async fn answer(request: Request<Incoming>, monitor: Monitor) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn answer(request: Request<Incoming>, watched: Watched) -> Result<Response<Full<Bytes>>, Infallible> {
+    let (monitor, mut policy) = (&watched.monitor, NO_CONTENT.to_owned());
     let (status, kind, body) = match (request.method(), request.uri().path()) {
+        (&Method::GET | &Method::HEAD, "/") => match page::page() {
+            Some((page, its_policy)) => {
+                policy = its_policy;
+                (StatusCode::OK, HTML, page)
+            }
+            None => (StatusCode::INTERNAL_SERVER_ERROR, TEXT, "no random number\n".to_owned()),
+        },
+        (&Method::GET | &Method::HEAD, "/status.json") => {
+            let health = health(monitor).await;
+            match ask(|reply| monitor.report(reply)).await {
+                Some(report) => {
+                    let text = page::describe(report, &health, watched.key_scope.groups());
+                    (StatusCode::OK, JSON, text.to_string())
+                }
+                None => (StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{NO_ANSWER}\n")),
+            }
+        }
         (&Method::GET | &Method::HEAD, "/metrics") => match ask(|reply| monitor.report(reply)).await {
             Some(report) => (StatusCode::OK, PROMETHEUS, exposition(&report, ProcessStats::read())),
             None => (StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{NO_ANSWER}\n")),
@@ -118,29 +160,34 @@ async fn answer(request: Request<Incoming>, monitor: Monitor) -> Result<Response
             None => (StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("not alive: {NO_ANSWER}\n")),
         },
         (&Method::GET | &Method::HEAD, "/readyz") => {
-            let health = ask(|reply| monitor.health(reply)).await.unwrap_or(Err(NO_ANSWER.to_owned()));
+            let health = health(monitor).await;
             let report = ask(|reply| monitor.report(reply)).await;
             let facts = report.map_or(Vec::new(), |report| report.facts);
             let (ready, body) = readiness(&health, &facts, request.uri().query().unwrap_or_default());
             let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
             (status, TEXT, body)
         }
-        (&Method::GET | &Method::HEAD, "/health") => {
-            let health: Health =
-                ask(|reply| monitor.health(reply)).await.unwrap_or(Err(NO_ANSWER.to_owned()));
-            match health {
-                Ok(()) => (StatusCode::OK, TEXT, "ok: serves linearizable requests\n".to_owned()),
-                Err(why) => (StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("not serving: {why}\n")),
-            }
-        }
-        (&Method::GET | &Method::HEAD, _) => {
-            (StatusCode::NOT_FOUND, TEXT, "there are /metrics, /livez, /readyz and /health\n".to_owned())
-        }
+        (&Method::GET | &Method::HEAD, "/health") => match health(monitor).await {
+            Ok(()) => (StatusCode::OK, TEXT, "ok: serves linearizable requests\n".to_owned()),
+            Err(why) => (StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("not serving: {why}\n")),
+        },
+        (&Method::GET | &Method::HEAD, _) => (
+            StatusCode::NOT_FOUND,
+            TEXT,
+            "there are /, /status.json, /metrics, /livez, /readyz and /health\n".to_owned(),
+        ),
         _ => (StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET\n".to_owned()),
     };
     let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, kind.parse().expect("a constant that is a header value"));
+    for (name, value) in [
+        (CONTENT_TYPE, kind),
+        (CONTENT_SECURITY_POLICY, policy.as_str()),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (CACHE_CONTROL, "no-store"),
+    ] {
+        response.headers_mut().insert(name, value.parse().expect("a constant, or a policy: a header value"));
+    }
     Ok(response)
 }
 
@@ -172,6 +219,10 @@ fn readiness(health: &Health, facts: &[(&'static str, String)], query: &str) -> 
 }
 
 const NO_ANSWER: &str = "the event loop does not answer";
+
+async fn health(monitor: &Monitor) -> Health {
+    ask(|reply| monitor.health(reply)).await.unwrap_or_else(|| Err(NO_ANSWER.to_owned()))
+}
 
 async fn ask<T: Send + 'static>(question: impl FnOnce(Box<dyn FnOnce(T) + Send>)) -> Option<T> {
     let (sender, receiver) = oneshot::channel();
@@ -304,7 +355,7 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use quorate_core::{Sample, Status};
+    use quorate_core::{Members, Sample, Status};
     use quorate_node::metrics::Metrics;
 
     use super::*;
@@ -341,7 +392,15 @@ mod tests {
         ];
         let facts = facts.map(|(name, value)| (name, value.to_owned())).into();
         let process = ProcessStats { cpu_seconds: 1.25, resident: 4096, ..ProcessStats::default() };
-        let text = exposition(&Report { samples: metrics.samples(), status, facts }, Some(process));
+        let report = Report {
+            samples: metrics.samples(),
+            status,
+            facts,
+            groups: Vec::new(),
+            members: Members::default(),
+            slow: Vec::new(),
+        };
+        let text = exposition(&report, Some(process));
         for line in [
             "quorate_info{protocol=\"a\\\"b\",version=\"\",node=\"\",cluster=\"\",site=\"\"} 1",
             "quorate_role{role=\"leader\"} 1",
