@@ -16,7 +16,7 @@
 //!
 //! *Bounds.* What is gathered at a time is [`WINDOW_BYTES`] of values; a peer is asked for [`PEER_BYTES`] at most. An
 //! answer is late as the pace of its peer tells (`blocks/pace.rs`), after ten rounds at least (as the paper has it);
-//! followers then ask this peer nothing for a while.
+//! followers then ask this peer nothing for a while. A leader does not wait for it: who led before it may be dead.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -245,14 +245,18 @@ impl Gossip {
                 round.stuck = Some(slot);
                 continue;
             }
-            let asks = gathered.whom_to_ask(slot, own, gatherer, |node| {
+            let mut asks = gathered.whom_to_ask(slot, own, gatherer, |node| {
                 self.peers.get(&node).is_some_and(|peer| peer.rests_until > now)
             });
             let is_full = |node: &NodeId| {
                 let asked = self.peers.get(node).map_or(0, Peer::bytes);
                 asked + wanted.get(node).map_or(0, |(bytes, _)| *bytes) >= PEER_BYTES
             };
-            if asks.iter().any(|(node, _)| is_full(node)) {
+            // A leader asks all, and goes on without those that do not answer while the others have enough shards.
+            let count = asks.len();
+            asks.retain(|(node, _)| !is_full(node));
+            let are_enough = asks.len() >= usize::from(own.id.data).saturating_sub(own.held().len());
+            if asks.len() < count && !(gatherer.leads && are_enough) {
                 break;
             }
             gathered.asked = asks.len() as u32;

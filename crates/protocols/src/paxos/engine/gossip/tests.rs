@@ -98,6 +98,33 @@ fn who_is_silent_is_left_out_and_what_does_not_come_is_fetched_whole() {
     assert_eq!(round(420), " stuck 1");
 }
 
+/// Who led before is dead, and is asked for more than may be under way to it.
+#[test]
+fn a_leader_goes_on_without_a_peer_that_does_not_answer() {
+    let value = |slot: u64| Bytes::from(vec![slot as u8; 1 << 20]);
+    let shard = |slot: u64, node: NodeId| {
+        let id = ValueId { digest: digest(&value(slot)), len: 1 << 20, ..id(slot) };
+        id.split(&value(slot), 1).nth(usize::from(node.get()) - 1).expect("five shards")
+    };
+    let (mut log, ballot, mut gossip) = (SlotLog::new(0), Ballot::ZERO.next(node(1)), Gossip::default());
+    for slot in 1..=40 {
+        log.vote(slot, ballot, shard(slot, node(2)));
+    }
+    log.commit(ballot, 40);
+    // Nothing is late yet.
+    for now in (0..180).step_by(20).map(at) {
+        let requests = gossip.round(&log, &gatherer(true, 40), now).requests;
+        for (peer, message) in requests.into_iter().filter(|(peer, _)| *peer != node(1)) {
+            let Message::Reconstruct { id, wanted } = message else { panic!("a request") };
+            let values = wanted.iter().map(|wanted| (wanted.slot, shard(wanted.slot, peer))).collect();
+            for (slot, value) in gossip.on_shards((peer, id), values, &log, now) {
+                log.choose(slot, Ballot::ZERO, value.into());
+            }
+        }
+    }
+    assert_eq!(log.complete(), 40);
+}
+
 #[test]
 fn shards_of_exactly_the_value_that_is_lacking_restore_it() {
     let (log, mut gossip) = (log(2, 1), Gossip::default());
