@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use quorate_core::{NodeId, ProcessId, Random, Settings};
-use quorate_node::transport::handshake::{self, Identity};
+use quorate_node::transport::handshake::{self, Identity, VERSIONS};
 use support::{Cluster, Connection, Node, Resp, wait_for};
 
 /// The node ends with exit code 2 and says all of this.
@@ -297,14 +297,15 @@ fn greeting(cluster: u64, version: u8, from: u64) -> Vec<u8> {
 #[test]
 fn a_peer_of_another_version_is_told_and_logged_once() {
     let cluster = Cluster::start(1, "multipaxos");
-    let (node, other) = (&cluster.nodes[0], handshake::VERSION + 1);
+    let (node, other) = (&cluster.nodes[0], VERSIONS.newest + 1);
+    let words = [format!("it speaks version {other} of"), format!("here is {VERSIONS}:")];
     for _ in 0..3 {
-        let reply = bother(&node.peer, &greeting(1, other as u8, 2));
-        assert!(String::from_utf8_lossy(&reply).contains("run the same release"), "{reply:?}");
+        let reply = bother(&node.peer, &greeting(1, other, 2));
+        let reply = String::from_utf8_lossy(&reply);
+        assert!(words.iter().all(|words| reply.contains(words)), "{reply}");
     }
-    let here = format!("here it is {}: run the same release", handshake::VERSION);
-    node.wait_for_line(&[&format!("its peer protocol has version {other}"), &here]);
-    assert_eq!(node.lines_with(&format!("version {other}")), 1);
+    node.wait_for_line(&[&words[0], &words[1]]);
+    assert_eq!(node.lines_with(&words[0]), 1);
     node.wait_until_serving();
 }
 
@@ -313,7 +314,7 @@ fn a_peer_of_another_cluster_is_told_and_logged_once() {
     let cluster = Cluster::start(1, "multipaxos");
     let node = &cluster.nodes[0];
     for _ in 0..3 {
-        let reply = bother(&node.peer, &greeting(1, handshake::VERSION as u8, 2));
+        let reply = bother(&node.peer, &greeting(1, VERSIONS.newest, 2));
         assert!(String::from_utf8_lossy(&reply).contains("its cluster is"), "{reply:?}");
     }
     node.wait_for_line(&["refused node 2: its cluster is 0000000000000001", "must be the same everywhere"]);

@@ -135,20 +135,25 @@ pub fn disturb(protocol: &dyn AnyProtocol, seed: u64) -> u64 {
     converse(protocol, |_, message| random.chance(0.3).then(|| changed(message, &mut random))).1
 }
 
-/// Messages and records, encoded.
-pub fn overhear(protocol: &dyn AnyProtocol) -> Vec<Vec<u8>> {
-    let mut kept: BTreeMap<&'static str, BTreeSet<Bytes>> = BTreeMap::new();
+/// Messages by their kind, and records, encoded: a few of each.
+pub fn encodings(protocol: &dyn AnyProtocol) -> (BTreeMap<&'static str, BTreeSet<Bytes>>, Vec<Bytes>) {
+    let mut messages: BTreeMap<&'static str, BTreeSet<Bytes>> = BTreeMap::new();
     let (records, _) = converse(protocol, |kind, bytes| {
-        let same = kept.entry(kind).or_default();
+        let same = messages.entry(kind).or_default();
         if same.len() < EACH && bytes.len() <= LARGEST {
             same.insert(bytes.clone());
         }
         None
     });
-    assert!(kept.len() > 1 && !records.is_empty(), "{}: nothing was said", protocol.name());
+    assert!(messages.len() > 1 && !records.is_empty(), "{}: nothing was said", protocol.name());
     let records: BTreeSet<Bytes> = records.into_iter().filter(|bytes| bytes.len() <= LARGEST).collect();
-    let messages = kept.into_values().flatten();
-    messages.chain(records.into_iter().take(4 * EACH)).map(|bytes| bytes.to_vec()).collect()
+    (messages, records.into_iter().take(4 * EACH).collect())
+}
+
+/// The same as seeds.
+pub fn overhear(protocol: &dyn AnyProtocol) -> Vec<Vec<u8>> {
+    let (messages, records) = encodings(protocol);
+    messages.into_values().flatten().chain(records).map(|bytes| bytes.to_vec()).collect()
 }
 
 fn request(tick: u64) -> Request {

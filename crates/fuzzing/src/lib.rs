@@ -55,6 +55,27 @@ pub fn disturb(protocol: &str, seed: u64) -> u64 {
     conversation::disturb(quorate_protocols::registry::named(protocol), seed)
 }
 
+/// What a protocol writes: one message of each kind, by its name, and a few records, as `record`.
+pub fn encodings(protocol: &str) -> Vec<(&'static str, Vec<u8>)> {
+    let (messages, records) = conversation::encodings(quorate_protocols::registry::named(protocol));
+    let messages = messages.into_iter().filter_map(|(kind, all)| Some((kind, all.first()?.to_vec())));
+    messages.chain(records.into_iter().map(|record| (RECORD, record.to_vec()))).collect()
+}
+
+/// Reads such an encoding and writes it again; the error says why it cannot be read.
+pub fn recode(protocol: &str, kind: &str, encoding: &[u8]) -> Result<Vec<u8>, String> {
+    let process = conversation::process(quorate_protocols::registry::named(protocol));
+    let encoding = bytes::Bytes::copy_from_slice(encoding);
+    let recoded = match kind {
+        RECORD => process.recode_record(&encoding),
+        _ => process.recode_message(&encoding),
+    };
+    recoded.map(|bytes| bytes.to_vec()).map_err(|error| error.to_string())
+}
+
+/// Stands for the kind of a record.
+const RECORD: &str = "record";
+
 /// Runs one target on one input, and checks that its memory stays within the input's size times a constant.
 pub fn run(name: &str, input: &[u8]) {
     let target = TARGETS.iter().find(|target| target.name == name);

@@ -6,7 +6,7 @@ use bytes::BytesMut;
 use quorate_core::link::FRAME;
 use quorate_core::{Class, NodeId, Payload, ProcessId, ProxyId, Settings, Wire};
 use quorate_node::transport::frame::{Encoded, Frame, FrameError, Reader};
-use quorate_node::transport::handshake::{self, Answer, Hello, Identity};
+use quorate_node::transport::handshake::{self, Answer, Hello, Identity, VERSIONS};
 use quorate_node::transport::queue::{Output, Wrote};
 
 /// Of a message: a little more than two frames.
@@ -115,9 +115,9 @@ fn me() -> Identity {
     Identity::new(7, (NodeId::new(1).expect("valid").into(), "a:1"), 5, "multipaxos", &settings)
 }
 
-fn sealed(version: u16, body: &[u8]) -> Vec<u8> {
+fn sealed(newest: u8, body: &[u8]) -> Vec<u8> {
     let mut out = handshake::MAGIC.to_vec();
-    out.extend_from_slice(&version.to_le_bytes());
+    out.extend_from_slice(&[newest, VERSIONS.older]);
     out.extend_from_slice(&(body.len() as u32).to_le_bytes());
     out.extend_from_slice(&crc32c::crc32c(body).to_le_bytes());
     out.extend_from_slice(body);
@@ -152,8 +152,8 @@ pub fn handshake(data: &[u8]) {
     let Some((&plan, rest)) = data.split_first() else { return };
     let input = match plan % 4 {
         0 => rest.to_vec(),
-        3 => sealed(handshake::VERSION + 1, rest),
-        _ => sealed(handshake::VERSION, rest),
+        3 => sealed(VERSIONS.newest + 1, rest),
+        _ => sealed(VERSIONS.newest, rest),
     };
     if let Some(hello) = take::<Hello>(&input, plan / 4) {
         let difference = me().difference(&hello);

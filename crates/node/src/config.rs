@@ -211,7 +211,12 @@ impl NodeConfig {
         let rejoining = match can.rejoin {
             true => {
                 let common = ProxyOptions { tls: None, ..common.clone() };
-                Some(Self::common(protocol, (common, process), entrance, settings.clone())?.configured)
+                match Self::common(protocol, (common, process), entrance, settings.clone()) {
+                    Ok(config) => Some(config.configured),
+                    Err(error) if replace_disk => return Err(error),
+                    // A group that is too small to replace a disk serves all the same.
+                    Err(_) => None,
+                }
             }
             false => None,
         };

@@ -2,27 +2,30 @@
 //! and settings. Whoever finds a difference says what differs, on both sides, and closes.
 //!
 //! ```text
-//! dialer:   magic "QRTE" · version u16 · length u32 · crc u32 · Hello
-//! acceptor: magic "QRTE" · version u16 · length u32 · crc u32 · Answer
+//! dialer:   magic "QRTE" · newest u8 · older u8 · length u32 · crc u32 · Hello
+//! acceptor: magic "QRTE" · newest u8 · older u8 · length u32 · crc u32 · Answer
 //! ```
 //!
-//! These fourteen bytes, and an answer that begins with 0 and holds a text, are the same in all versions, so that a
-//! dialer of another version can read why it was refused.
+//! Each states the versions that it speaks: the newest, and how many before that. Two processes speak the newest that
+//! both do; without a common one they part. So that this can be found out, these fourteen bytes are the same in all
+//! versions, and so are an answer that begins with 0 and holds a text, and the fields of [`Hello`]: what a later
+//! version adds to them comes behind them, and is not read by those that do not know it.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::SocketAddr;
 
 use bytes::{Buf, Bytes, BytesMut};
 use quorate_blocks::admission::Introduction;
-use quorate_core::{NodeId, ProcessId, Settings, Wire, wire_enum, wire_struct};
+use quorate_core::{Decoder, NodeId, ProcessId, Settings, Wire, wire_enum, wire_struct};
 
 use crate::config::check_address;
 use crate::guard::Guard;
 
 /// The first bytes of every connection between processes.
 pub const MAGIC: [u8; 4] = *b"QRTE";
-/// Of the handshake and the frames.
-pub const VERSION: u16 = 13;
+/// The versions of the peer protocol (handshake and frames) that this build speaks.
+pub const VERSIONS: Versions = Versions { newest: 13, older: 0 };
 /// Nothing longer is read before the handshake is done.
 pub const LIMIT: usize = 64 << 10;
 /// What is wrong with a connection that does not begin with [`MAGIC`].
@@ -34,6 +37,36 @@ const TLS_HANDSHAKE: u8 = 22;
 const HEADER: usize = 14;
 /// A host's name has no more than 253 characters.
 const LONGEST_ADDRESS: usize = 260;
+
+/// Versions of the peer protocol without gaps: the newest, and how many before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Versions {
+    /// Grows by one with each change of the protocol.
+    pub newest: u8,
+    /// At most as many as there are before the newest.
+    pub older: u8,
+}
+
+impl Versions {
+    /// The version that two processes speak, if there is one.
+    pub fn common(self, other: Versions) -> Option<u8> {
+        let newest = self.newest.min(other.newest);
+        (newest >= self.oldest().max(other.oldest())).then_some(newest)
+    }
+
+    fn oldest(self) -> u8 {
+        self.newest.saturating_sub(self.older)
+    }
+}
+
+impl fmt::Display for Versions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.older {
+            0 => write!(f, "version {}", self.newest),
+            _ => write!(f, "versions {} to {}", self.oldest(), self.newest),
+        }
+    }
+}
 
 /// How a process presents itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -184,7 +217,7 @@ impl Identity {
 pub fn put(message: &impl Wire, out: &mut Vec<u8>) {
     let body = message.to_bytes();
     out.extend_from_slice(&MAGIC);
-    out.extend_from_slice(&VERSION.to_le_bytes());
+    out.extend_from_slice(&[VERSIONS.newest, VERSIONS.older]);
     out.extend_from_slice(&u32::try_from(body.len()).expect("handshakes are short").to_le_bytes());
     out.extend_from_slice(&crc32c::crc32c(&body).to_le_bytes());
     out.extend_from_slice(&body);
@@ -201,16 +234,18 @@ pub fn take<T: Wire>(input: &mut BytesMut) -> Result<Option<T>, String> {
         return Ok(None);
     }
     let mut header = &input[MAGIC.len()..HEADER];
-    let (version, length, crc) = (header.get_u16_le(), header.get_u32_le() as usize, header.get_u32_le());
+    let versions = Versions { newest: header.get_u8(), older: header.get_u8() };
+    let (length, crc) = (header.get_u32_le() as usize, header.get_u32_le());
+    let is_spoken = VERSIONS.common(versions).is_some();
     if length > LIMIT {
         return Err(format!("its handshake announces {length} bytes, more than {LIMIT}"));
     }
-    // The start of a refusal is the same in all versions; anything else of another version stays unread.
+    // The start of a refusal is the same in all versions; anything else of a version not spoken here stays unread.
     if input.len() < HEADER + length {
-        return if version == VERSION || input.len() <= HEADER || input[HEADER] == 0 {
+        return if is_spoken || input.len() <= HEADER || input[HEADER] == 0 {
             Ok(None)
         } else {
-            Err(version_difference(version))
+            Err(version_difference(versions))
         };
     }
     input.advance(HEADER);
@@ -218,13 +253,16 @@ pub fn take<T: Wire>(input: &mut BytesMut) -> Result<Option<T>, String> {
     if crc32c::crc32c(&body) != crc {
         return Err("its handshake is damaged".to_owned());
     }
-    if version != VERSION {
+    if !is_spoken {
         return Err(match Answer::from_bytes(body) {
             Ok(Answer::Refused(reason)) => text(&reason),
-            _ => version_difference(version),
+            _ => version_difference(versions),
         });
     }
-    T::from_bytes(body).map(Some).map_err(|error| format!("its handshake cannot be read: {error}"))
+    // A later version may have more behind.
+    T::decode(&mut Decoder::new(body))
+        .map(Some)
+        .map_err(|error| format!("its handshake cannot be read: {error}"))
 }
 
 impl Hello {
@@ -266,8 +304,8 @@ pub fn node_of(process: ProcessId) -> Option<NodeId> {
     }
 }
 
-fn version_difference(version: u16) -> String {
-    format!("its peer protocol has version {version}, here it is {VERSION}: run the same release")
+fn version_difference(versions: Versions) -> String {
+    format!("it speaks {versions} of the peer protocol, here is {VERSIONS}: upgrade one release at a time")
 }
 
 fn settings_difference(theirs: &BTreeMap<Bytes, Bytes>, mine: &BTreeMap<Bytes, Bytes>) -> String {
@@ -385,17 +423,52 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_named_and_its_refusal_is_readable() {
-        let (other, mut bytes) = (VERSION + 1, Vec::new());
-        let only = format!("only version {other} here");
-        put(&Answer::Refused(Bytes::from(only.clone())), &mut bytes);
-        bytes[4] = other as u8;
-        assert_eq!(take::<Answer>(&mut BytesMut::from(&bytes[..])), Err(only));
+    fn two_processes_speak_the_newest_version_that_both_do() {
+        let versions = |newest, older| Versions { newest, older };
+        for (one, other, expected) in [
+            (versions(13, 0), versions(13, 0), Some(13)),
+            (versions(15, 2), versions(14, 0), Some(14)),
+            (versions(15, 2), versions(13, 5), Some(13)),
+            (versions(15, 2), versions(12, 5), None),
+            (versions(15, 2), versions(18, 2), None),
+            (versions(3, 9), versions(0, 0), Some(0)),
+        ] {
+            assert_eq!((one.common(other), other.common(one)), (expected, expected), "{one}, {other}");
+        }
+        assert_eq!(format!("{}, {}", versions(13, 0), versions(15, 2)), "version 13, versions 13 to 15");
+    }
+
+    #[test]
+    fn versions_without_a_common_one_are_named_and_their_refusal_is_readable() {
+        let oldest = VERSIONS.newest - VERSIONS.older;
+        for other in [
+            Versions { newest: VERSIONS.newest + 1, older: 0 },
+            Versions { newest: VERSIONS.newest + 3, older: 2 },
+            Versions { newest: oldest - 1, older: 3 },
+        ] {
+            let by_other = |message: &dyn Fn(&mut Vec<u8>)| {
+                let mut bytes = Vec::new();
+                message(&mut bytes);
+                bytes[4..6].copy_from_slice(&[other.newest, other.older]);
+                BytesMut::from(&bytes[..])
+            };
+            let only = format!("only {other} here");
+            let mut refused = by_other(&|out| put(&Answer::Refused(Bytes::from(only.clone())), out));
+            assert_eq!(take::<Answer>(&mut refused), Err(only));
+            let hello = identity(1, node(2), "multipaxos", "lease=2s").hello(node(1));
+            let error = take::<Hello>(&mut by_other(&|out| put(&hello, out))).unwrap_err();
+            let words = [format!("it speaks {other} of"), format!("here is {VERSIONS}:")];
+            assert!(words.iter().all(|words| error.contains(words)), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_a_later_version_adds_to_a_hello_is_not_read() {
+        let hello = identity(1, node(2), "multipaxos", "lease=2s").hello(node(1));
         let mut bytes = Vec::new();
-        put(&identity(1, node(2), "multipaxos", "lease=2s").hello(node(1)), &mut bytes);
-        bytes[4] = other as u8;
-        let error = take::<Hello>(&mut BytesMut::from(&bytes[..])).unwrap_err();
-        assert!(error.contains(&format!("version {other}")), "{error}");
+        put(&(hello.clone(), 7u64), &mut bytes);
+        bytes[4..6].copy_from_slice(&[VERSIONS.newest + 1, 1]);
+        assert_eq!(take(&mut BytesMut::from(&bytes[..])), Ok(Some(hello)));
     }
 
     #[test]
@@ -405,7 +478,7 @@ mod tests {
             let body: Vec<u8> = (0..random.range(0..60)).map(|_| random.u64() as u8).collect();
             let mut bytes = Vec::new();
             bytes.extend_from_slice(&MAGIC);
-            bytes.extend_from_slice(&VERSION.to_le_bytes());
+            bytes.extend_from_slice(&[VERSIONS.newest, VERSIONS.older]);
             bytes.extend_from_slice(&(body.len() as u32).to_le_bytes());
             bytes.extend_from_slice(&crc32c::crc32c(&body).to_le_bytes());
             bytes.extend_from_slice(&body);

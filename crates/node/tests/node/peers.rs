@@ -10,7 +10,7 @@ use quorate_bench::Ports;
 use quorate_core::link::FRAME;
 use quorate_core::{Class, NodeId, Payload, ProcessId, ProxyId, Settings, Wire};
 use quorate_node::transport::frame::{ALIVE, Encoded, PROBE};
-use quorate_node::transport::handshake::{Answer, Hello};
+use quorate_node::transport::handshake::{self, Answer, Hello, VERSIONS, Versions};
 use quorate_node::transport::queue::Output;
 use quorate_node::{Limits, Listeners};
 
@@ -83,6 +83,32 @@ fn whoever_differs_is_refused_and_told_what_differs() {
         assert!(found.contains(reason), "{found}");
     }
     welcome(&node, &right);
+}
+
+#[test]
+fn a_process_of_older_or_newer_versions_is_refused_and_told_both_ranges() {
+    let (node, _listener, members) = node_beside(Limits::default());
+    let hello = hello(id(2), 1, &members, 5);
+    let Versions { newest, older } = VERSIONS;
+    for (other, words) in [
+        ([newest + 2, 1], format!("it speaks versions {} to {} of", newest + 1, newest + 2)),
+        ([newest - older - 1, 0], format!("it speaks version {} of", newest - older - 1)),
+    ] {
+        let (mut peer, mut bytes) = (Peer::to(node.peer), Vec::new());
+        handshake::put(&hello, &mut bytes);
+        bytes[4..6].copy_from_slice(&other);
+        peer.stream.write_all(&bytes).unwrap();
+        let Answer::Refused(reason) = peer.hear() else { panic!("{other:?} was let in") };
+        let reason = String::from_utf8(reason.to_vec()).unwrap();
+        assert!(reason.contains(&words) && reason.contains(&format!("here is {VERSIONS}")), "{reason}");
+        peer.expect_end();
+    }
+    // One that speaks a later version, too, is let in.
+    let (mut peer, mut bytes) = (Peer::to(node.peer), Vec::new());
+    handshake::put(&hello, &mut bytes);
+    bytes[4..6].copy_from_slice(&[newest + 1, 1]);
+    peer.stream.write_all(&bytes).unwrap();
+    assert!(matches!(peer.hear(), Answer::Welcome(_)));
 }
 
 #[test]

@@ -1,0 +1,149 @@
+//! Data directories and backups of released versions, which this one must open: `releases/VERSION` has a backup, a data
+//! directory for each protocol (`PROTOCOL/FILE` without the zeros at its end, whose number is in `PROTOCOL/zeros`), and
+//! the keys that are in all of them, as `quorate export` writes them.
+//!
+//! `UPDATE_FIXTURES=1` writes those of this version; they may change until it is released.
+
+mod support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use quorate_protocols::registry;
+use support::{Cluster, Connection, Node, Resp};
+
+/// Where the one member is, on the first day: an address that is the same in every run.
+const MEMBERS: &str = "1=node-1.example:7201";
+const KEYS: &str = "keys.jsonl";
+const BACKUP: &str = "data.backup";
+const ZEROS: &str = "zeros";
+
+fn releases() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/releases")
+}
+
+/// What a command printed; it must end well.
+fn quorate(words: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
+    let output = command.args(words).stdin(Stdio::null()).output().unwrap();
+    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn call(node: &Node, words: &[&[u8]]) -> Resp {
+    Connection::open(&node.resp).unwrap().call(words).unwrap()
+}
+
+/// A group of one node, not started yet.
+fn alone(protocol: &str) -> Cluster {
+    let mut cluster = Cluster::prepare(1, protocol, &[]);
+    cluster.nodes[0].set("--initial-cluster", MEMBERS);
+    cluster
+}
+
+fn start(cluster: &mut Cluster) -> &Node {
+    cluster.nodes[0].start();
+    cluster.nodes[0].wait_until_serving();
+    &cluster.nodes[0]
+}
+
+fn sorted(lines: &str) -> Vec<&str> {
+    let mut lines: Vec<_> = lines.lines().collect();
+    lines.sort_unstable();
+    lines
+}
+
+/// Writes the fixtures of this version: a backup; directories that begin with it, and have a log beside.
+fn write(release: &Path) {
+    let _ = fs::remove_dir_all(release);
+    fs::create_dir_all(release).unwrap();
+    let backup = release.join(BACKUP);
+    let backup = backup.to_str().unwrap();
+    let mut first = alone("multipaxos");
+    let node = start(&mut first);
+    for words in [
+        &[&b"SET"[..], b"string", b"of the backup"][..],
+        &[b"SET", b"\xff\x00", b"\x80"],
+        &[b"SET", b"expiring", b"v", b"PXAT", b"4000000000000"],
+        &[b"HSET", b"hash", b"f", b"1", b"g", b"2"],
+    ] {
+        assert!(!matches!(call(node, words), Resp::Error(_)));
+    }
+    quorate(&["backup", "--out", backup, "--endpoints", &node.resp]);
+    for entry in registry::all() {
+        let mut cluster = alone(entry.name);
+        let data = cluster.nodes[0].data.display().to_string();
+        let protocol = entry.name;
+        let restore = ["restore", backup, "--data-dir", &data, "--node-id", "1", "--protocol", protocol];
+        quorate(&[&restore[..], &["--initial-cluster", MEMBERS]].concat());
+        let node = start(&mut cluster);
+        assert_eq!(call(node, &[b"SET", b"string", b"of the log"]), Resp::Simple("OK".into()));
+        assert_eq!(call(node, &[b"HDEL", b"hash", b"g"]), Resp::Integer(1));
+        let keys = quorate(&["export", "--endpoints", &node.resp]);
+        match fs::read_to_string(release.join(KEYS)) {
+            Ok(others) => assert_eq!(sorted(&keys), sorted(&others), "{protocol}"),
+            Err(_) => fs::write(release.join(KEYS), keys).unwrap(),
+        }
+        assert!(cluster.nodes[0].terminate().success());
+        pack(&cluster.nodes[0].data, &release.join(protocol));
+    }
+}
+
+fn pack(directory: &Path, into: &Path) {
+    fs::create_dir(into).unwrap();
+    let mut zeros = String::new();
+    for file in fs::read_dir(directory).unwrap() {
+        let path = file.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let bytes = fs::read(&path).unwrap();
+        let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
+        if name != "lock" {
+            fs::write(into.join(name), &bytes[..end]).unwrap();
+            zeros += &format!("{name} {}\n", bytes.len() - end);
+        }
+    }
+    fs::write(into.join(ZEROS), zeros).unwrap();
+}
+
+fn unpack(from: &Path, directory: &Path) {
+    fs::create_dir_all(directory).unwrap();
+    for line in fs::read_to_string(from.join(ZEROS)).unwrap().lines() {
+        let (name, zeros) = line.split_once(' ').unwrap();
+        fs::copy(from.join(name), directory.join(name)).unwrap();
+        let file = fs::File::options().write(true).open(directory.join(name)).unwrap();
+        file.set_len(file.metadata().unwrap().len() + zeros.parse::<u64>().unwrap()).unwrap();
+    }
+}
+
+#[test]
+fn directories_and_backups_of_released_versions_open_and_have_their_data() {
+    let own = releases().join(concat!("v", env!("CARGO_PKG_VERSION")));
+    if std::env::var_os("UPDATE_FIXTURES").is_some() {
+        write(&own);
+    }
+    assert!(own.is_dir(), "{} is not there: UPDATE_FIXTURES=1 writes it", own.display());
+    for release in fs::read_dir(releases()).unwrap() {
+        let release = release.unwrap().path();
+        let keys = fs::read_to_string(release.join(KEYS)).unwrap();
+        assert!(keys.contains("of the log") && keys.contains("4000000000000"), "{keys}");
+        let of_backup = quorate(&["export", "--backup", release.join(BACKUP).to_str().unwrap()]);
+        assert_eq!(sorted(&of_backup).len(), sorted(&keys).len());
+        assert!(of_backup.contains("of the backup"), "{of_backup}");
+        let entries = fs::read_dir(&release).unwrap().map(|entry| entry.unwrap().path());
+        for directory in entries.filter(|path| path.is_dir()) {
+            let protocol = directory.file_name().unwrap().to_str().unwrap();
+            let mut cluster = alone(protocol);
+            unpack(&directory, &cluster.nodes[0].data);
+            let node = start(&mut cluster);
+            let found = quorate(&["export", "--endpoints", &node.resp]);
+            assert_eq!(sorted(&found), sorted(&keys), "{protocol}");
+            assert_eq!(call(node, &[b"INCR", b"new"]), Resp::Integer(1), "{protocol}");
+            // What it has written beside, it reads too.
+            cluster.nodes[0].kill();
+            let node = start(&mut cluster);
+            assert_eq!(call(node, &[b"INCR", b"new"]), Resp::Integer(2), "{protocol}");
+            assert_eq!(call(node, &[b"GET", b"string"]), Resp::Bulk(b"of the log".to_vec()), "{protocol}");
+        }
+    }
+}
