@@ -29,7 +29,7 @@ const STEPS: &[Step] = &[
     Step { name: BUILD, words: &["cargo", "test", "--workspace", "--quiet", "--no-run"] },
     Step {
         name: "tests, the style test and real processes among them",
-        words: &["cargo", "test", "--workspace"],
+        words: &["cargo", "test", "--workspace", "--no-fail-fast"],
     },
     Step {
         name: "papers: formatting",

@@ -151,7 +151,9 @@ fn listed(text: &str, name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::io::{BufRead, BufReader};
+    use std::path::PathBuf;
     use std::process::{Child, Stdio};
 
     use super::*;
@@ -182,6 +184,17 @@ mod tests {
         }
     }
 
+    /// Removes files of a folder that are not among these: of an earlier copy, which the repository has no longer.
+    fn remove_others(folder: &Path, spared: &Path, kept: &BTreeSet<PathBuf>) {
+        for path in fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() && path != spared {
+                remove_others(&path, spared, kept);
+            } else if path.is_file() && !kept.contains(&path) {
+                fs::remove_file(&path).unwrap();
+            }
+        }
+    }
+
     /// In a copy of the repository that stays where it is, so that what has not changed is not compiled again; not
     /// optimized, since it runs less long than it is compiled.
     #[test]
@@ -191,6 +204,7 @@ mod tests {
         let test = std::env::current_exe().unwrap();
         let copy = test.ancestors().nth(3).expect("a test is in target/PROFILE/deps").join("new-protocol");
         files.insert("Cargo.lock".to_owned(), fs::read_to_string(crate::root().join("Cargo.lock")).unwrap());
+        remove_others(&copy, &copy.join("target"), &files.keys().map(|path| copy.join(path)).collect());
         for (path, text) in files {
             let path = copy.join(path);
             if fs::read_to_string(&path).ok().as_ref() != Some(&text) {
