@@ -366,6 +366,11 @@ impl Replicated {
         self.read(command, TIMELESS)
     }
 
+    /// Whether none of the keys that a command touches has a time to live, as for [`read_lasting`](Self::read_lasting).
+    pub fn is_lasting(&self, command: &Bytes) -> bool {
+        Command::from_bytes(command.clone()).is_ok_and(|command| self.store.is_current(&command, TIMELESS))
+    }
+
     /// The reply to a read at a log position that came after it was asked.
     pub fn read_now(&self, command: &Bytes) -> Bytes {
         self.read(command, Wall::ZERO).expect("nothing expires before the epoch")

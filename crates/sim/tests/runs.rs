@@ -97,6 +97,12 @@ fn a_chain_has_no_ballot_that_a_majority_was_not_polled_for() {
     }
 }
 
+/// A member answered from a key with a time to live, which the tail had executed the end of.
+#[test]
+fn craq_reads_no_key_that_has_expired_elsewhere() {
+    assert_passes("craq", &seed(200, "all", &[]));
+}
+
 /// A member had lost its disk, and the operator made the group smaller: no majority was left, and clients failed for
 /// ever, which put off the end of the run each time.
 #[test]

@@ -1,9 +1,10 @@
 //! Apportioned queries (CRAQ §2.3): every member of the chain answers reads from its own state.
 //!
 //! A key is *clean* at a member if no entry of its log that is not executed writes it, and *dirty* otherwise: such an
-//! entry may be committed, and a client may have been told. Reads of dirty keys wait for one answer of the tail for
-//! all of them: up to where everything is committed (the paper's *version query*). They are answered from the state
-//! that has executed that.
+//! entry may be committed, and a client may have been told. Any entry may carry the time at which a key expires: a key
+//! with a time to live is dirty while there is one that is not executed. Reads of dirty keys wait for one answer of the
+//! tail for all of them: up to where everything is committed (the paper's *version query*). They are answered from the
+//! state that has executed that.
 //!
 //! A reader believes leases, as a tail that answers alone does (or asks afterwards, `eager.rs`). So nothing is
 //! committed in a later epoch when it takes a read up, and what is committed in its own has been in its log before: a
@@ -73,7 +74,10 @@ impl Replica {
     pub(super) fn is_dirty(&self, command: &Bytes) -> bool {
         let asks =
             self.apportioned.as_ref().filter(|_| !self.is_tail() && !mutation::active("craq/dirty-key"));
-        asks.is_some_and(|apportioned| apportioned.writes.affects(command))
+        asks.is_some_and(|apportioned| {
+            let is_behind = apportioned.seen > self.log.state.applied();
+            apportioned.writes.affects(command) || (is_behind && !self.log.state.is_lasting(command))
+        })
     }
 
     /// Once for all of these reads.
