@@ -75,7 +75,8 @@ impl Replica {
         let asks =
             self.apportioned.as_ref().filter(|_| !self.is_tail() && !mutation::active("craq/dirty-key"));
         asks.is_some_and(|apportioned| {
-            let is_behind = apportioned.seen > self.log.state.applied();
+            let is_behind =
+                apportioned.seen > self.log.state.applied() && !mutation::active("craq/expiring-key");
             apportioned.writes.affects(command) || (is_behind && !self.log.state.is_lasting(command))
         })
     }

@@ -5,6 +5,7 @@ const RESTLESS: &[&str] = &["heartbeat=10ms", "election.timeout=50ms", "proxy.pa
 
 caught! { "craq",
     a_dirty_key_that_is_answered: "craq/dirty-key", at 36;
+    a_key_that_may_have_expired_at_the_tail: "craq/expiring-key", under "all", at 200;
     a_lease_of_a_middle_that_outlives_its_epoch: "chain/promise-while-leased";
     an_entry_that_goes_on_before_it_is_durable: "now/Stored" with RESTLESS, at 36;
     a_promise_that_is_given_before_it_is_durable: "now/Promise" with RESTLESS, at 38;
