@@ -159,6 +159,12 @@ impl Grid {
         self.head.get(name).map_or("", String::as_str)
     }
 
+    /// Where a column with this name and unit is among the numbers of a row.
+    pub fn number_at(&self, column: &str) -> Option<usize> {
+        let position = |name: &str| self.columns.iter().position(|other| other == name);
+        position(column)?.checked_sub(position("run")? + 1)
+    }
+
     /// The numbers of the runs, from 1.
     pub fn runs(&self) -> Vec<u32> {
         let mut runs: Vec<_> = self.rows.iter().map(|row| row.run).collect();

@@ -61,7 +61,7 @@ pub struct Tls {
 /// A user with the password.
 #[derive(Clone)]
 pub struct Login {
-    /// The user's name.
+    /// Whom `AUTH` names.
     pub user: String,
     /// In the clear, as it is sent.
     pub password: Vec<u8>,

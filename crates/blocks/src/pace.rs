@@ -88,7 +88,7 @@ struct Model {
     largest: u64,
 }
 
-/// Time over bytes.
+/// The line that fits the samples best: response time over bytes (least squares).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Line {
     /// Nanoseconds that any message takes.
@@ -260,7 +260,7 @@ impl Sending {
         }
     }
 
-    /// It is answered.
+    /// What its answer at this time says of the link.
     fn sample(&self, now: Time) -> Sample {
         let nanos = u64::try_from(now.since(self.at).as_nanos()).unwrap_or(u64::MAX);
         Sample { at: now, bytes: self.bytes.1 - self.left, under_way: self.under_way(), nanos }

@@ -72,7 +72,7 @@ pub struct Store {
 /// A key with its value, for whoever reads all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyValue<'a> {
-    /// Any bytes.
+    /// As clients wrote it; it need not be UTF-8.
     pub key: &'a [u8],
     /// Of one of the kinds.
     pub value: StoredValue<'a>,
@@ -80,7 +80,7 @@ pub struct KeyValue<'a> {
     pub expires: Option<Wall>,
 }
 
-/// See [`KeyValue`].
+/// The value of a [`KeyValue`], as its kind has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoredValue<'a> {
     /// [`Kind::String`](crate::Kind::String).

@@ -29,7 +29,7 @@ use std::process::{Command, ExitCode};
 use tempfile::TempDir;
 
 use processes::{Result, Stop};
-use session::Session;
+use session::{Session, Times};
 use systems::System;
 
 const USAGE: &str = "usage: cargo xtask compare [--quick] [--only NAMES] [--rounds N] [--out DIR]
@@ -147,7 +147,7 @@ fn measure(options: &Options) -> Result<session::Measured> {
     let stop = Stop::listen()?;
     if options.ratios {
         let quorate = quorate()?;
-        return ratios::measure(options, &Session::new(options, stop)?, &quorate);
+        return ratios::measure(options, &Session::new(options, ratios::TIMES, stop)?, &quorate);
     }
     let mut systems = System::all(&target());
     for word in options.only.iter().flatten() {
@@ -161,7 +161,7 @@ fn measure(options: &Options) -> Result<session::Measured> {
     };
     systems.retain(is_wanted);
     systems::build(&systems)?;
-    Session::new(options, stop)?.measure(&systems)
+    Session::new(options, Times::SYSTEMS, stop)?.measure(&systems)
 }
 
 /// Runs cargo in the repository.

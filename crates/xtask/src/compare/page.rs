@@ -62,18 +62,14 @@ impl Data {
 
     /// The number of a column, with its unit, at a point.
     fn cell(&self, keys: &[&str], column: &str) -> Option<Cell> {
-        let columns = &self.grid.columns;
-        let numbers = columns.iter().position(|name| name == "run")? + 1;
-        let column = columns.iter().position(|name| name == column)?;
-        self.points.iter().find(|point| point.keys == keys)?.cells[column.checked_sub(numbers)?]
+        let at = self.grid.number_at(column)?;
+        self.points.iter().find(|point| point.keys == keys)?.cells[at]
     }
 
     /// How many runs a point has.
     fn runs(&self, keys: &[&str], column: &str) -> usize {
-        let columns = &self.grid.columns;
-        let at = columns.iter().position(|name| name == column).unwrap_or(columns.len());
-        let here = self.grid.rows.iter().filter(|row| row.keys == keys);
-        here.filter(|row| row.numbers.get(at - row.keys.len() - 1).is_some_and(Option::is_some)).count()
+        let Some(at) = self.grid.number_at(column) else { return 0 };
+        self.grid.rows.iter().filter(|row| row.keys == keys && row.numbers[at].is_some()).count()
     }
 
     /// The words of a dimension, in their order.
@@ -243,14 +239,7 @@ fn page(local: &Local, lab: &Lab) -> String {
     let says = |name: &str| local.loads.grid.says(name);
     let _ = writeln!(text, "- {}", local.loads.head());
     let _ = writeln!(text, "- disk: {}\n- {}", says("disk"), says("versions"));
-    let disturbed = "measured again, since others kept processors busy after it";
-    for (what, word) in
-        [("left out because it failed twice", "left out"), (disturbed, "again"), ("note", "note")]
-    {
-        if !["", "nothing"].contains(&says(word)) {
-            let _ = writeln!(text, "- **{what}: {}**", says(word));
-        }
-    }
+    caveats(&mut text, &local.loads.grid);
     let _ = writeln!(
         text,
         "- {runs} rounds; in each, every system is started anew, alone, with empty data directories; runs of {}\n\
@@ -292,6 +281,18 @@ fn page(local: &Local, lab: &Lab) -> String {
     }
     text.push_str("```\n");
     text
+}
+
+/// What a reader of these numbers must know: the head of their CSV says it.
+pub fn caveats(text: &mut String, grid: &Grid) {
+    let disturbed = "measured again, since others kept processors busy after it";
+    for (what, word) in
+        [("left out because it failed twice", "left out"), (disturbed, "again"), ("note", "note")]
+    {
+        if !["", "nothing"].contains(&grid.says(word)) {
+            let _ = writeln!(text, "- **{what}: {}**", grid.says(word));
+        }
+    }
 }
 
 /// The table of a load.

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use quorate_bench::grid::{Grid, Row, Schema, table};
 
 use super::Options;
+use super::page::caveats;
 use super::processes::{Process, Result, cpu_seconds, words};
-use super::session::{Measured, Rows, Session};
+use super::session::{Measured, Rows, Session, Times};
 use super::systems::outcome_of_bench;
 use super::up::Up;
 
@@ -28,10 +29,9 @@ pub const RATIOS: Schema = Schema {
     ],
 };
 const SIDES: [&str; 2] = ["first", "second"];
-/// What counts begins so long after the generator.
-const WARM_UP: Duration = Duration::from_secs(2);
-const TIME: Duration = Duration::from_secs(3);
-const QUICK: Duration = Duration::from_millis(500);
+/// What counts begins so long after the generator: a chooser has learned, and a connection's handshake is over.
+pub const TIMES: Times =
+    Times { warm_up: Duration::from_secs(2), time: Duration::from_secs(3), rest: Duration::ZERO };
 
 /// Whom the load generator asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ enum At {
 enum Bar {
     AtLeast(f64),
     AtMost(f64),
-    /// Nobody has said.
+    /// The ratio is shown, and nothing was asked of it.
     None,
 }
 
@@ -71,12 +71,21 @@ struct Pair {
 const CODED: [(&str, &[&str]); 2] =
     [("`crossword`", &["--protocol", "crossword"]), ("`multipaxos`", &["--protocol", "multipaxos"])];
 const SLOW_LINKS: &[&str] = &["--nodes", "5", "--set", "net.rate=100Mbit/s"];
-const TLS: [(&str, &[&str]); 2] = [("TLS 1.3", &["--tls"]), ("without", &[])];
 /// The first keys of five groups that have as many of the load generator's 10,000 keys each.
 const FIFTHS: &str = "key-000000002000,key-000000004000,key-000000006000,key-000000008000";
 const OPERATIONS: &str = "operations_per_s";
-/// TLS may cost so much.
-const ENCRYPTED: &[(&str, Bar)] = &[(OPERATIONS, Bar::AtLeast(0.65))];
+/// What TLS costs under a load, at the leader of three nodes.
+const fn encrypted(name: &'static str, load: &'static [&'static str]) -> Pair {
+    Pair {
+        name,
+        both: &[],
+        sides: [("TLS 1.3", &["--tls"]), ("without", &[])],
+        at: At::Leader,
+        load,
+        backup: false,
+        rules: &[(OPERATIONS, Bar::AtLeast(0.65))],
+    }
+}
 
 const PAIRS: &[Pair] = &[
     Pair {
@@ -109,42 +118,10 @@ const PAIRS: &[Pair] = &[
         backup: false,
         rules: &[(OPERATIONS, Bar::AtLeast(0.8)), ("leader_cpu_us", Bar::AtMost(0.5))],
     },
-    Pair {
-        name: "writes, 64 connections",
-        both: &[],
-        sides: TLS,
-        at: At::Leader,
-        load: &["--workload", "set", "--keys", "10000", "--connections", "64"],
-        backup: false,
-        rules: ENCRYPTED,
-    },
-    Pair {
-        name: "reads, 64 connections",
-        both: &[],
-        sides: TLS,
-        at: At::Leader,
-        load: &["--workload", "get", "--keys", "10000", "--connections", "64"],
-        backup: false,
-        rules: ENCRYPTED,
-    },
-    Pair {
-        name: "writes, 256 connections",
-        both: &[],
-        sides: TLS,
-        at: At::Leader,
-        load: &["--workload", "set", "--keys", "10000", "--connections", "256"],
-        backup: false,
-        rules: ENCRYPTED,
-    },
-    Pair {
-        name: "reads, 256 connections",
-        both: &[],
-        sides: TLS,
-        at: At::Leader,
-        load: &["--workload", "get", "--keys", "10000", "--connections", "256"],
-        backup: false,
-        rules: ENCRYPTED,
-    },
+    encrypted("writes, 64 connections", &["--workload", "set", "--keys", "10000", "--connections", "64"]),
+    encrypted("reads, 64 connections", &["--workload", "get", "--keys", "10000", "--connections", "64"]),
+    encrypted("writes, 256 connections", &["--workload", "set", "--keys", "10000", "--connections", "256"]),
+    encrypted("reads, 256 connections", &["--workload", "get", "--keys", "10000", "--connections", "256"]),
     Pair {
         name: "half writes, half reads, 50,000 keys with values of 1 KiB",
         both: &[],
@@ -165,7 +142,7 @@ const PAIRS: &[Pair] = &[
     },
 ];
 
-/// Measures the pairs.
+/// Measures the pairs that are wanted, in each round; an error if none is.
 pub fn measure(options: &Options, session: &Session, quorate: &Path) -> Result<Measured> {
     let is_wanted = |pair: &&Pair| {
         let said = [pair.name, pair.sides[0].0, pair.sides[1].0];
@@ -183,9 +160,7 @@ pub fn measure(options: &Options, session: &Session, quorate: &Path) -> Result<M
     }
     let done =
         session.rounds(&pairs, |(title, _)| title, |(_, pair), round| pair.round(session, quorate, round))?;
-    let mut head = done.head;
-    head.insert("runs".to_owned(), format!("{} s each, after {} s", TIME.as_secs(), WARM_UP.as_secs()));
-    head.extend(done.commands);
+    let head = done.head.into_iter().chain(done.commands).collect();
     Ok(Measured { grids: vec![(RATIOS, Grid::of(RATIOS, head, done.rows.loads))], quiet: done.quiet })
 }
 
@@ -229,7 +204,8 @@ impl Pair {
             }
             (..) => up.endpoints().join(","),
         };
-        let time = |time: Duration| format!("{}ms", if session.quick { QUICK } else { time }.as_millis());
+        let Times { warm_up, time, .. } = session.times;
+        let millis = |time: Duration| format!("{}ms", time.as_millis());
         let bench = |flags: &[&str], [warm_up, duration]: [&str; 2]| {
             let mut command = Command::new(quorate);
             command.args(["bench", "--json", "--endpoints", &endpoints]).args(self.load).args(flags);
@@ -237,19 +213,17 @@ impl Pair {
             command
         };
         session.report(bench(&["--load"], ["0s", "1s"]))?;
-        let mut command = bench(&[], [&time(WARM_UP), &time(TIME)]);
+        let mut command = bench(&[], [&millis(warm_up), &millis(time)]);
         let _backups = match self.backup && side == 0 {
             true => Some(backups(quorate, dir.path(), &endpoints)?),
             false => None,
         };
         let (mut child, out) = session.spawn(&mut command)?;
-        session.stop.sleep(if session.quick { QUICK } else { WARM_UP } + Duration::from_millis(150))?;
+        session.stop.sleep(warm_up + Duration::from_millis(150))?;
         let leads: Vec<_> = leader.iter().map(|leader| leader.pid).collect();
         let used = || Ok::<_, String>([cpu_seconds(&pids), cpu_seconds(&leads), up.log_bytes()?]);
         let (start, before) = (Instant::now(), used()?);
-        session
-            .stop
-            .sleep(if session.quick { QUICK } else { TIME }.saturating_sub(Duration::from_millis(300)))?;
+        session.stop.sleep(time.saturating_sub(Duration::from_millis(300)))?;
         let (seconds, after) = (start.elapsed().as_secs_f64(), used()?);
         let shown = words(&command);
         let report = session.finish(&mut child, &out, &shown)?;
@@ -272,8 +246,7 @@ fn backups(quorate: &Path, dir: &Path, endpoints: &str) -> Result<Process> {
 
 /// The ratio of a column in each round that has both sides.
 fn ratios(grid: &Grid, title: &str, column: &str) -> Vec<f64> {
-    let numbers = grid.columns.len() - RATIOS.numbers.len();
-    let at = grid.columns.iter().position(|name| name == column).and_then(|at| at.checked_sub(numbers));
+    let at = grid.number_at(column);
     let of = |run: u32, side: &str| {
         let row = grid.rows.iter().find(|row| row.run == run && row.keys == [title, side])?;
         row.numbers[at?]
@@ -301,7 +274,7 @@ fn verdict(bar: Bar, ratios: &[f64]) -> [String; 2] {
     [wanted, said]
 }
 
-/// The page's section.
+/// The section of the page that says which bars the ratios meet.
 pub fn section(text: &mut String, grid: &Grid, head: &str) {
     let says = |name: &str| grid.says(name);
     let _ = writeln!(
@@ -316,13 +289,7 @@ pub fn section(text: &mut String, grid: &Grid, head: &str) {
         grid.runs().len(),
         says("runs"),
     );
-    for (what, word) in
-        [("left out because it failed twice", "left out"), ("measured again", "again"), ("note", "note")]
-    {
-        if !["", "nothing"].contains(&says(word)) {
-            let _ = writeln!(text, "- **{what}: {}**", says(word));
-        }
-    }
+    caveats(text, grid);
     text.push('\n');
     let name = |column: &str| match column {
         OPERATIONS => "operations/s",

@@ -80,24 +80,47 @@ impl Measured {
 /// A comparison under way.
 #[derive(Debug)]
 pub struct Session {
-    /// The numbers do not matter.
-    pub quick: bool,
+    quick: bool,
     rounds: u32,
-    /// What ends it.
+    /// A signal ends the whole comparison.
     pub stop: Stop,
     scratch: TempDir,
-    /// Before and while something counts, and at rest.
-    warm_up: Duration,
-    time: Duration,
-    rest: Duration,
+    /// Of each run.
+    pub times: Times,
+}
+
+/// How long a run takes.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// From the start of the load generator until something counts.
+    pub warm_up: Duration,
+    /// While it counts.
+    pub time: Duration,
+    /// Without a load; only [`Session::measure`] looks at systems at rest.
+    pub rest: Duration,
+}
+
+impl Times {
+    /// To see that it works.
+    const QUICK: Times = Times {
+        warm_up: Duration::from_millis(100),
+        time: Duration::from_millis(500),
+        rest: Duration::from_millis(500),
+    };
+    /// Of systems beside each other.
+    pub const SYSTEMS: Times = Times {
+        warm_up: Duration::from_millis(200),
+        time: Duration::from_millis(900),
+        rest: Duration::from_millis(1500),
+    };
 }
 
 /// The rows of one system in one round.
 #[derive(Debug, Default)]
 pub struct Rows {
-    /// Of each load.
+    /// One for each load that the system was under.
     pub loads: Vec<Row>,
-    /// Without a load.
+    /// The members at rest, and after the kill of their leader.
     pub members: Vec<Row>,
     /// How it was started and loaded.
     pub commands: Vec<String>,
@@ -117,13 +140,11 @@ pub struct Rounds {
 }
 
 impl Session {
-    /// Nothing measured yet.
-    pub fn new(options: &Options, stop: Stop) -> Result<Session> {
-        let millis = Duration::from_millis;
-        let [warm_up, time, rest] =
-            if options.quick { [100, 500, 500] } else { [200, 900, 1500] }.map(millis);
+    /// Nothing measured yet. `times` are those of runs whose numbers matter.
+    pub fn new(options: &Options, times: Times, stop: Stop) -> Result<Session> {
+        let times = if options.quick { Times::QUICK } else { times };
         let (quick, rounds) = (options.quick, options.rounds);
-        Ok(Session { quick, rounds, stop, scratch: scratch("compare-")?, warm_up, time, rest })
+        Ok(Session { quick, rounds, stop, scratch: scratch("compare-")?, times })
     }
 
     /// Systems beside each other.
@@ -180,7 +201,10 @@ impl Session {
         say("again", if disturbed.is_empty() { "nothing".to_owned() } else { disturbed.join(", ") });
         say("quiet", if quiet { "yes" } else { "no" }.to_owned());
         say("took", format!("{:.0} s", start.elapsed().as_secs_f64()));
-        say("runs", format!("{} s each, after {} s", self.time.as_secs_f64(), self.warm_up.as_secs_f64()));
+        say(
+            "runs",
+            format!("{} s each, after {} s", self.times.time.as_secs_f64(), self.times.warm_up.as_secs_f64()),
+        );
         say("left out", if failures.is_empty() { "nothing".to_owned() } else { failures.join(", ") });
         say("versions", versions());
         if self.quick {
@@ -230,7 +254,7 @@ impl Session {
         self.report(system.loader(&service.endpoints))?;
         let mut members = self.at_rest(&service)?.map(Some).to_vec();
         for load in &system.loads {
-            let command = system.generator(*load, &service.endpoints, self.warm_up, self.time);
+            let command = system.generator(*load, &service.endpoints, self.times.warm_up, self.times.time);
             rows.commands.push(words(&command));
             let numbers = self.load(system, &service, *load, command)?;
             let keys = vec![system.name.clone(), load.name.to_owned()];
@@ -265,7 +289,7 @@ impl Session {
         self.stop.sleep(Duration::from_millis(300))?;
         let used = || Ok::<_, String>((cpu_seconds_of_threads(&service.pids), service.wire_bytes()?));
         let (start, (cpu, wire)) = (Instant::now(), used()?);
-        self.stop.sleep(self.rest)?;
+        self.stop.sleep(self.times.rest)?;
         let (cpu, wire) = used().map(|now| (now.0 - cpu, now.1.saturating_sub(wire)))?;
         let seconds = start.elapsed().as_secs_f64();
         Ok([100.0 * cpu / seconds, wire as f64 / seconds, service.memory_mb()])
@@ -277,11 +301,11 @@ impl Session {
         let (mut child, out) = self.spawn(&mut command)?;
         wait_for(&shown, &self.stop, || Ok(system.is_connected(&out[1]).then_some(())))?;
         // Others take a moment to connect; the edges of its time are left out.
-        self.stop.sleep(self.warm_up + Duration::from_millis(150))?;
+        self.stop.sleep(self.times.warm_up + Duration::from_millis(150))?;
         let generator = [child.id()];
         let used = || Ok::<_, String>([service.cpu(), cpu_seconds(&generator), service.wire_bytes()? as f64]);
         let (start, before) = (Instant::now(), used()?);
-        self.stop.sleep(self.time.saturating_sub(Duration::from_millis(300)))?;
+        self.stop.sleep(self.times.time.saturating_sub(Duration::from_millis(300)))?;
         let (seconds, after) = (start.elapsed().as_secs_f64(), used()?);
         let memory = service.memory_mb();
         let report = self.finish(&mut child, &out, &shown)?;
