@@ -18,8 +18,8 @@ pub enum Port {
     Watchers,
 }
 
-/// Warns of addresses that other machines can reach where those who connect need not prove who they are, and refuses
-/// them where there are certificates, which clients are not asked for. `addresses`: the flag, what it was given, and
+/// Refuses addresses that other machines can reach where whoever connects need not prove who they are, or where what
+/// they say can be read; `insecure` allows them, and says so in the log. `addresses`: the flag, what it was given, and
 /// who connects there. `users`: whether clients must say who they are, and give a password.
 pub fn check(
     addresses: &[(&str, Option<&str>, Port)],
@@ -29,35 +29,39 @@ pub fn check(
 ) -> Result<(), Failure> {
     for &(flag, address, port) in addresses {
         let Some(address) = address.filter(|address| is_reachable(address)) else { continue };
-        let open = format!("{flag} {address} can be reached from other machines, and");
-        let missing = match tls {
-            None if users && port == Port::Clients => {
-                "passwords are sent there as they are, as is everything else"
-            }
-            None => "who connects there need not prove who they are",
-            // A password will do, where nobody else can read it.
-            Some(_) if users && port == Port::Clients => continue,
-            Some(options) if port != Port::Peers && options.clients != ClientAuth::Required => {
-                "clients need no certificate there"
-            }
-            Some(_) => continue,
-        };
-        match tls {
-            _ if insecure => tracing::warn!("--insecure: {open} {missing}"),
-            None => tracing::warn!(
-                "{open} {missing}. Give --tls-ca, --tls-cert and --tls-key (`quorate cert --help` tells how to get the \
-                 files), and --users for who may do what; or listen on 127.0.0.1; or say --insecure if nobody else \
-                 gets into the network"
-            ),
-            Some(_) => {
-                return Err(Failure::wrong(format!(
-                    "{open} {missing}. Leave --tls-auth-clients out, or give --users where clients are; or listen on \
-                     127.0.0.1; or say --insecure if nobody else gets into the network"
-                )));
-            }
+        let Some((lack, remedy)) = lack(port, tls.map(|options| options.clients), users) else { continue };
+        let open = format!("{flag} {address} can be reached from other machines, and {lack}");
+        if !insecure {
+            return Err(Failure::wrong(format!(
+                "{open}. {remedy}; or listen on 127.0.0.1; or say --insecure if nobody else gets into the network"
+            )));
         }
+        tracing::warn!("--insecure: {open}");
     }
     Ok(())
+}
+
+/// What such a port lacks, and what to give it. `clients`: whether clients are asked for certificates, where there are
+/// any; peers always are then.
+fn lack(port: Port, clients: Option<ClientAuth>, users: bool) -> Option<(&'static str, &'static str)> {
+    const CERTIFICATES: &str = "Give --tls-ca, --tls-cert and --tls-key (`quorate cert --help` tells how to get the \
+                                files), and --users for who may do what";
+    match (clients, port) {
+        (None, Port::Clients) if users => {
+            Some(("passwords are sent there as they are, as is everything else", CERTIFICATES))
+        }
+        (None, _) => Some(("who connects there need not prove who they are", CERTIFICATES)),
+        (Some(ClientAuth::Required), _) | (Some(_), Port::Peers) => None,
+        // A password will do, where nobody else can read it.
+        (Some(_), Port::Clients) if users => None,
+        (Some(_), Port::Clients) => {
+            Some(("clients need no certificate there", "Leave --tls-auth-clients out, or give --users"))
+        }
+        // Metrics ask for no password.
+        (Some(_), Port::Watchers) => {
+            Some(("clients need no certificate there", "Leave --tls-auth-clients out"))
+        }
+    }
 }
 
 /// Whether others than this machine's processes can connect to an address. One that cannot be resolved is refused when
@@ -73,45 +77,49 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_can_reach_asks_them_who_they_are() {
+    fn what_others_can_reach_is_encrypted_and_asks_them_who_they_are() {
+        const OPEN: &str = "who connects there need not prove who they are. Give --tls-ca";
+        const READABLE: &str = "passwords are sent there as they are, as is everything else. Give --tls-ca";
+        const UNASKED: &str = "clients need no certificate there. Leave --tls-auth-clients out";
+        let refused = [
+            // Certificates, users: what is wrong with the ports of peers, clients and watchers.
+            (None, false, [Some(OPEN), Some(OPEN), Some(OPEN)]),
+            (None, true, [Some(OPEN), Some(READABLE), Some(OPEN)]),
+            (Some(ClientAuth::None), false, [None, Some(UNASKED), Some(UNASKED)]),
+            (Some(ClientAuth::None), true, [None, None, Some(UNASKED)]),
+            (Some(ClientAuth::Optional), false, [None, Some(UNASKED), Some(UNASKED)]),
+            (Some(ClientAuth::Optional), true, [None, None, Some(UNASKED)]),
+            (Some(ClientAuth::Required), false, [None; 3]),
+            (Some(ClientAuth::Required), true, [None; 3]),
+        ];
         let files = Files { ca: "a".into(), cert: "b".into(), key: "c".into() };
-        let tls = |clients| Some(TlsOptions { files: files.clone(), clients });
-        for (address, clients, tls, insecure, expected) in [
-            ("127.0.0.1:1", true, None, false, None),
-            ("[::1]:1", false, None, false, None),
-            // These are only warned of.
-            ("0.0.0.0:1", true, None, false, None),
-            ("10.0.0.1:1", false, None, false, None),
-            ("10.0.0.1:1", true, None, true, None),
-            ("10.0.0.1:1", true, tls(ClientAuth::Required), false, None),
-            (
-                "10.0.0.1:1",
-                true,
-                tls(ClientAuth::Optional),
-                false,
-                Some("--listen 10.0.0.1:1 can be reached"),
-            ),
-            ("10.0.0.1:1", true, tls(ClientAuth::None), false, Some("clients need no certificate")),
-            ("10.0.0.1:1", true, tls(ClientAuth::None), true, None),
-            // Peers always need one.
-            ("10.0.0.1:1", false, tls(ClientAuth::None), false, None),
-        ] {
-            let port = if clients { Port::Clients } else { Port::Peers };
-            let found = check(&[("--listen", Some(address), port)], tls.as_ref(), false, insecure);
-            match (found, expected) {
-                (Ok(()), None) => {}
-                (Err(Failure { code: 2, message }), Some(part)) if message.contains(part) => {}
-                (found, expected) => panic!("{address}: {found:?}, not {expected:?}"),
+        for (clients, users, expected) in refused {
+            let tls = clients.map(|clients| TlsOptions { files: files.clone(), clients });
+            let ports = [Port::Peers, Port::Clients, Port::Watchers];
+            for (port, expected) in ports.into_iter().zip(expected) {
+                let check = |address, insecure| {
+                    check(&[("--listen", Some(address), port)], tls.as_ref(), users, insecure)
+                };
+                for address in ["0.0.0.0:1", "10.0.0.1:1", "[::]:1"] {
+                    match (check(address, false), expected) {
+                        (Ok(()), None) => {}
+                        (Err(Failure { code: 2, message }), Some(part)) => {
+                            let start =
+                                format!("--listen {address} can be reached from other machines, and {part}");
+                            assert!(message.starts_with(&start), "{message}");
+                            assert!(
+                                message.contains("; or listen on 127.0.0.1; or say --insecure if "),
+                                "{message}"
+                            );
+                        }
+                        (found, expected) => {
+                            panic!("{clients:?} {users} {port:?}: {found:?}, not {expected:?}")
+                        }
+                    }
+                    assert!(check(address, true).is_ok());
+                }
+                assert!(check("127.0.0.1:1", false).is_ok() && check("[::1]:1", false).is_ok());
             }
         }
-    }
-
-    #[test]
-    fn passwords_count_where_clients_are_and_nowhere_else() {
-        let files = Files { ca: "a".into(), cert: "b".into(), key: "c".into() };
-        let tls = TlsOptions { files, clients: ClientAuth::None };
-        let check = |port| check(&[("--listen", Some("10.0.0.1:1"), port)], Some(&tls), true, false);
-        assert!(check(Port::Clients).is_ok());
-        assert!(check(Port::Watchers).is_err(), "metrics ask for no password");
     }
 }

@@ -344,17 +344,25 @@ fn a_node_with_the_wrong_files_does_not_start() {
 }
 
 #[test]
-fn a_port_that_others_reach_needs_certificates_or_is_warned_of() {
+fn a_port_that_others_reach_needs_certificates_unless_nobody_else_gets_into_the_network() {
     let (mut cluster, _ours) = prepare(1, "unreplicated");
-    for flag in ["--listen-resp", "--listen-peer"] {
+    for flag in ["--listen-resp", "--listen-peer", "--listen-http"] {
         let mut plain = Cluster::prepare(1, "unreplicated", &["--durability", "os"]);
         plain.nodes[0].set(flag, "0.0.0.0:0");
-        plain.nodes[0].start();
-        plain.nodes[0].wait_for_line(&[flag, "--tls-ca", "listen on 127.0.0.1", "or say --insecure"]);
-        plain.nodes[0].kill();
+        let (code, said) = plain.nodes[0].run_to_end();
+        assert_eq!(code, Some(2), "{said}");
+        for part in [flag, "--tls-ca", "listen on 127.0.0.1", "or say --insecure"] {
+            assert!(said.contains(part), "{part:?} is not in\n{said}");
+        }
         plain.nodes[0].args.push("--insecure".to_owned());
-        plain.nodes[0].start();
-        plain.nodes[0].wait_for_line(&[&format!("--insecure: {flag}"), "can be reached from other machines"]);
+        // At each start.
+        for starts in 1..=2 {
+            let node = &mut plain.nodes[0];
+            node.start();
+            wait_for("a start", || (node.lines_with("serves clients on") == starts).then_some(()));
+            assert_eq!(node.lines_with(&format!("--insecure: {flag} 0.0.0.0:0 can be reached")), starts);
+            node.kill();
+        }
     }
     let node = &mut cluster.nodes[0];
     node.set("--listen-resp", "0.0.0.0:0");
