@@ -56,6 +56,11 @@ impl<'a> Args<'a> {
         self.words.iter().skip(index).map(move |word| &frame[word.start as usize..][..word.len as usize])
     }
 
+    /// The request that begins with the word at an index.
+    pub(super) fn after(&self, index: usize) -> Args<'a> {
+        Args { frame: self.frame, words: &self.words[index..] }
+    }
+
     /// The size of the buffer that the words share.
     pub(super) fn size(&self) -> usize {
         self.frame.len()

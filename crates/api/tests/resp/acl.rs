@@ -282,13 +282,47 @@ fn commands_need_of_their_keys_what_redis_says() {
     ];
     for (line, allowed) in table {
         for key in ["r", "w", "other"] {
-            let denied = ask(&mut node, &mut ann, &line.replacen('K', key, 1)) == NOKEY;
-            assert_eq!(denied, !allowed.contains(key), "{line} with {key}");
+            let line = line.replacen('K', key, 1);
+            let denied = ask(&mut node, &mut ann, &line) == NOKEY;
+            assert_eq!(denied, !allowed.contains(key), "{line}");
+            let told = ask(&mut node, &mut op, &format!("ACL DRYRUN ann {line}"));
+            let refusal = format!("This user has no permissions to access the '{key}' key");
+            let refusal = format!("${}\r\n{refusal}\r\n", refusal.len());
+            assert_eq!(told, if denied { &refusal } else { "+OK\r\n" }, "{line}");
         }
     }
     // Every key of several counts, at its place.
     assert_eq!(ask(&mut node, &mut ann, "MSET w r"), "+OK\r\n");
     assert_eq!(ask(&mut node, &mut ann, "MSET w v r v"), NOKEY);
+}
+
+#[test]
+fn what_a_user_may_do_is_told_without_doing_it() {
+    let mut node = Node::new();
+    play(
+        &mut node,
+        r"
+        op  ACL SETUSER ann ~a* %R~r +get +set +config|get  → +OK
+        op  ACL DRYRUN ann get a            → +OK
+        op  ACL DRYRUN ann SET a v          → +OK
+        op  ACL DRYRUN ann set r v          → $50\nThis user has no permissions to access the 'r' key
+        op  ACL DRYRUN ann DEL a            → $53\nThis user has no permissions to run the 'del' command
+        op  ACL DRYRUN ann config get x     → +OK
+        op  ACL DRYRUN ann config set x y   → $60\nThis user has no permissions to run the 'config|set' command
+        op  ACL DRYRUN ann auth x           → +OK
+        op  ACL DRYRUN ann hello            → +OK
+        op  ACL DRYRUN default flushall     → +OK
+        op  ACL DRYRUN ann get              → -ERR wrong number of arguments for 'get' command
+        op  ACL DRYRUN ann nosuch a         → -ERR Command 'nosuch' not found
+        op  ACL DRYRUN nobody get a         → -ERR User 'nobody' not found
+        op  ACL DRYRUN ann                  → -ERR wrong number of arguments for 'acl|dryrun' command
+        op  EXISTS a                        → :0
+        op  ACL LOG                         → *0
+        ann ACL SETUSER ann on nopass       → +OK
+        ann AUTH ann x                      → +OK
+        ann ACL DRYRUN default get a        → <command> 'acl|dryrun' command
+        ",
+    );
 }
 
 #[test]

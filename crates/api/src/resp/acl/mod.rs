@@ -247,6 +247,17 @@ impl Acl {
         account.permissions.check(spec, args)
     }
 
+    /// Whether a user may ask for this once authenticated, be it a user who is switched off; `None` if there is none.
+    pub(super) fn permits(
+        &self,
+        name: &[u8],
+        spec: &'static Spec,
+        args: &Args<'_>,
+    ) -> Option<Result<(), Denial>> {
+        let account = self.accounts.get(name)?;
+        Some(if needs_no_user(spec) { Ok(()) } else { account.permissions.check(spec, args) })
+    }
+
     /// Users by name.
     pub(super) fn users(&self) -> impl ExactSizeIterator<Item = (&Bytes, &User)> {
         self.accounts.iter().map(|(name, account)| (name, &account.user))

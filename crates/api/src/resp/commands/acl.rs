@@ -21,6 +21,14 @@ pub(super) const SPECS: &[Spec] = &[Spec {
     subcommands: &[
         command("acl|cat", -2, SAFE, NO_KEY, "Lists categories, or the commands of one.", cat),
         command("acl|deluser", -3, ADMIN, NO_KEY, "Removes users.", delete),
+        command(
+            "acl|dryrun",
+            -4,
+            ADMIN,
+            NO_KEY,
+            "Returns whether a user may do a command, without doing it.",
+            dry_run,
+        ),
         command("acl|genpass", -2, SAFE, NO_KEY, "Makes a password that nobody guesses.", generate),
         command("acl|getuser", 3, ADMIN, NO_KEY, "Returns what a user may do.", get),
         command("acl|list", 2, ADMIN, NO_KEY, "Returns the rules of all users.", list),
@@ -130,6 +138,31 @@ fn cat(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     };
     call.reply.array(names.len());
     names.iter().for_each(|name| call.reply.bulk(name.as_bytes()));
+    Ok(Step::Answered)
+}
+
+fn dry_run(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    let (name, request) = (args.get(2), args.after(3));
+    let missing = |what: &[u8], word: &[u8]| {
+        Fault([b"ERR ", what, b" '", shown(word, 128), b"' not found"].concat().into())
+    };
+    call.shared.acl.user(name).ok_or_else(|| missing(b"User", name))?;
+    named(request.get(0)).ok_or_else(|| missing(b"Command", request.get(0)))?;
+    let spec = find(&request)?;
+    // In the words that Redis 7.0 has for this, which are not those of the refusal itself.
+    let denied = match call.shared.acl.permits(name, spec, &request) {
+        Some(Err(Denial::Command)) => {
+            format!("This user has no permissions to run the '{}' command", spec.name).into_bytes()
+        }
+        Some(Err(Denial::Key(key))) => {
+            [b"This user has no permissions to access the '", &key[..], b"' key"].concat()
+        }
+        _ => {
+            call.reply.ok();
+            return Ok(Step::Answered);
+        }
+    };
+    call.reply.bulk(&denied);
     Ok(Step::Answered)
 }
 
