@@ -5,10 +5,11 @@ mod load;
 mod support;
 
 use std::net::TcpListener;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use load::Load;
@@ -174,73 +175,139 @@ fn a_rolling_restart_of_a_chain_loses_no_request() {
 
 fn restart_one_by_one(protocol: &str) {
     let mut cluster = Cluster::start(3, protocol);
-    let resps: Vec<_> = cluster.nodes.iter().map(|node| node.resp.clone()).collect();
-    let stop = Arc::new(AtomicBool::new(false));
-    let done = Arc::new(AtomicU64::new(0));
-    // Each begins at another node.
-    let connect = |first: usize| {
-        let addresses: Vec<_> = (0..3).map(|at| resps[(first + at) % 3].clone()).collect();
-        Client::connect(addresses, Duration::from_secs(20)).unwrap()
-    };
-    let writers: Vec<_> = (0..6)
-        .map(|id| {
-            let (mut client, stop, done) = (connect(id), stop.clone(), done.clone());
-            thread::spawn(move || {
-                let key = format!("counter-{id}");
-                for count in 1.. {
-                    // Sent at most once: whatever goes wrong is a lost request.
-                    match client.command(&["INCR", &key]) {
-                        Ok(Value::Integer(found)) => assert_eq!(found, count, "each is executed once"),
-                        other => panic!("lost: {other:?}"),
-                    }
-                    done.fetch_add(1, Ordering::Relaxed);
-                    if stop.load(Ordering::Relaxed) {
-                        return;
-                    }
-                }
-            })
-        })
-        .collect();
-    let readers: Vec<_> = (0..3)
-        .map(|id| {
-            let (mut client, stop) = (connect(id), stop.clone());
-            thread::spawn(move || {
-                let mut longest = Duration::ZERO;
-                while !stop.load(Ordering::Relaxed) {
-                    let asked = Instant::now();
-                    match client.command(&["GET", "counter-0"]) {
-                        Ok(Value::Bytes(_) | Value::Nil) => {}
-                        other => panic!("lost: {other:?}"),
-                    }
-                    longest = longest.max(asked.elapsed());
-                }
-                longest
-            })
-        })
-        .collect();
-    let progress = || {
-        let target = done.load(Ordering::Relaxed) + 500;
-        wait_for("writes", || (done.load(Ordering::Relaxed) >= target).then_some(()));
-    };
-    progress();
+    let requests = Requests::start(&cluster);
+    requests.progress();
     for _ in 0..2 {
         for index in 0..3 {
-            let leads = cluster.leader() == index;
-            let status = cluster.nodes[index].terminate();
-            assert!(status.success(), "{status}");
-            assert_eq!(cluster.nodes[index].lines_with("could not be finished in time"), 0, "leads: {leads}");
+            stop(&mut cluster, index);
+            requests.progress();
+            cluster.nodes[index].start();
+            cluster.nodes[index].wait_until_serving();
+            requests.progress();
+        }
+        let next = (cluster.leader() + 1) % 3;
+        transfer(&cluster, (next + 1) % 3, &(next + 1).to_string());
+        requests.progress();
+    }
+    println!("{protocol}: six restarts, {}", requests.finish());
+}
+
+/// Has a node stop in order: everything under way is finished then.
+fn stop(cluster: &mut Cluster, index: usize) {
+    let leads = cluster.leader() == index;
+    let status = cluster.nodes[index].terminate();
+    assert!(status.success(), "{status}");
+    assert_eq!(cluster.nodes[index].lines_with("could not be finished in time"), 0, "leads: {leads}");
+}
+
+/// Names a program: that of an earlier version, to be upgraded from.
+const OLD: &str = "QUORATE_OLD";
+
+/// As operators do it: who leads hands over, is stopped, and starts again as the new version, beside old ones.
+#[test]
+fn an_upgrade_from_an_earlier_version_loses_no_request() {
+    let Some(old) = std::env::var_os(OLD).map(PathBuf::from) else {
+        return println!("not tried: {OLD} names no program of an earlier version");
+    };
+    for protocol in ["multipaxos", "raft", "zab", "chain", "bodega", "crossword"] {
+        let mut cluster = Cluster::prepare(3, protocol, &[]);
+        cluster.nodes.iter_mut().for_each(|node| node.start_build(&old));
+        cluster.nodes.iter().for_each(|node| node.wait_until_serving());
+        let requests = Requests::start(&cluster);
+        let load = Load::start((0..6).map(|id| addresses(&cluster, id)));
+        let progress = || {
+            requests.progress();
+            load.progress(200);
+        };
+        progress();
+        for index in 0..3 {
+            if cluster.leader() == index {
+                let next = (index + 1) % 3;
+                transfer(&cluster, (next + 1) % 3, &(next + 1).to_string());
+            }
+            stop(&mut cluster, index);
             progress();
             cluster.nodes[index].start();
             cluster.nodes[index].wait_until_serving();
             progress();
         }
-        let next = (cluster.leader() + 1) % 3;
-        transfer(&cluster, (next + 1) % 3, &(next + 1).to_string());
-        progress();
+        println!("{protocol}: upgraded, {}", requests.finish());
+        load.check(&cluster.nodes);
     }
-    stop.store(true, Ordering::Relaxed);
-    writers.into_iter().for_each(|writer| writer.join().unwrap());
-    let longest: Vec<_> = readers.into_iter().map(|reader| reader.join().unwrap()).collect();
-    let writes = done.load(Ordering::Relaxed);
-    println!("six restarts, {writes} writes; the longest reads of three clients took {longest:.1?}");
+}
+
+/// Where clients reach a cluster of three, from one of its nodes on.
+fn addresses(cluster: &Cluster, first: usize) -> Vec<String> {
+    (0..3).map(|at| cluster.nodes[(first + at) % 3].resp.clone()).collect()
+}
+
+/// Clients that work without pause, and take a request that fails for lost.
+struct Requests {
+    stop: Arc<AtomicBool>,
+    /// Writes that were answered.
+    done: Arc<AtomicU64>,
+    writers: Vec<JoinHandle<()>>,
+    /// Each gives how long its longest read took.
+    readers: Vec<JoinHandle<Duration>>,
+}
+
+impl Requests {
+    fn start(cluster: &Cluster) -> Requests {
+        let stop = Arc::new(AtomicBool::new(false));
+        let done = Arc::new(AtomicU64::new(0));
+        // Each begins at another node.
+        let connect = |first| Client::connect(addresses(cluster, first), Duration::from_secs(20)).unwrap();
+        let writers = (0..6)
+            .map(|id| {
+                let (mut client, stop, done) = (connect(id), stop.clone(), done.clone());
+                thread::spawn(move || {
+                    let key = format!("counter-{id}");
+                    for count in 1.. {
+                        // Sent at most once: whatever goes wrong is a lost request.
+                        match client.command(&["INCR", &key]) {
+                            Ok(Value::Integer(found)) => assert_eq!(found, count, "each is executed once"),
+                            other => panic!("lost: {other:?}"),
+                        }
+                        done.fetch_add(1, Ordering::Relaxed);
+                        if stop.load(Ordering::Relaxed) {
+                            return;
+                        }
+                    }
+                })
+            })
+            .collect();
+        let readers = (0..3)
+            .map(|id| {
+                let (mut client, stop) = (connect(id), stop.clone());
+                thread::spawn(move || {
+                    let mut longest = Duration::ZERO;
+                    while !stop.load(Ordering::Relaxed) {
+                        let asked = Instant::now();
+                        match client.command(&["GET", "counter-0"]) {
+                            Ok(Value::Bytes(_) | Value::Nil) => {}
+                            other => panic!("lost: {other:?}"),
+                        }
+                        longest = longest.max(asked.elapsed());
+                    }
+                    longest
+                })
+            })
+            .collect();
+        Requests { stop, done, writers, readers }
+    }
+
+    /// Waits until 500 more writes are answered.
+    fn progress(&self) {
+        let target = self.done.load(Ordering::Relaxed) + 500;
+        wait_for("writes", || (self.done.load(Ordering::Relaxed) >= target).then_some(()));
+    }
+
+    /// Ends them, and says how much they have done. No request was lost.
+    fn finish(self) -> String {
+        self.stop.store(true, Ordering::Relaxed);
+        self.writers.into_iter().for_each(|writer| writer.join().unwrap());
+        let longest: Vec<_> = self.readers.into_iter().map(|reader| reader.join().unwrap()).collect();
+        let writes = self.done.load(Ordering::Relaxed);
+        format!("{writes} writes; the longest reads of three clients took {longest:.1?}")
+    }
 }

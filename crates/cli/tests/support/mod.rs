@@ -135,6 +135,11 @@ impl Node {
         self.spawn(Command::new(env!("CARGO_BIN_EXE_quorate")), None);
     }
 
+    /// Starts another build of the program.
+    pub fn start_build(&mut self, program: &Path) {
+        self.spawn(Command::new(program), None);
+    }
+
     /// Starts it with a disk that hangs while a file is there, which does not exist yet.
     pub fn start_with_disk_that_hangs_while(&mut self, file: &Path) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
