@@ -6,9 +6,10 @@ use std::net::SocketAddr;
 
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
+use quorate_client::Login;
 use quorate_tls::{Heard, Socket as Stream};
 
-use crate::options::{Login, Tls};
+use crate::options::Tls;
 use crate::reply::Scanner;
 use crate::work::Task;
 

@@ -41,7 +41,7 @@ mod work;
 
 pub use engine::{BenchError, load, run};
 pub use keys::{Choice, Keys};
-pub use options::{Login, Mix, Options, Tls};
+pub use options::{Mix, Options, Tls};
 pub use plot::svg;
 pub use ports::Ports;
 pub use report::{Report, table};

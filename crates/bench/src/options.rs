@@ -1,9 +1,9 @@
 //! What a run is.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use quorate_client::Login;
 use quorate_tls::ClientCredentials;
 
 use crate::{Arrivals, Choice, Sizes};
@@ -56,21 +56,6 @@ pub struct Tls {
     pub credentials: ClientCredentials,
     /// The host of each endpoint, as its certificate has it.
     pub hosts: Vec<String>,
-}
-
-/// A user with the password.
-#[derive(Clone)]
-pub struct Login {
-    /// Whom `AUTH` names.
-    pub user: String,
-    /// In the clear, as it is sent.
-    pub password: Vec<u8>,
-}
-
-impl fmt::Debug for Login {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Login").field("user", &self.user).finish_non_exhaustive()
-    }
 }
 
 /// Shares of the operations; they sum to one.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use quorate_bench::{Arrivals, BenchError, Choice, Login, Mix, Options, Report, Sizes, Tls};
+use quorate_bench::{Arrivals, BenchError, Choice, Mix, Options, Report, Sizes, Tls};
 use serde_json::json;
 
 use crate::args::{ClientLogin, ClientTls, duration, endpoint, share};
@@ -172,7 +172,6 @@ impl Bench {
             let (tls, login) = (credentials.clone(), login.clone());
             Target { endpoints: names.clone(), tls, login }.any(TIMEOUT)?;
         }
-        let login = login.map(|login| Login { user: login.user, password: login.password.into() });
         let tls = credentials.map(|credentials| Tls { credentials, hosts: names.iter().map(host).collect() });
         let rates: Vec<_> = match self.rate.is_empty() {
             true => vec![None],
