@@ -7,11 +7,13 @@
 //! | `claims` | the registers: what each paper claims |
 //! | `crossword` | the figures and rules of Crossword |
 //! | `instrument` | what measures and judges, whatever the paper |
+//! | `law` | the figures and rules of the LAW theorem and almost-local reads |
 //! | `leaseguard` | the figures and rules of LeaseGuard |
 
 mod bodega;
 mod crossword;
 mod instrument;
+mod law;
 mod leaseguard;
 
 use std::path::{Path, PathBuf};
@@ -20,12 +22,12 @@ use std::sync::LazyLock;
 
 use instrument::{Paper, Result, page};
 
-const PAPERS: &[Paper] = &[bodega::PAPER, crossword::PAPER, leaseguard::PAPER];
+const PAPERS: &[Paper] = &[bodega::PAPER, crossword::PAPER, law::PAPER, leaseguard::PAPER];
 
 const USAGE: &str = "usage: cargo xtask figures PAPER [--only IDS] [--quick] [--out DIR]
        cargo xtask figures PAPER --judge
        cargo xtask figures --check
-  PAPER       bodega, crossword or leaseguard: measures its figures, and judges its claims
+  PAPER       bodega, crossword, law or leaseguard: measures its figures, and judges its claims
   --only IDS  experiments to measure again, separated by commas; the others stay as they are
   --quick     small runs, to see that it works; not into the repository unless --out says so
   --out DIR   where files go [default: docs/figures/PAPER]

@@ -1,0 +1,57 @@
+//! What is drawn of almost-local reads.
+
+use quorate_bench::chart::{Chart, Scale};
+
+use super::{FIG5, FIG6, FIG7, FIG8, FIG9, FIG10, RAFT, RAFT_ALR, ZAB, ZAB_ALR};
+use crate::instrument::grid::{Data, Figure};
+
+/// Throughput against a dimension.
+fn rates(data: &Data, figure: &Figure, names: [&str; 2], at: &[(&str, &str)], dim: &str) -> Chart {
+    let title = at.first().map_or("throughput".to_owned(), |(_, percent)| format!("{percent}% writes"));
+    let chart = Chart::new(&title, &dim.replace('_', " "), "operations/s", Scale::Linear(None));
+    names.iter().fold(chart, |chart, name| {
+        let keys = [&[("protocol", *name)], at].concat();
+        chart.line(name, data.line(figure, &keys, dim, "operations"), true)
+    })
+}
+
+/// Mean latency and 99th percentile against throughput.
+fn latencies(data: &Data, figure: &Figure, names: [&str; 2]) -> Vec<Chart> {
+    let panel = |(number, title): (&str, &str)| {
+        let chart = Chart::new(title, "operations/s", "µs", Scale::Log);
+        names.iter().fold(chart, |chart, name| {
+            let of = |number| data.line(figure, &[("protocol", name)], "clients", number).into_iter();
+            let points = of("operations").zip(of(number)).map(|((_, rate), (_, micros))| (rate, micros));
+            chart.line(name, points.collect(), true)
+        })
+    };
+    [("mean", "mean latency"), ("p99", "99th percentile")].map(panel).to_vec()
+}
+
+fn scaling(data: &Data, figure: &Figure, names: [&str; 2]) -> Vec<Chart> {
+    ["2", "10"].map(|percent| rates(data, figure, names, &[("writes_percent", percent)], "nodes")).to_vec()
+}
+
+pub fn fig5(data: &Data) -> Vec<Chart> {
+    vec![rates(data, &FIG5, [RAFT, RAFT_ALR], &[], "writes_percent")]
+}
+
+pub fn fig6(data: &Data) -> Vec<Chart> {
+    latencies(data, &FIG6, [RAFT, RAFT_ALR])
+}
+
+pub fn fig7(data: &Data) -> Vec<Chart> {
+    scaling(data, &FIG7, [RAFT, RAFT_ALR])
+}
+
+pub fn fig8(data: &Data) -> Vec<Chart> {
+    vec![rates(data, &FIG8, [ZAB, ZAB_ALR], &[], "writes_percent")]
+}
+
+pub fn fig9(data: &Data) -> Vec<Chart> {
+    latencies(data, &FIG9, [ZAB, ZAB_ALR])
+}
+
+pub fn fig10(data: &Data) -> Vec<Chart> {
+    scaling(data, &FIG10, [ZAB, ZAB_ALR])
+}

@@ -1,0 +1,123 @@
+//! Figure 3, by bursts; Figures 5 to 10, by closed loops of clients.
+
+use super::world::{self, Candidate, Cluster, FILLED, MS, OF_CRAQ, OF_RAFT, OF_ZAB};
+use super::{FIG3, FIG5, FIG6, FIG7, FIG8, FIG9, FIG10};
+use crate::instrument::Result;
+use crate::instrument::grid::{Figure, Row, Rows};
+use crate::instrument::measure::Bench;
+
+const WRITES: [u64; 7] = [1, 2, 5, 10, 20, 25, 50];
+/// At each node.
+const CLIENTS: usize = 512;
+const CLIENT_COUNTS: [usize; 8] = [1, 4, 16, 64, 128, 256, 512, 1024];
+
+/// How long is counted.
+fn length(bench: &Bench) -> u64 {
+    if bench.quick { MS } else { 10 * MS }
+}
+
+/// What bursts of reads add to a group at rest, and to a write.
+pub fn fig3(bench: &Bench) -> Result<Vec<Rows>> {
+    let candidates = OF_RAFT.iter().chain(&OF_ZAB).chain(&OF_CRAQ);
+    let points: Vec<_> = candidates
+        .flat_map(|one| {
+            [1, 16, 64, 128].map(|reads| [("none", 0), ("timely", 1)].map(|write| (one, reads, write)))
+        })
+        .flatten()
+        .collect();
+    let rows = bench.each(&points, |&(candidate, reads, (write, writes))| {
+        let cluster = Cluster::new(candidate, 5)?;
+        let reader = cluster.follower()?;
+        // Messages between nodes, their bytes, and those that others than the reader take.
+        let cost = |reads: u64| {
+            let at = FILLED + 100 * MS;
+            let gets = (0..reads).map(|key| cluster.ask(at, reader, world::get(key)));
+            let puts = (0..writes).map(|key| cluster.ask(at, reader, world::put(key, u64::MAX)));
+            let measured = cluster.run(at + 20 * MS, gets.chain(puts).collect(), None)?;
+            if measured.operations.iter().any(|op| !op.succeeded) {
+                return Err(format!("{}: a read of a burst was not answered", candidate.name));
+            }
+            let others = measured.bytes.iter().filter(|((_, to), _)| usize::from(to.get()) != reader + 1);
+            Ok([
+                measured.sent.values().sum::<u64>() as f64,
+                measured.bytes.values().sum::<u64>() as f64,
+                others.map(|(_, bytes)| bytes).sum::<u64>() as f64,
+            ])
+        };
+        let (with, without) = (cost(reads)?, cost(0)?);
+        let numbers = [0, 1, 2].map(|at| with[at] - without[at]);
+        Ok(Row::of(&[&candidate.name, &reads, &write], numbers))
+    })?;
+    Ok(vec![Rows(&FIG3, rows)])
+}
+
+/// Closed loops of both candidates at points of three dimensions: the share of writes, the clients at each node, the
+/// nodes; `keys` are those of the figure.
+fn loops(
+    bench: &Bench,
+    figure: &'static Figure,
+    candidates: &'static [Candidate; 2],
+    points: &[(u64, usize, usize)],
+    keys: impl Fn((u64, usize, usize)) -> Vec<String> + Sync,
+) -> Result<Vec<Rows>> {
+    let points: Vec<_> =
+        candidates.iter().flat_map(|one| points.iter().map(move |point| (one, *point))).collect();
+    let rows = bench.each(&points, |&(candidate, point)| {
+        let (writes, clients, nodes) = point;
+        let seen = Cluster::new(candidate, nodes)?.loaded(clients, writes, length(bench))?;
+        let mut numbers: Vec<_> = seen.totals().map(Some).to_vec();
+        if figure.numbers.len() > numbers.len() {
+            numbers.push(Some((1.0 - seen.writes) / seen.writes));
+        }
+        let keys = [vec![candidate.name.to_owned()], keys(point)].concat();
+        Ok(Row { keys, numbers, run: 1 })
+    })?;
+    Ok(vec![Rows(figure, rows)])
+}
+
+fn by_writes(bench: &Bench, figure: &'static Figure, of: &'static [Candidate; 2]) -> Result<Vec<Rows>> {
+    let points = WRITES.map(|writes| (writes, CLIENTS, 5));
+    loops(bench, figure, of, &points, |(writes, ..)| vec![writes.to_string()])
+}
+
+fn by_clients(bench: &Bench, figure: &'static Figure, of: &'static [Candidate; 2]) -> Result<Vec<Rows>> {
+    let points = CLIENT_COUNTS.map(|clients| (2, clients, 5));
+    loops(bench, figure, of, &points, |(_, clients, _)| vec![clients.to_string()])
+}
+
+fn by_nodes(bench: &Bench, figure: &'static Figure, of: &'static [Candidate; 2]) -> Result<Vec<Rows>> {
+    let points = [2, 10].map(|writes| [3, 5, 7].map(|nodes| (writes, CLIENTS, nodes)));
+    loops(bench, figure, of, &points.concat(), |(writes, _, nodes)| {
+        vec![writes.to_string(), nodes.to_string()]
+    })
+}
+
+/// Raft by the share of writes.
+pub fn fig5(bench: &Bench) -> Result<Vec<Rows>> {
+    by_writes(bench, &FIG5, &OF_RAFT)
+}
+
+/// Raft by load.
+pub fn fig6(bench: &Bench) -> Result<Vec<Rows>> {
+    by_clients(bench, &FIG6, &OF_RAFT)
+}
+
+/// Raft by the number of nodes.
+pub fn fig7(bench: &Bench) -> Result<Vec<Rows>> {
+    by_nodes(bench, &FIG7, &OF_RAFT)
+}
+
+/// ZAB by the share of writes.
+pub fn fig8(bench: &Bench) -> Result<Vec<Rows>> {
+    by_writes(bench, &FIG8, &OF_ZAB)
+}
+
+/// ZAB by load.
+pub fn fig9(bench: &Bench) -> Result<Vec<Rows>> {
+    by_clients(bench, &FIG9, &OF_ZAB)
+}
+
+/// ZAB by the number of nodes.
+pub fn fig10(bench: &Bench) -> Result<Vec<Rows>> {
+    by_nodes(bench, &FIG10, &OF_ZAB)
+}
