@@ -84,19 +84,19 @@ static FIG8: Figure = Figure {
 static FIG9: Figure = figure("fig9", &["protocol", "clients"], "2% writes, by the clients at each node.");
 static FIG10: Figure = figure("fig10", &["protocol", "writes_percent", "nodes"], "By the number of nodes.");
 
-const WORLD: &str = "World: five nodes unless another number is said, 5 µs from each other, ±10% at random, on links of 56 \
-     Gbit/s; clients at the nodes, 1 µs from them; disks make records durable at once, as the paper's \
+const WORLD: &str = "World: five nodes unless another number is said, 5 µs from each other, ±10% at random, on links of \
+     56 Gbit/s; clients at the nodes, 1 µs from them; disks make records durable at once, as the paper's \
      replicas keep them in memory. Messages arrive in order. A node has one processor. It takes, for each \
      input (a request or a message), what a read takes with its decoding and its reply; 0.3 µs for each \
      message that it sends, a network that bypasses the kernel; and for each byte that it sends or takes so \
-     much that a read that another replica executes costs that one what a read costs: all of these from \
-     `costs`.";
+     much that a read that another replica executes costs that one what a read costs. What reads and bytes take \
+     is measured (`costs`).";
 const LOAD: &str = "Load: clients in closed loops, as many at each node, 512 unless it is said: twice as many bring an \
      eighth more at most. 10,000 keys of 8 bytes with values of 32 bytes, written before, chosen alike (the \
      paper has a million: how many there are shows where keys conflict, and these protocols order all writes \
      alike). 10 ms are counted after 5 ms. Lists of write ratios and of clients are ours.";
-const READERS: &str = "Raft: followers send reads to the leader, batched in messages, and it answers them under a lease \
-     (`reads=ongaro-lease`); the paper's leader has none and is no slower for it. ZAB: `reads=local`. ALR: \
+const READERS: &str = "Raft: followers send reads to the leader, batched in messages, and it answers them under a \
+     lease (`reads=ongaro-lease`); the paper's leader has none and is no slower for it. ZAB: `reads=local`. ALR: \
      `reads=alr` with batches of 128 at most, at all replicas. Histories are checked: those of Raft, Raft-ALR \
      and ZAB-ALR are linearizable; ZAB's reads are sequentially consistent and are not asked to be more.";
 
