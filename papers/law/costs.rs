@@ -53,7 +53,7 @@ pub fn measure(bench: &Bench) -> Result<Vec<Rows>> {
     }
     // Far apart in memory, in no order that a cache could guess.
     let key = |at: u64| at.wrapping_mul(0x9E37_79B9_7F4A_7C15) % KEYS;
-    let mut rows = Vec::new();
+    let (mut rows, mut revision) = (Vec::new(), KEYS);
     for run in 1..=if bench.quick { 1 } else { 5 } {
         bench.say(&format!("run {run}"))?;
         let gets: Vec<_> = (0..MANY).map(|at| (at, get(key(at + MANY * run as u64)).to_bytes())).collect();
@@ -64,7 +64,6 @@ pub fn measure(bench: &Bench) -> Result<Vec<Rows>> {
         });
         let replies: Vec<_> =
             gets.iter().map(|(id, bytes)| (*id, store.read_encoded(&decoded(bytes)))).collect();
-        let mut revision = KEYS;
         let writes = median(|| {
             for bytes in &puts {
                 revision += 1;

@@ -84,8 +84,8 @@ static FIG8: Figure = Figure {
 static FIG9: Figure = figure("fig9", &["protocol", "clients"], "2% writes, by the clients at each node.");
 static FIG10: Figure = figure("fig10", &["protocol", "writes_percent", "nodes"], "By the number of nodes.");
 
-const WORLD: &str = "World: five nodes unless another number is said, 5 µs from each other, ±10% at random, on links of \
-     56 Gbit/s; clients at the nodes, 1 µs from them; disks make records durable at once, as the paper's \
+const WORLD: &str = "World: five nodes unless another number is said, 5 µs from each other, ±10% at random, on \
+     links of 56 Gbit/s; clients at the nodes, 1 µs from them; disks make records durable at once, as the paper's \
      replicas keep them in memory. Messages arrive in order. A node has one processor. It takes, for each \
      input (a request or a message), what a read takes with its decoding and its reply; 0.3 µs for each \
      message that it sends, a network that bypasses the kernel; and for each byte that it sends or takes so \
