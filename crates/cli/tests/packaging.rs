@@ -97,7 +97,19 @@ fn the_manifests_fit_together() {
     // As many members as there are nodes.
     let env = container["env"].as_sequence().unwrap();
     let members = env.iter().find(|variable| variable["name"] == "QUORATE_INITIAL_CLUSTER").unwrap();
-    assert_eq!(set["replicas"].as_u64(), Some(members["value"].as_str().unwrap().split(',').count() as u64));
+    let members: Vec<_> = members["value"].as_str().unwrap().split(',').collect();
+    assert_eq!(set["replicas"].as_u64(), Some(members.len() as u64));
+    // A pod's number is its node's id, which names its certificate. The image has no shell that could compute it.
+    let (name, service) = (&sets[0]["metadata"]["name"], &set["serviceName"]);
+    let (name, service) = (name.as_str().unwrap(), service.as_str().unwrap());
+    for (id, member) in (set["ordinals"]["start"].as_u64().unwrap()..).zip(members) {
+        assert_eq!(member, format!("{id}={name}-{id}.{service}:7201"));
+    }
+    let id = env.iter().find(|variable| variable["name"] == "QUORATE_NODE_ID").unwrap();
+    let label = "metadata.labels['apps.kubernetes.io/pod-index']";
+    assert_eq!(id["valueFrom"]["fieldRef"]["fieldPath"], label);
+    assert!(read("Dockerfile").contains("\nFROM scratch\n"));
+    assert!(!read("kubernetes/quorate.yaml").contains("/bin/sh"));
 }
 
 #[test]
