@@ -13,6 +13,8 @@ mod text;
 pub use text::ParseError;
 pub use text::reply_text;
 
+use std::collections::BTreeSet;
+
 use quorate_core::Staleness;
 use quorate_store::{Command, Reply};
 
@@ -50,6 +52,8 @@ impl History {
 pub struct Recorder {
     operations: Vec<Operation>,
     bounds: Bounds,
+    /// Those that were certainly not executed.
+    refused: BTreeSet<usize>,
     last: Option<u64>,
 }
 
@@ -78,6 +82,12 @@ impl Recorder {
         operation.returned = Some((now, reply));
     }
 
+    /// The reply has come, and says that the command was not executed: it is no part of the history.
+    pub fn refused(&mut self, invocation: Invocation) {
+        assert!(self.operations[invocation.0].returned.is_none(), "an operation returns once");
+        self.refused.insert(invocation.0);
+    }
+
     /// How many operations were invoked.
     pub fn len(&self) -> usize {
         self.operations.len()
@@ -95,7 +105,12 @@ impl Recorder {
 
     /// What was recorded, and what reads may miss.
     pub fn finish_with_bounds(self) -> (History, Bounds) {
-        (History(self.operations), self.bounds)
+        let Recorder { operations, bounds, refused, .. } = self;
+        let kept = operations.into_iter().enumerate().filter(|(index, _)| !refused.contains(index));
+        let (indices, operations): (Vec<_>, Vec<_>) = kept.unzip();
+        let bound = |(index, old)| Some((index, *bounds.get(old)?));
+        let bounds = indices.iter().enumerate().filter_map(bound).collect();
+        (History(operations), bounds)
     }
 
     fn tick(&mut self, now: u64) -> u64 {
@@ -125,5 +140,18 @@ mod tests {
         recorder.invoke(2, get("d"), 100);
         let times: Vec<_> = recorder.finish().0.iter().map(|op| op.invoked).collect();
         assert_eq!(times, [10, 12, 13, 100]);
+    }
+
+    #[test]
+    fn what_was_refused_is_no_part_of_the_history_and_bounds_stay_with_their_reads() {
+        let mut recorder = Recorder::default();
+        let [first, second, third] = ["a", "b", "c"].map(|key| recorder.invoke(1, get(key), 1));
+        recorder.refused(first);
+        recorder.allow(second, Staleness::Versions(3));
+        recorder.returned(third, Reply::Value(None), 2);
+        let (History(operations), bounds) = recorder.finish_with_bounds();
+        let commands: Vec<_> = operations.into_iter().map(|operation| operation.command).collect();
+        assert_eq!(commands, [get("b"), get("c")]);
+        assert_eq!(bounds.into_iter().collect::<Vec<_>>(), [(0, Staleness::Versions(3))]);
     }
 }

@@ -2,13 +2,16 @@
 
 #[path = "support/http.rs"]
 mod http;
+#[path = "support/load.rs"]
+mod load;
 mod support;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use http::get;
+use load::Load;
 use quorate_bench::Ports;
 use support::{Cluster, Connection, Resp, wait_for};
 
@@ -131,6 +134,125 @@ fn a_leader_of_multipaxos_whose_disk_is_nearly_full_hands_over_and_all_of_them_r
 #[test]
 fn a_leader_of_raft_whose_disk_is_nearly_full_hands_over_and_all_of_them_refuse_only_what_grows() {
     a_full_disk("raft");
+}
+
+/// A file system in memory of this size, mounted at a directory that it makes; `None` where that is not permitted.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn mount(at: &Path, mib: u64) -> Option<SmallDisk> {
+        fs::create_dir_all(at).unwrap();
+        let size = format!("size={mib}m");
+        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(at).output();
+        mount.is_ok_and(|output| output.status.success()).then(|| SmallDisk(at.to_owned()))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // What is still in use goes with its last user.
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
+
+/// Sets values of 256 KiB, each at the next node, until one is refused with this error. Gives the keys, the last one
+/// included.
+fn fill(cluster: &Cluster, most: usize, error: &str) -> Vec<String> {
+    let value = "x".repeat(256 << 10);
+    let mut keys = Vec::new();
+    while keys.len() < most {
+        keys.push(format!("fill:{}", keys.len()));
+        // While leaders change, some time passes without one.
+        let reply = wait_for("a reply", || {
+            let reply = call(cluster, keys.len() % 3, &["SET", &keys[keys.len() - 1], &value]);
+            (!is_error(&reply, "CLUSTERDOWN ")).then_some(reply)
+        });
+        match reply {
+            reply if reply == ok() => {}
+            reply if is_error(&reply, error) => return keys,
+            reply => panic!("{reply:?}"),
+        }
+    }
+    panic!("{most} values, and none was refused");
+}
+
+/// Real disks that fill up by what is written, under load: whoever has room leads; without, writes are refused until
+/// keys are deleted, and then it goes on by itself.
+fn small_disks(protocol: &str) {
+    let flags = ["--disk-reserve", "64MiB", "--set", "log.retain=1MiB"];
+    let mut cluster = Cluster::prepare(3, protocol, &flags);
+    let disks: Option<Vec<_>> = cluster.nodes.iter().map(|node| SmallDisk::mount(&node.data, 256)).collect();
+    let Some(disks) = disks else { return println!("not tried: it needs to mount file systems") };
+    cluster.nodes.iter_mut().for_each(|node| node.start());
+    cluster.nodes.iter().for_each(|node| node.wait_until_serving());
+    let resps: Vec<_> = cluster.nodes.iter().map(|node| node.resp.clone()).collect();
+    let load = Load::start((0..3).map(|id| vec![resps[id].clone()]));
+    load.progress(200);
+
+    // The leader's: by a file of somebody else.
+    let first = cluster.leader();
+    let ballast = disks[first].0.join("ballast");
+    fs::write(&ballast, vec![0; 185 << 20]).unwrap();
+    wait_for("another leader", || (cluster.leader() != first).then_some(()));
+    load.progress(200);
+    assert_eq!(call(&cluster, first, &["SET", "by-another", "v"]), ok());
+    fs::remove_file(&ballast).unwrap();
+    cluster.nodes[first].wait_for_line(&["the disk has room again"]);
+
+    // All of them: by data. They take no more than the disk has, be there a snapshot to write or not.
+    let keys = fill(&cluster, 1024, "READONLY disk nearly full on node ");
+    println!("{protocol}: refused after {} values of 256 KiB", keys.len());
+    for node in 0..3 {
+        wait_for("a refusal everywhere", || {
+            is_error(&call(&cluster, node, &["SET", "new", "v"]), "READONLY ").then_some(())
+        });
+        assert_eq!(call(&cluster, node, &["STRLEN", "fill:0"]), Resp::Integer(256 << 10));
+    }
+    load.progress(200);
+    assert!(cluster.nodes.iter_mut().all(|node| node.is_alive()));
+
+    let words: Vec<_> = ["DEL"].into_iter().chain(keys.iter().map(String::as_str)).collect();
+    let Resp::Integer(deleted) = call(&cluster, first, &words) else { panic!("deletes are refused") };
+    assert!(deleted as usize >= keys.len() - 1, "{deleted} of {}", keys.len());
+    for node in 0..3 {
+        wait_for("a write", || (call(&cluster, node, &["SET", "new", "v"]) == ok()).then_some(()));
+    }
+    cluster.nodes.iter().for_each(|node| drop(node.wait_for_line(&["the disk has room again"])));
+    load.progress(200);
+    assert!(cluster.nodes.iter_mut().all(|node| node.is_alive()));
+    load.check(&cluster.nodes);
+}
+
+#[test]
+fn small_disks_of_multipaxos_fill_up_under_load_and_are_used_again_after_deleting() {
+    small_disks("multipaxos");
+}
+
+#[test]
+fn small_disks_of_raft_fill_up_under_load_and_are_used_again_after_deleting() {
+    small_disks("raft");
+}
+
+#[test]
+fn data_at_their_limit_under_load_are_refused_and_service_returns_after_deleting() {
+    let mut cluster = Cluster::start(3, "multipaxos");
+    let load = Load::start((0..3).map(|id| vec![cluster.nodes[id].resp.clone()]));
+    load.progress(200);
+    assert_eq!(quorate(&cluster, 0, &["config", "set", "max-data", "8mb"]).0, Some(0));
+    let keys = fill(&cluster, 64, "OOM ");
+    assert!(keys.len() > 16, "{} of 256 KiB in 8 MiB", keys.len());
+    load.progress(200);
+    for node in 0..3 {
+        assert!(is_error(&call(&cluster, node, &["SET", "new", "v"]), "OOM "));
+    }
+    let words: Vec<_> = ["DEL"].into_iter().chain(keys.iter().map(String::as_str)).collect();
+    assert_eq!(call(&cluster, 0, &words), Resp::Integer(keys.len() as i64 - 1));
+    for node in 0..3 {
+        assert_eq!(call(&cluster, node, &["SET", "new", "v"]), ok());
+    }
+    load.progress(200);
+    assert!(cluster.nodes.iter_mut().all(|node| node.is_alive()));
+    load.check(&cluster.nodes);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use crate::context::{Context, Instant};
 use crate::id::{NodeId, NodeSet, ProcessId, RequestId};
 use crate::request::{Access, Request, Staleness};
-use crate::sample::Sample;
+use crate::sample::{Amount, Sample};
 use crate::settings::{Settings, SettingsError};
 use crate::wire::{Decoder, Encoder, Wire, WireError};
 
@@ -454,6 +454,14 @@ pub struct Status {
     pub samples: Vec<Sample>,
     /// What it says of itself in words: name, value.
     pub facts: Vec<(&'static str, String)>,
+}
+
+impl Status {
+    /// What is counted under a name, in all groups together; 0 where there is none.
+    pub fn count(&self, name: &str) -> u64 {
+        let samples = self.samples.iter().filter(|sample| sample.name == name);
+        samples.map(|sample| if let Amount::Count(count) = sample.value { count } else { 0 }).sum()
+    }
 }
 
 /// A fact in [`Status::facts`]: how the wall clock is off, where it is. Nodes log it.

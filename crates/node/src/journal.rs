@@ -29,6 +29,20 @@ pub(crate) struct Opened {
     pub(crate) disk: OpenedDisk,
 }
 
+/// Room for a snapshot, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    /// What is free on the disk.
+    pub(crate) free: u64,
+    /// What the data take in memory: they take no more in a snapshot.
+    pub(crate) data: u64,
+    /// Whether the disk is nearly full.
+    pub(crate) scarce: bool,
+}
+
+/// A snapshot leaves so much free. To make room, it must make as much.
+const LEAST_ROOM: u64 = 1 << 20;
+
 /// See the file comment.
 pub(crate) struct Journal {
     log: Log,
@@ -140,8 +154,15 @@ impl Journal {
     }
 
     /// Begins a snapshot if a barrier waits for one, or if the log has grown by `after` bytes since the last one, by
-    /// that one's size, and a bit more. Everything persisted so far must have been handed over.
-    pub(crate) fn snapshot_if_due(&mut self, after: u64, save: impl FnOnce() -> Option<Saved<Payload>>) {
+    /// that one's size, and a bit more. On a disk that is nearly full, it is due as soon as the log takes more than the
+    /// snapshot will. Without room for it, the log goes on: a disk that is full ends the process, a long log does not.
+    /// Everything persisted so far must have been handed over. `room`: if that is known.
+    pub(crate) fn snapshot_if_due(
+        &mut self,
+        after: u64,
+        room: Option<Room>,
+        save: impl FnOnce() -> Option<Saved<Payload>>,
+    ) {
         self.end_snapshot();
         let status = self.log.status();
         self.metrics.log_syncs_total.set(status.syncs);
@@ -152,10 +173,26 @@ impl Journal {
         if let Some(bytes) = status.checkpoint_bytes {
             self.last_snapshot = bytes;
         }
-        let due = status.log_bytes as f64 > after.max(self.last_snapshot) as f64 * self.snapshot_jitter;
-        if due || self.ledger.needs_state() {
-            self.snapshot(save);
+        if self.ledger.needs_state() {
+            return self.snapshot(save);
         }
+        let grown = status.log_bytes as f64 > after.max(self.last_snapshot) as f64 * self.snapshot_jitter;
+        let is_due = |records: u64| match room {
+            None => grown,
+            Some(Room { free, data, scarce }) => {
+                let needed = data + records + LEAST_ROOM;
+                free > needed && if scarce { status.log_bytes > needed } else { grown }
+            }
+        };
+        if is_due(0) {
+            let bytes = |saved: &Saved<Payload>| saved.records.iter().map(Payload::len).sum::<usize>() as u64;
+            self.snapshot(|| save().filter(|saved| is_due(bytes(saved))));
+        }
+    }
+
+    /// The disk is nearly full, or no longer: nothing is kept there then for later use.
+    pub(crate) fn set_disk_full(&mut self, full: bool) {
+        self.log.keep_retired(!full);
     }
 
     /// Sees to it that barriers become durable: asked in every turn, costs nothing while there is none.
@@ -273,7 +310,7 @@ mod tests {
         let (mut owner, _) = Owner::open(directory.path());
         owner.append(&["a"], &[]);
         // One that is being written when the barrier comes does not hold it.
-        owner.journal.snapshot_if_due(0, || {
+        owner.journal.snapshot_if_due(0, None, || {
             Some(Saved { restarted: true, snapshot: None, records: vec![record("A")] })
         });
         owner.append(&["b", "barrier", "c"], &[3]);
@@ -295,6 +332,37 @@ mod tests {
         drop(owner);
         let (_, records) = Owner::open(directory.path());
         assert_eq!(records, ["A", "F", "g"], "what a state holds is not told a second time");
+    }
+
+    #[test]
+    fn a_snapshot_needs_room_and_on_a_disk_that_is_nearly_full_it_is_due_when_it_makes_room() {
+        const MIB: u64 = 1 << 20;
+        let directory = tempfile::tempdir().unwrap();
+        let (mut owner, _) = Owner::open(directory.path());
+        let large: &str = "x".repeat(MIB as usize).leak();
+        for (after, free, data, scarce, records, expected) in [
+            // The log has 8 MiB, and some bytes.
+            (MIB, 8 * MIB, 7 * MIB, false, 0, false),
+            (MIB, 8 * MIB, 4 * MIB, false, 3, false),
+            (MIB, 9 * MIB, 7 * MIB, false, 0, true),
+            (100 * MIB, 100 * MIB, 0, false, 0, false),
+            (100 * MIB, 100 * MIB, 8 * MIB, true, 0, false),
+            (100 * MIB, 100 * MIB, 5 * MIB, true, 3, false),
+            (100 * MIB, 4 * MIB, 3 * MIB, true, 0, false),
+            (100 * MIB, 5 * MIB, 3 * MIB, true, 0, true),
+        ] {
+            while owner.journal.log.status().log_bytes < 8 * MIB {
+                owner.append(&[large], &[]);
+            }
+            owner.wait(written);
+            let before = owner.journal.log.status().checkpoints;
+            let records = (0..records).map(|_| record(large)).collect();
+            let saved = Saved { restarted: true, snapshot: None, records };
+            owner.journal.snapshot_if_due(after, Some(Room { free, data, scarce }), || Some(saved));
+            owner.wait(written);
+            let found = owner.journal.log.status().checkpoints > before;
+            assert_eq!(found, expected, "{free} free, {data} of data, scarce: {scarce}");
+        }
     }
 
     #[test]

@@ -182,6 +182,12 @@ fn client(id: u64, addresses: &[String], shared: &Shared) {
         };
         let invocation = shared.recorder.lock().unwrap().invoke(id, command.clone(), shared.now());
         let reply = match open.call(&words) {
+            Ok(Resp::Error(text)) if text.starts_with("READONLY ") || text.starts_with("OOM ") => {
+                shared.recorder.lock().unwrap().refused(invocation);
+                // There may be nothing else for a while.
+                thread::park_timeout(Duration::from_millis(2));
+                continue;
+            }
             Ok(Resp::Error(text)) => {
                 // Not executed, or unknown: either way the history may leave it open.
                 assert!(text.starts_with("CLUSTERDOWN") || text.starts_with("BUSY"), "{text}");

@@ -251,6 +251,11 @@ impl Node {
         (field("VmRSS:"), field("VmHWM:"))
     }
 
+    /// Whether it was started, and has not ended.
+    pub fn is_alive(&mut self) -> bool {
+        self.child.as_mut().is_some_and(|child| child.try_wait().is_ok_and(|end| end.is_none()))
+    }
+
     pub fn running(&self) -> bool {
         self.child.is_some()
     }

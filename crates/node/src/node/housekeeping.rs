@@ -9,6 +9,7 @@ use tracing::{info, warn};
 use super::Loop;
 use crate::clock;
 use crate::frontend::Frontend;
+use crate::journal::Room;
 use crate::logging;
 use crate::resources::{self, Found};
 
@@ -56,7 +57,12 @@ impl<F: Frontend> Loop<F> {
         self.look_at_certificate(now);
         // A snapshot stands for the records before it: none of them may come behind it.
         assert!(self.machines.effects().records.is_empty(), "a turn hands all records to the log");
-        self.journal.snapshot_if_due(self.limits.snapshot_after, || self.machines.save());
+        let room = (self.metrics.disk_size_bytes.get() > 0).then(|| Room {
+            free: self.metrics.disk_free_bytes.get(),
+            data: self.shown.as_ref().map_or(0, |status| status.count("store_bytes")),
+            scarce: self.metrics.disk_nearly_full.get(),
+        });
+        self.journal.snapshot_if_due(self.limits.snapshot_after, room, || self.machines.save());
         self.show_status(now);
     }
 
@@ -71,6 +77,9 @@ impl<F: Frontend> Loop<F> {
         }
         let (was_low, is_low) = (metrics.disk_nearly_full.get(), self.disk_watermark.look(disk));
         metrics.disk_nearly_full.set(is_low);
+        if was_low != is_low {
+            self.journal.set_disk_full(is_low);
+        }
         if was_low && !is_low {
             info!("the disk has room again");
             self.hand_over = Time::ZERO;

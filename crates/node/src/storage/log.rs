@@ -61,6 +61,7 @@ struct Queue {
 enum Work {
     Record(Payload),
     Checkpoint(Option<Snapshot>, Vec<Payload>),
+    KeepRetired(bool),
 }
 
 #[derive(Default)]
@@ -203,6 +204,16 @@ impl Log {
         self.shared.wake(queue);
     }
 
+    /// Whether segments that the log no longer needs are kept, to be used again; if not, the disk gets their room, and
+    /// that of those kept so far.
+    pub fn keep_retired(&mut self, keep: bool) {
+        if self.thread.is_some() {
+            let mut queue = self.shared.lock();
+            queue.work.push(Work::KeepRetired(keep));
+            self.shared.wake(queue);
+        }
+    }
+
     /// How long each group of records took to write and to sync.
     pub fn sync_times(&self) -> DurationHistogram {
         self.shared.sync_times().clone()
@@ -311,6 +322,7 @@ impl Thread<'_> {
                         self.write(writer, &mut records)?;
                         self.begin_checkpoint(writer, image, keep)?;
                     }
+                    Work::KeepRetired(keep) => self.pool.keep(self.kept, keep)?,
                 }
             }
             self.write(writer, &mut records)?;

@@ -11,13 +11,20 @@ use super::error::Failure;
 use super::files::Dir;
 use super::segment::{self, Segment};
 
-/// So many are kept; further ones are removed.
+/// So many are kept, while there is room.
 const KEPT: usize = 8;
 
 /// See the file comment.
-#[derive(Default)]
 pub(super) struct Pool {
-    retired: Mutex<VecDeque<u64>>,
+    retired: Mutex<Retired>,
+}
+
+/// What is kept.
+struct Retired {
+    /// Their former indices, the oldest first.
+    indices: VecDeque<u64>,
+    /// So many are kept; further ones are removed.
+    most: usize,
 }
 
 fn name(index: u64) -> String {
@@ -32,18 +39,35 @@ fn index_of(name: &str) -> Option<u64> {
 impl Pool {
     /// With those that an earlier process kept.
     pub(super) fn find(dir: &Dir) -> Result<Pool, Failure> {
-        let retired = dir.list()?.iter().filter_map(|name| index_of(name)).collect();
-        Ok(Pool { retired: Mutex::new(retired) })
+        let indices = dir.list()?.iter().filter_map(|name| index_of(name)).collect();
+        Ok(Pool { retired: Mutex::new(Retired { indices, most: KEPT }) })
+    }
+
+    /// Whether there is room for more than the log needs next.
+    pub(super) fn has_room(&self) -> bool {
+        self.lock().most > 0
+    }
+
+    /// Whether any are kept from now on; if not, those that there are go.
+    pub(super) fn keep(&self, dir: &Dir, keep: bool) -> Result<(), Failure> {
+        let mut retired = self.lock();
+        retired.most = if keep { KEPT } else { 0 };
+        while retired.indices.len() > retired.most
+            && let Some(index) = retired.indices.pop_front()
+        {
+            dir.remove(&name(index))?;
+        }
+        Ok(())
     }
 
     /// Takes a segment out of the log. As with a removal, it may be back after a crash.
     pub(super) fn retire(&self, dir: &Dir, index: u64) -> Result<(), Failure> {
         let mut retired = self.lock();
-        if retired.len() >= KEPT {
+        if retired.indices.len() >= retired.most {
             return dir.remove(&segment::name(index));
         }
         dir.rename(&segment::name(index), &name(index))?;
-        retired.push_back(index);
+        retired.indices.push_back(index);
         Ok(())
     }
 
@@ -56,7 +80,7 @@ impl Pool {
         least: u64,
     ) -> Result<Option<Segment>, Failure> {
         loop {
-            let Some(old) = self.lock().pop_front() else { return Ok(None) };
+            let Some(old) = self.lock().indices.pop_front() else { return Ok(None) };
             let old = name(old);
             let file = dir.open(&old)?;
             let capacity = file.len()?;
@@ -71,7 +95,7 @@ impl Pool {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<u64>> {
+    fn lock(&self) -> MutexGuard<'_, Retired> {
         self.retired.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

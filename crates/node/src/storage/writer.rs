@@ -237,7 +237,8 @@ impl Writer {
     /// Sees to it that enough further segments are there, or on their way.
     fn order_spare(&mut self) -> Result<(), Failure> {
         self.receive(false)?;
-        if self.spares.len() >= self.mode.spares || self.coming.is_some() {
+        let wanted = if self.pool.has_room() { self.mode.spares } else { 1 };
+        if self.spares.len() >= wanted || self.coming.is_some() {
             return Ok(());
         }
         // Zeros cost the disk as much as a log does: a node that writes little makes few.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use quorate_core::{Amount, Status};
+use quorate_core::Status;
 use quorate_store::glob::Pattern;
 
 use super::super::shape::{PATTERN_TOO_LONG, UNORDERED};
@@ -175,7 +175,7 @@ fn group(spec: &Spec) -> &'static str {
 
 fn config_get(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     let value = call.limits().value.to_string();
-    let limit = sample(&call.node.status(), "store_limit_bytes").to_string();
+    let limit = call.node.status().count("store_limit_bytes").to_string();
     let parameters = [
         ("appendonly", "yes"),
         ("databases", "1"),
@@ -323,21 +323,15 @@ fn fact<'a>(facts: &'a [(&'static str, String)], name: &str) -> &'a str {
     facts.iter().find(|(fact, _)| *fact == name).map_or("0", |(_, value)| value)
 }
 
-/// What the replicas of all groups count under this name; 0 where there is none.
-fn sample(status: &Status, name: &str) -> u64 {
-    let samples = status.samples.iter().filter(|sample| sample.name == name);
-    samples.map(|sample| if let Amount::Count(count) = sample.value { count } else { 0 }).sum()
-}
-
 fn memory(status: &Status, facts: &[(&'static str, String)]) -> String {
     let used = ProcessStats::resident().unwrap_or(0);
     format!(
         "used_memory:{used}\r\nused_memory_human:{:.2}M\r\nused_memory_rss:{used}\r\nused_memory_dataset:{}\r\n\
          total_system_memory:{}\r\nmaxmemory:{}\r\nmaxmemory_policy:noeviction\r\n",
         used as f64 / f64::from(1 << 20),
-        sample(status, "store_bytes"),
+        status.count("store_bytes"),
         fact(facts, "memory_limit_bytes"),
-        sample(status, "store_limit_bytes"),
+        status.count("store_limit_bytes"),
     )
 }
 
@@ -356,8 +350,8 @@ fn stats(facts: &[(&'static str, String)], commands: &CommandStats) -> String {
 
 /// The one database, unless it is empty.
 fn keyspace(status: &Status) -> String {
-    match sample(status, "store_keys") {
+    match status.count("store_keys") {
         0 => String::new(),
-        keys => format!("db0:keys={keys},expires={},avg_ttl=0\r\n", sample(status, "store_keys_expiring")),
+        keys => format!("db0:keys={keys},expires={},avg_ttl=0\r\n", status.count("store_keys_expiring")),
     }
 }

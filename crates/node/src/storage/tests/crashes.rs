@@ -161,3 +161,22 @@ fn a_segment_that_is_used_again_holds_only_its_new_records() {
     let retired = memory.names().iter().filter(|name| name.starts_with("retired")).count();
     assert!(retired <= 8, "{retired} are kept");
 }
+
+#[test]
+fn on_a_disk_that_is_nearly_full_no_segment_is_kept_to_be_used_again() {
+    let memory = Memory::new(1);
+    let mut replica = Replica::open(&memory, &options(), &Remains::none()).unwrap();
+    let is_retired = |name: &String| name.starts_with("retired");
+    let mut kept = Vec::new();
+    for has_room in [true, false, false, true] {
+        replica.kept.pool.keep(&replica.kept.dir, has_room).unwrap();
+        let before = memory.names().iter().any(is_retired);
+        replica.append(&vec![Bytes::from(vec![7; 3000]); 20]).unwrap();
+        replica.checkpoint(2).unwrap();
+        kept.push((before, memory.names().iter().any(is_retired)));
+        let left = memory.after_power_loss(&mut Random::new(1));
+        let reopened = Replica::open(&left, &options(), &replica.remains()).unwrap();
+        assert_eq!(reopened.history, replica.history);
+    }
+    assert_eq!(kept, [(false, true), (false, false), (false, false), (false, true)]);
+}
