@@ -75,21 +75,22 @@ fn five_groups_lose_nothing_when_nodes_are_killed_and_a_wiped_disk_is_refused() 
 
 #[test]
 fn a_node_of_epaxos_s_groups_replaces_its_disk_in_all_of_them() {
-    let mut cluster = Cluster::start_with(3, "epaxos", FIVE);
+    let mut cluster = Cluster::start_with(5, "epaxos", FIVE);
     cluster.nodes.iter().for_each(wait_for_all_groups);
-    let load = Load::start((0..6).map(|id| vec![cluster.nodes[id % 2].resp.clone()]));
+    let load = Load::start((0..8).map(|id| vec![cluster.nodes[id % 4].resp.clone()]));
     load.progress(300);
-    cluster.nodes[2].kill();
-    std::fs::remove_dir_all(&cluster.nodes[2].data).unwrap();
-    std::fs::create_dir_all(&cluster.nodes[2].data).unwrap();
-    cluster.nodes[2].args.push("--replace-disk".to_owned());
-    cluster.nodes[2].start();
-    wait_for_all_groups(&cluster.nodes[2]);
-    // Of three, two must be whole: it is one of them now.
-    cluster.nodes[0].kill();
-    wait_for_all_groups(&cluster.nodes[2]);
+    cluster.nodes[4].kill();
+    std::fs::remove_dir_all(&cluster.nodes[4].data).unwrap();
+    std::fs::create_dir_all(&cluster.nodes[4].data).unwrap();
     load.progress(300);
-    load.check(&cluster.nodes[1..]);
+    cluster.nodes[4].args.push("--replace-disk".to_owned());
+    cluster.nodes[4].start();
+    wait_for_all_groups(&cluster.nodes[4]);
+    // Of five, three must be whole: it is one of them now.
+    [0, 1].into_iter().for_each(|node| cluster.nodes[node].kill());
+    wait_for_all_groups(&cluster.nodes[4]);
+    load.progress(300);
+    load.check(&cluster.nodes[2..]);
 }
 
 #[test]
