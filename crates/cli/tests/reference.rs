@@ -15,7 +15,7 @@ use quorate_protocols::registry;
 use support::{Cluster, Connection, wait_for};
 
 /// Protocols that have all metrics between them.
-const MEASURED: [&str; 3] = ["bodega", "raft", "epaxos"];
+const MEASURED: [&str; 4] = ["bodega", "raft", "epaxos", "crossword"];
 
 /// The folder of the book.
 fn docs() -> std::path::PathBuf {

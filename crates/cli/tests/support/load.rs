@@ -16,6 +16,8 @@ use quorate_store::{Command, Condition, Expiry, Reply};
 use crate::support::{Connection, Node, Resp, wait_for};
 
 const KEYS: u64 = 8;
+/// What fills values up, and ends none.
+const PADDING: u8 = b'.';
 /// In the history: readers, and whoever sets a key.
 const READER: u64 = 100;
 const SETTER: u64 = 101;
@@ -35,23 +37,54 @@ struct Shared {
     done: AtomicU64,
     /// Keys that one client wrote once, and the write was acknowledged.
     acknowledged: Mutex<Vec<String>>,
+    /// Bytes of each value that is set; 0: as few as tell it from others.
+    value_bytes: usize,
 }
 
 impl Shared {
     fn now(&self) -> u64 {
         self.start.elapsed().as_nanos() as u64
     }
+
+    /// A value as it is sent; the history has it without what fills it up.
+    fn pad(&self, value: &[u8]) -> Vec<u8> {
+        let mut padded = value.to_vec();
+        padded.resize(self.value_bytes.max(value.len()), PADDING);
+        padded
+    }
+
+    fn translate(&self, reply: Resp) -> Reply {
+        match reply {
+            Resp::Simple(text) if text == "OK" => Reply::Done,
+            Resp::Integer(number) => Reply::Integer(number),
+            Resp::Bulk(mut bytes) => {
+                let len = bytes.len();
+                let unpadded = bytes.iter().rposition(|byte| *byte != PADDING).map_or(0, |last| last + 1);
+                bytes.truncate(unpadded);
+                assert!(unpadded == len || len == self.value_bytes, "a value of {len} bytes");
+                Reply::Value(Some(bytes.into()))
+            }
+            Resp::Nil => Reply::Value(None),
+            other => panic!("{other:?} is no reply to what was asked"),
+        }
+    }
 }
 
 impl Load {
     /// Starts a client for each list of addresses: it stays with one until that fails, then takes the next.
     pub fn start(addresses: impl IntoIterator<Item = Vec<String>>) -> Load {
+        Load::start_with_values(0, addresses)
+    }
+
+    /// The same, with values of so many bytes; nothing is appended to those.
+    pub fn start_with_values(value_bytes: usize, addresses: impl IntoIterator<Item = Vec<String>>) -> Load {
         let shared = Arc::new(Shared {
             start: Instant::now(),
             stop: AtomicBool::new(false),
             recorder: Mutex::new(Recorder::default()),
             done: AtomicU64::new(0),
             acknowledged: Mutex::new(Vec::new()),
+            value_bytes,
         });
         let client = |(id, addresses): (u64, Vec<String>)| {
             let shared = shared.clone();
@@ -67,7 +100,11 @@ impl Load {
         let invoke = |now| self.shared.recorder.lock().unwrap().invoke(SETTER, put(&key, &value), now);
         let invocation = invoke(self.shared.now());
         let reply = Connection::open(address).unwrap().call(&[b"SET", &key, &value]).unwrap();
-        self.shared.recorder.lock().unwrap().returned(invocation, translate(reply), self.shared.now());
+        self.shared.recorder.lock().unwrap().returned(
+            invocation,
+            self.shared.translate(reply),
+            self.shared.now(),
+        );
     }
 
     /// One more client, which does nothing but read a key of one node, and looks at its watch.
@@ -97,13 +134,15 @@ impl Load {
         for node in nodes {
             let mut connection = Connection::open(&node.resp).unwrap();
             for key in &acknowledged {
-                let found = connection.call(&[b"EXISTS", key.as_bytes()]).unwrap();
-                assert_eq!(found, Resp::Integer(1), "{key} was acknowledged");
+                let found = connection.call(&[b"STRLEN", key.as_bytes()]).unwrap();
+                let is_there =
+                    matches!(found, Resp::Integer(len) if len as usize >= shared.value_bytes.max(1));
+                assert!(is_there, "{key} was acknowledged, and its length is {found:?}");
             }
             for key in (0..KEYS).map(|key| Bytes::from(format!("k{key}"))).chain([Bytes::from("counter")]) {
                 let command = Command::Get { key: key.clone() };
                 let invocation = shared.recorder.lock().unwrap().invoke(99, command, shared.now());
-                let reply = translate(connection.call(&[b"GET", &key]).unwrap());
+                let reply = shared.translate(connection.call(&[b"GET", &key]).unwrap());
                 shared.recorder.lock().unwrap().returned(invocation, reply, shared.now());
             }
         }
@@ -141,7 +180,7 @@ fn read(address: &str, key: &Bytes, shared: &Shared, pauses: &Mutex<Pauses>) {
         let invocation = shared.recorder.lock().unwrap().invoke(READER, command, shared.now());
         let Ok(reply) = connection.call(&[b"GET", key]) else { return };
         if !matches!(reply, Resp::Error(_)) {
-            shared.recorder.lock().unwrap().returned(invocation, translate(reply), shared.now());
+            shared.recorder.lock().unwrap().returned(invocation, shared.translate(reply), shared.now());
             let mut pauses = pauses.lock().unwrap();
             pauses.longest = pauses.longest.max(pauses.last.elapsed());
             pauses.last = Instant::now();
@@ -168,17 +207,18 @@ fn client(id: u64, addresses: &[String], shared: &Shared) {
         count += 1;
         let key = Bytes::from(format!("k{}", random.range(0..KEYS)));
         let unique = Bytes::from(format!("{id}.{count};"));
+        let padded = shared.pad(&unique);
         let once = format!("once-{id}-{count}");
         let (words, command): (Vec<&[u8]>, Command) = match random.range(0..10) {
             0..=4 => (vec![b"GET", &key], Command::Get { key: key.clone() }),
-            5..=6 => (vec![b"SET", &key, &unique], put(&key, &unique)),
-            7 => {
+            5..=6 => (vec![b"SET", &key, &padded], put(&key, &unique)),
+            7 if padded.len() == unique.len() => {
                 (vec![b"APPEND", &key, &unique], Command::Append { key: key.clone(), value: unique.clone() })
             }
             8 => {
                 (vec![b"INCR", b"counter"], Command::Increment { key: Bytes::from_static(b"counter"), by: 1 })
             }
-            _ => (vec![b"SET", once.as_bytes(), &unique], put(&Bytes::from(once.clone()), &unique)),
+            _ => (vec![b"SET", once.as_bytes(), &padded], put(&Bytes::from(once.clone()), &unique)),
         };
         let invocation = shared.recorder.lock().unwrap().invoke(id, command.clone(), shared.now());
         let reply = match open.call(&words) {
@@ -200,7 +240,7 @@ fn client(id: u64, addresses: &[String], shared: &Shared) {
             }
         };
         let now = shared.now();
-        shared.recorder.lock().unwrap().returned(invocation, translate(reply), now);
+        shared.recorder.lock().unwrap().returned(invocation, shared.translate(reply), now);
         shared.done.fetch_add(1, Ordering::Relaxed);
         if words[1] == once.as_bytes() {
             shared.acknowledged.lock().unwrap().push(once);
@@ -211,14 +251,4 @@ fn client(id: u64, addresses: &[String], shared: &Shared) {
 fn put(key: &Bytes, value: &Bytes) -> Command {
     let (condition, expiry) = (Condition::Always, Expiry::Never);
     Command::Put { key: key.clone(), value: value.clone(), condition, expiry, old: false }
-}
-
-fn translate(reply: Resp) -> Reply {
-    match reply {
-        Resp::Simple(text) if text == "OK" => Reply::Done,
-        Resp::Integer(number) => Reply::Integer(number),
-        Resp::Bulk(bytes) => Reply::Value(Some(bytes.into())),
-        Resp::Nil => Reply::Value(None),
-        other => panic!("{other:?} is no reply to what was asked"),
-    }
 }

@@ -182,6 +182,9 @@ impl<P: Policy> Replica<P> {
             Spread { id, assignment, width }
         });
         let spread = spread.filter(Spread::is_partial);
+        if id.is_some() {
+            self.proposed.add(spread.as_ref());
+        }
         let Role::Leader(leading) = &mut self.role else { unreachable!("only a leader proposes") };
         leading.proposals.propose(slot, (value.clone(), spread), required, cx.now());
         cx.mark(Mark::Proposed { slot });

@@ -156,4 +156,10 @@ impl<P: Policy> Replica<P> {
             cx.note(|| Fact::ReadsLocally { number, until: until.unwrap_or(now) });
         }
     }
+
+    /// Those that have spoken lately.
+    fn live(&self, now: Time) -> NodeSet {
+        let limit = self.config.timeouts.election;
+        self.heard.0.keys().copied().filter(|node| self.has_heard(*node, limit, now)).collect()
+    }
 }

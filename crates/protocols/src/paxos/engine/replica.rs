@@ -17,8 +17,8 @@ use quorate_blocks::state::Replicated;
 use quorate_blocks::walls::{Own, Walls};
 use quorate_blocks::writes::Writes;
 use quorate_core::{
-    Context, Fact, Instant, Machine, Marginal, Mark, NodeId, NodeSet, PeerStatus, ProcessId, Salvaged, Saved,
-    Status, Time, Wakeup, Wall, mutation,
+    Context, Fact, Instant, Machine, Marginal, Mark, NodeId, PeerStatus, ProcessId, Salvaged, Saved, Status,
+    Time, Wakeup, Wall, mutation,
 };
 
 use super::ballots::Polling;
@@ -29,7 +29,7 @@ use super::policy::Policy;
 use super::reads::Waiting;
 use super::{Config, MAX_GAP, Message, RETRANSMIT, Reads, Record};
 use crate::paxos::engine::freshness::Freshness;
-use crate::paxos::engine::slots::{Cast, Preparation, SlotLog, Vote};
+use crate::paxos::engine::slots::{Cast, Preparation, ProposedValues, SlotLog, Vote};
 use crate::paxos::engine::times::Times;
 
 /// A replica's wake-ups.
@@ -89,7 +89,7 @@ pub struct Replica<P: Policy> {
     pub(super) monitor: LeaderMonitor,
     pub(super) leases: Leases,
     /// When each other replica was last heard.
-    heard: Marginal<BTreeMap<NodeId, Time>>,
+    pub(super) heard: Marginal<BTreeMap<NodeId, Time>>,
     /// Those whose votes did not come, when this replica led.
     pub(super) laggards: Laggards,
     /// Of its state.
@@ -118,6 +118,8 @@ pub struct Replica<P: Policy> {
     pub(super) fetching: bool,
     pub(super) lacking: Lacking,
     pub(super) gossip: Gossip,
+    /// As a leader.
+    pub(super) proposed: ProposedValues,
 }
 
 /// The proposer's role.
@@ -214,6 +216,7 @@ impl<P: Policy> Machine for Replica<P> {
             fetching: false,
             lacking: Lacking::default(),
             gossip: Gossip::default(),
+            proposed: ProposedValues::default(),
             times: Times::default(),
             writes: Writes::default(),
             walls: Walls::default(),
@@ -355,12 +358,6 @@ impl<P: Policy> Replica<P> {
     /// Whether another replica has spoken in the last while.
     pub fn has_heard(&self, node: NodeId, limit: Duration, now: Time) -> bool {
         node == self.me || self.heard.0.get(&node).is_some_and(|at| now.since(*at) < limit)
-    }
-
-    /// Those that have spoken lately.
-    pub(super) fn live(&self, now: Time) -> NodeSet {
-        let limit = self.config.timeouts.election;
-        self.heard.0.keys().copied().filter(|node| self.has_heard(*node, limit, now)).collect()
     }
 
     /// A value is voted for, proposed or learned here; or, at a start, had been.
@@ -586,6 +583,7 @@ impl<P: Policy> quorate_core::Replica for Replica<P> {
         }
         if P::assignment(self).is_some() {
             status.samples.extend(self.gossip.samples());
+            status.samples.extend(self.proposed.samples());
         }
         P::status(self, now, &mut status);
         status

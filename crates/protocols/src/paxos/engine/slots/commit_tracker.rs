@@ -4,7 +4,7 @@ use quorate_blocks::coding::spread::{ShardSet, worst_cover};
 use quorate_blocks::quorum::Tally;
 use quorate_core::{NodeId, NodeSet, mutation};
 
-use super::proposer::Spread;
+use super::spread::Spread;
 
 /// The votes for one value in one ballot, and what they must cover before it is chosen: a majority, everybody who is
 /// *required* (Bodega's responders), and for each vote that counts everybody whom its voter has *granted* a say (quorum

@@ -6,12 +6,15 @@
 //! | [`commit_tracker`] | when a proposal is chosen |
 //! | `found` | what phase 1 hears of a slot |
 //! | [`proposer`] | phase 1 (what may have been chosen before) and phase 2 (counting votes for one ballot) |
+//! | [`spread`] | which shards each voter is sent |
 
 pub mod commit_tracker;
 mod found;
 pub mod log;
 pub mod proposer;
+pub mod spread;
 
 pub use commit_tracker::CommitTracker;
 pub use log::{Cast, SlotLog, Vote, Voted};
-pub use proposer::{Preparation, Proposals, Reply, Spread, Votes};
+pub use proposer::{Preparation, Proposals, Reply, Votes};
+pub use spread::{ProposedValues, Spread};

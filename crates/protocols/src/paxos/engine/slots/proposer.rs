@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use quorate_blocks::ballot::Ballot;
 use quorate_blocks::batch::{Batch, Kind};
+use quorate_blocks::coding::ValueId;
 use quorate_blocks::coding::spread::ShardSet;
-use quorate_blocks::coding::{Assignment, ValueId};
 use quorate_blocks::quorum::{Tally, Verdict};
 use quorate_core::{NodeId, NodeSet, Time, mutation, wire_struct};
 
@@ -16,6 +16,7 @@ use crate::paxos::engine::MAX_GAP;
 use crate::paxos::engine::slots::commit_tracker::CommitTracker;
 use crate::paxos::engine::slots::found::Found;
 use crate::paxos::engine::slots::log::Vote;
+use crate::paxos::engine::slots::spread::Spread;
 
 /// Phase 1: collects what a majority has voted for, and says what must be proposed again.
 ///
@@ -161,32 +162,6 @@ pub struct Proposals {
     open: VecDeque<Option<Proposal>>,
     count: usize,
     bytes: usize,
-}
-
-/// How a value is sent in shards.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Spread {
-    /// The identity of the value that is sent.
-    pub id: ValueId,
-    /// Which shards each voter gets.
-    pub assignment: Assignment,
-    /// How many each voter gets at least.
-    pub width: usize,
-}
-
-impl Spread {
-    /// Whether some voter gets too few shards to restore the value: else it is sent whole.
-    pub fn is_partial(&self) -> bool {
-        self.assignment.voters().iter().any(|voter| self.shards_of(voter) != ShardSet::ALL)
-    }
-
-    /// What is sent to a replica: all of the value, if so many shards restore it, which has no more bytes. Who is no
-    /// voter does not count: it takes part to have everything.
-    pub fn shards_of(&self, node: NodeId) -> ShardSet {
-        let shards = self.assignment.shards_of(node, self.width);
-        let whole = shards.is_empty() || shards.len() >= self.id.data.into();
-        if whole { ShardSet::ALL } else { shards }
-    }
 }
 
 /// A proposal under way.
