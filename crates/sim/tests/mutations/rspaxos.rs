@@ -11,6 +11,7 @@ caught! { "rspaxos",
 fn a_value_that_is_on_too_few_disks() {
     let finds = |checker: &str| checker == "recoverability";
     assert_caught_by("rspaxos", "slots/nobody-is-lost", &[], 5, PASSING, 0, finds);
+    assert_caught_by("rspaxos", "now/AcceptReply", &[], 5, PASSING, 0, finds);
 }
 
 /// A value was chosen in ballot 1, and proposed again to one acceptor in ballot 2: in ballot 3, the highest vote's
