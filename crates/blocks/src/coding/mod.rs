@@ -53,8 +53,8 @@ impl std::fmt::Display for CodingError {
         match self {
             CodingError::Shape { shards, data } => write!(
                 f,
-                "{shards} shards of which {data} restore a value: it must be at least 1, at most all, of at most \
-                 {MAX_SHARDS}"
+                "{shards} shards of which {data} restore a value: there are 1 to {MAX_SHARDS} shards, and 1 to all of \
+                 them restore a value"
             ),
             CodingError::Number(number) => write!(f, "shard {number} is unknown, or there twice"),
             CodingError::Length(is, must) => write!(f, "a shard of {is} bytes, which must have {must}"),

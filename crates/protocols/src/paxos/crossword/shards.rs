@@ -203,8 +203,11 @@ mod tests {
             ("8KiB:1,4KiB:2", "expected auto"),
             ("4KiB:0", "expected auto"),
             ("8/1:5", "expected auto"),
-            ("7,9/1:5,2:5,3:5", "7 shards of which 9 restore a value: it must be at least 1, at most all"),
-            ("17,9/1:5,2:5,3:5", "at most 16"),
+            (
+                "7,9/1:5,2:5,3:5",
+                "7 shards of which 9 restore a value: there are 1 to 16 shards, and 1 to all of them",
+            ),
+            ("17,9/1:5,2:5,3:5", "17 shards of which 9 restore a value: there are 1 to 16 shards"),
             ("8,5/1:5,2:5", "give node 3 a number of shards too"),
             ("8,5/1:5,2:5,3:5,3:1", "name each node once"),
             ("8,5/1:5,2:6,3:5", "node 2 gets 6 shards, which must be 1 to 5"),
