@@ -252,6 +252,12 @@ impl File for std::fs::File {
     }
 
     fn reserve(&self, len: u64) -> io::Result<()> {
+        // Some file systems take all that is left before they find that it is too little, and a snapshot that is being
+        // written meanwhile would find none.
+        let system = rustix::fs::fstatvfs(self)?;
+        if system.f_bavail.saturating_mul(system.f_frsize) < len {
+            return Err(rustix::io::Errno::NOSPC.into());
+        }
         match rustix::fs::fallocate(self, FallocateFlags::empty(), 0, len) {
             // A file system that cannot reserve finds out when it is written to, a little later.
             Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
