@@ -147,6 +147,14 @@ fn nothing_is_owed_by_a_group_that_cannot_elect() {
     assert_passes("raft", &Options { nodes: 5, ..seed(3302, "all", &["reads=alr"]) });
 }
 
+/// A configuration waited for what was before it to be whole at a majority. The word of the last of these was lost, and
+/// nobody said it again.
+#[test]
+fn the_word_that_a_configuration_waits_for_is_said_again() {
+    assert_passes("craft", &Options { nodes: 5, ..seed(4499, "all", &[]) });
+    assert_passes("craft", &Options { nodes: 7, ..seed(2323, "all", &[]) });
+}
+
 /// They ask no clock for anything but when keys expire.
 #[test]
 fn clocks_that_lie_never_hurt_epaxos_and_zab() {

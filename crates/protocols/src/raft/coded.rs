@@ -347,6 +347,14 @@ impl Replica {
         }
     }
 
+    /// What it said to have whole may have been lost, and a leader sends nothing more that is acknowledged while a
+    /// configuration waits for this alone.
+    pub(super) fn tell_shards_again(&mut self) {
+        let (configuration, _) = self.log.entries.configuration();
+        let waits = self.log.committed < configuration && configuration <= self.log.verified;
+        self.acknowledge |= waits && self.config.coding.is_some();
+    }
+
     /// The state goes to the disk, and what is persisted from now on counts only with it.
     pub(super) fn on_state_kept(&mut self) {
         self.shards.first = self.shards_behind(self.log.state.applied());

@@ -223,6 +223,7 @@ impl Machine for Replica {
             }
             Message::Heartbeat { committed, round, .. } => {
                 self.commit_verified(committed, cx);
+                self.tell_shards_again();
                 let (term, verified) = (self.term, self.log.verified);
                 cx.send(from, Message::HeartbeatReply { term, round, verified, wall: cx.wall() });
             }
