@@ -1,7 +1,6 @@
 //! Table 1: the time and memory that the code of a value takes, on one core of this machine.
 
 use std::hint::black_box;
-use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use quorate_blocks::coding::Code;
@@ -10,7 +9,7 @@ use quorate_core::Random;
 use super::TABLE1;
 use crate::instrument::Result;
 use crate::instrument::grid::{Row, Rows};
-use crate::instrument::measure::Bench;
+use crate::instrument::measure::{Bench, median_time};
 
 const KB: usize = 1 << 10;
 /// Bytes, and the paper's microseconds for them; it has none for the first and 128 KiB.
@@ -33,7 +32,7 @@ pub fn measure(bench: &Bench) -> Result<Vec<Rows>> {
             bench.say(&format!("{size} B, run {run}"))?;
             let mut random = Random::new(size as u64);
             let value: Bytes = (0..size).map(|_| random.u64() as u8).collect::<Vec<_>>().into();
-            let micros = median(&code, &value);
+            let micros = 1e6 * median_time(|| drop(black_box(code.encode(black_box(&value)))));
             // Shards that are slices of the value take none.
             let inside = value.as_ptr_range();
             let shards = code.encode(&value);
@@ -46,16 +45,4 @@ pub fn measure(bench: &Bench) -> Result<Vec<Rows>> {
         }
     }
     Ok(vec![Rows(&TABLE1, rows)])
-}
-
-/// Microseconds for all shards of a value: the median of what takes half a second.
-fn median(code: &Code, value: &Bytes) -> f64 {
-    let (mut all, begin) = (Vec::new(), Instant::now());
-    while begin.elapsed() < Duration::from_millis(500) {
-        let start = Instant::now();
-        black_box(code.encode(black_box(value)));
-        all.push(start.elapsed().as_secs_f64() * 1e6);
-    }
-    all.sort_by(f64::total_cmp);
-    all[all.len() / 2]
 }

@@ -67,6 +67,18 @@ impl Bench {
     }
 }
 
+/// Seconds that a function takes: the median of as many calls as take half a second.
+pub fn median_time(mut of: impl FnMut()) -> f64 {
+    let (mut all, begin) = (Vec::new(), Instant::now());
+    while begin.elapsed() < Duration::from_millis(500) {
+        let start = Instant::now();
+        of();
+        all.push(start.elapsed().as_secs_f64());
+    }
+    all.sort_by(f64::total_cmp);
+    all[all.len() / 2]
+}
+
 /// Measures some experiments of a paper, or all, and writes their CSVs into a folder.
 pub fn measure(paper: &Paper, only: Option<&[String]>, quick: bool, out: &Path) -> Result<()> {
     let experiments: Vec<_> = paper.experiments.iter().collect();

@@ -5,7 +5,7 @@ use quorate_bench::chart::{Chart, Scale};
 use super::{FIG5, FIG6, FIG7, FIG8, FIG9, FIG10, RAFT, RAFT_ALR, ZAB, ZAB_ALR};
 use crate::instrument::grid::{Data, Figure};
 
-/// Throughput against a dimension.
+/// Operations a second of both protocols against a dimension of numbers.
 fn rates(data: &Data, figure: &Figure, names: [&str; 2], at: &[(&str, &str)], dim: &str) -> Chart {
     let title = at.first().map_or("throughput".to_owned(), |(_, percent)| format!("{percent}% writes"));
     let chart = Chart::new(&title, &dim.replace('_', " "), "operations/s", Scale::Linear(None));

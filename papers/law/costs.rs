@@ -1,7 +1,6 @@
 //! What reads, writes and messages take of one core of this machine, and that file read back.
 
 use std::hint::black_box;
-use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use quorate_blocks::batch::{Batch, Builder, Entry, Limits};
@@ -13,7 +12,7 @@ use super::COSTS;
 use super::world::{get, put};
 use crate::instrument::Result;
 use crate::instrument::grid::{Data, Grid, Row, Rows};
-use crate::instrument::measure::Bench;
+use crate::instrument::measure::{Bench, median_time};
 
 /// Keys of the paper's store.
 const KEYS: u64 = 1_000_000;
@@ -59,17 +58,19 @@ pub fn measure(bench: &Bench) -> Result<Vec<Rows>> {
         let gets: Vec<_> = (0..MANY).map(|at| (at, get(key(at + MANY * run as u64)).to_bytes())).collect();
         let puts: Vec<_> = (0..MANY).map(|at| put(key(at * run as u64), at).to_bytes()).collect();
         let decoded = |bytes: &Bytes| Command::from_bytes(bytes.clone()).expect("it was encoded here");
-        let reads = median(|| {
-            gets.iter().for_each(|(_, bytes)| drop(black_box(store.read_encoded(&decoded(bytes)))));
-        });
+        let reads = 1e9
+            * median_time(|| {
+                gets.iter().for_each(|(_, bytes)| drop(black_box(store.read_encoded(&decoded(bytes)))));
+            });
         let replies: Vec<_> =
             gets.iter().map(|(id, bytes)| (*id, store.read_encoded(&decoded(bytes)))).collect();
-        let writes = median(|| {
-            for bytes in &puts {
-                revision += 1;
-                black_box(store.apply(&decoded(bytes), revision, Wall::ZERO).to_bytes());
-            }
-        });
+        let writes = 1e9
+            * median_time(|| {
+                for bytes in &puts {
+                    revision += 1;
+                    black_box(store.apply(&decoded(bytes), revision, Wall::ZERO).to_bytes());
+                }
+            });
         let ask = Message::Ask(Ask {
             nonce: 1,
             session: 1,
@@ -98,7 +99,7 @@ pub fn measure(bench: &Bench) -> Result<Vec<Rows>> {
             }
             builder.take(Limits { entries: MANY as usize, bytes: 1 << 20 }, Wall::ZERO)
         };
-        let batched = median(|| drop(black_box(Batch::decode(&batch()))));
+        let batched = 1e9 * median_time(|| drop(black_box(Batch::decode(&batch()))));
         let size = |bytes: usize| Some(bytes as f64 / MANY as f64);
         let all = [
             ("read", reads, None),
@@ -119,17 +120,5 @@ pub fn measure(bench: &Bench) -> Result<Vec<Rows>> {
 /// To encode and decode a message, and its length.
 fn carried(message: &Message) -> (f64, usize) {
     let there_and_back = || drop(black_box(Message::from_bytes(black_box(message).to_bytes())));
-    (median(there_and_back), message.to_bytes().len())
-}
-
-/// Nanoseconds that a function takes: the median of what takes half a second.
-fn median(mut of: impl FnMut()) -> f64 {
-    let (mut all, begin) = (Vec::new(), Instant::now());
-    while begin.elapsed() < Duration::from_millis(500) {
-        let start = Instant::now();
-        of();
-        all.push(start.elapsed().as_secs_f64() * 1e9);
-    }
-    all.sort_by(f64::total_cmp);
-    all[all.len() / 2]
+    (1e9 * median_time(there_and_back), message.to_bytes().len())
 }

@@ -1,5 +1,6 @@
 //! Figure 3, by bursts; Figures 5 to 10, by closed loops of clients.
 
+use super::costs::Costs;
 use super::world::{self, Candidate, Cluster, FILLED, MS, OF_CRAQ, OF_RAFT, OF_ZAB};
 use super::{FIG3, FIG5, FIG6, FIG7, FIG8, FIG9, FIG10};
 use crate::instrument::Result;
@@ -7,11 +8,11 @@ use crate::instrument::grid::{Figure, Row, Rows};
 use crate::instrument::measure::Bench;
 
 const WRITES: [u64; 7] = [1, 2, 5, 10, 20, 25, 50];
-/// At each node.
+/// Clients at each node: twice as many bring an eighth more at most.
 const CLIENTS: usize = 512;
 const CLIENT_COUNTS: [usize; 8] = [1, 4, 16, 64, 128, 256, 512, 1024];
 
-/// How long is counted.
+/// How long operations are counted, in nanoseconds.
 fn length(bench: &Bench) -> u64 {
     if bench.quick { MS } else { 10 * MS }
 }
@@ -25,8 +26,9 @@ pub fn fig3(bench: &Bench) -> Result<Vec<Rows>> {
         })
         .flatten()
         .collect();
+    let costs = Costs::known()?;
     let rows = bench.each(&points, |&(candidate, reads, (write, writes))| {
-        let cluster = Cluster::new(candidate, 5)?;
+        let cluster = Cluster { candidate, nodes: 5, costs };
         let reader = cluster.follower()?;
         // Messages between nodes, their bytes, and those that others than the reader take.
         let cost = |reads: u64| {
@@ -62,9 +64,10 @@ fn loops(
 ) -> Result<Vec<Rows>> {
     let points: Vec<_> =
         candidates.iter().flat_map(|one| points.iter().map(move |point| (one, *point))).collect();
+    let costs = Costs::known()?;
     let rows = bench.each(&points, |&(candidate, point)| {
         let (writes, clients, nodes) = point;
-        let seen = Cluster::new(candidate, nodes)?.loaded(clients, writes, length(bench))?;
+        let seen = Cluster { candidate, nodes, costs }.loaded(clients, writes, length(bench))?;
         let mut numbers: Vec<_> = seen.totals().map(Some).to_vec();
         if figure.numbers.len() > numbers.len() {
             numbers.push(Some((1.0 - seen.writes) / seen.writes));
@@ -92,32 +95,32 @@ fn by_nodes(bench: &Bench, figure: &'static Figure, of: &'static [Candidate; 2])
     })
 }
 
-/// Raft by the share of writes.
+/// Figure 5: Raft by the share of writes.
 pub fn fig5(bench: &Bench) -> Result<Vec<Rows>> {
     by_writes(bench, &FIG5, &OF_RAFT)
 }
 
-/// Raft by load.
+/// Figure 6: Raft by the clients at each node.
 pub fn fig6(bench: &Bench) -> Result<Vec<Rows>> {
     by_clients(bench, &FIG6, &OF_RAFT)
 }
 
-/// Raft by the number of nodes.
+/// Figure 7: Raft by the number of nodes.
 pub fn fig7(bench: &Bench) -> Result<Vec<Rows>> {
     by_nodes(bench, &FIG7, &OF_RAFT)
 }
 
-/// ZAB by the share of writes.
+/// Figure 8: ZAB by the share of writes.
 pub fn fig8(bench: &Bench) -> Result<Vec<Rows>> {
     by_writes(bench, &FIG8, &OF_ZAB)
 }
 
-/// ZAB by load.
+/// Figure 9: ZAB by the clients at each node.
 pub fn fig9(bench: &Bench) -> Result<Vec<Rows>> {
     by_clients(bench, &FIG9, &OF_ZAB)
 }
 
-/// ZAB by the number of nodes.
+/// Figure 10: ZAB by the number of nodes.
 pub fn fig10(bench: &Bench) -> Result<Vec<Rows>> {
     by_nodes(bench, &FIG10, &OF_ZAB)
 }

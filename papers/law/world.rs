@@ -88,14 +88,11 @@ fn key_of(key: u64) -> Bytes {
 pub struct Cluster {
     pub candidate: &'static Candidate,
     pub nodes: usize,
-    costs: Costs,
+    /// What its processors take.
+    pub costs: Costs,
 }
 
 impl Cluster {
-    pub fn new(candidate: &'static Candidate, nodes: usize) -> Result<Cluster> {
-        Ok(Cluster { candidate, nodes, costs: Costs::known()? })
-    }
-
     fn setup(&self, end: u64) -> Setup {
         let nodes = 1..=self.nodes;
         let pairs = nodes.clone().flat_map(|from| nodes.clone().map(move |to| (from, to)));
@@ -196,11 +193,11 @@ impl Cluster {
 
 /// What clients in closed loops saw.
 pub struct Seen {
-    /// Operations a second.
+    /// Operations that ended, a second of virtual time.
     pub rate: f64,
     /// The share of writes among them.
     pub writes: f64,
-    /// In µs.
+    /// Of each operation that counts, in µs.
     latencies: Vec<f64>,
 }
 

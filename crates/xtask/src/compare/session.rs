@@ -85,7 +85,7 @@ pub struct Session {
     /// A signal ends the whole comparison.
     pub stop: Stop,
     scratch: TempDir,
-    /// Of each run.
+    /// How long each run warms up, counts, and rests.
     pub times: Times,
 }
 
@@ -94,7 +94,7 @@ pub struct Session {
 pub struct Times {
     /// From the start of the load generator until something counts.
     pub warm_up: Duration,
-    /// While it counts.
+    /// From then until it ends: what happens in it counts.
     pub time: Duration,
     /// Without a load; only [`Session::measure`] looks at systems at rest.
     pub rest: Duration,

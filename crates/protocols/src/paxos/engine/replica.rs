@@ -118,7 +118,7 @@ pub struct Replica<P: Policy> {
     pub(super) fetching: bool,
     pub(super) lacking: Lacking,
     pub(super) gossip: Gossip,
-    /// As a leader.
+    /// Counts values that this replica has proposed as a leader, since its start.
     pub(super) proposed: ProposedValues,
 }
 
