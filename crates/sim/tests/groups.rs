@@ -25,6 +25,21 @@ fn groups_of_different_protocols_survive_the_first_seeds() {
     }
 }
 
+/// A vote was counted as durable only with a record after it, which waited behind another group's snapshot.
+#[test]
+fn a_vote_is_durable_with_its_own_record() {
+    let options = Options { nodes: 5, ..Options::default() };
+    for (protocol, groups, keys, seed) in [
+        ("multipaxos", "a-m=crossword,n-r=raft,s-v,w-z=epaxos", None, 1602),
+        ("multipaxos", "5", Some("h,n,s,w"), 621),
+        ("crossword", "3", Some("n,s"), 1816),
+    ] {
+        let groups = Groups::parse(named(protocol), groups, keys).unwrap();
+        let run = run(&groups, &options, seed, Trace::silent()).expect("valid options");
+        assert!(run.is_fine(), "seed {seed}: {:?}", run.violation);
+    }
+}
+
 /// Facts, messages and records carry their group, and each group leads, decides and executes.
 #[test]
 fn a_trace_shows_what_each_group_does() {

@@ -208,6 +208,24 @@ impl Cluster {
         if let Some(life) = &mut self.hosts[host].life {
             life.process.effects().facts = facts;
         }
+        self.count_records(host);
+    }
+
+    /// Tells the checkers how many records there are by now, and how many of them are durable. What was stated before
+    /// rests on these alone: records of the same turn that follow may be durable much later.
+    fn count_records(&mut self, host: usize) {
+        let SimProcess { life: Some(life), disk, node: Some(node), incarnation, .. } = &mut self.hosts[host]
+        else {
+            return;
+        };
+        let who = Process { node: *node, incarnation: *incarnation };
+        let written = life.ledger.persisted() + life.process.effects().records.len() as u64;
+        let durable = life.durable(disk);
+        let result = self.panels.iter_mut().enumerate().try_for_each(|(index, panel)| {
+            let own = |upto| life.process.records_of(GroupId::at(index), upto);
+            panel.on_records(self.now, who, own(written), own(durable))
+        });
+        self.found(result);
     }
 
     /// Whether it is connected to another node.
@@ -227,9 +245,7 @@ impl Cluster {
         self.answer(host);
         // The group may have changed.
         self.remember(host);
-        let SimProcess { life: Some(life), disk, since_checkpoint, node, incarnation, .. } =
-            &mut self.hosts[host]
-        else {
+        let SimProcess { life: Some(life), disk, since_checkpoint, node, .. } = &mut self.hosts[host] else {
             return;
         };
         let Effects { records, barriers, .. } = life.process.effects();
@@ -245,17 +261,9 @@ impl Cluster {
             self.run_full(host);
             return;
         }
-        if let Some(node) = *node {
-            let who = Process { node, incarnation: *incarnation };
-            let (written, durable) = (life.ledger.persisted(), life.durable(disk));
-            let result = self.panels.iter_mut().enumerate().try_for_each(|(index, panel)| {
-                let own = |upto| life.process.records_of(GroupId::at(index), upto);
-                panel.on_records(self.now, who, own(written), own(durable))
-            });
-            self.found(result);
-            if self.violation.is_some() {
-                return;
-            }
+        self.count_records(host);
+        if self.violation.is_some() {
+            return;
         }
         let SimProcess { life: Some(life), disk, .. } = &mut self.hosts[host] else { return };
         let mut frames = life.release(disk);
