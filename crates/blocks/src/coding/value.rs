@@ -66,7 +66,8 @@ impl ValueId {
                 return Value::Whole(value.clone());
             }
             let shards = (0..).zip(&all).filter(|(number, _)| set.contains(*number));
-            let shards = shards.map(|(number, shard)| (number, shard.clone())).collect();
+            let mislabelled = u8::from(mutation::active("coding/mislabelled-shards"));
+            let shards = shards.map(|(number, shard)| (number ^ mislabelled, shard.clone())).collect();
             Value::Coded(Box::new(Coded { id: self, shards }))
         })
     }

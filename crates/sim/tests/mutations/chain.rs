@@ -1,7 +1,6 @@
 //! Each safety rule of Chain Replication, weakened on purpose.
 
-/// Short waits, for more epochs in a run.
-const RESTLESS: &[&str] = &["heartbeat=10ms", "election.timeout=50ms", "proxy.patience=40ms"];
+use crate::RESTLESS;
 
 caught! { "chain",
     // Every `AfterSync` made `Now`, and what must be durable not so.

@@ -9,6 +9,8 @@ caught! { "craft",
     an_entry_that_is_dropped_before_a_majority_has_answered:
         "craft/drop-with-too-few-answers", of 5, under "all", at 19;
     an_entry_that_is_executed_without_its_value: "log/partial-executed", of 5, under "all";
+    a_candidate_whose_own_vote_is_not_durable: "now/Vote", of 5, at 1229;
+    an_entry_that_is_acknowledged_before_it_is_durable: "now/AppendReply", of 5, under "all", at 31;
     a_shard_that_is_acknowledged_before_it_is_durable: "now/PartialReply", of 5, under "all", at 50;
 }
 

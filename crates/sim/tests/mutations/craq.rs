@@ -1,7 +1,6 @@
 //! Each safety rule of CRAQ beside those of Chain Replication, weakened on purpose.
 
-/// Short waits, for more epochs in a run.
-const RESTLESS: &[&str] = &["heartbeat=10ms", "election.timeout=50ms", "proxy.patience=40ms"];
+use crate::RESTLESS;
 
 caught! { "craq",
     a_dirty_key_that_is_answered: "craq/dirty-key", at 36;

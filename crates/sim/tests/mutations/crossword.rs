@@ -11,6 +11,10 @@ use crate::{PASSING, assert_caught_by, assert_goes_wrong};
 /// A shard for each: more can go wrong.
 const ONE: &[&str] = &["crossword.shards=1"];
 
+/// As above, while ballots change often.
+const RESTLESS_ONE: &[&str] =
+    &["crossword.shards=1", "heartbeat=10ms", "election.timeout=50ms", "proxy.patience=40ms"];
+
 /// Some get all of the value, and one a single shard.
 const TABLE: &[&str] = &["crossword.shards=8,5/1:5,2:5,3:5,4:3,5:1"];
 
@@ -19,6 +23,16 @@ caught! { "crossword",
     a_value_of_a_table_that_is_chosen_though_lost_voters_take_its_shards: "slots/nobody-is-lost" with TABLE, of 5, at 1;
     a_value_that_is_executed_in_part: "slots/partial-is-complete" with ONE, of 5;
     a_value_of_a_table_that_is_executed_in_part: "slots/partial-is-complete" with TABLE, of 5, at 1;
+    a_candidate_that_prepares_before_its_promise_is_durable: "now/Prepare" with ONE, of 5, at 446;
+    a_promise_that_leaves_before_it_is_durable: "now/PrepareReply" with RESTLESS_ONE, of 5, at 29;
+}
+
+/// What shards restore has the digest that the value had.
+#[test]
+fn shards_that_are_not_those_that_they_are_said_to_be() {
+    assert_caught_by("crossword", "coding/mislabelled-shards", ONE, 5, PASSING, 2, |checker| {
+        checker == "assertion"
+    });
 }
 
 /// Before anybody is lost: it is not on enough disks.

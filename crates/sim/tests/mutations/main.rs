@@ -11,6 +11,9 @@ use quorate_sim::{Options, caught};
 const PASSING: &str =
     "all,-lost-nodes,-hung-disks,-slow-nodes,-wide-clocks,-wiped-disks,-rolled-back-disks,-replaced-disks";
 
+/// Short waits, for more elections, ballots or epochs in a run.
+const RESTLESS: &[&str] = &["heartbeat=10ms", "election.timeout=50ms", "proxy.patience=40ms"];
+
 /// Within so many seeds.
 const SEEDS: u64 = 2000;
 

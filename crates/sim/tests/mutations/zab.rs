@@ -1,10 +1,8 @@
 //! Each rule of ZAB, weakened on purpose.
 
-use crate::assert_goes_wrong;
+use crate::{RESTLESS, assert_goes_wrong};
 
-/// Short waits, for more elections in a run.
-const RESTLESS: &[&str] = &["heartbeat=10ms", "election.timeout=50ms", "proxy.patience=40ms"];
-/// The same with one entry in a message: histories are synchronized in several steps.
+/// With one entry in a message as well: histories are synchronized in several steps.
 const SINGLE: &[&str] = &["heartbeat=10ms", "election.timeout=50ms", "proxy.patience=40ms", "append.bytes=1"];
 /// The same, and little is kept of the log, so that snapshots carry what matters.
 const FORGETFUL: &[&str] =
