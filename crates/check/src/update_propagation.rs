@@ -3,7 +3,8 @@
 //!
 //! Judged of entries that were made in the epoch in which a member has them: older ones may be left from before. Where
 //! logs match ([`log_matching`](super::log_matching)), the last such entry vouches for those before it. A predecessor
-//! that is in a later epoch already may have removed some.
+//! that is in a later epoch already may have removed some. One that was restarted may have a damaged disk, with which
+//! it takes no part: it is judged when it comes back to the chain.
 
 use std::collections::BTreeMap;
 
@@ -49,6 +50,7 @@ impl Checker for UpdatePropagation {
 
     fn on_crash(&mut self, _: u64, who: Process, _: &dyn Clocks) -> Result<(), Violation> {
         self.logs.on_crash(who);
+        self.epochs.remove(&who.node);
         Ok(())
     }
 }
@@ -84,7 +86,7 @@ impl UpdatePropagation {
             // Those outside get entries from the tail.
             None => chain[chain.len() - 1],
         };
-        let is_there = self.epochs.get(&predecessor).is_none_or(|epoch| *epoch <= term);
+        let is_there = self.epochs.get(&predecessor).is_some_and(|epoch| *epoch <= term);
         if !is_there || self.logs.log(predecessor).is_some_and(|log| log.has(index, term)) {
             return Ok(());
         }

@@ -155,6 +155,19 @@ fn the_word_that_a_configuration_waits_for_is_said_again() {
     assert_passes("craft", &Options { nodes: 7, ..seed(2323, "all", &[]) });
 }
 
+/// It had promised leases of the next epoch before that was on its disk, and after a crash those of the epoch before.
+#[test]
+fn a_member_of_a_chain_promises_leases_of_no_epoch_that_it_may_forget() {
+    assert_passes("craq", &Options { nodes: 7, ..seed(5107, "all", &[]) });
+}
+
+/// Its successor was started before it, with all that the two had kept.
+#[test]
+fn nothing_is_expected_of_a_predecessor_whose_disk_was_rolled_back() {
+    assert_passes("chain", &Options { nodes: 7, ..seed(68, "all", &[]) });
+    assert_passes("craq", &Options { nodes: 5, ..seed(5591, "all", &[]) });
+}
+
 /// They ask no clock for anything but when keys expire.
 #[test]
 fn clocks_that_lie_never_hurt_epaxos_and_zab() {

@@ -292,6 +292,9 @@ impl quorate_core::Message for Message {
             Message::Client(_) | Message::Catchup(_) | Message::VersionReply { .. } => Release::Now,
             // The ballot is durable at a majority since they promised it, and a restarted head leads in it no more.
             Message::Heartbeat { .. } => Release::Now,
+            // The ballot: a grantor that forgot it in a crash would support the epoch before. Later renewals follow an
+            // answer to the first.
+            Message::Lease(lease::Message::Renew { seq: 1, .. }) => Release::AfterSync,
             // A restarted grantor waits as long as the longest promise that it may have made.
             Message::Lease(_) => Release::Now,
             // Of a promise that the sender's disk may lose nobody else has heard; that it has made none is true.
