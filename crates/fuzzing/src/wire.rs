@@ -11,7 +11,7 @@ use quorate_protocols::registry;
 use quorate_runtime::AnyProtocol;
 use quorate_store::{
     Command, CommandRule, Condition, Expires, Expiry, ExpiryCondition, KeyRule, Kind, Loader, PasswordHash,
-    Reply, Single, Store, UserRule,
+    Permissions, Reply, Single, Store, UserRule,
 };
 
 use crate::conversation;
@@ -133,6 +133,11 @@ fn commands() -> Vec<Command> {
                     UserRule::AddPassword(PasswordHash([7; 32])),
                     UserRule::Keys(KeyRule { read: true, write: false, pattern: word("k*") }),
                     UserRule::Commands(CommandRule { allow: true, name: word("@read") }),
+                    UserRule::AddSelector(Permissions {
+                        all_keys: true,
+                        commands: vec![CommandRule { allow: true, name: word("get") }],
+                        ..Permissions::default()
+                    }),
                 ],
             )],
             if_none: true,

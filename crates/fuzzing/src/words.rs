@@ -48,7 +48,8 @@ pub fn settings_seeds() -> Vec<Vec<u8>> {
             protocol.defaults(3).iter().map(|(key, value)| format!("{key}={value}\n")).collect();
         words.into_bytes()
     };
-    let users = "user default off\nuser ann on >p #00 ~a* %R~b +@read -client|id reset nopass";
+    let users = "user default off\nuser ann on >p #00 ~a* %R~b +@read -client|id reset nopass \
+                 (~a +get) (%W~b +@all -get) clearselectors ()";
     let texts = [users, "1=127.0.0.1:7201,2=db2:7201,3=[::1]:7201", "fsync", "250ms", "a=1\nb=2s\nc=4KiB"];
     let protocols = registry::all().into_iter().map(|entry| effective(entry.protocol));
     texts.map(|text| text.as_bytes().to_vec()).into_iter().chain(protocols).collect()

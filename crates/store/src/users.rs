@@ -4,6 +4,9 @@
 //! that no two administrators overwrite each other's changes. What the names of commands and categories mean is up to
 //! those who take commands in: the state must not depend on which commands a version of this program has.
 //!
+//! A user has permissions, and may have selectors: more permissions, each by itself. A request is allowed if the user's
+//! own permissions, or those of one selector, allow all of it.
+//!
 //! There always is a user `default`, that of connections that name nobody. As long as nothing was said of it, it may
 //! do everything and needs no password.
 
@@ -22,6 +25,13 @@ pub const DEFAULT_USER: &[u8] = b"default";
 
 /// Bytes that all users take together, at most. They are read whole, and so are the rules of one.
 pub const USERS_LIMIT: usize = 1 << 20;
+
+/// What a selector counts towards [`USERS_LIMIT`] beside its rules. Nodes keep a list of the commands that it allows,
+/// which takes about as much, and every request of its user may have to be compared with it.
+const SELECTOR_SIZE: usize = 4 << 10;
+
+/// Set beside [`User::enabled`] in a user's encoding if selectors follow.
+const HAS_SELECTORS: u8 = 2;
 
 /// The SHA-256 of a password.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,6 +82,10 @@ pub enum UserRule {
     AllCommands(bool),
     /// As a user that was just made.
     Reset,
+    /// One more selector.
+    AddSelector(Permissions),
+    /// No selector any more.
+    ClearSelectors,
 }
 wire_enum!(UserRule {
     0 => Enable,
@@ -86,6 +100,8 @@ wire_enum!(UserRule {
     9 => Commands(rule),
     10 => AllCommands(allow),
     11 => Reset,
+    12 => AddSelector(permissions),
+    13 => ClearSelectors,
 });
 
 /// Which keys may be used, and how.
@@ -100,6 +116,12 @@ pub struct KeyRule {
 }
 wire_struct!(KeyRule { read, write, pattern });
 
+impl KeyRule {
+    fn detached(&self) -> KeyRule {
+        KeyRule { pattern: Bytes::copy_from_slice(&self.pattern), ..*self }
+    }
+}
+
 /// Whether a command or a category is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandRule {
@@ -109,6 +131,90 @@ pub struct CommandRule {
     pub name: Bytes,
 }
 wire_struct!(CommandRule { allow, name });
+
+impl CommandRule {
+    fn detached(&self) -> CommandRule {
+        CommandRule { allow: self.allow, name: Bytes::copy_from_slice(&self.name) }
+    }
+}
+
+/// Which commands may be used, and on which keys: those of a user, or of one of their selectors.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Permissions {
+    /// Whether every key may be touched.
+    pub all_keys: bool,
+    /// The keys that may be touched otherwise.
+    pub keys: Vec<KeyRule>,
+    /// Whether commands may be used of which no rule speaks.
+    pub all_commands: bool,
+    /// The commands that may be used otherwise; later rules count more.
+    pub commands: Vec<CommandRule>,
+}
+wire_struct!(Permissions { all_keys, keys, all_commands, commands });
+
+impl Permissions {
+    /// Changes them by one rule. Whether it is about permissions: others are about the user alone, and change nothing
+    /// here.
+    ///
+    /// # Errors
+    ///
+    /// If keys are to be added to all keys; nothing is changed then.
+    pub fn change(&mut self, rule: &UserRule) -> Result<bool, CommandError> {
+        match rule {
+            UserRule::Keys(_) if self.all_keys => return Err(CommandError::AllKeysAlready),
+            UserRule::Keys(rule) => match self.keys.iter_mut().find(|known| known.pattern == rule.pattern) {
+                Some(known) => {
+                    known.read |= rule.read;
+                    known.write |= rule.write;
+                }
+                None => self.keys.push(rule.clone()),
+            },
+            UserRule::AllKeys => {
+                self.all_keys = true;
+                self.keys.clear();
+            }
+            UserRule::ResetKeys => {
+                self.all_keys = false;
+                self.keys.clear();
+            }
+            UserRule::Commands(rule) => {
+                self.commands.retain(|known| !is_within(&known.name, &rule.name));
+                self.commands.push(rule.clone());
+            }
+            UserRule::AllCommands(allow) => {
+                self.all_commands = *allow;
+                self.commands.clear();
+            }
+            UserRule::Enable
+            | UserRule::Disable
+            | UserRule::NoPassword
+            | UserRule::AddPassword(_)
+            | UserRule::RemovePassword(_)
+            | UserRule::ResetPasswords
+            | UserRule::Reset
+            | UserRule::AddSelector(_)
+            | UserRule::ClearSelectors => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Bytes that they take, about; no less than the encoding.
+    fn size(&self) -> usize {
+        let keys: usize = self.keys.iter().map(|rule| 8 + rule.pattern.len()).sum();
+        let commands: usize = self.commands.iter().map(|rule| 8 + rule.name.len()).sum();
+        keys + commands
+    }
+
+    /// The same, without keeping a request alive that it came in.
+    fn detached(&self) -> Permissions {
+        Permissions {
+            all_keys: self.all_keys,
+            keys: self.keys.iter().map(KeyRule::detached).collect(),
+            all_commands: self.all_commands,
+            commands: self.commands.iter().map(CommandRule::detached).collect(),
+        }
+    }
+}
 
 /// A user: what their rules have made of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,31 +227,41 @@ pub struct User {
     pub no_password: bool,
     /// SHA-256 of each password that is accepted.
     pub passwords: BTreeSet<PasswordHash>,
-    /// Whether the user may touch every key.
-    pub all_keys: bool,
-    /// The keys that the user may touch otherwise.
-    pub keys: Vec<KeyRule>,
-    /// Whether the user may use commands of which no rule speaks.
-    pub all_commands: bool,
-    /// The commands that the user may use otherwise; later rules count more.
-    pub commands: Vec<CommandRule>,
+    /// What the user may do.
+    pub permissions: Permissions,
+    /// What the user may do as well; a request must be allowed by one of them, or by `permissions`, whole.
+    pub selectors: Vec<Permissions>,
 }
 
+/// A user without selectors is encoded as by versions that know none. They refuse one with selectors, whose second
+/// field is no flag to them.
 impl Wire for User {
     fn encode(&self, out: &mut Encoder) {
         self.created.encode(out);
-        (self.enabled, self.no_password, self.all_keys, self.all_commands).encode(out);
+        let has_selectors = !self.selectors.is_empty();
+        out.put_u8(u8::from(self.enabled) | if has_selectors { HAS_SELECTORS } else { 0 });
+        let Permissions { all_keys, keys, all_commands, commands } = &self.permissions;
+        (self.no_password, *all_keys, *all_commands).encode(out);
         self.passwords.iter().copied().collect::<Vec<_>>().encode(out);
-        self.keys.encode(out);
-        self.commands.encode(out);
+        keys.encode(out);
+        commands.encode(out);
+        if has_selectors {
+            self.selectors.encode(out);
+        }
     }
     fn decode(input: &mut Decoder) -> Result<Self, WireError> {
         let created = Wire::decode(input)?;
-        let (enabled, no_password, all_keys, all_commands) = Wire::decode(input)?;
+        let flags = input.u8()?;
+        if flags > HAS_SELECTORS | 1 {
+            return Err(WireError::Value { what: "flag", found: flags.into() });
+        }
+        let (no_password, all_keys, all_commands) = Wire::decode(input)?;
         let passwords: Vec<PasswordHash> = Wire::decode(input)?;
-        let (keys, commands) = (Wire::decode(input)?, Wire::decode(input)?);
         let passwords = passwords.into_iter().collect();
-        Ok(User { created, enabled, no_password, passwords, all_keys, keys, all_commands, commands })
+        let (keys, commands) = (Wire::decode(input)?, Wire::decode(input)?);
+        let permissions = Permissions { all_keys, keys, all_commands, commands };
+        let selectors = if flags & HAS_SELECTORS == 0 { Vec::new() } else { Wire::decode(input)? };
+        Ok(User { created, enabled: flags & 1 == 1, no_password, passwords, permissions, selectors })
     }
 }
 
@@ -157,16 +273,15 @@ impl User {
             enabled: false,
             no_password: false,
             passwords: BTreeSet::new(),
-            all_keys: false,
-            keys: Vec::new(),
-            all_commands: false,
-            commands: Vec::new(),
+            permissions: Permissions::default(),
+            selectors: Vec::new(),
         }
     }
 
     /// The user `default` before anything was said of it.
     pub fn initial_default() -> User {
-        User { enabled: true, no_password: true, all_keys: true, all_commands: true, ..User::new(0) }
+        let permissions = Permissions { all_keys: true, all_commands: true, ..Permissions::default() };
+        User { enabled: true, no_password: true, permissions, ..User::new(0) }
     }
 
     /// Changes the user by one rule.
@@ -195,30 +310,13 @@ impl User {
                 self.no_password = false;
                 self.passwords.clear();
             }
-            UserRule::Keys(_) if self.all_keys => return Err(CommandError::AllKeysAlready),
-            UserRule::Keys(rule) => match self.keys.iter_mut().find(|known| known.pattern == rule.pattern) {
-                Some(known) => {
-                    known.read |= rule.read;
-                    known.write |= rule.write;
-                }
-                None => self.keys.push(rule.clone()),
-            },
-            UserRule::AllKeys => {
-                self.all_keys = true;
-                self.keys.clear();
-            }
-            UserRule::ResetKeys => {
-                self.all_keys = false;
-                self.keys.clear();
-            }
-            UserRule::Commands(rule) => {
-                self.commands.retain(|known| !is_within(&known.name, &rule.name));
-                self.commands.push(rule.clone());
-            }
-            UserRule::AllCommands(allow) => {
-                self.all_commands = *allow;
-                self.commands.clear();
-            }
+            UserRule::Keys(_)
+            | UserRule::AllKeys
+            | UserRule::ResetKeys
+            | UserRule::Commands(_)
+            | UserRule::AllCommands(_) => return self.permissions.change(rule).map(|_| ()),
+            UserRule::AddSelector(permissions) => self.selectors.push(permissions.clone()),
+            UserRule::ClearSelectors => self.selectors.clear(),
             UserRule::Reset => *self = User::new(self.created),
         }
         Ok(())
@@ -226,9 +324,8 @@ impl User {
 
     /// Bytes that the user takes, about; no less than the encoding.
     pub(crate) fn size(&self) -> usize {
-        let keys: usize = self.keys.iter().map(|rule| 8 + rule.pattern.len()).sum();
-        let commands: usize = self.commands.iter().map(|rule| 8 + rule.name.len()).sum();
-        32 + 32 * self.passwords.len() + keys + commands
+        let selectors = self.selectors.iter().map(|selector| SELECTOR_SIZE + selector.size()).sum::<usize>();
+        32 + 32 * self.passwords.len() + self.permissions.size() + selectors
     }
 }
 
@@ -320,12 +417,9 @@ impl Users {
 /// A rule that does not keep the request alive that it came in.
 fn detached(rule: &UserRule) -> UserRule {
     match rule {
-        UserRule::Keys(KeyRule { read, write, pattern }) => {
-            UserRule::Keys(KeyRule { read: *read, write: *write, pattern: Bytes::copy_from_slice(pattern) })
-        }
-        UserRule::Commands(CommandRule { allow, name }) => {
-            UserRule::Commands(CommandRule { allow: *allow, name: Bytes::copy_from_slice(name) })
-        }
+        UserRule::Keys(rule) => UserRule::Keys(rule.detached()),
+        UserRule::Commands(rule) => UserRule::Commands(rule.detached()),
+        UserRule::AddSelector(permissions) => UserRule::AddSelector(permissions.detached()),
         rule => rule.clone(),
     }
 }
@@ -345,6 +439,7 @@ mod tests {
             "~*" => UserRule::AllKeys,
             "resetkeys" => UserRule::ResetKeys,
             "reset" => UserRule::Reset,
+            "clear" => UserRule::ClearSelectors,
             "+@all" => UserRule::AllCommands(true),
             "-@all" => UserRule::AllCommands(false),
             word => match word.split_at(1) {
@@ -353,6 +448,12 @@ mod tests {
                 ("~", pattern) => keys(true, true, pattern),
                 ("r", pattern) => keys(true, false, pattern),
                 ("w", pattern) => keys(false, true, pattern),
+                ("(", words) => {
+                    let mut permissions = Permissions::default();
+                    let rules = words.split(',').filter(|word| !word.is_empty()).map(rule);
+                    rules.for_each(|rule| assert_eq!(permissions.change(&rule), Ok(true)));
+                    UserRule::AddSelector(permissions)
+                }
                 (sign, name) => UserRule::Commands(CommandRule { allow: sign == "+", name: text(name) }),
             },
         }
@@ -362,16 +463,23 @@ mod tests {
         let mut words = vec![if user.enabled { "on" } else { "off" }.to_owned()];
         words.extend(user.no_password.then(|| "nopass".to_owned()));
         words.extend(user.passwords.iter().map(|hash| format!(">{}", hash.0[0] as char)));
-        words.extend(user.all_keys.then(|| "~*".to_owned()));
-        words.extend(user.keys.iter().map(|rule| {
+        words.extend(permissions(&user.permissions));
+        words.extend(user.selectors.iter().map(|one| format!("({}", permissions(one).join(","))));
+        words.join(" ")
+    }
+
+    fn permissions(permissions: &Permissions) -> Vec<String> {
+        let mut words = Vec::new();
+        words.extend(permissions.all_keys.then(|| "~*".to_owned()));
+        words.extend(permissions.keys.iter().map(|rule| {
             let sign = ["?", "w", "r", "~"][usize::from(rule.read) * 2 + usize::from(rule.write)];
             format!("{sign}{}", String::from_utf8_lossy(&rule.pattern))
         }));
-        words.push(if user.all_commands { "+@all" } else { "-@all" }.to_owned());
-        words.extend(user.commands.iter().map(|rule| {
+        words.push(if permissions.all_commands { "+@all" } else { "-@all" }.to_owned());
+        words.extend(permissions.commands.iter().map(|rule| {
             format!("{}{}", if rule.allow { "+" } else { "-" }, String::from_utf8_lossy(&rule.name))
         }));
-        words.join(" ")
+        words
     }
 
     #[test]
@@ -396,6 +504,12 @@ mod tests {
             +@read -get +@all            → off +@all
             +@read -get -@all            → off -@all
             on nopass ~* +@all reset     → off -@all
+            ~x (~y,+get (+@all           → off ~x -@all (~y,-@all,+get (+@all
+            (rx,wx,+get,+get             → off -@all (~x,-@all,+get
+            ( +get                       → off -@all +get (-@all
+            (~y,+get (+set clear (+del   → off -@all (-@all,+del
+            (~y,+get -@all resetkeys     → off -@all (~y,-@all,+get
+            on (~y,+get reset            → off -@all
         ";
         for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let (rules, expected) = line.split_once('→').unwrap();
@@ -405,6 +519,29 @@ mod tests {
             assert_eq!(found, expected.trim(), "{line}");
             assert_eq!((user.created, User::from_bytes(user.to_bytes())), (7, Ok(user)));
         }
+    }
+
+    #[test]
+    fn versions_that_know_no_selectors_refuse_only_users_who_have_some() {
+        let mut user = User { enabled: true, ..User::new(7) };
+        let enabled = |user: &User| user.to_bytes()[8];
+        assert_eq!(enabled(&user), 1);
+        user.change(&rule("(~x,+get")).unwrap();
+        // Their flags are 0 or 1.
+        assert_eq!(enabled(&user), 3);
+        user.change(&UserRule::ClearSelectors).unwrap();
+        assert_eq!(enabled(&user), 1);
+        let mut bytes = user.to_bytes().to_vec();
+        bytes[8] = 4;
+        assert!(User::from_bytes(bytes.into()).is_err());
+    }
+
+    #[test]
+    fn a_user_cannot_have_so_many_selectors_that_each_request_takes_long() {
+        let mut users = Users::default();
+        let many = |count| [(Bytes::from_static(b"a"), vec![rule("("); count])];
+        assert_eq!(users.set(&many(255), false), Ok(true));
+        assert_eq!(users.set(&many(1), false), Err(CommandError::TooManyUsers));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use quorate_core::{Image, Wall, Wire};
 use quorate_store::order::position;
 use quorate_store::{
     Command, CommandRule, Condition, Expires, Expiry, ExpiryCondition, KeyRule, Kind, Loader, PasswordHash,
-    Reply, Single, Store, User, UserRule,
+    Permissions, Reply, Single, Store, User, UserRule,
 };
 
 #[test]
@@ -307,7 +307,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// As in ACL SETUSER; a password's hash is its first byte, many times.
+/// As in ACL SETUSER; a password's hash is its first byte, many times; the rules of a selector are `(one,two`.
 fn rule(word: &[u8]) -> UserRule {
     let text = Bytes::copy_from_slice(&word[1..]);
     let hash = PasswordHash([*word.last().unwrap(); 32]);
@@ -319,6 +319,13 @@ fn rule(word: &[u8]) -> UserRule {
         (b"+@all", _) => UserRule::AllCommands(true),
         (_, b'>') => UserRule::AddPassword(hash),
         (_, b'<') => UserRule::RemovePassword(hash),
+        (b"clearselectors", _) => UserRule::ClearSelectors,
+        (_, b'(') => {
+            let mut permissions = Permissions::default();
+            let rules = text.split(|byte| *byte == b',').map(rule);
+            rules.for_each(|rule| assert_eq!(permissions.change(&rule), Ok(true)));
+            UserRule::AddSelector(permissions)
+        }
         (_, b'~') => UserRule::Keys(KeyRule { read: true, write: true, pattern: text }),
         (_, sign) => UserRule::Commands(CommandRule { allow: sign == b'+', name: text }),
     }
@@ -327,16 +334,20 @@ fn rule(word: &[u8]) -> UserRule {
 /// A user's name, when it was made, and what it may do.
 fn user_text((name, user): &(Bytes, User)) -> String {
     let mut out = format!("{} of {}", text(name), user.created);
-    let flags = [
-        (user.enabled, " on"),
-        (user.no_password, " nopass"),
-        (user.all_keys, " ~*"),
-        (user.all_commands, " +@all"),
-    ];
+    let flags = [(user.enabled, " on"), (user.no_password, " nopass")];
     flags.into_iter().filter(|(holds, _)| *holds).for_each(|(_, word)| out.push_str(word));
     user.passwords.iter().for_each(|hash| write!(out, " >{}", char::from(hash.0[0])).unwrap());
-    user.keys.iter().for_each(|rule| write!(out, " ~{}", text(&rule.pattern)).unwrap());
-    for rule in &user.commands {
+    out.push_str(&permissions_text(&user.permissions));
+    user.selectors.iter().for_each(|selector| write!(out, " ({} )", permissions_text(selector)).unwrap());
+    out
+}
+
+fn permissions_text(permissions: &Permissions) -> String {
+    let mut out = String::new();
+    out.push_str(if permissions.all_keys { " ~*" } else { "" });
+    out.push_str(if permissions.all_commands { " +@all" } else { "" });
+    permissions.keys.iter().for_each(|rule| write!(out, " ~{}", text(&rule.pattern)).unwrap());
+    for rule in &permissions.commands {
         write!(out, " {}{}", if rule.allow { '+' } else { '-' }, text(&rule.name)).unwrap();
     }
     out

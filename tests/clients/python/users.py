@@ -40,6 +40,10 @@ for protocol in (2, 3):
     log = root.acl_log()
     assert log and any(entry["reason"] == "key" and entry["object"] == "other" for entry in log), log
     assert root.acl_log_reset() and len(root.acl_genpass()) == 64
+    assert root.execute_command("ACL", "SETUSER", "ann", "(~shared:*", "+get)")
+    assert ann.get("shared:k") is None
+    raises(redis.exceptions.NoPermissionError, lambda: ann.set("shared:k", "v"))
+    assert len(root.acl_getuser("ann")["selectors"]) == 1
     assert root.acl_deluser("ann") == 1
     raises(redis.AuthenticationError, lambda: ann.get("app:k"))
 

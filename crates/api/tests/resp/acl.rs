@@ -12,11 +12,10 @@ const NOKEY: &str = "-NOPERM this user has no permissions to access one of the k
 const WRONGPASS: &str = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
 
 /// What tables say for long texts; a name in quotes that follows is left.
-const SHORT: [(&str, &str); 13] = [
+const SHORT: [(&str, &str); 12] = [
     ("touch the specified keys", "<keys>"),
     ("execute the command or subcommand", "<commands>"),
     ("The password you are trying to remove from the user does not exist", "<no such>"),
-    ("selectors are not supported: give the user one set of rules", "<selectors>"),
     ("-NOAUTH Authentication required.", "<who>"),
     (
         "-NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> \
@@ -126,7 +125,8 @@ fn what_acl_setuser_refuses_changes_nothing() {
         op ACL SETUSER ann on ~* +get               → +OK
         op ACL SETUSER ann off +nocmd               → <rule> '+nocmd': Unknown command or category name in ACL
         op ACL SETUSER ann off <gone                → <rule> '<gone': <no such>
-        op ACL SETUSER ann off (+get                → <rule> '(+get': <selectors>
+        op ACL SETUSER ann off (+get ~k             → -ERR Unmatched parenthesis in acl selector starting at '(+get'.
+        op ACL SETUSER ann off (+get >p)            → <rule> '(+get >p)': Syntax error
         op ACL DELUSER default                      → -ERR The 'default' user cannot be removed
         op ACL DELUSER nobody                       → :0
         op ACL GETUSER nobody                       → $-1
@@ -323,6 +323,48 @@ fn what_a_user_may_do_is_told_without_doing_it() {
         ann ACL DRYRUN default get a        → <command> 'acl|dryrun' command
         ",
     );
+}
+
+/// As Redis 7.0.15 answers, which shows `resetchannels` beside.
+#[test]
+fn a_request_is_allowed_by_the_users_own_rules_or_by_one_selector() {
+    let mut node = Node::new();
+    play(
+        &mut node,
+        r"
+        op  ACL SETUSER ann on nopass ~a* +get +@transaction (~b* +set) (~b* %R~c* +mget +get) → +OK
+        ann AUTH ann x                      → +OK
+        ann GET a1                          → $-1
+        ann SET b1 v                        → +OK
+        ann GET b1                          → $1\nv
+        ann MGET b1 c1                      → *2\n$1\nv\n$-1
+        ann SET a1 v                        → <key>
+        ann MGET b1 a1                      → <key>
+        ann SET c1 v                        → <key>
+        ann DEL b1                          → <command> 'del' command
+        ann MULTI                           → +OK
+        ann SET b2 w                        → +QUEUED
+        ann GET a1                          → +QUEUED
+        op  ACL SETUSER ann clearselectors  → +OK
+        ann EXEC                            → *2\n<now> <commands>\n$-1
+        op  ACL DRYRUN ann set b1 v         → $53\nThis user has no permissions to run the 'set' command
+        op  ACL SETUSER bob ~x +mget (~y +mget) (~z +get) → +OK
+        op  ACL DRYRUN bob mget x x         → +OK
+        op  ACL DRYRUN bob mget y y         → +OK
+        op  ACL DRYRUN bob mget x y z       → $50\nThis user has no permissions to access the 'y' key
+        op  ACL DRYRUN bob get y            → $50\nThis user has no permissions to access the 'y' key
+        op  ACL SETUSER bob ()              → +OK
+        op  ACL DELUSER ann                 → :1
+        ",
+    );
+    let mut connection = node.connect();
+    let bob = "user bob off ~x -@all +mget (~y -@all +mget) (~z -@all +get) (-@all)\r\n";
+    assert!(ask(&mut node, &mut connection, "ACL LIST").contains(bob));
+    ask(&mut node, &mut connection, "ACL SETUSER bob reset (%R~x +@read -get)");
+    let shown = ask(&mut node, &mut connection, "ACL GETUSER bob").replace("\r\n", " ");
+    let expected = "*12 $5 flags *1 $3 off $9 passwords *0 $8 commands $5 -@all $4 keys $0  $8 channels $0  $9 \
+                    selectors *1 *6 $8 commands $17 -@all +@read -get $4 keys $4 %R~x $8 channels $0  ";
+    assert_eq!(shown, expected);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use quorate_core::{Image, Random, Wall};
 use quorate_store::order::position;
 use quorate_store::{
     Command, CommandRule, Condition, Expiry, ExpiryCondition, Frozen, KeyRule, Kind, LoadError, Loader,
-    PasswordHash, Single, Store, UserRule,
+    PasswordHash, Permissions, Single, Store, UserRule,
 };
 
 /// A command of any kind; expiry times are around `now`.
@@ -179,7 +179,7 @@ fn user(random: &mut Random) -> Bytes {
 
 fn rule(random: &mut Random) -> UserRule {
     let hash = PasswordHash([random.range(0..3) as u8; 32]);
-    match random.range(0..12) {
+    match random.range(0..15) {
         0 => UserRule::Enable,
         1 => UserRule::Disable,
         2 => UserRule::NoPassword,
@@ -191,7 +191,18 @@ fn rule(random: &mut Random) -> UserRule {
         8 => UserRule::ResetKeys,
         9 => UserRule::Commands(CommandRule { allow: random.chance(0.5), name: field(random) }),
         10 => UserRule::AllCommands(random.chance(0.5)),
+        11 => UserRule::ClearSelectors,
+        12..14 => UserRule::AddSelector(permissions(random)),
         _ => UserRule::Reset,
+    }
+}
+
+fn permissions(random: &mut Random) -> Permissions {
+    Permissions {
+        all_keys: random.chance(0.3),
+        keys: vec![KeyRule { read: random.chance(0.5), write: true, pattern: key(random) }],
+        all_commands: random.chance(0.3),
+        commands: vec![CommandRule { allow: random.chance(0.5), name: field(random) }],
     }
 }
 

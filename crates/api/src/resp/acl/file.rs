@@ -26,17 +26,20 @@ pub fn parse(text: &str) -> Result<FirstUsers, String> {
             return Err(wrong("this user has a line already".to_owned()));
         }
         let (mut user, mut all) = (User::new(1), vec![UserRule::Reset]);
-        for (index, word) in words.enumerate() {
+        let words = rules::join_selectors(words.map(str::as_bytes))
+            .map_err(|_| wrong("`(` begins a selector, and `)` is missing".to_owned()))?;
+        for (index, word) in words.iter().enumerate() {
             let wrong = |what: String| {
                 // What is a password, or was meant as one, is not for logs.
-                let shown = match word.as_bytes()[0] {
-                    b'>' | b'<' | b'#' | b'!' => format!("rule {}", index + 1),
-                    b'+' | b'-' | b'~' | b'%' | b'(' => format!("rule `{word}`"),
-                    _ => format!("rule {}", index + 1),
-                };
-                wrong(format!("{shown}: {what}"))
+                let text = String::from_utf8_lossy(word);
+                let is_no_password =
+                    |word: &str| word.trim_start_matches('(').starts_with(['+', '-', '~', '%']);
+                match text.split(' ').all(is_no_password) {
+                    true => wrong(format!("rule `{text}`: {what}")),
+                    false => wrong(format!("rule {}: {what}", index + 1)),
+                }
             };
-            if let Some(rule) = rules::parse(word.as_bytes()).map_err(wrong)? {
+            if let Some(rule) = rules::parse(word).map_err(wrong)? {
                 user.change(&rule).map_err(|error| wrong(rules::refusal(error)))?;
                 all.push(rule);
             }
@@ -69,6 +72,12 @@ mod tests {
             ("user default +gett", "line 1: rule `+gett`: Unknown command or category name in ACL"),
             ("user default on <gone", "line 1: rule 2: The password you are trying to remove"),
             ("user default secret", "line 1: rule 1: Syntax error"),
+            ("user default (~a +get (secret", "line 1: `(` begins a selector, and `)` is missing"),
+            (
+                "user default off (~a +gett)",
+                "line 1: rule `(~a +gett)`: Unknown command or category name in ACL",
+            ),
+            ("user default off (~a >secret)", "line 1: rule 2: Syntax error"),
             ("user default ~* ~a", "line 1: rule `~a`: Adding a pattern after the * pattern"),
             ("user ann on nopass ~* +@all", "there is no line for the user `default`"),
             ("", "there is no line for the user `default`"),

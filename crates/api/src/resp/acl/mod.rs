@@ -31,7 +31,7 @@ use super::commands::Spec;
 use super::request::Args;
 pub(super) use categories::{CATEGORIES, of as categories_of};
 use log::Log;
-use permissions::Permissions;
+use permissions::Allowed;
 
 /// So long a process without a state of its own judges by users that the group has told it.
 const COPY_LASTS: Duration = Duration::from_secs(1);
@@ -96,12 +96,12 @@ impl Denial {
 #[derive(Debug)]
 struct Account {
     user: User,
-    permissions: Permissions,
+    allowed: Allowed,
 }
 
 impl Account {
     fn new(user: User) -> Account {
-        Account { permissions: Permissions::new(&user), user }
+        Account { allowed: Allowed::new(&user), user }
     }
 }
 
@@ -244,7 +244,7 @@ impl Acl {
             return Ok(());
         }
         let account = self.of(identity).ok_or(Denial::NotAuthenticated)?;
-        account.permissions.check(spec, args)
+        account.allowed.check(spec, args)
     }
 
     /// Whether a user may ask for this once authenticated, be it a user who is switched off; `None` if there is none.
@@ -255,7 +255,7 @@ impl Acl {
         args: &Args<'_>,
     ) -> Option<Result<(), Denial>> {
         let account = self.accounts.get(name)?;
-        Some(if needs_no_user(spec) { Ok(()) } else { account.permissions.check(spec, args) })
+        Some(if needs_no_user(spec) { Ok(()) } else { account.allowed.check(spec, args) })
     }
 
     /// Users by name.

@@ -1,17 +1,22 @@
-//! What a user may do: the rules of commands, worked out for each command there is, and patterns of keys.
+//! What a user may do: the rules of commands, worked out for each command there is, and patterns of keys; of the user,
+//! and of each selector. A request is allowed if one of them allows the command and all its keys.
 
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use quorate_store::User;
 use quorate_store::glob::Pattern;
+use quorate_store::{Permissions, User};
 
 use super::super::commands::{Spec, all};
 use super::super::request::Args;
 use super::{Denial, categories_of};
 
+/// What a user's own permissions allow, and then what each selector does.
 #[derive(Debug)]
-pub(super) struct Permissions {
+pub(super) struct Allowed(Vec<AllowedSet>);
+
+#[derive(Debug)]
+struct AllowedSet {
     /// The commands and subcommands that are allowed; `None` for all.
     commands: Option<BTreeSet<&'static str>>,
     /// The keys; `None` for all.
@@ -32,40 +37,64 @@ struct Need {
     write: bool,
 }
 
-impl Permissions {
-    pub(super) fn new(user: &User) -> Permissions {
-        let everything = user.all_commands && user.commands.is_empty();
+impl Allowed {
+    pub(super) fn new(user: &User) -> Allowed {
+        Allowed(std::iter::once(&user.permissions).chain(&user.selectors).map(AllowedSet::new).collect())
+    }
+
+    /// Whether a request may be served. If not, a key is the reason where the command is allowed at all; of several, as
+    /// in Redis, the last in the request.
+    pub(super) fn check(&self, spec: &'static Spec, args: &Args<'_>) -> Result<(), Denial> {
+        let mut denied = None;
+        for set in &self.0 {
+            match set.check(spec, args) {
+                Ok(()) => return Ok(()),
+                Err(key) => denied = denied.max(key),
+            }
+        }
+        Err(denied.map_or(Denial::Command, |key| Denial::Key(Bytes::copy_from_slice(args.get(key)))))
+    }
+}
+
+impl AllowedSet {
+    fn new(permissions: &Permissions) -> AllowedSet {
+        let everything = permissions.all_commands && permissions.commands.is_empty();
         let specs = all().iter().flat_map(|spec| std::iter::once(*spec).chain(spec.subcommands));
-        let allowed = || specs.filter(|spec| is_allowed(user, spec)).map(|spec| spec.name).collect();
+        let allowed = || specs.filter(|spec| is_allowed(permissions, spec)).map(|spec| spec.name).collect();
         // A pattern that is too long for this version matches nothing.
-        let keys = user.keys.iter().filter_map(|rule| {
+        let keys = permissions.keys.iter().filter_map(|rule| {
             let pattern = Pattern::new(&rule.pattern).ok()?;
             Some(Keys { read: rule.read, write: rule.write, pattern })
         });
-        Permissions { commands: (!everything).then(allowed), keys: (!user.all_keys).then(|| keys.collect()) }
+        AllowedSet {
+            commands: (!everything).then(allowed),
+            keys: (!permissions.all_keys).then(|| keys.collect()),
+        }
     }
 
-    /// Whether a request may be served.
-    pub(super) fn check(&self, spec: &'static Spec, args: &Args<'_>) -> Result<(), Denial> {
+    /// Whether all of a request is allowed. If not, which word is the first key that is not; `None` if the command is
+    /// not.
+    fn check(&self, spec: &'static Spec, args: &Args<'_>) -> Result<(), Option<usize>> {
         // Lists of subcommands are in COMMAND, too.
         if spec.name != "help" && self.commands.as_ref().is_some_and(|commands| !commands.contains(spec.name))
         {
-            return Err(Denial::Command);
+            return Err(None);
         }
         let Some(patterns) = &self.keys else { return Ok(()) };
         let need = need(spec, args);
-        for key in keys(spec, args) {
+        let may_use = |key: &[u8]| {
             let fits = |keys: &&Keys| (keys.read || !need.read) && (keys.write || !need.write);
-            if !patterns.iter().filter(fits).any(|keys| keys.pattern.matches(key)) {
-                return Err(Denial::Key(Bytes::copy_from_slice(key)));
-            }
+            patterns.iter().filter(fits).any(|keys| keys.pattern.matches(key))
+        };
+        match keys(spec, args).find(|key| !may_use(args.get(*key))) {
+            Some(key) => Err(Some(key)),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 
 /// Whether the last rule that speaks of a command allows it.
-fn is_allowed(user: &User, spec: &Spec) -> bool {
+fn is_allowed(permissions: &Permissions, spec: &Spec) -> bool {
     let categories = categories_of(spec);
     let speaks = |name: &[u8]| match name.strip_prefix(b"@") {
         Some(category) => categories.iter().any(|known| known.as_bytes() == category),
@@ -74,18 +103,16 @@ fn is_allowed(user: &User, spec: &Spec) -> bool {
             rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'|')
         }
     };
-    let last = user.commands.iter().rev().find(|rule| speaks(&rule.name));
-    last.map_or(user.all_commands, |rule| rule.allow)
+    let last = permissions.commands.iter().rev().find(|rule| speaks(&rule.name));
+    last.map_or(permissions.all_commands, |rule| rule.allow)
 }
 
-/// The keys that a request names.
-fn keys<'a>(spec: &Spec, args: &Args<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+/// Which words of a request are keys.
+fn keys(spec: &Spec, args: &Args<'_>) -> impl Iterator<Item = usize> + use<> {
     let (first, last, step) = spec.keys;
     let words = args.len() as i32;
     let end = if last < 0 { words + last + 1 } else { (last + 1).min(words) };
-    let indices = (first..if first == 0 { 0 } else { end }).step_by(step.max(1) as usize);
-    let args = *args;
-    indices.map(move |index| args.get(index as usize))
+    (first..if first == 0 { 0 } else { end }).step_by(step.max(1) as usize).map(|index| index as usize)
 }
 
 /// As Redis has it in its table of commands: what is read must be readable if it shows, what is written writable. Where

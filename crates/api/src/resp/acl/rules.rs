@@ -1,10 +1,11 @@
 //! The words of ACL SETUSER, as Redis 7 has them, and what they say of a user in the same words.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use bytes::Bytes;
 use quorate_store::glob::PATTERN_LIMIT;
-use quorate_store::{CommandError, CommandRule, KeyRule, PasswordHash, User, UserRule};
+use quorate_store::{CommandError, CommandRule, KeyRule, PasswordHash, Permissions, User, UserRule};
 
 use super::super::commands::named;
 use super::{CATEGORIES, hash};
@@ -23,7 +24,35 @@ pub(crate) fn check_name(name: &[u8]) -> Result<(), String> {
     }
 }
 
-/// What a word of ACL SETUSER says; nothing for those about what there is not: channels, and the sanitizing of dumps.
+/// The words of rules, those of a selector `(… …)` joined to one.
+///
+/// # Errors
+///
+/// The word that begins a selector without an end.
+pub(crate) fn join_selectors<'a>(
+    words: impl Iterator<Item = &'a [u8]>,
+) -> Result<Vec<Cow<'a, [u8]>>, &'a [u8]> {
+    let mut joined = Vec::new();
+    // The first word of a selector that has not ended, and all its words so far.
+    let mut open: Option<(&[u8], Vec<u8>)> = None;
+    for word in words {
+        match &mut open {
+            None if word.starts_with(b"(") && !word.ends_with(b")") => open = Some((word, word.to_vec())),
+            None => joined.push(Cow::Borrowed(word)),
+            Some((_, selector)) => {
+                selector.push(b' ');
+                selector.extend_from_slice(word);
+                if word.ends_with(b")") {
+                    joined.extend(open.take().map(|(_, selector)| Cow::Owned(selector)));
+                }
+            }
+        }
+    }
+    open.map_or(Ok(joined), |(first, _)| Err(first))
+}
+
+/// What one of the [joined](join_selectors) words of ACL SETUSER says; nothing for those about what there is not:
+/// channels, and the sanitizing of dumps.
 pub(crate) fn parse(word: &[u8]) -> Result<Option<UserRule>, String> {
     let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
     let rule = match word {
@@ -31,18 +60,39 @@ pub(crate) fn parse(word: &[u8]) -> Result<Option<UserRule>, String> {
         _ if is("off") => UserRule::Disable,
         _ if is("nopass") => UserRule::NoPassword,
         _ if is("resetpass") => UserRule::ResetPasswords,
-        _ if is("allkeys") || word == b"~*" => UserRule::AllKeys,
-        _ if is("resetkeys") => UserRule::ResetKeys,
-        _ if is("allcommands") || is("+@all") => UserRule::AllCommands(true),
-        _ if is("nocommands") || is("-@all") => UserRule::AllCommands(false),
         _ if is("reset") => UserRule::Reset,
-        _ if is("allchannels") || is("resetchannels") || is("clearselectors") => return Ok(None),
+        _ if is("clearselectors") => UserRule::ClearSelectors,
         _ if is("sanitize-payload") || is("skip-sanitize-payload") => return Ok(None),
-        [b'&', ..] => return Ok(None),
         [b'>', password @ ..] => UserRule::AddPassword(hash(password)),
         [b'<', password @ ..] => UserRule::RemovePassword(hash(password)),
         [b'#', hex @ ..] => UserRule::AddPassword(read_hash(hex)?),
         [b'!', hex @ ..] => UserRule::RemovePassword(read_hash(hex)?),
+        [b'(', words @ .., b')'] => UserRule::AddSelector(selector(words)?),
+        _ => return permission(word),
+    };
+    Ok(Some(rule))
+}
+
+fn selector(words: &[u8]) -> Result<Permissions, String> {
+    let mut permissions = Permissions::default();
+    for word in words.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()) {
+        if let Some(rule) = permission(word)? {
+            permissions.change(&rule).map_err(refusal)?;
+        }
+    }
+    Ok(permissions)
+}
+
+/// What a word says of commands and keys, be it in a selector or not.
+fn permission(word: &[u8]) -> Result<Option<UserRule>, String> {
+    let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+    let rule = match word {
+        _ if is("allkeys") || word == b"~*" => UserRule::AllKeys,
+        _ if is("resetkeys") => UserRule::ResetKeys,
+        _ if is("allcommands") || is("+@all") => UserRule::AllCommands(true),
+        _ if is("nocommands") || is("-@all") => UserRule::AllCommands(false),
+        _ if is("allchannels") || is("resetchannels") => return Ok(None),
+        [b'&', ..] => return Ok(None),
         [b'~', pattern @ ..] => keys(true, true, pattern)?,
         [b'%', rest @ ..] => {
             let tilde = rest.iter().position(|byte| *byte == b'~').ok_or("Syntax error")?;
@@ -60,7 +110,6 @@ pub(crate) fn parse(word: &[u8]) -> Result<Option<UserRule>, String> {
             keys(read, write, &rest[tilde + 1..])?
         }
         [sign @ (b'+' | b'-'), name @ ..] => commands(*sign == b'+', name)?,
-        [b'(', ..] => return Err("selectors are not supported: give the user one set of rules".to_owned()),
         _ => return Err("Syntax error".to_owned()),
     };
     Ok(Some(rule))
@@ -141,11 +190,11 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 }
 
 /// Patterns of keys, in the words that make them.
-pub(crate) fn key_words(user: &User) -> Vec<u8> {
-    if user.all_keys {
+pub(crate) fn key_words(permissions: &Permissions) -> Vec<u8> {
+    if permissions.all_keys {
         return b"~*".to_vec();
     }
-    let words = user.keys.iter().map(|rule| {
+    let words = permissions.keys.iter().map(|rule| {
         let sign: &[u8] = match (rule.read, rule.write) {
             (true, false) => b"%R~",
             (false, true) => b"%W~",
@@ -157,11 +206,16 @@ pub(crate) fn key_words(user: &User) -> Vec<u8> {
 }
 
 /// Rules of commands, in the words that make them.
-pub(crate) fn command_words(user: &User) -> Vec<u8> {
-    let all: &[u8] = if user.all_commands { b"+@all" } else { b"-@all" };
-    let rules =
-        user.commands.iter().map(|rule| [if rule.allow { b"+" } else { b"-" }, &rule.name[..]].concat());
+pub(crate) fn command_words(permissions: &Permissions) -> Vec<u8> {
+    let all: &[u8] = if permissions.all_commands { b"+@all" } else { b"-@all" };
+    let sign = |rule: &CommandRule| if rule.allow { b"+" } else { b"-" };
+    let rules = permissions.commands.iter().map(|rule| [sign(rule), &rule.name[..]].concat());
     std::iter::once(all.to_vec()).chain(rules).collect::<Vec<_>>().join(&b' ')
+}
+
+fn permission_words(permissions: &Permissions) -> Vec<u8> {
+    let keys = Some(key_words(permissions)).filter(|words| !words.is_empty());
+    keys.into_iter().chain([command_words(permissions)]).collect::<Vec<_>>().join(&b' ')
 }
 
 /// The line of ACL LIST, which makes the same user from nothing.
@@ -170,8 +224,9 @@ pub(crate) fn line(name: &[u8], user: &User) -> Vec<u8> {
     words.push(if user.enabled { b"on".to_vec() } else { b"off".to_vec() });
     words.extend(user.no_password.then(|| b"nopass".to_vec()));
     words.extend(user.passwords.iter().map(|hash| format!("#{}", hex(&hash.0)).into_bytes()));
-    words.extend(Some(key_words(user)).filter(|words| !words.is_empty()));
-    words.push(command_words(user));
+    words.push(permission_words(&user.permissions));
+    let selectors = user.selectors.iter();
+    words.extend(selectors.map(|selector| [b"(", &permission_words(selector)[..], b")"].concat()));
     words.join(&b' ')
 }
 
@@ -180,6 +235,15 @@ mod tests {
     use super::*;
 
     const HASH_OF_P: &str = "148de9c5a7a44d19e56cd9ae1a554bf67847afb0c58f6e12fa29ac7ddfca9940";
+
+    fn carry_out(words: &str, user: &mut User) -> Result<(), String> {
+        let words = join_selectors(words.split_whitespace().map(str::as_bytes));
+        let words = words.map_err(|word| format!("no end of {}", String::from_utf8_lossy(word)))?;
+        words.iter().try_for_each(|word| match parse(word)? {
+            Some(rule) => user.change(&rule).map_err(refusal),
+            None => Ok(()),
+        })
+    }
 
     #[test]
     fn words_are_rules_and_rules_are_words() {
@@ -203,24 +267,37 @@ mod tests {
             %X~a                          → Syntax error
             %RR~a                         → Syntax error
             %R                            → Syntax error
-            (+get                         → selectors are not supported: give the user one set of rules
+            ~a (~b +get) (+@all)          → user x off ~a -@all (~b -@all +get) (+@all)
+            (~b +get -get +get)           → user x off -@all (~b -@all +get)
+            (%R~b %W~b allkeys &x) ()     → user x off -@all (~* -@all) (-@all)
+            (~b +get ) +get               → user x off -@all +get (~b -@all +get)
+            (~b) clearselectors (~c)      → user x off -@all (~c -@all)
+            (~b) reset                    → user x off -@all
+            (+get                         → no end of (+get
+            (+get (~b)                    → Syntax error
+            ((+get))                      → Syntax error
+            +get)                         → Unknown command or category name in ACL
+            (                             → no end of (
+            )                             → Syntax error
+            (+nocmd)                      → Unknown command or category name in ACL
+            (on)                          → Syntax error
+            (>p)                          → Syntax error
+            (clearselectors)              → Syntax error
+            (~* ~b)                       → REFUSAL
             <p                            → The password you are trying to remove from the user does not exist
         ";
         for row in table.lines().map(str::trim).filter(|row| !row.is_empty()) {
-            let row = row.replace("HASH", HASH_OF_P);
+            let row =
+                row.replace("HASH", HASH_OF_P).replace("REFUSAL", &refusal(CommandError::AllKeysAlready));
             let (words, expected) = row.split_once('→').unwrap();
             let mut user = User::new(1);
-            let done = words.split_whitespace().try_for_each(|word| match parse(word.as_bytes())? {
-                Some(rule) => user.change(&rule).map_err(refusal),
-                None => Ok(()),
-            });
+            let done = carry_out(words, &mut user);
             let found = done.map_or_else(|why| why, |()| String::from_utf8(line(b"x", &user)).unwrap());
             assert_eq!(found, expected.trim(), "{row}");
             // A line that was shown makes the same user again.
             if let Some(rules) = found.strip_prefix("user x ") {
                 let mut again = User::new(1);
-                let rules = rules.split_whitespace().map(|word| parse(word.as_bytes()).unwrap().unwrap());
-                rules.for_each(|rule| again.change(&rule).unwrap());
+                carry_out(rules, &mut again).unwrap();
                 assert_eq!(again, user, "{row}");
             }
         }

@@ -7,7 +7,7 @@ use super::super::session::State;
 use super::connection;
 use super::*;
 use quorate_node::frontend::NodeView;
-use quorate_store::{DEFAULT_USER, User};
+use quorate_store::{DEFAULT_USER, Permissions, User};
 
 const SAFE: &[&str] = &["noscript", "loading", "stale"];
 
@@ -82,16 +82,25 @@ fn get(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     reply.bulk(b"passwords");
     reply.array(user.passwords.len());
     user.passwords.iter().for_each(|hash| reply.bulk(rules::hex(&hash.0).as_bytes()));
+    write_permissions(&user.permissions, reply);
+    reply.bulk(b"selectors");
+    reply.array(user.selectors.len());
+    for selector in &user.selectors {
+        reply.map(3);
+        write_permissions(selector, reply);
+    }
+    Ok(Step::Answered)
+}
+
+/// Three fields of a map.
+fn write_permissions(permissions: &Permissions, reply: &mut Writer) {
     reply.bulk(b"commands");
-    reply.bulk(&rules::command_words(user));
+    reply.bulk(&rules::command_words(permissions));
     reply.bulk(b"keys");
-    reply.bulk(&rules::key_words(user));
-    // There are neither.
+    reply.bulk(&rules::key_words(permissions));
+    // There are none.
     reply.bulk(b"channels");
     reply.bulk(b"");
-    reply.bulk(b"selectors");
-    reply.array(0);
-    Ok(Step::Answered)
 }
 
 fn set(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
@@ -100,10 +109,14 @@ fn set(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     // What would come of it here: the store does the same, at its place in the log.
     let new = || if name == DEFAULT_USER { User::initial_default() } else { User::new(1) };
     let mut user = call.shared.acl.user(name).cloned().unwrap_or_else(new);
+    let words = rules::join_selectors(args.from(3)).map_err(|word| {
+        let text = b"ERR Unmatched parenthesis in acl selector starting at '";
+        Fault([&text[..], word, b"'."].concat().into())
+    })?;
     let mut all = Vec::new();
-    for word in args.from(3) {
+    for word in &words {
         let wrong = |why: String| {
-            Fault([b"ERR Error in ACL SETUSER modifier '", word, b"': ", why.as_bytes()].concat().into())
+            Fault([b"ERR Error in ACL SETUSER modifier '", &word[..], b"': ", why.as_bytes()].concat().into())
         };
         if let Some(rule) = rules::parse(word).map_err(wrong)? {
             user.change(&rule).map_err(|error| wrong(rules::refusal(error)))?;
