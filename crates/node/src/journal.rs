@@ -11,13 +11,13 @@ use bytes::Bytes;
 use mio::Waker;
 use quorate_core::{Payload, Random, Saved};
 use quorate_runtime::RecordLedger;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::config::Place;
 use crate::error::NodeError;
 use crate::guard::OpenedDisk;
 use crate::metrics::Metrics;
-use crate::storage::{self, Log, Options, SEGMENT_BYTES};
+use crate::storage::{self, Failure, Log, Options, SEGMENT_BYTES};
 
 /// A log that is open, and what was in it.
 pub(crate) struct Opened {
@@ -43,6 +43,10 @@ pub(crate) struct Room {
 /// A snapshot leaves so much free. To make room, it must make as much.
 const LEAST_ROOM: u64 = 1 << 20;
 
+/// After a snapshot that was given up, so many calls of [`Journal::snapshot_if_due`] begin none: what they are told of
+/// the disk may be older, and a disk that is full does not change at once.
+const PAUSE: u32 = 20;
+
 /// See the file comment.
 pub(crate) struct Journal {
     log: Log,
@@ -56,6 +60,8 @@ pub(crate) struct Journal {
     snapshot_jitter: f64,
     random: Random,
     ledger: RecordLedger,
+    /// What is left of [`PAUSE`].
+    pause: u32,
     /// Bytes that may wait for the disk.
     limit: usize,
 }
@@ -110,6 +116,7 @@ impl Journal {
             snapshot_jitter: 1.0,
             random,
             ledger: RecordLedger::default(),
+            pause: 0,
             limit: usize::MAX,
         }
     }
@@ -156,6 +163,7 @@ impl Journal {
     /// Begins a snapshot if a barrier waits for one, or if the log has grown by `after` bytes since the last one, by
     /// that one's size, and a bit more. On a disk that is nearly full, it is due as soon as the log takes more than the
     /// snapshot will. Without room for it, the log goes on: a disk that is full ends the process, a long log does not.
+    /// Where less is free than was known, the snapshot is given up, and the next one waits for [`PAUSE`] such calls.
     /// Everything persisted so far must have been handed over. `room`: if that is known.
     pub(crate) fn snapshot_if_due(
         &mut self,
@@ -173,8 +181,9 @@ impl Journal {
         if let Some(bytes) = status.checkpoint_bytes {
             self.last_snapshot = bytes;
         }
+        self.pause = self.pause.saturating_sub(1);
         if self.ledger.needs_state() {
-            return self.snapshot(save);
+            return self.snapshot(None, save);
         }
         let grown = status.log_bytes as f64 > after.max(self.last_snapshot) as f64 * self.snapshot_jitter;
         let is_due = |records: u64| match room {
@@ -185,8 +194,7 @@ impl Journal {
             }
         };
         if is_due(0) {
-            let bytes = |saved: &Saved<Payload>| saved.records.iter().map(Payload::len).sum::<usize>() as u64;
-            self.snapshot(|| save().filter(|saved| is_due(bytes(saved))));
+            self.snapshot(room, || save().filter(|saved| is_due(bytes_of(&saved.records))));
         }
     }
 
@@ -202,22 +210,24 @@ impl Journal {
         }
         self.end_snapshot();
         if self.ledger.needs_state() {
-            self.snapshot(save);
+            self.snapshot(None, save);
             // Where nothing is kept, it is written already.
             self.end_snapshot();
         }
     }
 
-    /// Begins a snapshot unless one is being written.
-    fn snapshot(&mut self, save: impl FnOnce() -> Option<Saved<Payload>>) {
-        if self.ledger.is_saving() {
+    /// Begins a snapshot unless one is being written, or was given up a moment ago. Where the disk is nearly full, its
+    /// space is taken before the log's next segment can take it: a snapshot makes room, a segment does not.
+    fn snapshot(&mut self, room: Option<Room>, save: impl FnOnce() -> Option<Saved<Payload>>) {
+        if self.ledger.is_saving() || self.pause > 0 {
             return;
         }
         let Some(Saved { snapshot, records, .. }) = save() else { return };
+        let space = room.filter(|room| room.scarce).map_or(0, |room| room.data + bytes_of(&records));
         self.ledger.begin_state();
         let (log_bytes, barriers) = (self.log.status().log_bytes, self.ledger.barriers());
         info!(log_bytes, records = records.len(), barriers, "writing a snapshot");
-        self.log.checkpoint(snapshot, records);
+        self.log.checkpoint(snapshot, records, space);
     }
 
     /// Takes note of a snapshot that is finished.
@@ -225,11 +235,29 @@ impl Journal {
         if self.log.status().checkpoint_bytes.is_some() || !self.ledger.is_saving() {
             return;
         }
-        self.snapshot_jitter = 1.0 + self.random.unit() / 2.0;
-        info!("a snapshot is written, and the log before it dropped");
-        let records = self.ledger.end_state();
+        let given_up = self.log.given_up();
+        match &given_up {
+            None => {
+                self.snapshot_jitter = 1.0 + self.random.unit() / 2.0;
+                info!("a snapshot is written, and the log before it dropped");
+            }
+            Some(Failure { doing, path, source }) => {
+                self.pause = PAUSE;
+                self.metrics.snapshots_given_up_total.one();
+                let path = path.display();
+                warn!(
+                    "no room for a snapshot, which is given up: cannot {doing} {path}: {source}. The log before it \
+                     stays, and another is tried in some seconds"
+                );
+            }
+        }
+        let records = self.ledger.end_state(given_up.is_none());
         self.hand_over(records);
     }
+}
+
+fn bytes_of(records: &[Payload]) -> u64 {
+    records.iter().map(Payload::len).sum::<usize>() as u64
 }
 
 #[cfg(test)]
@@ -363,6 +391,40 @@ mod tests {
             let found = owner.journal.log.status().checkpoints > before;
             assert_eq!(found, expected, "{free} free, {data} of data, scarce: {scarce}");
         }
+    }
+
+    #[test]
+    fn a_snapshot_without_room_is_given_up_and_what_waits_for_a_state_waits_for_the_next_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut owner, _) = Owner::open(directory.path());
+        owner.append(&["a", "barrier", "b"], &[2]);
+        owner.wait(written);
+        // The snapshot in front of the log's third record: what is written to this file finds no room.
+        let unfinished = directory.path().join(format!("snapshot-{:020}.tmp", 3));
+        std::os::unix::fs::symlink("/dev/full", &unfinished).unwrap();
+        let log_bytes = owner.journal.log.status().log_bytes;
+        owner.pass(&["A"]);
+        owner.wait(written);
+        for left in (0..PAUSE).rev() {
+            owner.pass(&["too soon"]);
+            assert_eq!((owner.durable(), owner.journal.is_synced()), (1, false));
+            assert_eq!(owner.journal.metrics.snapshots_given_up_total.get(), 1);
+            assert_eq!(owner.journal.log.status().log_bytes, log_bytes, "as if it had not begun");
+            assert!(!unfinished.is_symlink(), "nothing of it is left");
+            if left > 0 {
+                owner.journal.snapshot_if_due(0, None, || panic!("too soon"));
+            }
+        }
+        owner.append(&["c"], &[]);
+        let state = || Some(Saved { restarted: true, snapshot: None, records: vec![record("ABC")] });
+        owner.journal.snapshot_if_due(0, None, state);
+        owner.wait(written);
+        owner.pass(&[]);
+        assert_eq!((owner.durable(), owner.journal.is_synced()), (4, true));
+        assert_eq!(owner.journal.metrics.snapshots_given_up_total.get(), 1);
+        drop(owner);
+        let (_, records) = Owner::open(directory.path());
+        assert_eq!(records, ["ABC"]);
     }
 
     #[test]

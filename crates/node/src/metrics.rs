@@ -150,6 +150,7 @@ metrics! {
     log_unsynced_bytes: Gauge, "Bytes handed to the log that are not durable yet.";
     log_unsynced_limit: Gauge, "Unsynced bytes from which on no input is read.";
     snapshots_total: Counter, "Snapshots written.";
+    snapshots_given_up_total: Counter, "Snapshots for which the disk had no room: others are tried later.";
     disk_free_bytes: Gauge, "Free on the file system of the data directory.";
     disk_size_bytes: Gauge, "Size of that file system; 0 if it is not known.";
     disk_reserve_bytes: Gauge, "What is to stay free there: with less, the disk counts as nearly full.";

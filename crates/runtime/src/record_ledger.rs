@@ -53,9 +53,10 @@ impl RecordLedger {
         self.saving.is_some()
     }
 
-    /// The state that was being saved is durable. Gives the records that go to the log now, in order.
-    pub fn end_state(&mut self) -> Vec<Payload> {
-        let Some(saved) = self.saving.take() else { return Vec::new() };
+    /// The state that was being saved is durable, or it was given up: then what waits for a state waits for another.
+    /// Gives the records that go to the log now, in order.
+    pub fn end_state(&mut self, durable: bool) -> Vec<Payload> {
+        let Some(saved) = self.saving.take().filter(|_| durable) else { return Vec::new() };
         while self.barriers.front().is_some_and(|barrier| *barrier <= saved) {
             self.barriers.pop_front();
         }
@@ -116,8 +117,8 @@ mod tests {
 
     use super::*;
 
-    /// One step of a table: `append` with records, of which barriers end in `!`; `save` begins a state, and `saved`
-    /// ends it. The log makes durable at once what it is given.
+    /// One step of a table: `append` with records, of which barriers end in `!`; `save` begins a state, `saved` ends it
+    /// and `give-up` does not. The log makes durable at once what it is given.
     fn step(ledger: &mut RecordLedger, words: &str) -> String {
         let words: Vec<&str> = words.split_whitespace().collect();
         let to_log = match words[0] {
@@ -132,7 +133,7 @@ mod tests {
                 ledger.begin_state();
                 Vec::new()
             }
-            _ => ledger.end_state(),
+            end => ledger.end_state(end == "saved"),
         };
         let text = |record: Payload| String::from_utf8(record.into_bytes().to_vec()).unwrap();
         let to_log: Vec<_> = to_log.into_iter().map(text).collect();
@@ -149,11 +150,16 @@ mod tests {
             append b B! c  : log b B!    | durable 2 of 4 | withheld 1 bytes
             saved          : log         | durable 2 of 4 | withheld 1 bytes
             save           : log         | durable 2 of 4 | withheld 1 bytes
+            give-up        : log         | durable 2 of 4 | withheld 1 bytes
+            save           : log         | durable 2 of 4 | withheld 1 bytes
             append d D! e  : log         | durable 2 of 7 | withheld 5 bytes
             saved          : log d D!    | durable 5 of 7 | withheld 1 bytes
             save           : log         | durable 5 of 7 | withheld 1 bytes
             saved          : log         | durable 7 of 7 | withheld 0 bytes
-            append f       : log f       | durable 8 of 8 | withheld 0 bytes";
+            append f       : log f       | durable 8 of 8 | withheld 0 bytes
+            save           : log         | durable 8 of 8 | withheld 0 bytes
+            append g       : log g       | durable 9 of 9 | withheld 0 bytes
+            give-up        : log         | durable 9 of 9 | withheld 0 bytes";
         let mut ledger = RecordLedger::default();
         for line in table.lines().skip(1) {
             let (words, expected) = line.split_once(':').unwrap();

@@ -16,7 +16,7 @@ use quorate_core::{Image, Payload, Piece, Random, Rate, Saved, Snapshot, Wire, d
 
 use crate::network::Latency;
 
-/// No space is left: the node stops, as the real one does.
+/// No space is left: for a record, and the node stops; or for a checkpoint, which is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
@@ -183,6 +183,11 @@ impl Disk {
         self.hangs
     }
 
+    /// Whether it has no space.
+    pub fn is_full(&self, now: Nanos) -> bool {
+        now < self.full_until
+    }
+
     /// When there is space again.
     pub fn full_until(&self) -> Nanos {
         self.full_until
@@ -210,7 +215,7 @@ impl Disk {
 
     /// Writes records, which the next sync makes durable. An error while the disk is full.
     pub fn append(&mut self, records: Vec<Payload>, now: Nanos) -> Result<(), Full> {
-        if now < self.full_until && !records.is_empty() {
+        if self.is_full(now) && !records.is_empty() {
             return Err(Full);
         }
         self.log.extend(records.into_iter().map(|record| Entry::new(record.into_bytes())));
@@ -276,9 +281,10 @@ impl Disk {
     }
 
     /// Writes the next piece. The last one is followed by a sync; only then does the checkpoint replace the old one,
-    /// at once.
+    /// at once. An error while the disk is full: then it is given up, and nothing of it is left.
     pub fn write_checkpoint(&mut self, now: Nanos) -> Result<Progress, Full> {
-        if now < self.full_until {
+        if self.is_full(now) {
+            self.checkpoint = None;
             return Err(Full);
         }
         let write = self.latency(self.speed.write, now);
@@ -491,6 +497,27 @@ mod tests {
         assert_eq!(disk.append(records(), 100), Ok(()));
         disk.slow(10_000, 50);
         assert!(disk.start_sync(0).is_some_and(|at| at >= 50_000));
+    }
+
+    #[test]
+    fn a_checkpoint_without_space_is_given_up_and_what_it_was_to_replace_is_there() {
+        for full_at in 0..4 {
+            let mut disk = disk(full_at);
+            append(&mut disk, 0..2);
+            disk.start_sync(0).unwrap();
+            disk.finish_sync();
+            let image = || Some(Arc::new(StoredImage(vec!["ab".into(), "cd".into()])) as Snapshot);
+            disk.start_checkpoint(image(), Vec::new(), 2);
+            assert!((0..full_at).all(|now| matches!(disk.write_checkpoint(now), Ok(Progress::At(_)))));
+            disk.fill(100);
+            assert_eq!(disk.write_checkpoint(99), Err(Full));
+            assert!(!disk.is_checkpointing() && disk.log_len() == 2);
+            disk.start_checkpoint(image(), Vec::new(), 2);
+            let mut later = disk.clone();
+            assert_eq!(records(&mut later), [0, 1]);
+            while disk.write_checkpoint(100) != Ok(Progress::Done) {}
+            assert_eq!(disk.log_len(), 0);
+        }
     }
 
     #[test]

@@ -63,7 +63,8 @@ kinds! {
     SlowDisks = "slow-disks",
     /// A crash leaves a damaged record behind.
     TornWrites = "torn-writes",
-    /// No space: the node stops, and comes back when there is some.
+    /// No space: a node with records to write stops, and comes back when there is some; without, a checkpoint that it
+    /// writes is given up.
     FullDisks = "full-disks",
     /// Monotonic clocks run at wrong rates, within the declared bound.
     Drift = "drift",

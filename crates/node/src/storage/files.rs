@@ -41,8 +41,10 @@ pub(super) trait File: Send + Sync {
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize>;
     /// Writes some of the parts, one behind the other.
     fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize>;
-    /// Takes space for this many bytes, so that a full disk shows now.
+    /// Takes space for this many bytes, so that a full disk shows now. The file may be so long then.
     fn reserve(&self, len: u64) -> io::Result<()>;
+    /// Ends the file after so many bytes, and gives back the space behind them.
+    fn truncate(&self, len: u64) -> io::Result<()>;
     /// Makes bytes and length durable.
     fn sync(&self) -> io::Result<()>;
     /// What is read from now on comes from the disk, where the system can do that.
@@ -184,6 +186,10 @@ impl Handle {
         self.file.reserve(len).map_err(|error| self.failure("reserve space for", error))
     }
 
+    pub(super) fn truncate(&self, len: u64) -> Result<(), Failure> {
+        self.file.truncate(len).map_err(|error| self.failure("cut", error))
+    }
+
     /// What is read from now on comes from the disk, not from memory, where the system can do that.
     pub(super) fn forget_cached(&self) {
         self.file.forget_cached();
@@ -263,6 +269,10 @@ impl File for std::fs::File {
             Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    fn truncate(&self, len: u64) -> io::Result<()> {
+        self.set_len(len)
     }
 
     fn sync(&self) -> io::Result<()> {

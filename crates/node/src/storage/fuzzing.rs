@@ -86,6 +86,10 @@ impl File for Content {
     fn reserve(&self, _len: u64) -> io::Result<()> {
         Ok(())
     }
+    fn truncate(&self, len: u64) -> io::Result<()> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).truncate(len as usize);
+        Ok(())
+    }
     fn sync(&self) -> io::Result<()> {
         Ok(())
     }

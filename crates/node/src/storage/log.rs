@@ -60,7 +60,7 @@ struct Queue {
 
 enum Work {
     Record(Payload),
-    Checkpoint(Option<Snapshot>, Vec<Payload>),
+    Checkpoint { content: (Option<Snapshot>, Vec<Payload>), space: u64 },
     KeepRetired(bool),
 }
 
@@ -69,6 +69,10 @@ struct CheckpointState {
     running: AtomicBool,
     written: Arc<AtomicU64>,
     finished: AtomicU64,
+    /// Bytes of the log when it began.
+    logged_before: AtomicU64,
+    /// Why the last one was given up.
+    given_up: Mutex<Option<Failure>>,
 }
 
 /// What a log has and does.
@@ -180,7 +184,10 @@ impl Log {
     }
 
     /// Begins to write a checkpoint: what `Replica::save` gave, after all records appended so far. When it is durable,
-    /// those are dropped. The waker is called at its end; [`LogStatus`] tells how far it is.
+    /// those are dropped. The waker is called at its end; [`LogStatus`] tells how far it is. `space`: so many bytes are
+    /// reserved for it before anything of the log is used for it.
+    ///
+    /// Without room for it, it is given up ([`Log::given_up`]), and the log goes on as if it had not begun.
     ///
     /// # Panics
     /// If one is being written.
@@ -188,20 +195,27 @@ impl Log {
         &mut self,
         image: Option<Snapshot>,
         records: impl IntoIterator<Item = impl Into<Payload>>,
+        space: u64,
     ) {
         let state = &self.shared.checkpoint;
         assert!(!state.running.load(Ordering::Acquire), "one checkpoint at a time");
-        self.shared.logged.store(0, Ordering::Relaxed);
+        let logged = self.shared.logged.swap(0, Ordering::Relaxed);
         if self.thread.is_none() {
             state.finished.fetch_add(1, Ordering::Relaxed);
             return;
         }
         state.written.store(0, Ordering::Relaxed);
+        state.logged_before.store(logged, Ordering::Relaxed);
         state.running.store(true, Ordering::Release);
-        let records = records.into_iter().map(Into::into).collect();
+        let content = (image, records.into_iter().map(Into::into).collect());
         let mut queue = self.shared.lock();
-        queue.work.push(Work::Checkpoint(image, records));
+        queue.work.push(Work::Checkpoint { content, space });
         self.shared.wake(queue);
+    }
+
+    /// Why the checkpoint that ended last was given up, if it was. Says so once.
+    pub fn given_up(&self) -> Option<Failure> {
+        self.shared.given_up().take()
     }
 
     /// Whether segments that the log no longer needs are kept, to be used again; if not, the disk gets their room, and
@@ -258,6 +272,19 @@ impl Shared {
 
     fn sync_times(&self) -> MutexGuard<'_, DurationHistogram> {
         self.sync_times.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn given_up(&self) -> MutexGuard<'_, Option<Failure>> {
+        self.checkpoint.given_up.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The disk has no room for a checkpoint: what there was stays.
+    fn give_up(&self, why: Failure) {
+        let state = &self.checkpoint;
+        self.logged.fetch_add(state.logged_before.load(Ordering::Relaxed), Ordering::Relaxed);
+        *self.given_up() = Some(why);
+        state.running.store(false, Ordering::Release);
+        (self.waker)();
     }
 
     fn wake(&self, mut queue: MutexGuard<'_, Queue>) {
@@ -318,9 +345,9 @@ impl Thread<'_> {
             for item in work.drain(..) {
                 match item {
                     Work::Record(record) => records.push(record),
-                    Work::Checkpoint(image, keep) => {
+                    Work::Checkpoint { content, space } => {
                         self.write(writer, &mut records)?;
-                        self.begin_checkpoint(writer, image, keep)?;
+                        self.begin_checkpoint(writer, content, space)?;
                     }
                     Work::KeepRetired(keep) => self.pool.keep(self.kept, keep)?,
                 }
@@ -377,10 +404,20 @@ impl Thread<'_> {
     fn begin_checkpoint(
         &mut self,
         writer: &mut Writer,
-        image: Option<Snapshot>,
-        records: Vec<Payload>,
+        content: (Option<Snapshot>, Vec<Payload>),
+        space: u64,
     ) -> Result<(), Failure> {
-        let start = writer.cut()?;
+        let sequence = writer.last() + 1;
+        // Its room first: the cut leaves unused what the log's present segment still has.
+        let begun = snapshot::create(self.kept, sequence, space);
+        let (file, start) = match begun.and_then(|file| Ok((file, writer.cut()?))) {
+            Err(failure) if failure.is_full() => {
+                snapshot::discard(self.kept, sequence);
+                self.shared.give_up(failure);
+                return Ok(());
+            }
+            begun => begun?,
+        };
         let background = Arc::new(Background::default());
         let (shared, dir, identity, pace) =
             (self.shared.clone(), self.kept.clone(), self.identity, background.clone());
@@ -388,7 +425,18 @@ impl Thread<'_> {
         let write = move || {
             let _alarm = Alarm { shared: &shared, dir: &dir, what: "write a snapshot to" };
             let state = &shared.checkpoint;
-            match snapshot::write(&dir, identity, start, (image, records), &pace, &state.written, &pool) {
+            let written = snapshot::write(&dir, file, identity, start, content, &pace, &state.written);
+            if let Err(failure) = &written
+                && failure.is_full()
+            {
+                snapshot::discard(&dir, start.sequence);
+                return shared.give_up(failure.clone());
+            }
+            let published = written.and_then(|whole| match whole {
+                true => snapshot::publish(&dir, start, &pool).map(|()| true),
+                false => Ok(false),
+            });
+            match published {
                 Ok(finished) => {
                     state.finished.fetch_add(u64::from(finished), Ordering::Relaxed);
                     state.running.store(false, Ordering::Release);

@@ -19,6 +19,9 @@
 //! is read as the next opening will read it, all checksums and counts included, and its pieces are decoded as whoever
 //! loads the image will decode them ([`Image::verify`]). A failure stops the log with everything in it. What a frame
 //! may hold ([`MAX_RECORD`]) is one bound, checked where frames are written and where they are read.
+//!
+//! Where the disk has no **room** for it, it is given up: its file is removed, the checkpoint and the log before it
+//! stay as they are, and the log goes on. Nobody relies on a checkpoint before it has its name.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -63,19 +66,36 @@ pub(super) fn sequence_of(name: &str) -> Option<u64> {
     (self::name(sequence) == name).then_some(sequence)
 }
 
-/// Writes a checkpoint and drops the log before it. False if `background` was told to stop meanwhile.
+fn unfinished(sequence: u64) -> String {
+    format!("{}.tmp", name(sequence))
+}
+
+/// Makes the file of a checkpoint in front of the record `sequence`, with space for so many bytes; for 0, that is taken
+/// while it is written.
+pub(super) fn create(dir: &Dir, sequence: u64, space: u64) -> Result<Handle, Failure> {
+    let file = dir.create(&unfinished(sequence))?;
+    if space > 0 {
+        file.reserve(space)?;
+    }
+    Ok(file)
+}
+
+/// Removes a checkpoint's file that is not finished. If that fails, the next opening does it.
+pub(super) fn discard(dir: &Dir, sequence: u64) {
+    let _ = dir.remove(&unfinished(sequence));
+}
+
+/// Writes a checkpoint into the file that [`create`] made, and verifies it. False if `background` was told to stop
+/// meanwhile. Nothing of the log depends on the file before [`publish`].
 pub(super) fn write(
     dir: &Dir,
+    file: Handle,
     identity: u64,
     start: Start,
     (image, records): (Option<Snapshot>, Vec<Payload>),
     background: &Background,
     written: &AtomicU64,
-    pool: &Pool,
 ) -> Result<bool, Failure> {
-    let name = name(start.sequence);
-    let unfinished = format!("{name}.tmp");
-    let file = dir.create(&unfinished)?;
     let mut output = Output {
         seed: seed(identity, start.sequence),
         file,
@@ -109,24 +129,25 @@ pub(super) fn write(
     footer[16..].copy_from_slice(&output.checksum.to_le_bytes());
     output.frame(FOOTER_KIND, &[Bytes::copy_from_slice(&footer)])?;
     output.flush()?;
+    output.end()?;
     drop((output, records));
-    if !verify(dir, &unfinished, (identity, start.sequence), image, background)? {
-        return Ok(false);
-    }
-    dir.publish(&unfinished, &name)?;
-    drop_before(dir, start, pool)?;
-    Ok(true)
+    verify(dir, (identity, start.sequence), image, background)
+}
+
+/// Lets a checkpoint that was written count, and drops the log before it.
+pub(super) fn publish(dir: &Dir, start: Start, pool: &Pool) -> Result<(), Failure> {
+    dir.publish(&unfinished(start.sequence), &name(start.sequence))?;
+    drop_before(dir, start, pool)
 }
 
 /// Reads a file that was just written as the next opening will. False if `background` was told to stop meanwhile.
 fn verify(
     dir: &Dir,
-    unfinished: &str,
     (identity, sequence): (u64, u64),
     image: Option<Snapshot>,
     background: &Background,
 ) -> Result<bool, Failure> {
-    let file = dir.open(unfinished)?;
+    let file = dir.open(&unfinished(sequence))?;
     file.forget_cached();
     let failed = |why: String| {
         file.failure(
@@ -243,6 +264,15 @@ impl Output<'_> {
         self.flushed += self.buffer.len() as u64;
         self.buffer.clear();
         self.written.store(self.flushed, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Gives back what was reserved and not used: the file ends with its footer.
+    fn end(&self) -> Result<(), Failure> {
+        if self.file.len()? > self.flushed {
+            self.file.truncate(self.flushed)?;
+            self.file.sync()?;
+        }
         Ok(())
     }
 }

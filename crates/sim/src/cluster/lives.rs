@@ -107,7 +107,7 @@ impl Cluster {
             return;
         };
         let due = *since_checkpoint >= self.knobs.checkpoint || life.ledger.needs_state();
-        if !due || disk.is_checkpointing() {
+        if !due || disk.is_checkpointing() || disk.is_full(self.now) {
             return;
         }
         *since_checkpoint = 0;
@@ -132,23 +132,27 @@ impl Cluster {
             self.queue.push(at.paused_until, Event::Checkpoint { host, epoch: at.epoch });
             return;
         }
-        match at.disk.write_checkpoint(self.now) {
-            Ok(Progress::At(next)) => self.queue.push(next, Event::Checkpoint { host, epoch: at.epoch }),
-            Ok(Progress::Done) => {
-                let left = at.disk.log_len() as u64;
-                let life = at.life.as_mut().expect("a process that lives saves states");
-                if at.disk.append(life.ledger.end_state(), self.now).is_err() {
-                    return self.run_full(host);
-                }
-                self.trace.mix(left);
-                self.trace.line(self.now, &self.hosts[host], || {
-                    format!("checkpoint is durable, {left} records follow it")
-                });
-                // What waited for it may go, and another may be due.
-                self.wake(host);
-            }
-            Err(_) => self.run_full(host),
+        let written = at.disk.write_checkpoint(self.now);
+        if let Ok(Progress::At(next)) = written {
+            return self.queue.push(next, Event::Checkpoint { host, epoch: at.epoch });
         }
+        let left = at.disk.log_len() as u64;
+        let life = at.life.as_mut().expect("a process that lives saves states");
+        if at.disk.append(life.ledger.end_state(written.is_ok()), self.now).is_err() {
+            return self.run_full(host);
+        }
+        self.trace.mix(left);
+        if written.is_err() {
+            at.since_checkpoint = self.knobs.checkpoint;
+            self.queue.push(at.disk.full_until(), Event::Turn { host, epoch: at.epoch });
+            self.counts.add(Kind::FullDisks);
+            let line = || "gives up a checkpoint: its disk is full".to_owned();
+            return self.trace.line(self.now, &self.hosts[host], line);
+        }
+        self.trace
+            .line(self.now, &self.hosts[host], || format!("checkpoint is durable, {left} records follow it"));
+        // What waited for it may go, and another may be due.
+        self.wake(host);
     }
 
     /// `recover(save(r))` is `r`, through the encoding of its image and records. It may have executed more: what was

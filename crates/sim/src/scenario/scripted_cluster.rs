@@ -352,7 +352,7 @@ impl ScriptedCluster {
         node.cut += node.records.len() as u64;
         node.saved = Saved { restarted, snapshot, records };
         node.ledger.begin_state();
-        node.records = node.ledger.end_state().into_iter().map(Payload::into_bytes).collect();
+        node.records = node.ledger.end_state(true).into_iter().map(Payload::into_bytes).collect();
         node.durable = 0;
         self.release(id);
         Ok(())

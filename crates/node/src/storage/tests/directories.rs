@@ -29,7 +29,7 @@ fn what_is_written_to_real_files_is_there_after_a_restart() {
         for number in 0..40 {
             log.append([payload(number)]);
         }
-        log.checkpoint(Some(Arc::new(TestImage { executed: 40, pieces: 3 })), [Bytes::from("kept")]);
+        log.checkpoint(Some(Arc::new(TestImage { executed: 40, pieces: 3 })), [Bytes::from("kept")], 0);
         for number in 40..60 {
             log.append([payload(number)]);
         }
@@ -173,7 +173,7 @@ fn without_durability_nothing_is_written_and_a_restart_is_still_known() {
     assert!(!restarted);
     assert_eq!(log.append([Bytes::from("gone"), Bytes::from("too")]), 2);
     assert_eq!(log.durable().unwrap(), 2);
-    log.checkpoint(None, [Bytes::from("kept")]);
+    log.checkpoint(None, [Bytes::from("kept")], 0);
     assert_eq!(log.status().checkpoints, 1);
     drop(log);
     let reopened = open_quietly(&options).unwrap();
@@ -188,7 +188,7 @@ fn the_checkpoint_of_a_state_machine_that_has_no_image_keeps_its_records() {
     let (wake, wakes) = waker();
     let mut log = open(&options, wake).unwrap().log;
     log.append([Bytes::from("dropped")]);
-    log.checkpoint(None, [Bytes::from("kept")]);
+    log.checkpoint(None, [Bytes::from("kept")], 0);
     while log.status().checkpoints == 0 {
         wait(&wakes);
     }

@@ -187,6 +187,70 @@ fn a_log_that_failed_wakes_its_owner_says_why_and_acknowledges_nothing_more() {
     assert_eq!(records, ["one", "two"], "nothing was written after the failure");
 }
 
+/// An image: while it is written, the disk fills up.
+struct Filling(Memory);
+
+impl std::fmt::Debug for Filling {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Filling")
+    }
+}
+
+impl Image for Filling {
+    fn piece(&self, _cursor: &Bytes, _limit: usize) -> Piece {
+        self.0.fail(Faults { space: Some(0), ..Faults::default() });
+        Piece { bytes: Bytes::from_static(b"piece"), next: None }
+    }
+}
+
+#[test]
+fn a_snapshot_without_room_is_given_up_and_the_log_goes_on_as_if_it_had_not_begun() {
+    for is_full_before in [true, false] {
+        let memory = Memory::new(1);
+        let (mut log, wakes) = start(&memory, &options());
+        let wait_for = |log: &Log, durable: u64, checkpoints: u64| loop {
+            let status = log.status();
+            let is_done = status.checkpoints == checkpoints && status.checkpoint_bytes.is_none();
+            if is_done && log.durable().unwrap() == durable {
+                break;
+            }
+            wait(&wakes);
+        };
+        let one = |text: &'static str| [Bytes::from(text)];
+        let found = |memory: &Memory| {
+            let dir = Dir::new(Path::new("/data"), Arc::new(memory.after_kill()));
+            find(&dir, &options(), 7, false).unwrap().records
+        };
+        log.append(one("one"));
+        log.checkpoint(None, one("kept first"), 0);
+        log.append(one("two"));
+        wait_for(&log, 2, 1);
+        let before = log.status().log_bytes;
+        if is_full_before {
+            memory.fail(Faults { full: true, ..Faults::default() });
+            log.checkpoint(Some(Arc::new(TestImage { executed: 2, pieces: 1 })), one("kept"), SPACE);
+        } else {
+            log.checkpoint(Some(Arc::new(Filling(memory.clone()))), one("kept"), 0);
+        }
+        wait_for(&log, 2, 1);
+        let why = log.given_up().expect("there was no room");
+        assert!(why.is_full() && why.path.to_string_lossy().contains("snapshot"), "{why}");
+        assert!(log.given_up().is_none(), "said once");
+        assert_eq!(log.status().log_bytes, before);
+        let is_unfinished = |name: &String| name.starts_with("snapshot") && name.ends_with(".tmp");
+        assert!(!memory.names().iter().any(is_unfinished), "{:?}", memory.names());
+        log.append(one("three"));
+        wait_for(&log, 3, 1);
+        assert_eq!(found(&memory), ["kept first", "two", "three"]);
+        memory.fail(Faults::default());
+        log.checkpoint(None, one("kept second"), SPACE);
+        log.append(one("four"));
+        wait_for(&log, 4, 2);
+        assert_eq!(found(&memory), ["kept second", "four"]);
+        assert!(log.given_up().is_none());
+    }
+}
+
 #[test]
 fn what_gathers_during_a_sync_shares_the_next_one() {
     let memory = Memory::new(1);

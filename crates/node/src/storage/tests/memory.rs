@@ -26,7 +26,7 @@ pub(super) struct Memory {
 pub(super) struct Faults {
     /// After so many more changes the process dies: everything fails, and the last write is partly done.
     pub(super) dies_after: Option<u64>,
-    /// So many more bytes can be written.
+    /// Files can become so many bytes longer, all together. What they have already, they can be written to.
     pub(super) space: Option<u64>,
     /// No file takes space that it has not got yet.
     pub(super) full: bool,
@@ -61,6 +61,8 @@ struct Content {
     cached: Vec<u8>,
     durable: Vec<u8>,
     pending: Vec<(usize, Vec<u8>)>,
+    /// The file was cut to this length since it was synced.
+    cut: Option<usize>,
 }
 
 #[derive(Clone)]
@@ -164,13 +166,14 @@ impl Memory {
         change(&mut content.cached);
         content.durable = content.cached.clone();
         content.pending.clear();
+        content.cut = None;
     }
 
     /// Puts a file there, durably, as no process did.
     pub(super) fn put(&self, name: &str, bytes: Vec<u8>) {
         let mut state = self.state();
         let index = state.files.len();
-        state.files.push(Content { cached: bytes.clone(), durable: bytes, pending: Vec::new() });
+        state.files.push(Content { cached: bytes.clone(), durable: bytes, ..Content::default() });
         state.names.insert(name.to_owned(), index);
         state.durable_names = state.names.clone();
     }
@@ -251,7 +254,10 @@ impl Content {
             }
         }
         bytes.truncate(len);
-        Content { cached: bytes.clone(), durable: bytes, pending: Vec::new() }
+        if let Some(cut) = self.cut.filter(|_| random.chance(likely)) {
+            bytes.truncate(cut);
+        }
+        Content { cached: bytes.clone(), durable: bytes, ..Content::default() }
     }
 }
 
@@ -327,21 +333,36 @@ impl File for MemoryFile {
             bytes.truncate(count);
         }
         if let Some(space) = state.faults.space {
-            if space == 0 {
+            let taken = state.files[self.index].cached.len() as u64;
+            bytes.truncate((taken + space).saturating_sub(offset) as usize);
+            if bytes.is_empty() {
                 return Err(io::ErrorKind::StorageFull.into());
             }
-            bytes.truncate(space as usize);
-            state.faults.space = Some(space - bytes.len() as u64);
+            state.faults.space = Some(space - (offset + bytes.len() as u64).saturating_sub(taken));
         }
         state.files[self.index].write(offset as usize, &bytes);
         Ok(bytes.len())
     }
 
-    fn reserve(&self, _len: u64) -> io::Result<()> {
-        match self.memory.state().faults.full {
-            true => Err(io::ErrorKind::StorageFull.into()),
-            false => Ok(()),
+    /// A full disk that does not say so here says it when the file is written.
+    fn reserve(&self, len: u64) -> io::Result<()> {
+        let mut state = self.memory.state();
+        if state.faults.full {
+            return Err(io::ErrorKind::StorageFull.into());
         }
+        if state.faults.space.is_none() {
+            state.files[self.index].write(len as usize, &[]);
+        }
+        Ok(())
+    }
+
+    fn truncate(&self, len: u64) -> io::Result<()> {
+        let mut state = self.memory.state();
+        state.change()?;
+        let content = &mut state.files[self.index];
+        content.cached.truncate(len as usize);
+        content.cut = Some(len as usize);
+        Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -368,6 +389,9 @@ impl File for MemoryFile {
             let len = content.durable.len().max(end);
             content.durable.resize(len, 0);
             content.durable[offset..end].copy_from_slice(&bytes);
+        }
+        if let Some(cut) = content.cut.take() {
+            content.durable.truncate(cut);
         }
         Ok(())
     }

@@ -85,6 +85,9 @@ struct Replica {
     in_image: usize,
 }
 
+/// Reserved for each checkpoint, in bytes: more than it takes.
+const SPACE: u64 = 20_000;
+
 /// What a replica leaves when it dies.
 struct Remains {
     history: Vec<Bytes>,
@@ -145,18 +148,11 @@ impl Replica {
 
     fn checkpoint_of(&mut self, image: Snapshot, records: Vec<Payload>) -> Result<(), Failure> {
         let start = self.kept.writer.cut()?;
-        let content = (Some(image), records);
-        let background = Background::hurried();
-        snapshot::write(
-            &self.kept.dir,
-            self.kept.identity,
-            start,
-            content,
-            &background,
-            &AtomicU64::new(0),
-            &self.kept.pool,
-        )?;
-        Ok(())
+        let Kept { dir, identity, pool, .. } = &self.kept;
+        let file = snapshot::create(dir, start.sequence, SPACE)?;
+        let (content, written) = ((Some(image), records), AtomicU64::new(0));
+        snapshot::write(dir, file, *identity, start, content, &Background::hurried(), &written)?;
+        snapshot::publish(dir, start, pool)
     }
 
     fn remains(&self) -> Remains {
