@@ -142,10 +142,24 @@ impl File {
 
 pub fn serve(args: Serve) -> Result<(), Failure> {
     let file = File::under(&args.process)?;
-    let node_id = args.node_id.or(file.node_id).ok_or_else(|| required("node-id"))?;
+    let given = (
+        args.node_id.or(file.node_id),
+        file.initial_cluster.as_ref(),
+        args.listen_peer.or(file.listen_peer.clone()),
+        file.listen_resp.clone(),
+        args.data_dir.or(file.data_dir.clone()),
+    );
+    let (Some(node_id), Some(cluster), Some(listen_peer), Some(listen_resp), Some(data_dir)) = given else {
+        return Err(missing(&[
+            ("node-id", given.0.is_none()),
+            ("initial-cluster", given.1.is_none()),
+            ("listen-peer", given.2.is_none()),
+            ("listen-resp", given.3.is_none()),
+            ("data-dir", given.4.is_none()),
+        ]));
+    };
     let node = NodeId::new(node_id)
         .ok_or_else(|| Failure::wrong(format!("--node-id {node_id}: ids are whole numbers from 1 to 63")))?;
-    let cluster = file.initial_cluster.as_ref().ok_or_else(|| required("initial-cluster"))?;
     let durability = match (args.durability, &file.durability) {
         (Some(durability), _) => durability,
         (None, Some(word)) => word.parse().map_err(Failure::wrong)?,
@@ -188,13 +202,13 @@ pub fn serve(args: Serve) -> Result<(), Failure> {
     let topology = args.topology.or(file.topology.clone());
     let options = NodeOptions {
         node,
-        listen_peer: args.listen_peer.or(file.listen_peer.clone()).ok_or_else(|| required("listen-peer"))?,
-        listen_resp: file.listen_resp.clone().ok_or_else(|| required("listen-resp"))?,
+        listen_peer,
+        listen_resp,
         initial_cluster: parse_cluster(cluster).map_err(Failure::wrong)?,
         join,
         replace_disk,
         cluster_id,
-        data_dir: args.data_dir.or(file.data_dir.clone()).ok_or_else(|| required("data-dir"))?,
+        data_dir,
         site: args.site.or(file.site.clone()),
         topology: topology.as_deref().map(topology::load).transpose()?,
         topology_file: topology.as_deref().and_then(topology::file),
@@ -209,9 +223,13 @@ pub fn serve(args: Serve) -> Result<(), Failure> {
 pub fn proxy(args: Proxy) -> Result<(), Failure> {
     let file = File::under(&args.process)?;
     let (limits, resp_limits) = file.limits()?;
-    let cluster = file.initial_cluster.as_ref().ok_or_else(|| required("initial-cluster"))?;
+    let given = (file.initial_cluster.as_ref(), file.listen_resp.clone());
+    let (Some(cluster), Some(listen_resp)) = given else {
+        let flags = [("initial-cluster", given.0.is_none()), ("listen-resp", given.1.is_none())];
+        return Err(missing(&flags));
+    };
     let options = ProxyOptions {
-        listen_resp: file.listen_resp.clone().ok_or_else(|| required("listen-resp"))?,
+        listen_resp,
         initial_cluster: parse_cluster(cluster).map_err(Failure::wrong)?,
         cluster_id: cluster_id(&args.process, &file)?,
         tls: file.tls(&args.process)?,
@@ -244,8 +262,12 @@ fn cluster_id(flags: &args::Process, file: &File) -> Result<Option<u64>, Failure
     Ok(flags.cluster_id.or(file.cluster_id.as_ref().map(read).transpose()?))
 }
 
-fn required(flag: &str) -> Failure {
-    Failure::wrong(format!("--{flag} is missing, on the command line and in a --config file"))
+/// Names all of the flags that are missing.
+fn missing(flags: &[(&str, bool)]) -> Failure {
+    let missing: Vec<_> = flags.iter().filter(|(_, missing)| *missing).collect();
+    let names: Vec<_> = missing.iter().map(|(flag, _)| format!("--{flag}")).collect();
+    let verb = if names.len() == 1 { "is" } else { "are" };
+    Failure::wrong(format!("{} {verb} missing, on the command line and in a --config file", names.join(", ")))
 }
 
 fn settings(table: &BTreeMap<String, toml::Value>, set: &[String]) -> Result<Settings, Failure> {

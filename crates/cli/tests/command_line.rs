@@ -44,6 +44,11 @@ fn wrong_words_are_answered_with_what_would_be_right() {
             &["sim", "--protocol", "epaxos", "--faults", "all,member-changes"],
             "member-changes cannot happen to epaxos",
         ),
+        (
+            &["serve", "--node-id", "1"],
+            "--initial-cluster, --listen-peer, --listen-resp, --data-dir are missing, on",
+        ),
+        (&["proxy", "--listen-resp", "127.0.0.1:0"], ": --initial-cluster is missing, on the command line"),
     ] {
         let (code, _, said) = run(words);
         assert_eq!(code, Some(2), "{words:?}: {said}");
