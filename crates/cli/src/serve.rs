@@ -119,11 +119,10 @@ impl File {
             (None, None, None) if clients.is_none() => Ok(None),
             (ca, cert, key) => {
                 let given = [("--tls-ca", ca), ("--tls-cert", cert), ("--tls-key", key)];
-                let missing = given.into_iter().filter(|(_, file)| file.is_none()).map(|(flag, _)| flag);
-                let missing = missing.collect::<Vec<_>>().join(" and ");
+                let missing = missing(&given.map(|(flag, file)| (flag, file.is_none())));
                 Err(Failure::wrong(format!(
-                    "TLS needs --tls-ca, --tls-cert and --tls-key: {missing} is missing; `quorate cert --help` tells \
-                     how to get the files"
+                    "TLS needs --tls-ca, --tls-cert and --tls-key: {missing}; `quorate cert --help` tells how to get \
+                     the files"
                 )))
             }
         }
@@ -150,12 +149,12 @@ pub fn serve(args: Serve) -> Result<(), Failure> {
         args.data_dir.or(file.data_dir.clone()),
     );
     let (Some(node_id), Some(cluster), Some(listen_peer), Some(listen_resp), Some(data_dir)) = given else {
-        return Err(missing(&[
-            ("node-id", given.0.is_none()),
-            ("initial-cluster", given.1.is_none()),
-            ("listen-peer", given.2.is_none()),
-            ("listen-resp", given.3.is_none()),
-            ("data-dir", given.4.is_none()),
+        return Err(required(&[
+            ("--node-id", given.0.is_none()),
+            ("--initial-cluster", given.1.is_none()),
+            ("--listen-peer", given.2.is_none()),
+            ("--listen-resp", given.3.is_none()),
+            ("--data-dir", given.4.is_none()),
         ]));
     };
     let node = NodeId::new(node_id)
@@ -225,8 +224,8 @@ pub fn proxy(args: Proxy) -> Result<(), Failure> {
     let (limits, resp_limits) = file.limits()?;
     let given = (file.initial_cluster.as_ref(), file.listen_resp.clone());
     let (Some(cluster), Some(listen_resp)) = given else {
-        let flags = [("initial-cluster", given.0.is_none()), ("listen-resp", given.1.is_none())];
-        return Err(missing(&flags));
+        let flags = [("--initial-cluster", given.0.is_none()), ("--listen-resp", given.1.is_none())];
+        return Err(required(&flags));
     };
     let options = ProxyOptions {
         listen_resp,
@@ -262,12 +261,16 @@ fn cluster_id(flags: &args::Process, file: &File) -> Result<Option<u64>, Failure
     Ok(flags.cluster_id.or(file.cluster_id.as_ref().map(read).transpose()?))
 }
 
-/// Names all of the flags that are missing.
-fn missing(flags: &[(&str, bool)]) -> Failure {
-    let missing: Vec<_> = flags.iter().filter(|(_, missing)| *missing).collect();
-    let names: Vec<_> = missing.iter().map(|(flag, _)| format!("--{flag}")).collect();
-    let verb = if names.len() == 1 { "is" } else { "are" };
-    Failure::wrong(format!("{} {verb} missing, on the command line and in a --config file", names.join(", ")))
+/// A process without these flags cannot start; all that are missing are named.
+fn required(flags: &[(&str, bool)]) -> Failure {
+    Failure::wrong(format!("{}, on the command line and in a --config file", missing(flags)))
+}
+
+/// Says which of these flags are missing, each with whether it is.
+fn missing(flags: &[(&str, bool)]) -> String {
+    let missing: Vec<_> = flags.iter().filter(|(_, missing)| *missing).map(|(flag, _)| *flag).collect();
+    let verb = if missing.len() == 1 { "is" } else { "are" };
+    format!("{} {verb} missing", missing.join(", "))
 }
 
 fn settings(table: &BTreeMap<String, toml::Value>, set: &[String]) -> Result<Settings, Failure> {

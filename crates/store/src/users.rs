@@ -82,9 +82,9 @@ pub enum UserRule {
     AllCommands(bool),
     /// As a user that was just made.
     Reset,
-    /// One more selector.
+    /// A selector with these permissions, behind those that the user has.
     AddSelector(Permissions),
-    /// No selector any more.
+    /// Removes all selectors of the user.
     ClearSelectors,
 }
 wire_enum!(UserRule {
