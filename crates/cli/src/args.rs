@@ -282,6 +282,13 @@ pub struct Process {
     /// Logs as one JSON object a line
     #[arg(long)]
     pub log_json: bool,
+    /// The OpenTelemetry collector that gets spans of slow requests (OTLP, JSON over HTTP), such as
+    /// http://127.0.0.1:4318; none by default
+    #[arg(long, value_name = "URL")]
+    pub otlp_endpoint: Option<String>,
+    /// The part of all requests, from 0 to 1, that it gets besides; slow ones alone by default
+    #[arg(long, value_name = "PART")]
+    pub otlp_sample: Option<f64>,
     /// Stop when the standard input closes: so that it ends with whoever started it
     #[arg(long, hide = true)]
     pub exit_with_stdin: bool,

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use quorate_api::http;
+use quorate_api::otlp::{Endpoint, Exporter};
 use quorate_api::resp::{self, ReadMode};
 use quorate_core::{NodeId, Settings};
 use quorate_node::logging;
@@ -68,6 +69,8 @@ struct File {
     users: Option<PathBuf>,
     insecure: Option<bool>,
     log_json: Option<bool>,
+    otlp_endpoint: Option<String>,
+    otlp_sample: Option<f64>,
     #[serde(default)]
     set: BTreeMap<String, toml::Value>,
 }
@@ -97,6 +100,8 @@ impl File {
             tls_key: flags.tls.tls_key.or(file.tls_key),
             insecure: Some(flags.tls.insecure || file.insecure.unwrap_or_default()),
             log_json: Some(flags.log_json || file.log_json.unwrap_or_default()),
+            otlp_endpoint: flags.otlp_endpoint.or(file.otlp_endpoint),
+            otlp_sample: flags.otlp_sample.or(file.otlp_sample),
             ..file
         })
     }
@@ -125,6 +130,28 @@ impl File {
                      the files"
                 )))
             }
+        }
+    }
+
+    /// Where spans go, and the part of all requests that have some.
+    fn spans(&self) -> Result<Option<(Endpoint, f64)>, Failure> {
+        let sampled = self.otlp_sample.unwrap_or_default();
+        if !(0.0..=1.0).contains(&sampled) {
+            let why =
+                format!("--otlp-sample {sampled}: write a part of all requests, from 0 to 1, such as 0.01");
+            return Err(Failure::wrong(why));
+        }
+        match &self.otlp_endpoint {
+            Some(url) => {
+                let endpoint = url.parse();
+                let endpoint =
+                    endpoint.map_err(|why| Failure::wrong(format!("--otlp-endpoint {url}: {why}")))?;
+                Ok(Some((endpoint, sampled)))
+            }
+            None if self.otlp_sample.is_some() => {
+                Err(Failure::wrong("--otlp-sample: --otlp-endpoint is missing, which says where spans go"))
+            }
+            None => Ok(None),
         }
     }
 
@@ -239,6 +266,7 @@ pub fn proxy(args: Proxy) -> Result<(), Failure> {
 
 fn start(what: What, resp_limits: resp::Limits, file: File, flags: &args::Process) -> Result<(), Failure> {
     stores::prepare()?;
+    let spans = file.spans()?;
     let groups = GroupFlags { groups: file.groups, group_keys: file.group_keys };
     let chosen = protocols::choose(file.protocol.as_deref().unwrap_or(PROTOCOL), &groups)?;
     let process = Process {
@@ -248,6 +276,7 @@ fn start(what: What, resp_limits: resp::Limits, file: File, flags: &args::Proces
         listen_http: file.listen_http,
         insecure: file.insecure.unwrap_or_default(),
         log_json: file.log_json.unwrap_or_default(),
+        spans,
         exit_with_stdin: flags.exit_with_stdin,
         overridden: flags.overridden.clone(),
     };
@@ -304,6 +333,7 @@ struct Process {
     listen_http: Option<String>,
     insecure: bool,
     log_json: bool,
+    spans: Option<(Endpoint, f64)>,
     exit_with_stdin: bool,
     overridden: Vec<String>,
 }
@@ -332,6 +362,10 @@ impl Process {
             )));
         }
         self.check_exposure()?;
+        let node = match &self.what {
+            What::Node(options) => Some(options.node),
+            What::Proxy(_) => None,
+        };
         let config = match self.what {
             What::Node(mut options) => {
                 bounds::take_descriptors(&mut options.limits);
@@ -343,10 +377,22 @@ impl Process {
             }
         };
         let config = config.map_err(Failure::wrong)?;
+        let (config, exporter) = match self.spans {
+            Some((endpoint, sampled)) => {
+                let (spans, exporter) = Exporter::start(endpoint, sampled, node, protocol.name())
+                    .map_err(|why| Failure::failed(format!("cannot export spans: {why}")))?;
+                (config.with_spans(spans), Some(exporter))
+            }
+            None => (config, None),
+        };
         if self.exit_with_stdin {
             std::thread::spawn(stop_with_stdin);
         }
-        match run(config, self.resp_limits, self.listen_http.as_deref()) {
+        let end = run(config, self.resp_limits, self.listen_http.as_deref());
+        if let Some(exporter) = exporter {
+            exporter.finish();
+        }
+        match end {
             Ok(Exit::Drained { unfinished: 0 }) => Ok(()),
             Ok(Exit::Drained { unfinished }) => {
                 tracing::warn!(unfinished, "stopped with requests under way");

@@ -103,6 +103,22 @@ fn limits_that_make_no_sense_are_answered_with_their_range() {
 }
 
 #[test]
+fn spans_go_over_http_to_a_url_and_are_a_part_of_all_requests() {
+    for (flags, part) in [
+        (&[("--otlp-endpoint", "localhost:4318")][..], "such as http://127.0.0.1:4318"),
+        (&[("--otlp-endpoint", "https://collector")], "over http:// only"),
+        (&[("--otlp-endpoint", "http://collector"), ("--otlp-sample", "2")], "from 0 to 1"),
+        (&[("--otlp-sample", "0.01")], "--otlp-endpoint is missing"),
+    ] {
+        let mut cluster = fresh();
+        for (flag, value) in flags {
+            cluster.nodes[0].set(flag, value);
+        }
+        refused(&mut cluster.nodes[0], &[flags[flags.len() - 1].0, part]);
+    }
+}
+
+#[test]
 fn an_address_in_use_is_named() {
     for flag in ["--listen-peer", "--listen-resp"] {
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();

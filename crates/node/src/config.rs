@@ -15,6 +15,7 @@ use quorate_tls::{Credentials, Process, TlsOptions};
 use crate::clock::ClockSource;
 use crate::error::ConfigError;
 use crate::limits::Limits;
+use crate::spans::SpanQueue;
 use crate::transport::delay::{Changed, Delays, take_common};
 
 /// When a record counts as durable.
@@ -139,6 +140,7 @@ pub struct NodeConfig {
     pub(crate) delays: Delays,
     pub(crate) topology_file: Option<TopologyFile>,
     pub(crate) tls: Option<Credentials>,
+    pub(crate) spans: Option<SpanQueue>,
 }
 
 /// How a replica comes to its group; neither, if it is of the first day.
@@ -276,7 +278,13 @@ impl NodeConfig {
             delays,
             topology_file: None,
             tls,
+            spans: None,
         })
+    }
+
+    /// Puts requests into this queue, to be exported as spans.
+    pub fn with_spans(self, spans: SpanQueue) -> Self {
+        Self { spans: Some(spans), ..self }
     }
 
     /// What SIGHUP reads again.

@@ -15,6 +15,7 @@
 //! | [`frontend`] | what a client protocol implements |
 //! | [`metrics`] | counters and gauges |
 //! | [`slow`] | slow requests and their stages |
+//! | [`spans`] | requests on their way to what exports them as spans |
 //! | `drain` | the end of a node that is asked to stop |
 //! | `listen` | the sockets that it listens on |
 //! | `directory` | who is in the group, and where |
@@ -50,6 +51,7 @@ mod resources;
 mod service_manager;
 pub mod signals;
 pub mod slow;
+pub mod spans;
 mod stall;
 pub mod storage;
 pub mod transport;

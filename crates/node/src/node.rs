@@ -190,7 +190,7 @@ impl<F: Frontend> Loop<F> {
         frontend: F,
     ) -> Result<Self, NodeError> {
         let NodeConfig { protocol, configured, members, limits, mut cluster, place, .. } = config;
-        let NodeConfig { clock, delays, tls, timeouts, .. } = config;
+        let NodeConfig { clock, delays, tls, timeouts, spans, .. } = config;
         let (name, can) = (protocol.name(), protocol.capabilities());
         let system = |what| move |source| NodeError::System { what, source };
         let seed = || getrandom::u64().map_err(|error| system("random numbers")(io::Error::other(error)));
@@ -305,7 +305,11 @@ impl<F: Frontend> Loop<F> {
         facts.extend([("settings", settings_in_force(reach)), ("timeouts", timeouts_in_force)]);
         // Peers compare what they were given, not what follows from distances.
         let settings = &configured[Reach::SHORTEST.index()].1;
-        let slow = Rc::new(Slow::new(limits.slow, metrics.clone()));
+        let slow = Slow::new(limits.slow, metrics.clone());
+        let slow = Rc::new(match spans {
+            Some(spans) => slow.with_spans(spans, random.fork()),
+            None => slow,
+        });
         machines.watch(slow.clone());
         let registry = || poll.registry().try_clone().map_err(system("an event queue"));
         let transport = Transport::new(transport::Start {

@@ -23,10 +23,11 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
-use quorate_core::{Access, Mark, Outcome, RequestId, Time, Wall};
+use quorate_core::{Access, Mark, Outcome, Random, RequestId, Time, Wall};
 use tracing::info;
 
 use crate::metrics::Metrics;
+use crate::spans::SpanQueue;
 
 /// Slow requests that are remembered.
 const ENTRIES: usize = 128;
@@ -35,10 +36,10 @@ const SLOTS: u64 = 4096;
 /// Lines about requests in a second, and as many about slots: what makes one slow makes many slow.
 const LINES: u32 = 16;
 
-/// A request that was slow, for people.
+/// A request that was slow, or is exported as a span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlowRequest {
-    /// Counts them, from 0.
+    /// Counts those that were slow, from 0.
     pub number: u64,
     /// When it ended.
     pub ended: Wall,
@@ -168,6 +169,8 @@ pub(crate) struct Slow {
     threshold: Option<Duration>,
     metrics: Rc<Metrics>,
     state: RefCell<State>,
+    /// Where spans are exported: their queue, and what draws the sample.
+    spans: Option<(SpanQueue, RefCell<Random>)>,
 }
 
 #[derive(Debug, Default)]
@@ -219,13 +222,23 @@ impl State {
 impl Slow {
     /// Notes what takes as long as the threshold, if there is one.
     pub(crate) fn new(threshold: Option<Duration>, metrics: Rc<Metrics>) -> Slow {
-        let slots = if threshold.is_some() { vec![SlotTimes::default(); SLOTS as usize] } else { Vec::new() };
-        Slow { threshold, metrics, state: RefCell::new(State { slots, ..State::default() }) }
+        let slow = Slow { threshold, metrics, state: RefCell::default(), spans: None };
+        if threshold.is_some() { slow.noting_slots() } else { slow }
+    }
+
+    /// Exports what is slow, and a sample of the rest.
+    pub(crate) fn with_spans(self, spans: SpanQueue, random: Random) -> Slow {
+        Slow { spans: Some((spans, RefCell::new(random))), ..self.noting_slots() }
+    }
+
+    fn noting_slots(self) -> Slow {
+        self.state.borrow_mut().slots = vec![SlotTimes::default(); SLOTS as usize];
+        self
     }
 
     /// Whether anything is noted.
     pub(crate) fn is_on(&self) -> bool {
-        self.threshold.is_some()
+        self.threshold.is_some() || self.spans.is_some()
     }
 
     /// A replica's marks, each with the time when its step began, and how many records it had persisted after it. What
@@ -290,8 +303,23 @@ impl Slow {
         self.threshold.is_some_and(|threshold| now.since(began) >= threshold)
     }
 
-    /// A request has ended. If it was slow it is remembered, and said; only then the client and the request are
-    /// described.
+    /// Whether a request that has ended is exported.
+    fn is_exported(&self, slow: bool) -> bool {
+        let drawn =
+            |(spans, random): &(SpanQueue, RefCell<Random>)| random.borrow_mut().chance(spans.sampled);
+        self.spans.as_ref().is_some_and(|spans| slow || drawn(spans))
+    }
+
+    /// Brings what became of the exported requests into the metrics.
+    pub(crate) fn count_spans(&self) {
+        if let Some((spans, _)) = &self.spans {
+            self.metrics.spans_exported_total.set(spans.counts.exported());
+            self.metrics.spans_dropped_total.set(spans.counts.dropped());
+        }
+    }
+
+    /// A request has ended. If it was slow it is remembered, and said; only then, and for a span, the client and the
+    /// request are described.
     pub(crate) fn on_outcome(
         &self,
         times: &Times,
@@ -299,7 +327,9 @@ impl Slow {
         (now, wall): (Time, impl Fn() -> Wall),
         describe: impl FnOnce() -> (Described, String),
     ) {
-        if !self.is_slow(times.asked, now) {
+        let slow = self.is_slow(times.asked, now);
+        let exported = self.is_exported(slow);
+        if !slow && !exported {
             return;
         }
         let state = &mut *self.state.borrow_mut();
@@ -325,6 +355,12 @@ impl Slow {
             slot: (times.slot != 0).then_some(times.slot),
             stages: reached.stages,
         };
+        if let Some((spans, _)) = self.spans.as_ref().filter(|_| exported) {
+            spans.offer(entry.clone());
+        }
+        if !slow {
+            return;
+        }
         state.log(entry.clone(), now);
         state.count += 1;
         if state.entries.len() == ENTRIES {
@@ -493,6 +529,32 @@ mod tests {
             assert_eq!(sum, entry.took, "the stages are all of it");
         }
         drawn
+    }
+
+    #[test]
+    fn slow_requests_are_exported_and_a_part_of_the_others_and_a_full_queue_drops_them() {
+        let run = |sampled, took: Duration, requests: u64| {
+            let (queue, received, counts) = SpanQueue::new(sampled);
+            let slow = Slow::new(Some(THRESHOLD), Rc::default()).with_spans(queue, Random::new(1));
+            for _ in 0..requests {
+                let times = Times::new(at(0), Access::Read);
+                let (now, describe) = (at(0) + took, || (Described::default(), String::new()));
+                slow.on_outcome(&times, &Outcome::Done(Bytes::new()), (now, || Wall::ZERO), describe);
+            }
+            (received.try_iter().count() as u64, counts.dropped(), slow.state.borrow().count)
+        };
+        assert_eq!(run(0.0, Duration::ZERO, 100), (0, 0, 0), "fast");
+        assert_eq!(run(0.0, THRESHOLD, 100), (100, 0, 100), "slow");
+        assert_eq!(
+            run(1.0, Duration::ZERO, 100),
+            (100, 0, 0),
+            "sampled, and not in the log of slow requests"
+        );
+        let (part, ..) = run(0.25, Duration::ZERO, 1000);
+        assert!((200..300).contains(&part), "{part}");
+        let (taken, dropped, _) = run(1.0, Duration::ZERO, 5000);
+        assert_eq!(taken + dropped, 5000);
+        assert!(dropped > 0, "the queue is bounded");
     }
 
     #[test]

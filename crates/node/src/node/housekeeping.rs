@@ -53,6 +53,7 @@ impl<F: Frontend> Loop<F> {
             warn!(bytes, unsaid, "the disk is slower than what comes in: reading waits for it");
         }
         self.constants.slow.flush(now);
+        self.constants.slow.count_spans();
         self.look_at_resources(now);
         self.look_at_certificate(now);
         // A snapshot stands for the records before it: none of them may come behind it.
