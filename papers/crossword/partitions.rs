@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use quorate_bench::{Choice, Keys, Sizes};
-use quorate_check::linearizability;
 use quorate_core::{Fact, Random};
-use quorate_sim::experiment::{Ask, Clients, Load, Setup};
+use quorate_sim::experiment::{Ask, Load, Setup};
 
 use super::loads::length;
 use super::world::{self, CHAINED, Candidate, Cluster, FIVE, MS, Op, READY, SECOND, WARM_UP, mean};
 use super::{FIG15, FIG15_SIZES};
 use crate::instrument::Result;
+use crate::instrument::closed_loops::{self, ended};
 use crate::instrument::grid::{Row, Rows};
 use crate::instrument::measure::Bench;
 use crate::instrument::series::quantile;
@@ -73,18 +73,15 @@ pub fn measure(bench: &Bench) -> Result<Vec<Rows>> {
             nodes.find(|node| setup.machines[*node] == machine).expect("each group is on each machine")
         };
         let (keys, sizes) = (Keys::new(Choice::Zipf(Choice::THETA), KEYS), sizes());
-        let mut randoms: Vec<_> = (0..clients).map(|client| Random::new(8 + client as u64)).collect();
         let mut count = 0;
-        let draw = |client: usize, _| {
-            let random = &mut randoms[client];
+        let draw = |client: usize, random: &mut Random, _| {
             let (key, size) = (keys.draw(random), sizes.draw(random));
             count += 1;
             let group = (key * COUNT as u64 / KEYS) as usize;
             (node(group, client % COUNT), world::command(key, count, Op::Put(size)))
         };
         let patience = 30 * SECOND;
-        let loops =
-            Clients { count: clients, from: READY + SECOND, until, think: 0, patience, draw: Box::new(draw) };
+        let loops = closed_loops::clients(clients, (READY + SECOND, until), patience, draw);
         // The first write of a proxy opens its session.
         let open = |proxy: usize| {
             let key = (proxy / COUNT) as u64 * KEYS / COUNT as u64;
@@ -97,11 +94,9 @@ pub fn measure(bench: &Bench) -> Result<Vec<Rows>> {
         };
         let asks = (0..COUNT * COUNT).map(open).collect();
         let measured = cluster.run(&setup, Load { asks, clients: Some(loops), acts: Vec::new() })?;
-        linearizability::check(&measured.history)
-            .map_err(|error| format!("{}: not linearizable: {error:?}", candidate.name))?;
-        let ended =
-            measured.operations.iter().filter(|op| op.ended.is_some_and(|at| (from..until).contains(&at)));
-        let all: Vec<_> = ended.filter_map(|op| Some(op.latency()? as f64 / MS as f64)).collect();
+        candidate.check(&measured)?;
+        let all: Vec<_> =
+            ended(&measured, (from, until)).filter_map(|op| Some(op.latency()? as f64 / MS as f64)).collect();
         let rate = all.len() as f64 * SECOND as f64 / length as f64;
         let average = mean(&all).ok_or("no operation ended")?;
         Ok(Row::of(&[&candidate.name, &clients], [rate, average, quantile(all, 0.95)]))

@@ -5,18 +5,16 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use bytes::Bytes;
-use quorate_check::linearizability;
 use quorate_core::{Fact, Link, NodeId, Random, Rate, Topology};
 use quorate_protocols::{registry, wide_area};
-use quorate_sim::experiment::{self, Act, Ask, Capacity, Clients, Delay, Load, Measured, Operation, Setup};
-use quorate_store::{Command, Condition, Expiry};
+use quorate_sim::experiment::{self, Act, Ask, Capacity, Delay, Load, Measured, Operation, Setup};
+use quorate_store::Command;
 
 use super::{CHAIN, CRAFT, CROSSWORD, MULTIPAXOS, RAFT, RSPAXOS, UNBALANCED};
 use crate::instrument::Result;
+use crate::instrument::closed_loops;
+pub use crate::instrument::closed_loops::{Candidate, MS, SECOND, node};
 
-/// Nanoseconds in a millisecond.
-pub const MS: u64 = 1_000_000;
-pub const SECOND: u64 = 1_000 * MS;
 /// There is a leader by then, and it has its leases.
 pub const READY: u64 = 5 * SECOND;
 /// Clients are at work for so long before anything counts: the chooser's window.
@@ -44,17 +42,6 @@ const DISTINCT: usize = 1 << 20;
 /// The longest value, in bytes.
 const LONGEST: usize = 1 << 20;
 
-/// A protocol with its settings.
-#[derive(Debug)]
-pub struct Candidate {
-    /// As the paper calls it.
-    pub name: &'static str,
-    /// As the registry calls it.
-    pub protocol: &'static str,
-    /// Settings besides the timeouts, which all candidates share.
-    pub settings: &'static [&'static str],
-}
-
 /// Followers of the paper's RSPaxos and CRaft keep their shards and fetch nothing.
 const FETCH_NOTHING: [&str; 2] = ["lacking.age=86400s", "lacking.bytes=16GiB"];
 
@@ -81,11 +68,6 @@ pub static CHAINED: Candidate = Candidate { name: CHAIN, protocol: "chain", sett
 /// One of the paper's five.
 pub fn known(name: &str) -> &'static Candidate {
     FIVE.iter().find(|candidate| candidate.name == name).expect("one of the five")
-}
-
-/// A node by its number, from 1.
-pub fn node(number: usize) -> NodeId {
-    NodeId::new(number as u64).expect("numbers begin at 1")
 }
 
 /// A link whose round trip is so long on average, in ms; a tenth of the delay is jitter.
@@ -171,9 +153,8 @@ impl Cluster {
         let mut setup = self.world();
         for seed in self.seed..self.seed + SEEDS {
             setup.seed = seed;
-            let facts = self.run(&setup, Load::default())?.facts;
-            let leader = facts.iter().rev().find(|(_, _, fact)| matches!(fact, Fact::Leads { .. }));
-            if leader.is_some_and(|(_, leader, _)| *leader == node(1)) {
+            let measured = self.candidate.measure(&setup, Load::default())?;
+            if closed_loops::leader(&measured, READY) == Some(node(1)) {
                 return Ok(Setup { end, ..setup });
             }
         }
@@ -181,8 +162,7 @@ impl Cluster {
     }
 
     pub fn run(&self, setup: &Setup, load: Load<'_>) -> Result<Measured> {
-        let measured = experiment::measure(registry::named(self.candidate.protocol), setup, load);
-        measured.map_err(|error| format!("{}: {error}", self.candidate.name))
+        self.candidate.measure(setup, load)
     }
 }
 
@@ -231,24 +211,14 @@ impl<'a> Closed<'a> {
     pub fn run(mut self, cluster: &Cluster) -> Result<Seen> {
         let from = READY + SECOND + WARM_UP;
         let until = from + self.length;
-        // Each client's requests are the same, whatever the protocol: only how far it gets differs.
-        let mut randoms: Vec<_> = (0..self.clients).map(|client| Random::new(8 + client as u64)).collect();
         // Of operations in their order, those that open sessions first.
         let mut picked = vec![Op::Put(8); cluster.nodes];
-        let draw = |client: usize, now| {
-            let random = &mut randoms[client];
+        let draw = |client, random: &mut Random, now| {
             let (key, op) = (random.range(0..KEYS), (self.pick)(client, random, now));
             picked.push(op);
             (client % cluster.nodes, command(key, picked.len() as u64, op))
         };
-        let clients = Clients {
-            count: self.clients,
-            from: READY + SECOND,
-            until,
-            think: 0,
-            patience: self.patience,
-            draw: Box::new(draw),
-        };
+        let clients = closed_loops::clients(self.clients, (READY + SECOND, until), self.patience, draw);
         let setup = cluster.setup(until + SECOND)?;
         // The first write of a proxy opens its session, which takes as long again.
         let open = |proxy| Ask {
@@ -260,21 +230,16 @@ impl<'a> Closed<'a> {
         let asks = (0..cluster.nodes).map(open).collect();
         let load = Load { asks, clients: Some(clients), acts: self.acts };
         let measured = cluster.run(&setup, load)?;
-        linearizability::check(&measured.history)
-            .map_err(|error| format!("{}: not linearizable: {error:?}", cluster.candidate.name))?;
+        cluster.candidate.check(&measured)?;
         Ok(Seen { measured, picked, from, until, nodes: cluster.nodes })
     }
 }
 
 /// An operation on a key; each value is another, as checkers need it.
 pub fn command(key: u64, number: u64, op: Op) -> Command {
-    let key = Bytes::from(format!("k{key:07}"));
     match op {
-        Op::Get => Command::Get { key },
-        Op::Put(size) => {
-            let value = value(number, size);
-            Command::Put { key, value, condition: Condition::Always, expiry: Expiry::Never, old: false }
-        }
+        Op::Get => closed_loops::get(key),
+        Op::Put(size) => closed_loops::put(key, value(number, size)),
     }
 }
 
@@ -301,10 +266,8 @@ pub struct Seen {
 
 impl Seen {
     /// Operations that ended in a stretch of time; of one kind, if one is given.
-    pub fn ended(&self, (from, until): (u64, u64), writes: Option<bool>) -> impl Iterator<Item = &Operation> {
-        let ended =
-            move |op: &&Operation| op.succeeded && op.ended.is_some_and(|at| (from..until).contains(&at));
-        let all = self.measured.operations.iter().filter(ended);
+    pub fn ended(&self, between: (u64, u64), writes: Option<bool>) -> impl Iterator<Item = &Operation> {
+        let all = closed_loops::ended(&self.measured, between);
         all.filter(move |op| writes.is_none_or(|writes| writes == op.writes))
     }
 
@@ -335,16 +298,10 @@ impl Seen {
         mine.filter_map(|(op, _)| Some(op.latency()? as f64 / MS as f64)).collect()
     }
 
-    /// Who led at an instant.
-    fn leader(&self, at: u64) -> Option<NodeId> {
-        let before = self.measured.facts.iter().rev().filter(|(when, _, _)| *when <= at);
-        { before }.find(|(_, _, fact)| matches!(fact, Fact::Leads { .. })).map(|(_, leader, _)| *leader)
-    }
-
     /// How many shards each voter got of the values that the leader voted for in a stretch of time; all that restore
     /// one, if it was sent whole.
     pub fn shards(&self, (from, until): (u64, u64)) -> Vec<f64> {
-        let leader = self.leader(from);
+        let leader = closed_loops::leader(&self.measured, from);
         let mine = self
             .measured
             .values

@@ -11,6 +11,7 @@
 //! | `page` | the page of a paper: counts, charts, tables, verdicts |
 //! | `series` | what can be said of many operations: percentiles, rates, first successes |
 //! | `measure` | runs what measures, on all cores or alone, and writes the CSVs |
+//! | `closed_loops` | simulated clusters under closed loops of clients |
 //! | `cluster` | real clusters, loaded, and robbed of their leader |
 
 /// An [`Experiment`]: its fields in their order.
@@ -30,6 +31,8 @@ macro_rules! experiment {
 pub(crate) use experiment;
 
 pub mod argument;
+#[cfg(feature = "measure")]
+pub mod closed_loops;
 #[cfg(feature = "measure")]
 pub mod cluster;
 pub mod grid;
