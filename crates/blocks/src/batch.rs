@@ -99,6 +99,11 @@ impl Batch {
         Bytes::new()
     }
 
+    /// A value that holds a time, by which keys and sessions expire, and no entry.
+    pub fn empty(time: Wall) -> Bytes {
+        time.to_bytes()
+    }
+
     /// A value that holds one entry, for the protocol itself.
     pub fn alone(time: Wall, entry: &Entry) -> Bytes {
         let mut out = Encoder::new();

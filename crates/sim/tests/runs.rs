@@ -103,6 +103,14 @@ fn craq_reads_no_key_that_has_expired_elsewhere() {
     assert_passes("craq", &seed(200, "all", &[]));
 }
 
+/// The first entry of an epoch carried no time, and its readers showed keys that had been over for seconds.
+#[test]
+fn a_new_epoch_of_a_chain_shows_no_key_whose_time_was_up_before() {
+    assert_passes("chain", &seed(970, "all", &[]));
+    assert_passes("chain", &Options { nodes: 5, ..seed(597, "all", &[]) });
+    assert_passes("craq", &Options { nodes: 5, ..seed(252, "all", &[]) });
+}
+
 /// A member had lost its disk, and the operator made the group smaller: no majority was left, and clients failed for
 /// ever, which put off the end of the run each time.
 #[test]

@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 
 use quorate_blocks::ballot::Ballot;
+use quorate_blocks::batch::Batch;
 use quorate_blocks::quorum::{Tally, Verdict};
 use quorate_blocks::walls::Own;
 use quorate_core::{Context, Fact, NodeId, Time, Wall, mutation};
@@ -356,7 +357,10 @@ impl Replica {
             self.intake.expect(open.filter_map(|(_, held)| held.entry.value.whole()));
         }
         self.adopt(chain, cx);
-        self.append(quorate_blocks::batch::Batch::noop(), cx);
+        // A reader that has executed this one finds no key whose time was up before.
+        let time = self.time(cx.now(), cx.wall());
+        let timeless = mutation::active("chain/first-entry-without-time");
+        self.append(if timeless { Batch::noop() } else { Batch::empty(time) }, cx);
         cx.cancel_timer(Timer::Election);
         self.on_heartbeat_timer(cx);
     }

@@ -10,7 +10,4 @@ caught! { "craq",
     a_promise_that_is_given_before_it_is_durable: "now/Promise" with RESTLESS, at 38;
     a_ballot_that_is_prepared_before_it_is_durable: "now/Prepare" with RESTLESS, at 90;
     a_lease_that_is_promised_before_its_epoch_is_durable: "now/Renew", of 7, under "all", at 5107;
-    // Eager almost-local reads.
-    a_read_that_is_executed_after_its_question: "eager-alr/join-asked" with &["reads=eager-alr"],
-        at 1559;
 }
