@@ -71,7 +71,7 @@ impl quorate_core::Replica for Replica {
                 (Reads::Lease, Readers::All) => "in the chain",
             },
             peers,
-            samples: Vec::new(),
+            samples: self.log.state.samples().into(),
             facts: vec![("chain", chain.join(" "))],
         };
         if let Role::Head(_) = self.role {

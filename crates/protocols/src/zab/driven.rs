@@ -51,7 +51,7 @@ impl quorate_core::Replica for Replica {
             lease: false,
             reads: if self.config.local { "local" } else { "alr" },
             peers,
-            samples: Vec::new(),
+            samples: self.log.state.samples().into(),
             facts: Vec::new(),
         };
         if let Role::Leader(_) = &self.role {
