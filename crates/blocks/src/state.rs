@@ -8,12 +8,13 @@
 //! is opened, which interferes with every session.
 
 mod image;
+pub mod level;
 
 use bytes::Bytes;
 use quorate_core::{
-    Fact, Group, Interval, ProcessId, Roster, Sample, Wall, Wire, digest, mutation, wire_struct,
+    Fact, FeatureLevel, Group, Interval, ProcessId, Roster, Sample, Wall, Wire, digest, mutation, wire_struct,
 };
-use quorate_store::{Command, CommandError, KeyValue, Reply, Store};
+use quorate_store::{CommandError, KeyValue, Reply, Store};
 
 use crate::batch::{Batch, Entry};
 use crate::instance::{Executed, Instance};
@@ -270,8 +271,8 @@ impl Replicated {
             return CommandReply::Encoded(Bytes::new());
         }
         note(&|| Fact::Executed { slot: at.slot, command: digest(command) });
-        let reply = match (Command::from_bytes(command.clone()), at.instance) {
-            (Err(_), _) => Reply::Error(CommandError::Malformed),
+        let reply = match (self.store.decode(command), at.instance) {
+            (Err(error), _) => Reply::Error(error),
             (Ok(command), None) => {
                 self.revision += 1;
                 self.store.apply(&command, self.revision, at.time)
@@ -320,6 +321,11 @@ impl Replicated {
         state
     }
 
+    /// Which commands may be executed.
+    pub fn level(&self) -> FeatureLevel {
+        self.store.level()
+    }
+
     /// How many keys there are.
     pub fn keys(&self) -> usize {
         self.store.len()
@@ -331,15 +337,17 @@ impl Replicated {
     }
 
     /// How large the data are, for operators.
-    pub fn samples(&self) -> [Sample; 4] {
+    pub fn samples(&self) -> [Sample; 5] {
         let limit = self.store.limit().unwrap_or(0);
         let expiring = "Keys that have a time to live.";
+        let level = "Feature level of this node's state: what all members must know.";
         let bytes = "Memory that keys and values take, about: what a limit on the data is compared with.";
         [
             Sample::gauge("store_keys", self.store.len(), "Keys in this node's state."),
             Sample::gauge("store_keys_expiring", self.store.expiring(), expiring),
             Sample::gauge("store_bytes", self.store.bytes(), bytes),
             Sample::gauge("store_limit_bytes", limit, "What that may be (max-data); 0 for no bound."),
+            Sample::gauge("store_feature_level", u64::from(self.level().get()), level),
         ]
     }
 
@@ -351,7 +359,7 @@ impl Replicated {
     /// The reply to a read of the present state. `None` if a key it touches has outlived its time on this wall clock:
     /// then the log must decide first whether it has expired.
     pub fn read(&self, command: &Bytes, wall: Wall) -> Option<Bytes> {
-        match Command::from_bytes(command.clone()) {
+        match self.store.decode(command) {
             Ok(command) if !command.is_read_only() => {}
             Ok(command) if !self.store.is_current(&command, wall) => return None,
             Ok(command) => return Some(self.store.read_encoded(&command)),
@@ -368,7 +376,7 @@ impl Replicated {
 
     /// Whether none of the keys that a command touches has a time to live, as for [`read_lasting`](Self::read_lasting).
     pub fn is_lasting(&self, command: &Bytes) -> bool {
-        Command::from_bytes(command.clone()).is_ok_and(|command| self.store.is_current(&command, TIMELESS))
+        self.store.decode(command).is_ok_and(|command| self.store.is_current(&command, TIMELESS))
     }
 
     /// The reply to a read at a log position that came after it was asked.
@@ -438,7 +446,7 @@ impl Replicated {
 #[cfg(test)]
 mod tests {
     use quorate_core::ProxyId;
-    use quorate_store::{Condition, Expiry};
+    use quorate_store::{Command, Condition, Expiry};
 
     use super::*;
     use crate::batch::{Builder, Limits};

@@ -12,6 +12,7 @@
 //! | [`sample`] | what they count, for people |
 //! | [`settings`] | `--set key=value` |
 //! | [`fact`] | what machines state for checkers |
+//! | [`level`] | what all members must know before any of it may be used |
 //! | [`mark`] | what they state for a log of slow requests |
 //! | [`mutation`] | rules weakened on purpose, in tests only |
 //! | [`topology`] | sites, and the delays between them |
@@ -20,6 +21,7 @@
 pub mod context;
 pub mod fact;
 pub mod id;
+pub mod level;
 pub mod link;
 pub mod machine;
 pub mod mark;
@@ -39,6 +41,7 @@ pub mod wire;
 pub use context::{Answered, Context, Instant, Outbox, Outgoing, Recipients};
 pub use fact::{Fact, Until};
 pub use id::{GroupId, NodeId, NodeSet, ProcessId, ProxyId, RequestId};
+pub use level::FeatureLevel;
 pub use link::{Interface, Line, Link, Rate};
 pub use machine::{
     Arrival, Capabilities, Class, Configs, Consistency, Group, Image, Machine, Marginal, Message, Never,

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use bytes::Bytes;
 use quorate_blocks::parts::{Assembly, Cut, Kept, Part};
-use quorate_core::{Image, Payload, Wall, Wire};
+use quorate_core::{FeatureLevel, Image, Payload, Wall, Wire};
 use quorate_protocols::groups::Groups;
 use quorate_protocols::registry;
 use quorate_runtime::AnyProtocol;
@@ -143,6 +143,8 @@ fn commands() -> Vec<Command> {
             if_none: true,
         },
         Command::DeleteUsers { users: vec![word("u")] },
+        Command::Level,
+        Command::RaiseLevel { to: FeatureLevel::SELECTORS, if_new: false },
     ]
 }
 

@@ -1,7 +1,7 @@
 //! What clients can ask of the store. RESP, and later etcd's API, translate to these.
 
 use bytes::Bytes;
-use quorate_core::{Access, Decoder, Encoder, Wire, WireError, wire_enum};
+use quorate_core::{Access, Decoder, Encoder, FeatureLevel, Wire, WireError, wire_enum};
 
 use crate::reply::Kind;
 use crate::users::UserRule;
@@ -100,6 +100,12 @@ pub enum Command {
     SetUsers { users: Vec<(Bytes, Vec<UserRule>)>, if_none: bool },
     /// Removes users, but for the default user. → `Integer`, how many there were
     DeleteUsers { users: Vec<Bytes> },
+    /// The [feature level](FeatureLevel) of the state. → `Integer`
+    Level,
+    /// Raises that; with `if_new` only as the first command of all (where not all commands are ordered, while there is
+    /// no key and nobody was ever named). Not in a batch. → `Done`, or `Skipped` if it is higher already or was not to
+    /// be raised
+    RaiseLevel { to: FeatureLevel, if_new: bool },
 }
 
 wire_enum!(Command {
@@ -140,6 +146,8 @@ wire_enum!(Command {
     34 => Users,
     35 => SetUsers { users, if_none },
     36 => DeleteUsers { users },
+    37 => Level,
+    38 => RaiseLevel { to, if_new },
 });
 
 /// The tag of [`Command::Batch`] on the wire.
@@ -162,6 +170,25 @@ impl Command {
         self.effect() == Effect::Grows
     }
 
+    /// The level below which it is [malformed](crate::CommandError::Malformed), as it is to builds that do not know it.
+    pub fn level(&self) -> FeatureLevel {
+        match self {
+            Command::SetUsers { users, .. } => {
+                let rules = users.iter().flat_map(|(_, rules)| rules);
+                rules.map(UserRule::level).max().unwrap_or_default()
+            }
+            Command::Batch { commands, .. } => {
+                let levels = commands.iter().map(|Single(command)| match command {
+                    // Not by recursion, as in `effect`.
+                    Command::Batch { .. } => FeatureLevel::FIRST,
+                    command => command.level(),
+                });
+                levels.max().unwrap_or_default()
+            }
+            _ => FeatureLevel::FIRST,
+        }
+    }
+
     /// The most that it may do, whatever is stored.
     fn effect(&self) -> Effect {
         match self {
@@ -181,6 +208,7 @@ impl Command {
             | Command::Count
             | Command::UserChanges
             | Command::Users
+            | Command::Level
             | Command::RandomKey { .. } => Effect::Reads,
             Command::Delete { .. }
             | Command::Take { .. }
@@ -191,7 +219,8 @@ impl Command {
             | Command::LimitData { .. }
             | Command::DiskFull { .. }
             | Command::SetUsers { .. }
-            | Command::DeleteUsers { .. } => Effect::Changes,
+            | Command::DeleteUsers { .. }
+            | Command::RaiseLevel { .. } => Effect::Changes,
             Command::Put { .. }
             | Command::PutMany { .. }
             | Command::Increment { .. }

@@ -158,8 +158,8 @@ impl Command {
                 reading(Extent::Keys(keys.iter().cloned().collect()))
             }
             Command::Scan { .. } | Command::Count | Command::RandomKey { .. } => reading(Extent::Everything),
-            // Users are no keys, and change rarely: all that must be ordered is, and more.
-            Command::UserChanges | Command::Users => reading(Extent::Everything),
+            // Users and the level are no keys, and change rarely: all that must be ordered is, and more.
+            Command::UserChanges | Command::Users | Command::Level => reading(Extent::Everything),
             Command::Put { key, .. }
             | Command::Take { key }
             | Command::Increment { key, .. }
@@ -176,11 +176,12 @@ impl Command {
                 writing(Extent::Keys(pairs.iter().map(|(key, _)| key.clone()).collect()))
             }
             Command::Delete { keys } => writing(Extent::Keys(keys.iter().cloned().collect())),
-            // What every later command may do depends on a limit; users are no keys, and change rarely.
+            // What later commands may do depends on a limit and on the level; users are no keys, and change rarely.
             Command::Clear
             | Command::LimitData { .. }
             | Command::SetUsers { .. }
-            | Command::DeleteUsers { .. } => writing(Extent::Everything),
+            | Command::DeleteUsers { .. }
+            | Command::RaiseLevel { .. } => writing(Extent::Everything),
             Command::DiskFull { .. } => writing(Extent::NOTHING),
             Command::Batch { watched, commands } => union(watched, commands),
         }

@@ -1,8 +1,8 @@
 //! Keyspace partitions: which of several groups of replicas has which keys (`--groups`).
 //!
 //! The keys are divided into ranges in their order, one for each group. A command goes to the group that has all its
-//! keys. Users are no keys: the first group has them. Some protocols execute only commands on one key
-//! ([`Command::only_key`]).
+//! keys. Users and the feature level are no keys: the first group has them. Some protocols execute only
+//! commands on one key ([`Command::only_key`]).
 
 use bytes::Bytes;
 use quorate_core::GroupId;
@@ -37,7 +37,7 @@ pub enum PartitionError {
 pub enum Scattered {
     /// Its keys are in different places: the first key of each.
     Keys(Vec<Key>),
-    /// It is about all keys that there are, or about users, which are no keys.
+    /// It is about all keys that there are, or about users or the level, which are no keys.
     Everything,
 }
 
@@ -115,7 +115,9 @@ impl Partition {
         if let Command::UserChanges
         | Command::Users
         | Command::SetUsers { .. }
-        | Command::DeleteUsers { .. } = command
+        | Command::DeleteUsers { .. }
+        | Command::Level
+        | Command::RaiseLevel { .. } = command
         {
             return Ok(GroupId::FIRST);
         }
@@ -137,7 +139,7 @@ fn shown(key: &Key) -> std::borrow::Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
-    use quorate_core::Wire;
+    use quorate_core::{FeatureLevel, Wire};
 
     use super::*;
     use crate::command::Single;
@@ -215,6 +217,8 @@ mod tests {
             (Command::RandomKey { seed: 1 }, Err(Scattered::Everything)),
             (Command::LimitData { bytes: None }, Err(Scattered::Everything)),
             (Command::Users, Ok(1)),
+            (Command::Level, Ok(1)),
+            (Command::RaiseLevel { to: FeatureLevel::SELECTORS, if_new: false }, Ok(1)),
             (Command::SetUsers { users: Vec::new(), if_none: false }, Ok(1)),
         ] {
             let found = partition.group_of(&command);

@@ -90,6 +90,7 @@ impl Store {
             Command::Count => Ok(count(self.len())),
             Command::UserChanges => Ok(Reply::Integer(self.users.changes() as i64)),
             Command::Users => Ok(self.all_users()),
+            Command::Level => Ok(Reply::Integer(self.level.get().into())),
             Command::RandomKey { seed } => Ok(Reply::Value(self.random_key(*seed))),
             Command::Batch { watched, commands } if command.is_read_only() => {
                 return Some(self.read_batch(watched, commands, budget));
@@ -113,6 +114,7 @@ impl Store {
             | Command::Clear
             | Command::SetUsers { .. }
             | Command::DeleteUsers { .. }
+            | Command::RaiseLevel { .. }
             | Command::Batch { .. } => return None,
         };
         let spent = answer.as_ref().map_or(0, size);

@@ -1,8 +1,9 @@
 //! The state as a sequence of pieces, and back.
 //!
 //! The first piece begins with a header: format, time, revision, how many keys. Then come records, a number of them in
-//! each piece: the limit on the data and users by name, if there are any; then a string key with its value, the head of
-//! a hash, or one field of the hash before it. Keys and fields are in their order ([`crate::order`]), so a cursor is
+//! each piece: the feature level if it is not the first, the limit on the data and users by name, if there are any;
+//! then a string key with its value, the head of a hash, or one field of the hash before it. Keys and fields are in
+//! their order ([`crate::order`]), so a cursor is
 //! where the last piece ended and every piece can be made again. A large hash spans pieces, and so does a value that is
 //! larger than a piece: its record says how long it is, and parts of it follow. So the size of a piece is bounded by
 //! its limit, two names ([`NAME_LIMIT`]) and a few bytes, whatever the store holds. The loader believes nothing: order,
@@ -12,7 +13,9 @@ use std::fmt;
 use std::ops::Bound;
 
 use bytes::Bytes;
-use quorate_core::{Decoder, Encoder, Image, Piece, Wall, Wire, WireError, mutation, wire_enum, wire_struct};
+use quorate_core::{
+    Decoder, Encoder, FeatureLevel, Image, Piece, Wall, Wire, WireError, mutation, wire_enum, wire_struct,
+};
 use thiserror::Error;
 
 use crate::command::Key;
@@ -40,6 +43,7 @@ pub struct Frozen {
     revision: u64,
     limit: Option<u64>,
     users: Users,
+    level: FeatureLevel,
 }
 
 struct Header {
@@ -76,6 +80,8 @@ enum Record {
     /// So many commands have changed users; they follow.
     Users(u64),
     User(Bytes, User),
+    /// The feature level, which is not the first. Before all other records.
+    Level(FeatureLevel),
 }
 wire_enum!(Record {
     0 => String(head, value),
@@ -87,6 +93,7 @@ wire_enum!(Record {
     6 => Limit(bytes),
     7 => Users(changes),
     8 => User(name, user),
+    9 => Level(level),
 });
 
 /// Where a piece begins.
@@ -110,7 +117,8 @@ impl Frozen {
     pub(crate) fn new(store: &Store) -> Frozen {
         let limit = store.limit.filter(|_| !mutation::active("snapshot/no-limit"));
         let (keys, users) = (store.keys.clone(), store.users.clone());
-        Frozen { keys, time: store.time, revision: store.revision, limit, users }
+        let level = if mutation::active("snapshot/no-level") { FeatureLevel::FIRST } else { store.level };
+        Frozen { keys, time: store.time, revision: store.revision, limit, users, level }
     }
 
     /// Appends records from a place on until the limit. Gives the place to go on from, `None` at the end.
@@ -212,6 +220,9 @@ impl Image for Frozen {
             let (magic, format) = (MAGIC, FORMAT);
             let keys = self.keys.len() as u64;
             Header { magic, format, time: self.time, revision: self.revision, keys }.encode(&mut out);
+            if self.level > FeatureLevel::FIRST {
+                Record::Level(self.level).encode(&mut out);
+            }
             if let Some(limit) = self.limit {
                 Record::Limit(limit).encode(&mut out);
             }
@@ -417,10 +428,24 @@ impl Loader {
                     return Err(LoadError::Order);
                 }
                 Record::Limit(bytes) => self.store.limit = Some(bytes),
+                Record::Level(level) => self.level(level)?,
                 Record::Users(changes) => self.users(changes)?,
                 Record::User(name, user) => self.user(name, user)?,
             }
         }
+        Ok(())
+    }
+
+    fn level(&mut self, level: FeatureLevel) -> Result<(), LoadError> {
+        let store = &self.store;
+        let is_first = self.count == 0 && self.open.is_none() && store.limit.is_none();
+        if !is_first || store.users.changes() > 0 || store.level > FeatureLevel::FIRST {
+            return Err(LoadError::Order);
+        }
+        if level == FeatureLevel::FIRST {
+            return Err(LoadError::Impossible("feature level"));
+        }
+        self.store.level = level;
         Ok(())
     }
 

@@ -12,7 +12,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-use quorate_core::{Image, Wall, digest, mutation};
+use quorate_core::{FeatureLevel, Image, Wall, Wire, digest, mutation};
 
 use crate::command::{Command, Key, first_key};
 use crate::compact::Compact;
@@ -67,6 +67,8 @@ pub struct Store {
     pub(crate) limit: Option<u64>,
     /// Who may ask for what; no key, and so in the way of none.
     pub(crate) users: Users,
+    /// Commands of later levels are malformed.
+    pub(crate) level: FeatureLevel,
 }
 
 /// A key with its value, for whoever reads all of them.
@@ -95,8 +97,20 @@ impl Store {
         Store::default()
     }
 
-    /// Executes one command at a log position: first time moves on to `now` (a time in the past counts as the latest
-    /// one seen), and keys that are due count as absent, then the command happens.
+    /// The command that these bytes are. What is none, and what belongs to a later level than the state's, is
+    /// [malformed](CommandError::Malformed): to builds that know that level exactly as to those that do not, so that
+    /// replicas of both remain alike.
+    pub fn decode(&self, command: &Bytes) -> Result<Command, CommandError> {
+        match Command::from_bytes(command.clone()) {
+            Ok(command) if command.level() <= self.level || mutation::active("store/below-the-level") => {
+                Ok(command)
+            }
+            Ok(_) | Err(_) => Err(CommandError::Malformed),
+        }
+    }
+
+    /// Executes one command ([`decode`](Self::decode)) at a log position: first time moves on to `now` (a time in the
+    /// past counts as the latest one seen), and keys that are due count as absent, then the command happens.
     ///
     /// `revision` becomes the version of what it changes. Each write must have a larger one than all before; a read's
     /// is ignored.
@@ -107,7 +121,10 @@ impl Store {
             None => {
                 assert!(revision > self.revision, "revision {revision} comes after {}", self.revision);
                 self.revision = revision;
-                self.execute(command)
+                match command {
+                    Command::RaiseLevel { to, if_new } => self.raise(*to, !if_new || revision == 1),
+                    command => self.execute(command),
+                }
             }
         }
     }
@@ -127,14 +144,30 @@ impl Store {
                 Extent::Everything => self.expire(&self.overdue(now, EXPIRED_WITH_ALL), now),
             }
         }
-        if let Command::LimitData { .. } = command {
-            return Reply::Error(CommandError::Unordered);
+        match command {
+            Command::LimitData { .. } => return Reply::Error(CommandError::Unordered),
+            // It is in conflict with every other command: all replicas execute it after the same ones.
+            Command::RaiseLevel { to, if_new } => {
+                let is_new = self.keys.len() == 0 && self.users.changes() == 0;
+                return self.raise(*to, !if_new || is_new);
+            }
+            _ => {}
         }
         (self.time, self.revision) = (now, version);
         let reply = self.answer(command, &mut Budget::new()).unwrap_or_else(|| self.execute(command));
         // Between commands neither has a meaning; the image of the state must not depend on the last one.
         (self.time, self.revision) = (Wall::ZERO, u64::MAX);
         reply
+    }
+
+    /// A level that this build does not know is taken over all the same: the state is what it should be, and whoever
+    /// has it must stop before anything comes of it.
+    fn raise(&mut self, to: FeatureLevel, may: bool) -> Reply {
+        if !may || to < self.level {
+            return Reply::Skipped;
+        }
+        self.level = to;
+        Reply::Done
     }
 
     /// Makes it what another group may begin with: nothing is due, and a revision above the present one is above every
@@ -297,6 +330,11 @@ impl Store {
         self.limit
     }
 
+    /// Which commands may be executed.
+    pub fn level(&self) -> FeatureLevel {
+        self.level
+    }
+
     /// Who may ask for what.
     pub fn users(&self) -> &Users {
         &self.users
@@ -307,8 +345,8 @@ impl Store {
         Frozen::new(self)
     }
 
-    /// A digest of the whole state: users, keys, values, versions, deadlines, the revision and the time. Reads
-    /// everything.
+    /// A digest of the whole state: the level, users, keys, values, versions, deadlines, the revision and the time.
+    /// Reads everything.
     pub fn digest(&self) -> u64 {
         let image = self.freeze();
         let mut cursor = Bytes::new();
@@ -428,6 +466,7 @@ impl fmt::Debug for Store {
             .field("revision", &self.revision)
             .field("time", &self.time)
             .field("users", &self.users)
+            .field("level", &self.level)
             .finish_non_exhaustive()
     }
 }

@@ -16,7 +16,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use quorate_core::{Decoder, Encoder, Wire, WireError, wire_enum, wire_struct};
+use quorate_core::{Decoder, Encoder, FeatureLevel, Wire, WireError, wire_enum, wire_struct};
 
 use crate::reply::CommandError;
 
@@ -103,6 +103,27 @@ wire_enum!(UserRule {
     12 => AddSelector(permissions),
     13 => ClearSelectors,
 });
+
+impl UserRule {
+    /// The level below which a command with this rule is malformed.
+    pub fn level(&self) -> FeatureLevel {
+        match self {
+            UserRule::AddSelector(_) | UserRule::ClearSelectors => FeatureLevel::SELECTORS,
+            UserRule::Enable
+            | UserRule::Disable
+            | UserRule::NoPassword
+            | UserRule::AddPassword(_)
+            | UserRule::RemovePassword(_)
+            | UserRule::ResetPasswords
+            | UserRule::Keys(_)
+            | UserRule::AllKeys
+            | UserRule::ResetKeys
+            | UserRule::Commands(_)
+            | UserRule::AllCommands(_)
+            | UserRule::Reset => FeatureLevel::FIRST,
+        }
+    }
+}
 
 /// Which keys may be used, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -95,7 +95,7 @@ impl Store {
                 Ok(if self.users.set(users, *if_none)? { Reply::Done } else { Reply::Skipped })
             }
             Command::DeleteUsers { users } => Ok(count(self.users.delete(users))),
-            // What reads does not come here, and a batch is no single command.
+            // What reads does not come here, and a batch is no single command. The level is not raised in one.
             Command::Get { .. }
             | Command::GetMany { .. }
             | Command::GetRange { .. }
@@ -113,6 +113,8 @@ impl Store {
             | Command::UserChanges
             | Command::Users
             | Command::RandomKey { .. }
+            | Command::Level
+            | Command::RaiseLevel { .. }
             | Command::Batch { .. } => Err(CommandError::Malformed),
         }
     }

@@ -283,7 +283,9 @@ impl Model {
             | Command::UserChanges
             | Command::Users
             | Command::SetUsers { .. }
-            | Command::DeleteUsers { .. } => unreachable!("checked apart"),
+            | Command::DeleteUsers { .. }
+            | Command::Level
+            | Command::RaiseLevel { .. } => unreachable!("checked apart"),
             Command::Clear => {
                 self.entries.clear();
                 Reply::Done
@@ -383,7 +385,9 @@ fn is_modelled(command: &Command, model: &Model) -> bool {
         | Command::UserChanges
         | Command::Users
         | Command::SetUsers { .. }
-        | Command::DeleteUsers { .. } => false,
+        | Command::DeleteUsers { .. }
+        | Command::Level
+        | Command::RaiseLevel { .. } => false,
         Command::IncrementFloat { key, by } => {
             let known = |text: &[u8]| {
                 let float = std::str::from_utf8(text).is_ok_and(|text| text.parse::<f64>().is_ok());

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Write as _};
 
 use bytes::Bytes;
-use quorate_core::Wire;
+use quorate_core::{FeatureLevel, Wire};
 use quorate_store::{
     Command, CommandError, Condition, Expires, Expiry, ExpiryCondition, Kind, Reply, Single, User, UserRule,
 };
@@ -351,6 +351,8 @@ text_enum!(Command {
     "users" => Users,
     "set-users" => SetUsers { users, if_none },
     "delete-users" => DeleteUsers { users },
+    "level" => Level,
+    "raise-level" => RaiseLevel { to, if_new },
 });
 
 text_enum!(Condition {
@@ -410,7 +412,7 @@ macro_rules! text_of_wire {
         }
     )*};
 }
-text_of_wire!(User, UserRule);
+text_of_wire!(User, UserRule, FeatureLevel);
 
 impl Text for Single {
     fn write(&self, out: &mut Writer) {
@@ -449,6 +451,8 @@ mod tests {
 8 1 2 set-users ("ann" ("\x00" "\n\x01")) no = done
 8 3 4 user-changes = integer 1
 8 5 6 delete-users ("ann") = integer 1
+9 1 2 raise-level "\x02\x00" no = done
+9 3 4 level = integer 2
 "#;
 
     #[test]

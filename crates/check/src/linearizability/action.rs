@@ -45,7 +45,9 @@ pub fn each_key<'a>(command: &'a Command, with: &mut dyn FnMut(&'a Key)) {
         | Command::UserChanges
         | Command::Users
         | Command::SetUsers { .. }
-        | Command::DeleteUsers { .. } => {}
+        | Command::DeleteUsers { .. }
+        | Command::Level
+        | Command::RaiseLevel { .. } => {}
         Command::Batch { watched, commands } => {
             watched.iter().for_each(|(key, _)| with(key));
             commands.iter().for_each(|single| each_key(&single.0, with));
@@ -92,7 +94,9 @@ pub fn each_made_key<'a>(command: &'a Command, with: &mut dyn FnMut(&'a Key)) {
         | Command::UserChanges
         | Command::Users
         | Command::SetUsers { .. }
-        | Command::DeleteUsers { .. } => {}
+        | Command::DeleteUsers { .. }
+        | Command::Level
+        | Command::RaiseLevel { .. } => {}
     }
 }
 
@@ -210,6 +214,7 @@ pub fn compile(
         Command::UserChanges | Command::Users | Command::SetUsers { .. } | Command::DeleteUsers { .. } => {
             return Err("users are not modelled");
         }
+        Command::Level | Command::RaiseLevel { .. } => return Err("the feature level is not modelled"),
         Command::Batch { watched, commands } => {
             let watched = watched.iter().map(|(key, version)| (ids[key], *version)).collect();
             let actions = commands.iter().map(|single| match &single.0 {

@@ -25,6 +25,8 @@
 //! | `get p1 KEY within 50ms`, `get p1 KEY within 3` | the answer may be so old, or miss so many writes |
 //! | `limit p1 BYTES` | an operator bounds what keys and values may take |
 //! | `user p1 NAME`, `users p1` | a user is made who may do nothing; how often users were changed |
+//! | `selector p1 NAME` | a user gets a selector that allows nothing, which needs feature level 2 |
+//! | `raise p1 LEVEL` | an operator raises the feature level |
 //! | `mget p1 KEY …`, `mput p1 KEY VALUE KEY VALUE …` | the same, for several keys |
 //! | `manage p1 [voters=r4,…] [learners=r5,…] [remove=r1,…]` | an operator asks for a change of the group |
 //! | `manage p1 transfer [r2]` | an operator asks for another leader |

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_core::{
-    Access, Answered, Group, Instant, Managed, NodeId, NodeSet, Outcome, Payload, ProcessId, ProxyId, Random,
-    Request, RequestId, Saved, Settings, Time, Wall, Wire,
+    Access, Answered, FeatureLevel, Group, Instant, Managed, NodeId, NodeSet, Outcome, Payload, ProcessId,
+    ProxyId, Random, Request, RequestId, Saved, Settings, Time, Wall, Wire,
 };
 use quorate_runtime::{
     AnyProcess, AnyProtocol, ConfiguredProtocol, Effects, Input, OutgoingFrame, OwnMessages, RecordLedger,
     Start,
 };
-use quorate_store::{Command, Expiry, Reply, Single};
+use quorate_store::{Command, Expiry, Permissions, Reply, Single, UserRule};
 
 use super::transcript::Transcript;
 use super::words::{self, Knowledge, node, put, text};
@@ -158,6 +158,15 @@ impl ScriptedCluster {
             }
             ["user", proxy, name] => {
                 self.ask(proxy, Command::SetUsers { users: vec![(text(name), Vec::new())], if_none: false })?;
+            }
+            ["selector", proxy, name] => {
+                let rules = vec![UserRule::AddSelector(Permissions::default())];
+                self.ask(proxy, Command::SetUsers { users: vec![(text(name), rules)], if_none: false })?;
+            }
+            ["raise", proxy, level] => {
+                let to = level.parse().ok().and_then(FeatureLevel::new);
+                let to = to.ok_or_else(|| format!("`{level}`: write a number from 1 on"))?;
+                self.ask(proxy, Command::RaiseLevel { to, if_new: false })?;
             }
             ["users", proxy] => self.ask(proxy, Command::UserChanges)?,
             ["multi", proxy, read, key, value] => {

@@ -97,6 +97,20 @@ fn an_image_without_the_limit_on_the_data() {
 }
 
 #[test]
+fn a_command_above_the_feature_level_that_is_executed() {
+    let text = trace!("paxos/multipaxos", "feature-level");
+    let is_executed = |text: &str| text.contains("p1 #1 = Done");
+    assert_goes_wrong("multipaxos", "store/below-the-level", text, is_executed);
+}
+
+#[test]
+fn an_image_without_the_feature_level() {
+    let text = trace!("paxos/multipaxos", "feature-level");
+    let is_first_again = |text: &str| text.contains("p1 #5 = Error(Malformed)");
+    assert_goes_wrong("multipaxos", "snapshot/no-level", text, is_first_again);
+}
+
+#[test]
 fn a_snapshot_without_users() {
     let text = trace!("paxos/multipaxos", "users-in-a-snapshot");
     let are_gone = |text: &str| !text.contains("p3 #4 = Integer(2)");
