@@ -432,15 +432,16 @@ pub struct MemberIds {
 pub enum Config {
     /// Show the settings, as a node knows them
     Get(ConfigGet),
-    /// Change one: max-data, what keys and values may take together. Beyond it, writes that grow the data fail with
-    /// OOM; reads go on, and so does what removes
+    /// Change one: max-data, what keys and values may take together (beyond it, writes that grow the data fail with
+    /// OOM; reads go on, and so does what removes), or feature-level, once all members run a version that knows it
     #[command(after_help = CONFIG_EXAMPLES)]
     Set(ConfigSet),
 }
 
 const CONFIG_EXAMPLES: &str = "Examples:
   quorate config set max-data 2gb
-  quorate config set max-data 0        no bound";
+  quorate config set max-data 0        no bound
+  quorate config set feature-level 2   after an upgrade of all members: there is no way back";
 
 #[derive(Debug, clap::Args)]
 pub struct ConfigGet {

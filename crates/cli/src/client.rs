@@ -215,6 +215,9 @@ pub fn status(args: Status) -> Result<(), Failure> {
         show_groups(&told)?;
         show_samples(&told)?;
         show_timeouts(&told)?;
+        if let Some(line) = level_line(&told) {
+            writeln!(stdout(), "\n{line}")?;
+        }
     }
     if answered == 0 {
         return Err(Failure::unreachable("no node answered; is the cluster running?"));
@@ -350,6 +353,27 @@ fn show_timeouts(nodes: &[&NodeStatus]) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The feature level, and whether it can be raised as far as these nodes know.
+fn level_line(nodes: &[&NodeStatus]) -> Option<String> {
+    let of = |node: &&NodeStatus| node.samples.get("store_feature_level").and_then(serde_json::Value::as_u64);
+    // A member that lags may not have executed the last raise.
+    let level = nodes.iter().filter_map(of).max().filter(|level| *level > 0)?;
+    let known = by_fact(nodes, "knows_feature_level");
+    let least = nodes.iter().map(|node| node.fact("knows_feature_level").map_or(Ok(1), str::parse::<u64>));
+    let least = least.collect::<Result<Vec<_>, _>>().ok()?.into_iter().min()?;
+    Some(match known.keys().filter_map(|known| known.parse::<u64>().ok()).max() {
+        Some(most) if most > least => {
+            let each = known.iter().map(|(known, at)| format!("{known} at {}", at.join(",")));
+            format!("feature level {level}; these nodes know: {}", each.collect::<Vec<_>>().join("; "))
+        }
+        Some(most) if most > level => format!(
+            "feature level {level}; these nodes know {most}: once all members do, `quorate config set feature-level \
+             {most}`"
+        ),
+        _ => format!("feature level {level}"),
+    })
+}
+
 /// What nodes say of themselves under a name, and which say it.
 fn by_fact<'a>(nodes: &[&'a NodeStatus], name: &str) -> BTreeMap<&'a str, Vec<&'a str>> {
     let mut found: BTreeMap<_, Vec<_>> = BTreeMap::new();
@@ -392,6 +416,42 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn the_feature_level_is_shown_with_what_may_be_done_about_it() {
+        let node = |id: u64, level: u64, knows: Option<u64>| -> NodeStatus {
+            let mut facts = json!({ "node_id": id.to_string() });
+            if let Some(knows) = knows {
+                facts["knows_feature_level"] = knows.to_string().into();
+            }
+            let status = json!({
+                "node": id.to_string(), "role": "follower", "leader": 2, "ballot": "", "committed": 1,
+                "applied": 1, "lease": false, "facts": facts, "samples": { "store_feature_level": level },
+            });
+            serde_json::from_value(status).unwrap()
+        };
+        for (first, second, line) in [
+            ((2, Some(2)), (2, Some(2)), Some("feature level 2")),
+            ((1, Some(2)), (2, Some(2)), Some("feature level 2")),
+            (
+                (1, Some(2)),
+                (1, Some(2)),
+                Some(
+                    "feature level 1; these nodes know 2: once all members do, `quorate config set feature-level 2`",
+                ),
+            ),
+            ((1, Some(2)), (1, Some(3)), Some("feature level 1; these nodes know: 2 at 1; 3 at 2")),
+            ((1, Some(2)), (0, None), Some("feature level 1; these nodes know: 2 at 1")),
+            ((0, None), (0, None), None),
+        ] {
+            let nodes = [node(1, first.0, first.1), node(2, second.0, second.1)];
+            assert_eq!(
+                level_line(&nodes.iter().collect::<Vec<_>>()).as_deref(),
+                line,
+                "{first:?} {second:?}"
+            );
+        }
+    }
 
     #[test]
     fn nodes_of_different_versions_are_named_before_what_is_wrong() {

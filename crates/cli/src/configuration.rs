@@ -9,7 +9,7 @@ use crate::client::{TIMEOUT, connect_for};
 use crate::failure::Failure;
 
 /// The settings there are.
-const NAMES: [&str; 1] = ["max-data"];
+const NAMES: [&str; 2] = ["feature-level", "max-data"];
 
 pub fn config(command: Config) -> Result<(), Failure> {
     match command {
@@ -36,8 +36,8 @@ pub fn config(command: Config) -> Result<(), Failure> {
 fn known(name: &str) -> Result<&'static str, Failure> {
     NAMES.into_iter().find(|known| *known == name).ok_or_else(|| {
         Failure::wrong(format!(
-            "there is no setting `{name}` that all nodes share: there is {}",
-            NAMES.join(", ")
+            "there is no setting `{name}` that all nodes share: there are {}",
+            NAMES.join(" and ")
         ))
     })
 }
@@ -51,7 +51,7 @@ fn get(client: &mut Client, name: &str) -> Result<String, Failure> {
     match found {
         Some(Value::Bytes(value)) => Ok(String::from_utf8_lossy(value).into_owned()),
         _ => Err(Failure::failed(format!(
-            "the node does not know the setting {name}: it runs another version"
+            "the node does not know the setting {name}: it runs another version, or a proxy alone"
         ))),
     }
 }

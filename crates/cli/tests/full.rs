@@ -263,7 +263,7 @@ fn data_that_reach_their_limit_are_refused_everywhere_until_some_are_deleted_or_
     let set = |words: &[&str]| quorate(&cluster, 0, &[&["config", "set"], words].concat());
     assert_eq!(set(&["max-data", "64kb"]), (Some(0), "OK\n".to_owned(), String::new()));
     let wrong = [
-        (&["max-dat", "1gb"][..], 2, "there is max-data"),
+        (&["max-dat", "1gb"][..], 2, "there are feature-level and max-data"),
         (&["max-data", "much"], 1, "max-data is a size such as 2gb"),
         (&["max-data", "99999999999999gb"], 1, "max-data is a size such as 2gb"),
     ];

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use quorate_protocols::registry;
-use support::{Cluster, Connection, Node, Resp};
+use support::{Cluster, Connection, Node, Resp, wait_for};
 
 /// Where the one member is, on the first day: an address that is the same in every run.
 const MEMBERS: &str = "1=node-1.example:7201";
@@ -145,5 +145,77 @@ fn directories_and_backups_of_released_versions_open_and_have_their_data() {
             assert_eq!(call(node, &[b"INCR", b"new"]), Resp::Integer(2), "{protocol}");
             assert_eq!(call(node, &[b"GET", b"string"]), Resp::Bulk(b"of the log".to_vec()), "{protocol}");
         }
+    }
+}
+
+/// What `quorate config` is told of the feature level.
+fn level(node: &Node) -> String {
+    quorate(&["config", "get", "feature-level", "--endpoints", &node.resp])
+}
+
+fn identity(node: &Node) -> String {
+    fs::read_to_string(node.data.join("identity")).unwrap()
+}
+
+const SELECTOR: [&[u8]; 4] = [b"ACL", b"SETUSER", b"ann", b"(+get ~a)"];
+
+#[test]
+fn data_of_a_version_without_levels_stay_at_the_first_until_it_is_raised() {
+    for protocol in ["multipaxos", "epaxos", "raft"] {
+        let mut cluster = alone(protocol);
+        unpack(&releases().join("v0.1.0").join(protocol), &cluster.nodes[0].data);
+        let before = identity(&cluster.nodes[0]);
+        let node = start(&mut cluster);
+        assert_eq!(call(node, &[b"SET", b"k", b"v"]), Resp::Simple("OK".into()));
+        let Resp::Error(refused) = call(node, &SELECTOR) else { panic!("{protocol}") };
+        assert!(refused.contains("selectors need feature level 2"), "{refused}");
+        assert_eq!((level(node).as_str(), identity(node)), ("feature-level = 1\n", before), "{protocol}");
+        let status = quorate(&["status", "--endpoints", &node.resp]);
+        assert!(status.contains("\nfeature level 1; these nodes know 2: once all members do"), "{status}");
+
+        quorate(&["config", "set", "feature-level", "2", "--endpoints", &node.resp]);
+        assert!(identity(node).contains("\nlevel = 2\n"), "marked before it is answered");
+        assert_eq!(call(node, &SELECTOR), Resp::Simple("OK".into()));
+        let Resp::Error(refused) = call(node, &[b"CONFIG", b"SET", b"feature-level", b"1"]) else { panic!() };
+        assert_eq!(refused, "ERR the feature level is 2, and does not fall");
+        cluster.nodes[0].kill();
+        let node = start(&mut cluster);
+        assert_eq!(level(node), "feature-level = 2\n");
+        // What is restored begins with the level of its backup.
+        let scratch = tempfile::tempdir().unwrap();
+        let backup = scratch.path().join("level").display().to_string();
+        quorate(&["backup", "--out", &backup, "--endpoints", &node.resp]);
+        let mut restored = alone("raft");
+        let data = restored.nodes[0].data.display().to_string();
+        let words = ["restore", &backup, "--data-dir", &data, "--node-id", "1", "--protocol", "raft"];
+        quorate(&[&words[..], &["--initial-cluster", MEMBERS]].concat());
+        assert!(identity(&restored.nodes[0]).contains("\nlevel = 2\n"));
+        let node = start(&mut restored);
+        assert_eq!(level(node), "feature-level = 2\n");
+
+        // A later version has raised it: this one leaves the directory as it is.
+        assert!(cluster.nodes[0].terminate().success());
+        let path = cluster.nodes[0].data.join("identity");
+        let text = identity(&cluster.nodes[0]).replace("level = 2", "level = 3");
+        let lines = &text[..text.find("crc32c").unwrap()];
+        fs::write(&path, format!("{lines}crc32c = {:08x}\n", crc32c::crc32c(lines.as_bytes()))).unwrap();
+        let (code, said) = cluster.nodes[0].run_to_end();
+        assert!(
+            code != Some(0) && said.contains("belongs to a group at feature level 3"),
+            "{code:?}: {said}"
+        );
+    }
+}
+
+#[test]
+fn a_new_cluster_begins_at_the_newest_level_before_its_first_client_is_served() {
+    for protocol in ["multipaxos", "epaxos", "raft", "zab", "chain", "primary-copy", "unreplicated"] {
+        let mut cluster = alone(protocol);
+        cluster.nodes[0].start();
+        let node = &cluster.nodes[0];
+        wait_for("the socket", || Connection::open(&node.resp).ok());
+        assert_eq!(call(node, &SELECTOR), Resp::Simple("OK".into()), "{protocol}");
+        assert_eq!(level(node), "feature-level = 2\n", "{protocol}");
+        assert!(quorate(&["status", "--endpoints", &node.resp]).contains("\nfeature level 2\n"));
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use quorate_blocks::admission::Reason;
-use quorate_core::{SettingsError, TopologyError};
+use quorate_core::{FeatureLevel, SettingsError, TopologyError};
 use quorate_runtime::RecordError;
 use quorate_tls::TlsError;
 use thiserror::Error;
@@ -118,6 +118,12 @@ pub enum NodeError {
          could be let in here, and as a leader this node would hold up the others. Look at the disk, then start again"
     )]
     DiskHangs { patience: Duration },
+    #[error(
+        "the data belong to a group at feature level {level}, and this version of Quorate knows levels up to {}: use \
+         the version that its members run",
+        FeatureLevel::NEWEST
+    )]
+    Level { level: FeatureLevel },
     #[error("the system refused {what}: {source}")]
     System { what: &'static str, source: io::Error },
 }

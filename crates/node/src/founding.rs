@@ -62,6 +62,10 @@ impl Founding {
     /// in it.
     pub fn found(&self, state: Replicated, cluster: u64) -> Result<(), NodeError> {
         self.check()?;
+        let level = state.level();
+        if !level.is_known() {
+            return Err(NodeError::Level { level });
+        }
         let addresses = self.members.clone();
         let group = Group { addresses, ..Group::of(self.members.keys().copied().collect()) };
         let configured = self.protocol.configure(&group, &mut Settings::default());
@@ -79,7 +83,7 @@ impl Founding {
         };
         // As the first members of any cluster, they take part once a majority of the others knows the directory.
         let memo = |disk| Memory::new(DiskId(disk), Stage::New).to_bytes();
-        Ok(storage::found(&options, saved, memo)?)
+        Ok(storage::found(&options, (level, saved), memo)?)
     }
 }
 

@@ -1,7 +1,11 @@
 //! How a client protocol plugs into a node's event loop. `api` implements it; the loop knows no protocol.
 
+use std::collections::BTreeMap;
+
 use bytes::{Bytes, BytesMut};
-use quorate_core::{Consistency, Members, Outcome, Request, Sample, Snapshot, Status, Time};
+use quorate_core::{
+    Consistency, FeatureLevel, Members, NodeId, Outcome, Request, Sample, Snapshot, Status, Time,
+};
 
 pub use crate::slow::{Described, SlowRequest};
 
@@ -165,6 +169,10 @@ pub trait NodeView {
     /// Who is in the group, as far as this node knows, with all addresses that it knows.
     fn group(&self) -> Members {
         Members::default()
+    }
+    /// The last feature level that the build of each node knows that is connected here, and that of this node.
+    fn known_levels(&self) -> BTreeMap<NodeId, FeatureLevel> {
+        BTreeMap::new()
     }
     /// Whether the protocol lets operators change that ([`quorate_core::Manage`]).
     fn can_regroup(&self) -> bool {

@@ -17,7 +17,7 @@ use crate::config::Place;
 use crate::error::NodeError;
 use crate::guard::OpenedDisk;
 use crate::metrics::Metrics;
-use crate::storage::{self, Failure, Log, Options, SEGMENT_BYTES};
+use crate::storage::{self, Failure, LevelMark, Log, Options, SEGMENT_BYTES};
 
 /// A log that is open, and what was in it.
 pub(crate) struct Opened {
@@ -27,6 +27,7 @@ pub(crate) struct Opened {
     /// Its records are encoded.
     pub(crate) saved: Saved<Bytes>,
     pub(crate) disk: OpenedDisk,
+    pub(crate) mark: LevelMark,
 }
 
 /// Room for a snapshot, in bytes.
@@ -92,13 +93,13 @@ impl Journal {
             queue_bytes: unsynced,
         };
         let opened = storage::open(&options, Box::new(wake))?;
-        let storage::Opened { cluster, restarted, snapshot, records, log, disk, memo } = opened;
+        let storage::Opened { cluster, restarted, snapshot, records, log, disk, memo, mark } = opened;
         let has_records = snapshot.is_some() || !records.is_empty();
         metrics.log_unsynced_limit.set(options.queue_bytes as u64);
         let snapshot_jitter = 1.0 + random.unit() / 2.0;
         let journal = Journal { snapshot_jitter, limit: unsynced, ..Journal::over(log, metrics, random) };
         let disk = OpenedDisk { disk, memo, has_records };
-        Ok(Opened { cluster, journal, saved: Saved { restarted, snapshot, records }, disk })
+        Ok(Opened { cluster, journal, saved: Saved { restarted, snapshot, records }, disk, mark })
     }
 
     /// Of a process that keeps nothing.

@@ -3,8 +3,10 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
+use quorate_blocks::state::level;
 use quorate_core::{
-    NodeId, Payload, ProcessId, ProxyId, Random, Request, RequestId, Saved, Status, Time, WireError,
+    FeatureLevel, NodeId, Payload, ProcessId, ProxyId, Random, Request, RequestId, Saved, Status, Time,
+    WireError,
 };
 use quorate_runtime::{AnyProcess, ConfiguredProtocol, Effects, Input, OwnMessages, Start};
 
@@ -195,6 +197,11 @@ impl Machines {
     /// A read of the replica's state as it is, if there is a replica.
     pub(crate) fn read(&self, command: &Bytes) -> Option<Bytes> {
         self.process.read(command)
+    }
+
+    /// The feature level of the replica's state, if there is a replica.
+    pub(crate) fn level(&self) -> Option<FeatureLevel> {
+        level::answer(self.read(&level::question())?)
     }
 
     pub(crate) fn status(&self) -> Status {

@@ -14,6 +14,8 @@ use quorate_core::{
     Access, Answered, Failure, GroupId, Members, Outcome, Request, RequestId, Sample, Status, Time,
 };
 
+use crate::machines::Machines;
+use crate::metrics::Metrics;
 use crate::slow::SlowRequest;
 
 /// The fact that says how little room the disk has; there only while that is too little.
@@ -193,5 +195,23 @@ impl MonitorServer {
         for reply in self.waiting.drain(..) {
             reply(Err("the node is stopping".to_owned()));
         }
+    }
+}
+
+/// Why a group has not served a read, as far as this node can tell. `full`: the journal takes nothing more.
+pub(crate) fn trouble(machines: &Machines, metrics: &Metrics, full: bool, group: GroupId) -> String {
+    if let Some(why) = machines.waits() {
+        return format!("this node does not take part yet: it {why}");
+    }
+    if full {
+        return "the disk is slower than what comes in".to_owned();
+    }
+    let (up, others) = (metrics.peers_up.get(), machines.directory.others());
+    let reached = format!("{up} of the {others} other members can be reached");
+    match machines.group_statuses().get(group.index()).and_then(|status| status.leader) {
+        Some(leader) => {
+            format!("node {leader} leads, as far as is known here, but does not answer; {reached}")
+        }
+        None => format!("nobody leads, as far as is known here; {reached}"),
     }
 }

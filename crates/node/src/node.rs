@@ -7,6 +7,7 @@
 mod draining;
 mod group;
 mod housekeeping;
+mod level;
 
 use std::io::{self, ErrorKind};
 use std::rc::Rc;
@@ -15,8 +16,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use mio::{Events, Poll, Token, Waker};
+use quorate_blocks::admission::Stage;
 use quorate_blocks::reach::{self, Reach, Timeouts};
-use quorate_core::{GroupId, ProcessId, ProxyId, Random, Request, RequestId, Settings, Status, Time};
+use quorate_core::{ProcessId, ProxyId, Random, Request, RequestId, Settings, Status, Time};
 use quorate_runtime::Effects;
 use quorate_tls::Credentials;
 use tracing::{error, info};
@@ -36,7 +38,7 @@ use crate::log_rate::LogRateLimiter;
 use crate::logging;
 use crate::machines::Machines;
 use crate::metrics::Metrics;
-use crate::monitor::{self, Monitor, Report};
+use crate::monitor::{self, Monitor, Report, trouble};
 use crate::newcomers::Newcomers;
 use crate::resources::{DiskWatermark, Resources};
 use crate::service_manager::{self, NotifyState};
@@ -46,6 +48,7 @@ use crate::stall::Stalls;
 use crate::transport::handshake::{self, Identity};
 use crate::transport::{self, Tokens, Transport};
 use crate::view::{Constants, View};
+use level::Levels;
 
 const WAKER: Token = Token(0);
 const PEER_LISTENER: Token = Token(1);
@@ -167,6 +170,7 @@ struct Loop<F: Frontend> {
     missing: logging::Missing,
     resources: Resources,
     disk_watermark: DiskWatermark,
+    levels: Levels,
     /// When this node may hand over again because of its disk.
     hand_over: Time,
     housekeeping: Time,
@@ -223,7 +227,7 @@ impl<F: Frontend> Loop<F> {
             ("incarnation", format!("{incarnation:016x}")),
             ("process_id", std::process::id().to_string()),
         ];
-        let (me, journal, mut machines);
+        let (me, journal, mut machines, levels);
         let mut guard = None;
         match place {
             Some(place) => {
@@ -238,6 +242,7 @@ impl<F: Frontend> Loop<F> {
                 cluster = opened.cluster;
                 let Place { node, data_dir, durability, rejoining, stage, .. } = place;
                 let (recovered, restarted) = (opened.saved.records.len(), opened.saved.restarted);
+                levels = Levels::new(Some(opened.mark), !restarted && stage == Stage::New);
                 if !can.diskless {
                     let members = directory.group().all();
                     let entry = Entry { node, stage, members, incarnation, can, least: reach };
@@ -288,6 +293,7 @@ impl<F: Frontend> Loop<F> {
                 machines = Machines::new(&**configured, (id, None), directory, clock, random.fork());
                 journal = Journal::none(metrics.clone(), random.fork())?;
                 me = id.into();
+                levels = Levels::new(None, false);
                 info!(
                     proxy = format!("{:x}", id.0),
                     protocol = name,
@@ -372,6 +378,7 @@ impl<F: Frontend> Loop<F> {
             resources: Resources::watch(directory_of_data)
                 .map_err(system("a thread that watches the disk"))?,
             disk_watermark,
+            levels,
             hand_over: Time::ZERO,
             housekeeping: Time::ZERO,
             certificate_warning: Time::ZERO,
@@ -393,6 +400,7 @@ impl<F: Frontend> Loop<F> {
     }
 
     fn serve(&mut self) -> Result<Exit, NodeError> {
+        self.begin_levels(clock::now())?;
         let mut events = Events::with_capacity(1024);
         let mut at_rest = false;
         loop {
@@ -458,7 +466,7 @@ impl<F: Frontend> Loop<F> {
         let now = clock::now();
         self.transport.tick(now);
         self.look_at_guard(now)?;
-        let view = View { machines: &self.machines, constants: &self.constants };
+        let view = View { machines: &self.machines, constants: &self.constants, transport: &self.transport };
         self.clients.accept(now, &view);
         if self.takes_input() {
             self.read(now);
@@ -483,6 +491,7 @@ impl<F: Frontend> Loop<F> {
         for _ in 0..LOCAL_ROUNDS {
             self.machines.release(self.journal.durable()?);
             let at_rest = self.step();
+            self.follow_level(clock::now())?;
             let persisted = self.machines.persisted();
             let Effects { records, barriers, .. } = self.machines.effects();
             self.journal.append(records, barriers, persisted);
@@ -512,7 +521,7 @@ impl<F: Frontend> Loop<F> {
                 }
             }
         });
-        let view = View { machines: &self.machines, constants: &self.constants };
+        let view = View { machines: &self.machines, constants: &self.constants, transport: &self.transport };
         self.clients.serve(&mut self.scratch, &view, &mut self.ready);
     }
 
@@ -525,6 +534,7 @@ impl<F: Frontend> Loop<F> {
             if !self.ready.is_empty() {
                 self.metrics.requests_total.add(self.ready.len() as u64);
                 self.newcomers.hold(&mut self.ready, &self.machines, &mut self.transport);
+                self.ask_for_first_level(clock::now());
                 self.machines.on_requests(self.ready.drain(..));
             }
             let settled = self.machines.settle();
@@ -532,11 +542,13 @@ impl<F: Frontend> Loop<F> {
             frames.drain(..).for_each(|frame| self.transport.send(frame));
             self.clients.on_marks(request_marks);
             let mut replies = std::mem::take(replies);
+            self.take_first_level(&mut replies);
             if self.monitor_server.is_reading() && !replies.is_empty() {
                 let (machines, metrics, full) = (&self.machines, &self.metrics, !self.takes_input());
                 self.monitor_server.sift(&mut replies, |group| trouble(machines, metrics, full, group));
             }
-            let view = View { machines: &self.machines, constants: &self.constants };
+            let view =
+                View { machines: &self.machines, constants: &self.constants, transport: &self.transport };
             self.clients.deliver(&mut replies, &view, &mut self.ready);
             self.machines.effects().replies = replies;
             if !settled {
@@ -552,7 +564,7 @@ impl<F: Frontend> Loop<F> {
         if self.drain.is_some() {
             return self.monitor_server.refuse();
         }
-        let view = View { machines: &self.machines, constants: &self.constants };
+        let view = View { machines: &self.machines, constants: &self.constants, transport: &self.transport };
         let report = || {
             let mut samples = self.metrics.samples();
             samples.extend(self.clients.samples());
@@ -572,23 +584,5 @@ impl<F: Frontend> Loop<F> {
     /// Whether there is room for what input may cause.
     fn takes_input(&self) -> bool {
         !self.journal.is_full()
-    }
-}
-
-/// Why a group has not served a read, as far as this node can tell. `full`: the journal takes nothing more.
-fn trouble(machines: &Machines, metrics: &Metrics, full: bool, group: GroupId) -> String {
-    if let Some(why) = machines.waits() {
-        return format!("this node does not take part yet: it {why}");
-    }
-    if full {
-        return "the disk is slower than what comes in".to_owned();
-    }
-    let (up, others) = (metrics.peers_up.get(), machines.directory.others());
-    let reached = format!("{up} of the {others} other members can be reached");
-    match machines.group_statuses().get(group.index()).and_then(|status| status.leader) {
-        Some(leader) => {
-            format!("node {leader} leads, as far as is known here, but does not answer; {reached}")
-        }
-        None => format!("nobody leads, as far as is known here; {reached}"),
     }
 }

@@ -1,10 +1,11 @@
 //! What client protocols may know of their node.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use quorate_core::{Capabilities, Consistency, Members, Snapshot, Status};
+use quorate_core::{Capabilities, Consistency, FeatureLevel, Members, NodeId, Snapshot, Status};
 use tracing::warn;
 
 use crate::clock;
@@ -15,6 +16,7 @@ use crate::machines::Machines;
 use crate::metrics::Metrics;
 use crate::resources;
 use crate::slow::{Slow, SlowRequest};
+use crate::transport::Transport;
 
 /// What does not change while a node runs, in words.
 #[derive(Debug)]
@@ -33,6 +35,7 @@ pub(crate) struct Constants {
 pub(crate) struct View<'a> {
     pub(crate) machines: &'a Machines,
     pub(crate) constants: &'a Constants,
+    pub(crate) transport: &'a Transport,
 }
 
 impl NodeView for View<'_> {
@@ -78,6 +81,7 @@ impl NodeView for View<'_> {
         let group = directory.group();
         facts.push(("members", directory::line(&group)));
         facts.push(("members_version", group.version.to_string()));
+        facts.push(("knows_feature_level", FeatureLevel::NEWEST.to_string()));
         let (source, error) = match self.machines.clock.bound() {
             Some((source, error)) => (source, error.as_secs_f64().to_string()),
             None => ("none", "-".to_owned()),
@@ -98,6 +102,11 @@ impl NodeView for View<'_> {
 
     fn group(&self) -> Members {
         self.machines.directory.group()
+    }
+
+    fn known_levels(&self) -> BTreeMap<NodeId, FeatureLevel> {
+        let own = self.machines.node().map(|node| (node, FeatureLevel::NEWEST));
+        self.transport.known_levels().into_iter().chain(own).collect()
     }
 
     fn can_regroup(&self) -> bool {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use quorate_core::{Access, Failure, Managed, NodeId, Outcome, Roster, Wire};
+use quorate_core::{Access, Failure, FeatureLevel, Managed, NodeId, Outcome, Roster, Wire};
 use quorate_node::frontend::NodeView;
 use quorate_store::{Command, CommandError, Expires, Key, Kind, Reply};
 
@@ -23,6 +23,10 @@ pub(super) enum Shape {
     Flag,
     /// OK, whatever number it is.
     Ok,
+    /// OK, or an error if the feature level is higher already.
+    Raised,
+    /// OK, or an error if the user's rules need a higher feature level than there is.
+    User { needed: FeatureLevel },
     /// The first of several strings.
     First,
     /// 1 if the first of several strings is there, 0 if not.
@@ -197,12 +201,19 @@ impl Shape {
     pub(super) fn reply(self, reply: Reply, writer: &mut Writer<'_>, around: &mut Surroundings<'_>) {
         match (self, reply) {
             (Shape::Failed(text), _) => writer.error(text),
+            (Shape::User { needed }, Reply::Error(CommandError::Malformed)) => writer.error(format!(
+                "ERR selectors need feature level {needed}, which is higher than the cluster's: once all members run a \
+                 version that knows it, CONFIG SET feature-level {needed}"
+            )),
             (_, Reply::Error(error)) => writer.error(&*error_text(error)),
             (_, Reply::NotRetained) => writer.error(NOT_RETAINED),
-            (Shape::Plain, reply) => plain(reply, writer),
+            (Shape::Plain | Shape::User { .. }, reply) => plain(reply, writer),
             (Shape::Flag, Reply::Done) => writer.integer(1),
             (Shape::Flag, Reply::Skipped) => writer.integer(0),
-            (Shape::Ok, Reply::Integer(_)) => writer.ok(),
+            (Shape::Ok, Reply::Integer(_)) | (Shape::Raised, Reply::Done) => writer.ok(),
+            (Shape::Raised, Reply::Skipped) => {
+                writer.error("ERR the feature level is higher already, and does not fall");
+            }
             (Shape::First, Reply::Values(values)) => writer.optional(values.into_iter().next().flatten()),
             (Shape::HasFirst, Reply::Values(values)) => {
                 writer.integer(values.first().is_some_and(Option::is_some).into());
@@ -404,7 +415,10 @@ fn error_text(error: CommandError) -> Cow<'static, str> {
         CommandError::TooManyUsers => {
             "ERR the users would take more than the limit of 1048576 bytes together"
         }
-        CommandError::Malformed => "ERR the nodes of this cluster do not all know this command yet",
+        CommandError::Malformed => {
+            "ERR this needs a later feature level than the cluster has, or a newer version of its nodes: see CONFIG \
+             GET feature-level"
+        }
         CommandError::DataLimit => {
             "OOM the data take as much as they may: delete some, or allow more with CONFIG SET max-data"
         }

@@ -1,16 +1,17 @@
 //! The frontend over a real store: what a node does, without sockets or replication.
 
 use std::cell::Cell;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use quorate_api::resp::{Limits, Resp, Session};
 use quorate_core::{
-    Access, Failure, Member, Members, NodeId, Outcome, PeerStatus, Request, Sample, Status, Time, Wall, Wire,
+    Access, Failure, FeatureLevel, Member, Members, NodeId, Outcome, PeerStatus, Request, Sample, Status,
+    Time, Wall, Wire,
 };
 use quorate_node::frontend::{Described, Frontend, NodeView, SessionContext, SlowRequest, Ticket};
-use quorate_store::{Command, Store};
+use quorate_store::{Command, Reply, Store};
 
 /// The present, on every clock.
 pub const NOW: Duration = Duration::from_millis(1_700_000_000_123);
@@ -32,6 +33,8 @@ pub struct Node {
     pub now: u64,
     /// How many requests were denied.
     pub denials: Cell<usize>,
+    /// What the builds of connected members know, where the feature level is looked at.
+    pub known_levels: Option<BTreeMap<NodeId, FeatureLevel>>,
 }
 
 /// A connection to it.
@@ -53,6 +56,7 @@ struct View<'a> {
     store: &'a Store,
     knows_users: bool,
     denials: &'a Cell<usize>,
+    known_levels: &'a Option<BTreeMap<NodeId, FeatureLevel>>,
 }
 
 impl NodeView for View<'_> {
@@ -70,6 +74,11 @@ impl NodeView for View<'_> {
         9
     }
     fn status(&self) -> Status {
+        let mut samples = vec![Sample::counter("reads_local_total", 7_u64, "Reads answered alone.")];
+        if self.known_levels.is_some() {
+            let level = u64::from(self.store.level().get());
+            samples.push(Sample::gauge("store_feature_level", level, "Feature level."));
+        }
         let peer = PeerStatus { node: NodeId::new(2).unwrap(), lag: 3, heard_ms: Some(4) };
         Status {
             role: "leader",
@@ -80,7 +89,7 @@ impl NodeView for View<'_> {
             lease: true,
             reads: "lease",
             peers: vec![peer],
-            samples: vec![Sample::counter("reads_local_total", 7_u64, "Reads answered alone.")],
+            samples,
             facts: Vec::new(),
         }
     }
@@ -93,6 +102,9 @@ impl NodeView for View<'_> {
             (NodeId::new(node).unwrap(), Member { address: format!("10.0.0.{node}:7201"), voter })
         };
         Members { version: 5, nodes: [member(1, true), member(2, false)].into() }
+    }
+    fn known_levels(&self) -> BTreeMap<NodeId, FeatureLevel> {
+        self.known_levels.clone().unwrap_or_default()
     }
     fn can_regroup(&self) -> bool {
         true
@@ -143,6 +155,7 @@ impl Node {
             knows_users: true,
             now: 1,
             denials,
+            known_levels: None,
         }
     }
 
@@ -162,7 +175,12 @@ impl Node {
             resumed: &mut resumed,
             under_way: 0,
             limit: UNDER_WAY,
-            node: &View { store: &self.store, knows_users: self.knows_users, denials: &self.denials },
+            node: &View {
+                store: &self.store,
+                knows_users: self.knows_users,
+                denials: &self.denials,
+                known_levels: &self.known_levels,
+            },
         };
         let session = self.resp.open(self.connections, &mut context);
         let input = BytesMut::new();
@@ -193,6 +211,9 @@ impl Node {
     pub fn execute(&mut self, request: &Request) -> Outcome {
         let command = Command::from_bytes(request.command.clone()).expect("a session encodes its commands");
         assert_eq!(command.is_read_only(), request.access == Access::Read);
+        if let (Some(_), Err(error)) = (&self.known_levels, self.store.decode(&request.command)) {
+            return Outcome::Done(Reply::Error(error).to_bytes());
+        }
         self.revision += 1;
         let now = Wall::from_millis(NOW.as_millis() as u64);
         let reply = match self.unordered {
@@ -256,7 +277,12 @@ impl Node {
             resumed: &mut resumed,
             under_way: connection.asked.len() + connection.resumed.len(),
             limit: UNDER_WAY,
-            node: &View { store: &self.store, knows_users: self.knows_users, denials: &self.denials },
+            node: &View {
+                store: &self.store,
+                knows_users: self.knows_users,
+                denials: &self.denials,
+                known_levels: &self.known_levels,
+            },
         };
         call(&mut self.resp, &mut connection.session, &mut connection.input, &mut context);
         if context.is_full() && !connection.input.is_empty() {

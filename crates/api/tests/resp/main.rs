@@ -4,6 +4,7 @@ mod acl;
 mod fuzz;
 mod harness;
 mod key_scope;
+mod level;
 mod long;
 mod members;
 mod order;

@@ -30,7 +30,7 @@ impl<F: Frontend> Loop<F> {
     pub(super) fn begin_drain(&mut self, now: Time, limit: Duration) {
         let leads = self.machines.leads() && self.metrics.peers_up.get() > 0;
         self.drain = Some(Drain::begin(now, limit, leads));
-        let view = View { machines: &self.machines, constants: &self.constants };
+        let view = View { machines: &self.machines, constants: &self.constants, transport: &self.transport };
         self.clients.drain(now, &view);
         self.machines.drain();
     }

@@ -29,7 +29,7 @@ const HAND_OVER_AGAIN: Duration = Duration::from_secs(300);
 const HAND_OVER: Duration = Duration::from_secs(5);
 
 /// Clients' requests and the monitor's have other ids and streams; nobody waits for the outcome.
-const OWN: u64 = 1 << 62;
+pub(super) const OWN: u64 = 1 << 62;
 
 /// Lets another node lead.
 fn hand_over(now: Time) -> (RequestId, Request) {
@@ -65,6 +65,7 @@ impl<F: Frontend> Loop<F> {
         });
         self.journal.snapshot_if_due(self.limits.snapshot_after, room, || self.machines.save());
         self.show_status(now);
+        self.ask_for_first_level(now);
     }
 
     /// Notes how much room there is on the disk and in memory, and says when that is too little.

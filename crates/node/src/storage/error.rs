@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use quorate_core::NodeId;
+use quorate_core::{FeatureLevel, NodeId};
 use thiserror::Error;
 
 /// The system failed to read or write a file. For a log that runs this is final: after a failed write or sync
@@ -96,6 +96,12 @@ pub enum StorageError {
         .path.display()
     )]
     Format { path: PathBuf, found: String, supported: u32 },
+    #[error(
+        "{} belongs to a group at feature level {found}; this version of Quorate knows levels up to {}: start the \
+         version that the other members run. A level that was raised does not fall again",
+        .path.display(), FeatureLevel::NEWEST
+    )]
+    Level { path: PathBuf, found: FeatureLevel },
     #[error(
         "{} is damaged at offset {offset}: {what}. Acknowledged records are lost here{}; the file is left as it is",
         .path.display(), REJOIN

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use bytes::Bytes;
-use quorate_core::{NodeId, Payload, Saved};
+use quorate_core::{FeatureLevel, NodeId, Payload, Saved};
 
 use super::background::Background;
 use super::error::{Failure, StorageError};
@@ -46,15 +46,15 @@ fn open(directory: &Path) -> Result<Dir, StorageError> {
     Ok(Dir::new(directory, Arc::new(disk)))
 }
 
-/// Makes a data directory whose replica starts from `saved`. `memo` makes what is remembered beside the log from the
-/// directory's random number.
+/// Makes a data directory whose replica starts from `saved`, at this feature level. `memo` makes what is
+/// remembered beside the log from the directory's random number.
 ///
 /// # Errors
 ///
 /// If anything is in the directory, which then stays as it is, or cannot be written: then nothing is left there.
 pub fn found(
     options: &Options,
-    saved: Saved<Payload>,
+    (level, saved): (FeatureLevel, Saved<Payload>),
     memo: impl FnOnce(u128) -> Bytes,
 ) -> Result<(), StorageError> {
     let path = &options.directory;
@@ -64,7 +64,7 @@ pub fn found(
     let _lock = Lock::take(path)?;
     refuse_owned(&dir, path)?;
     identity::remove_unfinished(&dir)?;
-    let identity = options.identity(draw(path)?);
+    let identity = Identity { level, ..options.identity(draw(path)?) };
     let made = fill(&dir, &identity, saved, &memo(identity.disk));
     if made.is_err() {
         clear(&dir);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use quorate_core::{NodeId, Payload};
+use quorate_core::{FeatureLevel, NodeId, Payload};
 
 use super::files::{Dir, File, Files};
 use super::identity::Identity;
@@ -110,7 +110,8 @@ fn options() -> Options {
 
 fn me() -> Identity {
     let Options { cluster, node, .. } = options();
-    Identity { cluster, node, protocol: "test".to_owned(), log: true, disk: 7, founded: None }
+    let level = FeatureLevel::FIRST;
+    Identity { cluster, node, protocol: "test".to_owned(), log: true, disk: 7, founded: None, level }
 }
 
 /// A directory, and the digest of its identity.

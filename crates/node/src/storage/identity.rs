@@ -10,11 +10,12 @@
 //!   *.tmp                            unfinished files of a process that died; removed at the next opening
 //! ```
 
+use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
 use std::path::Path;
 
-use quorate_core::{NodeId, digest};
+use quorate_core::{FeatureLevel, NodeId, digest};
 
 use super::error::{Failure, StorageError};
 use super::files::Dir;
@@ -22,7 +23,12 @@ use super::{memo, segment, snapshot};
 
 const NAME: &str = "identity";
 const LOCK: &str = "lock";
-const FORMAT: u32 = 3;
+/// Of a directory whose group is above the first feature level.
+const FORMAT: u32 = 4;
+/// Of one at the first level whose cluster began with another's data.
+const FOUNDED: u32 = 3;
+/// Of all others. Versions that know no levels, or no founded clusters, read what has none.
+const PLAIN: u32 = 2;
 
 /// What a data directory belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,12 +43,14 @@ pub(super) struct Identity {
     pub(super) log: bool,
     /// Random: tells the directory from others of the same node.
     pub(super) disk: u128,
+    /// The highest feature level that anything in the directory may need.
+    pub(super) level: FeatureLevel,
 }
 
 impl Identity {
-    /// What the checksums of all files of the directory depend on.
+    /// What the checksums of all files of the directory depend on. The level may rise.
     pub(super) fn digest(&self) -> u64 {
-        digest(self.lines().as_bytes())
+        digest(Identity { level: FeatureLevel::FIRST, ..self.clone() }.lines().as_bytes())
     }
 
     /// Writes the file: the directory is complete from then on.
@@ -78,6 +86,14 @@ impl Identity {
         identity
             .map(Some)
             .ok_or_else(|| StorageError::corrupt(file.path(), 0, "its checksum or a line of it is wrong"))
+    }
+
+    /// Refuses a directory of a group that has raised its feature level beyond what this build knows.
+    pub(super) fn check_level(&self, dir: &Dir) -> Result<(), StorageError> {
+        match self.level.is_known() {
+            true => Ok(()),
+            false => Err(StorageError::Level { path: dir.path(NAME), found: self.level }),
+        }
     }
 
     /// Refuses another node's directory.
@@ -120,13 +136,16 @@ impl Identity {
     }
 
     fn lines(&self) -> String {
-        let Identity { cluster, founded, node, protocol, log, disk } = self;
-        // Versions that know no founded clusters read the others' directories.
-        let format = if founded.is_some() { FORMAT } else { FORMAT - 1 };
+        let Identity { cluster, founded, node, protocol, log, disk, level } = self;
+        let (format, level) = match *level {
+            FeatureLevel::FIRST if founded.is_some() => (FOUNDED, String::new()),
+            FeatureLevel::FIRST => (PLAIN, String::new()),
+            level => (FORMAT, format!("level = {level}\n")),
+        };
         let founded = founded.map(|id| format!("founded = {id:016x}\n")).unwrap_or_default();
         format!(
             "quorate data directory\nformat = {format}\ncluster = {cluster:016x}\n{founded}node = {node}\nprotocol = \
-             {protocol}\nlog = {log}\ndisk = {disk:032x}\n"
+             {protocol}\nlog = {log}\ndisk = {disk:032x}\n{level}"
         )
     }
 
@@ -138,6 +157,10 @@ impl Identity {
     fn parse(text: &str) -> Option<Identity> {
         let field = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = "));
         let founded = field("founded").map(|id| u64::from_str_radix(id, 16)).transpose().ok()?;
+        let level = match field("level") {
+            Some(number) => FeatureLevel::new(number.parse().ok()?)?,
+            None => FeatureLevel::FIRST,
+        };
         Some(Identity {
             cluster: u64::from_str_radix(field("cluster")?, 16).ok()?,
             founded,
@@ -145,7 +168,41 @@ impl Identity {
             protocol: field("protocol")?.to_owned(),
             log: field("log")?.parse().ok()?,
             disk: u128::from_str_radix(field("disk")?, 16).ok()?,
+            level,
         })
+    }
+}
+
+/// Marks a data directory with the feature level of its group, so that no build opens it that does not know that.
+pub struct LevelMark {
+    dir: Dir,
+    identity: Identity,
+}
+
+impl fmt::Debug for LevelMark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LevelMark").field("level", &self.identity.level).finish_non_exhaustive()
+    }
+}
+
+impl LevelMark {
+    pub(super) fn new(dir: Dir, identity: Identity) -> LevelMark {
+        LevelMark { dir, identity }
+    }
+
+    /// The level that the directory is marked with.
+    pub fn level(&self) -> FeatureLevel {
+        self.identity.level
+    }
+
+    /// Marks it with a higher level; durable when this returns. Whoever calls it waits for the disk.
+    pub fn raise(&mut self, level: FeatureLevel) -> Result<(), Failure> {
+        if level > self.identity.level {
+            let identity = Identity { level, ..self.identity.clone() };
+            identity.publish(&self.dir)?;
+            self.identity = identity;
+        }
+        Ok(())
     }
 }
 

@@ -37,7 +37,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use quorate_core::{NodeId, Snapshot};
+use quorate_core::{FeatureLevel, NodeId, Snapshot};
 use tracing::{info, warn};
 
 use crate::config::Durability;
@@ -51,6 +51,7 @@ use writer::{Mode, Writer};
 
 pub use error::{Failure, StorageError};
 pub use founding::{Owner, found, owner};
+pub use identity::LevelMark;
 pub use log::{Log, LogStatus, Waker};
 pub use memo::{Memo, MemoWriter};
 
@@ -98,6 +99,7 @@ impl Options {
             protocol: self.protocol.to_owned(),
             log: self.durability != Durability::None,
             disk,
+            level: FeatureLevel::FIRST,
         }
     }
 }
@@ -119,6 +121,8 @@ pub struct Opened {
     pub disk: u128,
     /// What is remembered beside the log.
     pub memo: Memo,
+    /// What to mark the directory with when the group's feature level rises.
+    pub mark: LevelMark,
 }
 
 /// Opens a replica's log, after a crash too: everything durable is in it, and nothing is cut but a torn tail.
@@ -133,9 +137,11 @@ pub fn open(options: &Options, waker: Waker) -> Result<Opened, StorageError> {
     }
     let lock = Lock::take(path)?;
     let fresh = draw(path)?;
-    let Found { cluster, restarted, snapshot, records, kept, disk } = find(&dir, options, fresh, true)?;
+    let Found { identity, restarted, snapshot, records, kept } = find(&dir, options, fresh, true)?;
     let log = Log::start(kept, Some(lock), options.queue_bytes, waker)?;
-    Ok(Opened { cluster, restarted, snapshot, records, log, disk, memo: Memo::new(dir) })
+    let Identity { cluster, disk, .. } = identity;
+    let (memo, mark) = (Memo::new(dir.clone()), LevelMark::new(dir, identity));
+    Ok(Opened { cluster, restarted, snapshot, records, log, disk, memo, mark })
 }
 
 /// A random number, the identity of a new directory.
@@ -177,12 +183,11 @@ fn sync_directory(path: &Path) -> io::Result<()> {
 
 /// What opening found, before threads are started.
 struct Found {
-    cluster: u64,
+    identity: Identity,
     restarted: bool,
     snapshot: Option<Snapshot>,
     records: Vec<Bytes>,
     kept: Option<Kept>,
-    disk: u128,
 }
 
 /// Opens a directory that this process has locked; `fresh` is its identity if it is new.
@@ -200,6 +205,7 @@ fn find(dir: &Dir, options: &Options, fresh: u128, background: bool) -> Result<F
     let identity = match found {
         Some(found) => {
             found.check(dir, &expected)?;
+            found.check_level(dir)?;
             found
         }
         None => {
@@ -207,9 +213,8 @@ fn find(dir: &Dir, options: &Options, fresh: u128, background: bool) -> Result<F
             expected
         }
     };
-    let Identity { cluster, disk, .. } = identity;
     if !identity.log {
-        return Ok(Found { cluster, restarted, snapshot: None, records: Vec::new(), kept: None, disk });
+        return Ok(Found { identity, restarted, snapshot: None, records: Vec::new(), kept: None });
     }
     let digest = identity.digest();
     let newest = dir.list()?.iter().filter_map(|name| snapshot::sequence_of(name)).max();
@@ -239,7 +244,7 @@ fn find(dir: &Dir, options: &Options, fresh: u128, background: bool) -> Result<F
     records.extend(logged);
     let writer = Writer::new(dir.clone(), digest, mode, recovered, pool.clone())?;
     let kept = Some(Kept { dir: dir.clone(), identity: digest, writer, bytes, pool });
-    Ok(Found { cluster, restarted, snapshot: image, records, kept, disk })
+    Ok(Found { identity, restarted, snapshot: image, records, kept })
 }
 
 /// Makes a directory's first files; the identity comes last, so that a directory without one holds nothing yet.

@@ -6,14 +6,16 @@
 //! machine that has restarted resets it at once, a process that is there answers, and one that does neither has been
 //! silent for long enough.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use quorate_blocks::admission::Verdict;
-use quorate_core::{ProcessId, Time};
+use quorate_core::{FeatureLevel, NodeId, ProcessId, Time};
 use quorate_tls::Process;
 use tracing::{info, warn};
 
 use super::handshake::{Answer, Hello, name, node_of};
-use super::inbound::Stage;
+use super::inbound::{Inbound, Stage};
 use super::link::Link;
 use super::{Token, Transport};
 use crate::guard::other_reach;
@@ -116,6 +118,36 @@ impl Transport {
         }
     }
 
+    /// The group has raised its feature level, durably here: ends connections to processes whose builds do not know it,
+    /// and refuses them from now on.
+    pub(crate) fn raise_level(&mut self, level: FeatureLevel, now: Time) {
+        self.identity.raise(level);
+        let (links, mut context) = self.split(now);
+        links.values_mut().for_each(|link| link.on_level(&mut context));
+        let lacks = |(index, inbound): (usize, &Inbound)| match inbound.stage {
+            Stage::Known { knows, .. } => self.identity.lacks(knows).map(|why| (index, why)),
+            _ => None,
+        };
+        let known: Vec<_> = self.inbound.iter().filter_map(lacks).collect();
+        let learning = self.learning.iter().map(|(index, (hello, _))| (index, hello));
+        let waiting: Vec<_> = (self.claimants.iter().chain(learning))
+            .filter_map(|(index, hello)| Some((*index, hello.clone(), self.identity.lacks(hello.knows)?)))
+            .collect();
+        for (index, why) in known {
+            self.over(index, Some(why), now);
+        }
+        for (index, hello, why) in waiting {
+            self.claimants.remove(&index);
+            self.learning.remove(&index);
+            self.refuse(index, &hello, why, now);
+        }
+    }
+
+    /// The last feature level that the build of each node knows that is connected.
+    pub(crate) fn known_levels(&self) -> BTreeMap<NodeId, FeatureLevel> {
+        self.links.iter().filter_map(|(node, link)| Some((*node, link.knows()?))).collect()
+    }
+
     /// Lets in those who may speak by now: what they said of themselves is durable, and proxies may be answered.
     pub(super) fn learn(&mut self, now: Time) {
         let Some(guard) = &mut self.guard else { return };
@@ -168,7 +200,8 @@ impl Transport {
         let answer = Answer::Welcome(self.identity.hello_with(hello.me, self.guard.as_ref()));
         let inbound = &mut self.inbound[index];
         inbound.answer(&answer);
-        inbound.stage = Stage::Known { peer: hello.me, incarnation: hello.incarnation };
+        let Hello { me: peer, incarnation, knows, .. } = *hello;
+        inbound.stage = Stage::Known { peer, incarnation, knows };
         self.strangers -= 1;
         self.known.insert(hello.me, index);
         match node_of(hello.me) {

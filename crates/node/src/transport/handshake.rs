@@ -17,7 +17,7 @@ use std::net::SocketAddr;
 
 use bytes::{Buf, Bytes, BytesMut};
 use quorate_blocks::admission::Introduction;
-use quorate_core::{Decoder, NodeId, ProcessId, Settings, Wire, wire_enum, wire_struct};
+use quorate_core::{Decoder, Encoder, FeatureLevel, NodeId, ProcessId, Settings, Wire, WireError, wire_enum};
 
 use crate::config::check_address;
 use crate::guard::Guard;
@@ -92,19 +92,42 @@ pub struct Hello {
     /// Of a node: its data directory, and what it remembers of others'. Neither a proxy alone nor a node of a protocol
     /// that does not rely on disks has one.
     pub disk: Option<Introduction>,
+    /// The last feature level that its build knows. It comes behind what builds say that know no levels.
+    pub knows: FeatureLevel,
 }
-wire_struct!(Hello {
-    cluster,
-    me,
-    expected,
-    incarnation,
-    protocol,
-    settings_digest,
-    settings,
-    address,
-    site,
-    disk
-});
+
+impl Wire for Hello {
+    fn encode(&self, out: &mut Encoder) {
+        (self.cluster, self.me, self.expected).encode(out);
+        self.incarnation.encode(out);
+        self.protocol.encode(out);
+        self.settings_digest.encode(out);
+        self.settings.encode(out);
+        (self.address.clone(), self.site.clone()).encode(out);
+        self.disk.encode(out);
+        self.knows.encode(out);
+    }
+    fn decode(input: &mut Decoder) -> Result<Self, WireError> {
+        let (cluster, me, expected) = Wire::decode(input)?;
+        let (incarnation, protocol, settings_digest) = Wire::decode(input)?;
+        let (settings, address, site, disk) =
+            (Wire::decode(input)?, Wire::decode(input)?, Wire::decode(input)?, Wire::decode(input)?);
+        let knows = if input.remaining() == 0 { FeatureLevel::FIRST } else { Wire::decode(input)? };
+        Ok(Hello {
+            cluster,
+            me,
+            expected,
+            incarnation,
+            protocol,
+            settings_digest,
+            settings,
+            address,
+            site,
+            disk,
+            knows,
+        })
+    }
+}
 
 /// What an acceptor says to a [`Hello`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,6 +146,8 @@ wire_enum!(Answer { 0 => Refused(reason), 1 => Welcome(hello), 2 => Disowned(hel
 #[derive(Clone, Debug)]
 pub struct Identity {
     hello: Hello,
+    /// The feature level of the group, as far as this process knows: whoever does not know it is not spoken with.
+    level: FeatureLevel,
 }
 
 impl Identity {
@@ -148,8 +173,26 @@ impl Identity {
                 address: bytes(address),
                 site: Bytes::new(),
                 disk: None,
+                knows: FeatureLevel::NEWEST,
             },
+            level: FeatureLevel::FIRST,
         }
+    }
+
+    /// The group has this feature level, if not a higher one.
+    pub fn raise(&mut self, level: FeatureLevel) {
+        self.level = self.level.max(level);
+    }
+
+    /// Why a process is not spoken with whose build knows feature levels up to this one; `None` if it is.
+    pub fn lacks(&self, knows: FeatureLevel) -> Option<String> {
+        (knows < self.level).then(|| {
+            format!(
+                "its version knows feature levels up to {knows}, but this group is at {}: start the version that the \
+                 members run",
+                self.level
+            )
+        })
     }
 
     /// The same, at a site.
@@ -202,6 +245,9 @@ impl Identity {
                 "its cluster is {:016x}, here it is {:016x}: --initial-cluster must be the same everywhere",
                 other.cluster, mine.cluster
             ));
+        }
+        if let Some(lacks) = self.lacks(other.knows) {
+            return Some(lacks);
         }
         if other.settings_digest != mine.settings_digest && !(standalone && other.settings_digest == 0) {
             return Some(format!(
@@ -460,6 +506,36 @@ mod tests {
             let words = [format!("it speaks {other} of"), format!("here is {VERSIONS}:")];
             assert!(words.iter().all(|words| error.contains(words)), "{error}");
         }
+    }
+
+    #[test]
+    fn a_build_that_does_not_know_the_feature_level_of_the_group_is_refused() {
+        let level = |number| FeatureLevel::new(number).unwrap();
+        for (group, knows, refused) in
+            [(1, 1, false), (1, 2, false), (2, 1, true), (2, 2, false), (2, 3, false)]
+        {
+            let mut me = identity(1, node(1), "multipaxos", "lease=2s");
+            me.raise(level(group));
+            // It never falls.
+            me.raise(level(1));
+            for who in [node(2), ProxyId(1 << 40).into()] {
+                let hello = Hello { me: who, knows: level(knows), ..me.hello(node(1)) };
+                let words = format!("knows feature levels up to {knows}, but this group is at {group}:");
+                let found = me.difference(&hello);
+                assert_eq!(found.is_some(), refused, "{group}, {knows}: {found:?}");
+                assert!(found.is_none_or(|found| found.contains(&words)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_hello_that_says_nothing_of_levels_is_that_of_a_build_that_knows_the_first() {
+        let hello = identity(1, node(2), "multipaxos", "lease=2s").hello(node(1));
+        assert_eq!(hello.knows, FeatureLevel::NEWEST);
+        let bytes = hello.to_bytes();
+        let before = Hello::from_bytes(bytes.slice(..bytes.len() - 2)).unwrap();
+        assert_eq!(before, Hello { knows: FeatureLevel::FIRST, ..hello.clone() });
+        assert_eq!(Hello::from_bytes(bytes), Ok(hello));
     }
 
     #[test]

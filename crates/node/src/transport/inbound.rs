@@ -5,7 +5,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 
 use bytes::{Bytes, BytesMut};
-use quorate_core::{ProcessId, Time};
+use quorate_core::{FeatureLevel, ProcessId, Time};
 use quorate_tls::{Heard, Socket};
 
 use super::echo::Echo;
@@ -44,8 +44,8 @@ pub(super) enum Stage {
     Claimant { until: Time },
     /// It has said who it is, and waits until that is durable here.
     Learning { until: Time },
-    /// It is let in.
-    Known { peer: ProcessId, incarnation: u64 },
+    /// It is let in. Its build knows feature levels up to the last one.
+    Known { peer: ProcessId, incarnation: u64, knows: FeatureLevel },
     /// It is told why it is not let in, and given up then.
     Leaving { until: Time },
 }

@@ -11,7 +11,7 @@ use bytes::{Bytes, BytesMut};
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use quorate_blocks::admission::Verdict;
-use quorate_core::{Class, Interface, NodeId, ProcessId, Random, Time};
+use quorate_core::{Class, FeatureLevel, Interface, NodeId, ProcessId, Random, Time};
 use quorate_tls::{Credentials, Heard, Socket};
 use tracing::{info, warn};
 
@@ -41,6 +41,8 @@ pub(super) struct Link {
     failures: u32,
     /// Why there is no connection, as far as it was tried.
     trouble: Option<String>,
+    /// The last feature level that the build knows which answered last.
+    knows: FeatureLevel,
     /// When the member is asked how far away it is.
     echo: EchoTimer,
     log_rate: LogRateLimiter,
@@ -98,6 +100,7 @@ pub(super) struct Dialed {
     pub(super) node: NodeId,
     pub(super) stream: Socket,
     pub(super) incarnation: u64,
+    pub(super) knows: FeatureLevel,
     pub(super) input: BytesMut,
 }
 
@@ -119,8 +122,22 @@ pub(super) struct LinkContext<'a> {
 impl Link {
     pub(super) fn new(node: NodeId, address: String, token: Token) -> Link {
         let (state, echo) = (State::Waiting { until: Time::ZERO }, EchoTimer::default());
-        let log_rate = LogRateLimiter::default();
-        Link { node, address, token, state, failures: 0, trouble: None, echo, log_rate }
+        let (log_rate, knows) = (LogRateLimiter::default(), FeatureLevel::FIRST);
+        Link { node, address, token, state, failures: 0, trouble: None, knows, echo, log_rate }
+    }
+
+    /// The last feature level that the member's build knows, if it is connected.
+    pub(super) fn knows(&self) -> Option<FeatureLevel> {
+        self.is_up().then_some(self.knows)
+    }
+
+    /// The group has raised its feature level: a member that does not know it is not spoken with any more.
+    pub(super) fn on_level(&mut self, context: &mut LinkContext<'_>) {
+        if let State::Learning { .. } | State::Up { .. } | State::Lent { .. } = self.state
+            && let Some(why) = context.identity.lacks(self.knows)
+        {
+            self.refuse(&why, context);
+        }
     }
 
     pub(super) fn is_up(&self) -> bool {
@@ -406,6 +423,7 @@ impl Link {
         if let Some(difference) = context.identity.difference(&other) {
             return self.refuse(&difference, context);
         }
+        self.knows = other.knows;
         let place = match context.delays.to(&other.site) {
             Ok(link) => Place { site: other.site.clone(), link },
             Err(reason) => return self.refuse(&reason, context),
@@ -439,7 +457,8 @@ impl Link {
                 return self.fail(&error.to_string(), context);
             }
             self.state = State::Lent { since: context.now };
-            context.dialed.push(Dialed { node: self.node, stream, incarnation: other.incarnation, input });
+            let Hello { incarnation, knows, .. } = other;
+            context.dialed.push(Dialed { node: self.node, stream, incarnation, knows, input });
             return;
         }
         let (incarnation, until) = (other.incarnation, context.now + context.limits.handshake);

@@ -487,7 +487,7 @@ impl Transport {
 
     /// A standalone proxy's connection to a member: from here on as one that the member dialed.
     fn take_in(&mut self, dialed: Dialed, now: Time) {
-        let Dialed { node, mut stream, incarnation, input } = dialed;
+        let Dialed { node, mut stream, incarnation, knows, input } = dialed;
         let index = self.inbound.vacant_key();
         let token = Token(self.tokens.inbound + index);
         let interest = Interest::READABLE | Interest::WRITABLE;
@@ -500,7 +500,8 @@ impl Transport {
             }
         };
         let peer = ProcessId::Replica(node);
-        let mut inbound = Inbound::dialed(stream, address, Stage::Known { peer, incarnation }, input);
+        let stage = Stage::Known { peer, incarnation, knows };
+        let mut inbound = Inbound::dialed(stream, address, stage, input);
         inbound.listed = true;
         self.to_read.push(index);
         self.inbound.insert(inbound);

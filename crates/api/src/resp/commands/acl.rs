@@ -124,7 +124,9 @@ fn set(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
         }
     }
     let users = vec![(Bytes::copy_from_slice(name), all)];
-    Ok(Step::Ask(Command::SetUsers { users, if_none: false }, Shape::Plain))
+    let command = Command::SetUsers { users, if_none: false };
+    let needed = command.level();
+    Ok(Step::Ask(command, Shape::User { needed }))
 }
 
 fn delete(args: Args<'_>, _: &mut Call<'_, '_>) -> Result<Step, Fault> {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use quorate_core::Status;
+use quorate_core::{FeatureLevel, NodeId, Status};
 use quorate_store::glob::Pattern;
 
 use super::super::shape::{PATTERN_TOO_LONG, UNORDERED};
@@ -176,9 +176,11 @@ fn group(spec: &Spec) -> &'static str {
 fn config_get(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     let value = call.limits().value.to_string();
     let limit = call.node.status().count("store_limit_bytes").to_string();
+    let level = call.node.status().count("store_feature_level").to_string();
     let parameters = [
         ("appendonly", "yes"),
         ("databases", "1"),
+        (FEATURE_LEVEL, &level),
         (MAX_DATA, &limit),
         ("maxmemory", &limit),
         ("maxmemory-policy", "noeviction"),
@@ -186,13 +188,15 @@ fn config_get(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
         ("save", ""),
         ("timeout", "0"),
     ];
-    let mut asked = [false; 8];
+    let mut asked = [false; 9];
     for pattern in args.from(2) {
         let pattern = Pattern::new(&pattern.to_ascii_lowercase()).map_err(|_| PATTERN_TOO_LONG)?;
         for ((name, _), asked) in parameters.iter().zip(&mut asked) {
             *asked |= pattern.matches(name.as_bytes());
         }
     }
+    // Who has no state of its own does not know the level.
+    asked[2] &= level != "0";
     let found: Vec<_> = parameters.into_iter().zip(asked).filter(|(_, asked)| *asked).collect();
     call.reply.map(found.len());
     for ((name, value), _) in found {
@@ -202,7 +206,10 @@ fn config_get(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     Ok(Step::Answered)
 }
 
-/// How much the keys and values may take, in bytes: the one parameter that can be changed. Redis calls it `maxmemory`.
+/// What all members must know before any of it may be used.
+const FEATURE_LEVEL: &str = "feature-level";
+
+/// How much the keys and values may take, in bytes. Redis calls it `maxmemory`.
 const MAX_DATA: &str = "max-data";
 
 /// No limit is of several groups.
@@ -212,11 +219,16 @@ const GROUPS: &str =
 const BAD_SIZE: &str = "ERR max-data is a size such as 2gb, 512MiB or 1000000 (bytes), or 0 for no bound";
 
 fn config_set(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    if is(args.get(2), FEATURE_LEVEL) {
+        let to = raised(args.get(3), call)?;
+        return Ok(Step::Ask(Command::RaiseLevel { to, if_new: false }, Shape::Raised));
+    }
     if !is(args.get(2), MAX_DATA) && !is(args.get(2), "maxmemory") {
         let name = String::from_utf8_lossy(args.get(2));
-        return Err(
-            format!("ERR there is no parameter '{name}' that can be changed: there is max-data").into()
-        );
+        return Err(format!(
+            "ERR there is no parameter '{name}' that can be changed: there are max-data and feature-level"
+        )
+        .into());
     }
     if call.limits().key_scope.groups().is_some() {
         return Err(GROUPS.into());
@@ -226,6 +238,39 @@ fn config_set(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     }
     let bytes = size(args.get(3)).ok_or(BAD_SIZE)?;
     Ok(Step::Ask(Command::LimitData { bytes: Some(bytes).filter(|bytes| *bytes > 0) }, Shape::Plain))
+}
+
+/// The level to which the group may be raised; otherwise why not.
+fn raised(word: &[u8], call: &Call<'_, '_>) -> Result<FeatureLevel, Fault> {
+    let newest = FeatureLevel::NEWEST;
+    let level = std::str::from_utf8(word).ok().and_then(|word| FeatureLevel::new(word.parse().ok()?));
+    let Some(level) = level else {
+        return Err(format!("ERR a feature level is a number from 1 to {newest}").into());
+    };
+    if !level.is_known() {
+        let words = format!("ERR this node's version knows feature levels up to {newest}: upgrade it first");
+        return Err(words.into());
+    }
+    let now = call.node.status().count("store_feature_level");
+    if u64::from(level.get()) < now {
+        return Err(format!("ERR the feature level is {now}, and does not fall").into());
+    }
+    let (members, known) = (call.node.group().nodes, call.node.known_levels());
+    let lacking = members.keys().filter(|node| known.get(node).is_none_or(|knows| *knows < level));
+    let lacking: Vec<_> = lacking.map(|node| lack(*node, known.get(node))).collect();
+    match lacking.is_empty() {
+        true => Ok(level),
+        false => {
+            Err(format!("ERR not all members know feature level {level}: {}", lacking.join("; ")).into())
+        }
+    }
+}
+
+fn lack(node: NodeId, knows: Option<&FeatureLevel>) -> String {
+    match knows {
+        Some(knows) => format!("node {node} knows levels up to {knows}, upgrade it first"),
+        None => format!("node {node} is not connected, so it cannot be asked: start it, or remove it"),
+    }
 }
 
 /// A size as Redis's configuration has it (`2gb`, `1k` for a thousand), or as Quorate's has (`2GiB`).

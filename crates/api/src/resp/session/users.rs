@@ -103,10 +103,10 @@ impl Session {
     }
 }
 
-/// Whether a command may change users.
+/// Whether a command may change users, or what they may be given.
 pub(super) fn are_changed_by(command: &Command) -> bool {
     match command {
-        Command::SetUsers { .. } | Command::DeleteUsers { .. } => true,
+        Command::SetUsers { .. } | Command::DeleteUsers { .. } | Command::RaiseLevel { .. } => true,
         Command::Batch { commands, .. } => commands
             .iter()
             .any(|Single(command)| matches!(command, Command::SetUsers { .. } | Command::DeleteUsers { .. })),

@@ -82,11 +82,55 @@ fn a_directory_of_another_cluster_node_protocol_or_durability_is_refused() {
     drop(open_quietly(&Options { durability: Durability::Os, ..right.clone() }).unwrap());
     let path = right.directory.join("identity");
     let identity = std::fs::read_to_string(&path).unwrap();
-    std::fs::write(&path, identity.replace("format = 2", "format = 4")).unwrap();
+    std::fs::write(&path, identity.replace("format = 2", "format = 5")).unwrap();
     let error = open_quietly(&right).unwrap_err().to_string();
-    assert!(error.contains("has format 4; this version of Quorate reads format 3"), "{error}");
+    assert!(error.contains("has format 5; this version of Quorate reads format 4"), "{error}");
     std::fs::write(&path, identity.replace("node = 1", "node = 3")).unwrap();
     assert!(matches!(open_quietly(&right), Err(StorageError::Corrupt { .. })));
+}
+
+#[test]
+fn a_directory_is_marked_with_the_level_of_its_group_and_refused_where_that_is_not_known() {
+    let level = |number| FeatureLevel::new(number).unwrap();
+    let unknown = level(FeatureLevel::NEWEST.get() + 1);
+    for (durability, founded) in [(Durability::Os, None), (Durability::Os, Some(9)), (Durability::None, None)]
+    {
+        let scratch = tempfile::tempdir().unwrap();
+        let options = Options { durability, founded, ..options_in(&scratch) };
+        let path = options.directory.join("identity");
+        let identity = || std::fs::read_to_string(&path).unwrap();
+        let mut opened = open_quietly(&options).unwrap();
+        let plain = identity();
+        assert_eq!((opened.mark.level(), plain.contains("level")), (FeatureLevel::FIRST, false));
+        // Nothing to be said of the first: builds that know no levels read on.
+        opened.mark.raise(FeatureLevel::FIRST).unwrap();
+        assert_eq!(identity(), plain);
+        opened.log.append([Bytes::from_static(b"before")]);
+        opened.mark.raise(FeatureLevel::NEWEST).unwrap();
+        opened.mark.raise(FeatureLevel::FIRST).unwrap();
+        let marked = identity();
+        let lines = format!("format = 4\ncluster = {:016x}\n", options.cluster);
+        assert!(marked.contains(&lines) && marked.contains("\nlevel = 2\n"), "{marked}");
+        opened.log.append([Bytes::from_static(b"after")]);
+        drop(opened);
+        // It is the same directory still: what was written under the former level is read.
+        let mut opened = open_quietly(&options).unwrap();
+        assert_eq!(opened.mark.level(), FeatureLevel::NEWEST);
+        if durability != Durability::None {
+            assert_eq!(opened.records, ["before", "after"]);
+        }
+        opened.mark.raise(unknown).unwrap();
+        drop(opened);
+        let marked = identity();
+        let error = open_quietly(&options).unwrap_err().to_string();
+        let words = ["belongs to a group at feature level 3", "knows levels up to 2: start the version"];
+        assert!(words.iter().all(|words| error.contains(words)), "{error}");
+        assert_eq!(identity(), marked, "it stays as it is");
+        for wrong in ["level = 0", "level = 1", "level = x", "level = 70000"] {
+            std::fs::write(&path, marked.replace("level = 3", wrong)).unwrap();
+            assert!(matches!(open_quietly(&options), Err(StorageError::Corrupt { .. })), "{wrong}");
+        }
+    }
 }
 
 #[test]
