@@ -230,10 +230,29 @@ fn an_upgrade_from_an_earlier_version_loses_no_request() {
             cluster.nodes[index].start();
             cluster.nodes[index].wait_until_serving();
             progress();
+            // Whoever does not know the level is named; with the last of them it can be raised.
+            let raised = raise(&cluster, index);
+            let old = (index + 2..=3).map(|id| format!("node {id} knows levels up to 1, upgrade it first"));
+            let old = old.collect::<Vec<_>>().join("; ");
+            match raised {
+                Ok(()) => assert_eq!(index, 2, "{protocol}"),
+                Err(why) => assert!(index < 2 && why.contains(&old), "{protocol}: {why}"),
+            }
         }
+        progress();
         println!("{protocol}: upgraded, {}", requests.finish());
         load.check(&cluster.nodes);
+        stop(&mut cluster, 0);
+        cluster.nodes[0].start_build(&old);
+        assert_ne!(cluster.nodes[0].wait_for_end(), Some(0), "{protocol}: there is no way back");
+        assert_eq!(cluster.nodes[0].lines_with("has format 4"), 1, "{}", cluster.nodes[0].said());
     }
+}
+
+/// Has a node ask for feature level 2.
+fn raise(cluster: &Cluster, index: usize) -> Result<(), String> {
+    let mut client = Client::connect([&cluster.nodes[index].resp], Duration::from_secs(20)).unwrap();
+    client.command(&["CONFIG", "SET", "feature-level", "2"]).map(drop).map_err(|error| error.to_string())
 }
 
 /// Where clients reach a cluster of three, from one of its nodes on.
