@@ -204,6 +204,16 @@ impl Journal {
         self.log.keep_retired(!full);
     }
 
+    /// Whether the disk had no room for the log's next segment: costs nothing to ask.
+    pub(crate) fn is_short(&self) -> bool {
+        self.log.is_short()
+    }
+
+    /// Has the log look for room again, which there may be now.
+    pub(crate) fn look_for_room(&mut self) {
+        self.log.look_for_room();
+    }
+
     /// Sees to it that barriers become durable: asked in every turn, costs nothing while there is none.
     pub(crate) fn pass_barriers(&mut self, save: impl FnOnce() -> Option<Saved<Payload>>) {
         if !self.ledger.needs_state() {

@@ -171,6 +171,9 @@ struct Loop<F: Frontend> {
     resources: Resources,
     disk_watermark: DiskWatermark,
     levels: Levels,
+    /// Bytes of the log when the disk was last looked at for its growth, and whether the log had no room then.
+    looked_at: u64,
+    short: bool,
     /// When this node may hand over again because of its disk.
     hand_over: Time,
     housekeeping: Time,
@@ -336,6 +339,9 @@ impl<F: Frontend> Loop<F> {
             listener: listeners.peer.map(mio::net::TcpListener::from_std),
         })
         .map_err(system("to watch the peers' socket"))?;
+        let waker = stopper.waker.clone();
+        // Where waking fails, the loop looks within its housekeeping.
+        let wake = move || drop(waker.wake());
         let mut clients = Clients::new(
             frontend,
             Door {
@@ -375,10 +381,12 @@ impl<F: Frontend> Loop<F> {
             log_rate: LogRateLimiter::default(),
             stalls: Stalls::new(metrics.clone(), clock::now()),
             missing: logging::Missing::default(),
-            resources: Resources::watch(directory_of_data)
+            resources: Resources::watch(directory_of_data, wake)
                 .map_err(system("a thread that watches the disk"))?,
             disk_watermark,
             levels,
+            looked_at: 0,
+            short: false,
             hand_over: Time::ZERO,
             housekeeping: Time::ZERO,
             certificate_warning: Time::ZERO,
@@ -476,6 +484,7 @@ impl<F: Frontend> Loop<F> {
         self.look_around(now);
         self.newcomers.settle(&mut self.machines, &self.transport, now);
         let at_rest = self.settle()?;
+        self.look_at_growth(now);
         self.follow_group(now);
         self.transport.flush(now);
         self.clients.flush();

@@ -1,11 +1,11 @@
 //! Room on the disk and in memory: what there is, and when a node is near its end.
 //!
 //! A thread of its own asks, once a second: a file system may take as long as it likes to answer, and the event loop
-//! must not wait for it.
+//! must not wait for it. It asks sooner where the log has grown by a part of the reserve since ([`WRITTEN_PART`]).
 //!
 //! - **Disk**: the file system of the data directory is *nearly full* when less than the reserve is free, until a
-//!   quarter more than that is. The reserve is for what a node must still write: votes, the log up to the next
-//!   snapshot, and that snapshot.
+//!   quarter more than that is; and while the log's next segment has no room. The reserve is for what a node must still
+//!   write: votes, the log up to the next snapshot, and that snapshot.
 //! - **Memory**: the control group's limit, version 2 or 1, of this process's group or of one above it, whichever
 //!   leaves least. What is used is the *working set*: without file pages that the kernel would give up first. It is
 //!   *nearly used up* from nine tenths on.
@@ -14,6 +14,7 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -23,6 +24,9 @@ use crate::monitor::{WARNING_DISK, WARNING_MEMORY};
 
 /// How often the system is asked.
 const INTERVAL: Duration = Duration::from_secs(1);
+
+/// It is asked before its time when the log has grown by this part of the reserve.
+pub(crate) const WRITTEN_PART: u64 = 8;
 
 /// The reserve where none is configured: this part of the file system, but no more than [`MOST_RESERVED`].
 const RESERVED_PART: u64 = 20;
@@ -67,31 +71,54 @@ pub(crate) struct Resources {
 
 #[derive(Default)]
 struct Shared {
-    state: Mutex<(Found, bool)>,
-    stop: Condvar,
+    state: Mutex<State>,
+    /// What the thread waits for, unless its time has come.
+    asked: Condvar,
+    /// Whether it has looked since, as it was asked to.
+    fresh: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    found: Found,
+    /// To look now.
+    look: bool,
+    stop: bool,
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, (Found, bool)> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Resources {
-    /// Begins to ask. What the first answers are is known at once.
-    pub(crate) fn watch(directory: Option<PathBuf>) -> io::Result<Resources> {
+    /// Begins to ask. What the first answers are is known at once. `wake` is called when it has looked because it was
+    /// asked to.
+    pub(crate) fn watch(
+        directory: Option<PathBuf>,
+        wake: impl Fn() + Send + 'static,
+    ) -> io::Result<Resources> {
         let look =
             move || Found { disk: directory.as_deref().and_then(disk), memory: memory(Path::new("/")) };
-        let shared = Arc::new(Shared { state: Mutex::new((look(), false)), stop: Condvar::new() });
+        let state = State { found: look(), ..State::default() };
+        let shared = Arc::new(Shared { state: Mutex::new(state), ..Shared::default() });
         let asks = shared.clone();
         thread::Builder::new().name("resources".to_owned()).spawn(move || {
             let mut state = asks.lock();
-            while !state.1 {
-                let waited = asks.stop.wait_timeout(state, INTERVAL);
-                drop(waited.unwrap_or_else(PoisonError::into_inner));
+            while !state.stop {
+                let idle = |state: &mut State| !state.stop && !state.look;
+                let waited = asks.asked.wait_timeout_while(state, INTERVAL, idle);
+                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                let was_asked = std::mem::take(&mut state.look);
+                drop(state);
                 let found = look();
                 state = asks.lock();
-                state.0 = found;
+                state.found = found;
+                if was_asked {
+                    asks.fresh.store(true, Ordering::Relaxed);
+                    wake();
+                }
             }
         })?;
         Ok(Resources { shared })
@@ -99,15 +126,26 @@ impl Resources {
 
     /// What was found last.
     pub(crate) fn found(&self) -> Found {
-        self.shared.lock().0
+        self.shared.lock().found
+    }
+
+    /// Has it looked without waiting for its time.
+    pub(crate) fn look(&self) {
+        self.shared.lock().look = true;
+        self.shared.asked.notify_all();
+    }
+
+    /// Whether it has looked because it was asked to; the answer is yes once.
+    pub(crate) fn take_fresh(&self) -> bool {
+        self.shared.fresh.load(Ordering::Relaxed) && self.shared.fresh.swap(false, Ordering::Relaxed)
     }
 }
 
 impl Drop for Resources {
     fn drop(&mut self) {
         // It is not waited for: it may wait for the file system.
-        self.shared.lock().1 = true;
-        self.shared.stop.notify_all();
+        self.shared.lock().stop = true;
+        self.shared.asked.notify_all();
     }
 }
 
@@ -162,12 +200,12 @@ impl DiskWatermark {
         self.configured.unwrap_or((disk.size / RESERVED_PART).min(MOST_RESERVED))
     }
 
-    /// Looks at the disk; whether it is nearly full now.
-    pub(crate) fn look(&mut self, disk: Option<Disk>) -> bool {
-        let Some(disk) = disk else { return false };
+    /// Looks at the disk; whether it is nearly full now. `short`: the log's next segment has no room there.
+    pub(crate) fn look(&mut self, disk: Option<Disk>, short: bool) -> bool {
+        let Some(disk) = disk else { return short };
         let reserve = self.reserve(disk);
         let enough = if self.is_low { reserve.saturating_add(reserve / 4) } else { reserve };
-        self.is_low = disk.free < enough;
+        self.is_low = short || disk.free < enough;
         self.is_low
     }
 }
@@ -234,10 +272,19 @@ mod tests {
     #[test]
     fn a_disk_is_nearly_full_below_the_reserve_until_there_is_a_quarter_more() {
         let mut watermark = DiskWatermark::new(Some(100));
-        let mut look = |free| watermark.look(Some(Disk { free, size: 1000 }));
+        let mut look = |free| watermark.look(Some(Disk { free, size: 1000 }), false);
         let seen = [100, 99, 100, 124, 125, 100, 0].map(&mut look);
         assert_eq!(seen, [false, true, true, true, false, false, true]);
-        assert!(!watermark.look(None), "of a disk that is not known nothing is said");
+        assert!(!watermark.look(None, false), "of a disk that is not known nothing is said");
+    }
+
+    #[test]
+    fn a_disk_without_room_for_the_next_segment_is_nearly_full_whatever_is_free() {
+        let mut watermark = DiskWatermark::new(Some(100));
+        let mut look = |(free, short)| watermark.look(Some(Disk { free, size: 1000 }), short);
+        let seen = [(900, false), (900, true), (110, false), (900, false)].map(&mut look);
+        assert_eq!(seen, [false, true, true, false]);
+        assert!(watermark.look(None, true));
     }
 
     #[test]
@@ -295,11 +342,23 @@ mod tests {
     }
 
     #[test]
+    fn it_looks_when_it_is_asked_to_and_says_so_once() {
+        let (looked, looks) = std::sync::mpsc::channel();
+        let resources = Resources::watch(None, move || _ = looked.send(())).unwrap();
+        assert!(!resources.take_fresh());
+        for _ in 0..3 {
+            resources.look();
+            looks.recv().unwrap();
+            assert_eq!((resources.take_fresh(), resources.take_fresh()), (true, false));
+        }
+    }
+
+    #[test]
     fn the_disk_of_a_directory_is_known_at_once() {
         let directory = tempfile::tempdir().unwrap();
-        let found = Resources::watch(Some(directory.path().to_owned())).unwrap().found();
+        let found = Resources::watch(Some(directory.path().to_owned()), || {}).unwrap().found();
         let disk = found.disk.unwrap();
         assert!(disk.size > 0 && disk.free <= disk.size, "{disk:?}");
-        assert_eq!(Resources::watch(None).unwrap().found().disk, None);
+        assert_eq!(Resources::watch(None, || {}).unwrap().found().disk, None);
     }
 }

@@ -11,7 +11,7 @@ use crate::clock;
 use crate::frontend::Frontend;
 use crate::journal::Room;
 use crate::logging;
-use crate::resources::{self, Found};
+use crate::resources::{self, Found, WRITTEN_PART};
 
 /// How often slow things are looked after: status changes, gauges.
 const HOUSEKEEPING: Duration = Duration::from_millis(250);
@@ -68,6 +68,20 @@ impl<F: Frontend> Loop<F> {
         self.ask_for_first_level(now);
     }
 
+    /// Looks at the disk before its time if the log has grown by much, or has no room to grow.
+    pub(super) fn look_at_growth(&mut self, now: Time) {
+        let written = self.metrics.log_bytes_total.get();
+        let part = self.metrics.disk_reserve_bytes.get() / WRITTEN_PART;
+        if part > 0 && written - self.looked_at >= part {
+            self.looked_at = written;
+            self.resources.look();
+        }
+        let short = self.journal.is_short();
+        if self.resources.take_fresh() || std::mem::replace(&mut self.short, short) != short {
+            self.look_at_resources(now);
+        }
+    }
+
     /// Notes how much room there is on the disk and in memory, and says when that is too little.
     fn look_at_resources(&mut self, now: Time) {
         let Found { disk, memory } = self.resources.found();
@@ -77,7 +91,11 @@ impl<F: Frontend> Loop<F> {
             metrics.disk_size_bytes.set(disk.size);
             metrics.disk_reserve_bytes.set(self.disk_watermark.reserve(disk));
         }
-        let (was_low, is_low) = (metrics.disk_nearly_full.get(), self.disk_watermark.look(disk));
+        let short = self.journal.is_short();
+        if short {
+            self.journal.look_for_room();
+        }
+        let (was_low, is_low) = (metrics.disk_nearly_full.get(), self.disk_watermark.look(disk, short));
         metrics.disk_nearly_full.set(is_low);
         if was_low != is_low {
             self.journal.set_disk_full(is_low);

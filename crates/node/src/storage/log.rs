@@ -45,6 +45,7 @@ struct Shared {
     syncs: AtomicU64,
     sync_times: Mutex<DurationHistogram>,
     logged: AtomicU64,
+    short: AtomicBool,
     failure: OnceLock<Failure>,
     checkpoint: CheckpointState,
     waker: Waker,
@@ -62,6 +63,7 @@ enum Work {
     Record(Payload),
     Checkpoint { content: (Option<Snapshot>, Vec<Payload>), space: u64 },
     KeepRetired(bool),
+    LookForRoom,
 }
 
 #[derive(Default)]
@@ -115,6 +117,7 @@ impl Log {
             syncs: AtomicU64::new(0),
             sync_times: Mutex::default(),
             logged: AtomicU64::new(kept.as_ref().map_or(0, |kept| kept.bytes)),
+            short: AtomicBool::new(false),
             failure: OnceLock::new(),
             checkpoint: CheckpointState::default(),
             waker,
@@ -228,6 +231,21 @@ impl Log {
         }
     }
 
+    /// Whether there was no room on the disk for the log's next segment: what is written from now on has that of the
+    /// present one alone. Asked in every turn.
+    pub fn is_short(&self) -> bool {
+        self.shared.short.load(Ordering::Relaxed)
+    }
+
+    /// Has it tried again to make that segment: there may be room now.
+    pub fn look_for_room(&mut self) {
+        if self.thread.is_some() {
+            let mut queue = self.shared.lock();
+            queue.work.push(Work::LookForRoom);
+            self.shared.wake(queue);
+        }
+    }
+
     /// How long each group of records took to write and to sync.
     pub fn sync_times(&self) -> DurationHistogram {
         self.shared.sync_times().clone()
@@ -285,6 +303,11 @@ impl Shared {
         *self.given_up() = Some(why);
         state.running.store(false, Ordering::Release);
         (self.waker)();
+    }
+
+    /// Says whether the disk has room for the log's next segment.
+    fn tell_room(&self, writer: &Writer) {
+        self.short.store(writer.is_short(), Ordering::Relaxed);
     }
 
     fn wake(&self, mut queue: MutexGuard<'_, Queue>) {
@@ -350,9 +373,11 @@ impl Thread<'_> {
                         self.begin_checkpoint(writer, content, space)?;
                     }
                     Work::KeepRetired(keep) => self.pool.keep(self.kept, keep)?,
+                    Work::LookForRoom => writer.look_for_room()?,
                 }
             }
             self.write(writer, &mut records)?;
+            self.shared.tell_room(writer);
         }
         writer.mark()
     }
@@ -394,6 +419,7 @@ impl Thread<'_> {
             self.shared.syncs.fetch_add(1, Ordering::Relaxed);
             self.shared.unsynced.fetch_sub(bytes, Ordering::Relaxed);
             self.shared.durable.store(writer.last(), Ordering::Release);
+            self.shared.tell_room(writer);
             (self.shared.waker)();
             rest = &rest[count..];
         }

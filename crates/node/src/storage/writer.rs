@@ -138,6 +138,20 @@ impl Writer {
         Ok(count)
     }
 
+    /// Whether there was no room on the disk for the log's next segment.
+    pub(super) fn is_short(&self) -> bool {
+        self.short.is_some()
+    }
+
+    /// Looks after a spare for which there was no room: there may be some now.
+    pub(super) fn look_for_room(&mut self) -> Result<(), Failure> {
+        self.receive(false)?;
+        if self.short.is_some() {
+            self.order_spare()?;
+        }
+        Ok(())
+    }
+
     /// Whether a mark would say something that no frame says yet.
     pub(super) fn wants_mark(&self) -> bool {
         self.marked < self.next

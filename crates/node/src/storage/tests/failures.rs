@@ -59,6 +59,33 @@ fn a_disk_without_room_for_a_spare_stops_the_log_only_when_its_last_segment_is_f
 }
 
 #[test]
+fn a_log_says_when_its_next_segment_has_no_room_and_looks_for_room_when_it_is_asked_to() {
+    let memory = Memory::new(1);
+    let (mut log, wakes) = start(&memory, &options());
+    let record = || [Bytes::from(vec![7; 1000])];
+    memory.fail(Faults { full: true, ..Faults::default() });
+    while !log.is_short() {
+        let last = log.append(record());
+        while log.durable().expect("the present segment has room") < last {
+            wait(&wakes);
+        }
+    }
+    // Nothing more is written, and there is room: it must be asked, for it makes the segment in another thread.
+    memory.fail(Faults::default());
+    while log.is_short() {
+        log.look_for_room();
+        std::thread::yield_now();
+    }
+    for _ in 0..100 {
+        log.append(record());
+    }
+    let last = log.appended();
+    while log.durable().expect("there is room") < last {
+        wait(&wakes);
+    }
+}
+
+#[test]
 fn a_failed_sync_is_not_followed_by_an_acknowledgement() {
     for syncs in 0..40 {
         let memory = Memory::new(syncs);
