@@ -5,8 +5,8 @@ use quorate_core::{FeatureLevel, Instant, ProxyId, Random, Saved, Settings, Time
 use quorate_protocols::registry;
 use quorate_runtime::{OwnMessages, Start};
 
-/// Drivers look for these samples by name: a node bounds its log by `store_bytes`, `/metrics` and `CONFIG GET` show them.
-/// They also ask a replica for its feature level.
+/// Drivers look for these samples by name: a node bounds its log by `store_bytes`, `/metrics` and `CONFIG GET` show
+/// them. They also ask a replica for its feature level.
 #[test]
 fn every_replica_tells_of_its_state_and_its_level() {
     let at = Instant { now: Time::ZERO, wall: Wall::ZERO, clock: None };
