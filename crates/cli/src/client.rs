@@ -355,9 +355,9 @@ fn show_timeouts(nodes: &[&NodeStatus]) -> Result<(), Failure> {
 
 /// The feature level, and whether it can be raised as far as these nodes know.
 fn level_line(nodes: &[&NodeStatus]) -> Option<String> {
-    let of = |node: &&NodeStatus| node.samples.get("store_feature_level").and_then(serde_json::Value::as_u64);
+    let of = |node: &&NodeStatus| node.fact("feature_level")?.parse::<u64>().ok();
     // A member that lags may not have executed the last raise.
-    let level = nodes.iter().filter_map(of).max().filter(|level| *level > 0)?;
+    let level = nodes.iter().filter_map(of).max()?;
     let known = by_fact(nodes, "knows_feature_level");
     let least = nodes.iter().map(|node| node.fact("knows_feature_level").map_or(Ok(1), str::parse::<u64>));
     let least = least.collect::<Result<Vec<_>, _>>().ok()?.into_iter().min()?;
@@ -421,12 +421,15 @@ mod tests {
     fn the_feature_level_is_shown_with_what_may_be_done_about_it() {
         let node = |id: u64, level: u64, knows: Option<u64>| -> NodeStatus {
             let mut facts = json!({ "node_id": id.to_string() });
+            if level > 0 {
+                facts["feature_level"] = level.to_string().into();
+            }
             if let Some(knows) = knows {
                 facts["knows_feature_level"] = knows.to_string().into();
             }
             let status = json!({
                 "node": id.to_string(), "role": "follower", "leader": 2, "ballot": "", "committed": 1,
-                "applied": 1, "lease": false, "facts": facts, "samples": { "store_feature_level": level },
+                "applied": 1, "lease": false, "facts": facts,
             });
             serde_json::from_value(status).unwrap()
         };

@@ -206,6 +206,11 @@ fn what_is_about_several_groups_is_refused_with_its_reason() {
         let Resp::Error(said) = call(line) else { panic!("{line} was not refused") };
         assert!(said.starts_with(why), "{line}: {said}");
     }
+    // The feature level is the first group's, which has the users.
+    let level = [&b"feature-level"[..], b"2"].map(|word| Resp::Bulk(word.to_vec()));
+    assert_eq!(call("CONFIG GET feature-level"), Resp::Array(level.into()));
+    assert_eq!(call("CONFIG SET feature-level 2"), ok());
+    assert_eq!(call("ACL SETUSER ann (~a)"), ok());
     // What was refused is no one's to wait for.
     call("UNWATCH");
     assert_eq!(call("MULTI"), ok());

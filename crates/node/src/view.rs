@@ -81,6 +81,7 @@ impl NodeView for View<'_> {
         let group = directory.group();
         facts.push(("members", directory::line(&group)));
         facts.push(("members_version", group.version.to_string()));
+        facts.extend(self.machines.level().map(|level| ("feature_level", level.to_string())));
         facts.push(("knows_feature_level", FeatureLevel::NEWEST.to_string()));
         let (source, error) = match self.machines.clock.bound() {
             Some((source, error)) => (source, error.as_secs_f64().to_string()),

@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use quorate_core::{FeatureLevel, NodeId, Status};
+use quorate_core::{FeatureLevel, NodeId, Status, Wire};
+use quorate_store::Reply;
 use quorate_store::glob::Pattern;
 
 use super::super::shape::{PATTERN_TOO_LONG, UNORDERED};
@@ -176,7 +177,7 @@ fn group(spec: &Spec) -> &'static str {
 fn config_get(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     let value = call.limits().value.to_string();
     let limit = call.node.status().count("store_limit_bytes").to_string();
-    let level = call.node.status().count("store_feature_level").to_string();
+    let level = level_of(call.node).map_or_else(String::new, |level| level.to_string());
     let parameters = [
         ("appendonly", "yes"),
         ("databases", "1"),
@@ -196,7 +197,7 @@ fn config_get(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
         }
     }
     // Who has no state of its own does not know the level.
-    asked[2] &= level != "0";
+    asked[2] &= !level.is_empty();
     let found: Vec<_> = parameters.into_iter().zip(asked).filter(|(_, asked)| *asked).collect();
     call.reply.map(found.len());
     for ((name, value), _) in found {
@@ -251,8 +252,7 @@ fn raised(word: &[u8], call: &Call<'_, '_>) -> Result<FeatureLevel, Fault> {
         let words = format!("ERR this node's version knows feature levels up to {newest}: upgrade it first");
         return Err(words.into());
     }
-    let now = call.node.status().count("store_feature_level");
-    if u64::from(level.get()) < now {
+    if let Some(now) = level_of(call.node).filter(|now| level < *now) {
         return Err(format!("ERR the feature level is {now}, and does not fall").into());
     }
     let (members, known) = (call.node.group().nodes, call.node.known_levels());
@@ -263,6 +263,14 @@ fn raised(word: &[u8], call: &Call<'_, '_>) -> Result<FeatureLevel, Fault> {
         false => {
             Err(format!("ERR not all members know feature level {level}: {}", lacking.join("; ")).into())
         }
+    }
+}
+
+/// The feature level of the node's own state, if it has one; that of the first group where there are several.
+fn level_of(node: &dyn NodeView) -> Option<FeatureLevel> {
+    match Reply::from_bytes(node.read(&Command::Level.to_bytes())?) {
+        Ok(Reply::Integer(number)) => FeatureLevel::new(u16::try_from(number).ok()?),
+        _ => None,
     }
 }
 
