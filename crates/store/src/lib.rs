@@ -23,6 +23,7 @@ mod float;
 pub mod footprint;
 pub mod glob;
 mod hash;
+mod image;
 mod integer;
 pub mod order;
 pub mod partition;
