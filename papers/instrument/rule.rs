@@ -10,7 +10,7 @@
 use std::fmt::Display;
 use std::rc::Rc;
 
-use super::grid::{Data, Figure, Point, digits, is_same};
+use super::grid::{Data, Figure, MANY, Point, digits, is_same, median_interval};
 
 /// Some points of a figure.
 #[derive(Clone, Debug)]
@@ -350,23 +350,6 @@ fn steps(all: &Listed, dim: usize) -> Vec<(f64, f64)> {
     sorted.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
     let pairs = sorted.windows(2).filter(|pair| pair[0].0 == pair[1].0);
     pairs.map(|pair| (pair[0].2, pair[1].2)).collect()
-}
-
-/// Fewer runs say too little of what chance decides.
-pub const MANY: usize = 20;
-
-/// Between which two of these values, which are sorted, the median lies with a probability of 95% or more: as many are
-/// below it as a coin shows heads. `None` of nothing; of fewer than six values it is all of them.
-fn median_interval(sorted: &[f64]) -> Option<(f64, f64)> {
-    let count = sorted.len();
-    let (mut outside, mut chance, mut below) = (0.0, 0.5f64.powi(count as i32), 0);
-    while outside + chance <= 0.025 {
-        outside += chance;
-        chance *= (count - below) as f64 / (below + 1) as f64;
-        below += 1;
-    }
-    let first = below.saturating_sub(1);
-    Some((*sorted.get(first)?, *sorted.get((count - 1).checked_sub(first)?)?))
 }
 
 fn range(all: &Listed) -> (f64, f64) {

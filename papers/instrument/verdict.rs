@@ -10,9 +10,9 @@
 use std::collections::BTreeMap;
 
 use super::Result;
-use super::grid::{Data, Time};
+use super::grid::{Data, MANY, Time};
 use super::register::Register;
-use super::rule::{Check, Kind, MANY, Rule, Shown};
+use super::rule::{Check, Kind, Rule, Shown};
 
 /// Fewer runs in real time settle nothing.
 pub const RUNS: usize = 5;

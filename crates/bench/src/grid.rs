@@ -238,6 +238,23 @@ pub struct Point {
     pub cells: Vec<Option<Cell>>,
 }
 
+/// Between which two of these values, which are sorted, the median lies with a probability of 95% or more: as many are
+/// below it as a coin shows heads. `None` of nothing; of fewer than six values it is all of them.
+pub fn median_interval(sorted: &[f64]) -> Option<(f64, f64)> {
+    let count = sorted.len();
+    let (mut outside, mut chance, mut below) = (0.0, 0.5f64.powi(count as i32), 0);
+    while outside + chance <= 0.025 {
+        outside += chance;
+        chance *= (count - below) as f64 / (below + 1) as f64;
+        below += 1;
+    }
+    let first = below.saturating_sub(1);
+    Some((*sorted.get(first)?, *sorted.get((count - 1).checked_sub(first)?)?))
+}
+
+/// Fewer runs say too little of what chance decides.
+pub const MANY: usize = 20;
+
 /// A number for people and CSVs: four significant digits, without zeros at the end.
 pub fn digits(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
