@@ -6,6 +6,7 @@
 //! | `systems` | what is compared, and the loads |
 //! | `session` | the rounds: what is measured of a system, and how |
 //! | `ratios` | settings of Quorate against each other |
+//! | `versions` | this build against earlier ones |
 //! | `page` | the page and README's tables, from the CSVs |
 //! | `services` | how each service is started, and where its members are |
 //! | `up` | a cluster of `quorate up` |
@@ -22,6 +23,7 @@ pub mod services;
 mod session;
 mod systems;
 pub mod up;
+mod versions;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -31,14 +33,19 @@ use tempfile::TempDir;
 use processes::{Result, Stop};
 use session::{Session, Times};
 use systems::System;
+use versions::Earlier;
 
 const USAGE: &str = "usage: cargo xtask compare [--quick] [--only NAMES] [--rounds N] [--out DIR]
        cargo xtask compare --ratios [--quick] [--only WORDS] [--rounds N] [--out DIR]
+       cargo xtask compare --against NAME=PROGRAM ... [--quick] [--rounds N] [--out DIR]
        cargo xtask compare --judge
   --quick        one round of short runs, to see that it works
   --only NAMES   of the systems, separated by commas; of the pairs, those with one of these words in their name
   --ratios       settings of Quorate against each other, instead of Quorate beside others
-  --rounds N     rounds over all systems [default: 5]
+  --against NAME=PROGRAM
+                 this build against an earlier one's binary, which is called NAME on the page, instead of Quorate
+                 beside others; may be repeated
+  --rounds N     rounds over all systems [default: 5; with --against 20, as many as it is judged by]
   --out DIR      where CSVs and page go [default: docs; with --quick or --only, which never write into the
                  repository, a folder for temporary files]
   --judge        measures nothing: writes page and README's tables from the CSVs again
@@ -48,11 +55,20 @@ environment: QUORATE_BIN, a binary to use instead of building one;
 #[derive(Debug)]
 struct Options {
     only: Option<Vec<String>>,
-    rounds: u32,
+    /// Where the words say so.
+    rounds: Option<u32>,
     out: Option<PathBuf>,
     quick: bool,
     ratios: bool,
+    against: Vec<Earlier>,
     judge: bool,
+}
+
+impl Options {
+    fn rounds(&self) -> u32 {
+        let usual = if self.against.is_empty() { 5 } else { versions::ROUNDS };
+        self.rounds.unwrap_or(if self.quick { 1 } else { usual })
+    }
 }
 
 /// Runs the comparison.
@@ -78,23 +94,35 @@ pub fn compare(words: &[String]) -> ExitCode {
 }
 
 fn parse(words: &[String]) -> Result<Options> {
-    let mut options = Options { only: None, rounds: 5, out: None, quick: false, ratios: false, judge: false };
+    let mut options = Options {
+        only: None,
+        rounds: None,
+        out: None,
+        quick: false,
+        ratios: false,
+        against: Vec::new(),
+        judge: false,
+    };
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| format!("{word}: what?"));
         match word.as_str() {
-            "--quick" => (options.quick, options.rounds) = (true, 1),
+            "--quick" => options.quick = true,
             "--ratios" => options.ratios = true,
+            "--against" => options.against.push(Earlier::parse(value()?)?),
             "--judge" => options.judge = true,
             "--only" => options.only = Some(value()?.split(',').map(|name| name.trim().to_owned()).collect()),
             "--rounds" => {
                 let value = value()?;
                 let rounds = value.parse().ok().filter(|rounds| (1..=100).contains(rounds));
-                options.rounds = rounds.ok_or_else(|| format!("--rounds {value}: from 1 to 100"))?;
+                options.rounds = Some(rounds.ok_or_else(|| format!("--rounds {value}: from 1 to 100"))?);
             }
             "--out" => options.out = Some(PathBuf::from(value()?)),
             _ => return Err(format!("{word}: not understood")),
         }
+    }
+    if !options.against.is_empty() && (options.ratios || options.only.is_some()) {
+        return Err("--against goes with neither --ratios nor --only".to_owned());
     }
     Ok(options)
 }
@@ -148,6 +176,10 @@ fn measure(options: &Options) -> Result<session::Measured> {
     if options.ratios {
         let quorate = quorate()?;
         return ratios::measure(options, &Session::new(options, ratios::TIMES, stop)?, &quorate);
+    }
+    if !options.against.is_empty() {
+        let quorate = quorate()?;
+        return versions::measure(&options.against, &Session::new(options, versions::TIMES, stop)?, &quorate);
     }
     let mut systems = System::all(&target());
     for word in options.only.iter().flatten() {

@@ -13,6 +13,7 @@ use super::systems::{
     CONNECTIONS, GET, GET_FOLLOWER, GET_STALE, KEYS, Load, OURS, PIPELINE, SET, SET_PIPELINED,
 };
 use super::systems::{VALUE, WITNESS_TIMEOUT, WITNESSES};
+use super::versions::{self, VERSIONS};
 
 /// The folder of the page and its CSVs.
 pub const FOLDER: &str = "docs";
@@ -119,6 +120,8 @@ struct Local {
     members: Data,
     /// Settings against each other, if that was measured.
     ratios: Option<Data>,
+    /// This build against earlier ones, if that was measured.
+    versions: Option<Data>,
 }
 
 impl Lab {
@@ -136,8 +139,9 @@ impl Local {
             return Ok(None);
         }
         let read = |schema| Data::read(&path(schema), Some(schema));
-        let ratios = path(RATIOS).exists().then(|| read(RATIOS)).transpose()?;
-        Ok(Some(Local { loads: read(LOADS)?, members: read(MEMBERS)?, ratios }))
+        let read_if_there = |schema| path(schema).exists().then(|| read(schema)).transpose();
+        let [ratios, versions] = [read_if_there(RATIOS)?, read_if_there(VERSIONS)?];
+        Ok(Some(Local { loads: read(LOADS)?, members: read(MEMBERS)?, ratios, versions }))
     }
 }
 
@@ -268,6 +272,9 @@ fn page(local: &Local, lab: &Lab) -> String {
     outages(&mut text, &local.members);
     if let Some(found) = &local.ratios {
         ratios::section(&mut text, &found.grid, &found.head());
+    }
+    if let Some(found) = &local.versions {
+        versions::section(&mut text, &found.grid, &found.head());
     }
     wide_area(&mut text, lab);
     let _ = writeln!(
@@ -503,7 +510,7 @@ mod tests {
         outages(&mut text, &members);
         assert!(text.contains("| Quorate, `raft` | 0.10 | 100 | 30.0 | 900, in 1 of 2 runs |\n"), "{text}");
         assert!(text.contains("| Redis | 0.10 | 0 | 5.00 | nobody takes over |\n"), "{text}");
-        let quoted = local_quote(&Local { loads: loads_of, members, ratios: None });
+        let quoted = local_quote(&Local { loads: loads_of, members, ratios: None, versions: None });
         assert!(quoted.contains("of 3 runs\n(2026-01-02, commit abc, 2 cores, quiet):\n"), "{quoted}");
         assert!(quoted.contains("| Redis | - | -, - | - | - | 123,456 | - | - |\n"), "{quoted}");
     }

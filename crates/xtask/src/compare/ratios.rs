@@ -5,7 +5,7 @@
 use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use quorate_bench::grid::{Grid, Row, Schema, table};
 
@@ -13,7 +13,6 @@ use super::Options;
 use super::page::caveats;
 use super::processes::{Process, Result, cpu_seconds, words};
 use super::session::{Measured, Rows, Session, Times};
-use super::systems::outcome_of_bench;
 use super::up::Up;
 
 /// Each side of each pair.
@@ -218,21 +217,13 @@ impl Pair {
             true => Some(backups(quorate, dir.path(), &endpoints)?),
             false => None,
         };
-        let (mut child, out) = session.spawn(&mut command)?;
-        session.stop.sleep(warm_up + Duration::from_millis(150))?;
         let leads: Vec<_> = leader.iter().map(|leader| leader.pid).collect();
-        let used = || Ok::<_, String>([cpu_seconds(&pids), cpu_seconds(&leads), up.log_bytes()?]);
-        let (start, before) = (Instant::now(), used()?);
-        session.stop.sleep(time.saturating_sub(Duration::from_millis(300)))?;
-        let (seconds, after) = (start.elapsed().as_secs_f64(), used()?);
-        let shown = words(&command);
-        let report = session.finish(&mut child, &out, &shown)?;
-        let outcome = outcome_of_bench(&report).filter(|[rate, _, _, errors]| *rate > 0.0 && *errors == 0.0);
-        let [rate, _, p99, _] = outcome.ok_or_else(|| format!("not all was served: {shown}"))?;
-        let of = |at: usize| (after[at] - before[at]) / (rate * seconds);
+        let used = || Ok([cpu_seconds(&pids), cpu_seconds(&leads), up.log_bytes()?]);
+        let ([rate, p99], [all, leads, log]) = session.under_load(&mut command, used)?;
         let started = format!("quorate up {}", flags.join(" ")).trim_end().to_owned();
-        let shown = format!("{started} · {shown}").replace(&dir.path().display().to_string(), "$DATA");
-        Ok(([rate, p99, 1e6 * of(0), 1e6 * of(1), of(2)], shown))
+        let shown =
+            format!("{started} · {}", words(&command)).replace(&dir.path().display().to_string(), "$DATA");
+        Ok(([rate, p99, 1e6 * all, 1e6 * leads, log], shown))
     }
 }
 

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::processes::{Process, Result, Stop, cpu_seconds, cpu_seconds_of_threads, words};
 use super::services::{Placement, Service, Site, wait_for};
-use super::systems::{Load, System};
+use super::systems::{Load, System, outcome_of_bench};
 use super::{Options, machine, quorate_in, scratch, target};
 
 /// What a load generator may take beyond its time.
@@ -143,7 +143,7 @@ impl Session {
     /// Nothing measured yet. `times` are those of runs whose numbers matter.
     pub fn new(options: &Options, times: Times, stop: Stop) -> Result<Session> {
         let times = if options.quick { Times::QUICK } else { times };
-        let (quick, rounds) = (options.quick, options.rounds);
+        let (quick, rounds) = (options.quick, options.rounds());
         Ok(Session { quick, rounds, stop, scratch: scratch("compare-")?, times })
     }
 
@@ -323,6 +323,27 @@ impl Session {
     pub fn report(&self, mut command: Command) -> Result<Value> {
         let (mut child, out) = self.spawn(&mut command)?;
         self.finish(&mut child, &out, &words(&command))
+    }
+
+    /// Runs a generator of ours; operations per second, the 99th percentile in µs, and what of `used` went up by for
+    /// each operation while it counted.
+    pub fn under_load<const N: usize>(
+        &self,
+        command: &mut Command,
+        used: impl Fn() -> Result<[f64; N]>,
+    ) -> Result<([f64; 2], [f64; N])> {
+        let Times { warm_up, time, .. } = self.times;
+        let (mut child, out) = self.spawn(command)?;
+        self.stop.sleep(warm_up + Duration::from_millis(150))?;
+        let (start, before) = (Instant::now(), used()?);
+        self.stop.sleep(time.saturating_sub(Duration::from_millis(300)))?;
+        let (seconds, after) = (start.elapsed().as_secs_f64(), used()?);
+        let shown = words(command);
+        let report = self.finish(&mut child, &out, &shown)?;
+        let outcome = outcome_of_bench(&report).filter(|[rate, _, _, errors]| *rate > 0.0 && *errors == 0.0);
+        let [rate, _, p99, _] = outcome.ok_or_else(|| format!("not all was served: {shown}"))?;
+        let each = std::array::from_fn(|at| (after[at] - before[at]) / (rate * seconds));
+        Ok(([rate, p99], each))
     }
 
     /// Starts a generator; where its report and what it says of errors go.
