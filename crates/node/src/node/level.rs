@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use quorate_blocks::admission;
 use quorate_blocks::state::level;
 use quorate_core::{Access, Answered, FeatureLevel, Outcome, Request, RequestId, Time};
 use tracing::info;
@@ -41,13 +42,15 @@ impl Levels {
 impl<F: Frontend> Loop<F> {
     /// Follows the level of the replica's state. Called after the machines were stepped and before anything that they
     /// have asked for leaves: what belongs to a level is neither answered, sent nor written before the directory is
-    /// marked with it. The loop waits for the disk here, once for each level.
+    /// marked with it. The loop waits for the disk here, once for each level, and not for one that hangs.
     pub(super) fn follow_level(&mut self, now: Time) -> Result<(), NodeError> {
         let Some(level) = self.machines.level().filter(|level| *level > self.levels.level) else {
             return Ok(());
         };
-        if let Some(mark) = &mut self.levels.mark {
-            mark.raise(level).map_err(NodeError::LogFailed)?;
+        if let Some(mark) = &mut self.levels.mark
+            && !mark.raise(level, admission::PATIENCE).map_err(NodeError::LogFailed)?
+        {
+            return Err(NodeError::DiskHangs { patience: admission::PATIENCE });
         }
         self.levels.level = level;
         if !level.is_known() {

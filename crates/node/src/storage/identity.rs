@@ -14,6 +14,9 @@ use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
 use std::path::Path;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 use quorate_core::{FeatureLevel, NodeId, digest};
 
@@ -195,14 +198,25 @@ impl LevelMark {
         self.identity.level
     }
 
-    /// Marks it with a higher level; durable when this returns. Whoever calls it waits for the disk.
-    pub fn raise(&mut self, level: FeatureLevel) -> Result<(), Failure> {
-        if level > self.identity.level {
-            let identity = Identity { level, ..self.identity.clone() };
-            identity.publish(&self.dir)?;
-            self.identity = identity;
+    /// Marks it with a higher level, durably. Whoever calls it waits for the disk, but no longer than `patience`: false
+    /// if the disk needs more.
+    pub fn raise(&mut self, level: FeatureLevel, patience: Duration) -> Result<bool, Failure> {
+        if level <= self.identity.level {
+            return Ok(true);
         }
-        Ok(())
+        let identity = Identity { level, ..self.identity.clone() };
+        let (done, outcome) = mpsc::channel();
+        let (other, dir) = (identity.clone(), self.dir.clone());
+        let thread = thread::Builder::new().name("level".to_owned());
+        let thread = thread.spawn(move || drop(done.send(other.publish(&dir))));
+        thread.map_err(|error| Failure::new("start a thread to write", self.dir.path(NAME), error))?;
+        match outcome.recv_timeout(patience) {
+            Ok(published) => published?,
+            Err(RecvTimeoutError::Timeout) => return Ok(false),
+            Err(RecvTimeoutError::Disconnected) => panic!("a thread ends without a word"),
+        }
+        self.identity = identity;
+        Ok(true)
     }
 }
 

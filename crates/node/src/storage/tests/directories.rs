@@ -1,5 +1,7 @@
 //! Whose directory it is; and the whole over real files and threads.
 
+use std::time::Duration;
+
 use tempfile::TempDir;
 
 use super::*;
@@ -93,6 +95,7 @@ fn a_directory_of_another_cluster_node_protocol_or_durability_is_refused() {
 fn a_directory_is_marked_with_the_level_of_its_group_and_refused_where_that_is_not_known() {
     let level = |number| FeatureLevel::new(number).unwrap();
     let unknown = level(FeatureLevel::NEWEST.get() + 1);
+    let raise = |mark: &mut LevelMark, level| assert!(mark.raise(level, Duration::from_secs(600)).unwrap());
     for (durability, founded) in [(Durability::Os, None), (Durability::Os, Some(9)), (Durability::None, None)]
     {
         let scratch = tempfile::tempdir().unwrap();
@@ -103,11 +106,11 @@ fn a_directory_is_marked_with_the_level_of_its_group_and_refused_where_that_is_n
         let plain = identity();
         assert_eq!((opened.mark.level(), plain.contains("level")), (FeatureLevel::FIRST, false));
         // Nothing to be said of the first: builds that know no levels read on.
-        opened.mark.raise(FeatureLevel::FIRST).unwrap();
+        raise(&mut opened.mark, FeatureLevel::FIRST);
         assert_eq!(identity(), plain);
         opened.log.append([Bytes::from_static(b"before")]);
-        opened.mark.raise(FeatureLevel::NEWEST).unwrap();
-        opened.mark.raise(FeatureLevel::FIRST).unwrap();
+        raise(&mut opened.mark, FeatureLevel::NEWEST);
+        raise(&mut opened.mark, FeatureLevel::FIRST);
         let marked = identity();
         let lines = format!("format = 4\ncluster = {:016x}\n", options.cluster);
         assert!(marked.contains(&lines) && marked.contains("\nlevel = 2\n"), "{marked}");
@@ -119,7 +122,7 @@ fn a_directory_is_marked_with_the_level_of_its_group_and_refused_where_that_is_n
         if durability != Durability::None {
             assert_eq!(opened.records, ["before", "after"]);
         }
-        opened.mark.raise(unknown).unwrap();
+        raise(&mut opened.mark, unknown);
         drop(opened);
         let marked = identity();
         let error = open_quietly(&options).unwrap_err().to_string();

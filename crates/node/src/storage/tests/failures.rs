@@ -1,5 +1,7 @@
 //! A failure is final: nothing becomes durable after it, and what was durable stays.
 
+use std::time::Duration;
+
 use super::memory::Faults;
 use super::*;
 
@@ -313,6 +315,18 @@ fn a_log_is_full_when_its_bound_waits_for_the_disk() {
         wait(&wakes);
     }
     assert!(!log.is_full());
+}
+
+#[test]
+fn a_directory_on_a_disk_that_hangs_is_not_marked_and_nobody_waits_for_ever() {
+    let memory = Memory::new(1);
+    let dir = Dir::new(Path::new("/data"), Arc::new(memory.clone()));
+    let identity = find(&dir, &options(), 7, false).unwrap().identity;
+    let mut mark = LevelMark::new(dir, identity);
+    memory.close_gate();
+    assert!(!mark.raise(FeatureLevel::NEWEST, Duration::ZERO).unwrap());
+    assert_eq!(mark.level(), FeatureLevel::FIRST);
+    memory.open_gate();
 }
 
 #[test]
