@@ -130,6 +130,21 @@ impl CommandReply {
 /// An instance's number and the place of an entry in it make a version.
 const ORDINAL_BITS: u32 = 17;
 
+/// How large the data of a store are, for operators.
+pub fn samples_of(store: &Store) -> [Sample; 5] {
+    let limit = store.limit().unwrap_or(0);
+    let expiring = "Keys that have a time to live.";
+    let level = "Feature level of this node's state: what all members must know.";
+    let bytes = "Memory that keys and values take, about: what a limit on the data is compared with.";
+    [
+        Sample::gauge("store_keys", store.len(), "Keys in this node's state."),
+        Sample::gauge("store_keys_expiring", store.expiring(), expiring),
+        Sample::gauge("store_bytes", store.bytes(), bytes),
+        Sample::gauge("store_limit_bytes", limit, "What that may be (max-data); 0 for no bound."),
+        Sample::gauge("store_feature_level", u64::from(store.level().get()), level),
+    ]
+}
+
 /// Where an entry is executed.
 #[derive(Clone, Copy)]
 struct Position {
@@ -321,6 +336,16 @@ impl Replicated {
         state
     }
 
+    /// Of a protocol that has a store and no log: what another group may begin with.
+    pub fn of(store: Store) -> Replicated {
+        Replicated { applied: 1, store, ..Replicated::default() }.found()
+    }
+
+    /// The store, for a protocol that has no log.
+    pub fn into_store(self) -> Store {
+        self.store
+    }
+
     /// Which commands may be executed.
     pub fn level(&self) -> FeatureLevel {
         self.store.level()
@@ -338,17 +363,7 @@ impl Replicated {
 
     /// How large the data are, for operators.
     pub fn samples(&self) -> [Sample; 5] {
-        let limit = self.store.limit().unwrap_or(0);
-        let expiring = "Keys that have a time to live.";
-        let level = "Feature level of this node's state: what all members must know.";
-        let bytes = "Memory that keys and values take, about: what a limit on the data is compared with.";
-        [
-            Sample::gauge("store_keys", self.store.len(), "Keys in this node's state."),
-            Sample::gauge("store_keys_expiring", self.store.expiring(), expiring),
-            Sample::gauge("store_bytes", self.store.bytes(), bytes),
-            Sample::gauge("store_limit_bytes", limit, "What that may be (max-data); 0 for no bound."),
-            Sample::gauge("store_feature_level", u64::from(self.level().get()), level),
-        ]
+        samples_of(&self.store)
     }
 
     /// Keys whose time is up on this wall clock, the first few.
