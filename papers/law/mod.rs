@@ -41,7 +41,6 @@ const RAFT: &str = "Raft";
 const RAFT_ALR: &str = "Raft-ALR";
 const ZAB: &str = "ZAB";
 const ZAB_ALR: &str = "ZAB-ALR";
-const CRAQ: &str = "CRAQ";
 const CRAQ_ALR: &str = "CRAQ-ALR";
 
 static COSTS: Figure = Figure {

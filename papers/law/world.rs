@@ -9,12 +9,13 @@ use quorate_sim::experiment::{Ask, Capacity, Clients, Delay, Load, Measured, Ope
 use quorate_store::Command;
 
 use super::costs::Costs;
-use super::{CRAQ, CRAQ_ALR, RAFT, RAFT_ALR, ZAB, ZAB_ALR};
+use super::{CRAQ_ALR, RAFT, RAFT_ALR, ZAB, ZAB_ALR};
 use crate::instrument::Result;
 use crate::instrument::closed_loops::{self, SECOND, ended, node};
 pub use crate::instrument::closed_loops::{Candidate, MS, get};
 use crate::instrument::series::quantile;
 
+const CRAQ: &str = "CRAQ";
 /// Nanoseconds in a microsecond.
 const US: u64 = 1_000;
 /// There is a leader by then.
