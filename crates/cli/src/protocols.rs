@@ -54,17 +54,12 @@ pub fn choose(name: &str, flags: &GroupFlags) -> Result<Chosen, Failure> {
 
 /// The protocol that the command line names.
 pub fn find(name: &str) -> Result<&'static dyn AnyProtocol, Failure> {
-    registry::find(name).ok_or_else(|| unknown(name))
-}
-
-fn unknown(name: &str) -> Failure {
-    let known: Vec<_> = registry::all().iter().map(|entry| entry.name).collect();
-    Failure::wrong(format!("unknown protocol `{name}`; known here: {}", known.join(", ")))
+    Ok(registry::find(name).map_err(Failure::wrong)?.protocol)
 }
 
 /// Prints what one protocol gives and needs, and its settings.
 pub fn show(name: &str) -> Result<(), Failure> {
-    let entry = registry::all().into_iter().find(|entry| entry.name == name).ok_or_else(|| unknown(name))?;
+    let entry = registry::find(name).map_err(Failure::wrong)?;
     let can = entry.capabilities;
     let word = |can: bool| if can { "yes" } else { "no" }.to_owned();
     let rows = [

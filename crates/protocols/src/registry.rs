@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 
 use quorate_core::{Capabilities, Group, NodeId, Protocol, Setting, Settings};
 use quorate_runtime::{AnyProtocol, protocol};
+use thiserror::Error;
 
 /// A campaign of the simulator: seeds from 0 on, all kinds of faults.
 #[derive(Clone, Copy, Debug)]
@@ -283,14 +284,24 @@ macro_rules! registry {
 
 crate::each_protocol!(registry);
 
-/// The protocol of this name, if there is one.
-pub fn find(name: &str) -> Option<&'static dyn AnyProtocol> {
-    all().into_iter().find(|entry| entry.name == name).map(|entry| entry.protocol)
+/// A name that no protocol has.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("unknown protocol `{0}`; known here: {known}", known = names().join(", "))]
+pub struct UnknownProtocol(String);
+
+fn names() -> Vec<&'static str> {
+    all().into_iter().map(|entry| entry.name).collect()
+}
+
+/// The protocol of this name.
+pub fn find(name: &str) -> Result<Entry, UnknownProtocol> {
+    let entry = all().into_iter().find(|entry| entry.name == name);
+    entry.ok_or_else(|| UnknownProtocol(name.to_owned()))
 }
 
 /// The protocol of a name that stands in the code. Panics if there is none.
 pub fn named(name: &str) -> &'static dyn AnyProtocol {
-    find(name).unwrap_or_else(|| panic!("no protocol is called {name}"))
+    find(name).unwrap_or_else(|error| panic!("{error}")).protocol
 }
 
 #[cfg(test)]
@@ -301,10 +312,10 @@ mod tests {
     fn every_protocol_is_found_by_its_own_name_only() {
         let all = all();
         for (index, entry) in all.iter().enumerate() {
-            assert_eq!(find(entry.name).map(AnyProtocol::name), Some(entry.name));
+            assert_eq!(find(entry.name).unwrap().protocol.name(), entry.name);
             assert!(all[..index].iter().all(|other| other.name != entry.name), "{} twice", entry.name);
         }
-        assert!(find("no-such-protocol").is_none());
+        assert!(find("no-such-protocol").is_err());
     }
 
     #[test]

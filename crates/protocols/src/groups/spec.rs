@@ -39,31 +39,26 @@ impl Groups {
         count: usize,
         keys: Option<&str>,
     ) -> Result<Groups, SpecError> {
-        let even = Partition::even(count).or_else(|why| wrong(format!("--groups: {why}")))?;
-        let partition = match keys {
-            None => even,
-            Some(given) => {
-                let splits = given.split(',').map(split_key).collect::<Result<Vec<_>, _>>()?;
-                if splits.len() + 1 != count {
-                    return wrong(format!(
-                        "--group-keys {given}: {} keys, but {count} groups are split at {}: one for each group but the \
-                         first",
-                        splits.len(),
-                        count - 1
-                    ));
-                }
-                Partition::new(splits).or_else(|why| wrong(format!("--group-keys: {why}")))?
+        let mut partition = Partition::even(count).or_else(|why| wrong(format!("--groups: {why}")))?;
+        let name = protocol.name();
+        let mut flags = format!("--protocol {name} --groups {count}");
+        if let Some(keys) = keys {
+            let splits = keys.split(',').map(split_key).collect::<Result<Vec<_>, _>>()?;
+            if splits.len() + 1 != count {
+                return wrong(format!(
+                    "--group-keys {keys}: {} keys, but {count} groups are split at {}: one for each group but the \
+                     first",
+                    splits.len(),
+                    count - 1
+                ));
             }
-        };
+            partition = Partition::new(splits).or_else(|why| wrong(format!("--group-keys: {why}")))?;
+            flags = format!("{flags} --group-keys {keys}");
+        }
         let splits: Vec<_> = partition.splits().iter().map(|key| String::from_utf8_lossy(key)).collect();
-        let (name, splits) = (protocol.name(), splits.join(","));
-        let flags = match keys {
-            None => format!("--protocol {name} --groups {count}"),
-            Some(keys) => format!("--protocol {name} --groups {count} --group-keys {keys}"),
-        };
-        let name = match count {
-            1 => format!("{name} in 1 group"),
-            _ => format!("{name} in {count} groups split at {splits}"),
+        let name = match &splits[..] {
+            [] => format!("{name} in 1 group"),
+            splits => format!("{name} in {count} groups split at {}", splits.join(",")),
         };
         Ok(Groups::new(partition, vec![protocol; count], name, flags))
     }
@@ -74,9 +69,12 @@ impl Groups {
         let (mut splits, mut protocols, mut names) = (Vec::new(), Vec::new(), Vec::new());
         let mut before: Option<Bytes> = None;
         for word in text.split(',').map(str::trim) {
-            let (range, name) = match word.split_once('=') {
-                Some((range, name)) => (range, Some(name)),
-                None => (word, None),
+            let (range, own) = match word.split_once('=') {
+                Some((range, name)) => match registry::find(name) {
+                    Ok(entry) => (range, entry.protocol),
+                    Err(why) => return wrong(format!("--groups: {why}")),
+                },
+                None => (word, protocol),
             };
             let Some((from, to)) = range.split_once('-') else {
                 return wrong(format!(
@@ -92,10 +90,6 @@ impl Groups {
                      before it"
                 ));
             }
-            let own = match name {
-                Some(name) => registry::find(name).ok_or_else(|| unknown(name))?,
-                None => protocol,
-            };
             match before.replace(to) {
                 None => names.push(own.name().to_owned()),
                 Some(_) => {
@@ -133,9 +127,4 @@ fn split_key(text: &str) -> Result<Bytes, SpecError> {
 
 fn wrong<T>(why: impl Into<String>) -> Result<T, SpecError> {
     Err(SpecError(why.into()))
-}
-
-fn unknown(name: &str) -> SpecError {
-    let known: Vec<_> = registry::all().iter().map(|entry| entry.name).collect();
-    SpecError(format!("--groups: unknown protocol `{name}`; known here: {}", known.join(", ")))
 }
