@@ -78,6 +78,16 @@ impl GroupId {
     }
 }
 
+impl Wire for GroupId {
+    fn encode(&self, out: &mut Encoder) {
+        out.put_u8(self.0);
+    }
+    fn decode(input: &mut Decoder) -> Result<Self, WireError> {
+        let number = input.u8()?;
+        GroupId::new(number).ok_or(WireError::Value { what: "group", found: number.into() })
+    }
+}
+
 impl fmt::Display for GroupId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)

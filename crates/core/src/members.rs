@@ -92,16 +92,15 @@ const OF_GROUP: u8 = 0;
 
 impl Wire for ManageGroup {
     fn encode(&self, out: &mut Encoder) {
-        (OF_GROUP, self.group.get()).encode(out);
+        (OF_GROUP, self.group).encode(out);
         self.manage.encode(out);
     }
 
     fn decode(input: &mut Decoder) -> Result<Self, WireError> {
-        let (first, group) = <(u8, u8)>::decode(input)?;
-        let group = Some(group).filter(|_| first == OF_GROUP).and_then(GroupId::new);
-        let group =
-            group.ok_or(WireError::Value { what: "group of an operator's request", found: first.into() })?;
-        Ok(ManageGroup { group, manage: Manage::decode(input)? })
+        match input.u8()? {
+            OF_GROUP => Ok(ManageGroup { group: GroupId::decode(input)?, manage: Manage::decode(input)? }),
+            found => Err(WireError::Value { what: "operator's request to a group", found: found.into() }),
+        }
     }
 }
 

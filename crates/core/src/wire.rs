@@ -194,6 +194,11 @@ impl Decoder {
         self.rest.len()
     }
 
+    /// All that is not read yet, shared with the input.
+    pub fn rest(self) -> Bytes {
+        self.rest
+    }
+
     fn array<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
         match self.rest.first_chunk::<N>() {
             Some(found) => {

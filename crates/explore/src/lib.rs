@@ -35,9 +35,9 @@
 //! are neither, on purpose (they own logs and stores), and a state of the cluster here is a few words: the states
 //! of single replicas, and the steps between them, are found by running the real machine once and then looked up
 //! (`locals`). That a replica's state is what its digest says
-//! ([`AnyProcess::digests`](quorate_runtime::AnyProcess::digests)) is sound because `Debug`, of which it is taken, is
-//! derived all the way down, the fingerprint covers the store, and nothing else, neither a generator nor a wall clock,
-//! is carried from step to step.
+//! ([`GroupProcess::digests`](quorate_runtime::GroupProcess::digests)) is sound because `Debug`, of which it is taken,
+//! is derived all the way down, the fingerprint covers the store, and nothing else, neither a generator nor a wall
+//! clock, is carried from step to step.
 //!
 //! | file | what |
 //! |---|---|

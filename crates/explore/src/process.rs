@@ -11,7 +11,7 @@ use quorate_core::{
     TextDigest, Time, Wakeup, Wall,
 };
 use quorate_runtime::{
-    self as runtime, AnyProcess, ConfiguredProtocol, OutgoingFrame, OwnMessages, SetTimer, Start,
+    self as runtime, ConfiguredProtocol, GroupProcess, OutgoingFrame, OwnMessages, SetTimer, Start,
     StateDigests,
 };
 
@@ -75,7 +75,7 @@ impl Effects {
 /// See the file comment. The proxy beside the replica is never asked anything.
 pub(super) struct Process {
     origin: Origin,
-    runner: Box<dyn AnyProcess>,
+    runner: Box<dyn GroupProcess>,
     pub now: Time,
     /// How long it was left alone.
     rested: Duration,
@@ -266,11 +266,11 @@ impl Process {
     }
 }
 
-fn recover(origin: &Origin, saved: Saved<Bytes>, at: Instant, life: u64) -> Box<dyn AnyProcess> {
+fn recover(origin: &Origin, saved: Saved<Bytes>, at: Instant, life: u64) -> Box<dyn GroupProcess> {
     let me = origin.me;
     let (proxy, own) = (ProxyId::of(me), OwnMessages::AsInput);
     let start = Start { proxy, node: Some(me), at, random: random(me, life), observed: true, own };
-    let mut runner = origin.protocol.start(start);
+    let mut runner = origin.protocol.start(start).into_one_group().expect("explorations are of one group");
     runner.load(saved).expect("what a replica has saved can be read");
     runner.start_replica(at, random(me, life));
     runner.reseed(random(me, life));

@@ -143,7 +143,8 @@ pub fn salvage(
     });
     process.load(Saved { restarted, snapshot, records })?;
     process.start_replica(clock.instant(), random);
-    let salvaged = process.salvage().expect("the replica was started");
+    let salvaged = process.into_one_group().and_then(|group| group.salvage());
+    let salvaged = salvaged.expect("the replica of one group was started");
     let state = Replicated::load(&salvaged.state).expect("an image that was made loads");
     drop(log);
     Ok(Some(Survivor { owner, position: state.applied(), keys: state.keys(), salvaged, has_run }))

@@ -33,8 +33,8 @@ pub mod record_ledger;
 mod release_gate;
 
 pub use process::{
-    AnyProcess, Effects, Input, OutgoingFrame, OwnMessages, RecordError, Recovered, SetTimer, Start,
-    StateDigests, Taken,
+    AnyProcess, Decoded, Effects, Encoding, GroupProcess, Input, OutgoingFrame, OwnMessages, RecordError,
+    SetTimer, Start, StateDigests, Taken,
 };
 pub use protocol::{AnyProtocol, ConfiguredProtocol, protocol};
 pub use record_ledger::RecordLedger;

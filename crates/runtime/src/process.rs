@@ -5,11 +5,12 @@
 //! [`release`](AnyProcess::release) with the number of records that are durable, and send the frames. Where own
 //! messages come back as input at once, [`settle`](AnyProcess::settle) does the middle of it.
 
+use std::fmt::Debug;
+
 use bytes::Bytes;
 use quorate_core::{
     Answered, Arrival, Class, Fact, GroupId, Instant, Mark, Members, NodeId, Payload, ProcessId, ProxyId,
-    Random, Recipients, Request, RequestId, Salvaged, Sample, Saved, Snapshot, Status, Time, Wakeup,
-    WireError,
+    Random, Recipients, Request, RequestId, Salvaged, Sample, Saved, Status, Time, Wakeup, Wire, WireError,
 };
 use thiserror::Error;
 
@@ -149,21 +150,33 @@ pub struct StateDigests {
     pub alike: u128,
 }
 
-/// What a replica that recovered from given records is like.
+/// What encoded bytes of a process are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Recovered {
-    /// Its [`Status::applied`].
-    pub applied: u64,
-    /// Its [`Replica::fingerprint`](quorate_core::Replica::fingerprint).
-    pub fingerprint: (u64, u64),
+pub enum Encoding {
+    /// A message between machines.
+    Message,
+    /// A record of the replica's.
+    Record,
+}
+
+/// A message or a record, whichever type it has.
+pub trait Decoded: Debug {
+    /// Its encoding.
+    fn encoded(&self) -> Bytes;
+}
+
+impl<T: Wire + Debug> Decoded for T {
+    fn encoded(&self) -> Bytes {
+        self.to_bytes()
+    }
 }
 
 /// A process of some protocol, or of several groups of replicas with a protocol each. An object, so that drivers are
 /// compiled once and not for every protocol.
 ///
 /// Where there are several groups, "the replica" is all of this node's, and "the proxy" likewise: they have one log,
-/// and one sequence of inputs and of effects. Implemented by `ProcessRunner`, which is one group, and by what holds
-/// several of them.
+/// and one sequence of inputs and of effects. Implemented by `ProcessRunner`, which is one group
+/// ([`GroupProcess`]), and by what holds several of them.
 pub trait AnyProcess {
     // Inputs -----------------------------------------------------------------------------------------------------
 
@@ -174,16 +187,6 @@ pub trait AnyProcess {
 
     /// Takes the earliest timer that is due, as an input; the replica's before the proxy's.
     fn take_due_timer(&mut self, now: Time) -> Option<Taken>;
-
-    /// Takes the timer at this place of [`timers`](Self::timers), as an input, whether it is due or not. For scripts
-    /// and explorations.
-    fn take_timer(&mut self, of: ProcessId, place: usize) -> Taken;
-
-    /// Forgets all timers of the replica but these. For explorations.
-    fn keep_timers(&mut self, keep: fn(Wakeup) -> bool);
-
-    /// The replica draws from this generator from now on. For explorations.
-    fn reseed(&mut self, random: Random);
 
     /// Acts on the input that was taken. What comes for a replica that does not run is lost.
     fn step(&mut self, at: Instant);
@@ -212,18 +215,6 @@ pub trait AnyProcess {
     /// What [`load`](Self::load) needs to make this replica again; `None` if it does not run.
     fn save(&self) -> Option<Saved<Payload>>;
 
-    /// What the replica gives to a group that takes the place of its own
-    /// ([`Replica::salvage`](quorate_core::Replica::salvage)); `None` if it does not run, or is several groups'.
-    fn salvage(&self) -> Option<Salvaged>;
-
-    /// Recovers another replica, and drops it: for the law that it is as the one that was saved.
-    fn recover_copy(
-        &self,
-        snapshot: Option<Snapshot>,
-        records: Vec<Bytes>,
-        at: Instant,
-    ) -> Result<Recovered, RecordError>;
-
     // Effects ----------------------------------------------------------------------------------------------------
 
     /// What the steps have led to; the driver drains it.
@@ -237,14 +228,16 @@ pub trait AnyProcess {
 
     // Questions --------------------------------------------------------------------------------------------------
 
+    /// The processes of its groups, in their order; itself, if it is one group's.
+    fn groups(&self) -> Vec<&dyn GroupProcess>;
+
+    /// Itself, if it is one group's.
+    fn into_one_group(self: Box<Self>) -> Option<Box<dyn GroupProcess>> {
+        None
+    }
+
     /// When the next timer is due.
     fn deadline(&self) -> Option<Time>;
-
-    /// The timers that are set by the replica, or by the proxy, in the order of their type.
-    fn timers(&self, of: ProcessId) -> Vec<SetTimer>;
-
-    /// By which explorations tell states apart; `None` if the replica does not run.
-    fn digests(&self) -> Option<StateDigests>;
 
     /// Records of the replica since it started.
     fn persisted(&self) -> u64;
@@ -260,7 +253,7 @@ pub trait AnyProcess {
 
     /// The status of each group's replica, in the order of the groups; none where it does not run.
     fn group_statuses(&self, at: Instant) -> Vec<Status> {
-        self.status(at).into_iter().collect()
+        self.groups().into_iter().filter_map(|group| group.status(at)).collect()
     }
 
     /// How many of the first so many records of this start are a group's.
@@ -277,24 +270,63 @@ pub trait AnyProcess {
     /// Whether the replica would answer a read at once from its own state.
     fn would_answer(&self, command: &Bytes, at: Instant) -> bool;
 
-    /// See [`Replica::fingerprint`](quorate_core::Replica::fingerprint); `None` if it does not run.
-    fn fingerprint(&self) -> Option<(u64, u64)>;
-
     /// The input that waits for its step, if it is a request.
     fn taken_request(&self) -> Option<(RequestId, &Request)>;
 
     /// The input that waits for its step, for people.
     fn describe_taken(&self) -> String;
 
+    /// Decodes a message, or a record.
+    fn decode(&self, what: Encoding, bytes: Bytes) -> Result<Box<dyn Decoded>, WireError>;
+
     /// An encoded message, for people.
-    fn describe_message(&self, payload: &Bytes) -> String;
+    fn describe_message(&self, payload: &Bytes) -> String {
+        describe(self.decode(Encoding::Message, payload.clone()))
+    }
 
     /// An encoded record, for people.
-    fn describe_record(&self, payload: &Payload) -> String;
+    fn describe_record(&self, payload: &Payload) -> String {
+        describe(self.decode(Encoding::Record, payload.clone().into_bytes()))
+    }
 
     /// Decodes a message, and encodes it again: what a machine has encoded comes out as it was.
-    fn recode_message(&self, payload: &Bytes) -> Result<Bytes, WireError>;
+    fn recode_message(&self, payload: &Bytes) -> Result<Bytes, WireError> {
+        Ok(self.decode(Encoding::Message, payload.clone())?.encoded())
+    }
 
     /// Decodes a record, and encodes it again.
-    fn recode_record(&self, payload: &Bytes) -> Result<Bytes, WireError>;
+    fn recode_record(&self, payload: &Bytes) -> Result<Bytes, WireError> {
+        Ok(self.decode(Encoding::Record, payload.clone())?.encoded())
+    }
+}
+
+/// The process of one group. What explorations and scripts do with it, which have no others, and what is each group's
+/// own where there are several.
+pub trait GroupProcess: AnyProcess {
+    /// Takes the timer at this place of [`timers`](Self::timers), as an input, whether it is due or not. For scripts
+    /// and explorations.
+    fn take_timer(&mut self, of: ProcessId, place: usize) -> Taken;
+
+    /// Forgets all timers of the replica but these. For explorations.
+    fn keep_timers(&mut self, keep: fn(Wakeup) -> bool);
+
+    /// The replica draws from this generator from now on. For explorations.
+    fn reseed(&mut self, random: Random);
+
+    /// The timers that are set by the replica, or by the proxy, in the order of their type.
+    fn timers(&self, of: ProcessId) -> Vec<SetTimer>;
+
+    /// By which explorations tell states apart; `None` if the replica does not run.
+    fn digests(&self) -> Option<StateDigests>;
+
+    /// What the replica gives to a group that takes the place of its own
+    /// ([`Replica::salvage`](quorate_core::Replica::salvage)); `None` if it does not run.
+    fn salvage(&self) -> Option<Salvaged>;
+
+    /// See [`Replica::fingerprint`](quorate_core::Replica::fingerprint); `None` if it does not run.
+    fn fingerprint(&self) -> Option<(u64, u64)>;
+}
+
+fn describe(decoded: Result<Box<dyn Decoded>, WireError>) -> String {
+    decoded.map_or_else(|error| format!("unreadable: {error}"), |value| format!("{value:?}"))
 }

@@ -1,20 +1,20 @@
 //! A process of one protocol: a replica and the proxy of its node, or a proxy alone.
 
 use std::collections::VecDeque;
-use std::fmt::{Debug, Write};
+use std::fmt::Write;
 use std::mem;
 
 use bytes::Bytes;
 use quorate_core::{
     Configs, GroupId, Instant, Machine, Message, NodeId, NodeSet, Outgoing, Payload, ProcessId, Protocol,
-    Proxy, Random, Recipients, Replica, Request, RequestId, Salvaged, Sample, Saved, Snapshot, Status,
-    TextDigest, Time, Timers, Wakeup, Wire, WireError,
+    Proxy, Random, Recipients, Replica, Request, RequestId, Salvaged, Sample, Saved, Status, TextDigest,
+    Time, Timers, Wakeup, Wire, WireError,
 };
 
 use crate::machine_runner::MachineRunner;
 use crate::process::{
-    AnyProcess, Effects, Input, OutgoingFrame, OwnMessages, RecordError, Recovered, SetTimer, Start,
-    StateDigests, Taken,
+    AnyProcess, Decoded, Effects, Encoding, GroupProcess, Input, OutgoingFrame, OwnMessages, RecordError,
+    SetTimer, Start, StateDigests, Taken,
 };
 use crate::release_gate::ReleaseGate;
 
@@ -196,7 +196,7 @@ impl<P: Protocol> ProcessRunner<P> {
         process == self.proxy.me || process.replica().is_some_and(|node| Some(node) == self.node)
     }
 
-    fn decode(saved: Saved<Bytes>) -> Result<Saved<Record<P>>, RecordError> {
+    fn decode_saved(saved: Saved<Bytes>) -> Result<Saved<Record<P>>, RecordError> {
         let Saved { restarted, snapshot, records } = saved;
         let decode = |(index, bytes)| Wire::from_bytes(bytes).map_err(|source| RecordError { index, source });
         let records = records.into_iter().enumerate().map(decode).collect::<Result<_, _>>()?;
@@ -227,31 +227,6 @@ impl<P: Protocol> AnyProcess for ProcessRunner<P> {
             None => TypedInput::ProxyTimer(self.proxy.timers.pop_due(now)?),
         };
         Some(self.wait_for_step(timer))
-    }
-
-    fn take_timer(&mut self, of: ProcessId, place: usize) -> Taken {
-        let timer = match (of, &mut self.replica) {
-            (ProcessId::Proxy(_), _) => TypedInput::ProxyTimer(take_timer(&mut self.proxy.timers, place)),
-            (ProcessId::Replica(_), Some(replica)) => {
-                TypedInput::ReplicaTimer(take_timer(&mut replica.timers, place))
-            }
-            (ProcessId::Replica(_), None) => panic!("a replica that does not run has no timers"),
-        };
-        self.wait_for_step(timer)
-    }
-
-    fn keep_timers(&mut self, keep: fn(Wakeup) -> bool) {
-        let Some(replica) = &mut self.replica else { return };
-        let set: Vec<_> = replica.timers.iter().map(|(timer, _)| timer).collect();
-        for timer in set.into_iter().filter(|timer| !keep(P::Replica::wakeup(*timer))) {
-            replica.timers.apply(timer, None);
-        }
-    }
-
-    fn reseed(&mut self, random: Random) {
-        if let Some(replica) = &mut self.replica {
-            replica.reseed(random);
-        }
     }
 
     fn step(&mut self, at: Instant) {
@@ -300,7 +275,7 @@ impl<P: Protocol> AnyProcess for ProcessRunner<P> {
     }
 
     fn load(&mut self, saved: Saved<Bytes>) -> Result<(), RecordError> {
-        self.loaded = Some(Self::decode(saved)?);
+        self.loaded = Some(Self::decode_saved(saved)?);
         Ok(())
     }
 
@@ -322,23 +297,6 @@ impl<P: Protocol> AnyProcess for ProcessRunner<P> {
         Some(Saved { restarted, snapshot, records: records.iter().map(Payload::of).collect() })
     }
 
-    fn salvage(&self) -> Option<Salvaged> {
-        Some(self.replica.as_ref()?.machine.salvage())
-    }
-
-    fn recover_copy(
-        &self,
-        snapshot: Option<Snapshot>,
-        records: Vec<Bytes>,
-        at: Instant,
-    ) -> Result<Recovered, RecordError> {
-        let saved = Self::decode(Saved { restarted: true, snapshot, records })?;
-        let me = self.node.expect("a process with a replica has a node's id").into();
-        let (config, random) = (self.configs.0.clone(), Random::new(1));
-        let copy = MachineRunner::<P::Replica>::start(me, config, saved, at, random, true).machine;
-        Ok(Recovered { applied: copy.status(at).applied, fingerprint: copy.fingerprint() })
-    }
-
     fn effects(&mut self) -> &mut Effects {
         self.gather();
         &mut self.effects
@@ -358,29 +316,17 @@ impl<P: Protocol> AnyProcess for ProcessRunner<P> {
         }
     }
 
+    fn groups(&self) -> Vec<&dyn GroupProcess> {
+        vec![self]
+    }
+
+    fn into_one_group(self: Box<Self>) -> Option<Box<dyn GroupProcess>> {
+        Some(self)
+    }
+
     fn deadline(&self) -> Option<Time> {
         let replica = self.replica.as_ref().and_then(|replica| replica.timers.next());
         [replica, self.proxy.timers.next()].into_iter().flatten().min()
-    }
-
-    fn timers(&self, of: ProcessId) -> Vec<SetTimer> {
-        match (of, &self.replica) {
-            (ProcessId::Proxy(_), _) => set_timers(&self.proxy),
-            (ProcessId::Replica(_), Some(replica)) => set_timers(replica),
-            (ProcessId::Replica(_), None) => Vec::new(),
-        }
-    }
-
-    fn digests(&self) -> Option<StateDigests> {
-        let MachineRunner { machine, timers, .. } = self.replica.as_ref()?;
-        let mut digest = TextDigest::default();
-        write!(digest, "{machine:?}{:?}{:?}", machine.fingerprint(), self.gate.waiting()).expect("no error");
-        for (timer, at) in timers.iter() {
-            write!(digest, "{timer:?}{at:?}").expect("no error");
-        }
-        let alike = digest.get();
-        write!(digest, "{:?}", machine.marginal()).expect("no error");
-        Some(StateDigests { exact: digest.get(), alike })
     }
 
     fn persisted(&self) -> u64 {
@@ -411,10 +357,6 @@ impl<P: Protocol> AnyProcess for ProcessRunner<P> {
         self.replica.as_ref().is_some_and(|replica| replica.machine.would_answer(command, at))
     }
 
-    fn fingerprint(&self) -> Option<(u64, u64)> {
-        self.replica.as_ref().map(|replica| replica.machine.fingerprint())
-    }
-
     fn taken_request(&self) -> Option<(RequestId, &Request)> {
         match &self.taken {
             Some(TypedInput::Request(id, request)) => Some((*id, request)),
@@ -433,25 +375,67 @@ impl<P: Protocol> AnyProcess for ProcessRunner<P> {
         }
     }
 
-    fn describe_message(&self, payload: &Bytes) -> String {
-        describe::<P::Message>(payload.clone())
-    }
-
-    fn describe_record(&self, payload: &Payload) -> String {
-        describe::<Record<P>>(payload.clone().into_bytes())
-    }
-
-    fn recode_message(&self, payload: &Bytes) -> Result<Bytes, WireError> {
-        P::Message::from_bytes(payload.clone()).map(|message| message.to_bytes())
-    }
-
-    fn recode_record(&self, payload: &Bytes) -> Result<Bytes, WireError> {
-        Record::<P>::from_bytes(payload.clone()).map(|record| record.to_bytes())
+    fn decode(&self, what: Encoding, bytes: Bytes) -> Result<Box<dyn Decoded>, WireError> {
+        Ok(match what {
+            Encoding::Message => Box::new(P::Message::from_bytes(bytes)?),
+            Encoding::Record => Box::new(Record::<P>::from_bytes(bytes)?),
+        })
     }
 }
 
-fn describe<T: Wire + Debug>(bytes: Bytes) -> String {
-    T::from_bytes(bytes).map_or_else(|error| format!("unreadable: {error}"), |value| format!("{value:?}"))
+impl<P: Protocol> GroupProcess for ProcessRunner<P> {
+    fn take_timer(&mut self, of: ProcessId, place: usize) -> Taken {
+        let timer = match (of, &mut self.replica) {
+            (ProcessId::Proxy(_), _) => TypedInput::ProxyTimer(take_timer(&mut self.proxy.timers, place)),
+            (ProcessId::Replica(_), Some(replica)) => {
+                TypedInput::ReplicaTimer(take_timer(&mut replica.timers, place))
+            }
+            (ProcessId::Replica(_), None) => panic!("a replica that does not run has no timers"),
+        };
+        self.wait_for_step(timer)
+    }
+
+    fn keep_timers(&mut self, keep: fn(Wakeup) -> bool) {
+        let Some(replica) = &mut self.replica else { return };
+        let set: Vec<_> = replica.timers.iter().map(|(timer, _)| timer).collect();
+        for timer in set.into_iter().filter(|timer| !keep(P::Replica::wakeup(*timer))) {
+            replica.timers.apply(timer, None);
+        }
+    }
+
+    fn reseed(&mut self, random: Random) {
+        if let Some(replica) = &mut self.replica {
+            replica.reseed(random);
+        }
+    }
+
+    fn timers(&self, of: ProcessId) -> Vec<SetTimer> {
+        match (of, &self.replica) {
+            (ProcessId::Proxy(_), _) => set_timers(&self.proxy),
+            (ProcessId::Replica(_), Some(replica)) => set_timers(replica),
+            (ProcessId::Replica(_), None) => Vec::new(),
+        }
+    }
+
+    fn digests(&self) -> Option<StateDigests> {
+        let MachineRunner { machine, timers, .. } = self.replica.as_ref()?;
+        let mut digest = TextDigest::default();
+        write!(digest, "{machine:?}{:?}{:?}", machine.fingerprint(), self.gate.waiting()).expect("no error");
+        for (timer, at) in timers.iter() {
+            write!(digest, "{timer:?}{at:?}").expect("no error");
+        }
+        let alike = digest.get();
+        write!(digest, "{:?}", machine.marginal()).expect("no error");
+        Some(StateDigests { exact: digest.get(), alike })
+    }
+
+    fn salvage(&self) -> Option<Salvaged> {
+        Some(self.replica.as_ref()?.machine.salvage())
+    }
+
+    fn fingerprint(&self) -> Option<(u64, u64)> {
+        self.replica.as_ref().map(|replica| replica.machine.fingerprint())
+    }
 }
 
 fn set_timers<M: Machine>(runner: &MachineRunner<M>) -> Vec<SetTimer> {

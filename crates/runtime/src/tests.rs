@@ -509,7 +509,7 @@ fn bytes_that_are_no_message_or_record_are_refused_and_change_nothing() {
     assert_eq!(error.index, 1, "{error}");
     process.load(saved(vec![good])).unwrap();
     process.start_replica(instant(0), Random::new(2));
-    assert_eq!(process.fingerprint(), Some((1, 0)));
+    assert_eq!(process.groups()[0].fingerprint(), Some((1, 0)));
 }
 
 fn process_of(node: u64) -> ProcessId {
@@ -517,13 +517,16 @@ fn process_of(node: u64) -> ProcessId {
 }
 
 #[test]
-fn a_copy_of_a_replica_is_recovered_from_what_it_saves() {
+fn another_process_recovers_a_replica_from_what_it_saves() {
     let mut process = proxy_of_node(OwnMessages::AsInput);
     let records = ["a", "b"].map(|text| Bytes::from(text).to_bytes()).to_vec();
     process.load(Saved { restarted: true, snapshot: None, records }).unwrap();
     process.start_replica(instant(0), Random::new(2));
     let saved = process.save().unwrap();
     let records = saved.records.into_iter().map(Payload::into_bytes).collect();
-    let copy = process.recover_copy(saved.snapshot, records, instant(0)).unwrap();
-    assert_eq!((copy.applied, Some(copy.fingerprint)), (2, process.fingerprint()));
+    let mut copy = proxy_of_node(OwnMessages::AsInput);
+    copy.load(Saved { records, ..Saved::nothing() }).unwrap();
+    copy.start_replica(instant(0), Random::new(2));
+    assert_eq!(copy.status(instant(0)).unwrap().applied, 2);
+    assert_eq!(copy.groups()[0].fingerprint(), process.groups()[0].fingerprint());
 }

@@ -3,13 +3,16 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
+use std::sync::Arc;
 
+use bytes::Bytes;
 use quorate_blocks::admission::{Admission, DiskId, Memory, Stage};
 use quorate_blocks::reach::Reach;
 use quorate_check::{Clocks, Nanos};
 use quorate_core::{Instant, NodeId, NodeSet, ProcessId, ProxyId, Random, Saved, Status, Time, WireError};
 use quorate_runtime::{
-    AnyProcess, ConfiguredProtocol, Input, OutgoingFrame, OwnMessages, RecordLedger, Start, Taken,
+    AnyProcess, ConfiguredProtocol, Input, OutgoingFrame, OwnMessages, RecordError, RecordLedger, Start,
+    Taken,
 };
 
 use crate::clock::Clock;
@@ -46,6 +49,8 @@ pub(crate) struct Life {
     pub guard: Option<Guard>,
     /// Its replica does not run where a proxy runs alone, and where the node is not admitted yet.
     pub process: Box<dyn AnyProcess>,
+    /// What its machines were told.
+    pub configured: Arc<dyn ConfiguredProtocol>,
     pub inbox: VecDeque<Input>,
     /// How many records the disk had when the replica started.
     pub born_at_record: u64,
@@ -172,7 +177,7 @@ impl SimProcess {
     pub fn start(
         &mut self,
         now: Nanos,
-        configured: &dyn ConfiguredProtocol,
+        configured: Arc<dyn ConfiguredProtocol>,
         voters: Option<NodeSet>,
     ) -> Result<(), String> {
         self.clock.restart(&mut self.random);
@@ -202,6 +207,7 @@ impl SimProcess {
         self.life = Some(Life {
             guard,
             process,
+            configured,
             inbox: VecDeque::new(),
             born_at_record: self.disk.synced(),
             ledger: RecordLedger::default(),
@@ -282,6 +288,17 @@ impl SimProcess {
     pub fn replica(&self) -> Option<&dyn AnyProcess> {
         let process = &*self.life.as_ref()?.process;
         process.has_replica().then_some(process)
+    }
+
+    /// Another process like the one that lives, which has recovered from this.
+    pub fn recover_copy(&self, now: Nanos, saved: Saved<Bytes>) -> Result<Box<dyn AnyProcess>, RecordError> {
+        let (at, own) = (self.instant(now), OwnMessages::AsInput);
+        let (proxy, node, random) = (self.proxy, self.node, Random::new(1));
+        let life = self.life.as_ref().expect("it lives");
+        let mut copy = life.configured.start(Start { proxy, node, at, random, observed: true, own });
+        copy.load(saved)?;
+        copy.start_replica(at, Random::new(1));
+        Ok(copy)
     }
 
     /// How the replica sees itself, while it runs.

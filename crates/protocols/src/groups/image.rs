@@ -4,12 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use quorate_core::{GroupId, Image, Piece, Snapshot, WireError};
-
-use super::process::group_of;
-
-/// Bytes in front of a group's piece.
-const HEADER: usize = 2;
+use quorate_core::{Decoder, GroupId, Image, Piece, Snapshot, Wire, WireError};
 
 /// What is asked for of an image that was read back, which gives its pieces as they are.
 const AS_IT_IS: usize = 1 << 20;
@@ -27,7 +22,7 @@ impl Image for GroupsImage {
         };
         let (group, image) = &self.0[usize::from(place)];
         let Piece { bytes, next } = image.piece(&own, limit);
-        let header = [group.get(), next.is_none().into()];
+        let header = (*group, next.is_none()).to_bytes();
         let next = match next {
             Some(own) => Some([&[place][..], &own].concat().into()),
             None if usize::from(place) + 1 < self.0.len() => Some(vec![place + 1].into()),
@@ -96,14 +91,7 @@ pub fn divide(whole: &Snapshot, groups: usize) -> Result<Vec<Option<Snapshot>>, 
 
 /// Whose a piece is, whether it is the last, and the piece.
 fn split(piece: Bytes) -> Result<(GroupId, bool, Bytes), WireError> {
-    let missing = HEADER.saturating_sub(piece.len());
-    if missing > 0 {
-        return Err(WireError::Short { missing });
-    }
-    let last = match piece[1] {
-        0 => false,
-        1 => true,
-        found => return Err(WireError::Value { what: "end of a group's image", found: found.into() }),
-    };
-    Ok((group_of(piece[0], usize::from(GroupId::MAX))?, last, piece.slice(HEADER..)))
+    let mut input = Decoder::new(piece);
+    let (group, last) = Wire::decode(&mut input)?;
+    Ok((group, last, input.rest()))
 }

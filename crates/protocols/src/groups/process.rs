@@ -1,17 +1,17 @@
 //! The replicas and proxies of several groups as one process.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt::Write;
-use std::sync::Arc;
+use std::fmt::{self, Debug};
+use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use quorate_core::{
-    Access, Answered, GroupId, Instant, Manage, ManageGroup, Managed, NodeId, Outcome, Payload, PeerStatus,
-    ProcessId, ProxyId, Random, Request, RequestId, Salvaged, Sample, Saved, Snapshot, Status, TextDigest,
-    Time, Wakeup, Wire, WireError, digest, mutation,
+    Access, Answered, Decoder, GroupId, Instant, Manage, ManageGroup, Managed, NodeId, Outcome, Payload,
+    PeerStatus, ProxyId, Random, Request, RequestId, Sample, Saved, Snapshot, Status, Time, Wire, WireError,
+    digest, mutation,
 };
 use quorate_runtime::{
-    AnyProcess, ConfiguredProtocol, Effects, Input, RecordError, Recovered, SetTimer, Start, StateDigests,
+    AnyProcess, ConfiguredProtocol, Decoded, Effects, Encoding, GroupProcess, Input, RecordError, Start,
     Taken,
 };
 use quorate_store::{CommandError, Partition, Reply};
@@ -38,10 +38,8 @@ enum TakenInput {
     Of(GroupId),
     /// Every group has taken it.
     OfAll,
-    /// Those that this node leads are to be led by others.
-    HandOver(RequestId, Request),
-    /// No group can execute it.
-    Refused(RequestId, Request, Bytes),
+    /// No one group's: the reply, or `None` if the groups that this node leads are to be led by others.
+    OfNone(RequestId, Request, Option<Bytes>),
 }
 
 /// What a group recovers from, and the places that its records have among all.
@@ -78,35 +76,33 @@ impl GroupsProcess {
         self.groups.iter().enumerate().map(|(index, group)| (GroupId::at(index), &**group))
     }
 
-    /// Takes the byte that says whose a message or record is off its front.
-    fn take_group(&self, bytes: &mut Bytes) -> Result<GroupId, WireError> {
-        let first = *bytes.first().ok_or(WireError::Short { missing: 1 })?;
-        *bytes = bytes.slice(1..);
-        group_of(first, self.groups.len())
+    /// Whose a message or record is, and its encoding.
+    fn of_group(&self, bytes: Bytes) -> Result<(GroupId, Bytes), WireError> {
+        let mut input = Decoder::new(bytes);
+        match GroupId::decode(&mut input)? {
+            group if group.index() < self.groups.len() => Ok((group, input.rest())),
+            group => Err(WireError::Value { what: "group", found: group.get().into() }),
+        }
     }
 
     /// Whose a request is, or what is to be done about one that is no one group's. What one group is asked of an
     /// operator's request takes the place of that.
-    fn route(&self, id: RequestId, request: &mut Request) -> Result<GroupId, TakenInput> {
-        if request.access == Access::Manage {
-            if let Ok(ManageGroup { group, manage: manage @ Manage::Transfer { .. } }) =
-                ManageGroup::from_bytes(request.command.clone())
-                && group.index() < self.groups.len()
-            {
-                request.command = manage.to_bytes();
-                return Ok(group);
-            }
-            return Err(match Manage::from_bytes(request.command.clone()) {
-                Ok(Manage::Transfer { to: None }) => TakenInput::HandOver(id, request.clone()),
-                Ok(_) | Err(_) => {
-                    let refused = Managed::Refused(Bytes::from_static(FIXED));
-                    TakenInput::Refused(id, request.clone(), refused.to_bytes())
-                }
-            });
+    fn route(&self, request: &mut Request) -> Result<GroupId, Option<Bytes>> {
+        if request.access != Access::Manage {
+            let group = self.partition.group_of_encoded(&request.command);
+            return group.ok_or_else(|| Some(several_groups()));
         }
-        self.partition.group_of_encoded(&request.command).ok_or_else(|| {
-            TakenInput::Refused(id, request.clone(), Reply::Error(CommandError::SeveralGroups).encoded())
-        })
+        if let Ok(ManageGroup { group, manage: manage @ Manage::Transfer { .. } }) =
+            ManageGroup::from_bytes(request.command.clone())
+            && group.index() < self.groups.len()
+        {
+            request.command = manage.to_bytes();
+            return Ok(group);
+        }
+        match Manage::from_bytes(request.command.clone()) {
+            Ok(Manage::Transfer { to: None }) => Err(None),
+            Ok(_) | Err(_) => Err(Some(Managed::Refused(Bytes::from_static(FIXED)).to_bytes())),
+        }
     }
 
     /// How many of each group's records its messages may count on when so many of the log are durable.
@@ -158,8 +154,8 @@ impl GroupsProcess {
         };
         let of_group = |snapshot| (Saved { restarted, snapshot, records: Vec::new() }, Vec::new());
         let mut groups: Vec<_> = snapshots.into_iter().map(of_group).collect();
-        for (index, mut record) in records.into_iter().enumerate() {
-            let group = self.take_group(&mut record).map_err(error(index))?;
+        for (index, record) in records.into_iter().enumerate() {
+            let (group, record) = self.of_group(record).map_err(error(index))?;
             let (saved, places) = &mut groups[group.index()];
             saved.records.push(record);
             places.push(index);
@@ -181,45 +177,43 @@ pub fn join(groups: Vec<Saved<Payload>>) -> Option<Saved<Payload>> {
     Some(Saved { restarted, snapshot, records: all })
 }
 
-/// The group of which the first byte of a message, a record or a piece of an image speaks, among so many.
-pub fn group_of(byte: u8, groups: usize) -> Result<GroupId, WireError> {
-    match usize::from(byte) {
-        number if (1..=groups).contains(&number) => Ok(GroupId::at(number - 1)),
-        _ => Err(WireError::Value { what: "group", found: byte.into() }),
+/// The byte before each message and record of a group: its number.
+fn header(group: GroupId) -> Bytes {
+    static NUMBERS: LazyLock<Bytes> = LazyLock::new(|| (1..=GroupId::MAX).collect());
+    NUMBERS.slice(group.index()..=group.index())
+}
+
+/// The reply to a request that no one group can execute.
+fn several_groups() -> Bytes {
+    Reply::Error(CommandError::SeveralGroups).encoded()
+}
+
+/// Samples of each group, those of one name together; what tells one from others of its name already stays.
+fn labelled(of_groups: impl Iterator<Item = Vec<Sample>>) -> Vec<Sample> {
+    let label = |group: GroupId, sample: Sample| match sample.label.clone() {
+        None => sample.with("group", group.to_string()),
+        Some((label, value)) => sample.with(label, format!("{group}:{value}")),
+    };
+    let samples = of_groups.enumerate().flat_map(|(index, samples)| {
+        samples.into_iter().map(move |sample| label(GroupId::at(index), sample))
+    });
+    let mut samples: Vec<_> = samples.collect();
+    samples.sort_by_key(|sample| sample.name);
+    samples
+}
+
+/// A message or record of a group.
+struct OfGroup(GroupId, Box<dyn Decoded>);
+
+impl Debug for OfGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{:?}", self.0, self.1)
     }
 }
 
-/// The byte before each message and record of a group: its number.
-fn header(group: GroupId) -> Bytes {
-    static NUMBERS: [u8; GroupId::MAX as usize] = {
-        let mut numbers = [0; GroupId::MAX as usize];
-        let mut index = 0;
-        while index < numbers.len() {
-            numbers[index] = index as u8 + 1;
-            index += 1;
-        }
-        numbers
-    };
-    Bytes::from_static(std::slice::from_ref(&NUMBERS[group.index()]))
-}
-
-/// Numbers of several groups as one, and digests likewise: equal if all are equal.
-fn fingerprint(of_groups: impl Iterator<Item = (u64, u64)>) -> (u64, u64) {
-    let (numbers, states): (Vec<_>, Vec<_>) = of_groups.unzip();
-    let as_one =
-        |words: Vec<u64>| digest(&words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>());
-    (as_one(numbers), as_one(states))
-}
-
-/// A sample of a group; what tells it from others of its name already stays.
-fn labelled(group: GroupId, sample: Sample) -> Sample {
-    match &sample.label {
-        None => sample.with("group", group.to_string()),
-        Some((label, value)) => {
-            let value = format!("{group}:{value}");
-            let label = *label;
-            sample.with(label, value)
-        }
+impl Decoded for OfGroup {
+    fn encoded(&self) -> Bytes {
+        Payload::from(self.1.encoded()).behind(header(self.0)).into_bytes()
     }
 }
 
@@ -227,8 +221,8 @@ impl AnyProcess for GroupsProcess {
     fn take(&mut self, input: Input) -> Result<Taken, WireError> {
         assert!(self.taken.is_none(), "an input is waiting for its step");
         let (group, input) = match input {
-            Input::Frame { from, to, mut payload } => {
-                let mut group = self.take_group(&mut payload)?;
+            Input::Frame { from, to, payload } => {
+                let (mut group, payload) = self.of_group(payload)?;
                 // Now and then: each group goes on, and hears some of the others' messages.
                 if mutation::active("groups/message-to-another") && digest(&payload).is_multiple_of(4) {
                     group = GroupId::FIRST;
@@ -236,10 +230,10 @@ impl AnyProcess for GroupsProcess {
                 (group, Input::Frame { from, to, payload })
             }
             Input::Own => (self.own.pop_front().expect("a frame announced it"), Input::Own),
-            Input::Request(id, mut request) => match self.route(id, &mut request) {
+            Input::Request(id, mut request) => match self.route(&mut request) {
                 Ok(group) => (group, Input::Request(id, request)),
-                Err(taken) => {
-                    self.taken = Some(taken);
+                Err(reply) => {
+                    self.taken = Some(TakenInput::OfNone(id, request, reply));
                     return Ok(Taken { to: self.proxy.into(), from: None, kind: "request" });
                 }
             },
@@ -263,39 +257,19 @@ impl AnyProcess for GroupsProcess {
         Some(taken)
     }
 
-    fn take_timer(&mut self, of: ProcessId, mut place: usize) -> Taken {
-        for (index, group) in self.groups.iter_mut().enumerate() {
-            let timers = group.timers(of).len();
-            if place < timers {
-                self.taken = Some(TakenInput::Of(GroupId::at(index)));
-                return group.take_timer(of, place);
-            }
-            place -= timers;
-        }
-        panic!("no timer is set there");
-    }
-
-    fn keep_timers(&mut self, keep: fn(Wakeup) -> bool) {
-        self.groups.iter_mut().for_each(|group| group.keep_timers(keep));
-    }
-
-    fn reseed(&mut self, mut random: Random) {
-        self.groups.iter_mut().for_each(|group| group.reseed(random.fork()));
-    }
-
     fn step(&mut self, at: Instant) {
         match self.taken.take().expect("an input was taken") {
             TakenInput::Of(group) => self.groups[group.index()].step(at),
             TakenInput::OfAll => self.groups.iter_mut().for_each(|group| group.step(at)),
             // The node asks this of itself when its disk is nearly full, and waits for no reply.
-            TakenInput::HandOver(id, request) => {
+            TakenInput::OfNone(id, request, None) => {
                 let leads = |status: Status| status.leader.is_some() && status.leader == self.node;
                 for group in self.groups.iter_mut().filter(|group| group.status(at).is_some_and(leads)) {
                     group.take(Input::Request(id, request.clone())).expect("a request is no frame");
                     group.step(at);
                 }
             }
-            TakenInput::Refused(request, _, reply) => {
+            TakenInput::OfNone(request, _, Some(reply)) => {
                 self.effects.replies.push(Answered { request, outcome: Outcome::Done(reply), slot: 0 });
             }
         }
@@ -342,29 +316,6 @@ impl AnyProcess for GroupsProcess {
         join(self.groups.iter().map(|group| group.save()).collect::<Option<_>>()?)
     }
 
-    /// A new group has all keys: there is none that begins with the states of several.
-    fn salvage(&self) -> Option<Salvaged> {
-        None
-    }
-
-    fn recover_copy(
-        &self,
-        snapshot: Option<Snapshot>,
-        records: Vec<Bytes>,
-        at: Instant,
-    ) -> Result<Recovered, RecordError> {
-        let divided = self.divide(Saved { restarted: true, snapshot, records })?;
-        let copies = self.groups.iter().zip(divided).map(|(group, (saved, places))| {
-            let among_all = |RecordError { index, source }| RecordError { index: places[index], source };
-            group.recover_copy(saved.snapshot, saved.records, at).map_err(among_all)
-        });
-        let copies = copies.collect::<Result<Vec<_>, _>>()?;
-        Ok(Recovered {
-            applied: copies.iter().map(|copy| copy.applied).sum(),
-            fingerprint: fingerprint(copies.iter().map(|copy| copy.fingerprint)),
-        })
-    }
-
     fn effects(&mut self) -> &mut Effects {
         self.gather();
         &mut self.effects
@@ -378,26 +329,12 @@ impl AnyProcess for GroupsProcess {
         self.groups.iter_mut().for_each(|group| group.set_timed(timed));
     }
 
+    fn groups(&self) -> Vec<&dyn GroupProcess> {
+        self.groups.iter().flat_map(|group| group.groups()).collect()
+    }
+
     fn deadline(&self) -> Option<Time> {
         self.groups.iter().filter_map(|group| group.deadline()).min()
-    }
-
-    fn timers(&self, of: ProcessId) -> Vec<SetTimer> {
-        let named = |(group, process): (GroupId, &dyn AnyProcess)| {
-            let timers = process.timers(of).into_iter();
-            timers.map(move |timer| SetTimer { name: format!("{group}:{}", timer.name), ..timer })
-        };
-        self.each().flat_map(named).collect()
-    }
-
-    fn digests(&self) -> Option<StateDigests> {
-        let digests = self.groups.iter().map(|group| group.digests()).collect::<Option<Vec<_>>>()?;
-        let (mut exact, mut alike) = (TextDigest::default(), TextDigest::default());
-        for group in digests {
-            write!(exact, "{:x} ", group.exact).expect("no error");
-            write!(alike, "{:x} ", group.alike).expect("no error");
-        }
-        Some(StateDigests { exact: exact.get(), alike: alike.get() })
     }
 
     fn persisted(&self) -> u64 {
@@ -409,12 +346,8 @@ impl AnyProcess for GroupsProcess {
     }
 
     fn would_release(&self, durable: u64) -> bool {
-        self.waiting() > 0
-            && self
-                .groups
-                .iter()
-                .zip(self.durable_of_groups(durable))
-                .any(|(group, own)| group.would_release(own))
+        let of_groups = self.durable_of_groups(durable);
+        self.groups.iter().zip(of_groups).any(|(group, own)| group.would_release(own))
     }
 
     /// What is true of the node whichever group is meant: it leads if it leads any, and its positions are sums.
@@ -431,15 +364,6 @@ impl AnyProcess for GroupsProcess {
             of_all.lag = of_all.lag.max(peer.lag);
             of_all.heard_ms = [of_all.heard_ms, peer.heard_ms].into_iter().flatten().min();
         }
-        let mut samples: Vec<_> = groups
-            .iter()
-            .enumerate()
-            .flat_map(|(index, status)| {
-                status.samples.iter().map(move |sample| labelled(GroupId::at(index), sample.clone()))
-            })
-            .collect();
-        // Those of one name must come together.
-        samples.sort_by_key(|sample| sample.name);
         let facts: BTreeMap<_, _> =
             groups.iter().rev().flat_map(|status| status.facts.iter().cloned()).collect();
         let ballots: Vec<_> = groups.iter().map(|status| status.ballot.as_str()).collect();
@@ -456,13 +380,9 @@ impl AnyProcess for GroupsProcess {
                 "by group"
             },
             peers: peers.into_values().collect(),
-            samples,
+            samples: labelled(groups.iter().map(|status| status.samples.clone())),
             facts: facts.into_iter().collect(),
         })
-    }
-
-    fn group_statuses(&self, at: Instant) -> Vec<Status> {
-        self.groups.iter().filter_map(|group| group.status(at)).collect()
     }
 
     fn records_of(&self, group: GroupId, upto: u64) -> u64 {
@@ -470,18 +390,13 @@ impl AnyProcess for GroupsProcess {
     }
 
     fn proxy_samples(&self) -> Vec<Sample> {
-        let samples = self.each().flat_map(|(group, process)| {
-            process.proxy_samples().into_iter().map(move |sample| labelled(group, sample))
-        });
-        let mut samples: Vec<_> = samples.collect();
-        samples.sort_by_key(|sample| sample.name);
-        samples
+        labelled(self.groups.iter().map(|group| group.proxy_samples()))
     }
 
     fn read(&self, command: &Bytes) -> Option<Bytes> {
         match self.partition.group_of_encoded(command) {
             Some(group) => self.of(group).read(command),
-            None if self.has_replica() => Some(Reply::Error(CommandError::SeveralGroups).encoded()),
+            None if self.has_replica() => Some(several_groups()),
             None => None,
         }
     }
@@ -490,16 +405,11 @@ impl AnyProcess for GroupsProcess {
         self.partition.group_of_encoded(command).is_some_and(|group| self.of(group).would_answer(command, at))
     }
 
-    fn fingerprint(&self) -> Option<(u64, u64)> {
-        let of_groups = self.groups.iter().map(|group| group.fingerprint()).collect::<Option<Vec<_>>>()?;
-        Some(fingerprint(of_groups.into_iter()))
-    }
-
     fn taken_request(&self) -> Option<(RequestId, &Request)> {
         match self.taken.as_ref()? {
             TakenInput::Of(group) => self.of(*group).taken_request(),
             TakenInput::OfAll => None,
-            TakenInput::HandOver(id, request) | TakenInput::Refused(id, request, _) => Some((*id, request)),
+            TakenInput::OfNone(id, request, _) => Some((*id, request)),
         }
     }
 
@@ -508,37 +418,12 @@ impl AnyProcess for GroupsProcess {
             None => "nothing".to_owned(),
             Some(TakenInput::Of(group)) => format!("{group}:{}", self.of(*group).describe_taken()),
             Some(TakenInput::OfAll) => self.of(GroupId::FIRST).describe_taken(),
-            Some(TakenInput::HandOver(id, request) | TakenInput::Refused(id, request, _)) => {
-                format!("{:x} {request:?}", id.0)
-            }
+            Some(TakenInput::OfNone(id, request, _)) => format!("{:x} {request:?}", id.0),
         }
     }
 
-    fn describe_message(&self, payload: &Bytes) -> String {
-        let mut own = payload.clone();
-        match self.take_group(&mut own) {
-            Ok(group) => format!("{group}:{}", self.of(group).describe_message(&own)),
-            Err(error) => format!("unreadable: {error}"),
-        }
-    }
-
-    fn describe_record(&self, payload: &Payload) -> String {
-        let mut own = payload.clone().into_bytes();
-        match self.take_group(&mut own) {
-            Ok(group) => format!("{group}:{}", self.of(group).describe_record(&own.into())),
-            Err(error) => format!("unreadable: {error}"),
-        }
-    }
-
-    fn recode_message(&self, payload: &Bytes) -> Result<Bytes, WireError> {
-        let mut own = payload.clone();
-        let group = self.take_group(&mut own)?;
-        Ok(Payload::from(self.of(group).recode_message(&own)?).behind(header(group)).into_bytes())
-    }
-
-    fn recode_record(&self, payload: &Bytes) -> Result<Bytes, WireError> {
-        let mut own = payload.clone();
-        let group = self.take_group(&mut own)?;
-        Ok(Payload::from(self.of(group).recode_record(&own)?).behind(header(group)).into_bytes())
+    fn decode(&self, what: Encoding, bytes: Bytes) -> Result<Box<dyn Decoded>, WireError> {
+        let (group, own) = self.of_group(bytes)?;
+        Ok(Box::new(OfGroup(group, self.of(group).decode(what, own)?)))
     }
 }

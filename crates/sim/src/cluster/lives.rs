@@ -2,7 +2,7 @@
 
 use quorate_check::{Checker, MILLISECOND, Nanos, Process};
 use quorate_core::{Payload, Saved, Snapshot, digest};
-use quorate_runtime::Recovered;
+use quorate_runtime::AnyProcess;
 
 use super::{Cluster, Event, LAW_SAMPLE};
 use crate::disk::{Progress, StoredImage};
@@ -17,7 +17,7 @@ impl Cluster {
         }
         self.trace.mix(self.now ^ host as u64);
         let (configs, voters) = (self.configs_of(host), Some(self.members).filter(|_| !self.can.diskless));
-        if let Err(what) = self.hosts[host].start(self.now, &*configs, voters) {
+        if let Err(what) = self.hosts[host].start(self.now, configs, voters) {
             self.fail("disk", what);
             return;
         }
@@ -160,21 +160,24 @@ impl Cluster {
     pub(super) fn check_law(&mut self, host: usize) {
         let at = &self.hosts[host];
         let Some(replica) = at.replica() else { return };
-        let (Some(Saved { snapshot, records, .. }), Some(status), Some(before)) =
-            (replica.save(), at.status(self.now), replica.fingerprint())
-        else {
-            return;
-        };
+        let Some(Saved { snapshot, records, .. }) = replica.save() else { return };
         let snapshot = snapshot.map(|image| copy(&image, self.knobs.piece));
         let records = records.into_iter().map(Payload::into_bytes).collect();
-        match replica.recover_copy(snapshot, records, at.instant(self.now)) {
-            Ok(Recovered { applied, fingerprint: after }) => {
-                if applied < status.applied || (after.0 == before.0 && after != before) {
-                    let what = format!("{at} had state {before:x?}, recovered {after:x?}");
-                    self.fail("recover-save", what);
-                }
-            }
-            Err(error) => self.fail("recover-save", format!("a saved {error}")),
+        let recovered = at.recover_copy(self.now, Saved { restarted: true, snapshot, records });
+        let recovered = match recovered {
+            Ok(recovered) => recovered,
+            Err(error) => return self.fail("recover-save", format!("a saved {error}")),
+        };
+        let (before, after) = (fingerprints(replica), fingerprints(&*recovered));
+        let applied = |process: &dyn AnyProcess| -> Vec<_> {
+            let statuses = process.group_statuses(at.instant(self.now)).into_iter();
+            statuses.map(|status| status.applied).collect()
+        };
+        let is_behind = applied(replica).iter().zip(applied(&*recovered)).any(|(had, has)| has < *had);
+        let differs = before.iter().zip(&after).any(|(had, has)| has.0 == had.0 && has != had);
+        if is_behind || differs || before.len() != after.len() {
+            let what = format!("{at} had state {before:x?}, recovered {after:x?}");
+            self.fail("recover-save", what);
         }
     }
 
@@ -188,17 +191,24 @@ impl Cluster {
         self.queue.push(until.max(self.now) + wait, Event::Start { host });
     }
 
-    /// Compares the state of a replica with what others had at the same slot.
-    pub fn compare_states(&mut self, host: usize) -> Option<(u64, u64)> {
-        let (slot, state) = self.hosts[host].replica()?.fingerprint()?;
-        let known = *self.states.entry(slot).or_insert(state);
-        if known != state {
-            let at = &self.hosts[host];
-            let what = format!("{at} has state {state:x} after slot {slot}, another had {known:x}");
-            self.fail("convergence", what);
+    /// Compares the states of a host's replicas with what others had at the same slots.
+    pub fn compare_states(&mut self, host: usize) -> Option<Vec<(u64, u64)>> {
+        let states = fingerprints(self.hosts[host].replica()?);
+        for (group, (slot, state)) in states.iter().enumerate() {
+            let known = *self.states.entry((group, *slot)).or_insert(*state);
+            if known != *state {
+                let at = &self.hosts[host];
+                let what = format!("{at} has state {state:x} after slot {slot}, another had {known:x}");
+                self.fail("convergence", what);
+            }
         }
-        Some((slot, state))
+        Some(states)
     }
+}
+
+/// Of each group's replica, how much it has executed, and a digest of its state.
+fn fingerprints(process: &dyn AnyProcess) -> Vec<(u64, u64)> {
+    process.groups().into_iter().filter_map(|group| group.fingerprint()).collect()
 }
 
 /// An image, read out.

@@ -233,8 +233,8 @@ pub(crate) struct Cluster {
     pub checkpoints: u64,
     /// The fault, by its place in the schedule, that waits for somebody to send a piece of a snapshot.
     pub awaiting_piece: Option<usize>,
-    /// Digests of replicas' states by slot.
-    pub states: BTreeMap<u64, u64>,
+    /// Digests of replicas' states by the group's place and slot.
+    pub states: BTreeMap<(usize, u64), u64>,
     pub posts: u64,
 }
 

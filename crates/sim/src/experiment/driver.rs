@@ -125,7 +125,7 @@ impl<'a> Driver<'a> {
         for host in 0..driver.hosts.len() {
             // Processes that run a proxy alone are of the last group.
             let group = (host * setup.groups / setup.nodes).min(setup.groups - 1);
-            driver.hosts[host].start(0, &*groups[group], None).expect("an empty disk can be read");
+            driver.hosts[host].start(0, groups[group].clone(), None).expect("an empty disk can be read");
             driver.hear(host);
             driver.wake(host);
             driver.set_wake(host);

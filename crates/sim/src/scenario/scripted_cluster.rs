@@ -12,7 +12,7 @@ use quorate_core::{
     ProxyId, Random, Request, RequestId, Saved, Settings, Time, Wall, Wire,
 };
 use quorate_runtime::{
-    AnyProcess, AnyProtocol, ConfiguredProtocol, Effects, Input, OutgoingFrame, OwnMessages, RecordLedger,
+    AnyProtocol, ConfiguredProtocol, Effects, GroupProcess, Input, OutgoingFrame, OwnMessages, RecordLedger,
     Start,
 };
 use quorate_store::{Command, Expiry, Permissions, Reply, Single, UserRule};
@@ -29,7 +29,7 @@ const ROUNDS: usize = 1000;
 
 /// One node: its process while it lives, and its disk.
 struct Node {
-    process: Option<Box<dyn AnyProcess>>,
+    process: Option<Box<dyn GroupProcess>>,
     /// What a crash leaves, apart from `records`.
     saved: Saved<Bytes>,
     /// Records since, and how many of them are durable.
@@ -308,7 +308,8 @@ impl ScriptedCluster {
         node.durable = 0;
         let (proxy, random) = (ProxyId::of(id), Random::new(!seed));
         let own = OwnMessages::AsFrames;
-        let mut process = configs.start(Start { proxy, node: Some(id), at, random, observed: true, own });
+        let process = configs.start(Start { proxy, node: Some(id), at, random, observed: true, own });
+        let mut process = process.into_one_group().expect("scripts are of one group");
         process.load(saved).expect("a record that was written can be read");
         process.start_replica(at, Random::new(seed));
         node.process = Some(process);
