@@ -14,7 +14,7 @@ use quorate_blocks::ballot::Ballot;
 use quorate_blocks::batch::Batch;
 use quorate_blocks::quorum::{Tally, Verdict};
 use quorate_blocks::walls::Own;
-use quorate_core::{Context, Fact, NodeId, Time, Wall, mutation};
+use quorate_core::{Context, Fact, NodeId, NodeSet, Time, Wall, mutation};
 
 use super::head::Head;
 use super::replica::{Replica, Role, Timer};
@@ -42,6 +42,8 @@ pub struct Candidate {
     tally: Tally,
     /// The last index of each that has promised.
     last: BTreeMap<NodeId, u64>,
+    /// As a head until now: those that work, whose promises are waited for.
+    awaited: NodeSet,
     since: Time,
 }
 
@@ -183,6 +185,7 @@ impl Replica {
         if self.is_head() {
             cx.note(|| Fact::Follows);
         }
+        let awaited = self.awaited(cx.now());
         (self.promised, self.seen, self.wanted) = (ballot, self.seen.max(ballot), None);
         self.log.persist(Record::Promised(ballot), cx);
         (self.log.verified, self.log.behind, self.acknowledge) = (0, false, false);
@@ -192,8 +195,18 @@ impl Replica {
         self.role = Role::Member;
         if ballot.node() == Some(self.me) {
             let tally = self.members.tally();
-            self.role = Role::Candidate(Candidate { tally, last: BTreeMap::new(), since: cx.now() });
+            self.role = Role::Candidate(Candidate { tally, last: BTreeMap::new(), awaited, since: cx.now() });
             self.solicit(cx);
+        }
+    }
+
+    /// Whose promises are to be waited for, if that is known: what the head of the last epoch has seen to work.
+    fn awaited(&self, now: Time) -> NodeSet {
+        match &self.role {
+            _ if mutation::active("chain/late-promises") => NodeSet::EMPTY,
+            Role::Head(_) => self.alive(now).iter().filter(|node| !self.laggards.contains(*node)).collect(),
+            Role::Candidate(candidate) => candidate.awaited,
+            Role::Member | Role::Polling(_) => NodeSet::EMPTY,
         }
     }
 
@@ -236,14 +249,24 @@ impl Replica {
         self.decide(false, cx);
     }
 
-    /// States the chain: of all members, or of those who have promised in time.
+    /// States the chain: when all have promised, or all of those that are known to work; or of those who have promised
+    /// in time. Another epoch would soon be begun for one that works and whose promise comes a little later.
     pub(super) fn decide(&mut self, in_time: bool, cx: &mut Context<'_, Self>) {
         let Role::Candidate(candidate) = &self.role else { return };
         let promised = candidate.tally.votes();
-        let enough = if in_time { candidate.tally.reached() } else { candidate.tally.missing().is_empty() };
-        if !enough || !promised.contains(self.me) {
+        let (awaited, waited) = (candidate.awaited, cx.now().since(candidate.since));
+        let late: NodeSet = awaited.iter().filter(|node| !promised.contains(*node)).collect();
+        let all = if awaited.is_empty() { candidate.tally.missing().is_empty() } else { late.is_empty() };
+        if !candidate.tally.reached() || !promised.contains(self.me) || !(in_time || all) {
             return;
         }
+        // No longer than this, or others miss a head.
+        let rest = (self.config.timeouts.election / 2).saturating_sub(waited);
+        if !late.is_empty() && !rest.is_zero() {
+            return cx.set_timer(Timer::Decide, rest);
+        }
+        late.iter().for_each(|node| self.leave_out(node, cx.now()));
+        let Role::Candidate(candidate) = &self.role else { return };
         // Those who would hold the others up come last, and stay outside if the others are enough.
         let last = self.log.entries.last().0;
         let far = |node: NodeId| candidate.last[&node] + (self.config.pipeline as u64) < last;
@@ -308,7 +331,8 @@ impl Replica {
         self.commit(committed.min(self.links.durable), cx);
         self.tend_leases(cx);
         let (durable, committed) = (self.links.durable, self.log.committed);
-        cx.send(from, Message::HeartbeatReply { ballot, sent, durable, committed, wall: cx.wall() });
+        let (leased, wall) = (self.is_leased(cx.now()), cx.wall());
+        cx.send(from, Message::HeartbeatReply { ballot, sent, durable, committed, leased, wall });
     }
 
     /// The chain of this epoch is known. What an earlier life has stored in it goes on.

@@ -97,7 +97,7 @@ impl Replica {
     }
 
     /// The next chain does without this member, if the others are enough.
-    fn leave_out(&mut self, node: NodeId, now: Time) {
+    pub(super) fn leave_out(&mut self, node: NodeId, now: Time) {
         let limit = 2 * self.config.timeouts.election;
         self.laggards.review([node].into_iter().collect::<NodeSet>(), |_| false, limit, now);
     }

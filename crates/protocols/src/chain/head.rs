@@ -1,16 +1,17 @@
 //! The head: it orders writes, shows that it is there, and sees to it that its chain gets on.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_blocks::clients::HandOver;
 use quorate_blocks::laggards::OwnDisk;
 use quorate_blocks::prefix_log::Entry;
 use quorate_blocks::walls::Own;
-use quorate_core::{Context, Fact, NodeId, NodeSet, Time, Wall};
+use quorate_core::{Context, Fact, NodeId, NodeSet, Time, Wall, mutation};
 
 use super::replica::{Replica, Role, Timer};
-use super::{Message, PIPELINE_BYTES};
+use super::{Message, PIPELINE_BYTES, Reads};
 
 /// An epoch lasts for so many election timeouts at least before one is begun to take somebody in.
 const SETTLED: u32 = 4;
@@ -21,6 +22,8 @@ pub struct Head {
     since: Time,
     /// When each other member was last heard, and up to where its log is durable.
     heard: BTreeMap<NodeId, (Time, u64)>,
+    /// When each reader last believed leases of a majority.
+    leased: BTreeMap<NodeId, Time>,
     /// Whether what is durable at one member of the chain becomes so at the next.
     links: BTreeMap<NodeId, OwnDisk>,
     /// Whether an entry must be appended even if no client writes: a key's time is up.
@@ -35,6 +38,7 @@ impl Head {
         Head {
             since,
             heard: BTreeMap::new(),
+            leased: BTreeMap::new(),
             links: BTreeMap::new(),
             needs_empty_batch: false,
             leaving: NodeSet::EMPTY,
@@ -45,6 +49,12 @@ impl Head {
     /// When each other member was last heard, and up to where its log is durable.
     pub(super) fn heard(&self, node: NodeId) -> Option<(Time, u64)> {
         self.heard.get(&node).copied()
+    }
+
+    /// Whether it was silent for so long.
+    fn is_silent(&self, node: NodeId, limit: Duration, now: Time) -> bool {
+        let heard = self.heard.get(&node).map_or(self.since, |(heard, _)| *heard);
+        now.since(heard) >= limit
     }
 }
 
@@ -91,6 +101,7 @@ impl Replica {
         from: NodeId,
         (sent, wall): (Time, Wall),
         (durable, committed): (u64, u64),
+        leased: bool,
         cx: &mut Context<'_, Self>,
     ) {
         let own = Own { me: self.me, wall: cx.wall(), now: cx.now() };
@@ -98,6 +109,9 @@ impl Replica {
         let known = head.heard.insert(from, (own.now, durable)).map_or(0, |(_, known)| known);
         if known > durable {
             head.heard.insert(from, (own.now, known));
+        }
+        if leased {
+            head.leased.insert(from, own.now);
         }
         let members = &self.members;
         self.walls.hear(from, (sent, wall), own, &|wall| members.reached(wall));
@@ -113,13 +127,13 @@ impl Replica {
         let now = cx.now();
         let limit = 2 * self.config.timeouts.election;
         let (last, own) = (self.log.entries.last().0, self.links.durable);
+        let (alive, unleased) = (self.alive(now), self.readers_without_leases(limit, now));
         let Role::Head(head) = &mut self.role else { return };
-        let silent = |node: &NodeId| {
-            let heard = head.heard.get(node).map_or(head.since, |(heard, _)| *heard);
-            now.since(heard) >= limit
-        };
         let durable = |node: NodeId| head.heard.get(&node).map_or(0, |(_, durable)| *durable);
-        let leaves = |node: &NodeId| silent(node) || head.leaving.contains(*node);
+        let leaves = |node: &NodeId| {
+            let leaves = head.leaving.contains(*node) || unleased.contains(*node);
+            leaves || head.is_silent(*node, limit, now)
+        };
         let mut overdue: NodeSet = self.chain[1..].iter().copied().filter(leaves).collect();
         let hangs = head.links.entry(self.me).or_default().hangs(own, last, limit, now);
         // What the member before has, or the head.
@@ -133,24 +147,49 @@ impl Replica {
         }
         let settled = now.since(head.since) >= SETTLED * self.config.timeouts.election;
         let near = |node: NodeId| durable(node) + self.config.pipeline as u64 >= self.log.committed;
-        self.laggards.review(overdue, near, limit, now);
-        let alive = self.members.voters.without(self.me).iter().filter(|node| !silent(node));
-        let alive: NodeSet = alive.chain([self.me]).collect();
+        // Nobody gets entries past one that holds the others up.
+        let waits = !overdue.is_empty() && !mutation::active("chain/near-in-vain");
+        self.laggards.review(overdue, |node| waits || near(node), limit, now);
         // One that lacks much will do in place of one that holds the others up: nobody gets entries past that one.
         let fit = |node: &NodeId| match self.chain.contains(node) {
             true => !overdue.contains(*node),
             false => !self.laggards.contains(*node),
         };
         let fits = alive.iter().filter(&fit).count();
+        let others = alive.without(self.me).iter().filter(&fit).count();
         let joins = alive.iter().any(|node| !self.chain.contains(&node) && fit(&node) && near(node));
         let dead = overdue.iter().any(|node| !alive.contains(node));
         let majority = self.members.voters.majority();
-        if hangs || alive.len() < majority {
-            // Its own disk hangs, or it reaches too few: another may do better.
+        if hangs || alive.len() < majority || (unleased.contains(self.me) && others >= majority) {
+            // Its own disk hangs, it reaches too few, or too slowly: another may do better.
             self.abdicate(cx);
         } else if dead || (!overdue.is_empty() && fits >= majority) || (joins && settled) {
             self.stand(cx);
         }
+    }
+
+    /// Whom a head has heard lately, and itself.
+    pub(super) fn alive(&self, now: Time) -> NodeSet {
+        let Role::Head(head) = &self.role else { return NodeSet::EMPTY };
+        let limit = 2 * self.config.timeouts.election;
+        let others = self.members.voters.without(self.me);
+        others.iter().filter(|node| !head.is_silent(*node, limit, now)).chain([self.me]).collect()
+    }
+
+    /// Readers that have believed no leases of a majority for so long: reads wait for them in vain. The links of one
+    /// may be so slow that leases end before they are renewed.
+    fn readers_without_leases(&mut self, limit: Duration, now: Time) -> NodeSet {
+        let (readers, is_leased) = (self.readers(), self.is_leased(now));
+        let Role::Head(head) = &mut self.role else { return NodeSet::EMPTY };
+        if is_leased {
+            head.leased.insert(self.me, now);
+        }
+        if self.config.reads != Reads::Lease || mutation::active("chain/readers-without-leases") {
+            return NodeSet::EMPTY;
+        }
+        let limit = limit.max(self.config.lease.lease);
+        let leased = |node| head.leased.get(&node).map_or(head.since, |leased| *leased);
+        readers.iter().filter(|node| now.since(leased(*node)) >= limit).collect()
     }
 
     pub(super) fn abdicate(&mut self, cx: &mut Context<'_, Self>) {

@@ -76,6 +76,8 @@ pub enum Message {
         durable: u64,
         /// Committed up to here, as far as I know.
         committed: u64,
+        /// Whether I believe leases of a majority.
+        leased: bool,
         /// The sender's wall clock.
         wall: Wall,
     },
@@ -189,7 +191,7 @@ wire_enum!(Message {
     5 => Promise { ballot, last_index, wall },
     6 => Refused { ballot },
     7 => Heartbeat { ballot, chain, committed, sent },
-    8 => HeartbeatReply { ballot, sent, durable, committed, wall },
+    8 => HeartbeatReply { ballot, sent, durable, committed, leased, wall },
     9 => Update { ballot, prev_index, prev_epoch, entries, committed },
     10 => Mismatch { ballot, prev, index, index_epoch },
     11 => Behind { ballot },

@@ -49,7 +49,11 @@
 //!   its epoch no more. A log whose last entry is of this epoch is the head's up to there, so no link begins anew.
 //! - *A member whose disk hangs, or that is too slow, is left out* like one that has failed, if the others are enough
 //!   (`blocks::laggards`), and taken in again ever more rarely.
-//! - *A head whose own disk hangs, or that reaches no majority, stops.*
+//! - *A reader says in its answers to heartbeats whether it holds leases of a majority*, and is left out if it does not
+//!   for long: its links may be so slow that leases end before they are renewed, and the head sees only its own.
+//! - *A candidate that was the head waits for those that it knows to work*, and does without the others. One that comes
+//!   too late all the same is left out for a while, or epochs would be begun for it for ever.
+//! - *A head whose own disk hangs, that reaches no majority, or that reads and holds no leases, stops.*
 //! - *Members do not change while the group runs*: `quorate member` is refused.
 
 mod apportioned;

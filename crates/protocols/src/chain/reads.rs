@@ -91,6 +91,11 @@ impl Replica {
         self.leases.held(&self.members, now).filter(|until| now < *until && may)
     }
 
+    /// Whether leases of a majority are believed.
+    pub(super) fn is_leased(&self, now: Time) -> bool {
+        self.leases.held(&self.members, now).is_some_and(|until| now < until)
+    }
+
     pub(super) fn may_read(&self, now: Time) -> bool {
         self.readable_until(now).is_some()
     }

@@ -194,8 +194,8 @@ impl Machine for Replica {
             Message::Heartbeat { ballot, chain, committed, sent } => {
                 self.on_heartbeat(from, ballot, chain, (committed, sent), cx);
             }
-            Message::HeartbeatReply { sent, durable, committed, wall, .. } => {
-                self.on_heartbeat_reply(from, (sent, wall), (durable, committed), cx);
+            Message::HeartbeatReply { sent, durable, committed, leased, wall, .. } => {
+                self.on_heartbeat_reply(from, (sent, wall), (durable, committed), leased, cx);
             }
             Message::Update { prev_index, prev_epoch, entries, committed, .. } => {
                 self.on_update(from, (prev_index, prev_epoch), &entries, committed, cx);

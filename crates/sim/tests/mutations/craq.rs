@@ -3,13 +3,31 @@
 use crate::RESTLESS;
 
 caught! { "craq",
-    a_dirty_key_that_is_answered: "craq/dirty-key", at 36;
-    a_key_that_may_have_expired_at_the_tail: "craq/expiring-key", under "all", at 200;
+    a_dirty_key_that_is_answered: "craq/dirty-key", at 2;
     a_lease_of_a_middle_that_outlives_its_epoch: "chain/promise-while-leased";
-    an_entry_that_goes_on_before_it_is_durable: "now/Stored" with RESTLESS, at 36;
+    an_entry_that_goes_on_before_it_is_durable: "now/Stored" with RESTLESS, at 9;
     a_promise_that_is_given_before_it_is_durable: "now/Promise" with RESTLESS, at 38;
     a_ballot_that_is_prepared_before_it_is_durable: "now/Prepare" with RESTLESS, at 90;
-    a_lease_that_is_promised_before_its_epoch_is_durable: "now/Renew", of 7, under "all", at 5107;
+    // Who is left out of a chain.
+    a_member_whose_leases_end_before_they_are_renewed: "chain/readers-without-leases", under "all", at 4103;
+    members_that_cannot_come_near: "chain/near-in-vain" with &["reads=eager-alr"], of 5, under "all", at 927;
+}
+
+#[test]
+fn a_key_that_may_have_expired_at_the_tail() {
+    let text = trace!("chain/craq", "key-that-has-expired-elsewhere");
+    let is_stale = |text: &str| text.contains("p2 #4 = Value(Some(b\"blue\"))");
+    crate::assert_goes_wrong("craq", "craq/expiring-key", text, is_stale);
+}
+
+#[test]
+fn a_lease_that_is_promised_before_its_epoch_is_durable() {
+    let text = trace!("chain/craq", "lease-of-an-epoch-that-is-not-durable");
+    let reads_before_sync = |text: &str| {
+        let before = text.split("sync r2").next().expect("it begins");
+        before.contains("r3 leader leader r3 ballot 2.3 committed 2 applied 2 lease")
+    };
+    crate::assert_goes_wrong("craq", "now/Renew", text, reads_before_sync);
 }
 
 /// As in a chain's tail: it reads again when another epoch has begun, and only then answers to its question come.
