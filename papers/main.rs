@@ -6,6 +6,7 @@
 //! | `bodega` | the figures and rules of Bodega |
 //! | `claims` | the registers: what each paper claims |
 //! | `crossword` | the figures and rules of Crossword |
+//! | `descriptions` | what the pages say of each experiment |
 //! | `instrument` | what measures and judges, whatever the paper |
 //! | `law` | the figures and rules of the LAW theorem and almost-local reads |
 //! | `leaseguard` | the figures and rules of LeaseGuard |

@@ -15,8 +15,6 @@ pub struct Figure {
     pub dims: &'static [&'static str],
     /// Numbers and their units; without one: a count, a share, a ratio, or 1 for yes and 0 for no.
     pub numbers: &'static [(&'static str, &'static str)],
-    /// What the table of it on the page shows; `None`: no table.
-    pub table: Option<&'static str>,
 }
 
 impl Figure {
@@ -102,7 +100,6 @@ pub mod tests {
         time: Time::Virtual,
         dims: &["system", "delay_ms"],
         numbers: &[("read", "ms"), ("count", "")],
-        table: Some("Numbers"),
     };
     pub static REAL: Figure = Figure { id: "real", time: Time::Real, ..VIRTUAL };
 

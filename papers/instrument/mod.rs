@@ -5,6 +5,7 @@
 //! | `grid` | a figure: named dimensions × named numbers; its CSV is the result |
 //! | `rule` | one line that decides a claim: numbers of a figure, and an operator |
 //! | `argument` | claims that no numbers judge, in Markdown |
+//! | `description` | what a page says of each experiment, in Markdown |
 //! | `source` | the text of a rule, so that one which changed after the run that it judges is seen |
 //! | `verdict` | rules applied to CSVs |
 //! | `register` | the claims of a paper |
@@ -16,11 +17,9 @@
 
 /// An [`Experiment`]: its fields in their order.
 macro_rules! experiment {
-    ($id:literal, $title:literal, $setup:expr, $figures:expr, $charts:expr, $measure:path) => {
+    ($id:literal, $figures:expr, $charts:expr, $measure:path) => {
         $crate::instrument::Experiment {
             id: $id,
-            title: $title,
-            setup: $setup,
             figures: $figures,
             charts: $charts,
             #[cfg(feature = "measure")]
@@ -35,6 +34,7 @@ pub mod argument;
 pub mod closed_loops;
 #[cfg(feature = "measure")]
 pub mod cluster;
+pub mod description;
 pub mod grid;
 #[cfg(feature = "measure")]
 pub mod measure;
@@ -46,6 +46,7 @@ pub mod series;
 pub mod source;
 pub mod verdict;
 
+use description::Description;
 use grid::{Data, Figure};
 use quorate_bench::chart::Chart;
 use rule::Rule;
@@ -58,14 +59,12 @@ pub type Result<T> = std::result::Result<T, String>;
 pub struct Paper {
     /// As the command line, the register, and the folders spell it.
     pub name: &'static str,
-    /// The first heading of the page.
-    pub title: &'static str,
-    /// The paper, and how it is measured.
-    pub intro: &'static str,
     /// Begins every claim's ID, such as `LG`.
     pub prefix: &'static str,
     /// In the order of the page.
     pub experiments: &'static [Experiment],
+    /// What the page says of them: the text of a file that [`description::parse`] reads.
+    pub descriptions: &'static str,
     /// One for each claim that numbers judge.
     pub measured: fn() -> Vec<Rule>,
     /// The text of the files that have these rules.
@@ -75,6 +74,11 @@ pub struct Paper {
 }
 
 impl Paper {
+    /// What its page says of the experiments.
+    pub fn description(&self) -> Result<Description> {
+        description::parse(self.descriptions)
+    }
+
     /// One rule for each claim of the register.
     pub fn rules(&self) -> Result<Vec<Rule>> {
         Ok([(self.measured)(), argument::parse(self.arguments)?].concat())
@@ -88,9 +92,6 @@ pub type Draw = fn(&Data) -> Vec<Chart>;
 pub struct Experiment {
     /// As `--only` spells it.
     pub id: &'static str,
-    pub title: &'static str,
-    /// Parameters, and choices where the paper leaves them open, in Markdown.
-    pub setup: &'static [&'static str],
     /// A CSV each, which its `measure` fills.
     pub figures: &'static [&'static Figure],
     /// The charts of `ID.svg`, and what they show; none: only tables.

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use quorate_bench::chart;
 
+use super::description::Description;
 use super::grid::{Data, Figure, Grid, digits, table};
 use super::register::Register;
 use super::rule::{Kind, Rule};
@@ -52,7 +53,7 @@ pub fn outputs(root: &Path, folder: &Path, paper: &Paper) -> Result<BTreeMap<Str
             outputs.insert(format!("{}.svg", experiment.id), chart::svg(&charts, columns, CHART)?);
         }
     }
-    outputs.insert("README.md".to_owned(), page(paper, &data, &judged));
+    outputs.insert("README.md".to_owned(), page(paper, &data, &judged)?);
     Ok(outputs)
 }
 
@@ -112,8 +113,9 @@ fn is_measured(experiment: &Experiment, data: &Data) -> bool {
     experiment.figures.iter().all(|figure| data.0.contains_key(figure.id))
 }
 
-fn page(paper: &Paper, data: &Data, judged: &[Judged]) -> String {
-    let Paper { name, title, intro, .. } = paper;
+fn page(paper: &Paper, data: &Data, judged: &[Judged]) -> Result<String> {
+    let (name, description) = (paper.name, paper.description()?);
+    let Description { title, intro, .. } = &description;
     let mut text = format!(
         "# {title}\n\n{intro}\n\nMade by `cargo xtask figures {name} --judge` from the CSVs beside it, the rules \
          in [rules.rs](../../../papers/{name}/rules.rs), and the arguments in \
@@ -122,7 +124,10 @@ fn page(paper: &Paper, data: &Data, judged: &[Judged]) -> String {
     );
     summary(&mut text, judged);
     for experiment in paper.experiments {
-        section(&mut text, paper, experiment, data, judged);
+        let said = description.of(experiment.id)?;
+        let _ = writeln!(text, "\n## {}\n", said.title);
+        said.setup.iter().for_each(|item| text.push_str(&format!("- {item}\n")));
+        section(&mut text, paper, (experiment, &description), data, judged);
     }
     let others: Vec<_> = judged.iter().filter(|judged| judged.figure.is_none()).collect();
     let _ = writeln!(
@@ -146,7 +151,7 @@ fn page(paper: &Paper, data: &Data, judged: &[Judged]) -> String {
         ]
     });
     table(&mut text, &["claim", "the paper", "ours", "verdict", "why; shown by"], rows);
-    text
+    Ok(text)
 }
 
 /// How many claims are judged how, with which verdict.
@@ -172,9 +177,14 @@ fn summary(text: &mut String, judged: &[Judged]) {
     list("Rule changed after the run that it judges", &|judged| judged.changed);
 }
 
-fn section(text: &mut String, paper: &Paper, experiment: &Experiment, data: &Data, judged: &[Judged]) {
-    let _ = writeln!(text, "\n## {}\n", experiment.title);
-    experiment.setup.iter().for_each(|line| text.push_str(&format!("- {line}\n")));
+/// What was measured in an experiment, below how it was set up.
+fn section(
+    text: &mut String,
+    paper: &Paper,
+    (experiment, description): (&Experiment, &Description),
+    data: &Data,
+    judged: &[Judged],
+) {
     match experiment.figures.first().and_then(|figure| data.0.get(figure.id)) {
         None => text.push_str("- not measured yet\n"),
         Some(grid) => measured(text, grid),
@@ -183,7 +193,7 @@ fn section(text: &mut String, paper: &Paper, experiment: &Experiment, data: &Dat
         let _ = writeln!(text, "\n![{caption}]({}.svg)", experiment.id);
     }
     for figure in experiment.figures {
-        if let (Some(caption), Some(grid)) = (figure.table, data.0.get(figure.id)) {
+        if let (Some(caption), Some(grid)) = (description.table(figure.id), data.0.get(figure.id)) {
             numbers(text, figure, caption, grid);
         }
     }
@@ -264,18 +274,15 @@ mod tests {
 
     const PAPER: Paper = Paper {
         name: "x",
-        title: "X",
-        intro: "Intro.",
         prefix: "A",
         experiments: &[Experiment {
             id: "virtual",
-            title: "Figure 1",
-            setup: &["set-up"],
             figures: &[&VIRTUAL],
             charts: None,
             #[cfg(feature = "measure")]
             measure: |_| Ok(Vec::new()),
         }],
+        descriptions: "# X\n\nIntro.\n\n## virtual: Figure 1\n\n- set-up\n\n### virtual\n\nNumbers\n",
         measured: rules,
         rules_text: "fn rules() {\n rule(\"A-1.1\")\n}",
         arguments: "## A-1.2 agrees\n\na | b\n\n- shown by `x.rs` `some_test`\n",
