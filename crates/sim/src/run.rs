@@ -32,6 +32,9 @@ use crate::workload::Workload;
 /// The longest one-way delay of hosts that are far from each other without a topology: see [`latencies`].
 const FAR: Duration = Duration::from_millis(25);
 
+/// The longest one-way delay of other hosts, in the median.
+const NEAR: Nanos = MILLISECOND;
+
 /// How long healing may take where messages take no time: elections, waits of restarted grantors, catching up.
 pub(crate) const HEALING: Nanos = 30 * SECOND;
 /// One-way delays of a request: to a replica that does not lead, back, to the leader, to the others and back, to the
@@ -120,8 +123,10 @@ pub(crate) fn prepare(
 pub(crate) fn finish(mut cluster: Cluster, options: &Options, seed: u64) -> Run {
     let end = options.end();
     // A leader may be slow, and everything is read through it in the end.
-    let slower = if cluster.plan.kinds.contains(Kind::SlowNodes) { SLOWNESS } else { 1 };
-    let furthest = cluster.furthest * slower;
+    let furthest = match cluster.plan.kinds.contains(Kind::SlowNodes) {
+        true => cluster.furthest.max(NEAR) * SLOWNESS,
+        false => cluster.furthest,
+    };
     if let Err(panic) = panics::catch(|| drive(&mut cluster, end, furthest)) {
         cluster.fail("assertion", panic);
     }

@@ -185,6 +185,12 @@ fn the_word_that_a_configuration_waits_for_is_said_again() {
     assert_passes("craft", &Options { nodes: 7, ..seed(2323, "all", &[]) });
 }
 
+/// A leader whose links were slow for good answered, in the end, one read after the other of everybody.
+#[test]
+fn a_leader_that_is_slow_has_the_time_that_all_reads_through_it_take() {
+    assert_passes("crossword", &Options { nodes: 7, ..seed(2943, "all", &["crossword.shards=1"]) });
+}
+
 /// It had promised leases of the next epoch before that was on its disk, and after a crash those of the epoch before.
 #[test]
 fn a_member_of_a_chain_promises_leases_of_no_epoch_that_it_may_forget() {
