@@ -116,6 +116,10 @@ pub enum Failure {
     /// The deadline passed. A read had no effect; a write may take effect now, later or never.
     #[error("no majority of the cluster answered in time; the outcome of a write is unknown")]
     TimedOut,
+    /// The session in which a write was under way has ended: the group's time went on by more than an idle session
+    /// lasts, as when wall clocks are set forward. The write may have taken effect before, and will not any more.
+    #[error("the client's session ended while a write was under way; its outcome is unknown")]
+    SessionEnded,
 }
 
 #[cfg(test)]

@@ -170,7 +170,7 @@ impl MonitorServer {
             let failed = match answer.outcome {
                 Outcome::Done(_) => None,
                 Outcome::Failed(Failure::Overloaded) => Some("too many requests are waiting".to_owned()),
-                Outcome::Failed(Failure::TimedOut) => Some(why(group)),
+                Outcome::Failed(Failure::TimedOut | Failure::SessionEnded) => Some(why(group)),
             };
             reading.failed.extend(failed.map(|why| (group, why)));
             reading.answered += 1;

@@ -11,6 +11,7 @@
 //! of them. So after a few the clients move on to fresh keys, a new *era*; what they left is still read now and
 //! then, and at the end.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -24,8 +25,6 @@ use crate::sizes::Sizes;
 
 /// Operations that each client must complete after everything has healed.
 const QUOTA: u32 = 3;
-/// Failed requests after healing that are excused per client: a session that was lost before shows only now.
-const EXCUSED: u32 = 2;
 
 /// Writes of unknown outcome after which clients move on to fresh keys.
 const ERA_UNKNOWNS: u32 = 6;
@@ -83,7 +82,8 @@ pub(crate) struct Lane {
     reads: f64,
     random: Random,
     done_since_heal: u32,
-    failed_since_heal: u32,
+    /// The sessions, a host's in a group, that its writes have found ended since all faults were over.
+    ended_since_heal: BTreeSet<(usize, GroupId)>,
     /// The last reads of all: these keys and no others.
     script: Option<Vec<Command>>,
 }
@@ -164,7 +164,7 @@ impl Workload {
                 reads: if random.chance(0.2) { 1.0 } else { reads },
                 random,
                 done_since_heal: 0,
-                failed_since_heal: 0,
+                ended_since_heal: BTreeSet::new(),
                 script: None,
             }
         });
@@ -286,11 +286,11 @@ impl Workload {
         self.lanes[lane].done_since_heal += u32::from(self.healed);
     }
 
-    /// A request that was asked after healing has failed; true if that cannot be excused.
-    pub fn failed_after_healing(&mut self, lane: usize) -> bool {
+    /// A request asked after healing has failed; true if that is not excused, by a session that ended before.
+    pub fn failed_after_healing(&mut self, lane: usize, ended: Option<GroupId>) -> bool {
         let lane = &mut self.lanes[lane];
-        lane.failed_since_heal += 1;
-        lane.failed_since_heal > EXCUSED || lane.script.is_some()
+        let first = ended.is_some_and(|group| lane.ended_since_heal.insert((lane.host, group)));
+        !first || lane.script.is_some()
     }
 
     /// Whether every lane has done its share.
@@ -324,7 +324,7 @@ impl Workload {
                 reads: 1.0,
                 random: Random::new(host as u64),
                 done_since_heal: 0,
-                failed_since_heal: 0,
+                ended_since_heal: BTreeSet::new(),
                 script: Some(every_key(self.era)),
             });
         }

@@ -40,6 +40,20 @@ fn a_vote_is_durable_with_its_own_record() {
     }
 }
 
+/// Wall clocks had been set forward by more than idle sessions last. Each group's time leaps with the first write that
+/// it executes afterwards, and a client has a session in each: its first write in each of them finds it ended.
+#[test]
+fn a_leap_of_time_ends_each_session_once() {
+    for (protocol, nodes, groups, keys, seed) in
+        [("raft", 3, "3", "n,s", 5840), ("multipaxos", 5, "5", "h,n,s,w", 5352)]
+    {
+        let groups = Groups::parse(named(protocol), groups, Some(keys)).unwrap();
+        let options = Options { nodes, ..Options::default() };
+        let run = run(&groups, &options, seed, Trace::silent()).expect("valid options");
+        assert!(run.is_fine(), "seed {seed}: {:?}", run.violation);
+    }
+}
+
 /// Facts, messages and records carry their group, and each group leads, decides and executes.
 #[test]
 fn a_trace_shows_what_each_group_does() {

@@ -132,6 +132,10 @@ impl Shape {
             Outcome::Failed(Failure::Overloaded) => {
                 writer.error("BUSY too many requests are waiting; try again");
             }
+            Outcome::Failed(Failure::SessionEnded) => writer.error(
+                "CLUSTERDOWN this node's session with the group ended while the write was under way, as when wall \
+                 clocks are set forward; the outcome is unknown: the write has taken effect before that or never will",
+            ),
             Outcome::Failed(Failure::TimedOut) => {
                 let unknown = match access {
                     Access::Read | Access::Within(_) => "",

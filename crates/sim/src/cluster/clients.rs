@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use quorate_blocks::reach::Reach;
 use quorate_check::{Checker, MILLISECOND, SECOND};
-use quorate_core::{Access, Answered, Managed, Outcome, Request, RequestId, Wire, digest};
+use quorate_core::{Access, Answered, Failure, Managed, Outcome, Request, RequestId, Wire, digest};
 use quorate_runtime::Input;
 use quorate_store::{Command, Condition, Reply};
 
@@ -123,7 +123,8 @@ impl Cluster {
             Outcome::Failed(failure) => {
                 let healed_before = self.healed && pending.asked >= self.heal_at;
                 // Nothing is owed by a group that came to need nodes which are lost.
-                if healed_before && self.is_tolerable() && self.work.failed_after_healing(lane) {
+                let ended = (failure == Failure::SessionEnded).then_some(pending.group);
+                if healed_before && self.is_tolerable() && self.work.failed_after_healing(lane, ended) {
                     let asked = pending.asked / MILLISECOND;
                     self.fail(
                         "liveness",

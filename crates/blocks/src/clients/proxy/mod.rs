@@ -289,7 +289,7 @@ impl<M: Embeds> SessionClient<M> {
             let Some(id) = write.call else { continue };
             if write.exposed {
                 // It may have been executed under the session that is gone: repeating it could do it twice.
-                self.finish(id, Outcome::Failed(Failure::TimedOut), 0, cx);
+                self.finish(id, Outcome::Failed(Failure::SessionEnded), 0, cx);
             } else {
                 self.calls.get_mut(id).expect("unanswered").place = Place::Queue;
                 unexposed.push_back(id);
