@@ -44,6 +44,9 @@ fn wrong_words_are_answered_with_what_would_be_right() {
             &["sim", "--protocol", "epaxos", "--faults", "all,member-changes"],
             "member-changes cannot happen to epaxos",
         ),
+        (&["sim", "--protocol", "rspaxos", "--nodes", "17"], "rspaxos runs on 1 to 16 nodes, not on 17"),
+        (&["sim", "--protocol", "crossword", "--nodes", "17"], "crossword runs on 1 to 16 nodes, not on 17"),
+        (&["sim", "--protocol", "craft", "--nodes", "17"], "craft runs on 1 to 16 nodes, not on 17"),
         (
             &["serve", "--node-id", "1"],
             "--initial-cluster, --listen-peer, --listen-resp, --data-dir are missing, on",

@@ -51,7 +51,7 @@ mod shards;
 use std::time::Duration;
 
 use quorate_blocks::clients::{ProxyConfig, SessionClient};
-use quorate_blocks::coding::Assignment;
+use quorate_blocks::coding::{Assignment, MAX_SHARDS};
 use quorate_blocks::membership::Configuration;
 use quorate_blocks::settings;
 use quorate_core::{Capabilities, Context, Group, Never, NodeId, Protocol, Settings, SettingsError, Time};
@@ -91,6 +91,7 @@ impl Protocol for Crossword {
         membership: true,
         transfer: true,
         reads: "at the leader, under a lease (bounded drift)",
+        max_nodes: MAX_SHARDS,
         ..Capabilities::LOGGED
     };
     type Message = Message;

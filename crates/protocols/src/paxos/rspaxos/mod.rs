@@ -38,7 +38,7 @@
 //!   `lacking.age` and `lacking.bytes` bound how long that takes.
 
 use quorate_blocks::clients::{ProxyConfig, SessionClient};
-use quorate_blocks::coding::Assignment;
+use quorate_blocks::coding::{Assignment, MAX_SHARDS};
 use quorate_blocks::membership::Configuration;
 use quorate_blocks::settings;
 use quorate_core::{Capabilities, Group, Never, NodeId, Protocol, Settings, SettingsError, Time};
@@ -63,6 +63,7 @@ impl Protocol for RsPaxos {
         transfer: true,
         quorum,
         reads: "at the leader, under a lease (bounded drift)",
+        max_nodes: MAX_SHARDS,
         ..Capabilities::LOGGED
     };
     type Message = Message;

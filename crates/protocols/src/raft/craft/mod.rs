@@ -57,6 +57,7 @@ impl Protocol for CRaft {
         membership: true,
         transfer: true,
         reads: "at the leader: ReadIndex, or Ongaro's lease",
+        max_nodes: MAX_SHARDS,
         ..Capabilities::LOGGED
     };
     type Message = Message;
