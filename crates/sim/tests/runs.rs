@@ -98,9 +98,9 @@ fn a_chain_has_no_ballot_that_a_majority_was_not_polled_for() {
 }
 
 /// Leases of a member with slow links ended before they were renewed, and reads waited for it for ever (6630, 4103;
-/// seven nodes, 703: it had the head's and no others'). A member whose disk hung held up those outside of the chain that
-/// were to replace it (6890, 927). A head began epochs for a member whose promise always came a little too late (5419,
-/// 5553).
+/// seven nodes, 703: it had the head's and no others'). A member whose disk hung held up those outside of the chain
+/// that were to replace it (6890, 927). A head began epochs for a member whose promise always came a little too late
+/// (5419, 5553).
 #[test]
 fn a_chain_gets_on_where_it_did_not() {
     for (nodes, number) in [(3, 6630), (5, 6890), (7, 703), (7, 5419)] {
